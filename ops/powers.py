@@ -1,0 +1,18 @@
+"""Powers with the exponent ``1 / (p - 1)`` that p-norm regularisation brings about."""
+
+from jax import Array, lax
+
+
+def dual_exponent(p: float) -> float:
+    """``q - 1 = 1 / (p - 1)``, at least 1; an ``int`` where it is a whole number."""
+    exponent = 1.0 / (p - 1.0)
+    return round(exponent) if abs(exponent - round(exponent)) < 1e-9 * exponent else exponent
+
+
+def power(t: Array, exponent: float) -> Array:
+    """``t ** exponent`` for ``t > 0``, by a few multiplications where the exponent is a small whole number."""
+    if exponent == 1:
+        return t
+    if isinstance(exponent, int) and 0 <= exponent <= 32:
+        return lax.integer_pow(t, exponent)
+    return t**exponent

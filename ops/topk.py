@@ -1,0 +1,300 @@
+"""Relaxed top-k mask and top-k in magnitude, and the hard operators they relax."""
+
+import functools
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from ops.arguments import check_axis, check_choice, check_p, check_range, floating, known, per_row, working_dtype
+from ops.hard import hard_selection
+from ops.shrinkage import shrink
+from ops.threshold import Equation, Rows, selection, threshold
+from ops.twofloat import TwoFloat
+
+Solver = Literal["threshold"]
+SOLVERS: tuple[str, ...] = ("threshold",)
+AxisName = str | tuple[str, ...] | None
+
+
+def topk_mask(
+    x: ArrayLike,
+    k: ArrayLike,
+    *,
+    lam: ArrayLike = 0.1,
+    p: float = 2.0,
+    axis: int = -1,
+    where: ArrayLike | None = None,
+    solver: Solver = "threshold",
+    axis_name: AxisName = None,
+) -> Array:
+    """Relaxed top-k mask: about 1 for the ``k`` largest entries, exactly 0 for most others, differentiable.
+
+    The solution of ``max_y <x, y> - lam / p * ||y||_p^p`` over ``0 <= y <= 1, sum(y) = k`` (Proposition 2 of Sander
+    et al., 2023, with ``phi(x) = x`` and ``w = 1_k``). ``lam -> 0`` gives the hard mask, ``lam -> inf`` gives
+    ``k / n`` everywhere. With ``p = 2`` it is differentiable almost everywhere, with ``p < 2`` everywhere. Adding a
+    constant to ``x`` changes nothing, and ``topk_mask(a * x, lam=a * lam)`` is ``topk_mask(x, lam=lam)``.
+
+    Differentiable in ``x``, ``lam`` and ``k``, forwards and backwards, to any order. Takes O(n) time and memory.
+
+    Args:
+      x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent; ``+inf``
+        entries come first. A NaN makes its row NaN.
+      k: how much is selected: a real number in ``[0, n]``, ``n`` the size of ``x`` along ``axis``; one number, or an
+        array that broadcasts to one value per row (the shape of ``x`` without ``axis``). Where fewer than ``k``
+        entries take part, they all get 1.
+      lam: strength of the relaxation, >= 0 and finite, in the units of ``x``; shape as ``k``. At 0 this is the hard
+        mask, ties broken by index, with derivative 0.
+      p: exponent of the regularisation, a Python number in (1, 2]. Smaller is smoother.
+      axis: the axis along which entries compete.
+      where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
+      solver: ``"threshold"``.
+      axis_name: name of the mesh axis (or axes) over which ``axis`` is split, inside ``jax.shard_map``. Each device
+        then passes its own part of ``x`` and gets its own part of the mask; a pass over the data communicates three
+        scalars per row, whatever the size of ``x``.
+
+    Returns:
+      Array of the shape of ``x``, and of its dtype (integers are promoted to float). Computed in float32 at least.
+
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+    """
+    check_choice("solver", solver, SOLVERS)
+    return _operate("mask", x, k, lam, p, axis, where, axis_name, debias=False)
+
+
+def topk_mag(
+    x: ArrayLike,
+    k: ArrayLike,
+    *,
+    lam: ArrayLike = 0.1,
+    p: float = 2.0,
+    axis: int = -1,
+    where: ArrayLike | None = None,
+    debias: bool = False,
+    solver: Solver = "threshold",
+    axis_name: AxisName = None,
+) -> Array:
+    """Relaxed top-k in magnitude: keeps about the ``k`` entries of largest magnitude, exact zeros elsewhere.
+
+    The solution of ``max_y <x, y> - k_support_norm(y)^2 / 2 - lam / p * ||y||_p^p`` (Proposition 2 of Sander et al.,
+    2023, with ``phi(x) = x^2 / 2`` and ``w = 1_k``). As the paper defines it, a kept entry is shrunk, to
+    ``x / (1 + lam)`` for ``p = 2``; the error to the hard operator is at most ``lam * max(|x|)`` while ``lam`` is
+    small enough for a single block (Section 5). With ``debias`` a fully kept entry is returned exactly as it is,
+    and ``lam -> inf`` gives the identity.
+
+    Differentiable in ``x``, ``lam`` and ``k``, forwards and backwards, to any order. Takes O(n) time and memory.
+
+    Args:
+      x: real array, any shape. A NaN makes its row NaN.
+      k: how much is kept, as in ``topk_mask``.
+      lam: strength of the relaxation, >= 0 and finite, without units for ``p = 2``; shape as ``k``. At 0 this is the
+        hard operator.
+      p: exponent of the regularisation, a Python number in (1, 2].
+      axis: the axis along which entries compete.
+      where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
+      debias: whether to undo the shrinkage of kept entries.
+      solver: ``"threshold"``.
+      axis_name: as in ``topk_mask``.
+
+    Returns:
+      Array of the shape and dtype of ``x`` (integers are promoted to float). Computed in float32 at least.
+
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+    """
+    check_choice("solver", solver, SOLVERS)
+    return _operate("magnitude", x, k, lam, p, axis, where, axis_name, debias=bool(debias))
+
+
+def hard_topk_mask(
+    x: ArrayLike,
+    k: ArrayLike,
+    *,
+    axis: int = -1,
+    where: ArrayLike | None = None,
+    axis_name: AxisName = None,
+) -> Array:
+    """Top-k mask: exactly ``k`` ones, at the largest entries; among equal entries the first come first.
+
+    The k-th largest value is searched for in a few passes over the data instead of sorting. The derivative is 0.
+
+    Args:
+      x: as in ``topk_mask``.
+      k: as in ``topk_mask``, but a whole number.
+      axis: as in ``topk_mask``.
+      where: as in ``topk_mask``.
+      axis_name: as in ``topk_mask``.
+
+    Returns:
+      Array of zeros and ones of the shape and dtype of ``x`` (integers are promoted to float).
+
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+    """
+    _check_whole(k)
+    return _operate("mask", x, k, 0.0, 2.0, axis, where, axis_name, debias=False)
+
+
+def hard_topk_mag(
+    x: ArrayLike,
+    k: ArrayLike,
+    *,
+    axis: int = -1,
+    where: ArrayLike | None = None,
+    axis_name: AxisName = None,
+) -> Array:
+    """Top-k in magnitude: the ``k`` entries of largest magnitude as they are, zeros elsewhere.
+
+    The derivative is 1 for kept entries and 0 for the others. Arguments, result and errors as in ``hard_topk_mask``.
+    """
+    _check_whole(k)
+    return _operate("magnitude", x, k, 0.0, 2.0, axis, where, axis_name, debias=True)
+
+
+def straight_through(hard: Array, soft: Array) -> Array:
+    """The value of ``hard`` with the derivatives of ``soft`` (the straight-through estimator).
+
+    Args:
+      hard: array, for instance ``hard_topk_mag(x, k)``. It receives no gradient.
+      soft: array of the same shape and dtype, for instance ``topk_mag(x, k)``.
+    """
+    return _straight_through(hard, soft)
+
+
+@jax.custom_jvp
+def _straight_through(hard: Array, soft: Array) -> Array:
+    return hard
+
+
+@_straight_through.defjvp
+def _straight_through_jvp(primals, tangents):
+    hard, soft = primals
+    # Built on `soft` again, so that second derivatives are those of `soft` too.
+    return _straight_through(hard, soft), tangents[1]
+
+
+def _check_whole(k: ArrayLike) -> None:
+    if known(k):
+        values = jnp.asarray(k)
+        if jnp.issubdtype(values.dtype, jnp.floating) and bool(jnp.any(values != jnp.round(values))):
+            raise ValueError(f"k must be a whole number for the hard operators, got {k}")
+
+
+def _operate(
+    kind: Literal["mask", "magnitude"],
+    x: ArrayLike,
+    k: ArrayLike,
+    lam: ArrayLike,
+    p: float,
+    axis: int,
+    where: ArrayLike | None,
+    axis_name: AxisName,
+    debias: bool,
+) -> Array:
+    """Checks the arguments and calls the compiled operator."""
+    x = floating(x)
+    p = check_p(p)
+    axis = check_axis(axis, x.ndim)
+    n = x.shape[axis] * (1 if axis_name is None else lax.axis_size(axis_name))
+    check_range("k", k, 0, n, f"in [0, {n}], the size along axis {axis}")
+    check_range("lam", lam, 0, jnp.finfo(jnp.float32).max, "finite and >= 0")
+    if where is not None:
+        where = jnp.broadcast_to(jnp.asarray(where, bool), x.shape)
+    if x.size == 0:
+        return x
+    batch = x.shape[:axis] + x.shape[axis + 1 :]
+    dtype = working_dtype(x.dtype)
+    zero: Literal["all", "some", "none"] = "some"
+    if known(lam):
+        zeros = jnp.asarray(lam) == 0
+        zero = "all" if bool(jnp.all(zeros)) else "some" if bool(jnp.any(zeros)) else "none"
+    return _compiled(
+        x,
+        per_row("k", k, batch, dtype),
+        per_row("lam", lam, batch, dtype),
+        where,
+        kind=kind,
+        p=p,
+        axis=axis,
+        axis_name=axis_name,
+        debias=debias,
+        zero=zero,
+    )
+
+
+@functools.partial(jax.jit, static_argnames=("kind", "p", "axis", "axis_name", "debias", "zero"))
+def _compiled(
+    x: Array,
+    k: Array,
+    lam: Array,
+    where: Array | None,
+    *,
+    kind: Literal["mask", "magnitude"],
+    p: float,
+    axis: int,
+    axis_name: AxisName,
+    debias: bool,
+    zero: Literal["all", "some", "none"],
+) -> Array:
+    moved = jnp.moveaxis(x, axis, -1)
+    flat = moved.reshape(-1, moved.shape[-1]).astype(k.dtype)
+    if where is None:
+        present = None
+    else:
+        present = jnp.moveaxis(where, axis, -1).reshape(flat.shape)
+    operator = mask_of if kind == "mask" else functools.partial(magnitude_of, debias=debias)
+    equation = Equation(p, "identity" if kind == "mask" else "half_square", Rows(-1, axis_name))
+    absent = -jnp.inf if kind == "mask" else 0.0
+    entries = flat if present is None else jnp.where(present, flat, absent)
+    (y,) = operator((entries,), k, lam, equation, zero=zero)
+    if present is not None:
+        y = jnp.where(present, y, 0.0)
+    return jnp.moveaxis(y.reshape(moved.shape).astype(x.dtype), -1, axis)
+
+
+def _select(
+    entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, zero: str
+) -> tuple[tuple[Array, ...], TwoFloat, Array]:
+    """The selection ``z``, the root it came from, and ``lam`` made positive where it is 0 (and ``z`` is hard)."""
+    if zero == "all":
+        z = hard_selection(entries, k, equation.rows)
+        return z, TwoFloat(jnp.zeros_like(k), jnp.zeros_like(k)), jnp.ones_like(lam)
+    vanishing = lam == 0
+    positive = lam if zero == "none" else jnp.where(vanishing, 1.0, lam)
+    gamma = threshold(entries, k, positive, equation)
+    z = tuple(selection(s, gamma, positive, equation) for s in entries)
+    if zero == "some":
+        harden = functools.partial(hard_selection, rows=equation.rows)
+        hard = lax.cond(jnp.any(vanishing), harden, lambda entries, k: tuple(map(jnp.zeros_like, entries)), entries, k)
+        z = tuple(jnp.where(vanishing, h, soft) for h, soft in zip(hard, z, strict=True))
+    return z, gamma, positive
+
+
+def mask_of(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, *, zero: str) -> tuple[Array, ...]:
+    """The mask of entries laid out as ``equation.rows`` says; ``zero`` tells which ``lam`` are 0."""
+    return _select(entries, k, lam, equation, zero)[0]
+
+
+def magnitude_of(
+    entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, *, zero: str, debias: bool
+) -> tuple[Array, ...]:
+    """Top-k in magnitude of entries laid out as ``equation.rows`` says; ``zero`` tells which ``lam`` are 0."""
+    magnitudes = tuple(map(jnp.abs, entries))
+    selected, gamma, _ = _select(magnitudes, k, lam, equation, zero)
+    value = gamma.hi + gamma.lo
+
+    def output(x: Array, s: Array, z: Array) -> Array:
+        # A partly kept entry is y = z * phi'(gamma) = z * gamma, a fully kept one solves y + lam * y^(p-1) = s.
+        partial = z * value
+        if debias:
+            partial = partial + jnp.maximum((s - gamma.hi) - gamma.lo, 0.0)
+        kept = s if debias or zero == "all" else shrink(s, lam, equation.p)
+        y = jnp.sign(x) * jnp.where(z >= 1, kept, partial)
+        if zero != "none":
+            y = jnp.where(lam == 0, x * z, y)
+        return jnp.where(z == 0, 0.0, y)  # +0, and no 0 * inf
+
+    return tuple(output(x, s, z) for x, s, z in zip(entries, magnitudes, selected, strict=True))
