@@ -1,7 +1,7 @@
-"""What the public operators accept, checked before anything is computed, and brought into one form."""
+"""What the public operators accept, checked before anything is computed."""
 
 import operator
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -9,14 +9,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-
-class Arguments(NamedTuple):
-    """Arguments of an operator in the layout the solvers work in."""
-
-    entries: Array  # (rows, n), float32 or float64
-    k: Array  # (rows, 1), same dtype
-    lam: Array  # (rows, 1), same dtype
-    where: Array | None  # (rows, n), bool
+Vanishing = Literal["all", "some", "none"]
 
 
 def known(value: Any) -> bool:
@@ -58,6 +51,14 @@ def check_range(name: str, value: ArrayLike, low: float, high: float, allowed: s
     outside = (np.asarray(value) < low) | (np.asarray(value) > high)
     if np.any(outside):
         raise ValueError(f"{name} must be {allowed}, got {np.asarray(value)[outside].flat[0]}")
+
+
+def which_vanish(lam: ArrayLike) -> Vanishing:
+    """Which rows have ``lam = 0`` and so need the hard operator; what is not known might be some."""
+    if not known(lam):
+        return "some"
+    zeros = np.asarray(lam) == 0
+    return "all" if zeros.all() else "some" if zeros.any() else "none"
 
 
 def per_row(name: str, value: ArrayLike, batch: tuple[int, ...], dtype: jnp.dtype) -> Array:

@@ -14,12 +14,12 @@ def _kth_value(entries: tuple[Array, ...], k: Array, _: Array, rows: Rows) -> Tw
     """The least float, per row, that at most ``k`` entries exceed; ``hi`` alone says it."""
     limits = jnp.finfo(k.dtype)
     entries = tuple(jnp.minimum(s, limits.max) for s in entries)
-    available = rows.sum(lambda s: (s > -jnp.inf).astype(jnp.int32), entries).astype(k.dtype)
-    invalid = rows.sum(lambda s: jnp.isnan(s).astype(jnp.int32), entries) > 0
+    available = rows.count(lambda s: s > -jnp.inf, entries).astype(k.dtype)
+    invalid = rows.count(jnp.isnan, entries) > 0
     k = jnp.where(invalid, jnp.nan, jnp.minimum(k, available))
 
     def evaluate(gamma: TwoFloat) -> Evaluation:
-        excess = -remainder(k, rows.sum(lambda s: (s > gamma.hi).astype(jnp.int32), entries))
+        excess = -remainder(k, rows.count(lambda s: s > gamma.hi, entries))
         return Evaluation(
             excess=excess,
             step=excess,
@@ -57,7 +57,7 @@ def _first(tied: tuple[tuple[Array, Array], ...], quota: Array, bound: int, rows
     def halve(bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
         mid = low + (high - low) // 2
-        below = rows.sum(lambda pair: (pair[0] & (pair[1] < mid)).astype(jnp.int32), tied)
+        below = rows.count(lambda pair: pair[0] & (pair[1] < mid), tied)
         enough = below.astype(quota.dtype) >= quota
         return jnp.where(enough, low, mid), jnp.where(enough, mid, high)
 
@@ -86,8 +86,8 @@ def hard_selection(entries: tuple[Array, ...], k: Array, rows: Rows = Rows()) ->
     tied = tuple(
         (jnp.minimum(s, limit) == value, index) for s, index in zip(entries, _indices(entries, rows), strict=True)
     )
-    above = rows.sum(lambda s: (s > value).astype(jnp.int32), entries)
-    among = rows.sum(lambda pair: pair[0].astype(jnp.int32), tied)
+    above = rows.count(lambda s: s > value, entries)
+    among = rows.count(lambda pair: pair[0], tied)
     quota = jnp.clip(remainder(k, above), 0.0, among.astype(k.dtype))
     bound = max(1, sum(s.shape[-1] if rows.axis == -1 else s.size for s in entries))
     if rows.axis_name is not None:

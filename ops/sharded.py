@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ops.arguments import check_p, check_range, floating, known, working_dtype
+from ops.arguments import Vanishing, check_p, check_range, floating, which_vanish, working_dtype
 from ops.threshold import Equation, Rows
 from ops.topk import AxisName, magnitude_of
 
@@ -59,13 +59,12 @@ def topk_mag_tree(
     dtype = jnp.result_type(*(working_dtype(leaf.dtype) for leaf in entries))
     shards = 1 if axis_name is None else lax.axis_size(axis_name)
     size = shards * sum(leaf.size for leaf in entries)
-    zero = "some"
-    if known(lam):
-        zero = "all" if not jnp.asarray(lam).any() else "none"
     # The product is rounded before it is rounded down: 0.1 * 70 is a little less than 7.
     k = jnp.floor(jnp.asarray(density, dtype) * size * (1 + 4 * jnp.finfo(dtype).eps))
     kept = iter(
-        _compiled(entries, k, jnp.asarray(lam, dtype), p=p, axis_name=axis_name, debias=bool(debias), zero=zero)
+        _compiled(
+            entries, k, jnp.asarray(lam, dtype), p=p, axis_name=axis_name, debias=bool(debias), zero=which_vanish(lam)
+        )
     )
     results = [
         next(kept) if use and leaf.size else original
@@ -83,7 +82,7 @@ def _compiled(
     p: float,
     axis_name: AxisName,
     debias: bool,
-    zero: str,
+    zero: Vanishing,
 ) -> tuple[Array, ...]:
     equation = Equation(p, "half_square", Rows(None, axis_name))
     working = tuple(leaf.astype(k.dtype) for leaf in entries)

@@ -1,18 +1,30 @@
 """Relaxed top-k mask and top-k in magnitude, and the hard operators they relax."""
 
 import functools
+from collections.abc import Callable
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ops.arguments import check_axis, check_choice, check_p, check_range, floating, known, per_row, working_dtype
+from ops.arguments import (
+    Vanishing,
+    check_axis,
+    check_choice,
+    check_p,
+    check_range,
+    floating,
+    known,
+    per_row,
+    which_vanish,
+    working_dtype,
+)
 from ops.hard import hard_selection
 from ops.shrinkage import shrink
-from ops.threshold import Equation, Rows, selection, threshold
-from ops.twofloat import TwoFloat
+from ops.threshold import Equation, Rows, at, position, profile, threshold
 
 Solver = Literal["threshold"]
 SOLVERS: tuple[str, ...] = ("threshold",)
@@ -177,10 +189,8 @@ def _straight_through_jvp(primals, tangents):
 
 
 def _check_whole(k: ArrayLike) -> None:
-    if known(k):
-        values = jnp.asarray(k)
-        if jnp.issubdtype(values.dtype, jnp.floating) and bool(jnp.any(values != jnp.round(values))):
-            raise ValueError(f"k must be a whole number for the hard operators, got {k}")
+    if known(k) and np.any(np.asarray(k) % 1 != 0):
+        raise ValueError(f"k must be a whole number for the hard operators, got {k}")
 
 
 def _operate(
@@ -207,10 +217,6 @@ def _operate(
         return x
     batch = x.shape[:axis] + x.shape[axis + 1 :]
     dtype = working_dtype(x.dtype)
-    zero: Literal["all", "some", "none"] = "some"
-    if known(lam):
-        zeros = jnp.asarray(lam) == 0
-        zero = "all" if bool(jnp.all(zeros)) else "some" if bool(jnp.any(zeros)) else "none"
     return _compiled(
         x,
         per_row("k", k, batch, dtype),
@@ -221,7 +227,7 @@ def _operate(
         axis=axis,
         axis_name=axis_name,
         debias=debias,
-        zero=zero,
+        zero=which_vanish(lam),
     )
 
 
@@ -237,14 +243,11 @@ def _compiled(
     axis: int,
     axis_name: AxisName,
     debias: bool,
-    zero: Literal["all", "some", "none"],
+    zero: Vanishing,
 ) -> Array:
     moved = jnp.moveaxis(x, axis, -1)
     flat = moved.reshape(-1, moved.shape[-1]).astype(k.dtype)
-    if where is None:
-        present = None
-    else:
-        present = jnp.moveaxis(where, axis, -1).reshape(flat.shape)
+    present = None if where is None else jnp.moveaxis(where, axis, -1).reshape(flat.shape)
     operator = mask_of if kind == "mask" else functools.partial(magnitude_of, debias=debias)
     equation = Equation(p, "identity" if kind == "mask" else "half_square", Rows(-1, axis_name))
     absent = -jnp.inf if kind == "mask" else 0.0
@@ -255,46 +258,65 @@ def _compiled(
     return jnp.moveaxis(y.reshape(moved.shape).astype(x.dtype), -1, axis)
 
 
-def _select(
-    entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, zero: str
-) -> tuple[tuple[Array, ...], TwoFloat, Array]:
-    """The selection ``z``, the root it came from, and ``lam`` made positive where it is 0 (and ``z`` is hard)."""
+def _with_hard_rows(
+    hard: Callable[[tuple[Array, ...], Array], tuple[Array, ...]],
+    soft: Callable[[Array], tuple[Array, ...]],
+    entries: tuple[Array, ...],
+    k: Array,
+    lam: Array,
+    zero: Vanishing,
+) -> tuple[Array, ...]:
+    """``soft(lam)``, and ``hard(entries, k)`` in the rows where ``lam`` is 0."""
     if zero == "all":
-        z = hard_selection(entries, k, equation.rows)
-        return z, TwoFloat(jnp.zeros_like(k), jnp.zeros_like(k)), jnp.ones_like(lam)
+        return hard(entries, k)
+    if zero == "none":
+        return soft(lam)
     vanishing = lam == 0
-    positive = lam if zero == "none" else jnp.where(vanishing, 1.0, lam)
-    gamma = threshold(entries, k, positive, equation)
-    z = tuple(selection(s, gamma, positive, equation) for s in entries)
-    if zero == "some":
-        harden = functools.partial(hard_selection, rows=equation.rows)
-        hard = lax.cond(jnp.any(vanishing), harden, lambda entries, k: tuple(map(jnp.zeros_like, entries)), entries, k)
-        z = tuple(jnp.where(vanishing, h, soft) for h, soft in zip(hard, z, strict=True))
-    return z, gamma, positive
+    relaxed = soft(jnp.where(vanishing, 1.0, lam))  # any positive number: the derivative must not meet 1 / 0
+    exact = lax.cond(jnp.any(vanishing), hard, lambda entries, k: tuple(map(jnp.zeros_like, entries)), entries, k)
+    return tuple(jnp.where(vanishing, h, y) for h, y in zip(exact, relaxed, strict=True))
 
 
-def mask_of(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, *, zero: str) -> tuple[Array, ...]:
+def mask_of(
+    entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, *, zero: Vanishing
+) -> tuple[Array, ...]:
     """The mask of entries laid out as ``equation.rows`` says; ``zero`` tells which ``lam`` are 0."""
-    return _select(entries, k, lam, equation, zero)[0]
+
+    def soft(lam: Array) -> tuple[Array, ...]:
+        gamma = threshold(entries, k, lam, equation)
+        width = equation.width(gamma.hi + gamma.lo, lam)
+        return tuple(profile(position(s, gamma, width), equation.exponent) for s in entries)
+
+    hard = functools.partial(hard_selection, rows=equation.rows)
+    return _with_hard_rows(hard, soft, entries, k, lam, zero)
 
 
 def magnitude_of(
-    entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, *, zero: str, debias: bool
+    entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, *, zero: Vanishing, debias: bool
 ) -> tuple[Array, ...]:
     """Top-k in magnitude of entries laid out as ``equation.rows`` says; ``zero`` tells which ``lam`` are 0."""
     magnitudes = tuple(map(jnp.abs, entries))
-    selected, gamma, _ = _select(magnitudes, k, lam, equation, zero)
-    value = gamma.hi + gamma.lo
 
-    def output(x: Array, s: Array, z: Array) -> Array:
-        # A partly kept entry is y = z * phi'(gamma) = z * gamma, a fully kept one solves y + lam * y^(p-1) = s.
-        partial = z * value
-        if debias:
-            partial = partial + jnp.maximum((s - gamma.hi) - gamma.lo, 0.0)
-        kept = s if debias or zero == "all" else shrink(s, lam, equation.p)
-        y = jnp.sign(x) * jnp.where(z >= 1, kept, partial)
-        if zero != "none":
-            y = jnp.where(lam == 0, x * z, y)
-        return jnp.where(z == 0, 0.0, y)  # +0, and no 0 * inf
+    def soft(lam: Array) -> tuple[Array, ...]:
+        gamma = threshold(magnitudes, k, lam, equation)
+        value = gamma.hi + gamma.lo
+        width = equation.width(value, lam)
 
-    return tuple(output(x, s, z) for x, s, z in zip(entries, magnitudes, selected, strict=True))
+        def keep(x: Array, s: Array) -> Array:
+            # A partly kept entry is y = z * phi'(gamma) = z * gamma, a fully kept one solves y + lam * y^(p-1) = s.
+            # Debiased, both get lam * y^(p-1) back, which is s - gamma on the partly kept: y = s - (1 - z) * gamma.
+            t = position(s, gamma, width)
+            z = profile(t, equation.exponent)
+            if debias:
+                taken = (1.0 - z) * at(t < 1, value)
+                return x - jnp.clip(x, -taken, taken)  # exactly 0 and exactly x where they should be
+            excess = jnp.maximum(shrink(s, lam, equation.p) - value, 0.0)  # positive on the fully kept alone
+            return jnp.sign(x) * (z * at(t > 0, value) + excess)
+
+        return tuple(map(keep, entries, magnitudes))
+
+    def hard(entries: tuple[Array, ...], k: Array) -> tuple[Array, ...]:
+        chosen = hard_selection(tuple(map(jnp.abs, entries)), k, equation.rows)
+        return tuple(jnp.where(z == 0, 0.0, x * z) for x, z in zip(entries, chosen, strict=True))
+
+    return _with_hard_rows(hard, soft, entries, k, lam, zero)

@@ -1,0 +1,1 @@
+"""What every experiment shares: command line, data, training loop, checkpoints, metrics."""

@@ -1,0 +1,108 @@
+"""The rows of a run: one strict JSON object per line, one line per epoch.
+
+    {"epoch": 3, "step": 1404, "seconds": 1.93, "diverged": [false, false],
+     "train_loss": [0.31, 0.29], "test_error": [8.1, 7.9], "train_density": [0.1, 0.1], ...}
+
+Every metric is a list with one value per seed, in the order of the config's seeds, or an object of
+such lists. `null` stands for what is not finite or was not measured: every metric of a seed that
+diverged, and the training loss of epoch 0, which is the state before training.
+"""
+
+import importlib.util
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.core.files import write_atomically
+
+Row = dict[str, Any]
+
+
+def per_seed(metrics: Mapping[str, Any], diverged: np.ndarray) -> Row:
+    """Arrays [S] by name, possibly nested, as lists of S numbers, or None where not finite."""
+    return {
+        name: per_seed(value, diverged)
+        if isinstance(value, Mapping)
+        else [
+            # Through str: a float32 0.1 is written 0.1, not 0.10000000149011612.
+            None if bad or not math.isfinite(number) else float(str(number))
+            for bad, number in zip(diverged, np.asarray(value), strict=True)
+        ]
+        for name, value in metrics.items()
+    }
+
+
+def flatten(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """`("train_density_per_layer/1", [...])` and so on."""
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{name}/")
+        else:
+            yield prefix + name, value
+
+
+def read(path: Path) -> list[Row]:
+    """The rows of a metrics file; a last line that a kill cut short is left out."""
+    if not path.exists():
+        return []
+    *lines, _ = path.read_text().split("\n")
+    return [json.loads(line) for line in lines]
+
+
+class Writer:
+    """Appends rows to a metrics file that already holds `rows`, and to TensorBoard if asked."""
+
+    def __init__(self, path: Path, rows: list[Row], tensorboard: Path | None = None):
+        # Rows that a killed run wrote after its last checkpoint go; they will be computed again.
+        write_atomically(path, "".join(map(_line, rows)))
+        self.rows = rows
+        self._file = path.open("a")
+        self._write_scalars = _scalar_writer(tensorboard) if tensorboard else None
+
+    def append(self, row: Row) -> None:
+        """Adds a row and waits until it is on the disk: checkpoints count on the rows before them."""
+        self._file.write(_line(row))
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self.rows.append(row)
+        if self._write_scalars:
+            self._write_scalars(row["step"], _means(row))
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+
+def _line(row: Row) -> str:
+    return json.dumps(row, allow_nan=False) + "\n"
+
+
+def _means(row: Row) -> dict[str, float]:
+    """Over the seeds that have a value."""
+    means = {}
+    for name, values in flatten(row):
+        numbers = [value for value in values if value is not None] if isinstance(values, list) else [values]
+        if numbers:
+            means[name] = float(np.mean(numbers))
+    return means
+
+
+def _scalar_writer(directory: Path) -> Callable[[int, dict[str, float]], None] | None:
+    """Writes TensorBoard events where TensorFlow is installed; importing it takes eight seconds."""
+    if importlib.util.find_spec("tensorflow") is None:
+        print("config.tensorboard is on, but TensorFlow is not installed: metrics.jsonl only")
+        return None
+    from clu import metric_writers
+
+    writer = metric_writers.SummaryWriter(str(directory))
+
+    def write(step: int, scalars: dict[str, float]) -> None:
+        writer.write_scalars(step, scalars)
+        writer.flush()
+
+    return write

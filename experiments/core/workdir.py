@@ -1,0 +1,77 @@
+"""The directory of one run, and the rule that it belongs to one config.
+
+config.json         the config, all overrides applied
+environment.json    code, packages, machine and command of the first launch and the later ones
+metrics.jsonl       one row per epoch
+checkpoints/        the last states, by orbax
+summary.json        written last: its presence means that the run is done
+"""
+
+import fcntl
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import ml_collections
+
+from experiments.core import config as config_lib
+from experiments.core.environment import Launch, describe
+from experiments.core.errors import UsageError
+from experiments.core.files import write_json
+
+
+class Workdir:
+    """Paths in a run's directory, and the little that is read and written whole."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path).absolute()
+        self.config = self.path / "config.json"
+        self.environment = self.path / "environment.json"
+        self.metrics = self.path / "metrics.jsonl"
+        self.checkpoints = self.path / "checkpoints"
+        self.summary = self.path / "summary.json"
+        self.tensorboard = self.path / "tensorboard"
+
+    def check(self, config: ml_collections.ConfigDict) -> None:
+        """Raises `UsageError` if the directory holds the run of another config."""
+        if not self.config.exists():
+            # config.json is written first, so whatever lies here without one is not a run of ours.
+            if self.metrics.exists() or self.checkpoints.exists():
+                raise UsageError(f"--workdir={self.path} holds a run without its config.json")
+            return
+        saved = json.loads(self.config.read_text())
+        if different := config_lib.differences(saved, config_lib.to_json(config)):
+            raise UsageError(f"--workdir={self.path} holds a run with another config: " + "; ".join(different))
+
+    @contextmanager
+    def claim(self, config: ml_collections.ConfigDict) -> Iterator[None]:
+        """Makes the directory this config's, if it is not yet, and keeps other processes out.
+
+        Raises:
+          UsageError: if it holds the run of another config, or one still under way.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = (self.path / ".lock").open("w")
+        except OSError as error:
+            raise UsageError(f"--workdir={self.path}: {error.strerror}") from error
+        with lock:
+            try:
+                # The lock goes with the process, however that ends; the file itself means nothing.
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise UsageError(f"--workdir={self.path} is in use by another process") from error
+            self.check(config)
+            if not self.config.exists():
+                write_json(self.config, config_lib.to_json(config))
+            yield
+
+    def record_launch(self, launch: Launch) -> None:
+        """Adds this launch to those recorded: the first at the top, resumptions below it."""
+        now = describe(launch)
+        if self.environment.exists():
+            first = json.loads(self.environment.read_text())
+            write_json(self.environment, first | {"resumed": [*first["resumed"], now]})
+        else:
+            write_json(self.environment, now | {"resumed": []})

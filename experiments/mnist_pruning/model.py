@@ -1,0 +1,36 @@
+"""The paper's multilayer perceptron, `W3 relu(W2 relu(W1 a + b1) + b2) + b3`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+from flax import linen as nn
+
+Params = dict[str, dict[str, jax.Array]]  # {"1": {"kernel": [in, out], "bias": [out]}, "2": ...}
+
+
+class MLP(nn.Module):
+    """Layers named "1", "2", ... as the paper numbers them; kernels start LeCun-normal.
+
+    Attributes:
+      widths: of the hidden layers.
+      num_classes: width of the output.
+    """
+
+    widths: Sequence[int]
+    num_classes: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Inputs [B, D] to logits [B, num_classes]."""
+        for layer, width in enumerate(self.widths, start=1):
+            x = nn.relu(nn.Dense(width, name=str(layer))(x))
+        return nn.Dense(self.num_classes, name=str(len(self.widths) + 1))(x)
+
+
+def map_kernels(function: Any, params: Params, layers: Sequence[str]) -> Params:
+    """`params` with `function(layer, kernel)` in the place of the kernels of `layers`."""
+    return {
+        layer: leaves | {"kernel": function(layer, leaves["kernel"])} if layer in layers else leaves
+        for layer, leaves in params.items()
+    }

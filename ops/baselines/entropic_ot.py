@@ -1,0 +1,115 @@
+"""Top-k by entropic optimal transport (Cuturi, Teboul and Vert, 2019; Xie et al., 2020).
+
+Entries, squashed into (0, 1) and given the mass 1/n each, are transported to two targets: 0, which takes the mass
+(n - k)/n, and 1, which takes k/n. The share of an entry's mass that goes to 1 is its mask: dense, and between 0 and 1.
+
+With squared distances as cost the plan is known up to one number, the difference ``h`` of the two target potentials:
+
+    mask_i = sigmoid((h + 2 u_i - 1) / epsilon),
+
+and one iteration of Sinkhorn's algorithm in the log domain, both its half steps taken together, is
+
+    h <- h + epsilon * (logit(k / n) - logit(mean(mask))).
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.scipy.special import logit
+from jax.typing import ArrayLike
+
+from ops.arguments import check_axis, check_range, floating, working_dtype
+
+
+def _squash(x: Array) -> Array:
+    """Rows into (0, 1): standardised, then through the logistic map, as Cuturi et al. do."""
+    centred = x - jnp.mean(x, axis=-1, keepdims=True)
+    scale = jnp.sqrt(jnp.mean(jnp.square(centred), axis=-1, keepdims=True) + jnp.finfo(x.dtype).tiny)
+    return jax.nn.sigmoid(centred / scale)
+
+
+def _mask(u: Array, h: Array, epsilon: Array) -> Array:
+    return jax.nn.sigmoid((h + 2.0 * u - 1.0) / epsilon)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(3, 4))
+def _potential(u: Array, k: Array, epsilon: Array, tolerance: float, max_iterations: int) -> Array:
+    """``h`` by Sinkhorn's iterations, shape ``(rows, 1)``."""
+    n = u.shape[-1]
+    wanted = logit(k / n)
+
+    def unfinished(state: tuple[Array, Array, Array]) -> Array:
+        _, error, iteration = state
+        return jnp.any(error > tolerance) & (iteration < max_iterations)
+
+    def iterate(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        h, _, iteration = state
+        share = jnp.mean(_mask(u, h, epsilon), axis=-1, keepdims=True)
+        share = jnp.clip(share, jnp.finfo(u.dtype).tiny, 1.0 - jnp.finfo(u.dtype).eps)
+        step = wanted - logit(share)
+        return h + epsilon * step, jnp.abs(share * n / k - 1.0), iteration + 1
+
+    # Between targets the entries split at their (n - k)-th value for a small epsilon; starting from the middle is as
+    # Sinkhorn's algorithm does, with both potentials 0.
+    h = 0.0 * jnp.mean(u, axis=-1, keepdims=True)
+    return lax.while_loop(unfinished, iterate, (h, h + jnp.inf, jnp.int32(0)))[0]
+
+
+@_potential.defjvp
+def _potential_jvp(tolerance, max_iterations, primals, tangents):
+    """Implicit differentiation of ``sum(mask) = k``."""
+    u, k, epsilon = primals
+    u_dot, k_dot, epsilon_dot = tangents
+    h = _potential(u, k, epsilon, tolerance, max_iterations)
+    mask = _mask(u, h, epsilon)
+    slope = mask * (1.0 - mask)
+    total = jnp.sum(slope, axis=-1, keepdims=True)
+    score = (h + 2.0 * u - 1.0) / epsilon
+    moved = jnp.sum(slope * (2.0 * u_dot - score * epsilon_dot), axis=-1, keepdims=True) - epsilon * k_dot
+    return h, jnp.where(total > 0, -moved / jnp.where(total > 0, total, 1.0), 0.0)
+
+
+def entropic_ot_topk_mask(
+    x: ArrayLike,
+    k: ArrayLike,
+    *,
+    epsilon: ArrayLike = 1e-2,
+    axis: int = -1,
+    tolerance: float = 1e-3,
+    max_iterations: int = 1000,
+) -> Array:
+    """Dense relaxed top-k mask by entropic optimal transport onto two targets, solved by Sinkhorn's algorithm.
+
+    Args:
+      x: real array, any shape.
+      k: how much is selected in total, in ``(0, n)``; a scalar.
+      epsilon: strength of the entropy, positive, in units of the squared distance between the two targets.
+      axis: the axis along which entries compete.
+      tolerance: relative error of ``sum(mask) = k`` at which the iterations stop.
+      max_iterations: where they stop in any case.
+
+    Returns:
+      Array of the shape and dtype of ``x``, strictly between 0 and 1 up to rounding. Differentiated implicitly, not
+      through the iterations.
+
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+    """
+    x = floating(x)
+    axis = check_axis(axis, x.ndim)
+    n = x.shape[axis]
+    check_range("k", k, 1e-6, n * (1 - 1e-6), f"in (0, {n})")
+    check_range("epsilon", epsilon, 1e-8, jnp.inf, "positive")
+    return _compiled(x, jnp.asarray(k), jnp.asarray(epsilon), axis, float(tolerance), int(max_iterations))
+
+
+@functools.partial(jax.jit, static_argnums=(3, 4, 5))
+def _compiled(x: Array, k: Array, epsilon: Array, axis: int, tolerance: float, max_iterations: int) -> Array:
+    dtype = working_dtype(x.dtype)
+    moved = jnp.moveaxis(x, axis, -1)
+    u = _squash(moved.reshape(-1, moved.shape[-1]).astype(dtype))
+    k, epsilon = (jnp.broadcast_to(value.astype(dtype), (u.shape[0], 1)) for value in (k, epsilon))
+    mask = _mask(u, _potential(u, k, epsilon, tolerance, max_iterations), epsilon)
+    return jnp.moveaxis(mask.reshape(moved.shape).astype(x.dtype), -1, axis)

@@ -1,0 +1,1 @@
+"""Scripts that read results and measure; they never train."""

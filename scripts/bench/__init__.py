@@ -1,0 +1,1 @@
+"""Benchmark of the operators against their peers: time, memory, scaling, compilations."""

@@ -1,0 +1,56 @@
+"""The whole benchmark, from a plan to a record that can be written as JSON."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from scripts.bench.compare import compare
+from scripts.bench.compilations import new_compilations
+from scripts.bench.contestants import Contestant, operator_name
+from scripts.bench.memory import measure
+from scripts.bench.plan import Plan
+from scripts.bench.progress import Progress
+from scripts.bench.scaling import scaling
+from scripts.bench.targets import evaluate
+from scripts.bench.timing import Budget
+
+
+def run(plan: Plan, contestants: Sequence[Contestant], say: Callable[[str], None] = print) -> dict[str, Any]:
+    """Measures everything in ``plan``, all of it in this process but for memory.
+
+    Args:
+      plan: sizes and budgets.
+      contestants: who takes part; the one named ``topk_mask p=2`` must be among them.
+      say: told of every stage.
+
+    Returns:
+      Cases (see ``compare``), scaling, compilations, memory, and the targets evaluated from these.
+    """
+    compiling = 1.5 * len(contestants)
+    guesses = [compiling + plan.seconds * (1 + case.batch * case.n / 5e6) for case in plan.cases]
+    guesses += [plan.scaling_seconds + 3.0 * len(plan.scaling), 5.0, *(9.0 for _ in plan.memory_of)]
+    progress = Progress(guesses, say)
+    begun, load = time.monotonic(), _load()
+
+    cases = []
+    for case in plan.cases:
+        progress.next(f"batch {case.batch}, n {case.n}, k {case.k}")
+        cases.append(compare(case, contestants, Budget(plan.seconds, plan.fewest, plan.most), plan.seed))
+    progress.next("time against n")
+    (p2,) = (contestant for contestant in contestants if contestant.name == operator_name("topk_mask", "2"))
+    growth = scaling(p2, plan.scaling, Budget(plan.scaling_seconds, plan.fewest, plan.most), plan.seed)
+    progress.next("compilations")
+    compilations = new_compilations()
+    memory = []
+    for name in plan.memory_of:
+        progress.next(f"memory of {name}")
+        memory.append(measure(name, plan.memory))
+
+    results: dict[str, Any] = {"cases": cases, "scaling": growth, "compilations": compilations, "memory": memory}
+    results["targets"] = evaluate(results)
+    return {"seconds": time.monotonic() - begun, "load_average": {"before": load, "after": _load()}, **results}
+
+
+def _load() -> list[float] | None:
+    return list(os.getloadavg()) if hasattr(os, "getloadavg") else None

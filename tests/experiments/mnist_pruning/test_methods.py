@@ -1,0 +1,109 @@
+"""Each method trains, at the density that it says."""
+
+import json
+
+import pytest
+
+from experiments.core import metrics, train
+from experiments.core.errors import UsageError
+from experiments.mnist_pruning.experiment import RECIPE
+from experiments.mnist_pruning.methods import num_kept
+from tests.experiments.support import small_config
+
+SIZES = {"1": 64 * 32, "2": 32 * 32, "3": 32 * 10}
+EXACT = {layer: int(0.1 * size) / size for layer, size in SIZES.items()}
+
+
+def rows_of(tmp_path, variant, **fields):
+    train.run(RECIPE, small_config(variant, **fields), tmp_path / "w")
+    return metrics.read(tmp_path / "w" / "metrics.jsonl")
+
+
+def assert_exact(densities):
+    for layer, values in densities.items():
+        assert values == pytest.approx([EXACT[layer]] * 2)
+
+
+@pytest.mark.parametrize("variant", ["hard", "straight_through", "ot_straight_through"])
+def test_hard_forward_keeps_exactly_k_per_layer_all_along(tmp_path, variant):
+    for row in rows_of(tmp_path, variant):
+        assert_exact(row["train_density_per_layer"])
+        assert_exact(row["hardened_density_per_layer"])
+        assert row["hardened_error"] == row["test_error"]
+
+
+def test_dense_prunes_only_when_hardened(tmp_path):
+    last = rows_of(tmp_path, "dense")[-1]
+    assert last["train_density"] == [1.0, 1.0]
+    assert_exact(last["hardened_density_per_layer"])
+
+
+def test_annealed_starts_dense_and_ends_at_the_density(tmp_path):
+    first, *_, last = rows_of(tmp_path, "annealed", lam__start=100.0, lam__end=1e-6)
+    assert min(first["train_density"]) > 0.5
+    assert last["train_density"] == pytest.approx([0.1, 0.1], abs=2e-3)
+
+
+def test_relaxed_is_denser_than_hard_and_hardens_to_k(tmp_path):
+    last = rows_of(tmp_path, "relaxed", lam__start=0.1)[-1]
+    assert min(last["train_density"]) > 0.1
+    assert_exact(last["hardened_density_per_layer"])
+
+
+def test_ista_ends_at_k(tmp_path):
+    rows = rows_of(tmp_path, "ista")
+    densities = [row["train_density"][0] for row in rows]
+    assert densities == sorted(densities, reverse=True)
+    assert densities[0] == 1.0
+    assert_exact(rows[-1]["train_density_per_layer"])
+
+
+def test_hard_concrete_ends_near_the_density(tmp_path):
+    rows = rows_of(tmp_path, "hard_concrete", epochs=80, checkpoint_every=80)
+    assert rows[0]["train_density"] == [1.0, 1.0]
+    assert rows[-1]["train_density"] == pytest.approx([0.1, 0.1], abs=0.03)
+
+
+def test_layers_left_alone_do_not_count(tmp_path):
+    last = rows_of(tmp_path, "hard", epochs=1, prune_layers=(2, 3))[-1]
+    assert set(last["train_density_per_layer"]) == {"2", "3"}
+    kept, size = 102 + 32, 1024 + 320
+    assert last["train_density"] == pytest.approx([kept / size] * 2)
+
+
+def test_widths_and_density_by_config(tmp_path):
+    last = rows_of(tmp_path, "hard", hidden=(16,), prune_layers=(1, 2), density=0.25)[-1]
+    assert last["train_density_per_layer"] == {"1": [0.25, 0.25], "2": [0.25, 0.25]}
+
+
+def test_num_kept_rounds_down():
+    assert [num_kept(0.1, size) for size in (25088, 1024, 320)] == [2508, 102, 32]
+    assert num_kept(0.29, 100) == 29
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("method", "magic"),
+        ("density", 0.0),
+        ("p", 1.0),
+        ("lam.schedule", "cosine"),
+        ("lam.start", -1.0),
+        ("ot.epsilon", 0.0),
+        ("hard_concrete.damping", -1.0),
+        ("prune_layers", ()),
+        ("prune_layers", (1, 4)),
+        ("hidden", (32, 0)),
+    ],
+)
+def test_a_field_out_of_range_is_named(field, value):
+    config = small_config()
+    config.update_from_flattened_dict({field: value})
+    with pytest.raises(UsageError, match=rf"^config\.{field}=.* must be "):
+        RECIPE.validate(config)
+
+
+def test_saved_config_is_the_one_asked_for(tmp_path):
+    rows_of(tmp_path, "dense", epochs=1)
+    saved = json.loads((tmp_path / "w" / "config.json").read_text())
+    assert (saved["method"], saved["dataset"], saved["epochs"]) == ("dense", "digits", 1)

@@ -1,0 +1,53 @@
+"""A small run on digits, and how to start one as people do."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import ml_collections
+
+from configs.mnist_pruning import get_config
+from experiments.core import metrics
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def small_config(variant: str = "relaxed", **fields: Any) -> ml_collections.ConfigDict:
+    """Digits, two seeds, few epochs; `fields` by dotted name."""
+    config = get_config(variant)
+    small = {
+        "dataset": "digits",
+        "seeds": (0, 1),
+        "epochs": 3,
+        "checkpoint_every": 2,
+        "optimizer.learning_rate": 0.1,
+    }
+    config.update_from_flattened_dict(small | {name.replace("__", "."): value for name, value in fields.items()})
+    return config
+
+
+def command(workdir: Path, *options: str, variant: str = "dense") -> list[str]:
+    """The command line of a small run."""
+    return [
+        *(sys.executable, "-m", "experiments.mnist_pruning"),
+        f"--config=configs/mnist_pruning.py:{variant}",
+        f"--workdir={workdir}",
+        "--config.dataset=digits",
+        "--config.seeds=(0, 1)",
+        "--config.optimizer.learning_rate=0.1",
+        *options,
+    ]
+
+
+def start(arguments: list[str], **options: Any) -> subprocess.Popen[str]:
+    """Starts a command in the root of the repository."""
+    return subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+def rows_without_seconds(workdir: Path) -> list[dict[str, Any]]:
+    """The rows of a run, less the one thing that may differ between two runs."""
+    return [
+        {name: value for name, value in row.items() if name != "seconds"}
+        for row in metrics.read(workdir / "metrics.jsonl")
+    ]

@@ -1,0 +1,150 @@
+"""The operators once more in NumPy float64, by algorithms that share nothing with those under test.
+
+``pooled`` solves the isotonic problem of the paper (Propositions 5 and 6) by pooling adjacent violators, ``generic``
+hands the definition to SciPy's SLSQP, ``bisected`` is for vectors too long for either, ``hard`` sorts.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import optimize
+
+
+def samples(shape, seed=0, dtype=np.float64):
+    """Normal numbers."""
+    return np.random.default_rng(seed).normal(size=shape).astype(dtype)
+
+
+def by_rows(function, x, k, lam):
+    """``function(row, k, lam)`` for each row of a matrix; ``k`` and ``lam`` are scalars or one per row."""
+    k, lam = np.broadcast_to(k, len(x)), np.broadcast_to(lam, len(x))
+    return np.stack([function(*row) for row in zip(x, k, lam, strict=True)])
+
+
+def weights(n, k):
+    """``1_k``: ones, a remainder, zeros."""
+    return np.clip(k - np.arange(n), 0.0, 1.0)
+
+
+def pooled(x, k, lam, p=2.0, kind="mask", debias=False):
+    """The mask, or the magnitude operator, of one vector through the isotonic problem."""
+    x = np.asarray(x, np.float64)
+    keys = x if kind == "mask" else np.abs(x)
+    order = np.argsort(-keys, kind="stable")
+    s, w = keys[order], weights(x.size, k)
+    y = np.empty_like(s)
+    for start, stop, v in _isotonic(s, w, float(lam), p, kind):
+        if stop == start + 1 or w[start] == 0:  # nothing pooled: y = w phi'(v), without the cancellation in s - v
+            y[start:stop] = w[start:stop] * (1.0 if kind == "mask" else v)
+        else:
+            y[start:stop] = (np.maximum(s[start:stop] - v, 0.0) / lam) ** (1.0 / (p - 1.0))
+    if debias:
+        y = np.where(y > 0, y + lam * np.maximum(y, 1e-300) ** (p - 1.0), 0.0)
+    result = np.empty_like(y)
+    result[order] = y
+    return result if kind == "mask" else np.sign(x) * result
+
+
+def _isotonic(s, w, lam, p, kind):
+    """Blocks ``(start, stop, value)`` of equal values, which decrease from block to block."""
+    if p == 2.0:
+        targets, precision = (s - lam * w, np.ones_like(w)) if kind == "mask" else (s / (1 + lam * w), 1 + lam * w)
+        found = optimize.isotonic_regression(targets, weights=precision, increasing=False)
+        return [(a, b, found.x[a]) for a, b in zip(found.blocks[:-1], found.blocks[1:], strict=True)]
+    blocks = []
+    for i in range(s.size):
+        start, stop, value = i, i + 1, _pooled_value(s[i : i + 1], w[i], lam, p, kind)
+        while blocks and blocks[-1][2] <= value:
+            start = blocks.pop()[0]
+            value = _pooled_value(s[start:stop], w[start:stop].sum(), lam, p, kind)
+        blocks.append((start, stop, value))
+    return blocks
+
+
+def _pooled_value(s, weight, lam, p, kind):
+    if weight == 0:
+        return s.max()
+
+    def excess(v):
+        return np.sum((np.maximum(s - v, 0.0) / lam) ** (1.0 / (p - 1.0))) - weight * (1.0 if kind == "mask" else v)
+
+    low = s.max() - 1.01 * lam * weight ** (p - 1.0) if kind == "mask" else 0.0
+    if excess(low) <= 0:
+        return low
+    return optimize.brentq(excess, low, s.max(), xtol=1e-17, rtol=4 * np.finfo(float).eps, maxiter=1000)
+
+
+def generic(x, k, lam, p, kind="mask"):
+    """The mask, or the magnitude operator, of one short vector by a general-purpose convex solver."""
+    x = np.asarray(x, np.float64)
+    s = np.abs(x)
+
+    def kept(z):  # u = y / z, where y is the best for a given selection z: u + lam (u z)^(p - 1) = s
+        def root(s, z):
+            return optimize.brentq(lambda u: u + lam * (u * z) ** (p - 1.0) - s, 0.0, s, xtol=1e-15)
+
+        return np.array([root(*pair) for pair in zip(s, z, strict=True)])
+
+    def objective(z):
+        if kind == "mask":
+            return lam / p * np.sum(z**p) - x @ z, lam * z ** (p - 1.0) - x
+        u = kept(z)
+        y = u * z
+        return np.sum(0.5 * u * y + lam / p * y**p - s * y), -0.5 * u**2
+
+    found = optimize.minimize(
+        objective,
+        np.full(x.size, k / x.size),
+        jac=True,
+        method="SLSQP",
+        bounds=[(0.0, 1.0)] * x.size,
+        constraints={"type": "eq", "fun": lambda z: z.sum() - k, "jac": np.ones_like},
+        options={"ftol": 1e-16, "maxiter": 2000},
+    )
+    z = np.clip(found.x, 0.0, 1.0)
+    return z if kind == "mask" else np.sign(x) * kept(z) * z
+
+
+def bisected(x, k, lam, p):
+    """The mask of one long vector by plain bisection."""
+    x = np.asarray(x, np.float64)
+    low, high = x.min() - lam, x.max()
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        total = np.sum(np.clip((x - middle) / lam, 0.0, 1.0) ** (1.0 / (p - 1.0)))
+        low, high = (middle, high) if total > k else (low, middle)
+    return np.clip((x - low) / lam, 0.0, 1.0) ** (1.0 / (p - 1.0))
+
+
+def hard(x, k):
+    """The hard mask of one vector, by a stable sort of the negated values; ``-0.0`` and ``0.0`` tie."""
+    x = np.asarray(x)
+    mask = np.zeros(x.shape, np.float64)
+    mask[np.argsort(-x.astype(np.float64), kind="stable")[: int(k)]] = 1.0
+    return mask
+
+
+def scalar_map(function):
+    """``function`` of one row, applied to a matrix row by row in a Python loop."""
+
+    @functools.wraps(function)
+    def apply(x, *args):
+        return jnp.stack([function(x[i], *(a[i] for a in args)) for i in range(len(x))])
+
+    return apply
+
+
+def equations(jaxpr):
+    """All equations of a jaxpr, those of its inner jaxprs included."""
+    jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
+    for equation in jaxpr.eqns:
+        yield equation
+        for leaf in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_jaxpr):
+            if _is_jaxpr(leaf):
+                yield from equations(leaf)
+
+
+def _is_jaxpr(value):
+    return hasattr(value, "eqns") or hasattr(getattr(value, "jaxpr", None), "eqns")

@@ -1,0 +1,102 @@
+"""The hard operators against a stable sort."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ops import hard_topk_mag, hard_topk_mask
+from tests.ops import oracles
+
+N = 40
+INF = np.inf
+ROWS = {
+    "normal": oracles.samples(N),
+    "ties": np.round(oracles.samples(N, 1)),
+    "equal": np.full(N, -2.0),
+    "zeros": np.zeros(N),
+    "signed zeros": np.where(np.arange(N) % 2, 0.0, -0.0),
+    "signed zeros among others": np.r_[1.0, -1.0, np.where(np.arange(N - 2) % 3, 0.0, -0.0)],
+    "plus inf": np.r_[np.zeros(10), np.full(9, INF), np.arange(N - 19.0)],
+    "minus inf": np.r_[np.full(20, -INF), np.arange(N - 20.0)],
+    "increasing": np.arange(float(N)),
+    "decreasing": -np.arange(float(N)),
+    "outlier": np.r_[np.zeros(N - 1), 3e38],
+    "huge": np.linspace(-3e38, 3e38, N),
+    "geometric": np.geomspace(1e-30, 1e30, N),
+    "largest and inf": np.r_[np.full(4, np.finfo(np.float32).max), np.full(4, INF), np.zeros(N - 8)],
+    "neighbours": 1.0 + np.arange(N) % 5 * 2.0**-23,
+}
+X = np.stack(list(ROWS.values())).astype(np.float32)
+
+
+@pytest.mark.parametrize("k", [0, 1, 6, 17, 20])
+def test_mask_agrees_with_a_stable_sort(k):
+    mask = hard_topk_mask(X, k)
+    expected = np.stack([oracles.hard(x, k) for x in X])
+    wrong = [name for name, row, want in zip(ROWS, mask, expected, strict=True) if not np.array_equal(row, want)]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("k", [0, 1, 6, 17, 40])
+def test_magnitude_agrees_with_a_stable_sort(k):
+    chosen = np.stack([oracles.hard(np.abs(x), k) for x in X])
+    np.testing.assert_array_equal(hard_topk_mag(X, k), np.where(chosen == 1, X, 0))
+
+
+def test_one_k_per_row():
+    k = np.arange(len(X))
+    np.testing.assert_array_equal(
+        hard_topk_mask(X, k), np.stack([oracles.hard(*row) for row in zip(X, k, strict=True)])
+    )
+
+
+def test_minus_inf_is_never_selected():
+    mask = np.asarray(hard_topk_mask(X, 30))[list(ROWS).index("minus inf")]
+    np.testing.assert_array_equal(mask, np.r_[np.zeros(20), np.ones(20)])
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_ties_of_narrow_floats(dtype):
+    x = jnp.asarray(100 + oracles.samples((len(X), N), dtype=np.float32), dtype)  # some ten distinct values
+    mask = hard_topk_mask(x, 13)
+    expected = np.stack([oracles.hard(np.asarray(row, np.float64), 13) for row in x])
+    assert mask.dtype == dtype
+    np.testing.assert_array_equal(np.asarray(mask, np.float64), expected)
+
+
+def test_float64_distinguishes_what_float32_does_not(x64):
+    x = 1.0 + np.arange(N)[::-1] * 1e-15 + np.zeros((len(X), 1))
+    np.testing.assert_array_equal(hard_topk_mask(x, 3)[0], np.r_[np.ones(3), np.zeros(N - 3)])
+    np.testing.assert_array_equal(hard_topk_mask(x[:, ::-1], 3)[0], np.r_[np.zeros(N - 3), np.ones(3)])
+
+
+def test_subnormal_numbers():
+    # XLA flushes them to zero on some devices, where they tie with it; the count holds all the same.
+    x = np.broadcast_to(np.arange(N, dtype=np.float32) * 1e-42, X.shape)
+    assert np.all(np.asarray(hard_topk_mask(x, 5)).sum(-1) == 5)
+
+
+def test_k_must_be_whole():
+    with pytest.raises(ValueError, match=r"k .*2\.5"):
+        hard_topk_mask(X, 2.5)
+
+
+def test_derivatives():
+    gradient = jax.jit(jax.grad(lambda x, f: jnp.sum(f(x, 6) ** 2), argnums=0), static_argnums=1)
+    finite = X[:2]
+    np.testing.assert_array_equal(gradient(finite, hard_topk_mask), np.zeros_like(finite))
+    np.testing.assert_allclose(gradient(finite, hard_topk_mag), 2 * np.asarray(hard_topk_mag(finite, 6)), rtol=1e-6)
+
+
+def test_agrees_with_lax_top_k():
+    x = oracles.samples((len(X), N), 7, np.float32)
+    indices = jax.lax.top_k(x, 6)[1]
+    expected = np.zeros_like(x)
+    np.put_along_axis(expected, np.asarray(indices), 1.0, -1)
+    np.testing.assert_array_equal(hard_topk_mask(x, 6), expected)
+
+
+def test_a_million_entries():
+    x = np.round(oracles.samples((1, 1_000_000), dtype=np.float32), 3)  # with many ties
+    np.testing.assert_array_equal(hard_topk_mask(x, 100_000)[0], oracles.hard(x[0], 100_000))

@@ -1,0 +1,96 @@
+"""A vector split over eight devices gives what one device gives, and only scalars travel."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, PartitionSpec
+
+from ops import hard_topk_mag, hard_topk_mask, topk_mag, topk_mask
+from tests.ops import oracles
+
+X = oracles.samples((4, 64), dtype=np.float32)
+WEIGHTS = oracles.samples((4, 64), 1, np.float32)
+
+
+@pytest.fixture(scope="module")
+def mesh():
+    return Mesh(np.array(jax.devices("cpu")[:8]), ("model",))
+
+
+@pytest.fixture(scope="module")
+def square():
+    return Mesh(np.array(jax.devices("cpu")[:8]).reshape(2, 4), ("data", "model"))
+
+
+def split(mesh, function, spec):
+    return jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec)
+
+
+CASES = [
+    functools.partial(topk_mask, k=5.5, lam=0.5),
+    functools.partial(topk_mag, k=5.5, lam=0.5, p=4 / 3),
+    functools.partial(topk_mask, k=5.5, lam=0.5, p=4 / 3),
+    functools.partial(topk_mag, k=5.5, lam=0.5),
+]
+
+
+@pytest.mark.parametrize("operator", CASES)
+def test_value_and_gradient_over_one_axis(mesh, operator):
+    spec = PartitionSpec(None, "model")
+    sharded = split(mesh, functools.partial(operator, axis_name="model"), spec)
+
+    def loss(function):
+        return lambda x: jnp.sum(WEIGHTS * function(x))
+
+    np.testing.assert_allclose(jax.jit(sharded)(X), operator(X), atol=1e-6)
+    expected = jax.grad(loss(operator))(X)
+    assert np.abs(expected).max() > 0.1
+    np.testing.assert_allclose(jax.jit(jax.grad(loss(sharded)))(X), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("operator", CASES[:2])
+def test_rows_split_over_another_axis(square, operator):
+    sharded = split(square, functools.partial(operator, axis_name="model"), PartitionSpec("data", "model"))
+    np.testing.assert_allclose(jax.jit(sharded)(X), operator(X), atol=1e-6)
+
+
+def test_one_row_split_over_two_axes(square):
+    sharded = split(
+        square, functools.partial(topk_mask, k=5, axis_name=("data", "model")), PartitionSpec(None, ("data", "model"))
+    )
+    np.testing.assert_allclose(jax.jit(sharded)(X), topk_mask(X, 5), atol=1e-6)
+
+
+@pytest.mark.parametrize("operator", [hard_topk_mask, hard_topk_mag])
+def test_hard_with_ties_across_devices(mesh, operator):
+    x = np.round(X)
+    sharded = split(mesh, functools.partial(operator, k=20, axis_name="model"), PartitionSpec(None, "model"))
+    chosen = np.stack([oracles.hard(row if operator is hard_topk_mask else np.abs(row), 20) for row in x])
+    np.testing.assert_array_equal(jax.jit(sharded)(x), chosen if operator is hard_topk_mask else chosen * x)
+
+
+def test_all_entries_of_a_device_absent(mesh):
+    x = X.copy()
+    x[:, :24] = -np.inf
+    sharded = split(mesh, functools.partial(topk_mask, k=5, axis_name="model"), PartitionSpec(None, "model"))
+    np.testing.assert_allclose(jax.jit(sharded)(x), topk_mask(x, 5), atol=1e-6)
+
+
+@pytest.mark.parametrize("operator", [*CASES[:2], functools.partial(hard_topk_mask, k=5)])
+def test_only_scalars_travel(mesh, operator):
+    sharded = split(mesh, functools.partial(operator, axis_name="model"), PartitionSpec(None, "model"))
+    jaxprs = [jax.make_jaxpr(sharded)(X), jax.make_jaxpr(jax.grad(lambda x: jnp.sum(sharded(x) ** 2)))(X)]
+    communicating = ("psum", "pmax", "pmin", "all_gather", "all_to_all", "ppermute", "reduce_scatter")
+    found = [e for jaxpr in jaxprs for e in oracles.equations(jaxpr) if e.primitive.name.startswith(communicating)]
+    assert len(found) >= 4
+    assert max(v.aval.size for e in found for v in e.invars) == len(X)
+
+
+def test_k_is_checked_against_the_whole(mesh):
+    spec = PartitionSpec(None, "model")
+    assert split(mesh, functools.partial(topk_mask, k=64, axis_name="model"), spec)(X).shape == X.shape
+    with pytest.raises(ValueError, match=r"^k .*65"):
+        split(mesh, functools.partial(topk_mask, k=65, axis_name="model"), spec)(X)

@@ -1,0 +1,135 @@
+"""jit, vmap, and derivatives of them equal a Python loop over rows; compilations are few, memory is linear."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ops import hard_topk_mask, topk_mag, topk_mask
+from tests.ops import oracles
+
+X = oracles.samples((2, 3, 12), dtype=np.float32)
+K = np.float32([[1, 2, 3.5], [4, 5, 6]])
+LAM = np.float32([[0.1, 1, 2], [0.5, 0.2, 3]])
+OPERATORS = pytest.mark.parametrize("operator", [topk_mask, topk_mag])
+
+
+def loop(function, *args):
+    rows = [np.asarray(function(*(a[i, j] for a in args))) for i in range(2) for j in range(3)]
+    return np.stack(rows).reshape(2, 3, *rows[0].shape)
+
+
+@OPERATORS
+def test_jit_and_nested_vmap_equal_a_loop(operator):
+    def one(x, k, lam):
+        return operator(x, k, lam=lam, p=4 / 3)
+
+    expected = loop(one, X, K, LAM)
+    np.testing.assert_allclose(jax.jit(jax.vmap(jax.vmap(one)))(X, K, LAM), expected, atol=1e-6)
+    np.testing.assert_allclose(operator(X, K, lam=LAM, p=4 / 3), expected, atol=1e-6)
+
+
+@OPERATORS
+def test_vmapped_derivatives_equal_a_loop(operator):
+    def loss(x, k, lam):
+        return jnp.sum(operator(x, k, lam=lam, p=4 / 3) ** 2)
+
+    one = jax.jit(jax.grad(loss, (0, 2)))
+    batched = jax.jit(jax.vmap(jax.vmap(jax.grad(loss, (0, 2)))))(X, K, LAM)
+    for index, gradient in enumerate(batched):
+        expected = loop(lambda *a, index=index: one(*a)[index], X, K, LAM)
+        assert np.abs(expected).max() > 0
+        np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_jvp_is_the_transpose_of_vjp():
+    def function(x):
+        return topk_mag(x, K, lam=LAM, p=4 / 3)
+
+    tangent, cotangent = oracles.samples((2, 2, 3, 12), 5, np.float32)
+    pushed = jax.jvp(function, (X,), (tangent,))[1]
+    pulled = jax.vjp(function, X)[1](cotangent)[0]
+    assert abs(np.vdot(pushed, cotangent)) > 1e-2
+    np.testing.assert_allclose(np.vdot(pushed, cotangent), np.vdot(tangent, pulled), rtol=1e-4)
+
+
+def test_vmap_over_lam_alone():
+    lam = np.float32([0.01, 0.1, 1])
+    y = jax.vmap(lambda lam: topk_mask(X[0, 0], 3, lam=lam))(lam)
+    np.testing.assert_allclose(y, [topk_mask(X[0, 0], 3, lam=float(v)) for v in lam], atol=1e-6)
+
+
+def compilations(caplog, calls):
+    caplog.clear()
+    with jax.log_compiles(True):
+        for call in calls:
+            jax.block_until_ready(call())
+    return sum("Finished XLA compilation" in r.message and "_compiled" in r.message for r in caplog.records)
+
+
+def test_one_compilation_for_all_k_and_lam(caplog):
+    x = oracles.samples((3, 29), dtype=np.float32)  # a shape of its own, not compiled before
+    ks = [3, 4.5, np.int64(5), np.float32(6), jnp.float32(7), jnp.int32(2), np.array([1, 2, 3]), jnp.array([1.0, 2, 3])]
+    lams = [1, 0.25, np.float64(0.5), np.float32(2), jnp.float32(3), np.array([1.0, 2, 3])]
+    calls = [lambda k=k: topk_mask(x, k, lam=1) for k in ks] + [
+        lambda lam=lam: topk_mask(x, 3, lam=lam) for lam in lams
+    ]
+    assert compilations(caplog, calls[:1]) == 1
+    assert compilations(caplog, calls[1:]) == 0
+
+
+def test_one_compilation_of_the_hard_mask(caplog):
+    x = oracles.samples((3, 31), dtype=np.float32)
+    assert (
+        compilations(caplog, [lambda k=k: hard_topk_mask(x, k) for k in (1, 2, np.int32(3), np.array([1, 2, 3]))]) == 1
+    )
+
+
+def test_one_trace_under_jit():
+    traces = []
+
+    @jax.jit
+    def function(x, k, lam):
+        traces.append(1)
+        return topk_mask(x, k, lam=lam)
+
+    results = [function(X, jnp.float32(k), jnp.float32(lam)) for k, lam in [(1, 0.1), (2, 1.0), (3, 0.0)]]
+    assert len(traces) == 1
+    np.testing.assert_allclose(results[1], topk_mask(X, 2, lam=1.0), atol=1e-6)
+    np.testing.assert_array_equal(results[2], hard_topk_mask(X, 3))
+
+
+@pytest.mark.parametrize("p", [4 / 3, 2.0])
+@pytest.mark.parametrize("operator", [topk_mask, topk_mag, hard_topk_mask])
+def test_memory_is_linear_and_no_callback(operator, p):
+    n = 50
+    x = np.ones((2, n), np.float32)
+    options = {} if operator is hard_topk_mask else {"p": p}
+
+    def loss(x, weights):
+        return jnp.sum(weights * operator(x, 5, **options))
+
+    def hessian_product(x, v):
+        return jax.jvp(lambda x: jax.grad(loss)(x, x), (x,), (v,))[1]
+
+    for function in (loss, jax.grad(loss), hessian_product):
+        found = list(oracles.equations(jax.make_jaxpr(function)(x, x)))
+        assert len(found) > 100  # the walk does reach the inside
+        assert max(v.aval.size for e in found for v in e.outvars) <= 2 * n
+        names = {e.primitive.name for e in found}
+        assert not [name for name in names if "callback" in name or "sort" in name or "top_k" in name]
+
+
+@pytest.mark.parametrize("rows", [1, 33, 83])
+def test_row_blocks_equal_single_rows(rows):
+    # On a CPU rows are solved in blocks that fit the cache; 83 rows of 1000 fill several and a part of another.
+    x = oracles.samples((83, 1000), dtype=np.float32)[:rows]
+    k = np.linspace(1, 999, 83, dtype=np.float32)[:rows]
+    lam = np.geomspace(0.01, 10, 83, dtype=np.float32)[:rows]
+    y = np.asarray(topk_mask(x, k, lam=lam))
+    expected = oracles.by_rows(oracles.pooled, x, k, lam)
+    np.testing.assert_allclose(y, expected, atol=2e-5)
+    np.testing.assert_allclose(y.sum(-1, dtype=np.float64), k, rtol=1e-6)
+    np.testing.assert_array_equal(
+        hard_topk_mask(x, np.round(k)), np.stack([oracles.hard(*row) for row in zip(x, np.round(k), strict=True)])
+    )

@@ -1,0 +1,44 @@
+"""Sums of two floats, and bisection over the order of the floats."""
+
+from fractions import Fraction
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ops.twofloat import TwoFloat, difference, middle, shift
+
+FLOATS = st.floats(-(2.0**60), 2.0**60, width=32, allow_subnormal=False).filter(lambda v: v == 0 or abs(v) > 1e-20)
+
+
+def exactly(a):
+    return Fraction(float(a.hi)) + Fraction(float(a.lo))
+
+
+@given(FLOATS, FLOATS)
+def test_shift_is_exact(a, b):
+    moved = shift(TwoFloat(jnp.float32(a), jnp.float32(0)), jnp.float32(b))
+    assert exactly(moved) == Fraction(a) + Fraction(b)
+    assert abs(float(moved.lo)) <= np.spacing(np.float32(abs(float(moved.hi)))) / 2
+
+
+@pytest.mark.parametrize(("low", "high"), [(-3e38, 3e38), (-1e-30, 1e-30), (1.0, 2.0), (-5.0, -4.0), (0.0, 3e38)])
+def test_bisection_finds_any_float_in_32_steps(low, high):
+    target = np.float32(0.3 * low + 0.7 * high)
+    zero = jnp.float32(0)
+    left, right = TwoFloat(jnp.float32(low), zero), TwoFloat(jnp.float32(high), zero)
+    for _ in range(32):
+        point = middle(left, right)
+        left, right = (point, right) if point.hi < target else (left, point)
+    assert right.hi == target or left.hi == target
+
+
+def test_bisection_goes_on_between_neighbouring_floats():
+    zero = jnp.float32(0)
+    a = TwoFloat(jnp.float32(1), zero)
+    b = TwoFloat(jnp.nextafter(jnp.float32(1), jnp.float32(2)), zero)
+    between = middle(a, b)
+    assert exactly(a) < exactly(between) < exactly(b)
+    np.testing.assert_allclose(difference(between, a), difference(b, between), rtol=1e-6)

@@ -1,0 +1,246 @@
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from scripts.bench import peers
+from scripts.bench.__main__ import hardware_name
+from scripts.bench.compare import compare
+from scripts.bench.contestants import BOTH, FORWARD, MODES, Contestant, baselines, draw, jax_calls, operators
+from scripts.bench.memory import measure
+from scripts.bench.oracle import Reference, expected
+from scripts.bench.plan import Case, Plan
+from scripts.bench.report import lines
+from scripts.bench.run import run
+from scripts.bench.targets import evaluate
+from scripts.bench.timing import Budget, interleave
+
+ROOT = Path(__file__).resolve().parents[2]
+CASE = Case(4, 60, 6)
+BUDGET = Budget(seconds=0.05, fewest=3, most=8)
+PLAN = Plan(
+    cases=(CASE,),
+    seconds=0.05,
+    fewest=3,
+    most=8,
+    scaling=(200, 400),
+    scaling_seconds=0.05,
+    memory=1000,
+    memory_of=(),
+)
+
+
+def named(*names):
+    return [contestant for contestant in (*operators(), *baselines()) if contestant.name in names]
+
+
+def failing(inputs):
+    raise RuntimeError("no such operator\nand more")
+
+
+@pytest.fixture(scope="module")
+def results():
+    contestants = named("topk_mask p=2", "lax.top_k", "lax.top_k mask")
+    contestants.append(dataclasses.replace(contestants[0], name="huge", limit=100))
+    contestants.append(dataclasses.replace(contestants[0], name="broken", prepare=failing))
+    said = []
+    return {**run(PLAN, contestants, said.append), "said": said}
+
+
+def rows_of(results, name):
+    return [row for row in results["cases"][0]["results"] if row["contestant"] == name]
+
+
+def test_the_record_is_json_and_has_every_part(results):
+    record = json.loads(json.dumps(results, allow_nan=False))
+    assert set(record) >= {"seconds", "load_average", "cases", "scaling", "compilations", "memory", "targets"}
+    (forward, both) = rows_of(record, "topk_mask p=2")
+    assert (forward["mode"], both["mode"]) == MODES
+    assert forward["max_abs_error"] < 1e-6
+    assert both["relative_gradient_error"] < 1e-6
+    assert forward["lower_quartile_ms"] <= forward["median_ms"] <= forward["upper_quartile_ms"]
+    assert 3 <= forward["repetitions"] <= 8
+
+
+def test_ratios_are_quotients_of_the_recorded_medians(results):
+    for mode in MODES:
+        medians = {
+            row["contestant"]: row["median_ms"]
+            for row in results["cases"][0]["results"]
+            if "median_ms" in row and row["mode"] == mode
+        }
+        (row,) = (row for row in rows_of(results, "topk_mask p=2") if row["mode"] == mode)
+        assert row["ratio_to"]["lax.top_k"] == medians["topk_mask p=2"] / medians["lax.top_k"]
+        assert row["ratio_to"]["jaxopt box section"] is None
+
+
+def test_a_mask_without_gradient_is_timed_forward_only(results):
+    assert [row["mode"] for row in rows_of(results, "lax.top_k mask")] == [FORWARD]
+
+
+def test_skipped_and_failed_contestants_are_recorded_with_the_reason(results):
+    assert {(row["status"], row["reason"]) for row in rows_of(results, "huge")} == {
+        ("skipped", "too slow: 240 entries, limit 100")
+    }
+    assert {(row["status"], row["reason"]) for row in rows_of(results, "broken")} == {
+        ("failed", "RuntimeError: no such operator")
+    }
+
+
+def test_nothing_is_compiled_when_k_or_lam_change(results):
+    assert set(results["compilations"].values()) == {0}
+
+
+def test_every_stage_is_announced_with_the_time_left(results):
+    assert len(results["said"]) == 3
+    assert all("left" in line for line in results["said"])
+
+
+def test_the_report_names_everybody(results):
+    text = "\n".join(lines({**results, "peers": {"ott": {"status": "missing", "reason": "not there"}}}))
+    assert "topk_mask p=2" in text
+    assert "too slow" in text
+    assert "peer ott is missing: not there" in text
+
+
+@pytest.mark.parametrize("factor", [1.001, float("nan")])
+def test_a_wrong_operator_is_caught_and_not_timed(factor):
+    (right,) = named("topk_mask p=2")
+
+    def prepare(inputs):
+        return jax_calls(lambda x: factor * right.function(x, inputs.case.k), inputs)
+
+    rows = compare(CASE, [right, Contestant("wrong", prepare, right.reference)], BUDGET)["results"]
+    assert [row["status"] for row in rows] == ["timed", "timed", "wrong", "wrong"]
+    assert all("median_ms" not in row for row in rows[2:])
+
+
+def test_a_wrong_gradient_is_caught():
+    (right,) = named("topk_mask p=2")
+
+    def prepare(inputs):
+        calls = jax_calls(lambda x: right.function(x, inputs.case.k), inputs)
+        return {**calls, BOTH: lambda: jnp.zeros_like(inputs.x)}
+
+    rows = compare(CASE, [Contestant("wrong", prepare, right.reference)], BUDGET)["results"]
+    assert {row["status"] for row in rows} == {"wrong"}
+
+
+@pytest.mark.parametrize(
+    ("reference", "k", "x", "truth"),
+    [
+        (Reference("mask", 2.0), 2, (0, 0.25, 0.5, 0.75, 1), (0, 0.125, 0.375, 0.625, 0.875)),
+        (
+            Reference("mask", 4 / 3),
+            2,
+            (0, 0.25, 0.5, 0.75, 1),
+            (0.0023442783, 0.0561125175, 0.2534466196, 0.6880965846, 1),
+        ),
+        (Reference("magnitude", 2.0, debias=True), 2, (0, 0.25, -0.5, 0.75, -1), (0, 0, -1 / 6, 2 / 3, -1)),
+        (
+            Reference("magnitude", 4 / 3, debias=True),
+            2,
+            (0, 0.25, -0.5, 0.75, -1),
+            (0, 0.0531125104, -0.3307721326, 0.7220432312, -1),
+        ),
+        (Reference("magnitude", 2.0, 0.01), 2, (-5, -2, 3, 1), (-5 / 1.01, 0, 3 / 1.01, 0)),
+        (Reference("hard mask"), 2, (1, 3, 1, 0), (1, 1, 0, 0)),
+        (Reference("largest"), 2, (1, 3, 2, 0), (3, 2)),
+        (Reference("sorted"), 2, (1, 3, 2, 0), (0, 1, 2, 3)),
+    ],
+)
+def test_the_oracle_gives_known_values(reference, k, x, truth):
+    x = np.asarray([x], np.float32)
+    np.testing.assert_allclose(expected(reference, x, k, np.ones_like(x)).output, [truth], atol=1e-9)
+
+
+@pytest.mark.parametrize("reference", [c.reference for c in operators() if c.reference.kind != "hard mask"], ids=str)
+def test_the_oracles_gradient_is_that_of_its_output(reference):
+    inputs = draw(Case(1, 50, 7), seed=1)
+    x, weights = inputs.x.astype(np.float64), inputs.weights.astype(np.float64)
+
+    def value(x):
+        return float(np.sum(expected(reference, x, 7, weights).output * weights))
+
+    direction = np.random.default_rng(2).standard_normal(x.shape)
+    step = 1e-7 * reference.lam
+    slope = (value(x + step * direction) - value(x - step * direction)) / (2 * step)
+    gradient = expected(reference, x, 7, weights).gradient
+    assert slope == pytest.approx(np.sum(gradient * direction), rel=1e-4, abs=1e-5)
+
+
+def test_missing_peers_are_recorded_and_the_others_go_on(monkeypatch):
+    for module in ("jaxopt", "jaxopt.projection", "ott", "ott.tools.soft_sort"):
+        monkeypatch.setitem(sys.modules, module, None)
+    contestants, record = peers.load(["jaxopt", "ott"])
+    assert contestants == []
+    assert record["jaxopt"]["status"] == "missing"
+    assert record["jaxopt"]["reason"].startswith("ModuleNotFoundError")
+    assert record["entmax"]["status"] == "not wanted"
+
+
+@pytest.mark.parametrize("name", ["jaxopt", "entmax", "ott"])
+def test_installed_peers_pass_the_check(name):
+    contestants, record = peers.load([name])
+    if record[name]["status"] != "used":
+        pytest.skip(f"{name} is not installed: pip install -r requirements-bench.txt")
+    for case in (CASE, Case(1, 60, 6)):
+        rows = compare(case, contestants, BUDGET)["results"]
+        assert [row["status"] for row in rows] == ["timed", "timed"]
+
+
+def test_targets_pass_and_miss():
+    def case(ours, top_k):
+        rows = [{"contestant": "hard_topk_mask", "median_ms": ours}, {"contestant": "lax.top_k", "median_ms": top_k}]
+        return [{**row, "mode": FORWARD, "status": "timed"} for row in rows]
+
+    growth = {"contestant": "topk_mask p=2", "n": [10, 100], "slope": {FORWARD: 1.0, BOTH: 1.3}}
+    found = evaluate(
+        {
+            "cases": [
+                {"batch": 128, "n": 1000, "k": 100, "results": case(1.0, 2.0)},
+                {"batch": 1, "n": 25_088, "k": 2508, "results": case(3.0, 2.0)},
+            ],
+            "scaling": growth,
+            "compilations": {"topk_mask, called": 1},
+            "memory": [],
+        }
+    )
+    statuses = [target["status"] for target in found if target["status"] != "not measured"]
+    assert statuses == ["PASS", "MISS", "PASS", "MISS", "MISS"]
+
+
+def test_slow_and_fast_functions_share_the_rounds():
+    order = []
+    calls = {"fast": lambda: order.append("fast"), "slow": lambda: (order.append("slow"), sum(range(3_000_000)))}
+    times = interleave(calls, Budget(seconds=0.4, fewest=3, most=40))
+    assert times["slow"].repetitions >= 3
+    assert times["fast"].repetitions == 40
+    assert times["slow"].median_ms > times["fast"].median_ms
+    assert "fast" in order[order.index("slow", 3) :]
+
+
+def test_memory_is_measured_in_a_process_of_its_own():
+    found = measure("topk_mask p=2", 20_000)
+    assert 1 <= found[FORWARD]["compiled"] < 10
+    assert 1 <= found[BOTH]["compiled"] < 10
+
+
+def test_a_file_is_named_by_the_hardware():
+    machine = {"cpu": "AMD EPYC 9B14 (TM)", "cores": 2}
+    cpu = {"devices": {"platform": "cpu", "kind": "cpu"}, "machine": machine}
+    gpu = {"devices": {"platform": "gpu", "kind": "NVIDIA H100 80GB HBM3"}, "machine": machine}
+    assert hardware_name(cpu) == "cpu-amd-epyc-9b14-tm-2c"
+    assert hardware_name(gpu) == "gpu-nvidia-h100-80gb-hbm3"
+
+
+def test_an_unknown_peer_is_one_clear_line():
+    command = [sys.executable, "-m", "scripts.bench", "--peers=jaxopt,softjax"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith("--peers: unknown softjax; known: jaxopt, ott, entmax")
