@@ -78,7 +78,7 @@ def get_config(variant: str = "relaxed") -> ml_collections.ConfigDict:
 
     # Entropic optimal transport (method ot_straight_through).
     config.ot = ml_collections.ConfigDict()
-    config.ot.epsilon = 1e-2
+    config.ot.epsilon = 0.1
 
     # Hard concrete gates (method hard_concrete).
     config.hard_concrete = ml_collections.ConfigDict()

@@ -29,7 +29,7 @@ def _kth_value(entries: tuple[Array, ...], k: Array, _: Array, rows: Rows) -> Tw
         )
 
     start, density = guess(entries, k, available, jnp.zeros_like(k), Equation(p=2.0, rows=rows))
-    return find_root(evaluate, start, density, limits.min, limits.max, extended=False).right
+    return find_root(evaluate, start, density, float(limits.min), float(limits.max), extended=False).right
 
 
 def _indices(entries: tuple[Array, ...], rows: Rows) -> tuple[Array, ...]:

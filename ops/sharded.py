@@ -49,7 +49,7 @@ def topk_mag_tree(
     """
     p = check_p(p)
     check_range("density", density, 0, 1, "in [0, 1]")
-    check_range("lam", lam, 0, jnp.finfo(jnp.float32).max, "finite and >= 0")
+    check_range("lam", lam, 0, float(jnp.finfo(jnp.float32).max), "finite and >= 0")
     paths, treedef = jax.tree_util.tree_flatten_with_path(params)
     chosen = [include is None or bool(include(path, leaf)) for path, leaf in paths]
     leaves = [floating(leaf, "params") for _, leaf in paths]

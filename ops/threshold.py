@@ -17,7 +17,7 @@ devices) needs no concatenation. With ``Rows(axis=-1)`` every array is ``(rows, 
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,7 @@ from ops.shrinkage import shrink
 from ops.twofloat import TwoFloat
 
 Nonlinearity = Literal["identity", "half_square"]
+Entry = TypeVar("Entry")  # an array, or several of one shape read side by side
 
 # Entries looked at per row to guess where the root lies: a guess only, so a few hundred do.
 _SAMPLE = 256
@@ -48,14 +49,14 @@ class Rows:
     axis: int | None = -1
     axis_name: str | tuple[str, ...] | None = None
 
-    def sum(self, function: Callable[[Array], Array], entries: tuple[Array, ...]) -> Array:
+    def sum(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
         """Sum of ``function`` over the entries of each row."""
         total = functools.reduce(
             jnp.add, [jnp.sum(function(s), axis=self.axis, keepdims=self.axis is not None) for s in entries]
         )
         return total if self.axis_name is None else lax.psum(total, self.axis_name)
 
-    def count(self, function: Callable[[Array], Array], entries: tuple[Array, ...]) -> Array:
+    def count(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
         """How many entries of each row ``function`` is true of, exactly."""
         # Floats are added several times faster than integers on a CPU, and hold every integer up to this bound.
         size = sum(s.size if self.axis is None else s.shape[-1] for s in jax.tree.leaves(entries))
@@ -63,7 +64,7 @@ class Rows:
         kind = jnp.float32 if size * shards <= 2**24 else jnp.int32
         return self.sum(lambda s: function(s).astype(kind), entries).astype(jnp.int32)
 
-    def max(self, function: Callable[[Array], Array], entries: tuple[Array, ...]) -> Array:
+    def max(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
         """Maximum of ``function`` over the entries of each row."""
         best = functools.reduce(
             jnp.maximum, [jnp.max(function(s), axis=self.axis, keepdims=self.axis is not None) for s in entries]
@@ -273,8 +274,8 @@ def _solve(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation)
         functools.partial(_evaluate, entries, k, lam, equation),
         start,
         density,
-        lower=limits.tiny if equation.phi == "half_square" else limits.min,
-        upper=limits.max,
+        lower=float(limits.tiny if equation.phi == "half_square" else limits.min),
+        upper=float(limits.max),
     ).point
 
 

@@ -210,7 +210,7 @@ def _operate(
     axis = check_axis(axis, x.ndim)
     n = x.shape[axis] * (1 if axis_name is None else lax.axis_size(axis_name))
     check_range("k", k, 0, n, f"in [0, {n}], the size along axis {axis}")
-    check_range("lam", lam, 0, jnp.finfo(jnp.float32).max, "finite and >= 0")
+    check_range("lam", lam, 0, float(jnp.finfo(jnp.float32).max), "finite and >= 0")
     if where is not None:
         where = jnp.broadcast_to(jnp.asarray(where, bool), x.shape)
     if x.size == 0:

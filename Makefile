@@ -1,0 +1,69 @@
+# Every target creates what it needs; `make help` lists them.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV ?= .venv
+# Extra of jax for the accelerator at hand: cpu (none), cuda13, tpu, ...
+JAX ?= cpu
+# Where runs are written. `results/` holds those that are committed.
+OUT ?= runs/mnist_pruning
+# Worker processes of the tests.
+JOBS ?= auto
+
+BIN := $(VENV)/bin
+RUN := $(BIN)/python -m
+READY := $(VENV)/.ready-$(JAX)
+JAX_VERSION := $(shell sed -n 's/^jax==//p' requirements.txt)
+
+help:  ## List the targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is %s: make ... PYTHON=python3.11" % sys.version.split()[0])'
+	@echo "creating $(VENV): a few minutes the first time, most of it downloading"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt \
+	  $(if $(filter-out cpu,$(JAX)),"jax[$(JAX)]==$(JAX_VERSION)")
+	@touch $@
+
+install: $(READY)  ## Create the environment (.venv) from requirements.txt; JAX=cuda13 or JAX=tpu for accelerators.
+
+demo: $(READY)  ## Every method on bundled data, no download: a table and a figure in minutes.
+	@$(RUN) experiments.mnist_pruning.suite --preset=demo --out=runs/demo
+
+test: $(READY)  ## Run the tests.
+	@$(RUN) pytest -n $(JOBS)
+
+lint: $(READY)  ## Check format, style and types.
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+format: $(READY)  ## Format the code and mend what ruff can.
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+mnist: $(READY)  ## The whole pruning experiment on MNIST: hyper-parameters, final runs, table, figures (under an hour on 2 cores).
+	@$(RUN) experiments.mnist_pruning.suite --preset=full --out=$(OUT)
+
+mnist-quick: $(READY)  ## The main methods at 3 seeds and 10 epochs (under 5 minutes).
+	@$(RUN) experiments.mnist_pruning.suite --preset=quick --out=$(OUT)-quick
+
+figures: $(READY)  ## Tables and figures again, from the committed results.
+	@$(RUN) scripts.table results/mnist_pruning
+	@$(RUN) scripts.figures results/mnist_pruning
+
+bench: $(VENV)-bench/.ready  ## Time the operators beside their peers, in an environment of its own.
+	@$(VENV)-bench/bin/python -m scripts.bench
+
+$(VENV)-bench/.ready: requirements.txt requirements-bench.txt
+	@test -x $(VENV)-bench/bin/python || $(PYTHON) -m venv $(VENV)-bench
+	@$(VENV)-bench/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-bench.txt
+	@touch $@
+
+clean:  ## Remove the environments and caches, never runs/ or results/.
+	rm -rf $(VENV) $(VENV)-bench .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: help install demo test lint format mnist mnist-quick figures bench clean
