@@ -53,6 +53,15 @@ def check_range(name: str, value: ArrayLike, low: float, high: float, allowed: s
         raise ValueError(f"{name} must be {allowed}, got {np.asarray(value)[outside].flat[0]}")
 
 
+def check_where(where: ArrayLike, shape: tuple[int, ...]) -> Array:
+    """The mask of the entries that take part, in the shape of the entries."""
+    where = jnp.asarray(where, bool)
+    try:
+        return jnp.broadcast_to(where, shape)
+    except ValueError:
+        raise ValueError(f"where must broadcast to the shape of x, {shape}, got shape {where.shape}") from None
+
+
 def which_vanish(lam: ArrayLike) -> Vanishing:
     """Which rows have ``lam = 0`` and so need the hard operator; what is not known might be some."""
     if not known(lam):

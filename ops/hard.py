@@ -5,8 +5,10 @@ import functools
 import jax.numpy as jnp
 from jax import Array, lax
 
+from ops.equation import Equation
 from ops.rootfinding import Evaluation, find_root
-from ops.threshold import Equation, Rows, guess, remainder, solve_rows
+from ops.rows import Rows, solve_rows
+from ops.threshold import guess, remainder
 from ops.twofloat import TwoFloat, inherit_sharding
 
 
@@ -81,11 +83,10 @@ def hard_selection(entries: tuple[Array, ...], k: Array, rows: Rows = Rows()) ->
     entries = tuple(lax.stop_gradient(s) for s in entries)
     k = lax.stop_gradient(k)
     find = functools.partial(_kth_value, rows=rows)
-    limit = jnp.finfo(k.dtype).max
     value = solve_rows(find, entries, k, jnp.ones_like(k), rows).hi
-    tied = tuple(
-        (jnp.minimum(s, limit) == value, index) for s, index in zip(entries, _indices(entries, rows), strict=True)
-    )
+    infinite = rows.count(lambda s: s == jnp.inf, entries).astype(k.dtype)
+    value = jnp.where((infinite >= k) & ~jnp.isnan(value), jnp.inf, value)  # the search knows finite values alone
+    tied = tuple((s == value, index) for s, index in zip(entries, _indices(entries, rows), strict=True))
     above = rows.count(lambda s: s > value, entries)
     among = rows.count(lambda pair: pair[0], tied)
     quota = jnp.clip(remainder(k, above), 0.0, among.astype(k.dtype))
@@ -97,6 +98,6 @@ def hard_selection(entries: tuple[Array, ...], k: Array, rows: Rows = Rows()) ->
 
     def select(s: Array, tie: Array, index: Array) -> Array:
         chosen = jnp.where(tie & (index < last), 1.0, jnp.where(tie & (index == last), leftover, 0.0))
-        return jnp.where(jnp.isnan(value), jnp.nan, jnp.where(jnp.minimum(s, limit) > value, 1.0, chosen))
+        return jnp.where(jnp.isnan(value), jnp.nan, jnp.where(s > value, 1.0, chosen))
 
     return tuple(select(s, tie, index) for s, (tie, index) in zip(entries, tied, strict=True))

@@ -10,8 +10,10 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from ops.arguments import Vanishing, check_p, check_range, floating, which_vanish, working_dtype
-from ops.threshold import Equation, Rows
-from ops.topk import AxisName, magnitude_of
+from ops.equation import Equation
+from ops.magnitude import magnitude_of
+from ops.rows import Rows
+from ops.topk import AxisName
 
 
 def topk_mag_tree(

@@ -1,7 +1,6 @@
 """Relaxed top-k mask and top-k in magnitude, and the hard operators they relax."""
 
 import functools
-from collections.abc import Callable
 from typing import Literal
 
 import jax
@@ -16,15 +15,17 @@ from ops.arguments import (
     check_choice,
     check_p,
     check_range,
+    check_where,
     floating,
     known,
     per_row,
     which_vanish,
     working_dtype,
 )
-from ops.hard import hard_selection
-from ops.shrinkage import shrink
-from ops.threshold import Equation, Rows, at, position, profile, threshold
+from ops.equation import Equation
+from ops.magnitude import magnitude_of
+from ops.mask import mask_of
+from ops.rows import Rows
 
 Solver = Literal["threshold"]
 SOLVERS: tuple[str, ...] = ("threshold",)
@@ -212,7 +213,7 @@ def _operate(
     check_range("k", k, 0, n, f"in [0, {n}], the size along axis {axis}")
     check_range("lam", lam, 0, float(jnp.finfo(jnp.float32).max), "finite and >= 0")
     if where is not None:
-        where = jnp.broadcast_to(jnp.asarray(where, bool), x.shape)
+        where = check_where(where, x.shape)
     if x.size == 0:
         return x
     batch = x.shape[:axis] + x.shape[axis + 1 :]
@@ -256,67 +257,3 @@ def _compiled(
     if present is not None:
         y = jnp.where(present, y, 0.0)
     return jnp.moveaxis(y.reshape(moved.shape).astype(x.dtype), -1, axis)
-
-
-def _with_hard_rows(
-    hard: Callable[[tuple[Array, ...], Array], tuple[Array, ...]],
-    soft: Callable[[Array], tuple[Array, ...]],
-    entries: tuple[Array, ...],
-    k: Array,
-    lam: Array,
-    zero: Vanishing,
-) -> tuple[Array, ...]:
-    """``soft(lam)``, and ``hard(entries, k)`` in the rows where ``lam`` is 0."""
-    if zero == "all":
-        return hard(entries, k)
-    if zero == "none":
-        return soft(lam)
-    vanishing = lam == 0
-    relaxed = soft(jnp.where(vanishing, 1.0, lam))  # any positive number: the derivative must not meet 1 / 0
-    exact = lax.cond(jnp.any(vanishing), hard, lambda entries, k: tuple(map(jnp.zeros_like, entries)), entries, k)
-    return tuple(jnp.where(vanishing, h, y) for h, y in zip(exact, relaxed, strict=True))
-
-
-def mask_of(
-    entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, *, zero: Vanishing
-) -> tuple[Array, ...]:
-    """The mask of entries laid out as ``equation.rows`` says; ``zero`` tells which ``lam`` are 0."""
-
-    def soft(lam: Array) -> tuple[Array, ...]:
-        gamma = threshold(entries, k, lam, equation)
-        width = equation.width(gamma.hi + gamma.lo, lam)
-        return tuple(profile(position(s, gamma, width), equation.exponent) for s in entries)
-
-    hard = functools.partial(hard_selection, rows=equation.rows)
-    return _with_hard_rows(hard, soft, entries, k, lam, zero)
-
-
-def magnitude_of(
-    entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, *, zero: Vanishing, debias: bool
-) -> tuple[Array, ...]:
-    """Top-k in magnitude of entries laid out as ``equation.rows`` says; ``zero`` tells which ``lam`` are 0."""
-    magnitudes = tuple(map(jnp.abs, entries))
-
-    def soft(lam: Array) -> tuple[Array, ...]:
-        gamma = threshold(magnitudes, k, lam, equation)
-        value = gamma.hi + gamma.lo
-        width = equation.width(value, lam)
-
-        def keep(x: Array, s: Array) -> Array:
-            # A partly kept entry is y = z * phi'(gamma) = z * gamma, a fully kept one solves y + lam * y^(p-1) = s.
-            # Debiased, both get lam * y^(p-1) back, which is s - gamma on the partly kept: y = s - (1 - z) * gamma.
-            t = position(s, gamma, width)
-            z = profile(t, equation.exponent)
-            if debias:
-                taken = (1.0 - z) * at(t < 1, value)
-                return x - jnp.clip(x, -taken, taken)  # exactly 0 and exactly x where they should be
-            excess = jnp.maximum(shrink(s, lam, equation.p) - value, 0.0)  # positive on the fully kept alone
-            return jnp.sign(x) * (z * at(t > 0, value) + excess)
-
-        return tuple(map(keep, entries, magnitudes))
-
-    def hard(entries: tuple[Array, ...], k: Array) -> tuple[Array, ...]:
-        chosen = hard_selection(tuple(map(jnp.abs, entries)), k, equation.rows)
-        return tuple(jnp.where(z == 0, 0.0, x * z) for x, z in zip(entries, chosen, strict=True))
-
-    return _with_hard_rows(hard, soft, entries, k, lam, zero)

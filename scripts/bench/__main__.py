@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     for name, peer in record.items():
         if peer["status"] in ("missing", "unusable"):
             print(f"peer {name} is {peer['status']}: {peer['reason']}", flush=True)
-    contestants = [*operators(), *baselines(), *others]
+    contestants = [*operators(chosen.lams), *baselines(), *others]
     results = run(chosen, contestants, lambda line: print(line, flush=True))
     settings = {"quick": options.quick, **dataclasses.asdict(chosen)}
     document = {"environment": environment, "settings": settings, "peers": record, **results}

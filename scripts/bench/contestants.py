@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -127,10 +127,10 @@ def operator_name(operator: str, p: str, lam: float = 1.0, debias: bool = False)
 EXPONENTS = {"2": 2.0, "4/3": 4 / 3}
 
 
-def operators() -> list[Contestant]:
-    """The operators of this repository; ``lam = 1`` where the name does not say otherwise."""
+def operators(lams: Sequence[float] = (1.0, 0.1, 1e-4)) -> list[Contestant]:
+    """The operators of this repository, the mask for every ``lam``; it is 1 where the name does not say otherwise."""
     found = []
-    for lam in (1.0, 0.1, 1e-4):
+    for lam in lams:
         for label, p in EXPONENTS.items():
             name = operator_name("topk_mask", label, lam)
             found.append(_contestant(name, functools.partial(topk_mask, lam=lam, p=p), Reference("mask", p, lam)))

@@ -21,6 +21,7 @@ class Plan:
 
     Attributes:
       cases: what every contestant is timed on.
+      lams: strengths of the relaxation our mask is timed with; 1 is what the targets are about.
       seconds: time for the timed calls of one case, shared by all contestants.
       fewest: calls of each contestant at least, however slow it is.
       most: calls of each contestant at most, however fast it is.
@@ -32,6 +33,7 @@ class Plan:
     """
 
     cases: tuple[Case, ...]
+    lams: tuple[float, ...]
     seconds: float
     fewest: int
     most: int
@@ -50,6 +52,7 @@ FULL = Plan(
         Case(1, 10**6, 10**5),
         Case(1, 10**7, 10**6),
     ),
+    lams=(1.0, 0.1, 1e-4),
     seconds=15.0,
     fewest=3,
     most=400,
@@ -61,7 +64,8 @@ FULL = Plan(
 
 QUICK = Plan(
     cases=(Case(128, 1000, 100),),
-    seconds=5.0,
+    lams=(1.0,),
+    seconds=3.0,
     fewest=3,
     most=100,
     scaling=(10**4, 10**5, 10**6),

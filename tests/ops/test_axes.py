@@ -12,8 +12,7 @@ ALL = [topk_mask, topk_mag, hard_topk_mask, hard_topk_mag]
 X = oracles.samples((4, 5, 6), dtype=np.float32)
 
 
-@pytest.mark.parametrize("operator", ALL)
-@pytest.mark.parametrize("axis", [0, 1, -2])
+@pytest.mark.parametrize(("operator", "axis"), [*((f, 1) for f in ALL), (topk_mask, 0), (topk_mask, -2)])
 def test_axis(operator, axis):
     expected = np.moveaxis(np.asarray(operator(np.moveaxis(X, axis, -1), 2)), -1, axis)
     np.testing.assert_array_equal(operator(X, 2, axis=axis), expected)

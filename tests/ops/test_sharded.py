@@ -37,7 +37,13 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("operator", CASES)
+@pytest.mark.parametrize("operator", CASES[2:])
+def test_value_over_one_axis(mesh, operator):
+    sharded = split(mesh, functools.partial(operator, axis_name="model"), PartitionSpec(None, "model"))
+    np.testing.assert_allclose(jax.jit(sharded)(X), operator(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("operator", CASES[:2])
 def test_value_and_gradient_over_one_axis(mesh, operator):
     spec = PartitionSpec(None, "model")
     sharded = split(mesh, functools.partial(operator, axis_name="model"), spec)

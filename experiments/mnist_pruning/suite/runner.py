@@ -1,0 +1,165 @@
+"""Trains the runs of a suite one after the other, in one process, from wherever an earlier one stopped."""
+
+import contextlib
+import io
+import json
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+
+import jax
+
+from experiments.core import data, train
+from experiments.core.environment import Launch
+from experiments.core.errors import UsageError
+from experiments.core.files import write_json
+from experiments.core.workdir import Workdir
+from experiments.mnist_pruning.experiment import RECIPE
+from experiments.mnist_pruning.suite.choice import choose
+from experiments.mnist_pruning.suite.plan import Fields, Run
+
+CHOICES = "choices.json"
+
+
+class Stopped(BaseException):
+    """SIGTERM or SIGINT; not an Exception, so that nothing on the way takes it for a failed run."""
+
+
+class DataError(UsageError):
+    """The data cannot be had, so no run can."""
+
+
+def train_all(out: Path, runs: Sequence[Run], selected: Sequence[Run], command: Sequence[str]) -> list[str]:
+    """Trains those of `selected` (a part of `runs`) that are not done, and returns the names of those that failed.
+
+    Raises:
+      Stopped: at SIGTERM or SIGINT, once the run under way is saved.
+      DataError: before any run, if the data cannot be had.
+    """
+    suite = _Suite(out, runs, selected, command)
+    with _stoppable():
+        return suite.go()
+
+
+class _Suite:
+    def __init__(self, out: Path, runs: Sequence[Run], selected: Sequence[Run], command: Sequence[str]):
+        self.out, self.runs, self.selected, self.command = out, runs, selected, list(command)
+        self.failed: list[str] = []
+        self.cost_done = self.seconds = 0.0  # of the runs trained here
+        self.data_found = False
+
+    def go(self) -> list[str]:
+        width = len(str(len(self.selected)))
+        for number, run in enumerate(self.selected, start=1):
+            print(f"[{number:{width}}/{len(self.selected)}] {run.name}", end="", flush=True)
+            try:
+                trained = self._train(run)
+            except DataError:
+                print()
+                raise
+            except UsageError as error:
+                self._fail(run, str(error))
+            except Exception as error:
+                # One run that cannot be had must not cost the night's others.
+                self._fail(run, f"{type(error).__name__}: {_first_line(error)}")
+            else:
+                result = _result(self.out / run.name)
+                took = f"  {trained:.0f} s" if trained else "  was done"
+                print(f"  {result}{took}{self._time_left(number) if trained else ''}", flush=True)
+        return self.failed
+
+    def _train(self, run: Run) -> float:
+        """The seconds it took; 0 if the run was there already."""
+        setting = self._setting(run)
+        config = run.config(setting)
+        workdir = Workdir(self.out / run.name)
+        workdir.check(config)
+        if workdir.summary.exists():
+            return 0.0
+        start = time.monotonic()
+        if not self.data_found:
+            # Ahead of all runs: without data each of them would fail for the same reason.
+            try:
+                data.load(config)
+            except UsageError as error:
+                raise DataError(str(error)) from error
+            self.data_found = True
+        overrides = {name: str(value) for name, value in (dict(run.base) | dict(setting)).items()}
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                train.run(RECIPE, config, workdir.path, Launch(self.command, overrides))
+        finally:
+            jax.clear_caches()  # no two runs share a compiled function, and dozens of them fill the memory
+        if not workdir.summary.exists():
+            raise Stopped
+        seconds = time.monotonic() - start
+        self.seconds += seconds
+        self.cost_done += run.cost()
+        return seconds
+
+    def _setting(self, run: Run) -> Fields:
+        """The fields to put over the base: the run's own, or the winner's."""
+        if run.best_of is None:
+            return run.setting
+        choice = choose(self.out, self.runs)[run.best_of]
+        if choice["setting"] is None or set(choice["missing"]) - set(self.failed):
+            raise UsageError(f"its setting is not chosen yet: {', '.join(choice['missing'])} must run first")
+        return choice["setting"]
+
+    def _fail(self, run: Run, reason: str) -> None:
+        self.failed.append(run.name)
+        print(f"  FAILED: {reason}", flush=True)
+
+    def _time_left(self, number: int) -> str:
+        left = [run for run in self.selected[number:] if not Workdir(self.out / run.name).summary.exists()]
+        seconds = self.seconds / self.cost_done * sum(run.cost() for run in left)
+        return f"  (time left ~ {duration(seconds)})" if left else ""
+
+
+def write_choices(out: Path, runs: Sequence[Run]) -> None:
+    """Writes what has been measured and chosen on validation, if the suite chooses at all."""
+    if choices := choose(out, runs):
+        write_json(out / CHOICES, choices)
+
+
+def duration(seconds: float) -> str:
+    """`45 s` or `12 min`."""
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+def _result(path: Path) -> str:
+    summary = json.loads(Workdir(path).summary.read_text())
+    final = summary["final"]
+    parts = []
+    for name in ("test_error", "valid_error", "hardened_error"):
+        if name in final:
+            mean = final[name]["mean"]
+            parts.append(f"{name} " + ("-" if mean is None else f"{mean:.2f} %"))
+    if summary["diverged"]:
+        parts.append(f"{summary['diverged']} of {len(summary['seeds'])} seeds diverged")
+    return ", ".join(parts)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or "no reason given").splitlines()[0]
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """Turns signals into `Stopped` wherever the trainer does not handle them itself.
+
+    While a run trains, the trainer notes the signal, saves and returns. Anywhere else nothing is
+    under way that could be left half done, since files are written whole.
+    """
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Stopped
+
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

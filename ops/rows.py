@@ -1,0 +1,89 @@
+"""Where entries lie, and how a scalar per row is reduced from them: on one array or several, on one device or many."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from ops.twofloat import TwoFloat
+
+Entry = TypeVar("Entry")  # an array, or several of one shape read side by side
+
+# On a CPU rows are solved in blocks of about this many entries, which stay in cache from one pass to the next.
+_BLOCK_ENTRIES = 16384
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """How one scalar per row is reduced from the entries.
+
+    Attributes:
+      axis: -1 for arrays of shape ``(rows, n)``, ``None`` where all entries of all arrays form one row.
+      axis_name: mesh axis (or axes) over which rows are split, as in ``jax.lax.psum``; ``None`` if they are not.
+    """
+
+    axis: int | None = -1
+    axis_name: str | tuple[str, ...] | None = None
+
+    def sum(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
+        """Sum of ``function`` over the entries of each row."""
+        total = functools.reduce(
+            jnp.add, [jnp.sum(function(s), axis=self.axis, keepdims=self.axis is not None) for s in entries]
+        )
+        return total if self.axis_name is None else lax.psum(total, self.axis_name)
+
+    def count(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
+        """How many entries of each row ``function`` is true of, exactly."""
+        # Floats are added several times faster than integers on a CPU, and hold every integer up to this bound.
+        size = sum(s.size if self.axis is None else s.shape[-1] for s in jax.tree.leaves(entries))
+        shards = 1 if self.axis_name is None else lax.axis_size(self.axis_name)
+        kind = jnp.float32 if size * shards <= 2**24 else jnp.int32
+        return self.sum(lambda s: function(s).astype(kind), entries).astype(jnp.int32)
+
+    def max(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
+        """Maximum of ``function`` over the entries of each row."""
+        best = functools.reduce(
+            jnp.maximum, [jnp.max(function(s), axis=self.axis, keepdims=self.axis is not None) for s in entries]
+        )
+        return best if self.axis_name is None else lax.pmax(best, self.axis_name)
+
+
+def solve_rows(
+    solve: Callable[[tuple[Array, ...], Array, Array], TwoFloat],
+    entries: tuple[Array, ...],
+    k: Array,
+    lam: Array,
+    rows: Rows,
+) -> TwoFloat:
+    """Applies ``solve`` to all rows at once, or on a CPU to a few at a time.
+
+    A block of rows is then read from cache on every pass but the first, and a row that takes long holds up only its
+    own block.
+    """
+    if rows != Rows():
+        return solve(entries, k, lam)
+    (s,) = entries
+    count, n = s.shape
+    size = max(1, _BLOCK_ENTRIES // n)
+    blocks = -(-count // size)
+    if blocks == 1:
+        return solve(entries, k, lam)
+
+    def in_blocks(s: Array, k: Array, lam: Array) -> TwoFloat:
+        def split(value: Array, fill: float) -> Array:
+            padded = jnp.pad(value, ((0, blocks * size - count), (0, 0)), constant_values=fill)
+            return padded.reshape(blocks, size, -1)
+
+        gamma = lax.map(
+            lambda block: solve((block[0],), block[1], block[2]), (split(s, -jnp.inf), split(k, 0.0), split(lam, 1.0))
+        )
+        return TwoFloat(gamma.hi.reshape(-1, 1)[:count], gamma.lo.reshape(-1, 1)[:count])
+
+    def at_once(s: Array, k: Array, lam: Array) -> TwoFloat:
+        return solve((s,), k, lam)
+
+    return lax.platform_dependent(s, k, lam, cpu=in_blocks, default=at_once)

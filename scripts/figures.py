@@ -1,0 +1,108 @@
+"""The figures of the pruning experiment: `python -m scripts.figures DIR`.
+
+Reads the workdirs below DIR and writes PNG and SVG files to DIR/figures: the paper's Figure 5 (test
+error against training time and epochs) for each set of pruned layers, the same with every method,
+and the validation error against lam. The same data give the same bytes.
+"""
+
+import argparse
+import io
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from experiments.core.files import write_atomically
+from scripts import pruning
+from scripts.curves import figure5
+from scripts.lam_sweep import lam_sweep
+from scripts.results import Run, load
+
+_STYLE: Any = {
+    "svg.hashsalt": "sparse-topk",  # otherwise the ids in an SVG are random
+    "svg.fonttype": "path",  # the same look where the font is not installed
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e6e6e6",
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+}
+
+
+def make(directory: Path) -> list[Path]:
+    """Draws what the runs below `directory` allow; returns the files written."""
+    runs, problems = load(directory)
+    for problem in problems:
+        print(f"left out of the figures: {problem.name}: {problem.reason}", file=sys.stderr)
+    written = []
+    with mpl.rc_context(_STYLE):
+        for name, figure in draw(runs).items():
+            written += _save(figure, directory / "figures", name)
+    return written
+
+
+def draw(runs: Sequence[Run]) -> dict[str, Figure]:
+    """The figures by name."""
+    drawn = {}
+    tests = pruning.group(runs, "test")
+    for key, members in tests.items():
+        name = _name(key, tests)
+        main = [run for run in members if run.config["method"] in ("dense", "hard") or pruning.is_papers(run)]
+        main += [run for run in members if pruning.is_annealed(run)]
+        if main:
+            drawn[f"figure5-{name}"] = figure5(main)
+        if len(members) > len(main):
+            drawn[f"all-methods-{name}"] = figure5(members)
+    sweeps = pruning.group(runs, "validation")
+    for dataset in dict.fromkeys(key[:2] for key in sweeps):
+        panels = [(key, members) for key, members in sweeps.items() if key[:2] == dataset]
+        name = "lam-sweep" if len({key[:2] for key in sweeps}) == 1 else f"lam-sweep-{dataset[0]}-{dataset[1]:g}"
+        if figure := lam_sweep([(key[2], members) for key, members in panels]):
+            drawn[name] = figure
+    return drawn
+
+
+def _name(key: tuple[Any, ...], keys: Collection[tuple[Any, ...]]) -> str:
+    """By layers, and by data set and density where these differ."""
+    dataset, density, layers = key
+    parts = [dataset] if len({other[0] for other in keys}) > 1 else []
+    parts += [f"density{density:g}"] if len({other[1] for other in keys}) > 1 else []
+    return "-".join([*parts, "layers" + "".join(map(str, layers))])
+
+
+def _save(figure: Figure, directory: Path, name: str) -> list[Path]:
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = []
+    # What matplotlib would add by itself (the date, its version) changes from run to run.
+    for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=suffix, dpi=150, metadata=metadata)
+        paths.append(directory / f"{name}.{suffix}")
+        write_atomically(paths[-1], buffer.getvalue())
+    return paths
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command; returns its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.figures", description=(__doc__ or "").split(":")[0])
+    parser.add_argument("directory", type=Path, help="a directory with workdirs at any depth")
+    directory = parser.parse_args(arguments).directory
+    if not directory.is_dir():
+        print(f"error: {directory} is not a directory", file=sys.stderr)
+        return 2
+    written = make(directory)
+    for path in written:
+        print(path)
+    if not written:
+        print(f"error: no finished runs below {directory}", file=sys.stderr)
+    return 0 if written else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,86 @@
+"""What a run of the pruning experiment is called in tables and figures."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from scripts.results import Run
+
+METHODS = {
+    "dense": "dense",
+    "hard": "hard top-k",
+    "relaxed": "relaxed top-k",
+    "straight_through": "hard, relaxed gradient",
+    "ot_straight_through": "hard, optimal-transport gradient",
+    "hard_concrete": "hard-concrete L0 gates",
+    "ista": "iterative soft-thresholding",
+}
+PAPER_LAM = 1e-4
+
+
+def method(run: Run) -> str:
+    """For example `relaxed top-k`."""
+    return METHODS[run.config["method"]]
+
+
+def setting(run: Run) -> str:
+    """The hyper-parameters of the method, for example `p = 4/3, lam 3 to 1e-3, rescaled`."""
+    config = run.config
+    if config["method"] == "ot_straight_through":
+        return f"epsilon = {number(config['ot']['epsilon'])}"
+    if config["method"] not in ("relaxed", "straight_through"):
+        return ""
+    lam = config["lam"]
+    start, end = number(lam["start"]), number(lam["end"])
+    strength = f"lam {start} to {end}" if lam["schedule"] == "geometric" else f"lam = {start}"
+    parts = [f"p = {p_name(config['p'])}", strength] + (["rescaled"] if config["debias"] else [])
+    return ", ".join(parts) + (" (as in the paper)" if is_papers(run) else "")
+
+
+def number(value: float) -> str:
+    """`1e-3`, `0.01`, `10`."""
+    if value >= 0.01:
+        return f"{value:g}"
+    mantissa, exponent = f"{value:e}".split("e")
+    return f"{float(mantissa):g}e{int(exponent)}"
+
+
+def p_name(p: float) -> str:
+    """`2`, `4/3`, or a decimal."""
+    return "4/3" if abs(p - 4 / 3) < 1e-9 else f"{p:g}"
+
+
+def is_annealed(run: Run) -> bool:
+    """Whether lam falls in the course of training."""
+    return run.config["method"] == "relaxed" and run.config["lam"]["schedule"] == "geometric"
+
+
+def is_papers(run: Run) -> bool:
+    """Whether the operator and lam are those of the paper's Section 6."""
+    config = run.config
+    constant = config["lam"]["schedule"] == "constant" and config["lam"]["start"] == PAPER_LAM
+    return config["method"] == "relaxed" and constant and not config["debias"]
+
+
+def layers(run: Run) -> tuple[int, ...]:
+    """The pruned layers."""
+    return tuple(run.config["prune_layers"])
+
+
+def group(runs: Iterable[Run], split: str) -> dict[tuple[Any, ...], list[Run]]:
+    """The runs evaluated on `split` by `(dataset, density, pruned layers)`, in the order of METHODS.
+
+    Most layers come first: the paper's text prunes all of them.
+    """
+    groups: dict[tuple[Any, ...], list[Run]] = {}
+    for run in runs:
+        if run.config["split"] == split:
+            groups.setdefault((run.config["dataset"], run.config["density"], layers(run)), []).append(run)
+    for members in groups.values():
+        members.sort(key=_order)
+    return dict(sorted(groups.items(), key=lambda item: (item[0][0], item[0][1], -len(item[0][2]), item[0][2])))
+
+
+def _order(run: Run) -> tuple[Any, ...]:
+    config = run.config
+    lam = (config["lam"]["schedule"], not is_papers(run), -config["p"], config["lam"]["start"])
+    return (list(METHODS).index(config["method"]), *lam, config["ot"]["epsilon"], run.name)

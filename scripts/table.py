@@ -1,0 +1,217 @@
+"""The table of the pruning experiment: `python -m scripts.table DIR`.
+
+Reads the workdirs below DIR and writes DIR/table.md, which it also prints, and DIR/table.json.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.core.files import write_atomically, write_json
+from experiments.core.summary import interval
+from scripts import pruning
+from scripts.results import Problem, Run, load
+
+Numbers = dict[str, Any]
+
+# Section 6 gives one number in print, for hard top-k with the gradient of entropic optimal transport.
+PAPER_OT_ERROR = 5.9
+
+_FINAL_HEADER = (
+    "method",
+    "setting",
+    "test error, %",
+    "minus hard",
+    "density in training, %",
+    "hardened error, %",
+    "hardened density, %",
+    "s per epoch and seed",
+    "seeds",
+    "diverged",
+)
+_SWEEP_HEADER = ("method", "setting", "validation error, %", "hardened, %", "density in training, %", "diverged", "")
+
+
+def make(directory: Path) -> list[Path]:
+    """Prints the table of the runs below `directory`, writes it there, and returns the files written."""
+    runs, problems = load(directory)
+    numbers = measure(runs, problems, _chosen(directory))
+    text = "\n".join(markdown(numbers)) + "\n"
+    print(text)
+    paths = [directory / "table.md", directory / "table.json"]
+    write_atomically(paths[0], text)
+    write_json(paths[1], numbers)
+    return paths
+
+
+def measure(runs: Sequence[Run], problems: Sequence[Problem] = (), chosen: frozenset[str] = frozenset()) -> Numbers:
+    """All numbers of the table; `chosen` names the runs of the sweep that won."""
+    return {
+        "final": [_final_group(key, members) for key, members in pruning.group(runs, "test").items()],
+        "sweep": [_sweep_group(key, members, chosen) for key, members in pruning.group(runs, "validation").items()],
+        "problems": [{"run": problem.name, "reason": problem.reason} for problem in problems],
+    }
+
+
+def _final_group(key: tuple[Any, ...], members: list[Run]) -> Numbers:
+    hard = next((run for run in members if run.config["method"] == "hard"), None)
+    return _describe(key, members) | {"rows": [_final_row(run, hard) for run in members]}
+
+
+def _final_row(run: Run, hard: Run | None) -> Numbers:
+    seeds, epochs = run.summary["seeds"], run.summary["epochs"]
+    return _common(run) | {
+        "test_error": interval(run.final("test_error")),
+        "minus_hard": None if hard is None or hard is run else paired_difference(run, hard),
+        "hardened_density": interval(run.final("hardened_density")),
+        "seconds": run.summary["seconds"],
+        "seconds_per_epoch_and_seed": run.summary["seconds"] / (epochs * len(seeds)),
+        "epochs": epochs,
+    }
+
+
+def paired_difference(run: Run, hard: Run) -> Numbers:
+    """Mean and interval of the test error minus that of `hard`, over the seeds that both finished."""
+    other = dict(zip(hard.summary["seeds"], hard.final("test_error"), strict=True))
+    differences = []
+    for seed, value in zip(run.summary["seeds"], run.final("test_error"), strict=True):
+        reference = other.get(seed)
+        differences.append(None if value is None or reference is None else value - reference)
+    return interval(differences)
+
+
+def _sweep_group(key: tuple[Any, ...], members: list[Run], chosen: frozenset[str]) -> Numbers:
+    rows = [
+        _common(run) | {"valid_error": interval(run.final("valid_error")), "chosen": run.name in chosen}
+        for run in members
+    ]
+    return _describe(key, members) | {"rows": rows}
+
+
+def _describe(key: tuple[Any, ...], members: list[Run]) -> Numbers:
+    dataset, density, layers = key
+    epochs = sorted({run.summary["epochs"] for run in members})
+    return {"dataset": dataset, "density": density, "prune_layers": list(layers), "epochs": epochs}
+
+
+def _common(run: Run) -> Numbers:
+    return {
+        "run": run.name,
+        "method": pruning.method(run),
+        "setting": pruning.setting(run),
+        "hardened_error": interval(run.final("hardened_error")),
+        "train_density": interval(run.final("train_density")),
+        "seeds": run.summary["seeds"],
+        "diverged": run.summary["diverged"],
+    }
+
+
+def _chosen(directory: Path) -> frozenset[str]:
+    path = directory / "choices.json"
+    if not path.exists():
+        return frozenset()
+    return frozenset(choice["chosen"] for choice in json.loads(path.read_text()).values() if choice["chosen"])
+
+
+def markdown(numbers: Numbers) -> list[str]:
+    """The lines of the table."""
+    lines = []
+    for section in numbers["final"]:
+        lines += [f"### Test, {_title(section)}", "", *_grid(_FINAL_HEADER, map(_final_cells, section["rows"]))]
+        if section["dataset"] == "mnist":
+            paper = ["*the paper's number:* hard, optimal-transport gradient", "", f"{PAPER_OT_ERROR}"]
+            lines.append(_line([*paper, *["not stated"] * (len(_FINAL_HEADER) - len(paper))]))
+        lines.append("")
+    if numbers["final"]:
+        lines += [
+            "Mean ± half width of the 95 % t-interval over seeds; *minus hard* is paired by seed; *hardened* keeps the",
+            "largest weights only, as many as the density allows. The seeds of a run train together: its seconds are",
+            "divided among them.",
+            "",
+        ]
+    for section in numbers["sweep"]:
+        lines += [
+            f"### Validation, {_title(section)}",
+            "",
+            *_grid(_SWEEP_HEADER, map(_sweep_cells, section["rows"])),
+            "",
+        ]
+    if numbers["problems"]:
+        lines += ["### Not in the tables", ""]
+        lines += [f"- `{problem['run']}`: {problem['reason']}" for problem in numbers["problems"]] + [""]
+    if not lines:
+        lines = ["No runs.", ""]
+    return lines[:-1]
+
+
+def _title(section: Numbers) -> str:
+    layers = " and ".join(map(str, section["prune_layers"]))
+    epochs = " or ".join(map(str, section["epochs"]))
+    plural = "s" if len(section["prune_layers"]) > 1 else ""
+    return f"{section['dataset']}: {100 * section['density']:g} % of layer{plural} {layers} kept, {epochs} epochs"
+
+
+def _final_cells(row: Numbers) -> list[str]:
+    return [
+        row["method"],
+        row["setting"],
+        _plus_minus(row["test_error"]),
+        _plus_minus(row["minus_hard"], signed=True),
+        _plus_minus(row["train_density"], scale=100),
+        _plus_minus(row["hardened_error"]),
+        _mean(row["hardened_density"], scale=100),
+        f"{row['seconds_per_epoch_and_seed']:.2g}",
+        str(len(row["seeds"])),
+        str(row["diverged"]),
+    ]
+
+
+def _sweep_cells(row: Numbers) -> list[str]:
+    return [
+        row["method"],
+        row["setting"],
+        _plus_minus(row["valid_error"]),
+        _plus_minus(row["hardened_error"]),
+        _mean(row["train_density"], scale=100),
+        f"{row['diverged']} of {len(row['seeds'])}",
+        "chosen" if row["chosen"] else "",
+    ]
+
+
+def _plus_minus(value: Numbers | None, *, scale: float = 1.0, signed: bool = False) -> str:
+    if value is None or value["mean"] is None:
+        return "-"
+    mean = f"{scale * value['mean']:{'+' if signed else ''}.2f}"
+    half = value["interval95"]
+    return mean if half is None else f"{mean} ± {scale * half:.2f}"
+
+
+def _mean(value: Numbers, *, scale: float) -> str:
+    return "-" if value["mean"] is None else f"{scale * value['mean']:.2f}"
+
+
+def _grid(header: Sequence[str], rows: Any) -> list[str]:
+    return [_line(header), _line(["---"] * 2 + ["---:"] * (len(header) - 2)), *map(_line, rows)]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command; returns its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.table", description=(__doc__ or "").split(":")[0])
+    parser.add_argument("directory", type=Path, help="a directory with workdirs at any depth")
+    directory = parser.parse_args(arguments).directory
+    if not directory.is_dir():
+        print(f"error: {directory} is not a directory", file=sys.stderr)
+        return 2
+    make(directory)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

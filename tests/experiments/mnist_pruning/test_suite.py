@@ -1,0 +1,131 @@
+"""The suite runner: choosing, resuming, failing, stopping."""
+
+import json
+import os
+import re
+import signal
+import sys
+import time
+
+import pytest
+
+from experiments.mnist_pruning.experiment import RECIPE
+from experiments.mnist_pruning.suite import __main__ as cli
+from experiments.mnist_pruning.suite import runner
+from experiments.mnist_pruning.suite.choice import choose
+from experiments.mnist_pruning.suite.plan import Run
+from experiments.mnist_pruning.suite.presets import PRESETS
+from tests.experiments.support import start
+from tests.scripts.workdirs import write_workdir
+
+# The dense network compiles fastest; the learning rate is as good a thing to choose as any.
+BASE = {"dataset": "digits", "seeds": (0, 1), "epochs": 1, "method": "dense", "prune_layers": (3,)}
+VALIDATION = BASE | {"split": "validation", "validation_size": 300}
+SWEEP = [
+    Run(f"sweep/rate{rate:g}", VALIDATION, {"optimizer.learning_rate": rate}, candidate_for="rate")
+    for rate in (1e-3, 1e-2, 1e-1)
+]
+FINAL = [Run("final-default", BASE), Run("final-chosen", BASE, best_of="rate")]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_run_of_a_preset_is_one_that_the_trainer_accepts(preset):
+    runs = PRESETS[preset]()
+    assert len({run.name for run in runs}) == len(runs)
+    candidates = {run.candidate_for: run.setting for run in runs if run.candidate_for}
+    for run in runs:
+        RECIPE.validate(run.config(candidates[run.best_of] if run.best_of else None))
+    assert {run.best_of for run in runs if run.best_of} == set(candidates)
+
+
+def test_the_demo_has_every_method_and_needs_no_download():
+    runs = PRESETS["demo"]()
+    assert {run.base["dataset"] for run in runs} == {"digits"}
+    assert len({run.base["method"] for run in runs}) == 7
+
+
+def test_the_lowest_hardened_validation_error_is_chosen_and_lost_seeds_count_90(tmp_path):
+    start = [[90.0, 90.0]]
+    settings = {"split": "validation", "dataset": "digits"}
+    write_workdir(tmp_path / "sweep/rate0.001", [*start, [2.0, 2.0]], hardened=[9.0, 11.0], **settings)
+    write_workdir(tmp_path / "sweep/rate0.01", [*start, [5.0, 5.0]], hardened=[8.0, 9.0], **settings)
+    write_workdir(tmp_path / "sweep/rate0.1", [*start, [1.0, None]], hardened=[1.0, None], **settings)
+    choice = choose(tmp_path, SWEEP)["rate"]
+    assert choice["chosen"] == "sweep/rate0.01"
+    assert choice["setting"] == {"optimizer.learning_rate": 0.01}
+    assert [entry["mean"] for entry in choice["candidates"]] == [10.0, 8.5, 45.5]
+    assert choice["missing"] == []
+
+
+def test_a_suite_trains_chooses_draws_and_skips_what_is_done(tmp_path, capsys):
+    runs = SWEEP[1:] + FINAL
+    assert cli.run_suite(tmp_path, runs, runs, ["suite"]) == 0
+    choices = json.loads((tmp_path / "choices.json").read_text())
+    config = json.loads((tmp_path / "final-chosen" / "config.json").read_text())
+    assert choices["rate"]["chosen"] == "sweep/rate0.1"
+    assert config["optimizer"]["learning_rate"] == 0.1
+    assert config["split"] == "test"
+    assert (tmp_path / "table.md").exists()
+    assert (tmp_path / "figures" / "figure5-layers3.svg").exists()
+    out = capsys.readouterr().out
+    assert re.search(r"\[2/4\] sweep/rate0\.1  valid_error .* s  \(time left ~ ", out)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
+    assert cli.run_suite(tmp_path, runs, runs, ["suite"]) == 0
+    assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
+    assert capsys.readouterr().out.count("was done") == 4
+
+
+def test_a_failing_run_is_reported_and_the_others_go_on(tmp_path, capsys, monkeypatch):
+    train = runner.train.run
+
+    def failing(recipe, config, path, launch):
+        if config.epochs == 2:
+            raise ValueError("out of luck\nand more")
+        train(recipe, config, path, launch)
+
+    monkeypatch.setattr(runner.train, "run", failing)
+    runs = [Run("broken", BASE | {"epochs": 2}), FINAL[0]]
+    assert cli.run_suite(tmp_path, runs, runs, ["suite"]) == 1
+    out, err = capsys.readouterr()
+    assert "[1/2] broken  FAILED: ValueError: out of luck\n" in out
+    assert err == "error: 1 failed: broken\n"
+    assert (tmp_path / "final-default" / "summary.json").exists()
+
+
+def test_a_final_run_waits_for_its_choice(tmp_path, capsys):
+    assert cli.run_suite(tmp_path, SWEEP + FINAL, FINAL[1:], ["suite"]) == 1
+    assert "must run first" in capsys.readouterr().out
+
+
+def test_a_run_made_with_another_config_is_not_overwritten(tmp_path, capsys):
+    write_workdir(tmp_path / "final-default", [[90.0], [5.0]], method="hard")
+    assert cli.run_suite(tmp_path, FINAL[:1], FINAL[:1], ["suite"]) != 0
+    assert "another config" in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("option", "message"), [("--only=(", "not a regular expression"), ("--only=nothing", "none of")]
+)
+def test_a_useless_selection_is_refused(tmp_path, capsys, option, message):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([f"--out={tmp_path}", "--preset=demo", option])
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_sigterm_stops_with_status_0_and_the_same_command_goes_on(tmp_path):
+    arguments = [sys.executable, "-m", "experiments.mnist_pruning.suite", f"--out={tmp_path}", "--preset=demo"]
+    arguments.append("--only=dense|hard$")
+    process = start(arguments)
+    metrics = tmp_path / "final-layers123-dense" / "metrics.jsonl"
+    deadline = time.monotonic() + 60
+    while not metrics.exists() and time.monotonic() < deadline:
+        time.sleep(0.002)
+    os.kill(process.pid, signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert "stopped; the same command goes on from here" in out
+    assert not (tmp_path / "final-layers123-hard").exists()
+    out, err = start(arguments).communicate(timeout=120)
+    assert err == ""
+    assert "2 of 2 runs done" in out
