@@ -50,7 +50,7 @@ def _dense(config: ml_collections.ConfigDict) -> Method:
     return Method(weights=lambda kernel, state, progress, key: kernel)
 
 
-def _on_vector(function: Callable[[jax.Array, int, jax.Array], jax.Array], density: float) -> Method:
+def on_vector(function: Callable[[jax.Array, int, jax.Array], jax.Array], density: float) -> Method:
     """The method whose weights are `function(vector, k, progress)`, with nothing else to learn."""
 
     def weights(kernel: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
@@ -63,7 +63,7 @@ def _on_vector(function: Callable[[jax.Array, int, jax.Array], jax.Array], densi
 
 def _hard(config: ml_collections.ConfigDict) -> Method:
     """Hard top-k in magnitude; only the entries kept have a gradient."""
-    return _on_vector(lambda w, k, progress: ops.hard_topk_mag(w, k), config.density)
+    return on_vector(lambda w, k, progress: ops.hard_topk_mag(w, k), config.density)
 
 
 def _relaxed_mag(config: ml_collections.ConfigDict) -> Callable[..., jax.Array]:
@@ -73,13 +73,13 @@ def _relaxed_mag(config: ml_collections.ConfigDict) -> Callable[..., jax.Array]:
 
 def _relaxed(config: ml_collections.ConfigDict) -> Method:
     """The paper's operator, forward and backward."""
-    return _on_vector(_relaxed_mag(config), config.density)
+    return on_vector(_relaxed_mag(config), config.density)
 
 
 def _straight_through(config: ml_collections.ConfigDict) -> Method:
     """Hard top-k forward, the gradient of the paper's operator backward."""
     relaxed = _relaxed_mag(config)
-    return _on_vector(
+    return on_vector(
         lambda w, k, progress: ops.straight_through(ops.hard_topk_mag(w, k), relaxed(w, k, progress)),
         config.density,
     )
@@ -93,7 +93,7 @@ def _ot_straight_through(config: ml_collections.ConfigDict) -> Method:
         mask = entropic_ot.entropic_ot_topk_mask(jnp.abs(w), k, epsilon=config.ot.epsilon)
         return ops.straight_through(ops.hard_topk_mag(w, k), w * mask)
 
-    return _on_vector(function, config.density)
+    return on_vector(function, config.density)
 
 
 def _hard_concrete(config: ml_collections.ConfigDict) -> Method:

@@ -1,0 +1,139 @@
+"""What a training step of the pruning experiment costs: ``python -m scripts.bench.steps``.
+
+Times steps of the MLP of ``configs/mnist_pruning.py`` in this process, the methods taking turns, on random images of
+MNIST's shape, with the weights as initialised: the learning rate is next to nothing, so that all methods stay where
+they start. Writes ``<results>/steps-<hardware>.json``.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from configs.mnist_pruning import get_config
+from experiments.core import step
+from experiments.core.batches import seeds_epoch_indices
+from experiments.core.data import Data
+from experiments.core.environment import Launch, describe
+from experiments.core.files import write_json
+from experiments.mnist_pruning import methods
+from experiments.mnist_pruning.experiment import RECIPE
+from scripts.bench.__main__ import hardware_name
+from scripts.bench.timing import Budget, interleave
+
+# Above each limit the pruning would be too dear to be worth its while.
+LIMITS = {
+    ("relaxed p=2 lam=0.1", "dense"): 2.5,
+    ("relaxed p=2 lam=0.1", "hard by lax.top_k"): 1.0,
+    ("relaxed p=2 lam=1e-4", "dense"): 2.5,
+    ("relaxed p=2 lam=1e-4", "hard by lax.top_k"): 1.0,
+}
+
+
+def _hard_by_lax(config: Any) -> methods.Method:
+    """Hard top-k in magnitude as one writes it with what JAX has."""
+
+    def keep(w: jax.Array, k: int, progress: jax.Array) -> jax.Array:
+        del progress
+        _, kept = lax.top_k(jnp.abs(w), k)
+        return w * jnp.zeros_like(w).at[kept].set(1.0)
+
+    return methods.on_vector(keep, config.density)
+
+
+def contestants() -> dict[str, dict[str, Any]]:
+    """Fields of the config, by name."""
+    relaxed = {"method": "relaxed", "debias": True}
+    return {
+        "dense": {"method": "dense"},
+        "hard by lax.top_k": {"method": "hard by lax.top_k"},
+        "hard": {"method": "hard"},
+        **{
+            f"relaxed p={label} lam={lam:g}".replace("0.0001", "1e-4"): relaxed | {"p": p, "lam.start": lam}
+            for label, p in (("2", 2.0), ("4/3", 4 / 3))
+            for lam in (1.0, 0.1, 1e-2, 1e-4)
+        },
+    }
+
+
+def training(fields: dict[str, Any], seeds: Sequence[int], steps: int, warm_up: int) -> Callable[[], None]:
+    """A function that goes on training by ``steps`` steps, after ``warm_up`` calls of it."""
+    config = get_config()
+    config.update_from_flattened_dict(fields | {"seeds": tuple(seeds), "optimizer.learning_rate": 1e-12})
+    rng = np.random.default_rng(0)
+    size = steps * config.batch_size
+    images = rng.integers(0, 256, (size, 28, 28, 1), dtype=np.uint8)
+    labels = rng.integers(0, 10, size, dtype=np.int32)
+    examples = {"image": images, "label": labels}
+    data = Data(train=examples, evaluation=examples, num_classes=10, prefix="test")
+    experiment = RECIPE.build(config, data)
+    numbers = jnp.asarray(seeds, jnp.int32)
+    state = step.init(experiment, numbers)
+    arguments = (numbers, jax.device_put(examples), seeds_epoch_indices(seeds, 0, size, config.batch_size), np.int32(0))
+    train = jax.jit(step.make_train(experiment, 1), donate_argnums=0).lower(state, *arguments).compile()
+
+    def call() -> None:
+        nonlocal state
+        state, losses = train(state, *arguments)
+        jax.block_until_ready(losses)
+
+    for _ in range(warm_up):
+        call()
+    return call
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the command."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.bench.steps", description=(__doc__ or "").split(":")[0])
+    parser.add_argument("--seeds", type=int, default=1, help="networks trained side by side")
+    parser.add_argument("--steps", type=int, default=100, help="steps a call")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of timed calls, all together")
+    parser.add_argument("--results", type=Path, default=Path("results/bench"), help="directory to write to")
+    options = parser.parse_args(arguments)
+    methods.METHODS["hard by lax.top_k"] = _hard_by_lax
+
+    calls = {}
+    for name, fields in contestants().items():
+        print(f"compiling {name}", flush=True)
+        calls[name] = training(fields, range(options.seeds), options.steps, warm_up=2)
+    print(f"timing for {options.seconds:g} s", flush=True)
+    times = interleave(calls, Budget(options.seconds, fewest=5, most=200))
+    rows = {
+        name: {key: value / options.steps if key.endswith("_ms") else value for key, value in time._asdict().items()}
+        for name, time in times.items()
+    }
+    targets = [
+        {
+            "target": f"{name} over {other}",
+            "limit": limit,
+            "measured": rows[name]["median_ms"] / rows[other]["median_ms"],
+        }
+        for (name, other), limit in LIMITS.items()
+    ]
+    for target in targets:
+        target["status"] = "PASS" if target["measured"] <= target["limit"] else "MISS"
+    environment = describe(Launch(command=["python", "-m", "scripts.bench.steps", *arguments]))
+    document = {"environment": environment, "seeds": options.seeds, "steps": rows, "targets": targets}
+    options.results.mkdir(parents=True, exist_ok=True)
+    suffix = "" if options.seeds == 1 else f"-{options.seeds}seeds"
+    path = options.results / f"steps-{hardware_name(environment)}{suffix}.json"
+    write_json(path, document)
+
+    print(f"{'':24} median ms a step [quartiles]   over dense")
+    for name, row in rows.items():
+        spread = f"[{row['lower_quartile_ms']:.3f}, {row['upper_quartile_ms']:.3f}]"
+        print(f"{name:24} {row['median_ms']:8.3f} {spread:18} {row['median_ms'] / rows['dense']['median_ms']:8.2f}")
+    for target in targets:
+        print(f"{target['status']}  {target['measured']:.2f} (limit {target['limit']:g})  {target['target']}")
+    print(f"results are in {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
