@@ -119,6 +119,11 @@ def _look(run: Run) -> tuple[str, str]:
 
 
 def _label(run: Run) -> str:
+    name = _method_label(run)
+    return f"{name}, lr {run.config['optimizer']['learning_rate']:g}" if pruning.is_tuned(run) else name
+
+
+def _method_label(run: Run) -> str:
     config = run.config
     names = {
         "straight_through": "hard, relaxed gradient",

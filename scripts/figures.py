@@ -53,15 +53,23 @@ def draw(runs: Sequence[Run]) -> dict[str, Figure]:
     tests = pruning.group(runs, "test")
     for key, members in tests.items():
         name = _name(key, tests)
+        tuned = [run for run in members if pruning.is_tuned(run)]
+        members = [run for run in members if not pruning.is_tuned(run)]
         main = [run for run in members if run.config["method"] in ("dense", "hard") or pruning.is_papers(run)]
         main += [run for run in members if pruning.is_annealed(run)]
         if main:
             drawn[f"figure5-{name}"] = figure5(main)
         if len(members) > len(main):
             drawn[f"all-methods-{name}"] = figure5(members)
+        if tuned:
+            drawn[f"tuned-{name}"] = figure5(tuned)
     sweeps = pruning.group(runs, "validation")
     for dataset in dict.fromkeys(key[:2] for key in sweeps):
-        panels = [(key, members) for key, members in sweeps.items() if key[:2] == dataset]
+        panels = [
+            (key, [run for run in members if not pruning.is_tuned(run)])
+            for key, members in sweeps.items()
+            if key[:2] == dataset
+        ]
         name = "lam-sweep" if len({key[:2] for key in sweeps}) == 1 else f"lam-sweep-{dataset[0]}-{dataset[1]:g}"
         if figure := lam_sweep([(key[2], members) for key, members in panels]):
             drawn[name] = figure

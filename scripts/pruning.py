@@ -15,6 +15,7 @@ METHODS = {
     "ista": "iterative soft-thresholding",
 }
 PAPER_LAM = 1e-4
+PAPER_LEARNING_RATE = 1e-2
 
 
 def method(run: Run) -> str:
@@ -25,15 +26,22 @@ def method(run: Run) -> str:
 def setting(run: Run) -> str:
     """The hyper-parameters of the method, for example `p = 4/3, lam 3 to 1e-3, rescaled`."""
     config = run.config
+    parts = []
     if config["method"] == "ot_straight_through":
-        return f"epsilon = {number(config['ot']['epsilon'])}"
-    if config["method"] not in ("relaxed", "straight_through"):
-        return ""
-    lam = config["lam"]
-    start, end = number(lam["start"]), number(lam["end"])
-    strength = f"lam {start} to {end}" if lam["schedule"] == "geometric" else f"lam = {start}"
-    parts = [f"p = {p_name(config['p'])}", strength] + (["rescaled"] if config["debias"] else [])
+        parts.append(f"epsilon = {number(config['ot']['epsilon'])}")
+    if config["method"] in ("relaxed", "straight_through"):
+        lam = config["lam"]
+        start, end = number(lam["start"]), number(lam["end"])
+        strength = f"lam {start} to {end}" if lam["schedule"] == "geometric" else f"lam = {start}"
+        parts += [f"p = {p_name(config['p'])}", strength] + (["rescaled"] if config["debias"] else [])
+    if (rate := config["optimizer"]["learning_rate"]) != PAPER_LEARNING_RATE:
+        parts.append(f"learning rate {number(rate)}")
     return ", ".join(parts) + (" (as in the paper)" if is_papers(run) else "")
+
+
+def is_tuned(run: Run) -> bool:
+    """Whether the run is one of those at a learning rate chosen for their method, by the name the suite gives them."""
+    return "-tuned-" in run.name
 
 
 def number(value: float) -> str:
@@ -83,4 +91,4 @@ def group(runs: Iterable[Run], split: str) -> dict[tuple[Any, ...], list[Run]]:
 def _order(run: Run) -> tuple[Any, ...]:
     config = run.config
     lam = (config["lam"]["schedule"], not is_papers(run), -config["p"], config["lam"]["start"])
-    return (list(METHODS).index(config["method"]), *lam, config["ot"]["epsilon"], run.name)
+    return (is_tuned(run), list(METHODS).index(config["method"]), *lam, config["ot"]["epsilon"], run.name)

@@ -57,8 +57,8 @@ def measure(runs: Sequence[Run], problems: Sequence[Problem] = (), chosen: froze
 
 
 def _final_group(key: tuple[Any, ...], members: list[Run]) -> Numbers:
-    hard = next((run for run in members if run.config["method"] == "hard"), None)
-    return _describe(key, members) | {"rows": [_final_row(run, hard) for run in members]}
+    hard = {pruning.is_tuned(run): run for run in members if run.config["method"] == "hard"}
+    return _describe(key, members) | {"rows": [_final_row(run, hard.get(pruning.is_tuned(run))) for run in members]}
 
 
 def _final_row(run: Run, hard: Run | None) -> Numbers:
@@ -127,9 +127,9 @@ def markdown(numbers: Numbers) -> list[str]:
         lines.append("")
     if numbers["final"]:
         lines += [
-            "Mean ± half width of the 95 % t-interval over seeds; *minus hard* is paired by seed; *hardened* keeps the",
-            "largest weights only, as many as the density allows. The seeds of a run train together: its seconds are",
-            "divided among them.",
+            "Mean ± half width of the 95 % t-interval over seeds; *minus hard* is paired by seed, runs with a",
+            "tuned learning rate against such a run; *hardened* keeps the largest weights only, as many as the density",
+            "allows. The seeds of a run train together: its seconds are divided among them.",
             "",
         ]
     for section in numbers["sweep"]:
