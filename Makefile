@@ -15,6 +15,7 @@ BIN := $(VENV)/bin
 RUN := $(BIN)/python -m
 READY := $(VENV)/.ready-$(JAX)
 JAX_VERSION := $(shell sed -n 's/^jax==//p' requirements.txt)
+EXTRA := $(if $(filter-out cpu,$(JAX)),"jax[$(JAX)]==$(JAX_VERSION)")
 
 help:  ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,7 +25,7 @@ $(READY): requirements.txt
 	@echo "creating $(VENV): a few minutes the first time, most of it downloading"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt \
-	  $(if $(filter-out cpu,$(JAX)),"jax[$(JAX)]==$(JAX_VERSION)")
+	  $(EXTRA)
 	@touch $@
 
 install: $(READY)  ## Create the environment (.venv) from requirements.txt; JAX=cuda13 or JAX=tpu for accelerators.
@@ -54,12 +55,14 @@ figures: $(READY)  ## Tables and figures again, from the committed results.
 	@$(RUN) scripts.table results/mnist_pruning
 	@$(RUN) scripts.figures results/mnist_pruning
 
-bench: $(VENV)-bench/.ready  ## Time the operators beside their peers, in an environment of its own.
+bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, and training steps, in an environment of its own.
 	@$(VENV)-bench/bin/python -m scripts.bench
+	@$(VENV)-bench/bin/python -m scripts.bench.steps
 
-$(VENV)-bench/.ready: requirements.txt requirements-bench.txt
+$(VENV)-bench/.ready-$(JAX): requirements.txt requirements-bench.txt
 	@test -x $(VENV)-bench/bin/python || $(PYTHON) -m venv $(VENV)-bench
-	@$(VENV)-bench/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-bench.txt
+	@$(VENV)-bench/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -r requirements-bench.txt \
+	  $(EXTRA)
 	@touch $@
 
 clean:  ## Remove the environments and caches, never runs/ or results/.

@@ -40,6 +40,15 @@ def test_pairs_are_by_seed_and_within_the_same_layers(tmp_path):
     assert rows_by_run(tmp_path)["ot"]["minus_hard"]["per_seed"] == [-1.0, -2.0]
 
 
+def test_runs_at_a_tuned_learning_rate_are_compared_among_themselves(tmp_path):
+    write_workdir(tmp_path / "final-hard", [START, [10.0, 20.0, 30.0]], method="hard")
+    write_workdir(tmp_path / "final-tuned-hard", [START, [9.0, 9.0, 9.0]], method="hard", optimizer__learning_rate=0.1)
+    write_workdir(tmp_path / "final-tuned-ista", [START, [6.0, 7.0, 8.0]], method="ista", optimizer__learning_rate=0.03)
+    table.make(tmp_path)
+    assert rows_by_run(tmp_path)["final-tuned-ista"]["minus_hard"]["per_seed"] == [-3.0, -2.0, -1.0]
+    assert rows_by_run(tmp_path)["final-tuned-ista"]["setting"] == "learning rate 0.03"
+
+
 def test_diverged_seeds_leave_the_means_and_are_counted(tmp_path):
     write_workdir(tmp_path / "hard", [START, [10.0, 20.0, None]], method="hard")
     write_workdir(tmp_path / "ista", [START, [None, 15.0, 16.0]], method="ista")

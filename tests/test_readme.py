@@ -1,0 +1,13 @@
+"""Every row of results that the README shows is one that the committed runs gave."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_rows_of_results_come_from_the_table():
+    section = (ROOT / "README.md").read_text().partition("## What reproduces")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ") and "±" in line]
+    assert rows
+    made = (ROOT / "results" / "mnist_pruning" / "table.md").read_text().splitlines()
+    assert [row for row in rows if row not in made] == []
