@@ -8,8 +8,9 @@ The part after the colon is one of VARIANTS below (`relaxed` if left out); any f
 rate of 1e-2, 30 epochs, 10 % kept in each matrix and lam = 1e-4; it leaves the initialisation and
 the scale of the inputs open (here LeCun-normal, and standardised).
 
-Hardware: any; 10 seeds at once on 2 CPU cores take about a minute for most methods. One seed proves
-nothing here (single runs of `hard` have ended at 6 % and at 14 %), so report at least ten.
+Hardware: any; 10 seeds at once take a minute or two on 2 CPU cores. Expect 12.7 % test error of `hard`, 5.3 % of
+`annealed` and 3.7 % of `dense` (results/mnist_pruning/table.md). One seed proves nothing here (single runs of
+`hard` have ended at 6 % and at 14 %), so report at least ten.
 """
 
 import ml_collections
