@@ -36,7 +36,7 @@ def setting(run: Run) -> str:
         parts += [f"p = {p_name(config['p'])}", strength] + (["rescaled"] if config["debias"] else [])
     if (rate := config["optimizer"]["learning_rate"]) != PAPER_LEARNING_RATE:
         parts.append(f"learning rate {number(rate)}")
-    return ", ".join(parts) + (" (as in the paper)" if is_papers(run) else "")
+    return ", ".join(parts) + (" (the paper's lam)" if is_papers(run) else "")
 
 
 def is_tuned(run: Run) -> bool:
