@@ -1,0 +1,96 @@
+"""The nonlinearities ``phi`` of the framework: what distinguishes a mask from a magnitude operator."""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax.numpy as jnp
+from jax import Array
+
+Entrywise = Callable[[Array], Array]
+
+
+@dataclasses.dataclass(frozen=True)
+class Nonlinearity:
+    """A convex function of one variable and what the operators need of it (Section 4 of Sander et al., 2023).
+
+    Either increasing on the whole line (then the operator orders entries by value), or even (then it orders them by
+    magnitude, keeps their signs, and the functions below are called with non-negative numbers only, and have to be
+    right for these only). All functions act entrywise, keep the dtype, and are differentiable by JAX.
+
+    Attributes:
+      name: how it is asked for.
+      value: ``phi``.
+      slope: ``phi'``, non-negative and non-decreasing.
+      curvature: ``phi''``, non-negative.
+      conjugate: ``phi*(y) = sup_x x * y - phi(x)`` for ``y >= 0``, ``inf`` outside its domain.
+      even: whether ``phi(-x) = phi(x)``.
+    """
+
+    name: str
+    value: Entrywise
+    slope: Entrywise
+    curvature: Entrywise
+    conjugate: Entrywise
+    even: bool = False
+
+
+def _entropy(y: Array) -> Array:
+    positive = y > 0
+    return jnp.where(positive, y * jnp.log(jnp.where(positive, y, 1.0)), jnp.where(y == 0, 0.0, jnp.inf))
+
+
+IDENTITY = Nonlinearity(
+    "identity",
+    value=lambda x: x,
+    slope=jnp.ones_like,
+    curvature=jnp.zeros_like,
+    conjugate=lambda y: jnp.where(y == 1, 0.0, jnp.inf).astype(y.dtype),
+)
+ABS = Nonlinearity(
+    "abs",
+    value=jnp.abs,
+    slope=jnp.ones_like,
+    curvature=jnp.zeros_like,
+    conjugate=lambda y: jnp.where(y <= 1, 0.0, jnp.inf).astype(y.dtype),
+    even=True,
+)
+HALF_SQUARE = Nonlinearity(
+    "half_square",
+    value=lambda x: 0.5 * jnp.square(x),
+    slope=lambda x: x,
+    curvature=jnp.ones_like,
+    conjugate=lambda y: 0.5 * jnp.square(y),
+    even=True,
+)
+EXP = Nonlinearity(
+    "exp",
+    value=lambda x: jnp.exp(x - 1.0),
+    slope=lambda x: jnp.exp(x - 1.0),
+    curvature=lambda x: jnp.exp(x - 1.0),
+    conjugate=_entropy,
+)
+
+_REGISTERED = {phi.name: phi for phi in (IDENTITY, ABS, HALF_SQUARE, EXP)}
+
+
+def register_nonlinearity(phi: Nonlinearity) -> None:
+    """Makes a nonlinearity known by its name.
+
+    Raises:
+      ValueError: another one has this name.
+    """
+    if _REGISTERED.setdefault(phi.name, phi) != phi:
+        raise ValueError(f"phi must have a name of its own, got {phi.name!r}, which is taken")
+
+
+def nonlinearity(phi: str | Nonlinearity) -> Nonlinearity:
+    """The nonlinearity of this name, or the one given.
+
+    Raises:
+      ValueError: there is none of this name.
+    """
+    if isinstance(phi, Nonlinearity):
+        return phi
+    if phi not in _REGISTERED:
+        raise ValueError(f"phi must be a Nonlinearity or one of {', '.join(map(repr, _REGISTERED))}, got {phi!r}")
+    return _REGISTERED[phi]
