@@ -54,8 +54,8 @@ def find_root(
     evaluate: Callable[[TwoFloat], Evaluation],
     start: Array,
     density: Array,
-    lower: float,
-    upper: float,
+    lower: float | Array,
+    upper: float | Array,
     *,
     extended: bool = True,
 ) -> Root:
@@ -71,8 +71,8 @@ def find_root(
       evaluate: one pass over the data.
       start: first point, shape of one scalar per row; non-finite values are replaced by the middle of the bracket.
       density: a guess of ``-d excess / d gamma`` near the root; positive.
-      lower: a point at or to the left of every root.
-      upper: a point to the right of every root.
+      lower: a point at or to the left of every root; one for all, or one per row.
+      upper: a point to the right of every root; likewise.
       extended: whether points between two neighbouring floats are looked at as well.
 
     Returns:
@@ -80,7 +80,7 @@ def find_root(
     """
     dtype = start.dtype
 
-    def full(value: float, kind: jnp.dtype = dtype) -> Array:
+    def full(value: float | Array, kind: jnp.dtype = dtype) -> Array:
         return inherit_sharding(jnp.full(start.shape, value, kind), start)
 
     zeros = full(0.0)

@@ -1,0 +1,6 @@
+"""Isotonic optimisation: the paper's reduction of its operators for general weights, and three solvers for it."""
+
+from ops.isotonic.regression import isotonic_regression
+from ops.isotonic.solvers import PAV, Dual, Dykstra, Solution
+
+__all__ = ["PAV", "Dual", "Dykstra", "Solution", "isotonic_regression"]

@@ -1,0 +1,84 @@
+"""Blocks of entries held at one value: how far a point is from optimal, and its derivative (Proposition 7)."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ops.isotonic.problem import Problem
+from ops.twofloat import TwoFloat
+
+
+def block_sum(values: Array, linked: Array) -> Array:
+    """The sum over its block at every entry; all of shape ``(rows, n)``.
+
+    Args:
+      values: what is summed.
+      linked: bool, whether an entry belongs to the same block as its successor; false at the last of each row.
+    """
+    first = jnp.concatenate([jnp.ones_like(linked[:, :1]), ~linked[:, :-1]], axis=1)
+    block = jnp.cumsum(first.ravel(), dtype=jnp.int32) - 1
+    sums = jax.ops.segment_sum(values.ravel(), block, num_segments=values.size, indices_are_sorted=True)
+    return sums[block].reshape(values.shape)
+
+
+def residual(problem: Problem, v: Array, linked: Array, s: Array, w: Array, lam: Array) -> Array:
+    """How far a point is from satisfying the optimality conditions, in the units of ``v``; shape ``(rows, 1)``.
+
+    The largest of: the distance of an entry from the value its block would pool to, and by how much these values are
+    out of order. Zero only at the solution, provided that the multipliers of the links are not negative. The change
+    from one iteration to the next would not do: it is small where convergence is merely slow.
+
+    Args:
+      problem: exponent and nonlinearity.
+      v: the point, shape ``(rows, n)``.
+      linked: which neighbours are held together, as in ``block_sum``.
+      s: entries, same shape.
+      w: weights, same shape.
+      lam: strength of the regularisation, shape ``(rows, 1)``.
+    """
+    mean = block_sum(v, linked) / block_sum(jnp.ones_like(v), linked)
+    t = s - mean
+    slope = block_sum(w * problem.slope(mean) - problem.dual(t, lam), linked)
+    curvature = block_sum(problem.dual_slope(t, lam) + w * problem.curvature(mean), linked)
+    pooled = mean - jnp.where(curvature > 0, slope / jnp.where(curvature > 0, curvature, 1.0), 0.0)
+    disorder = jnp.maximum(pooled[:, 1:] - pooled[:, :-1], 0.0)
+    return jnp.maximum(
+        jnp.max(jnp.abs(v - pooled), axis=1, keepdims=True), jnp.max(disorder, axis=1, keepdims=True, initial=0.0)
+    )
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def attach_derivative(
+    problem: Problem, s: Array, w: Array, lam: Array, v: TwoFloat, linked: Array, fixed: Array
+) -> TwoFloat:
+    """``v``, with the derivative of the solution of the isotonic problem in ``s``, ``w`` and ``lam``.
+
+    Args:
+      problem: exponent and nonlinearity.
+      s: entries, shape ``(rows, n)``.
+      w: weights, same shape.
+      lam: strength of the regularisation, shape ``(rows, 1)``.
+      v: the solution; a constant to differentiation.
+      linked: which neighbours are held together, as in ``block_sum``.
+      fixed: bool, entries held at the end of the non-negative cone.
+    """
+    return v
+
+
+@attach_derivative.defjvp
+def _attach_derivative_jvp(problem, primals, tangents):
+    s, w, lam, v, linked, fixed = primals
+    s_dot, w_dot, lam_dot = tangents[:3]
+    v = attach_derivative(problem, s, w, lam, v, linked, fixed)
+    value, t = v.hi + v.lo, (s - v.hi) - v.lo
+    stiffness = problem.dual_slope(t, lam)
+    # lam * d(dual)/d(lam), without a division: dual is a power of t / lam.
+    weakened = -stiffness * t / lam * lam_dot
+    moved = block_sum(stiffness * s_dot + weakened - problem.slope(value) * w_dot, linked)
+    total = block_sum(stiffness + w * problem.curvature(value), linked)
+    # A total of 0 belongs to entries without weight, which follow s.
+    some = total > 0
+    v_dot = jnp.where(fixed, 0.0, jnp.where(some, moved / jnp.where(some, total, 1.0), s_dot))
+    return v, TwoFloat(jnp.zeros_like(v.hi), v_dot)

@@ -1,0 +1,85 @@
+"""Block coordinate ascent on the dual (App. A.8), for every ``p``.
+
+The dual has one multiplier ``alpha_i >= 0`` for each constraint ``v_i >= v_{i+1}``. With all others fixed, ``alpha_i``
+is that of
+
+    min_{v_i >= v_{i+1}}  h_i(v_i) + alpha_{i-1} v_i  +  h_{i+1}(v_{i+1}) - alpha_{i+1} v_{i+1},
+
+so all those of one parity are solved at once. For ``p = 2`` the iterates are those of Dykstra's algorithm.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from ops.isotonic.merging import Segments, merge
+from ops.isotonic.problem import Problem, minimisers
+from ops.twofloat import TwoFloat
+
+
+class Multipliers(NamedTuple):
+    """The state of the iteration.
+
+    Attributes:
+      v: the primal point that the multipliers stand for, shape ``(rows, n)``.
+      alpha: the multipliers; that of entry i and its successor at i, 0 at the last entry; shape ``(rows, n)``.
+    """
+
+    v: Array
+    alpha: Array
+
+
+def start(problem: Problem, s: Array, w: Array, lam: Array) -> Multipliers:
+    """The state before the first iteration."""
+    v = minimisers(problem, s, w, lam)
+    return Multipliers(v.hi + v.lo, jnp.zeros_like(s))
+
+
+def iterate(state: Multipliers, problem: Problem, s: Array, w: Array, lam: Array) -> Multipliers:
+    """Maximises over all multipliers of pairs ``(1, 2), (3, 4), ...``, then over those of the others."""
+    for offset in (0, 1):
+        state = _ascend(state, problem, s, w, lam, offset)
+    return state
+
+
+def linked(state: Multipliers) -> Array:
+    """Which neighbours are held together, bool, shape ``(rows, n)``: entry i to its successor, the last never."""
+    return state.alpha > 0
+
+
+def _ascend(state: Multipliers, problem: Problem, s: Array, w: Array, lam: Array, offset: int) -> Multipliers:
+    rows, n = s.shape
+    index = jnp.arange(n).reshape(1, n)
+    is_first = (index % 2 == offset) & (index < n - 1)
+    is_second = jnp.roll(is_first, 1, axis=1)
+    before = jnp.where(index > 0, jnp.roll(state.alpha, 1, axis=1), 0.0)  # alpha_{i-1}
+    # Of a pair's own multiplier neither term knows anything; entries without a partner keep both of theirs.
+    tilt = jnp.where(is_second, 0.0, before) - jnp.where(is_first, 0.0, state.alpha)
+    alone = minimisers(problem, s, w, lam, tilt)
+
+    # The pairs of odd offset begin after the first entry; where one partner is missing, padding is in order with the
+    # other one.
+    back = (n - offset) % 2
+    extreme = float(jnp.finfo(s.dtype).max) / 8
+
+    def pad(value: Array, fill: float) -> Array:
+        padded = jnp.pad(value, ((0, 0), (0, back)), constant_values=-fill)
+        return jnp.pad(padded, ((0, 0), (offset, 0)), constant_values=fill)
+
+    entries = pad(s, extreme)
+    v, pooled = merge(
+        problem,
+        TwoFloat(pad(alone.hi, extreme), pad(alone.lo, 0.0)),
+        entries,
+        pad(w, 0.0),
+        lam,
+        pad(tilt, 0.0),
+        Segments((rows, entries.shape[1]), 0, 1),
+    )
+    v_hi, v_lo = v.hi[:, offset : offset + n], v.lo[:, offset : offset + n]
+    held = jnp.repeat(pooled, 2, axis=1)[:, offset : offset + n] & is_first
+    t = (s - v_hi) - v_lo
+    slope = w * problem.slope(v_hi + v_lo) - problem.dual(t, lam)  # h_i'(v_i), which is alpha_i - alpha_{i-1}
+    alpha = jnp.where(held, jnp.maximum(slope + before, 0.0), 0.0)
+    return Multipliers(v_hi + v_lo, jnp.where(is_first, alpha, state.alpha))

@@ -1,0 +1,51 @@
+"""Pool adjacent violators (App. B.2), all pools of one size at once.
+
+The paper's algorithm merges one pair of violating blocks after another. Merging all violating pairs of neighbours in
+every round is faster, but a block of m entries that grows by its neighbours still takes m rounds (the block of
+``w = 1_k`` does). Here halves are merged to wholes, from pairs up to the vector: log2(n) rounds whatever the data, each
+of which solves one scalar equation for every pair of segments.
+"""
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from ops.isotonic.merging import Segments, merge
+from ops.isotonic.problem import Problem, minimisers
+from ops.twofloat import TwoFloat
+
+
+def pool_adjacent_violators(problem: Problem, s: Array, w: Array, lam: Array) -> tuple[TwoFloat, Array]:
+    """Solves the isotonic problem of each row, in O(n log n) operations and O(n) memory.
+
+    Args:
+      problem: exponent and nonlinearity.
+      s: entries, shape ``(rows, n)``.
+      w: weights, same shape.
+      lam: strength of the regularisation, shape ``(rows, 1)``.
+
+    Returns:
+      The solution, shape ``(rows, n)``, and the number of merges that pooled something, int32, shape ``(rows, 1)``.
+    """
+    rows, n = s.shape
+    v = minimisers(problem, s, w, lam)
+    no_merges = jnp.zeros((rows, 1), jnp.int32)
+    levels = max(n - 1, 0).bit_length()
+    if levels == 0:
+        return v, no_merges
+    padding = (1 << levels) - n
+    lowest = float(jnp.finfo(s.dtype).min) / 8  # in order behind everything else, and never pooled
+
+    def pad(value: Array, fill: float) -> Array:
+        return jnp.pad(value, ((0, 0), (0, padding)), constant_values=fill)
+
+    v = TwoFloat(pad(v.hi, lowest), pad(v.lo, 0.0))
+    s, w = pad(s, lowest), pad(w, 0.0)
+    tilt = jnp.zeros_like(lam)
+
+    def round_of_merges(level: Array, carry: tuple[TwoFloat, Array]) -> tuple[TwoFloat, Array]:
+        v, merges = carry
+        v, pooled = merge(problem, v, s, w, lam, tilt, Segments(s.shape, level, levels))
+        return v, merges + jnp.sum(pooled, axis=1, keepdims=True, dtype=jnp.int32)
+
+    v, merges = lax.fori_loop(0, levels, round_of_merges, (v, no_merges))
+    return TwoFloat(v.hi[:, :n], v.lo[:, :n]), merges

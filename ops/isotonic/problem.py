@@ -1,0 +1,110 @@
+"""The isotonic problem of the paper, entry by entry.
+
+    min_{v_1 >= ... >= v_n}  sum_i h_i(v_i),        h_i(v) = r*(s_i - v) + w_i phi(v)        (equations 5 and 6)
+
+with ``r*(t) = lam ** (1 - q) |t| ** q / q``, the conjugate of ``r(y) = lam / p |y| ** p``, and ``1/p + 1/q = 1``. Its
+solution gives the operator of Proposition 2 as ``y = (r*)'(s - v)``.
+"""
+
+import dataclasses
+
+import jax.numpy as jnp
+from jax import Array
+
+from ops.nonlinearities import HALF_SQUARE, Nonlinearity
+from ops.powers import dual_exponent, power
+from ops.rootfinding import Evaluation, find_root
+from ops.twofloat import TwoFloat, shift
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """The static part of the problem: exponent and nonlinearity. All methods act entrywise."""
+
+    p: float
+    phi: Nonlinearity
+
+    @property
+    def linear(self) -> bool:
+        """Whether ``phi`` is ``x``, or ``|x|`` on the non-negative cone."""
+        return self.phi.name in ("identity", "abs")
+
+    @property
+    def quadratic(self) -> bool:
+        """Whether every ``h_i`` is a parabola."""
+        return self.p == 2 and (self.linear or self.phi == HALF_SQUARE)
+
+    def dual(self, t: Array, lam: Array) -> Array:
+        """``(r*)'(t)``: what has been transported over a gap of ``t``; ``lam * |y| ** (p - 1) = |t|``."""
+        if self.p == 2:
+            return t / lam
+        some = t != 0
+        magnitude = power(jnp.abs(jnp.where(some, t, 1.0)) / lam, dual_exponent(self.p))
+        return jnp.where(some, jnp.sign(t) * magnitude, 0.0)
+
+    def dual_slope(self, t: Array, lam: Array) -> Array:
+        """``(r*)''(t)``."""
+        if self.p == 2:
+            return 1.0 / lam + jnp.zeros_like(t)
+        exponent = dual_exponent(self.p)
+        some = t != 0
+        magnitude = power(jnp.abs(jnp.where(some, t, 1.0)) / lam, exponent - 1)
+        return jnp.where(some, exponent / lam * magnitude, 0.0)
+
+    def slope(self, v: Array) -> Array:
+        """``phi'(v)``; that of ``|x|`` is 1 below 0 as well, where the non-negative cone has no points."""
+        if self.phi.even and not self.linear:
+            return jnp.sign(v) * self.phi.slope(jnp.abs(v))
+        return self.phi.slope(v)
+
+    def curvature(self, v: Array) -> Array:
+        """``phi''(v)``."""
+        return self.phi.curvature(jnp.abs(v) if self.phi.even else v)
+
+    def gap(self, y: Array, lam: Array) -> Array:
+        """``r'(y)``, the inverse of ``dual``."""
+        if self.p == 2:
+            return lam * y
+        some = y != 0
+        return jnp.where(some, lam * jnp.sign(y) * jnp.abs(jnp.where(some, y, 1.0)) ** (self.p - 1.0), 0.0)
+
+
+def minimisers(problem: Problem, s: Array, w: Array, lam: Array, tilt: Array | float = 0.0) -> TwoFloat:
+    """The minimiser of each ``h_i(v) + tilt_i * v`` alone.
+
+    Args:
+      problem: exponent and nonlinearity.
+      s: entries, any shape.
+      w: their weights, same shape; not negative unless ``phi`` is linear.
+      lam: strength of the regularisation, broadcasting against ``s``.
+      tilt: slope of a linear term, broadcasting against ``s``.
+    """
+    at = TwoFloat(s, jnp.zeros_like(s))
+    if problem.linear:
+        return shift(at, -problem.gap(w + tilt, lam))
+    if problem.quadratic:
+        return shift(at, -lam * (w * s + tilt) / (1.0 + lam * w))
+
+    def evaluate(v: TwoFloat) -> Evaluation:
+        value, t = v.hi + v.lo, (s - v.hi) - v.lo
+        pull, push = problem.dual(t, lam), w * problem.slope(value)
+        excess = pull - push - tilt
+        slope = problem.dual_slope(t, lam) + w * problem.curvature(value)
+        eps = jnp.finfo(s.dtype).eps
+        scale = jnp.abs(pull) + jnp.abs(push) + jnp.abs(tilt)
+        return Evaluation(
+            excess=excess,
+            step=excess / slope,
+            trusted=jnp.isfinite(excess / slope),
+            converged=jnp.abs(excess) <= eps * scale,
+            resolution=0.25 * eps * scale / slope,
+        )
+
+    # phi' increases: the gap between s and the minimiser is at most what the slope at s would ask for.
+    limits = jnp.finfo(s.dtype)
+    drop = jnp.minimum(problem.gap(w * problem.slope(s) + tilt, lam), limits.max / 4)
+    start = s - 0.5 * drop
+    density = 1.0 / lam + jnp.zeros_like(s)
+    root = find_root(evaluate, start, density, float(limits.min), float(limits.max)).point
+    none = (w == 0) & (tilt == 0)  # v = s then, where the slope is 0 and Newton's method slow
+    return TwoFloat(jnp.where(none, s, root.hi), jnp.where(none, 0.0, root.lo))

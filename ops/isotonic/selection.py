@@ -1,0 +1,78 @@
+"""Relaxed top-k operators through the isotonic problem with ``w = 1_k`` (Propositions 5 and 6)."""
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from ops.isotonic.problem import Problem
+from ops.isotonic.solvers import PAV, Pooled, Solver, solve
+
+
+def topk_weights(k: Array, n: int) -> Array:
+    """``1_k``: ones, a remainder where ``k`` is not whole, zeros; shape ``(rows, n)`` from ``(rows, 1)``.
+
+    Its derivative in ``k`` is 1 at the first entry that is not fully selected.
+    """
+    whole = jnp.floor(lax.stop_gradient(k))
+    index = jnp.arange(n, dtype=k.dtype).reshape(1, n)
+    return jnp.where(index < whole, 1.0, jnp.where(index == whole, k - whole, 0.0))
+
+
+def _bring_infinities_near(s: Array, lam: Array) -> Array:
+    """Rows with infinite entries put just so far from the finite ones that no block reaches from them to these.
+
+    A block of the mask spans at most ``lam``.
+    """
+    constant = lax.stop_gradient(s)
+    finite = jnp.abs(constant) < jnp.inf
+    some = jnp.any(finite, axis=1, keepdims=True)
+    largest = jnp.where(some, jnp.max(jnp.where(finite, constant, -jnp.inf), axis=1, keepdims=True), 0.0)
+    smallest = jnp.where(some, jnp.min(jnp.where(finite, constant, jnp.inf), axis=1, keepdims=True), 0.0)
+    above = jnp.maximum(jnp.nextafter(largest, jnp.inf), largest + 2 * lam)
+    below = jnp.minimum(jnp.nextafter(smallest, -jnp.inf), smallest - 2 * lam)
+    return jnp.where(s == jnp.inf, above, jnp.where(s == -jnp.inf, below, s))
+
+
+def isotonic_topk(entries: Array, k: Array, lam: Array, problem: Problem, solver: Solver) -> tuple[Array, Pooled]:
+    """The operator of Proposition 2 with ``w = 1_k``, by sorting and isotonic optimisation.
+
+    Args:
+      entries: rows of numbers, shape ``(rows, n)``; for an even ``phi`` of either sign. For an increasing one,
+        ``-inf`` stands for an entry that takes no part.
+      k: how much is selected, shape ``(rows, 1)``.
+      lam: strength of the regularisation, shape ``(rows, 1)``, positive.
+      problem: exponent and nonlinearity.
+      solver: how the isotonic problem is solved.
+
+    Returns:
+      The operator's value, shape ``(rows, n)``, and the solution of the isotonic problem in the order of the sorted
+      entries.
+    """
+    even = problem.phi.even
+    keys = jnp.abs(entries) if even else entries
+    constant = lax.stop_gradient(keys)
+    order = jnp.argsort(constant, axis=1, descending=True)
+    s = jnp.take_along_axis(keys, order, axis=1)
+    if not even:
+        available = jnp.sum(s > -jnp.inf, axis=1, keepdims=True).astype(k.dtype)
+        k = jnp.minimum(k, available)
+        s = _bring_infinities_near(s, lax.stop_gradient(lam))
+    if problem.phi.name == "identity":
+        # Floats are dense around 0: that is where the block should lie, however far from 0 the entries do.
+        index = jnp.clip(jnp.ceil(lax.stop_gradient(k)).astype(jnp.int32) - 1, 0, s.shape[1] - 1)
+        s = s - jnp.take_along_axis(lax.stop_gradient(s), index, axis=1)
+    w = topk_weights(k, s.shape[1])
+    found = solve(problem, s, w, lam, solver, nonnegative=even)
+
+    v, t = found.v.hi + found.v.lo, (s - found.v.hi) - found.v.lo
+    alone = ~(found.linked | jnp.roll(found.linked, 1, axis=1) | found.fixed)
+    # What is not pooled needs no difference of s and v, and is exact.
+    y = jnp.where(alone, w * problem.slope(v), problem.dual(t, lam))
+    if isinstance(solver, PAV) and problem.linear:
+        y = jnp.where(y >= 1, 1.0, y)
+    if isinstance(solver, PAV):
+        # Also drops the derivative in k of an entry that only a larger k would select.
+        y = jnp.where(y <= 0, 0.0, y)
+    y = jnp.take_along_axis(y, jnp.argsort(order, axis=1), axis=1)
+    # A NaN is sorted somewhere; it marks its row.
+    y = jnp.where(jnp.any(jnp.isnan(constant), axis=1, keepdims=True), jnp.nan, y)
+    return (jnp.sign(entries) * y if even else y), found

@@ -1,0 +1,182 @@
+"""The solvers of the isotonic problem by name and setting, and what they report."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from ops.arguments import check_choice
+from ops.isotonic import dual, dykstra
+from ops.isotonic.blocks import attach_derivative, residual
+from ops.isotonic.pav import pool_adjacent_violators
+from ops.isotonic.problem import Problem
+from ops.twofloat import TwoFloat, difference, select
+
+
+@dataclasses.dataclass(frozen=True)
+class PAV:
+    """Pool adjacent violators (App. B.2): exact, any ``p`` and ``phi``, O(n log n)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Dykstra:
+    """Dykstra's alternating projections (Algorithm 1): ``p = 2`` and ``phi`` in {x, |x|, x^2/2}.
+
+    Attributes:
+      max_iter: most iterations, each a projection onto ``C_1`` and one onto ``C_2``.
+      tol: residual at which a row has converged, in units of ``lam``; default 1e-6 in float32, 1e-12 in float64.
+        With 0 exactly ``max_iter`` iterations are made (the paper's V-MoE uses 10).
+    """
+
+    max_iter: int = 1000
+    tol: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Dual:
+    """Block coordinate ascent on the dual (App. A.8), any ``p`` and ``phi``.
+
+    Attributes:
+      max_iter: most iterations, each over the multipliers of both parities.
+      tol: as in ``Dykstra``.
+    """
+
+    max_iter: int = 1000
+    tol: float | None = None
+
+
+Solver = PAV | Dykstra | Dual
+SOLVERS: dict[str, Solver] = {"pav": PAV(), "dykstra": Dykstra(), "dual": Dual()}
+SolverName = Literal["pav", "dykstra", "dual"]
+
+# Iterations between two looks at the residual, which costs several of them.
+_STRIDE = 10
+
+
+class Solution(NamedTuple):
+    """What an isotonic solver found.
+
+    Attributes:
+      v: the solution, in the shape of the entries.
+      iterations: int32, how many iterations were made (for PAV: how many merges pooled something); one value per
+        row, the shape of the entries without their axis, as below.
+      residual: how far ``v`` is from satisfying the optimality conditions, in units of ``v``.
+      converged: bool, whether the residual is within the tolerance.
+    """
+
+    v: Array
+    iterations: Array
+    residual: Array
+    converged: Array
+
+
+class Pooled(NamedTuple):
+    """A solution together with its blocks, all of shape ``(rows, n)`` except the last three, ``(rows, 1)``."""
+
+    v: TwoFloat
+    linked: Array  # to the successor
+    fixed: Array  # at the end of the non-negative cone
+    iterations: Array
+    residual: Array
+    converged: Array
+
+
+def as_solver(solver: str | Solver, p: float) -> Solver:
+    """The solver of this name, or the one given, if it can be used with this ``p``.
+
+    Raises:
+      ValueError: there is none of this name, its settings are out of range, or it needs ``p = 2``.
+    """
+    if isinstance(solver, str):
+        solver = SOLVERS[check_choice("solver", solver, tuple(SOLVERS))]
+    elif not isinstance(solver, PAV | Dykstra | Dual):
+        raise ValueError(f"solver must be a name or one of PAV, Dykstra, Dual, got {solver!r}")
+    if isinstance(solver, Dykstra | Dual):
+        if solver.max_iter < 1:
+            raise ValueError(f"max_iter must be at least 1, got {solver.max_iter}")
+        if solver.tol is not None and not solver.tol >= 0:
+            raise ValueError(f"tol must be at least 0, got {solver.tol}")
+    if isinstance(solver, Dykstra) and p != 2:
+        raise ValueError(f"p must be 2 for the solver 'dykstra', got {p}; 'dual' takes any p")
+    return solver
+
+
+def solve(problem: Problem, s: Array, w: Array, lam: Array, solver: Solver, nonnegative: bool) -> Pooled:
+    """Solves the isotonic problem of each row.
+
+    Args:
+      problem: exponent and nonlinearity.
+      s: entries, shape ``(rows, n)``.
+      w: weights, same shape.
+      lam: strength of the regularisation, shape ``(rows, 1)``, positive.
+      solver: how.
+      nonnegative: whether ``v >= 0`` as well; the solution without is then truncated (Nemeth and Nemeth, 2012).
+
+    Returns:
+      The solution and its blocks; ``v.lo`` carries the derivative of Proposition 7.
+    """
+    terms = [lax.stop_gradient(value) for value in (s, w, lam)]
+    if isinstance(solver, PAV):
+        v, iterations = pool_adjacent_violators(problem, *terms)
+        linked = _equal_to_successor(v)
+    else:
+        v, linked, iterations = _iterate(solver, problem, *terms)
+    gap = residual(problem, v.hi + v.lo, linked, *terms)
+    fixed = (v.hi < 0) if nonnegative else jnp.zeros_like(linked)
+    zero = jnp.zeros_like(v.hi)
+    v = select(fixed, TwoFloat(zero, zero), v)
+    return Pooled(
+        v=attach_derivative(problem, s, w, lam, v, linked, fixed),
+        linked=linked,
+        fixed=fixed,
+        iterations=iterations,
+        residual=gap,
+        converged=gap <= _tolerance(solver, s.dtype) * lax.stop_gradient(lam),
+    )
+
+
+def _tolerance(solver: Solver, dtype: jnp.dtype) -> float:
+    if not isinstance(solver, PAV) and solver.tol is not None:
+        return solver.tol
+    return 1e-12 if dtype == jnp.float64 else 1e-6
+
+
+def _equal_to_successor(v: TwoFloat) -> Array:
+    after = TwoFloat(jnp.roll(v.hi, -1, axis=1), jnp.roll(v.lo, -1, axis=1))
+    inner = (jnp.arange(v.hi.shape[1]) < v.hi.shape[1] - 1).reshape(1, -1)
+    return (difference(v, after) == 0) & inner
+
+
+def _iterate(solver: Dykstra | Dual, problem: Problem, s: Array, w: Array, lam: Array) -> tuple[TwoFloat, Array, Array]:
+    """Runs an iterative solver; returns the point, its links, and the iterations each row took."""
+    state: Any
+    advance: Callable[[Any], Any]
+    links: Callable[[Any], Array]
+    if isinstance(solver, Dykstra):
+        m, c = dykstra.targets(problem, s, w, lam)
+        state, advance, links = dykstra.start(m), functools.partial(dykstra.iterate, c=c), dykstra.linked
+    else:
+        state = dual.start(problem, s, w, lam)
+        advance = functools.partial(dual.iterate, problem=problem, s=s, w=w, lam=lam)
+        links = dual.linked
+    tolerance = _tolerance(solver, s.dtype) * lam
+
+    def unfinished(carry: tuple[Any, Array, Array, Array]) -> Array:
+        _, done, _, iteration = carry
+        return jnp.any(~done) & (iteration < solver.max_iter)
+
+    def stride(carry: tuple[Any, Array, Array, Array]) -> tuple[Any, Array, Array, Array]:
+        state, done, taken, iteration = carry
+        count = jnp.minimum(_STRIDE, solver.max_iter - iteration)
+        state = lax.fori_loop(0, count, lambda _, state: advance(state), state)
+        gap = residual(problem, state.v, links(state), s, w, lam)
+        taken = jnp.where(done, taken, taken + count)
+        return state, done | (gap <= tolerance), taken, iteration + count
+
+    nobody = jnp.zeros(lam.shape, bool)
+    carry = (state, nobody, jnp.zeros(lam.shape, jnp.int32), jnp.int32(0))
+    state, _, taken, _ = lax.while_loop(unfinished, stride, carry)
+    return TwoFloat(state.v, jnp.zeros_like(state.v)), links(state), taken
