@@ -1,5 +1,47 @@
-"""Methods that the paper's operators are compared with, one file each."""
+"""Methods that the paper's operators are compared with, one file each.
 
+`ops.baselines.lista` alone needs Flax, and is therefore imported by its name. No function has the name of a file here,
+which it would hide: `soft_threshold` is in the file of that name.
+"""
+
+from ops.baselines.attention import ScaleFreeAttention, scale_free_attention, sparsemax_attention
+from ops.baselines.binary_concrete import binary_concrete_cdf, binary_concrete_pdf, sample_binary_concrete
 from ops.baselines.entropic_ot import entropic_ot_topk_mask
+from ops.baselines.hard_concrete import (
+    deterministic_gates,
+    hard_concrete_cdf,
+    hard_concrete_pdf,
+    l0_penalty,
+    probability_one,
+    probability_open,
+    probability_zero,
+    sample_gates,
+)
+from ops.baselines.least_squares import curvature_bound
+from ops.baselines.ridge_regression import ridge_code
+from ops.baselines.soft_threshold import sigshrink, soft_threshold_topk
+from ops.baselines.sparse_coding import SparseCode, sparse_code
 
-__all__ = ["entropic_ot_topk_mask"]
+__all__ = [
+    "ScaleFreeAttention",
+    "SparseCode",
+    "binary_concrete_cdf",
+    "binary_concrete_pdf",
+    "curvature_bound",
+    "deterministic_gates",
+    "entropic_ot_topk_mask",
+    "hard_concrete_cdf",
+    "hard_concrete_pdf",
+    "l0_penalty",
+    "probability_one",
+    "probability_open",
+    "probability_zero",
+    "ridge_code",
+    "sample_binary_concrete",
+    "sample_gates",
+    "scale_free_attention",
+    "sigshrink",
+    "soft_threshold_topk",
+    "sparse_code",
+    "sparsemax_attention",
+]

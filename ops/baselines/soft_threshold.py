@@ -1,4 +1,4 @@
-"""Soft thresholding: the proximal operator of the L1 norm."""
+"""Soft thresholding, the proximal operator of the L1 norm, and a smooth shrinkage like it."""
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +9,16 @@ from ops.topk import hard_topk_mask
 def soft_threshold(x: jax.Array, threshold: jax.Array | float) -> jax.Array:
     """`argmin_y |y - x|^2 / 2 + threshold |y|_1 = sign(x) max(|x| - threshold, 0)`."""
     return jnp.sign(x) * jnp.maximum(jnp.abs(x) - threshold, 0.0)
+
+
+def sigshrink(x: jax.Array, threshold: jax.Array | float, sharpness: jax.Array | float) -> jax.Array:
+    """`x / (1 + exp(-sharpness (|x| - threshold)))`: smooth away from 0, nowhere exactly 0 but there.
+
+    SigShrink (Atto, Pastor and Mercier, "Smooth Sigmoid Wavelet Shrinkage for Non-Parametric Estimation", ICASSP
+    2008). As `sharpness -> inf` it tends to *hard* thresholding, `x` where `|x| > threshold`, not to
+    `soft_threshold`: what it keeps it does not shrink.
+    """
+    return x * jax.nn.sigmoid(sharpness * (jnp.abs(x) - threshold))
 
 
 def soft_threshold_topk(x: jax.Array, k: jax.Array | int) -> jax.Array:

@@ -1,0 +1,191 @@
+"""Sparse codes against scikit-learn's coordinate descent, and against the conditions of optimality."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+from sklearn.linear_model import Lasso
+
+from ops.baselines import curvature_bound, sparse_code
+from tests.ops import oracles
+
+FEATURES, ATOMS = 10, 18
+D = oracles.samples((FEATURES, ATOMS))
+X = oracles.samples((2, 3, FEATURES), 1)
+LAM = np.array([[0.5, 1.0, 2.0], [5.0, 0.2, 100.0]])  # none of the atoms for the last one
+SOLVERS = pytest.mark.parametrize("solver", ["fista", "ista", "homotopy"])
+
+
+def exact(x, dictionary, lam):
+    """Coordinate descent. Its objective is this one over the number of features."""
+    model = Lasso(alpha=lam / len(x), fit_intercept=False, tol=1e-15, max_iter=100_000)
+    return model.fit(dictionary, x).coef_
+
+
+def objective(code, x, dictionary, lam):
+    return 0.5 * np.sum((x - dictionary @ code) ** 2) + lam * np.abs(code).sum()
+
+
+CODES = np.stack([exact(x, D, lam) for x, lam in zip(X.reshape(-1, FEATURES), LAM.ravel(), strict=True)])
+CODES = CODES.reshape(2, 3, ATOMS)
+
+
+@SOLVERS
+def test_agrees_with_coordinate_descent(x64, solver):
+    found = sparse_code(X, D, LAM, solver=solver, tolerance=1e-13, max_iterations=20_000)
+    assert np.all(found.converged)
+    assert found.iterations.shape == found.gap.shape == (2, 3)
+    np.testing.assert_allclose(found.code, CODES, atol=1e-6)
+    assert 0 < np.count_nonzero(CODES) < CODES.size
+    np.testing.assert_array_equal(found.code != 0, CODES != 0)
+    # Optimality: the correlations are lam where an atom is used, with its sign, and at most lam elsewhere.
+    code = np.asarray(found.code)
+    correlations = (X - code @ D.T) @ D
+    lam = np.broadcast_to(LAM[..., None], code.shape)
+    np.testing.assert_allclose(correlations[code != 0], (lam * np.sign(code))[code != 0], rtol=1e-6)
+    assert np.all(np.abs(correlations) <= lam * (1 + 1e-6))
+
+
+@SOLVERS
+def test_the_gap_bounds_the_error_of_the_objective(x64, solver):
+    for most in (0, 1, 5, 40):
+        found = sparse_code(X, D, LAM, solver=solver, tolerance=1e-10, max_iterations=most)
+        assert np.all((found.iterations == most) | found.converged)
+        for index in np.ndindex(2, 3):
+            problem = X[index], D, LAM[index]
+            reached, best = objective(np.asarray(found.code)[index], *problem), objective(CODES[index], *problem)
+            assert -1e-12 <= reached - best <= float(found.gap[index]) * reached * (1 + 1e-9)
+            assert bool(found.converged[index]) == (float(found.gap[index]) <= 1e-10)
+
+
+def test_rows_do_not_depend_on_each_other():
+    together = sparse_code(jnp.float32(X), jnp.float32(D), jnp.float32(LAM))
+    alone = sparse_code(jnp.float32(X[1, 1]), jnp.float32(D), 0.2)
+    assert alone.code.shape == (ATOMS,)
+    assert (
+        abs(int(alone.iterations) - int(together.iterations[1, 1])) <= 2
+    )  # products of other shapes round differently
+    assert len(np.unique(together.iterations)) > 3
+    np.testing.assert_allclose(alone.code, together.code[1, 1], atol=1e-5)
+
+
+def test_acceleration_takes_fewer_steps(x64):
+    steps = {
+        solver: np.asarray(sparse_code(X, D, LAM, solver=solver, tolerance=1e-10, max_iterations=20_000).iterations)
+        for solver in ("fista", "ista")
+    }
+    assert steps["fista"].sum() < steps["ista"].sum() / 4
+
+
+def test_ista_is_the_iteration_of_the_note(x64):
+    dictionary = D / np.linalg.norm(D, 2)  # for its unit step
+    x, lam, stages = X[0, 0], 0.05, 4
+    largest = np.abs(x @ dictionary).max()
+    for solver, thresholds in (
+        ("ista", [lam] * 6),
+        ("homotopy", [largest * (lam / largest) ** (i / 4) for i in (1, 2, 3, 4, 4, 4)]),
+    ):
+        y = np.zeros(ATOMS)
+        for threshold in thresholds:
+            moved = y + dictionary.T @ (x - dictionary @ y)
+            y = np.sign(moved) * np.maximum(np.abs(moved) - threshold, 0)
+        found = sparse_code(x, dictionary, lam, solver=solver, step=1.0, stages=stages, tolerance=0, max_iterations=6)
+        np.testing.assert_allclose(found.code, y, atol=1e-13)
+
+
+def test_a_step_too_long_is_seen():
+    found = sparse_code(X, D, 0.1, solver="ista", step=2.5 / np.linalg.norm(D, 2) ** 2)
+    assert not np.any(found.converged)
+
+
+@pytest.mark.parametrize(("x_unit", "unit"), [(1e-25, 1e-10), (1e25, 1e-10), (1e15, 1e15)])
+def test_extreme_units_in_float32(x_unit, unit):
+    x, dictionary = jnp.float32(X * x_unit), jnp.float32(D * unit)
+    found = sparse_code(x, dictionary, jnp.float32(LAM * (x_unit * unit)))
+    assert np.all(found.converged)
+    np.testing.assert_allclose(np.asarray(found.code, np.float64) * (unit / x_unit), CODES, atol=5e-3)
+
+
+def test_zeros_integers_and_narrow_floats():
+    found = sparse_code(np.zeros((2, FEATURES), int), np.ones((FEATURES, 3), int), 1)
+    np.testing.assert_array_equal(found.code, np.zeros((2, 3)))
+    assert np.all(found.converged & (found.iterations == 0))
+    assert np.all(sparse_code(jnp.float32(X), jnp.zeros((FEATURES, 3)), 1.0).code == 0)
+    narrow = sparse_code(jnp.bfloat16(X), jnp.bfloat16(D), LAM.astype(np.float32))
+    assert narrow.code.dtype == narrow.gap.dtype == jnp.bfloat16
+    np.testing.assert_allclose(narrow.code.astype(jnp.float32), CODES, atol=0.05)
+    assert sparse_code(jnp.zeros((0, FEATURES)), jnp.float32(D), 1.0).code.shape == (0, ATOMS)
+
+
+def test_nan_stays_in_its_row():
+    found = sparse_code(jnp.float32(X).at[0, 1, 2].set(jnp.nan), jnp.float32(D), jnp.float32(LAM))
+    rows = np.isnan(found.code).any(-1) | ~np.asarray(found.converged)
+    np.testing.assert_array_equal(rows, [[False, True, False], [False, False, False]])
+
+
+def test_derivatives_to_second_order(x64):
+    dictionary, x, lam = D[:4, :6], X[0, :2, :4], np.array([0.5, 0.3])
+    function = jax.jit(lambda *arguments: sparse_code(*arguments, tolerance=1e-15, max_iterations=10_000).code)
+    code = np.asarray(function(x, dictionary, lam))
+    assert np.all((code != 0).sum(-1) >= 2)
+    check_grads(function, (x, dictionary, lam), 2, modes=["rev"], atol=1e-4, rtol=1e-4, eps=1e-6)
+    check_grads(function, (x, dictionary, lam), 1, modes=["fwd"], atol=1e-6, rtol=1e-6, eps=1e-6)
+
+
+def test_dependent_atoms_have_finite_derivatives():
+    dictionary = jnp.float32(np.repeat(D, 2, axis=1))  # every atom twice: how they share is arbitrary
+    weights = jnp.float32(oracles.samples(2 * ATOMS, 3))
+
+    def loss(x, dictionary, lam):
+        return (sparse_code(x, dictionary, lam).code @ weights).sum()
+
+    gradients = jax.jit(jax.grad(loss, (0, 1, 2)))(jnp.float32(X[0]), dictionary, 0.7)
+    assert all(bool(jnp.isfinite(leaf).all()) for leaf in gradients)
+    assert max(float(jnp.abs(leaf).max()) for leaf in gradients) < 1e3
+
+
+def test_vmap_over_dictionaries_and_no_recompilation():
+    dictionaries = jnp.float32(oracles.samples((3, FEATURES, ATOMS), 7))
+    x = jnp.float32(X[0])
+    traces = []
+
+    @jax.jit
+    def codes(dictionaries, lam, tolerance, most):
+        traces.append(None)
+        code = lambda d: sparse_code(x, d, lam, tolerance=tolerance, max_iterations=most).code  # noqa: E731
+        return jax.vmap(code)(dictionaries)
+
+    together = codes(dictionaries, 0.5, 1e-5, 500)
+    codes(dictionaries, 0.7, 1e-4, 400)
+    assert len(traces) == 1
+    np.testing.assert_allclose(together[1], sparse_code(x, dictionaries[1], 0.5, tolerance=1e-5).code, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(30, 20), (20, 30), (7, 1), (1, 7)])
+def test_the_bound_of_the_curvature_is_close_and_safe(shape):
+    dictionary = oracles.samples(shape, 4)
+    norm = np.linalg.norm(dictionary, 2) ** 2
+    for unit in (1e-15, 1.0, 1e15):
+        bound = float(curvature_bound(jnp.float32(dictionary * unit))) / unit**2
+        assert norm <= bound <= 1.03 * norm
+    # Equal singular values are the worst: n ** (1 / 128).
+    assert 1.0 <= float(curvature_bound(jnp.eye(64))) <= 64 ** (1 / 128) * 1.001
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"lam": 0.0}, "lam must be positive and finite, got 0"),
+        ({"lam": np.ones(5)}, r"lam must be a scalar or broadcast to one value per row, shape \(2, 3\)"),
+        ({"solver": "newton"}, "solver must be one of 'fista', 'ista', 'homotopy', got 'newton'"),
+        ({"step": -1.0}, "step must be positive and finite, got -1"),
+        ({"stages": 0}, "stages must be at least 1, got 0"),
+        ({"tolerance": -1e-3}, "tolerance must be >= 0, got -0.001"),
+        ({"max_iterations": -1}, "max_iterations must be >= 0, got -1"),
+        ({"dictionary": D.T}, r"x must have the shape \(..., 18\) of the dictionary, got shape \(2, 3, 10\)"),
+    ],
+)
+def test_arguments_are_checked(changed, message):
+    with pytest.raises(ValueError, match=message):
+        sparse_code(**({"x": X, "dictionary": D, "lam": 1.0} | changed))
