@@ -112,7 +112,8 @@ def soft_sort(
     """
     x = floating(x)
     places = _places(x, check_axis(axis, x.ndim))
-    return project_permutahedron(-places if descending else places, x, lam=lam, p=p, axis=axis, solver=solver)
+    ordered = project_permutahedron(-places if descending else places, x, lam=lam, p=p, axis=axis, solver=solver)
+    return ordered.astype(x.dtype)
 
 
 def soft_rank(

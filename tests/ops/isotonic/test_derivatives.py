@@ -1,0 +1,74 @@
+"""Derivatives of the isotonic solution: Proposition 7 as the paper writes it, and differences."""
+
+import jax
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from ops.isotonic import Dual, Dykstra, isotonic_regression
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+RNG = np.random.default_rng(3)
+S = np.sort(RNG.normal(size=(2, 11)))[:, ::-1] + 3.0  # positive: fit for magnitudes as well
+W = np.sort(RNG.uniform(0, 2, (2, 11)))[:, ::-1].copy()
+LAM = np.array([0.9, 1.7])
+
+
+def proposition_7(v, s, w, p, phi):
+    """The Jacobian in ``s``, for lam = 1."""
+    q = p / (p - 1)
+    jacobian = np.zeros((s.size, s.size))
+    for i in range(s.size):
+        block = np.flatnonzero(v == v[i])
+        share = np.abs(v[i] - s[block]) ** (q - 2)
+        if phi == "half_square":
+            jacobian[i, block] = (q - 1) * share / np.sum((q - 1) * share + w[block])
+        else:
+            jacobian[i, block] = share / share.sum()
+    return jacobian
+
+
+@pytest.mark.parametrize("phi", ["identity", "half_square"])
+@pytest.mark.parametrize("p", [2.0, 4 / 3])
+def test_jacobian_is_that_of_proposition_7(p, phi):
+    def solution(s):
+        return isotonic_regression(s, W[0], lam=1.0, p=p, phi=phi).v
+
+    v, jacobian = solution(S[0]), jax.jacobian(solution)(S[0])
+    assert 1 < np.unique(v).size < v.size
+    np.testing.assert_allclose(jacobian, proposition_7(np.asarray(v), S[0], W[0], p, phi), atol=1e-9)
+
+
+@pytest.mark.parametrize(("p", "phi", "modes"), [(2.0, "half_square", ["rev"]), (4 / 3, "exp", ["fwd", "rev"])])
+def test_to_second_order(p, phi, modes):
+    check_grads(
+        lambda s, w, lam: isotonic_regression(s, w, lam=lam, p=p, phi=phi).v,
+        (S, W, LAM),
+        2,
+        modes,
+        atol=1e-4,
+        rtol=1e-4,
+        eps=1e-5,
+    )
+
+
+@pytest.mark.parametrize("solver", [Dykstra(5000), Dual(5000)])
+def test_other_solvers_have_the_same_derivatives(solver):
+    def gradients(solver):
+        def loss(s, w, lam):
+            return (isotonic_regression(s, w, lam=lam, phi="half_square", solver=solver).v ** 3).sum()
+
+        return jax.grad(loss, (0, 1, 2))(S, W, LAM)
+
+    for found, expected in zip(gradients(solver), gradients("pav"), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_finite_where_entries_have_no_weight():
+    def loss(s, w, lam):
+        return (isotonic_regression(s, w, lam=lam, p=4 / 3).v ** 2).sum()
+
+    gradients = jax.grad(loss, (0, 1, 2))(np.repeat(S[0], 2), np.r_[np.ones(4), np.zeros(18)], 0.5)
+    assert all(np.isfinite(g).all() for g in gradients)
+    np.testing.assert_allclose(gradients[0][-3:], 2 * np.repeat(S[0], 2)[-3:])  # v = s there

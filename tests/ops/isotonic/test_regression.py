@@ -1,0 +1,180 @@
+"""The isotonic problem: solvers against scikit-learn, SciPy and the optimality conditions."""
+
+import jax
+import numpy as np
+import pytest
+from scipy import optimize
+from sklearn.isotonic import isotonic_regression as sklearn_isotonic
+
+from ops.isotonic import PAV, Dual, Dykstra, isotonic_regression
+from ops.nonlinearities import Nonlinearity
+from tests.ops.isotonic.certificate import adversarial, violation
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+N = 65
+S = adversarial(N)
+W = np.random.default_rng(1).uniform(0, 2, S.shape)
+LAM = np.geomspace(1e-3, 30, len(S))
+
+
+def reference(s, w, lam, phi):
+    """Both are weighted projections onto the decreasing vectors for p = 2."""
+    target, precision = (s - lam * w, np.ones_like(s)) if phi == "identity" else (s / (1 + lam * w), 1 + lam * w)
+    by_sklearn = sklearn_isotonic(target, sample_weight=precision, increasing=False)
+    by_scipy = optimize.isotonic_regression(target, weights=precision, increasing=False).x
+    np.testing.assert_allclose(by_sklearn, by_scipy, atol=1e-12)
+    return by_scipy
+
+
+@pytest.mark.parametrize("phi", ["identity", "half_square"])
+def test_pav_against_other_libraries(phi):
+    found = isotonic_regression(S, W, lam=LAM, phi=phi, nonnegative=False)
+    expected = np.stack([reference(*row, phi) for row in zip(S, W, LAM, strict=True)])
+    np.testing.assert_allclose(found.v, expected, atol=1e-12)
+    assert found.converged.all()
+    assert np.all(np.diff(found.v) <= 0)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_smallest_sizes(n):
+    s, w = S[:, :n], W[:, :n]
+    expected = np.stack([reference(*row, "identity") for row in zip(s, w, LAM, strict=True)])
+    np.testing.assert_allclose(isotonic_regression(s, w, lam=LAM).v, expected, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("p", "phi"), [(4 / 3, "identity"), (1.7, "half_square"), (4 / 3, "half_square"), (1.5, "exp")]
+)
+def test_pav_is_optimal(p, phi):
+    s = np.abs(S) if phi == "half_square" else S
+    found = isotonic_regression(s, W, lam=LAM, p=p, phi=phi)
+    for v, row, w, lam in zip(np.asarray(found.v), s, W, LAM, strict=True):
+        assert violation(v, row, w, lam, p, phi) < 1e-12
+
+
+def test_the_certificate_tells_other_points():
+    s, w = S[1], W[1]
+    v = np.asarray(isotonic_regression(s, w, lam=1.0).v)
+    assert violation(v, s, w, 1.0) < 1e-12
+    for other in (v + 1e-6, np.sort(s)[::-1], np.full(N, v.mean()), s):
+        assert violation(other, s, w, 1.0) > 1e-8
+
+
+def test_a_nonlinearity_of_one_s_own():
+    softplus = Nonlinearity(
+        "softplus of the isotonic tests",
+        value=jax.nn.softplus,
+        slope=jax.nn.sigmoid,
+        curvature=lambda x: jax.nn.sigmoid(x) * jax.nn.sigmoid(-x),
+        conjugate=lambda y: y,
+    )
+    s, w, lam = S[:2, :5], W[:2, :5], 0.8
+    found = isotonic_regression(s, w, lam=lam, phi=softplus, p=1.5)
+    for v, row, weights in zip(np.asarray(found.v), s, w, strict=True):
+
+        def objective(drops, row=row, weights=weights):
+            u = np.cumsum(drops)
+            return np.sum(np.abs(row - u) ** 3 / (3 * lam**2) + weights * np.logaddexp(0, u))
+
+        bounds = [(None, None)] + 4 * [(None, 0)]
+        best = optimize.minimize(objective, np.zeros(5), bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-15})
+        assert objective(np.diff(v, prepend=0)) <= best.fun + 1e-12
+        np.testing.assert_allclose(v, np.cumsum(best.x), atol=1e-4)
+
+
+def test_non_negative_cone():
+    s = S[:, :6]
+    found = isotonic_regression(s, W[:, :6], lam=0.5, nonnegative=True)
+    for v, row, w in zip(np.asarray(found.v), s, W[:, :6], strict=True):
+        # v = cumulated increments from the end, all of them non-negative.
+        best = optimize.nnls(np.triu(np.ones((6, 6))), row - 0.5 * w)[0]
+        np.testing.assert_allclose(v, np.cumsum(best[::-1])[::-1], atol=1e-10)
+
+
+@pytest.mark.parametrize("phi", ["identity", "half_square"])
+def test_dual_ascent_is_dykstra_for_p_2(phi):
+    s = np.abs(S)
+    for count in (1, 2, 7):
+        by_dykstra = isotonic_regression(s, W, lam=LAM, phi=phi, solver=Dykstra(max_iter=count, tol=0.0))
+        by_dual = isotonic_regression(s, W, lam=LAM, phi=phi, solver=Dual(max_iter=count, tol=0.0))
+        np.testing.assert_allclose(by_dual.v, by_dykstra.v, atol=1e-11)
+        assert set(by_dykstra.iterations.tolist()) == {count}
+
+
+@pytest.mark.parametrize(
+    ("solver", "p", "phi"),
+    [(Dykstra(20000), 2, "identity"), (Dykstra(20000), 2, "half_square"), (Dual(4000), 1.5, "exp")],
+)
+def test_iterative_solvers_converge(solver, p, phi):
+    s, w = np.abs(S[:, :16]), W[:, :16]
+    exact = isotonic_regression(s, w, lam=LAM, p=p, phi=phi)
+    found = isotonic_regression(s, w, lam=LAM, p=p, phi=phi, solver=solver)
+    assert found.converged.all()
+    np.testing.assert_allclose(found.v, exact.v, atol=1e-10)
+    assert np.all(found.iterations < solver.max_iter)
+
+
+def test_residual_is_the_error():
+    exact = isotonic_regression(S, W, lam=LAM)
+    found = isotonic_regression(S, W, lam=LAM, solver=Dykstra(max_iter=40))
+    error = np.abs(found.v - exact.v).max(1)
+    late = ~np.asarray(found.converged)
+    assert late.sum() >= 3
+    assert np.all(error[late] > 1e-6 * LAM[late])
+    np.testing.assert_array_less(error[late], 2 * np.asarray(found.residual)[late])
+    np.testing.assert_array_less(error[~late], 1e-11)
+
+
+def test_dykstra_reports_that_it_has_not_converged():
+    # Figure 4's algorithm at a size of interest; the change per iteration is below 1e-5 by then.
+    n, k, lam = 10_000, 1_000, 1.0
+    s = np.sort(np.random.default_rng(0).normal(size=n))[::-1]
+    w = (np.arange(n) < k).astype(float)
+    exact = isotonic_regression(s, w, lam=lam)
+    found = isotonic_regression(s, w, lam=lam, solver=Dykstra(max_iter=250))  # 500 half steps
+    error = float(np.abs(found.v - exact.v).max())
+    assert exact.converged
+    assert violation(exact.v, s, w, lam) < 1e-12
+    assert error > 0.3
+    assert not found.converged
+    assert found.iterations == 250
+    assert found.residual > 0.1 * error
+
+
+def test_axes_dtypes_and_broadcasting():
+    s = np.float32(S[:, :12]).reshape(2, 4, 12)
+    found = isotonic_regression(np.moveaxis(s, -1, 0), 0.0, lam=np.ones((2, 4)), axis=0)
+    expected = np.apply_along_axis(sklearn_isotonic, -1, s, increasing=False)
+    np.testing.assert_allclose(np.moveaxis(np.asarray(found.v), 0, -1), expected, atol=1e-6)
+    assert found.v.dtype == np.float32
+    assert found.converged.shape == (2, 4)
+    half = isotonic_regression(s[0, 0].astype("float16"), 0.0).v
+    assert half.dtype == np.float16
+    np.testing.assert_allclose(half, expected[0, 0], atol=5e-3)
+    assert isotonic_regression(np.array([1, 3, 2]), 0).v.tolist() == [2.0, 2.0, 2.0]
+
+
+def test_under_vmap_and_jit():
+    mapped = jax.jit(jax.vmap(lambda s, w, lam: isotonic_regression(s, w, lam=lam).v))(S[:3], W[:3], LAM[:3])
+    np.testing.assert_allclose(mapped, isotonic_regression(S[:3], W[:3], lam=LAM[:3]).v, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"solver": "pava"}, "solver must be one of 'pav', 'dykstra', 'dual', got 'pava'"),
+        ({"solver": 3}, "solver must be a name or one of PAV, Dykstra, Dual, got 3"),
+        ({"solver": "dykstra", "p": 1.5}, "p must be 2 for the solver 'dykstra', got 1.5"),
+        ({"solver": Dykstra(max_iter=0)}, "max_iter must be at least 1, got 0"),
+        ({"solver": Dual(tol=-1.0)}, "tol must be at least 0, got -1.0"),
+        ({"lam": 0.0}, "lam must be positive and finite, got 0.0"),
+        ({"phi": "cube"}, "phi must be a Nonlinearity or one of 'identity', 'abs', .* got 'cube'"),
+        ({"w": -1.0, "phi": "exp"}, "w must not be negative for phi='exp', got -1.0"),
+        ({"w": np.ones(4)}, r"w must broadcast to the shape of s, \(3,\), got shape \(4,\)"),
+        ({"s": np.ones((2, 0))}, r"s must have at least one entry, got shape \(2, 0\)"),
+    ],
+)
+def test_arguments_are_checked(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        isotonic_regression(**({"s": np.arange(3.0), "w": 1.0, "solver": PAV()} | arguments))

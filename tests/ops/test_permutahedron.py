@@ -1,0 +1,132 @@
+"""Sort, rank, quantile and projection: golden values, permutations by brute force, the hull by a generic solver."""
+
+import itertools
+
+import jax
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+from scipy import optimize
+
+from ops.isotonic import Dual
+from ops.permutahedron import lmo, project_permutahedron, soft_quantile, soft_rank, soft_sort
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+RNG = np.random.default_rng(0)
+X, W = RNG.normal(size=(3, 4)), RNG.normal(size=(3, 4))
+
+
+def vertices(w):
+    return np.array(list(itertools.permutations(w)))
+
+
+def test_linear_maximisation_by_brute_force():
+    found = lmo(X, W)
+    for y, x, w in zip(np.asarray(found), X, W, strict=True):
+        every = vertices(w)
+        np.testing.assert_allclose(y, every[np.argmax(every @ x)])
+    assert lmo([1.0, 2.0, 1.0], [5.0, 7.0, 6.0]).tolist() == [6.0, 7.0, 5.0]  # the first of equals first
+    np.testing.assert_array_equal(jax.jacobian(lambda x: lmo(x, W[0]))(X[0]), np.zeros((4, 4)))
+
+
+@pytest.mark.parametrize("p", [2.0, 1.5])
+def test_projection_against_a_generic_solver(p):
+    found = project_permutahedron(X, W, lam=0.7, p=p)
+    for y, x, w in zip(np.asarray(found), X, W, strict=True):
+        every = vertices(w)
+
+        def loss(mix, every=every, x=x):
+            z = mix @ every
+            return 0.7 / p * np.sum(np.abs(z) ** p) - x @ z
+
+        best = optimize.minimize(
+            loss,
+            np.full(len(every), 1 / len(every)),
+            method="SLSQP",
+            bounds=[(0, 1)] * len(every),
+            constraints={"type": "eq", "fun": lambda mix: mix.sum() - 1},
+            options={"ftol": 1e-14, "maxiter": 500},
+        )
+        assert 0.7 / p * np.sum(np.abs(y) ** p) - x @ y <= best.fun + 1e-9
+        np.testing.assert_allclose(y, best.x @ every, atol=2e-4)
+
+
+def test_projection_stays_in_the_hull():
+    # Majorisation: partial sums of the largest are at most those of the weights, and the totals agree.
+    x, w = RNG.normal(size=(5, 300)), RNG.normal(size=(5, 300))
+    y = np.asarray(project_permutahedron(x, w, lam=2.0))
+    slack = np.cumsum(np.sort(w)[:, ::-1], 1) - np.cumsum(np.sort(y)[:, ::-1], 1)
+    assert slack.min() > -1e-10
+    np.testing.assert_allclose(slack[:, -1], 0, atol=1e-10)
+
+
+def test_golden_values():
+    x = np.array([5.0, 1.0, 2.0])
+    np.testing.assert_allclose(soft_sort(x, lam=1.0), [5 / 3, 8 / 3, 11 / 3])
+    np.testing.assert_allclose(soft_sort(x, lam=0.1), [1, 2, 5])
+    np.testing.assert_allclose(soft_sort(x, lam=1.0, descending=True), [11 / 3, 8 / 3, 5 / 3])
+    np.testing.assert_allclose(soft_rank(x, lam=2.0), [3, 1.25, 1.75])
+    np.testing.assert_allclose(soft_rank(x, lam=2.0, descending=True), [1, 2.75, 2.25])
+    np.testing.assert_allclose(soft_quantile(x, 0.5, lam=1.0), 8 / 3)
+
+
+@pytest.mark.parametrize("p", [2.0, 4 / 3])
+def test_limits(p):
+    x = RNG.normal(size=(2, 9))
+    ascending = np.sort(x)
+    np.testing.assert_allclose(soft_sort(x, lam=0.0, p=p), ascending)
+    np.testing.assert_allclose(soft_sort(x, lam=1e-4, p=p), ascending, atol=1e-12)
+    np.testing.assert_allclose(soft_sort(x, lam=1e-4, p=p, descending=True), ascending[:, ::-1], atol=1e-12)
+    ranks = np.argsort(np.argsort(x)) + 1
+    np.testing.assert_allclose(soft_rank(x, lam=0.0, p=p), ranks)
+    np.testing.assert_allclose(soft_rank(x, lam=1e-4, p=p, descending=True), 10 - ranks, atol=1e-12)
+    np.testing.assert_allclose(soft_rank(x, lam=1e6, p=p), np.full((2, 9), 5.0), atol=1e-4)
+
+
+def test_quantiles_without_regularisation():
+    x = RNG.normal(size=(9, 2))
+    for q in (0.0, 0.3, 0.5, 1.0):
+        np.testing.assert_allclose(soft_quantile(x, q, lam=0.0, axis=0), np.quantile(x, q, axis=0))
+    assert soft_quantile(np.array([3.0]), 0.4) == 3
+
+
+def test_rank_is_not_moved_by_a_shift():
+    x = RNG.normal(size=50)
+    np.testing.assert_allclose(soft_rank(x + 1e6, lam=0.3), soft_rank(x, lam=0.3), atol=1e-7)
+    single = np.asarray(soft_rank(np.float32(x), lam=np.float32(1e-2)))
+    np.testing.assert_allclose(single, soft_rank(np.float32(x).astype(float), lam=1e-2), atol=1e-3)
+
+
+@pytest.mark.parametrize("p", [2.0, 4 / 3])
+def test_derivatives(p):
+    x, w = RNG.normal(size=(2, 7)), RNG.uniform(1, 3, (2, 7))
+    lam = np.array([0.8, 2.1])
+    assert np.unique(np.round(soft_rank(x, lam=lam, p=p), 6)).size > 4
+    check_grads(
+        lambda x, w, lam: project_permutahedron(x, w, lam=lam, p=p), (x, w, lam), 1, atol=1e-5, rtol=1e-5, eps=1e-6
+    )
+
+
+def test_other_axes_dtypes_and_solvers():
+    x = RNG.normal(size=(4, 2, 3))
+    np.testing.assert_allclose(soft_rank(x, axis=0), np.moveaxis(soft_rank(np.moveaxis(x, 0, -1)), -1, 0))
+    np.testing.assert_allclose(soft_rank(x, solver=Dual(2000)), soft_rank(x), atol=1e-10)
+    assert soft_sort(np.float16(x)).dtype == np.float16
+    assert soft_sort(np.array([3, 1, 2]), lam=0).tolist() == [1.0, 2.0, 3.0]
+    assert soft_sort(np.zeros((2, 0))).shape == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: soft_sort(X, lam=-1.0), "lam must be finite and >= 0, got -1.0"),
+        (lambda: soft_rank(X, axis=2), "axis must be in"),
+        (lambda: soft_quantile(X, 1.5), r"q must be in \[0, 1\], got 1.5"),
+        (lambda: project_permutahedron(X, np.ones(3)), r"w must broadcast to the shape of x, \(3, 4\), got shape"),
+        (lambda: soft_sort(X, p=1.5, solver="dykstra"), "p must be 2"),
+    ],
+)
+def test_arguments_are_checked(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
