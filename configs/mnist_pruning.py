@@ -31,6 +31,7 @@ VARIANTS = {
     },
     "straight_through": {"method": "straight_through"},
     "ot_straight_through": {"method": "ot_straight_through"},
+    "mask_straight_through": {"method": "mask_straight_through"},
     "hard_concrete": {"method": "hard_concrete"},
     "ista": {"method": "ista"},
 }
@@ -80,6 +81,15 @@ def get_config(variant: str = "relaxed") -> ml_collections.ConfigDict:
     # Entropic optimal transport (method ot_straight_through).
     config.ot = ml_collections.ConfigDict()
     config.ot.epsilon = 0.1
+
+    # A relaxed mask of the literature (method mask_straight_through): entropic_ot, perturbed, sigmoid, lapsum, softsort
+    # or neuralsort, one file each in ops/baselines. None is sparse, so it serves as the gradient of a hard top-k only.
+    config.mask = ml_collections.ConfigDict()
+    config.mask.name = "sigmoid"
+    # The operator's epsilon (entropic_ot; no unit), sigma (perturbed) or temperature (the others; in units of the
+    # weights, which here are about 0.04 in layer 1 and 0.2 in layers 2 and 3).
+    config.mask.strength = 0.1
+    config.mask.num_samples = 10  # of perturbed: each costs a hard top-k forward, and two backward
 
     # Hard concrete gates (method hard_concrete).
     config.hard_concrete = ml_collections.ConfigDict()

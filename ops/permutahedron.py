@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from ops.arguments import check_axis, check_p, check_range, floating, per_row, working_dtype
 from ops.isotonic.problem import Problem
 from ops.isotonic.solvers import Solver, SolverName, as_solver, solve
-from ops.layout import as_rows
+from ops.layout import as_rows, batch_shape, descending
 from ops.nonlinearities import IDENTITY
 
 
@@ -77,7 +77,7 @@ def project_permutahedron(
     solver = as_solver(solver, p)
     if x.size == 0:
         return x
-    lam = per_row("lam", lam, x.shape[:axis] + x.shape[axis + 1 :], working_dtype(x.dtype))
+    lam = per_row("lam", lam, batch_shape(x, axis), working_dtype(x.dtype))
     return _project(x, w, lam, p=p, axis=axis, solver=solver)
 
 
@@ -194,8 +194,7 @@ def _places(x: Array, axis: int) -> Array:
 def _project(x: Array, w: Array, lam: Array, *, p: float, axis: int, solver: Solver) -> Array:
     entries, restore = as_rows(x, axis, lam.dtype)
     weights, _ = as_rows(w, axis, lam.dtype)
-    order = jnp.argsort(lax.stop_gradient(entries), axis=1, descending=True)
-    s = jnp.take_along_axis(entries, order, axis=1)
+    s, in_place = descending(entries)
     w = -jnp.sort(-weights, axis=1)
     # The solution is that of any shifted x; one in the middle of the entries loses the least to rounding.
     half = s.shape[1] // 2
@@ -208,4 +207,4 @@ def _project(x: Array, w: Array, lam: Array, *, p: float, axis: int, solver: Sol
     t = (s - found.v.hi) - found.v.lo
     alone = ~(found.linked | jnp.roll(found.linked, 1, axis=1)) | hard
     y = jnp.where(alone, w, problem.dual(t, lam))
-    return restore(jnp.take_along_axis(y, jnp.argsort(order, axis=1), axis=1))
+    return restore(in_place(y))

@@ -17,6 +17,16 @@ from scripts.results import Run
 GREY, BLUE, RED, GREEN = "#777777", "#0072B2", "#D55E00", "#009E73"
 ORANGE, PURPLE, SKY, BLACK = "#E69F00", "#CC79A7", "#56B4E9", "#000000"
 
+# Of the gradients behind a hard top-k: dash-dotted, but optimal transport, which has its own method.
+_MASK_LOOKS = {
+    "entropic_ot": (BLACK, "-."),
+    "perturbed": (BLUE, "-."),
+    "sigmoid": (GREEN, "-."),
+    "lapsum": (ORANGE, "-."),
+    "softsort": (PURPLE, "-."),
+    "neuralsort": (SKY, "-."),
+}
+
 _TICKS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 90)
 _LOG_TIME_FROM = 6.0  # how many times longer the slowest run is than the fastest
 
@@ -113,6 +123,7 @@ def _look(run: Run) -> tuple[str, str]:
         "hard": (BLUE, "-"),
         "straight_through": (SKY, "--"),
         "ot_straight_through": (BLACK, "--"),
+        "mask_straight_through": _MASK_LOOKS.get(run.config.get("mask", {}).get("name"), (BLACK, "-.")),
         "hard_concrete": (SKY, ":"),
         "ista": (BLACK, ":"),
     }[method]
@@ -131,6 +142,8 @@ def _method_label(run: Run) -> str:
         "hard_concrete": "hard-concrete gates",
         "ista": "soft-thresholding",
     }
+    if config["method"] == "mask_straight_through":
+        return f"{pruning.method(run)}, {pruning.mask_setting(run)}"
     if config["method"] != "relaxed":
         return names.get(config["method"], pruning.method(run))
     lam = pruning.number(config["lam"]["start"])

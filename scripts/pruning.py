@@ -11,15 +11,27 @@ METHODS = {
     "relaxed": "relaxed top-k",
     "straight_through": "hard, relaxed gradient",
     "ot_straight_through": "hard, optimal-transport gradient",
+    "mask_straight_through": "hard, gradient of another mask",
     "hard_concrete": "hard-concrete L0 gates",
     "ista": "iterative soft-thresholding",
+}
+# Of mask_straight_through: what each mask is called, and what its strength is.
+MASKS = {
+    "entropic_ot": ("optimal-transport", "epsilon"),
+    "perturbed": ("perturbed-mask", "sigma"),
+    "sigmoid": ("sigmoid-mask", "temperature"),
+    "lapsum": ("LapSum", "temperature"),
+    "softsort": ("SoftSort", "temperature"),
+    "neuralsort": ("NeuralSort", "temperature"),
 }
 PAPER_LAM = 1e-4
 PAPER_LEARNING_RATE = 1e-2
 
 
 def method(run: Run) -> str:
-    """For example `relaxed top-k`."""
+    """For example `relaxed top-k`, or `hard, LapSum gradient`."""
+    if run.config["method"] == "mask_straight_through":
+        return f"hard, {MASKS[run.config['mask']['name']][0]} gradient"
     return METHODS[run.config["method"]]
 
 
@@ -29,6 +41,8 @@ def setting(run: Run) -> str:
     parts = []
     if config["method"] == "ot_straight_through":
         parts.append(f"epsilon = {number(config['ot']['epsilon'])}")
+    if config["method"] == "mask_straight_through":
+        parts.append(mask_setting(run))
     if config["method"] in ("relaxed", "straight_through"):
         lam = config["lam"]
         start, end = number(lam["start"]), number(lam["end"])
@@ -37,6 +51,13 @@ def setting(run: Run) -> str:
     if (rate := config["optimizer"]["learning_rate"]) != PAPER_LEARNING_RATE:
         parts.append(f"learning rate {number(rate)}")
     return ", ".join(parts) + (" (the paper's lam)" if is_papers(run) else "")
+
+
+def mask_setting(run: Run) -> str:
+    """The strength of a `mask_straight_through`, by the name its operator has for it: `temperature = 0.1`."""
+    mask = run.config["mask"]
+    samples = f", {mask['num_samples']} samples" if mask["name"] == "perturbed" else ""
+    return f"{MASKS[mask['name']][1]} = {number(mask['strength'])}{samples}"
 
 
 def is_tuned(run: Run) -> bool:
@@ -91,4 +112,6 @@ def group(runs: Iterable[Run], split: str) -> dict[tuple[Any, ...], list[Run]]:
 def _order(run: Run) -> tuple[Any, ...]:
     config = run.config
     lam = (config["lam"]["schedule"], not is_papers(run), -config["p"], config["lam"]["start"])
-    return (is_tuned(run), list(METHODS).index(config["method"]), *lam, config["ot"]["epsilon"], run.name)
+    mask = config.get("mask", {"name": "", "strength": 0.0})  # runs made before there were others than ot
+    other = (config["ot"]["epsilon"], mask["name"], mask["strength"])
+    return (is_tuned(run), list(METHODS).index(config["method"]), *lam, *other, run.name)

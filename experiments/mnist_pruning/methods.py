@@ -13,8 +13,9 @@ import optax
 
 import ops
 from experiments.core.config import require, require_one_of
+from experiments.mnist_pruning import masks
 from experiments.mnist_pruning.schedules import cubic_density, lam_schedule, linear_density, validate_lam
-from ops.baselines import entropic_ot, hard_concrete, soft_threshold
+from ops.baselines import hard_concrete, soft_threshold
 
 State = dict[str, jax.Array]  # what a method learns for one layer besides the kernel; often empty
 
@@ -85,15 +86,29 @@ def _straight_through(config: ml_collections.ConfigDict) -> Method:
     )
 
 
+def _behind_hard(mask: masks.Mask, density: float) -> Method:
+    """Hard top-k forward, the gradient of `w * mask(|w|)` backward, where `mask` is relaxed."""
+
+    def weights(kernel: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
+        del state, progress
+        w, k = kernel.ravel(), num_kept(density, kernel.size)
+        hard = ops.hard_topk_mag(w, k)
+        # Without a key it is evaluated and not differentiated: the mask, whose value nothing depends on, is left out.
+        kept = hard if key is None else ops.straight_through(hard, w * mask(jnp.abs(w), k, key))
+        return kept.reshape(kernel.shape)
+
+    return Method(weights)
+
+
 def _ot_straight_through(config: ml_collections.ConfigDict) -> Method:
     """Hard top-k forward, the gradient of entropic optimal transport (Cuturi et al. 2019) backward."""
+    return _behind_hard(masks.make("entropic_ot", config.ot.epsilon), config.density)
 
-    def function(w: jax.Array, k: int, progress: jax.Array) -> jax.Array:
-        del progress
-        mask = entropic_ot.entropic_ot_topk_mask(jnp.abs(w), k, epsilon=config.ot.epsilon)
-        return ops.straight_through(ops.hard_topk_mag(w, k), w * mask)
 
-    return on_vector(function, config.density)
+def _mask_straight_through(config: ml_collections.ConfigDict) -> Method:
+    """Hard top-k forward, the gradient of the relaxed mask that `config.mask` names backward."""
+    fields = config.mask
+    return _behind_hard(masks.make(fields.name, fields.strength, fields.num_samples), config.density)
 
 
 def _hard_concrete(config: ml_collections.ConfigDict) -> Method:
@@ -159,6 +174,7 @@ METHODS: dict[str, Callable[[ml_collections.ConfigDict], Method]] = {
     "relaxed": _relaxed,
     "straight_through": _straight_through,
     "ot_straight_through": _ot_straight_through,
+    "mask_straight_through": _mask_straight_through,
     "hard_concrete": _hard_concrete,
     "ista": _ista,
 }
@@ -171,6 +187,11 @@ def validate(config: ml_collections.ConfigDict) -> None:
     require(1 < config.p <= 2, "p", config.p, "in (1, 2]")
     validate_lam(config.lam)
     require(config.ot.epsilon > 0, "ot.epsilon", config.ot.epsilon, "positive")
+    require_one_of("mask.name", config.mask.name, masks.MASKS)
+    for field in ("strength", "num_samples"):
+        require(config.mask[field] > 0, f"mask.{field}", config.mask[field], "positive")
+    if config.method in ("ot_straight_through", "mask_straight_through"):
+        require(config.density < 1, "density", config.density, f"in (0, 1) for {config.method}")
     for field, value in config.hard_concrete.items():
         require(value > 0, f"hard_concrete.{field}", value, "positive")
 

@@ -17,9 +17,14 @@ from ops.baselines.hard_concrete import (
     probability_zero,
     sample_gates,
 )
+from ops.baselines.lapsum import lapsum_topk_mask
 from ops.baselines.least_squares import curvature_bound
+from ops.baselines.neuralsort import neuralsort_topk_mask
+from ops.baselines.perturbed import perturbed_topk_mask
 from ops.baselines.ridge_regression import ridge_code
+from ops.baselines.sigmoid import sigmoid_topk_mask
 from ops.baselines.soft_threshold import sigshrink, soft_threshold_topk
+from ops.baselines.softsort import softsort_topk_mask
 from ops.baselines.sparse_coding import SparseCode, sparse_code
 
 __all__ = [
@@ -33,6 +38,9 @@ __all__ = [
     "hard_concrete_cdf",
     "hard_concrete_pdf",
     "l0_penalty",
+    "lapsum_topk_mask",
+    "neuralsort_topk_mask",
+    "perturbed_topk_mask",
     "probability_one",
     "probability_open",
     "probability_zero",
@@ -40,8 +48,10 @@ __all__ = [
     "sample_binary_concrete",
     "sample_gates",
     "scale_free_attention",
+    "sigmoid_topk_mask",
     "sigshrink",
     "soft_threshold_topk",
+    "softsort_topk_mask",
     "sparse_code",
     "sparsemax_attention",
 ]

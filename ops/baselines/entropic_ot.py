@@ -20,24 +20,36 @@ from jax import Array, lax
 from jax.scipy.special import logit
 from jax.typing import ArrayLike
 
-from ops.arguments import check_axis, check_range, floating, working_dtype
+from ops.arguments import check_axis, check_range, floating, per_row, working_dtype
+from ops.baselines.layout import finite, map_rows, unit_of
+from ops.layout import batch_shape
 
 
 def _squash(x: Array) -> Array:
-    """Rows into (0, 1): standardised, then through the logistic map, as Cuturi et al. do."""
-    centred = x - jnp.mean(x, axis=-1, keepdims=True)
-    scale = jnp.sqrt(jnp.mean(jnp.square(centred), axis=-1, keepdims=True) + jnp.finfo(x.dtype).tiny)
-    return jax.nn.sigmoid(centred / scale)
+    """Rows into (0, 1): standardised, then through the logistic map, as Cuturi et al. do. ``-inf`` stays ``-inf``."""
+    present = x > -jnp.inf
+    count = jnp.maximum(jnp.sum(present, axis=-1, keepdims=True, dtype=x.dtype), 1.0)
+    x = finite(jnp.where(present, x, 0.0))
+    x = x / unit_of(x)  # which cancels: squares of large entries would overflow, those of small ones vanish
+    centred = jnp.where(present, x - jnp.sum(x, axis=-1, keepdims=True) / count, 0.0)
+    scale = jnp.sqrt(jnp.sum(jnp.square(centred), axis=-1, keepdims=True) / count + jnp.finfo(x.dtype).tiny)
+    return jnp.where(present, jax.nn.sigmoid(centred / scale), -jnp.inf)
+
+
+def _score(u: Array, h: Array, epsilon: Array) -> Array:
+    return (h + 2.0 * jnp.where(u > -jnp.inf, u, 0.0) - 1.0) / epsilon
 
 
 def _mask(u: Array, h: Array, epsilon: Array) -> Array:
-    return jax.nn.sigmoid((h + 2.0 * u - 1.0) / epsilon)
+    return jnp.where(u > -jnp.inf, jax.nn.sigmoid(_score(u, h, epsilon)), 0.0)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3, 4))
 def _potential(u: Array, k: Array, epsilon: Array, tolerance: float, max_iterations: int) -> Array:
     """``h`` by Sinkhorn's iterations, shape ``(rows, 1)``."""
-    n = u.shape[-1]
+    count = jnp.sum(u > -jnp.inf, axis=-1, keepdims=True, dtype=u.dtype)
+    n = jnp.maximum(count, 1.0)
+    k = jnp.minimum(k, n * (1.0 - jnp.finfo(u.dtype).eps))
     wanted = logit(k / n)
 
     def unfinished(state: tuple[Array, Array, Array]) -> Array:
@@ -46,14 +58,15 @@ def _potential(u: Array, k: Array, epsilon: Array, tolerance: float, max_iterati
 
     def iterate(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         h, _, iteration = state
-        share = jnp.mean(_mask(u, h, epsilon), axis=-1, keepdims=True)
+        share = jnp.sum(_mask(u, h, epsilon), axis=-1, keepdims=True) / n
         share = jnp.clip(share, jnp.finfo(u.dtype).tiny, 1.0 - jnp.finfo(u.dtype).eps)
         step = wanted - logit(share)
-        return h + epsilon * step, jnp.abs(share * n / k - 1.0), iteration + 1
+        error = jnp.where(count > 0, jnp.abs(share * n / k - 1.0), 0.0)
+        return h + epsilon * step, error, iteration + 1
 
     # Between targets the entries split at their (n - k)-th value for a small epsilon; starting from the middle is as
     # Sinkhorn's algorithm does, with both potentials 0.
-    h = 0.0 * jnp.mean(u, axis=-1, keepdims=True)
+    h = 0.0 * k
     return lax.while_loop(unfinished, iterate, (h, h + jnp.inf, jnp.int32(0)))[0]
 
 
@@ -66,8 +79,9 @@ def _potential_jvp(tolerance, max_iterations, primals, tangents):
     mask = _mask(u, h, epsilon)
     slope = mask * (1.0 - mask)
     total = jnp.sum(slope, axis=-1, keepdims=True)
-    score = (h + 2.0 * u - 1.0) / epsilon
-    moved = jnp.sum(slope * (2.0 * u_dot - score * epsilon_dot), axis=-1, keepdims=True) - epsilon * k_dot
+    moved = (
+        jnp.sum(slope * (2.0 * u_dot - _score(u, h, epsilon) * epsilon_dot), axis=-1, keepdims=True) - epsilon * k_dot
+    )
     return h, jnp.where(total > 0, -moved / jnp.where(total > 0, total, 1.0), 0.0)
 
 
@@ -82,17 +96,28 @@ def entropic_ot_topk_mask(
 ) -> Array:
     """Dense relaxed top-k mask by entropic optimal transport onto two targets, solved by Sinkhorn's algorithm.
 
+    Cuturi, Teboul and Vert, "Differentiable Ranks and Sorting using Optimal Transport" (NeurIPS 2019); Xie et al.,
+    "Differentiable Top-k with Optimal Transport" (NeurIPS 2020). Entries are standardised first, so the mask depends
+    on neither their location nor their scale. ``epsilon -> 0`` gives the hard mask, ``inf`` gives ``k / n`` everywhere.
+
+    Differentiable in ``x``, ``k`` and ``epsilon``, forwards and backwards, implicitly and not through the iterations.
+    Takes O(n) memory, and O(n) time for each iteration, of which a small ``epsilon`` takes many; another ``k`` or
+    ``epsilon`` compiles nothing.
+
     Args:
-      x: real array, any shape.
-      k: how much is selected in total, in ``(0, n)``; a scalar.
-      epsilon: strength of the entropy, positive, in units of the squared distance between the two targets.
+      x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent. A NaN makes
+        its row NaN.
+      k: how much is selected in total, in ``(0, n)``, not necessarily whole; one number, or an array that broadcasts
+        to one value per row.
+      epsilon: strength of the entropy, positive, in units of the squared distance between the two targets; broadcasts
+        like ``k``.
       axis: the axis along which entries compete.
       tolerance: relative error of ``sum(mask) = k`` at which the iterations stop.
       max_iterations: where they stop in any case.
 
     Returns:
-      Array of the shape and dtype of ``x``, strictly between 0 and 1 up to rounding. Differentiated implicitly, not
-      through the iterations.
+      Array of the shape and dtype of ``x`` (integers are promoted to float), strictly between 0 and 1 up to rounding.
+      Sums to ``k`` up to ``tolerance``. Computed in float32 at least.
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
@@ -102,14 +127,15 @@ def entropic_ot_topk_mask(
     n = x.shape[axis]
     check_range("k", k, 1e-6, n * (1 - 1e-6), f"in (0, {n})")
     check_range("epsilon", epsilon, 1e-8, jnp.inf, "positive")
-    return _compiled(x, jnp.asarray(k), jnp.asarray(epsilon), axis, float(tolerance), int(max_iterations))
+    batch, dtype = batch_shape(x, axis), working_dtype(x.dtype)
+    k, epsilon = per_row("k", k, batch, dtype), per_row("epsilon", epsilon, batch, dtype)
+    return _compiled(x, k, epsilon, axis, float(tolerance), int(max_iterations))
 
 
 @functools.partial(jax.jit, static_argnums=(3, 4, 5))
 def _compiled(x: Array, k: Array, epsilon: Array, axis: int, tolerance: float, max_iterations: int) -> Array:
-    dtype = working_dtype(x.dtype)
-    moved = jnp.moveaxis(x, axis, -1)
-    u = _squash(moved.reshape(-1, moved.shape[-1]).astype(dtype))
-    k, epsilon = (jnp.broadcast_to(value.astype(dtype), (u.shape[0], 1)) for value in (k, epsilon))
-    mask = _mask(u, _potential(u, k, epsilon, tolerance, max_iterations), epsilon)
-    return jnp.moveaxis(mask.reshape(moved.shape).astype(x.dtype), -1, axis)
+    def mask(rows: Array) -> Array:
+        u = _squash(rows)
+        return _mask(u, _potential(u, k, epsilon, tolerance, max_iterations), epsilon)
+
+    return map_rows(mask, x, axis)

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 from ops.arguments import check_axis, check_p, check_range, floating, known, per_row, working_dtype
 from ops.isotonic.problem import Problem
 from ops.isotonic.solvers import Solution, Solver, SolverName, as_solver, solve
-from ops.layout import as_rows
+from ops.layout import as_rows, batch_shape
 from ops.nonlinearities import Nonlinearity, nonlinearity
 
 
@@ -68,11 +68,10 @@ def isotonic_regression(
         raise ValueError(f"w must broadcast to the shape of s, {s.shape}, got shape {np.shape(w)}") from None
     if s.size == 0:
         raise ValueError(f"s must have at least one entry, got shape {s.shape}")
-    batch = s.shape[:axis] + s.shape[axis + 1 :]
     return _compiled(
         s,
         w,
-        per_row("lam", lam, batch, working_dtype(s.dtype)),
+        per_row("lam", lam, batch_shape(s, axis), working_dtype(s.dtype)),
         problem=problem,
         axis=axis,
         nonnegative=phi.even if nonnegative is None else bool(nonnegative),
@@ -86,7 +85,7 @@ def _compiled(
 ) -> Solution:
     rows, restore = as_rows(s, axis, lam.dtype)
     found = solve(problem, rows, as_rows(w, axis, lam.dtype)[0], lam, solver, nonnegative)
-    batch = s.shape[:axis] + s.shape[axis + 1 :]
+    batch = batch_shape(s, axis)
     return Solution(
         restore(found.v.hi + found.v.lo),
         *(value.reshape(batch) for value in (found.iterations, found.residual, found.converged)),

@@ -5,6 +5,7 @@ from jax import Array, lax
 
 from ops.isotonic.problem import Problem
 from ops.isotonic.solvers import PAV, Pooled, Solver, solve
+from ops.layout import descending
 
 
 def topk_weights(k: Array, n: int) -> Array:
@@ -50,8 +51,7 @@ def isotonic_topk(entries: Array, k: Array, lam: Array, problem: Problem, solver
     even = problem.phi.even
     keys = jnp.abs(entries) if even else entries
     constant = lax.stop_gradient(keys)
-    order = jnp.argsort(constant, axis=1, descending=True)
-    s = jnp.take_along_axis(keys, order, axis=1)
+    s, restore = descending(keys)
     if not even:
         available = jnp.sum(s > -jnp.inf, axis=1, keepdims=True).astype(k.dtype)
         k = jnp.minimum(k, available)
@@ -72,7 +72,7 @@ def isotonic_topk(entries: Array, k: Array, lam: Array, problem: Problem, solver
     if isinstance(solver, PAV):
         # Also drops the derivative in k of an entry that only a larger k would select.
         y = jnp.where(y <= 0, 0.0, y)
-    y = jnp.take_along_axis(y, jnp.argsort(order, axis=1), axis=1)
+    y = restore(y)
     # A NaN is sorted somewhere; it marks its row.
     y = jnp.where(jnp.any(jnp.isnan(constant), axis=1, keepdims=True), jnp.nan, y)
     return (jnp.sign(entries) * y if even else y), found

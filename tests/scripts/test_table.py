@@ -4,7 +4,11 @@ import json
 
 import pytest
 
-from scripts import table
+from configs.mnist_pruning import get_config
+from experiments.core.errors import UsageError
+from experiments.core.workdir import Workdir
+from experiments.mnist_pruning.masks import MASKS
+from scripts import figures, pruning, table
 from scripts.results import load
 from tests.scripts.workdirs import write_workdir
 
@@ -47,6 +51,31 @@ def test_runs_at_a_tuned_learning_rate_are_compared_among_themselves(tmp_path):
     table.make(tmp_path)
     assert rows_by_run(tmp_path)["final-tuned-ista"]["minus_hard"]["per_seed"] == [-3.0, -2.0, -1.0]
     assert rows_by_run(tmp_path)["final-tuned-ista"]["setting"] == "learning rate 0.03"
+
+
+def test_runs_with_a_mask_of_the_literature_are_named_after_it(tmp_path):
+    assert {name: parameter for name, (_, parameter) in pruning.MASKS.items()} == MASKS
+    mask = {"method": "mask_straight_through", "mask__strength": 0.02}
+    write_workdir(tmp_path / "lapsum", [START, [7.0, 8.0, 6.0]], mask__name="lapsum", **mask)
+    write_workdir(tmp_path / "perturbed", [START, [7.0, 8.0, 6.0]], mask__name="perturbed", **mask)
+    table.make(tmp_path)
+    assert [(row["method"], row["setting"]) for row in rows_by_run(tmp_path).values()] == [
+        ("hard, LapSum gradient", "temperature = 0.02"),
+        ("hard, perturbed-mask gradient", "sigma = 0.02, 10 samples"),
+    ]
+    legend = figures.draw(load(tmp_path)[0])["all-methods-layers123"].legends[0]
+    assert any("hard, LapSum gradient, temperature = 0.02: 7.0 ± " in text.get_text() for text in legend.get_texts())
+
+
+def test_runs_made_before_there_were_such_masks_are_still_read(tmp_path):
+    write_workdir(tmp_path / "ot", [START, [7.0, 8.0, 6.0]], method="ot_straight_through")
+    config = json.loads((tmp_path / "ot" / "config.json").read_text())
+    del config["mask"]
+    (tmp_path / "ot" / "config.json").write_text(json.dumps(config))
+    table.make(tmp_path)
+    assert rows_by_run(tmp_path)["ot"]["setting"] == "epsilon = 0.1"
+    with pytest.raises(UsageError, match=r"config\.mask\.name \(saved nothing, asked \"sigmoid\"\)"):
+        Workdir(tmp_path / "ot").check(get_config("ot_straight_through"))
 
 
 def test_diverged_seeds_leave_the_means_and_are_counted(tmp_path):

@@ -48,6 +48,7 @@ COST = {
     "relaxed": 3.4,
     "straight_through": 4.0,
     "ot_straight_through": 10.0,
+    "mask_straight_through": 4.0,
     "hard_concrete": 3.0,
     "ista": 1.6,
 }

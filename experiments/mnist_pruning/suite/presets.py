@@ -87,6 +87,7 @@ def demo() -> list[Run]:
         (f"annealed-p{_p(4 / 3)}", _annealed(4 / 3, 3.0)),
         ("straight_through", _straight_through(1e-1)),
         ("ot_straight_through", _ot(1e-1)),
+        ("lapsum_straight_through", _mask("lapsum", 1e-1)),
         ("hard_concrete", _method("hard_concrete")),
         ("ista", _method("ista")),
     ]
@@ -199,6 +200,10 @@ def _straight_through(lam: float) -> Fields:
 
 def _ot(epsilon: float) -> Fields:
     return {"method": "ot_straight_through", "ot.epsilon": epsilon}
+
+
+def _mask(name: str, strength: float) -> Fields:
+    return {"method": "mask_straight_through", "mask.name": name, "mask.strength": strength}
 
 
 def _layers(layers: Sequence[int]) -> str:

@@ -2,12 +2,18 @@
 
 import json
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
+from experiments.core import data as data_lib
 from experiments.core import metrics, train
 from experiments.core.errors import UsageError
 from experiments.mnist_pruning.experiment import RECIPE
+from experiments.mnist_pruning.masks import MASKS
 from experiments.mnist_pruning.methods import num_kept
+from ops import hard_topk_mag
 from tests.experiments.support import small_config
 
 SIZES = {"1": 64 * 32, "2": 32 * 32, "3": 32 * 10}
@@ -24,12 +30,40 @@ def assert_exact(densities):
         assert values == pytest.approx([EXACT[layer]] * 2)
 
 
-@pytest.mark.parametrize("variant", ["hard", "straight_through", "ot_straight_through"])
+@pytest.mark.parametrize("variant", ["hard", "straight_through", "ot_straight_through", "mask_straight_through"])
 def test_hard_forward_keeps_exactly_k_per_layer_all_along(tmp_path, variant):
     for row in rows_of(tmp_path, variant):
         assert_exact(row["train_density_per_layer"])
         assert_exact(row["hardened_density_per_layer"])
         assert row["hardened_error"] == row["test_error"]
+
+
+def test_every_mask_moves_weights_that_a_hard_top_k_does_not_select():
+    # One run for each would spend its time on compilation: three steps of each, in one compiled call.
+    data = data_lib.load(small_config())
+    batch = {name: array[:32] for name, array in data.train.items()}
+
+    def train(config):
+        config.prune_layers = (1,)
+        experiment = RECIPE.build(config, data)
+
+        def step(params, key):
+            gradient, loss = jax.grad(experiment.loss, has_aux=True)(params, batch, key, jnp.float32(0))
+            return jax.tree.map(lambda w, g: w - 0.1 * g, params, gradient), loss
+
+        before = experiment.init(jax.random.key(0))
+        after, losses = jax.lax.scan(step, before, jax.random.split(jax.random.key(1), 3))
+        return before["network"]["1"]["kernel"], after["network"]["1"]["kernel"], losses
+
+    configs = [small_config("mask_straight_through", mask__name=name, mask__num_samples=3) for name in MASKS]
+    configs += [small_config("ot_straight_through"), small_config("hard")]
+    *relaxed, by_ot, by_hard = jax.jit(lambda: [train(config) for config in configs])()
+    for before, after, losses in relaxed:
+        unselected = hard_topk_mag(before.ravel(), num_kept(0.1, before.size)).reshape(before.shape) == 0
+        assert float(losses[0]) == pytest.approx(float(by_hard[2][0]), rel=1e-5)  # forward they are all hard
+        assert losses[2] < losses[0]
+        assert int((before != after)[unselected].sum()) > 100
+    np.testing.assert_allclose(relaxed[0][1], by_ot[1], atol=1e-6)  # optimal transport goes by two names
 
 
 def test_dense_prunes_only_when_hardened(tmp_path):
@@ -90,6 +124,9 @@ def test_num_kept_rounds_down():
         ("lam.schedule", "cosine"),
         ("lam.start", -1.0),
         ("ot.epsilon", 0.0),
+        ("mask.name", "magic"),
+        ("mask.strength", 0.0),
+        ("mask.num_samples", 0),
         ("hard_concrete.damping", -1.0),
         ("prune_layers", ()),
         ("prune_layers", (1, 4)),
@@ -101,6 +138,12 @@ def test_a_field_out_of_range_is_named(field, value):
     config.update_from_flattened_dict({field: value})
     with pytest.raises(UsageError, match=rf"^config\.{field}=.* must be "):
         RECIPE.validate(config)
+
+
+@pytest.mark.parametrize("variant", ["ot_straight_through", "mask_straight_through"])
+def test_a_mask_strictly_between_0_and_1_cannot_keep_everything(variant):
+    with pytest.raises(UsageError, match=r"^config\.density=1\.0 .* must be in \(0, 1\) for "):
+        RECIPE.validate(small_config(variant, density=1.0))
 
 
 def test_saved_config_is_the_one_asked_for(tmp_path):

@@ -1,0 +1,106 @@
+"""Top-k by a shifted sigmoid: the binary entropy as regularisation (Amos et al., 2019; Qian et al., 2022).
+
+The limited multi-label projection of Amos, Koltun and Kolter,
+
+    max_y <x, y> + temperature * sum_i H(y_i)   over   0 <= y <= 1, sum(y) = k,    H the binary entropy,
+
+has the solution ``y_i = sigmoid((x_i - tau) / temperature)`` with ``tau`` the multiplier of ``sum(y) = k``. It is the
+operator of entropic optimal transport (``ops.baselines.entropic_ot``) without the standardisation of the entries.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from ops.arguments import check_axis, check_range, floating, per_row, working_dtype
+from ops.baselines.distribution import Distribution, distribution_mask, position
+from ops.baselines.layout import check_positive, map_rows
+from ops.equation import Equation
+from ops.layout import batch_shape
+from ops.rootfinding import Evaluation, find_root
+from ops.rows import Rows, solve_rows
+from ops.threshold import guess
+from ops.twofloat import TwoFloat
+
+
+def _density(t: Array) -> Array:
+    return jax.nn.sigmoid(t) * jax.nn.sigmoid(-t)
+
+
+_LOGISTIC = Distribution(jax.nn.sigmoid, _density)
+
+
+def _solve(entries: tuple[Array, ...], k: Array, temperature: Array) -> TwoFloat:
+    (x,) = entries
+    limits = jnp.finfo(x.dtype)
+    present = x > -jnp.inf
+    available = jnp.sum(present, axis=-1, keepdims=True, dtype=x.dtype)
+
+    def evaluate(tau: TwoFloat) -> Evaluation:
+        t = position(x, tau, temperature)
+        total = jnp.sum(jnp.where(present, jax.nn.sigmoid(t), 0.0), axis=-1, keepdims=True)
+        slope = jnp.sum(jnp.where(present, _density(t), 0.0), axis=-1, keepdims=True) / temperature
+        excess = total - k
+        # Newton on the log-odds of total / available, which is linear in tau where the entries are all alike.
+        odds = jnp.log1p(excess / k) - jnp.log1p(-excess / (available - k))
+        step = odds * total * (available - total) / (available * slope)
+        return Evaluation(
+            excess=excess,
+            step=step,
+            trusted=jnp.isfinite(step),
+            converged=jnp.abs(excess) <= 4 * limits.eps * k,
+            resolution=0.25 * limits.eps * temperature,
+        )
+
+    # The guess is for entries less a uniform variable on (0, width). Less a logistic one it is to be, which has mean 0
+    # and the variance of a uniform one of this width.
+    width = 2 * jnp.pi * temperature
+    start, density = guess(entries, k, available, width, Equation(p=2.0))
+    return find_root(evaluate, start + 0.5 * width, density, float(limits.min), float(limits.max)).point
+
+
+def _solve_rows(x: Array, k: Array, temperature: Array) -> TwoFloat:
+    return solve_rows(_solve, (x,), k, temperature, Rows())
+
+
+def sigmoid_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0, axis: int = -1) -> Array:
+    """Dense relaxed top-k mask ``sigmoid((x - tau) / temperature)`` that sums to ``k``.
+
+    Amos, Koltun and Kolter, "The Limited Multi-Label Projection Layer" (2019); Qian et al., "Multi-Vector Retrieval
+    as Sparse Alignment" (2022), by another solver. Here ``tau`` is the root of one scalar equation, found in a few
+    passes over the data and differentiated implicitly. ``temperature -> 0`` gives the hard mask, ``inf`` gives
+    ``k / n`` everywhere.
+
+    Differentiable in ``x``, ``k`` and ``temperature``, forwards and backwards. Takes O(n) time and memory; another
+    ``k`` or ``temperature`` compiles nothing.
+
+    Args:
+      x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent; ``+inf``
+        entries come first. A NaN makes its row NaN.
+      k: how much is selected in total, in ``(0, n)``, not necessarily whole; one number, or an array that broadcasts
+        to one value per row.
+      temperature: positive, in the units of ``x``; broadcasts like ``k``.
+      axis: the axis along which entries compete.
+
+    Returns:
+      Array of the shape and dtype of ``x`` (integers are promoted to float), strictly between 0 and 1 up to rounding.
+      Computed in float32 at least.
+
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+    """
+    x = floating(x)
+    axis = check_axis(axis, x.ndim)
+    n = x.shape[axis]
+    check_range("k", k, 1e-6, n * (1 - 1e-6), f"in (0, {n})")
+    check_positive("temperature", temperature)
+    batch, dtype = batch_shape(x, axis), working_dtype(x.dtype)
+    return _compiled(x, per_row("k", k, batch, dtype), per_row("temperature", temperature, batch, dtype), axis)
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def _compiled(x: Array, k: Array, temperature: Array, axis: int) -> Array:
+    return map_rows(lambda rows: distribution_mask(rows, k, temperature, _LOGISTIC, _solve_rows), x, axis)

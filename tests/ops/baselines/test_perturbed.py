@@ -1,0 +1,141 @@
+"""The perturbed mask against the smoothed function it estimates, known in closed form for two and three entries."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from ops import hard_topk_mask
+from ops.baselines import perturbed_topk_mask
+
+X2, X3 = np.array([0.3, -0.2]), np.array([0.4, 0.1, -0.3])
+SIGMA = 0.7
+
+
+def first_of_two(x, sigma):
+    """The probability that the first of two is the larger, and its derivatives in ``x`` and ``sigma``."""
+    scale = sigma * np.sqrt(2)
+    z = (x[0] - x[1]) / scale
+    slope = stats.norm.pdf(z) / scale
+    return stats.norm.cdf(z), np.array([slope, -slope]), -slope * (x[0] - x[1]) / sigma
+
+
+def first_of_three(x, sigma):
+    """The probability that the first of three is the largest, by quadrature over its noise."""
+
+    def density(z):
+        others = stats.norm.cdf((x[0] - x[1:]) / sigma + z)
+        return stats.norm.pdf(z) * np.prod(others)
+
+    return integrate.quad(density, -8, 8, epsabs=1e-12)[0]
+
+
+def independent_means(function, repeats=64):
+    """Mean and standard error of ``function(key)`` over keys."""
+    values = jax.jit(jax.vmap(function))(jax.random.split(jax.random.key(0), repeats))
+    return np.mean(values, 0), np.std(values, 0, ddof=1) / np.sqrt(repeats)
+
+
+def test_mask_and_derivatives_of_two_entries_are_unbiased(x64):
+    def estimate(key):
+        def first(x, sigma):
+            return perturbed_topk_mask(x, 1, sigma=sigma, num_samples=200, key=key)[0]
+
+        value, (x_bar, sigma_bar) = jax.value_and_grad(first, (0, 1))(X2, SIGMA)
+        return jnp.array([value, *x_bar, sigma_bar])
+
+    mean, error = independent_means(estimate)
+    value, x_bar, sigma_bar = first_of_two(X2, SIGMA)
+    exact = np.array([value, *x_bar, sigma_bar])
+    assert np.all(error < 0.02)
+    assert np.all(np.abs(mean - exact) < 4 * error)
+
+
+def test_mask_and_jacobian_of_three_entries_are_unbiased(x64):
+    def estimate(key):
+        def operator(x):
+            return perturbed_topk_mask(x, 1, sigma=SIGMA, num_samples=200, key=key)
+
+        return jnp.stack([operator(X3), jax.grad(lambda x: operator(x)[0])(X3)])
+
+    mean, error = independent_means(estimate)
+    values = [first_of_three(np.roll(X3, -i), SIGMA) for i in range(3)]
+    step = 1e-4 * np.eye(3)
+    slopes = [(first_of_three(X3 + h, SIGMA) - first_of_three(X3 - h, SIGMA)) / 2e-4 for h in step]
+    assert np.all(error < 0.03)
+    assert np.all(np.abs(mean - np.array([values, slopes])) < 4 * error)
+
+
+def test_forward_and_reverse_mode_agree_and_the_mask_is_unchanged(x64):
+    x = np.random.default_rng(0).normal(size=(2, 6))
+    key = jax.random.key(1)
+
+    def operator(x, sigma):
+        return perturbed_topk_mask(x, 2, sigma=sigma, num_samples=30, key=key)
+
+    forward, reverse = jax.jit(lambda *a: (jax.jacfwd(operator, (0, 1))(*a), jax.jacrev(operator, (0, 1))(*a)))(x, 0.5)
+    for one, other in zip(forward, reverse, strict=True):
+        assert np.abs(one).max() > 0.1
+        np.testing.assert_allclose(one, other, atol=1e-12)
+    # Rows do not see one another, and the mask sums to k, so its derivative sums to 0.
+    np.testing.assert_array_equal(forward[0][0, :, 1], np.zeros((6, 6)))
+    np.testing.assert_allclose(forward[0].sum(1), np.zeros((2, 2, 6)), atol=1e-12)
+
+
+def test_sums_to_k_and_consists_of_multiples():
+    x = np.random.default_rng(0).normal(size=(3, 20)).astype(np.float32)
+    y = np.asarray(perturbed_topk_mask(x, np.array([2, 5, 20]), sigma=0.5, num_samples=8, key=jax.random.key(0)))
+    np.testing.assert_allclose(y.sum(-1), [2, 5, 20], rtol=1e-6)
+    np.testing.assert_array_equal(8 * y, np.round(8 * y))
+    assert 0 < y[0].max() < 1.01
+    assert np.any((y > 0) & (y < 1))
+
+
+def test_little_noise_gives_the_hard_mask_and_much_gives_the_same_share_to_all():
+    x = np.random.default_rng(0).normal(size=20).astype(np.float32)
+    key = jax.random.key(0)
+    np.testing.assert_array_equal(perturbed_topk_mask(x, 5, sigma=1e-6, key=key), hard_topk_mask(x, 5))
+    even = perturbed_topk_mask(x, 5, sigma=1e6, key=key, num_samples=2000)
+    np.testing.assert_allclose(even, np.full(20, 0.25), atol=4.5 * np.sqrt(0.25 * 0.75 / 2000))
+
+
+def test_minus_infinity_is_absent_and_has_no_derivative():
+    x = np.float32([[-np.inf, 1, 0.8, 0.9], [-np.inf, -np.inf, -np.inf, 2]])
+
+    def loss(x, sigma):
+        y = perturbed_topk_mask(x, 2, sigma=sigma, num_samples=20, key=jax.random.key(0))
+        return jnp.sum(y**2), y
+
+    (_, y), gradients = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))(x, 0.5)
+    assert all(jnp.isfinite(leaf).all() for leaf in gradients)
+    np.testing.assert_allclose(y.sum(-1), [2, 1], rtol=1e-6)
+    np.testing.assert_array_equal(y[x == -np.inf], np.zeros(4))
+    np.testing.assert_array_equal(gradients[0][x == -np.inf], np.zeros(4))
+    assert np.abs(gradients[0][0, 1:]).max() > 0
+
+
+def test_axis_dtype_and_rows_with_noise_of_their_own():
+    x = jnp.zeros((12, 3), jnp.bfloat16)
+    y = perturbed_topk_mask(x, 4, num_samples=4, key=jax.random.key(0), axis=0)
+    assert (y.shape, y.dtype) == ((12, 3), jnp.bfloat16)
+    np.testing.assert_array_equal(np.asarray(y, np.float32).sum(0), [4, 4, 4])
+    assert np.any(y[:, 0] != y[:, 1])
+    assert perturbed_topk_mask(np.arange(4), 2, key=jax.random.key(0)).dtype == jnp.float32
+
+
+def test_a_second_derivative_is_refused():
+    def loss(x):
+        return (perturbed_topk_mask(x, 1, num_samples=2, key=jax.random.key(0)) ** 2).sum()
+
+    with pytest.raises(NotImplementedError, match="first derivatives only"):
+        jax.hessian(loss)(np.float32([0.1, 0.2]))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("k", 1.5), ("k", 5), ("sigma", 0.0), ("num_samples", 0), ("num_samples", 2.5)]
+)
+def test_an_argument_out_of_range_is_named(name, value):
+    arguments = {"k": 1, "sigma": 1.0, "num_samples": 3} | {name: value}
+    with pytest.raises(ValueError, match=rf"^{name} must be .*got {value}"):
+        perturbed_topk_mask(np.zeros(4, np.float32), key=jax.random.key(0), **arguments)
