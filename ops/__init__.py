@@ -1,5 +1,7 @@
 """Relaxed, sparse and differentiable top-k operators in JAX."""
 
+from ops.accuracy import topk_accuracy
+from ops.losses import topk_fenchel_young_loss, topk_fenchel_young_mixture
 from ops.nonlinearities import Nonlinearity, register_nonlinearity
 from ops.norms import k_support_negentropy, k_support_norm, owl_norm, topk_conjugate
 from ops.sharded import topk_mag_tree
@@ -19,7 +21,10 @@ __all__ = [
     "relaxed_topk_value",
     "sparsemax",
     "straight_through",
+    "topk_accuracy",
     "topk_conjugate",
+    "topk_fenchel_young_loss",
+    "topk_fenchel_young_mixture",
     "topk_mag",
     "topk_mag_tree",
     "topk_mask",
