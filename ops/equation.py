@@ -37,6 +37,11 @@ def _has_kink(phi: Nonlinearity) -> bool:
         return phi.even and bool(phi.slope(jnp.zeros(())) > 0)
 
 
+def _finite(value: Array) -> Array:
+    # 0 times what overflows is 0: `phi'` where nothing is selected.
+    return jnp.minimum(value, jnp.finfo(value.dtype).max)
+
+
 @dataclasses.dataclass(frozen=True)
 class Equation:
     """The static part of the scalar equation: exponent, nonlinearity, and how rows are reduced."""
@@ -79,14 +84,18 @@ class Equation:
         return jnp.where(s == jnp.inf, jnp.finfo(s.dtype).max, s)
 
     def slope(self, gamma: Array) -> Array:
-        """``phi'(gamma)``, continued below a kink as it is there."""
-        return self.phi.slope(jnp.maximum(gamma, 0.0) if self.kinked else gamma)
+        """``phi'(gamma)``, continued below a kink as it is there, and finite."""
+        if self.linear or self.phi == HALF_SQUARE:
+            return self.phi.slope(gamma)
+        return _finite(self.phi.slope(jnp.maximum(gamma, 0.0) if self.kinked else gamma))
 
     def curvature(self, gamma: Array) -> Array:
         """``phi''(gamma)``, likewise."""
+        if self.linear or self.phi == HALF_SQUARE:
+            return self.phi.curvature(gamma)
         if self.kinked:
-            return jnp.where(gamma > 0, self.phi.curvature(jnp.maximum(gamma, 0.0)), 0.0)
-        return self.phi.curvature(gamma)
+            return jnp.where(gamma > 0, _finite(self.phi.curvature(jnp.maximum(gamma, 0.0))), 0.0)
+        return _finite(self.phi.curvature(gamma))
 
     def width(self, gamma: Array, lam: Array) -> Array:
         """``lam * phi'(gamma) ** (p - 1)``: entries between ``gamma`` and ``gamma + width`` are partly selected."""

@@ -53,7 +53,7 @@ def relaxed_topk(
     - ``"identity"`` is ``topk_mask``, ``"half_square"`` is ``topk_mag``.
     - ``"abs"`` is the relaxed signed mask, about ``sign(x)`` at the ``k`` entries of largest magnitude: the maximiser
       of ``<x, y> - lam / p * ||y||_p^p`` over ``|y_i| <= 1, sum(|y|) <= k``, which for a large ``lam`` uses up less
-      than ``k``.
+      than ``k``. An entry that is exactly 0 then gets derivative 0, also for ``p = 2``, where it is ``1 / lam``.
     - ``"exp"``, ``phi(x) = exp(x - 1)``, regularises the k-support negentropy (Appendix B.1).
 
     Differentiable in ``x``, ``lam`` and ``k``, forwards and backwards, to any order. Takes O(n) time and memory.

@@ -170,6 +170,9 @@ def _value(x: Array, size: Array, k: Array, lam: Array, equation: Equation, zero
     def total(values: Array, condition: Array) -> Array:
         return jnp.sum(jnp.where(condition, values, 0.0), axis=-1, keepdims=True)
 
+    def share(weight: Array, point: Array) -> Array:
+        return jnp.where(weight == 0, 0.0, weight * phi.value(point))  # phi may overflow where nothing is selected
+
     # What the entries selected in full leave over goes to the pooled block; and, where there is too little of that, to
     # entries with u = 0, of an even phi.
     saturated = k > size.astype(k.dtype)
@@ -179,9 +182,9 @@ def _value(x: Array, size: Array, k: Array, lam: Array, equation: Equation, zero
     if phi.even:
         pooled = total(z, partly)
         boundary = jnp.where((pooled == 0) & (rest > 0), 0.0, boundary)
-        block = pooled * phi.value(boundary) + (rest - pooled) * phi.value(jnp.zeros_like(rest))
+        block = share(pooled, boundary) + share(rest - pooled, jnp.zeros_like(rest))
     else:
-        block = rest * phi.value(boundary)
+        block = share(rest, boundary)
     norm = total(jnp.where(y == 0, 1.0, jnp.abs(y)) ** p, y != 0)
     value = total(phi.value(jnp.where(whole, v, boundary)), whole) + block + (1.0 - 1.0 / p) * lam * norm
     slope_in_k = jnp.where(saturated, 0.0, phi.value(boundary))
