@@ -1,6 +1,32 @@
 """Relaxed, sparse and differentiable top-k operators in JAX."""
 
+from ops.accuracy import topk_accuracy
+from ops.losses import topk_fenchel_young_loss, topk_fenchel_young_mixture
+from ops.nonlinearities import Nonlinearity, register_nonlinearity
+from ops.norms import k_support_negentropy, k_support_norm, owl_norm, topk_conjugate
 from ops.sharded import topk_mag_tree
-from ops.topk import hard_topk_mag, hard_topk_mask, straight_through, topk_mag, topk_mask
+from ops.straight_through import straight_through
+from ops.topk import hard_topk_mag, hard_topk_mask, relaxed_topk, sparsemax, topk_mag, topk_mask
+from ops.values import relaxed_topk_value, topk_sum
 
-__all__ = ["hard_topk_mag", "hard_topk_mask", "straight_through", "topk_mag", "topk_mag_tree", "topk_mask"]
+__all__ = [
+    "Nonlinearity",
+    "hard_topk_mag",
+    "hard_topk_mask",
+    "k_support_negentropy",
+    "k_support_norm",
+    "owl_norm",
+    "register_nonlinearity",
+    "relaxed_topk",
+    "relaxed_topk_value",
+    "sparsemax",
+    "straight_through",
+    "topk_accuracy",
+    "topk_conjugate",
+    "topk_fenchel_young_loss",
+    "topk_fenchel_young_mixture",
+    "topk_mag",
+    "topk_mag_tree",
+    "topk_mask",
+    "topk_sum",
+]

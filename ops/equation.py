@@ -6,8 +6,11 @@ reduces to one unknown per row, the value ``gamma`` of that block:
     z_i(gamma) = clip((s_i - gamma) / width(gamma), 0, 1) ** (1 / (p - 1)),        sum_i z_i(gamma) = k,
 
 where ``width(gamma) = lam * phi'(gamma) ** (p - 1)``: ``lam`` for the mask (``phi(x) = x``), and
-``lam * gamma ** (p - 1)`` for the magnitude operator (``phi(x) = x ** 2 / 2``, ``s = |x|``). The left side decreases
-in ``gamma``. No sort, no pooling, no n-by-n matrix: a few passes over the data.
+``lam * gamma ** (p - 1)`` for the magnitude operator (``phi(x) = x ** 2 / 2``). Here ``s = x``, or ``s = |x|`` for an
+even ``phi``. The left side decreases in ``gamma``. No sort, no pooling, no n-by-n matrix: a few passes over the data.
+
+An even ``phi`` with a kink at 0, such as ``|x|``, is continued below 0 with the slope it has there, so that the
+equation always has a root; where that is negative, ``gamma`` comes to rest at 0 and less than ``k`` is selected.
 
 Shapes: entries come as a tuple of arrays that share one equation per row, so that a pytree (or a vector split over
 devices) needs no concatenation. With ``Rows(axis=-1)`` every array is ``(rows, n)`` and one scalar per row is
@@ -16,18 +19,27 @@ devices) needs no concatenation. With ``Rows(axis=-1)`` every array is ``(rows, 
 
 import dataclasses
 import functools
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
+from ops.nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity
 from ops.powers import dual_exponent, power
 from ops.rows import Rows
 from ops.twofloat import TwoFloat, inherit_sharding
 
-Nonlinearity = Literal["identity", "half_square"]
+
+@functools.cache
+def _has_kink(phi: Nonlinearity) -> bool:
+    with jax.ensure_compile_time_eval():
+        return phi.even and bool(phi.slope(jnp.zeros(())) > 0)
+
+
+def _finite(value: Array) -> Array:
+    # 0 times what overflows is 0: `phi'` where nothing is selected.
+    return jnp.minimum(value, jnp.finfo(value.dtype).max)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +47,7 @@ class Equation:
     """The static part of the scalar equation: exponent, nonlinearity, and how rows are reduced."""
 
     p: float
-    phi: Nonlinearity = "identity"
+    phi: Nonlinearity = IDENTITY
     rows: Rows = Rows()
 
     @property
@@ -43,24 +55,71 @@ class Equation:
         """``1 / (p - 1)``."""
         return dual_exponent(self.p)
 
+    @property
+    def linear(self) -> bool:
+        """Whether all that is selected is selected with slope 1, as a mask."""
+        return self.phi in (IDENTITY, ABS)
+
+    @property
+    def kinked(self) -> bool:
+        """Whether ``phi`` is even and has a kink at 0, where ``gamma`` may come to rest."""
+        return _has_kink(self.phi)
+
+    @property
+    def folded(self) -> bool:
+        """Whether ``phi`` is even and smooth, so that entries equal to 0 are never selected and ``gamma > 0``."""
+        return self.phi.even and not self.kinked
+
+    def lower(self, dtype: jnp.dtype) -> float:
+        """A bound of ``gamma`` from below."""
+        limits = jnp.finfo(dtype)
+        return float(limits.tiny if self.folded else limits.min)
+
+    def keys(self, x: Array) -> Array:
+        """``s``, by which entries compete."""
+        if self.phi == HALF_SQUARE:
+            return jnp.abs(x)
+        s = jnp.abs(x) if self.phi.even else x
+        # +inf ties with the largest number there is: more of them than k have to share.
+        return jnp.where(s == jnp.inf, jnp.finfo(s.dtype).max, s)
+
+    def slope(self, gamma: Array) -> Array:
+        """``phi'(gamma)``, continued below a kink as it is there, and finite."""
+        if self.linear or self.phi == HALF_SQUARE:
+            return self.phi.slope(gamma)
+        return _finite(self.phi.slope(jnp.maximum(gamma, 0.0) if self.kinked else gamma))
+
+    def curvature(self, gamma: Array) -> Array:
+        """``phi''(gamma)``, likewise."""
+        if self.linear or self.phi == HALF_SQUARE:
+            return self.phi.curvature(gamma)
+        if self.kinked:
+            return jnp.where(gamma > 0, _finite(self.phi.curvature(jnp.maximum(gamma, 0.0))), 0.0)
+        return _finite(self.phi.curvature(gamma))
+
     def width(self, gamma: Array, lam: Array) -> Array:
         """``lam * phi'(gamma) ** (p - 1)``: entries between ``gamma`` and ``gamma + width`` are partly selected."""
-        if self.phi == "identity":
+        if self.linear:
             return lam + jnp.zeros_like(gamma)
+        slope = self.slope(gamma)
         if self.p == 2:
-            return lam * gamma
-        # gamma = 0 (nothing left to select from) has an infinite slope, and no entry that could feel it.
-        positive = gamma > 0
-        return jnp.where(positive, lam * jnp.where(positive, gamma, 1.0) ** (self.p - 1.0), 0.0)
+            return lam * slope
+        # A vanishing slope (nothing left to select from) has an infinite derivative, and no entry that could feel it.
+        positive = slope > 0
+        return jnp.where(positive, lam * jnp.where(positive, slope, 1.0) ** (self.p - 1.0), 0.0)
 
     def width_slope(self, gamma: Array, lam: Array) -> Array:
         """Derivative of ``width`` in ``gamma``."""
-        if self.phi == "identity":
+        if self.linear:
             return jnp.zeros_like(gamma)
+        curvature = self.curvature(gamma)
         if self.p == 2:
-            return lam + jnp.zeros_like(gamma)
-        positive = gamma > 0
-        return jnp.where(positive, lam * (self.p - 1.0) * jnp.where(positive, gamma, 1.0) ** (self.p - 2.0), 0.0)
+            return lam * curvature
+        slope = self.slope(gamma)
+        positive = slope > 0
+        return jnp.where(
+            positive, lam * (self.p - 1.0) * jnp.where(positive, slope, 1.0) ** (self.p - 2.0) * curvature, 0.0
+        )
 
 
 def position(s: Array, gamma: TwoFloat, lam: Array, equation: Equation) -> Array:

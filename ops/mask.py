@@ -1,4 +1,4 @@
-"""The relaxed top-k mask of entries in the layout of the solvers."""
+"""The relaxed top-k mask, signed or not, of entries in the layout of the solvers."""
 
 import functools
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from jax import Array, lax
 from ops.arguments import Vanishing
 from ops.equation import Equation, selection
 from ops.hard import hard_selection
-from ops.threshold import threshold
+from ops.threshold import pooled_value
 
 
 def with_hard_rows(
@@ -34,13 +34,18 @@ def with_hard_rows(
 def mask_of(
     entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, *, zero: Vanishing
 ) -> tuple[Array, ...]:
-    """The mask of entries laid out as ``equation.rows`` says; ``zero`` tells which ``lam`` are 0."""
+    """The mask of entries laid out as ``equation.rows`` says; ``zero`` tells which ``lam`` are 0.
+
+    That of ``phi = abs`` selects by magnitude and bears the signs of the entries.
+    """
 
     def soft(lam: Array) -> tuple[Array, ...]:
-        # +inf ties with the largest number there is: more of them than k have to share.
-        finite = tuple(jnp.where(s == jnp.inf, jnp.finfo(s.dtype).max, s) for s in entries)
-        gamma = threshold(finite, k, lam, equation)
-        return tuple(selection(s, gamma, lam, equation) for s in finite)
+        keys = tuple(map(equation.keys, entries))
+        gamma = pooled_value(keys, k, lam, equation)
+        return tuple(selection(s, gamma, lam, equation) for s in keys)
 
     hard = functools.partial(hard_selection, rows=equation.rows)
-    return with_hard_rows(hard, soft, entries, k, lam, zero)
+    if not equation.phi.even:
+        return with_hard_rows(hard, soft, entries, k, lam, zero)
+    selected = with_hard_rows(hard, soft, tuple(map(jnp.abs, entries)), k, lam, zero)
+    return tuple(jnp.sign(x) * z for x, z in zip(entries, selected, strict=True))

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from ops.arguments import Vanishing, check_p, check_range, floating, which_vanish, working_dtype
 from ops.equation import Equation
 from ops.magnitude import magnitude_of
+from ops.nonlinearities import HALF_SQUARE
 from ops.rows import Rows
 from ops.topk import AxisName
 
@@ -86,7 +87,7 @@ def _compiled(
     debias: bool,
     zero: Vanishing,
 ) -> tuple[Array, ...]:
-    equation = Equation(p, "half_square", Rows(None, axis_name))
+    equation = Equation(p, HALF_SQUARE, Rows(None, axis_name))
     working = tuple(leaf.astype(k.dtype) for leaf in entries)
     kept = magnitude_of(working, k, lam, equation, zero=zero, debias=debias)
     return tuple(y.astype(leaf.dtype) for y, leaf in zip(kept, entries, strict=True))

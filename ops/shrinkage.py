@@ -1,12 +1,16 @@
-"""The entrywise equation of a fully selected entry."""
+"""The equation of a fully selected entry: ``y = phi'(s - lam * y ** (p - 1))`` (Proposition 2 with ``z = 1``)."""
 
 import functools
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
+from ops.equation import Equation, position
+from ops.nonlinearities import HALF_SQUARE
 from ops.powers import dual_exponent, power
+from ops.rootfinding import Evaluation, find_root
+from ops.twofloat import TwoFloat
 
 # From the start below, Newton's method has converged to float64 after this many steps for every p in (1, 2].
 _NEWTON_STEPS = 9
@@ -56,3 +60,67 @@ def _shrink_jvp(p, primals, tangents):
     slope = safe ** (2.0 - p)
     y_dot = (slope * s_dot - safe * lam_dot) / (slope + lam * (p - 1.0))
     return y, jnp.where(positive, y_dot, 0.0)
+
+
+def before_slope(s: Array, gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
+    """``v`` with ``y = phi'(v)`` of fully selected entries; at the others a number without meaning.
+
+    Args:
+      s: entries, of any layout.
+      gamma: value of the pooled block, which says which entries are fully selected.
+      lam: positive, broadcasting against ``s``.
+      equation: exponent and nonlinearity.
+    """
+    if equation.linear:
+        return s - lam
+    if equation.phi == HALF_SQUARE:
+        return shrink(s, lam, equation.p)
+    whole = lax.stop_gradient(position(s, gamma, lam, equation) >= 1)
+    return unshifted(jnp.where(whole, s, 1.0), lam, equation)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
+def unshifted(s: Array, lam: Array, equation: Equation) -> Array:
+    """The solution ``v`` of ``v + width(v) = s``: where a fully selected entry lay before ``phi'`` was applied.
+
+    This is ``v = s - lam * y ** (p - 1)`` with ``y = phi'(v)``, for any ``phi``. It is looked for in place of ``y``,
+    because ``phi'`` may overflow on the way there.
+
+    Args:
+      s: floats that are not infinite; positive ones for an even ``phi``.
+      lam: positive, broadcasting against ``s``.
+      equation: exponent and nonlinearity.
+    """
+    lam = jnp.broadcast_to(lam, s.shape)
+    eps = jnp.finfo(s.dtype).eps
+
+    def evaluate(v: TwoFloat) -> Evaluation:
+        value = v.hi + v.lo
+        width, slope = equation.width(value, lam), equation.width_slope(value, lam)
+        shift = (s - v.hi) - v.lo
+        excess = shift - width
+        # Where the width alone is too much it may be growing exponentially: then it is its logarithm that is followed.
+        beyond = (shift > 0) & (excess < 0)
+        ratio = jnp.where(beyond, shift / width, 1.0)
+        step = jnp.where(beyond, jnp.log(ratio) / (slope / width + 1.0 / shift), excess / (1.0 + slope))
+        return Evaluation(
+            excess=excess,
+            step=step,
+            trusted=jnp.isfinite(step),
+            converged=(width < jnp.inf) & (jnp.abs(excess) <= eps * jnp.maximum(jnp.abs(shift), width)),
+            resolution=0.25 * eps * jnp.abs(value),
+        )
+
+    found = find_root(
+        evaluate, s, jnp.ones_like(s), equation.lower(s.dtype), float(jnp.finfo(s.dtype).max), extended=True
+    ).point
+    return found.hi + found.lo
+
+
+@unshifted.defjvp
+def _unshifted_jvp(equation, primals, tangents):
+    s, lam = primals
+    s_dot, lam_dot = tangents
+    v = unshifted(s, lam, equation)
+    widened = equation.width(v, jnp.ones_like(s)) * lam_dot
+    return v, (s_dot - widened) / (1.0 + equation.width_slope(v, lam))

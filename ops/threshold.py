@@ -8,10 +8,11 @@ from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
 from ops.equation import Equation, active_position, inner, partly, position
+from ops.nonlinearities import HALF_SQUARE
 from ops.powers import power
 from ops.rootfinding import Evaluation, find_root
 from ops.rows import solve_rows
-from ops.shrinkage import shrink
+from ops.shrinkage import shrink, unshifted
 from ops.twofloat import TwoFloat
 
 # Entries looked at per row to guess where the root lies: a guess only, so a few hundred do.
@@ -44,6 +45,14 @@ def remainder(k: Array, count: Array) -> Array:
     return steps.astype(k.dtype) + (k - whole)
 
 
+def _visible(gamma: Array, width: Array, lam: Array, equation: Equation) -> Array:
+    """How far ``gamma`` has to move to change the selection a good deal."""
+    if equation.linear or equation.phi == HALF_SQUARE:
+        return width
+    # A slope that grows fast makes for more of a change than moving past the entries. It may overflow.
+    return jnp.where(width < jnp.inf, width / (1.0 + equation.width_slope(gamma, lam)), 0.0)
+
+
 def _evaluate(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, gamma: TwoFloat) -> Evaluation:
     value = gamma.hi + gamma.lo
     width = equation.width(value, lam)
@@ -60,21 +69,21 @@ def _evaluate(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equati
         surplus = jnp.where(partial > 0, jnp.minimum(excess / partial, 1.0), 0.0)
         change = -exponent * partial * jnp.expm1(jnp.log1p(-surplus) / exponent)
     step = change / slope
-    if equation.phi == "half_square":
-        step = step / (1.0 - step / value)  # in 1 / gamma, in which the equation is linear for p = 2
+    if equation.folded:
+        step = step / (1.0 - step / value)  # in 1 / gamma, in which that of `half_square` is linear for p = 2
     eps = jnp.finfo(k.dtype).eps
     return Evaluation(
         excess=excess,
         step=step,
         trusted=jnp.isfinite(step) & (jnp.abs(excess) <= slope * width),
         converged=jnp.abs(excess) <= 4 * eps * jnp.maximum(partial, jnp.minimum(k, 1.0)),
-        resolution=0.25 * eps * width,
+        resolution=0.25 * eps * _visible(value, width, lam, equation),
     )
 
 
-def _usable(s: Array, equation: Equation) -> Array:
+def usable(s: Array, equation: Equation) -> Array:
     """Entries that can be selected at all."""
-    return s > 0 if equation.phi == "half_square" else s > -jnp.inf
+    return s > 0 if equation.folded else s > -jnp.inf
 
 
 def guess(
@@ -90,48 +99,62 @@ def guess(
     if rows.axis is not None:
         entries = tuple(s[:, :: max(1, s.shape[1] // _SAMPLE)] for s in entries)
 
-    def usable(s: Array) -> Array:
-        return _usable(s, equation) & (s < jnp.inf)
+    def finite(s: Array) -> Array:
+        return usable(s, equation) & (s < jnp.inf)
 
-    largest = rows.max(lambda s: jnp.where(usable(s), jnp.abs(s), 0.0), entries)
+    largest = rows.max(lambda s: jnp.where(finite(s), jnp.abs(s), 0.0), entries)
     unit = jnp.where(largest > 0, largest, 1.0)  # the moments are taken of s / unit, so as not to overflow
-    count = jnp.maximum(rows.sum(lambda s: usable(s).astype(unit.dtype), entries), 1.0)
-    folded = equation.phi == "half_square"  # magnitudes of Gaussian entries with mean 0: two tails
-    mean = 0.0 * unit if folded else rows.sum(lambda s: jnp.where(usable(s), s / unit, 0.0), entries) / count
-    spread = rows.sum(lambda s: jnp.where(usable(s), jnp.square(s / unit - mean), 0.0), entries) / count
+    count = jnp.maximum(rows.sum(lambda s: finite(s).astype(unit.dtype), entries), 1.0)
+    folded = equation.folded  # magnitudes of Gaussian entries with mean 0: two tails
+    mean = 0.0 * unit if folded else rows.sum(lambda s: jnp.where(finite(s), s / unit, 0.0), entries) / count
+    spread = rows.sum(lambda s: jnp.where(finite(s), jnp.square(s / unit - mean), 0.0), entries) / count
 
     tail = jnp.clip(k / jnp.maximum(available, 1.0), 1e-6, 1 - 1e-6) / (2.0 if folded else 1.0)
     quantile = jax.scipy.special.ndtri(1.0 - tail)
     variance = 1.0 / (2.0 * p - 1.0) - 1.0 / p**2  # of U ** (p - 1), whose mean is 1 / p
     deviation = jnp.sqrt(spread)
-    if not folded:
+    if equation.linear:
         width = lam / unit
         deviation = jnp.sqrt(spread + variance * jnp.square(width))
         start = mean + deviation * quantile - width / p
     else:
         # The width depends on gamma itself: first as if there were none, then that of the first guess.
-        strength = lam * unit ** (p - 2.0)
+        scaled = equation.phi == HALF_SQUARE  # whose equation can be written in s / unit
+        strength = lam * unit ** (p - 2.0) if scaled else lam
         start = mean
         for _ in range(2):
-            start = shrink(deviation * quantile, strength / p, p)
-            deviation = jnp.sqrt(spread + variance * jnp.square(equation.width(start, strength)))
+            if scaled:
+                start = shrink(deviation * quantile, strength / p, p)
+                width = equation.width(start, strength)
+            else:
+                start = unshifted(unit * (mean + deviation * quantile), lam / p, equation) / unit
+                width = equation.width(unit * start, lam) / unit
+            deviation = jnp.sqrt(spread + variance * jnp.square(width))
     sides = 2.0 if folded else 1.0
     density = sides * available * jnp.exp(-0.5 * jnp.square(quantile)) / jnp.sqrt(2 * jnp.pi) / (deviation * unit)
     return start * unit, density
 
 
 def _solve(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation) -> TwoFloat:
-    limits = jnp.finfo(k.dtype)
-    available = equation.rows.count(lambda s: _usable(s, equation), entries).astype(k.dtype)
+    available = equation.rows.count(lambda s: usable(s, equation), entries).astype(k.dtype)
     k = jnp.minimum(k, available)
     start, density = guess(entries, k, available, lam, equation)
     return find_root(
         functools.partial(_evaluate, entries, k, lam, equation),
         start,
         density,
-        lower=float(limits.tiny if equation.phi == "half_square" else limits.min),
-        upper=float(limits.max),
+        lower=equation.lower(k.dtype),
+        upper=float(jnp.finfo(k.dtype).max),
     ).point
+
+
+def pooled_value(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation) -> TwoFloat:
+    """The value ``gamma`` of the pooled block: the root of the scalar equation, or 0 where a kink there holds it."""
+    gamma = threshold(entries, k, lam, equation)
+    if not equation.kinked:
+        return gamma
+    held = gamma.hi < 0
+    return TwoFloat(jnp.where(held, 0.0, gamma.hi), jnp.where(held, 0.0, gamma.lo))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
@@ -139,8 +162,8 @@ def threshold(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equati
     """The root ``gamma`` of the scalar equation, one per row.
 
     Args:
-      entries: floating arrays laid out as ``equation.rows`` says, all of the dtype of ``k``. For ``half_square``
-        they are non-negative. Entries equal to ``-inf`` are never selected.
+      entries: floating arrays laid out as ``equation.rows`` says, all of the dtype of ``k``; for an even ``phi``
+        non-negative. Entries equal to ``-inf`` are never selected.
       k: how much is selected in total, one value per row, >= 0; more than there are entries selects them all.
       lam: strength of the regularisation, one value per row; 0 is taken as the smallest positive number.
       equation: exponent, nonlinearity and layout.
@@ -177,7 +200,7 @@ def _threshold_jvp(equation, primals, tangents):
         if not isinstance(s_dot, SymbolicZero):
             moved = moved + rows.sum(moves, ((s, s_dot),))
     total = rows.sum(share, entries)
-    if equation.phi != "identity":
+    if not equation.linear:
         total = total + equation.width_slope(value, lam) * rows.sum(partial, entries)
     if not isinstance(lam_dot, SymbolicZero):
         moved = moved - equation.width(value, jnp.ones_like(lam)) * rows.sum(partial, entries) * lam_dot

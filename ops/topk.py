@@ -1,4 +1,4 @@
-"""Relaxed top-k mask and top-k in magnitude, and the hard operators they relax."""
+"""Relaxed top-k operators: the mask, the magnitude and any other, and the hard operators they relax."""
 
 import functools
 from typing import Literal
@@ -25,11 +25,58 @@ from ops.arguments import (
 from ops.equation import Equation
 from ops.magnitude import magnitude_of
 from ops.mask import mask_of
+from ops.nonlinearities import HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
 from ops.rows import Rows
 
 Solver = Literal["threshold"]
 SOLVERS: tuple[str, ...] = ("threshold",)
 AxisName = str | tuple[str, ...] | None
+
+
+def relaxed_topk(
+    x: ArrayLike,
+    k: ArrayLike,
+    *,
+    phi: str | Nonlinearity = "identity",
+    lam: ArrayLike = 0.1,
+    p: float = 2.0,
+    axis: int = -1,
+    where: ArrayLike | None = None,
+    solver: Solver = "threshold",
+    axis_name: AxisName = None,
+) -> Array:
+    """Relaxed top-k operator of any nonlinearity: ``phi'`` of about the ``k`` largest entries, exact zeros elsewhere.
+
+    The gradient in ``x`` of ``f_{phi,R}(x, 1_k)``, with ``R(y) = lam / p * ||y||_p^p`` (Proposition 2 of Sander et al.,
+    2023). ``lam -> 0`` gives ``phi'(x)`` at the ``k`` largest entries, in magnitude if ``phi`` is even.
+
+    - ``"identity"`` is ``topk_mask``, ``"half_square"`` is ``topk_mag``.
+    - ``"abs"`` is the relaxed signed mask, about ``sign(x)`` at the ``k`` entries of largest magnitude: the maximiser
+      of ``<x, y> - lam / p * ||y||_p^p`` over ``|y_i| <= 1, sum(|y|) <= k``, which for a large ``lam`` uses up less
+      than ``k``. An entry that is exactly 0 then gets derivative 0, also for ``p = 2``, where it is ``1 / lam``.
+    - ``"exp"``, ``phi(x) = exp(x - 1)``, regularises the k-support negentropy (Appendix B.1).
+
+    Differentiable in ``x``, ``lam`` and ``k``, forwards and backwards, to any order. Takes O(n) time and memory.
+
+    Args:
+      x: real array, any shape. A NaN makes its row NaN. An entry equal to ``-inf`` gets 0 and leaves the others as if
+        it were absent, if ``phi`` is increasing.
+      k: how much is selected, as in ``topk_mask``.
+      phi: name of a nonlinearity, of those above or registered, or a ``Nonlinearity``.
+      lam: strength of the relaxation, >= 0 and finite; shape as ``k``. At 0 this is the hard operator.
+      p: exponent of the regularisation, a Python number in (1, 2].
+      axis: the axis along which entries compete.
+      where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
+      solver: ``"threshold"``.
+      axis_name: as in ``topk_mask``.
+
+    Returns:
+      Array of the shape and dtype of ``x`` (integers are promoted to float). Computed in float32 at least.
+
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+    """
+    return _operate(nonlinearity(phi), x, k, lam, p, axis, where, axis_name, solver=solver)
 
 
 def topk_mask(
@@ -74,8 +121,7 @@ def topk_mask(
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
     """
-    check_choice("solver", solver, SOLVERS)
-    return _operate("mask", x, k, lam, p, axis, where, axis_name, debias=False)
+    return _operate(IDENTITY, x, k, lam, p, axis, where, axis_name, solver=solver)
 
 
 def topk_mag(
@@ -118,8 +164,27 @@ def topk_mag(
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
     """
-    check_choice("solver", solver, SOLVERS)
-    return _operate("magnitude", x, k, lam, p, axis, where, axis_name, debias=bool(debias))
+    return _operate(HALF_SQUARE, x, k, lam, p, axis, where, axis_name, solver=solver, debias=bool(debias))
+
+
+def sparsemax(x: ArrayLike, *, axis: int = -1, where: ArrayLike | None = None) -> Array:
+    """Euclidean projection onto the probability simplex: non-negative, sums to 1, sparse.
+
+    The relaxed top-1 mask with ``p = 2`` and ``lam = 1`` (Martins and Astudillo, 2016). Its Jacobian is
+    ``diag(a) - a a^T / |a|``, ``a`` the indicator of the non-zero entries.
+
+    Args:
+      x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent.
+      axis: the axis that sums to 1.
+      where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
+
+    Returns:
+      Array of the shape and dtype of ``x`` (integers are promoted to float). Computed in float32 at least.
+
+    Raises:
+      ValueError: an argument is out of range; the message names it and its value.
+    """
+    return _operate(IDENTITY, x, 1, 1.0, 2.0, axis, where, None)
 
 
 def hard_topk_mask(
@@ -148,7 +213,7 @@ def hard_topk_mask(
       ValueError: an argument known at trace time is out of range; the message names it and its value.
     """
     _check_whole(k)
-    return _operate("mask", x, k, 0.0, 2.0, axis, where, axis_name, debias=False)
+    return _operate(IDENTITY, x, k, 0.0, 2.0, axis, where, axis_name)
 
 
 def hard_topk_mag(
@@ -164,29 +229,7 @@ def hard_topk_mag(
     The derivative is 1 for kept entries and 0 for the others. Arguments, result and errors as in ``hard_topk_mask``.
     """
     _check_whole(k)
-    return _operate("magnitude", x, k, 0.0, 2.0, axis, where, axis_name, debias=True)
-
-
-def straight_through(hard: Array, soft: Array) -> Array:
-    """The value of ``hard`` with the derivatives of ``soft`` (the straight-through estimator).
-
-    Args:
-      hard: array, for instance ``hard_topk_mag(x, k)``. It receives no gradient.
-      soft: array of the same shape and dtype, for instance ``topk_mag(x, k)``.
-    """
-    return _straight_through(hard, soft)
-
-
-@jax.custom_jvp
-def _straight_through(hard: Array, soft: Array) -> Array:
-    return hard
-
-
-@_straight_through.defjvp
-def _straight_through_jvp(primals, tangents):
-    hard, soft = primals
-    # Built on `soft` again, so that second derivatives are those of `soft` too.
-    return _straight_through(hard, soft), tangents[1]
+    return _operate(HALF_SQUARE, x, k, 0.0, 2.0, axis, where, axis_name, debias=True)
 
 
 def _check_whole(k: ArrayLike) -> None:
@@ -195,7 +238,7 @@ def _check_whole(k: ArrayLike) -> None:
 
 
 def _operate(
-    kind: Literal["mask", "magnitude"],
+    phi: Nonlinearity,
     x: ArrayLike,
     k: ArrayLike,
     lam: ArrayLike,
@@ -203,9 +246,12 @@ def _operate(
     axis: int,
     where: ArrayLike | None,
     axis_name: AxisName,
-    debias: bool,
+    *,
+    solver: Solver = "threshold",
+    debias: bool = False,
 ) -> Array:
     """Checks the arguments and calls the compiled operator."""
+    check_choice("solver", solver, SOLVERS)
     x = floating(x)
     p = check_p(p)
     axis = check_axis(axis, x.ndim)
@@ -223,7 +269,7 @@ def _operate(
         per_row("k", k, batch, dtype),
         per_row("lam", lam, batch, dtype),
         where,
-        kind=kind,
+        phi=phi,
         p=p,
         axis=axis,
         axis_name=axis_name,
@@ -232,14 +278,14 @@ def _operate(
     )
 
 
-@functools.partial(jax.jit, static_argnames=("kind", "p", "axis", "axis_name", "debias", "zero"))
+@functools.partial(jax.jit, static_argnames=("phi", "p", "axis", "axis_name", "debias", "zero"))
 def _compiled(
     x: Array,
     k: Array,
     lam: Array,
     where: Array | None,
     *,
-    kind: Literal["mask", "magnitude"],
+    phi: Nonlinearity,
     p: float,
     axis: int,
     axis_name: AxisName,
@@ -249,9 +295,9 @@ def _compiled(
     moved = jnp.moveaxis(x, axis, -1)
     flat = moved.reshape(-1, moved.shape[-1]).astype(k.dtype)
     present = None if where is None else jnp.moveaxis(where, axis, -1).reshape(flat.shape)
-    operator = mask_of if kind == "mask" else functools.partial(magnitude_of, debias=debias)
-    equation = Equation(p, "identity" if kind == "mask" else "half_square", Rows(-1, axis_name))
-    absent = -jnp.inf if kind == "mask" else 0.0
+    equation = Equation(p, phi, Rows(-1, axis_name))
+    operator = mask_of if equation.linear else functools.partial(magnitude_of, debias=debias)
+    absent = 0.0 if phi.even else -jnp.inf
     entries = flat if present is None else jnp.where(present, flat, absent)
     (y,) = operator((entries,), k, lam, equation, zero=zero)
     if present is not None:

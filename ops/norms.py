@@ -1,0 +1,186 @@
+"""The conjugate of the top-k value functions, and the norms and entropies that it gives."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from ops.arguments import check_axis, check_range, floating, known, per_row, working_dtype
+from ops.nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
+from ops.rootfinding import Evaluation, find_root
+from ops.threshold import remainder
+from ops.twofloat import TwoFloat
+
+# Membership of a polytope is decided up to this many units in the last place, relative to k for the sum.
+_TOLERANCE = 64
+
+
+def topk_conjugate(y: ArrayLike, k: ArrayLike, *, phi: str | Nonlinearity = "half_square", axis: int = -1) -> Array:
+    """The conjugate ``f_phi*(y, 1_k)``: what the relaxed operators regularise besides ``R``.
+
+    ``min_z sum_i z_i phi*(|y_i| / z_i)`` over ``0 <= z <= 1, sum(z) = k`` (Proposition 3 of Sander et al., 2023), which
+    is the tightest convex relaxation of ``sum_i phi*(y_i)`` on vectors with at most ``k`` non-zero entries
+    (Proposition 4). Whatever ``phi``, the minimiser is ``z_i = min(1, |y_i| / theta)``, and ``theta`` a scalar unknown.
+
+    - ``"half_square"``: half the squared k-support norm.
+    - ``"exp"``: the k-support negentropy (Appendix B.1).
+    - ``"identity"``: 0 in the capped simplex ``0 <= y <= 1, sum(y) = k``, ``inf`` outside.
+    - ``"abs"``: 0 in ``|y| <= 1, sum(|y|) <= k``, the unit ball of the dual of the OWL norm, ``inf`` outside.
+
+    The last two are decided up to 64 units in the last place. Differentiable in ``y`` and ``k`` where it is finite.
+
+    Args:
+      y: real array, any shape. Negative entries make the value ``inf`` if ``phi`` is increasing.
+      k: real number in ``(0, n]``, ``n`` the size of ``y`` along ``axis``; one number, or one per row.
+      phi: name of a nonlinearity or a ``Nonlinearity``.
+      axis: the axis along which entries compete.
+
+    Returns:
+      Array of the shape of ``y`` without ``axis``, and of its dtype (integers are promoted to float). Computed in
+      float32 at least.
+
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+    """
+    return _operate(_conjugate, y, k, axis, nonlinearity(phi))
+
+
+def k_support_norm(y: ArrayLike, k: ArrayLike, *, axis: int = -1) -> Array:
+    """The k-support norm (Argyriou et al., 2012): the l1 norm for ``k = 1``, the l2 norm for ``k = n``.
+
+    ``sqrt(2 f_phi*(y, 1_k))`` with ``phi(x) = x^2 / 2`` (Section 4 of Sander et al., 2023). Its derivative at 0 is 0.
+    Arguments, result and errors as in ``topk_conjugate``.
+    """
+    return _operate(_norm, y, k, axis, HALF_SQUARE)
+
+
+def k_support_negentropy(y: ArrayLike, k: ArrayLike, *, axis: int = -1) -> Array:
+    """The k-support negative entropy ``min_z sum_i y_i log(y_i / z_i)`` (Appendix B.1 of Sander et al., 2023).
+
+    That is ``topk_conjugate`` with ``phi(x) = exp(x - 1)``; ``inf`` if an entry is negative. Arguments, result and
+    errors are its.
+    """
+    return _operate(_conjugate, y, k, axis, EXP)
+
+
+def owl_norm(x: ArrayLike, w: ArrayLike, *, axis: int = -1) -> Array:
+    """The ordered weighted lasso norm ``sum_i w_i |x|_[i]``, magnitudes from large to small (Section 4).
+
+    Args:
+      x: real array, any shape.
+      w: weights of shape ``(n,)``, ``n`` the size of ``x`` along ``axis``: non-negative and non-increasing. For
+        ``1_k`` the value is ``relaxed_topk_value(x, k, phi="abs", lam=0)``, which needs no sort.
+      axis: the axis that is sorted.
+
+    Returns:
+      Array of the shape of ``x`` without ``axis``, and of its dtype (integers are promoted to float).
+
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+    """
+    x = floating(x)
+    axis = check_axis(axis, x.ndim)
+    n = x.shape[axis]
+    if np.shape(w) != (n,):
+        raise ValueError(f"w must have shape ({n},), the size of x along axis {axis}, got {np.shape(w)}")
+    if known(w) and (np.any(np.asarray(w) < 0) or np.any(np.diff(np.asarray(w, np.float64)) > 0)):
+        raise ValueError(f"w must be non-negative and non-increasing, got {np.asarray(w)}")
+    dtype = working_dtype(x.dtype)
+    magnitudes = jnp.sort(jnp.moveaxis(jnp.abs(x), axis, -1).astype(dtype), axis=-1, descending=True)
+    return (magnitudes @ jnp.asarray(w).astype(dtype)).astype(x.dtype)
+
+
+def _operate(function, y: ArrayLike, k: ArrayLike, axis: int, phi: Nonlinearity) -> Array:
+    y = floating(y, "y")
+    axis = check_axis(axis, y.ndim)
+    n = y.shape[axis]
+    check_range("k", k, float(jnp.finfo(jnp.float32).tiny), n, f"in (0, {n}], the size along axis {axis}")
+    batch = y.shape[:axis] + y.shape[axis + 1 :]
+    if y.size == 0:
+        return jnp.zeros(batch, y.dtype)
+    return _compiled(y, per_row("k", k, batch, working_dtype(y.dtype)), function=function, axis=axis, phi=phi)
+
+
+@functools.partial(jax.jit, static_argnames=("function", "axis", "phi"))
+def _compiled(y: Array, k: Array, *, function, axis: int, phi: Nonlinearity) -> Array:
+    moved = jnp.moveaxis(y, axis, -1)
+    value = function(moved.reshape(-1, moved.shape[-1]).astype(k.dtype), k, phi)
+    return value.reshape(moved.shape[:-1]).astype(y.dtype)
+
+
+def _sum(values: Array) -> Array:
+    return jnp.sum(values, axis=-1, keepdims=True)
+
+
+@jax.custom_jvp
+def _level(a: Array, k: Array) -> Array:
+    """``theta`` with ``sum_i min(1, a_i / theta) = k``, per row; ``a >= 0``, and more than ``k`` entries are not 0.
+
+    Newton's method in ``1 / theta``, in which the sum is concave and piecewise linear, ends after a few steps.
+    """
+    limits = jnp.finfo(a.dtype)
+
+    def evaluate(point: TwoFloat) -> Evaluation:
+        theta = point.hi + point.lo
+        full = a >= theta
+        below = _sum(jnp.where(full, 0.0, a))
+        rest = remainder(k, jnp.sum(full, axis=-1, keepdims=True, dtype=jnp.int32))
+        excess = below / theta - rest
+        step = below / rest - theta
+        return Evaluation(
+            excess=excess,
+            step=step,
+            trusted=(rest > 0) & jnp.isfinite(step),
+            converged=jnp.abs(excess) <= 4 * limits.eps * jnp.maximum(rest, jnp.minimum(k, 1.0)),
+            resolution=0.5 * limits.eps * theta,
+        )
+
+    start = _sum(a / k)
+    return find_root(evaluate, start, k / start, float(limits.tiny), float(limits.max), extended=False).point.hi
+
+
+@_level.defjvp
+def _level_jvp(primals, tangents):
+    """``theta (k - #full)`` is the sum of the entries that are not full."""
+    a, k = primals
+    a_dot, k_dot = tangents
+    theta = _level(a, k)
+    full = a >= theta
+    rest = remainder(k, jnp.sum(full, axis=-1, keepdims=True, dtype=jnp.int32))
+    moved = _sum(jnp.where(full, 0.0, a_dot)) - theta * k_dot
+    return theta, jnp.where(rest > 0, moved / jnp.where(rest > 0, rest, 1.0), 0.0)
+
+
+def _conjugate(y: Array, k: Array, phi: Nonlinearity) -> Array:
+    a = jnp.abs(y) if phi.even else y
+    if phi in (IDENTITY, ABS):
+        tolerance = _TOLERANCE * jnp.finfo(a.dtype).eps
+        total = _sum(a)
+        inside = jnp.all((a >= -tolerance) & (a <= 1.0 + tolerance), axis=-1, keepdims=True)
+        inside = inside & (total <= k * (1.0 + tolerance)) & (phi.even | (total >= k * (1.0 - tolerance)))
+        return jnp.where(inside, 0.0, jnp.where(jnp.isnan(total), jnp.nan, jnp.inf))
+    outside = jnp.any(a < 0, axis=-1, keepdims=True)
+    a = jnp.maximum(a, 0.0)
+    positive = jnp.sum(a > 0, axis=-1, keepdims=True, dtype=jnp.int32).astype(k.dtype)
+    # Where there are no more than k, all that are not 0 are full, and zeros take the rest.
+    least = jax.lax.stop_gradient(jnp.min(jnp.where(a > 0, a, jnp.inf), axis=-1, keepdims=True))
+    few = positive <= k
+    least = jnp.where(least < jnp.inf, least, 1.0)
+    theta = jnp.where(few, least, _level(jnp.where(few, 1.0, a), jnp.where(few, 1.0, k)))
+    full = a >= theta
+    below = _sum(jnp.where(full, 0.0, a))
+    value = _sum(jnp.where(full, phi.conjugate(jnp.where(full, a, theta)), 0.0))
+    value = value + jnp.where(few, 0.0, below / theta * phi.conjugate(theta))
+    value = value + jnp.where(few, (k - positive) * phi.conjugate(jnp.zeros_like(k)), 0.0)
+    return jnp.where(outside, jnp.inf, value)
+
+
+def _norm(y: Array, k: Array, phi: Nonlinearity) -> Array:
+    largest = jax.lax.stop_gradient(jnp.max(jnp.abs(y), axis=-1, keepdims=True))
+    unit = jnp.where(largest > 0, largest, 1.0)  # so as not to overflow in the square
+    squared = 2.0 * _conjugate(y / unit, k, phi)
+    positive = squared > 0
+    return jnp.where(positive, unit * jnp.sqrt(jnp.where(positive, squared, 1.0)), squared)

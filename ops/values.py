@@ -1,0 +1,191 @@
+"""Value functions of the relaxed top-k operators, whose gradients the operators are."""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from ops.arguments import (
+    Vanishing,
+    check_axis,
+    check_p,
+    check_range,
+    check_where,
+    floating,
+    per_row,
+    which_vanish,
+    working_dtype,
+)
+from ops.envelope import envelope
+from ops.equation import Equation, position, profile, selection
+from ops.hard import hard_selection
+from ops.magnitude import keep
+from ops.nonlinearities import IDENTITY, Nonlinearity, nonlinearity
+from ops.shrinkage import before_slope
+from ops.threshold import pooled_value, remainder
+
+
+def relaxed_topk_value(
+    x: ArrayLike,
+    k: ArrayLike,
+    *,
+    phi: str | Nonlinearity = "identity",
+    lam: ArrayLike = 0.1,
+    p: float = 2.0,
+    axis: int = -1,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The value ``f_{phi,R}(x, 1_k) = max_y <x, y> - f_phi*(y, 1_k) - lam / p * ||y||_p^p``.
+
+    Proposition 2 of Sander et al. (2023), computed from its other side, ``min_u R*(x - u) + f_phi(u, 1_k)``. For
+    ``lam = 0`` it is ``f_phi(x, 1_k)``, the sum of the ``k`` largest ``phi(x_i)``.
+
+    Convex in ``x``, with the gradient ``relaxed_topk``; the derivative is ``-||y||_p^p / p`` in ``lam``, and in ``k``,
+    where there is one, ``phi`` of the ``k``-th largest entry of ``u``; from the left if not. Differentiable to any
+    order, forwards and backwards.
+
+    Args:
+      x: real array, any shape. A NaN makes its row NaN. Entries equal to ``-inf`` count as absent if ``phi`` is
+        increasing.
+      k: as in ``relaxed_topk``.
+      phi: as in ``relaxed_topk``.
+      lam: as in ``relaxed_topk``.
+      p: as in ``relaxed_topk``.
+      axis: the axis along which entries compete.
+      where: boolean array, broadcasting against ``x``: entries that take part.
+
+    Returns:
+      Array of the shape of ``x`` without ``axis``, and of its dtype (integers are promoted to float). Computed in
+      float32 at least.
+
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+    """
+    phi = nonlinearity(phi)
+    x = floating(x)
+    p = check_p(p)
+    axis = check_axis(axis, x.ndim)
+    n = x.shape[axis]
+    check_range("k", k, 0, n, f"in [0, {n}], the size along axis {axis}")
+    check_range("lam", lam, 0, float(jnp.finfo(jnp.float32).max), "finite and >= 0")
+    if where is not None:
+        where = check_where(where, x.shape)
+    batch = x.shape[:axis] + x.shape[axis + 1 :]
+    if x.size == 0:
+        return jnp.zeros(batch, x.dtype)
+    dtype = working_dtype(x.dtype)
+    return _compiled(
+        x,
+        per_row("k", k, batch, dtype),
+        per_row("lam", lam, batch, dtype),
+        where,
+        equation=Equation(p, phi),
+        axis=axis,
+        zero=which_vanish(lam),
+    )
+
+
+def topk_sum(x: ArrayLike, k: ArrayLike, *, axis: int = -1, where: ArrayLike | None = None) -> Array:
+    """The sum of the ``k`` largest entries, ``f(x, 1_k)`` (Section 3 of Sander et al., 2023).
+
+    A real ``k`` gives what is left over to the next entry. The gradient is the hard mask. Arguments, result and errors
+    as in ``relaxed_topk_value``.
+    """
+    return relaxed_topk_value(x, k, phi=IDENTITY, lam=0.0, axis=axis, where=where)
+
+
+@functools.partial(jax.jit, static_argnames=("equation", "axis", "zero"))
+def _compiled(
+    x: Array, k: Array, lam: Array, where: Array | None, *, equation: Equation, axis: int, zero: Vanishing
+) -> Array:
+    moved = jnp.moveaxis(x, axis, -1)
+    flat = moved.reshape(-1, moved.shape[-1]).astype(k.dtype)
+    present = jnp.full(flat.shape, True) if where is None else jnp.moveaxis(where, axis, -1).reshape(flat.shape)
+    if not equation.phi.even:
+        present = present & (flat != -jnp.inf)
+    entries = jnp.where(present, flat, 0.0 if equation.phi.even else -jnp.inf)
+    value = _value(entries, jnp.sum(present, axis=-1, keepdims=True, dtype=jnp.int32), k, lam, equation, zero)
+    return value.reshape(moved.shape[:-1]).astype(x.dtype)
+
+
+class Solution(NamedTuple):
+    """The solution of Proposition 2 for every entry, with ``y = z * phi'(v)``, signs apart.
+
+    Attributes:
+      y: the operator.
+      z: how much of the entry is selected, in [0, 1]; not differentiable.
+      v: the magnitude or value of the entry in ``u``: ``s - lam * |y| ** (p - 1)``.
+    """
+
+    y: Array
+    z: Array
+    v: Array
+
+
+def solve(x: Array, k: Array, lam: Array, equation: Equation, zero: Vanishing) -> Solution:
+    """Solves rows ``(rows, n)`` with ``k`` and ``lam`` of shape ``(rows, 1)``; ``zero`` tells which ``lam`` are 0."""
+    s = equation.keys(x)
+    sign = jnp.sign(x) if equation.phi.even else jnp.ones_like(x)
+
+    def soft(lam: Array) -> Solution:
+        gamma = pooled_value((s,), k, lam, equation)
+        t = lax.stop_gradient(position(s, gamma, lam, equation))
+        y = sign * selection(s, gamma, lam, equation) if equation.linear else keep(x, gamma, lam, equation)
+        v = jnp.where(t >= 1, before_slope(s, gamma, lam, equation), jnp.where(t <= 0, s, gamma.hi + gamma.lo))
+        return Solution(y, profile(t, equation.exponent), v)
+
+    def hard(lam: Array) -> Solution:
+        (z,) = hard_selection((jnp.abs(x) if equation.phi.even else x,), k)
+        y = jnp.where(z == 0, 0.0, sign * equation.slope(s) * z)
+        return Solution(y, z, s)
+
+    if zero == "all":
+        return hard(lam)
+    if zero == "none":
+        return soft(lam)
+    relaxed, exact = soft(jnp.where(lam == 0, 1.0, lam)), hard(lam)
+    return Solution(*(jnp.where(lam == 0, h, r) for h, r in zip(exact, relaxed, strict=True)))
+
+
+def least_selected(s: Array, solution: Solution) -> Array:
+    """``v`` of the ``k``-th largest entry, per row: the least of those selected, or the greatest if none is."""
+    selected = solution.z > 0
+    some = jnp.any(selected, axis=-1, keepdims=True)
+    least = jnp.min(jnp.where(selected, solution.v, jnp.inf), axis=-1, keepdims=True)
+    most = jnp.max(s, axis=-1, keepdims=True)
+    return jnp.where(some, least, jnp.where(most > -jnp.inf, most, 0.0))
+
+
+def _value(x: Array, size: Array, k: Array, lam: Array, equation: Equation, zero: Vanishing) -> Array:
+    """The value of rows ``(rows, n)``, of which ``size`` entries take part."""
+    phi, p = equation.phi, equation.p
+    s = equation.keys(x)
+    solution = solve(x, k, lam, equation, zero)
+    y, z, v = solution
+    whole, partly = z == 1, (z > 0) & (z < 1)
+
+    def total(values: Array, condition: Array) -> Array:
+        return jnp.sum(jnp.where(condition, values, 0.0), axis=-1, keepdims=True)
+
+    def share(weight: Array, point: Array) -> Array:
+        return jnp.where(weight == 0, 0.0, weight * phi.value(point))  # phi may overflow where nothing is selected
+
+    # What the entries selected in full leave over goes to the pooled block; and, where there is too little of that, to
+    # entries with u = 0, of an even phi.
+    saturated = k > size.astype(k.dtype)
+    wanted = jnp.where(saturated, size.astype(k.dtype), k)
+    rest = remainder(wanted, jnp.sum(whole, axis=-1, keepdims=True, dtype=jnp.int32))
+    boundary = least_selected(s, solution)
+    if phi.even:
+        pooled = total(z, partly)
+        boundary = jnp.where((pooled == 0) & (rest > 0), 0.0, boundary)
+        block = share(pooled, boundary) + share(rest - pooled, jnp.zeros_like(rest))
+    else:
+        block = share(rest, boundary)
+    norm = total(jnp.where(y == 0, 1.0, jnp.abs(y)) ** p, y != 0)
+    value = total(phi.value(jnp.where(whole, v, boundary)), whole) + block + (1.0 - 1.0 / p) * lam * norm
+    slope_in_k = jnp.where(saturated, 0.0, phi.value(boundary))
+    return envelope(value, (x, k, lam), (y, slope_in_k, -norm / p))

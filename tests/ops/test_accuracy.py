@@ -1,0 +1,46 @@
+"""Top-k accuracy against a sort."""
+
+import jax
+import numpy as np
+import pytest
+
+from ops import topk_accuracy
+from tests.ops import oracles
+
+LOGITS = np.round(2 * oracles.samples((200, 7), dtype=np.float32)) / 2  # with ties
+LABELS = np.arange(200) % 7
+
+
+def by_sort(logits, labels, max_k):
+    order = np.argsort(-logits, axis=-1, kind="stable")
+    return np.stack([(order[:, :k] == labels[:, None]).any(-1) for k in range(1, max_k + 1)], -1)
+
+
+def test_agrees_with_a_stable_sort():
+    expected = by_sort(LOGITS, LABELS, 7)
+    assert 0 < expected[:, 0].mean() < 1
+    np.testing.assert_array_equal(topk_accuracy(LOGITS, LABELS, 7), expected)
+    np.testing.assert_array_equal(topk_accuracy(LOGITS.T, LABELS, 3, axis=0), expected[:, :3])
+    vmapped = jax.jit(jax.vmap(lambda x, label: topk_accuracy(x, label, 5)))(LOGITS, LABELS)
+    np.testing.assert_array_equal(vmapped, expected[:, :5])
+
+
+def test_absent_classes_do_not_count():
+    present = np.arange(7) != 2
+    logits = np.where(present, LOGITS, -np.inf)
+    hits = topk_accuracy(LOGITS, LABELS, 6, where=present)
+    np.testing.assert_array_equal(hits, by_sort(logits, LABELS, 6))
+    assert not np.asarray(hits)[LABELS == 2].any()
+
+
+def test_nan_and_foreign_labels_never_hit():
+    x = np.float32([[np.nan, 1, 2], [1, np.nan, 2], [-np.inf, 0, 1], [3, 2, 1], [3, 2, 1]])
+    hits = topk_accuracy(x, np.array([0, 2, 0, -1, 3]), 3)
+    np.testing.assert_array_equal(hits, [[0, 0, 0], [1, 1, 1], [0, 0, 1], [0, 0, 0], [0, 0, 0]])
+
+
+def test_errors():
+    with pytest.raises(ValueError, match=r"^max_k .*8"):
+        topk_accuracy(LOGITS, LABELS, 8)
+    with pytest.raises(ValueError, match=r"^labels .*float"):
+        topk_accuracy(LOGITS, LABELS.astype(float), 3)

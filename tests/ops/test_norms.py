@@ -1,0 +1,151 @@
+"""Conjugates, norms and entropies against their definitions as minima and maxima."""
+
+import itertools
+
+import jax
+import numpy as np
+import pytest
+from scipy import optimize
+
+from ops import (
+    hard_topk_mag,
+    k_support_negentropy,
+    k_support_norm,
+    owl_norm,
+    relaxed_topk_value,
+    topk_conjugate,
+    topk_mag,
+    topk_mask,
+)
+from tests.ops import oracles
+
+Y = np.abs(oracles.samples((6, 5)))
+Y[2, 3:] = 0
+K = np.array([1, 2, 4, 3, 5, 2.6])
+CONJUGATES = {
+    "half_square": lambda u: u**2 / 2,
+    "exp": lambda u: u * np.log(np.maximum(u, 1e-300)),
+}
+PLAIN = {"half_square": lambda x: x**2 / 2, "exp": lambda x: np.exp(x - 1)}
+SIGNED = Y * np.sign(oracles.samples((6, 5), 1))
+
+
+def by_definition(y, k, conjugate):
+    """Proposition 3: the least divergence from the polytope."""
+
+    def objective(z):
+        return np.sum(z * conjugate(y / z))
+
+    found = optimize.minimize(
+        objective,
+        np.full(y.size, k / y.size),
+        method="SLSQP",
+        bounds=[(1e-9, 1)] * y.size,
+        constraints={"type": "eq", "fun": lambda z: z.sum() - k},
+        options={"ftol": 1e-15, "maxiter": 2000},
+    )
+    return found.fun
+
+
+@pytest.mark.parametrize("phi", ["half_square", "exp"])
+def test_proposition_3(x64, phi):
+    y = Y if phi == "exp" else SIGNED
+    expected = oracles.by_rows(lambda y, k, _: by_definition(np.abs(y), k, CONJUGATES[phi]), y, K, 0)
+    np.testing.assert_allclose(topk_conjugate(y, K, phi=phi), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("phi", ["half_square", "exp"])
+def test_proposition_4(x64, phi):
+    # The conjugate of sum(phi*) restricted to k-sparse vectors, over all supports of size k; then conjugated again.
+    y, k = Y[0], 2
+    supports = np.array([np.isin(np.arange(5), c) for c in itertools.combinations(range(5), k)])
+
+    def restricted(x):
+        return np.max(supports @ PLAIN[phi](x))
+
+    # max <x, y> - t over t >= sum of phi over every support
+    found = optimize.minimize(
+        lambda v: v[-1] - v[:-1] @ y,
+        np.r_[np.log(y + 0.1), 10],
+        method="SLSQP",
+        constraints={"type": "ineq", "fun": lambda v: v[-1] - supports @ PLAIN[phi](v[:-1])},
+        options={"ftol": 1e-14, "maxiter": 2000},
+    )
+    x = found.x[:-1]
+    np.testing.assert_allclose(topk_conjugate(y, k, phi=phi), x @ y - restricted(x), rtol=1e-6)
+
+
+def test_proposition_2_value_is_that_of_the_dual(x64):
+    x, lam, p = SIGNED, 0.7, 4 / 3
+    y = topk_mag(x, K, lam=lam, p=p)
+    dual = (x * y).sum(-1) - topk_conjugate(y, K, phi="half_square") - lam / p * (np.abs(y) ** p).sum(-1)
+    np.testing.assert_allclose(relaxed_topk_value(x, K, phi="half_square", lam=lam, p=p), dual, rtol=1e-12)
+
+
+def test_polytopes(x64):
+    mask = np.asarray(topk_mask(SIGNED, K, lam=0.5))
+    assert np.all(topk_conjugate(mask, K, phi="identity") == 0)
+    assert np.all(topk_conjugate(mask * 0.999, K, phi="identity") == np.inf)
+    assert np.all(topk_conjugate(-0.999 * mask, K, phi="abs") == 0)
+    assert np.all(topk_conjugate(mask * 1.001, K, phi="abs") == np.inf)
+    assert topk_conjugate(np.array([1.1, 0.5, 0.4]), 2, phi="identity") == np.inf
+    assert topk_conjugate(np.array([-0.1, 1.0, 0.1]), 1, phi="exp") == np.inf
+
+
+def test_k_support_norm_lies_between_l1_and_l2(x64):
+    np.testing.assert_allclose(k_support_norm(SIGNED, 1), np.abs(SIGNED).sum(-1), rtol=1e-14)
+    np.testing.assert_allclose(k_support_norm(SIGNED, 5), np.linalg.norm(SIGNED, axis=-1), rtol=1e-14)
+    np.testing.assert_allclose(k_support_norm(hard_topk_mag(SIGNED, 3), 3), np.sort(Y**2)[:, -3:].sum(-1) ** 0.5)
+    np.testing.assert_allclose(k_support_norm(1e200 * SIGNED.T, K, axis=0), 1e200 * k_support_norm(SIGNED, K))
+    # Its dual norm is the l2 norm of the k largest.
+    largest = np.sort(SIGNED**2)[:, ::-1] @ oracles.weights(5, 2)
+    directions = oracles.samples((2000, 1, 5), 2)
+    ratios = (directions * SIGNED).sum(-1) / np.asarray(k_support_norm(directions[:, 0], 2))[:, None]
+    assert np.all(ratios.max(0) <= np.sqrt(largest) * (1 + 1e-12))
+    assert np.all(ratios.max(0) >= 0.8 * np.sqrt(largest))
+
+
+def test_derivatives(x64):
+    y, k = Y[[0, 1, 5]] * np.sign(SIGNED[[0, 1, 5]]), K[[0, 1, 5]]
+    tangent = oracles.samples(y.shape, 3), oracles.samples(k.shape, 4)
+
+    @jax.jit
+    def first(y, k):
+        return jax.grad(lambda y, k: topk_conjugate(y, k).sum(), (0, 1))(y, k)
+
+    def at(step, function):
+        return function(y + step * tangent[0], k + step * tangent[1])
+
+    slope = sum(np.vdot(g, v) for g, v in zip(first(y, k), tangent, strict=True))
+    values = [at(step, topk_conjugate).sum() for step in (1e-6, -1e-6)]
+    np.testing.assert_allclose(slope, (values[0] - values[1]) / 2e-6, rtol=1e-6)
+    second = jax.jvp(first, (y, k), tangent)[1]
+    for found, right, left in zip(second, at(1e-6, first), at(-1e-6, first), strict=True):
+        assert np.abs(found).max() > 0.1
+        np.testing.assert_allclose(found, (right - left) / 2e-6, rtol=1e-5, atol=1e-6)
+    zeros = np.zeros((1, 5))
+    np.testing.assert_array_equal(jax.grad(lambda y: k_support_norm(y, 2).sum())(zeros), zeros)
+
+
+def test_negentropy_of_sparse_distributions(x64):
+    sparse = np.array([0.25, 0.75, 0, 0, 0])
+    np.testing.assert_allclose(k_support_negentropy(sparse, 2), np.sum(sparse[:2] * np.log(sparse[:2])), rtol=1e-14)
+    np.testing.assert_allclose(k_support_negentropy(np.full(5, 0.2), 2), np.log(1 / 2), rtol=1e-14)
+
+
+def test_owl_norm(x64):
+    w = np.array([2, 1, 0.5, 0.5, 0])
+    np.testing.assert_allclose(owl_norm(SIGNED, w), np.sort(Y)[:, ::-1] @ w, rtol=1e-14)
+    np.testing.assert_allclose(owl_norm(SIGNED.T, oracles.weights(5, 2), axis=0), np.sort(Y)[:, -2:].sum(-1))
+    np.testing.assert_allclose(
+        owl_norm(SIGNED, oracles.weights(5, 2)), relaxed_topk_value(SIGNED, 2, phi="abs", lam=0), rtol=1e-14
+    )
+
+
+def test_errors():
+    with pytest.raises(ValueError, match=r"^k .*0"):
+        k_support_norm(Y, 0)
+    with pytest.raises(ValueError, match=r"^w .*shape"):
+        owl_norm(Y, np.ones(4))
+    with pytest.raises(ValueError, match=r"^w .*non-increasing"):
+        owl_norm(Y, np.arange(5))

@@ -1,0 +1,205 @@
+"""The relaxed operator of every nonlinearity, two of them not built in, and its value, against a generic solver."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+from scipy import optimize
+
+from ops import Nonlinearity, relaxed_topk, relaxed_topk_value, sparsemax, topk_mag, topk_mask, topk_sum
+from ops.nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY
+from tests.ops import oracles
+
+SOFTPLUS = Nonlinearity(
+    "softplus",
+    value=jax.nn.softplus,
+    slope=jax.nn.sigmoid,
+    curvature=lambda x: jax.nn.sigmoid(x) * jax.nn.sigmoid(-x),
+    conjugate=lambda y: jax.scipy.special.xlogy(y, y) + jax.scipy.special.xlog1py(1 - y, -y),
+)
+COSH = Nonlinearity(
+    "cosh",
+    value=lambda x: jnp.cosh(x) - 1,
+    slope=jnp.sinh,
+    curvature=jnp.cosh,
+    conjugate=lambda y: y * jnp.arcsinh(y) - jnp.sqrt(1 + y**2) + 1,
+    even=True,
+)
+# A kink at 0, and a slope that varies.
+ELASTIC = Nonlinearity(
+    "elastic",
+    value=lambda x: jnp.abs(x) + 0.5 * x**2,
+    slope=lambda x: 1 + x,
+    curvature=jnp.ones_like,
+    conjugate=lambda y: 0.5 * jnp.maximum(y - 1, 0) ** 2,
+    even=True,
+)
+# (value, slope) in NumPy, for the oracle.
+PLAIN = {
+    IDENTITY: (lambda x: x, np.ones_like),
+    ABS: (np.abs, np.ones_like),
+    HALF_SQUARE: (lambda x: x**2 / 2, lambda x: x),
+    EXP: (lambda x: np.exp(x - 1), lambda x: np.exp(x - 1)),
+    SOFTPLUS: (lambda x: np.log1p(np.exp(x)), lambda x: 1 / (1 + np.exp(-x))),
+    COSH: (lambda x: np.cosh(x) - 1, np.sinh),
+    ELASTIC: (lambda x: np.abs(x) + x**2 / 2, lambda x: 1 + x),
+}
+PHIS = pytest.mark.parametrize("phi", PLAIN, ids=lambda phi: phi.name)
+OTHERS = pytest.mark.parametrize("phi", [ABS, EXP, SOFTPLUS, COSH, ELASTIC], ids=lambda phi: phi.name)
+
+X = 1.5 * oracles.samples((6, 7))
+K = np.array([1, 2, 3.5, 5, 3, 2])
+LAM = np.array([0.1, 0.5, 1, 3, 10, 0.02])
+
+
+def ordered(phi, k, lam, p, x):
+    """Operator and value of one vector: the isotonic problem of Propositions 5 and 6, handed to SLSQP."""
+    (value, slope), q = PLAIN[phi], p / (p - 1)
+    order = np.argsort(-np.abs(x) if phi.even else -x, kind="stable")
+    s, w = (np.abs(x) if phi.even else x)[order], oracles.weights(x.size, k)
+
+    def objective(v):
+        taken = np.maximum(s - v, 0)
+        return np.sum(taken**q * lam ** (1 - q) / q + w * value(v)), -((taken / lam) ** (q - 1)) + w * slope(v)
+
+    steps = np.eye(x.size)[:-1] - np.eye(x.size)[1:]
+    found = optimize.minimize(
+        objective,
+        0.9 * s if phi.even else s - 0.1,
+        jac=True,
+        method="SLSQP",
+        bounds=[(0 if phi.even else None, bound) for bound in s],
+        constraints={"type": "ineq", "fun": lambda v: steps @ v, "jac": lambda v: steps},
+        options={"ftol": 1e-15, "maxiter": 3000},
+    )
+    y = np.empty_like(x)
+    y[order] = (np.maximum(s - found.x, 0) / lam) ** (q - 1)
+    return (np.sign(x) * y if phi.even else y), found.fun
+
+
+@PHIS
+@pytest.mark.parametrize("p", [4 / 3, 1.5, 2.0])
+def test_operator_and_value_agree_with_a_generic_solver(x64, phi, p):
+    expected = [ordered(phi, k, lam, p, x) for x, k, lam in zip(X, K, LAM, strict=True)]
+
+    def total(x):
+        values = relaxed_topk_value(x, K, phi=phi, lam=LAM, p=p)
+        return values.sum(), values
+
+    gradient, values = jax.grad(total, has_aux=True)(X)
+    y = relaxed_topk(X, K, phi=phi, lam=LAM, p=p)
+    np.testing.assert_allclose(y, np.stack([row[0] for row in expected]), atol=2e-6)
+    np.testing.assert_allclose(values, [row[1] for row in expected], rtol=1e-10)
+    np.testing.assert_array_equal(gradient, y)
+
+
+@pytest.mark.parametrize("phi", [EXP, ELASTIC], ids=lambda phi: phi.name)
+def test_derivatives_to_second_order(x64, phi):
+    k = np.array([1.3, 2.2, 3.5])
+
+    def function(x, lam):  # its first derivatives are those of the value, its second ones those of the operator
+        return relaxed_topk_value(x, k, phi=phi, lam=lam, p=4 / 3)
+
+    check_grads(jax.jit(function), (X[:3], LAM[:3]), 2, ("rev",), atol=1e-3, rtol=1e-3, eps=1e-5)
+
+
+@OTHERS
+def test_derivatives_of_operator_and_value_against_differences(x64, phi):
+    k, p = np.array([1.3, 2.2, 3.5, 4.7, 3.1, 2.4]), 1.5
+    tangents = oracles.samples(X.shape, 5), oracles.samples(K.shape, 6), LAM * oracles.samples(K.shape, 7)
+
+    @jax.jit
+    def both(x, k, lam):
+        return relaxed_topk(x, k, phi=phi, lam=lam, p=p), relaxed_topk_value(x, k, phi=phi, lam=lam, p=p)
+
+    def at(step):
+        return both(*(a + step * b for a, b in zip((X, k, LAM), tangents, strict=True)))
+
+    pushed = jax.jit(lambda *a: jax.jvp(both, a, tangents)[1])(X, k, LAM)
+    for found, right, left in zip(pushed, at(1e-6), at(-1e-6), strict=True):
+        assert np.abs(found).max() > 0.1
+        np.testing.assert_allclose(found, (right - left) / 2e-6, rtol=1e-5, atol=1e-5)
+
+
+def test_signed_mask_may_use_less_than_k(x64):
+    x = np.array([3.0, -0.5, 0.2, 0.05, -0.1])
+    # Without the bound on their sum the entries would be clip(x / lam, -1, 1).
+    np.testing.assert_allclose(relaxed_topk(x, 3, phi="abs", lam=1.0), [1, -0.5, 0.2, 0.05, -0.1], rtol=1e-14)
+    np.testing.assert_allclose(
+        jax.jacobian(lambda x: relaxed_topk(x, 3, phi="abs", lam=1.0))(x), np.diag([0, 1, 1, 1, 1.0]), atol=1e-15
+    )
+    np.testing.assert_allclose(
+        np.abs(relaxed_topk(x, 1.5, phi="abs", lam=1.0)), topk_mask(np.abs(x), 1.5, lam=1.0), rtol=1e-14
+    )
+
+
+def test_names_give_the_named_operators():
+    np.testing.assert_array_equal(relaxed_topk(X, K, lam=0.5), topk_mask(X, K, lam=0.5))
+    np.testing.assert_array_equal(relaxed_topk(X, K, phi="half_square", lam=0.5), topk_mag(X, K, lam=0.5))
+    with pytest.raises(ValueError, match=r"^phi .*'cube'"):
+        relaxed_topk(X, K, phi="cube")
+    with pytest.raises(ValueError, match=r"^solver .*'sort'"):
+        relaxed_topk(X, K, solver="sort")
+
+
+@PHIS
+def test_lam_0_is_the_slope_of_the_selected(x64, phi):
+    s = np.abs(X) if phi.even else X
+    chosen = np.stack([oracles.hard(row, 3) for row in s])
+    slope = np.sign(X) * PLAIN[phi][1](s) if phi.even else PLAIN[phi][1](s)
+    np.testing.assert_allclose(relaxed_topk(X, 3, phi=phi, lam=0), chosen * slope, rtol=1e-15)
+    value = relaxed_topk_value(X, 3, phi=phi, lam=0)
+    np.testing.assert_allclose(value, (chosen * PLAIN[phi][0](X)).sum(-1), rtol=1e-14)
+    near = relaxed_topk_value(X, np.full(6, 3.0), phi=phi, lam=np.full(6, 1e-9))
+    np.testing.assert_allclose(near, value, rtol=1e-7)
+
+
+@OTHERS
+def test_absent_large_and_small_entries_are_finite_in_float32(phi):
+    p = 4 / 3
+    x = np.float32([[0, 0, 0, 0, 0], [1e3, 1e3, -1e3, 5, 0], [-1e3, -2e3, -3e3, -1e3, -9], [1e-30, -1e-20, 2, 2, 2]])
+    lam = np.float32([[1], [1e3], [1e-3], [1]])[:, 0]
+    for k in (2, 0, 5):
+        y, gradient = jax.value_and_grad(
+            lambda x, k=k: relaxed_topk_value(x, np.full(4, k), phi=phi, lam=lam, p=p).sum()
+        )(x)
+        assert not np.isnan(y)
+        assert not np.isnan(gradient).any()
+        again = jax.grad(lambda x, k=k: jnp.sum(jnp.sin(relaxed_topk(x, np.full(4, k), phi=phi, lam=lam, p=p))))(x)
+        assert not np.isnan(again).any()
+    present = np.float32([1, 2, 3, 0.5])
+    padded = np.r_[present, np.float32(-np.inf)] if not phi.even else np.r_[present, np.float32(9)]
+    for function in (relaxed_topk, relaxed_topk_value):
+        some = function(padded, 3, phi=phi, p=p, where=np.arange(5) < 4)
+        np.testing.assert_allclose(some[:4] if some.ndim else some, function(present, 3, phi=phi, p=p), rtol=1e-5)
+        if not phi.even:
+            np.testing.assert_array_equal(function(padded, 3, phi=phi, p=p), some)
+
+
+def test_more_than_take_part_are_all_selected(x64):
+    x = np.array([1.0, -np.inf, 3.0, -np.inf])
+    np.testing.assert_allclose(topk_sum(x, 3), 4)
+    np.testing.assert_allclose(relaxed_topk_value(x, 3, lam=0.5), 4 - 0.5 / 2 * 2)
+    assert jax.grad(lambda k: relaxed_topk_value(x, k, lam=0.5))(3.0) == 0
+
+
+def test_sum_of_the_largest(x64):
+    expected = [np.sum(np.sort(x)[::-1] * oracles.weights(7, k)) for x, k in zip(X, K, strict=True)]
+    np.testing.assert_allclose(topk_sum(X, K), expected, rtol=1e-14)
+    np.testing.assert_allclose(topk_sum(X.T, K, axis=0), expected, rtol=1e-14)
+    gradient, slope = jax.grad(lambda x, k: topk_sum(x, k).sum(), (0, 1))(X, np.full(6, 2.5))
+    third = np.sort(X)[:, -3]
+    np.testing.assert_allclose(slope, third)
+    np.testing.assert_allclose(gradient.sum(-1), 2.5)
+    np.testing.assert_allclose(gradient[third[:, None] == X], 0.5)
+
+
+def test_sparsemax():
+    x = X.astype(np.float32)
+    y, jacobian = sparsemax(x[0]), jax.jacobian(sparsemax)(x[0])
+    assert (y > 0).sum() == 2
+    np.testing.assert_allclose(sparsemax(np.float32([-2, 0, 0.5])), [0, 0.25, 0.75], rtol=1e-6)
+    a = np.asarray(y > 0, float)
+    np.testing.assert_allclose(jacobian, np.diag(a) - np.outer(a, a) / a.sum(), atol=1e-6)
+    np.testing.assert_array_equal(sparsemax(x.T, axis=0).T, sparsemax(x))
