@@ -23,13 +23,18 @@ from ops.arguments import (
     working_dtype,
 )
 from ops.equation import Equation
+from ops.isotonic.problem import Problem
+from ops.isotonic.selection import isotonic_topk
+from ops.isotonic.solvers import SOLVERS as ISOTONIC_SOLVERS
+from ops.isotonic.solvers import Solver as IsotonicSolver
+from ops.isotonic.solvers import as_solver
+from ops.layout import as_rows, batch_shape
 from ops.magnitude import magnitude_of
-from ops.mask import mask_of
+from ops.mask import mask_of, with_hard_rows
 from ops.nonlinearities import HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
 from ops.rows import Rows
 
-Solver = Literal["threshold"]
-SOLVERS: tuple[str, ...] = ("threshold",)
+Solver = Literal["threshold", "pav", "dykstra", "dual"] | IsotonicSolver
 AxisName = str | tuple[str, ...] | None
 
 
@@ -67,7 +72,10 @@ def relaxed_topk(
       p: exponent of the regularisation, a Python number in (1, 2].
       axis: the axis along which entries compete.
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
-      solver: ``"threshold"``.
+      solver: ``"threshold"`` solves one scalar equation: exact and fastest. The others sort and solve the isotonic
+        problem of the paper: ``"pav"`` (exact), ``"dykstra"`` (``p = 2`` only) and ``"dual"`` (both iterative; slow
+        where many entries are partly selected), or one of ``ops.isotonic``'s with settings of its own, like
+        ``Dykstra(max_iter=10, tol=0.0)``. What such a run came to is told by ``ops.isotonic.topk_solution``.
       axis_name: as in ``topk_mask``.
 
     Returns:
@@ -110,7 +118,7 @@ def topk_mask(
       p: exponent of the regularisation, a Python number in (1, 2]. Smaller is smoother.
       axis: the axis along which entries compete.
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
-      solver: ``"threshold"``.
+      solver: as in ``relaxed_topk``.
       axis_name: name of the mesh axis (or axes) over which ``axis`` is split, inside ``jax.shard_map``. Each device
         then passes its own part of ``x`` and gets its own part of the mask; a pass over the data communicates three
         scalars per row, whatever the size of ``x``.
@@ -155,7 +163,7 @@ def topk_mag(
       axis: the axis along which entries compete.
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
       debias: whether to undo the shrinkage of kept entries.
-      solver: ``"threshold"``.
+      solver: as in ``relaxed_topk``.
       axis_name: as in ``topk_mask``.
 
     Returns:
@@ -251,9 +259,13 @@ def _operate(
     debias: bool = False,
 ) -> Array:
     """Checks the arguments and calls the compiled operator."""
-    check_choice("solver", solver, SOLVERS)
     x = floating(x)
     p = check_p(p)
+    if isinstance(solver, str):
+        check_choice("solver", solver, ("threshold", *ISOTONIC_SOLVERS))
+    isotonic = None if solver == "threshold" else as_solver(solver, p)
+    if isotonic is not None and axis_name is not None:
+        raise ValueError(f"axis_name must be None unless solver is 'threshold', got {axis_name!r}")
     axis = check_axis(axis, x.ndim)
     n = x.shape[axis] * (1 if axis_name is None else lax.axis_size(axis_name))
     check_range("k", k, 0, n, f"in [0, {n}], the size along axis {axis}")
@@ -262,7 +274,7 @@ def _operate(
         where = check_where(where, x.shape)
     if x.size == 0:
         return x
-    batch = x.shape[:axis] + x.shape[axis + 1 :]
+    batch = batch_shape(x, axis)
     dtype = working_dtype(x.dtype)
     return _compiled(
         x,
@@ -275,10 +287,11 @@ def _operate(
         axis_name=axis_name,
         debias=debias,
         zero=which_vanish(lam),
+        isotonic=isotonic,
     )
 
 
-@functools.partial(jax.jit, static_argnames=("phi", "p", "axis", "axis_name", "debias", "zero"))
+@functools.partial(jax.jit, static_argnames=("phi", "p", "axis", "axis_name", "debias", "zero", "isotonic"))
 def _compiled(
     x: Array,
     k: Array,
@@ -291,15 +304,25 @@ def _compiled(
     axis_name: AxisName,
     debias: bool,
     zero: Vanishing,
+    isotonic: IsotonicSolver | None,
 ) -> Array:
-    moved = jnp.moveaxis(x, axis, -1)
-    flat = moved.reshape(-1, moved.shape[-1]).astype(k.dtype)
-    present = None if where is None else jnp.moveaxis(where, axis, -1).reshape(flat.shape)
+    flat, restore = as_rows(x, axis, k.dtype)
+    present = None if where is None else as_rows(where, axis, jnp.bool_)[0]
     equation = Equation(p, phi, Rows(-1, axis_name))
     operator = mask_of if equation.linear else functools.partial(magnitude_of, debias=debias)
     absent = 0.0 if phi.even else -jnp.inf
-    entries = flat if present is None else jnp.where(present, flat, absent)
-    (y,) = operator((entries,), k, lam, equation, zero=zero)
+    entries = (flat if present is None else jnp.where(present, flat, absent),)
+    if isotonic is None:
+        (y,) = operator(entries, k, lam, equation, zero=zero)
+    else:
+
+        def hard(entries: tuple[Array, ...], k: Array) -> tuple[Array, ...]:
+            return operator(entries, k, jnp.zeros_like(k), equation, zero="all")
+
+        def soft(lam: Array) -> tuple[Array, ...]:
+            return (isotonic_topk(entries[0], k, lam, Problem(p, phi), isotonic, debias=debias)[0],)
+
+        (y,) = with_hard_rows(hard, soft, entries, k, lam, zero)
     if present is not None:
         y = jnp.where(present, y, 0.0)
-    return jnp.moveaxis(y.reshape(moved.shape).astype(x.dtype), -1, axis)
+    return restore(y)

@@ -2,5 +2,6 @@
 
 from ops.isotonic.regression import isotonic_regression
 from ops.isotonic.solvers import PAV, Dual, Dykstra, Solution
+from ops.isotonic.topk import topk_solution
 
-__all__ = ["PAV", "Dual", "Dykstra", "Solution", "isotonic_regression"]
+__all__ = ["PAV", "Dual", "Dykstra", "Solution", "isotonic_regression", "topk_solution"]

@@ -1,6 +1,7 @@
 """Blocks of entries held at one value: how far a point is from optimal, and its derivative (Proposition 7)."""
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +18,16 @@ def block_sum(values: Array, linked: Array) -> Array:
       values: what is summed.
       linked: bool, whether an entry belongs to the same block as its successor; false at the last of each row.
     """
+    rows, n = values.shape
     first = jnp.concatenate([jnp.ones_like(linked[:, :1]), ~linked[:, :-1]], axis=1)
+    # A sum is taken one entry after another, with a rounding error that grows with their number: so of pieces of at
+    # most sqrt(n) entries first, then of these.
+    cut = (jnp.arange(n) % math.isqrt(n) == 0).reshape(1, n)
+    piece = jnp.cumsum((first | cut).ravel(), dtype=jnp.int32) - 1
     block = jnp.cumsum(first.ravel(), dtype=jnp.int32) - 1
-    sums = jax.ops.segment_sum(values.ravel(), block, num_segments=values.size, indices_are_sorted=True)
-    return sums[block].reshape(values.shape)
+    block_of_piece = jnp.full(rows * n, rows * n - 1, jnp.int32).at[piece].set(block)
+    add = functools.partial(jax.ops.segment_sum, num_segments=rows * n, indices_are_sorted=True)
+    return add(add(values.ravel(), piece), block_of_piece)[block].reshape(rows, n)
 
 
 def residual(problem: Problem, v: Array, linked: Array, s: Array, w: Array, lam: Array) -> Array:

@@ -68,7 +68,7 @@ def _ascend(state: Multipliers, problem: Problem, s: Array, w: Array, lam: Array
         return jnp.pad(padded, ((0, 0), (offset, 0)), constant_values=fill)
 
     entries = pad(s, extreme)
-    v, pooled = merge(
+    v, together = merge(
         problem,
         TwoFloat(pad(alone.hi, extreme), pad(alone.lo, 0.0)),
         entries,
@@ -78,7 +78,7 @@ def _ascend(state: Multipliers, problem: Problem, s: Array, w: Array, lam: Array
         Segments((rows, entries.shape[1]), 0, 1),
     )
     v_hi, v_lo = v.hi[:, offset : offset + n], v.lo[:, offset : offset + n]
-    held = jnp.repeat(pooled, 2, axis=1)[:, offset : offset + n] & is_first
+    held = together[:, offset : offset + n] & is_first
     t = (s - v_hi) - v_lo
     slope = w * problem.slope(v_hi + v_lo) - problem.dual(t, lam)  # h_i'(v_i), which is alpha_i - alpha_{i-1}
     alpha = jnp.where(held, jnp.maximum(slope + before, 0.0), 0.0)

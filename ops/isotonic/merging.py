@@ -66,6 +66,11 @@ class Segments:
         """Whether an entry is in the left half of its segment, shape ``(1, n)``."""
         return ((jnp.arange(self.n) >> jnp.asarray(self.level)) % 2 == 0).reshape(1, self.n)
 
+    def is_last(self) -> Array:
+        """Whether an entry is the last of its segment, shape ``(1, n)``."""
+        size = 2 << jnp.asarray(self.level)
+        return ((jnp.arange(self.n) + 1) % size == 0).reshape(1, self.n)
+
     def exists(self) -> Array:
         """Which scalars belong to a segment, shape ``(1, n / 2)``."""
         return (jnp.arange(self.n // 2) < (self.n >> (jnp.asarray(self.level) + 1))).reshape(1, -1)
@@ -86,7 +91,8 @@ def merge(
       segments: what is put in order.
 
     Returns:
-      The minimisers of the wholes, same shape, and which segments were pooled, bool, shape ``(rows, n / 2)``.
+      The minimisers of the wholes, same shape, and which neighbours are held at one value by this merge: bool, same
+      shape, true for an entry that is held to its successor.
     """
     eps = jnp.finfo(s.dtype).eps
     is_left = segments.is_left()
@@ -121,4 +127,5 @@ def merge(
     gamma = everywhere(find_root(evaluate, start, jnp.ones_like(start), lower, upper).point)
     beyond = difference(v, gamma)
     pooled = segments.spread(violated) & jnp.where(is_left, beyond < 0, beyond > 0)
-    return select(pooled, gamma, v), violated
+    # Equal values alone would not tell: entries that tie without being held together move on their own.
+    return select(pooled, gamma, v), pooled & jnp.roll(pooled, -1, axis=1) & ~segments.is_last()

@@ -14,7 +14,7 @@ from ops.isotonic.problem import Problem, minimisers
 from ops.twofloat import TwoFloat
 
 
-def pool_adjacent_violators(problem: Problem, s: Array, w: Array, lam: Array) -> tuple[TwoFloat, Array]:
+def pool_adjacent_violators(problem: Problem, s: Array, w: Array, lam: Array) -> tuple[TwoFloat, Array, Array]:
     """Solves the isotonic problem of each row, in O(n log n) operations and O(n) memory.
 
     Args:
@@ -24,14 +24,15 @@ def pool_adjacent_violators(problem: Problem, s: Array, w: Array, lam: Array) ->
       lam: strength of the regularisation, shape ``(rows, 1)``.
 
     Returns:
-      The solution, shape ``(rows, n)``, and the number of merges that pooled something, int32, shape ``(rows, 1)``.
+      The solution, shape ``(rows, n)``; which neighbours are held together, bool, same shape, entry i to its
+      successor; and the number of merges that pooled something, int32, shape ``(rows, 1)``.
     """
     rows, n = s.shape
     v = minimisers(problem, s, w, lam)
-    no_merges = jnp.zeros((rows, 1), jnp.int32)
+    free, no_merges = jnp.zeros(s.shape, bool), jnp.zeros((rows, 1), jnp.int32)
     levels = max(n - 1, 0).bit_length()
     if levels == 0:
-        return v, no_merges
+        return v, free, no_merges
     padding = (1 << levels) - n
     lowest = float(jnp.finfo(s.dtype).min) / 8  # in order behind everything else, and never pooled
 
@@ -39,13 +40,15 @@ def pool_adjacent_violators(problem: Problem, s: Array, w: Array, lam: Array) ->
         return jnp.pad(value, ((0, 0), (0, padding)), constant_values=fill)
 
     v = TwoFloat(pad(v.hi, lowest), pad(v.lo, 0.0))
-    s, w = pad(s, lowest), pad(w, 0.0)
+    s, w, free = pad(s, lowest), pad(w, 0.0), jnp.pad(free, ((0, 0), (0, padding)))
     tilt = jnp.zeros_like(lam)
 
-    def round_of_merges(level: Array, carry: tuple[TwoFloat, Array]) -> tuple[TwoFloat, Array]:
-        v, merges = carry
-        v, pooled = merge(problem, v, s, w, lam, tilt, Segments(s.shape, level, levels))
-        return v, merges + jnp.sum(pooled, axis=1, keepdims=True, dtype=jnp.int32)
+    def round_of_merges(level: Array, carry: tuple[TwoFloat, Array, Array]) -> tuple[TwoFloat, Array, Array]:
+        v, linked, merges = carry
+        segments = Segments(s.shape, level, levels)
+        v, held = merge(problem, v, s, w, lam, tilt, segments)
+        at_middle = segments.middle(held)[0] & segments.exists()
+        return v, linked | held, merges + jnp.sum(at_middle, axis=1, keepdims=True, dtype=jnp.int32)
 
-    v, merges = lax.fori_loop(0, levels, round_of_merges, (v, no_merges))
-    return TwoFloat(v.hi[:, :n], v.lo[:, :n]), merges
+    v, linked, merges = lax.fori_loop(0, levels, round_of_merges, (v, free, no_merges))
+    return TwoFloat(v.hi[:, :n], v.lo[:, :n]), linked[:, :n], merges

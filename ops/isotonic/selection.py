@@ -33,7 +33,9 @@ def _bring_infinities_near(s: Array, lam: Array) -> Array:
     return jnp.where(s == jnp.inf, above, jnp.where(s == -jnp.inf, below, s))
 
 
-def isotonic_topk(entries: Array, k: Array, lam: Array, problem: Problem, solver: Solver) -> tuple[Array, Pooled]:
+def isotonic_topk(
+    entries: Array, k: Array, lam: Array, problem: Problem, solver: Solver, *, debias: bool = False
+) -> tuple[Array, Pooled]:
     """The operator of Proposition 2 with ``w = 1_k``, by sorting and isotonic optimisation.
 
     Args:
@@ -43,6 +45,7 @@ def isotonic_topk(entries: Array, k: Array, lam: Array, problem: Problem, solver
       lam: strength of the regularisation, shape ``(rows, 1)``, positive.
       problem: exponent and nonlinearity.
       solver: how the isotonic problem is solved.
+      debias: whether to add ``lam * y ** (p - 1)``, which is ``s - v``, and so undo the shrinkage of entries kept.
 
     Returns:
       The operator's value, shape ``(rows, n)``, and the solution of the isotonic problem in the order of the sorted
@@ -72,6 +75,8 @@ def isotonic_topk(entries: Array, k: Array, lam: Array, problem: Problem, solver
     if isinstance(solver, PAV):
         # Also drops the derivative in k of an entry that only a larger k would select.
         y = jnp.where(y <= 0, 0.0, y)
+    if debias:
+        y = jnp.where(y == 0, 0.0, jnp.where(alone & (w == 1), s, y + t))
     y = restore(y)
     # A NaN is sorted somewhere; it marks its row.
     y = jnp.where(jnp.any(jnp.isnan(constant), axis=1, keepdims=True), jnp.nan, y)

@@ -13,7 +13,7 @@ from ops.isotonic import dual, dykstra
 from ops.isotonic.blocks import attach_derivative, residual
 from ops.isotonic.pav import pool_adjacent_violators
 from ops.isotonic.problem import Problem
-from ops.twofloat import TwoFloat, difference, select
+from ops.twofloat import TwoFloat, select
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,8 +120,7 @@ def solve(problem: Problem, s: Array, w: Array, lam: Array, solver: Solver, nonn
     """
     terms = [lax.stop_gradient(value) for value in (s, w, lam)]
     if isinstance(solver, PAV):
-        v, iterations = pool_adjacent_violators(problem, *terms)
-        linked = _equal_to_successor(v)
+        v, linked, iterations = pool_adjacent_violators(problem, *terms)
     else:
         v, linked, iterations = _iterate(solver, problem, *terms)
     gap = residual(problem, v.hi + v.lo, linked, *terms)
@@ -142,12 +141,6 @@ def _tolerance(solver: Solver, dtype: jnp.dtype) -> float:
     if not isinstance(solver, PAV) and solver.tol is not None:
         return solver.tol
     return 1e-12 if dtype == jnp.float64 else 1e-6
-
-
-def _equal_to_successor(v: TwoFloat) -> Array:
-    after = TwoFloat(jnp.roll(v.hi, -1, axis=1), jnp.roll(v.lo, -1, axis=1))
-    inner = (jnp.arange(v.hi.shape[1]) < v.hi.shape[1] - 1).reshape(1, -1)
-    return (difference(v, after) == 0) & inner
 
 
 def _iterate(solver: Dykstra | Dual, problem: Problem, s: Array, w: Array, lam: Array) -> tuple[TwoFloat, Array, Array]:
