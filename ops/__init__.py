@@ -1,9 +1,11 @@
 """Relaxed, sparse and differentiable top-k operators in JAX."""
 
 from ops.accuracy import topk_accuracy
+from ops.isotonic import isotonic_regression
 from ops.losses import topk_fenchel_young_loss, topk_fenchel_young_mixture
 from ops.nonlinearities import Nonlinearity, register_nonlinearity
 from ops.norms import k_support_negentropy, k_support_norm, owl_norm, topk_conjugate
+from ops.permutahedron import lmo, project_permutahedron, soft_quantile, soft_rank, soft_sort
 from ops.sharded import topk_mag_tree
 from ops.straight_through import straight_through
 from ops.topk import hard_topk_mag, hard_topk_mask, relaxed_topk, sparsemax, topk_mag, topk_mask
@@ -13,12 +15,18 @@ __all__ = [
     "Nonlinearity",
     "hard_topk_mag",
     "hard_topk_mask",
+    "isotonic_regression",
     "k_support_negentropy",
     "k_support_norm",
+    "lmo",
     "owl_norm",
+    "project_permutahedron",
     "register_nonlinearity",
     "relaxed_topk",
     "relaxed_topk_value",
+    "soft_quantile",
+    "soft_rank",
+    "soft_sort",
     "sparsemax",
     "straight_through",
     "topk_accuracy",

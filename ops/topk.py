@@ -102,8 +102,9 @@ def topk_mask(
 
     The solution of ``max_y <x, y> - lam / p * ||y||_p^p`` over ``0 <= y <= 1, sum(y) = k`` (Proposition 2 of Sander
     et al., 2023, with ``phi(x) = x`` and ``w = 1_k``). ``lam -> 0`` gives the hard mask, ``lam -> inf`` gives
-    ``k / n`` everywhere. With ``p = 2`` it is differentiable almost everywhere, with ``p < 2`` everywhere. Adding a
-    constant to ``x`` changes nothing, and ``topk_mask(a * x, lam=a * lam)`` is ``topk_mask(x, lam=lam)``.
+    ``k / n`` everywhere. It is differentiable almost everywhere; with ``p < 2`` also where an entry becomes exactly 0,
+    though not where one becomes exactly 1. Adding a constant to ``x`` changes nothing, and
+    ``topk_mask(a * x, lam=a * lam)`` is ``topk_mask(x, lam=lam)``.
 
     Differentiable in ``x``, ``lam`` and ``k``, forwards and backwards, to any order. Takes O(n) time and memory.
 

@@ -123,3 +123,14 @@ def test_float32_at_small_lam_and_large_offset():
     active = (np.arange(12) < 6).astype(np.float32)
     expected = (np.diag(active) - np.outer(active, active) / 6) / 1e-4
     np.testing.assert_allclose(jacobian, expected, rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize(("p", "at_0", "at_1"), [(2.0, 2 / 3, 2 / 3), (4 / 3, 0.0, 1.6725)])
+def test_where_the_mask_has_kinks(p, at_0, at_1):
+    """The paper calls p < 2 differentiable everywhere: it is where an entry becomes 0, not where one becomes 1."""
+    slope = jax.jit(jax.vmap(jax.jacfwd(lambda s, rest, k: topk_mask(jnp.stack([s, rest, rest]), k, p=p, lam=1.0)[0])))
+    half = 0.5 ** (p - 1)  # the gap of an entry selected by half, as the other two are
+    leaves_0, reaches_1 = 1 - half, 1 - half
+    s = np.r_[leaves_0 + np.array([-1e-9, 1e-9]), reaches_1 + np.array([-1e-9, 1e-9])]
+    found = slope(s, np.r_[1.0, 1.0, 0.0, 0.0], np.r_[1.0, 1.0, 2.0, 2.0])
+    np.testing.assert_allclose(found, [0, at_0, at_1, 0], atol=1e-4)
