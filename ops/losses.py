@@ -25,6 +25,7 @@ from ops.arguments import (
 from ops.envelope import envelope
 from ops.equation import Equation, position, selection
 from ops.hard import hard_selection
+from ops.layout import as_rows, batch_shape
 from ops.threshold import threshold
 from ops.twofloat import TwoFloat, difference, select, shift
 
@@ -91,7 +92,7 @@ def topk_fenchel_young_loss(
     scores = _per_class(targets, logits.shape, axis).astype(dtype)
     if where is not None:
         where = check_where(where, logits.shape)
-    batch = logits.shape[:axis] + logits.shape[axis + 1 :]
+    batch = batch_shape(logits, axis)
     if logits.size == 0:
         return jnp.zeros(batch, logits.dtype)
     return _compiled(
@@ -188,13 +189,8 @@ def _compiled(
     axis: int,
     zero: Vanishing,
 ) -> Array:
-    moved = jnp.moveaxis(logits, axis, -1)
-
-    def rows(value: Array) -> Array:
-        return jnp.moveaxis(value, axis, -1).reshape(-1, moved.shape[-1])
-
-    x, t = rows(logits).astype(k.dtype), rows(targets)
-    present = jnp.full(x.shape, True) if where is None else rows(where)
+    (x, _), (t, _) = as_rows(logits, axis, k.dtype), as_rows(targets, axis, k.dtype)
+    present = jnp.full(x.shape, True) if where is None else as_rows(where, axis, jnp.bool_)[0]
     if smooth:
         present = present & (x != -jnp.inf)
     x, t = jnp.where(present, x, -jnp.inf), jnp.where(present, t, 0.0)
@@ -202,7 +198,7 @@ def _compiled(
     if smooth:
         t = _into_polytope(t, present, k)
     loss = _loss(x, t, k, lam, Equation(p), zero, smooth)
-    return loss.reshape(moved.shape[:-1]).astype(logits.dtype)
+    return loss.reshape(batch_shape(logits, axis)).astype(logits.dtype)
 
 
 def _total(values: Array) -> Array:

@@ -9,6 +9,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from ops.arguments import check_axis, check_range, floating, known, per_row, working_dtype
+from ops.layout import as_rows, batch_shape
 from ops.nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
 from ops.rootfinding import Evaluation, find_root
 from ops.threshold import remainder
@@ -98,7 +99,7 @@ def _operate(function, y: ArrayLike, k: ArrayLike, axis: int, phi: Nonlinearity)
     axis = check_axis(axis, y.ndim)
     n = y.shape[axis]
     check_range("k", k, float(jnp.finfo(jnp.float32).tiny), n, f"in (0, {n}], the size along axis {axis}")
-    batch = y.shape[:axis] + y.shape[axis + 1 :]
+    batch = batch_shape(y, axis)
     if y.size == 0:
         return jnp.zeros(batch, y.dtype)
     return _compiled(y, per_row("k", k, batch, working_dtype(y.dtype)), function=function, axis=axis, phi=phi)
@@ -106,9 +107,8 @@ def _operate(function, y: ArrayLike, k: ArrayLike, axis: int, phi: Nonlinearity)
 
 @functools.partial(jax.jit, static_argnames=("function", "axis", "phi"))
 def _compiled(y: Array, k: Array, *, function, axis: int, phi: Nonlinearity) -> Array:
-    moved = jnp.moveaxis(y, axis, -1)
-    value = function(moved.reshape(-1, moved.shape[-1]).astype(k.dtype), k, phi)
-    return value.reshape(moved.shape[:-1]).astype(y.dtype)
+    value = function(as_rows(y, axis, k.dtype)[0], k, phi)
+    return value.reshape(batch_shape(y, axis)).astype(y.dtype)
 
 
 def _sum(values: Array) -> Array:

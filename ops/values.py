@@ -22,6 +22,7 @@ from ops.arguments import (
 from ops.envelope import envelope
 from ops.equation import Equation, position, profile, selection
 from ops.hard import hard_selection
+from ops.layout import as_rows, batch_shape
 from ops.magnitude import keep
 from ops.nonlinearities import IDENTITY, Nonlinearity, nonlinearity
 from ops.shrinkage import before_slope
@@ -73,7 +74,7 @@ def relaxed_topk_value(
     check_range("lam", lam, 0, float(jnp.finfo(jnp.float32).max), "finite and >= 0")
     if where is not None:
         where = check_where(where, x.shape)
-    batch = x.shape[:axis] + x.shape[axis + 1 :]
+    batch = batch_shape(x, axis)
     if x.size == 0:
         return jnp.zeros(batch, x.dtype)
     dtype = working_dtype(x.dtype)
@@ -101,14 +102,13 @@ def topk_sum(x: ArrayLike, k: ArrayLike, *, axis: int = -1, where: ArrayLike | N
 def _compiled(
     x: Array, k: Array, lam: Array, where: Array | None, *, equation: Equation, axis: int, zero: Vanishing
 ) -> Array:
-    moved = jnp.moveaxis(x, axis, -1)
-    flat = moved.reshape(-1, moved.shape[-1]).astype(k.dtype)
-    present = jnp.full(flat.shape, True) if where is None else jnp.moveaxis(where, axis, -1).reshape(flat.shape)
+    flat, _ = as_rows(x, axis, k.dtype)
+    present = jnp.full(flat.shape, True) if where is None else as_rows(where, axis, jnp.bool_)[0]
     if not equation.phi.even:
         present = present & (flat != -jnp.inf)
     entries = jnp.where(present, flat, 0.0 if equation.phi.even else -jnp.inf)
     value = _value(entries, jnp.sum(present, axis=-1, keepdims=True, dtype=jnp.int32), k, lam, equation, zero)
-    return value.reshape(moved.shape[:-1]).astype(x.dtype)
+    return value.reshape(batch_shape(x, axis)).astype(x.dtype)
 
 
 class Solution(NamedTuple):
