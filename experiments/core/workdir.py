@@ -2,7 +2,7 @@
 
 config.json         the config, all overrides applied
 environment.json    code, packages, machine and command of the first launch and the later ones
-metrics.jsonl       one row per epoch
+metrics.jsonl       one row per epoch, or per interval of steps
 checkpoints/        the last states, by orbax
 summary.json        written last: its presence means that the run is done
 """
