@@ -17,7 +17,7 @@ from scripts.paper_figures.setting import Setting
 def timings(tmp_path_factory):
     """A directory with a small benchmark of the isotonic solvers."""
     directory = tmp_path_factory.mktemp("bench")
-    command = ["--sizes", "200", "--lams", "0.1", "1", "--seconds", "0.05", f"--results={directory}"]
+    command = ["--sizes", "200", "--lams", "1", "--seconds", "0.05", f"--results={directory}"]
     assert isotonic.main(command) == 0
     return directory
 
@@ -65,7 +65,7 @@ def test_figure_4_measures_times_and_errors(timings):
     assert {row["way"] for row in document["rows"]} == set(isotonic.WAYS) == set(figure4.LOOKS)
     assert all(row["lower_quartile_ms"] <= row["median_ms"] <= row["upper_quartile_ms"] for row in document["rows"])
     errors = {(row["way"], row["n"]): row["max_abs_error"] for row in document["rows"]}
-    assert max(*errors["PAV", 200].values(), *errors["scalar equation", 200].values()) < 1e-5
+    assert max(errors["PAV", 200]["1"], errors["scalar equation", 200]["1"]) < 1e-5
     assert errors["jnp.sort", 200] is None
     assert errors["Dykstra, 10 iterations", 200]["1"] > errors["Dykstra, 100 iterations", 200]["1"] > 1e-3
 
