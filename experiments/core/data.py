@@ -7,23 +7,29 @@ import numpy as np
 
 from experiments.core import sources
 from experiments.core.config import require, require_one_of
+from experiments.core.stream import Arrays, Stream
 
 SPLITS = {"test": "test", "validation": "valid"}  # the prefix of the metrics of each
 
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """Images [N, H, W, C] in uint8 and labels [N] in int32, to train and to evaluate on."""
+    """Images [N, H, W, C] in uint8 and labels [N] in int32, to train and to evaluate on.
 
-    train: dict[str, np.ndarray]
-    evaluation: dict[str, np.ndarray]
+    Where there is a stream, it takes the place of the arrays, which may then be empty.
+    """
+
+    train: Arrays
+    evaluation: Arrays
     num_classes: int
     prefix: str  # of the metrics on `evaluation`: "test" or "valid"
+    train_stream: Stream | None = None
+    evaluation_stream: Stream | None = None
 
     @property
     def num_train(self) -> int:
         """The number of training images."""
-        return len(self.train["label"])
+        return self.train_stream.num_examples if self.train_stream else len(self.train["label"])
 
     def pixel_mean_and_std(self) -> tuple[float, float]:
         """Over all pixels of the training images."""

@@ -6,51 +6,24 @@ batch of a step of the two, inside the compiled code. `S` seeds, `K` steps, `B` 
 """
 
 import collections
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import jax
 import ml_collections
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 
 from experiments.core import mesh as mesh_lib
 from experiments.core.batches import step_indices
 from experiments.core.config import require, require_one_of
+from experiments.core.data import Data
 from experiments.core.plan import by_steps
+from experiments.core.stream import Arrays, HostBatches, Shuffled, num_examples
 
-Arrays = dict[str, np.ndarray]
 Take = Callable[[Any, Any], Any]
 
 NAMES = ("resident", "stream")
-
-
-class HostBatches(Protocol):
-    """A stream of batches in the memory of the host: augmented, decoded or read by whatever workers.
-
-    It is made for one seed and for the rows of the batch that this process is to have.
-    """
-
-    def batch(self, step: int) -> Arrays:
-        """This process's rows of the batch of `step`, a pure function of seed and step."""
-        ...
-
-
-@dataclasses.dataclass(frozen=True)
-class InMemoryBatches:
-    """Batches of arrays in memory, in the order of `batches.py`."""
-
-    examples: Arrays
-    batch_size: int
-    seed: int
-    rows: np.ndarray
-
-    def batch(self, step: int) -> Arrays:
-        """The `rows` of the batch of `step`."""
-        num_examples = len(next(iter(self.examples.values())))
-        (order,) = step_indices(self.seed, step, 1, num_examples, self.batch_size)
-        return {name: array[order[self.rows]] for name, array in self.examples.items()}
 
 
 class Feed(Protocol):
@@ -78,7 +51,7 @@ class Resident:
         everywhere = mesh_lib.replicated(mesh)
         self.examples = {name: mesh_lib.put(array, everywhere) for name, array in examples.items()}
         self._seeds, self._seed_axis = seeds, seed_axis
-        self._size = (num_steps, len(next(iter(examples.values()))), batch_size)
+        self._size = (num_steps, num_examples(examples), batch_size)
         self._sharding = mesh_lib.batch_sharding(mesh, axis=2 if seed_axis else 1)
 
     @staticmethod
@@ -95,12 +68,12 @@ class Resident:
 class Streamed:
     """The batches of one seed, each array [K, B, ...], from the host."""
 
-    ahead = 2
+    ahead = 2  # one on its way to the device while another is used
 
     def __init__(self, host: HostBatches, batch_size: int, num_steps: int, mesh: Mesh):
         self.examples: Arrays = {}
         self._host, self._batch_size, self._num_steps = host, batch_size, num_steps
-        self._sharding = NamedSharding(mesh, PartitionSpec(None, mesh_lib.BATCH))
+        self._sharding = mesh_lib.batch_sharding(mesh, axis=1)
 
     @staticmethod
     def take(examples: Any, at_step: Any) -> Any:
@@ -139,3 +112,22 @@ def validate(config: ml_collections.ConfigDict) -> None:
     if name == "stream":
         require(len(config.seeds) == 1, "seeds", config.seeds, "a single one where feed='stream'")
         require(by_steps(config), "feed", name, "'resident' where the length is given in epochs")
+
+
+def make(config: ml_collections.ConfigDict, data: Data, num_steps: int, mesh: Mesh, *, seed_axis: bool) -> Feed:
+    """The feed of a valid config, of `num_steps` steps per call.
+
+    Raises:
+      UsageError: for data that are a stream where the config wants them resident.
+    """
+    if config.get("feed", "resident") == "resident":
+        require(data.train_stream is None, "feed", "resident", "'stream' for data that do not lie in memory")
+        return Resident(data.train, config.seeds, config.batch_size, num_steps, mesh, seed_axis=seed_axis)
+    (seed,) = config.seeds
+    rows = mesh_lib.local_rows(mesh, config.batch_size)
+    host: HostBatches
+    if data.train_stream:
+        host = data.train_stream.open(seed, rows)
+    else:
+        host = Shuffled(data.train, config.batch_size, seed, rows)
+    return Streamed(host, config.batch_size, num_steps, mesh)

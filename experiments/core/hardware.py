@@ -2,8 +2,8 @@
 
 import jax
 
-# Dense bfloat16 operations per second of what JAX calls one device; the first name that occurs in
-# `device_kind`, in lower case, counts. A v2 or v3 chip is two devices.
+# Dense bfloat16 operations per second (of a V100, float16) of what JAX calls one device; the first
+# name that occurs in `device_kind`, in lower case, counts. A TPU v2 or v3 chip is two devices.
 _PEAK_FLOPS = {
     "h100 pcie": 756e12,
     "h100": 989e12,

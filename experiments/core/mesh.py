@@ -1,11 +1,12 @@
 """The devices of a run as a mesh with named axes, and where each array lies on it.
 
-    config.mesh.data     copies of the model, each with its part of the batch
-               .fsdp     parts of the model; the batch is divided along this axis too
-               .expert   parts of the experts, where a model has them
+    config.mesh.data     copies of the model
+               .fsdp     parts of every large parameter, and of what the optimizer keeps for it
+               .expert   parts of the experts, where a model has them: of parameters below a key
+                         `experts`, along their leading axis
 
-Sizes multiply to the number of devices; at most one may be -1, for what the others leave. Without
-`config.mesh` a run takes one device.
+A batch is divided along all three. Sizes multiply to the number of devices; at most one may be -1,
+for what the others leave. Without `config.mesh` a run takes one device.
 """
 
 import math
@@ -20,7 +21,6 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from experiments.core.config import require, require_one_of
 
 AXES = ("data", "fsdp", "expert")
-BATCH = ("data", "fsdp")  # the axes along which a batch is divided
 SMALLEST = 2**14  # entries: to gather a smaller array costs more than its memory is worth
 EXPERTS = "experts"  # in the path of a parameter: its leading axis is that of the experts
 
@@ -33,19 +33,21 @@ def validate(config: ml_collections.ConfigDict) -> None:
             require_one_of("mesh", axis, AXES)
             require(size == -1 or size > 0, f"mesh.{axis}", size, "positive, or -1 for what is left")
         _sizes(sizes, jax.device_count())
+    else:
+        require(jax.process_count() == 1, "mesh", None, "given where there are several processes")
     microbatches = config.get("accumulate") or 1
     parts = batch_parts(config)
     require(
         config.batch_size % (parts * microbatches) == 0,
         "batch_size",
         config.batch_size,
-        f"a multiple of {parts * microbatches}: mesh.data x mesh.fsdp = {parts}, accumulate = {microbatches}",
+        f"a multiple of {parts * microbatches}, the {parts} devices of config.mesh times accumulate={microbatches}",
     )
 
 
 def batch_parts(config: ml_collections.ConfigDict) -> int:
     """Into how many parts a batch is divided."""
-    return math.prod(_axis_sizes(config)[axis] for axis in BATCH)
+    return math.prod(_axis_sizes(config).values())
 
 
 def make(config: ml_collections.ConfigDict) -> Mesh:
@@ -82,7 +84,7 @@ def replicated(mesh: Mesh) -> NamedSharding:
 
 def batch_sharding(mesh: Mesh, axis: int = 0) -> NamedSharding:
     """Divided over the devices along `axis`, the one that counts examples."""
-    return NamedSharding(mesh, PartitionSpec(*[None] * axis, BATCH))
+    return NamedSharding(mesh, PartitionSpec(*[None] * axis, AXES))
 
 
 def state_shardings(mesh: Mesh, state: Any, leading: int = 0) -> Any:

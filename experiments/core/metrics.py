@@ -5,12 +5,12 @@
 
 Every metric is a list with one value per seed, in the order of the config's seeds, or an object of
 such lists. `null` stands for what is not finite or was not measured: every metric of a seed that
-diverged, and the training loss of step 0, which is the state before training. Rows of a run whose
-length is given in steps also say what they cost:
+diverged, and what is measured in training (`train_loss` and so on, means over the steps since the
+last row) in the row of step 0, which is the state before training. `seconds` are those of training
+since the beginning. Rows of a run whose length is given in steps also have the learning rate of
+their last step, and what the steps cost (`performance.py`):
 
     "learning_rate": 0.003, "performance": {"step_seconds": 0.21, "images_per_second": 2430.0, ...}
-
-`train_loss` is the mean over the steps since the last row, `learning_rate` that of the last of them.
 """
 
 import importlib.util

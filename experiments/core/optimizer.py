@@ -4,26 +4,42 @@
                     .learning_rate   the rate, at its peak where it is scheduled
                     .momentum        of sgd (0: none); of adam, its b1
                     .b2              of adam (0.999)
-                    .schedule        constant, cosine or linear (constant); the latter two end at 0
+                    .schedule        constant, cosine, linear or rsqrt (constant)
                     .warmup_steps    of a rate that rises linearly from 0 (0)
+                    .end             the rate that cosine and linear fall to (0)
+                    .timescale       of rsqrt, in steps (10000)
                     .weight_decay    decoupled: taken off scaled by the learning rate alone (0)
                     .decayed         the parameters that decay: all, or matrices: those of rank > 1 (all)
                     .clip_norm       the largest global norm of a gradient; 0 for no limit (0)
 
 The fields from b2 on may be left out; in brackets is what they are then.
+
+Steps count from 0, and the update of step t is scaled by the rate at t. With a peak r, w steps of
+warm-up and T = `config.steps` in all, it is r t / w while t < w (so the first update is zero), and
+from there on, r itself at t = w,
+
+    constant   r
+    cosine     end + (r - end) (1 + cos(pi (t - w) / (T - w))) / 2
+    linear     end + (r - end) (T - t) / (T - w)
+    rsqrt      r / sqrt(1 + (t - w) / timescale)
+
+The last update is that of t = T - 1, one step before `end`. Clipping comes first, of the gradient of
+the whole batch. SGD's momentum sums (m <- momentum m + g). Weight decay adds weight_decay times the
+parameter to the direction, past momentum and Adam's normalisation.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import ml_collections
 import optax
 
 from experiments.core.config import require, require_one_of
 
 NAMES = ("sgd", "adam")
-SCHEDULES = ("constant", "cosine", "linear")
+SCHEDULES = ("constant", "cosine", "linear", "rsqrt")
 DECAYED: dict[str, Callable[[jax.Array], bool]] = {
     "all": lambda parameter: True,
     "matrices": lambda parameter: parameter.ndim > 1,
@@ -32,6 +48,8 @@ _DEFAULTS = {
     "b2": 0.999,
     "schedule": "constant",
     "warmup_steps": 0,
+    "end": 0.0,
+    "timescale": 10_000,
     "weight_decay": 0.0,
     "decayed": "all",
     "clip_norm": 0.0,
@@ -54,6 +72,8 @@ def validate(config: ml_collections.ConfigDict) -> None:
     require_field(fields.learning_rate > 0, "learning_rate", "positive")
     for name in ("momentum", "b2"):
         require_field(0 <= fields[name] < 1, name, "in [0, 1)")
+    require_field(0 <= fields.end <= fields.learning_rate, "end", "from 0 to learning_rate")
+    require_field(fields.timescale > 0, "timescale", "positive")
     for name in ("weight_decay", "clip_norm"):
         require_field(fields[name] >= 0, name, "at least 0")
     steps = config.get("steps")
@@ -84,7 +104,7 @@ def _decays(rule: Callable[[jax.Array], bool]) -> Callable[[Any], Any]:
 
 
 def learning_rate(config: ml_collections.ConfigDict, step: int) -> float:
-    """The rate by which step number `step`, from 0, scales its update."""
+    """The rate that scales the update of step number `step`, from 0."""
     schedule = _schedule(config)
     if not callable(schedule):
         return schedule
@@ -96,12 +116,15 @@ def _schedule(config: ml_collections.ConfigDict) -> float | optax.Schedule:
     """A number where the rate is constant: optax then keeps no count of steps."""
     fields = _fields(config)
     peak, warmup = fields.learning_rate, fields.warmup_steps
+    if fields.schedule == "constant" and not warmup:
+        return peak
+    after: optax.Schedule  # of the steps since the end of warm-up
     if fields.schedule == "constant":
-        return optax.linear_schedule(0.0, peak, warmup) if warmup else peak
-    remaining = config.steps - warmup
-    decay = (
-        optax.cosine_decay_schedule(peak, remaining)
-        if fields.schedule == "cosine"
-        else optax.linear_schedule(peak, 0.0, remaining)
-    )
-    return optax.join_schedules([optax.linear_schedule(0.0, peak, warmup), decay], [warmup]) if warmup else decay
+        after = optax.constant_schedule(peak)
+    elif fields.schedule == "cosine":
+        after = optax.cosine_decay_schedule(peak, config.steps - warmup, alpha=fields.end / peak)
+    elif fields.schedule == "linear":
+        after = optax.linear_schedule(peak, fields.end, config.steps - warmup)
+    else:
+        after = lambda step: peak * jax.lax.rsqrt(1.0 + jnp.maximum(step, 0) / fields.timescale)  # noqa: E731
+    return optax.join_schedules([optax.linear_schedule(0.0, peak, warmup), after], [warmup]) if warmup else after

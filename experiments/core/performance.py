@@ -33,16 +33,25 @@ class Performance:
     images_per_step: int  # of all seeds
     flops_per_step: float | None
     peak_flops: float | None  # of all devices together
+    device_kind: str
+
+    @property
+    def why_no_mfu(self) -> str | None:
+        """The reason why `mfu` is null in every row, if it is."""
+        if self.peak_flops is None:
+            return f"the peak FLOPs of {self.device_kind!r} are not known"
+        return None if self.flops_per_step else "the FLOPs of a step are not known"
 
     @staticmethod
     def of(experiment: Experiment, mesh: Mesh, params: Params, batch: Batch, num_seeds: int) -> "Performance":
         """For `params` and `batch` of one seed, or their shapes."""
         size = jax.tree.leaves(batch)[0].shape[0] * num_seeds
-        peak = hardware.peak_flops(mesh.devices.flat[0])
+        device = mesh.devices.flat[0]
+        peak = hardware.peak_flops(device)
         flops = experiment.flops_per_example
         if flops is None and peak is not None:
             flops = count_flops(experiment, params, batch)
-        return Performance(size, flops and flops * size, peak and peak * mesh.size)
+        return Performance(size, flops and flops * size, peak and peak * mesh.size, device.device_kind)
 
     def row(self, interval: Interval) -> dict[str, Any]:
         """`null` stands for what was not measured, or what the hardware does not tell.

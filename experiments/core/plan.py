@@ -7,7 +7,7 @@ config.steps                or the length in steps:
       .steps_per_dispatch   taken by one compiled call (1)
       .eval_every           steps between two rows of metrics, each with an evaluation
       .checkpoint_every     steps between two checkpoints
-      .accumulate           microbatches that the gradient of a step is summed over (1)
+      .accumulate           microbatches, one after the other, that the gradient is the mean of (1)
 """
 
 import dataclasses
@@ -16,6 +16,8 @@ import ml_collections
 
 from experiments.core.config import require
 from experiments.core.errors import UsageError
+
+_DEFAULTS = {"steps_per_dispatch": 1, "accumulate": 1}
 
 
 def by_steps(config: ml_collections.ConfigDict) -> bool:
@@ -32,10 +34,10 @@ def validate(config: ml_collections.ConfigDict) -> None:
     else:
         fields = ["steps", "steps_per_dispatch", "eval_every", "checkpoint_every", "accumulate"]
     for field in fields:
-        value = config.get(field, 1)
-        require(value > 0, field, value, "positive")
+        value = config.get(field, _DEFAULTS.get(field))
+        require(isinstance(value, int) and value > 0, field, value, "positive")
     if by_steps(config):
-        at_once = config.get("steps_per_dispatch", 1)
+        at_once = config.get("steps_per_dispatch", _DEFAULTS["steps_per_dispatch"])
         for field in ("steps", "eval_every", "checkpoint_every"):
             require(config[field] % at_once == 0, field, config[field], f"a multiple of steps_per_dispatch={at_once}")
 
@@ -63,7 +65,7 @@ class Plan:
         epoch = num_train // config.batch_size
         if not by_steps(config):
             return Plan(epoch, config.epochs * epoch, epoch, epoch, config.checkpoint_every * epoch, "epoch")
-        at_once = config.get("steps_per_dispatch", 1)
+        at_once = config.get("steps_per_dispatch", _DEFAULTS["steps_per_dispatch"])
         return Plan(epoch, config.steps, at_once, config.eval_every, config.checkpoint_every, "step")
 
     def is_row(self, step: int) -> bool:

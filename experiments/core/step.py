@@ -1,4 +1,4 @@
-"""The compiled functions of a run: the state to begin with, and K training steps at once.
+"""The compiled function of a run: K training steps at once.
 
 Several seeds are carried along a leading axis by `vmap`: the small networks of several seeds make
 one batched matrix product, and ten seeds cost three times what one does. Where `seeds` is a scalar
@@ -12,46 +12,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
-from jax.sharding import Mesh
+from jax.tree_util import keystr, tree_map_with_path
 
-from experiments.core import mesh as mesh_lib
-from experiments.core.experiment import Batch, Experiment, Params
+from experiments.core.experiment import Batch, Experiment, Metrics, Params
 from experiments.core.feed import Resident, Take
+from experiments.core.state import TrainState
 
 _AUGMENT = 2**31 - 1  # sets the key of augmentation apart from those that a loss derives by small numbers
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class TrainState:
-    """All that training changes; every leaf has the leading axis S."""
-
-    params: Params
-    opt_state: optax.OptState
-    diverged: jax.Array  # bool: some loss or parameter has not been finite
-
-
-def _init(experiment: Experiment, seeds: jax.Array) -> TrainState:
-    def init_one(seed: jax.Array) -> TrainState:
-        params = experiment.init(jax.random.fold_in(jax.random.key(seed), 0))
-        return TrainState(params, experiment.optimizer.init(params), jnp.zeros((), bool))
-
-    return (jax.vmap(init_one) if seeds.ndim else init_one)(seeds)
-
-
-def abstract(experiment: Experiment, seeds: jax.Array, mesh: Mesh) -> TrainState:
-    """The shapes, types and shardings of the state, without a single array."""
-    shapes = jax.eval_shape(lambda seeds: _init(experiment, seeds), seeds)
-    shardings = mesh_lib.state_shardings(mesh, shapes, leading=seeds.ndim)
-    return jax.tree.map(
-        lambda shape, sharding: jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=sharding), shapes, shardings
-    )
-
-
-def init(experiment: Experiment, seeds: jax.Array, like: TrainState | None = None) -> TrainState:
-    """The state before the first step for `seeds` ([S], or a scalar), made where `like` says it lies."""
-    shardings = None if like is None else jax.tree.map(lambda leaf: leaf.sharding, like)
-    return jax.jit(lambda seeds: _init(experiment, seeds), out_shardings=shardings)(seeds)
 
 
 def first_batch(experiment: Experiment, take: Take, examples: Any, chunk: Any, *, seed_axis: bool) -> Batch:
@@ -68,8 +35,8 @@ def _augmented(experiment: Experiment, batch: Batch, step_key: jax.Array) -> Bat
 
 def make_train(
     experiment: Experiment, total_steps: int, take: Take = Resident.take, accumulate: int = 1
-) -> Callable[..., tuple[TrainState, jax.Array]]:
-    """`train(state, seeds [S], examples, chunk, first_step) -> state, losses [S, K]`.
+) -> Callable[..., tuple[TrainState, Metrics]]:
+    """`train(state, seeds [S], examples, chunk, first_step) -> state, metrics`, each metric [S, K].
 
     `take`, `examples` and `chunk` are those of a feed; the leaves of the chunk begin with [S, K].
     Without an axis of seeds, here and in the results, S is left out.
@@ -78,45 +45,52 @@ def make_train(
 
     def train_one(
         state: TrainState, seed: jax.Array, examples: Any, chunk: Any, first_step: jax.Array
-    ) -> tuple[TrainState, jax.Array]:
+    ) -> tuple[TrainState, Metrics]:
         key = jax.random.key(seed)
 
-        def step(state: TrainState, at: tuple[jax.Array, Any]) -> tuple[TrainState, jax.Array]:
+        def step(state: TrainState, at: tuple[jax.Array, Any]) -> tuple[TrainState, Metrics]:
             number, at_step = at
             step_key = jax.random.fold_in(key, number + 1)
             batch = _augmented(experiment, take(examples, at_step), step_key)
             progress = number.astype(jnp.float32) / total_steps
-            gradient, loss = gradient_of(state.params, batch, step_key, progress)
+            gradient, metrics = gradient_of(state.params, batch, step_key, progress)
             # Adam's bias correction in optax mixes types; everything else here holds to strict promotion.
             with jax.numpy_dtype_promotion("standard"):
                 updates, opt_state = experiment.optimizer.update(gradient, state.opt_state, state.params)
             params = optax.apply_updates(state.params, updates)
             params = experiment.project(params, (number + 1).astype(jnp.float32) / total_steps)
-            return TrainState(params, opt_state, state.diverged), loss
+            return TrainState(params, opt_state, state.diverged), tree_map_with_path(_scalar, metrics)
 
         num_steps = jax.tree.leaves(chunk)[0].shape[0]
         steps = first_step + jnp.arange(num_steps, dtype=jnp.int32)
-        state, losses = jax.lax.scan(step, state, (steps, chunk))
-        leaves = [losses, *jax.tree.leaves(state.params)]
+        state, metrics = jax.lax.scan(step, state, (steps, chunk))
+        leaves = [metrics["loss"], *jax.tree.leaves(state.params)]
         finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in leaves]).all()
-        return dataclasses.replace(state, diverged=state.diverged | ~finite), losses
+        return dataclasses.replace(state, diverged=state.diverged | ~finite), metrics
 
     def train(
         state: TrainState, seeds: jax.Array, examples: Any, chunk: Any, first_step: jax.Array
-    ) -> tuple[TrainState, jax.Array]:
+    ) -> tuple[TrainState, Metrics]:
         over_seeds = jax.vmap(train_one, in_axes=(0, 0, None, 0, None)) if seeds.ndim else train_one
         return over_seeds(state, seeds, examples, chunk, first_step)
 
     return train
 
 
-def _gradient(experiment: Experiment, accumulate: int) -> Callable[..., tuple[Params, jax.Array]]:
-    """The gradient and the loss of a batch; as means over `accumulate` equal parts of it, one after the other."""
+def _scalar(path: Any, value: Any) -> jax.Array:
+    """As a checkpoint keeps it: float32."""
+    if jnp.ndim(value):
+        raise ValueError(f"metric {keystr(path)} of the loss has shape {value.shape}: it must be a scalar")
+    return jnp.asarray(value, jnp.float32)
+
+
+def _gradient(experiment: Experiment, accumulate: int) -> Callable[..., tuple[Params, Metrics]]:
+    """The gradient and the metrics of a batch; means over `accumulate` equal parts of it, one after the other."""
     gradient_of = jax.grad(experiment.loss, has_aux=True)
     if accumulate == 1:
         return gradient_of
 
-    def accumulated(params: Params, batch: Batch, key: jax.Array, progress: jax.Array) -> tuple[Params, jax.Array]:
+    def accumulated(params: Params, batch: Batch, key: jax.Array, progress: jax.Array) -> tuple[Params, Metrics]:
         def part(array: jax.Array) -> jax.Array:
             # Every A-th example, so that every device has its share of each part without moving any.
             size = array.shape[0] // accumulate

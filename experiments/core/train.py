@@ -3,10 +3,11 @@
 A run is a sequence of compiled calls, each of which takes some steps for all seeds: an epoch at
 once on data that stay on the device, or one step of a large model on a batch that has just come
 (`plan.py` says which, `feed.py` where batches come from). The next call is under way before the
-losses of the last one are read. Everything random is a function of the seed and the step, so a run
+metrics of the last one are read. Everything random is a function of the seed and the step, so a run
 that was killed ends with the numbers of one that was not.
 """
 
+import itertools
 import time
 from contextlib import closing, nullcontext
 from typing import Any
@@ -19,8 +20,10 @@ from jax.experimental import multihost_utils
 from experiments.core import data as data_lib
 from experiments.core import evaluation, feed, metrics, optimizer, plan, step, summary
 from experiments.core import mesh as mesh_lib
+from experiments.core import state as state_lib
 from experiments.core.checkpoint import Checkpoints
 from experiments.core.config import require
+from experiments.core.data import Data
 from experiments.core.environment import Launch
 from experiments.core.errors import UsageError
 from experiments.core.experiment import Recipe
@@ -29,6 +32,7 @@ from experiments.core.interrupt import Interrupt
 from experiments.core.interval import Interval
 from experiments.core.performance import Performance
 from experiments.core.progress import Progress
+from experiments.core.state import TrainState
 from experiments.core.workdir import Workdir
 
 
@@ -69,8 +73,7 @@ def run(recipe: Recipe, config: ml_collections.ConfigDict, path: Any, launch: La
     if workdir.summary.exists():
         print(f"{path} is done: see {workdir.summary.name}")
         return
-    data = data_lib.load(config)
-    experiment_run = _Run(recipe, config, data, workdir)
+    experiment_run = _Run(recipe, config, recipe.load(config), workdir)
     # Only now is anything written: a run that cannot start leaves no trace.
     with Interrupt() as interrupt, workdir.claim(config) if _is_first() else nullcontext():
         if _is_first():
@@ -90,76 +93,67 @@ def _say(message: str) -> None:
 
 
 class _Run:
-    """One process's part of a run."""
+    """One process's part of a run; what can go wrong does before anything is written."""
 
-    def __init__(self, recipe: Recipe, config: ml_collections.ConfigDict, data: data_lib.Data, workdir: Workdir):
-        self.config, self.data, self.workdir = config, data, workdir
+    def __init__(self, recipe: Recipe, config: ml_collections.ConfigDict, data: Data, workdir: Workdir):
+        self.config, self.workdir, self.prefix = config, workdir, data.prefix
         self.plan = plan.Plan.of(config, data.num_train)
         self.mesh = mesh_lib.make(config)
         self.experiment = recipe.build(config, data)
         # A large model trains alone, and goes without the axis.
-        self.seed_axis = self.plan.unit == "epoch" or len(config.seeds) > 1
-        seeds = np.asarray(config.seeds if self.seed_axis else config.seeds[0], np.int32)
+        seed_axis = self.plan.unit == "epoch" or len(config.seeds) > 1
+        seeds = np.asarray(config.seeds if seed_axis else config.seeds[0], np.int32)
         self.seeds = mesh_lib.put(seeds, mesh_lib.replicated(self.mesh))
-        self.feed = self._make_feed()
-        self.evaluation_examples = evaluation.put(data.evaluation, config.get("eval_batch_size"), self.mesh)
-
-    def _make_feed(self) -> feed.Feed:
-        config, at_once = self.config, self.plan.steps_per_dispatch
-        if config.get("feed", "resident") == "resident":
-            return feed.Resident(
-                self.data.train, config.seeds, config.batch_size, at_once, self.mesh, seed_axis=self.seed_axis
-            )
-        (seed,) = config.seeds
-        rows = mesh_lib.local_rows(self.mesh, config.batch_size)
-        if self.experiment.stream:
-            host = self.experiment.stream(seed, rows)
-        else:
-            host = feed.InMemoryBatches(self.data.train, config.batch_size, seed, rows)
-        return feed.Streamed(host, config.batch_size, at_once, self.mesh)
+        self.feed = feed.make(config, data, self.plan.steps_per_dispatch, self.mesh, seed_axis=seed_axis)
+        self.evaluate = evaluation.make(config, data, self.experiment, self.mesh, seed_axis=seed_axis)
+        with jax.set_mesh(self.mesh):
+            self.like = state_lib.abstract(self.experiment, self.seeds, self.mesh)
 
     def go(self, interrupt: Interrupt) -> None:
         """Trains from the last checkpoint to the end, or to an interruption."""
         with closing(Checkpoints(self.workdir.checkpoints)) as checkpoints:
-            like = step.abstract(self.experiment, self.seeds, self.mesh)
-            first_step = checkpoints.latest_step() or 0
-            if first_step:
-                state, interval = checkpoints.restore(first_step, like)
-                _say(f"resuming after {self.plan.describe(first_step)}")
+            now = checkpoints.latest_step() or 0
+            rows = self._rows_until(now)
+            if now:
+                state, unfinished = checkpoints.restore(now, self.like)
+                _say(f"resuming after {self.plan.describe(now)}")
             else:
-                state, interval = step.init(self.experiment, self.seeds, like), self._new_interval()
-            rows = self._rows_until(first_step)
+                state, unfinished = state_lib.init(self.experiment, self.seeds, self.mesh), None
             tensorboard = self.workdir.tensorboard if self.config.get("tensorboard") else None
             with closing(metrics.Writer(self.workdir.metrics if _is_first() else None, rows, tensorboard)) as writer:
-                last_step = self._train(state, first_step, interval, checkpoints, writer, interrupt)
-        if last_step < self.plan.total_steps:
+                now = self._train(state, now, unfinished, checkpoints, writer, interrupt)
+        if now < self.plan.total_steps:
             by = interrupt.received or "a signal to another process"
-            _say(f"stopped by {by} after {self.plan.describe(last_step)}; the same command resumes")
+            _say(f"stopped by {by} after {self.plan.describe(now)}; the same command resumes")
         elif _is_first():
             write_json(self.workdir.summary, summary.summarize(list(self.config.seeds), writer.rows[-1]))
 
     def _train(
         self,
-        state: step.TrainState,
+        state: TrainState,
         now: int,
-        interval: Interval,
+        unfinished: Interval | None,
         checkpoints: Checkpoints,
         writer: metrics.Writer,
         interrupt: Interrupt,
     ) -> int:
-        """Trains on from step `now`, and returns the step it has come to."""
-        train, evaluate = self._compile(state)
-        performance = self._performance(state)
-        progress = Progress(self.experiment.headline, self.plan, now, len(self.config.seeds))
+        """Trains on from step `now`, in the midst of an interval perhaps, and returns the step it has come to."""
         at_once, total_steps = self.plan.steps_per_dispatch, self.plan.total_steps
-        chunks = feed.chunks(self.feed, range(now, total_steps, at_once))
+        # The first chunk is needed to compile, even where no step is left.
+        chunk = self.feed.chunk(min(now, total_steps - at_once))
+        chunks = itertools.chain([chunk], feed.chunks(self.feed, range(now + at_once, total_steps, at_once)))
+        train, no_steps = self._compile(state, chunk)
+        performance = self._performance(state, chunk)
+        del chunk  # a batch on the device
+        progress = Progress(self.experiment.headline, self.plan, now, len(self.config.seeds))
+        interval = unfinished or Interval(no_steps)
 
         def add_row() -> None:
             seconds = interval.seconds + (writer.rows[-1]["seconds"] if writer.rows else 0.0)
-            row = self._row(now, seconds, state, interval.losses, evaluate)
-            if self.plan.unit == "step":
-                row["learning_rate"] = optimizer.learning_rate(self.config, max(now - 1, 0))
-                row["performance"] = performance.row(interval)
+            row = self._row(now, seconds, state, interval)
+            if performance:
+                rate = optimizer.learning_rate(self.config, now - 1) if now else None
+                row |= {"learning_rate": rate, "performance": performance.row(interval)}
             writer.append(row)
             if _is_first():
                 progress.show(row)
@@ -168,25 +162,24 @@ class _Run:
             add_row()
         interval.start()
         while now < total_steps and not self._must_stop(interrupt, now):
-            state, losses = train(state, self.seeds, self.feed.examples, next(chunks), np.int32(now))
-            interval.dispatched(losses)
+            state, step_metrics = train(state, self.seeds, self.feed.examples, next(chunks), np.int32(now))
+            interval.dispatched(step_metrics)
             now += at_once
-            is_checkpoint = now % self.plan.checkpoint_every == 0
-            if self.plan.is_row(now) or is_checkpoint:
+            is_row, is_checkpoint = self.plan.is_row(now), now % self.plan.checkpoint_every == 0
+            if is_row or is_checkpoint:
                 interval.finish()
-                if self.plan.is_row(now):
+                if is_row:
                     add_row()
-                    interval = self._new_interval()
+                    interval = Interval(no_steps)
                 if is_checkpoint:
                     checkpoints.save(now, state, interval)
                 interval.start()
+            elif _is_first():
+                progress.reached(now)
         interval.finish()
         if now > 0:
             checkpoints.save(now, state, interval)
         return now
-
-    def _new_interval(self) -> Interval:
-        return Interval(np.zeros((len(self.config.seeds), 0), np.float32))
 
     def _must_stop(self, interrupt: Interrupt, now: int) -> bool:
         if jax.process_count() == 1:
@@ -204,41 +197,45 @@ class _Run:
             raise UsageError(f"{self.workdir.metrics} lacks rows up to the checkpoint of step {step}")
         return rows
 
-    def _compile(self, state: step.TrainState) -> tuple[Any, Any]:
-        """Compiles ahead of time, so that the seconds of the first epoch are those of the others."""
+    def _compile(self, state: TrainState, chunk: Any) -> tuple[Any, Any]:
+        """The train step, ahead of time, and its metrics over no steps at all [S, 0]; evaluation compiles too.
+
+        Ahead of time, so that the first steps take as long as the others.
+        """
         start = time.perf_counter()
-        everywhere = mesh_lib.replicated(self.mesh)
-        train = jax.jit(
+        jitted = jax.jit(
             step.make_train(self.experiment, self.plan.total_steps, self.feed.take, self.config.get("accumulate", 1)),
             donate_argnums=0,
-            out_shardings=(jax.tree.map(lambda leaf: leaf.sharding, state), everywhere),
+            out_shardings=(jax.tree.map(lambda leaf: leaf.sharding, self.like), mesh_lib.replicated(self.mesh)),
         )
-        batched = self.config.get("eval_batch_size") is not None
-        evaluate = jax.jit(
-            evaluation.make(self.experiment, batched=batched, seed_axis=self.seed_axis), out_shardings=everywhere
-        )
-        compiled = (
-            train.lower(state, self.seeds, self.feed.examples, self.feed.chunk(0), np.int32(0)).compile(),
-            evaluate.lower(state.params, self.evaluation_examples, np.float32(0)).compile(),
-        )
+        lowered = jitted.lower(state, self.seeds, self.feed.examples, chunk, np.int32(0))
+        no_steps = jax.tree.map(lambda _: np.zeros((len(self.config.seeds), 0), np.float32), lowered.out_info[1])
+        train = lowered.compile()
+        self.evaluate.compile(state.params)
         _say(f"compiled in {time.perf_counter() - start:.1f} s")
-        return compiled
+        return train, no_steps
 
-    def _performance(self, state: step.TrainState) -> Performance:
+    def _performance(self, state: TrainState, chunk: Any) -> Performance | None:
+        """What rows say of speed; runs in epochs, of small networks, leave it out."""
+        if self.plan.unit == "epoch":
+            return None
+        seed_axis = self.seeds.ndim
         batch = jax.eval_shape(
             lambda examples, chunk: step.first_batch(
-                self.experiment, self.feed.take, examples, chunk, seed_axis=self.seed_axis
+                self.experiment, self.feed.take, examples, chunk, seed_axis=bool(seed_axis)
             ),
             self.feed.examples,
-            self.feed.chunk(0),
+            chunk,
         )
-        params = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[self.seed_axis :], leaf.dtype), state.params)
-        return Performance.of(self.experiment, self.mesh, params, batch, len(self.config.seeds))
+        params = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[seed_axis:], leaf.dtype), state.params)
+        performance = Performance.of(self.experiment, self.mesh, params, batch, len(self.config.seeds))
+        if performance.why_no_mfu:
+            _say(f"mfu is not measured: {performance.why_no_mfu}")
+        return performance
 
-    def _row(self, now: int, seconds: float, state: step.TrainState, losses: np.ndarray, evaluate: Any) -> metrics.Row:
-        measured = evaluate(state.params, self.evaluation_examples, np.float32(now / self.plan.total_steps))
-        loss = losses.mean(axis=1) if losses.size else np.full(len(losses), np.nan)
-        measured = jax.device_get({"train_loss": loss} | _prefixed(measured, self.data.prefix))
+    def _row(self, now: int, seconds: float, state: TrainState, interval: Interval) -> metrics.Row:
+        trained = {f"train_{name}": values for name, values in interval.means().items()}
+        measured = trained | _prefixed(self.evaluate(state.params, now / self.plan.total_steps), self.prefix)
         diverged = np.atleast_1d(np.asarray(state.diverged))
         return {
             "epoch": self.plan.epochs(now),

@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 
 from configs.mnist_pruning import get_config
-from experiments.core import step
+from experiments.core import mesh, state, step
 from experiments.core.batches import seeds_epoch_indices
 from experiments.core.data import Data
 from experiments.core.environment import Launch, describe
@@ -74,14 +74,14 @@ def training(fields: dict[str, Any], seeds: Sequence[int], steps: int, warm_up: 
     data = Data(train=examples, evaluation=examples, num_classes=10, prefix="test")
     experiment = RECIPE.build(config, data)
     numbers = jnp.asarray(seeds, jnp.int32)
-    state = step.init(experiment, numbers)
+    begun = state.init(experiment, numbers, mesh.make(config))
     arguments = (numbers, jax.device_put(examples), seeds_epoch_indices(seeds, 0, size, config.batch_size), np.int32(0))
-    train = jax.jit(step.make_train(experiment, 1), donate_argnums=0).lower(state, *arguments).compile()
+    train = jax.jit(step.make_train(experiment, 1), donate_argnums=0).lower(begun, *arguments).compile()
 
     def call() -> None:
-        nonlocal state
-        state, losses = train(state, *arguments)
-        jax.block_until_ready(losses)
+        nonlocal begun
+        begun, metrics = train(begun, *arguments)
+        jax.block_until_ready(metrics)
 
     for _ in range(warm_up):
         call()
