@@ -7,7 +7,6 @@ import numpy as np
 from experiments.core.metrics import Row
 from experiments.core.plan import Plan
 
-
 _PATIENCE = 30.0  # seconds without a line
 
 

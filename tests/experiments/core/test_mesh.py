@@ -84,10 +84,10 @@ def test_the_largest_axis_that_fsdp_divides_is_divided():
     assert mesh_lib.state_shardings(mesh, seeds, leading=1)["w"].spec == PartitionSpec(None, "fsdp")
 
 
-def test_batches_are_divided_over_data_and_fsdp_and_a_process_knows_its_rows():
+def test_batches_are_divided_over_all_devices_and_a_process_knows_its_rows():
     mesh = mesh_of(data=2, fsdp=2, expert=2)
     array = np.arange(64.0)
     on_devices = mesh_lib.put(array, mesh_lib.batch_sharding(mesh))
-    assert {shard.data.shape for shard in on_devices.addressable_shards} == {(16,)}
+    assert {shard.data.shape for shard in on_devices.addressable_shards} == {(8,)}
     np.testing.assert_array_equal(on_devices, array)
     np.testing.assert_array_equal(mesh_lib.local_rows(mesh, 64), np.arange(64))

@@ -36,6 +36,16 @@ SCHEDULES = {
         {"schedule": "linear", "warmup_steps": 20},
         lambda t: 0.5 * warm_up(t, 20) if t < 20 else 0.5 * (100 - t) / 80,
     ),
+    "warm-up, cosine to 0.1": (
+        {"schedule": "cosine", "warmup_steps": 20, "end": 0.1},
+        lambda t: 0.5 * warm_up(t, 20) if t < 20 else 0.1 + 0.2 * (1 + np.cos(np.pi * (t - 20) / 80)),
+    ),
+    "linear to 0.1": ({"schedule": "linear", "end": 0.1}, lambda t: 0.1 + 0.4 * (100 - t) / 100),
+    "warm-up, rsqrt": (
+        {"schedule": "rsqrt", "warmup_steps": 20, "timescale": 20},
+        lambda t: 0.5 * warm_up(t, 20) * np.sqrt(20 / max(t, 20)),
+    ),
+    "rsqrt": ({"schedule": "rsqrt", "timescale": 10}, lambda t: 0.5 / np.sqrt(1 + t / 10)),
 }
 
 
@@ -106,6 +116,8 @@ def test_clipping_scales_the_whole_gradient_to_the_norm():
         (100, {"b2": 1.0}),
         (100, {"weight_decay": -1.0}),
         (100, {"decayed": "kernels"}),
+        (100, {"end": 0.6}),
+        (100, {"timescale": 0}),
         (100, {"clip_norm": -1.0}),
     ],
 )
