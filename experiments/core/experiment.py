@@ -69,7 +69,8 @@ class Experiment:
       flops_per_example: operations of a training step per example, forward and backward and
         without recomputation; without it they are counted in the gradient of the loss as traced,
         where loops count as a single round.
-      headline: the metrics of a row that the progress line shows beside `train_loss`.
+      headline: the metrics of a row that the progress line shows beside `train_loss`; nested ones
+        as `test_accuracy/1`.
     """
 
     init: Callable[[jax.Array], Params]

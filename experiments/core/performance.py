@@ -58,7 +58,8 @@ class Performance:
 
         step_seconds: median over the calls of the interval.
         images_per_second: over the whole interval, all seeds together.
-        mfu: model FLOPs utilisation at the median step time, against dense bfloat16.
+        mfu: model FLOPs utilisation at the median step time, against dense bfloat16; null where
+          environment.json has no `peak_flops` of the devices.
         peak_memory_bytes: on the device, of this process, that has most.
         """
         times = interval.step_seconds

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 
-from experiments.core.metrics import Row
+from experiments.core.metrics import Row, flatten
 from experiments.core.plan import Plan
 
 _PATIENCE = 30.0  # seconds without a line
@@ -23,9 +23,9 @@ class Progress:
 
     def show(self, row: Row) -> None:
         """Prints the line of a row; time left counts everything: training, evaluation, saving."""
-        parts = []
+        parts, metrics = [], dict(flatten(row))
         for name in ("train_loss", *self._headline):
-            values = [value for value in row[name] if value is not None]
+            values = [value for value in metrics[name] if value is not None]
             parts.append(f"{name} {np.mean(values):.4g}" if values else f"{name} -")
         if lost := sum(row["diverged"]):
             parts.append(f"{lost} of {self._num_seeds} seeds diverged")

@@ -185,8 +185,8 @@ class _Run:
         if jax.process_count() == 1:
             return interrupt.received is not None
         # All processes must stop after the same step. To agree on it takes them a message each, so
-        # they do after rows only.
-        if not self.plan.is_row(now):
+        # they do after rows and checkpoints only.
+        if not (self.plan.is_row(now) or now % self.plan.checkpoint_every == 0):
             return False
         return bool(np.any(multihost_utils.process_allgather(np.asarray(interrupt.received is not None))))
 

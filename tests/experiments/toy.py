@@ -78,7 +78,7 @@ def build(config: ml_collections.ConfigDict, data: Data, pretrained: Any = None)
         value = optax.softmax_cross_entropy_with_integer_labels(scores, examples["label"])
         return {"error": 100.0 * (1 - hits), f"{data.prefix}": {"loss": value}}
 
-    return Experiment(init, loss, evaluate, optimizer.make(config), pretrained, headline=(f"{data.prefix}_error",))
+    return Experiment(init, loss, evaluate, optimizer.make(config), pretrained, headline=(f"{data.prefix}/loss",))
 
 
 def load_streams(config: ml_collections.ConfigDict) -> Data:
