@@ -115,7 +115,10 @@ def _finished(compiled: Operator, *arguments: Any) -> None:
 
 def table(rows: Sequence[dict[str, Any]], sizes: Sequence[int] = (100, 1000, 10_000, 100_000)) -> list[str]:
     """Lines of Markdown: median milliseconds at ``sizes``, and the largest error at any size up to the last of them."""
-    lines = [f"| | {' | '.join(f'n = {n:,}' for n in sizes)} | largest error |", "| --- |" + " ---: |" * (len(sizes) + 1)]
+    lines = [
+        f"| | {' | '.join(f'n = {n:,}' for n in sizes)} | largest error |",
+        "| --- |" + " ---: |" * (len(sizes) + 1),
+    ]
     for way in WAYS:
         measured = {row["n"]: row for row in rows if row["way"] == way and row["n"] <= sizes[-1]}
         medians = " | ".join(f"{measured[n]['median_ms']:.2g}" if n in measured else "-" for n in sizes)
