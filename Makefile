@@ -51,13 +51,15 @@ mnist: $(READY)  ## The whole pruning experiment on MNIST: hyper-parameters, fin
 mnist-quick: $(READY)  ## The main methods at 3 seeds and 10 epochs (under 5 minutes).
 	@$(RUN) experiments.mnist_pruning.suite --preset=quick --out=$(OUT)-quick
 
-figures: $(READY)  ## Tables and figures again, from the committed results.
+figures: $(READY)  ## Tables and figures again, from the committed results; the paper's figures of the operators, from code.
 	@$(RUN) scripts.table results/mnist_pruning
 	@$(RUN) scripts.figures results/mnist_pruning
+	@$(RUN) scripts.paper_figures
 
-bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, and training steps, in an environment of its own.
+bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, training steps, and isotonic solvers, in an environment of its own.
 	@$(VENV)-bench/bin/python -m scripts.bench
 	@$(VENV)-bench/bin/python -m scripts.bench.steps
+	@$(VENV)-bench/bin/python -m scripts.bench.isotonic
 
 $(VENV)-bench/.ready-$(JAX): requirements.txt requirements-bench.txt
 	@test -x $(VENV)-bench/bin/python || $(PYTHON) -m venv $(VENV)-bench

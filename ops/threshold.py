@@ -72,11 +72,17 @@ def _evaluate(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equati
     if equation.folded:
         step = step / (1.0 - step / value)  # in 1 / gamma, in which that of `half_square` is linear for p = 2
     eps = jnp.finfo(k.dtype).eps
+    small = jnp.abs(excess) <= 4 * eps * jnp.maximum(partial, jnp.minimum(k, 1.0))
+    # Where the gap at k is wider than the width, every gamma in an interval is a root, and selects nothing in part.
+    # At its very ends rounding would leave 1 - eps or some 1e-20: a step further in, they are 1 and 0.
+    whole = rest == jnp.round(rest)
+    ends = small & (excess != 0) & whole & ((partial < 0.5) | (partial >= (1 - 8 * eps) * weight))
+    inwards = jnp.sign(excess) * jnp.maximum(2.0 * jnp.abs(step), eps * width)
     return Evaluation(
         excess=excess,
-        step=step,
-        trusted=jnp.isfinite(step) & (jnp.abs(excess) <= slope * width),
-        converged=jnp.abs(excess) <= 4 * eps * jnp.maximum(partial, jnp.minimum(k, 1.0)),
+        step=jnp.where(ends, inwards, step),
+        trusted=(jnp.isfinite(step) & (jnp.abs(excess) <= slope * width)) | ends,
+        converged=small & ~ends,
         resolution=0.25 * eps * _visible(value, width, lam, equation),
     )
 

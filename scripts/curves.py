@@ -11,11 +11,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from experiments.core.summary import interval
 from scripts import pruning
 from scripts.results import Run
-
-# Okabe and Ito's palette, which readers with any colour vision tell apart. The colours of the
-# paper's figure where it has one: grey, blue, red (p = 2), green (p = 4/3).
-GREY, BLUE, RED, GREEN = "#777777", "#0072B2", "#D55E00", "#009E73"
-ORANGE, PURPLE, SKY, BLACK = "#E69F00", "#CC79A7", "#56B4E9", "#000000"
+from scripts.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY
 
 # Of the gradients behind a hard top-k: dash-dotted, but optimal transport, which has its own method.
 _MASK_LOOKS = {

@@ -5,8 +5,6 @@ error against training time and epochs) for each set of pruned layers, the same 
 and the validation error against lam. The same data give the same bytes.
 """
 
-import argparse
-import io
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -15,24 +13,12 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from experiments.core.files import write_atomically
 from scripts import pruning
+from scripts.command import on_directory
 from scripts.curves import figure5
 from scripts.lam_sweep import lam_sweep
 from scripts.results import Run, load
-
-_STYLE: Any = {
-    "svg.hashsalt": "sparse-topk",  # otherwise the ids in an SVG are random
-    "svg.fonttype": "path",  # the same look where the font is not installed
-    "font.size": 10,
-    "axes.titlesize": 11,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e6e6e6",
-    "axes.axisbelow": True,
-    "legend.frameon": False,
-}
+from scripts.style import STYLE, save
 
 
 def make(directory: Path) -> list[Path]:
@@ -41,9 +27,9 @@ def make(directory: Path) -> list[Path]:
     for problem in problems:
         print(f"left out of the figures: {problem.name}: {problem.reason}", file=sys.stderr)
     written = []
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         for name, figure in draw(runs).items():
-            written += _save(figure, directory / "figures", name)
+            written += save(figure, directory / "figures", name)
     return written
 
 
@@ -84,32 +70,18 @@ def _name(key: tuple[Any, ...], keys: Collection[tuple[Any, ...]]) -> str:
     return "-".join([*parts, "layers" + "".join(map(str, layers))])
 
 
-def _save(figure: Figure, directory: Path, name: str) -> list[Path]:
-    directory.mkdir(parents=True, exist_ok=True)
-    paths = []
-    # What matplotlib would add by itself (the date, its version) changes from run to run.
-    for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format=suffix, dpi=150, metadata=metadata)
-        paths.append(directory / f"{name}.{suffix}")
-        write_atomically(paths[-1], buffer.getvalue())
-    return paths
-
-
 def main(arguments: Sequence[str]) -> int:
     """The command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.figures", description=(__doc__ or "").split(":")[0])
-    parser.add_argument("directory", type=Path, help="a directory with workdirs at any depth")
-    directory = parser.parse_args(arguments).directory
-    if not directory.is_dir():
-        print(f"error: {directory} is not a directory", file=sys.stderr)
-        return 2
-    written = make(directory)
-    for path in written:
-        print(path)
-    if not written:
-        print(f"error: no finished runs below {directory}", file=sys.stderr)
-    return 0 if written else 1
+
+    def work(directory: Path) -> int:
+        written = make(directory)
+        for path in written:
+            print(path)
+        if not written:
+            print(f"error: no finished runs below {directory}", file=sys.stderr)
+        return 0 if written else 1
+
+    return on_directory("scripts.figures", __doc__, work, arguments)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from experiments.core.summary import interval
-from scripts.curves import GREEN, ORANGE, PURPLE, RED, SKY
 from scripts.results import Run
+from scripts.style import GREEN, ORANGE, PURPLE, RED, SKY
 
 # label, colour, dashes, marker; circles and squares tell p apart without colour.
 _SERIES = {

@@ -3,7 +3,6 @@
 Reads the workdirs below DIR and writes DIR/table.md, which it also prints, and DIR/table.json.
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from typing import Any
 from experiments.core.files import write_atomically, write_json
 from experiments.core.summary import interval
 from scripts import pruning
+from scripts.command import on_directory
 from scripts.results import Problem, Run, load
 
 Numbers = dict[str, Any]
@@ -203,14 +203,12 @@ def _line(cells: Sequence[str]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """The command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.table", description=(__doc__ or "").split(":")[0])
-    parser.add_argument("directory", type=Path, help="a directory with workdirs at any depth")
-    directory = parser.parse_args(arguments).directory
-    if not directory.is_dir():
-        print(f"error: {directory} is not a directory", file=sys.stderr)
-        return 2
-    make(directory)
-    return 0
+
+    def work(directory: Path) -> int:
+        make(directory)
+        return 0
+
+    return on_directory("scripts.table", __doc__, work, arguments)
 
 
 if __name__ == "__main__":

@@ -93,3 +93,14 @@ def test_adversarial_rows_are_solved_exactly(x64):
         error = np.abs(mask - expected).max(-1)
         assert np.all(error <= tolerance), error
         np.testing.assert_allclose(jnp.sum(mask, -1), np.full(len(x), 5.5), rtol=1e-12)
+
+
+@pytest.mark.parametrize("p", [1.2, 2.0])
+def test_is_exactly_hard_where_nothing_is_partly_selected(p):
+    x = oracles.samples((4000, 5), seed=8, dtype=np.float32)
+    ordered = -np.sort(-x, axis=1).astype(np.float64)
+    for lam in (1e-3, 0.1, 0.5):
+        wide = ordered[:, 1] - ordered[:, 2] > lam * (1 + 1e-5)
+        assert wide.sum() > 500
+        mask = np.asarray(topk_mask(x, 2, lam=np.float32(lam), p=p))[wide]
+        np.testing.assert_array_equal(mask, np.stack([oracles.hard(row, 2) for row in x[wide]]))

@@ -1,0 +1,24 @@
+"""What the commands that read a directory of results have in common."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+
+def on_directory(module: str, doc: str | None, work: Callable[[Path], int], arguments: Sequence[str]) -> int:
+    """Runs `work` on the one argument of a command; returns its exit status, or 2 if that is no directory.
+
+    Args:
+      module: the command is `python -m module`.
+      doc: its docstring, which begins with what it does and a colon.
+      work: takes the directory and returns the exit status.
+      arguments: of the command line.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=(doc or "").split(":")[0])
+    parser.add_argument("directory", type=Path, help="a directory with workdirs at any depth")
+    directory = parser.parse_args(arguments).directory
+    if not directory.is_dir():
+        print(f"error: {directory} is not a directory", file=sys.stderr)
+        return 2
+    return work(directory)

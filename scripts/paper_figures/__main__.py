@@ -1,0 +1,70 @@
+"""The paper's figures about the operators: `python -m scripts.paper_figures`.
+
+Computes what they show, and reads the timings of Figure 4. Writes PNG and SVG files and `captions.md` to
+results/figures. The same code and timings give the same bytes.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import jax
+import matplotlib as mpl
+
+from experiments.core.files import write_atomically
+from scripts.paper_figures.baselines import BASELINES
+from scripts.paper_figures.figure1 import FIGURE1
+from scripts.paper_figures.figure2 import FIGURE2
+from scripts.paper_figures.figure3 import FIGURE3
+from scripts.paper_figures.figure4 import FIGURE4
+from scripts.paper_figures.figure8 import FIGURE8
+from scripts.paper_figures.figure9 import FIGURE9
+from scripts.paper_figures.setting import Drawing, MissingError, Setting
+from scripts.paper_figures.style import DPI, SHEET
+from scripts.style import save
+
+DRAWINGS = (FIGURE1, FIGURE2, FIGURE3, FIGURE4, FIGURE8, FIGURE9, BASELINES)
+
+
+def make(directory: Path, setting: Setting) -> list[Path]:
+    """Draws all figures whose data are there; returns the files written, and says on stderr what is missing."""
+    written, drawn = [], []
+    with mpl.rc_context(SHEET), jax.enable_x64(True):
+        for drawing in DRAWINGS:
+            try:
+                figure = drawing.draw(setting)
+            except MissingError as missing:
+                print(missing, file=sys.stderr)
+                continue
+            written += save(figure, directory, drawing.name, dpi=DPI)
+            drawn.append(drawing)
+    if drawn:
+        written.append(directory / "captions.md")
+        write_atomically(written[-1], captions(drawn))
+    return written
+
+
+def captions(drawings: Iterable[Drawing]) -> str:
+    """The captions as a page of Markdown with the figures in it."""
+    parts = ["# Figures of the operators", "Made by `python -m scripts.paper_figures`."]
+    for drawing in drawings:
+        source = f"Figure {drawing.number} of the paper, recomputed" if drawing.number else "Not in the paper"
+        parts += [f"![{drawing.name}]({drawing.name}.svg)", f"**{source}.** {drawing.caption}"]
+    return "\n\n".join(parts) + "\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command; 1 if nothing could be drawn."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.paper_figures", description=(__doc__ or "").split(":")[0])
+    parser.add_argument("--out", type=Path, default=Path("results/figures"), help="directory to write to")
+    parser.add_argument("--bench", type=Path, default=Setting.bench, help="directory with the timings of Figure 4")
+    options = parser.parse_args(arguments)
+    written = make(options.out, Setting(bench=options.bench))
+    for path in written:
+        print(path)
+    return 0 if written else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
