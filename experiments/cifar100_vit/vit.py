@@ -169,9 +169,10 @@ class VisionTransformer(nn.Module):
       rep_size: width of a dense layer with a tanh in front of the head; None: there is none.
       head_bias: what the bias of the head starts from; its kernel starts from zero.
       make_mlp: `make_mlp(block)` makes the MLP of the block of that number, from 0: a module from
-        [B, S, D] in float32 to [B, S, D]. It is called inside the block, so that the module is
-        named after its class (`MlpBlock_0`) unless it has a name. None: each is
-        `MlpBlock(mlp_dim, dtype)`.
+        [B, S, D] in float32 to [B, S, D], of whatever kind. It is called inside the block, so that
+        the module is named after its class (`MlpBlock_0`) unless it has a name. The module may
+        `sow` metrics and losses, which `apply(..., mutable=[...])` returns, and take random numbers
+        from `apply(..., rngs={...})`. None: each is `MlpBlock(mlp_dim, dtype)`.
       dtype: of matrix products and of the activations between blocks, for example bfloat16.
       scan: whether the blocks are one loop, compiled once, rather than unrolled.
       remat: whether the activations inside a block are computed again in the backward pass, rather

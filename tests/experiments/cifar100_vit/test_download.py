@@ -96,6 +96,35 @@ def test_what_arrives_is_checked(server, headers, message):
     assert len(list(path.parent.iterdir())) == 2  # nothing is left of the first attempt
 
 
+def test_an_interrupted_download_leaves_nothing(server, tmp_path, monkeypatch):
+    server.files["/bucket/weights.npz"] = (CONTENT, headers(CONTENT))
+
+    class Interrupted:
+        """The connection, of which a half is read before someone presses Ctrl-C."""
+
+        def __init__(self, response):
+            self.response, self.headers = response, response.headers
+
+        def read(self, size):
+            if block := self.response.read(size // 4):
+                return block
+            raise KeyboardInterrupt
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *exception):
+            self.response.close()
+
+    with monkeypatch.context() as patch:
+        urlopen = download.urllib.request.urlopen
+        patch.setattr(download.urllib.request, "urlopen", lambda *args, **kwargs: Interrupted(urlopen(*args, **kwargs)))
+        with pytest.raises(KeyboardInterrupt):
+            download.fetch("gs://bucket/weights.npz")
+    assert list((tmp_path / "cache" / "sparse-topk" / "pretrained").iterdir()) == []
+    assert download.fetch("gs://bucket/weights.npz").read_bytes() == CONTENT
+
+
 def test_what_cannot_be_had_is_said_in_a_line(server):
     with pytest.raises(
         UsageError, match=r"^gs://bucket/no\.npz .*HTTPError: 404 Not Found.* path of the file"

@@ -140,40 +140,56 @@ def formula(width, depth, mlp_dim, patch, image_size, tok):
 
 
 def test_number_of_parameters():
-    assert count("B/16", 224) == formula(768, 12, 3072, 16, 224, tok=1) == 86_566_888
+    """At 224 pixels and 1000 classes: the published ones, less the class token's position."""
+    assert count("Ti/16", 224) == formula(192, 12, 768, 16, 224, tok=1) == 5_717_416 - 192
+    assert count("S/16", 224) == formula(384, 12, 1536, 16, 224, tok=1) == 22_050_664 - 384
+    assert count("B/16", 224) == formula(768, 12, 3072, 16, 224, tok=1) == 86_567_656 - 768
+    assert count("L/16", 224) == formula(1024, 24, 4096, 16, 224, tok=1) == 304_326_632 - 1024
     assert count("B/16", 384, scan=True) == 86_566_888 + (24**2 - 14**2) * 768
-    assert count("L/16", 224, pool="gap") == formula(1024, 24, 4096, 16, 224, tok=0)
-    assert count("S/32", 224) == formula(384, 12, 1536, 32, 224, tok=1)
-    assert count("Ti/16", 224) == formula(192, 12, 768, 16, 224, tok=1)
+    assert count("L/32", 224, pool="gap") == formula(1024, 24, 4096, 32, 224, tok=0)
 
 
-class Doubled(nn.Module):
+class Noisy(nn.Module):
+    """Does what a mixture of experts wants to: metrics, a loss of its own, and random numbers."""
+
     @nn.compact
     def __call__(self, x):
         assert x.dtype == jnp.float32
+        factor = self.param("factor", nn.initializers.constant(2.0), ())
         self.sow("intermediates", "mean", x.mean())
-        return x * self.param("factor", nn.initializers.constant(2.0), ())
+        self.sow("losses", "size", jnp.square(factor))
+        noise = jax.random.normal(self.make_rng("noise"), x.shape) if self.has_rng("noise") else 0.0
+        return x * factor + noise
 
 
-def test_another_mlp_in_one_block():
+@pytest.mark.parametrize("remat", [False, True])
+def test_another_mlp_in_one_block(remat):
     model = network(
-        make_mlp=lambda block: Doubled(name="Expert") if block == 1 else vit.MlpBlock(128, jnp.bfloat16),
+        make_mlp=lambda block: Noisy(name="Expert") if block == 1 else vit.MlpBlock(128, jnp.bfloat16),
         dtype=jnp.bfloat16,
-        remat=True,
+        remat=remat,
     )
-    variables = jax.jit(model.init)(jax.random.key(0), IMAGES)
-    encoder = variables["params"]["Transformer"]
-    assert set(encoder["encoderblock_0"]) == {
-        "LayerNorm_0", "LayerNorm_1", "MultiHeadDotProductAttention_0", "MlpBlock_0"
-    }  # fmt: skip
-    assert set(encoder["encoderblock_1"]) == {
-        "LayerNorm_0", "LayerNorm_1", "MultiHeadDotProductAttention_0", "Expert"
-    }  # fmt: skip
-    logits, state = jax.jit(lambda v: model.apply(v, IMAGES, mutable=["intermediates"]))(
-        {"params": variables["params"]}
-    )
-    assert logits.shape == (2, 5)
-    assert set(state["intermediates"]["Transformer"]["encoderblock_1"]["Expert"]) == {"mean"}
+    params = jax.eval_shape(model.init, jax.random.key(0), IMAGES)["params"]
+    around = {"LayerNorm_0", "LayerNorm_1", "MultiHeadDotProductAttention_0"}
+    assert set(params["Transformer"]["encoderblock_0"]) == around | {"MlpBlock_0"}
+    assert set(params["Transformer"]["encoderblock_1"]) == around | {"Expert"}
+    params = tree(random_params(model))
+    params["Transformer"]["encoderblock_1"]["Expert"]["factor"] = np.float32(3.0)
+
+    @jax.jit
+    @functools.partial(jax.grad, has_aux=True)
+    def gradient(params, rngs):
+        logits, state = model.apply({"params": params}, IMAGES, rngs=rngs, mutable=["intermediates", "losses"])
+        return jnp.sum(jnp.stack(jax.tree.leaves(state["losses"]))), (logits, state)
+
+    found, (logits, state) = gradient(params, {"noise": jax.random.key(1)})
+    assert (logits.shape, logits.dtype) == ((2, 5), jnp.float32)
+    sown = state["intermediates"]["Transformer"]["encoderblock_1"]["Expert"]
+    assert [value.shape for value in sown["mean"]] == [()]
+    assert found["Transformer"]["encoderblock_1"]["Expert"]["factor"] == 6.0  # of the loss that was sown
+    again, other = (gradient(params, {"noise": jax.random.key(seed)})[1][0] for seed in (1, 2))
+    np.testing.assert_array_equal(logits, again)
+    assert np.abs(logits - other).max() > 1e-3
 
 
 @pytest.mark.parametrize(
@@ -181,7 +197,7 @@ def test_another_mlp_in_one_block():
     [
         ({"patch_size": 5}, r"images .* patch size 5, got \(2, 8, 12, 3\)"),
         ({"pool": "map"}, "pool must be one of tok, gap, got 'map'"),
-        ({"scan": True, "make_mlp": lambda block: Doubled()}, "scan .* make_mlp"),
+        ({"scan": True, "make_mlp": lambda block: Noisy()}, "scan .* make_mlp"),
     ],
 )
 def test_what_cannot_be_computed_is_said(options, message):
