@@ -43,7 +43,10 @@ def fetch(url: str) -> Path:
         # The file first: without its record it does not count.
         write_json(record, {"url": url} | _download(url, path))
     except (OSError, http.client.HTTPException) as error:
-        reason = f"{error.code} {error.reason}" if isinstance(error, urllib.error.HTTPError) else error
+        reason: object = error
+        if isinstance(error, urllib.error.HTTPError):
+            reason = f"{error.code} {error.reason}"
+            error.close()  # it holds the connection
         raise UsageError(
             f"{url} could not be downloaded to {path.parent} ({type(error).__name__}: {reason}): if it can be "
             "had otherwise (`gcloud storage cp` for a bucket that is not public), give the path of the file instead"
