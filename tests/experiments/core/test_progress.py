@@ -30,5 +30,5 @@ def test_time_left_counts_from_where_this_launch_began(clock, capsys):
     assert capsys.readouterr().out.splitlines() == [
         "step  200/1000  train_loss -  error 1.5  1 of 3 seeds diverged",
         "step  300/1000  train_loss 3  error 1.5  1 of 3 seeds diverged  10:30 left",
-        "step  301/1000  8:38:35 left",
+        "step  301/1000  8:39:03 left",
     ]
