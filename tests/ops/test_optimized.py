@@ -1,4 +1,4 @@
-"""The operators' central tests again, with code as users run it: `conftest.py` has it optimised less, to compile faster."""
+"""The operators' central tests again, with code as users run it: `conftest.py` has others compile fast, to slow code."""
 
 import os
 import subprocess
