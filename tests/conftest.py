@@ -5,10 +5,10 @@ import os
 import shutil
 import tempfile
 
-# Nearly all the suite's time is compilation. So code is generated quickly rather than well, and its processes (those of
-# pytest-xdist, the command lines under test) share a cache of it as long as the session. `XLA_FLAGS= make test` runs
-# everything as users do; `tests/ops/test_optimized.py` does so for the operators' central tests, always. JAX reads these
-# when imported, and child processes inherit them.
+# Nearly all the suite's time is compilation. So code is generated quickly rather than well, and its processes (those
+# of pytest-xdist, the command lines under test) share a cache of it as long as the session. `XLA_FLAGS= make test` runs
+# everything as users do, and `tests/ops/test_optimized.py` the operators' central tests, always. JAX reads these
+# variables when imported, and child processes inherit them.
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1",

@@ -1,4 +1,4 @@
-"""The operators' central tests again, with code as users run it: `conftest.py` has it optimised less, to compile faster."""
+"""The operators' central tests again, with code as users run it: `conftest.py` has the others compile in a hurry."""
 
 import os
 import subprocess
