@@ -7,23 +7,35 @@ import numpy as np
 
 from experiments.core import sources
 from experiments.core.config import require, require_one_of
+from experiments.core.errors import UsageError
+from experiments.core.examples import Arrays, Examples, InMemory
 
 SPLITS = {"test": "test", "validation": "valid"}  # the prefix of the metrics of each
 
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """Images [N, H, W, C] in uint8 and labels [N] in int32, to train and to evaluate on."""
+    """Labelled images to train and to evaluate on, in memory or on disk (`examples.py`)."""
 
-    train: dict[str, np.ndarray]
-    evaluation: dict[str, np.ndarray]
+    train_examples: Examples
+    evaluation_examples: Examples
     num_classes: int
-    prefix: str  # of the metrics on `evaluation`: "test" or "valid"
+    prefix: str  # of the metrics on the evaluation examples: "test" or "valid"
+
+    @property
+    def train(self) -> Arrays:
+        """Arrays of all training examples, which must be in memory: `image` in uint8, `label` in int32."""
+        return _arrays(self.train_examples)
+
+    @property
+    def evaluation(self) -> Arrays:
+        """Arrays of all examples to evaluate on, which must be in memory."""
+        return _arrays(self.evaluation_examples)
 
     @property
     def num_train(self) -> int:
         """The number of training images."""
-        return len(self.train["label"])
+        return len(self.train_examples)
 
     def pixel_mean_and_std(self) -> tuple[float, float]:
         """Over all pixels of the training images."""
@@ -42,25 +54,36 @@ def validate(config: ml_collections.ConfigDict) -> None:
 
 
 def load(config: ml_collections.ConfigDict) -> Data:
-    """Reads `config.dataset`.
+    """Reads `config.dataset`, classified by its feature `config.label` ("label" if left out).
 
     With `split="test"` all training images train and the test images evaluate. With
     `split="validation"` the last `validation_size` training images evaluate, the others train, and
     the test images are left alone: that is the split to choose hyper-parameters on.
     """
+    label = config.get("label", "label")
     if config.dataset == "digits":
+        require_one_of("label", label, ["label"])
         source = sources.digits()
     else:
-        source = sources.from_tfds(config.dataset, config.data_dir, download=config.download)
+        source = sources.from_tfds(config.dataset, config.data_dir, download=config.download, label=label)
     train, evaluation = source.train, source.test
     if config.split == "validation":
-        num_train = len(train["label"]) - config.validation_size
+        num_train = len(train) - config.validation_size
         require(
             num_train > 0,
             "validation_size",
             config.validation_size,
-            f"below the {len(train['label'])} training images of {config.dataset}",
+            f"below the {len(train)} training images of {config.dataset}",
         )
-        evaluation = {name: array[num_train:] for name, array in train.items()}
-        train = {name: array[:num_train] for name, array in train.items()}
+        evaluation = train.part(num_train, len(train))
+        train = train.part(0, num_train)
     return Data(train, evaluation, source.num_classes, SPLITS[config.split])
+
+
+def _arrays(examples: Examples) -> Arrays:
+    if not isinstance(examples, InMemory):
+        raise UsageError(
+            "the images of config.dataset are read from disk one by one, for they are too large for memory or differ "
+            "in size: config.feed must be 'stream', with config.input.augment_on='host'"
+        )
+    return examples.arrays

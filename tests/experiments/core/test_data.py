@@ -27,31 +27,31 @@ def tiny(tmp_path, monkeypatch):
 
 def test_digits_split_into_all_of_them():
     digits = sources.digits()
-    assert digits.train["image"].shape == (1438, 8, 8, 1)
-    assert digits.test["image"].shape == (359, 8, 8, 1)
-    assert digits.train["image"].dtype == np.uint8
-    assert set(digits.test["label"].tolist()) == set(range(10))
+    assert digits.train.arrays["image"].shape == (1438, 8, 8, 1)
+    assert digits.test.arrays["image"].shape == (359, 8, 8, 1)
+    assert digits.train.arrays["image"].dtype == np.uint8
+    assert set(digits.test.arrays["label"].tolist()) == set(range(10))
 
 
 def test_tfds_format_reads_back(tiny):
     directory, examples = tiny
     for _ in range(2):  # decoded, then from the cache
         source = sources.from_tfds("mnist", str(directory), download=False)
-        np.testing.assert_array_equal(source.train["image"][..., 0], examples["train"][0])
-        np.testing.assert_array_equal(source.train["label"], examples["train"][1])
-        np.testing.assert_array_equal(source.test["image"][..., 0], examples["test"][0])
+        np.testing.assert_array_equal(source.train.arrays["image"][..., 0], examples["train"][0])
+        np.testing.assert_array_equal(source.train.arrays["label"], examples["train"][1])
+        np.testing.assert_array_equal(source.test.arrays["image"][..., 0], examples["test"][0])
     assert source.num_classes == 10
 
 
 def test_directory_from_the_environment(tiny, monkeypatch):
     monkeypatch.setenv("TFDS_DATA_DIR", str(tiny[0]))
-    assert len(sources.from_tfds("mnist", None, download=False).train["label"]) == 30
+    assert len(sources.from_tfds("mnist", None, download=False).train) == 30
 
 
 def test_a_data_set_unknown_to_tfds_is_read_from_its_files(tiny):
     directory, examples = tiny
     tiny_tfds.write(directory, "scribbles", examples)
-    assert len(sources.from_tfds("scribbles", str(directory), download=False).test["label"]) == 10
+    assert len(sources.from_tfds("scribbles", str(directory), download=False).test) == 10
 
 
 @pytest.mark.parametrize("name", ["kmnist", "no_such_data_set"])
@@ -74,8 +74,8 @@ def test_test_split_trains_on_all_training_images():
 def test_validation_split_holds_out_the_last_training_images():
     digits = sources.digits()
     loaded = data.load(small_config(split="validation", validation_size=400))
-    np.testing.assert_array_equal(loaded.train["image"], digits.train["image"][:-400])
-    np.testing.assert_array_equal(loaded.evaluation["image"], digits.train["image"][-400:])
+    np.testing.assert_array_equal(loaded.train["image"], digits.train.arrays["image"][:-400])
+    np.testing.assert_array_equal(loaded.evaluation["image"], digits.train.arrays["image"][-400:])
     assert loaded.prefix == "valid"
 
 
@@ -95,7 +95,7 @@ def test_real_mnist():
     if not (directory / "mnist").is_dir():
         pytest.skip(f"no mnist in {directory}: set TFDS_DATA_DIR to where it is")
     source = sources.from_tfds("mnist", str(directory), download=False)
-    assert source.train["image"].shape == (60_000, 28, 28, 1)
+    assert source.train.arrays["image"].shape == (60_000, 28, 28, 1)
     np.testing.assert_array_equal(
-        np.bincount(source.test["label"]), [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+        np.bincount(source.test.arrays["label"]), [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
     )
