@@ -37,10 +37,9 @@ def resize(images: Array, size: int) -> Array:
 
 def resize_and_crop(images: Array, size: int) -> Array:
     """The evaluation of `big_vision`: the middle of images [B, H, W, C] whose smaller side is resized to 7/6 S."""
-    height, width = images.shape[1:3]
-    scale = small_side(size) / min(height, width)
-    top, left = ((round(side * scale) - size) // 2 for side in (height, width))
-    return normalise(jax.vmap(lambda image: _resample(image, (scale, scale), (-top, -left), size))(images))
+    scale, (height, width) = _resize_small(images, size)
+    top, left = (height - size) // 2, (width - size) // 2
+    return normalise(jax.vmap(lambda image: _resample(image, scale, (-top, -left), size))(images))
 
 
 def crop_flip(key: Array, images: Array, size: int) -> Array:
@@ -90,14 +89,13 @@ def inception_box(key: Array, height: int, width: int) -> tuple[Array, Array, Ar
 
 def big_vision(key: Array, images: Array, size: int) -> Array:
     """The smaller side resized to 7/6 S, a random crop [B, S, S, C] of that, flipped half the time."""
-    height, width = images.shape[1:3]
-    scale = small_side(size) / min(height, width)
+    scale, (height, width) = _resize_small(images, size)
 
     def one(key: Array, image: Array) -> Array:
         top_key, left_key, flip_key = jax.random.split(key, 3)
-        top = jax.random.randint(top_key, (), 0, round(height * scale) - size + 1)
-        left = jax.random.randint(left_key, (), 0, round(width * scale) - size + 1)
-        return _flip(flip_key, _resample(image, (scale, scale), (-top, -left), size))
+        top = jax.random.randint(top_key, (), 0, height - size + 1)
+        left = jax.random.randint(left_key, (), 0, width - size + 1)
+        return _flip(flip_key, _resample(image, scale, (-top, -left), size))
 
     return normalise(_each(one, key, images))
 
@@ -120,6 +118,14 @@ EVALUATION: dict[str, Callable[[Array, int], Array]] = {
     "crop_flip": resize,
     "none": resize,
 }
+
+
+def _resize_small(images: Array, size: int) -> tuple[tuple[float, float], tuple[int, int]]:
+    """Scales and sides that bring the smaller side of images [B, H, W, C] to 7/6 S; sides are whole pixels."""
+    height, width = images.shape[1:3]
+    factor = small_side(size) / min(height, width)
+    sides = round(height * factor), round(width * factor)
+    return (sides[0] / height, sides[1] / width), sides
 
 
 def _each(one: Callable[[Array, Array], Array], key: Array, images: Array) -> Array:

@@ -20,6 +20,8 @@ _PACKAGES = (
     "optax",
     "orbax-checkpoint",
     "tensorflow-datasets",
+    "grain",
+    "pillow",
     "ml-collections",
     "numpy",
 )

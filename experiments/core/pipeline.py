@@ -11,8 +11,8 @@ seed, the step and the row of the batch; `batches.py` says which examples, so th
 run whose data stay on the devices. Neither the number of workers nor that of hosts (each of which makes its own
 rows) has any part in it: nothing is saved, and a run resumes at any step on any machines.
 
-Work is handed out in pieces of a batch, so that the first batch is ready after a share of its work, and
-that shared memory holds no more than it must.
+Work is handed out in pieces of a batch, so that all workers have a part in the first one. What they have ready, up to
+twice `prefetch` batches, lies in /dev/shm: a container must be given as much (at 384 pixels 226 MB for a batch of 512).
 """
 
 import dataclasses
@@ -134,8 +134,9 @@ class Batches:
     """This process's rows of the batches of a job, made ahead in the order in which they are asked for.
 
     `batch` may be asked for any step. Steps in succession are what it is quick at: another step
-    starts the workers anew, which takes seconds. It holds processes or threads until closed; they
-    end with this object or this process at the latest, however that ends.
+    starts the workers anew, which takes seconds. It holds processes or threads until closed. They
+    end with this object or this process at the latest, however that ends, but then Python may
+    complain of shared memory that it has to clean up.
     """
 
     def __init__(self, job: Job, rows: np.ndarray, *, workers: int, prefetch: int):
@@ -144,8 +145,9 @@ class Batches:
         self._workers, self._prefetch = workers, prefetch
         self._num_pieces = math.ceil(len(self._rows) / _PIECE)
         self._last: tuple[int, Arrays] | None = None
-        self._iterator: Any = None
-        self._close_iterator: Any = None
+        self._iterators: list[Any] = []  # one while there are workers, else none
+        # Also when this object is collected, and when the interpreter exits.
+        weakref.finalize(self, _close_all, self._iterators)
 
     def batch(self, step: int) -> Arrays:
         """The rows of the batch of `step`, in arrays that are not to be written to."""
@@ -153,16 +155,15 @@ class Batches:
             raise IndexError(f"step {step} of {self.num_steps}")
         # The same step may be asked for again, as it is when the training is compiled.
         if self._last is None or self._last[0] != step:
-            if self._iterator is None or self._last is None or step != self._last[0] + 1:
+            if not self._iterators or self._last is None or step != self._last[0] + 1:
                 self._start(step)
             self._last = step, self._assemble()
         return dict(self._last[1])
 
     def close(self) -> None:
         """Ends workers and threads; another `batch` starts them again."""
-        if self._close_iterator is not None:
-            self._close_iterator()
-        self._iterator = self._close_iterator = self._last = None
+        _close_all(self._iterators)
+        self._last = None
 
     def _start(self, step: int) -> None:
         # Not at import: whoever does not stream need not wait for it.
@@ -180,15 +181,13 @@ class Batches:
         if self._workers:
             options = grain.MultiprocessingOptions(self._workers, math.ceil(ahead / self._workers))
             dataset = dataset.mp_prefetch(options, worker_init_fn=_live_as_long_as_the_parent)
-        self._iterator = iter(dataset)
-        # Also when this object is collected, and when the interpreter exits.
-        self._close_iterator = weakref.finalize(self, self._iterator.close)
+        self._iterators.append(iter(dataset))
 
     def _assemble(self) -> Arrays:
         whole: Arrays = {}
         start = 0
         for _ in range(self._num_pieces):
-            piece = next(self._iterator)
+            piece = next(self._iterators[0])
             for name, array in piece.items():
                 if name not in whole:
                     whole[name] = np.empty((len(self._rows), *array.shape[1:]), array.dtype)
@@ -213,6 +212,12 @@ class _Pieces:
         step, piece = divmod(index, len(self._pieces))
         rows = [self._job.row(self._first_step + step, int(row)) for row in self._pieces[piece]]
         return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+
+def _close_all(iterators: list[Any]) -> None:
+    # Nothing else may refer to an iterator of Grain: one that outlived its modules would complain at exit.
+    while iterators:
+        iterators.pop().close()
 
 
 def _live_as_long_as_the_parent(index: int, count: int) -> None:
