@@ -22,6 +22,8 @@ _PACKAGES = (
     "optax",
     "orbax-checkpoint",
     "tensorflow-datasets",
+    "grain",
+    "pillow",
     "ml-collections",
     "numpy",
 )

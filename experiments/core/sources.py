@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,18 +12,22 @@ import numpy as np
 from absl import logging
 
 from experiments.core import cache
+from experiments.core.config import require_one_of
 from experiments.core.errors import UsageError
+from experiments.core.examples import Arrays, Examples, InMemory, OnDisk
 
 _SHARED = Path(__file__).resolve().parents[3] / "shared" / "tfds"  # beside the repository
 _BLOCK = 10_000  # images between two lines of progress
+_LARGEST = 4 * 2**30  # bytes of decoded images above which they are left on disk
+_TEST = {"imagenet2012": "validation"}  # the split that tests, where it is not `test`
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Both splits of a data set: `image` [N, H, W, C] in uint8 and `label` [N] in int32."""
+    """Both splits of a data set."""
 
-    train: dict[str, np.ndarray]
-    test: dict[str, np.ndarray]
+    train: Examples
+    test: Examples
     num_classes: int
 
 
@@ -37,38 +42,63 @@ def digits() -> Source:
         "label": bunch.target[order].astype(np.int32),
     }
     num_test = len(order) // 5
-    return Source(
-        train={name: array[num_test:] for name, array in examples.items()},
-        test={name: array[:num_test] for name, array in examples.items()},
-        num_classes=10,
-    )
+    whole = InMemory(examples)
+    return Source(train=whole.part(num_test, len(whole)), test=whole.part(0, num_test), num_classes=10)
 
 
-def from_tfds(name: str, data_dir: str | None, *, download: bool) -> Source:
+def from_tfds(name: str, data_dir: str | None, *, download: bool, label: str = "label") -> Source:
     """Reads a TFDS image classification data set with splits `train` and `test`.
 
     It is read through TFDS's random-access data source, which needs no TensorFlow; only a first
-    download does, since TFDS prepares data sets with it. The decoded arrays are cached.
+    download does, since TFDS prepares data sets with it. Images of one size are decoded into memory,
+    and the decoded arrays are cached; where images differ in size, as ImageNet's do, or take more
+    than 4 GiB, they are left on disk, to be decoded as they are asked for.
+
+    Args:
+      name: as TFDS knows it.
+      data_dir: where it is; see `_data_dir` for the default.
+      download: whether to prepare a data set that is not there.
+      label: the feature to classify by, say cifar100's `coarse_label`.
 
     Raises:
-      UsageError: if the data set cannot be had, or is not one of labelled images.
+      UsageError: if the data set cannot be had, is not one of labelled images, or has no such label.
     """
+    import tensorflow_datasets as tfds
+
     directory = _data_dir(name, data_dir)
+    test = _TEST.get(name, "test")
     with _quiet():
         builder = _builder(name, directory, download)
         features = builder.info.features
-        if not {"image", "label"} <= set(features) or not {"train", "test"} <= set(builder.info.splits):
+        labels = [feature for feature, kind in features.items() if isinstance(kind, tfds.features.ClassLabel)]
+        if not labels or "image" not in features or not {"train", test} <= set(builder.info.splits):
             raise UsageError(
                 f"config.dataset={name!r} is not allowed: it must have the features image and "
-                "label, and the splits train and test"
+                f"label, and the splits train and {test}"
             )
-        files = [Path(path) for split in ("train", "test") for path in builder.info.splits[split].filepaths]
-        arrays = cache.load_or_make(name, f"{name} {builder.info.version}", files, lambda: _decode(name, builder))
-    return Source(
-        train={"image": arrays["train_image"], "label": arrays["train_label"]},
-        test={"image": arrays["test_image"], "label": arrays["test_label"]},
-        num_classes=features["label"].num_classes,
+        require_one_of("label", label, labels)
+        splits = {"train": builder.info.splits["train"], "test": builder.info.splits[test]}
+        train, evaluation = (
+            _in_memory(name, builder, splits, labels, label)
+            if _fits_in_memory(features["image"].shape, splits)
+            else (OnDisk(str(builder.data_dir), split.name, label, 0, split.num_examples) for split in splits.values())
+        )
+    return Source(train, evaluation, features[label].num_classes)
+
+
+def _fits_in_memory(shape: tuple[int | None, ...], splits: dict[str, Any]) -> bool:
+    size = math.prod(side or 0 for side in shape)  # 0 where a side varies
+    return 0 < size * sum(split.num_examples for split in splits.values()) <= _LARGEST
+
+
+def _in_memory(name: str, builder: Any, splits: dict[str, Any], labels: list[str], label: str) -> Iterator[InMemory]:
+    """Both splits, from the cache if they are there; one cache serves all labels."""
+    files = [Path(path) for split in splits.values() for path in split.filepaths]
+    arrays = cache.load_or_make(
+        name, f"{name} {builder.info.version}", files, lambda: _decode(name, builder, splits, labels)
     )
+    for split in splits:
+        yield InMemory({"image": arrays[f"{split}_image"], "label": arrays[f"{split}_{label}"]})
 
 
 def _data_dir(name: str, data_dir: str | None) -> str | None:
@@ -109,18 +139,20 @@ def _builder(name: str, data_dir: str | None, download: bool) -> Any:
         ) from error
 
 
-def _decode(name: str, builder: Any) -> dict[str, np.ndarray]:
-    arrays: dict[str, np.ndarray] = {}
-    for split in ("train", "test"):
-        source = builder.as_data_source(split=split)
+def _decode(name: str, builder: Any, splits: dict[str, Any], labels: list[str]) -> Arrays:
+    arrays: Arrays = {}
+    for split, info in splits.items():
+        source = builder.as_data_source(split=info.name)
         image = np.empty((len(source), *source[0]["image"].shape), np.uint8)
-        label = np.empty(len(source), np.int32)
+        targets = {label: np.empty(len(source), np.int32) for label in labels}
         for i in range(len(source)):
             example = source[i]
-            image[i], label[i] = example["image"], example["label"]
+            image[i] = example["image"]
+            for label, target in targets.items():
+                target[i] = example[label]
             if (i + 1) % _BLOCK == 0 or i + 1 == len(source):
                 print(f"decoding {name} {split}: {i + 1} of {len(source)} images", flush=True)
-        arrays |= {f"{split}_image": image, f"{split}_label": label}
+        arrays |= {f"{split}_image": image} | {f"{split}_{label}": target for label, target in targets.items()}
     return arrays
 
 

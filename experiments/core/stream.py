@@ -7,8 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from experiments.core.batches import step_indices
-
-Arrays = dict[str, np.ndarray]
+from experiments.core.examples import Arrays
 
 
 class HostBatches(Protocol):

@@ -10,8 +10,24 @@ from PIL import Image
 VERSION = "3.0.1"  # of MNIST: TFDS looks for the version that its builder names
 
 
-def write(data_dir: Path, name: str, examples: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
-    """Writes splits of images [N, H, W] in uint8 and labels [N] under `data_dir / name / VERSION`."""
+def write(
+    data_dir: Path,
+    name: str,
+    examples: dict[str, tuple[np.ndarray, np.ndarray]],
+    *,
+    coarse: bool = False,
+    varied: bool = False,
+) -> None:
+    """Writes splits of images [N, H, W] in uint8 and labels [N] under `data_dir / name / VERSION`.
+
+    Args:
+      data_dir: of TFDS.
+      name: of the data set.
+      examples: by split.
+      coarse: whether there is a feature `coarse_label` too, half the label.
+      varied: whether the features say that images have three channels and any size, as ImageNet's do; then
+        `images` may be a list of images [H, W] (grey) or [H, W, 3].
+    """
     from array_record.python.array_record_module import ArrayRecordWriter
 
     directory = data_dir / name / VERSION
@@ -20,7 +36,7 @@ def write(data_dir: Path, name: str, examples: dict[str, tuple[np.ndarray, np.nd
     for split, (images, labels) in examples.items():
         writer = ArrayRecordWriter(str(directory / f"{name}-{split}.array_record-00000-of-00001"), "group_size:1")
         for image, label in zip(images, labels, strict=True):
-            writer.write(_serialized(image, int(label)))
+            writer.write(_serialized(image, int(label), coarse))
         writer.close()
         splits.append(
             {
@@ -30,13 +46,13 @@ def write(data_dir: Path, name: str, examples: dict[str, tuple[np.ndarray, np.nd
                 "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
             }
         )
-    height, width = examples["train"][0].shape[1:]
+    shape = [-1, -1, 3] if varied else [*examples["train"][0].shape[1:], 1]
     info = {"fileFormat": "array_record", "name": name, "splits": splits, "version": VERSION}
     (directory / "dataset_info.json").write_text(json.dumps(info))
-    (directory / "features.json").write_text(json.dumps(_features(height, width)))
+    (directory / "features.json").write_text(json.dumps(_features(shape, coarse)))
 
 
-def _serialized(image: np.ndarray, label: int) -> bytes:
+def _serialized(image: np.ndarray, label: int, coarse: bool) -> bytes:
     from tensorflow_datasets.proto import tf_example_pb2
 
     png = io.BytesIO()
@@ -44,21 +60,27 @@ def _serialized(image: np.ndarray, label: int) -> bytes:
     example = tf_example_pb2.Example()
     example.features.feature["image"].bytes_list.value.append(png.getvalue())
     example.features.feature["label"].int64_list.value.append(label)
+    if coarse:
+        example.features.feature["coarse_label"].int64_list.value.append(label // 2)
     return example.SerializeToString()
 
 
-def _features(height: int, width: int) -> dict:
+def _features(shape: list[int], coarse: bool) -> dict:
     package = "tensorflow_datasets.core.features"
-    image = {"shape": {"dimensions": [str(height), str(width), "1"]}, "dtype": "uint8", "encodingFormat": "png"}
+    dimensions = {"dimensions": [str(side) for side in shape]}
+    image = {"shape": dimensions, "dtype": "uint8", "encodingFormat": "png"}
+
+    def label(num_classes: int) -> dict:
+        return {
+            "pythonClassName": f"{package}.class_label_feature.ClassLabel",
+            "classLabel": {"numClasses": str(num_classes)},
+        }
+
+    features = {
+        "image": {"pythonClassName": f"{package}.image_feature.Image", "image": image},
+        "label": label(10),
+    }
     return {
         "pythonClassName": f"{package}.features_dict.FeaturesDict",
-        "featuresDict": {
-            "features": {
-                "image": {"pythonClassName": f"{package}.image_feature.Image", "image": image},
-                "label": {
-                    "pythonClassName": f"{package}.class_label_feature.ClassLabel",
-                    "classLabel": {"numClasses": "10"},
-                },
-            }
-        },
+        "featuresDict": {"features": features | ({"coarse_label": label(5)} if coarse else {})},
     }

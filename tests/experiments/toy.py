@@ -1,5 +1,6 @@
 """A small experiment in steps, on digits; `python -m tests.experiments.toy WORKDIR '{"field": value, ...}'` runs it."""
 
+import dataclasses
 import json
 import sys
 import time
@@ -93,11 +94,8 @@ def load_streams(config: ml_collections.ConfigDict) -> Data:
 
         return Slow()
 
-    return Data(
-        train={},
-        evaluation={},
-        num_classes=10,
-        prefix="test",
+    return dataclasses.replace(
+        data,
         train_stream=Stream(
             data.num_train, lambda seed, rows: slow(Shuffled(data.train, config.batch_size, seed, rows))
         ),

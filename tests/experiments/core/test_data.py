@@ -1,6 +1,7 @@
 """Data sets: scikit-learn's digits, and one in TFDS's own format that the test writes."""
 
 import os
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from experiments.core import data, sources
 from experiments.core.errors import UsageError
+from experiments.core.examples import OnDisk
 from tests.experiments import tiny_tfds
 from tests.experiments.support import ROOT, small_config
 
@@ -27,31 +29,91 @@ def tiny(tmp_path, monkeypatch):
 
 def test_digits_split_into_all_of_them():
     digits = sources.digits()
-    assert digits.train["image"].shape == (1438, 8, 8, 1)
-    assert digits.test["image"].shape == (359, 8, 8, 1)
-    assert digits.train["image"].dtype == np.uint8
-    assert set(digits.test["label"].tolist()) == set(range(10))
+    assert digits.train.arrays["image"].shape == (1438, 8, 8, 1)
+    assert digits.test.arrays["image"].shape == (359, 8, 8, 1)
+    assert digits.train.arrays["image"].dtype == np.uint8
+    assert set(digits.test.arrays["label"].tolist()) == set(range(10))
 
 
 def test_tfds_format_reads_back(tiny):
     directory, examples = tiny
     for _ in range(2):  # decoded, then from the cache
         source = sources.from_tfds("mnist", str(directory), download=False)
-        np.testing.assert_array_equal(source.train["image"][..., 0], examples["train"][0])
-        np.testing.assert_array_equal(source.train["label"], examples["train"][1])
-        np.testing.assert_array_equal(source.test["image"][..., 0], examples["test"][0])
+        np.testing.assert_array_equal(source.train.arrays["image"][..., 0], examples["train"][0])
+        np.testing.assert_array_equal(source.train.arrays["label"], examples["train"][1])
+        np.testing.assert_array_equal(source.test.arrays["image"][..., 0], examples["test"][0])
     assert source.num_classes == 10
 
 
 def test_directory_from_the_environment(tiny, monkeypatch):
     monkeypatch.setenv("TFDS_DATA_DIR", str(tiny[0]))
-    assert len(sources.from_tfds("mnist", None, download=False).train["label"]) == 30
+    assert len(sources.from_tfds("mnist", None, download=False).train) == 30
 
 
 def test_a_data_set_unknown_to_tfds_is_read_from_its_files(tiny):
     directory, examples = tiny
     tiny_tfds.write(directory, "scribbles", examples)
-    assert len(sources.from_tfds("scribbles", str(directory), download=False).test["label"]) == 10
+    assert len(sources.from_tfds("scribbles", str(directory), download=False).test) == 10
+
+
+def test_the_label_to_classify_by_is_chosen(tiny):
+    directory, examples = tiny
+    tiny_tfds.write(directory, "scribbles", examples, coarse=True)
+    for label, divisor, num_classes in (("label", 1, 10), ("coarse_label", 2, 5)):  # decoded, then from one cache
+        source = sources.from_tfds("scribbles", str(directory), download=False, label=label)
+        assert source.num_classes == num_classes
+        np.testing.assert_array_equal(source.train.arrays["label"], examples["train"][1] // divisor)
+        np.testing.assert_array_equal(source.test.arrays["label"], examples["test"][1] // divisor)
+        assert source.test.arrays["label"].dtype == np.int32
+
+
+def test_a_label_that_is_not_there_is_one_line_with_those_that_are(tiny):
+    directory, examples = tiny
+    tiny_tfds.write(directory, "scribbles", examples, coarse=True)
+    with pytest.raises(UsageError, match=r"^config\.label='colour' .* one of .*coarse_label"):
+        sources.from_tfds("scribbles", str(directory), download=False, label="colour")
+    config = small_config()
+    config.label = "coarse_label"
+    with pytest.raises(UsageError, match=r"^config\.label='coarse_label' .* one of label$"):
+        data.load(config)
+
+
+@pytest.fixture
+def varied(tmp_path):
+    """A data set of images of several sizes, one of them grey, and those images."""
+    rng = np.random.default_rng(0)
+    images = [rng.integers(0, 256, (7 + i, 9, 3), np.uint8) for i in range(5)]
+    images[2] = images[2][..., 0]
+    tiny_tfds.write(
+        tmp_path, "photos", {"train": (images, np.arange(5)), "test": (images[:2], np.arange(2))}, varied=True
+    )
+    return tmp_path, images
+
+
+def test_images_of_several_sizes_stay_on_disk(varied):
+    directory, images = varied
+    config = small_config(dataset="photos", split="validation", validation_size=2)
+    config.data_dir = str(directory)
+    loaded = data.load(config)
+    assert (loaded.num_train, len(loaded.evaluation_examples)) == (3, 2)
+    # Workers get a copy, which opens the files by itself.
+    for examples in (loaded.train_examples, pickle.loads(pickle.dumps(loaded.train_examples))):
+        np.testing.assert_array_equal(examples[1]["image"], images[1])
+        np.testing.assert_array_equal(examples[2]["image"], np.repeat(images[2][..., None], 3, axis=2))
+        assert examples[2]["label"] == 2
+    np.testing.assert_array_equal(loaded.evaluation_examples[1]["image"], images[4])
+    with pytest.raises(IndexError, match="example 3 of 3"):
+        loaded.train_examples[3]
+    with pytest.raises(UsageError, match=r"config\.feed must be 'stream'"):
+        _ = loaded.train
+
+
+def test_images_too_large_for_memory_stay_on_disk(tiny, monkeypatch):
+    directory, examples = tiny
+    monkeypatch.setattr(sources, "_LARGEST", 40 * 28 * 28 - 1)
+    source = sources.from_tfds("mnist", str(directory), download=False)
+    assert isinstance(source.train, OnDisk)
+    np.testing.assert_array_equal(source.train[4]["image"][..., 1], examples["train"][0][4])
 
 
 @pytest.mark.parametrize("name", ["kmnist", "no_such_data_set"])
@@ -74,8 +136,8 @@ def test_test_split_trains_on_all_training_images():
 def test_validation_split_holds_out_the_last_training_images():
     digits = sources.digits()
     loaded = data.load(small_config(split="validation", validation_size=400))
-    np.testing.assert_array_equal(loaded.train["image"], digits.train["image"][:-400])
-    np.testing.assert_array_equal(loaded.evaluation["image"], digits.train["image"][-400:])
+    np.testing.assert_array_equal(loaded.train["image"], digits.train.arrays["image"][:-400])
+    np.testing.assert_array_equal(loaded.evaluation["image"], digits.train.arrays["image"][-400:])
     assert loaded.prefix == "valid"
 
 
@@ -95,7 +157,7 @@ def test_real_mnist():
     if not (directory / "mnist").is_dir():
         pytest.skip(f"no mnist in {directory}: set TFDS_DATA_DIR to where it is")
     source = sources.from_tfds("mnist", str(directory), download=False)
-    assert source.train["image"].shape == (60_000, 28, 28, 1)
+    assert source.train.arrays["image"].shape == (60_000, 28, 28, 1)
     np.testing.assert_array_equal(
-        np.bincount(source.test["label"]), [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+        np.bincount(source.test.arrays["label"]), [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
     )

@@ -1,0 +1,138 @@
+"""What happens to an image before a network sees it, on the host: NumPy and Pillow, uint8 in and out.
+
+name         in training                                          in evaluation
+inception    a random part of it, resized; flipped                resized
+big_vision   resize_small(7/6 size) | random_crop(size) | flip    resize_small(7/6 size) | central_crop(size)
+crop_flip    resized, shifted by up to 4 pixels; flipped          resized
+none         resized                                              resized
+
+`size` is the side of the square that results: 384 makes 7/6 of it the 448 of big_vision's transfer
+recipe. Images stay uint8, a quarter of float32, until they are on the device: `augment.normalise` maps them
+to [-1, 1] there.
+
+Resizing is Pillow's: bilinear, at half-pixel centres, with the filter widened when an image shrinks
+(antialias), rounded to the nearest uint8. `tf.image.resize` in vision_transformer and big_vision is the same
+in the middle of things but for three points: when shrinking it has no antialias, so that it
+skips pixels; it is not rounded (vision_transformer) or truncated (big_vision), which is within one level
+of 255; and big_vision's `resize_small` takes the mean over areas, which is blocky when it enlarges.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import numpy as np
+from PIL import Image as Pillow
+
+Image = np.ndarray  # [H, W, C] in uint8
+
+AREA = (0.05, 1.0)  # of an inception crop, in parts of the image
+ASPECT = (3 / 4, 4 / 3)  # its width over its height
+PADDING = 4  # pixels of black that crop_flip puts around an image
+_ATTEMPTS = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class Preprocessing:
+    """Functions of an image and of the side of the square that results."""
+
+    train: Callable[[np.random.Generator, Image, int], Image]
+    evaluation: Callable[[Image, int], Image]
+
+
+def resize(image: Image, height: int, width: int) -> Image:
+    """`image` at another size."""
+    if image.shape[:2] == (height, width):
+        return image
+    grey = image.shape[2] == 1
+    pillow = Pillow.fromarray(np.ascontiguousarray(image[..., 0] if grey else image))
+    resized = np.asarray(pillow.resize((width, height), Pillow.Resampling.BILINEAR))
+    return resized[..., None] if grey else resized
+
+
+def square(image: Image, size: int) -> Image:
+    """`image` resized to a square, whatever its aspect."""
+    return resize(image, size, size)
+
+
+def small_side(size: int) -> int:
+    """What `big_vision` resizes the smaller side to, before it crops: 448 for 384."""
+    return round(size * 448 / 384)
+
+
+def resize_small(image: Image, side: int) -> Image:
+    """`image` resized so that its smaller side is `side`, its aspect kept."""
+    height, width = image.shape[:2]
+    factor = side / min(height, width)
+    return resize(image, round(height * factor), round(width * factor))
+
+
+def central_crop(image: Image, size: int) -> Image:
+    """The middle of `image`."""
+    top, left = ((side - size) // 2 for side in image.shape[:2])
+    return image[top : top + size, left : left + size]
+
+
+def random_crop(rng: np.random.Generator, image: Image, size: int) -> Image:
+    """A part of `image`, all positions being equally likely."""
+    top, left = (rng.integers(side - size + 1) for side in image.shape[:2])
+    return image[top : top + size, left : left + size]
+
+
+def random_flip(rng: np.random.Generator, image: Image) -> Image:
+    """`image`, or its mirror image half the time."""
+    return image[:, ::-1] if rng.random() < 0.5 else image
+
+
+def inception_box(rng: np.random.Generator, height: int, width: int) -> tuple[int, int, int, int]:
+    """Top, left, height and width of an inception crop, distributed as TensorFlow's.
+
+    `tf.image.sample_distorted_bounding_box` draws the aspect uniformly, then the height uniformly
+    among those that the limits of the area allow. (Others draw the area uniformly: larger crops
+    are then rarer.) An image too long to contain such a box is taken whole.
+    """
+    smallest, largest = (part * height * width for part in AREA)
+    for _ in range(_ATTEMPTS):
+        aspect = rng.uniform(*ASPECT)
+        low = math.ceil(math.sqrt(smallest / aspect))
+        high = math.floor(min(math.sqrt(largest / aspect), height, width / aspect))
+        if low > high:
+            continue
+        box_height = int(rng.integers(low, high + 1))
+        box_width = round(box_height * aspect)
+        # Rounding may overstep a limit.
+        if smallest <= box_height * box_width <= largest and 0 < box_width <= width:
+            top, left = rng.integers(height - box_height + 1), rng.integers(width - box_width + 1)
+            return int(top), int(left), box_height, box_width
+    return 0, 0, height, width
+
+
+def _inception(rng: np.random.Generator, image: Image, size: int) -> Image:
+    top, left, height, width = inception_box(rng, *image.shape[:2])
+    return random_flip(rng, square(image[top : top + height, left : left + width], size))
+
+
+def _big_vision(rng: np.random.Generator, image: Image, size: int) -> Image:
+    return random_flip(rng, random_crop(rng, resize_small(image, small_side(size)), size))
+
+
+def _big_vision_evaluation(image: Image, size: int) -> Image:
+    return central_crop(resize_small(image, small_side(size)), size)
+
+
+def _crop_flip(rng: np.random.Generator, image: Image, size: int) -> Image:
+    padded = np.pad(square(image, size), ((PADDING, PADDING), (PADDING, PADDING), (0, 0)))
+    return random_flip(rng, random_crop(rng, padded, size))
+
+
+def _none(rng: np.random.Generator, image: Image, size: int) -> Image:
+    del rng
+    return square(image, size)
+
+
+PREPROCESSING = {
+    "inception": Preprocessing(_inception, square),
+    "big_vision": Preprocessing(_big_vision, _big_vision_evaluation),
+    "crop_flip": Preprocessing(_crop_flip, square),
+    "none": Preprocessing(_none, square),
+}
