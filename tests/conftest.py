@@ -5,18 +5,23 @@ import os
 import shutil
 import tempfile
 
-# Most of the suite's time is compilation, and its processes (those of pytest-xdist, the command lines under test) compile
-# much of the same. The cache lasts as long as the session, unless one is named from outside. JAX reads these when
-# imported, and child processes inherit them.
+# Nearly all the suite's time is compilation. So code is generated quickly rather than well, and its processes (those
+# of pytest-xdist, the command lines under test) share a cache of it as long as the session. `XLA_FLAGS= make test` runs
+# everything as users do, and `tests/ops/test_optimized.py` the operators' central tests, always. JAX reads these
+# variables when imported, and child processes inherit them.
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1",
+)
 if "PYTEST_XDIST_WORKER" not in os.environ and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="tests-compiled-")
     atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
-import hypothesis  # noqa: E402
-import jax  # noqa: E402
-import pytest  # noqa: E402
+import hypothesis
+import jax
+import pytest
 
 # Before the first use of a device, hence at import.
 jax.config.update("jax_num_cpu_devices", 8)

@@ -1,6 +1,9 @@
-"""Every row of results that the README shows is one that the committed runs gave."""
+"""Every row of results that the READMEs show is one that the committed runs gave."""
 
+import json
 from pathlib import Path
+
+from scripts.bench.isotonic import table
 
 ROOT = Path(__file__).parent.parent
 
@@ -11,3 +14,8 @@ def test_rows_of_results_come_from_the_table():
     assert rows
     made = (ROOT / "results" / "mnist_pruning" / "table.md").read_text().splitlines()
     assert [row for row in rows if row not in made] == []
+
+
+def test_times_of_solvers_come_from_the_benchmark():
+    record = json.loads((ROOT / "results" / "bench" / "isotonic-cpu-amd-epyc-2c.json").read_text())
+    assert "\n".join(table(record["rows"])) in (ROOT / "ops" / "README.md").read_text()

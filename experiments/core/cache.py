@@ -23,7 +23,7 @@ def load_or_make(
     A file counts as unchanged while its path, size and time of modification are. A cache that
     cannot be read or written is reported on stderr and done without.
     """
-    path = _directory() / f"{name.replace('/', '-')}-{_digest(version, files)}.npz"
+    path = directory() / f"{name.replace('/', '-')}-{_digest(version, files)}.npz"
     if path.exists():
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
@@ -41,7 +41,8 @@ def load_or_make(
     return arrays
 
 
-def _directory() -> Path:
+def directory() -> Path:
+    """Where everything that can be had again is kept: `$XDG_CACHE_HOME/sparse-topk`, else below ~/.cache."""
     root = os.environ.get("XDG_CACHE_HOME")
     return (Path(root) if root else Path.home() / ".cache") / "sparse-topk"
 

@@ -42,3 +42,22 @@ def differences(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]
         for field in sorted(old.keys() | new.keys())
         if field not in old or field not in new or old[field] != new[field]
     ]
+
+
+def parse_options(argument: str, defaults: Mapping[str, str]) -> dict[str, str]:
+    """What follows the colon of a config's path, "loss=topk,p=4/3", as strings over `defaults`.
+
+    An option whose default is "no" may go without a value: its name then stands for "yes".
+
+    Raises:
+      UsageError: an option is unknown or lacks its value.
+    """
+    options = dict(defaults)
+    for part in filter(None, argument.split(",")):
+        name, _, value = part.partition("=")
+        if not value and defaults.get(name) == "no":
+            value = "yes"
+        if name not in defaults or not value:
+            raise UsageError(f"{part!r} is not one of OPTION=VALUE, where OPTION is one of " + ", ".join(defaults))
+        options[name] = value
+    return options

@@ -12,6 +12,8 @@ from typing import Any
 
 import jax
 
+from experiments.core import hardware
+
 _ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = (
     "jax",
@@ -52,6 +54,7 @@ def describe(launch: Launch) -> dict[str, Any]:
             "kind": devices[0].device_kind,
             "count": len(devices),
             "processes": jax.process_count(),
+            "peak_flops": hardware.peak_flops(devices[0]),
         },
         "machine": {
             "system": f"{platform.system()} {platform.machine()}",

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
-Arrays = dict[str, np.ndarray]
+from experiments.core.stream import Arrays
 
 
 class Examples(Protocol):

@@ -1,11 +1,16 @@
-"""The rows of a run: one strict JSON object per line, one line per epoch.
+"""The rows of a run: one strict JSON object per line, one line per epoch or `config.eval_every` steps.
 
     {"epoch": 3, "step": 1404, "seconds": 1.93, "diverged": [false, false],
      "train_loss": [0.31, 0.29], "test_error": [8.1, 7.9], "train_density": [0.1, 0.1], ...}
 
 Every metric is a list with one value per seed, in the order of the config's seeds, or an object of
 such lists. `null` stands for what is not finite or was not measured: every metric of a seed that
-diverged, and the training loss of epoch 0, which is the state before training.
+diverged, and what is measured in training (`train_loss` and so on, means over the steps since the
+last row) in the row of step 0, which is the state before training. `seconds` are those of training
+since the beginning. Rows of a run whose length is given in steps also have the learning rate of
+their last step, and what the steps cost (`performance.py`):
+
+    "learning_rate": 0.003, "performance": {"step_seconds": 0.21, "images_per_second": 2430.0, ...}
 """
 
 import importlib.util
@@ -57,25 +62,30 @@ def read(path: Path) -> list[Row]:
 class Writer:
     """Appends rows to a metrics file that already holds `rows`, and to TensorBoard if asked."""
 
-    def __init__(self, path: Path, rows: list[Row], tensorboard: Path | None = None):
-        # Rows that a killed run wrote after its last checkpoint go; they will be computed again.
-        write_atomically(path, "".join(map(_line, rows)))
+    def __init__(self, path: Path | None, rows: list[Row], tensorboard: Path | None = None):
+        """Without a `path`, rows are only kept in memory: in all processes but the one that writes."""
         self.rows = rows
-        self._file = path.open("a")
-        self._write_scalars = _scalar_writer(tensorboard) if tensorboard else None
+        self._file = self._write_scalars = None
+        if path:
+            # Rows that a killed run wrote after its last checkpoint go; they will be computed again.
+            write_atomically(path, "".join(map(_line, rows)))
+            self._file = path.open("a")
+            self._write_scalars = _scalar_writer(tensorboard) if tensorboard else None
 
     def append(self, row: Row) -> None:
         """Adds a row and waits until it is on the disk: checkpoints count on the rows before them."""
-        self._file.write(_line(row))
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        if self._file:
+            self._file.write(_line(row))
+            self._file.flush()
+            os.fsync(self._file.fileno())
         self.rows.append(row)
         if self._write_scalars:
             self._write_scalars(row["step"], _means(row))
 
     def close(self) -> None:
         """Closes the file."""
-        self._file.close()
+        if self._file:
+            self._file.close()
 
 
 def _line(row: Row) -> str:
@@ -86,7 +96,7 @@ def _means(row: Row) -> dict[str, float]:
     """Over the seeds that have a value."""
     means = {}
     for name, values in flatten(row):
-        numbers = [value for value in values if value is not None] if isinstance(values, list) else [values]
+        numbers = [value for value in (values if isinstance(values, list) else [values]) if value is not None]
         if numbers:
             means[name] = float(np.mean(numbers))
     return means

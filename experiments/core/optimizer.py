@@ -1,24 +1,130 @@
-"""Optimizers by config."""
+"""Optimizers and learning-rate schedules by config.
 
+    config.optimizer.name            sgd or adam
+                    .learning_rate   the rate, at its peak where it is scheduled
+                    .momentum        of sgd (0: none); of adam, its b1
+                    .b2              of adam (0.999)
+                    .schedule        constant, cosine, linear or rsqrt (constant)
+                    .warmup_steps    of a rate that rises linearly from 0 (0)
+                    .end             the rate that cosine and linear fall to (0)
+                    .timescale       of rsqrt, in steps (10000)
+                    .weight_decay    decoupled: taken off scaled by the learning rate alone (0)
+                    .decayed         the parameters that decay: all, or matrices: those of rank > 1 (all)
+                    .clip_norm       the largest global norm of a gradient; 0 for no limit (0)
+
+The fields from b2 on may be left out; in brackets is what they are then.
+
+Steps count from 0, and the update of step t is scaled by the rate at t. With a peak r, w steps of
+warm-up and T = `config.steps` in all, it is r t / w while t < w (so the first update is zero), and
+from there on, r itself at t = w,
+
+    constant   r
+    cosine     end + (r - end) (1 + cos(pi (t - w) / (T - w))) / 2
+    linear     end + (r - end) (T - t) / (T - w)
+    rsqrt      r / sqrt(1 + (t - w) / timescale)
+
+The last update is that of t = T - 1, one step before `end`. Clipping comes first, of the gradient of
+the whole batch. SGD's momentum sums (m <- momentum m + g). Weight decay adds weight_decay times the
+parameter to the direction, past momentum and Adam's normalisation.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
 import ml_collections
 import optax
 
 from experiments.core.config import require, require_one_of
 
 NAMES = ("sgd", "adam")
+SCHEDULES = ("constant", "cosine", "linear", "rsqrt")
+DECAYED: dict[str, Callable[[jax.Array], bool]] = {
+    "all": lambda parameter: True,
+    "matrices": lambda parameter: parameter.ndim > 1,
+}
+_DEFAULTS = {
+    "b2": 0.999,
+    "schedule": "constant",
+    "warmup_steps": 0,
+    "end": 0.0,
+    "timescale": 10_000,
+    "weight_decay": 0.0,
+    "decayed": "all",
+    "clip_norm": 0.0,
+}
+
+
+def _fields(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+    return ml_collections.ConfigDict(_DEFAULTS | config.optimizer.to_dict())
 
 
 def validate(config: ml_collections.ConfigDict) -> None:
     """Checks `config.optimizer`."""
-    optimizer = config.optimizer
-    require_one_of("optimizer.name", optimizer.name, NAMES)
-    require(optimizer.learning_rate > 0, "optimizer.learning_rate", optimizer.learning_rate, "positive")
-    require(0 <= optimizer.momentum < 1, "optimizer.momentum", optimizer.momentum, "in [0, 1)")
+    fields = _fields(config)
+
+    def require_field(condition: bool, name: str, allowed: str) -> None:
+        require(condition, f"optimizer.{name}", fields[name], allowed)
+
+    for name, allowed in {"name": NAMES, "schedule": SCHEDULES, "decayed": DECAYED}.items():
+        require_one_of(f"optimizer.{name}", fields[name], allowed)
+    require_field(fields.learning_rate > 0, "learning_rate", "positive")
+    for name in ("momentum", "b2"):
+        require_field(0 <= fields[name] < 1, name, "in [0, 1)")
+    require_field(0 <= fields.end <= fields.learning_rate, "end", "from 0 to learning_rate")
+    require_field(fields.timescale > 0, "timescale", "positive")
+    for name in ("weight_decay", "clip_norm"):
+        require_field(fields[name] >= 0, name, "at least 0")
+    steps = config.get("steps")
+    if steps is None:
+        require_field(fields.schedule == "constant", "schedule", "constant where the length is given in epochs")
+        require_field(fields.warmup_steps >= 0, "warmup_steps", "at least 0")
+    else:
+        require_field(0 <= fields.warmup_steps < steps, "warmup_steps", f"in [0, {steps}), {steps} being config.steps")
 
 
 def make(config: ml_collections.ConfigDict) -> optax.GradientTransformation:
-    """SGD, with momentum if that is not 0, or Adam (whose b1 is the momentum)."""
-    optimizer = config.optimizer
-    if optimizer.name == "sgd":
-        return optax.sgd(optimizer.learning_rate, momentum=optimizer.momentum or None)
-    return optax.adam(optimizer.learning_rate, b1=optimizer.momentum)
+    """Clipping, then the direction of SGD or Adam, then weight decay, then the learning rate."""
+    fields = _fields(config)
+    parts = []
+    if fields.clip_norm:
+        parts.append(optax.clip_by_global_norm(fields.clip_norm))
+    if fields.name == "adam":
+        parts.append(optax.scale_by_adam(b1=fields.momentum, b2=fields.b2))
+    elif fields.momentum:
+        parts.append(optax.trace(decay=fields.momentum))
+    if fields.weight_decay:
+        parts.append(optax.add_decayed_weights(fields.weight_decay, mask=_decays(DECAYED[fields.decayed])))
+    return optax.chain(*parts, optax.scale_by_learning_rate(_schedule(config)))
+
+
+def _decays(rule: Callable[[jax.Array], bool]) -> Callable[[Any], Any]:
+    return lambda params: jax.tree.map(rule, params)
+
+
+def learning_rate(config: ml_collections.ConfigDict, step: int) -> float:
+    """The rate that scales the update of step number `step`, from 0."""
+    schedule = _schedule(config)
+    if not callable(schedule):
+        return schedule
+    with jax.numpy_dtype_promotion("standard"):
+        return float(schedule(step))
+
+
+def _schedule(config: ml_collections.ConfigDict) -> float | optax.Schedule:
+    """A number where the rate is constant: optax then keeps no count of steps."""
+    fields = _fields(config)
+    peak, warmup = fields.learning_rate, fields.warmup_steps
+    if fields.schedule == "constant" and not warmup:
+        return peak
+    after: optax.Schedule  # of the steps since the end of warm-up
+    if fields.schedule == "constant":
+        after = optax.constant_schedule(peak)
+    elif fields.schedule == "cosine":
+        after = optax.cosine_decay_schedule(peak, config.steps - warmup, alpha=fields.end / peak)
+    elif fields.schedule == "linear":
+        after = optax.linear_schedule(peak, fields.end, config.steps - warmup)
+    else:
+        after = lambda step: peak * jax.lax.rsqrt(1.0 + jnp.maximum(step, 0) / fields.timescale)  # noqa: E731
+    return optax.join_schedules([optax.linear_schedule(0.0, peak, warmup), after], [warmup]) if warmup else after

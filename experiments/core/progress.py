@@ -1,32 +1,47 @@
-"""One line per epoch for whoever watches."""
+"""One line per row for whoever watches, and others where rows are far between."""
 
 import time
 
 import numpy as np
 
-from experiments.core.metrics import Row
+from experiments.core.metrics import Row, flatten
+from experiments.core.plan import Plan
+
+_PATIENCE = 30.0  # seconds without a line
 
 
 class Progress:
-    """Prints epoch, headline metrics (mean over seeds), speed and time left."""
+    """Prints epoch or step, headline metrics (mean over seeds), seeds lost and time left."""
 
-    def __init__(self, headline: tuple[str, ...], total_epochs: int, first_epoch: int, num_seeds: int):
+    def __init__(self, headline: tuple[str, ...], plan: Plan, first_step: int, num_seeds: int):
         self._headline = headline
-        self._total = total_epochs
-        self._first = first_epoch
+        self._plan = plan
+        self._total = plan.count(plan.total_steps)
+        self._first = plan.count(first_step)
         self._num_seeds = num_seeds
-        self._start = time.monotonic()
+        self._start = self._last = time.monotonic()
 
     def show(self, row: Row) -> None:
         """Prints the line of a row; time left counts everything: training, evaluation, saving."""
-        epoch = row["epoch"]
-        parts = [f"epoch {epoch:{len(str(self._total))}}/{self._total}"]
+        parts, metrics = [], dict(flatten(row))
         for name in ("train_loss", *self._headline):
-            values = [value for value in row[name] if value is not None]
+            values = [value for value in metrics[name] if value is not None]
             parts.append(f"{name} {np.mean(values):.4g}" if values else f"{name} -")
         if lost := sum(row["diverged"]):
             parts.append(f"{lost} of {self._num_seeds} seeds diverged")
-        if (done := epoch - self._first) > 0:
-            left = (time.monotonic() - self._start) / done * (self._total - epoch)
-            parts.append(f"{int(left) // 60}:{int(left) % 60:02d} left")
-        print("  ".join(parts), flush=True)
+        self._print(row["step"], parts)
+
+    def reached(self, step: int) -> None:
+        """Prints a line after a step without a row, if there has been none for a while."""
+        if time.monotonic() - self._last > _PATIENCE:
+            self._print(step, [])
+
+    def _print(self, step: int, parts: list[str]) -> None:
+        self._last = time.monotonic()
+        done = self._plan.count(step)
+        line = [f"{self._plan.unit} {done:{len(str(self._total))}}/{self._total}", *parts]
+        if done > self._first:
+            left = int((self._last - self._start) / (done - self._first) * (self._total - done))
+            hours, minutes, seconds = left // 3600, left // 60 % 60, left % 60
+            line.append(f"{hours}:{minutes:02d}:{seconds:02d} left" if hours else f"{minutes}:{seconds:02d} left")
+        print("  ".join(line), flush=True)

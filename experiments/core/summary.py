@@ -28,8 +28,8 @@ def summarize(seeds: list[int], row: Row) -> dict[str, Any]:
             return {name: intervals(value) for name, value in values.items()}
         return interval(values)
 
-    progress = ("epoch", "step", "seconds", "diverged")
-    return {
+    progress = ("epoch", "step", "seconds", "diverged", "learning_rate", "performance")
+    result = {
         "state": "done",
         "seeds": seeds,
         "diverged": sum(row["diverged"]),
@@ -38,3 +38,4 @@ def summarize(seeds: list[int], row: Row) -> dict[str, Any]:
         "seconds": row["seconds"],
         "final": {name: intervals(value) for name, value in row.items() if name not in progress},
     }
+    return result | ({"performance": row["performance"]} if "performance" in row else {})

@@ -1,39 +1,47 @@
 """The training loop of every experiment.
 
-Between two rows of metrics lies one epoch: a single compiled call that takes all its steps for all
-seeds, on data that stay on the device. Everything random is a function of the seed and the step, so
-a run that was killed ends with the numbers of one that was not.
+A run is a sequence of compiled calls, each of which takes some steps for all seeds: an epoch at
+once on data that stay on the device, or one step of a large model on a batch that has just come
+(`plan.py` says which, `feed.py` where batches come from). The next call is under way before the
+metrics of the last one are read. Everything random is a function of the seed and the step, so a run
+that was killed ends with the numbers of one that was not.
 """
 
+import itertools
 import time
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import ml_collections
 import numpy as np
+from jax.experimental import multihost_utils
 
 from experiments.core import data as data_lib
-from experiments.core import metrics, optimizer, step, summary
-from experiments.core.batches import seeds_epoch_indices
+from experiments.core import evaluation, feed, metrics, optimizer, plan, step, summary
+from experiments.core import mesh as mesh_lib
+from experiments.core import state as state_lib
 from experiments.core.checkpoint import Checkpoints
 from experiments.core.config import require
+from experiments.core.data import Data
 from experiments.core.environment import Launch
 from experiments.core.errors import UsageError
 from experiments.core.experiment import Recipe
 from experiments.core.files import write_json
 from experiments.core.interrupt import Interrupt
+from experiments.core.interval import Interval
+from experiments.core.performance import Performance
 from experiments.core.progress import Progress
+from experiments.core.state import TrainState
 from experiments.core.workdir import Workdir
 
 
 def validate(config: ml_collections.ConfigDict) -> None:
     """Checks the fields that every experiment has."""
     data_lib.validate(config)
+    plan.validate(config)
     optimizer.validate(config)
-    for field in ("epochs", "batch_size", "checkpoint_every"):
-        require(config[field] > 0, field, config[field], "positive")
+    require(config.batch_size > 0, "batch_size", config.batch_size, "positive")
     seeds = config.seeds
     require(
         len(seeds) > 0
@@ -43,11 +51,16 @@ def validate(config: ml_collections.ConfigDict) -> None:
         seeds,
         "a tuple of different integers in [0, 2**31)",
     )
+    feed.validate(config)
+    mesh_lib.validate(config)
+    evaluation.validate(config)
 
 
 def run(recipe: Recipe, config: ml_collections.ConfigDict, path: Any, launch: Launch | None = None) -> None:
     """Trains, or goes on training, what `recipe` makes of `config`, in the directory `path`.
 
+    Of several processes (`jax.distributed`) each calls this with the same arguments; the first one
+    writes, and only checkpoints are written by all: `path` must be one directory for all of them.
     Returns when the run is done, or when SIGTERM or SIGINT has stopped it after a checkpoint.
 
     Raises:
@@ -60,108 +73,176 @@ def run(recipe: Recipe, config: ml_collections.ConfigDict, path: Any, launch: La
     if workdir.summary.exists():
         print(f"{path} is done: see {workdir.summary.name}")
         return
-    data = data_lib.load(config)
-    experiment_run = _Run(recipe, config, data, workdir)
+    experiment_run = _Run(recipe, config, recipe.load(config), workdir)
     # Only now is anything written: a run that cannot start leaves no trace.
-    with Interrupt() as interrupt, workdir.claim(config):
-        workdir.record_launch(launch or Launch())
-        experiment_run.go(interrupt)
+    with Interrupt() as interrupt, workdir.claim(config) if _is_first() else nullcontext():
+        if _is_first():
+            workdir.record_launch(launch or Launch())
+        with jax.set_mesh(experiment_run.mesh):
+            experiment_run.go(interrupt)
+
+
+def _is_first() -> bool:
+    """Whether this process is the one that writes."""
+    return jax.process_index() == 0
+
+
+def _say(message: str) -> None:
+    if _is_first():
+        print(message, flush=True)
 
 
 class _Run:
-    """One process's part of a run."""
+    """One process's part of a run; what can go wrong does before anything is written."""
 
-    def __init__(self, recipe: Recipe, config: ml_collections.ConfigDict, data: data_lib.Data, workdir: Workdir):
-        require(
-            config.batch_size <= data.num_train,
-            "batch_size",
-            config.batch_size,
-            f"at most the {data.num_train} training images of {config.dataset}",
-        )
-        self.config, self.data, self.workdir = config, data, workdir
+    def __init__(self, recipe: Recipe, config: ml_collections.ConfigDict, data: Data, workdir: Workdir):
+        self.config, self.workdir, self.prefix = config, workdir, data.prefix
+        self.plan = plan.Plan.of(config, data.num_train)
+        self.mesh = mesh_lib.make(config)
         self.experiment = recipe.build(config, data)
-        self.steps_per_epoch = data.num_train // config.batch_size
-        self.total_steps = config.epochs * self.steps_per_epoch
-        self.seeds = jnp.asarray(config.seeds, jnp.int32)
-        self.train_examples = jax.device_put(data.train)
-        self.evaluation_examples = jax.device_put(data.evaluation)
+        # A large model trains alone, and goes without the axis.
+        seed_axis = self.plan.unit == "epoch" or len(config.seeds) > 1
+        seeds = np.asarray(config.seeds if seed_axis else config.seeds[0], np.int32)
+        self.seeds = mesh_lib.put(seeds, mesh_lib.replicated(self.mesh))
+        self.feed = feed.make(config, data, self.plan.steps_per_dispatch, self.mesh, seed_axis=seed_axis)
+        self.evaluate = evaluation.make(config, data, self.experiment, self.mesh, seed_axis=seed_axis)
+        with jax.set_mesh(self.mesh):
+            self.like = state_lib.abstract(self.experiment, self.seeds, self.mesh)
 
     def go(self, interrupt: Interrupt) -> None:
         """Trains from the last checkpoint to the end, or to an interruption."""
         with closing(Checkpoints(self.workdir.checkpoints)) as checkpoints:
-            state = step.init(self.experiment, self.seeds)
-            first_step = checkpoints.latest_step() or 0
-            if first_step:
-                state = checkpoints.restore(first_step, like=state)
-                print(f"resuming after epoch {first_step // self.steps_per_epoch}", flush=True)
-            rows = self._rows_until(first_step)
-            tensorboard = self.workdir.tensorboard if self.config.tensorboard else None
-            with closing(metrics.Writer(self.workdir.metrics, rows, tensorboard)) as writer:
-                self._train(state, checkpoints, writer, interrupt)
-        last = writer.rows[-1]
-        if last["step"] < self.total_steps:
-            print(f"stopped by {interrupt.received} after epoch {last['epoch']}; the same command resumes")
-        else:
-            write_json(self.workdir.summary, summary.summarize(list(self.config.seeds), last))
+            now = checkpoints.latest_step() or 0
+            rows = self._rows_until(now)
+            if now:
+                state, unfinished = checkpoints.restore(now, self.like)
+                _say(f"resuming after {self.plan.describe(now)}")
+            else:
+                state, unfinished = state_lib.init(self.experiment, self.seeds, self.mesh), None
+            tensorboard = self.workdir.tensorboard if self.config.get("tensorboard") else None
+            with closing(metrics.Writer(self.workdir.metrics if _is_first() else None, rows, tensorboard)) as writer:
+                now = self._train(state, now, unfinished, checkpoints, writer, interrupt)
+        if now < self.plan.total_steps:
+            by = interrupt.received or "a signal to another process"
+            _say(f"stopped by {by} after {self.plan.describe(now)}; the same command resumes")
+        elif _is_first():
+            write_json(self.workdir.summary, summary.summarize(list(self.config.seeds), writer.rows[-1]))
 
     def _train(
-        self, state: step.TrainState, checkpoints: Checkpoints, writer: metrics.Writer, interrupt: Interrupt
-    ) -> None:
-        train, evaluate = self._compile(state)
-        epoch = writer.rows[-1]["epoch"] if writer.rows else 0
-        progress = Progress(self.experiment.headline, self.config.epochs, epoch, len(self.seeds))
-        if epoch == 0:
-            no_losses = np.full(len(self.seeds), np.nan)
-            writer.append(self._row(0, 0.0, state, no_losses, evaluate))
-            progress.show(writer.rows[-1])
-        while epoch < self.config.epochs and not interrupt.received:
-            start = time.perf_counter()
-            state, losses = train(state, self.seeds, self.train_examples, *self._inputs(epoch))
-            jax.block_until_ready(losses)
-            seconds = writer.rows[-1]["seconds"] + time.perf_counter() - start
-            epoch += 1
-            writer.append(self._row(epoch, seconds, state, np.asarray(losses).mean(axis=1), evaluate))
-            progress.show(writer.rows[-1])
-            if epoch % self.config.checkpoint_every == 0:
-                checkpoints.save(epoch * self.steps_per_epoch, state)
-        if epoch > 0:
-            checkpoints.save(epoch * self.steps_per_epoch, state)
+        self,
+        state: TrainState,
+        now: int,
+        unfinished: Interval | None,
+        checkpoints: Checkpoints,
+        writer: metrics.Writer,
+        interrupt: Interrupt,
+    ) -> int:
+        """Trains on from step `now`, in the midst of an interval perhaps, and returns the step it has come to."""
+        at_once, total_steps = self.plan.steps_per_dispatch, self.plan.total_steps
+        # The first chunk is needed to compile, even where no step is left.
+        chunk = self.feed.chunk(min(now, total_steps - at_once))
+        chunks = itertools.chain([chunk], feed.chunks(self.feed, range(now + at_once, total_steps, at_once)))
+        train, no_steps = self._compile(state, chunk)
+        performance = self._performance(state, chunk)
+        del chunk  # a batch on the device
+        progress = Progress(self.experiment.headline, self.plan, now, len(self.config.seeds))
+        interval = unfinished or Interval(no_steps)
+
+        def add_row() -> None:
+            seconds = interval.seconds + (writer.rows[-1]["seconds"] if writer.rows else 0.0)
+            row = self._row(now, seconds, state, interval)
+            if performance:
+                rate = optimizer.learning_rate(self.config, now - 1) if now else None
+                row |= {"learning_rate": rate, "performance": performance.row(interval)}
+            writer.append(row)
+            if _is_first():
+                progress.show(row)
+
+        if not writer.rows:
+            add_row()
+        interval.start()
+        while now < total_steps and not self._must_stop(interrupt, now):
+            state, step_metrics = train(state, self.seeds, self.feed.examples, next(chunks), np.int32(now))
+            interval.dispatched(step_metrics)
+            now += at_once
+            is_row, is_checkpoint = self.plan.is_row(now), now % self.plan.checkpoint_every == 0
+            if is_row or is_checkpoint:
+                interval.finish()
+                if is_row:
+                    add_row()
+                    interval = Interval(no_steps)
+                if is_checkpoint:
+                    checkpoints.save(now, state, interval)
+                interval.start()
+            elif _is_first():
+                progress.reached(now)
+        interval.finish()
+        if now > 0:
+            checkpoints.save(now, state, interval)
+        return now
+
+    def _must_stop(self, interrupt: Interrupt, now: int) -> bool:
+        if jax.process_count() == 1:
+            return interrupt.received is not None
+        # All processes must stop after the same step. To agree on it takes them a message each, so
+        # they do after rows and checkpoints only.
+        if not (self.plan.is_row(now) or now % self.plan.checkpoint_every == 0):
+            return False
+        return bool(np.any(multihost_utils.process_allgather(np.asarray(interrupt.received is not None))))
 
     def _rows_until(self, step: int) -> list[metrics.Row]:
         """The rows that belong to the checkpoint of `step`; none if there is no checkpoint."""
         rows = [row for row in metrics.read(self.workdir.metrics) if 0 < step >= row["step"]]
-        if step and (not rows or rows[-1]["step"] != step):
+        if step and (not rows or rows[-1]["step"] != self.plan.last_row(step)):
             raise UsageError(f"{self.workdir.metrics} lacks rows up to the checkpoint of step {step}")
         return rows
 
-    def _compile(self, state: step.TrainState) -> tuple[Any, Any]:
-        """Compiles ahead of time, so that the seconds of the first epoch are those of the others."""
+    def _compile(self, state: TrainState, chunk: Any) -> tuple[Any, Any]:
+        """The train step, ahead of time, and its metrics over no steps at all [S, 0]; evaluation compiles too.
+
+        Ahead of time, so that the first steps take as long as the others.
+        """
         start = time.perf_counter()
-        train = jax.jit(step.make_train(self.experiment, self.total_steps), donate_argnums=0)
-        evaluate = jax.jit(step.make_evaluate(self.experiment))
-        compiled = (
-            train.lower(state, self.seeds, self.train_examples, *self._inputs(0)).compile(),
-            evaluate.lower(state.params, self.evaluation_examples, np.float32(0)).compile(),
+        jitted = jax.jit(
+            step.make_train(self.experiment, self.plan.total_steps, self.feed.take, self.config.get("accumulate", 1)),
+            donate_argnums=0,
+            out_shardings=(jax.tree.map(lambda leaf: leaf.sharding, self.like), mesh_lib.replicated(self.mesh)),
         )
-        print(f"compiled in {time.perf_counter() - start:.1f} s", flush=True)
-        return compiled
+        lowered = jitted.lower(state, self.seeds, self.feed.examples, chunk, np.int32(0))
+        no_steps = jax.tree.map(lambda _: np.zeros((len(self.config.seeds), 0), np.float32), lowered.out_info[1])
+        train = lowered.compile()
+        self.evaluate.compile(state.params)
+        _say(f"compiled in {time.perf_counter() - start:.1f} s")
+        return train, no_steps
 
-    def _inputs(self, epoch: int) -> tuple[np.ndarray, np.int32]:
-        indices = seeds_epoch_indices(self.config.seeds, epoch, self.data.num_train, self.config.batch_size)
-        return indices, np.int32(epoch * self.steps_per_epoch)
+    def _performance(self, state: TrainState, chunk: Any) -> Performance | None:
+        """What rows say of speed; runs in epochs, of small networks, leave it out."""
+        if self.plan.unit == "epoch":
+            return None
+        seed_axis = self.seeds.ndim
+        batch = jax.eval_shape(
+            lambda examples, chunk: step.first_batch(
+                self.experiment, self.feed.take, examples, chunk, seed_axis=bool(seed_axis)
+            ),
+            self.feed.examples,
+            chunk,
+        )
+        params = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[seed_axis:], leaf.dtype), state.params)
+        performance = Performance.of(self.experiment, self.mesh, params, batch, len(self.config.seeds))
+        if performance.why_no_mfu:
+            _say(f"mfu is not measured: {performance.why_no_mfu}")
+        return performance
 
-    def _row(
-        self, epoch: int, seconds: float, state: step.TrainState, losses: np.ndarray, evaluate: Any
-    ) -> metrics.Row:
-        measured = evaluate(state.params, self.evaluation_examples, np.float32(epoch / self.config.epochs))
-        measured = jax.device_get({"train_loss": losses} | _prefixed(measured, self.data.prefix))
-        diverged = np.asarray(state.diverged)
+    def _row(self, now: int, seconds: float, state: TrainState, interval: Interval) -> metrics.Row:
+        trained = {f"train_{name}": values for name, values in interval.means().items()}
+        measured = trained | _prefixed(self.evaluate(state.params, now / self.plan.total_steps), self.prefix)
+        diverged = np.atleast_1d(np.asarray(state.diverged))
         return {
-            "epoch": epoch,
-            "step": epoch * self.steps_per_epoch,
+            "epoch": self.plan.epochs(now),
+            "step": now,
             "seconds": round(seconds, 4),
             "diverged": diverged.tolist(),
-        } | metrics.per_seed(measured, diverged)
+        } | metrics.per_seed(jax.tree.map(np.atleast_1d, measured), diverged)
 
 
 def _prefixed(measured: dict[str, Any], prefix: str) -> dict[str, Any]:

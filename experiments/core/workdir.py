@@ -2,7 +2,7 @@
 
 config.json         the config, all overrides applied
 environment.json    code, packages, machine and command of the first launch and the later ones
-metrics.jsonl       one row per epoch
+metrics.jsonl       one row per epoch, or per interval of steps
 checkpoints/        the last states, by orbax
 summary.json        written last: its presence means that the run is done
 """
@@ -34,14 +34,17 @@ class Workdir:
         self.tensorboard = self.path / "tensorboard"
 
     def check(self, config: ml_collections.ConfigDict) -> None:
-        """Raises `UsageError` if the directory holds the run of another config."""
+        """Raises `UsageError` if the directory holds the run of another config.
+
+        `config.mesh` may be another: a run may go on elsewhere, on fewer devices or more.
+        """
         if not self.config.exists():
             # config.json is written first, so whatever lies here without one is not a run of ours.
             if self.metrics.exists() or self.checkpoints.exists():
                 raise UsageError(f"--workdir={self.path} holds a run without its config.json")
             return
-        saved = json.loads(self.config.read_text())
-        if different := config_lib.differences(saved, config_lib.to_json(config)):
+        saved, asked = json.loads(self.config.read_text()), config_lib.to_json(config)
+        if different := config_lib.differences(saved | {"mesh": None}, asked | {"mesh": None}):
             raise UsageError(f"--workdir={self.path} holds a run with another config: " + "; ".join(different))
 
     @contextmanager

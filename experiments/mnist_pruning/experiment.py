@@ -64,12 +64,12 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
 
         return map_kernels(weights, params["network"], pruned)
 
-    def loss(params: Params, batch: Batch, key: jax.Array, progress: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def loss(params: Params, batch: Batch, key: jax.Array, progress: jax.Array) -> tuple[jax.Array, Metrics]:
         network = effective(params, progress, key)
         scores = logits(network, batch["image"])
         cross_entropy = optax.softmax_cross_entropy_with_integer_labels(scores, batch["label"]).mean()
         penalty = sum(method.penalty(params["method"][layer], progress) for layer in pruned)
-        return cross_entropy + penalty, cross_entropy
+        return cross_entropy + penalty, {"loss": cross_entropy}
 
     def project(params: Params, progress: jax.Array) -> Params:
         def project_kernel(layer: str, kernel: jax.Array) -> jax.Array:

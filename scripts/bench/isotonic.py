@@ -113,6 +113,20 @@ def _finished(compiled: Operator, *arguments: Any) -> None:
     jax.block_until_ready(compiled(*arguments))
 
 
+def table(rows: Sequence[dict[str, Any]], sizes: Sequence[int] = (100, 1000, 10_000, 100_000)) -> list[str]:
+    """Lines of Markdown: median milliseconds at ``sizes``, and the largest error at any size up to the last of them."""
+    lines = [
+        f"| | {' | '.join(f'n = {n:,}' for n in sizes)} | largest error |",
+        "| --- |" + " ---: |" * (len(sizes) + 1),
+    ]
+    for way in WAYS:
+        measured = {row["n"]: row for row in rows if row["way"] == way and row["n"] <= sizes[-1]}
+        medians = " | ".join(f"{measured[n]['median_ms']:.2g}" if n in measured else "-" for n in sizes)
+        errors = [error for row in measured.values() for error in (row["max_abs_error"] or {}).values()]
+        lines.append(f"| {way} | {medians} | {f'{max(errors):.0e}' if errors else '-'} |")
+    return lines
+
+
 def main(arguments: Sequence[str]) -> int:
     """Runs the command."""
     parser = argparse.ArgumentParser(prog="python -m scripts.bench.isotonic", description=(__doc__ or "").split(":")[0])

@@ -17,11 +17,10 @@ import numpy as np
 from jax import lax
 
 from configs.mnist_pruning import get_config
-from experiments.core import step
+from experiments.core import mesh, state, step
 from experiments.core.batches import seeds_epoch_indices
 from experiments.core.data import Data
 from experiments.core.environment import Launch, describe
-from experiments.core.examples import InMemory
 from experiments.core.files import write_json
 from experiments.mnist_pruning import methods
 from experiments.mnist_pruning.experiment import RECIPE
@@ -72,17 +71,17 @@ def training(fields: dict[str, Any], seeds: Sequence[int], steps: int, warm_up: 
     images = rng.integers(0, 256, (size, 28, 28, 1), dtype=np.uint8)
     labels = rng.integers(0, 10, size, dtype=np.int32)
     examples = {"image": images, "label": labels}
-    data = Data(InMemory(examples), InMemory(examples), num_classes=10, prefix="test")
+    data = Data(train=examples, evaluation=examples, num_classes=10, prefix="test")
     experiment = RECIPE.build(config, data)
     numbers = jnp.asarray(seeds, jnp.int32)
-    state = step.init(experiment, numbers)
+    begun = state.init(experiment, numbers, mesh.make(config))
     arguments = (numbers, jax.device_put(examples), seeds_epoch_indices(seeds, 0, size, config.batch_size), np.int32(0))
-    train = jax.jit(step.make_train(experiment, 1), donate_argnums=0).lower(state, *arguments).compile()
+    train = jax.jit(step.make_train(experiment, 1), donate_argnums=0).lower(begun, *arguments).compile()
 
     def call() -> None:
-        nonlocal state
-        state, losses = train(state, *arguments)
-        jax.block_until_ready(losses)
+        nonlocal begun
+        begun, metrics = train(begun, *arguments)
+        jax.block_until_ready(metrics)
 
     for _ in range(warm_up):
         call()

@@ -7,65 +7,45 @@ it with exit status 0; a run that fails is reported, does not keep the others fr
 makes the exit status 1.
 """
 
-import argparse
-import re
 import sys
-import time
-from collections.abc import Sequence
-from pathlib import Path
 
-from absl import logging
-
-from experiments.core.errors import UsageError
-from experiments.mnist_pruning.suite import runner
-from experiments.mnist_pruning.suite.plan import Run
+from configs.mnist_pruning import get_config
+from experiments.core.suite import command
+from experiments.core.suite.plan import Run, Suite
+from experiments.mnist_pruning.experiment import RECIPE
 from experiments.mnist_pruning.suite.presets import PRESETS
 from scripts import figures, table
 
-
-def main(arguments: Sequence[str]) -> int:
-    """The command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.mnist_pruning.suite", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--out", type=Path, required=True, help="directory of the workdirs, table and figures")
-    parser.add_argument("--preset", choices=PRESETS, default="full")
-    parser.add_argument("--only", default="", metavar="REGEX", help="only the runs in whose name this is found")
-    options = parser.parse_args(arguments)
-    runs = PRESETS[options.preset]()
-    try:
-        selected = [run for run in runs if re.search(options.only, run.name)]
-    except re.error as error:
-        parser.error(f"--only={options.only!r} is not a regular expression: {error}")
-    if not selected:
-        parser.error(f"--only={options.only!r} matches none of the {len(runs)} runs, such as {runs[0].name}")
-    logging.set_verbosity(logging.ERROR)  # of orbax, which has much to report
-    command = ["python", "-m", "experiments.mnist_pruning.suite", *arguments]
-    try:
-        return run_suite(options.out, runs, selected, command)
-    except runner.Stopped:
-        print("\nstopped; the same command goes on from here")
-        return 0
-    except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+# Seconds per epoch of ten seeds, relative to each other.
+_COST = {
+    "dense": 0.6,
+    "hard": 1.6,
+    "relaxed": 3.4,
+    "straight_through": 4.0,
+    "ot_straight_through": 10.0,
+    "mask_straight_through": 4.0,
+    "hard_concrete": 3.0,
+    "ista": 1.6,
+}
 
 
-def run_suite(out: Path, runs: Sequence[Run], selected: Sequence[Run], command: Sequence[str]) -> int:
-    """Trains `selected`, a part of `runs`, and makes table and figures; returns the exit status."""
-    start = time.monotonic()
-    try:
-        failed = runner.train_all(out, runs, selected, command)
-    finally:
-        if out.is_dir():
-            runner.write_choices(out, runs)
-    print()
-    written = table.make(out) + figures.make(out)
-    print(f"{len(selected) - len(failed)} of {len(selected)} runs done in {runner.duration(time.monotonic() - start)}")
-    print(f"results are in {out}: " + ", ".join(str(path.relative_to(out)) for path in written))
-    if failed:
-        print(f"error: {len(failed)} failed: {', '.join(failed)}", file=sys.stderr)
-    return 1 if failed else 0
+def _cost(run: Run) -> float:
+    # Seeds train side by side: ten take about three times as long as one.
+    return 5.0 + _COST[run.base["method"]] * run.base["epochs"] * (3 + len(run.base["seeds"])) / 13
 
+
+SUITE = Suite(
+    package="experiments.mnist_pruning.suite",
+    doc=__doc__,
+    recipe=RECIPE,
+    get_config=get_config,
+    presets=PRESETS,
+    chosen_by="hardened_error",
+    if_diverged=90.0,  # as a network that guesses among ten classes
+    cost=_cost,
+    shown=("test_error", "valid_error", "hardened_error"),
+    report=lambda out: table.make(out) + figures.make(out),
+)
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(command.main(SUITE, sys.argv[1:]))

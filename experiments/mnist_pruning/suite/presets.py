@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from experiments.mnist_pruning.suite.plan import Run
+from experiments.core.suite.plan import Run
 
 LAYERS = ((1, 2, 3), (2, 3))
 P = (2.0, 4 / 3)

@@ -23,7 +23,7 @@ def toy(fatal: float) -> Recipe:
         value = jnp.square(params["mean"] - target) + 0.01 * jax.random.normal(key) * params["mean"]
         doomed = (params["fate"] > fatal) & (progress >= 0.5)
         value = value * jnp.where(doomed, jnp.nan, 1.0)
-        return value, value
+        return value, {"loss": value}
 
     experiment = Experiment(
         init=lambda key: {"mean": jnp.zeros(()), "fate": jax.random.uniform(key), "steps": jnp.zeros(())},

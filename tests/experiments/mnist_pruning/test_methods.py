@@ -48,8 +48,8 @@ def test_every_mask_moves_weights_that_a_hard_top_k_does_not_select():
         experiment = RECIPE.build(config, data)
 
         def step(params, key):
-            gradient, loss = jax.grad(experiment.loss, has_aux=True)(params, batch, key, jnp.float32(0))
-            return jax.tree.map(lambda w, g: w - 0.1 * g, params, gradient), loss
+            gradient, metrics = jax.grad(experiment.loss, has_aux=True)(params, batch, key, jnp.float32(0))
+            return jax.tree.map(lambda w, g: w - 0.1 * g, params, gradient), metrics["loss"]
 
         before = experiment.init(jax.random.key(0))
         after, losses = jax.lax.scan(step, before, jax.random.split(jax.random.key(1), 3))

@@ -9,13 +9,11 @@ import time
 
 import pytest
 
-from experiments.mnist_pruning.experiment import RECIPE
+from experiments.core.suite import command, runner
+from experiments.core.suite.choice import choose
+from experiments.core.suite.plan import Run
 from experiments.mnist_pruning.methods import METHODS
-from experiments.mnist_pruning.suite import __main__ as cli
-from experiments.mnist_pruning.suite import runner
-from experiments.mnist_pruning.suite.choice import choose
-from experiments.mnist_pruning.suite.plan import Run
-from experiments.mnist_pruning.suite.presets import PRESETS
+from experiments.mnist_pruning.suite.__main__ import SUITE
 from tests.experiments.support import start
 from tests.scripts.workdirs import write_workdir
 
@@ -29,18 +27,18 @@ SWEEP = [
 FINAL = [Run("final-default", BASE), Run("final-chosen", BASE, best_of="rate")]
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", SUITE.presets)
 def test_every_run_of_a_preset_is_one_that_the_trainer_accepts(preset):
-    runs = PRESETS[preset]()
+    runs = SUITE.presets[preset]()
     assert len({run.name for run in runs}) == len(runs)
     candidates = {run.candidate_for: run.setting for run in runs if run.candidate_for}
     for run in runs:
-        RECIPE.validate(run.config(candidates[run.best_of] if run.best_of else None))
+        SUITE.recipe.validate(SUITE.config(run, candidates[run.best_of] if run.best_of else None))
     assert {run.best_of for run in runs if run.best_of} == set(candidates)
 
 
 def test_the_demo_has_every_method_and_needs_no_download():
-    runs = PRESETS["demo"]()
+    runs = SUITE.presets["demo"]()
     assert {run.base["dataset"] for run in runs} == {"digits"}
     assert {run.base["method"] for run in runs} == set(METHODS)
 
@@ -51,7 +49,7 @@ def test_the_lowest_hardened_validation_error_is_chosen_and_lost_seeds_count_90(
     write_workdir(tmp_path / "sweep/rate0.001", [*start, [2.0, 2.0]], hardened=[9.0, 11.0], **settings)
     write_workdir(tmp_path / "sweep/rate0.01", [*start, [5.0, 5.0]], hardened=[8.0, 9.0], **settings)
     write_workdir(tmp_path / "sweep/rate0.1", [*start, [1.0, None]], hardened=[1.0, None], **settings)
-    choice = choose(tmp_path, SWEEP)["rate"]
+    choice = choose(SUITE, tmp_path, SWEEP)["rate"]
     assert choice["chosen"] == "sweep/rate0.01"
     assert choice["setting"] == {"optimizer.learning_rate": 0.01}
     assert [entry["mean"] for entry in choice["candidates"]] == [10.0, 8.5, 45.5]
@@ -60,7 +58,7 @@ def test_the_lowest_hardened_validation_error_is_chosen_and_lost_seeds_count_90(
 
 def test_a_suite_trains_chooses_draws_and_skips_what_is_done(tmp_path, capsys):
     runs = SWEEP[1:] + FINAL
-    assert cli.run_suite(tmp_path, runs, runs, ["suite"]) == 0
+    assert command.run_suite(SUITE, tmp_path, runs, runs, ["suite"]) == 0
     choices = json.loads((tmp_path / "choices.json").read_text())
     config = json.loads((tmp_path / "final-chosen" / "config.json").read_text())
     assert choices["rate"]["chosen"] == "sweep/rate0.1"
@@ -71,7 +69,7 @@ def test_a_suite_trains_chooses_draws_and_skips_what_is_done(tmp_path, capsys):
     out = capsys.readouterr().out
     assert re.search(r"\[2/4\] sweep/rate0\.1  valid_error .* s  \(time left ~ ", out)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
-    assert cli.run_suite(tmp_path, runs, runs, ["suite"]) == 0
+    assert command.run_suite(SUITE, tmp_path, runs, runs, ["suite"]) == 0
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
     assert capsys.readouterr().out.count("was done") == 4
 
@@ -86,7 +84,7 @@ def test_a_failing_run_is_reported_and_the_others_go_on(tmp_path, capsys, monkey
 
     monkeypatch.setattr(runner.train, "run", failing)
     runs = [Run("broken", BASE | {"epochs": 2}), FINAL[0]]
-    assert cli.run_suite(tmp_path, runs, runs, ["suite"]) == 1
+    assert command.run_suite(SUITE, tmp_path, runs, runs, ["suite"]) == 1
     out, err = capsys.readouterr()
     assert "[1/2] broken  FAILED: ValueError: out of luck\n" in out
     assert err == "error: 1 failed: broken\n"
@@ -94,13 +92,13 @@ def test_a_failing_run_is_reported_and_the_others_go_on(tmp_path, capsys, monkey
 
 
 def test_a_final_run_waits_for_its_choice(tmp_path, capsys):
-    assert cli.run_suite(tmp_path, SWEEP + FINAL, FINAL[1:], ["suite"]) == 1
+    assert command.run_suite(SUITE, tmp_path, SWEEP + FINAL, FINAL[1:], ["suite"]) == 1
     assert "must run first" in capsys.readouterr().out
 
 
 def test_a_run_made_with_another_config_is_not_overwritten(tmp_path, capsys):
     write_workdir(tmp_path / "final-default", [[90.0], [5.0]], method="hard")
-    assert cli.run_suite(tmp_path, FINAL[:1], FINAL[:1], ["suite"]) != 0
+    assert command.run_suite(SUITE, tmp_path, FINAL[:1], FINAL[:1], ["suite"]) != 0
     assert "another config" in "".join(capsys.readouterr())
 
 
@@ -109,7 +107,7 @@ def test_a_run_made_with_another_config_is_not_overwritten(tmp_path, capsys):
 )
 def test_a_useless_selection_is_refused(tmp_path, capsys, option, message):
     with pytest.raises(SystemExit) as stopped:
-        cli.main([f"--out={tmp_path}", "--preset=demo", option])
+        command.main(SUITE, [f"--out={tmp_path}", "--preset=demo", option])
     assert stopped.value.code == 2
     assert message in capsys.readouterr().err
 

@@ -15,10 +15,9 @@ from experiments.core import data, train
 from experiments.core.environment import Launch
 from experiments.core.errors import UsageError
 from experiments.core.files import write_json
+from experiments.core.suite.choice import choose
+from experiments.core.suite.plan import Fields, Run, Suite
 from experiments.core.workdir import Workdir
-from experiments.mnist_pruning.experiment import RECIPE
-from experiments.mnist_pruning.suite.choice import choose
-from experiments.mnist_pruning.suite.plan import Fields, Run
 
 CHOICES = "choices.json"
 
@@ -31,21 +30,22 @@ class DataError(UsageError):
     """The data cannot be had, so no run can."""
 
 
-def train_all(out: Path, runs: Sequence[Run], selected: Sequence[Run], command: Sequence[str]) -> list[str]:
+def train_all(
+    suite: Suite, out: Path, runs: Sequence[Run], selected: Sequence[Run], command: Sequence[str]
+) -> list[str]:
     """Trains those of `selected` (a part of `runs`) that are not done, and returns the names of those that failed.
 
     Raises:
       Stopped: at SIGTERM or SIGINT, once the run under way is saved.
       DataError: before any run, if the data cannot be had.
     """
-    suite = _Suite(out, runs, selected, command)
     with _stoppable():
-        return suite.go()
+        return _Runner(suite, out, runs, selected, command).go()
 
 
-class _Suite:
-    def __init__(self, out: Path, runs: Sequence[Run], selected: Sequence[Run], command: Sequence[str]):
-        self.out, self.runs, self.selected, self.command = out, runs, selected, list(command)
+class _Runner:
+    def __init__(self, suite: Suite, out: Path, runs: Sequence[Run], selected: Sequence[Run], command: Sequence[str]):
+        self.suite, self.out, self.runs, self.selected, self.command = suite, out, runs, selected, list(command)
         self.failed: list[str] = []
         self.cost_done = self.seconds = 0.0  # of the runs trained here
         self.data_found = False
@@ -65,7 +65,7 @@ class _Suite:
                 # One run that cannot be had must not cost the night's others.
                 self._fail(run, f"{type(error).__name__}: {_first_line(error)}")
             else:
-                result = _result(self.out / run.name)
+                result = _result(self.out / run.name, self.suite.shown)
                 took = f"  {trained:.0f} s" if trained else "  was done"
                 print(f"  {result}{took}{self._time_left(number) if trained else ''}", flush=True)
         return self.failed
@@ -73,7 +73,7 @@ class _Suite:
     def _train(self, run: Run) -> float:
         """The seconds it took; 0 if the run was there already."""
         setting = self._setting(run)
-        config = run.config(setting)
+        config = self.suite.config(run, setting)
         workdir = Workdir(self.out / run.name)
         workdir.check(config)
         if workdir.summary.exists():
@@ -89,21 +89,21 @@ class _Suite:
         overrides = {name: str(value) for name, value in (dict(run.base) | dict(setting)).items()}
         try:
             with contextlib.redirect_stdout(io.StringIO()):
-                train.run(RECIPE, config, workdir.path, Launch(self.command, overrides))
+                train.run(self.suite.recipe, config, workdir.path, Launch(self.command, overrides))
         finally:
             jax.clear_caches()  # no two runs share a compiled function, and dozens of them fill the memory
         if not workdir.summary.exists():
             raise Stopped
         seconds = time.monotonic() - start
         self.seconds += seconds
-        self.cost_done += run.cost()
+        self.cost_done += self.suite.cost(run)
         return seconds
 
     def _setting(self, run: Run) -> Fields:
         """The fields to put over the base: the run's own, or the winner's."""
         if run.best_of is None:
             return run.setting
-        choice = choose(self.out, self.runs)[run.best_of]
+        choice = choose(self.suite, self.out, self.runs)[run.best_of]
         if choice["setting"] is None or set(choice["missing"]) - set(self.failed):
             raise UsageError(f"its setting is not chosen yet: {', '.join(choice['missing'])} must run first")
         return choice["setting"]
@@ -114,13 +114,13 @@ class _Suite:
 
     def _time_left(self, number: int) -> str:
         left = [run for run in self.selected[number:] if not Workdir(self.out / run.name).summary.exists()]
-        seconds = self.seconds / self.cost_done * sum(run.cost() for run in left)
+        seconds = self.seconds / self.cost_done * sum(map(self.suite.cost, left))
         return f"  (time left ~ {duration(seconds)})" if left else ""
 
 
-def write_choices(out: Path, runs: Sequence[Run]) -> None:
+def write_choices(suite: Suite, out: Path, runs: Sequence[Run]) -> None:
     """Writes what has been measured and chosen on validation, if the suite chooses at all."""
-    if choices := choose(out, runs):
+    if choices := choose(suite, out, runs):
         write_json(out / CHOICES, choices)
 
 
@@ -129,11 +129,11 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
-def _result(path: Path) -> str:
+def _result(path: Path, shown: Sequence[str]) -> str:
     summary = json.loads(Workdir(path).summary.read_text())
     final = summary["final"]
     parts = []
-    for name in ("test_error", "valid_error", "hardened_error"):
+    for name in shown:
         if name in final:
             mean = final[name]["mean"]
             parts.append(f"{name} " + ("-" if mean is None else f"{mean:.2f} %"))

@@ -1,0 +1,109 @@
+"""big_vision's `train.py`, with the losses of this repository registered: see `cifar100_vit.py` for the commands.
+
+big_vision looks its losses up by name in `big_vision.utils`, and calls them with logits [B, n] and labels [B, n], one
+value per class. What is registered there:
+
+- `fine_tuning_loss`: that of `experiments.cifar100_vit.losses`, by the arguments in `config.fine_tuning_loss`;
+- `top1_error`, `top2_error`, ...: 1 where the class is not among the largest logits, for its classification evaluator.
+
+Weights at a public address are downloaded by ours beforehand, once and checked, so that no access to Google Cloud from
+TensorFlow is needed.
+"""
+
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+from absl import app, flags
+
+import ops
+from configs.big_vision.cifar100_vit import MAX_K
+from experiments.cifar100_vit import download
+from experiments.cifar100_vit.losses import fine_tuning_loss
+from experiments.core.errors import UsageError
+
+
+class Loss(Protocol):
+    """A loss as big_vision calls it."""
+
+    def __call__(self, *, logits: jax.Array, labels: jax.Array, reduction: bool = True) -> jax.Array:
+        """The mean over the examples, or with `reduction=False` one value [B] for each."""
+
+
+def register(utils: ModuleType, config: ml_collections.ConfigDict) -> None:
+    """Puts the losses into `utils`, which is `big_vision.utils`.
+
+    Raises:
+      UsageError: `config.fine_tuning_loss` is not one.
+    """
+    try:
+        loss = fine_tuning_loss(**config.fine_tuning_loss)
+    except ValueError as error:
+        raise UsageError(f"config.fine_tuning_loss: {error}") from error
+    named = {"fine_tuning_loss": loss} | {f"top{k}_error": _topk_error(k) for k in range(1, MAX_K + 1)}
+    for name, per_example in named.items():
+        if hasattr(utils, name):
+            raise RuntimeError(f"big_vision.utils has a {name} of its own")
+        setattr(utils, name, _as_big_vision_calls(per_example))
+
+
+def main(argv: list[str]) -> None:
+    """Registers the losses, and trains."""
+    from big_vision import train, utils
+
+    config = flags.FLAGS.config
+    register(utils, config)
+    if config.model_init.startswith(download.SCHEMES):
+        config.model_init = str(download.fetch(config.model_init))
+    train.main(argv)
+
+
+def _topk_error(k: int) -> Callable[[jax.Array, jax.Array], jax.Array]:
+    def error(logits: jax.Array, labels: jax.Array) -> jax.Array:
+        return 1.0 - ops.topk_accuracy(logits, labels.argmax(axis=-1), k)[:, k - 1].astype(jnp.float32)
+
+    return error
+
+
+def _as_big_vision_calls(per_example: Callable[[jax.Array, jax.Array], jax.Array]) -> Loss:
+    def loss(*, logits: jax.Array, labels: jax.Array, reduction: bool = True) -> jax.Array:
+        losses = per_example(logits, labels)
+        return losses.mean() if reduction else losses
+
+    return loss
+
+
+def _parse(argv: list[str]) -> list[str]:
+    try:
+        import big_vision.train  # noqa: F401  (defines the flags)
+    except ModuleNotFoundError as error:
+        if error.name != "big_vision":
+            raise
+        raise UsageError("big_vision is not on PYTHONPATH: see configs/big_vision/cifar100_vit.py") from error
+    return flags.FLAGS(argv)
+
+
+def _one_line_errors(function: Callable[[list[str]], Any]) -> Callable[[list[str]], Any]:
+    """`function`, where a `UsageError`, of which ml_collections may have made another, ends in one line."""
+
+    def guarded(argv: list[str]) -> Any:
+        try:
+            return function(argv)
+        except Exception as error:
+            cause: BaseException | None = error
+            while cause is not None and not isinstance(cause, UsageError):
+                cause = cause.__cause__ or cause.__context__
+            if cause is None:
+                raise
+            print(f"error: {cause}", file=sys.stderr)
+            sys.exit(2)
+
+    return guarded
+
+
+if __name__ == "__main__":
+    app.run(_one_line_errors(main), flags_parser=_one_line_errors(_parse))

@@ -1,0 +1,263 @@
+"""The vision transformer (Dosovitskiy et al. 2021), with the parameter names of big_vision.
+
+The axes are `B` batch, `S` tokens, `D` width, `H` heads, and `N` patches, which are the tokens less
+the class token. The parameters, all in float32, are
+
+    embedding/kernel                                      [P, P, 3, D]; and bias
+    pos_embedding                                         [1, N, D]
+    cls                                                   [1, 1, D], with pool="tok"
+    Transformer/encoderblock_0/LayerNorm_0                before the attention
+    Transformer/encoderblock_0/MultiHeadDotProductAttention_0/{query,key,value,out}
+    Transformer/encoderblock_0/LayerNorm_1                before the MLP
+    Transformer/encoderblock_0/MlpBlock_0/{Dense_0,Dense_1}
+    Transformer/encoder_norm
+    pre_logits                                            with rep_size
+    head
+
+With `scan=True` the blocks are one, `Transformer/encoderblock`, with the depth as leading axis.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from experiments.core.errors import UsageError
+
+MakeMlp = Callable[[int], nn.Module]  # from the number of a block to its MLP, [B, S, D] -> [B, S, D]
+
+SIZES = {  # width, depth, width of the MLP, heads
+    "mu": (32, 1, 128, 2),
+    "Ti": (192, 12, 768, 3),
+    "S": (384, 12, 1536, 6),
+    "B": (768, 12, 3072, 12),
+    "L": (1024, 24, 4096, 16),
+}
+POOLS = ("tok", "gap")
+
+
+def make(variant: str, num_classes: int, **options: Any) -> "VisionTransformer":
+    """The network of a size and a patch size: "B/16".
+
+    Args:
+      variant: a name in SIZES, a slash, and the patch size in pixels.
+      num_classes: the number of logits.
+      **options: further fields of `VisionTransformer`; they win over those of the size.
+
+    Raises:
+      UsageError: there is no such variant.
+    """
+    size, _, patch = variant.partition("/")
+    if size not in SIZES or not patch.isdecimal() or int(patch) == 0:
+        raise UsageError(
+            f"the vision transformer {variant!r} is not one of SIZE/PATCH, such as B/16, where SIZE is "
+            f"one of {', '.join(SIZES)} and PATCH is in pixels"
+        )
+    width, depth, mlp_dim, num_heads = SIZES[size]
+    fields = {
+        "patch_size": int(patch),
+        "width": width,
+        "depth": depth,
+        "mlp_dim": mlp_dim,
+        "num_heads": num_heads,
+    }
+    return VisionTransformer(num_classes, **(fields | options))
+
+
+class MlpBlock(nn.Module):
+    """Two dense layers with a GELU, in its tanh form, between them.
+
+    Attributes:
+      mlp_dim: width of the hidden layer.
+      dtype: of the computation.
+    """
+
+    mlp_dim: int
+    dtype: jnp.dtype = jnp.float32
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """[B, S, D] to [B, S, D]."""
+        dense = functools.partial(
+            nn.Dense,
+            dtype=self.dtype,
+            kernel_init=nn.initializers.xavier_uniform(),
+            bias_init=nn.initializers.normal(1e-6),
+        )
+        hidden = nn.gelu(dense(self.mlp_dim)(x), approximate=True)
+        return dense(x.shape[-1])(hidden)  # a statement of its own, to be the one named Dense_1
+
+
+class EncoderBlock(nn.Module):
+    """`x + attention(norm(x))`, then `x + mlp(norm(x))`.
+
+    Attributes:
+      num_heads: H, a divisor of D.
+      make_mlp: makes the module behind the second norm.
+      dtype: of the computation.
+    """
+
+    num_heads: int
+    make_mlp: Callable[[], nn.Module]
+    dtype: jnp.dtype = jnp.float32
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """[B, S, D] to [B, S, D], both in `dtype`."""
+        attention = nn.MultiHeadDotProductAttention(
+            num_heads=self.num_heads,
+            dtype=self.dtype,
+            kernel_init=nn.initializers.xavier_uniform(),
+            attention_fn=_attention,
+        )
+        x = x + attention(_layer_norm(x, "LayerNorm_0"))
+        return x + self.make_mlp()(_layer_norm(x, "LayerNorm_1")).astype(self.dtype)
+
+
+class Encoder(nn.Module):
+    """The blocks, and a norm behind them; fields as in `VisionTransformer`."""
+
+    depth: int
+    num_heads: int
+    make_mlp: MakeMlp
+    dtype: jnp.dtype = jnp.float32
+    scan: bool = False
+    remat: bool = False
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """[B, S, D] in `dtype` to [B, S, D] in float32 at least."""
+        # Within a scan XLA cannot merge the recomputation with the first computation anyway.
+        block = nn.remat(EncoderBlock, prevent_cse=not self.scan) if self.remat else EncoderBlock
+
+        def make_block(number: int, name: str) -> nn.Module:
+            make_mlp = functools.partial(self.make_mlp, number)
+            return block(self.num_heads, make_mlp, self.dtype, name=name)
+
+        if self.scan:
+            blocks = nn.scan(
+                lambda block, x, _: (block(x), None),
+                variable_axes={"params": 0},
+                split_rngs={"params": True},
+                length=self.depth,
+            )
+            x, _ = blocks(make_block(0, "encoderblock"), x, None)
+        else:
+            for number in range(self.depth):
+                x = make_block(number, f"encoderblock_{number}")(x)
+        return _layer_norm(x, "encoder_norm")
+
+
+class VisionTransformer(nn.Module):
+    """Images to logits; `make` fills in the fields of a size by name.
+
+    Layer norms, the softmax of the attention and the logits are computed in float32 at least,
+    whatever `dtype`.
+
+    Attributes:
+      num_classes: the number of logits.
+      patch_size: side of a square patch in pixels.
+      width: D, a multiple of `num_heads`.
+      depth: the number of blocks.
+      mlp_dim: width of the hidden layer of the MLPs.
+      num_heads: H.
+      pool: what the head sees: "tok", a class token, or "gap", the average over the tokens.
+      rep_size: width of a dense layer with a tanh in front of the head; None: there is none.
+      head_bias: what the bias of the head starts from; its kernel starts from zero.
+      make_mlp: `make_mlp(block)` makes the MLP of the block of that number, from 0: a module from
+        [B, S, D] in float32 to [B, S, D], of whatever kind. It is called inside the block, so that
+        the module is named after its class (`MlpBlock_0`) unless it has a name. The module may
+        `sow` metrics and losses, which `apply(..., mutable=[...])` returns, and take random numbers
+        from `apply(..., rngs={...})`. None: each is `MlpBlock(mlp_dim, dtype)`.
+      dtype: of matrix products and of the activations between blocks, for example bfloat16.
+      scan: whether the blocks are one loop, compiled once, rather than unrolled.
+      remat: whether the activations inside a block are computed again in the backward pass, rather
+        than kept.
+    """
+
+    num_classes: int
+    patch_size: int
+    width: int
+    depth: int
+    mlp_dim: int
+    num_heads: int
+    pool: str = "tok"
+    rep_size: int | None = None
+    head_bias: float = 0.0
+    make_mlp: MakeMlp | None = None
+    dtype: jnp.dtype = jnp.float32
+    scan: bool = False
+    remat: bool = False
+
+    @nn.compact
+    def __call__(self, images: jax.Array) -> jax.Array:
+        """Images [B, height, width, 3] to logits [B, num_classes], in float32 at least.
+
+        Raises:
+          ValueError: the sides of the images are no multiples of `patch_size`; `pool` is not one
+            of POOLS; or `scan` is set, and `make_mlp` too.
+        """
+        self._check(images.shape)
+        patches = (self.patch_size, self.patch_size)
+        x = nn.Conv(self.width, patches, patches, padding="VALID", dtype=self.dtype, name="embedding")(images)
+        x = x.reshape(x.shape[0], -1, self.width)  # [B, N, D]
+        pos_embedding = self.param("pos_embedding", nn.initializers.normal(1 / np.sqrt(self.width)), (1, *x.shape[1:]))
+        x = x + pos_embedding.astype(self.dtype)
+        if self.pool == "tok":
+            cls = self.param("cls", nn.initializers.zeros, (1, 1, self.width))
+            cls = jnp.broadcast_to(cls.astype(self.dtype), (x.shape[0], 1, self.width))
+            x = jnp.concatenate([cls, x], axis=1)  # [B, S, D]
+
+        make_mlp = self.make_mlp or (lambda block: MlpBlock(self.mlp_dim, self.dtype))
+        encoder = Encoder(
+            self.depth,
+            self.num_heads,
+            make_mlp,
+            dtype=self.dtype,
+            scan=self.scan,
+            remat=self.remat,
+            name="Transformer",
+        )
+        x = encoder(x)
+        x = x[:, 0] if self.pool == "tok" else x.mean(axis=1)  # [B, D]
+        if self.rep_size is not None:
+            x = nn.tanh(nn.Dense(self.rep_size, dtype=x.dtype, name="pre_logits")(x))
+        return nn.Dense(
+            self.num_classes,
+            dtype=x.dtype,
+            kernel_init=nn.initializers.zeros,
+            bias_init=nn.initializers.constant(self.head_bias),
+            name="head",
+        )(x)
+
+    def _check(self, shape: tuple[int, ...]) -> None:
+        if len(shape) != 4 or any(side % self.patch_size for side in shape[1:3]):
+            raise ValueError(
+                "images must have the shape [B, height, width, 3] with sides that are multiples of "
+                f"the patch size {self.patch_size}, got {shape}"
+            )
+        if self.pool not in POOLS:
+            raise ValueError(f"pool must be one of {', '.join(POOLS)}, got {self.pool!r}")
+        if self.scan and self.make_mlp is not None:
+            raise ValueError("scan needs blocks that are alike: it cannot be had with make_mlp")
+
+
+def _layer_norm(x: jax.Array, name: str) -> jax.Array:
+    """In float32 at least, as its variance is a difference of nearly equal numbers."""
+    return nn.LayerNorm(epsilon=1e-6, name=name)(_at_least_float32(x))
+
+
+def _attention(query: jax.Array, key: jax.Array, value: jax.Array, **unused: Any) -> jax.Array:
+    """All [B, S, H, D / H]; unlike Flax's own it takes the softmax in float32 at least."""
+    del unused  # no mask, no dropout
+    scores = jnp.einsum("bqhd,bkhd->bhqk", query / np.sqrt(query.shape[-1]).item(), key)
+    weights = jax.nn.softmax(_at_least_float32(scores)).astype(value.dtype)
+    return jnp.einsum("bhqk,bkhd->bqhd", weights, value)
+
+
+def _at_least_float32(x: jax.Array) -> jax.Array:
+    return x.astype(np.promote_types(x.dtype, np.float32))

@@ -1,0 +1,34 @@
+"""The speed of accelerators, from their makers' data sheets."""
+
+import jax
+
+# Dense bfloat16 operations per second (of a V100, float16) of what JAX calls one device; the first
+# name that occurs in `device_kind`, in lower case, counts. A TPU v2 or v3 chip is two devices.
+_PEAK_FLOPS = {
+    "h100 pcie": 756e12,
+    "h100": 989e12,
+    "h200": 989e12,
+    "b200": 2250e12,
+    "a100": 312e12,
+    "v100": 125e12,
+    "tpu v2": 22.5e12,
+    "tpu v3": 61.5e12,
+    "tpu v4": 275e12,
+    "tpu v5 lite": 197e12,
+    "tpu v5e": 197e12,
+    "tpu v5": 459e12,
+    "tpu v6": 918e12,
+}
+
+
+def peak_flops(device: jax.Device) -> float | None:
+    """Operations per second at best, if the device is a known one."""
+    kind = device.device_kind.lower()
+    return next((flops for name, flops in _PEAK_FLOPS.items() if name in kind), None)
+
+
+def memory_in_use() -> int | None:
+    """Bytes allocated at most at one time on any device of this process, where the backend tells."""
+    statistics = [device.memory_stats() for device in jax.local_devices()]
+    peaks = [entry["peak_bytes_in_use"] for entry in statistics if entry and "peak_bytes_in_use" in entry]
+    return max(peaks, default=None)

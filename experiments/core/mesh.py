@@ -1,0 +1,129 @@
+"""The devices of a run as a mesh with named axes, and where each array lies on it.
+
+    config.mesh.data     copies of the model
+               .fsdp     parts of every large parameter, and of what the optimizer keeps for it
+               .expert   parts of the experts, where a model has them: of parameters below a key
+                         `experts`, along their leading axis
+
+A batch is divided along all three. Sizes multiply to the number of devices; at most one may be -1,
+for what the others leave. Without `config.mesh` a run takes one device.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import ml_collections
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from experiments.core.config import require, require_one_of
+
+AXES = ("data", "fsdp", "expert")
+SMALLEST = 2**14  # entries: to gather a smaller array costs more than its memory is worth
+EXPERTS = "experts"  # in the path of a parameter: its leading axis is that of the experts
+
+
+def validate(config: ml_collections.ConfigDict) -> None:
+    """Checks `config.mesh` and the batch size against the devices there are."""
+    if "mesh" in config:
+        sizes = config.mesh.to_dict()
+        for axis, size in sizes.items():
+            require_one_of("mesh", axis, AXES)
+            require(size == -1 or size > 0, f"mesh.{axis}", size, "positive, or -1 for what is left")
+        _sizes(sizes, jax.device_count())
+    else:
+        require(jax.process_count() == 1, "mesh", None, "given where there are several processes")
+    microbatches = config.get("accumulate") or 1
+    parts = batch_parts(config)
+    require(
+        config.batch_size % (parts * microbatches) == 0,
+        "batch_size",
+        config.batch_size,
+        f"a multiple of {parts * microbatches}, the {parts} devices of config.mesh times accumulate={microbatches}",
+    )
+
+
+def batch_parts(config: ml_collections.ConfigDict) -> int:
+    """Into how many parts a batch is divided."""
+    return math.prod(_axis_sizes(config).values())
+
+
+def make(config: ml_collections.ConfigDict) -> Mesh:
+    """The mesh that a valid `config` asks for."""
+    sizes = _axis_sizes(config)
+    devices = jax.devices() if "mesh" in config else jax.local_devices()[:1]
+    # Auto: the compiler chooses layouts inside the step, from those of its arguments and results.
+    return jax.make_mesh(tuple(sizes.values()), AXES, (AxisType.Auto,) * len(AXES), devices=devices)
+
+
+def _axis_sizes(config: ml_collections.ConfigDict) -> dict[str, int]:
+    return _sizes(config.mesh.to_dict(), jax.device_count()) if "mesh" in config else _sizes({}, 1)
+
+
+def _sizes(given: Mapping[str, int], num_devices: int) -> dict[str, int]:
+    """The size of every axis; axes that are not `given` have size 1."""
+    sizes = {axis: given.get(axis, 1) for axis in AXES}
+    rest = [axis for axis, size in sizes.items() if size == -1]
+    fixed = math.prod(size for size in sizes.values() if size != -1)
+    fits = len(rest) <= 1 and (num_devices % fixed == 0 if rest else num_devices == fixed)
+    require(
+        fits,
+        "mesh",
+        dict(given),
+        f"sizes that multiply to the {num_devices} devices, at most one of them -1 for what is left",
+    )
+    return sizes | dict.fromkeys(rest, num_devices // fixed)
+
+
+def replicated(mesh: Mesh) -> NamedSharding:
+    """The same on every device."""
+    return NamedSharding(mesh, PartitionSpec())
+
+
+def batch_sharding(mesh: Mesh, axis: int = 0) -> NamedSharding:
+    """Divided over the devices along `axis`, the one that counts examples."""
+    return NamedSharding(mesh, PartitionSpec(*[None] * axis, AXES))
+
+
+def state_shardings(mesh: Mesh, state: Any, leading: int = 0) -> Any:
+    """Where the leaves of `state` (arrays or their shapes) lie, after `leading` axes of seeds.
+
+    An array is divided along its largest axis that `fsdp` divides, and is whole on every device if
+    there is none or if it is small; an array of experts is divided by `expert` first. What an
+    optimizer keeps for a parameter has its path and shape, hence its place.
+    """
+
+    def sharding(path: Any, leaf: Any) -> NamedSharding:
+        stacked = any(getattr(key, "key", getattr(key, "name", None)) == EXPERTS for key in path)
+        spec = _partition(leaf.shape[leading:], dict(mesh.shape), stacked=stacked)
+        return NamedSharding(mesh, PartitionSpec(*[None] * leading, *spec))
+
+    return jax.tree_util.tree_map_with_path(sharding, state)
+
+
+def _partition(shape: tuple[int, ...], sizes: Mapping[str, int], *, stacked: bool) -> list[str | None]:
+    """The mesh axis of every axis of an array, without the trailing ones that have none."""
+    axes: list[str | None] = [None] * len(shape)
+    if stacked and sizes["expert"] > 1 and shape[0] % sizes["expert"] == 0:
+        axes[0] = "expert"
+    if sizes["fsdp"] > 1 and math.prod(shape) >= SMALLEST:
+        divisible = [axis for axis, size in enumerate(shape) if axes[axis] is None and size % sizes["fsdp"] == 0]
+        if divisible:
+            axes[max(divisible, key=lambda axis: shape[axis])] = "fsdp"
+    while axes and axes[-1] is None:
+        axes.pop()
+    return axes
+
+
+def local_rows(mesh: Mesh, batch_size: int) -> np.ndarray:
+    """The rows of a batch that lie on this process's devices, in order."""
+    indices = batch_sharding(mesh).addressable_devices_indices_map((batch_size,)).values()
+    parts = {index[0].indices(batch_size)[:2] for index in indices if index}
+    return np.concatenate([np.arange(*part) for part in sorted(parts)])
+
+
+def put(array: np.ndarray, sharding: NamedSharding) -> jax.Array:
+    """`array`, which every process has whole, on the devices of all of them."""
+    return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])

@@ -1,0 +1,63 @@
+"""The command of a suite: `python -m <package> --out=DIR [--preset=NAME] [--only=REGEX]`.
+
+The same command goes on where an earlier one stopped; finished runs are left alone. SIGTERM stops
+it with exit status 0; a run that fails is reported, does not keep the others from running, and
+makes the exit status 1.
+"""
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from absl import logging
+
+from experiments.core.errors import UsageError
+from experiments.core.suite import runner
+from experiments.core.suite.plan import Run, Suite
+
+
+def main(suite: Suite, arguments: Sequence[str]) -> int:
+    """The command; returns its exit status."""
+    parser = argparse.ArgumentParser(prog=f"python -m {suite.package}", description=suite.doc)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--out", type=Path, required=True, help="directory of the workdirs, table and figures")
+    parser.add_argument("--preset", choices=suite.presets, default=next(iter(suite.presets)))
+    parser.add_argument("--only", default="", metavar="REGEX", help="only the runs in whose name this is found")
+    options = parser.parse_args(arguments)
+    runs = suite.presets[options.preset]()
+    try:
+        selected = [run for run in runs if re.search(options.only, run.name)]
+    except re.error as error:
+        parser.error(f"--only={options.only!r} is not a regular expression: {error}")
+    if not selected:
+        parser.error(f"--only={options.only!r} matches none of the {len(runs)} runs, such as {runs[0].name}")
+    logging.set_verbosity(logging.ERROR)  # of orbax, which has much to report
+    command = ["python", "-m", suite.package, *arguments]
+    try:
+        return run_suite(suite, options.out, runs, selected, command)
+    except runner.Stopped:
+        print("\nstopped; the same command goes on from here")
+        return 0
+    except UsageError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def run_suite(suite: Suite, out: Path, runs: Sequence[Run], selected: Sequence[Run], command: Sequence[str]) -> int:
+    """Trains `selected`, a part of `runs`, and makes table and figures; returns the exit status."""
+    start = time.monotonic()
+    try:
+        failed = runner.train_all(suite, out, runs, selected, command)
+    finally:
+        if out.is_dir():
+            runner.write_choices(suite, out, runs)
+    print()
+    written = suite.report(out)
+    print(f"{len(selected) - len(failed)} of {len(selected)} runs done in {runner.duration(time.monotonic() - start)}")
+    print(f"results are in {out}: " + ", ".join(str(path.relative_to(out)) for path in written))
+    if failed:
+        print(f"error: {len(failed)} failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0

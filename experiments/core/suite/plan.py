@@ -1,0 +1,66 @@
+"""What a suite consists of: named runs, some of which compete, some of which wait for a winner or for parameters."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ml_collections
+
+from experiments.core.experiment import Recipe
+
+Fields = Mapping[str, Any]  # of the config, by dotted name
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One workdir.
+
+    Attributes:
+      name: of the workdir, below the directory of the suite.
+      base: fields of the config.
+      setting: further fields; in a sweep, those that are being chosen.
+      candidate_for: the choice for which this run competes, on validation.
+      best_of: the choice whose winning setting this run takes.
+    """
+
+    name: str
+    base: Fields
+    setting: Fields = dataclasses.field(default_factory=dict)
+    candidate_for: str | None = None
+    best_of: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    """The suites of an experiment.
+
+    Attributes:
+      package: `python -m <package>` runs it.
+      doc: what that command's help says.
+      recipe: of the experiment.
+      get_config: the config that the fields of a run are put over.
+      presets: lists of runs on offer, by name.
+      chosen_by: the metric of the last row that decides a choice; the lower the better.
+      if_diverged: what a seed that diverged counts there.
+      cost: roughly how long a run takes, in a unit of no meaning: to share out the time left.
+      shown: metrics of the last row that are printed after a run, those it has, in percent.
+      report: writes table and figures of the runs below a directory, and returns the files written.
+    """
+
+    package: str
+    doc: str
+    recipe: Recipe
+    get_config: Callable[[], ml_collections.ConfigDict]
+    presets: Mapping[str, Callable[[], Sequence[Run]]]
+    chosen_by: str
+    if_diverged: float
+    cost: Callable[[Run], float]
+    shown: Sequence[str]
+    report: Callable[[Path], list[Path]]
+
+    def config(self, run: Run, setting: Fields | None = None) -> ml_collections.ConfigDict:
+        """The config of a run, with `setting` (its own if left out) over its base."""
+        config = self.get_config()
+        config.update_from_flattened_dict(dict(run.base) | dict(run.setting if setting is None else setting))
+        return config

@@ -1,0 +1,173 @@
+"""The config for big_vision, and the launcher that registers our losses, run beside a stand-in for big_vision."""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import ops
+from configs.big_vision.cifar100_vit import get_config
+from experiments.core.errors import UsageError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# As much of big_vision as the launcher and the look-up of losses touch: flags, transfer guard, calls under jit.
+TRAIN = """
+import os
+import big_vision.utils as u
+import jax
+import numpy as np
+from absl import flags
+from ml_collections import config_flags
+
+config_flags.DEFINE_config_file("config", None, "Training configuration.", lock_config=True)
+flags.DEFINE_string("workdir", default=None, help="Work unit directory.")
+jax.config.parse_flags_with_absl()
+jax.config.update("jax_transfer_guard", "disallow")
+
+def main(argv):
+    del argv
+    config = flags.FLAGS.config
+    with jax.transfer_guard("allow"):
+        given = jax.device_put(dict(np.load(os.path.join(flags.FLAGS.workdir, "given.npz"))))
+
+    def loss_fn(logits):
+        return getattr(u, config.get("loss", "sigmoid_xent"))(logits=logits, labels=given["labels"])
+
+    def evaluation(logits, labels):
+        names = ["loss"] + [evaluation["loss_name"] for evaluation in config.evals.values()]
+        named = {name: config.loss if name == "loss" else name for name in names}
+        return {
+            name: getattr(u, loss)(logits=logits, labels=labels, reduction=False) for name, loss in named.items()
+        }
+
+    loss, gradient = jax.jit(jax.value_and_grad(loss_fn))(given["logits"])
+    found = {"mean": loss, "gradient": gradient, **jax.jit(evaluation)(given["logits"], given["labels"])}
+    np.savez(os.path.join(flags.FLAGS.workdir, "found.npz"), **jax.device_get(found))
+    with open(os.path.join(flags.FLAGS.workdir, "config.json"), "w") as file:
+        file.write(config.to_json())
+"""
+UTILS = """
+import jax
+import jax.numpy as jnp
+
+def softmax_xent(*, logits, labels, reduction=True):
+    nll = -jnp.sum(labels * jax.nn.log_softmax(logits), axis=-1)
+    return jnp.mean(nll) if reduction else nll
+"""
+
+
+@pytest.fixture
+def launch(tmp_path):
+    """Runs the launcher in a process of its own, beside the stand-in."""
+    package = tmp_path / "path" / "big_vision"
+    package.mkdir(parents=True)
+    for name, source in {"__init__": "", "train": TRAIN, "utils": UTILS}.items():
+        (package / f"{name}.py").write_text(source)
+
+    def run(variant, *options, path=package.parent):
+        arguments = (f"--config=configs/big_vision/cifar100_vit.py:{variant}", f"--workdir={tmp_path}", *options)
+        environment = os.environ | {"PYTHONPATH": str(path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+        return subprocess.run(
+            [sys.executable, "-m", "configs.big_vision.train", *arguments],
+            cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+
+    return run
+
+
+def test_big_vision_is_given_our_losses(launch, tmp_path):
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(6, 100)).astype(np.float32)
+    classes = np.array([3, 99, 0, 50, 3, 7])
+    labels = np.eye(100, dtype=np.float32)[classes]
+    np.savez(tmp_path / "given.npz", logits=logits, labels=labels)
+    # Weights that have been downloaded before.
+    address = "gs://vit_models/imagenet21k/ViT-B_16.npz"
+    name = f"{hashlib.sha256(address.encode()).hexdigest()[:16]}-ViT-B_16.npz"
+    cached = tmp_path / "cache" / "sparse-topk" / "pretrained" / name
+    cached.parent.mkdir(parents=True)
+    cached.write_bytes(b"weights")
+    record = {"url": address, "size": 7, "sha256": hashlib.sha256(b"weights").hexdigest()}
+    cached.with_name(f"{name}.json").write_text(json.dumps(record))
+
+    process = launch("loss=topk,p=4/3", "--config.fine_tuning_loss.lam=0.5", "--config.lr=0.01")
+    assert process.returncode == 0, process.stderr
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert (config["lr"], config["model_init"]) == (0.01, str(cached))
+    with np.load(tmp_path / "found.npz") as file:
+        found = dict(file)
+    expected = ops.topk_fenchel_young_loss(logits, classes, 3, lam=0.5, p=4 / 3)
+    np.testing.assert_allclose(found["loss"], expected, rtol=1e-5)
+    np.testing.assert_allclose(found["mean"], expected.mean(), rtol=1e-5)
+    gradient = (ops.topk_mask(logits, 3, lam=0.5, p=4 / 3) - jnp.asarray(labels)) / 6
+    np.testing.assert_allclose(found["gradient"], gradient, atol=1e-6)
+    cross_entropy = optax.softmax_cross_entropy(jnp.asarray(logits), jnp.asarray(labels))
+    np.testing.assert_allclose(found["softmax_xent"], cross_entropy, rtol=1e-5)
+    rank = (logits > logits[np.arange(6), classes, None]).sum(axis=1)
+    for k in range(1, 11):
+        np.testing.assert_array_equal(found[f"top{k}_error"], rank >= k)
+
+
+def test_mistakes_end_in_one_line(launch, tmp_path):
+    for variant, options, message in (
+        ("loss=hinge", (), "loss=hinge is not allowed: it must be one of xent, topk, topk_mixture"),
+        ("", ("--config.fine_tuning_loss.p=3.0",), r"config.fine_tuning_loss: p must be in \(1, 2\], got 3.0"),
+    ):
+        process = launch(variant, *options)
+        assert process.returncode == 2
+        assert re.fullmatch(f"error: {message}\n", process.stderr)
+    process = launch("", path=tmp_path)
+    assert process.returncode == 2
+    assert re.fullmatch("error: big_vision is not on PYTHONPATH: .*\n", process.stderr)
+
+
+def test_the_config_holds_the_values_of_the_paper():
+    config = get_config()
+    assert config.fine_tuning_loss.to_dict() == {"name": "topk", "k": 3, "p": 2.0, "lam": 0.1, "target": "one_hot"}
+    assert (config.loss, config.lr, config.total_steps, config.input.batch_size) == ("fine_tuning_loss", 5e-3, 100, 512)
+    assert (config.optax_name, config.optax.decay, config.grad_clip_norm, config.wd) == ("trace", 0.9, 1.0, 0.0)
+    assert config.schedule.to_dict() == {"warmup_steps": 10, "decay_type": "cosine"}
+    assert (config.num_classes, config.model_name, config.model.variant) == (100, "vit", "B/16")
+    assert config.model.pool_type == "tok"
+    assert config.model_init == "gs://vit_models/imagenet21k/ViT-B_16.npz"
+    training, evaluation = config.input.pp, config.evals.test.pp_fn
+    assert training.startswith("decode|inception_crop(384)|flip_lr|value_range(-1, 1)|onehot(100, ")
+    assert evaluation.startswith("decode|resize(384)|value_range(-1, 1)|onehot(100, ")
+    assert training.partition("value_range")[2] == evaluation.partition("value_range")[2]
+    assert config.evals.top3.loss_name == "top3_error"
+    assert (config.evals.top3.data.split, config.evals.val.data.split) == ("test", "train[98%:]")
+    assert config.input.data.split == "train[:98%]"
+    assert config.evals.top3.log_steps == 100
+
+    other = get_config("loss=xent,steps=500,recipe=big_vision,weights=augreg")
+    assert (other.fine_tuning_loss.name, other.lr) == ("xent", 3e-3)
+    assert (other.total_steps, other.schedule.warmup_steps) == (500, 50)
+    assert other.input.pp.startswith("decode|resize_small(448)|random_crop(384)|flip_lr|value_range")
+    assert other.evals.test.pp_fn.startswith("decode|resize_small(448)|central_crop(384)|value_range")
+    assert "augreg" in other.model_init
+    assert get_config("p=4/3,target=smooth").fine_tuning_loss.p == 4 / 3
+    assert get_config("p=1.5,target=smooth").fine_tuning_loss.target == "smooth"
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("los=topk", r"'los=topk' is not one of OPTION=VALUE, where OPTION is one of loss, p, "),
+        ("loss", r"'loss' is not one of OPTION=VALUE"),
+        ("recipe=mine", r"recipe=mine is not allowed: it must be one of vit_jax, big_vision"),
+        ("p=4/0", r"p=4/0 and steps=100 must be numbers"),
+        ("steps=many", r"steps=many must be numbers"),
+    ],
+)
+def test_an_unknown_option_is_named(argument, message):
+    with pytest.raises(UsageError, match=message):
+        get_config(argument)

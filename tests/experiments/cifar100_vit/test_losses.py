@@ -1,0 +1,128 @@
+"""The losses against optax, against their definition through the dual, and their gradients by differences."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from scipy import optimize
+
+from experiments.cifar100_vit.losses import fine_tuning_loss
+
+RNG = np.random.default_rng(0)
+LOGITS = RNG.normal(size=(6, 7)) * np.array([[0.1], [0.3], [1.0], [1.0], [3.0], [10.0]])
+LABELS = np.array([0, 6, 3, 1, 5, 2])
+ONE_HOT = np.eye(7)[LABELS]
+LAM = 0.5
+FORMS = list(itertools.product(("one_hot", "smooth"), (2.0, 4 / 3)))
+
+
+def value(x, k, p):
+    """`max <x, y> - LAM / p |y|^p` over `0 <= y <= 1, sum(y) = k`, as the least value of its dual in the multiplier."""
+
+    def dual(multiplier):
+        y = np.clip((np.maximum(x - multiplier, 0) / LAM) ** (1 / (p - 1)), 0, 1)
+        return (x - multiplier) @ y - LAM / p * (y**p).sum() + k * multiplier
+
+    bounds = (x.min() - LAM, x.max())
+    return optimize.minimize_scalar(dual, bounds=bounds, method="bounded", options={"xatol": 1e-9}).fun
+
+
+def expected(k, p, target):
+    """The definitions in the module's docstring, in NumPy."""
+    t = ONE_HOT if target == "one_hot" else ONE_HOT + (k - 1) / 6 * (1 - ONE_HOT)
+    regularisation = 0 if target == "one_hot" else LAM / p * (t**p).sum(axis=1)
+    return np.array([value(x, k, p) for x in LOGITS]) + regularisation - (LOGITS * t).sum(axis=1)
+
+
+@pytest.mark.usefixtures("x64")
+def test_losses_are_what_they_are_said_to_be_and_their_gradients_those_of_finite_differences():
+    step = 1e-5
+    steps = step * np.eye(7)[:, None, :]  # one class at a time, in all examples
+    points = np.concatenate([LOGITS[None], LOGITS + steps, LOGITS - steps]).reshape(-1, 7)
+    labels = jnp.asarray(np.tile(LABELS, 15))
+    cases = [(fine_tuning_loss("topk", 3, p, LAM, target), expected(3, p, target)) for target, p in FORMS]
+    mixture = fine_tuning_loss("topk_mixture", 3, 4 / 3, LAM, "smooth", (0.5, 0.0, 1.5))
+    cases.append((mixture, 0.5 * expected(1, 4 / 3, "smooth") + 1.5 * expected(3, 4 / 3, "smooth")))
+    cases.append((fine_tuning_loss("xent"), np.log(np.exp(LOGITS).sum(axis=1)) - (LOGITS * ONE_HOT).sum(axis=1)))
+    for loss, wanted in cases:
+
+        def total(x, loss=loss):
+            values = loss(x, labels)
+            return values.sum(), values
+
+        (_, values), gradients = jax.jit(jax.value_and_grad(total, has_aux=True))(jnp.asarray(points))
+        here, ahead, behind = np.split(np.asarray(values).reshape(15, 6), [1, 8])
+        np.testing.assert_allclose(here[0], wanted, rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(gradients[:6], (ahead - behind).T / (2 * step), atol=1e-5)
+        assert np.abs(gradients[:6]).max() > 0.1
+
+
+@pytest.mark.parametrize("name", ["xent", "topk"])
+def test_labels_may_be_one_value_per_class(name):
+    logits = jnp.asarray(LOGITS, jnp.float32)
+    wanted = fine_tuning_loss(name)(logits, jnp.asarray(LABELS))
+    found = fine_tuning_loss(name)(logits, jnp.asarray(ONE_HOT, jnp.float32))
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_the_mixture_is_the_mean_over_k_unless_told_otherwise():
+    logits, labels = jnp.asarray(LOGITS, jnp.float32), jnp.asarray(LABELS)
+    single = [fine_tuning_loss("topk", k)(logits, labels) for k in (1, 2, 3)]
+    mixture = fine_tuning_loss("topk_mixture", 3)(logits, labels)
+    np.testing.assert_allclose(mixture, np.mean(single, axis=0), rtol=1e-5, atol=1e-6)
+
+
+def test_cross_entropy_is_that_of_optax():
+    logits, labels = jnp.asarray(LOGITS, jnp.float32), jnp.asarray(LABELS)
+    wanted = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+    np.testing.assert_array_equal(fine_tuning_loss("xent")(logits, labels), wanted)
+
+
+def test_the_smooth_target_bounds_the_loss_and_one_hot_does_not():
+    labels = jnp.asarray(LABELS)
+    p = 4 / 3
+    smooth = fine_tuning_loss("topk", 3, p, LAM, "smooth")
+    one_hot = fine_tuning_loss("topk", 3, p, LAM)
+    logits = jnp.asarray(LOGITS, jnp.float32)
+    assert (smooth(logits, labels) > 1e-3).all()
+    # Every common shift of -1 takes k - 1 = 2 off.
+    np.testing.assert_allclose(one_hot(logits - 1000, labels), one_hot(logits, labels) - 2000, rtol=1e-6, atol=1e-3)
+    np.testing.assert_allclose(smooth(logits - 1000, labels), smooth(logits, labels), rtol=1e-3, atol=1e-3)
+    # It vanishes where the mask is the target: t' = 1 and 1 / 3, for x = lam t'^(p - 1) or with the label's larger.
+    least = LAM * (1 / 3) ** (p - 1)
+    at = jnp.asarray(np.where(ONE_HOT == 1, LAM, least), jnp.float32)
+    beyond = at + 5 * jnp.asarray(ONE_HOT, jnp.float32)
+    for perfect in (at, at + 3, beyond):
+        np.testing.assert_allclose(smooth(perfect, labels), 0, atol=1e-6)
+    other = beyond + 0.3 * jax.nn.one_hot((labels + 1) % 7, 7)
+    assert (smooth(other, labels) > 1e-3).all()
+
+
+@pytest.mark.parametrize("name", ["xent", "topk"])
+def test_half_precision_is_computed_in_float32(name):
+    logits = jnp.asarray(LOGITS, jnp.bfloat16)
+    loss = fine_tuning_loss(name, 3, 2.0, 0.1, "smooth")
+    found = loss(logits, jnp.asarray(LABELS))
+    assert found.dtype == jnp.float32
+    np.testing.assert_array_equal(found, loss(logits.astype(jnp.float32), jnp.asarray(LABELS)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"name": "hinge"}, r"name must be one of 'xent', .*, got 'hinge'"),
+        ({"name": "topk", "target": "soft"}, r"target must be one of .*, got 'soft'"),
+        ({"name": "topk", "k": 0}, r"k must be at least 1, got 0"),
+        ({"name": "topk", "p": 3.0}, r"p must be in \(1, 2\], got 3.0"),
+        ({"name": "topk", "lam": -1.0}, r"lam must be finite and >= 0, got -1.0"),
+        ({"name": "topk_mixture", "weights": (1.0,)}, r"weights must be one for each of 1, ..., k = 3, got 1"),
+        ({"name": "topk_mixture", "k": 2, "weights": (1.0, -1.0)}, r"weights must be finite and >= 0, got -1.0"),
+        ({"name": "topk", "k": 8}, r"k must be in \[0, 7\]"),
+    ],
+)
+def test_arguments_out_of_range_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        fine_tuning_loss(**arguments)(jnp.asarray(LOGITS, jnp.float32), jnp.asarray(LABELS))

@@ -1,0 +1,34 @@
+"""What people see of a run under way."""
+
+import time
+
+import pytest
+
+from experiments.core.plan import Plan
+from experiments.core.progress import Progress
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds, to be set."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_time_left_counts_from_where_this_launch_began(clock, capsys):
+    plan = Plan(10, 1000, 1, 100, 100, "step")
+    progress = Progress(("error",), plan, 200, 3)
+    row = {"step": 200, "diverged": [False, True, False], "train_loss": [None] * 3, "error": [1.0, None, 2.0]}
+    progress.show(row)
+    clock[0] = 90.0
+    progress.show(row | {"step": 300, "train_loss": [2.0, None, 4.0]})
+    clock[0] = 4500.0
+    progress.reached(301)
+    clock[0] = 4520.0
+    progress.reached(302)  # too soon after the last line
+    assert capsys.readouterr().out.splitlines() == [
+        "step  200/1000  train_loss -  error 1.5  1 of 3 seeds diverged",
+        "step  300/1000  train_loss 3  error 1.5  1 of 3 seeds diverged  10:30 left",
+        "step  301/1000  8:39:03 left",
+    ]

@@ -1,0 +1,124 @@
+"""A small experiment in steps, on digits; `python -m tests.experiments.toy WORKDIR '{"field": value, ...}'` runs it."""
+
+import json
+import sys
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+import optax
+from absl import logging
+
+from experiments.core import data as data_lib
+from experiments.core import optimizer, train
+from experiments.core.data import Data
+from experiments.core.experiment import Experiment, Recipe
+from experiments.core.stream import InOrder, Shuffled, Stream
+
+
+def toy_config(**fields: Any) -> ml_collections.ConfigDict:
+    """Twenty steps with Adam on one device; `fields` may be nested."""
+    config = ml_collections.ConfigDict(
+        {
+            "dataset": "digits",
+            "split": "test",
+            "validation_size": 100,
+            "seeds": (3,),
+            "steps": 20,
+            "eval_every": 4,
+            "checkpoint_every": 3,
+            "batch_size": 64,
+            "noise": 0.0,  # of the inputs in training
+            "pause": 0.0,  # seconds that a batch of the stream takes
+            "optimizer": {
+                "name": "adam",
+                "learning_rate": 1e-3,
+                "momentum": 0.9,
+                "schedule": "cosine",
+                "warmup_steps": 4,
+                "weight_decay": 0.1,
+                "clip_norm": 1.0,
+            },
+        }
+    )
+    config.update(fields)
+    return config
+
+
+def inputs(images):
+    return images.reshape(len(images), -1).astype(jnp.float32) / 16
+
+
+def logits(params, x):
+    hidden = jax.nn.relu(x @ params["first"]["kernel"])
+    return hidden @ params["second"]["kernel"], hidden
+
+
+def build(config: ml_collections.ConfigDict, data: Data, pretrained: Any = None) -> Experiment:
+    def init(key):
+        keys = jax.random.split(key)
+        return {
+            "first": {"kernel": jax.random.normal(keys[0], (64, 512)) / 8},
+            "second": {"kernel": jax.random.normal(keys[1], (512, 10)) / 23},
+        }
+
+    def loss(params, batch, key, progress):
+        x = inputs(batch["image"])
+        scores, hidden = logits(params, x + config.noise * jax.random.normal(key, x.shape))
+        value = optax.softmax_cross_entropy_with_integer_labels(scores, batch["label"]).mean()
+        active = (hidden > 0).mean()
+        return value + 0.1 * jnp.square(hidden).mean(), {"loss": value, "hidden": {"active": active}}
+
+    def evaluate(params, examples, progress):
+        scores, _ = logits(params, inputs(examples["image"]))
+        hits = (scores.argmax(axis=-1) == examples["label"]).astype(jnp.float32)
+        value = optax.softmax_cross_entropy_with_integer_labels(scores, examples["label"])
+        return {"error": 100.0 * (1 - hits), f"{data.prefix}": {"loss": value}}
+
+    return Experiment(init, loss, evaluate, optimizer.make(config), pretrained, headline=(f"{data.prefix}/loss",))
+
+
+def load_streams(config: ml_collections.ConfigDict) -> Data:
+    """The same data as streams, which pause before each batch."""
+    data = data_lib.load(config)
+
+    def slow(host):
+        class Slow:
+            def batch(self, step):
+                time.sleep(config.pause)
+                return host.batch(step)
+
+        return Slow()
+
+    return Data(
+        train={},
+        evaluation={},
+        num_classes=10,
+        prefix="test",
+        train_stream=Stream(
+            data.num_train, lambda seed, rows: slow(Shuffled(data.train, config.batch_size, seed, rows))
+        ),
+        evaluation_stream=Stream(
+            len(data.evaluation["label"]), lambda seed, rows: InOrder(data.evaluation, config.eval_batch_size, rows)
+        ),
+    )
+
+
+RECIPE = Recipe("toy", lambda config: None, build)
+STREAMED = Recipe("toy", lambda config: None, build, load_streams)
+
+
+def values(row: Any) -> np.ndarray:
+    """The numbers of a row that a run's hardware leaves alone, in order."""
+    kept = {name: value for name, value in row.items() if name not in ("seconds", "performance")}
+    return np.asarray(
+        [np.nan if value is None else value for value in jax.tree.leaves(kept, is_leaf=lambda x: x is None)]
+    )
+
+
+if __name__ == "__main__":
+    logging.set_verbosity(logging.ERROR)  # as the command line does
+    train.run(STREAMED, toy_config(**json.loads(sys.argv[2])), sys.argv[1])
