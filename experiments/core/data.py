@@ -8,40 +8,30 @@ import numpy as np
 from experiments.core import pipeline, sources
 from experiments.core.config import require, require_one_of
 from experiments.core.errors import UsageError
-from experiments.core.examples import Arrays, Examples, InMemory
-from experiments.core.stream import Stream
+from experiments.core.examples import Examples, InMemory
+from experiments.core.stream import Arrays, Stream
 
 SPLITS = {"test": "test", "validation": "valid"}  # the prefix of the metrics of each
 
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """Labelled images to train and to evaluate on, in memory or on disk (`examples.py`).
+    """Images [N, H, W, C] in uint8 and labels [N] in int32, to train and to evaluate on.
 
-    Where there is a stream, that is how the examples reach the trainer; else as arrays.
+    Where there is a stream, it takes the place of the arrays, which may then be empty.
     """
 
-    train_examples: Examples
-    evaluation_examples: Examples
+    train: Arrays
+    evaluation: Arrays
     num_classes: int
-    prefix: str  # of the metrics on the evaluation examples: "test" or "valid"
+    prefix: str  # of the metrics on `evaluation`: "test" or "valid"
     train_stream: Stream | None = None
     evaluation_stream: Stream | None = None
 
     @property
-    def train(self) -> Arrays:
-        """Arrays of all training examples, which must be in memory: `image` in uint8, `label` in int32."""
-        return _arrays(self.train_examples)
-
-    @property
-    def evaluation(self) -> Arrays:
-        """Arrays of all examples to evaluate on, which must be in memory."""
-        return _arrays(self.evaluation_examples)
-
-    @property
     def num_train(self) -> int:
         """The number of training images."""
-        return len(self.train_examples)
+        return self.train_stream.num_examples if self.train_stream else len(self.train["label"])
 
     def pixel_mean_and_std(self) -> tuple[float, float]:
         """Over all pixels of the training images."""
@@ -57,7 +47,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
     """Checks the fields read here, before the data are."""
     require_one_of("split", config.split, SPLITS)
     require(config.validation_size > 0, "validation_size", config.validation_size, "positive")
-    if "input" in config:
+    if config.get("input") is not None:
         pipeline.validate(config)
 
 
@@ -67,6 +57,9 @@ def load(config: ml_collections.ConfigDict) -> Data:
     With `split="test"` all training images train and the test images evaluate. With
     `split="validation"` the last `validation_size` training images evaluate, the others train, and
     the test images are left alone: that is the split to choose hyper-parameters on.
+
+    With `config.input.augment_on="host"` both are streams (`pipeline.py`), decoded and augmented on
+    the way. Images that do not lie in memory can be had in no other way, and have no arrays.
     """
     label = config.get("label", "label")
     if config.dataset == "digits":
@@ -85,26 +78,20 @@ def load(config: ml_collections.ConfigDict) -> Data:
         )
         evaluation = train.part(num_train, len(train))
         train = train.part(0, num_train)
-    data = Data(train, evaluation, source.num_classes, SPLITS[config.split])
-    return _streamed(config, data) if "input" in config and config.input.augment_on == "host" else data
-
-
-def _streamed(config: ml_collections.ConfigDict, data: Data) -> Data:
-    """`data` by way of workers on the host, which augment them."""
-    train = Stream(
-        len(data.train_examples), lambda seed, rows: pipeline.train_batches(config, data.train_examples, seed, rows)
-    )
-    evaluation = Stream(
-        len(data.evaluation_examples),
-        lambda seed, rows: pipeline.evaluation_batches(config, data.evaluation_examples, config.eval_batch_size, rows),
-    )
-    return dataclasses.replace(data, train_stream=train, evaluation_stream=evaluation)
+    data = Data(_arrays(train), _arrays(evaluation), source.num_classes, SPLITS[config.split])
+    if config.get("input") is not None and config.input.augment_on == "host":
+        return dataclasses.replace(
+            data,
+            train_stream=pipeline.train_stream(config, train),
+            evaluation_stream=pipeline.evaluation_stream(config, evaluation),
+        )
+    if not data.train:
+        raise UsageError(
+            f"the images of {config.dataset} are read from disk one by one, for they are too large for memory or "
+            "differ in size: config.input.augment_on must be 'host', with config.feed='stream'"
+        )
+    return data
 
 
 def _arrays(examples: Examples) -> Arrays:
-    if not isinstance(examples, InMemory):
-        raise UsageError(
-            "the images of config.dataset are read from disk one by one, for they are too large for memory or differ "
-            "in size: config.feed must be 'stream', with config.input.augment_on='host'"
-        )
-    return examples.arrays
+    return examples.arrays if isinstance(examples, InMemory) else {}

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
-Arrays = dict[str, np.ndarray]
+from experiments.core.stream import Arrays
 
 
 class Examples(Protocol):
@@ -37,7 +37,7 @@ class InMemory:
     arrays: Arrays
 
     def __len__(self) -> int:
-        return len(next(iter(self.arrays.values()), ()))
+        return len(self.arrays["label"])
 
     def __getitem__(self, index: int) -> Arrays:
         return {name: array[index] for name, array in self.arrays.items()}

@@ -2,7 +2,8 @@
 
 config.input.recipe          one of `images.PREPROCESSING`: inception, big_vision, crop_flip, none
             .size            side of the images that result, in pixels
-            .augment_on      "host": here, so that config.feed="stream"; or "device": in `augment.py`
+            .augment_on      "host": here, for training and evaluation, so that config.feed="stream" and
+                             config.eval_batch_size is given; or "device": in `augment.py`
             .workers         processes that make batches; 0 for threads of this one
             .prefetch        batches to have ready, beside those under way in the workers
 
@@ -30,8 +31,9 @@ from absl import flags
 
 from experiments.core.batches import step_indices
 from experiments.core.config import require, require_one_of
-from experiments.core.examples import Arrays, Examples
+from experiments.core.examples import Examples
 from experiments.core.images import PREPROCESSING
+from experiments.core.stream import Arrays, Stream
 
 AUGMENT_ON = ("host", "device")
 _PIECE = 32  # rows: at 384 pixels 14 MB; at 32 pixels still a hundred times what its dispatch costs
@@ -51,14 +53,16 @@ def validate(config: ml_collections.ConfigDict) -> None:
     feed = config.get("feed", "resident")
     if field.augment_on == "host":
         require(feed == "stream", "feed", feed, "'stream' where input.augment_on='host'")
+        size = config.get("eval_batch_size")
+        require(size is not None and size > 0, "eval_batch_size", size, "positive where input.augment_on='host'")
 
 
 class Job(Protocol):
     """Batches row by row, as pure functions of the step; it can be sent to other processes."""
 
     @property
-    def num_steps(self) -> int:
-        """How many batches there are."""
+    def period(self) -> int:
+        """The number of steps after which those that ask begin again at 0."""
         ...
 
     def row(self, step: int, row: int) -> Arrays:
@@ -75,7 +79,7 @@ class Training:
     size: int
     batch_size: int
     seed: int
-    num_steps: int = _STEPS
+    period: int = _STEPS
 
     def row(self, step: int, row: int) -> Arrays:
         """An augmented example."""
@@ -87,7 +91,7 @@ class Training:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """Every example once, in order; the last batch is filled up with zeros, which are not `real`."""
+    """Every example once, in order; the last one fills up the last batch."""
 
     examples: Examples
     recipe: str
@@ -95,52 +99,49 @@ class Evaluation:
     batch_size: int
 
     @property
-    def num_steps(self) -> int:
+    def period(self) -> int:
         """The number of batches, the last of which may be incomplete."""
         return math.ceil(len(self.examples) / self.batch_size)
 
     def row(self, step: int, row: int) -> Arrays:
         """An example as it is evaluated."""
-        index = step * self.batch_size + row
-        real = index < len(self.examples)
-        example = self.examples[index if real else 0]
-        image = PREPROCESSING[self.recipe].evaluation(example["image"], self.size)
-        filled = example | {"image": image, "real": np.asarray(True)}
-        return filled if real else {name: np.zeros_like(array) for name, array in filled.items()}
+        example = self.examples[min(step * self.batch_size + row, len(self.examples) - 1)]
+        return example | {"image": PREPROCESSING[self.recipe].evaluation(example["image"], self.size)}
 
 
-def train_batches(config: ml_collections.ConfigDict, examples: Examples, seed: int, rows: np.ndarray) -> "Batches":
-    """`image` [R, S, S, C] in uint8 and `label` [R] in int32 of the training batches, R being `len(rows)`.
+def train_stream(config: ml_collections.ConfigDict, examples: Examples) -> Stream:
+    """Training batches of a valid config: `image` [R, S, S, C] in uint8 and `label` [R] in int32, for R rows."""
+    field = config.input
 
-    Args:
-      config: a valid one.
-      examples: to train on.
-      seed: of the run.
-      rows: those of the batch of `config.batch_size` that this process is to have.
-    """
-    job = Training(examples, config.input.recipe, config.input.size, config.batch_size, seed)
-    return Batches(job, rows, workers=config.input.workers, prefetch=config.input.prefetch)
+    def open_stream(seed: int, rows: np.ndarray) -> Batches:
+        job = Training(examples, field.recipe, field.size, config.batch_size, seed)
+        return Batches(job, rows, workers=field.workers, prefetch=field.prefetch)
+
+    return Stream(len(examples), open_stream)
 
 
-def evaluation_batches(
-    config: ml_collections.ConfigDict, examples: Examples, batch_size: int, rows: np.ndarray
-) -> "Batches":
-    """`image`, `label` and `real` [R] (bool) of `num_steps` batches that hold every example once, in order."""
-    job = Evaluation(examples, config.input.recipe, config.input.size, batch_size)
-    return Batches(job, rows, workers=config.input.workers, prefetch=config.input.prefetch)
+def evaluation_stream(config: ml_collections.ConfigDict, examples: Examples) -> Stream:
+    """Batches of `config.eval_batch_size` that hold every example once, in order; else as `train_stream`."""
+    field = config.input
+
+    def open_stream(seed: int, rows: np.ndarray) -> Batches:
+        del seed
+        job = Evaluation(examples, field.recipe, field.size, config.eval_batch_size)
+        return Batches(job, rows, workers=field.workers, prefetch=field.prefetch)
+
+    return Stream(len(examples), open_stream)
 
 
 class Batches:
     """This process's rows of the batches of a job, made ahead in the order in which they are asked for.
 
-    `batch` may be asked for any step. Steps in succession are what it is quick at: another step
-    starts the workers anew, which takes seconds. It holds processes or threads until closed. They
-    end with this object or this process at the latest, however that ends, but then Python may
-    complain of shared memory that it has to clean up.
+    `batch` may be asked for any step. Steps in succession are what it is quick at, 0 being next to
+    the last of a period: another step starts the workers anew, which takes seconds. It holds
+    processes or threads until closed. They end with this object or this process at the latest,
+    however that ends, but then Python may complain of shared memory that it has to clean up.
     """
 
     def __init__(self, job: Job, rows: np.ndarray, *, workers: int, prefetch: int):
-        self.num_steps = job.num_steps
         self._job, self._rows = job, np.asarray(rows)
         self._workers, self._prefetch = workers, prefetch
         self._num_pieces = math.ceil(len(self._rows) / _PIECE)
@@ -151,11 +152,11 @@ class Batches:
 
     def batch(self, step: int) -> Arrays:
         """The rows of the batch of `step`, in arrays that are not to be written to."""
-        if not 0 <= step < self.num_steps:
-            raise IndexError(f"step {step} of {self.num_steps}")
+        if not 0 <= step < self._job.period:
+            raise IndexError(f"step {step} of {self._job.period}")
         # The same step may be asked for again, as it is when the training is compiled.
         if self._last is None or self._last[0] != step:
-            if not self._iterators or self._last is None or step != self._last[0] + 1:
+            if not self._iterators or self._last is None or step != (self._last[0] + 1) % self._job.period:
                 self._start(step)
             self._last = step, self._assemble()
         return dict(self._last[1])
@@ -206,11 +207,12 @@ class _Pieces:
         self._pieces = np.array_split(rows, num_pieces)
 
     def __len__(self) -> int:
-        return (self._job.num_steps - self._first_step) * len(self._pieces)
+        return _STEPS * len(self._pieces)
 
     def __getitem__(self, index: int) -> Arrays:
         step, piece = divmod(index, len(self._pieces))
-        rows = [self._job.row(self._first_step + step, int(row)) for row in self._pieces[piece]]
+        step = (self._first_step + step) % self._job.period
+        rows = [self._job.row(step, int(row)) for row in self._pieces[piece]]
         return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
 

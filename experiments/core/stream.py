@@ -7,7 +7,8 @@ from typing import Protocol
 import numpy as np
 
 from experiments.core.batches import step_indices
-from experiments.core.examples import Arrays
+
+Arrays = dict[str, np.ndarray]
 
 
 class HostBatches(Protocol):

@@ -21,7 +21,6 @@ from experiments.core import mesh, state, step
 from experiments.core.batches import seeds_epoch_indices
 from experiments.core.data import Data
 from experiments.core.environment import Launch, describe
-from experiments.core.examples import InMemory
 from experiments.core.files import write_json
 from experiments.mnist_pruning import methods
 from experiments.mnist_pruning.experiment import RECIPE
@@ -72,7 +71,7 @@ def training(fields: dict[str, Any], seeds: Sequence[int], steps: int, warm_up: 
     images = rng.integers(0, 256, (size, 28, 28, 1), dtype=np.uint8)
     labels = rng.integers(0, 10, size, dtype=np.int32)
     examples = {"image": images, "label": labels}
-    data = Data(InMemory(examples), InMemory(examples), num_classes=10, prefix="test")
+    data = Data(train=examples, evaluation=examples, num_classes=10, prefix="test")
     experiment = RECIPE.build(config, data)
     numbers = jnp.asarray(seeds, jnp.int32)
     begun = state.init(experiment, numbers, mesh.make(config))

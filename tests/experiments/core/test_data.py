@@ -91,21 +91,30 @@ def varied(tmp_path):
 
 
 def test_images_of_several_sizes_stay_on_disk(varied):
-    directory, images = varied
+    directory, _ = varied
     config = small_config(dataset="photos", split="validation", validation_size=2)
     config.data_dir = str(directory)
+    with pytest.raises(UsageError, match=r"images of photos .* config\.input\.augment_on must be 'host'"):
+        data.load(config)
+    config.feed, config.eval_batch_size, config.batch_size = "stream", 2, 3
+    config.input = {"recipe": "none", "size": 8, "augment_on": "host", "workers": 0, "prefetch": 1}
     loaded = data.load(config)
-    assert (loaded.num_train, len(loaded.evaluation_examples)) == (3, 2)
-    # Workers get a copy, which opens the files by itself.
-    for examples in (loaded.train_examples, pickle.loads(pickle.dumps(loaded.train_examples))):
-        np.testing.assert_array_equal(examples[1]["image"], images[1])
-        np.testing.assert_array_equal(examples[2]["image"], np.repeat(images[2][..., None], 3, axis=2))
-        assert examples[2]["label"] == 2
-    np.testing.assert_array_equal(loaded.evaluation_examples[1]["image"], images[4])
+    assert (loaded.train, loaded.num_train, loaded.evaluation_stream.num_examples) == ({}, 3, 2)
+    batch = loaded.train_stream.open(0, np.arange(3)).batch(0)
+    assert batch["image"].shape == (3, 8, 8, 3)
+    assert sorted(batch["label"]) == [0, 1, 2]
+    assert loaded.evaluation_stream.open(0, np.arange(2)).batch(0)["label"].tolist() == [3, 4]
+
+
+def test_examples_on_disk_are_decoded_to_rgb_in_any_process(varied):
+    directory, images = varied
+    part = sources.from_tfds("photos", str(directory), download=False).train.part(1, 4)
+    for examples in (part, pickle.loads(pickle.dumps(part))):
+        np.testing.assert_array_equal(examples[0]["image"], images[1])
+        np.testing.assert_array_equal(examples[1]["image"], np.repeat(images[2][..., None], 3, axis=2))
+        assert examples[1]["label"] == 2
     with pytest.raises(IndexError, match="example 3 of 3"):
-        loaded.train_examples[3]
-    with pytest.raises(UsageError, match=r"config\.feed must be 'stream'"):
-        _ = loaded.train
+        part[3]
 
 
 def test_images_too_large_for_memory_stay_on_disk(tiny, monkeypatch):

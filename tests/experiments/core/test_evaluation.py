@@ -10,13 +10,12 @@ import pytest
 from experiments.core import evaluation
 from experiments.core import mesh as mesh_lib
 from experiments.core.data import Data
-from experiments.core.examples import InMemory
 from experiments.core.experiment import Experiment
 from experiments.core.stream import InOrder, Stream
 from tests.experiments.toy import toy_config
 
 VALUES = np.random.default_rng(0).normal(size=83).astype(np.float32)
-DATA = Data(InMemory({}), InMemory({"x": VALUES}), num_classes=2, prefix="test")
+DATA = Data({}, {"x": VALUES}, num_classes=2, prefix="test")
 
 
 def evaluate(params, examples, progress):
@@ -59,7 +58,7 @@ def test_a_stream_may_fill_up_with_anything():
                 batch["x"][3:] = np.nan
             return batch
 
-    streamed = dataclasses.replace(DATA, evaluation_examples=InMemory({}), evaluation_stream=Stream(83, lambda seed, rows: Spoilt(rows)))
+    streamed = dataclasses.replace(DATA, evaluation={}, evaluation_stream=Stream(83, lambda seed, rows: Spoilt(rows)))
     assert measure(streamed, eval_batch_size=40)["scaled"] == pytest.approx(2 * VALUES.mean(), rel=1e-5)
 
 

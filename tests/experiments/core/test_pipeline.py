@@ -35,13 +35,13 @@ def examples():
 
 
 def _config(**fields) -> ml_collections.ConfigDict:
-    config = ml_collections.ConfigDict({"batch_size": 48, "feed": "stream"})
+    config = ml_collections.ConfigDict({"batch_size": 48, "eval_batch_size": 32, "feed": "stream"})
     config.input = {"recipe": "inception", "size": 12, "augment_on": "host", "workers": 0, "prefetch": 2} | fields
     return config
 
 
 def _make(examples, *, seed=3, rows=ROWS, **fields):
-    return pipeline.train_batches(_config(**fields), examples, seed, rows)
+    return pipeline.train_stream(_config(**fields), examples).open(seed, rows)
 
 
 def _assert_same(one, other):
@@ -113,22 +113,22 @@ def test_batches_go_to_eight_devices(examples, uninterrupted):
     np.testing.assert_array_equal(on_devices, batch)
 
 
-def test_evaluation_shows_every_example_once(examples):
-    batches = pipeline.evaluation_batches(_config(recipe="none"), examples, 32, np.arange(32))
-    assert batches.num_steps == 4
-    made = [batches.batch(step) for step in range(4)]
-    real = np.concatenate([batch["real"] for batch in made])
-    assert real.sum() == 100
-    np.testing.assert_array_equal(np.concatenate([batch["label"] for batch in made])[real], np.arange(100))
-    np.testing.assert_array_equal(np.concatenate([batch["image"] for batch in made])[real], examples.arrays["image"])
-    assert not made[-1]["image"][~made[-1]["real"]].any()
+@pytest.mark.parametrize("workers", [0, 2])
+def test_evaluation_shows_every_example_once_however_often(examples, workers):
+    stream = pipeline.evaluation_stream(_config(recipe="none", workers=workers), examples)
+    batches = stream.open(0, np.arange(32))
+    for _ in range(2):
+        made = [batches.batch(step) for step in range(4)]
+        together = {name: np.concatenate([batch[name] for batch in made])[: stream.num_examples] for name in made[0]}
+        _assert_same(together, examples.arrays)
     with pytest.raises(IndexError, match="step 4 of 4"):
         batches.batch(4)
+    batches.close()
 
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_what_goes_wrong_in_a_worker_is_raised_here(examples, workers):
-    broken = InMemory(examples.arrays | {"short": examples.arrays["image"][:50]})
+    broken = InMemory(examples.arrays | {"image": examples.arrays["image"][:50]})
     batches = _make(broken, workers=workers)
     assert (epoch_indices(3, 0, 100, 48)[0] >= 50).any()
     with pytest.raises(IndexError, match="out of bounds"):
@@ -153,8 +153,11 @@ def test_fields_are_checked(field, value, allowed):
     assert str(error.value) == f"config.input.{field}={value!r} is not allowed: it must be {allowed}"
 
 
-def test_augmentation_on_the_host_needs_a_stream():
+def test_augmentation_on_the_host_needs_streams():
     config = _config()
+    config.eval_batch_size = 0
+    with pytest.raises(UsageError, match=r"config\.eval_batch_size=0 .* positive where input\.augment_on='host'"):
+        pipeline.validate(config)
     config.feed = "resident"
     with pytest.raises(UsageError, match=r"config\.feed='resident' .* 'stream' where input\.augment_on='host'"):
         pipeline.validate(config)
