@@ -30,6 +30,8 @@ from fractions import Fraction
 
 import ml_collections
 
+from configs.cifar100_vit import LEARNING_RATES, WEIGHTS
+from experiments.core.config import parse_options
 from experiments.core.errors import UsageError
 
 OPTIONS = {
@@ -40,21 +42,16 @@ OPTIONS = {
     "recipe": "vit_jax",  # of augmentation, that of Dosovitskiy et al.; or big_vision, its own for transfer
     "weights": "original",  # of Dosovitskiy et al.; or augreg, of Steiner et al.
 }
-WEIGHTS = {
-    "original": "gs://vit_models/imagenet21k/ViT-B_16.npz",
-    "augreg": "gs://vit_models/augreg/B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0.npz",
-}
 RECIPES = {  # in training and in evaluation
     "vit_jax": ("inception_crop(384)|flip_lr", "resize(384)"),
     "big_vision": ("resize_small(448)|random_crop(384)|flip_lr", "resize_small(448)|central_crop(384)"),
 }
-LEARNING_RATES = {"xent": 3e-3, "topk": 5e-3, "topk_mixture": 5e-3}
 MAX_K = 10
 
 
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
     """The paper's setting, changed by `argument`: "loss=topk,p=4/3" and the like, see OPTIONS."""
-    options = _parse(argument)
+    options = parse_options(argument, OPTIONS)
     for option, allowed in (("loss", LEARNING_RATES), ("recipe", RECIPES), ("weights", WEIGHTS)):
         if options[option] not in allowed:
             raise UsageError(f"{option}={options[option]} is not allowed: it must be one of " + ", ".join(allowed))
@@ -106,16 +103,6 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
         top_k = _evaluation("test", f"top{k}_error", f"decode|{evaluation}|{labels}", steps)
         config.evals[f"top{k}"] = top_k | {"prefix": f"test/top{k}_error/"}
     return config
-
-
-def _parse(argument: str) -> dict[str, str]:
-    options = dict(OPTIONS)
-    for part in filter(None, argument.split(",")):
-        name, _, value = part.partition("=")
-        if name not in OPTIONS or not value:
-            raise UsageError(f"{part!r} is not one of OPTION=VALUE, where OPTION is one of " + ", ".join(OPTIONS))
-        options[name] = value
-    return options
 
 
 def _evaluation(split: str, loss: str, preprocessing: str, steps: int) -> dict[str, object]:

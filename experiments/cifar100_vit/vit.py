@@ -68,6 +68,19 @@ def make(variant: str, num_classes: int, **options: Any) -> "VisionTransformer":
     return VisionTransformer(num_classes, **(fields | options))
 
 
+def forward_flops(model: "VisionTransformer", image_size: int, channels: int = 3) -> float:
+    """Floating-point operations of the matrix products of one image's forward pass: two for each multiplication.
+
+    Those of MLPs that `make_mlp` replaces are counted as if they were `MlpBlock`.
+    """
+    patches = (image_size // model.patch_size) ** 2
+    tokens, width = patches + (model.pool == "tok"), model.width
+    embedding = patches * model.patch_size**2 * channels * width
+    attention = 4 * tokens * width**2 + 2 * tokens**2 * width
+    head = (model.rep_size or 0) * width + (model.rep_size or width) * model.num_classes
+    return 2.0 * (embedding + model.depth * (attention + 2 * tokens * width * model.mlp_dim) + head)
+
+
 class MlpBlock(nn.Module):
     """Two dense layers with a GELU, in its tanh form, between them.
 

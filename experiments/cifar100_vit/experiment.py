@@ -1,0 +1,123 @@
+"""The fine-tuning experiment for the trainer: a vision transformer, a top-k loss or cross-entropy, top-k accuracies."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+
+import ops
+from experiments.cifar100_vit import vit
+from experiments.cifar100_vit.losses import fine_tuning_loss
+from experiments.cifar100_vit.pretrained import load_pretrained
+from experiments.core import augment, optimizer
+from experiments.core.config import require, require_one_of
+from experiments.core.data import Data
+from experiments.core.errors import UsageError
+from experiments.core.experiment import Batch, Experiment, Metrics, Params, Recipe
+
+MAX_K = 10  # of the top-k accuracies
+_DTYPES = ("float32", "bfloat16")
+_SIZE_FIELDS = ("width", "depth", "mlp_dim", "num_heads")
+
+
+def validate(config: ml_collections.ConfigDict) -> None:
+    """Checks the fields that the trainer knows nothing of."""
+    fields = config.model
+    require_one_of("model.pool", fields.pool, vit.POOLS)
+    require_one_of("model.dtype", fields.dtype, _DTYPES)
+    for name in _SIZE_FIELDS:
+        require(fields[name] >= 0, f"model.{name}", fields[name], "positive, or 0 for that of the variant")
+    model = make_model(config, num_classes=1)
+    require(
+        model.width % model.num_heads == 0, "model.num_heads", model.num_heads, f"a divisor of the width {model.width}"
+    )
+    require(
+        config.input.size % model.patch_size == 0,
+        "input.size",
+        config.input.size,
+        f"a multiple of the patch size {model.patch_size}",
+    )
+    try:
+        fine_tuning_loss(**config.loss)
+    except ValueError as error:
+        raise UsageError(f"config.loss: {error}") from error
+    if config.accelerator and jax.default_backend() == "cpu":
+        raise UsageError(
+            f"config.accelerator=True, but JAX sees CPUs only: {fields.variant} at {config.input.size} pixels in "
+            f"batches of {config.batch_size} needs a GPU or TPUs (`make ... JAX=cuda13` or `JAX=tpu`), and the weights "
+            f"{config.pretrained}. `make cifar100-small` runs anywhere; --config.accelerator=False starts all the same"
+        )
+
+
+def make_model(config: ml_collections.ConfigDict, num_classes: int) -> vit.VisionTransformer:
+    """The network of a config."""
+    fields = config.model
+    sizes = {name: fields[name] for name in _SIZE_FIELDS if fields[name]}
+    return vit.make(
+        fields.variant,
+        num_classes,
+        pool=fields.pool,
+        dtype=jnp.dtype(fields.dtype),
+        scan=fields.scan,
+        remat=fields.remat,
+        **sizes,
+    )
+
+
+def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
+    """The experiment on images with the number of channels and of classes that `data` have."""
+    size, recipe = config.input.size, config.input.recipe
+    on_device = config.input.augment_on == "device"
+    model = make_model(config, data.num_classes)
+    loss_of = fine_tuning_loss(**config.loss)
+    max_k = min(MAX_K, data.num_classes)
+    channels = data.train["image"].shape[-1] if data.train else 3
+
+    def logits(params: Params, images: jax.Array) -> jax.Array:
+        return jnp.asarray(model.apply({"params": params}, images))
+
+    def init(key: jax.Array) -> Params:
+        return model.init(key, jnp.zeros((1, size, size, channels)))["params"]
+
+    def prepare(key: jax.Array, images: jax.Array) -> jax.Array:
+        return augment.TRAIN[recipe](key, images, size) if on_device else augment.normalise(images)
+
+    def loss(params: Params, batch: Batch, key: jax.Array, progress: jax.Array) -> tuple[jax.Array, Metrics]:
+        del key, progress
+        value = loss_of(logits(params, batch["image"]), batch["label"]).mean()
+        return value, {"loss": value}
+
+    def evaluate(params: Params, examples: Batch, progress: jax.Array) -> Metrics:
+        del progress
+        images = examples["image"]
+        images = augment.EVALUATION[recipe](images, size) if on_device else augment.normalise(images)
+        hits = 100.0 * ops.topk_accuracy(logits(params, images), examples["label"], max_k)
+        return {
+            f"{data.prefix}_accuracy": {str(k): hits[:, k - 1] for k in range(1, max_k + 1)},
+            # One number for all of Figure 6, to choose hyper-parameters by.
+            "mean_topk_error": 100.0 - hits.mean(axis=1),
+        }
+
+    return Experiment(
+        init=init,
+        loss=loss,
+        evaluate=evaluate,
+        optimizer=optimizer.make(config),
+        pretrained=_body(config, init) if config.pretrained else None,
+        augment=prepare,
+        flops_per_example=3.0 * vit.forward_flops(model, size, channels),
+        headline=(f"{data.prefix}_accuracy/1", f"{data.prefix}_accuracy/3"),
+    )
+
+
+def _body(config: ml_collections.ConfigDict, init: Any) -> Params:
+    """The pretrained parameters, without a head: that is the network's own, which starts from zero."""
+    shapes = jax.eval_shape(init, jax.random.key(0))
+    head = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes["head"])
+    loaded = load_pretrained(config.pretrained, shapes | {"head": head})
+    return {name: jax.tree.map(np.asarray, part) for name, part in loaded.items() if name != "head"}
+
+
+RECIPE = Recipe("cifar100_vit", validate, build)
