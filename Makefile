@@ -52,8 +52,8 @@ mnist-quick: $(READY)  ## The main methods at 3 seeds and 10 epochs (under 5 min
 	@$(RUN) experiments.mnist_pruning.suite --preset=quick --out=$(OUT)-quick
 
 figures: $(READY)  ## Tables and figures again, from the committed results; the paper's figures of the operators, from code.
-	@$(RUN) scripts.table results/mnist_pruning
-	@$(RUN) scripts.figures results/mnist_pruning
+	@$(RUN) scripts.mnist_pruning.table results/mnist_pruning
+	@$(RUN) scripts.mnist_pruning.figures results/mnist_pruning
 	@$(RUN) scripts.paper_figures
 
 bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, training steps, and isotonic solvers, in an environment of its own.

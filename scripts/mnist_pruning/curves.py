@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from experiments.core.summary import interval
-from scripts import pruning
+from scripts.mnist_pruning import naming
 from scripts.results import Run
 from scripts.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY
 
@@ -71,7 +71,7 @@ def figure5(runs: Sequence[Run]) -> Figure:
     time.set_ylabel("test error, %")
     _error_axis(time, [drawn for _, drawn in curves])
     first = runs[0]
-    layers = ", ".join(map(str, pruning.layers(first)))
+    layers = ", ".join(map(str, naming.layers(first)))
     figure.suptitle(
         f"{first.config['dataset']}: {100 * first.config['density']:g} % of the weights of layers {layers} kept"
     )
@@ -109,9 +109,9 @@ def _look(run: Run) -> tuple[str, str]:
     """Colour and dashes: solid for the paper's own lines, broken for what it has not."""
     method, second = run.config["method"], run.config["p"] == 2
     if method == "relaxed":
-        if pruning.is_papers(run):
+        if naming.is_papers(run):
             return (RED if second else GREEN), "-"
-        if pruning.is_annealed(run):
+        if naming.is_annealed(run):
             return (ORANGE if second else PURPLE), "--"
         return (RED if second else GREEN), ":"
     return {
@@ -127,7 +127,7 @@ def _look(run: Run) -> tuple[str, str]:
 
 def _label(run: Run) -> str:
     name = _method_label(run)
-    return f"{name}, lr {run.config['optimizer']['learning_rate']:g}" if pruning.is_tuned(run) else name
+    return f"{name}, lr {run.config['optimizer']['learning_rate']:g}" if naming.is_tuned(run) else name
 
 
 def _method_label(run: Run) -> str:
@@ -139,14 +139,14 @@ def _method_label(run: Run) -> str:
         "ista": "soft-thresholding",
     }
     if config["method"] == "mask_straight_through":
-        return f"{pruning.method(run)}, {pruning.mask_setting(run)}"
+        return f"{naming.method(run)}, {naming.mask_setting(run)}"
     if config["method"] != "relaxed":
-        return names.get(config["method"], pruning.method(run))
-    lam = pruning.number(config["lam"]["start"])
-    if pruning.is_annealed(run):
-        return f"relaxed, p = {pruning.p_name(config['p'])}, $\\lambda$ {lam} → {pruning.number(config['lam']['end'])}"
-    paper = " (paper)" if pruning.is_papers(run) else ""
-    return f"relaxed, p = {pruning.p_name(config['p'])}, $\\lambda$ = {lam}{paper}"
+        return names.get(config["method"], naming.method(run))
+    lam = naming.number(config["lam"]["start"])
+    if naming.is_annealed(run):
+        return f"relaxed, p = {naming.p_name(config['p'])}, $\\lambda$ {lam} → {naming.number(config['lam']['end'])}"
+    paper = " (paper)" if naming.is_papers(run) else ""
+    return f"relaxed, p = {naming.p_name(config['p'])}, $\\lambda$ = {lam}{paper}"
 
 
 def _final(drawn: Curve) -> str:

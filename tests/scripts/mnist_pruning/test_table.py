@@ -8,7 +8,7 @@ from configs.mnist_pruning import get_config
 from experiments.core.errors import UsageError
 from experiments.core.workdir import Workdir
 from experiments.mnist_pruning.masks import MASKS
-from scripts import figures, pruning, table
+from scripts.mnist_pruning import figures, naming, table
 from scripts.results import load
 from tests.scripts.workdirs import write_workdir
 
@@ -54,7 +54,7 @@ def test_runs_at_a_tuned_learning_rate_are_compared_among_themselves(tmp_path):
 
 
 def test_runs_with_a_mask_of_the_literature_are_named_after_it(tmp_path):
-    assert {name: parameter for name, (_, parameter) in pruning.MASKS.items()} == MASKS
+    assert {name: parameter for name, (_, parameter) in naming.MASKS.items()} == MASKS
     mask = {"method": "mask_straight_through", "mask__strength": 0.02}
     write_workdir(tmp_path / "lapsum", [START, [7.0, 8.0, 6.0]], mask__name="lapsum", **mask)
     write_workdir(tmp_path / "perturbed", [START, [7.0, 8.0, 6.0]], mask__name="perturbed", **mask)

@@ -1,4 +1,4 @@
-"""The table of the pruning experiment: `python -m scripts.table DIR`.
+"""The table of the pruning experiment: `python -m scripts.mnist_pruning.table DIR`.
 
 Reads the workdirs below DIR and writes DIR/table.md, which it also prints, and DIR/table.json.
 """
@@ -11,8 +11,10 @@ from typing import Any
 
 from experiments.core.files import write_atomically, write_json
 from experiments.core.summary import interval
-from scripts import pruning
 from scripts.command import on_directory
+from scripts.markdown import grid, line, mean, plus_minus
+from scripts.mnist_pruning import naming
+from scripts.paired import difference
 from scripts.results import Problem, Run, load
 
 Numbers = dict[str, Any]
@@ -50,37 +52,27 @@ def make(directory: Path) -> list[Path]:
 def measure(runs: Sequence[Run], problems: Sequence[Problem] = (), chosen: frozenset[str] = frozenset()) -> Numbers:
     """All numbers of the table; `chosen` names the runs of the sweep that won."""
     return {
-        "final": [_final_group(key, members) for key, members in pruning.group(runs, "test").items()],
-        "sweep": [_sweep_group(key, members, chosen) for key, members in pruning.group(runs, "validation").items()],
+        "final": [_final_group(key, members) for key, members in naming.group(runs, "test").items()],
+        "sweep": [_sweep_group(key, members, chosen) for key, members in naming.group(runs, "validation").items()],
         "problems": [{"run": problem.name, "reason": problem.reason} for problem in problems],
     }
 
 
 def _final_group(key: tuple[Any, ...], members: list[Run]) -> Numbers:
-    hard = {pruning.is_tuned(run): run for run in members if run.config["method"] == "hard"}
-    return _describe(key, members) | {"rows": [_final_row(run, hard.get(pruning.is_tuned(run))) for run in members]}
+    hard = {naming.is_tuned(run): run for run in members if run.config["method"] == "hard"}
+    return _describe(key, members) | {"rows": [_final_row(run, hard.get(naming.is_tuned(run))) for run in members]}
 
 
 def _final_row(run: Run, hard: Run | None) -> Numbers:
     seeds, epochs = run.summary["seeds"], run.summary["epochs"]
     return _common(run) | {
         "test_error": interval(run.final("test_error")),
-        "minus_hard": None if hard is None or hard is run else paired_difference(run, hard),
+        "minus_hard": None if hard is None or hard is run else difference(run, hard, "test_error"),
         "hardened_density": interval(run.final("hardened_density")),
         "seconds": run.summary["seconds"],
         "seconds_per_epoch_and_seed": run.summary["seconds"] / (epochs * len(seeds)),
         "epochs": epochs,
     }
-
-
-def paired_difference(run: Run, hard: Run) -> Numbers:
-    """Mean and interval of the test error minus that of `hard`, over the seeds that both finished."""
-    other = dict(zip(hard.summary["seeds"], hard.final("test_error"), strict=True))
-    differences = []
-    for seed, value in zip(run.summary["seeds"], run.final("test_error"), strict=True):
-        reference = other.get(seed)
-        differences.append(None if value is None or reference is None else value - reference)
-    return interval(differences)
 
 
 def _sweep_group(key: tuple[Any, ...], members: list[Run], chosen: frozenset[str]) -> Numbers:
@@ -100,8 +92,8 @@ def _describe(key: tuple[Any, ...], members: list[Run]) -> Numbers:
 def _common(run: Run) -> Numbers:
     return {
         "run": run.name,
-        "method": pruning.method(run),
-        "setting": pruning.setting(run),
+        "method": naming.method(run),
+        "setting": naming.setting(run),
         "hardened_error": interval(run.final("hardened_error")),
         "train_density": interval(run.final("train_density")),
         "seeds": run.summary["seeds"],
@@ -120,10 +112,10 @@ def markdown(numbers: Numbers) -> list[str]:
     """The lines of the table."""
     lines = []
     for section in numbers["final"]:
-        lines += [f"### Test, {_title(section)}", "", *_grid(_FINAL_HEADER, map(_final_cells, section["rows"]))]
+        lines += [f"### Test, {_title(section)}", "", *grid(_FINAL_HEADER, map(_final_cells, section["rows"]))]
         if section["dataset"] == "mnist":
             paper = ["*the paper's number:* hard, optimal-transport gradient", "", f"{PAPER_OT_ERROR}"]
-            lines.append(_line([*paper, *["not stated"] * (len(_FINAL_HEADER) - len(paper))]))
+            lines.append(line([*paper, *["not stated"] * (len(_FINAL_HEADER) - len(paper))]))
         lines.append("")
     if numbers["final"]:
         lines += [
@@ -136,7 +128,7 @@ def markdown(numbers: Numbers) -> list[str]:
         lines += [
             f"### Validation, {_title(section)}",
             "",
-            *_grid(_SWEEP_HEADER, map(_sweep_cells, section["rows"])),
+            *grid(_SWEEP_HEADER, map(_sweep_cells, section["rows"])),
             "",
         ]
     if numbers["problems"]:
@@ -158,11 +150,11 @@ def _final_cells(row: Numbers) -> list[str]:
     return [
         row["method"],
         row["setting"],
-        _plus_minus(row["test_error"]),
-        _plus_minus(row["minus_hard"], signed=True),
-        _plus_minus(row["train_density"], scale=100),
-        _plus_minus(row["hardened_error"]),
-        _mean(row["hardened_density"], scale=100),
+        plus_minus(row["test_error"]),
+        plus_minus(row["minus_hard"], signed=True),
+        plus_minus(row["train_density"], scale=100),
+        plus_minus(row["hardened_error"]),
+        mean(row["hardened_density"], scale=100),
         f"{row['seconds_per_epoch_and_seed']:.2g}",
         str(len(row["seeds"])),
         str(row["diverged"]),
@@ -173,32 +165,12 @@ def _sweep_cells(row: Numbers) -> list[str]:
     return [
         row["method"],
         row["setting"],
-        _plus_minus(row["valid_error"]),
-        _plus_minus(row["hardened_error"]),
-        _mean(row["train_density"], scale=100),
+        plus_minus(row["valid_error"]),
+        plus_minus(row["hardened_error"]),
+        mean(row["train_density"], scale=100),
         f"{row['diverged']} of {len(row['seeds'])}",
         "chosen" if row["chosen"] else "",
     ]
-
-
-def _plus_minus(value: Numbers | None, *, scale: float = 1.0, signed: bool = False) -> str:
-    if value is None or value["mean"] is None:
-        return "-"
-    mean = f"{scale * value['mean']:{'+' if signed else ''}.2f}"
-    half = value["interval95"]
-    return mean if half is None else f"{mean} ± {scale * half:.2f}"
-
-
-def _mean(value: Numbers, *, scale: float) -> str:
-    return "-" if value["mean"] is None else f"{scale * value['mean']:.2f}"
-
-
-def _grid(header: Sequence[str], rows: Any) -> list[str]:
-    return [_line(header), _line(["---"] * 2 + ["---:"] * (len(header) - 2)), *map(_line, rows)]
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -208,7 +180,7 @@ def main(arguments: Sequence[str]) -> int:
         make(directory)
         return 0
 
-    return on_directory("scripts.table", __doc__, work, arguments)
+    return on_directory("scripts.mnist_pruning.table", __doc__, work, arguments)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from scripts import figures
-from scripts.curves import curve
+from scripts.mnist_pruning import figures
+from scripts.mnist_pruning.curves import curve
 from scripts.results import load
 from tests.scripts.workdirs import write_workdir
 

@@ -1,4 +1,4 @@
-"""The figures of the pruning experiment: `python -m scripts.figures DIR`.
+"""The figures of the pruning experiment: `python -m scripts.mnist_pruning.figures DIR`.
 
 Reads the workdirs below DIR and writes PNG and SVG files to DIR/figures: the paper's Figure 5 (test
 error against training time and epochs) for each set of pruned layers, the same with every method,
@@ -13,10 +13,10 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from scripts import pruning
 from scripts.command import on_directory
-from scripts.curves import figure5
-from scripts.lam_sweep import lam_sweep
+from scripts.mnist_pruning import naming
+from scripts.mnist_pruning.curves import figure5
+from scripts.mnist_pruning.lam_sweep import lam_sweep
 from scripts.results import Run, load
 from scripts.style import STYLE, save
 
@@ -36,23 +36,23 @@ def make(directory: Path) -> list[Path]:
 def draw(runs: Sequence[Run]) -> dict[str, Figure]:
     """The figures by name."""
     drawn = {}
-    tests = pruning.group(runs, "test")
+    tests = naming.group(runs, "test")
     for key, members in tests.items():
         name = _name(key, tests)
-        tuned = [run for run in members if pruning.is_tuned(run)]
-        members = [run for run in members if not pruning.is_tuned(run)]
-        main = [run for run in members if run.config["method"] in ("dense", "hard") or pruning.is_papers(run)]
-        main += [run for run in members if pruning.is_annealed(run)]
+        tuned = [run for run in members if naming.is_tuned(run)]
+        members = [run for run in members if not naming.is_tuned(run)]
+        main = [run for run in members if run.config["method"] in ("dense", "hard") or naming.is_papers(run)]
+        main += [run for run in members if naming.is_annealed(run)]
         if main:
             drawn[f"figure5-{name}"] = figure5(main)
         if len(members) > len(main):
             drawn[f"all-methods-{name}"] = figure5(members)
         if tuned:
             drawn[f"tuned-{name}"] = figure5(tuned)
-    sweeps = pruning.group(runs, "validation")
+    sweeps = naming.group(runs, "validation")
     for dataset in dict.fromkeys(key[:2] for key in sweeps):
         panels = [
-            (key, [run for run in members if not pruning.is_tuned(run)])
+            (key, [run for run in members if not naming.is_tuned(run)])
             for key, members in sweeps.items()
             if key[:2] == dataset
         ]
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str]) -> int:
             print(f"error: no finished runs below {directory}", file=sys.stderr)
         return 0 if written else 1
 
-    return on_directory("scripts.figures", __doc__, work, arguments)
+    return on_directory("scripts.mnist_pruning.figures", __doc__, work, arguments)
 
 
 if __name__ == "__main__":
