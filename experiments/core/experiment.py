@@ -15,9 +15,10 @@ Fields of the config that the trainer reads:
     feed           resident (all training data on every device) or stream (from the host); resident
     mesh.*         see mesh.py; one device
     eval_batch_size   for evaluation in batches; left out: in one piece, with all data on every device
+    export_params     parameters at the end as a file, see export.py; False
     tensorboard
 
-The last four may be left out. A loss may be as simple as
+The last five may be left out. A loss may be as simple as
 
     def loss(params, batch, key, progress):
         logits = model.apply({"params": params}, batch["image"].astype(jnp.float32))

@@ -18,7 +18,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from experiments.core import data as data_lib
-from experiments.core import evaluation, feed, metrics, optimizer, plan, step, summary
+from experiments.core import evaluation, export, feed, metrics, optimizer, plan, step, summary
 from experiments.core import mesh as mesh_lib
 from experiments.core import state as state_lib
 from experiments.core.checkpoint import Checkpoints
@@ -54,6 +54,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
     feed.validate(config)
     mesh_lib.validate(config)
     evaluation.validate(config)
+    export.validate(config)
 
 
 def run(recipe: Recipe, config: ml_collections.ConfigDict, path: Any, launch: Launch | None = None) -> None:
@@ -121,11 +122,16 @@ class _Run:
                 state, unfinished = state_lib.init(self.experiment, self.seeds, self.mesh), None
             tensorboard = self.workdir.tensorboard if self.config.get("tensorboard") else None
             with closing(metrics.Writer(self.workdir.metrics if _is_first() else None, rows, tensorboard)) as writer:
-                now = self._train(state, now, unfinished, checkpoints, writer, interrupt)
+                state, now = self._train(state, now, unfinished, checkpoints, writer, interrupt)
         if now < self.plan.total_steps:
             by = interrupt.received or "a signal to another process"
             _say(f"stopped by {by} after {self.plan.describe(now)}; the same command resumes")
-        elif _is_first():
+            return
+        if self.config.get("export_params"):
+            arrays = export.gather(state.params, seed_axis=bool(self.seeds.ndim))
+            if _is_first():
+                export.write(self.workdir.params, arrays)
+        if _is_first():
             write_json(self.workdir.summary, summary.summarize(list(self.config.seeds), writer.rows[-1]))
 
     def _train(
@@ -136,8 +142,8 @@ class _Run:
         checkpoints: Checkpoints,
         writer: metrics.Writer,
         interrupt: Interrupt,
-    ) -> int:
-        """Trains on from step `now`, in the midst of an interval perhaps, and returns the step it has come to."""
+    ) -> tuple[TrainState, int]:
+        """Trains on from step `now`, in the midst of an interval perhaps; the last state, and the step it is of."""
         at_once, total_steps = self.plan.steps_per_dispatch, self.plan.total_steps
         # The first chunk is needed to compile, even where no step is left.
         chunk = self.feed.chunk(min(now, total_steps - at_once))
@@ -179,7 +185,7 @@ class _Run:
         interval.finish()
         if now > 0:
             checkpoints.save(now, state, interval)
-        return now
+        return state, now
 
     def _must_stop(self, interrupt: Interrupt, now: int) -> bool:
         if jax.process_count() == 1:

@@ -4,6 +4,7 @@ config.json         the config, all overrides applied
 environment.json    code, packages, machine and command of the first launch and the later ones
 metrics.jsonl       one row per epoch, or per interval of steps
 checkpoints/        the last states, by orbax
+params.npz          with config.export_params, the parameters at the end
 summary.json        written last: its presence means that the run is done
 """
 
@@ -30,6 +31,7 @@ class Workdir:
         self.environment = self.path / "environment.json"
         self.metrics = self.path / "metrics.jsonl"
         self.checkpoints = self.path / "checkpoints"
+        self.params = self.path / "params.npz"
         self.summary = self.path / "summary.json"
         self.tensorboard = self.path / "tensorboard"
 

@@ -62,6 +62,7 @@ def test_rows_say_what_was_learnt_at_which_rate_and_speed(tmp_path, capsys):
     assert f"step 18/18  train_loss {rows[-1]['train_loss'][0]:.4g}  test/loss {rows[-1]['test']['loss'][0]:.4g}" in out
     summary = json.loads((tmp_path / "w" / "summary.json").read_text())
     assert summary["final"]["test_error"]["per_seed"] == rows[-1]["test_error"]
+    assert not (tmp_path / "w" / "params.npz").exists()  # unasked
 
 
 def test_the_train_loss_is_the_mean_over_the_interval(tmp_path, each_step):
