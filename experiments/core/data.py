@@ -63,8 +63,7 @@ def load(config: ml_collections.ConfigDict) -> Data:
     """
     label = config.get("label", "label")
     if config.dataset == "digits":
-        require_one_of("label", label, ["label"])
-        source = sources.digits()
+        source = sources.digits(label)
     else:
         source = sources.from_tfds(config.dataset, config.data_dir, download=config.download, label=label)
     train, evaluation = source.train, source.test

@@ -8,6 +8,7 @@ from typing import Any
 import ml_collections
 
 from experiments.core.experiment import Recipe
+from experiments.core.workdir import Workdir
 
 Fields = Mapping[str, Any]  # of the config, by dotted name
 
@@ -22,6 +23,8 @@ class Run:
       setting: further fields; in a sweep, those that are being chosen.
       candidate_for: the choice for which this run competes, on validation.
       best_of: the choice whose winning setting this run takes.
+      variant: the argument of the config.
+      weights_of: the run whose exported parameters are to be `config.pretrained`.
     """
 
     name: str
@@ -29,6 +32,8 @@ class Run:
     setting: Fields = dataclasses.field(default_factory=dict)
     candidate_for: str | None = None
     best_of: str | None = None
+    variant: str = ""
+    weights_of: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +44,7 @@ class Suite:
       package: `python -m <package>` runs it.
       doc: what that command's help says.
       recipe: of the experiment.
-      get_config: the config that the fields of a run are put over.
+      get_config: makes the config that the fields of a run are put over; takes the variant, if a run has one.
       presets: lists of runs on offer, by name.
       chosen_by: the metric of the last row that decides a choice; the lower the better.
       if_diverged: what a seed that diverged counts there.
@@ -51,7 +56,7 @@ class Suite:
     package: str
     doc: str
     recipe: Recipe
-    get_config: Callable[[], ml_collections.ConfigDict]
+    get_config: Callable[..., ml_collections.ConfigDict]
     presets: Mapping[str, Callable[[], Sequence[Run]]]
     chosen_by: str
     if_diverged: float
@@ -59,8 +64,11 @@ class Suite:
     shown: Sequence[str]
     report: Callable[[Path], list[Path]]
 
-    def config(self, run: Run, setting: Fields | None = None) -> ml_collections.ConfigDict:
-        """The config of a run, with `setting` (its own if left out) over its base."""
-        config = self.get_config()
+    def config(self, run: Run, out: Path, setting: Fields | None = None) -> ml_collections.ConfigDict:
+        """The config of a run below `out`, with `setting` (its own if left out) over its base."""
+        config = self.get_config(run.variant) if run.variant else self.get_config()
         config.update_from_flattened_dict(dict(run.base) | dict(run.setting if setting is None else setting))
+        if run.weights_of is not None:
+            # Not absolute, so that the config says the same wherever the repository lies.
+            config.pretrained = str(out / run.weights_of / Workdir(out).params.name)
         return config

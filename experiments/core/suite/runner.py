@@ -73,11 +73,13 @@ class _Runner:
     def _train(self, run: Run) -> float:
         """The seconds it took; 0 if the run was there already."""
         setting = self._setting(run)
-        config = self.suite.config(run, setting)
+        config = self.suite.config(run, self.out, setting)
         workdir = Workdir(self.out / run.name)
         workdir.check(config)
         if workdir.summary.exists():
             return 0.0
+        if run.weights_of is not None and not Path(config.pretrained).exists():
+            raise UsageError(f"its weights are not there yet: {run.weights_of} must run first")
         start = time.monotonic()
         if not self.data_found:
             # Ahead of all runs: without data each of them would fail for the same reason.
@@ -134,9 +136,11 @@ def _result(path: Path, shown: Sequence[str]) -> str:
     final = summary["final"]
     parts = []
     for name in shown:
-        if name in final:
-            mean = final[name]["mean"]
-            parts.append(f"{name} " + ("-" if mean is None else f"{mean:.2f} %"))
+        value = final
+        for part in name.split("/"):
+            value = value.get(part, {})
+        if value:
+            parts.append(f"{name} " + ("-" if value["mean"] is None else f"{value['mean']:.2f} %"))
     if summary["diverged"]:
         parts.append(f"{summary['diverged']} of {len(summary['seeds'])} seeds diverged")
     return ", ".join(parts)

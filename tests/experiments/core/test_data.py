@@ -33,6 +33,10 @@ def test_digits_split_into_all_of_them():
     assert digits.test.arrays["image"].shape == (359, 8, 8, 1)
     assert digits.train.arrays["image"].dtype == np.uint8
     assert set(digits.test.arrays["label"].tolist()) == set(range(10))
+    assert digits.train.arrays["image"].max() == 255
+    coarse = sources.digits("coarse_label")
+    assert coarse.num_classes == 5
+    np.testing.assert_array_equal(coarse.test.arrays["label"], digits.test.arrays["label"] // 2)
 
 
 def test_tfds_format_reads_back(tiny):

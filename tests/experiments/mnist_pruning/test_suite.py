@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -33,7 +34,7 @@ def test_every_run_of_a_preset_is_one_that_the_trainer_accepts(preset):
     assert len({run.name for run in runs}) == len(runs)
     candidates = {run.candidate_for: run.setting for run in runs if run.candidate_for}
     for run in runs:
-        SUITE.recipe.validate(SUITE.config(run, candidates[run.best_of] if run.best_of else None))
+        SUITE.recipe.validate(SUITE.config(run, Path(), candidates[run.best_of] if run.best_of else None))
     assert {run.best_of for run in runs if run.best_of} == set(candidates)
 
 

@@ -1,0 +1,41 @@
+"""Trains all runs of a preset and makes their table and figures.
+
+    python -m experiments.cifar100_vit.suite --out=DIR [--preset=small|demo] [--only=REGEX]
+
+The same command goes on where an earlier one stopped; finished runs are left alone. SIGTERM stops
+it with exit status 0; a run that fails is reported, does not keep the others from running, and
+makes the exit status 1.
+"""
+
+import sys
+
+from configs.cifar100_vit import get_config
+from experiments.cifar100_vit.experiment import RECIPE
+from experiments.cifar100_vit.suite.presets import PRESETS, PRETRAIN
+from experiments.core.suite import command
+from experiments.core.suite.plan import Run, Suite
+from scripts.cifar100_vit import figures, table
+
+
+def _cost(run: Run) -> float:
+    # Seconds on 2 CPU cores: compilation and evaluation, then images.
+    if run.name == PRETRAIN:
+        return 900.0
+    return 12.0 + 24.0 * len(run.base["seeds"])
+
+
+SUITE = Suite(
+    package="experiments.cifar100_vit.suite",
+    doc=__doc__,
+    recipe=RECIPE,
+    get_config=get_config,
+    presets=PRESETS,
+    chosen_by="mean_topk_error",
+    if_diverged=100.0,
+    cost=_cost,
+    shown=("test_accuracy/1", "test_accuracy/3", "valid_accuracy/1", "valid_accuracy/3", "mean_topk_error"),
+    report=lambda out: table.make(out) + figures.make(out),
+)
+
+if __name__ == "__main__":
+    sys.exit(command.main(SUITE, sys.argv[1:]))

@@ -1,0 +1,100 @@
+"""The suites on offer, as lists of runs.
+
+small  what results/cifar100_vit holds, the stand-in for ViT-B/16: pretraining on the coarse labels of CIFAR-100,
+       hyper-parameters of every loss chosen on validation, then every loss on test; under an hour on 2 CPU cores
+demo   the same in little on scikit-learn's digits, without the choice; under a minute
+
+Pretraining sees neither the validation nor the test images.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from experiments.core.suite.plan import Run
+
+Fields = dict[str, Any]
+
+PRETRAIN = "pretrain"
+SWEEP_SEEDS = (100,)
+FINAL_SEEDS = (0, 1, 2, 3, 4)
+
+# The same learning rates for every loss. How strong a loss is depends on lam, so each is tried with each rate.
+RATES = (0.03, 0.1, 0.3)
+LAMS = (0.1, 1.0)
+MIXTURE_K = 5
+
+LOSSES: dict[str, Fields] = {
+    "xent": {"loss.name": "xent"},
+    "topk-p2": {"loss.name": "topk", "loss.p": 2.0, "loss.target": "one_hot"},
+    "topk-p4_3": {"loss.name": "topk", "loss.p": 4 / 3, "loss.target": "one_hot"},
+    "topk-p2-smooth": {"loss.name": "topk", "loss.p": 2.0, "loss.target": "smooth"},
+    "topk-p4_3-smooth": {"loss.name": "topk", "loss.p": 4 / 3, "loss.target": "smooth"},
+    "mixture-p2": {"loss.name": "topk_mixture", "loss.p": 2.0, "loss.target": "smooth", "loss.k": MIXTURE_K},
+}
+
+DEMO_SEEDS = (0, 1, 2)
+DEMO = {
+    "dataset": "digits",
+    "validation_size": 300,
+    "input.size": 8,
+    "input.recipe": "none",
+    "model.variant": "mu/2",
+    "model.width": 32,
+    "model.depth": 2,
+    "model.mlp_dim": 64,
+    "batch_size": 64,
+    "eval_batch_size": 100,
+}
+DEMO_LOSSES = ("xent", "topk-p2", "topk-p2-smooth", "topk-p4_3-smooth")
+
+
+def small() -> list[Run]:
+    """Pretraining, the sweep on validation, then the final runs on test."""
+    pretraining = Run(PRETRAIN, {"split": "validation"}, variant="small,pretrain")
+    return [pretraining, *_sweep(), *_final()]
+
+
+def demo() -> list[Run]:
+    """Pretraining on pairs of digits, then some losses on the ten, at one setting."""
+    pretraining = {
+        "split": "validation",
+        "steps": 200,
+        "eval_every": 200,
+        "checkpoint_every": 200,
+        "optimizer.warmup_steps": 20,
+    }
+    runs = [Run(PRETRAIN, DEMO | pretraining, variant="small,pretrain")]
+    for name in DEMO_LOSSES:
+        fields = {"seeds": DEMO_SEEDS, "steps": 100, "eval_every": 10, "checkpoint_every": 100, "loss.lam": 1.0}
+        rate = {"optimizer.learning_rate": 0.1}
+        base = DEMO | fields | rate | LOSSES[name]
+        runs.append(Run(f"final-{name}", base, variant="small", weights_of=PRETRAIN))
+    return runs
+
+
+PRESETS: dict[str, Callable[[], list[Run]]] = {"small": small, "demo": demo}
+
+
+def _sweep() -> Iterator[Run]:
+    """The candidates of every loss."""
+    base = {"split": "validation", "seeds": SWEEP_SEEDS, "checkpoint_every": 100}
+    for name, loss in LOSSES.items():
+        for lam in (None,) if loss["loss.name"] == "xent" else LAMS:
+            for rate in RATES:
+                setting: Fields = {"optimizer.learning_rate": rate} | ({} if lam is None else {"loss.lam": lam})
+                label = f"lr{rate:g}" + ("" if lam is None else f"-lam{lam:g}")
+                yield Run(
+                    f"sweep/{name}-{label}",
+                    base | loss,
+                    setting,
+                    candidate_for=name,
+                    variant="small",
+                    weights_of=PRETRAIN,
+                )
+
+
+def _final() -> Iterator[Run]:
+    """Every loss at the setting chosen for it."""
+    base = {"split": "test", "seeds": FINAL_SEEDS, "eval_every": 50, "checkpoint_every": 50}
+    for name, loss in LOSSES.items():
+        yield Run(f"final-{name}", base | loss, best_of=name, variant="small", weights_of=PRETRAIN)
