@@ -13,7 +13,7 @@ from experiments.core.files import write_atomically, write_json
 from experiments.core.summary import interval
 from scripts import pruning
 from scripts.command import on_directory
-from scripts.results import Problem, Run, load
+from scripts.results import Problem, Run
 
 Numbers = dict[str, Any]
 
@@ -37,7 +37,7 @@ _SWEEP_HEADER = ("method", "setting", "validation error, %", "hardened, %", "den
 
 def make(directory: Path) -> list[Path]:
     """Prints the table of the runs below `directory`, writes it there, and returns the files written."""
-    runs, problems = load(directory)
+    runs, problems = pruning.load(directory)
     numbers = measure(runs, problems, _chosen(directory))
     text = "\n".join(markdown(numbers)) + "\n"
     print(text)
