@@ -9,8 +9,7 @@ from experiments.core.files import write_json
 from experiments.core.metrics import Writer
 from experiments.core.summary import summarize
 from experiments.core.workdir import Workdir
-from scripts.mnist_pruning import naming
-from scripts import figures, , table
+from scripts.mnist_pruning import figures, naming, table
 from scripts.results import load
 from tests.experiments.toy import RECIPE, toy_config
 from tests.scripts.workdirs import write_workdir
