@@ -56,10 +56,11 @@ figures: $(READY)  ## Tables and figures again, from the committed results; the 
 	@$(RUN) scripts.figures results/mnist_pruning
 	@$(RUN) scripts.paper_figures
 
-bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, training steps, and isotonic solvers, in an environment of its own.
+bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, training steps, isotonic solvers and the input pipeline, in an environment of its own.
 	@$(VENV)-bench/bin/python -m scripts.bench
 	@$(VENV)-bench/bin/python -m scripts.bench.steps
 	@$(VENV)-bench/bin/python -m scripts.bench.isotonic
+	@$(VENV)-bench/bin/python -m scripts.bench.pipeline
 
 $(VENV)-bench/.ready-$(JAX): requirements.txt requirements-bench.txt
 	@test -x $(VENV)-bench/bin/python || $(PYTHON) -m venv $(VENV)-bench
