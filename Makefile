@@ -65,10 +65,11 @@ figures: $(READY)  ## Tables and figures again, from the committed results; the 
 	@$(RUN) scripts.cifar100_vit.figures results/cifar100_vit
 	@$(RUN) scripts.paper_figures
 
-bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, training steps, and isotonic solvers, in an environment of its own.
+bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, training steps, isotonic solvers, the input pipeline and the losses, in an environment of its own.
 	@$(VENV)-bench/bin/python -m scripts.bench
 	@$(VENV)-bench/bin/python -m scripts.bench.steps
 	@$(VENV)-bench/bin/python -m scripts.bench.isotonic
+	@$(VENV)-bench/bin/python -m scripts.bench.pipeline
 	@$(VENV)-bench/bin/python -m scripts.bench.losses
 
 $(VENV)-bench/.ready-$(JAX): requirements.txt requirements-bench.txt

@@ -20,9 +20,9 @@ PRETRAIN = "pretrain"
 SWEEP_SEEDS = (100,)
 FINAL_SEEDS = (0, 1, 2, 3, 4)
 
-# The same learning rates for every loss. How strong a loss is depends on lam, so each is tried with each rate.
+# The same learning rates for every loss. How strong a top-k loss is depends on lam, so each is tried with each rate.
 RATES = (0.03, 0.1, 0.3)
-LAMS = (0.1, 1.0)
+LAMS = {"xent": (None,), "topk": (0.1, 1.0), "topk_mixture": (1.0,)}
 MIXTURE_K = 5
 
 LOSSES: dict[str, Fields] = {
@@ -94,7 +94,7 @@ def _sweep() -> Iterator[Run]:
     """The candidates of every loss."""
     base = {"split": "validation", "seeds": SWEEP_SEEDS, "checkpoint_every": 100}
     for name, loss in LOSSES.items():
-        for lam in (None,) if loss["loss.name"] == "xent" else LAMS:
+        for lam in LAMS[loss["loss.name"]]:
             for rate in RATES:
                 setting: Fields = {"optimizer.learning_rate": rate} | ({} if lam is None else {"loss.lam": lam})
                 label = f"lr{rate:g}" + ("" if lam is None else f"-lam{lam:g}")
