@@ -92,7 +92,7 @@ class _Runner:
             self.data_found = True
         overrides = {name: str(value) for name, value in (dict(run.base) | dict(setting)).items()}
         try:
-            with contextlib.redirect_stdout(Sieve(sys.stdout)):
+            with Sieve(sys.stdout) as sieve, contextlib.redirect_stdout(sieve):
                 train.run(self.suite.recipe, config, workdir.path, Launch(self.command, overrides))
         finally:
             jax.clear_caches()  # no two runs share a compiled function, and dozens of them fill the memory
@@ -128,6 +128,7 @@ class Sieve(io.TextIOBase):
     def __init__(self, out: TextIO, seconds: float = 20.0):
         self._out, self._seconds = out, seconds
         self._last, self._line = time.monotonic(), ""
+        self._any = False
 
     def write(self, text: str) -> int:
         """Takes text; of whole lines the last one is passed on, if the last such time is long enough ago."""
@@ -135,8 +136,14 @@ class Sieve(io.TextIOBase):
         if lines and lines[-1] and time.monotonic() - self._last >= self._seconds:
             self._out.write(f"\n    {lines[-1]}")
             self._out.flush()
-            self._last = time.monotonic()
+            self._last, self._any = time.monotonic(), True
         return len(text)
+
+    def close(self) -> None:
+        """Ends the line, so that the run's result stands alone in the next; once."""
+        if self._any and not self.closed:
+            self._out.write("\n")
+        super().close()
 
 
 def write_choices(suite: Suite, out: Path, runs: Sequence[Run]) -> None:

@@ -107,7 +107,11 @@ def test_a_long_run_shows_now_and_then_how_far_it_is(monkeypatch):
     ):
         clock[0] = seconds
         print(text, end="", file=sieve)
-    assert out.getvalue() == "\n    epoch 3\n    epoch 5"
+    sieve.close()
+    assert out.getvalue() == "\n    epoch 3\n    epoch 5\n"
+    with runner.Sieve(silent := io.StringIO()) as sieve:
+        sieve.write("epoch 1\n")
+    assert silent.getvalue() == ""
 
 
 def test_a_final_run_waits_for_its_choice(tmp_path, capsys):
