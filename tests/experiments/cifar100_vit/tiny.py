@@ -23,9 +23,9 @@ def tiny_config(argument: str = "small", **fields: Any) -> ml_collections.Config
     return config
 
 
-def random_params(config: ml_collections.ConfigDict, num_classes: int = 10, seed: int = 0) -> dict[str, np.ndarray]:
+def random_params(config: ml_collections.ConfigDict, num_classes: int = 10) -> dict[str, np.ndarray]:
     """Parameters by name, each of them random and the head too, so that all matter."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     size = config.input.size
     images = jax.ShapeDtypeStruct((1, size, size, 1), jnp.float32)
     shapes = jax.eval_shape(make_model(config, num_classes).init, jax.random.key(0), images)["params"]
@@ -36,8 +36,8 @@ def random_params(config: ml_collections.ConfigDict, num_classes: int = 10, seed
     }
 
 
-def write_weights(path: Path, **options: Any) -> dict[str, np.ndarray]:
-    """Writes random weights for the network of `tiny_config()`, and returns them by name."""
-    params = random_params(tiny_config(), **options)
+def write_weights(path: Path, num_classes: int = 10, **fields: Any) -> dict[str, np.ndarray]:
+    """Writes random weights for the network of `tiny_config(**fields)`, and returns them by name."""
+    params = random_params(tiny_config(**fields), num_classes)
     np.savez(path, allow_pickle=False, **params)
     return params
