@@ -6,8 +6,8 @@ PYTHON ?= python3
 VENV ?= .venv
 # Extra of jax for the accelerator at hand: cpu (none), cuda13, tpu, ...
 JAX ?= cpu
-# Where runs are written. `results/` holds those that are committed.
-OUT ?= runs/mnist_pruning
+# Where runs are written, a directory for each experiment. `results/` holds those that are committed.
+RUNS ?= runs
 # Worker processes of the tests.
 JOBS ?= auto
 
@@ -18,7 +18,7 @@ JAX_VERSION := $(shell sed -n 's/^jax==//p' requirements.txt)
 EXTRA := $(if $(filter-out cpu,$(JAX)),"jax[$(JAX)]==$(JAX_VERSION)")
 
 help:  ## List the targets.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is %s: make ... PYTHON=python3.11" % sys.version.split()[0])'
@@ -30,8 +30,9 @@ $(READY): requirements.txt
 
 install: $(READY)  ## Create the environment (.venv) from requirements.txt; JAX=cuda13 or JAX=tpu for accelerators.
 
-demo: $(READY)  ## Every method on bundled data, no download: a table and a figure in minutes.
-	@$(RUN) experiments.mnist_pruning.suite --preset=demo --out=runs/demo
+demo: $(READY)  ## Every experiment on bundled data, no download: tables and figures in minutes.
+	@$(RUN) experiments.cifar100_vit.suite --preset=demo --out=$(RUNS)/demo/cifar100_vit
+	@$(RUN) experiments.mnist_pruning.suite --preset=demo --out=$(RUNS)/demo/mnist_pruning
 
 test: $(READY)  ## Run the tests.
 	@$(RUN) pytest -n $(JOBS)
@@ -46,20 +47,30 @@ format: $(READY)  ## Format the code and mend what ruff can.
 	@$(BIN)/ruff format .
 
 mnist: $(READY)  ## The whole pruning experiment on MNIST: hyper-parameters, final runs, table, figures (under an hour on 2 cores).
-	@$(RUN) experiments.mnist_pruning.suite --preset=full --out=$(OUT)
+	@$(RUN) experiments.mnist_pruning.suite --preset=full --out=$(RUNS)/mnist_pruning
 
 mnist-quick: $(READY)  ## The main methods at 3 seeds and 10 epochs (under 5 minutes).
-	@$(RUN) experiments.mnist_pruning.suite --preset=quick --out=$(OUT)-quick
+	@$(RUN) experiments.mnist_pruning.suite --preset=quick --out=$(RUNS)/mnist_pruning-quick
+
+cifar100: $(READY)  ## Fine-tune ViT-B/16 on CIFAR-100, losses of the paper, full size: needs an accelerator and public weights.
+	@$(RUN) experiments.cifar100_vit.suite --preset=full --out=$(RUNS)/cifar100_vit-full
+
+cifar100-small: $(READY)  ## Its stand-in on a small network: pretraining, every loss, table, figure (under an hour on 2 cores).
+	@$(RUN) experiments.cifar100_vit.suite --preset=small --out=$(RUNS)/cifar100_vit
 
 figures: $(READY)  ## Tables and figures again, from the committed results; the paper's figures of the operators, from code.
 	@$(RUN) scripts.mnist_pruning.table results/mnist_pruning
 	@$(RUN) scripts.mnist_pruning.figures results/mnist_pruning
+	@$(RUN) scripts.cifar100_vit.table results/cifar100_vit
+	@$(RUN) scripts.cifar100_vit.figures results/cifar100_vit
 	@$(RUN) scripts.paper_figures
 
-bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, training steps, and isotonic solvers, in an environment of its own.
+bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, training steps, isotonic solvers, the input pipeline and the losses, in an environment of its own.
 	@$(VENV)-bench/bin/python -m scripts.bench
 	@$(VENV)-bench/bin/python -m scripts.bench.steps
 	@$(VENV)-bench/bin/python -m scripts.bench.isotonic
+	@$(VENV)-bench/bin/python -m scripts.bench.pipeline
+	@$(VENV)-bench/bin/python -m scripts.bench.losses
 
 $(VENV)-bench/.ready-$(JAX): requirements.txt requirements-bench.txt
 	@test -x $(VENV)-bench/bin/python || $(PYTHON) -m venv $(VENV)-bench
@@ -71,4 +82,4 @@ clean:  ## Remove the environments and caches, never runs/ or results/.
 	rm -rf $(VENV) $(VENV)-bench .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo test lint format mnist mnist-quick figures bench clean
+.PHONY: help install demo test lint format mnist mnist-quick cifar100 cifar100-small figures bench clean

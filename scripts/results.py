@@ -8,6 +8,7 @@ from typing import Any
 
 from experiments.core import metrics
 from experiments.core.metrics import Row
+from experiments.core.summary import PROGRESS
 from experiments.core.workdir import Workdir
 
 
@@ -28,8 +29,8 @@ class Run:
     summary: dict[str, Any]
 
     def final(self, metric: str) -> list[float | None]:
-        """The values of a metric after the last epoch, by seed."""
-        return self.summary["final"][metric]["per_seed"]
+        """The values of a metric at the end, by seed; nested ones as `test_accuracy/1`."""
+        return _final_values(self.summary)[metric]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +65,25 @@ def _workdirs(directory: Path) -> Iterable[Path]:
     return sorted(found, key=lambda path: str(path.relative_to(directory)))
 
 
+def _length(config: dict[str, Any]) -> tuple[str, int]:
+    """What a run is counted in, "epoch" or "step", and how many of them it is to be long."""
+    unit = "step" if "steps" in config and config["steps"] is not None else "epoch"
+    return unit, config[f"{unit}s"]
+
+
+def _final_values(summary: dict[str, Any]) -> dict[str, list[float | None]]:
+    """Of every metric."""
+    suffix = "/per_seed"
+    return {
+        name.removesuffix(suffix): values for name, values in metrics.flatten(summary["final"]) if name.endswith(suffix)
+    }
+
+
+def _values(row: Row) -> dict[str, list[float | None]]:
+    """Of every metric."""
+    return dict(metrics.flatten({name: value for name, value in row.items() if name not in PROGRESS}))
+
+
 def _read(path: Path, name: str) -> Run:
     workdir = Workdir(path)
     if not workdir.config.exists():
@@ -72,10 +92,11 @@ def _read(path: Path, name: str) -> Run:
     rows = metrics.read(workdir.metrics)
     if not rows:
         raise _BrokenError("metrics.jsonl is missing or empty")
+    unit, length = _length(config)
+    last = rows[-1]
     if not workdir.summary.exists():
-        raise _BrokenError(f"unfinished: epoch {rows[-1]['epoch']} of {config['epochs']}")
+        raise _BrokenError(f"unfinished: {unit} {last[unit]} of {length}")
     summary = json.loads(workdir.summary.read_text())
-    run = Run(name, config, rows, summary)
-    if rows[-1]["epoch"] != config["epochs"] or run.final("hardened_error") != rows[-1]["hardened_error"]:
+    if (last[unit], last["step"]) != (length, summary["steps"]) or _values(last) != _final_values(summary):
         raise _BrokenError("summary.json does not belong to the last row of metrics.jsonl")
-    return run
+    return Run(name, config, rows, summary)

@@ -8,7 +8,7 @@ import ml_collections
 import numpy as np
 
 import ops
-from experiments.cifar100_vit import vit
+from experiments.cifar100_vit import download, vit
 from experiments.cifar100_vit.losses import fine_tuning_loss
 from experiments.cifar100_vit.pretrained import load_pretrained
 from experiments.core import augment, optimizer
@@ -49,6 +49,8 @@ def validate(config: ml_collections.ConfigDict) -> None:
             f"batches of {config.batch_size} needs a GPU or TPUs (`make ... JAX=cuda13` or `JAX=tpu`), and the weights "
             f"{config.pretrained}. `make cifar100-small` runs anywhere; --config.accelerator=False starts all the same"
         )
+    if config.pretrained.startswith(download.SCHEMES):
+        download.fetch(config.pretrained)  # now, rather than after the data
 
 
 def make_model(config: ml_collections.ConfigDict, num_classes: int) -> vit.VisionTransformer:

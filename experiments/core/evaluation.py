@@ -25,6 +25,9 @@ class Evaluation(Protocol):
     def __call__(self, params: Params, progress: float) -> Metrics:
         """The metrics over all examples."""
 
+    def close(self) -> None:
+        """Gives back what is held to read the examples."""
+
 
 def validate(config: ml_collections.ConfigDict) -> None:
     """Checks `config.eval_batch_size`, which may be left out, against the devices there are."""
@@ -72,6 +75,9 @@ class _InOnePiece:
     def __call__(self, params: Params, progress: float) -> Metrics:
         return jax.device_get(self._evaluate(params, self._examples, np.float32(progress)))
 
+    def close(self) -> None:
+        pass
+
 
 class _InBatches:
     """One compiled call per batch, which adds to sums over the examples; every process reads its rows alone."""
@@ -107,6 +113,9 @@ class _InBatches:
         for number, chunk in enumerate(chunks(self._feed, range(self._num_batches))):
             totals = self._add(totals, params, chunk, np.int32(number), np.float32(progress))
         return jax.tree.map(lambda total: total / np.float32(self._num_examples), jax.device_get(totals))
+
+    def close(self) -> None:
+        self._feed.close()
 
 
 def _sum(path: Any, value: jax.Array, real: jax.Array) -> jax.Array:

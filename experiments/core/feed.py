@@ -39,6 +39,9 @@ class Feed(Protocol):
     def chunk(self, first_step: int) -> Any:
         """What the steps from `first_step` on need besides `examples`: a pure function."""
 
+    def close(self) -> None:
+        """Gives back what is held to make chunks; arrays on the devices stay."""
+
 
 class Resident:
     """All examples on every device, and indices [S, K, B] per call; [K, B] without an axis of seeds."""
@@ -64,6 +67,9 @@ class Resident:
         indices = np.stack([step_indices(seed, first_step, *self._size) for seed in self._seeds])
         return mesh_lib.put(indices if self._seed_axis else indices[0], self._sharding)
 
+    def close(self) -> None:
+        """Nothing is held."""
+
 
 class Streamed:
     """The batches of one seed, each array [K, B, ...], from the host."""
@@ -85,6 +91,10 @@ class Streamed:
         steps = range(first_step, first_step + self._num_steps)
         batches = [self._host.batch(step) for step in steps]
         return {name: self._put(np.stack([batch[name] for batch in batches])) for name in batches[0]}
+
+    def close(self) -> None:
+        """Closes the stream."""
+        self._host.close()
 
     def _put(self, rows: np.ndarray) -> jax.Array:
         shape = (self._num_steps, self._batch_size, *rows.shape[2:])

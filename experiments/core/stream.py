@@ -22,6 +22,10 @@ class HostBatches(Protocol):
         """This process's rows of the batch of `step`: a pure function of the seed and the step."""
         ...
 
+    def close(self) -> None:
+        """Gives back what is held to make batches, such as processes; the trainer calls it however a run ends."""
+        ...
+
 
 @dataclasses.dataclass(frozen=True)
 class Stream:
@@ -52,6 +56,9 @@ class Shuffled:
         (order,) = step_indices(self.seed, step, 1, num_examples(self.examples), self.batch_size)
         return {name: array[order[self.rows]] for name, array in self.examples.items()}
 
+    def close(self) -> None:
+        """Nothing is held."""
+
 
 @dataclasses.dataclass(frozen=True)
 class InOrder:
@@ -65,6 +72,9 @@ class InOrder:
         """The `rows` of batch number `step`."""
         indices = np.minimum(step * self.batch_size + self.rows, num_examples(self.examples) - 1)
         return {name: array[indices] for name, array in self.examples.items()}
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 def num_examples(examples: Arrays) -> int:

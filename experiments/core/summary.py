@@ -7,6 +7,9 @@ from scipy import stats
 
 from experiments.core.metrics import Row
 
+# What a row says of the run rather than of the network: no metrics.
+PROGRESS = ("epoch", "step", "seconds", "diverged", "learning_rate", "performance")
+
 
 def interval(values: list[float | None]) -> dict[str, Any]:
     """Mean and half width of the 95 % t-interval, over the seeds that have a value."""
@@ -28,7 +31,6 @@ def summarize(seeds: list[int], row: Row) -> dict[str, Any]:
             return {name: intervals(value) for name, value in values.items()}
         return interval(values)
 
-    progress = ("epoch", "step", "seconds", "diverged", "learning_rate", "performance")
     result = {
         "state": "done",
         "seeds": seeds,
@@ -36,6 +38,6 @@ def summarize(seeds: list[int], row: Row) -> dict[str, Any]:
         "epochs": row["epoch"],
         "steps": row["step"],
         "seconds": row["seconds"],
-        "final": {name: intervals(value) for name, value in row.items() if name not in progress},
+        "final": {name: intervals(value) for name, value in row.items() if name not in PROGRESS},
     }
     return result | ({"performance": row["performance"]} if "performance" in row else {})

@@ -9,7 +9,7 @@ that was killed ends with the numbers of one that was not.
 
 import itertools
 import time
-from contextlib import closing, nullcontext
+from contextlib import ExitStack, closing, nullcontext
 from typing import Any
 
 import jax
@@ -74,9 +74,12 @@ def run(recipe: Recipe, config: ml_collections.ConfigDict, path: Any, launch: La
     if workdir.summary.exists():
         print(f"{path} is done: see {workdir.summary.name}")
         return
-    experiment_run = _Run(recipe, config, recipe.load(config), workdir)
-    # Only now is anything written: a run that cannot start leaves no trace.
-    with Interrupt() as interrupt, workdir.claim(config) if _is_first() else nullcontext():
+    with (
+        closing(_Run(recipe, config, recipe.load(config), workdir)) as experiment_run,
+        # Only now is anything written: a run that cannot start leaves no trace.
+        Interrupt() as interrupt,
+        workdir.claim(config) if _is_first() else nullcontext(),
+    ):
         if _is_first():
             workdir.record_launch(launch or Launch())
         with jax.set_mesh(experiment_run.mesh):
@@ -105,10 +108,18 @@ class _Run:
         seed_axis = self.plan.unit == "epoch" or len(config.seeds) > 1
         seeds = np.asarray(config.seeds if seed_axis else config.seeds[0], np.int32)
         self.seeds = mesh_lib.put(seeds, mesh_lib.replicated(self.mesh))
-        self.feed = feed.make(config, data, self.plan.steps_per_dispatch, self.mesh, seed_axis=seed_axis)
-        self.evaluate = evaluation.make(config, data, self.experiment, self.mesh, seed_axis=seed_axis)
-        with jax.set_mesh(self.mesh):
-            self.like = state_lib.abstract(self.experiment, self.seeds, self.mesh)
+        with ExitStack() as opened:
+            self.feed = feed.make(config, data, self.plan.steps_per_dispatch, self.mesh, seed_axis=seed_axis)
+            opened.callback(self.feed.close)
+            self.evaluate = evaluation.make(config, data, self.experiment, self.mesh, seed_axis=seed_axis)
+            opened.callback(self.evaluate.close)
+            with jax.set_mesh(self.mesh):
+                self.like = state_lib.abstract(self.experiment, self.seeds, self.mesh)
+            self._opened = opened.pop_all()
+
+    def close(self) -> None:
+        """Closes the streams, with the processes that feed them."""
+        self._opened.close()
 
     def go(self, interrupt: Interrupt) -> None:
         """Trains from the last checkpoint to the end, or to an interruption."""

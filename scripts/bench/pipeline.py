@@ -3,7 +3,7 @@
 On the host, by threads and by worker processes, and on the device; of CIFAR-100 where it is at hand, else of random
 images of its shape, which cost the same. Rates are those of whole batches after the first ones; those of workers
 depend on the cores that are free, so the load of the machine is recorded. Writes
-``<results>/pipeline-<hardware>.json``. Half a minute on two cores.
+``<results>/pipeline-<hardware>.json``. About a minute on two cores.
 """
 
 import argparse

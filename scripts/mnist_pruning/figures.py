@@ -17,13 +17,13 @@ from scripts.command import on_directory
 from scripts.mnist_pruning import naming
 from scripts.mnist_pruning.curves import figure5
 from scripts.mnist_pruning.lam_sweep import lam_sweep
-from scripts.results import Run, load
+from scripts.results import Run
 from scripts.style import STYLE, save
 
 
 def make(directory: Path) -> list[Path]:
     """Draws what the runs below `directory` allow; returns the files written."""
-    runs, problems = load(directory)
+    runs, problems = naming.load(directory)
     for problem in problems:
         print(f"left out of the figures: {problem.name}: {problem.reason}", file=sys.stderr)
     written = []

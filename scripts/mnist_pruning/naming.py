@@ -1,9 +1,11 @@
-"""What a run of the pruning experiment is called in tables and figures."""
+"""The runs of the pruning experiment, and what they are called in tables and figures."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
-from scripts.results import Run
+from scripts import results
+from scripts.results import Problem, Run
 
 METHODS = {
     "dense": "dense",
@@ -26,6 +28,17 @@ MASKS = {
 }
 PAPER_LAM = 1e-4
 PAPER_LEARNING_RATE = 1e-2
+
+
+def load(directory: Path) -> tuple[list[Run], list[Problem]]:
+    """The runs of this experiment below `directory`, by name; those of others as problems, as what is broken."""
+    runs, problems = results.load(directory)
+    others = [Problem(run.name, "not a run of the pruning experiment") for run in runs if not _is_pruning(run)]
+    return [run for run in runs if _is_pruning(run)], sorted(problems + others, key=lambda problem: problem.name)
+
+
+def _is_pruning(run: Run) -> bool:
+    return "prune_layers" in run.config
 
 
 def method(run: Run) -> str:

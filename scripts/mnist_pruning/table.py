@@ -15,7 +15,7 @@ from scripts.command import on_directory
 from scripts.markdown import grid, line, mean, plus_minus
 from scripts.mnist_pruning import naming
 from scripts.paired import difference
-from scripts.results import Problem, Run, load
+from scripts.results import Problem, Run
 
 Numbers = dict[str, Any]
 
@@ -39,7 +39,7 @@ _SWEEP_HEADER = ("method", "setting", "validation error, %", "hardened, %", "den
 
 def make(directory: Path) -> list[Path]:
     """Prints the table of the runs below `directory`, writes it there, and returns the files written."""
-    runs, problems = load(directory)
+    runs, problems = naming.load(directory)
     numbers = measure(runs, problems, _chosen(directory))
     text = "\n".join(markdown(numbers)) + "\n"
     print(text)

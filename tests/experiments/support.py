@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,23 @@ def command(workdir: Path, *options: str, variant: str = "dense") -> list[str]:
 def start(arguments: list[str], **options: Any) -> subprocess.Popen[str]:
     """Starts a command in the root of the repository."""
     return subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, by `/proc`, and it has not ended."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+    return state not in "ZX"
+
+
+def wait_for_end(pids: list[int]) -> list[int]:
+    """Those of `pids` that still run after ten seconds."""
+    deadline = time.monotonic() + 10
+    while (left := [pid for pid in pids if is_running(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return left
 
 
 def rows_without_seconds(workdir: Path) -> list[dict[str, Any]]:

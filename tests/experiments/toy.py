@@ -92,6 +92,9 @@ def load_streams(config: ml_collections.ConfigDict) -> Data:
                 time.sleep(config.pause)
                 return host.batch(step)
 
+            def close(self):
+                host.close()
+
         return Slow()
 
     return dataclasses.replace(
@@ -119,4 +122,5 @@ def values(row: Any) -> np.ndarray:
 
 if __name__ == "__main__":
     logging.set_verbosity(logging.ERROR)  # as the command line does
-    train.run(STREAMED, toy_config(**json.loads(sys.argv[2])), sys.argv[1])
+    config = toy_config(**json.loads(sys.argv[2]))
+    train.run(RECIPE if "input" in config else STREAMED, config, sys.argv[1])

@@ -47,15 +47,23 @@ def main(suite: Suite, arguments: Sequence[str]) -> int:
 
 
 def run_suite(suite: Suite, out: Path, runs: Sequence[Run], selected: Sequence[Run], command: Sequence[str]) -> int:
-    """Trains `selected`, a part of `runs`, and makes table and figures; returns the exit status."""
+    """Trains `selected`, a part of `runs`, and makes table and figures; returns the exit status.
+
+    Raises:
+      UsageError: a run is not one that can be trained here, or data are missing; nothing has been trained.
+      Stopped: at SIGTERM or SIGINT, once the run under way is saved.
+    """
     start = time.monotonic()
+    # A mistake is said once and at the start. A choice to come puts other numbers into fields that are valid already.
+    for run in selected:
+        suite.recipe.validate(suite.config(run, out))
     try:
         failed = runner.train_all(suite, out, runs, selected, command)
     finally:
         if out.is_dir():
             runner.write_choices(suite, out, runs)
     print()
-    written = suite.report(out)
+    written = suite.report(out) if out.is_dir() else []
     print(f"{len(selected) - len(failed)} of {len(selected)} runs done in {runner.duration(time.monotonic() - start)}")
     print(f"results are in {out}: " + ", ".join(str(path.relative_to(out)) for path in written))
     if failed:

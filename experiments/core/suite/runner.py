@@ -4,10 +4,12 @@ import contextlib
 import io
 import json
 import signal
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import TextIO
 
 import jax
 
@@ -90,7 +92,7 @@ class _Runner:
             self.data_found = True
         overrides = {name: str(value) for name, value in (dict(run.base) | dict(setting)).items()}
         try:
-            with contextlib.redirect_stdout(io.StringIO()):
+            with contextlib.redirect_stdout(Sieve(sys.stdout)):
                 train.run(self.suite.recipe, config, workdir.path, Launch(self.command, overrides))
         finally:
             jax.clear_caches()  # no two runs share a compiled function, and dozens of them fill the memory
@@ -118,6 +120,23 @@ class _Runner:
         left = [run for run in self.selected[number:] if not Workdir(self.out / run.name).summary.exists()]
         seconds = self.seconds / self.cost_done * sum(map(self.suite.cost, left))
         return f"  (time left ~ {duration(seconds)})" if left else ""
+
+
+class Sieve(io.TextIOBase):
+    """Passes on a line of what a run prints now and then: how far it is, and the time left of a long one."""
+
+    def __init__(self, out: TextIO, seconds: float = 20.0):
+        self._out, self._seconds = out, seconds
+        self._last, self._line = time.monotonic(), ""
+
+    def write(self, text: str) -> int:
+        """Takes text; of whole lines the last one is passed on, if the last such time is long enough ago."""
+        *lines, self._line = (self._line + text).split("\n")
+        if lines and lines[-1] and time.monotonic() - self._last >= self._seconds:
+            self._out.write(f"\n    {lines[-1]}")
+            self._out.flush()
+            self._last = time.monotonic()
+        return len(text)
 
 
 def write_choices(suite: Suite, out: Path, runs: Sequence[Run]) -> None:

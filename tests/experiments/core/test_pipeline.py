@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import jax
@@ -20,7 +19,7 @@ from experiments.core.batches import epoch_indices
 from experiments.core.errors import UsageError
 from experiments.core.examples import InMemory
 from tests.experiments import tiny_tfds
-from tests.experiments.support import ROOT
+from tests.experiments.support import ROOT, is_running, wait_for_end
 
 ROWS = np.arange(48)
 
@@ -195,22 +194,6 @@ def photos(tmp_path_factory):
     return directory
 
 
-def _is_running(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except FileNotFoundError:
-        return False
-    return state not in "ZX"
-
-
-def _wait_for_end(pids: list[int]) -> list[int]:
-    """Those of `pids` that still run after ten seconds."""
-    deadline = time.monotonic() + 10
-    while (left := [pid for pid in pids if _is_running(pid)]) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return left
-
-
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="tells processes apart by /proc")
 @pytest.mark.parametrize("end", ["close", "SIGTERM", "SIGKILL"])
 def test_workers_end_with_their_program(photos, end):
@@ -226,12 +209,12 @@ def test_workers_end_with_their_program(photos, end):
     assert report["labels"] == [epoch_indices(0, epoch, 8, 4)[i].tolist() for epoch, i in ((0, 0), (0, 1), (1, 0))]
     assert report["tensorflow"] == []
     if end != "close":
-        assert all(_is_running(pid) for pid in report["workers"])
+        assert all(is_running(pid) for pid in report["workers"])
         process.send_signal(getattr(signal, end))
     _, err = process.communicate(timeout=60)
     if end == "close":
         assert (process.returncode, err) == (0, "")
-    assert _wait_for_end(report["workers"]) == []
+    assert wait_for_end(report["workers"]) == []
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="tells processes apart by /proc")
@@ -243,6 +226,6 @@ def test_workers_leave_signals_to_all_of_a_group_to_their_program(examples):
         os.kill(worker, number)
     for step in range(1, 20):
         batches.batch(step)
-    assert _is_running(worker)
+    assert is_running(worker)
     batches.close()
-    assert _wait_for_end([worker]) == []
+    assert wait_for_end([worker]) == []

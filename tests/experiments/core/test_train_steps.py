@@ -116,6 +116,9 @@ def killed_at(step):
                         raise Killed
                     return whole.batch(number)
 
+                def close(self):
+                    whole.close()
+
             return Breaking()
 
         return dataclasses.replace(data, train_stream=Stream(data.train_stream.num_examples, opened))

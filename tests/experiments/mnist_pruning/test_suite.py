@@ -1,5 +1,6 @@
 """The suite runner: choosing, resuming, failing, stopping."""
 
+import io
 import json
 import os
 import re
@@ -90,6 +91,23 @@ def test_a_failing_run_is_reported_and_the_others_go_on(tmp_path, capsys, monkey
     assert "[1/2] broken  FAILED: ValueError: out of luck\n" in out
     assert err == "error: 1 failed: broken\n"
     assert (tmp_path / "final-default" / "summary.json").exists()
+
+
+def test_a_long_run_shows_now_and_then_how_far_it_is(monkeypatch):
+    clock = [0]
+    monkeypatch.setattr(runner.time, "monotonic", lambda: clock[0])
+    out = io.StringIO()
+    sieve = runner.Sieve(out, seconds=20)
+    for seconds, text in (
+        (1, "epoch 1\n"),
+        (21, "epoch"),
+        (22, " 2\nepoch 3\n"),
+        (30, "epoch 4\n"),
+        (43, "epoch 5\n"),
+    ):
+        clock[0] = seconds
+        print(text, end="", file=sieve)
+    assert out.getvalue() == "\n    epoch 3\n    epoch 5"
 
 
 def test_a_final_run_waits_for_its_choice(tmp_path, capsys):
