@@ -205,5 +205,5 @@ def test_the_full_size_is_refused_where_there_is_no_accelerator():
     assert "\n" not in message
     for part in ("B/16 at 384 pixels", "batches of 512", "needs a GPU or TPUs", WEIGHTS["original"], "cifar100-small"):
         assert part in message
-    config.accelerator = False
+    config.update(accelerator=False, pretrained="")  # an address would be fetched now
     validate(config)

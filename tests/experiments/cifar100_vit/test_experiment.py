@@ -1,5 +1,7 @@
 """The experiment on digits: its loss, updates and accuracies against NumPy, its weights, and mistakes in its config."""
 
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +18,7 @@ from experiments.core.batches import step_indices
 from experiments.core.errors import UsageError
 from tests.experiments.cifar100_vit import numpy_vit
 from tests.experiments.cifar100_vit.tiny import random_params, tiny_config, write_weights
+from tests.experiments.support import start
 
 DATA = data_lib.load(tiny_config())
 KEY = jax.random.key(0)
@@ -225,3 +228,13 @@ def test_a_training_step_is_three_forward_passes():
     forward = 16 * 4 * 32 + 2 * (4 * 16 * 32**2 + 2 * 16**2 * 32 + 2 * 16 * 32 * 64) + 32 * 10
     assert experiment.flops_per_example == 3 * 2 * forward
     assert optimizer.learning_rate(config, 10) == pytest.approx(5e-3)
+
+
+def test_the_command_line_says_in_one_line_what_the_full_size_needs(tmp_path):
+    arguments = [sys.executable, "-m", "experiments.cifar100_vit", f"--workdir={tmp_path / 'w'}"]
+    process = start([*arguments, "--config=configs/cifar100_vit.py:loss=xent,steps=500"])
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, out) == (2, "")
+    assert err.startswith("error: config.accelerator=True, but JAX sees CPUs only: B/16 at 384 pixels")
+    assert err.count("\n") == 1
+    assert not (tmp_path / "w").exists()
