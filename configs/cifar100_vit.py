@@ -41,6 +41,8 @@ OPTIONS = {
     "small": "no",  # the stand-in, from the weights in config.pretrained
     "pretrain": "no",  # the run that makes these weights
 }
+# What these forms settle themselves.
+FIXED = {"small": ("recipe", "weights"), "pretrain": ("loss", "p", "target", "steps", "recipe", "weights")}
 WEIGHTS = {
     "original": "gs://vit_models/imagenet21k/ViT-B_16.npz",
     "augreg": "gs://vit_models/augreg/B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0.npz",
@@ -65,8 +67,12 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
             raise UsageError(f"{option}={options[option]} is not allowed: it must be one of " + ", ".join(allowed))
     try:
         p, steps = float(Fraction(options["p"])), int(options["steps"])
-    except (ValueError, ZeroDivisionError) as error:
+    except (ValueError, ArithmeticError) as error:
         raise UsageError(f"p={options['p']} and steps={options['steps']} must be numbers") from error
+    for form, others in FIXED.items():
+        if options[form] == "yes" and (given := [name for name in others if options[name] != OPTIONS[name]]):
+            name = given[0]
+            raise UsageError(f"{name}={options[name]} is not allowed with {form}, which has one {name} of its own")
     config = ml_collections.ConfigDict()
 
     # Data.
@@ -145,7 +151,6 @@ def _make_small(config: ml_collections.ConfigDict) -> None:
             "batch_size": 128,
             "steps_per_dispatch": 10,
             "eval_batch_size": 500,
-            "mesh": {"data": 1},
             "model": {
                 "variant": "mu/4",
                 "width": 64,

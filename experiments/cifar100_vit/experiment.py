@@ -70,6 +70,9 @@ def make_model(config: ml_collections.ConfigDict, num_classes: int) -> vit.Visio
 
 def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     """The experiment on images with the number of channels and of classes that `data` have."""
+    if config.loss.name != "xent":
+        allowed = f"at most the {data.num_classes} classes of {config.dataset}"
+        require(config.loss.k <= data.num_classes, "loss.k", config.loss.k, allowed)
     size, recipe = config.input.size, config.input.recipe
     on_device = config.input.augment_on == "device"
     model = make_model(config, data.num_classes)
@@ -95,7 +98,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         del progress
         images = examples["image"]
         images = augment.EVALUATION[recipe](images, size) if on_device else augment.normalise(images)
-        hits = 100.0 * ops.topk_accuracy(logits(params, images), examples["label"], max_k)
+        hits = ops.topk_accuracy(logits(params, images), examples["label"], max_k).astype(jnp.float32) * 100.0
         return {
             f"{data.prefix}_accuracy": {str(k): hits[:, k - 1] for k in range(1, max_k + 1)},
             # One number for all of Figure 6, to choose hyper-parameters by.

@@ -58,6 +58,8 @@ def fine_tuning_loss(
     p = check_p(p)
     check_range("k", k, 1, np.inf, "at least 1")
     check_range("lam", lam, 0, float(np.finfo(np.float32).max), "finite and >= 0")
+    if np.isnan(lam):  # operators let it pass
+        raise ValueError(f"lam must be finite and >= 0, got {lam}")
     if weights is not None and len(weights) != k:
         raise ValueError(f"weights must be one for each of 1, ..., k = {k}, got {len(weights)}")
     if name == "topk":

@@ -17,16 +17,16 @@ from experiments.core.summary import interval
 from scripts.cifar100_vit import naming
 from scripts.command import on_directory
 from scripts.paired import difference
-from scripts.results import Run, load
+from scripts.results import Run
 from scripts.style import BLUE, GREEN, ORANGE, PURPLE, RED, STYLE, save
 
 
 def make(directory: Path) -> list[Path]:
     """Draws what the runs below `directory` allow; returns the files written."""
-    runs, problems = load(directory)
+    runs, problems = naming.load(directory)
     for problem in problems:
         print(f"left out of the figures: {problem.name}: {problem.reason}", file=sys.stderr)
-    final = naming.by_loss(run for run in runs if run.config["split"] == "test" and not naming.is_pretraining(run))
+    final = naming.final(runs)
     if not final:
         return []
     with mpl.rc_context(STYLE):

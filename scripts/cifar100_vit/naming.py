@@ -1,12 +1,26 @@
 """What a run of the fine-tuning experiment is called in tables and figures."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
+from scripts import results
 from scripts.mnist_pruning.naming import number, p_name
-from scripts.results import Run
+from scripts.pooled import pooled
+from scripts.results import Problem, Run
 
 _ORDER = ("xent", "topk", "topk_mixture")
+
+
+def load(directory: Path) -> tuple[list[Run], list[Problem]]:
+    """The runs of this experiment below `directory`, by name; those of others as problems, as what is broken."""
+    runs, problems = results.load(directory)
+    others = [Problem(run.name, "not a run of the fine-tuning experiment") for run in runs if not _is_fine_tuning(run)]
+    return [run for run in runs if _is_fine_tuning(run)], sorted(problems + others, key=lambda problem: problem.name)
+
+
+def _is_fine_tuning(run: Run) -> bool:
+    return {"pretrained", "loss"} <= run.config.keys() and "target" in run.config["loss"]
 
 
 def loss(run: Run) -> str:
@@ -28,6 +42,11 @@ def setting(run: Run) -> str:
 def is_pretraining(run: Run) -> bool:
     """Whether the run makes the weights that others start from."""
     return bool(run.config.get("export_params"))
+
+
+def final(runs: Iterable[Run]) -> list[Run]:
+    """The runs on test, those that differ in their seeds alone as one, in the order of `by_loss`."""
+    return by_loss(pooled(run for run in runs if run.config["split"] == "test" and not is_pretraining(run)))
 
 
 def by_loss(runs: Iterable[Run]) -> list[Run]:

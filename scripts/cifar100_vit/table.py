@@ -15,7 +15,7 @@ from scripts.cifar100_vit import naming
 from scripts.command import on_directory
 from scripts.markdown import grid, mean, plus_minus
 from scripts.paired import difference
-from scripts.results import Problem, Run, load
+from scripts.results import Problem, Run
 
 Numbers = dict[str, Any]
 
@@ -30,7 +30,7 @@ _PAPER_STEPS = (
 
 def make(directory: Path) -> list[Path]:
     """Prints the table of the runs below `directory`, writes it there, and returns the files written."""
-    runs, problems = load(directory)
+    runs, problems = naming.load(directory)
     numbers = measure(runs, problems, _chosen(directory))
     text = "\n".join(markdown(numbers)) + "\n"
     print(text)
@@ -43,14 +43,14 @@ def make(directory: Path) -> list[Path]:
 def measure(runs: Sequence[Run], problems: Sequence[Problem] = (), chosen: frozenset[str] = frozenset()) -> Numbers:
     """All numbers of the table; `chosen` names the runs of the sweep that won."""
     pretraining = [run for run in runs if naming.is_pretraining(run)]
-    tuned = naming.by_loss(run for run in runs if not naming.is_pretraining(run))
-    final = [run for run in tuned if run.config["split"] == "test"]
+    tried = [run for run in runs if run.config["split"] == "validation" and not naming.is_pretraining(run)]
+    final = naming.final(runs)
     reference = next((run for run in final if run.config["loss"]["name"] == "xent"), None)
     return {
         "pretraining": [_pretraining_row(run) for run in pretraining],
         "stand_in": any(naming.is_stand_in(run) for run in final),
         "final": [_final_row(run, reference) for run in final],
-        "sweep": [_sweep_row(run, chosen) for run in tuned if run.config["split"] == "validation"],
+        "sweep": [_sweep_row(run, chosen) for run in naming.by_loss(tried)],
         "problems": [{"run": problem.name, "reason": problem.reason} for problem in problems],
     }
 

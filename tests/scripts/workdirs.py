@@ -1,30 +1,40 @@
 """Workdirs as the trainer leaves them, with numbers of the test's own."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from configs.mnist_pruning import get_config
+import ml_collections
+import numpy as np
+
+from configs import cifar100_vit, mnist_pruning
 from experiments.core.config import to_json
 from experiments.core.files import write_json
-from experiments.core.metrics import Writer
+from experiments.core.metrics import Row, Writer
 from experiments.core.summary import summarize
 from experiments.core.workdir import Workdir
+
+
+def write_run(path: Path, config: ml_collections.ConfigDict, rows: Sequence[Row]) -> None:
+    """A finished run of `config` that wrote these rows."""
+    workdir = Workdir(path)
+    path.mkdir(parents=True)
+    write_json(workdir.config, to_json(config))
+    Writer(workdir.metrics, list(rows)).close()
+    write_json(workdir.summary, summarize(list(config.seeds), rows[-1]))
 
 
 def write_workdir(
     path: Path, errors: list[list[float | None]], *, hardened: list[float | None] | None = None, **fields: Any
 ) -> None:
-    """A finished run whose error was `errors[epoch][seed]`, and after hardening `hardened[seed]` at the end.
+    """A finished pruning run whose error was `errors[epoch][seed]`, and after hardening `hardened[seed]` at the end.
 
     `fields` are the config's, with `__` for the dots; a `None` stands for a seed that diverged.
     """
     seeds = fields.pop("seeds", tuple(range(len(errors[0]))))
-    config = get_config()
+    config = mnist_pruning.get_config()
     config.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
     config.update(seeds=seeds, epochs=len(errors) - 1)
-    workdir = Workdir(path)
-    path.mkdir(parents=True)
-    write_json(workdir.config, to_json(config))
     name = "test_error" if config.split == "test" else "valid_error"
     rows = []
     for epoch, values in enumerate(errors):
@@ -42,6 +52,36 @@ def write_workdir(
                 "hardened_density": density,
             }
         )
-    writer = Writer(workdir.metrics, rows)
-    writer.close()
-    write_json(workdir.summary, summarize(list(seeds), rows[-1]))
+    write_run(path, config, rows)
+
+
+def write_fine_tuning(
+    path: Path, accuracies: Mapping[int, list[float | None]], variant: str = "small", **fields: Any
+) -> None:
+    """A finished fine-tuning run whose top-k accuracy was `accuracies[k][seed]` at the end, after a second a step.
+
+    `fields` are as in `write_workdir`.
+    """
+    first = next(iter(accuracies.values()))
+    seeds = fields.pop("seeds", tuple(range(len(first))))
+    config = cifar100_vit.get_config(variant)
+    config.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
+    config.seeds = seeds
+    lost = [value is None for value in first]
+
+    def row(step: int, accuracies: Mapping[int, list[float | None]]) -> Row:
+        of_seeds = zip(*accuracies.values(), strict=True)
+        return {
+            "epoch": step / 400,
+            "step": step,
+            "seconds": float(step),
+            "diverged": lost if step else [False] * len(lost),
+            "mean_topk_error": [None if None in values else 100 - float(np.mean(values)) for values in of_seeds],
+            "train_loss": [None if none or not step else 1.5 for none in lost],
+            f"{'test' if config.split == 'test' else 'valid'}_accuracy": {str(k): v for k, v in accuracies.items()},
+            "learning_rate": 0.001 if step else None,
+            "performance": {"step_seconds": 1.0 if step else None, "mfu": None},
+        }
+
+    chance = {k: [float(k)] * len(lost) for k in accuracies}
+    write_run(path, config, [row(0, chance), row(config.steps, accuracies)])

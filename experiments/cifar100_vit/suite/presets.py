@@ -48,7 +48,7 @@ DEMO = {
     "model.depth": 2,
     "model.mlp_dim": 64,
     "batch_size": 64,
-    "eval_batch_size": 100,
+    "eval_batch_size": 120,
 }
 DEMO_LOSSES = ("xent", "topk-p2", "topk-p2-smooth", "topk-p4_3-smooth")
 

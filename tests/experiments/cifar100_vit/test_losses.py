@@ -118,6 +118,7 @@ def test_half_precision_is_computed_in_float32(name):
         ({"name": "topk", "k": 0}, r"k must be at least 1, got 0"),
         ({"name": "topk", "p": 3.0}, r"p must be in \(1, 2\], got 3.0"),
         ({"name": "topk", "lam": -1.0}, r"lam must be finite and >= 0, got -1.0"),
+        ({"name": "topk", "lam": np.nan}, r"lam must be finite and >= 0, got nan"),
         ({"name": "topk_mixture", "weights": (1.0,)}, r"weights must be one for each of 1, ..., k = 3, got 1"),
         ({"name": "topk_mixture", "k": 2, "weights": (1.0, -1.0)}, r"weights must be finite and >= 0, got -1.0"),
         ({"name": "topk", "k": 8}, r"k must be in \[0, 7\]"),

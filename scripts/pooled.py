@@ -1,0 +1,45 @@
+"""Runs of one seed each as one run of many seeds: large networks train alone."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from experiments.core.summary import interval
+from scripts.results import Run
+
+
+def pooled(runs: Iterable[Run]) -> list[Run]:
+    """Runs whose configs differ in their seeds alone as one, under all their names, and without rows.
+
+    Where two of them have a seed in common, one of them is a repetition: then all stay by themselves.
+    """
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        # A run may go on with another mesh.
+        alike = run.config | {"seeds": None, "mesh": None}
+        groups.setdefault(json.dumps(alike, sort_keys=True), []).append(run)
+    result = []
+    for members in groups.values():
+        seeds = [seed for run in members for seed in run.summary["seeds"]]
+        result += [_one(members, seeds)] if len(members) > 1 and len(set(seeds)) == len(seeds) else members
+    return result
+
+
+def _one(members: list[Run], seeds: list[int]) -> Run:
+    summaries = [run.summary for run in members]
+    sums = {name: sum(summary[name] for summary in summaries) for name in ("diverged", "seconds")}
+    final = _joined([summary["final"] for summary in summaries])
+    first = members[0]
+    return Run(
+        name=", ".join(run.name for run in members),
+        config=first.config | {"seeds": seeds},
+        rows=[],
+        summary=first.summary | sums | {"seeds": seeds, "final": final},
+    )
+
+
+def _joined(finals: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """Metrics at the end, possibly nested, over the seeds of all."""
+    if "per_seed" in finals[0]:
+        return interval([value for final in finals for value in final["per_seed"]])
+    return {name: _joined([final[name] for final in finals]) for name in finals[0]}

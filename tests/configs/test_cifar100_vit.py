@@ -1,0 +1,209 @@
+"""The config of the fine-tuning experiment: the paper's values, step by step, and what its options do."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax.traverse_util import flatten_dict
+
+from configs.cifar100_vit import OPTIONS, WEIGHTS, get_config
+from experiments.cifar100_vit.experiment import RECIPE, make_model
+from experiments.core import optimizer, train
+from experiments.core.errors import UsageError
+
+PEAKS = {"xent": 3e-3, "topk": 5e-3, "topk_mixture": 5e-3}
+
+
+def validate(config):
+    """As the trainer does, before it reads data."""
+    train.validate(config)
+    RECIPE.validate(config)
+
+
+def paper_rate(step, steps, peak):
+    """Linear from 0 over the first tenth, then half a period of the cosine down to 0."""
+    warmup = steps / 10
+    return peak * (step / warmup if step < warmup else np.cos(np.pi / 2 * (step - warmup) / (steps - warmup)) ** 2)
+
+
+def changed(argument):
+    """The fields in which the config differs from the one without an argument, by dotted name."""
+    own, base = (flatten_dict(config.to_dict(), sep=".") for config in (get_config(argument), get_config()))
+    return {name: value for name, value in own.items() if name not in base or base[name] != value}
+
+
+def test_the_full_size_is_the_papers():
+    config = get_config()
+    assert (config.dataset, config.label, config.split) == ("cifar100", "label", "test")
+    assert (config.batch_size, config.steps, config.accumulate) == (512, 100, 1)
+    assert config.optimizer.to_dict() == {
+        "name": "sgd",
+        "momentum": 0.9,
+        "learning_rate": 5e-3,
+        "schedule": "cosine",
+        "warmup_steps": 10,
+        "clip_norm": 1.0,
+    }
+    assert (config.input.recipe, config.input.size) == ("inception", 384)
+    assert (config.loss.name, config.loss.k, config.loss.p, config.loss.target) == ("topk", 3, 2.0, "one_hot")
+    assert config.pretrained == "gs://vit_models/imagenet21k/ViT-B_16.npz"
+
+
+def test_the_network_is_a_b16_of_577_tokens():
+    model = make_model(get_config(), num_classes=100)
+    assert (model.width, model.depth, model.mlp_dim, model.num_heads, model.patch_size) == (768, 12, 3072, 12, 16)
+    params = jax.eval_shape(model.init, jax.random.key(0), jax.ShapeDtypeStruct((1, 384, 384, 3), jnp.float32))[
+        "params"
+    ]
+    assert params["pos_embedding"].shape == (1, 24 * 24, 768)
+    assert params["cls"].shape == (1, 1, 768)  # the last of the 577
+    assert params["head"]["kernel"].shape == (768, 100)
+    assert "pre_logits" not in params
+
+
+@pytest.mark.parametrize("steps", [100, 500, 1000])
+@pytest.mark.parametrize("loss", PEAKS)
+def test_every_step_is_the_papers_sgd(loss, steps):
+    """The updates of `optimizer.make`, step for step, against SGD in NumPy with the paper's values written out."""
+    config = get_config(f"loss={loss},steps={steps}")
+    assert config.steps == config.eval_every == steps
+    # Norms from 0.06 to 5: some gradients are clipped to 1 and some are not.
+    rng = np.random.default_rng(steps)
+    gradients = rng.normal(size=(steps, 6)) * np.exp(rng.uniform(-3.5, 1, size=(steps, 1)))
+    norms = np.linalg.norm(gradients, axis=1)
+    assert 0.1 < (norms > 1).mean() < 0.9
+    momentum, rates, expected = np.zeros(6), [], []
+    for step in range(steps):
+        momentum = 0.9 * momentum + gradients[step] / max(1.0, norms[step])
+        rates.append(paper_rate(step, steps, PEAKS[loss]))
+        expected.append(-rates[-1] * momentum)
+
+    transformation = optimizer.make(config)
+    # Large parameters, which a weight decay would not leave alone; the gradient of two leaves is clipped as one.
+    params = {"w": jnp.full((2, 2), 100.0), "b": jnp.full(2, -100.0)}
+
+    def update(state, gradient):
+        tree = {"w": gradient[:4].reshape(2, 2), "b": gradient[4:]}
+        made, state = transformation.update(tree, state, params)
+        return state, jnp.concatenate([made["w"].ravel(), made["b"]])
+
+    with jax.numpy_dtype_promotion("standard"):
+        _, found = jax.jit(lambda xs: jax.lax.scan(update, transformation.init(params), xs))(
+            jnp.asarray(gradients, jnp.float32)
+        )
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5 * PEAKS[loss])
+    assert np.abs(found[0]).max() == 0.0  # the rate starts from zero
+    assert max(rates) == rates[steps // 10] == PEAKS[loss]
+    # What rows of metrics say.
+    for step in (0, 1, steps // 10 - 1, steps // 10, steps // 2, steps - 1):
+        assert optimizer.learning_rate(config, step) == pytest.approx(rates[step], rel=1e-5, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("argument", "fields"),
+    [
+        ("", {}),
+        ("loss=topk,p=2,target=one_hot,steps=100,recipe=vit_jax,weights=original,small=no,pretrain=no", {}),
+        ("loss=xent", {"loss.name": "xent", "optimizer.learning_rate": 3e-3}),
+        ("loss=topk_mixture", {"loss.name": "topk_mixture"}),
+        ("p=4/3", {"loss.p": 4 / 3}),
+        ("p=1.5", {"loss.p": 1.5}),
+        ("target=smooth", {"loss.target": "smooth"}),
+        ("steps=500", {"steps": 500, "eval_every": 500, "optimizer.warmup_steps": 50}),
+        ("recipe=big_vision", {"input.recipe": "big_vision", "optimizer.learning_rate": 1e-2}),
+        ("recipe=big_vision,loss=xent", changed("recipe=big_vision") | {"loss.name": "xent"}),
+        ("weights=augreg", {"pretrained": WEIGHTS["augreg"]}),
+        ("small=yes,loss=xent", changed("small") | changed("loss=xent")),
+        ("pretrain,small", changed("pretrain")),
+    ],
+)
+def test_an_option_changes_its_fields_alone(argument, fields):
+    assert changed(argument) == fields
+
+
+@pytest.fixture
+def one_device(monkeypatch):
+    """The machine that the stand-in is for."""
+    monkeypatch.setattr(jax, "device_count", lambda: 1)
+
+
+@pytest.mark.usefixtures("one_device")
+@pytest.mark.parametrize("argument", ["small", "small,loss=xent,steps=200", "pretrain"])
+def test_the_stand_in_and_its_pretraining_are_accepted(argument):
+    validate(get_config(argument))
+
+
+def test_the_stand_in_takes_all_devices_that_divide_its_batches(monkeypatch):
+    for count in (1, 2, 4):
+        monkeypatch.setattr(jax, "device_count", lambda count=count: count)
+        validate(get_config("small"))
+
+
+def test_the_stand_in_differs_in_size_and_not_in_the_optimizer():
+    small = changed("small")
+    assert {name.partition(".")[0] for name in small}.isdisjoint({"optimizer", "loss", "steps", "seeds", "dataset"})
+    assert (small["input.size"], small["pretrained"], small["accelerator"]) == (32, "", False)
+    pretraining = get_config("pretrain")
+    assert (pretraining.label, pretraining.loss.name, pretraining.export_params) == ("coarse_label", "xent", True)
+    assert pretraining.model == get_config("small").model
+
+
+@pytest.mark.parametrize(
+    "argument", [f"{name}=" for name in OPTIONS if OPTIONS[name] != "no"] + ["loss", "size=2", "="]
+)
+def test_an_option_without_a_name_or_a_value_is_one_line(argument):
+    with pytest.raises(UsageError, match=rf"^'{argument}' is not one of OPTION=VALUE, .* loss, p, target, steps"):
+        get_config(argument)
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("loss=hinge", r"^loss=hinge is not allowed: it must be one of xent, topk, topk_mixture$"),
+        ("recipe=paper", r"^recipe=paper .* one of vit_jax, big_vision$"),
+        ("weights=mine", r"^weights=mine .* one of original, augreg$"),
+        ("small=2", r"^small=2 .* one of yes, no$"),
+        ("pretrain=maybe", r"^pretrain=maybe .* one of yes, no$"),
+        ("p=two", r"^p=two and steps=100 must be numbers$"),
+        ("p=1/0", r"^p=1/0 and .* numbers$"),
+        ("p=1e999", r"^p=1e999 and .* numbers$"),
+        ("steps=1e3", r"^p=2 and steps=1e3 must be numbers$"),
+        ("small,recipe=big_vision", r"^recipe=big_vision .* small"),
+        ("small,weights=augreg", r"^weights=augreg .* small"),
+        ("pretrain,steps=50", r"^steps=50 .* pretrain"),
+        ("pretrain,loss=xent", r"^loss=xent .* pretrain"),
+    ],
+)
+def test_a_value_that_cannot_be_is_one_line(argument, message):
+    with pytest.raises(UsageError, match=message):
+        get_config(argument)
+
+
+@pytest.mark.usefixtures("one_device")
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("small,p=3", r"^config\.loss: p must be in \(1, 2\], got 3"),
+        ("small,p=1", r"^config\.loss: p must be in \(1, 2\], got 1"),
+        ("small,target=soft", r"^config\.loss: target must be one of .* got 'soft'"),
+        ("small,steps=0", r"^config\.steps=0 .* positive"),
+        ("small,steps=-10", r"^config\.steps=-10 .* positive"),
+        ("small,steps=15", r"^config\.steps=15 .* multiple of steps_per_dispatch=10"),
+    ],
+)
+def test_a_value_out_of_range_is_one_line_of_the_trainer(argument, message):
+    with pytest.raises(UsageError, match=message):
+        validate(get_config(argument))
+
+
+def test_the_full_size_is_refused_where_there_is_no_accelerator():
+    assert jax.default_backend() == "cpu"
+    config = get_config("loss=xent")
+    with pytest.raises(UsageError) as refused:
+        validate(config)
+    message = str(refused.value)
+    assert "\n" not in message
+    for part in ("B/16 at 384 pixels", "batches of 512", "needs a GPU or TPUs", WEIGHTS["original"], "cifar100-small"):
+        assert part in message
+    config.update(accelerator=False, pretrained="")  # an address would be fetched now
+    validate(config)

@@ -1,0 +1,240 @@
+"""The experiment on digits: its loss, updates and accuracies against NumPy, its weights, and mistakes in its config."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax.traverse_util import flatten_dict, unflatten_dict
+
+from experiments.cifar100_vit import vit
+from experiments.cifar100_vit.experiment import RECIPE
+from experiments.cifar100_vit.losses import fine_tuning_loss
+from experiments.core import data as data_lib
+from experiments.core import mesh as mesh_lib
+from experiments.core import metrics, optimizer, state, train
+from experiments.core.batches import step_indices
+from experiments.core.errors import UsageError
+from tests.experiments.cifar100_vit import numpy_vit
+from tests.experiments.cifar100_vit.tiny import random_params, tiny_config, write_weights
+from tests.experiments.support import start
+
+DATA = data_lib.load(tiny_config())
+KEY = jax.random.key(0)
+HALF = jnp.float32(0.5)
+
+
+def tree(flat):
+    return unflatten_dict(flat, sep="/")
+
+
+def scaled(images):
+    """As the network wants them, in NumPy."""
+    return np.asarray(images, np.float32) / 127.5 - 1.0
+
+
+@pytest.mark.parametrize(
+    ("argument", "fields"),
+    [
+        ("small,loss=xent", {}),
+        ("small", {}),
+        ("small,p=4/3,target=smooth", {"loss__lam": 1.0}),
+        ("small,loss=topk_mixture,target=smooth", {"loss__k": 2}),
+    ],
+)
+def test_the_loss_is_the_mean_over_the_batch_of_that_of_numpys_logits(argument, fields):
+    config = tiny_config(argument, **fields)
+    experiment = RECIPE.build(config, DATA)
+    params = random_params(config)
+    images, labels = DATA.train["image"][:12], DATA.train["label"][:12]
+
+    @jax.jit
+    def loss(params, images, labels):
+        batch = {"image": experiment.augment(KEY, images), "label": labels}
+        return experiment.loss(params, batch, KEY, HALF)
+
+    value, measured = loss(tree(params), images, labels)
+    logits = jnp.asarray(numpy_vit.forward(params, scaled(images)), jnp.float32)
+    expected = np.mean(fine_tuning_loss(**config.loss)(logits, labels))
+    assert value == measured["loss"]
+    np.testing.assert_allclose(value, expected, rtol=2e-5)
+    assert np.ptp(logits) > 1  # far from the zeros of a fresh head
+
+
+def test_the_updates_are_sgd_with_momentum_clipping_and_schedule(tmp_path):
+    """Four steps of the trainer, of which the first has the rate 0, against NumPy in float64."""
+    weights = write_weights(tmp_path / "weights.npz")
+    config = tiny_config(
+        pretrained=str(tmp_path / "weights.npz"),
+        steps=4,
+        steps_per_dispatch=2,
+        eval_every=4,
+        checkpoint_every=4,
+        export_params=True,
+        optimizer__warmup_steps=1,
+        optimizer__learning_rate=0.1,
+        optimizer__clip_norm=3.5,
+    )
+    train.run(RECIPE, config, tmp_path / "w")
+
+    experiment = RECIPE.build(config, DATA)
+    gradient_of = jax.jit(jax.grad(lambda params, batch: experiment.loss(params, batch, KEY, HALF)[0]))
+    params = {name: np.float64(leaf) * (not name.startswith("head/")) for name, leaf in weights.items()}
+    momentum, norms = dict.fromkeys(params, 0.0), []
+    batches = step_indices(0, 0, 4, len(DATA.train["label"]), config.batch_size)
+    for step, rows in enumerate(batches):
+        batch = {"image": scaled(DATA.train["image"][rows]), "label": DATA.train["label"][rows]}
+        gradient = gradient_of(tree({name: np.float32(leaf) for name, leaf in params.items()}), batch)
+        gradient = {name: np.float64(leaf) for name, leaf in flatten_dict(gradient, sep="/").items()}
+        norms.append(np.sqrt(sum(np.square(leaf).sum() for leaf in gradient.values())))
+        rate = [0.0, 0.1, 0.1 * 0.75, 0.1 * 0.25][step]  # the cosine at 0, 1/3 and 2/3 of its half period
+        for name, leaf in gradient.items():
+            momentum[name] = 0.9 * momentum[name] + leaf * min(1.0, 3.5 / norms[-1])
+            params[name] = params[name] - rate * momentum[name]
+
+    assert min(norms) < 3.5 < max(norms)  # clipping had its part
+    found = np.load(tmp_path / "w" / "params.npz")
+    assert set(found) == set(params)
+    for name, leaf in params.items():
+        np.testing.assert_allclose(found[name], leaf, rtol=1e-4, atol=2e-6, err_msg=name)
+        started = np.zeros_like(leaf) if name.startswith("head/") else weights[name]
+        # Softmax is blind to what all keys have in common.
+        assert np.abs(leaf - started).max() > (1e-4 if not name.endswith("key/bias") else -1), name
+
+
+def test_accuracies_are_those_of_a_sort_in_numpy():
+    config = tiny_config()
+    experiment = RECIPE.build(config, DATA)
+    params = random_params(config)
+    images, labels = DATA.evaluation["image"][:60], DATA.evaluation["label"][:60]
+    found = jax.jit(experiment.evaluate)(tree(params), {"image": images, "label": labels}, HALF)
+    order = np.argsort(-numpy_vit.forward(params, scaled(images)), axis=1)
+    rank = np.argmax(order == labels[:, None], axis=1)
+    assert set(found) == {"test_accuracy", "mean_topk_error"}
+    assert set(found["test_accuracy"]) == {str(k) for k in range(1, 11)}
+    for k in range(1, 11):
+        np.testing.assert_array_equal(found["test_accuracy"][str(k)], 100.0 * (rank < k))
+    means = np.mean([found["test_accuracy"][str(k)] for k in range(1, 11)], axis=0)
+    np.testing.assert_allclose(found["mean_topk_error"], 100 - means, atol=1e-4)
+    assert len(set(rank)) > 5
+
+
+def test_fewer_classes_have_fewer_accuracies_and_validation_another_name(tmp_path):
+    config = tiny_config("pretrain", split="validation", steps=50, eval_every=50, checkpoint_every=50)
+    config.optimizer.warmup_steps = 5
+    train.run(RECIPE, config, tmp_path / "w")
+    rows = metrics.read(tmp_path / "w" / "metrics.jsonl")
+    assert set(rows[-1]["valid_accuracy"]) == {"1", "2", "3", "4", "5"}
+    accuracies = [rows[-1]["valid_accuracy"][str(k)][0] for k in range(1, 6)]
+    assert accuracies == sorted(accuracies)
+    assert accuracies[-1] == 100.0
+    assert rows[-1]["mean_topk_error"][0] == pytest.approx(100 - np.mean(accuracies), abs=1e-3)
+    assert accuracies[0] > 40 > rows[0]["valid_accuracy"]["1"][0]  # it learns; chance is 20 %
+
+
+def test_the_host_may_augment_and_the_device_normalises(tmp_path):
+    config = tiny_config(input__augment_on="host", feed="stream")
+    experiment = RECIPE.build(config, DATA)
+    images = DATA.train["image"][:3]
+    np.testing.assert_allclose(experiment.augment(KEY, images), scaled(images), atol=1e-6)
+
+
+@pytest.mark.parametrize("scan", [False, True])
+def test_training_starts_from_the_body_in_the_file_and_a_head_of_zeros(tmp_path, scan):
+    weights = write_weights(tmp_path / "weights.npz", num_classes=5)  # another head, which is left
+    config = tiny_config(pretrained=str(tmp_path / "weights.npz"), model__scan=scan)
+    experiment = RECIPE.build(config, DATA)
+    assert "head" not in experiment.pretrained
+    begun = state.init(experiment, jnp.asarray([0, 1], jnp.int32), mesh_lib.make(config)).params
+    params = flatten_dict(jax.device_get(begun), sep="/")
+    for name, leaf in weights.items():
+        for seed in (0, 1):
+            if name.startswith("head/"):
+                assert not np.any(params[name])
+            elif scan and "encoderblock_" in name:
+                number, _, rest = name.removeprefix("Transformer/encoderblock_").partition("/")
+                np.testing.assert_array_equal(params[f"Transformer/encoderblock/{rest}"][seed, int(number)], leaf)
+            else:
+                np.testing.assert_array_equal(params[name][seed], leaf)
+    assert params["head/kernel"].shape == (2, 32, 10)
+
+
+def test_without_a_file_the_body_is_random_and_the_heads_zero():
+    experiment = RECIPE.build(tiny_config(), DATA)
+    assert experiment.pretrained is None
+    one, other = (flatten_dict(experiment.init(jax.random.key(seed)), sep="/") for seed in (0, 1))
+    assert np.abs(one["embedding/kernel"] - other["embedding/kernel"]).max() > 0.01
+    assert not np.any(one["head/kernel"])
+
+
+MISTAKES = [
+    ({"model__variant": "X/2"}, r"^the vision transformer 'X/2' is not one of SIZE/PATCH"),
+    ({"model__variant": "mu/0"}, r"^the vision transformer 'mu/0' is not one of SIZE/PATCH"),
+    ({"model__pool": "map"}, r"^config\.model\.pool='map' .* tok, gap"),
+    ({"model__dtype": "float16"}, r"^config\.model\.dtype='float16' .* float32, bfloat16"),
+    *[({f"model__{name}": -1}, rf"^config\.model\.{name}=-1 .* 0") for name in ("width", "depth", "mlp_dim")],
+    ({"model__num_heads": 3}, r"^config\.model\.num_heads=3 .* a divisor of the width 32"),
+    ({"input__size": 9}, r"^config\.input\.size=9 .* a multiple of the patch size 2"),
+    ({"input__size": 0}, r"^config\.input\.size=0 .* positive"),
+    ({"input__recipe": "mixup"}, r"^config\.input\.recipe='mixup' .* one of inception"),
+    ({"input__augment_on": "host"}, r"^config\.feed='resident' .* 'stream'"),
+    ({"loss__name": "hinge"}, r"^config\.loss: name must be one of .* got 'hinge'"),
+    ({"loss__k": 0}, r"^config\.loss: k must be at least 1, got 0"),
+    ({"loss__k": 11}, r"^config\.loss\.k=11 .* at most the 10 classes of digits"),
+    ({"loss__p": 1.0}, r"^config\.loss: p must be in \(1, 2\], got 1"),
+    ({"loss__p": float("nan")}, r"^config\.loss: p must be in \(1, 2\], got nan"),
+    ({"loss__lam": -1.0}, r"^config\.loss: lam must be finite and >= 0, got -1"),
+    ({"loss__lam": float("nan")}, r"^config\.loss: lam must be finite and >= 0, got nan"),
+    ({"loss__target": "soft"}, r"^config\.loss: target must be one of .* got 'soft'"),
+    ({"accelerator": True}, r"^config\.accelerator=True, but JAX sees CPUs only"),
+    ({"label": "colour"}, r"^config\.label='colour' .* label, coarse_label"),
+    ({"pretrained": "/nowhere/weights.npz"}, r"/nowhere/weights\.npz"),
+    ({"optimizer__warmup_steps": 100}, r"^config\.optimizer\.warmup_steps=100 .* \[0, 100\)"),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), MISTAKES)
+def test_a_mistake_is_one_line_and_leaves_no_workdir(tmp_path, fields, message):
+    with pytest.raises(UsageError, match=message) as refused:
+        train.run(RECIPE, tiny_config(**fields), tmp_path / "w")
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "w").exists()
+
+
+def test_weights_that_do_not_fit_leave_no_workdir(tmp_path):
+    write_weights(tmp_path / "weights.npz")
+    config = tiny_config(pretrained=str(tmp_path / "weights.npz"), model__mlp_dim=32)
+    with pytest.raises(UsageError, match=r"weights\.npz .* does not fit the network: of different shape"):
+        train.run(RECIPE, config, tmp_path / "w")
+    assert not (tmp_path / "w").exists()
+
+
+@pytest.mark.parametrize(
+    ("variant", "size", "pool", "channels"), [("B/16", 384, "tok", 3), ("S/16", 224, "gap", 3), ("Ti/8", 64, "tok", 1)]
+)
+def test_flops_of_the_forward_pass_are_those_that_xla_counts(variant, size, pool, channels):
+    model = vit.make(variant, 100, pool=pool)
+    images = jax.ShapeDtypeStruct((1, size, size, channels), jnp.float32)
+    params = jax.eval_shape(model.init, KEY, images)
+    counted = jax.jit(model.apply).lower(params, images).cost_analysis()["flops"]
+    assert vit.forward_flops(model, size, channels) == pytest.approx(counted, rel=0.05)
+
+
+def test_a_training_step_is_three_forward_passes():
+    config = tiny_config()
+    experiment = RECIPE.build(config, DATA)
+    # 16 patches of 2 x 2 pixels, width 32, two blocks, MLPs of 64, ten classes.
+    forward = 16 * 4 * 32 + 2 * (4 * 16 * 32**2 + 2 * 16**2 * 32 + 2 * 16 * 32 * 64) + 32 * 10
+    assert experiment.flops_per_example == 3 * 2 * forward
+    assert optimizer.learning_rate(config, 10) == pytest.approx(5e-3)
+
+
+def test_the_command_line_says_in_one_line_what_the_full_size_needs(tmp_path):
+    arguments = [sys.executable, "-m", "experiments.cifar100_vit", f"--workdir={tmp_path / 'w'}"]
+    process = start([*arguments, "--config=configs/cifar100_vit.py:loss=xent,steps=500"])
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, out) == (2, "")
+    assert err.startswith("error: config.accelerator=True, but JAX sees CPUs only: B/16 at 384 pixels")
+    assert err.count("\n") == 1
+    assert not (tmp_path / "w").exists()

@@ -1,0 +1,125 @@
+"""The suites of the fine-tuning experiment: their runs are sound, wait for their weights, and run to the end."""
+
+import json
+import re
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from experiments.cifar100_vit.suite.__main__ import SUITE
+from experiments.cifar100_vit.suite.presets import DEMO, LOSSES, PRETRAIN
+from experiments.core import metrics, train
+from experiments.core.suite import command
+from experiments.core.suite.plan import Run
+
+SHORT = DEMO | {
+    "model.depth": 1,
+    "steps": 20,
+    "steps_per_dispatch": 10,
+    "eval_every": 20,
+    "checkpoint_every": 20,
+    "optimizer.warmup_steps": 2,
+}
+TINY = [
+    Run(PRETRAIN, SHORT | {"split": "validation"}, variant="small,pretrain"),
+    Run("final-xent", SHORT | {"seeds": (0, 1)}, variant="small,loss=xent", weights_of=PRETRAIN),
+]
+
+
+def configs(preset):
+    """The runs of a preset with their configs; those that wait for a choice have the first of their candidates."""
+    runs = SUITE.presets[preset]()
+    candidates = {}
+    for run in runs:
+        if run.candidate_for:
+            candidates.setdefault(run.candidate_for, run.setting)
+    return [(run, SUITE.config(run, Path("out"), candidates[run.best_of] if run.best_of else None)) for run in runs]
+
+
+@pytest.mark.parametrize("preset", SUITE.presets)
+def test_every_run_of_a_preset_is_one_that_the_trainer_accepts(preset, monkeypatch):
+    monkeypatch.setattr(jax, "device_count", lambda: 1)
+    made = configs(preset)
+    assert len({run.name for run, _ in made}) == len(made)
+    for _, config in made:
+        if preset == "full":  # which neither an accelerator nor a download is at hand for
+            assert config.accelerator
+            assert config.pretrained.startswith("gs://")
+            config.update(accelerator=False, pretrained="")
+        train.validate(config)
+        SUITE.recipe.validate(config)
+    chosen, tried = ({getattr(run, name) for run, _ in made} for name in ("best_of", "candidate_for"))
+    assert chosen == tried
+
+
+@pytest.mark.parametrize("preset", ["small", "demo"])
+def test_pretraining_comes_first_and_all_others_start_from_it(preset):
+    (first, pretraining), *others = configs(preset)
+    assert (first.name, first.variant, pretraining.export_params) == (PRETRAIN, "small,pretrain", True)
+    assert (pretraining.label, pretraining.split) == ("coarse_label", "validation")
+    for run, config in others:
+        assert (run.weights_of, config.pretrained) == (PRETRAIN, "out/pretrain/params.npz")
+        assert config.label == "label"
+        assert config.model == pretraining.model
+        # The images that choices are made on were kept from pretraining too.
+        assert config.validation_size == pretraining.validation_size
+
+
+def test_the_demo_needs_no_download():
+    assert {config.dataset for _, config in configs("demo")} == {"digits"}
+
+
+def test_the_sweep_tries_the_same_rates_for_every_loss_and_never_sees_the_test_images():
+    rates = {}
+    for run, config in configs("small"):
+        if run.candidate_for:
+            assert (config.split, config.steps, len(config.seeds)) == ("validation", 100, 1)
+            rates.setdefault((run.candidate_for, config.loss.lam), []).append(config.optimizer.learning_rate)
+        elif run.best_of:
+            assert (config.split, config.steps, len(config.seeds)) == ("test", 100, 5)
+    assert {name for name, _ in rates} == set(LOSSES)
+    assert {tuple(tried) for tried in rates.values()} == {(0.03, 0.1, 0.3)}
+
+
+def test_at_full_size_the_values_are_the_papers():
+    for run, config in configs("full"):
+        assert (config.batch_size, config.steps, config.model.variant, config.input.size) == (512, 100, "B/16", 384)
+        assert config.optimizer.learning_rate == (3e-3 if "xent" in run.name else 5e-3)
+        assert config.loss.name == run.base["loss.name"]
+    tried = {(config.loss.name, config.loss.p, config.loss.target) for _, config in configs("full")}
+    assert tried >= {("xent", 2.0, "one_hot"), ("topk", 2.0, "one_hot"), ("topk", 4 / 3, "one_hot")}
+
+
+def test_a_run_waits_for_its_weights(tmp_path, capsys):
+    assert command.run_suite(SUITE, tmp_path, TINY, TINY[1:], ["suite"]) == 1
+    out, err = capsys.readouterr()
+    assert "final-xent  FAILED: its weights are not there yet: pretrain must run first\n" in out
+    assert err == "error: 1 failed: final-xent\n"
+    assert not (tmp_path / "final-xent").exists()
+
+
+def test_a_suite_pretrains_tunes_draws_and_skips_what_is_done(tmp_path, capsys):
+    assert command.run_suite(SUITE, tmp_path, TINY, TINY, ["suite"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert re.search(r"\[1/2\] pretrain  valid_accuracy/1 [\d.]+ %, valid_accuracy/3 [\d.]+ %, mean_topk_error ", out)
+    assert re.search(r"\[2/2\] final-xent  test_accuracy/1 [\d.]+ %, test_accuracy/3 [\d.]+ %, mean_topk_error ", out)
+    assert "2 of 2 runs done in " in out
+    weights = np.load(tmp_path / "pretrain" / "params.npz")
+    assert weights["head/kernel"].shape == (32, 5)
+    config = json.loads((tmp_path / "final-xent" / "config.json").read_text())
+    assert config["pretrained"] == str(tmp_path / "pretrain" / "params.npz")
+    rows = metrics.read(tmp_path / "final-xent" / "metrics.jsonl")
+    # A head of zeros: all logits are equal, and the first class is right for one digit in ten.
+    assert rows[0]["test_accuracy"]["1"] == pytest.approx(2 * [10], abs=4)
+    table = (tmp_path / "table.md").read_text()
+    assert "A stand-in for ViT-B/16" in table
+    assert "| cross-entropy | learning rate 3e-3 | " in table
+    assert (tmp_path / "figures" / "figure6.svg").exists()
+    assert not (tmp_path / "choices.json").exists()  # there was nothing to choose
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
+    assert command.run_suite(SUITE, tmp_path, TINY, TINY, ["suite"]) == 0
+    assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
+    assert capsys.readouterr().out.count("was done") == 2
