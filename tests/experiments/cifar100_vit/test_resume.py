@@ -19,7 +19,7 @@ VARIANT = "small,p=4/3,target=smooth"
 FIELDS = {
     "loss.lam": 1.0,
     "model.depth": 1,
-    "steps": 32,
+    "steps": 24,
     "steps_per_dispatch": 2,
     "eval_every": 6,
     "checkpoint_every": 4,
@@ -71,13 +71,13 @@ def test_killed_at_a_random_moment_and_resumed_it_has_the_same_rows(tmp_path, de
     # Meanwhile, without interruption and in this process.
     config = tiny_config(VARIANT, **{name.replace(".", "__"): value for name, value in fields.items()})
     train.run(RECIPE, config, tmp_path / "whole")
-    kill_after(killed, tmp_path / "killed", moment.randint(2, 4), moment.uniform(0, 0.1))
+    kill_after(killed, tmp_path / "killed", moment.randint(2, 3), moment.uniform(0, 0.1))
     process = begin(tmp_path / "killed", devices, fields)
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     assert "resuming after step " in out
     expected = rows(tmp_path / "whole")
-    assert [row["step"] for row in expected] == [0, 6, 12, 18, 24, 30, 32]
+    assert [row["step"] for row in expected] == [0, 6, 12, 18, 24]
     losses = [tuple(row["train_loss"]) for row in expected[1:]]
     assert len(set(losses)) == len(losses)
     assert rows(tmp_path / "killed") == expected

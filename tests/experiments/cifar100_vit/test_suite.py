@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.cifar100_vit.suite.__main__ import SUITE
-from experiments.cifar100_vit.suite.presets import DEMO, LOSSES, PRETRAIN
+from experiments.cifar100_vit.suite.presets import DEMO, LOSSES, PRETRAIN, RATES
 from experiments.core import metrics, train
 from experiments.core.suite import command
 from experiments.core.suite.plan import Run
@@ -80,7 +80,7 @@ def test_the_sweep_tries_the_same_rates_for_every_loss_and_never_sees_the_test_i
         elif run.best_of:
             assert (config.split, config.steps, len(config.seeds)) == ("test", 100, 5)
     assert {name for name, _ in rates} == set(LOSSES)
-    assert {tuple(tried) for tried in rates.values()} == {(0.03, 0.1, 0.3)}
+    assert {tuple(tried) for tried in rates.values()} == {RATES}
 
 
 def test_at_full_size_the_values_are_the_papers():
