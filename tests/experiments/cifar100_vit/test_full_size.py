@@ -80,8 +80,8 @@ def test_the_train_step_is_divided_over_eight_devices(weights):
 
 
 def test_recomputation_takes_less_memory(weights):
-    _, plain = compiled(weights)
-    _, remat = compiled(weights, remat=True)
+    _, plain = compiled(weights, remat=False)
+    _, remat = compiled(weights)
     assert remat.memory_analysis().temp_size_in_bytes < 0.6 * plain.memory_analysis().temp_size_in_bytes
 
 
