@@ -21,8 +21,8 @@ SWEEP_SEEDS = (100,)
 FINAL_SEEDS = (0, 1, 2, 3, 4)
 
 # The same learning rates for every loss. How strong a top-k loss is depends on lam, so each is tried with each rate.
-RATES = (0.003, 0.01, 0.03, 0.1, 0.3)
-LAMS = {"xent": (None,), "topk": (0.1, 1.0), "topk_mixture": (1.0,)}
+RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
+LAMS = {"xent": (None,), "topk": (0.1, 1.0, 10.0), "topk_mixture": (1.0, 10.0)}
 MIXTURE_K = 5
 
 LOSSES: dict[str, Fields] = {
