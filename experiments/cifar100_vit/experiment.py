@@ -8,44 +8,28 @@ import ml_collections
 import numpy as np
 
 import ops
-from experiments.cifar100_vit import download, vit
+from experiments.cifar100_vit import download, model_fields, vit
 from experiments.cifar100_vit.losses import fine_tuning_loss
 from experiments.cifar100_vit.pretrained import load_pretrained
 from experiments.core import augment, optimizer
-from experiments.core.config import require, require_one_of
+from experiments.core.config import require
 from experiments.core.data import Data
 from experiments.core.errors import UsageError
 from experiments.core.experiment import Batch, Experiment, Metrics, Params, Recipe
 
 MAX_K = 10  # of the top-k accuracies
-_DTYPES = ("float32", "bfloat16")
-_SIZE_FIELDS = ("width", "depth", "mlp_dim", "num_heads")
 
 
 def validate(config: ml_collections.ConfigDict) -> None:
     """Checks the fields that the trainer knows nothing of."""
-    fields = config.model
-    require_one_of("model.pool", fields.pool, vit.POOLS)
-    require_one_of("model.dtype", fields.dtype, _DTYPES)
-    for name in _SIZE_FIELDS:
-        require(fields[name] >= 0, f"model.{name}", fields[name], "positive, or 0 for that of the variant")
-    model = make_model(config, num_classes=1)
-    require(
-        model.width % model.num_heads == 0, "model.num_heads", model.num_heads, f"a divisor of the width {model.width}"
-    )
-    require(
-        config.input.size % model.patch_size == 0,
-        "input.size",
-        config.input.size,
-        f"a multiple of the patch size {model.patch_size}",
-    )
+    model_fields.validate(config, make_model(config, num_classes=1))
     try:
         fine_tuning_loss(**config.loss)
     except ValueError as error:
         raise UsageError(f"config.loss: {error}") from error
     if config.accelerator and jax.default_backend() == "cpu":
         raise UsageError(
-            f"config.accelerator=True, but JAX sees CPUs only: {fields.variant} at {config.input.size} pixels in "
+            f"config.accelerator=True, but JAX sees CPUs only: {config.model.variant} at {config.input.size} pixels in "
             f"batches of {config.batch_size} needs a GPU or TPUs (`make ... JAX=cuda13` or `JAX=tpu`), and the weights "
             f"{config.pretrained}. `make cifar100-small` runs anywhere; --config.accelerator=False starts all the same"
         )
@@ -55,17 +39,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
 
 def make_model(config: ml_collections.ConfigDict, num_classes: int) -> vit.VisionTransformer:
     """The network of a config."""
-    fields = config.model
-    sizes = {name: fields[name] for name in _SIZE_FIELDS if fields[name]}
-    return vit.make(
-        fields.variant,
-        num_classes,
-        pool=fields.pool,
-        dtype=jnp.dtype(fields.dtype),
-        scan=fields.scan,
-        remat=fields.remat,
-        **sizes,
-    )
+    return vit.make(config.model.variant, num_classes, scan=config.model.scan, **model_fields.options(config))
 
 
 def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:

@@ -47,18 +47,19 @@ def validate(config: ml_collections.ConfigDict) -> None:
 
 def batch_parts(config: ml_collections.ConfigDict) -> int:
     """Into how many parts a batch is divided."""
-    return math.prod(_axis_sizes(config).values())
+    return math.prod(axis_sizes(config).values())
 
 
 def make(config: ml_collections.ConfigDict) -> Mesh:
     """The mesh that a valid `config` asks for."""
-    sizes = _axis_sizes(config)
+    sizes = axis_sizes(config)
     devices = jax.devices() if "mesh" in config else jax.local_devices()[:1]
     # Auto: the compiler chooses layouts inside the step, from those of its arguments and results.
     return jax.make_mesh(tuple(sizes.values()), AXES, (AxisType.Auto,) * len(AXES), devices=devices)
 
 
-def _axis_sizes(config: ml_collections.ConfigDict) -> dict[str, int]:
+def axis_sizes(config: ml_collections.ConfigDict) -> dict[str, int]:
+    """The size of every axis, in the order of AXES."""
     return _sizes(config.mesh.to_dict(), jax.device_count()) if "mesh" in config else _sizes({}, 1)
 
 

@@ -13,8 +13,9 @@ import optax
 
 import ops
 from experiments.core.config import require, require_one_of
+from experiments.core.schedules import lam_schedule, validate_lam
 from experiments.mnist_pruning import masks
-from experiments.mnist_pruning.schedules import cubic_density, lam_schedule, linear_density, validate_lam
+from experiments.mnist_pruning.schedules import cubic_density, linear_density
 from ops.baselines import hard_concrete, soft_threshold
 
 State = dict[str, jax.Array]  # what a method learns for one layer besides the kernel; often empty

@@ -1,0 +1,177 @@
+"""V-MoE with a relaxed expert-choice router: Section 6, Figure 7 and Appendix C.3 of the paper.
+
+    python -m experiments.vmoe --config=configs/vmoe.py:router=relaxed,data=imagenet21k --workdir=/tmp/relaxed \\
+        --config.router.lam.start=0.1
+
+The part after the colon sets any of OPTIONS below; any field is then set by --config.FIELD=VALUE.
+
+The paper trains V-MoE S/32 on JFT-300M: 32 experts in blocks 5 and 7, groups of 8 images, which are n = 400 tokens, of
+which every expert takes k = 28; p = 2 with 10 iterations of Dykstra's algorithm (`router.dykstra=10`; here the exact
+solver); Adam (0.9, 0.999), batches of 4096, 7 epochs, a learning rate that rises to 1e-3 in 10,000 steps and then falls
+linearly to 0, weight decay 0.1 on all parameters, random crop and flip, no auxiliary loss. JFT-300M is not public: the
+full-size configs are for ImageNet-21k (with several labels an image, sigmoid loss) and ImageNet (one label, softmax).
+The paper does not say whether the mask is one of the gates or of the logits (`router.score`), nor lam.
+
+Hardware: S/32 has 157.8 million parameters at 1000 classes, of which 134 million are experts'. The paper's runs took
+10 h (hard router) and 15 h (relaxed) on 128 TPUv2. `mesh.expert` divides the experts among devices, with an all-to-all
+of their slots; `mesh.fsdp` all large parameters. On 8 devices: --config.mesh.expert=8 --config.mesh.data=-1. The full
+size has not been trained here, for want of data and accelerators: no number to expect is our own.
+
+`small` is the stand-in that has been run: a small network on CIFAR-100 with the same routing problem, n = 400, 32
+experts and k = 28. `make vmoe-small` trains it with every router; results/vmoe/table.md has what to expect.
+"""
+
+from typing import Any
+
+import ml_collections
+from ml_collections import config_dict
+
+from experiments.core.config import parse_options
+from experiments.core.errors import UsageError
+
+OPTIONS = {
+    "router": "relaxed",  # hard, relaxed, token_choice or soft
+    "data": "imagenet2012",  # or imagenet21k, with several labels an image
+    "size": "S/32",  # or B/16
+    "small": "no",  # the stand-in
+}
+SIZES: dict[str, dict[str, Any]] = {
+    "S/32": {"blocks": (5, 7), "group_images": 8, "k": 28},
+    "B/16": {"blocks": (9, 11), "group_images": 2, "k": 28},
+}
+# Steps: 300 epochs of 1.28 million images; 7 epochs, as in the paper, of 14.2 million.
+DATA: dict[str, dict[str, Any]] = {
+    "imagenet2012": {"dataset": "imagenet2012", "label": "label", "loss": "softmax", "steps": 93_800},
+    "imagenet21k": {"dataset": "imagenet21k", "label": "labels", "loss": "sigmoid", "steps": 24_300},
+}
+ROUTERS = ("relaxed", "hard", "token_choice", "soft")
+
+
+def get_config(argument: str = "") -> ml_collections.ConfigDict:
+    """The paper's setting, changed by `argument`: "router=hard", "small,router=token_choice" and the like."""
+    options = parse_options(argument, OPTIONS)
+    for option, allowed in (
+        ("router", ROUTERS),
+        ("data", tuple(DATA)),
+        ("size", tuple(SIZES)),
+        ("small", ("yes", "no")),
+    ):
+        if options[option] not in allowed:
+            raise UsageError(f"{option}={options[option]} is not allowed: it must be one of " + ", ".join(allowed))
+    if options["small"] == "yes" and (given := [name for name in ("data", "size") if options[name] != OPTIONS[name]]):
+        raise UsageError(f"{given[0]}={options[given[0]]} is not allowed with small, which has its own")
+    data, size = DATA[options["data"]], SIZES[options["size"]]
+    config = ml_collections.ConfigDict()
+
+    # Data.
+    config.dataset = data["dataset"]
+    config.label = data["label"]
+    config.data_dir = config_dict.placeholder(str)  # else $TFDS_DATA_DIR, ../shared/tfds, TFDS's own
+    config.download = True  # a data set of TFDS that is not in data_dir
+    config.split = "test"  # evaluate on it; or "validation": the last training images, held out
+    config.validation_size = 10_000
+    config.feed = "stream"  # or "resident": all training images on every device
+    config.input = ml_collections.ConfigDict()
+    config.input.recipe = "big_vision"  # random crop and flip
+    config.input.size = 224
+    config.input.augment_on = "host"  # or "device", which is for feed="resident" and costs the host nothing
+    config.input.workers = 16
+    config.input.prefetch = 4
+
+    # Training.
+    config.seeds = (0,)
+    config.batch_size = 4096
+    config.accumulate = 1  # microbatches per step
+    config.steps = data["steps"]
+    config.steps_per_dispatch = 1
+    config.eval_every = 1000 if data["steps"] % 1000 == 0 else 100
+    config.eval_batch_size = 4096
+    config.checkpoint_every = 100
+    config.mesh = ml_collections.ConfigDict({"data": -1, "fsdp": 1, "expert": 1})
+    config.optimizer = ml_collections.ConfigDict()
+    config.optimizer.name = "adam"
+    config.optimizer.momentum = 0.9
+    config.optimizer.b2 = 0.999
+    config.optimizer.learning_rate = 1e-3
+    config.optimizer.schedule = "linear"
+    config.optimizer.warmup_steps = 10_000
+    config.optimizer.weight_decay = 0.1
+    config.loss = data["loss"]  # softmax or sigmoid
+
+    # The network; `variant` is a size (mu, S, B, L), a slash and the patch size. Zeros are for what the size says.
+    config.model = ml_collections.ConfigDict()
+    config.model.variant = options["size"]
+    config.model.width = 0
+    config.model.depth = 0
+    config.model.mlp_dim = 0
+    config.model.num_heads = 0
+    config.model.pool = "tok"
+    config.model.dtype = "bfloat16"
+    config.model.remat = False
+    # Without an accelerator this is refused, not begun: a step would take minutes.
+    config.accelerator = True
+
+    # The layers of experts.
+    config.moe = ml_collections.ConfigDict()
+    config.moe.blocks = size["blocks"]  # counted from 0
+    config.moe.num_experts = 32
+    config.moe.group_images = size["group_images"]  # whose tokens compete
+    config.moe.dispatcher = "gather"  # or einsum; or dense: every expert on every token, without buffers
+
+    # The router. k tokens of a group for an expert; 0: factor experts for a token on average, k rounded up.
+    config.router = ml_collections.ConfigDict()
+    config.router.name = options["router"]
+    config.router.k = size["k"]
+    config.router.factor = 2.0
+    config.router.multiple_of = 4
+    config.router.capacity = 0  # slots in the buffer of an expert; 0: k. For token_choice and soft there is no other k
+    config.router.noise = 1.0  # standard deviation in training, in units of 1 / num_experts
+    config.router.score = "logits"  # or gates: what the tokens compete by, of the expert-choice routers
+    config.router.p = 2.0
+    config.router.lam = ml_collections.ConfigDict()  # in the units of the score
+    config.router.lam.schedule = "constant"  # at start; or "geometric": from start to end, step by step
+    config.router.lam.start = 0.1
+    config.router.lam.end = 0.1
+    config.router.dykstra = 0  # iterations of Dykstra's algorithm, the paper's 10; 0: the exact solver
+    config.router.selected = 2  # experts of a token, of token_choice
+    config.router.priority = "order"  # or gates, of token_choice: who comes first when a buffer is full
+    config.router.auxiliary = 0.01  # weight of the importance and load loss of token_choice
+    if options["router"] == "hard":
+        config.router.score = "gates"  # Zhou et al.
+
+    config.tensorboard = False
+    if options["small"] == "yes":
+        _make_small(config)
+    return config
+
+
+def _make_small(config: ml_collections.ConfigDict) -> None:
+    """A network and batches for 2 CPU cores; 25 images of 16 tokens are a group."""
+    config.update(
+        {
+            "dataset": "cifar100",
+            "label": "label",
+            "loss": "softmax",
+            "validation_size": 5000,
+            "feed": "resident",
+            "input": {"recipe": "crop_flip", "size": 32, "augment_on": "device", "workers": 0},
+            "batch_size": 200,
+            "steps": 1000,
+            "steps_per_dispatch": 25,
+            "eval_every": 100,
+            "eval_batch_size": 1000,
+            "checkpoint_every": 500,
+            "optimizer": {"learning_rate": 3e-3, "warmup_steps": 100},
+            "model": {
+                "variant": "mu/8",
+                "width": 64,
+                "depth": 4,
+                "mlp_dim": 128,
+                "num_heads": 2,
+                "pool": "gap",
+                "dtype": "float32",
+            },
+            "moe": {"blocks": (1, 3), "group_images": 25},
+            "accelerator": False,
+        }
+    )

@@ -1,0 +1,85 @@
+"""Dispatchers: take tokens to the experts, and what these make of them back, weighed. Axes as in `routers.py`.
+
+    gather   tokens are copied into the slots and added up from there; its cost does not depend on S
+    einsum   the same as products with matrices of zeros and ones, [G, E, C, S]
+    dense    every expert works on every token, and buffers have no end: the oracle
+    soft     for Soft MoE: products with its matrices
+
+With enough room in the buffers the first three agree. Groups stay apart throughout.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from experiments.vmoe.routers import Mixtures, Slots
+
+
+@dataclasses.dataclass(frozen=True)
+class Dispatcher:
+    """Two functions.
+
+    Attributes:
+      take: tokens [G, S, D] and the routing to slots [G, E, C, D].
+      put: what the experts made of the slots, [G, E, C, D], and the routing to tokens [G, S, D].
+    """
+
+    take: Callable[[Array, Any], Array]
+    put: Callable[[Array, Any], Array]
+
+
+def _gather(tokens: Array, routed: Slots) -> Array:
+    groups, _, width = tokens.shape
+    index = routed.token.reshape(groups, -1)
+    slots = jax.vmap(lambda tokens, index: tokens.at[index].get(mode="promise_in_bounds"))(tokens, index)
+    return slots.reshape(*routed.token.shape, width)
+
+
+def _scatter(outputs: Array, routed: Slots) -> Array:
+    groups, *_, width = outputs.shape
+    index = routed.token.reshape(groups, -1)
+    weighed = (outputs * routed.weight[..., None].astype(outputs.dtype)).reshape(groups, -1, width)
+    nothing = jnp.zeros((groups, routed.gates.shape[1], width), outputs.dtype)
+    return jax.vmap(lambda sums, index, new: sums.at[index].add(new, mode="promise_in_bounds"))(nothing, index, weighed)
+
+
+def _matrix(routed: Slots, dtype: jnp.dtype) -> Array:
+    return jax.nn.one_hot(routed.token, routed.gates.shape[1], dtype=dtype)
+
+
+def _take_by_product(tokens: Array, routed: Slots) -> Array:
+    return jnp.einsum("gecs,gsd->gecd", _matrix(routed, tokens.dtype), tokens)
+
+
+def _put_by_product(outputs: Array, routed: Slots) -> Array:
+    combine = _matrix(routed, outputs.dtype) * routed.weight[..., None].astype(outputs.dtype)
+    return jnp.einsum("gecs,gecd->gsd", combine, outputs)
+
+
+def _to_all(tokens: Array, routed: Slots) -> Array:
+    groups, num_tokens, width = tokens.shape
+    return jnp.broadcast_to(tokens[:, None], (groups, routed.token.shape[1], num_tokens, width))
+
+
+def _from_all(outputs: Array, routed: Slots) -> Array:
+    return jnp.einsum("gse,gesd->gsd", routed.combine.astype(outputs.dtype), outputs)
+
+
+def _take_mixtures(tokens: Array, routed: Mixtures) -> Array:
+    return jnp.einsum("gsec,gsd->gecd", routed.dispatch.astype(tokens.dtype), tokens)
+
+
+def _put_mixtures(outputs: Array, routed: Mixtures) -> Array:
+    return jnp.einsum("gsec,gecd->gsd", routed.combine.astype(outputs.dtype), outputs)
+
+
+DISPATCHERS = {
+    "gather": Dispatcher(_gather, _scatter),
+    "einsum": Dispatcher(_take_by_product, _put_by_product),
+    "dense": Dispatcher(_to_all, _from_all),
+}
+SOFT = Dispatcher(_take_mixtures, _put_mixtures)

@@ -1,0 +1,49 @@
+"""Where groups and slots lie on the mesh at hand (`jax.set_mesh`), and how slots get to their experts and back.
+
+Groups are divided along all axes. Left to itself the compiler would gather the scores of all groups on every device,
+for the operators loop over blocks of rows; so what concerns single groups is told to be local. The exchange is an
+all-to-all along the axis `expert`: a device sends each of the others there the slots of its experts, and gets those
+of its own.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import jax
+from jax import Array
+from jax.sharding import PartitionSpec, get_abstract_mesh
+
+from experiments.core.mesh import AXES
+
+Function = TypeVar("Function", bound=Callable)
+
+_BY_GROUP = PartitionSpec(AXES)
+_BY_EXPERT = PartitionSpec(tuple(axis for axis in AXES if axis != "expert"), "expert")
+
+
+def by_group(function: Function) -> Function:
+    """`function` of arrays that begin with G, to arrays that do, computed by each device for its groups."""
+    return _mapped(function, _BY_GROUP, _BY_GROUP)
+
+
+def to_experts(slots: Array) -> Array:
+    """[G, E, C, D], divided along G, to the same divided along E by `expert` and along G by the other axes."""
+    exchange = lambda slots: jax.lax.all_to_all(slots, "expert", 1, 0, tiled=True)  # noqa: E731
+    return _mapped(exchange, _BY_GROUP, _BY_EXPERT)(slots) if _parts("expert") > 1 else slots
+
+
+def to_groups(outputs: Array) -> Array:
+    """The way back."""
+    exchange = lambda outputs: jax.lax.all_to_all(outputs, "expert", 0, 1, tiled=True)  # noqa: E731
+    return _mapped(exchange, _BY_EXPERT, _BY_GROUP)(outputs) if _parts("expert") > 1 else outputs
+
+
+def _parts(axis: str) -> int:
+    return dict(get_abstract_mesh().shape).get(axis, 1)
+
+
+def _mapped(function: Function, inputs: PartitionSpec, outputs: PartitionSpec) -> Function:
+    mesh = get_abstract_mesh()
+    if mesh.empty or mesh.size == 1:
+        return function
+    return jax.shard_map(function, in_specs=inputs, out_specs=outputs)

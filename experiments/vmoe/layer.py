@@ -1,0 +1,105 @@
+"""The layer that takes the place of an MLP: a router, a dispatcher, and the experts, on any mesh of devices.
+
+Images come divided along all axes of the mesh, and so do their groups, each of which is routed and dispatched where it
+lies (`exchange.py`). The experts are divided along the axis `expert`; the slots, and nothing else, travel to them and
+back.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+from jax import Array
+
+from experiments.cifar100_vit.vit import MlpBlock
+from experiments.core.mesh import EXPERTS
+from experiments.vmoe.dispatch import DISPATCHERS, SOFT
+from experiments.vmoe.exchange import by_group, to_experts, to_groups
+from experiments.vmoe.measures import measure
+from experiments.vmoe.routers import Logits, Mixtures, Router
+
+ROUTING = "routing"  # the collection of metrics, [G] each
+AUXILIARY = "auxiliary"  # that of the losses of routers, [G]
+NOISE = "router"  # the name of the random numbers
+
+
+class MoeLayer(nn.Module):
+    """A router, and `num_experts` MLPs with parameters of their own.
+
+    The parameters are `router` [D, E] and, below `experts`, those of `vit.MlpBlock`, each with a leading axis of
+    experts. It sows the metrics of `measures.py` in the collection `routing`, the loss of the router in `auxiliary`.
+
+    Attributes:
+      num_experts: E.
+      mlp_dim: width of the hidden layer of an expert.
+      router: of `routers.py`.
+      group_images: images whose tokens make a group; the number of images must be a multiple.
+      dispatcher: a name in `dispatch.DISPATCHERS`; Soft MoE has its own.
+      noise: standard deviation of what is added to the logits, in units of 1 / E; above 0 it takes the random numbers
+        `router` of `apply(..., rngs={...})`.
+      dtype: in which the experts compute; the router does in float32.
+    """
+
+    num_experts: int
+    mlp_dim: int
+    router: Router
+    group_images: int
+    dispatcher: str = "gather"
+    noise: float = 0.0
+    dtype: jnp.dtype = jnp.float32
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """[B, S, D] to [B, S, D], the latter in `dtype`.
+
+        Raises:
+          ValueError: B is not a multiple of `group_images`.
+        """
+        images, per_image, width = x.shape
+        if images % self.group_images:
+            raise ValueError(f"the images must be a multiple of group_images={self.group_images}, got {images}")
+        groups = x.reshape(-1, self.group_images * per_image, width)
+        routed = by_group(self.router)(self._logits(groups.astype(jnp.float32)))
+        dispatcher = SOFT if isinstance(routed, Mixtures) else DISPATCHERS[self.dispatcher]
+        slots = by_group(dispatcher.take)(groups.astype(self.dtype), routed)
+        outputs = to_groups(self._experts(to_experts(slots)))
+        y = by_group(dispatcher.put)(outputs, routed)
+        if not isinstance(routed, Mixtures):
+            for name, value in by_group(measure)(routed).items():
+                self.sow(ROUTING, name, value, reduce_fn=_last, init_fn=_nothing)
+            self.sow(AUXILIARY, "loss", routed.auxiliary, reduce_fn=_last, init_fn=_nothing)
+        return y.reshape(images, per_image, width)
+
+    def _logits(self, groups: Array) -> Logits:
+        shape = (groups.shape[-1], self.router.num_logits(self.num_experts))
+        kernel = self.param("router", nn.initializers.lecun_normal(), shape)
+        if self.router.cosine:
+            scale = self.param("scale", nn.initializers.ones, ())
+            groups, kernel = scale * _normalised(groups, axis=-1), _normalised(kernel, axis=0)
+        clean = groups @ kernel
+        if self.noise == 0.0:
+            return Logits(clean, clean)
+        deviation = self.noise / self.num_experts
+        noise = jax.random.normal(self.make_rng(NOISE), clean.shape, clean.dtype)
+        return Logits(clean + np.float32(deviation) * noise, clean, deviation)
+
+    def _experts(self, slots: Array) -> Array:
+        """[G, E, C, D] to [G, E, C, D]."""
+        groups, num_experts, capacity, width = slots.shape
+        of_experts = nn.vmap(MlpBlock, variable_axes={"params": 0}, split_rngs={"params": True})
+        experts = of_experts(self.mlp_dim, self.dtype, name=EXPERTS)
+        outputs = experts(slots.swapaxes(0, 1).reshape(num_experts, groups * capacity, width))
+        return outputs.reshape(num_experts, groups, capacity, width).swapaxes(0, 1)
+
+
+def _normalised(x: Array, axis: int) -> Array:
+    return x * jax.lax.rsqrt(jnp.square(x).sum(axis=axis, keepdims=True) + 1e-6)
+
+
+def _nothing() -> None:
+    return None
+
+
+def _last(previous: Array | None, new: Array) -> Array:
+    del previous
+    return new

@@ -1,0 +1,86 @@
+"""V-MoE (Riquelme et al. 2021): a vision transformer in which some MLPs are layers of experts."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from flax import linen as nn
+
+from experiments.cifar100_vit import vit
+from experiments.core.errors import UsageError
+from experiments.vmoe.layer import MoeLayer
+from experiments.vmoe.routers import Router
+
+SIZES = {  # width, depth, width of the MLPs and of the experts, heads
+    "mu": (32, 2, 128, 2),
+    "S": (512, 8, 2048, 8),
+    "B": (768, 12, 3072, 12),
+    "L": (1024, 24, 4096, 16),
+}
+
+
+def make(
+    variant: str,
+    num_classes: int,
+    *,
+    moe_blocks: Sequence[int],
+    num_experts: int,
+    router: Router,
+    group_images: int,
+    dispatcher: str = "gather",
+    noise: float = 0.0,
+    **options: Any,
+) -> vit.VisionTransformer:
+    """The network of a size and a patch size: "S/32".
+
+    Args:
+      variant: a name in SIZES, a slash, and the patch size in pixels.
+      num_classes: the number of logits; the bias of the head starts from -log of it.
+      moe_blocks: the blocks, from 0, whose MLP is a `MoeLayer`.
+      num_experts: experts in each of them.
+      router, group_images, dispatcher, noise: of `MoeLayer`.
+      **options: further fields of `vit.VisionTransformer`; they win over those of the size.
+
+    Raises:
+      UsageError: there is no such variant.
+    """
+    size, _, patch = variant.partition("/")
+    if size not in SIZES or not patch.isdecimal() or int(patch) == 0:
+        raise UsageError(
+            f"the V-MoE {variant!r} is not one of SIZE/PATCH, such as S/32, where SIZE is one of {', '.join(SIZES)} "
+            "and PATCH is in pixels"
+        )
+    names = ("width", "depth", "mlp_dim", "num_heads")
+    fields: dict[str, Any] = dict(zip(names, SIZES[size], strict=True)) | {"patch_size": int(patch)} | options
+    mlp_dim, dtype = fields["mlp_dim"], fields.get("dtype", np.dtype(np.float32))
+
+    def make_mlp(block: int) -> nn.Module:
+        if block not in moe_blocks:
+            return vit.MlpBlock(mlp_dim, dtype)
+        return MoeLayer(num_experts, mlp_dim, router, group_images, dispatcher, noise, dtype)
+
+    return vit.VisionTransformer(num_classes, make_mlp=make_mlp, head_bias=-float(np.log(num_classes)), **fields)
+
+
+def tokens_per_image(model: vit.VisionTransformer, image_size: int) -> int:
+    """Patches, and the class token if there is one."""
+    return (image_size // model.patch_size) ** 2 + (model.pool == "tok")
+
+
+def forward_flops(
+    model: vit.VisionTransformer,
+    image_size: int,
+    channels: int,
+    *,
+    moe_blocks: int,
+    num_experts: int,
+    slots_per_image: float,
+) -> float:
+    """Operations of the matrix products of one image's forward pass, dispatch left out: two for each multiplication.
+
+    `slots_per_image` is E C / images of a group: what the experts compute on, full or not.
+    """
+    tokens = tokens_per_image(model, image_size)
+    mlp = 4.0 * model.width * model.mlp_dim
+    router = 2.0 * tokens * model.width * num_experts
+    return vit.forward_flops(model, image_size, channels) + moe_blocks * (router + (slots_per_image - tokens) * mlp)
