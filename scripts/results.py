@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,15 @@ def load(directory: Path) -> tuple[list[Run], list[Problem]]:
         except (ValueError, KeyError, TypeError, OSError) as error:
             problems.append(Problem(name, f"unreadable: {type(error).__name__}: {error}"))
     return runs, problems
+
+
+def load_of(
+    directory: Path, belongs: Callable[[dict[str, Any]], bool], experiment: str
+) -> tuple[list[Run], list[Problem]]:
+    """The runs whose config `belongs` to an experiment, by name; those of others as problems, as what is broken."""
+    runs, problems = load(directory)
+    others = [Problem(run.name, f"not a run of {experiment}") for run in runs if not belongs(run.config)]
+    return [run for run in runs if belongs(run.config)], sorted(problems + others, key=lambda problem: problem.name)
 
 
 class _BrokenError(Exception):

@@ -26,6 +26,7 @@ from jax import Array
 
 import ops
 from ops.isotonic import Dykstra
+from ops.topk import Solver
 
 SCORES = ("gates", "logits")
 PRIORITIES = ("order", "gates")
@@ -154,7 +155,7 @@ class RelaxedExpertChoice(_PerExpert):
     def __call__(self, logits: Logits) -> Slots:
         """About `k` tokens for every expert, at most `capacity`."""
         gates, scores = _gates_and_scores(logits, self.score)
-        solver = "threshold" if self.iterations is None else Dykstra(max_iter=self.iterations, tol=0.0)
+        solver: Solver = "threshold" if self.iterations is None else Dykstra(max_iter=self.iterations, tol=0.0)
         mask = ops.topk_mask(scores, self.k, lam=self.lam, p=self.p, solver=solver)
         _, token = jax.lax.top_k(jax.lax.stop_gradient(mask), self.capacity)
         return _slots(gates, mask, token)

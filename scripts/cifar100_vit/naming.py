@@ -14,13 +14,9 @@ _ORDER = ("xent", "topk", "topk_mixture")
 
 def load(directory: Path) -> tuple[list[Run], list[Problem]]:
     """The runs of this experiment below `directory`, by name; those of others as problems, as what is broken."""
-    runs, problems = results.load(directory)
-    others = [Problem(run.name, "not a run of the fine-tuning experiment") for run in runs if not _is_fine_tuning(run)]
-    return [run for run in runs if _is_fine_tuning(run)], sorted(problems + others, key=lambda problem: problem.name)
-
-
-def _is_fine_tuning(run: Run) -> bool:
-    return {"pretrained", "loss"} <= run.config.keys() and "target" in run.config["loss"]
+    return results.load_of(
+        directory, lambda config: "pretrained" in config and "loss" in config, "the fine-tuning experiment"
+    )
 
 
 def loss(run: Run) -> str:

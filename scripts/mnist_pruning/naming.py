@@ -32,13 +32,7 @@ PAPER_LEARNING_RATE = 1e-2
 
 def load(directory: Path) -> tuple[list[Run], list[Problem]]:
     """The runs of this experiment below `directory`, by name; those of others as problems, as what is broken."""
-    runs, problems = results.load(directory)
-    others = [Problem(run.name, "not a run of the pruning experiment") for run in runs if not _is_pruning(run)]
-    return [run for run in runs if _is_pruning(run)], sorted(problems + others, key=lambda problem: problem.name)
-
-
-def _is_pruning(run: Run) -> bool:
-    return "prune_layers" in run.config
+    return results.load_of(directory, lambda config: "prune_layers" in config, "the pruning experiment")
 
 
 def method(run: Run) -> str:

@@ -1,0 +1,1 @@
+"""All runs of the experiment: `python -m experiments.vmoe.suite --out=DIR`."""

@@ -1,0 +1,39 @@
+"""Trains all runs of a preset and makes their table and figures.
+
+    python -m experiments.vmoe.suite --out=DIR [--preset=small|demo|full] [--only=REGEX]
+
+The same command goes on where an earlier one stopped; finished runs are left alone. SIGTERM stops
+it with exit status 0; a run that fails is reported, does not keep the others from running, and
+makes the exit status 1.
+"""
+
+import sys
+
+from configs.vmoe import get_config
+from experiments.core.suite import command
+from experiments.core.suite.plan import Run, Suite
+from experiments.vmoe.experiment import RECIPE
+from experiments.vmoe.suite.presets import PRESETS
+from scripts.vmoe import figures, table
+
+
+def _cost(run: Run) -> float:
+    # Seconds on 2 CPU cores: compilation, then steps of every seed.
+    return 20.0 + 60.0 * len(run.base.get("seeds", (0,)))
+
+
+SUITE = Suite(
+    package="experiments.vmoe.suite",
+    doc=__doc__,
+    recipe=RECIPE,
+    get_config=get_config,
+    presets=PRESETS,
+    chosen_by="valid_error",
+    if_diverged=100.0,
+    cost=_cost,
+    shown=("test_precision_at_1", "valid_precision_at_1"),
+    report=lambda out: table.make(out) + figures.make(out),
+)
+
+if __name__ == "__main__":
+    sys.exit(command.main(SUITE, sys.argv[1:]))

@@ -1,0 +1,111 @@
+"""The suites on offer, as lists of runs.
+
+small  what results/vmoe holds, the stand-in for V-MoE S/32 on JFT-300M: a small network on CIFAR-100 with the paper's
+       routing problem (n = 400 tokens, 32 experts, k = 28); the learning rate of the hard router and lam of the relaxed
+       ones chosen on validation, then every router on test; under an hour on 2 CPU cores
+demo   the same in little on scikit-learn's digits, without the choice; under a minute
+full   S/32 on ImageNet with the hard router, the relaxed one, and the paper's with Dykstra's algorithm: for
+       accelerators, nothing chosen
+
+All routers train for as many steps at the learning rate that is best for the hard one.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from experiments.core.suite.plan import Run
+
+Fields = dict[str, Any]
+
+SWEEP_SEEDS = (100,)
+FINAL_SEEDS = (0, 1, 2, 3, 4)
+RATES = (1e-3, 3e-3, 1e-2)  # of the hard router; the config's own is the one that was best
+LAMS = {"logits": (0.01, 0.1, 1.0), "gates": (0.001, 0.01, 0.1)}
+
+DYKSTRA_ITERATIONS = 10  # the paper's
+WIDE = 40  # slots, where others have k = 28: does it matter what finds no room?
+
+LENGTH = {"steps": 600, "eval_every": 75, "checkpoint_every": 300}
+
+DEMO_SEEDS = (0, 1, 2)
+DEMO: Fields = {
+    "dataset": "digits",
+    "validation_size": 300,
+    "input.size": 8,
+    "input.recipe": "none",
+    "model.variant": "mu/2",
+    "model.width": 32,
+    "model.depth": 2,
+    "model.mlp_dim": 64,
+    "moe.blocks": (1,),
+    "moe.num_experts": 8,
+    "moe.group_images": 10,
+    "router.k": 44,
+    "batch_size": 60,
+    "eval_batch_size": 120,
+    "steps": 150,
+    "eval_every": 25,
+    "checkpoint_every": 150,
+    "optimizer.warmup_steps": 15,
+}
+
+
+def small() -> list[Run]:
+    """The sweeps on validation, then the final runs on test."""
+    return [*_sweep(), *_final()]
+
+
+def demo() -> list[Run]:
+    """Three routers at one setting."""
+    routers: dict[str, Fields] = {"hard": {}, "relaxed": {}, "token_choice": {}}
+    return [
+        Run(f"final-{name}", DEMO | {"seeds": DEMO_SEEDS} | fields, variant=f"small,router={name}")
+        for name, fields in routers.items()
+    ]
+
+
+def full() -> list[Run]:
+    """One seed each."""
+    return [
+        Run("final-hard", {}, variant="router=hard"),
+        Run("final-relaxed", {}, variant="router=relaxed"),
+        Run("final-relaxed-dykstra10", {"router.dykstra": DYKSTRA_ITERATIONS}, variant="router=relaxed"),
+    ]
+
+
+PRESETS: dict[str, Callable[[], list[Run]]] = {"small": small, "demo": demo, "full": full}
+
+
+def _sweep() -> Iterator[Run]:
+    base = LENGTH | {"split": "validation", "seeds": SWEEP_SEEDS}
+    for rate in RATES:
+        setting: Fields = {"optimizer.learning_rate": rate}
+        yield Run(f"sweep/hard-lr{rate:g}", base, setting, candidate_for="hard", variant="small,router=hard")
+    for score, lams in LAMS.items():
+        choice, fields = f"relaxed-{score}", {"router.score": score}
+        for lam in lams:
+            setting = {"router.lam.start": lam, "router.lam.end": lam}
+            name = f"sweep/{choice}-lam{lam:g}"
+            yield Run(name, base | fields, setting, candidate_for=choice, variant="small,router=relaxed")
+
+
+def _final() -> Iterator[Run]:
+    base = LENGTH | {"split": "test", "seeds": FINAL_SEEDS}
+    yield Run("final-hard", base, best_of="hard", variant="small,router=hard")
+    for score in LAMS:
+        yield Run(
+            f"final-relaxed-{score}",
+            base | {"router.score": score},
+            best_of=f"relaxed-{score}",
+            variant="small,router=relaxed",
+        )
+    others: dict[str, Fields] = {
+        "dykstra10": {"router.dykstra": DYKSTRA_ITERATIONS},
+        f"capacity{WIDE}": {"router.capacity": WIDE},
+    }
+    for name, extra in others.items():
+        fields: Fields = {"router.score": "logits"} | extra
+        yield Run(
+            f"final-relaxed-logits-{name}", base | fields, best_of="relaxed-logits", variant="small,router=relaxed"
+        )
+    yield Run("final-token_choice", base, variant="small,router=token_choice")

@@ -1,0 +1,65 @@
+"""What a run of the V-MoE experiment is called in tables and figures."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from scripts import results
+from scripts.mnist_pruning.naming import number, p_name
+from scripts.pooled import pooled
+from scripts.results import Problem, Run
+
+_ORDER = ("hard", "relaxed", "token_choice", "soft")
+
+
+def load(directory: Path) -> tuple[list[Run], list[Problem]]:
+    """The runs of this experiment below `directory`, by name; those of others as problems, as what is broken."""
+    return results.load_of(directory, lambda config: "router" in config, "the V-MoE experiment")
+
+
+def router(run: Run) -> str:
+    """For example `relaxed expert choice, p = 2, of the logits`."""
+    fields = run.config["router"]
+    if fields["name"] == "hard":
+        return "hard expert choice"
+    if fields["name"] == "token_choice":
+        return f"token choice, {fields['selected']} experts"
+    if fields["name"] == "soft":
+        return "Soft MoE"
+    solver = f", Dykstra with {fields['dykstra']} iterations" if fields["dykstra"] else ""
+    buffer = f", {fields['capacity']} slots" if fields["capacity"] else ""
+    return f"relaxed expert choice, p = {p_name(fields['p'])}, of the {fields['score']}{solver}{buffer}"
+
+
+def setting(run: Run) -> str:
+    """The hyper-parameters that are chosen, for example `learning rate 3e-3, lam = 0.1`."""
+    rate = f"learning rate {number(run.config['optimizer']['learning_rate'])}"
+    fields = run.config["router"]
+    if fields["name"] != "relaxed":
+        return rate
+    lam = fields["lam"]
+    strength = f"lam = {number(lam['start'])}"
+    if lam["schedule"] == "geometric":
+        strength = f"lam from {number(lam['start'])} to {number(lam['end'])}"
+    return f"{rate}, {strength}"
+
+
+def final(runs: Iterable[Run]) -> list[Run]:
+    """The runs on test, those that differ in their seeds alone as one, in the order of `by_router`."""
+    return by_router(pooled(run for run in runs if run.config["split"] == "test"))
+
+
+def by_router(runs: Iterable[Run]) -> list[Run]:
+    """Hard first, the relaxed ones, token choice; then by learning rate and lam."""
+
+    def key(run: Run) -> tuple[Any, ...]:
+        fields = run.config["router"]
+        kind = (_ORDER.index(fields["name"]), fields["score"] != "logits", fields["dykstra"], fields["capacity"])
+        return (*kind, run.config["optimizer"]["learning_rate"], fields["lam"]["start"], run.name)
+
+    return sorted(runs, key=key)
+
+
+def is_stand_in(run: Run) -> bool:
+    """Whether it is of another size than the paper's."""
+    return run.config["model"]["variant"] not in ("S/32", "B/16")
