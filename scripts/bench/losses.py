@@ -17,16 +17,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from configs.cifar100_vit import get_config
 from experiments.cifar100_vit.experiment import RECIPE
 from experiments.cifar100_vit.losses import fine_tuning_loss
 from experiments.core.data import Data
-from experiments.core.environment import Launch, describe
 from experiments.core.experiment import Experiment
-from experiments.core.files import write_json
-from scripts.bench.__main__ import hardware_name
+from scripts.bench import training
 from scripts.bench.timing import Budget, interleave
 
 NUM_CLASSES = 100
@@ -42,43 +39,17 @@ LOSSES: dict[str, dict[str, Any]] = {
 LIMITS = {"top-3, p = 2": 1.01, "top-3, p = 4/3": 1.02}
 
 
-def steps(variant: str, size: int, batch_size: int) -> dict[str, Callable[[], None]]:
-    """For every loss a function that takes one training step, compiled."""
-    rng = np.random.default_rng(0)
-    examples: dict[str, np.ndarray] = {
-        "image": rng.integers(0, 256, (batch_size, size, size, 3), dtype=np.uint8),
-        "label": rng.integers(0, NUM_CLASSES, batch_size, dtype=np.int32),
-    }
-    data = Data(train=examples, evaluation=examples, num_classes=NUM_CLASSES, prefix="test")
-    batch = jax.device_put(examples)
-    calls: dict[str, Callable[[], None]] = {}
-    start: Any = None
+def experiments(variant: str, size: int, data: Data) -> dict[str, Experiment]:
+    """By loss."""
+    made = {}
     for name, fields in LOSSES.items():
         config = get_config()
         config.update({"pretrained": "", "accelerator": False})
         config.model.update(variant=variant, dtype="bfloat16" if jax.default_backend() != "cpu" else "float32")
         config.input.size = size
         config.loss.update(fields)
-        experiment = RECIPE.build(config, data)
-        if start is None:
-            params = jax.jit(experiment.init)(jax.random.key(0))
-            start = params, experiment.optimizer.init(params)
-        compiled = jax.jit(functools.partial(_step, experiment)).lower(start, batch).compile()
-        calls[name] = functools.partial(_finished, compiled, start, batch)
-        calls[name]()
-        print(f"compiled a step with {name}", flush=True)
-    return calls
-
-
-def _step(experiment: Experiment, state: Any, batch: Any) -> Any:
-    params, opt_state = state
-    images = experiment.augment(jax.random.key(0), batch["image"]) if experiment.augment else batch["image"]
-    gradient, _ = jax.grad(experiment.loss, has_aux=True)(
-        params, batch | {"image": images}, jax.random.key(0), jnp.float32(0)
-    )
-    with jax.numpy_dtype_promotion("standard"):
-        updates, opt_state = experiment.optimizer.update(gradient, opt_state, params)
-    return optax.apply_updates(params, updates), opt_state
+        made[name] = RECIPE.build(config, data)
+    return made
 
 
 def alone(batch_size: int) -> dict[str, Callable[[], None]]:
@@ -90,13 +61,9 @@ def alone(batch_size: int) -> dict[str, Callable[[], None]]:
     for name, fields in LOSSES.items():
         loss = fine_tuning_loss(**fields)
         both = jax.jit(jax.value_and_grad(lambda logits, labels, loss=loss: loss(logits, labels).mean()))
-        calls[name] = functools.partial(_finished, both, logits, labels)
+        calls[name] = functools.partial(training.finished, both, logits, labels)
         calls[name]()
     return calls
-
-
-def _finished(function: Callable[..., Any], *arguments: Any) -> None:
-    jax.block_until_ready(function(*arguments))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -111,43 +78,22 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
 
     by_itself = interleave(alone(options.batch_size), Budget(10.0, fewest=20, most=2000))
-    calls = steps(options.variant, options.size, options.batch_size)
+    examples = training.random_images(options.batch_size, options.size, NUM_CLASSES)
+    data = Data(train=examples, evaluation=examples, num_classes=NUM_CLASSES, prefix="test")
+    calls = training.steps(experiments(options.variant, options.size, data), examples)
     print(f"timing for {options.seconds:g} s", flush=True)
     times = interleave(calls, Budget(options.seconds, fewest=3, most=200))
-    rows: dict[str, dict[str, Any]] = {}
-    for name, time in times.items():
-        extra = by_itself[name].median_ms - by_itself[REFERENCE].median_ms
-        rows[name] = {
-            "step": time._asdict(),
-            "alone": by_itself[name]._asdict(),
-            "ratio_of_steps": time.median_ms / times[REFERENCE].median_ms,
-            "one_plus_extra_over_step": 1.0 + extra / times[REFERENCE].median_ms,
-        }
+    rows = training.overheads(times, by_itself, REFERENCE)
     targets = [
-        {
-            "target": f"1 + (time of {name} less that of {REFERENCE}) / step",
-            "limit": limit,
-            "measured": rows[name]["one_plus_extra_over_step"],
-            "status": "PASS" if rows[name]["one_plus_extra_over_step"] <= limit else "MISS",
-        }
+        training.target(
+            f"1 + (time of {name} less that of {REFERENCE}) / step", limit, rows[name]["one_plus_extra_over_step"]
+        )
         for name, limit in LIMITS.items()
     ]
-    environment = describe(Launch(command=["python", "-m", "scripts.bench.losses", *arguments]))
     settings = {"variant": options.variant, "size": options.size, "batch_size": options.batch_size}
-    document = {"environment": environment, "settings": settings, "losses": rows, "targets": targets}
-    options.results.mkdir(parents=True, exist_ok=True)
-    path = options.results / f"losses-{hardware_name(environment)}.json"
-    write_json(path, document)
-
-    print(f"{'':32} step, ms [quartiles]            ratio   alone, ms   1 + extra / step")
-    for name, row in rows.items():
-        step, single = row["step"], row["alone"]["median_ms"]
-        spread = f"[{step['lower_quartile_ms']:.1f}, {step['upper_quartile_ms']:.1f}]"
-        ratios = f"{row['ratio_of_steps']:6.3f} {single:11.3f} {row['one_plus_extra_over_step']:18.5f}"
-        print(f"{name:32} {step['median_ms']:9.1f} {spread:20} {ratios}")
-    for target in targets:
-        print(f"{target['status']}  {target['measured']:.5f} (limit {target['limit']:g})  {target['target']}")
-    print(f"results are in {path}")
+    document = {"settings": settings, "losses": rows, "targets": targets}
+    command = ["python", "-m", "scripts.bench.losses", *arguments]
+    training.report(options.results, "losses", command, document, "losses")
     return 0
 
 

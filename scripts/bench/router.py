@@ -1,0 +1,131 @@
+"""What the relaxed router adds to a step of V-MoE: ``python -m scripts.bench.router``.
+
+Times training steps of ``configs/vmoe.py`` at S/32 shapes (n = 400, 32 experts, k = 28) that differ in the router
+alone, taking turns. Beside them, on logits of the same shape and each with its gradient, every router by itself, the
+relaxed mask, and the hard one as it is usually written, ``lax.top_k`` and one-hot. The overhead is given twice, as
+``training.py`` says; that of the router by itself leaves out what further slots cost the experts. Random images; the
+weights are as initialised. About six minutes on two cores. Writes ``<results>/router-<hardware>.json``.
+"""
+
+import argparse
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+import ops
+from configs.vmoe import get_config
+from experiments.core.data import Data
+from experiments.vmoe.experiment import RECIPE, make_router, routing_shape
+from experiments.vmoe.routers import Logits, Slots
+from scripts.bench import training
+from scripts.bench.timing import Budget, interleave
+
+NUM_CLASSES = 1000
+REFERENCE = "hard"
+ROUTERS: dict[str, tuple[str, dict[str, Any]]] = {
+    REFERENCE: ("hard", {}),
+    "relaxed, logits": ("relaxed", {}),
+    "relaxed, gates": ("relaxed", {"router.score": "gates", "router.lam.start": 0.01}),
+    "relaxed, p = 4/3": ("relaxed", {"router.p": 4 / 3}),
+    "relaxed, 32 slots": ("relaxed", {"router.capacity": 32}),
+    "Dykstra, 10 iterations": ("relaxed", {"router.dykstra": 10}),
+    "token choice": ("token_choice", {}),
+}
+MASK, BY_TOP_K = "relaxed mask", "lax.top_k and one-hot"
+LIMIT = {"cpu": 1.05}
+LIMIT_ELSEWHERE = 1.02  # the paper's is 1.5
+
+
+def config_of(name: str, size: int) -> Any:
+    """The config of a contestant, on images of `size` pixels without a pipeline."""
+    router, fields = ROUTERS[name]
+    config = get_config(f"router={router}")
+    on_cpu = jax.default_backend() == "cpu"
+    config.update_from_flattened_dict(
+        {"accelerator": False, "input.size": size, "model.dtype": "float32" if on_cpu else "bfloat16"} | fields
+    )
+    del config.mesh
+    return config
+
+
+def alone(groups: int, size: int) -> dict[str, Callable[[], None]]:
+    """Every router, the mask and the usual hard one with their gradients in the logits, compiled."""
+    shape = routing_shape(config_of(REFERENCE, size))
+    num_experts = config_of(REFERENCE, size).moe.num_experts
+    rng = np.random.default_rng(0)
+    logits = jnp.asarray(rng.normal(size=(groups, shape.tokens, num_experts)), jnp.float32)
+    towards = jnp.asarray(rng.normal(size=logits.shape), jnp.float32)
+
+    def weights(name: str, logits: jax.Array) -> jax.Array:
+        config = config_of(name, size)
+        routed = make_router(config, jnp.float32(config.router.lam.start))(Logits(logits, logits))
+        assert isinstance(routed, Slots)
+        return (routed.weight * towards.swapaxes(1, 2)[..., : routed.weight.shape[-1]]).sum()
+
+    def mask(logits: jax.Array) -> jax.Array:
+        return (ops.topk_mask(logits, shape.k, lam=0.1, axis=1) * towards).sum()
+
+    def usual(logits: jax.Array) -> jax.Array:
+        gate, token = lax.top_k(jax.nn.softmax(logits).swapaxes(1, 2), shape.k)
+        combine = (jax.nn.one_hot(token, shape.tokens, dtype=gate.dtype) * gate[..., None]).sum(axis=2)
+        return (combine * towards.swapaxes(1, 2)).sum()
+
+    functions: dict[str, Callable[..., jax.Array]] = {name: functools.partial(weights, name) for name in ROUTERS}
+    functions |= {MASK: mask, BY_TOP_K: usual}
+    calls: dict[str, Callable[[], None]] = {}
+    for name, function in functions.items():
+        calls[name] = functools.partial(training.finished, jax.jit(jax.value_and_grad(function)), logits)
+        calls[name]()
+    return calls
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the command."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.bench.router", description=(__doc__ or "").split(":")[0])
+    platform = jax.default_backend()
+    parser.add_argument("--size", type=int, default=224, help="side of the images in pixels")
+    parser.add_argument("--batch_size", type=int, default=32 if platform == "cpu" else 1024, help="images a step")
+    parser.add_argument("--seconds", type=float, default=240.0, help="of timed steps, all together")
+    parser.add_argument("--results", type=Path, default=Path("results/bench"), help="directory to write to")
+    options = parser.parse_args(arguments)
+
+    config = config_of(REFERENCE, options.size)
+    groups, layers = options.batch_size // config.moe.group_images, len(config.moe.blocks)
+    by_itself = interleave(alone(groups, options.size), Budget(20.0, fewest=20, most=2000))
+    examples = training.random_images(options.batch_size, options.size, NUM_CLASSES)
+    data = Data(train=examples, evaluation=examples, num_classes=NUM_CLASSES, prefix="test")
+    experiments = {name: RECIPE.build(config_of(name, options.size), data) for name in ROUTERS}
+    calls = training.steps(experiments, examples)
+    print(f"timing for {options.seconds:g} s", flush=True)
+    times = interleave(calls, Budget(options.seconds, fewest=3, most=200))
+    rows = training.overheads(times, by_itself, REFERENCE, layers)
+    masks = {name: by_itself[name]._asdict() for name in (MASK, BY_TOP_K)}
+    limit = LIMIT.get(platform, LIMIT_ELSEWHERE)
+    relaxed = rows["relaxed, logits"]
+    targets = [
+        training.target("step, relaxed of the logits over hard: ratio of medians", limit, relaxed["ratio_of_steps"]),
+        training.target(
+            "1 + (relaxed router of the logits less the hard one, all layers) / step",
+            limit,
+            relaxed["one_plus_extra_over_step"],
+        ),
+        training.target(
+            f"{MASK} over {BY_TOP_K}, with gradient", 1.0, masks[MASK]["median_ms"] / masks[BY_TOP_K]["median_ms"]
+        ),
+    ]
+    settings = {"size": options.size, "batch_size": options.batch_size, "groups": groups, "layers": layers}
+    document = {"settings": settings, "routers": rows, "masks": masks, "targets": targets}
+    command = ["python", "-m", "scripts.bench.router", *arguments]
+    training.report(options.results, "router", command, document, "routers")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
