@@ -31,6 +31,7 @@ $(READY): requirements.txt
 install: $(READY)  ## Create the environment (.venv) from requirements.txt; JAX=cuda13 or JAX=tpu for accelerators.
 
 demo: $(READY)  ## Every experiment on bundled data, no download: tables and figures in minutes.
+	@$(RUN) experiments.vmoe.suite --preset=demo --out=$(RUNS)/demo/vmoe
 	@$(RUN) experiments.cifar100_vit.suite --preset=demo --out=$(RUNS)/demo/cifar100_vit
 	@$(RUN) experiments.mnist_pruning.suite --preset=demo --out=$(RUNS)/demo/mnist_pruning
 
@@ -58,19 +59,28 @@ cifar100: $(READY)  ## Fine-tune ViT-B/16 on CIFAR-100, losses of the paper, ful
 cifar100-small: $(READY)  ## Its stand-in on a small network: pretraining, every loss, table, figure (under an hour on 2 cores).
 	@$(RUN) experiments.cifar100_vit.suite --preset=small --out=$(RUNS)/cifar100_vit
 
+vmoe: $(READY)  ## V-MoE S/32 with hard and relaxed routers, full size: needs accelerators and ImageNet.
+	@$(RUN) experiments.vmoe.suite --preset=full --out=$(RUNS)/vmoe-full
+
+vmoe-small: $(READY)  ## Its stand-in on CIFAR-100: every router, table, figure (under an hour on 2 cores).
+	@$(RUN) experiments.vmoe.suite --preset=small --out=$(RUNS)/vmoe
+
 figures: $(READY)  ## Tables and figures again, from the committed results; the paper's figures of the operators, from code.
 	@$(RUN) scripts.mnist_pruning.table results/mnist_pruning
 	@$(RUN) scripts.mnist_pruning.figures results/mnist_pruning
 	@$(RUN) scripts.cifar100_vit.table results/cifar100_vit
 	@$(RUN) scripts.cifar100_vit.figures results/cifar100_vit
+	@$(RUN) scripts.vmoe.table results/vmoe
+	@$(RUN) scripts.vmoe.figures results/vmoe
 	@$(RUN) scripts.paper_figures
 
-bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, training steps, isotonic solvers, the input pipeline and the losses, in an environment of its own.
+bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, training steps, isotonic solvers, the input pipeline, losses and routers, in an environment of its own.
 	@$(VENV)-bench/bin/python -m scripts.bench
 	@$(VENV)-bench/bin/python -m scripts.bench.steps
 	@$(VENV)-bench/bin/python -m scripts.bench.isotonic
 	@$(VENV)-bench/bin/python -m scripts.bench.pipeline
 	@$(VENV)-bench/bin/python -m scripts.bench.losses
+	@$(VENV)-bench/bin/python -m scripts.bench.router
 
 $(VENV)-bench/.ready-$(JAX): requirements.txt requirements-bench.txt
 	@test -x $(VENV)-bench/bin/python || $(PYTHON) -m venv $(VENV)-bench
@@ -82,4 +92,4 @@ clean:  ## Remove the environments and caches, never runs/ or results/.
 	rm -rf $(VENV) $(VENV)-bench .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo test lint format mnist mnist-quick cifar100 cifar100-small figures bench clean
+.PHONY: help install demo test lint format mnist mnist-quick cifar100 cifar100-small vmoe vmoe-small figures bench clean

@@ -1,0 +1,154 @@
+"""The config of V-MoE: the paper's values, what its options do, and mistakes in it, each told in one line."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs.vmoe import DATA, ROUTERS, get_config
+from experiments.core import optimizer, train
+from experiments.core.errors import UsageError
+from experiments.vmoe.experiment import RECIPE, Shape, make_router, routing_shape
+
+
+def validate(config):
+    """As the trainer does, before it reads data."""
+    train.validate(config)
+    RECIPE.validate(config)
+
+
+def test_the_full_size_is_the_papers():
+    config = get_config()
+    validate(_on_cpus(config))
+    assert (config.batch_size, config.accumulate, config.model.variant, config.input.size) == (4096, 1, "S/32", 224)
+    assert config.optimizer.to_dict() == {
+        "name": "adam",
+        "momentum": 0.9,
+        "b2": 0.999,
+        "learning_rate": 1e-3,
+        "schedule": "linear",
+        "warmup_steps": 10_000,
+        "weight_decay": 0.1,
+    }
+    assert (config.moe.blocks, config.moe.num_experts, config.moe.group_images) == ((5, 7), 32, 8)
+    assert routing_shape(config) == Shape(tokens=400, k=28, capacity=28)
+    assert (config.router.name, config.router.p, config.router.noise) == ("relaxed", 2.0, 1.0)
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_the_rate_rises_for_ten_thousand_steps_and_falls_to_nothing(data):
+    config = get_config(f"data={data}")
+    steps = config.steps
+    rates = [optimizer.learning_rate(config, step) for step in (0, 5000, 10_000, (10_000 + steps) // 2, steps)]
+    np.testing.assert_allclose(rates, [0, 5e-4, 1e-3, 5e-4, 0], rtol=1e-3, atol=1e-9)
+    assert config.loss == {"imagenet2012": "softmax", "imagenet21k": "sigmoid"}[data]
+
+
+def test_adam_decays_all_parameters_apart_from_the_gradient():
+    """Two updates of `optimizer.make` against AdamW in NumPy."""
+    config = get_config()
+    config.optimizer.warmup_steps = 1
+    chain = optimizer.make(config)
+    value = jnp.array([1.0, -2.0])
+    state, first, second = chain.init(value), 0.0, 0.0
+    for step, gradient in enumerate((np.array([0.5, 0.1]), np.array([-0.2, 0.3]))):
+        rate = optimizer.learning_rate(config, step)
+        first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
+        unbiased = first / (1 - 0.9 ** (step + 1)), second / (1 - 0.999 ** (step + 1))
+        expected = -rate * (unbiased[0] / (np.sqrt(unbiased[1]) + 1e-8) + 0.1 * np.asarray(value))
+        with jax.numpy_dtype_promotion("standard"):
+            update, state = chain.update(jnp.asarray(gradient, jnp.float32), state, value)
+        np.testing.assert_allclose(update, expected, rtol=1e-4, atol=1e-12)
+        value = value + update
+
+
+@pytest.mark.parametrize("router", ROUTERS)
+def test_every_router_has_a_config_in_both_sizes_and_small(router):
+    for argument in ("size=S/32", "size=B/16", "small"):
+        config = get_config(f"router={router},{argument}")
+        validate(_on_cpus(config))
+        made = make_router(config, 0.1)
+        assert (
+            type(made).__name__
+            == {
+                "relaxed": "RelaxedExpertChoice",
+                "hard": "HardExpertChoice",
+                "token_choice": "TokenChoice",
+                "soft": "SoftMoe",
+            }[router]
+        )
+    assert routing_shape(get_config("small")) == Shape(tokens=400, k=28, capacity=28)  # the paper's routing problem
+
+
+@pytest.mark.parametrize(
+    ("factor", "multiple_of", "k"),
+    [(2.0, 4, 28), (2.0, 1, 25), (2.2, 1, 28), (2.24, 28, 28), (0.07, 4, 4), (8.8, 1, 110)],  # 8.8 * 12.5 > 110
+)
+def test_k_from_a_factor_is_rounded_up_exactly(factor, multiple_of, k):
+    config = get_config()
+    config.router.update(k=0, factor=factor, multiple_of=multiple_of)
+    assert routing_shape(config).k == k
+
+
+def _on_cpus(config):
+    """For the one device of a process of tests that has eight."""
+    config.accelerator = False
+    config.mesh = {"data": -1}
+    if config.moe.group_images == 25:
+        del config.mesh
+    return config
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"router.name": "softmax"}, r"config\.router\.name='softmax' .* one of hard, relaxed, token_choice, soft"),
+        ({"router.score": "both"}, r"config\.router\.score='both' .* one of gates, logits"),
+        ({"router.p": 1.0}, r"config\.router\.p=1\.0 .* in \(1, 2\]"),
+        ({"router.p": 1.5, "router.dykstra": 10}, r"config\.router\.p=1\.5 .* 2 with router\.dykstra"),
+        ({"router.k": 401}, r"config\.router\.k=401 .* at most the 400 tokens of a group"),
+        ({"router.capacity": 20}, r"config\.router\.capacity=20 .* at least k=28"),
+        ({"router.lam.start": 0.0}, r"config\.router\.lam\.start=0\.0 .* positive"),
+        ({"router.name": "token_choice", "router.selected": 33}, r"config\.router\.selected=33 .* the 32 experts"),
+        ({"moe.blocks": (5, 8)}, r"config\.moe\.blocks=\(5, 8\) .* counted from 0 to 7"),
+        ({"moe.blocks": (5, 5)}, r"config\.moe\.blocks=\(5, 5\) .* different"),
+        ({"moe.dispatcher": "scatter"}, r"config\.moe\.dispatcher='scatter' .* one of gather, einsum, dense"),
+        ({"batch_size": 96}, r"config\.batch_size=96 .* multiple of 64: moe\.group_images=8 times 8 devices"),
+        ({"batch_size": 128, "accumulate": 4}, r"config\.batch_size=128 .* multiple of 256: .* times accumulate=4"),
+        ({"eval_batch_size": 96}, r"config\.eval_batch_size=96 .* multiple of 64"),
+        ({"moe.num_experts": 20, "mesh": {"expert": 8}}, r"config\.moe\.num_experts=20 .* multiple of the 8 parts"),
+        ({"model.variant": "S-32"}, r"the V-MoE 'S-32' is not one of SIZE/PATCH"),
+        ({"model.dtype": "float16"}, r"config\.model\.dtype='float16' .* one of float32, bfloat16"),
+        ({"input.size": 230}, r"config\.input\.size=230 .* multiple of the patch size 32"),
+        ({"loss": "hinge"}, r"config\.loss='hinge' .* one of softmax, sigmoid"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(fields, message):
+    config = _on_cpus(get_config())
+    mesh = fields.pop("mesh", None)
+    if mesh:
+        config.mesh = mesh
+    with config.ignore_type():
+        config.update_from_flattened_dict(fields)
+    with pytest.raises(UsageError, match=message):
+        validate(config)
+
+
+def test_without_an_accelerator_the_full_size_says_what_it_needs():
+    config = get_config()
+    with pytest.raises(UsageError, match=r"JAX sees CPUs only: S/32 in batches of 4096 .* imagenet2012 prepared in "):
+        validate(config)
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("router=both", "router=both is not allowed: it must be one of relaxed, hard, token_choice, soft"),
+        ("data=jft300m", "data=jft300m is not allowed: it must be one of imagenet2012, imagenet21k"),
+        ("small,size=B/16", "size=B/16 is not allowed with small"),
+        ("k=3", "'k=3' is not one of OPTION=VALUE"),
+    ],
+)
+def test_mistakes_in_the_argument(argument, message):
+    with pytest.raises(UsageError, match=message):
+        get_config(argument)
