@@ -11,11 +11,12 @@ from experiments.core.errors import UsageError
 from experiments.vmoe.layer import MoeLayer
 from experiments.vmoe.routers import Router
 
-SIZES = {  # width, depth, width of the MLPs and of the experts, heads
-    "mu": (32, 2, 128, 2),
-    "S": (512, 8, 2048, 8),
-    "B": (768, 12, 3072, 12),
-    "L": (1024, 24, 4096, 16),
+# Width, depth, width of the MLPs and of the experts, heads, and width of the dense layer in front of the head.
+SIZES: dict[str, tuple[int, int, int, int, int | None]] = {
+    "mu": (32, 2, 128, 2, None),
+    "S": (512, 8, 2048, 8, 512),
+    "B": (768, 12, 3072, 12, 768),
+    "L": (1024, 24, 4096, 16, 1024),
 }
 
 
@@ -50,7 +51,7 @@ def make(
             f"the V-MoE {variant!r} is not one of SIZE/PATCH, such as S/32, where SIZE is one of {', '.join(SIZES)} "
             "and PATCH is in pixels"
         )
-    names = ("width", "depth", "mlp_dim", "num_heads")
+    names = ("width", "depth", "mlp_dim", "num_heads", "rep_size")
     fields: dict[str, Any] = dict(zip(names, SIZES[size], strict=True)) | {"patch_size": int(patch)} | options
     mlp_dim, dtype = fields["mlp_dim"], fields.get("dtype", np.dtype(np.float32))
 

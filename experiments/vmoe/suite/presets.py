@@ -21,7 +21,7 @@ SWEEP_SEEDS = (100,)
 FINAL_SEEDS = (0, 1, 2, 3, 4)
 RATES = (1e-3, 3e-3, 1e-2)  # of the hard router
 BEST_RATE = 1e-2  # of these: what all other routers train at
-LAMS = {"logits": (0.01, 0.1, 1.0), "gates": (0.001, 0.01, 0.1)}
+LAMS = {"logits": (0.01, 0.1, 1.0, 10.0), "gates": (0.001, 0.01, 0.1, 1.0)}
 
 DYKSTRA_ITERATIONS = 10  # the paper's
 WIDE = 40  # slots, where others have k = 28: does it matter what finds no room?
