@@ -1,0 +1,161 @@
+"""The experiment on digits: its losses and precision against NumPy, what it trains, and a run from end to end."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments.core import data as data_lib
+from experiments.core import metrics, train
+from experiments.core.data import Data
+from experiments.vmoe import experiment as vmoe
+from experiments.vmoe.experiment import RECIPE
+from tests.experiments.vmoe.tiny import random_params, tiny_config
+
+DATA = data_lib.load(tiny_config())
+KEY = jax.random.key(0)
+HALF = jnp.float32(0.5)
+
+
+def first(count, labels=None):
+    """A batch of training images, as the trainer hands them over, with other labels perhaps."""
+    images = DATA.train["image"][:count]
+    return {"image": images, "label": DATA.train["label"][:count] if labels is None else labels}
+
+
+def logits_of(config, params, images):
+    """Those of evaluation, through the network alone."""
+    network = vmoe._model(config, 10, vmoe.make_router(config, config.router.lam.start))
+    return np.float64(network.apply({"params": params}, jnp.asarray(images, jnp.float32) / 127.5 - 1.0))
+
+
+def sigmoid_loss(logits, labels):
+    """Over all classes of an image."""
+    return np.sum(np.logaddexp(0, logits) - labels * logits, axis=1)
+
+
+def softmax_loss(logits, labels):
+    """The cross-entropy with the average of the labels of an image; nothing if it has none."""
+    logs = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
+    share = labels / np.maximum(labels.sum(axis=1, keepdims=True), 1)
+    return -np.sum(share * logs, axis=1)
+
+
+@pytest.mark.parametrize("name", ["sigmoid", "softmax"])
+def test_losses_and_precision_with_one_label_and_with_several(name):
+    config = tiny_config(loss=name)
+    params = random_params(config, DATA)
+    evaluate = jax.jit(RECIPE.build(config, DATA).evaluate)
+    single = first(60)
+    rng = np.random.default_rng(1)
+    several = (rng.uniform(size=(60, 10)) < 0.3).astype(np.uint8)
+    several[0] = 0
+    logits = logits_of(config, params, single["image"])
+    best = logits.argmax(axis=1)
+    for batch, labels in ((single, np.eye(10)[single["label"]]), (first(60, several), several)):
+        found = evaluate(params, batch, HALF)
+        expected = {"sigmoid": sigmoid_loss, "softmax": softmax_loss}[name](logits, labels)
+        np.testing.assert_allclose(found["test_loss"], expected, rtol=1e-4, atol=1e-5)
+        hits = 100.0 * labels[np.arange(60), best]
+        np.testing.assert_array_equal(found["test_precision_at_1"], hits)
+        np.testing.assert_array_equal(found["error"], 100 - hits)
+        assert {0.0, 100.0} == set(hits)
+
+
+def test_the_head_starts_from_the_chance_of_a_class():
+    config = tiny_config(loss="sigmoid")
+    experiment = RECIPE.build(config, DATA)
+    params = jax.jit(experiment.init)(KEY)
+    np.testing.assert_array_equal(params["head"]["kernel"], 0)
+    np.testing.assert_allclose(params["head"]["bias"], -np.log(10), rtol=1e-6)
+    # Independently drawn experts, none like another.
+    kernel = params["Transformer"]["encoderblock_1"]["MoeLayer_0"]["experts"]["Dense_0"]["kernel"]
+    assert kernel.shape == (8, 32, 64)
+    assert np.abs(np.diff(np.sort(np.asarray(kernel), axis=0), axis=0)).min() > 0
+
+
+@pytest.mark.parametrize("router", ["hard", "relaxed", "token_choice", "soft"])
+def test_every_parameter_has_a_gradient_and_the_router_its_metrics(router):
+    config = tiny_config(f"small,router={router}")
+    experiment = RECIPE.build(config, DATA)
+    params = random_params(config, DATA)
+
+    @jax.jit
+    def gradient(params, batch):
+        return jax.grad(experiment.loss, has_aux=True)(
+            params, batch | {"image": batch["image"] / 127.5 - 1.0}, KEY, HALF
+        )
+
+    batch = first(60)
+    batch["image"] = jnp.asarray(batch["image"], jnp.float32)
+    found, measured = gradient(params, batch)
+    for path, leaf in jax.tree_util.tree_flatten_with_path(found)[0]:
+        assert np.isfinite(leaf).all(), path
+        assert np.abs(leaf).max() > 0 or "'key'" in str(path), path  # softmax is blind to what all keys have in common
+    assert ("auxiliary" in measured) == (router == "token_choice")
+    if router == "soft":
+        assert measured["router"] == {}
+    else:
+        (block,) = measured["router"]
+        assert block == "block_1"
+        used = measured["router"][block]["experts_per_token_mean"]
+        assert 1 < used <= 2 if router == "token_choice" else used == pytest.approx(8 * 44 / 160, rel=0.2)
+
+
+def test_noise_is_for_training_alone_and_lam_follows_its_schedule():
+    config = tiny_config(router__lam={"schedule": "geometric", "start": 1.0, "end": 1e-3}, router__noise=4.0)
+    experiment = RECIPE.build(config, DATA)
+    params = random_params(config, DATA)
+    batch = first(60)
+    images = jnp.asarray(batch["image"], jnp.float32) / 127.5 - 1.0
+
+    @jax.jit
+    def support(progress, seed):
+        _, measured = experiment.loss(params, batch | {"image": images}, jax.random.key(seed), progress)
+        return measured["loss"], measured["router"]["block_1"]["support"]
+
+    (one, wide), (other, _), (_, narrow) = (support(*at) for at in ((0.0, 0), (0.0, 1), (1.0, 0)))
+    assert one != other
+    assert wide > narrow >= 44
+    evaluate = jax.jit(experiment.evaluate)
+    early, late = (evaluate(params, batch, jnp.float32(progress))["test_router"]["block_1"] for progress in (0, 1))
+    assert early["support"].mean() > late["support"].mean()
+    np.testing.assert_array_equal(early["support"].reshape(6, 10), early["support"].reshape(6, 10)[:, :1].repeat(10, 1))
+
+
+def test_operations_are_those_of_the_products():
+    config = tiny_config()
+    network = vmoe._model(config, 10, vmoe.make_router(config, 0.1))
+    dense = network.clone(make_mlp=None)
+    size, width, mlp = 8, 32, 64
+    slots, tokens, router = 8 * 44 / 10, 16, 16 * width * 8
+    extra = 2 * router + (slots - tokens) * 2 * 2 * width * mlp
+    found = RECIPE.build(config, DATA).flops_per_example / 3
+    assert found == vmoe.vit.forward_flops(dense, size, 1) + extra
+
+
+def test_a_run_ends_with_precision_above_chance_and_says_what_its_routers_did(tmp_path):
+    config = tiny_config(steps=100, steps_per_dispatch=25, eval_every=50, checkpoint_every=100, seeds=(0, 1))
+    train.run(RECIPE, config, tmp_path / "w")
+    start, _, end = metrics.read(tmp_path / "w" / "metrics.jsonl")
+    assert start["test_precision_at_1"] == pytest.approx([10, 10], abs=5)
+    assert min(end["test_precision_at_1"]) > 50
+    np.testing.assert_allclose(end["test_error"], 100 - np.array(end["test_precision_at_1"]), atol=1e-4)
+    for prefix in ("train", "test"):
+        router = end[f"{prefix}_router"]["block_1"]
+        assert min(router["support"]) >= 44
+        assert max(router["dropped_mass"]) < 20
+    assert start["train_router"]["block_1"]["support"] == [None, None]  # nothing has been trained
+
+
+def test_images_with_several_labels_train(tmp_path):
+    rng = np.random.default_rng(0)
+    labels = (rng.uniform(size=(120, 5)) < 0.4).astype(np.uint8)
+    images = rng.integers(0, 256, (120, 8, 8, 1), dtype=np.uint8)
+    examples = {"image": images, "label": labels}
+    data = Data(examples, examples, 5, "test")
+    config = tiny_config(loss="sigmoid", steps=50, steps_per_dispatch=25, eval_every=50, checkpoint_every=50)
+    recipe = vmoe.Recipe("vmoe", RECIPE.validate, RECIPE.build, lambda config: data)
+    train.run(recipe, config, tmp_path / "w")
+    start, end = metrics.read(tmp_path / "w" / "metrics.jsonl")
+    assert end["test_loss"][0] < start["test_loss"][0]

@@ -1,0 +1,90 @@
+"""The suites of V-MoE: their runs are sound, compare like with like, and run to the end."""
+
+from pathlib import Path
+
+import jax
+import pytest
+
+from experiments.core import metrics, train
+from experiments.core.suite import command
+from experiments.core.suite.plan import Run
+from experiments.vmoe.experiment import routing_shape
+from experiments.vmoe.suite.__main__ import SUITE
+from experiments.vmoe.suite.presets import DEMO, FINAL_SEEDS, LAMS
+
+SHORT = DEMO | {"steps": 20, "steps_per_dispatch": 10, "eval_every": 10, "checkpoint_every": 20, "seeds": (0, 1)}
+SHORT |= {"optimizer.warmup_steps": 2, "batch_size": 80, "eval_batch_size": 160}  # a group for each of eight devices
+TINY = [
+    Run("final-hard", SHORT, variant="small,router=hard"),
+    Run("final-relaxed", SHORT, variant="small,router=relaxed"),
+]
+
+
+def configs(preset):
+    """The runs of a preset with their configs; those that wait for a choice have the first of their candidates."""
+    runs = SUITE.presets[preset]()
+    candidates = {}
+    for run in runs:
+        if run.candidate_for:
+            candidates.setdefault(run.candidate_for, run.setting)
+    return [(run, SUITE.config(run, Path("out"), candidates[run.best_of] if run.best_of else None)) for run in runs]
+
+
+@pytest.mark.parametrize("preset", SUITE.presets)
+def test_every_run_of_a_preset_is_one_that_the_trainer_accepts(preset, monkeypatch):
+    monkeypatch.setattr(jax, "device_count", lambda: 1)
+    made = configs(preset)
+    assert len({run.name for run, _ in made}) == len(made)
+    for _, config in made:
+        if preset == "full":  # which no accelerator is at hand for
+            assert config.accelerator
+            config.accelerator = False
+        train.validate(config)
+        SUITE.recipe.validate(config)
+    chosen, tried = ({getattr(run, name) for run, _ in made} for name in ("best_of", "candidate_for"))
+    assert chosen == tried
+
+
+def test_the_small_suite_compares_like_with_like():
+    lengths, shapes, seen = set(), set(), {}
+    for run, config in configs("small"):
+        lengths.add((config.steps, config.batch_size))
+        shape = routing_shape(config)
+        shapes.add((shape.tokens, shape.k, config.moe.num_experts))
+        if run.candidate_for:
+            assert (config.split, len(config.seeds)) == ("validation", 1)
+        else:
+            assert (config.split, tuple(config.seeds)) == ("test", FINAL_SEEDS)
+            seen[run.name] = config
+    assert len(lengths) == 1
+    assert shapes == {(400, 28, 32)}  # the paper's
+    assert len(FINAL_SEEDS) >= 5
+    assert {(config.router.name, config.router.score, config.router.dykstra) for config in seen.values()} >= {
+        ("hard", "gates", 0),
+        *(("relaxed", score, 0) for score in LAMS),
+        ("relaxed", "logits", 10),
+        ("token_choice", "logits", 0),
+    }
+
+
+def test_the_demo_needs_no_download():
+    assert {config.dataset for _, config in configs("demo")} == {"digits"}
+
+
+def test_a_suite_trains_draws_and_skips_what_is_done(tmp_path, capsys):
+    assert command.run_suite(SUITE, tmp_path, TINY, TINY, ["suite"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "2 of 2 runs done in " in out
+    rows = metrics.read(tmp_path / "final-relaxed" / "metrics.jsonl")
+    assert [row["step"] for row in rows] == [0, 10, 20]
+    table = (tmp_path / "table.md").read_text()
+    assert (
+        "A stand-in for V-MoE S/32 on JFT-300M, which is not public: 2 blocks of width 32 on digits, 1 of them" in table
+    )
+    assert "| relaxed expert choice, p = 2, of the logits | learning rate 3e-3, lam = 0.1 | " in table
+    assert (tmp_path / "figures" / "figure7.svg").exists()
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
+    assert command.run_suite(SUITE, tmp_path, TINY, TINY, ["suite"]) == 0
+    assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
+    assert capsys.readouterr().out.count("was done") == 2
