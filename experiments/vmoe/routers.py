@@ -25,6 +25,7 @@ from jax import Array
 
 import ops
 from ops.isotonic import Dykstra
+from ops.topk import Solver
 
 SCORES = ("gates", "logits")
 PRIORITIES = ("order", "gates")
@@ -153,7 +154,7 @@ class RelaxedExpertChoice(_PerExpert):
     def __call__(self, logits: Logits) -> Slots:
         """About `k` tokens for every expert, at most `capacity`."""
         gates, scores = _gates_and_scores(logits, self.score)
-        solver = "threshold" if self.iterations is None else Dykstra(max_iter=self.iterations, tol=0.0)
+        solver: Solver = "threshold" if self.iterations is None else Dykstra(max_iter=self.iterations, tol=0.0)
         mask = ops.topk_mask(scores, self.k, lam=self.lam, p=self.p, solver=solver)
         # The exact mask grows with the score, which also tells apart those that are 1: the order of the hard router.
         order = scores if self.iterations is None else mask
