@@ -3,11 +3,11 @@
 Groups are divided along all axes. Left to itself the compiler would gather the scores of all groups on every device,
 for the operators loop over blocks of rows; so what concerns single groups is told to be local. The exchange is an
 all-to-all along the axis `expert`: a device sends each of the others there the slots of its experts, and gets those
-of its own.
+of its own. What `fsdp` divides of the experts' parameters is gathered where it is used, rather than their slots.
 """
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 from jax import Array
@@ -36,6 +36,13 @@ def to_groups(outputs: Array) -> Array:
     """The way back."""
     exchange = lambda outputs: jax.lax.all_to_all(outputs, "expert", 0, 1, tiled=True)  # noqa: E731
     return _mapped(exchange, _BY_EXPERT, _BY_GROUP)(outputs) if _parts("expert") > 1 else outputs
+
+
+def whole(params: Any) -> Any:
+    """Parameters of experts, with the leading axis E: divided by `expert`, and no longer by `fsdp`."""
+    if _parts("fsdp") == 1:
+        return params
+    return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, PartitionSpec("expert")), params)
 
 
 def _parts(axis: str) -> int:

@@ -14,7 +14,7 @@ from jax import Array
 from experiments.cifar100_vit.vit import MlpBlock
 from experiments.core.mesh import EXPERTS
 from experiments.vmoe.dispatch import DISPATCHERS, SOFT
-from experiments.vmoe.exchange import by_group, to_experts, to_groups
+from experiments.vmoe.exchange import by_group, to_experts, to_groups, whole
 from experiments.vmoe.measures import measure
 from experiments.vmoe.routers import Logits, Mixtures, Router
 
@@ -87,6 +87,7 @@ class MoeLayer(nn.Module):
         """[G, E, C, D] to [G, E, C, D]."""
         groups, num_experts, capacity, width = slots.shape
         of_experts = nn.vmap(MlpBlock, variable_axes={"params": 0}, split_rngs={"params": True})
+        of_experts = nn.map_variables(of_experts, "params", trans_in_fn=whole, init=self.is_initializing())
         experts = of_experts(self.mlp_dim, self.dtype, name=EXPERTS)
         outputs = experts(slots.swapaxes(0, 1).reshape(num_experts, groups * capacity, width))
         return outputs.reshape(num_experts, groups, capacity, width).swapaxes(0, 1)

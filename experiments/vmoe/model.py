@@ -40,7 +40,8 @@ def make(
       moe_blocks: the blocks, from 0, whose MLP is a `MoeLayer`.
       num_experts: experts in each of them.
       router, group_images, dispatcher, noise: of `MoeLayer`.
-      **options: further fields of `vit.VisionTransformer`; they win over those of the size.
+      **options: further fields of `vit.VisionTransformer`; they win over those of the size. As in the public V-MoE code
+        a dense layer with a tanh is in front of the head, as wide as the network, unless `rep_size` says otherwise.
 
     Raises:
       UsageError: there is no such variant.
@@ -53,6 +54,7 @@ def make(
         )
     names = ("width", "depth", "mlp_dim", "num_heads", "rep_size")
     fields: dict[str, Any] = dict(zip(names, SIZES[size], strict=True)) | {"patch_size": int(patch)} | options
+    fields.setdefault("rep_size", fields["width"])
     mlp_dim, dtype = fields["mlp_dim"], fields.get("dtype", np.dtype(np.float32))
 
     def make_mlp(block: int) -> nn.Module:

@@ -21,7 +21,6 @@ from typing import Protocol
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 import ops
@@ -157,7 +156,9 @@ class RelaxedExpertChoice(_PerExpert):
         gates, scores = _gates_and_scores(logits, self.score)
         solver: Solver = "threshold" if self.iterations is None else Dykstra(max_iter=self.iterations, tol=0.0)
         mask = ops.topk_mask(scores, self.k, lam=self.lam, p=self.p, solver=solver)
-        _, token = jax.lax.top_k(jax.lax.stop_gradient(mask), self.capacity)
+        # The exact mask grows with the score, which also tells apart those that are 1: the order of the hard router.
+        order = scores if self.iterations is None else mask
+        _, token = jax.lax.top_k(jax.lax.stop_gradient(order), self.capacity)
         return _slots(gates, mask, token)
 
 
@@ -195,16 +196,16 @@ class TokenChoice(_PerExpert):
         order = jnp.where(mask > 0, -(chosen * place[..., None].astype(gates.dtype)).sum(axis=2), -jnp.inf)
         _, token = jax.lax.top_k(jax.lax.stop_gradient(order).swapaxes(1, 2), self.capacity)
         routed = _slots(gates, mask.swapaxes(1, 2), token)
-        return dataclasses.replace(routed, auxiliary=self._auxiliary(logits, gates))
+        return dataclasses.replace(routed, auxiliary=self._auxiliary(logits))
 
-    def _auxiliary(self, logits: Logits, gates: Array) -> Array:
+    def _auxiliary(self, logits: Logits) -> Array:
         """The mean of importance and load loss, [G]; 0 without noise, where there is no load to expect."""
         if logits.noise == 0.0:
-            return _no_loss(gates)
+            return _no_loss(logits.clean)
         threshold = jax.lax.top_k(logits.noisy, self.selected)[0][..., -1:]
         # The probability that an expert is selected again if the noise is drawn anew.
-        load = jax.scipy.stats.norm.sf((threshold - logits.clean) / np.float32(logits.noise))
-        return 0.5 * (_squared_variation(gates) + _squared_variation(load))
+        load = jax.scipy.stats.norm.sf((threshold - logits.clean) / logits.noise)
+        return 0.5 * (_squared_variation(jax.nn.softmax(logits.clean)) + _squared_variation(load))
 
 
 @dataclasses.dataclass(frozen=True)

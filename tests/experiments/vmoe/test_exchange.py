@@ -1,0 +1,156 @@
+"""Groups, slots and experts on meshes of eight devices: the same numbers, and nothing travels but slots."""
+
+import functools
+import re
+
+import jax
+import ml_collections
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+from configs.vmoe import get_config
+from experiments.core import mesh as mesh_lib
+from experiments.core import state
+from experiments.core.data import Data
+from experiments.vmoe.exchange import by_group, to_experts, to_groups
+from experiments.vmoe.experiment import RECIPE
+
+MESHES = [(8, 1, 1), (2, 1, 4), (1, 1, 8), (2, 2, 2), (1, 2, 4)]
+# Each with and without fsdp, and with experts on several devices; all on all would take minutes to compile.
+SOME = (("hard", "gather"), ("relaxed", "einsum"), ("token_choice", "gather"))
+OTHERS = (("hard", "einsum"), ("relaxed", "gather"), ("token_choice", "einsum"))
+CASES = dict(zip(MESHES, (SOME, OTHERS, SOME, SOME, OTHERS), strict=True))
+GROUPS, IMAGES, EXPERTS = 8, 3, 8  # 3 images of 4 tokens are a group
+COLLECTIVES = ("all-gather", "all-to-all", "all-reduce", "reduce-scatter", "collective-permute", "collective-broadcast")
+
+
+def mesh_of(sizes):
+    config = ml_collections.ConfigDict({"mesh": dict(zip(mesh_lib.AXES, sizes, strict=True))})
+    return mesh_lib.make(config)
+
+
+def collectives(compiled):
+    """Of a compiled function's text, (operation, shape of one of its results), in order."""
+    found = []
+    for line in re.sub(r"/\*.*?\*/", "", compiled.as_text()).splitlines():
+        match = re.search(rf" = (.*?) ({'|'.join(COLLECTIVES)})(-start)?\(", line)
+        for dimensions in re.findall(r"\w\[([\d,]*)\]", match[1]) if match else ():
+            found.append((match[2], tuple(int(size) for size in dimensions.split(",") if size)))
+    return found
+
+
+def named(found, name):
+    return [shape for operation, shape in found if operation == name]
+
+
+@pytest.mark.parametrize("sizes", MESHES)
+def test_slots_get_to_their_experts_and_back(sizes):
+    mesh = mesh_of(sizes)
+    slots = np.arange(16 * 8 * 2 * 3, dtype=np.float32).reshape(16, 8, 2, 3)
+    of_groups = NamedSharding(mesh, PartitionSpec(mesh_lib.AXES))
+    of_experts = NamedSharding(mesh, PartitionSpec(("data", "fsdp"), "expert"))
+    with jax.set_mesh(mesh):
+        there = jax.jit(to_experts)(mesh_lib.put(slots, of_groups))
+        back = jax.jit(to_groups)(there)
+    np.testing.assert_array_equal(there, slots)
+    np.testing.assert_array_equal(back, slots)
+    assert there.sharding.is_equivalent_to(of_experts, 4) or sizes[-1] == 1
+    assert back.sharding.is_equivalent_to(of_groups, 4)
+
+
+def test_all_gathers_are_found_and_what_is_by_group_needs_none():
+    mesh = mesh_of((2, 1, 4))
+    groups = mesh_lib.put(np.zeros((8, 6, 3), np.float32), mesh_lib.batch_sharding(mesh))
+    in_order = lambda x: jax.lax.map(lambda row: jax.lax.sort(row, dimension=0), x)  # noqa: E731
+    with jax.set_mesh(mesh):
+        assert (8, 6, 3) in named(collectives(jax.jit(in_order).lower(groups).compile()), "all-gather")
+        assert collectives(jax.jit(by_group(in_order)).lower(groups).compile()) == []
+
+
+def test_without_a_mesh_nothing_happens():
+    slots = np.zeros((2, 3, 4, 5), np.float32)
+    assert to_experts(slots) is slots
+    assert to_groups(slots) is slots
+
+
+@functools.cache
+def experiment(router, dispatcher):
+    """A network of one block, with experts that fsdp divides."""
+    config = get_config(f"small,router={router}")
+    fields = {
+        "model": {"depth": 1, "width": 32, "mlp_dim": 64, "variant": "mu/16"},
+        "moe": {"blocks": (0,), "num_experts": EXPERTS, "group_images": IMAGES, "dispatcher": dispatcher},
+        "router": {"k": 3, "capacity": 3 if router == "hard" else 5, "lam": {"start": 1.0}},
+    }
+    config.update(fields)
+    images = np.zeros((1, 32, 32, 3), np.uint8)
+    examples = {"image": images, "label": np.zeros(1, np.int32)}
+    return RECIPE.build(config, Data(examples, examples, 10, "test"))
+
+
+@functools.cache
+def inputs():
+    """Random parameters, biases and head too, so that each one matters; and a batch."""
+    rng = np.random.default_rng(0)
+    shapes = jax.eval_shape(experiment(*SOME[0]).init, jax.random.key(0))
+    params = jax.tree.map(lambda leaf: (0.2 * rng.normal(size=leaf.shape)).astype(np.float32), shapes)
+    batch = {
+        "image": rng.normal(size=(GROUPS * IMAGES, 32, 32, 3)).astype(np.float32),
+        "label": rng.integers(0, 10, GROUPS * IMAGES, dtype=np.int32),
+    }
+    return params, batch
+
+
+def compiled_gradients(mesh, cases):
+    """Of the losses of all `cases`, at once; and arguments that lie where they do in training."""
+    params, batch = inputs()
+    places = jax.tree.map(lambda leaf: leaf.sharding, state.abstract(experiment(*SOME[0]), np.int32(0), mesh).params)
+    arguments = (
+        jax.tree.map(mesh_lib.put, params, places),
+        jax.tree.map(lambda array: mesh_lib.put(array, mesh_lib.batch_sharding(mesh)), batch),
+    )
+
+    def gradients(params, batch):
+        key, progress = jax.random.key(3), np.float32(0.5)
+        return [
+            jax.value_and_grad(experiment(*case).loss, has_aux=True)(params, batch, key, progress) for case in cases
+        ]
+
+    shardings = [(None, places)] * len(cases)
+    return jax.jit(gradients, out_shardings=shardings).lower(*arguments).compile(), arguments
+
+
+@pytest.fixture(scope="module")
+def expected():
+    """Losses with metrics, and gradients, on one device."""
+    compiled, arguments = compiled_gradients(mesh_lib.make(ml_collections.ConfigDict()), SOME + OTHERS)
+    assert collectives(compiled) == []
+    return dict(zip(SOME + OTHERS, jax.tree.map(np.asarray, compiled(*arguments)), strict=True))
+
+
+@pytest.mark.parametrize("sizes", MESHES)
+def test_on_a_mesh_it_is_the_same_and_only_slots_and_parameters_travel(sizes, expected):
+    mesh = mesh_of(sizes)
+    with jax.set_mesh(mesh):
+        compiled, arguments = compiled_gradients(mesh, CASES[sizes])
+        found = compiled(*arguments)
+    for case, (loss_and_metrics, gradient) in zip(CASES[sizes], found, strict=True):
+        expected_metrics, expected_gradient = expected[case]
+        for value, other in zip(jax.tree.leaves(loss_and_metrics), jax.tree.leaves(expected_metrics), strict=True):
+            # Shares in percent have an error of their own.
+            np.testing.assert_allclose(value, other, rtol=1e-5, atol=1e-4, err_msg=str(case))
+        np.testing.assert_allclose(loss_and_metrics[0], expected_metrics[0], rtol=1e-5)
+        largest = max(np.abs(leaf).max() for leaf in jax.tree.leaves(expected_gradient))
+        for leaf, other in zip(jax.tree.leaves(gradient), jax.tree.leaves(expected_gradient), strict=True):
+            np.testing.assert_allclose(leaf, other, rtol=1e-5, atol=1e-6 * largest, err_msg=str(case))
+    _, fsdp, expert = sizes
+    moved = collectives(compiled)
+    # Slots go there and back, and so do their gradients: [G, E, C, D] in as many parts as there are devices.
+    assert len(named(moved, "all-to-all")) == (4 * len(found) * expert if expert > 1 else 0)
+    large = [leaf.shape for leaf in jax.tree.leaves(inputs()[0]) if leaf.size >= mesh_lib.SMALLEST]
+    of_parameters = {
+        tuple(sorted((shape[0] // expert, *shape[1:]) if shape[0] == EXPERTS else shape)) for shape in large
+    }
+    assert len(large) == 3
+    assert {tuple(sorted(shape)) for shape in named(moved, "all-gather")} == (of_parameters if fsdp > 1 else set())

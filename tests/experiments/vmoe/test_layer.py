@@ -1,0 +1,234 @@
+"""The layer of experts against NumPy, what its parts see of one another, and its random numbers."""
+
+import dataclasses
+import functools
+
+import flax
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+import pytest
+
+from experiments.core import mesh as mesh_lib
+from experiments.vmoe import model
+from experiments.vmoe.layer import AUXILIARY, NOISE, ROUTING, MoeLayer
+from experiments.vmoe.routers import HardExpertChoice, RelaxedExpertChoice, SoftMoe, TokenChoice
+from tests.experiments.cifar100_vit import numpy_vit
+from tests.experiments.vmoe import numpy_routing
+
+RNG = np.random.default_rng(0)
+B, S, D, H, E = 6, 3, 4, 5, 4  # images, tokens of each, widths, experts
+IMAGES = 2  # of a group
+K, CAPACITY, LAM = 2, 3, 2.0
+X = RNG.normal(size=(B, S, D)).astype(np.float32)
+ROUTERS = {
+    "hard": HardExpertChoice(K),
+    "relaxed": RelaxedExpertChoice(K, CAPACITY, LAM),
+    "token choice": TokenChoice(2, CAPACITY, "gates"),
+    "soft": SoftMoe(2),
+}
+
+
+def layer(router, **options):
+    return MoeLayer(E, H, router, IMAGES, **options)
+
+
+def random_params(router):
+    """Every parameter random, biases too, so that each one matters."""
+    shapes = jax.eval_shape(layer(router).init, jax.random.key(0), X)["params"]
+    rng = np.random.default_rng(1)
+    return jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def apply(of_layer, params, x, rngs=None):
+    return of_layer.apply({"params": params}, x, rngs=rngs, mutable=[ROUTING, AUXILIARY])
+
+
+def expert_by_numpy(params, expert, token):
+    own = flax.traverse_util.flatten_dict({"mlp": params["experts"]}, sep="/")
+    return numpy_vit.mlp(token, {name: leaf[expert] for name, leaf in own.items()}, "mlp")
+
+
+def weights_by_numpy(name, gates, logits):
+    """[S, E] of one group: what the output of each expert weighs for each token."""
+    weights = np.zeros(gates.shape)
+    if name == "token choice":
+        for expert, tokens in enumerate(numpy_routing.token_choice(gates, 2, CAPACITY, "gates")[1]):
+            weights[tokens, expert] = gates[tokens, expert]
+        return weights
+    for expert in range(E):
+        mask = numpy_routing.hard_mask(gates[:, expert], K)
+        if name == "relaxed":
+            mask = numpy_routing.relaxed_mask(logits[:, expert], K, LAM, 2)
+            mask *= numpy_routing.hard_mask(mask, CAPACITY)
+        weights[:, expert] = mask * gates[:, expert]
+    return weights
+
+
+def group_by_numpy(name, params, tokens):
+    if name == "soft":
+        return soft_group_by_numpy(params, tokens)
+    logits = tokens @ params["router"]
+    weights = weights_by_numpy(name, numpy_routing.softmax(logits), logits)
+    return sum(
+        weights[:, [expert]] * np.stack([expert_by_numpy(params, expert, token) for token in tokens])
+        for expert in range(E)
+    )
+
+
+def soft_group_by_numpy(params, tokens):
+    length = lambda x, axis: np.sqrt(np.square(x).sum(axis=axis, keepdims=True))  # noqa: E731
+    kernel = params["router"]
+    logits = params["scale"] * (tokens / length(tokens, 1)) @ (kernel / length(kernel, 0))
+    of_tokens, of_slots = numpy_routing.softmax(logits, axis=0), numpy_routing.softmax(logits, axis=1)
+    return sum(
+        np.outer(of_slots[:, slot], expert_by_numpy(params, slot // 2, of_tokens[:, slot] @ tokens))
+        for slot in range(E * 2)
+    )
+
+
+@pytest.mark.parametrize("name", ROUTERS)
+def test_it_is_that_of_numpy_group_by_group(name):
+    params = random_params(ROUTERS[name])
+    y, _ = apply(layer(ROUTERS[name]), params, X)
+    params = jax.tree.map(lambda leaf: leaf.astype(np.float64), params)
+    groups = X.astype(np.float64).reshape(B // IMAGES, IMAGES * S, D)
+    expected = np.stack([group_by_numpy(name, params, tokens) for tokens in groups]).reshape(B, S, D)
+    np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-4)
+    assert np.abs(expected).max() > 1
+
+
+@pytest.mark.parametrize("name", ROUTERS)
+def test_groups_do_not_see_each_other(name):
+    params = random_params(ROUTERS[name])
+    changed = X.copy()
+    changed[:IMAGES] = changed[:IMAGES][::-1]
+    changed[-IMAGES:] += 1
+    middle = slice(IMAGES, -IMAGES)
+    (y, sown), (other, other_sown) = (apply(layer(ROUTERS[name]), params, x) for x in (X, changed))
+    np.testing.assert_array_equal(other[middle], y[middle])
+    np.testing.assert_allclose(other[:IMAGES], y[:IMAGES][::-1], rtol=1e-4, atol=1e-4)
+    assert np.abs(other[-IMAGES:] - y[-IMAGES:]).max() > 0.1
+    for found, expected in zip(jax.tree.leaves(other_sown), jax.tree.leaves(sown), strict=True):
+        assert expected.shape == (B // IMAGES,)
+        assert found[1] == expected[1]
+
+
+def test_experts_in_bfloat16_are_routed_in_float32():
+    params = random_params(ROUTERS["relaxed"])
+    y, sown = apply(layer(ROUTERS["relaxed"]), params, X)
+    half, half_sown = apply(layer(ROUTERS["relaxed"], dtype=jnp.bfloat16), params, X)
+    assert half.dtype == jnp.bfloat16
+    assert 1e-4 < np.abs(half.astype(np.float32) - y).max() / np.abs(y).max() < 0.03
+    for found, expected in zip(jax.tree.leaves(half_sown), jax.tree.leaves(sown), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_every_expert_starts_with_parameters_of_its_own():
+    params = jax.jit(layer(ROUTERS["hard"]).init)(jax.random.key(0), X)["params"]
+    shapes = jax.tree.map(lambda leaf: leaf.shape, params)
+    assert shapes == {
+        "router": (D, E),
+        "experts": {"Dense_0": {"kernel": (E, D, H), "bias": (E, H)}, "Dense_1": {"kernel": (E, H, D), "bias": (E, D)}},
+    }
+    kernel = params["experts"]["Dense_0"]["kernel"]
+    assert len({float(expert[0, 0]) for expert in kernel}) == E
+    # Glorot's uniform distribution, of the widths of one expert.
+    assert 0.9 < np.abs(kernel).max() / np.sqrt(6 / (D + H)) <= 1
+
+
+def test_images_that_make_no_groups_are_refused():
+    with pytest.raises(ValueError, match="multiple of group_images=2, got 5"):
+        layer(ROUTERS["hard"]).init(jax.random.key(0), X[:5])
+
+
+@dataclasses.dataclass(frozen=True)
+class Watched(HardExpertChoice):
+    """Keeps the logits it sees."""
+
+    seen: list = dataclasses.field(default_factory=list, compare=False)
+
+    def __call__(self, logits):
+        self.seen.append(logits)
+        return super().__call__(logits)
+
+
+def test_noise_is_drawn_on_request_and_has_the_scale_asked_for():
+    router = Watched(K)
+    noisy = layer(router, noise=2.0)
+    params, x = random_params(router), RNG.normal(size=(600, S, D)).astype(np.float32)
+
+    @jax.jit
+    def seen(key):
+        noisy.apply({"params": params}, x, rngs={NOISE: key})
+        return router.seen.pop()
+
+    first, again, other = (seen(jax.random.key(seed)) for seed in (0, 0, 1))
+    np.testing.assert_allclose(first.clean, x.reshape(-1, IMAGES * S, D) @ params["router"], rtol=1e-4, atol=1e-4)
+    noise = first.noisy - first.clean
+    assert first.noise == 2.0 / E
+    assert np.std(noise) == pytest.approx(2.0 / E, rel=0.03)  # of 7200 numbers
+    assert np.mean(noise) == pytest.approx(0, abs=0.03)
+    np.testing.assert_array_equal(again.noisy, first.noisy)
+    assert np.std(other.noisy - first.noisy) == pytest.approx(2**0.5 * 2.0 / E, rel=0.03)
+    with pytest.raises(flax.errors.InvalidRngError, match=NOISE):
+        noisy.apply({"params": params}, X)
+
+
+def test_without_noise_no_random_numbers_are_needed():
+    router = Watched(K)
+    params = random_params(router)
+    jax.eval_shape(lambda: layer(router).apply({"params": params}, X))
+    logits = router.seen.pop()
+    assert logits.noise == 0
+    assert logits.noisy is logits.clean
+
+
+def test_over_several_seeds_on_a_mesh():
+    router, x = ROUTERS["relaxed"], RNG.normal(size=(8 * IMAGES, S, D)).astype(np.float32)
+    params = [jax.tree.map(lambda leaf, factor=factor: factor * leaf, random_params(router)) for factor in (1.0, 0.5)]
+    expected = [apply(layer(router), of_one, x) for of_one in params]
+    mesh = mesh_lib.make(ml_collections.ConfigDict({"mesh": {"data": 2, "fsdp": 1, "expert": 4}}))
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *params)
+    run = lambda params: layer(router).apply({"params": params}, x, mutable=[ROUTING])  # noqa: E731
+    with jax.set_mesh(mesh):
+        y, sown = jax.jit(jax.vmap(run))(stacked)
+    for seed, (own, own_sown) in enumerate(expected):
+        np.testing.assert_allclose(y[seed], own, rtol=1e-5, atol=1e-5)
+        for name, value in own_sown[ROUTING].items():
+            np.testing.assert_allclose(sown[ROUTING][name][seed], value, rtol=1e-5, atol=1e-4)
+
+
+def test_in_a_network_that_computes_activations_again():
+    images, key = RNG.normal(size=(2, 8, 8, 3)).astype(np.float32), jax.random.key(2)
+
+    def network(lam, remat):
+        return model.make(
+            "mu/4",
+            3,
+            moe_blocks=(0,),
+            num_experts=E,
+            router=RelaxedExpertChoice(K, K, lam, score="gates"),
+            group_images=1,
+            noise=1.0,
+            remat=remat,
+            depth=1,
+            pool="gap",
+        )
+
+    params = jax.eval_shape(network(0.1, False).init, {"params": key, NOISE: key}, images)["params"]
+    params = jax.tree.map(lambda leaf: (0.3 * RNG.normal(size=leaf.shape)).astype(np.float32), params)
+
+    @functools.partial(jax.jit, static_argnums=2)
+    @functools.partial(jax.grad, has_aux=True)
+    def gradient(params, lam, remat):
+        logits, sown = network(lam, remat).apply({"params": params}, images, rngs={NOISE: key}, mutable=[ROUTING])
+        return jnp.square(logits).sum(), (logits, sown)
+
+    found, expected = (gradient(params, 0.1, remat) for remat in (True, False))
+    for leaf, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(leaf, other, rtol=1e-4, atol=1e-4)
+    (routing,) = expected[1][1][ROUTING]["Transformer"]["encoderblock_0"].values()
+    assert (routing["support"] > K).all()

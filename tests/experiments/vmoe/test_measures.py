@@ -1,0 +1,97 @@
+"""The metrics of a router against NumPy, group by group."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments.vmoe.measures import measure
+from experiments.vmoe.routers import HardExpertChoice, Logits, RelaxedExpertChoice, TokenChoice
+
+RNG = np.random.default_rng(0)
+G, S, E = 2, 12, 5
+LOGITS = (2 * RNG.normal(size=(G, S, E))).astype(np.float32)
+ROUTERS = {
+    "hard": HardExpertChoice(3),
+    "relaxed with room": RelaxedExpertChoice(3, S, lam=2.0),
+    "relaxed without": RelaxedExpertChoice(3, 4, lam=2.0),
+    "token choice": TokenChoice(2, 4),
+}
+
+
+@jax.jit
+def routed_and_measured(logits):
+    routed = {name: router(Logits(logits, logits)) for name, router in ROUTERS.items()}
+    return routed, {name: measure(of_one) for name, of_one in routed.items()}
+
+
+@pytest.fixture(scope="module")
+def results():
+    return jax.tree.map(np.asarray, routed_and_measured(LOGITS))
+
+
+def measured_by_numpy(routed, group):
+    experts = [set() for _ in range(S)]
+    kept, selected, weights, gates = 0.0, 0, 0.0, []
+    for expert in range(E):
+        for token, weight in zip(routed.token[group, expert], routed.weight[group, expert], strict=True):
+            if weight > 0:
+                experts[token].add(expert)
+                kept += weight
+                gates.append(routed.gates[group, token, expert])
+        for weight in routed.combine[group, :, expert]:
+            selected += weight > 0
+            weights += weight
+    counts = [len(of_token) for of_token in experts]
+    return {
+        "experts_per_token_mean": sum(counts) / S,
+        "experts_per_token_min": min(counts),
+        "experts_per_token_max": max(counts),
+        **{f"served_by_{t}": 100 * sum(count >= t for count in counts) / S for t in (1, 2, 4)},
+        "support": selected / E,
+        "dropped_mass": 100 * (1 - kept / weights),
+        "smallest_gate": min(gates),
+        "entropy": np.mean([-sum(gate * np.log(gate) for gate in of_token) for of_token in routed.gates[group]]),
+    }
+
+
+@pytest.mark.parametrize("name", ROUTERS)
+def test_they_are_those_of_numpy(name, results):
+    routed, found = results[0][name], results[1][name]
+    assert {(leaf.shape, leaf.dtype.name) for leaf in found.values()} == {((G,), "float32")}
+    for group in range(G):
+        expected = measured_by_numpy(routed, group)
+        assert found.keys() == expected.keys()
+        for metric, value in expected.items():
+            # Of shares in percent float32 leaves an error of about 1e-5.
+            np.testing.assert_allclose(found[metric][group], value, rtol=1e-5, atol=3e-5, err_msg=metric)
+
+
+def test_the_routers_differ_in_them(results):
+    found = results[1]
+    assert (found["hard"]["support"] == 3).all()
+    assert (found["hard"]["experts_per_token_mean"] == 3 * E / S).all()
+    assert (found["relaxed with room"]["support"] > 4).all()
+    assert (found["token choice"]["experts_per_token_max"] <= 2).all()
+    for name in ("relaxed without", "token choice"):
+        assert (found[name]["dropped_mass"] > 0.5).all()
+
+
+def test_where_nothing_is_selected_nothing_is_dropped(results):
+    nothing = jax.tree.map(np.zeros_like, results[0]["hard"])
+    found = jax.jit(measure)(dataclasses.replace(nothing, gates=np.full((G, S, E), 1 / E, np.float32)))
+    np.testing.assert_array_equal(found["dropped_mass"], 0)
+    np.testing.assert_array_equal(found["experts_per_token_max"], 0)
+    np.testing.assert_allclose(found["entropy"], np.log(E), rtol=1e-6)
+
+
+def test_they_have_no_gradient():
+    def total(logits):
+        return sum(
+            jnp.where(value < jnp.inf, value, 0.0).sum()
+            for value in measure(ROUTERS["hard"](Logits(logits, logits))).values()
+        )
+
+    np.testing.assert_array_equal(jax.jit(jax.grad(total))(LOGITS), 0)
