@@ -61,7 +61,7 @@ def free_port() -> int:
 
 def wait_for_rows(processes: Processes, workdir: Path, number: int) -> None:
     """Returns when a run under way has written `number` rows."""
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 600
     while len(metrics.read(workdir / "metrics.jsonl")) < number:
         assert all(process.poll() is None for process in processes), ended(processes)
         assert time.monotonic() < deadline, ended(processes)
@@ -83,6 +83,6 @@ def ended(processes: Processes, timeout: float = 0) -> list[tuple[int, str, str]
 
 def finish(processes: Processes) -> list[str]:
     """Waits for processes that are to end well, without a word on stderr; what each printed."""
-    outputs = ended(processes, timeout=300)  # of all before any is judged: they fail together
+    outputs = ended(processes, timeout=600)  # of all before any is judged: they fail together
     assert [(status, err) for status, _, err in outputs] == [(0, "")] * len(outputs), outputs
     return [out for _, out, _ in outputs]

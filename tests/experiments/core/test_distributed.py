@@ -90,7 +90,7 @@ def test_when_one_process_is_killed_the_other_fails_and_the_run_goes_on(whole, t
     processes = run(tmp_path / "killed", 2, 4)
     wait_for_rows(processes, tmp_path / "killed", 3)
     processes[1].kill()
-    (status, _, err), (killed, _, _) = ended(processes, timeout=120)
+    (status, _, err), (killed, _, _) = ended(processes, timeout=600)
     assert killed == -signal.SIGKILL
     assert status not in (0, -signal.SIGKILL)
     assert "Traceback" in err or "another task died" in err
@@ -100,7 +100,7 @@ def test_when_one_process_is_killed_the_other_fails_and_the_run_goes_on(whole, t
 
 
 def test_mistakes_are_one_line_of_each_process(tmp_path):
-    mistakes = ended(run(tmp_path / "run", 2, 4, **{"batch_size": 60}), timeout=120)
+    mistakes = ended(run(tmp_path / "run", 2, 4, **{"batch_size": 60}), timeout=600)
     for status, _, err in mistakes:
         assert status == 2
         assert err.startswith("error: config.batch_size=60")
