@@ -11,7 +11,8 @@ from experiments.core.errors import UsageError
 from experiments.vmoe.layer import MoeLayer
 from experiments.vmoe.routers import Router
 
-# Width, depth, width of the MLPs and of the experts, heads, and width of the dense layer in front of the head.
+# Width, depth, width of the MLPs and of the experts, heads, and width of the dense layer with a tanh that the public
+# V-MoE code has in front of the head.
 SIZES: dict[str, tuple[int, int, int, int, int | None]] = {
     "mu": (32, 2, 128, 2, None),
     "S": (512, 8, 2048, 8, 512),
@@ -40,8 +41,7 @@ def make(
       moe_blocks: the blocks, from 0, whose MLP is a `MoeLayer`.
       num_experts: experts in each of them.
       router, group_images, dispatcher, noise: of `MoeLayer`.
-      **options: further fields of `vit.VisionTransformer`; they win over those of the size. As in the public V-MoE code
-        a dense layer with a tanh is in front of the head, as wide as the network, unless `rep_size` says otherwise.
+      **options: further fields of `vit.VisionTransformer`; they win over those of the size.
 
     Raises:
       UsageError: there is no such variant.
@@ -54,7 +54,6 @@ def make(
         )
     names = ("width", "depth", "mlp_dim", "num_heads", "rep_size")
     fields: dict[str, Any] = dict(zip(names, SIZES[size], strict=True)) | {"patch_size": int(patch)} | options
-    fields.setdefault("rep_size", fields["width"])
     mlp_dim, dtype = fields["mlp_dim"], fields.get("dtype", np.dtype(np.float32))
 
     def make_mlp(block: int) -> nn.Module:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import ml_collections
+import numpy as np
 
 from configs.mnist_pruning import get_config
 from experiments.core import metrics
@@ -69,3 +70,14 @@ def rows_without_seconds(workdir: Path) -> list[dict[str, Any]]:
         {name: value for name, value in row.items() if name not in ("seconds", "performance")}
         for row in metrics.read(workdir / "metrics.jsonl")
     ]
+
+
+def assert_same_rows(workdir: Path, expected: Path, rtol: float = 1e-5) -> None:
+    """Two runs have the same rows up to rounding, but for what may differ."""
+    rows, others = ([dict(metrics.flatten(row)) for row in rows_without_seconds(path)] for path in (workdir, expected))
+    assert [row["step"] for row in rows] == [row["step"] for row in others]
+    for row, other in zip(rows, others, strict=True):
+        assert row.keys() == other.keys()
+        for name in row:
+            values, wanted = (np.asarray(side[name], float) for side in (row, other))  # None: NaN
+            np.testing.assert_allclose(values, wanted, rtol=rtol, err_msg=f"{name} of step {row['step']}")

@@ -5,14 +5,13 @@ import shutil
 import signal
 import sys
 
-import numpy as np
 import pytest
 
 from experiments.cifar100_vit.suite.presets import DEMO
 from experiments.core import distributed, metrics
 from experiments.core.errors import UsageError
 from tests.experiments.processes import begin, ended, environment, finish, free_port, wait_for_rows
-from tests.experiments.support import rows_without_seconds, start
+from tests.experiments.support import assert_same_rows, rows_without_seconds, start
 
 # Every process reads its rows of a batch, and has its part of a matrix.
 FIELDS = DEMO | {
@@ -37,17 +36,6 @@ def run(workdir, processes, devices, **fields):
     return begin("experiments.cifar100_vit", config, workdir, fields, processes=processes, devices=devices)
 
 
-def assert_close(workdir, expected):
-    """The same rows up to rounding."""
-    rows, others = ([dict(metrics.flatten(row)) for row in rows_without_seconds(path)] for path in (workdir, expected))
-    assert [row["step"] for row in rows] == [row["step"] for row in others]
-    for row, other in zip(rows, others, strict=True):
-        assert row.keys() == other.keys()
-        for name in row:
-            values, wanted = (np.asarray(side[name], float) for side in (row, other))  # None: NaN
-            np.testing.assert_allclose(values, wanted, rtol=1e-5, err_msg=f"{name} of step {row['step']}")
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """The run of two processes with four devices each, without interruption."""
@@ -62,8 +50,8 @@ def test_two_processes_train_as_one(whole, tmp_path):
     finish(run(tmp_path / "eight", 1, 8) + run(tmp_path / "one", 1, 1))
     losses = [row["train_loss"][0] for row in metrics.read(whole / "metrics.jsonl")[1:]]
     assert len(set(losses)) == 5
-    assert_close(whole, tmp_path / "eight")
-    assert_close(whole, tmp_path / "one")
+    assert_same_rows(whole, tmp_path / "eight")
+    assert_same_rows(whole, tmp_path / "one")
 
 
 def test_a_signal_to_one_process_stops_both_and_other_machines_go_on(whole, tmp_path):
@@ -82,8 +70,8 @@ def test_a_signal_to_one_process_stops_both_and_other_machines_go_on(whole, tmp_
     shutil.copytree(workdir, tmp_path / "one")
     for out in finish(run(workdir, 1, 8) + run(tmp_path / "one", 1, 1)):
         assert f"resuming after step {last}\n" in out
-    assert_close(workdir, whole)
-    assert_close(tmp_path / "one", whole)
+    assert_same_rows(workdir, whole)
+    assert_same_rows(tmp_path / "one", whole)
 
 
 def test_when_one_process_is_killed_the_other_fails_and_the_run_goes_on(whole, tmp_path):

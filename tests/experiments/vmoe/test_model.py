@@ -56,9 +56,9 @@ def test_fields_win_over_those_of_the_size():
     )
     assert params["Transformer/encoderblock_1/MoeLayer_0/experts/Dense_0/kernel"] == (4, 16, 24)
     assert params["Transformer/encoderblock_0/MlpBlock_0/Dense_0/kernel"] == (16, 24)
-    assert params["pre_logits/kernel"] == (16, 16)
     assert "cls" not in params
-    assert "pre_logits/kernel" not in shapes(network(rep_size=None))
+    assert "pre_logits/kernel" not in params
+    assert shapes(network(rep_size=16))["pre_logits/kernel"] == (512, 16)
 
 
 def test_a_fresh_network_gives_every_class_one_thousandth():
