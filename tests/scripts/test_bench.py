@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from scripts.bench import peers
+from experiments.vmoe.experiment import RECIPE, routing_shape
+from scripts.bench import peers, router, training
 from scripts.bench.__main__ import hardware_name
 from scripts.bench.compare import compare
 from scripts.bench.contestants import BOTH, FORWARD, MODES, Contestant, baselines, draw, jax_calls, operators
@@ -19,7 +20,7 @@ from scripts.bench.plan import Case, Plan
 from scripts.bench.report import lines
 from scripts.bench.run import run
 from scripts.bench.targets import evaluate
-from scripts.bench.timing import Budget, interleave
+from scripts.bench.timing import Budget, Summary, interleave
 
 ROOT = Path(__file__).resolve().parents[2]
 CASE = Case(4, 60, 6)
@@ -248,3 +249,25 @@ def test_an_unknown_peer_is_one_clear_line():
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].endswith("--peers: unknown softjax; known: jaxopt, ott, entmax")
+
+
+def test_the_overhead_of_a_part_is_a_ratio_of_steps_and_what_it_takes_alone():
+    times = {"hard": Summary(1000.0, 900.0, 1100.0, 5), "relaxed": Summary(1100.0, 1000.0, 1200.0, 5)}
+    alone = {"hard": Summary(4.0, 4.0, 4.0, 5), "relaxed": Summary(9.0, 9.0, 9.0, 5)}
+    rows = training.overheads(times, alone, "hard", parts=2)
+    assert rows["hard"]["ratio_of_steps"] == rows["hard"]["one_plus_extra_over_step"] == 1.0
+    assert rows["relaxed"]["ratio_of_steps"] == pytest.approx(1.1)
+    assert rows["relaxed"]["one_plus_extra_over_step"] == pytest.approx(1.01)
+    assert training.target("x", 1.05, 1.01)["status"] == "PASS"
+    assert training.target("x", 1.05, 1.06)["status"] == "MISS"
+
+
+def test_the_routers_that_are_timed_solve_the_papers_problem():
+    for name in router.ROUTERS:
+        config = router.config_of(name, 224)
+        RECIPE.validate(config)
+        shape = routing_shape(config)
+        assert (shape.tokens, shape.k, config.moe.num_experts, len(config.moe.blocks)) == (400, 28, 32, 2)
+    assert routing_shape(router.config_of("relaxed, 32 slots", 224)).capacity == 32
+    calls = router.alone(1, 224)
+    assert set(calls) == {*router.ROUTERS, router.MASK, router.BY_TOP_K}

@@ -7,7 +7,7 @@ from typing import Any
 import ml_collections
 import numpy as np
 
-from configs import cifar100_vit, mnist_pruning
+from configs import cifar100_vit, mnist_pruning, vmoe
 from experiments.core.config import to_json
 from experiments.core.files import write_json
 from experiments.core.metrics import Row, Writer
@@ -85,3 +85,37 @@ def write_fine_tuning(
 
     chance = {k: [float(k)] * len(lost) for k in accuracies}
     write_run(path, config, [row(0, chance), row(config.steps, accuracies)])
+
+
+def write_vmoe(
+    path: Path,
+    precisions: Sequence[Sequence[float | None]],
+    variant: str = "small,router=hard",
+    *,
+    support: float = 28.0,
+    step_seconds: float = 1.0,
+    **fields: Any,
+) -> None:
+    """A finished run of V-MoE whose precision was `precisions[row][seed]`; `fields` are as in `write_workdir`."""
+    config = vmoe.get_config(variant)
+    config.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
+    config.seeds = fields.get("seeds", tuple(range(len(precisions[0]))))
+    prefix = "test" if config.split == "test" else "valid"
+    every = config.steps // (len(precisions) - 1)
+    rows: list[Row] = []
+    for number, values in enumerate(precisions):
+        block = {"support": [None if value is None else support for value in values]}
+        routing = {"block_1": block, "block_3": {"support": [None if value is None else 30.0 for value in values]}}
+        rows.append(
+            {
+                "epoch": number,
+                "step": number * every,
+                "seconds": float(number),
+                "diverged": [value is None for value in values],
+                f"{prefix}_precision_at_1": list(values),
+                f"{prefix}_router": routing,
+                "learning_rate": None,
+                "performance": {"step_seconds": step_seconds if number else None},
+            }
+        )
+    write_run(path, config, rows)
