@@ -63,8 +63,12 @@ def make_train(
 
         num_steps = jax.tree.leaves(chunk)[0].shape[0]
         steps = first_step + jnp.arange(num_steps, dtype=jnp.int32)
-        # On CPUs XLA runs a transformer's step half as fast inside a loop, even one of a single round.
-        state, metrics = jax.lax.scan(step, state, (steps, chunk), unroll=num_steps == 1)
+        if num_steps == 1:
+            # On CPUs XLA runs a transformer's step half as fast inside a loop, even one of a single round.
+            state, metrics = step(state, jax.tree.map(lambda leaf: leaf[0], (steps, chunk)))
+            metrics = jax.tree.map(lambda value: value[None], metrics)
+        else:
+            state, metrics = jax.lax.scan(step, state, (steps, chunk))
         leaves = [metrics["loss"], *jax.tree.leaves(state.params)]
         finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in leaves]).all()
         return dataclasses.replace(state, diverged=state.diverged | ~finite), metrics
