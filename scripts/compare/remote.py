@@ -1,5 +1,6 @@
 """Workdirs in a bucket: what a comparison reads of them, copied to this machine."""
 
+import logging
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ def local(place: str) -> Iterator[Path]:
             raise NotFoundError("is not a directory")
         yield Path(place)
         return
+    logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # what goes wrong is said once, below
     with tempfile.TemporaryDirectory(prefix="compare-") as directory:
         try:
             filesystem, root = fsspec.core.url_to_fs(place)

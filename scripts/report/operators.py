@@ -38,7 +38,7 @@ def smoothness(_: Path) -> Finding:
             np.asarray(slope(jnp.full(2, 1 - half + step), jnp.array([1.0, 0.0]))) for step in (-1e-9, 1e-9)
         )
     at_0, at_1 = np.abs(after - before)
-    ours = f"jump of the derivative of an entry where it leaves 0: {at_0:.1g}; where it reaches 1: {at_1:.3g}"
+    ours = f"jump of the derivative of an entry where it leaves 0: {at_0:.2f}; where it reaches 1: {at_1:.2f}"
     smooth = [jump < 1e-2 for jump in (at_0, at_1)]
     why = "(s, 0, 0), k = 2, and (s, 1, 1), k = 1, at lam = 1, p = 4/3: no jump is asked for"
     return Finding(ours, "reproduced" if all(smooth) else "partly" if any(smooth) else "not", why)
