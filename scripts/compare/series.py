@@ -1,6 +1,7 @@
 """The rows of runs as arrays, and those of several runs of one config as one."""
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,10 +45,7 @@ class Series:
             if top in OF_THE_RUN:
                 of_the_run[name] = np.array(values, float)[:, None]
             else:
-                lost = [None] * len(seeds)
-                metrics[name] = np.array([lost if value is None else value for value in values], float)
-                if metrics[name].shape != (len(rows), len(seeds)):
-                    raise ValueError(f"{name} has not one value per seed in every row")
+                metrics[name] = _per_seed(name, values, len(seeds))
         return Series(seeds, axes["step"], axes["epoch"], axes["seconds"] / len(seeds), metrics, of_the_run)
 
 
@@ -111,6 +109,20 @@ def pool(members: Sequence[Series]) -> Series:
         metrics=all_of("metrics", widths),
         of_the_run=all_of("of_the_run", ones),
     )
+
+
+def _per_seed(name: str, values: list[Any], num_seeds: int) -> np.ndarray:
+    """A metric [T, S]; None, a row without it, as NaN."""
+    if None in values:
+        values = [[None] * num_seeds if value is None else value for value in values]
+    if set(map(len, values)) != {num_seeds}:
+        raise ValueError(f"{name} has not one value per seed in every row")
+    numbers = itertools.chain.from_iterable(values)
+    try:
+        flat = np.fromiter(numbers, float, len(values) * num_seeds)  # several times faster, but knows no None
+    except TypeError:
+        flat = np.array([number for value in values for number in value], float)
+    return flat.reshape(len(values), num_seeds)
 
 
 def _columns(rows: Sequence[Mapping[str, Any]], prefix: str = "") -> list[tuple[str, list[Any]]]:
