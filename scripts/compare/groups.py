@@ -70,14 +70,18 @@ def group(found: Found) -> list[Group]:
     members = sorted(alike(found.runs), key=lambda runs: (_experiment(runs[0]), runs[0].name))
     configs = [_fields(runs[0]) for runs in members]
     experiments = [_experiment(runs[0]) for runs in members]
-    differing: list[Fields] = []
-    for config, experiment in zip(configs, experiments, strict=True):
-        names = varying([other for other, its in zip(configs, experiments, strict=True) if its == experiment])
-        differing.append({name: config.get(name, ABSENT) for name in names})
+    fields = {
+        name: varying([config for config, its in zip(configs, experiments, strict=True) if its == name])
+        for name in set(experiments)
+    }
+    differing = [
+        {name: config.get(name, ABSENT) for name in fields[experiment]}
+        for config, experiment in zip(configs, experiments, strict=True)
+    ]
     labels = _parts(members, experiments, differing)
     return [
-        Group(parts, experiment, runs, pool([found.series[run.name] for run in runs]), config, fields)
-        for parts, experiment, runs, config, fields in zip(
+        Group(parts, experiment, runs, pool([found.series[run.name] for run in runs]), config, differs)
+        for parts, experiment, runs, config, differs in zip(
             labels, experiments, members, configs, differing, strict=True
         )
     ]
