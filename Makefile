@@ -8,6 +8,9 @@ VENV ?= .venv
 JAX ?= cpu
 # Where runs are written, a directory for each experiment. `results/` holds those that are committed.
 RUNS ?= runs
+# What `make compare` reads (directories or URLs, spaces between), where it writes, and html or text.
+OUT ?= runs/compare
+FORMAT ?= html
 # Worker processes of the tests.
 JOBS ?= auto
 
@@ -74,6 +77,12 @@ figures: $(READY)  ## Tables and figures again, from the committed results; the 
 	@$(RUN) scripts.vmoe.figures results/vmoe
 	@$(RUN) scripts.paper_figures
 
+compare: $(READY)  ## Put runs side by side: RUNS="results/mnist_pruning gs://bucket/runs" [OUT=runs/compare] [FORMAT=text].
+	@$(RUN) scripts.compare $(RUNS) --out="$(OUT)" --format="$(FORMAT)"
+
+report: $(READY)  ## results/index.html: every claim of the paper beside what the committed results say, and their runs.
+	@$(RUN) scripts.report results
+
 bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, training steps, isotonic solvers, the input pipeline, losses and routers, in an environment of its own.
 	@$(VENV)-bench/bin/python -m scripts.bench
 	@$(VENV)-bench/bin/python -m scripts.bench.steps
@@ -81,6 +90,7 @@ bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, tr
 	@$(VENV)-bench/bin/python -m scripts.bench.pipeline
 	@$(VENV)-bench/bin/python -m scripts.bench.losses
 	@$(VENV)-bench/bin/python -m scripts.bench.router
+	@$(VENV)-bench/bin/python -m scripts.bench.comparison
 
 $(VENV)-bench/.ready-$(JAX): requirements.txt requirements-bench.txt
 	@test -x $(VENV)-bench/bin/python || $(PYTHON) -m venv $(VENV)-bench
@@ -92,4 +102,4 @@ clean:  ## Remove the environments and caches, never runs/ or results/.
 	rm -rf $(VENV) $(VENV)-bench .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo test lint format mnist mnist-quick cifar100 cifar100-small vmoe vmoe-small figures bench clean
+.PHONY: help install demo test lint format mnist mnist-quick cifar100 cifar100-small vmoe vmoe-small figures compare report bench clean

@@ -9,23 +9,29 @@ from scripts.results import Run
 
 
 def pooled(runs: Iterable[Run]) -> list[Run]:
-    """Runs whose configs differ in their seeds alone as one, under all their names, and without rows.
+    """Runs whose configs differ in their seeds alone as one, under all their names, and without rows."""
+    return [_one(members) if len(members) > 1 else members[0] for members in alike(runs)]
+
+
+def alike(runs: Iterable[Run]) -> list[list[Run]]:
+    """Runs grouped by config, seeds aside; finished and unfinished ones apart.
 
     Where two of them have a seed in common, one of them is a repetition: then all stay by themselves.
     """
     groups: dict[str, list[Run]] = {}
     for run in runs:
         # A run may go on with another mesh.
-        alike = run.config | {"seeds": None, "mesh": None}
-        groups.setdefault(json.dumps(alike, sort_keys=True), []).append(run)
+        config = run.config | {"seeds": None, "mesh": None}
+        groups.setdefault(json.dumps([config, run.done], sort_keys=True), []).append(run)
     result = []
     for members in groups.values():
         seeds = [seed for run in members for seed in run.summary["seeds"]]
-        result += [_one(members, seeds)] if len(members) > 1 and len(set(seeds)) == len(seeds) else members
+        result += [members] if len(set(seeds)) == len(seeds) else [[run] for run in members]
     return result
 
 
-def _one(members: list[Run], seeds: list[int]) -> Run:
+def _one(members: list[Run]) -> Run:
+    seeds = [seed for run in members for seed in run.summary["seeds"]]
     summaries = [run.summary for run in members]
     sums = {name: sum(summary[name] for summary in summaries) for name in ("diverged", "seconds")}
     final = _joined([summary["final"] for summary in summaries])

@@ -2,31 +2,43 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from experiments.core import metrics
 from experiments.core.metrics import Row
-from experiments.core.summary import PROGRESS
+from experiments.core.summary import PROGRESS, summarize
 from experiments.core.workdir import Workdir
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A finished run.
+    """A finished run, or one as far as it has come.
 
     Attributes:
       name: its path below the directory read.
       config: as in config.json.
       rows: of metrics.jsonl.
-      summary: as in summary.json.
+      summary: as in summary.json; of an unfinished run, what that would be after its last row.
+      environment: as in environment.json, if there is one.
     """
 
     name: str
     config: dict[str, Any]
     rows: list[Row]
     summary: dict[str, Any]
+    environment: dict[str, Any] | None = None
+
+    @property
+    def state(self) -> str:
+        """`done`, or for example `stopped at epoch 3 of 30`, `running, at step 40 of 100`."""
+        return self.summary["state"]
+
+    @property
+    def done(self) -> bool:
+        """Whether the run has come to its end."""
+        return self.state == "done"
 
     def final(self, metric: str) -> list[float | None]:
         """The values of a metric at the end, by seed; nested ones as `test_accuracy/1`."""
@@ -44,15 +56,26 @@ class Problem:
 def load(directory: Path) -> tuple[list[Run], list[Problem]]:
     """All runs below `directory`, by name; those unfinished or broken as problems."""
     runs, problems = [], []
+    for found in read(directory):
+        if isinstance(found, Problem):
+            problems.append(found)
+        elif found.done:
+            runs.append(found)
+        else:
+            problems.append(Problem(found.name, _reached(found.config, found.rows, "unfinished:")))
+    return runs, problems
+
+
+def read(directory: Path) -> Iterator[Run | Problem]:
+    """All runs below `directory`, by name, one at a time; unfinished ones, too, and broken ones as problems."""
     for path in _workdirs(directory):
         name = str(path.relative_to(directory))
         try:
-            runs.append(_read(path, name))
+            yield _read(path, name)
         except _BrokenError as error:
-            problems.append(Problem(name, str(error)))
+            yield Problem(name, str(error))
         except (ValueError, KeyError, TypeError, OSError) as error:
-            problems.append(Problem(name, f"unreadable: {type(error).__name__}: {error}"))
-    return runs, problems
+            yield Problem(name, f"unreadable: {type(error).__name__}: {error}")
 
 
 def load_of(
@@ -77,6 +100,8 @@ def _workdirs(directory: Path) -> Iterable[Path]:
 def _length(config: dict[str, Any]) -> tuple[str, int]:
     """What a run is counted in, "epoch" or "step", and how many of them it is to be long."""
     unit = "step" if "steps" in config and config["steps"] is not None else "epoch"
+    if f"{unit}s" not in config:
+        raise _BrokenError("config.json is of no run of this repository: it has neither epochs nor steps")
     return unit, config[f"{unit}s"]
 
 
@@ -93,6 +118,11 @@ def _values(row: Row) -> dict[str, list[float | None]]:
     return dict(metrics.flatten({name: value for name, value in row.items() if name not in PROGRESS}))
 
 
+def _reached(config: dict[str, Any], rows: list[Row], how: str) -> str:
+    unit, length = _length(config)
+    return f"{how} {unit} {rows[-1][unit]} of {length}"
+
+
 def _read(path: Path, name: str) -> Run:
     workdir = Workdir(path)
     if not workdir.config.exists():
@@ -101,11 +131,13 @@ def _read(path: Path, name: str) -> Run:
     rows = metrics.read(workdir.metrics)
     if not rows:
         raise _BrokenError("metrics.jsonl is missing or empty")
+    environment = json.loads(workdir.environment.read_text()) if workdir.environment.exists() else None
     unit, length = _length(config)
     last = rows[-1]
     if not workdir.summary.exists():
-        raise _BrokenError(f"unfinished: {unit} {last[unit]} of {length}")
+        state = _reached(config, rows, "running, at" if workdir.in_use() else "stopped at")
+        return Run(name, config, rows, summarize(config["seeds"], last) | {"state": state}, environment)
     summary = json.loads(workdir.summary.read_text())
     if (last[unit], last["step"]) != (length, summary["steps"]) or _values(last) != _final_values(summary):
         raise _BrokenError("summary.json does not belong to the last row of metrics.jsonl")
-    return Run(name, config, rows, summary)
+    return Run(name, config, rows, summary, environment)

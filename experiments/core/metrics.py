@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 
 from experiments.core.files import write_atomically
 
@@ -55,8 +56,8 @@ def read(path: Path) -> list[Row]:
     """The rows of a metrics file; a last line that a kill cut short is left out."""
     if not path.exists():
         return []
-    *lines, _ = path.read_text().split("\n")
-    return [json.loads(line) for line in lines]
+    *lines, _ = path.read_bytes().split(b"\n")
+    return [orjson.loads(line) for line in lines]  # several times faster than json: rows come in millions
 
 
 class Writer:

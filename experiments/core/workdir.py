@@ -72,6 +72,19 @@ class Workdir:
                 write_json(self.config, config_lib.to_json(config))
             yield
 
+    def in_use(self) -> bool:
+        """Whether a process of this machine has claimed the directory."""
+        try:
+            lock = (self.path / ".lock").open()
+        except OSError:
+            return False
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
+
     def record_launch(self, launch: Launch) -> None:
         """Adds this launch to those recorded: the first at the top, resumptions below it."""
         now = describe(launch)

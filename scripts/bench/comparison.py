@@ -1,0 +1,83 @@
+"""How long a comparison of many long runs takes, and how large its page is: `python -m scripts.bench.comparison`.
+
+Writes runs of noise to a temporary directory, two seeds each, then reads them and makes the page that
+`python -m scripts.compare` makes. Fails if the page is too large to open with pleasure.
+"""
+
+import argparse
+import math
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from configs import mnist_pruning
+from experiments.core import metrics
+from experiments.core.config import to_json
+from experiments.core.files import write_json
+from experiments.core.summary import summarize
+from experiments.core.workdir import Workdir
+from scripts.compare.__main__ import make
+from scripts.compare.groups import group
+from scripts.compare.workdirs import find
+
+LIMIT_MB = 10.0
+SPIKE = 77.0  # one row of each run, which the page has to show
+
+
+def write_run(path: Path, number: int, rows: int) -> None:
+    """A finished run with a row per epoch; runs differ in lam."""
+    path.mkdir()
+    workdir = Workdir(path)
+    config = mnist_pruning.get_config()
+    config.lam.start = 1e-4 * 1.05**number
+    config.update(epochs=rows - 1, seeds=(0, 1))
+    write_json(workdir.config, to_json(config))
+    noise = np.random.default_rng(number).normal(size=(rows, 6)).round(5).tolist()
+    lines = []
+    for epoch, (a, b, c, d, e, f) in enumerate(noise):
+        level = 90 * math.exp(-6 * epoch / rows) + 5
+        level = SPIKE if epoch == rows // 2 else level
+        lines.append(
+            f'{{"epoch": {epoch}, "step": {468 * epoch}, "seconds": {0.3 * epoch:.4f}, "diverged": [false, false], '
+            f'"train_loss": [{level / 40 + abs(a) / 9:.7f}, {level / 40 + abs(b) / 9:.7f}], '
+            f'"test_error": [{level + c:.7f}, {level + d:.7f}], "train_density": [0.1, 0.1], '
+            f'"accuracy": {{"1": [{100 - level + e:.7f}, {100 - level + f:.7f}], "5": [99.5, 99.75]}}}}\n'
+        )
+    workdir.metrics.write_text("".join(lines))
+    write_json(workdir.summary, summarize([0, 1], metrics.read(workdir.metrics)[-1]))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command; returns its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.bench.comparison", description=(__doc__ or "").split(":")[0]
+    )
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--rows", type=int, default=10_000, help="of each run")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="comparison-") as name:
+        directory, out = Path(name, "runs"), Path(name, "page")
+        directory.mkdir()
+        print(f"writing {options.runs} runs of {options.rows} rows", flush=True)
+        for number in range(options.runs):
+            write_run(directory / f"run{number:03d}", number, options.rows)
+        start = time.perf_counter()
+        found = find([str(directory)])
+        read = time.perf_counter()
+        groups = group(found)
+        (page,) = make(found, groups, out, figures=False)
+        done = time.perf_counter()
+        megabytes = page.stat().st_size / 1e6
+    print(f"read in {read - start:.1f} s, page made in {done - read:.1f} s: {megabytes:.1f} MB")
+    if len(groups) != options.runs or megabytes > LIMIT_MB:
+        print(f"error: the page is to show {options.runs} groups and to have at most {LIMIT_MB} MB", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

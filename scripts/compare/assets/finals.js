@@ -1,0 +1,64 @@
+// The table of final values, with differences to a reference that the reader picks.
+
+let drawFinalTable;
+
+function startFinals() {
+  drawFinalTable = sortableTable(byId("finals-table"), "Final values by group of runs");
+  const metric = select("difference-metric", "Difference of", [], () => {
+    referencesChanged();
+    drawFinals();
+  });
+  const reference = select("reference", "to", [], drawFinals);
+  const only = checkbox("difference-only", "only runs with this metric", true, drawFinals);
+  byId("finals-controls").append(metric.label, reference.label, only.label);
+  finalsChanged();
+}
+
+/** For another experiment. */
+function finalsChanged() {
+  setOptions(byId("difference-metric"), namesOf(metricsHere().filter((metric) => metric.per_seed)));
+  referencesChanged();
+  drawFinals();
+}
+
+/** Offers the finished groups that have the metric. */
+function referencesChanged() {
+  const metric = byId("difference-metric").value;
+  const groups = groupsHere().filter((group) => group.done && group.final[metric]);
+  setOptions(byId("reference"), groups.map((group) => [DATA.groups.indexOf(group), labelAmong(group, groups)]));
+}
+
+function drawFinals() {
+  const metric = metricOf(byId("difference-metric").value), reference = DATA.groups[byId("reference").value];
+  const groups = groupsHere().filter((group) => !byId("difference-only").checked || !metric || group.final[metric.name]);
+  const summary = (group, name) => interval(group.final[name] ?? []);
+  const column = ({ name }) => ({
+    name, number: true, value: (group) => summary(group, name).mean,
+    show: (group) => { const { mean, half } = summary(group, name); return plusMinus(mean, half); },
+  });
+  const first = metric ? [column(metric)] : [];
+  const differences = metric && reference ? [
+    { name: "difference", number: true, value: (group) => paired(group, reference, metric)?.mean ?? null,
+      show: (group) => { const found = paired(group, reference, metric); return found ? plusMinus(found.mean, found.half, true) : "-"; } },
+    { name: "significance", value: (group) => paired(group, reference, metric)?.level ?? null,
+      show: (group) => significance(paired(group, reference, metric)) },
+    { name: "pairs", number: true, value: (group) => paired(group, reference, metric)?.count ?? null },
+  ] : [];
+  const others = DATA.metrics.filter((other) => other !== metric && groups.some((group) => group.final[other.name]));
+  drawFinalTable([
+    { name: "runs", value: (group) => labelAmong(group, groups) },
+    ...first, ...differences,
+    { name: "seeds", number: true, value: (group) => group.seeds.length },
+    { name: "diverged", number: true, value: (group) => group.diverged },
+    { name: "state", value: (group) => group.state },
+    ...others.map(column),
+    ...fieldsHere().map((field) => ({
+      name: field, value: (group) => fieldOrder(group.fields[field]), show: (group) => DATA.fields[field][DATA.groups.indexOf(group)],
+    })),
+  ], groups);
+  byId("finals-note").textContent = `Mean ± half width of the 95 % t-interval over seeds. ${reference ? `Differences are to
+    “${labelAmong(reference, groups)}”, paired by seed; significance is that of the paired t-test, each by itself: with many rows some will
+    be below ${DATA.levels[0]} by chance. ` : ""}Of unfinished runs the last values are shown, and no differences.`;
+}
+
+const fieldOrder = (value) => value === undefined || value === null ? null : typeof value === "number" ? value : JSON.stringify(value);

@@ -1,0 +1,224 @@
+"use strict";
+// The data, and what all sections share: elements, numbers, colours, which groups are hidden.
+
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const byId = (id) => document.getElementById(id);
+
+/** An element with attributes (functions become listeners) and children (strings become text, never markup). */
+function element(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") node.addEventListener(name, value);
+    else if (value === true) node.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, value);
+  }
+  node.append(...children);
+  return node;
+}
+
+function select(id, label, options, change) {
+  const node = element("select", { id, change });
+  for (const [value, text] of options) node.append(element("option", { value }, text));
+  return { node, label: element("label", {}, label, node) };
+}
+
+/** Other options, with the value kept if it is still among them. */
+function setOptions(node, options) {
+  const before = node.value;
+  node.replaceChildren(...options.map(([value, text]) => element("option", { value }, text)));
+  if (options.some(([value]) => String(value) === before)) node.value = before;
+}
+
+function checkbox(id, label, checked, change) {
+  const node = element("input", { type: "checkbox", id, checked, change });
+  return { node, label: element("label", {}, node, label) };
+}
+
+const button = (id, text, click, description) =>
+  element("button", { type: "button", id, click, "aria-label": description, title: description }, text);
+
+/** Says to screen readers what has changed. */
+const announce = (text) => { byId("status").textContent = text; };
+
+/** Four significant digits, as people write them. */
+function digits(value, count = 4) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "-";
+  const text = Number(value.toPrecision(count));
+  return Math.abs(text) >= 1e7 || (text !== 0 && Math.abs(text) < 1e-4) ? text.toExponential() : String(text);
+}
+
+/** `12.7 ± 1.2`: both to the place of the interval's second digit. */
+function plusMinus(mean, half, signed = false) {
+  if (mean === null || mean === undefined) return "-";
+  const sign = signed && mean > 0 ? "+" : "";
+  if (half === null || half === undefined || half === 0) return sign + digits(mean);
+  const places = Math.max(0, Math.min(8, 1 - Math.floor(Math.log10(half))));
+  return `${sign}${mean.toFixed(places)} ± ${half.toFixed(places)}`;
+}
+
+/** Mean and half width of the interval at the first of DATA.levels (95 %), over the values that there are. */
+function interval(values) {
+  const present = values.filter((value) => value !== null);
+  const count = present.length;
+  if (!count) return { mean: null, half: null, count };
+  const mean = present.reduce((sum, value) => sum + value, 0) / count;
+  if (count < 2) return { mean, half: null, count };
+  const squares = present.reduce((sum, value) => sum + (value - mean) ** 2, 0);
+  const error = Math.sqrt(squares / (count - 1) / count);
+  return { mean, half: DATA.quantiles[count - 2][0] * error, error, count };
+}
+
+/** The differences of a final metric between two groups, over the seeds that both have. */
+function paired(group, reference, metric) {
+  const mine = group.final[metric.name], other = reference.final[metric.name];
+  if (!metric.per_seed || group === reference || !group.done || !reference.done || !mine || !other) return null;
+  const differences = group.seeds.map((seed, i) => {
+    const j = reference.seeds.indexOf(seed);
+    return j < 0 || mine[i] === null || other[j] === null ? null : mine[i] - other[j];
+  });
+  const result = interval(differences);
+  if (!result.count) return null;
+  if (!result.error) return { ...result, level: null };
+  const statistic = Math.abs(result.mean) / result.error;
+  const met = DATA.levels.filter((_, i) => statistic > DATA.quantiles[result.count - 2][i]);
+  return { ...result, level: met.length ? met[met.length - 1] : 1 };
+}
+
+function significance(difference) {
+  if (difference === null || difference.level === null) return "-";
+  return difference.level === 1 ? `p > ${DATA.levels[0]}` : `p < ${difference.level}`;
+}
+
+// Each palette has contrast 3 to 1 and more with its background; dashes tell further groups apart.
+const PALETTES = {
+  light: ["#0072b2", "#c44e00", "#00805c", "#a8478b", "#8a6d00", "#5b4fc7", "#57606a"],
+  dark: ["#56b4e9", "#ff9a5c", "#3dd6a3", "#f29bd0", "#f0c445", "#b3a6ff", "#c8c8c8"],
+};
+const DASHES = ["solid", "dash", "dot", "dashdot"];
+const DASH_ARRAYS = { solid: "", dash: "7 4", dot: "2 3", dashdot: "7 3 2 3" };
+const SYMBOLS = ["circle", "square", "diamond", "cross", "x", "triangle-up"];
+
+/** The look of the group that is `rank`th among those that have the metric. */
+function look(rank) {
+  const colours = PALETTES[theme()];
+  const round = Math.floor(rank / colours.length);
+  return { colour: colours[rank % colours.length], dash: DASHES[round % 4], symbol: SYMBOLS[round % 6] };
+}
+
+const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/** Of text that Plotly shows, which it takes for markup. */
+const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+
+/** What all plots have in common. */
+function layout(x, y, extra = {}) {
+  const axis = {
+    gridcolor: style("--line"), zerolinecolor: style("--line"), linecolor: style("--control"), automargin: true,
+    exponentformat: "power", minexponent: 6, fixedrange: narrow(),
+  };
+  return {
+    paper_bgcolor: style("--background"), plot_bgcolor: style("--background"), font: { color: style("--text"), size: 13 },
+    margin: { l: 60, r: 16, t: 16, b: 50 }, showlegend: false, hovermode: "closest", dragmode: narrow() ? false : "zoom",
+    hoverlabel: { align: "left", bgcolor: style("--raised"), font: { color: style("--text") } },
+    ...extra, xaxis: { ...axis, ...x }, yaxis: { ...axis, ...y },
+  };
+}
+
+// A finger on a phone scrolls the page; the buttons below a plot zoom.
+const narrow = () => window.matchMedia("(max-width: 44rem)").matches;
+const PLOT_OPTIONS = {
+  responsive: true, displaylogo: false, scrollZoom: false, displayModeBar: false,
+};
+
+/** Buttons for what a mouse does in a plot, and to save it. */
+function plotButtons(id, name) {
+  const scale = (factor) => () => {
+    const change = {};
+    for (const axis of ["xaxis", "yaxis"]) {
+      const { range, type } = byId(id)._fullLayout[axis];
+      if (type === "category") continue;
+      const [low, high] = range.map(Number), middle = (low + high) / 2, half = ((high - low) / 2) * factor;
+      change[`${axis}.range`] = [middle - half, middle + half];
+    }
+    Plotly.relayout(id, change).then(() => announce(factor < 1 ? "Zoomed in" : "Zoomed out"));
+  };
+  const shift = (share) => () => {
+    const { range, type } = byId(id)._fullLayout.xaxis;
+    if (type === "category") return;
+    const [low, high] = range.map(Number), by = (high - low) * share;
+    Plotly.relayout(id, { "xaxis.range": [low + by, high + by] }).then(() => announce("Moved"));
+  };
+  const reset = () =>
+    Plotly.relayout(id, { "xaxis.autorange": true, "yaxis.autorange": true }).then(() => announce("Zoom reset"));
+  const save = (format) => () =>
+    Plotly.downloadImage(id, { format, filename: name(), width: 1100, height: 620, scale: format === "png" ? 2 : 1 });
+  return element("span", { class: "buttons", role: "group", "aria-label": "Zoom and save" },
+    button(`${id}-in`, "+", scale(0.5), "Zoom in"), button(`${id}-out`, "−", scale(2), "Zoom out"),
+    button(`${id}-left`, "←", shift(-0.25), "Move left"), button(`${id}-right`, "→", shift(0.25), "Move right"),
+    button(`${id}-reset`, "Reset zoom", reset), button(`${id}-png`, "PNG", save("png"), "Save as PNG"),
+    button(`${id}-svg`, "SVG", save("svg"), "Save as SVG"));
+}
+
+// Groups that the reader has hidden, by index, and the experiment whose groups are looked at.
+const hidden = new Set();
+const EXPERIMENTS = [...new Set(DATA.groups.map((group) => group.experiment))];
+let experiment = EXPERIMENTS[0];
+const groupsHere = () => DATA.groups.filter((group) => group.experiment === experiment);
+const metricsHere = () => DATA.metrics.filter(({ name }) => groupsHere().some((group) => group.curves[name]));
+const fieldsHere = () => Object.keys(DATA.fields).filter((name) =>
+  new Set(groupsHere().map((group) => DATA.fields[name][DATA.groups.indexOf(group)])).size > 1);
+const namesOf = (list) => list.map((item) => item.name ?? item).map((name) => [name, name]);
+const metricOf = (name) => DATA.metrics.find((metric) => metric.name === name);
+/** The indices of the groups of the experiment that have a metric. */
+const having = (name) => DATA.groups.map((_, i) => i).filter((i) => DATA.groups[i].experiment === experiment && DATA.groups[i].curves[name]);
+
+/** What tells a group apart among others: its label without what all of them share. */
+function labelAmong(group, others) {
+  if (others.length < 2) return group.label;
+  return group.parts.filter((part) => !others.every((other) => other.parts.includes(part))).join(", ") || group.label;
+}
+
+/** A table whose columns sort. Columns: {name, number, long, value(row), show(row)}; returns the function that draws it. */
+function sortableTable(table, caption) {
+  let sorted = null, descending = false;
+  return function draw(columns, rows) {
+    const column = columns.find((candidate) => candidate.name === sorted);
+    const ordered = rows.slice();
+    if (column) {
+      const sign = descending ? -1 : 1;
+      ordered.sort((a, b) => {
+        const [x, y] = [column.value(a), column.value(b)];
+        if (x === null || x === undefined) return y === null || y === undefined ? 0 : 1; // what has no value comes last
+        if (y === null || y === undefined) return -1;
+        return sign * (typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y), "en", { numeric: true }));
+      });
+    }
+    const head = element("tr");
+    for (const { name, number } of columns) {
+      const order = name === sorted ? (descending ? "descending" : "ascending") : "none";
+      head.append(element("th", { scope: "col", class: number ? "number" : null, "aria-sort": order },
+        element("button", { type: "button", click: () => {
+          descending = sorted === name && !descending;
+          sorted = name;
+          draw(columns, rows);
+          [...table.querySelectorAll("th button")].find((node) => node.textContent === name)?.focus();
+          announce(`Sorted by ${name}, ${descending ? "descending" : "ascending"}`);
+        } }, name)));
+    }
+    const body = element("tbody");
+    for (const row of ordered) {
+      const line = element("tr");
+      columns.forEach(({ number, long, show, value }, i) => {
+        const content = (show || value)(row) ?? "-";
+        line.append(element(i ? "td" : "th", i ? { class: number ? "number" : long ? "long" : null } : { scope: "row" }, content));
+      });
+      body.append(line);
+    }
+    table.replaceChildren(element("caption", { class: "unseen" }, caption), element("thead", {}, head), body);
+  };
+}
+
+/** "light" or "dark", as chosen or as the system is. */
+function theme() {
+  return document.documentElement.dataset.theme;
+}

@@ -1,0 +1,76 @@
+"""The table of final values, for the terminal."""
+
+from collections.abc import Iterator, Sequence
+
+from experiments.core.errors import UsageError
+from experiments.core.summary import interval
+from scripts.compare.contents import metrics_of
+from scripts.compare.groups import Group
+from scripts.markdown import plus_minus
+from scripts.paired import difference, significance
+
+_HEADER = ("runs", "seeds", "diverged", "", "minus reference", "p", "state")
+
+
+def tables(groups: Sequence[Group], metric: str | None = None, reference: str | None = None) -> list[str]:
+    """The lines: a table for each metric that groups are told by, differences paired by seed.
+
+    Args:
+      groups: what is compared.
+      metric: its name; by default the first that is measured of each group.
+      reference: part of the label or the name of the group that is subtracted; by default the first of each table.
+
+    Raises:
+      UsageError: no group has that metric, or none is called like the reference.
+    """
+    order = [entry["name"] for entry in metrics_of(groups) if entry["per_seed"]]
+    if metric is not None and metric not in order:
+        raise UsageError(f"--metric={metric} is not one of " + ", ".join(order))
+    by_metric: dict[tuple[str, str], list[Group]] = {}
+    for group in groups:
+        name = next((name for name in ([metric] if metric else order) if name in group.series.metrics), None)
+        if name:
+            by_metric.setdefault((group.experiment, name), []).append(group)
+    if reference is not None and not any(_called(group, reference) for group in groups):
+        raise UsageError(f"--reference={reference} is part of no label or name of a run")
+    lines: list[str] = []
+    for (experiment, name), members in by_metric.items():
+        lines += [f"{experiment}: {name}" if experiment else name, "", *_table(members, name, reference), ""]
+    lines.append("Mean ± half width of the 95 % t-interval over seeds; differences and p (t-test) are paired by seed.")
+    return lines
+
+
+def _called(group: Group, reference: str) -> bool:
+    return reference in group.label or any(reference in run.name for run in group.runs)
+
+
+def _table(groups: Sequence[Group], metric: str, reference: str | None) -> list[str]:
+    done = [group for group in groups if group.done]
+    subtracted = next((group for group in done if reference is None or _called(group, reference)), None)
+    header = list(_HEADER)
+    header[3] = metric
+    return list(_aligned([header, *(_cells(group, metric, subtracted) for group in groups)]))
+
+
+def _cells(group: Group, metric: str, reference: Group | None) -> list[str]:
+    minus, p = "-", "-"
+    if reference is group:
+        minus = "reference"
+    elif reference is not None and group.done:
+        minus = plus_minus(difference(group.run, reference.run, metric), signed=True)
+        value = significance(group.run, reference.run, metric)
+        p = "-" if value is None else f"{value:.2g}"
+    diverged = sum(run.summary["diverged"] for run in group.runs)
+    final = plus_minus(interval(group.run.final(metric)))
+    return [group.label, str(len(group.series.seeds)), str(diverged), final, minus, p, group.state]
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    rule = ["-" * width for width in widths]
+    for row in [rows[0], rule, *rows[1:]]:
+        cells = [
+            cell.rjust(width) if 1 <= i <= 5 else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()

@@ -1,0 +1,90 @@
+"""Finds the runs to compare, and reads them one at a time: the rows of hundreds do not fit in memory as JSON."""
+
+import dataclasses
+import gc
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from scripts.compare import remote
+from scripts.compare.series import Series
+from scripts.results import Problem, Run, read
+
+_PATIENCE = 5.0  # seconds without a line
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What was found in several places.
+
+    Attributes:
+      runs: without rows, each under a name of its own.
+      series: their rows, by the name of the run.
+      problems: the workdirs and places left out.
+    """
+
+    runs: list[Run]
+    series: dict[str, Series]
+    problems: list[Problem]
+
+
+def find(places: Sequence[str]) -> Found:
+    """The runs in or below each place: a directory, or the URL of one.
+
+    What is broken, empty or foreign is a problem, and the rest is read.
+    """
+    found = Found([], {}, [])
+    prefixes = _prefixes(places)
+    for place in dict.fromkeys(places):
+        try:
+            with remote.local(place) as directory, _without_collection():
+                _add(found, directory, prefixes[place])
+        except remote.NotFoundError as error:
+            found.problems.append(Problem(place, str(error)))
+    return found
+
+
+def _add(found: Found, directory: Path, prefix: str) -> None:
+    empty = True
+    last = time.monotonic()
+    for item in read(directory):
+        empty = False
+        if time.monotonic() - last > _PATIENCE:
+            last = time.monotonic()
+            print(f"{len(found.runs)} runs read", file=sys.stderr, flush=True)
+        name = "/".join(part for part in (prefix, item.name) if part not in ("", ".")) or directory.name
+        if isinstance(item, Problem):
+            found.problems.append(Problem(name, item.reason))
+            continue
+        try:
+            series = Series.of(item.rows, item.summary["seeds"])
+        except (ValueError, KeyError, TypeError) as error:
+            found.problems.append(Problem(name, f"unreadable: {type(error).__name__}: {error}"))
+            continue
+        if name in found.series:  # the same directory below two of the places
+            continue
+        found.runs.append(dataclasses.replace(item, name=name, rows=[]))
+        found.series[name] = series
+    if empty:
+        found.problems.append(Problem(prefix or str(directory), "holds no run"))
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Rows are millions of small objects without cycles, among which looking for cycles takes most of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _prefixes(places: Sequence[str]) -> dict[str, str]:
+    """What names of runs begin with, by place: nothing if there is one place, else as much as tells places apart."""
+    if len(set(places)) == 1:
+        return {places[0]: ""}
+    return {place: place.rstrip("/") for place in places}

@@ -1,0 +1,61 @@
+"""Makes the page of the committed results: `python -m scripts.report DIR`.
+
+DIR/index.html opens with every claim of the paper beside what the results say, and goes on as the pages of
+`scripts.compare` do, with all runs below DIR. It needs no network; its links lead to files beside it. The same results
+give the same bytes.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments.core.files import write_atomically
+from scripts.command import on_directory
+from scripts.compare.contents import contents
+from scripts.compare.groups import group
+from scripts.compare.page import listed, page
+from scripts.compare.workdirs import find
+from scripts.report.claims import CLAIMS
+from scripts.report.paper import REPORTED
+from scripts.report.table import table
+
+_SUMMARY = (
+    "<p><cite>Fast, Differentiable and Sparse Top-k: a Convex Analysis Perspective</cite> (Sander, Puigcerver, "
+    "Djolonga, Peyré and Blondel, ICML 2023): what it claims, what the results in this directory say, and the runs "
+    "behind them.</p>"
+)
+
+
+def make(directory: Path) -> Path:
+    """Writes the page; returns its path."""
+    findings = []
+    for claim in CLAIMS:
+        findings.append(claim.find(directory))
+        verdict = findings[-1].verdict if findings[-1] else "not measured"
+        print(f"{verdict:12}  {claim.says}", flush=True)
+    found = find([str(directory)])
+    for problem in found.problems:
+        print(f"left out: {problem.name}: {problem.reason}", file=sys.stderr)
+    figures = sorted(
+        path.relative_to(directory) for path in directory.glob("**/figures/*.*") if path.suffix in (".png", ".svg")
+    )
+    path = directory / "index.html"
+    data = contents(group(found), found.problems, REPORTED)
+    before, after = table(CLAIMS, findings, directory), listed("Figures", figures)
+    write_atomically(path, page("Claims and results", data, summary=_SUMMARY, before=before, after=after))
+    return path
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command; returns its exit status."""
+
+    def work(directory: Path) -> int:
+        path = make(directory)
+        print(f"the page is {path} ({path.stat().st_size / 1e6:.1f} MB)")
+        return 0
+
+    return on_directory("scripts.report", __doc__, work, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,83 @@
+"""Findings on the operators, which need no results: they are computed here, in float64."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ops import hard_topk_mag, topk_fenchel_young_loss, topk_mag, topk_mask
+from scripts.report.finding import Finding
+
+_ROWS, _N, _K, _LAM = 20, 1000, 100, 0.1
+
+
+def sparsity(_: Path) -> Finding:
+    """Exact zeros of the mask, and its sum."""
+    parts, sparse = [], True
+    for p, name in ((2.0, "2"), (4 / 3, "4/3")):
+        with jax.enable_x64(True):
+            mask = np.asarray(jax.jit(lambda x, p=p: topk_mask(x, _K, lam=_LAM, p=p))(_normal()))
+        nonzero = (mask != 0).sum(axis=1)
+        parts.append(f"p = {name}: {nonzero.min()} to {nonzero.max()} entries of {_N:,} are not 0")
+        sparse &= bool(np.allclose(mask.sum(axis=1), _K)) and nonzero.max() < _N / 2
+    ours = "; ".join(parts) + f" (k = {_K}, lam = {_LAM}, {_ROWS} normal rows)"
+    return Finding(ours, "reproduced" if sparse else "not", f"every mask sums to {_K}")
+
+
+def smoothness(_: Path) -> Finding:
+    """Jumps of the derivative of the mask for p = 4/3, where an entry leaves 0 and where it reaches 1."""
+    half = 0.5 ** (4 / 3 - 1)  # the gap of an entry selected by half, as two others are
+    with jax.enable_x64(True):
+        slope = jax.jit(
+            jax.vmap(
+                jax.jacfwd(lambda s, rest: topk_mask(jnp.stack([s, rest, rest]), 1 + (1 - rest), p=4 / 3, lam=1.0)[0])
+            )
+        )
+        before, after = (
+            np.asarray(slope(jnp.full(2, 1 - half + step), jnp.array([1.0, 0.0]))) for step in (-1e-9, 1e-9)
+        )
+    at_0, at_1 = np.abs(after - before)
+    ours = f"jump of the derivative of an entry where it leaves 0: {at_0:.2f}; where it reaches 1: {at_1:.2f}"
+    smooth = [jump < 1e-2 for jump in (at_0, at_1)]
+    why = "(s, 0, 0), k = 2, and (s, 1, 1), k = 1, at lam = 1, p = 4/3: no jump is asked for"
+    return Finding(ours, "reproduced" if all(smooth) else "partly" if any(smooth) else "not", why)
+
+
+def error_bound(_: Path) -> Finding:
+    """The error of the relaxed top-k in magnitude over its bound."""
+    lam = 1e-4
+    with jax.enable_x64(True):
+        x = _normal()
+        error = jnp.abs(topk_mag(x, _K, lam=lam) - hard_topk_mag(x, _K)).max(-1)
+        ratio = float((error / (lam * jnp.abs(x).max(-1))).max())
+    ours = f"largest error over lam max|x|: {ratio:.6f} (lam = {lam:g}, {_ROWS} normal rows of {_N:,})"
+    return Finding(ours, "reproduced" if ratio <= 1 else "not", "for p = 2 and lam so small that nothing is pooled")
+
+
+def loss_is_bounded(_: Path) -> Finding:
+    """How the top-3 loss changes when all logits are shifted: a Fenchel-Young loss is never negative."""
+    losses = {}
+    with jax.enable_x64(True):
+        logits, target = _normal()[0, :10], jnp.zeros(10).at[0].set(1.0)
+        for kind in ("one_hot", "smooth"):
+            shifted = [
+                float(topk_fenchel_young_loss(logits - shift, target, k=3, lam=1.0, target=kind))
+                for shift in (0.0, 100.0)
+            ]
+            losses[kind] = shifted
+    ours = "loss before and after all logits fall by 100: " + "; ".join(
+        f"{name} {before:.3g}, {after:.3g}"
+        for name, (before, after) in (("the paper's target", losses["one_hot"]), ("smooth target", losses["smooth"]))
+    )
+    if losses["one_hot"][1] >= 0:
+        return Finding(ours, "reproduced", "never negative")
+    bounded = losses["smooth"][1] >= 0
+    why = "unbounded below with a one-hot target for k > 1"
+    return Finding(
+        ours, "partly" if bounded else "not", f"{why}; a target inside the polytope mends it" if bounded else why
+    )
+
+
+def _normal() -> jax.Array:
+    return jnp.asarray(np.random.default_rng(0).normal(size=(_ROWS, _N)))

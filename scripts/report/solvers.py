@@ -1,0 +1,61 @@
+"""Findings on the isotonic solvers, from the benchmark on whatever hardware it was run, accelerators first."""
+
+from pathlib import Path
+
+from scripts.report.finding import Finding, Numbers, read
+
+_DYKSTRA = "Dykstra, 100 iterations"
+
+
+def runtime(results: Path) -> Finding | None:
+    """Dykstra's algorithm against PAV."""
+    record = _record(results)
+    if record is None:
+        return None
+    ratios = {n: dykstra["median_ms"] / pav["median_ms"] for n, pav, dykstra in _pairs(record)}
+    ours = f"times of {_DYKSTRA}, over those of PAV: " + ", ".join(
+        f"{ratio:.2g} (n = {n:,})" for n, ratio in ratios.items()
+    )
+    faster = sum(ratio < 1 for ratio in ratios.values())
+    why = f"faster at {faster} of {len(ratios)} sizes, on {_hardware(record)}"
+    if not _accelerated(record):
+        return Finding(ours, "substitute", f"{why}: no accelerator was measured")
+    return Finding(ours, "reproduced" if faster == len(ratios) else "partly" if faster else "not", why)
+
+
+def convergence(results: Path) -> Finding | None:
+    """The output of Dykstra's algorithm after a hundred iterations."""
+    record = _record(results)
+    if record is None:
+        return None
+    errors = {(n, lam): error for n, _, dykstra in _pairs(record) for lam, error in dykstra["max_abs_error"].items()}
+    ours = "largest error of a mask entry: " + "; ".join(
+        f"lam = {lam}: " + ", ".join(f"{error:.1g} (n = {n:,})" for (n, its), error in errors.items() if its == lam)
+        for lam in dict.fromkeys(lam for _, lam in errors)
+    )
+    same = sum(error < 1e-3 for error in errors.values())
+    why = f"within 0.001 of the exact mask in {same} of {len(errors)} cases"
+    return Finding(ours, "reproduced" if same == len(errors) else "partly" if same else "not", why)
+
+
+def _pairs(record: Numbers) -> list[tuple[int, Numbers, Numbers]]:
+    """By size, the records of PAV and of Dykstra's algorithm."""
+    ways = {(row["way"], row["n"]): row for row in record["rows"]}
+    sizes = sorted(n for way, n in ways if way == "PAV")
+    return [(n, ways["PAV", n], ways[_DYKSTRA, n]) for n in sizes if (_DYKSTRA, n) in ways]
+
+
+def _record(results: Path) -> Numbers | None:
+    records = [read(path) for path in sorted((results / "bench").glob("isotonic-*.json"))]
+    return next(iter(sorted(records, key=lambda record: not _accelerated(record))), None)
+
+
+def _accelerated(record: Numbers) -> bool:
+    return record["environment"]["devices"]["platform"] != "cpu"
+
+
+def _hardware(record: Numbers) -> str:
+    environment = record["environment"]
+    if _accelerated(record):
+        return environment["devices"]["kind"]
+    return f"{environment['machine']['cores']} cores of {environment['machine']['cpu']}"

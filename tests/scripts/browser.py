@@ -1,0 +1,39 @@
+"""Pages opened in a browser, and watched for what they should not do."""
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import BrowserContext, Page
+
+
+@dataclasses.dataclass
+class Seen:
+    """Messages on the console, and what was asked for."""
+
+    errors: list[str] = dataclasses.field(default_factory=list)
+    requests: list[str] = dataclasses.field(default_factory=list)
+
+    def wrong(self, url: str) -> list[str]:
+        """Errors, and requests for anything but the page itself and what lies inside it."""
+        inside = ("data:", "blob:", url.partition("#")[0])
+        return self.errors + [request for request in self.requests if not request.startswith(inside)]
+
+
+@contextmanager
+def watched(
+    browser: BrowserContext, path: Path, *, width: int = 1280, height: int = 900, scheme: str = "light"
+) -> Iterator[tuple[Page, Seen]]:
+    """The page of a file, once it is drawn; at the end nothing may have gone wrong."""
+    page, seen = browser.new_page(), Seen()
+    page.set_viewport_size({"width": width, "height": height})
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    page.on("console", lambda message: seen.errors.append(message.text) if message.type != "log" else None)
+    page.on("pageerror", lambda error: seen.errors.append(str(error)))
+    page.on("request", lambda request: seen.requests.append(request.url))
+    page.goto(path.as_uri())
+    page.wait_for_selector("#curves-plot .main-svg")
+    yield page, seen
+    page.close()
+    assert seen.wrong(path.as_uri()) == []

@@ -1,0 +1,164 @@
+"""The command: its page, its plots, its table, and what it says when there is nothing to show."""
+
+import json
+import re
+
+import pytest
+
+from configs import mnist_pruning
+from experiments.core.workdir import Workdir
+from scripts.bench import comparison
+from scripts.compare.__main__ import main
+from scripts.compare.contents import contents
+from scripts.compare.groups import group
+from scripts.compare.workdirs import find
+from scripts.paired import difference, significance
+from scripts.results import load
+from tests.scripts.workdirs import write_fine_tuning, write_run, write_workdir
+
+START = [90.0, 88.0, 89.0]
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """A pruning run, one to compare with, one that stopped, and something else."""
+    directory = tmp_path / "runs"
+    write_workdir(directory / "hard", [START, [9.0, 8.0, 7.5], [7.0, 8.0, 6.0]], method="hard")
+    write_workdir(directory / "relaxed", [START, [9.0, 6.0, 8.0], [5.0, 6.5, 5.0]], lam__start=0.1)
+    write_workdir(directory / "stopped", [START, [9.0, None, 8.0], [1.0, None, 1.0]], lam__start=1.0)
+    stopped = Workdir(directory / "stopped")
+    stopped.summary.unlink()
+    rows = stopped.metrics.read_text().splitlines(keepends=True)
+    stopped.metrics.write_text("".join(rows[:2]) + rows[2][:40])  # killed while writing the last row
+    (directory / "broken").mkdir()
+    (directory / "broken" / "metrics.jsonl").write_text("")
+    return directory
+
+
+def data_of(page):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)[1])
+
+
+def test_the_page_holds_curves_finals_configs_and_problems(runs, tmp_path, capsys):
+    assert main([str(runs), f"--out={tmp_path / 'out'}", "--no_figures"]) == 0
+    said = capsys.readouterr()
+    assert f"3 runs in 3 groups: {tmp_path}/out/index.html" in said.out
+    assert "left out: broken: config.json is missing" in said.err
+    data = data_of((tmp_path / "out" / "index.html").read_text())
+    hard, relaxed, stopped = data["groups"]
+    assert hard["x"] == {"step": [0, 10, 20], "epoch": [0, 1, 2], "seconds": [0, 2, 4]}
+    assert hard["curves"]["test_error"]["mean"] == [89, 8.1667, 7]
+    assert relaxed["final"]["test_error"] == [5, 6.5, 5]
+    assert data["fields"]["lam.start"] == ["1e-4", "0.1", "1"]
+    assert data["common"]["optimizer.learning_rate"] == "0.01"
+    assert stopped["state"] == "stopped at epoch 1 of 2"
+    assert stopped["diverged"] == 1
+    assert data["problems"] == [{"name": "broken", "reason": "config.json is missing"}]
+    assert (
+        data["points"] == {"drawn": 3 * 5 + 3 * 5 + 2 * 5, "total": 40}
+        or data["points"]["drawn"] == data["points"]["total"]
+    )
+
+
+def test_plots_are_files_and_everything_is_the_same_bytes_again(tmp_path):
+    for lam in (0.1, 1.0):
+        config = mnist_pruning.get_config()
+        config.lam.start = lam
+        config.update(epochs=1, seeds=(0, 1))
+        rows = [
+            {"epoch": i, "step": i, "seconds": i, "diverged": [False, False], "test_error": [9 - i * lam, 8 - i]}
+            for i in (0, 1)
+        ]
+        write_run(tmp_path / "runs" / str(lam), config, rows)
+    written = []
+    for name in ("a", "b"):
+        assert main([str(tmp_path / "runs"), f"--out={tmp_path / name}"]) == 0
+        written.append({path.name: path.read_bytes() for path in (tmp_path / name).rglob("*.*")})
+    assert written[0] == written[1]
+    plots = {f"{name}.{suffix}" for name in ("curves-test_error", "scatter-lam.start") for suffix in ("png", "svg")}
+    assert written[0].keys() == plots | {"index.html"}
+    assert set(re.findall(r'href="plots/([^"]*)"', written[0]["index.html"].decode())) == plots
+
+
+def test_names_cannot_end_the_data_or_become_markup(tmp_path):
+    name = "</script><img src=x onerror=alert(1)>"
+    write_workdir(tmp_path / "runs" / name.replace("/", ""), [START, [7.0, 8.0, 6.0]])
+    write_workdir(tmp_path / "runs" / "other", [START, [7.0, 8.0, 6.0]], data_dir=name)
+    assert main([str(tmp_path / "runs"), f"--out={tmp_path / 'out'}", "--no_figures"]) == 0
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert "onerror=alert(1)>" in page
+    assert "<img src=x" not in page
+    assert data_of(page)["fields"]["data_dir"][1] == name
+
+
+def test_the_text_table_has_paired_differences_and_their_significance(runs, capsys):
+    assert main([str(runs), "--format=text", "--reference=hard"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (hard, relaxed), _ = load(runs)
+    p = significance(relaxed, hard, "test_error")
+    cells = {line.split("  ")[0]: re.split(r"\s{2,}", line) for line in lines}
+    assert cells["lam.start=1e-4, method=hard"][1:] == ["3", "0", "7.00 ± 2.48", "reference", "-", "done"]
+    minus = difference(relaxed, hard, "test_error")
+    assert cells["lam.start=0.1, method=relaxed"][4] == f"{minus['mean']:.2f} ± {minus['interval95']:.2f}"
+    assert cells["lam.start=0.1, method=relaxed"][5] == f"{p:.2g}"
+    stopped = next(line for line in lines if "stopped" in line)
+    assert re.split(r"\s{2,}", stopped)[2:6] == ["1", "8.50 ± 6.35", "-", "-"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--metric=nothing"], "error: --metric=nothing is not one of test_error, "),
+        (["--reference=nobody"], "error: --reference=nobody is part of no label or name of a run"),
+    ],
+)
+def test_what_is_not_there_is_said_in_one_line(runs, capsys, arguments, message):
+    assert main([str(runs), "--format=text", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_without_any_run_there_is_no_page(tmp_path, capsys):
+    assert main([str(tmp_path), f"--out={tmp_path / 'out'}"]) == 1
+    assert "there is no run to compare" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_runs_of_two_experiments_are_told_apart(tmp_path):
+    for name in ("mnist_pruning", "cifar100_vit"):
+        command = {"command": ["python", "-m", f"experiments.{name}.suite"], "resumed": [{}, {}]}
+        for i in range(2):
+            path = tmp_path / name / str(i)
+            if name == "mnist_pruning":
+                write_workdir(path, [START, [7.0, 8.0, 6.0]], p=2.0 - i / 2)
+            else:
+                write_fine_tuning(path, {1: [20.0], 10: [40.0], 2: [30.0]}, optimizer__learning_rate=0.1 + i)
+            Workdir(path).environment.write_text(json.dumps(command))
+    groups = group(find([str(tmp_path)]))
+    assert [item.label for item in groups] == [
+        "cifar100_vit, optimizer.learning_rate=0.1",
+        "cifar100_vit, optimizer.learning_rate=1.1",
+        "mnist_pruning, p=2",
+        "mnist_pruning, p=1.5",
+    ]
+    data = contents(groups, [])
+    names = [metric["name"] for metric in data["metrics"] if "accuracy" in metric["name"]]
+    assert names == ["test_accuracy/1", "test_accuracy/2", "test_accuracy/10"]
+    assert {metric["name"] for metric in data["metrics"] if not metric["per_seed"]} == {
+        *("learning_rate", "performance/mfu", "performance/step_seconds")
+    }
+    assert data["runs"][0]["resumed"] == 2
+
+
+def test_many_long_runs_make_a_page_that_shows_their_spikes(tmp_path, capsys):
+    assert comparison.main(["--runs=5", "--rows=3000"]) == 0
+    assert "page made in" in capsys.readouterr().out
+    for number in range(12):
+        comparison.write_run(tmp_path / str(number), number, 3000)
+    groups = group(find([str(tmp_path)]))
+    data = contents(groups, [])
+    assert data["points"]["drawn"] < data["points"]["total"] == 12 * 3000 * 5
+    for item in data["groups"]:
+        curve = item["curves"]["test_error"]
+        assert sum(abs(value - comparison.SPIKE) < 5 for value in curve["mean"][3:]) >= 1
+        assert len(curve["averages"]["mean"]) > 100
+    assert len(json.dumps(data)) < 5e6

@@ -1,0 +1,152 @@
+"""Which runs are one group, and what groups are called."""
+
+import json
+
+import fsspec
+import ml_collections
+import pytest
+
+from experiments.core.files import write_json
+from experiments.core.workdir import Workdir
+from scripts.compare.groups import group, shown
+from scripts.compare.workdirs import find
+from tests.scripts.workdirs import write_fine_tuning, write_workdir
+
+START = [90.0, 88.0]
+
+
+def labels(directory):
+    return [group.label for group in group(find([str(directory)]))]
+
+
+def test_labels_give_the_fields_that_differ_and_no_others(tmp_path):
+    write_workdir(tmp_path / "a", [START, [7.0, 8.0]], method="hard")
+    write_workdir(tmp_path / "b", [START, [6.0, 8.0]], p=4 / 3, checkpoint_every=7)
+    assert labels(tmp_path) == ["method=hard, p=2", "method=relaxed, p=4/3"]
+
+
+def test_runs_of_other_seeds_are_one_group(tmp_path):
+    write_fine_tuning(tmp_path / "a0", {1: [20.0]}, seeds=(0,))
+    write_fine_tuning(tmp_path / "a1", {1: [22.0]}, seeds=(1,), mesh__fsdp=4)
+    write_fine_tuning(tmp_path / "b", {1: [21.0, 23.0]}, optimizer__learning_rate=0.5)
+    a, b = group(find([str(tmp_path)]))
+    assert [run.name for run in a.runs] == ["a0", "a1"]
+    assert a.series.seeds == [0, 1]
+    assert a.run.final("test_accuracy/1") == [20.0, 22.0]
+    assert (a.label, b.label) == ("optimizer.learning_rate=5e-3", "optimizer.learning_rate=0.5")
+
+
+def test_repetitions_stay_apart_and_are_told_by_name(tmp_path):
+    for name in "ab":
+        write_workdir(tmp_path / name, [START, [7.0, 8.0]])
+    assert labels(tmp_path) == ["a", "b"]
+    write_workdir(tmp_path / "c", [START, [7.0, 8.0]], method="hard")
+    assert labels(tmp_path) == ["method=relaxed, [a]", "method=relaxed, [b]", "method=hard"]
+
+
+def test_labels_of_many_groups_leave_out_the_usual_and_the_implied(tmp_path):
+    for i, lam in enumerate((1e-4, 1e-3, 1e-2, 1e-1, 1.0)):
+        write_workdir(tmp_path / f"relaxed{i}", [START, [7.0, 8.0]], lam__start=lam, lam__end=lam, batch_size=64)
+    write_workdir(tmp_path / "annealed", [START, [7.0, 8.0]], lam__start=1.0, lam__schedule="geometric", p=1.5)
+    assert labels(tmp_path) == [
+        "batch_size=128, lam.schedule=geometric, lam.start=1, p=1.5",
+        "lam.start=1e-4",
+        "lam.start=1e-3",
+        "lam.start=0.01",
+        "lam.start=0.1",
+        "lam.start=1",
+    ]
+
+
+def test_unfinished_runs_are_shown_with_their_state_and_never_pooled(tmp_path):
+    write_workdir(tmp_path / "done", [START, [7.0, 8.0]])
+    write_workdir(tmp_path / "stopped", [START, [7.0, 8.0]], seeds=(2, 3))
+    Workdir(tmp_path / "stopped").summary.unlink()
+    done, stopped = group(find([str(tmp_path)]))
+    assert (done.state, stopped.state) == ("done", "stopped at epoch 1 of 1")
+    assert stopped.label.endswith("(stopped at epoch 1 of 1)")
+
+
+def test_a_run_that_goes_on_is_called_running(tmp_path):
+    write_workdir(tmp_path / "a", [START, [7.0, 8.0]])
+    workdir = Workdir(tmp_path / "a")
+    workdir.summary.unlink()
+    config = ml_collections.ConfigDict(json.loads(workdir.config.read_text()))
+    with workdir.claim(config):
+        assert group(find([str(tmp_path)]))[0].state == "running, at epoch 1 of 1"
+    assert group(find([str(tmp_path)]))[0].state == "stopped at epoch 1 of 1"
+
+
+def test_what_cannot_be_read_is_listed_and_the_rest_is_shown(tmp_path):
+    for name in ("sound", "half", "short", "garbled"):
+        write_workdir(tmp_path / name, [START, [7.0, 8.0]])
+    with Workdir(tmp_path / "half").metrics.open("ab") as file:
+        file.truncate(file.tell() - 30)
+    Workdir(tmp_path / "half").summary.unlink()
+    rows = Workdir(tmp_path / "short").metrics
+    rows.write_text(rows.read_text().replace('"train_density": [0.1, 0.1]', '"train_density": [0.1]'))
+    Workdir(tmp_path / "short").summary.unlink()
+    Workdir(tmp_path / "garbled").metrics.write_text("{\n")
+    (tmp_path / "started").mkdir()
+    write_json(tmp_path / "started" / "config.json", {"epochs": 3, "seeds": [0]})
+    (tmp_path / "model").mkdir()
+    write_json(tmp_path / "model" / "config.json", {"model_type": "vit"})
+    write_json(tmp_path / "model" / "summary.json", {})
+    (tmp_path / "empty").mkdir()
+    found = find([str(tmp_path), str(tmp_path / "empty"), str(tmp_path / "nowhere")])
+    assert [(run.name.rpartition("/")[2], run.state) for run in found.runs] == [
+        ("half", "stopped at epoch 0 of 1"),
+        ("sound", "done"),
+    ]
+    reasons = {problem.name.rpartition("/")[2]: problem.reason for problem in found.problems}
+    assert reasons.pop("garbled").startswith("unreadable: JSONDecodeError")
+    assert reasons == {
+        "short": "unreadable: ValueError: train_density has not one value per seed in every row",
+        "started": "metrics.jsonl is missing or empty",
+        "model": "metrics.jsonl is missing or empty",
+        "empty": "holds no run",
+        "nowhere": "is not a directory",
+    }
+
+
+def test_places_are_told_apart_and_read_once(tmp_path):
+    for name in ("a/run", "b/run"):
+        write_workdir(tmp_path / name, [START, [7.0, 8.0]], method="hard" if name < "b" else "dense")
+    places = [str(tmp_path / "a"), str(tmp_path / "b"), f"{tmp_path}/a/"]
+    found = find(places)
+    assert [run.name for run in found.runs] == [f"{tmp_path}/a/run", f"{tmp_path}/b/run"]
+    assert find([str(tmp_path / "a" / "run")]).runs[0].name == "run"
+
+
+def test_runs_in_a_bucket_are_copied_and_read(tmp_path, capsys):
+    write_workdir(tmp_path / "run", [START, [7.0, 8.0]])
+    (tmp_path / "run" / "params.npz").write_bytes(b"large")
+    memory = fsspec.filesystem("memory")
+    try:
+        memory.put(str(tmp_path), "/bucket/runs", recursive=True)
+        found = find(["memory://bucket/runs"])
+        assert [run.name for run in found.runs] == ["run"]
+        assert found.problems == []
+        assert "copying 3 files" in capsys.readouterr().err
+        assert [problem.reason for problem in find(["memory://bucket/none"]).problems] == ["holds no run"]
+    finally:
+        memory.store.clear()
+    (problem,) = find(["nosuch://bucket"]).problems
+    assert problem.reason.startswith("cannot be read: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("p", 4 / 3, "4/3"),
+        ("lam", 1e-4, "1e-4"),
+        ("steps", 100, "100"),
+        ("x", -0.5, "-0.5"),
+        ("debias", True, "yes"),
+        ("data_dir", None, "-"),
+        ("hidden", [32, 32], "(32, 32)"),
+        ("name", "topk", "topk"),
+    ],
+)
+def test_values_as_people_write_them(name, value, text):
+    assert shown(name, value) == text

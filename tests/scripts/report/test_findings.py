@@ -1,0 +1,137 @@
+"""Verdicts follow from the results: each rule is tried on results that meet it and on some that do not."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from scripts.cifar100_vit import table as fine_tuning_table
+from scripts.mnist_pruning import table as pruning_table
+from scripts.report import fine_tuning, operators, pruning, solvers
+from scripts.report.claims import CLAIMS
+from tests.scripts.workdirs import write_fine_tuning, write_workdir
+
+ROOT = Path(__file__).resolve().parents[3]
+START = [90.0, 88.0, 89.0]
+GOOD, BAD = [5.0, 6.0, 5.5], [30.0, 20.0, 25.0]
+
+
+def pruned(results, *, papers, annealed, ot=GOOD):
+    """Results in which hard top-k errs by 12 to 14 %."""
+    directory = results / "mnist_pruning"
+    write_workdir(directory / "final-hard", [START, [20.0, 21.0, 19.0], [12.0, 14.0, 13.0]], method="hard")
+    for p in (2.0, 4 / 3):
+        write_workdir(directory / f"final-papers-{p:.1f}", [START, papers, papers], p=p)
+    more = {"lam__schedule": "geometric", "lam__start": 3.0, "debias": True}
+    write_workdir(directory / "final-annealed", [START, annealed, annealed], **more)
+    write_workdir(directory / "final-ot", [START, ot, ot], method="ot_straight_through")
+    pruning_table.make(directory)
+    return results
+
+
+@pytest.mark.parametrize(
+    ("papers", "annealed", "verdict"), [(GOOD, GOOD, "reproduced"), (BAD, GOOD, "partly"), (BAD, BAD, "not")]
+)
+def test_pruning_is_judged_at_the_papers_lam_first(tmp_path, papers, annealed, verdict):
+    results = pruned(tmp_path, papers=papers, annealed=annealed)
+    assert pruning.accuracy(results).verdict == verdict
+    assert pruning.speed(results).verdict == verdict
+    assert pruning.density(results).verdict == "reproduced"
+
+
+def test_pruning_numbers_are_those_of_the_table(tmp_path):
+    results = pruned(tmp_path, papers=BAD, annealed=GOOD)
+    rows = json.loads((tmp_path / "mnist_pruning" / "table.json").read_text())["final"][0]["rows"]
+    minus = next(row["minus_hard"] for row in rows if row["run"] == "final-annealed")
+    assert f"{minus['mean']:+.2f} ± {minus['interval95']:.2f}" in pruning.accuracy(results).ours
+    assert "p = 2, lam = 1e-4 (the paper's lam): never in 3 of 3 seeds" in pruning.speed(results).ours
+    assert "rescaled: 1.00 ± 0.00 (2 s)" in pruning.speed(results).ours
+
+
+@pytest.mark.parametrize(
+    ("errors", "verdict"), [([5.5, 6.5, 5.9], "reproduced"), ([8.0, 8.1, 8.2], "partly"), (BAD, "not")]
+)
+def test_optimal_transport_is_held_to_the_papers_number(tmp_path, errors, verdict):
+    results = pruned(tmp_path, papers=BAD, annealed=BAD, ot=errors)
+    assert pruning.optimal_transport(results).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("variant", "top3", "verdict"),
+    [("small", 70.0, "substitute"), ("", 70.0, "reproduced"), ("", 50.0, "not")],
+)
+def test_fine_tuning_of_a_stand_in_settles_nothing(tmp_path, variant, top3, verdict):
+    directory = tmp_path / "cifar100_vit"
+    for name, level in (("xent", 60.0), ("topk", top3)):
+        accuracies = {k: [level + seed / 10 + (seed * k) % 2 for seed in range(3)] for k in (1, 3, 5, 10)}
+        write_fine_tuning(directory / name, accuracies, variant, loss__name=name, split="test")
+    fine_tuning_table.make(directory)
+    finding = fine_tuning.accuracy(tmp_path)
+    assert finding.verdict == verdict
+    assert f"{4 if top3 > 60 else 0} of 4 intervals lie above 0" in finding.why
+
+
+def bench(results, name, **record):
+    devices = {"platform": "cpu", "kind": "cpu"} if "cpu" in name else {"platform": "tpu", "kind": "TPU v9"}
+    environment = {"devices": devices, "machine": {"cpu": "Z80", "cores": 2}}
+    (results / "bench").mkdir(exist_ok=True)
+    (results / "bench" / name).write_text(json.dumps({"environment": environment, **record}))
+
+
+def solved(pav, dykstra, error):
+    return [
+        {"way": way, "n": n, "median_ms": milliseconds, "max_abs_error": {"1": error if "Dykstra" in way else 0.0}}
+        for n in (100, 1000)
+        for way, milliseconds in (("PAV", pav), ("Dykstra, 100 iterations", dykstra))
+    ]
+
+
+def test_solvers_are_judged_on_accelerators_where_there_are_some(tmp_path):
+    bench(tmp_path, "isotonic-cpu.json", rows=solved(1.0, 2.0, 0.3))
+    assert solvers.runtime(tmp_path).verdict == "substitute"
+    assert "2 (n = 100), 2 (n = 1,000)" in solvers.runtime(tmp_path).ours
+    assert solvers.convergence(tmp_path).verdict == "not"
+    bench(tmp_path, "isotonic-tpu.json", rows=solved(2.0, 1.0, 1e-7))
+    assert solvers.runtime(tmp_path).verdict == "reproduced"
+    assert "TPU v9" in solvers.runtime(tmp_path).why
+    assert solvers.convergence(tmp_path).verdict == "reproduced"
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "extra", "verdict"),
+    [
+        ("losses-tpu.json", 384, 1.001, "reproduced"),
+        ("losses-tpu.json", 384, 1.03, "not"),
+        ("losses-tpu.json", 32, 1.001, "substitute"),
+        ("losses-cpu.json", 384, 1.001, "substitute"),
+    ],
+)
+def test_overheads_are_held_to_the_papers(tmp_path, name, size, extra, verdict):
+    losses = {loss: {"one_plus_extra_over_step": extra} for loss in fine_tuning.PAPER_OVERHEAD}
+    bench(tmp_path, name, losses=losses, settings={"variant": "B/16", "size": size})
+    assert fine_tuning.step_times(tmp_path).verdict == verdict
+
+
+def test_without_results_nothing_is_claimed(tmp_path):
+    findings = [claim.find(tmp_path) for claim in CLAIMS if claim.find.__module__ != operators.__name__]
+    assert len(findings) >= 10
+    assert set(findings) == {None}
+
+
+def test_operators_are_as_their_readme_says():
+    nowhere = Path()
+    assert operators.sparsity(nowhere).verdict == "reproduced"
+    assert operators.error_bound(nowhere).verdict == "reproduced"
+    smooth, loss = operators.smoothness(nowhere), operators.loss_is_bounded(nowhere)
+    assert smooth.verdict == "partly"
+    assert "leaves 0: 0.00; where it reaches 1: 1.67" in smooth.ours
+    assert "1.67" in (ROOT / "ops" / "README.md").read_text()
+    assert loss.verdict == "partly"
+
+
+def test_claims_point_to_what_there_is():
+    for claim in CLAIMS:
+        assert not claim.config or (ROOT / claim.config).exists()
+        computed = claim.find.__module__ == operators.__name__
+        if claim.figure and (computed or claim.find(ROOT / "results") is not None):
+            assert (ROOT / "results" / claim.figure).exists()
