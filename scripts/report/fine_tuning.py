@@ -4,7 +4,8 @@ from pathlib import Path
 
 from scripts.cifar100_vit.table import SHOWN_K
 from scripts.markdown import plus_minus
-from scripts.report.finding import Finding, Numbers, Verdict, above, read
+from scripts.report.finding import Finding, Verdict, above, read
+from scripts.report.hardware import first_on_accelerator, name_of, on_accelerator
 
 # Of a step with cross-entropy: 9.7 and 10 seconds, of 9.5.
 PAPER_OVERHEAD = {"top-3, p = 2": 9.7 / 9.5, "top-3, p = 4/3": 10 / 9.5}
@@ -32,8 +33,7 @@ def accuracy(results: Path) -> Finding | None:
 
 def step_times(results: Path) -> Finding | None:
     """What a step costs beside one with cross-entropy, by the benchmark of losses: accelerators first."""
-    records = [read(path) for path in sorted((results / "bench").glob("losses-*.json"))]
-    record = next(iter(sorted(records, key=lambda record: not _accelerated(record))), None)
+    record = first_on_accelerator(results, "losses")
     if record is None:
         return None
     extra = {name: record["losses"][name]["one_plus_extra_over_step"] for name in PAPER_OVERHEAD}
@@ -41,18 +41,8 @@ def step_times(results: Path) -> Finding | None:
         f"{name}: {100 * (ratio - 1):+.2g} % of a step" for name, ratio in extra.items()
     )
     settings = record["settings"]
-    why = f"ViT-{settings['variant']} at {settings['size']} pixels on {_hardware(record)}"
+    why = f"ViT-{settings['variant']} at {settings['size']} pixels on {name_of(record)}"
     within = all(ratio <= PAPER_OVERHEAD[name] for name, ratio in extra.items())
-    if not _accelerated(record) or (settings["variant"], settings["size"]) != ("B/16", 384):
+    if not on_accelerator(record) or (settings["variant"], settings["size"]) != ("B/16", 384):
         return Finding(ours, "substitute", f"{why}; {'no more' if within else 'more'} than the paper's")
     return Finding(ours, "reproduced" if within else "not", f"{why}; asked for: no more than the paper's")
-
-
-def _accelerated(record: Numbers) -> bool:
-    return record["environment"]["devices"]["platform"] != "cpu"
-
-
-def _hardware(record: Numbers) -> str:
-    environment = record["environment"]
-    devices = environment["devices"]
-    return environment["machine"]["cpu"] if devices["platform"] == "cpu" else devices["kind"]

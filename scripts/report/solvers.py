@@ -2,14 +2,15 @@
 
 from pathlib import Path
 
-from scripts.report.finding import Finding, Numbers, read
+from scripts.report.finding import Finding, Numbers
+from scripts.report.hardware import first_on_accelerator, name_of, on_accelerator
 
 _DYKSTRA = "Dykstra, 100 iterations"
 
 
 def runtime(results: Path) -> Finding | None:
     """Dykstra's algorithm against PAV."""
-    record = _record(results)
+    record = first_on_accelerator(results, "isotonic")
     if record is None:
         return None
     ratios = {n: dykstra["median_ms"] / pav["median_ms"] for n, pav, dykstra in _pairs(record)}
@@ -17,15 +18,15 @@ def runtime(results: Path) -> Finding | None:
         f"{ratio:.2g} (n = {n:,})" for n, ratio in ratios.items()
     )
     faster = sum(ratio < 1 for ratio in ratios.values())
-    why = f"faster at {faster} of {len(ratios)} sizes, on {_hardware(record)}"
-    if not _accelerated(record):
+    why = f"faster at {faster} of {len(ratios)} sizes, on {name_of(record)}"
+    if not on_accelerator(record):
         return Finding(ours, "substitute", f"{why}: no accelerator was measured")
     return Finding(ours, "reproduced" if faster == len(ratios) else "partly" if faster else "not", why)
 
 
 def convergence(results: Path) -> Finding | None:
     """The output of Dykstra's algorithm after a hundred iterations."""
-    record = _record(results)
+    record = first_on_accelerator(results, "isotonic")
     if record is None:
         return None
     errors = {(n, lam): error for n, _, dykstra in _pairs(record) for lam, error in dykstra["max_abs_error"].items()}
@@ -43,19 +44,3 @@ def _pairs(record: Numbers) -> list[tuple[int, Numbers, Numbers]]:
     ways = {(row["way"], row["n"]): row for row in record["rows"]}
     sizes = sorted(n for way, n in ways if way == "PAV")
     return [(n, ways["PAV", n], ways[_DYKSTRA, n]) for n in sizes if (_DYKSTRA, n) in ways]
-
-
-def _record(results: Path) -> Numbers | None:
-    records = [read(path) for path in sorted((results / "bench").glob("isotonic-*.json"))]
-    return next(iter(sorted(records, key=lambda record: not _accelerated(record))), None)
-
-
-def _accelerated(record: Numbers) -> bool:
-    return record["environment"]["devices"]["platform"] != "cpu"
-
-
-def _hardware(record: Numbers) -> str:
-    environment = record["environment"]
-    if _accelerated(record):
-        return environment["devices"]["kind"]
-    return f"{environment['machine']['cores']} cores of {environment['machine']['cpu']}"

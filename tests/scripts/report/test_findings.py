@@ -7,9 +7,10 @@ import pytest
 
 from scripts.cifar100_vit import table as fine_tuning_table
 from scripts.mnist_pruning import table as pruning_table
-from scripts.report import fine_tuning, operators, pruning, solvers
+from scripts.report import fine_tuning, operators, pruning, solvers, vmoe
 from scripts.report.claims import CLAIMS
-from tests.scripts.workdirs import write_fine_tuning, write_workdir
+from scripts.vmoe import table as vmoe_table
+from tests.scripts.workdirs import write_fine_tuning, write_vmoe, write_workdir
 
 ROOT = Path(__file__).resolve().parents[3]
 START = [90.0, 88.0, 89.0]
@@ -135,3 +136,33 @@ def test_claims_point_to_what_there_is():
         computed = claim.find.__module__ == operators.__name__
         if claim.figure and (computed or claim.find(ROOT / "results") is not None):
             assert (ROOT / "results" / claim.figure).exists()
+
+
+@pytest.mark.parametrize(
+    ("variant", "relaxed", "verdict"),
+    [("small,", 24.0, "substitute"), ("", 24.0, "reproduced"), ("", 20.0, "not")],
+)
+def test_precision_of_routers_is_judged_by_intervals(tmp_path, variant, relaxed, verdict):
+    for name, level in (("hard", 22.0), ("relaxed", relaxed)):
+        rows = [[1.0] * 3, [level + seed + (seed % 2) / 10 for seed in range(3)]]
+        write_vmoe(tmp_path / "vmoe" / name, rows, f"{variant}router={name}", steps=100)
+    vmoe_table.make(tmp_path / "vmoe")
+    finding = vmoe.precision(tmp_path)
+    assert finding.verdict == verdict
+    assert f"{int(relaxed > 22)} of 1 intervals lie above 0" in finding.why
+    assert "learning rate" in finding.ours
+
+
+def test_the_time_of_a_relaxed_router_beside_the_papers(tmp_path):
+    def routers(exact, papers):
+        return {"relaxed, logits": {"ratio_of_steps": exact}, "Dykstra, 10 iterations": {"ratio_of_steps": papers}}
+
+    assert vmoe.step_times(tmp_path) is None
+    bench(tmp_path, "router-cpu.json", routers=routers(1.01, 1.1))
+    assert vmoe.step_times(tmp_path).verdict == "substitute"
+    assert "relaxed, logits: 1.010; Dykstra, 10 iterations: 1.100" in vmoe.step_times(tmp_path).ours
+    assert "2 cores of Z80; both below the paper's 1.5" in vmoe.step_times(tmp_path).why
+    bench(tmp_path, "router-tpu.json", routers=routers(1.01, 1.6))
+    assert vmoe.step_times(tmp_path).verdict == "reproduced"
+    bench(tmp_path, "router-tpu.json", routers=routers(1.01, 1.1))
+    assert vmoe.step_times(tmp_path).verdict == "not"
