@@ -1,17 +1,15 @@
-"""Runs of several processes: they train as one, stop as one, fail as one, and go on as any other number."""
+"""Runs of several processes: they fail as one and go on; tests/experiments/vmoe/test_distributed.py has the rest."""
 
-import re
-import shutil
 import signal
 import sys
 
 import pytest
 
 from experiments.cifar100_vit.suite.presets import DEMO
-from experiments.core import distributed, metrics
+from experiments.core import distributed
 from experiments.core.errors import UsageError
 from tests.experiments.processes import begin, ended, environment, finish, free_port, wait_for_rows
-from tests.experiments.support import assert_same_rows, rows_without_seconds, start
+from tests.experiments.support import rows_without_seconds, start
 
 # Every process reads its rows of a batch, and has its part of a matrix.
 FIELDS = DEMO | {
@@ -44,34 +42,6 @@ def whole(tmp_path_factory):
     assert "step 20/20" in first
     assert "step" not in second  # only the first process reports
     return workdir
-
-
-def test_two_processes_train_as_one(whole, tmp_path):
-    finish(run(tmp_path / "eight", 1, 8) + run(tmp_path / "one", 1, 1))
-    losses = [row["train_loss"][0] for row in metrics.read(whole / "metrics.jsonl")[1:]]
-    assert len(set(losses)) == 5
-    assert_same_rows(whole, tmp_path / "eight")
-    assert_same_rows(whole, tmp_path / "one")
-
-
-def test_a_signal_to_one_process_stops_both_and_other_machines_go_on(whole, tmp_path):
-    workdir = tmp_path / "eight"
-    processes = run(workdir, 2, 4)
-    wait_for_rows(processes, workdir, 2)
-    processes[1].send_signal(signal.SIGTERM)
-    first, _ = finish(processes)
-    stopped = re.search(r"^stopped by a signal to another process after step (\d+)", first, re.MULTILINE)
-    assert stopped, first
-    last = int(stopped[1])
-    assert last < 20
-    assert not (workdir / "summary.json").exists()
-    parts = {path.name for path in (workdir / "checkpoints" / str(last) / "state").glob("ocdbt.process_*")}
-    assert parts == {"ocdbt.process_0", "ocdbt.process_1"}
-    shutil.copytree(workdir, tmp_path / "one")
-    for out in finish(run(workdir, 1, 8) + run(tmp_path / "one", 1, 1)):
-        assert f"resuming after step {last}\n" in out
-    assert_same_rows(workdir, whole)
-    assert_same_rows(tmp_path / "one", whole)
 
 
 def test_when_one_process_is_killed_the_other_fails_and_the_run_goes_on(whole, tmp_path):

@@ -4,8 +4,6 @@ import re
 import shutil
 import signal
 
-import pytest
-
 from experiments.core import metrics
 from experiments.vmoe.suite.presets import DEMO
 from tests.experiments.processes import begin, finish, wait_for_rows
@@ -31,34 +29,28 @@ def run(workdir, processes, devices):
     return begin("experiments.vmoe", config, workdir, fields, processes=processes, devices=devices)
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """The run of two processes with four devices each, without interruption."""
-    workdir = tmp_path_factory.mktemp("whole") / "run"
-    finish(run(workdir, 2, 4))
-    return workdir
-
-
-def test_one_device_eight_and_two_processes_of_four_train_alike(whole, tmp_path):
+def test_one_device_eight_and_two_processes_of_four_train_alike_whole_or_stopped_and_resumed(tmp_path):
+    """One test, as all compare with the run of two processes that nothing interrupts."""
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    finish(run(whole, 2, 4))
     finish(run(tmp_path / "eight", 1, 8) + run(tmp_path / "one", 1, 1))
     losses = [row["train_loss"][0] for row in metrics.read(whole / "metrics.jsonl")[1:]]
     assert len(set(losses)) == 5
     assert_same_rows(whole, tmp_path / "eight")
     assert_same_rows(whole, tmp_path / "one")
 
-
-def test_stopped_by_a_signal_to_one_process_it_goes_on_elsewhere_with_the_same_metrics(whole, tmp_path):
-    workdir = tmp_path / "eight"
-    processes = run(workdir, 2, 4)
-    wait_for_rows(processes, workdir, 2)
+    processes = run(stopped, 2, 4)
+    wait_for_rows(processes, stopped, 2)
     processes[1].send_signal(signal.SIGTERM)
     first, _ = finish(processes)
-    stopped = re.search(r"^stopped by a signal to another process after step (\d+)", first, re.MULTILINE)
-    assert stopped, first
-    parts = {path.name for path in (workdir / "checkpoints" / stopped[1] / "state").glob("ocdbt.process_*")}
+    last = re.search(r"^stopped by a signal to another process after step (\d+)", first, re.MULTILINE)
+    assert last, first
+    assert int(last[1]) < 20
+    assert not (stopped / "summary.json").exists()
+    parts = {path.name for path in (stopped / "checkpoints" / last[1] / "state").glob("ocdbt.process_*")}
     assert parts == {"ocdbt.process_0", "ocdbt.process_1"}
-    shutil.copytree(workdir, tmp_path / "one")
-    for out in finish(run(workdir, 1, 8) + run(tmp_path / "one", 1, 1)):
-        assert f"resuming after step {stopped[1]}\n" in out
-    assert_same_rows(workdir, whole)
-    assert_same_rows(tmp_path / "one", whole)
+    shutil.copytree(stopped, tmp_path / "stopped-one")
+    for out in finish(run(stopped, 1, 8) + run(tmp_path / "stopped-one", 1, 1)):
+        assert f"resuming after step {last[1]}\n" in out
+    assert_same_rows(stopped, whole)
+    assert_same_rows(tmp_path / "stopped-one", whole)
