@@ -2,9 +2,10 @@
 
 Times training steps of ``configs/vmoe.py`` at S/32 shapes (n = 400, 32 experts, k = 28) that differ in the router
 alone, taking turns. Beside them, on logits of the same shape and each with its gradient, every router by itself, the
-relaxed mask, and the hard one as it is usually written, ``lax.top_k`` and one-hot. The overhead is given twice, as
-``training.py`` says; that of the router by itself leaves out what further slots cost the experts. Random images; the
-weights are as initialised. About six minutes on two cores. Writes ``<results>/router-<hardware>.json``.
+relaxed mask, the hard one as it is usually written, ``lax.top_k`` and one-hot, and both ways to dispatch. The overhead
+is given twice, as ``training.py`` says; that of the router by itself leaves out what further slots cost the experts.
+Random images; the weights are as initialised. About six minutes on two cores. Writes
+``<results>/router-<hardware>.json``.
 """
 
 import argparse
@@ -22,7 +23,9 @@ from jax import lax
 import ops
 from configs.vmoe import get_config
 from experiments.core.data import Data
+from experiments.vmoe.dispatch import DISPATCHERS, Dispatcher
 from experiments.vmoe.experiment import RECIPE, make_router, routing_shape
+from experiments.vmoe.model import SIZES
 from experiments.vmoe.routers import Logits, Slots
 from scripts.bench import training
 from scripts.bench.timing import Budget, interleave
@@ -39,6 +42,7 @@ ROUTERS: dict[str, tuple[str, dict[str, Any]]] = {
     "token choice": ("token_choice", {}),
 }
 MASK, BY_TOP_K = "relaxed mask", "lax.top_k and one-hot"
+GATHER, EINSUM = "gather", "einsum"
 LIMIT = {"cpu": 1.05}
 LIMIT_ELSEWHERE = 1.02  # the paper's is 1.5
 
@@ -86,6 +90,26 @@ def alone(groups: int, size: int) -> dict[str, Callable[[], None]]:
     return calls
 
 
+def dispatchers(groups: int, size: int) -> dict[str, Callable[[], None]]:
+    """Taking tokens to the slots of the hard router and back, with the gradient in the tokens, compiled."""
+    config = config_of(REFERENCE, size)
+    shape, width = routing_shape(config), SIZES[config.model.variant.partition("/")[0]][0]
+    rng = np.random.default_rng(0)
+    logits = jnp.asarray(rng.normal(size=(groups, shape.tokens, config.moe.num_experts)), jnp.float32)
+    tokens = jnp.asarray(rng.normal(size=(groups, shape.tokens, width)), jnp.float32)
+    routed = jax.jit(make_router(config, 0.0))(Logits(logits, logits))
+
+    def back_and_forth(dispatcher: Dispatcher, tokens: jax.Array, routed: Slots) -> jax.Array:
+        return jnp.square(dispatcher.put(dispatcher.take(tokens, routed), routed)).sum()
+
+    calls: dict[str, Callable[[], None]] = {}
+    for name in (GATHER, EINSUM):
+        both = jax.jit(jax.value_and_grad(functools.partial(back_and_forth, DISPATCHERS[name])))
+        calls[name] = functools.partial(training.finished, both, tokens, routed)
+        calls[name]()
+    return calls
+
+
 def main(arguments: Sequence[str]) -> int:
     """Runs the command."""
     parser = argparse.ArgumentParser(prog="python -m scripts.bench.router", description=(__doc__ or "").split(":")[0])
@@ -98,7 +122,8 @@ def main(arguments: Sequence[str]) -> int:
 
     config = config_of(REFERENCE, options.size)
     groups, layers = options.batch_size // config.moe.group_images, len(config.moe.blocks)
-    by_itself = interleave(alone(groups, options.size), Budget(20.0, fewest=20, most=2000))
+    parts = alone(groups, options.size) | dispatchers(groups, options.size)
+    by_itself = interleave(parts, Budget(25.0, fewest=20, most=2000))
     examples = training.random_images(options.batch_size, options.size, NUM_CLASSES)
     data = Data(train=examples, evaluation=examples, num_classes=NUM_CLASSES, prefix="test")
     experiments = {name: RECIPE.build(config_of(name, options.size), data) for name in ROUTERS}
@@ -107,6 +132,7 @@ def main(arguments: Sequence[str]) -> int:
     times = interleave(calls, Budget(options.seconds, fewest=3, most=200))
     rows = training.overheads(times, by_itself, REFERENCE, layers)
     masks = {name: by_itself[name]._asdict() for name in (MASK, BY_TOP_K)}
+    ways = {name: by_itself[name]._asdict() for name in (GATHER, EINSUM)}
     limit = LIMIT.get(platform, LIMIT_ELSEWHERE)
     relaxed = rows["relaxed, logits"]
     targets = [
@@ -119,9 +145,14 @@ def main(arguments: Sequence[str]) -> int:
         training.target(
             f"{MASK} over {BY_TOP_K}, with gradient", 1.0, masks[MASK]["median_ms"] / masks[BY_TOP_K]["median_ms"]
         ),
+        training.target(
+            f"dispatch by {GATHER} over {EINSUM}, with gradient",
+            1.0,
+            ways[GATHER]["median_ms"] / ways[EINSUM]["median_ms"],
+        ),
     ]
     settings = {"size": options.size, "batch_size": options.batch_size, "groups": groups, "layers": layers}
-    document = {"settings": settings, "routers": rows, "masks": masks, "targets": targets}
+    document = {"settings": settings, "routers": rows, "masks": masks, "dispatchers": ways, "targets": targets}
     command = ["python", "-m", "scripts.bench.router", *arguments]
     training.report(options.results, "router", command, document, "routers")
     return 0

@@ -271,3 +271,4 @@ def test_the_routers_that_are_timed_solve_the_papers_problem():
     assert routing_shape(router.config_of("relaxed, 32 slots", 224)).capacity == 32
     calls = router.alone(1, 224)
     assert set(calls) == {*router.ROUTERS, router.MASK, router.BY_TOP_K}
+    assert set(router.dispatchers(1, 224)) == {router.GATHER, router.EINSUM}
