@@ -65,7 +65,7 @@ def _workdirs(directory: Path) -> Iterable[Path]:
     return sorted(found, key=lambda path: str(path.relative_to(directory)))
 
 
-def _length(config: dict[str, Any]) -> tuple[str, int]:
+def length(config: dict[str, Any]) -> tuple[str, int]:
     """What a run is counted in, "epoch" or "step", and how many of them it is to be long."""
     unit = "step" if "steps" in config and config["steps"] is not None else "epoch"
     return unit, config[f"{unit}s"]
@@ -92,11 +92,11 @@ def _read(path: Path, name: str) -> Run:
     rows = metrics.read(workdir.metrics)
     if not rows:
         raise _BrokenError("metrics.jsonl is missing or empty")
-    unit, length = _length(config)
+    unit, total = length(config)
     last = rows[-1]
     if not workdir.summary.exists():
-        raise _BrokenError(f"unfinished: {unit} {last[unit]} of {length}")
+        raise _BrokenError(f"unfinished: {unit} {last[unit]} of {total}")
     summary = json.loads(workdir.summary.read_text())
-    if (last[unit], last["step"]) != (length, summary["steps"]) or _values(last) != _final_values(summary):
+    if (last[unit], last["step"]) != (total, summary["steps"]) or _values(last) != _final_values(summary):
         raise _BrokenError("summary.json does not belong to the last row of metrics.jsonl")
     return Run(name, config, rows, summary)
