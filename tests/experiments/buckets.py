@@ -221,4 +221,5 @@ def environment(server: Server) -> dict[str, str]:
         "TENSORSTORE_GCS_HTTP_URL": server.address,
         "GCE_METADATA_ROOT": "127.0.0.1:1",
         "NO_GCE_CHECK": "true",
+        "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",  # which asks for the kind of every bucket, by another protocol
     }
