@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.core.files import write_atomically
 
-_FORMAT = 2  # to be raised when what `make` returns changes meaning
+_FORMAT = 3  # to be raised when what `make` returns changes meaning
 
 
 def load_or_make(

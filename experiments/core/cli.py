@@ -14,7 +14,7 @@ from typing import Any
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from experiments.core import train
+from experiments.core import distributed, train
 from experiments.core.environment import Launch
 from experiments.core.errors import UsageError
 from experiments.core.experiment import Recipe
@@ -80,7 +80,9 @@ def _run(recipe: Recipe) -> None:
             field: str(value) for field, value in config_flags.get_override_values(flags.FLAGS["config"]).items()
         },
     )
-    train.run(recipe, _CONFIG.value, _WORKDIR.value, launch)
+    distributed.initialize()
+    with distributed.leaving_promptly():
+        train.run(recipe, _CONFIG.value, _WORKDIR.value, launch)
 
 
 def _one_line_errors(call: Callable[[], Any]) -> Any:

@@ -16,8 +16,9 @@ SPLITS = {"test": "test", "validation": "valid"}  # the prefix of the metrics of
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """Images [N, H, W, C] in uint8 and labels [N] in int32, to train and to evaluate on.
+    """Images [N, H, W, C] in uint8 and labels, to train and to evaluate on.
 
+    Labels are classes [N] in int32, or where images have several each, multi-hot vectors [N, num_classes] in uint8.
     Where there is a stream, it takes the place of the arrays, which may then be empty.
     """
 
@@ -52,7 +53,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
 
 
 def load(config: ml_collections.ConfigDict) -> Data:
-    """Reads `config.dataset`, classified by its feature `config.label` ("label" if left out).
+    """Reads `config.dataset`, classified by its feature `config.label` ("label" if left out), of one class or several.
 
     With `split="test"` all training images train and the test images evaluate. With
     `split="validation"` the last `validation_size` training images evaluate, the others train, and

@@ -14,8 +14,39 @@ from PIL import Image
 from experiments.core.stream import Arrays
 
 
+@dataclasses.dataclass(frozen=True)
+class Label:
+    """What examples are classified by: a feature that names one class, or `several` at once, perhaps none."""
+
+    feature: str
+    num_classes: int
+    several: bool = False
+
+    @property
+    def dtype(self) -> Any:
+        """Of the labels."""
+        return np.uint8 if self.several else np.int32
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of a single label."""
+        return (self.num_classes,) if self.several else ()
+
+    def encode(self, value: Any) -> np.ndarray:
+        """The label of an example: its class, or 1 for each of its classes and 0 for the others (multi-hot)."""
+        if not self.several:
+            return np.asarray(value, self.dtype)
+        classes = np.asarray(value, np.int64)
+        vector = np.zeros(self.shape, self.dtype)
+        vector[classes[classes >= 0]] = 1  # TFDS writes -1 for a class that is not known
+        return vector
+
+
 class Examples(Protocol):
-    """`image` [H, W, C] in uint8 and `label` in int32 of each example; it can be sent to other processes."""
+    """`image` [H, W, C] in uint8 and `label` of each example; it can be sent to other processes.
+
+    A label is a class in int32; of a data set with several classes an image, a multi-hot vector [num_classes] in uint8.
+    """
 
     def __len__(self) -> int:
         """The number of examples."""
@@ -32,7 +63,7 @@ class Examples(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class InMemory:
-    """Examples as arrays: `image` [N, H, W, C] in uint8 and `label` [N] in int32."""
+    """Examples as arrays: `image` [N, H, W, C] in uint8, and `label` [N] in int32 or [N, num_classes] in uint8."""
 
     arrays: Arrays
 
@@ -53,7 +84,7 @@ class OnDisk:
     Files are opened at the first example, in each process anew: what is sent to a worker is names.
     """
 
-    def __init__(self, directory: str, split: str, label: str, start: int, stop: int):
+    def __init__(self, directory: str, split: str, label: Label, start: int, stop: int):
         self.directory, self.split, self.label, self.start, self.stop = directory, split, label, start, stop
         self._source: Any = None
 
@@ -67,7 +98,7 @@ class OnDisk:
         # Not left to TFDS, which returns photographs in grey or CMYK with as many channels as they happen to have.
         with Image.open(io.BytesIO(example["image"])) as image:
             decoded = np.asarray(image.convert("RGB"))
-        return {"image": decoded, "label": np.asarray(example[self.label], np.int32)}
+        return {"image": decoded, "label": self.label.encode(example[self.label.feature])}
 
     def part(self, start: int, stop: int) -> "OnDisk":
         """The same files, a part of the indices."""

@@ -8,8 +8,8 @@ from typing import Any
 class Interrupt:
     """While entered, the first SIGTERM or SIGINT is only noted; a second one acts as usual.
 
-    orbax and JAX leave these signals alone in a process that has not joined a cluster, so without
-    this a preempted run would lose what it did since the last checkpoint.
+    orbax and JAX leave these signals alone (of several processes, `distributed.py` sees to it), so
+    without this a preempted run would lose what it did since the last checkpoint.
     """
 
     _SIGNALS = (signal.SIGTERM, signal.SIGINT)

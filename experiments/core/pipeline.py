@@ -110,7 +110,7 @@ class Evaluation:
 
 
 def train_stream(config: ml_collections.ConfigDict, examples: Examples) -> Stream:
-    """Training batches of a valid config: `image` [R, S, S, C] in uint8 and `label` [R] in int32, for R rows."""
+    """Training batches of a valid config: `image` [R, S, S, C] in uint8 and `label` [R, ...], for R rows."""
     field = config.input
 
     def open_stream(seed: int, rows: np.ndarray) -> Batches:

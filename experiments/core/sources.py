@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,11 @@ from absl import logging
 from experiments.core import cache
 from experiments.core.config import require_one_of
 from experiments.core.errors import UsageError
-from experiments.core.examples import Arrays, Examples, InMemory, OnDisk
+from experiments.core.examples import Arrays, Examples, InMemory, Label, OnDisk
 
 _SHARED = Path(__file__).resolve().parents[3] / "shared" / "tfds"  # beside the repository
 _BLOCK = 10_000  # images between two lines of progress
-_LARGEST = 4 * 2**30  # bytes of decoded images above which they are left on disk
+_LARGEST = 4 * 2**30  # bytes of decoded images and multi-hot labels above which they are left on disk
 _TEST = {"imagenet2012": "validation"}  # the split that tests, where it is not `test`
 
 
@@ -65,40 +65,57 @@ def from_tfds(name: str, data_dir: str | None, *, download: bool, label: str = "
       name: as TFDS knows it.
       data_dir: where it is; see `_data_dir` for the default.
       download: whether to prepare a data set that is not there.
-      label: the feature to classify by, say cifar100's `coarse_label`.
+      label: the feature to classify by, say cifar100's `coarse_label`; a class, or a sequence of classes.
 
     Raises:
       UsageError: if the data set cannot be had, is not one of labelled images, or has no such label.
     """
-    import tensorflow_datasets as tfds
-
     directory = _data_dir(name, data_dir)
     test = _TEST.get(name, "test")
     with _quiet():
         builder = _builder(name, directory, download)
         features = builder.info.features
-        labels = [feature for feature, kind in features.items() if isinstance(kind, tfds.features.ClassLabel)]
+        labels = _labels(features)
         if not labels or "image" not in features or not {"train", test} <= set(builder.info.splits):
             raise UsageError(
-                f"config.dataset={name!r} is not allowed: it must have the features image and "
-                f"label, and the splits train and {test}"
+                f"config.dataset={name!r} is not allowed: it must have the feature image, another that is a ClassLabel "
+                f"or a sequence of them, and the splits train and {test}"
             )
         require_one_of("label", label, labels)
         splits = {"train": builder.info.splits["train"], "test": builder.info.splits[test]}
         train, evaluation = (
             _in_memory(name, builder, splits, labels, label)
-            if _fits_in_memory(features["image"].shape, splits)
-            else (OnDisk(str(builder.data_dir), split.name, label, 0, split.num_examples) for split in splits.values())
+            if _fits_in_memory(features["image"].shape, labels, splits)
+            else (
+                OnDisk(str(builder.data_dir), split.name, labels[label], 0, split.num_examples)
+                for split in splits.values()
+            )
         )
-    return Source(train, evaluation, features[label].num_classes)
+    return Source(train, evaluation, labels[label].num_classes)
 
 
-def _fits_in_memory(shape: tuple[int | None, ...], splits: dict[str, Any]) -> bool:
-    size = math.prod(side or 0 for side in shape)  # 0 where a side varies
-    return 0 < size * sum(split.num_examples for split in splits.values()) <= _LARGEST
+def _labels(features: Mapping[str, Any]) -> dict[str, Label]:
+    """The features to classify by."""
+    import tensorflow_datasets as tfds
+
+    labels = {}
+    for name, kind in features.items():
+        several = isinstance(kind, tfds.features.Sequence)
+        classes = kind.feature if several else kind
+        if isinstance(classes, tfds.features.ClassLabel):
+            labels[name] = Label(name, classes.num_classes, several)
+    return labels
 
 
-def _in_memory(name: str, builder: Any, splits: dict[str, Any], labels: list[str], label: str) -> Iterator[InMemory]:
+def _fits_in_memory(shape: tuple[int | None, ...], labels: dict[str, Label], splits: dict[str, Any]) -> bool:
+    image = math.prod(side or 0 for side in shape)  # 0 where a side varies
+    size = image + sum(label.num_classes for label in labels.values() if label.several)
+    return image > 0 and size * sum(split.num_examples for split in splits.values()) <= _LARGEST
+
+
+def _in_memory(
+    name: str, builder: Any, splits: dict[str, Any], labels: dict[str, Label], label: str
+) -> Iterator[InMemory]:
     """Both splits, from the cache if they are there; one cache serves all labels."""
     files = [Path(path) for split in splits.values() for path in split.filepaths]
     arrays = cache.load_or_make(
@@ -146,20 +163,20 @@ def _builder(name: str, data_dir: str | None, download: bool) -> Any:
         ) from error
 
 
-def _decode(name: str, builder: Any, splits: dict[str, Any], labels: list[str]) -> Arrays:
+def _decode(name: str, builder: Any, splits: dict[str, Any], labels: dict[str, Label]) -> Arrays:
     arrays: Arrays = {}
     for split, info in splits.items():
         source = builder.as_data_source(split=info.name)
         image = np.empty((len(source), *source[0]["image"].shape), np.uint8)
-        targets = {label: np.empty(len(source), np.int32) for label in labels}
+        targets = {name: np.empty((len(source), *label.shape), label.dtype) for name, label in labels.items()}
         for i in range(len(source)):
             example = source[i]
             image[i] = example["image"]
-            for label, target in targets.items():
-                target[i] = example[label]
+            for feature, label in labels.items():
+                targets[feature][i] = label.encode(example[feature])
             if (i + 1) % _BLOCK == 0 or i + 1 == len(source):
                 print(f"decoding {name} {split}: {i + 1} of {len(source)} images", flush=True)
-        arrays |= {f"{split}_image": image} | {f"{split}_{label}": target for label, target in targets.items()}
+        arrays |= {f"{split}_image": image} | {f"{split}_{feature}": target for feature, target in targets.items()}
     return arrays
 
 

@@ -72,7 +72,7 @@ def run(recipe: Recipe, config: ml_collections.ConfigDict, path: Any, launch: La
     workdir = Workdir(path)
     workdir.check(config)
     if workdir.summary.exists():
-        print(f"{path} is done: see {workdir.summary.name}")
+        _say(f"{path} is done: see {workdir.summary.name}")
         return
     with (
         closing(_Run(recipe, config, recipe.load(config), workdir)) as experiment_run,

@@ -36,6 +36,8 @@ def validate(config: ml_collections.ConfigDict) -> None:
 
 def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     """The experiment on images of the size and with the number of classes that `data` have."""
+    several = data.train["label"].ndim > 1
+    require(not several, "label", config.get("label", "label"), "a feature of one class an image")
     model = MLP(config.hidden, data.num_classes)
     method = methods.make(config)
     pruned = [str(layer) for layer in config.prune_layers]

@@ -64,8 +64,8 @@ def wait_for_end(pids: list[int]) -> list[int]:
 
 
 def rows_without_seconds(workdir: Path) -> list[dict[str, Any]]:
-    """The rows of a run, less the one thing that may differ between two runs."""
+    """The rows of a run, less what may differ between two runs: the times."""
     return [
-        {name: value for name, value in row.items() if name != "seconds"}
+        {name: value for name, value in row.items() if name not in ("seconds", "performance")}
         for row in metrics.read(workdir / "metrics.jsonl")
     ]

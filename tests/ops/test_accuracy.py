@@ -25,6 +25,18 @@ def test_agrees_with_a_stable_sort():
     np.testing.assert_array_equal(vmapped, expected[:, :5])
 
 
+def test_of_several_labels_one_suffices():
+    several = np.random.default_rng(0).random(LOGITS.shape) < 0.3
+    several[:5] = False
+    ranked = np.take_along_axis(several, np.argsort(-LOGITS, axis=-1, kind="stable"), axis=-1)
+    expected = np.maximum.accumulate(ranked, axis=-1)
+    assert not expected[:5].any()
+    np.testing.assert_array_equal(topk_accuracy(LOGITS, several.astype(np.uint8), 7), expected)
+    np.testing.assert_array_equal(topk_accuracy(LOGITS.T, several.T, 3, axis=0), expected[:, :3])
+    one_hot = np.eye(7, dtype=np.uint8)[LABELS]
+    np.testing.assert_array_equal(topk_accuracy(LOGITS, one_hot, 7), topk_accuracy(LOGITS, LABELS, 7))
+
+
 def test_absent_classes_do_not_count():
     present = np.arange(7) != 2
     logits = np.where(present, LOGITS, -np.inf)
@@ -37,6 +49,8 @@ def test_nan_and_foreign_labels_never_hit():
     x = np.float32([[np.nan, 1, 2], [1, np.nan, 2], [-np.inf, 0, 1], [3, 2, 1], [3, 2, 1]])
     hits = topk_accuracy(x, np.array([0, 2, 0, -1, 3]), 3)
     np.testing.assert_array_equal(hits, [[0, 0, 0], [1, 1, 1], [0, 0, 1], [0, 0, 0], [0, 0, 0]])
+    hits = topk_accuracy(x[:2], np.array([[1, 1, 0], [1, 1, 0]]), 3)
+    np.testing.assert_array_equal(hits, [[0, 1, 1], [0, 1, 1]])
 
 
 def test_errors():

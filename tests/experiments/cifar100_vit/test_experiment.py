@@ -1,5 +1,6 @@
 """The experiment on digits: its loss, updates and accuracies against NumPy, its weights, and mistakes in its config."""
 
+import dataclasses
 import sys
 
 import jax
@@ -18,7 +19,7 @@ from experiments.core.batches import step_indices
 from experiments.core.errors import UsageError
 from tests.experiments.cifar100_vit import numpy_vit
 from tests.experiments.cifar100_vit.tiny import random_params, tiny_config, write_weights
-from tests.experiments.support import start
+from tests.experiments.support import rows_without_seconds, start
 
 DATA = data_lib.load(tiny_config())
 KEY = jax.random.key(0)
@@ -118,6 +119,28 @@ def test_accuracies_are_those_of_a_sort_in_numpy():
     means = np.mean([found["test_accuracy"][str(k)] for k in range(1, 11)], axis=0)
     np.testing.assert_allclose(found["mean_topk_error"], 100 - means, atol=1e-4)
     assert len(set(rank)) > 5
+
+
+@pytest.mark.parametrize(
+    ("argument", "feed"), [("small,loss=xent", "resident"), ("small,loss=topk,target=smooth", "stream")]
+)
+def test_multi_hot_labels_of_one_class_each_train_as_the_classes_do(tmp_path, argument, feed):
+    def multi_hot(config):
+        splits = [
+            split | {"label": np.eye(10, dtype=np.uint8)[split["label"]]} for split in (DATA.train, DATA.evaluation)
+        ]
+        return dataclasses.replace(DATA, train=splits[0], evaluation=splits[1])
+
+    config = tiny_config(argument, feed=feed, mesh__data=2, mesh__fsdp=4)
+    config.update({"steps": 4, "steps_per_dispatch": 2, "eval_every": 2, "checkpoint_every": 4})
+    config.optimizer.warmup_steps = 0
+    train.run(RECIPE, config, tmp_path / "classes")
+    train.run(dataclasses.replace(RECIPE, load=multi_hot), config, tmp_path / "vectors")
+    rows, others = (rows_without_seconds(tmp_path / name) for name in ("classes", "vectors"))
+    for row, other in zip(rows, others, strict=True):
+        assert row["test_accuracy"] == other["test_accuracy"]
+        if row["step"]:
+            np.testing.assert_allclose(row["train_loss"], other["train_loss"], rtol=1e-5)
 
 
 def test_fewer_classes_have_fewer_accuracies_and_validation_another_name(tmp_path):

@@ -1,20 +1,18 @@
 """The command line of the experiment killed in mid-training, and resumed: the rows of a run that was not."""
 
-import os
 import random
 import signal
-import sys
 import time
 
 import pytest
 
 from experiments.cifar100_vit.suite.presets import DEMO
-from experiments.core import metrics
 from tests.experiments.cifar100_vit.tiny import write_weights
-from tests.experiments.support import start
+from tests.experiments.processes import begin, finish, wait_for_rows
+from tests.experiments.support import rows_without_seconds
 
 # The loss that takes most computing, and a network of one block, since nearly all the time is compilation.
-VARIANT = "small,p=4/3,target=smooth"
+MODULE, CONFIG = "experiments.cifar100_vit", "configs/cifar100_vit.py:small,p=4/3,target=smooth"
 FIELDS = {
     "loss.lam": 1.0,
     "model.depth": 1,
@@ -29,34 +27,8 @@ FSDP = {"mesh.data": 2, "mesh.fsdp": 4}
 STREAM = {"input.recipe": "crop_flip", "feed": "stream", "input.augment_on": "host", "input.workers": 1}
 
 
-def begin(workdir, devices, fields):
-    """The command line of a run."""
-    arguments = [sys.executable, "-m", "experiments.cifar100_vit", f"--workdir={workdir}"]
-    arguments.append(f"--config=configs/cifar100_vit.py:{VARIANT}")
-    arguments += [f"--config.{name}={value}" for name, value in (DEMO | fields).items()]
-    return start(arguments, env=os.environ | {"JAX_NUM_CPU_DEVICES": str(devices)})
-
-
-def rows(workdir):
-    """All that two runs may not differ in: everything but the times."""
-    return [
-        {name: value for name, value in row.items() if name not in ("seconds", "performance")}
-        for row in metrics.read(workdir / "metrics.jsonl")
-    ]
-
-
-def kill_after(process, workdir, num_rows, seconds):
-    """SIGKILL, so long after the run has written that many rows."""
-    deadline = time.monotonic() + 300
-    while len(metrics.read(workdir / "metrics.jsonl")) < num_rows:
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    time.sleep(seconds)
-    process.kill()
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    assert not (workdir / "summary.json").exists()
+def start(workdir, devices, fields):
+    return begin(MODULE, CONFIG, workdir, DEMO | fields, devices=devices)
 
 
 @pytest.mark.parametrize(
@@ -66,17 +38,20 @@ def test_killed_at_a_random_moment_and_resumed_it_has_the_same_rows(tmp_path, de
     write_weights(tmp_path / "weights.npz", model__depth=1)
     fields = FIELDS | {"pretrained": str(tmp_path / "weights.npz")} | fields
     moment = random.Random(devices)
-    killed = begin(tmp_path / "killed", devices, fields)
-    kill_after(killed, tmp_path / "killed", moment.randint(2, 4), moment.uniform(0, 0.1))
+    killed = start(tmp_path / "killed", devices, fields)
+    wait_for_rows(killed, tmp_path / "killed", moment.randint(2, 4))
+    time.sleep(moment.uniform(0, 0.1))
+    killed[0].kill()
+    killed[0].communicate()
+    assert killed[0].returncode == -signal.SIGKILL
+    assert not (tmp_path / "killed" / "summary.json").exists()
     # As the command line, too: a process that has other devices may compile to code that rounds otherwise.
-    whole = begin(tmp_path / "whole", devices, fields)
-    resumed = begin(tmp_path / "killed", devices, fields)
-    out, err = resumed.communicate(timeout=300)
-    assert resumed.returncode == 0, err
-    assert whole.communicate(timeout=300)[1] == ""
+    whole = start(tmp_path / "whole", devices, fields)
+    resumed = start(tmp_path / "killed", devices, fields)
+    _, out = finish(whole + resumed)
     assert "resuming after step " in out
-    expected = rows(tmp_path / "whole")
+    expected = rows_without_seconds(tmp_path / "whole")
     assert [row["step"] for row in expected] == [*range(0, 61, 6)]
     losses = [tuple(row["train_loss"]) for row in expected[1:]]
     assert len(set(losses)) == len(losses)
-    assert rows(tmp_path / "killed") == expected
+    assert rows_without_seconds(tmp_path / "killed") == expected

@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.core import data, sources
+from experiments.core import data, sources, train
+from experiments.core.batches import epoch_indices
 from experiments.core.errors import UsageError
-from experiments.core.examples import OnDisk
+from experiments.core.examples import InMemory, Label, OnDisk
+from experiments.mnist_pruning.experiment import RECIPE
 from tests.experiments import tiny_tfds
 from tests.experiments.support import ROOT, small_config
 
@@ -80,6 +82,76 @@ def test_a_label_that_is_not_there_is_one_line_with_those_that_are(tiny):
     config.label = "colour"
     with pytest.raises(UsageError, match=r"^config\.label='colour' .* one of label, coarse_label$"):
         data.load(config)
+
+
+def multi_hot(labels):
+    """The vectors of the feature `labels` of `tiny_tfds`."""
+    return (np.arange(10) < np.asarray(labels)[:, None]).astype(np.uint8)
+
+
+def assert_multi_hot(vectors, labels):
+    assert vectors.dtype == np.uint8
+    np.testing.assert_array_equal(vectors, multi_hot(labels))
+
+
+def test_several_labels_an_image_are_a_multi_hot_vector(tiny, monkeypatch):
+    directory, examples = tiny
+    tiny_tfds.write(directory, "scribbles", examples, several=True)
+    assert min(examples["train"][1]) == 0  # an image without a label is among them
+    for largest in (2**32, 2**32, 0):  # decoded, from the cache, left on disk
+        monkeypatch.setattr(sources, "_LARGEST", largest)
+        source = sources.from_tfds("scribbles", str(directory), download=False, label="labels")
+        assert isinstance(source.train, OnDisk if largest == 0 else InMemory)
+        assert source.num_classes == 10
+        for split in ("train", "test"):
+            vectors = np.stack([example["label"] for example in getattr(source, split)])
+            assert_multi_hot(vectors, examples[split][1])
+    monkeypatch.setattr(sources, "_LARGEST", 2**32)
+    single = sources.from_tfds("scribbles", str(directory), download=False, label="label")
+    np.testing.assert_array_equal(single.train.arrays["label"], examples["train"][1])
+
+
+def test_several_labels_pass_through_the_pipeline(tiny):
+    directory, examples = tiny
+    tiny_tfds.write(directory, "scribbles", examples, several=True)
+    config = small_config(dataset="scribbles", data_dir=str(directory))
+    config.label, config.feed, config.eval_batch_size, config.batch_size = "labels", "stream", 8, 15
+    config.input = {"recipe": "none", "size": 28, "augment_on": "host", "workers": 0, "prefetch": 1}
+    loaded = data.load(config)
+    assert loaded.num_classes == 10
+    train = loaded.train_stream.open(0, np.arange(15))
+    assert_multi_hot(train.batch(1)["label"], examples["train"][1][epoch_indices(0, 0, 30, 15)[1]])
+    evaluation = loaded.evaluation_stream.open(0, np.arange(8))
+    last = np.minimum(np.arange(8, 16), 9)  # the last of the ten images fills up the last batch
+    assert_multi_hot(evaluation.batch(1)["label"], examples["test"][1][last])
+    train.close()
+    evaluation.close()
+
+
+def test_classes_that_are_not_known_are_left_out():
+    label = Label("labels", 4, several=True)
+    np.testing.assert_array_equal(label.encode([-1, 2]), [0, 0, 1, 0])
+    np.testing.assert_array_equal(label.encode([]), [0, 0, 0, 0])
+    with pytest.raises(IndexError):
+        label.encode([4])
+
+
+def test_a_data_set_without_labels_is_one_line_that_says_what_is_needed(tiny):
+    directory, examples = tiny
+    tiny_tfds.write(directory, "scribbles", {"train": examples["train"]})
+    with pytest.raises(
+        UsageError, match=r"^config\.dataset='scribbles' .* image, .* ClassLabel or a sequence .* test$"
+    ):
+        sources.from_tfds("scribbles", str(directory), download=False)
+
+
+def test_an_experiment_of_one_class_an_image_refuses_several(tiny, tmp_path):
+    directory, examples = tiny
+    tiny_tfds.write(directory, "scribbles", examples, several=True)
+    config = small_config(dataset="scribbles", data_dir=str(directory), batch_size=10)
+    config.label = "labels"
+    with pytest.raises(UsageError, match=r"^config\.label='labels' .* one class an image"):
+        train.run(RECIPE, config, tmp_path / "run")
 
 
 @pytest.fixture

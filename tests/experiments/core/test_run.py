@@ -3,30 +3,14 @@
 import json
 import random
 import signal
-import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from experiments.core import metrics
+from tests.experiments.processes import finish, wait_for_rows
 from tests.experiments.support import ROOT, command, rows_without_seconds, start
-
-
-def wait_for_rows(process: subprocess.Popen[str], workdir: Path, number: int) -> None:
-    """Returns when a run under way has written `number` rows."""
-    deadline = time.monotonic() + 120
-    while len(metrics.read(workdir / "metrics.jsonl")) < number:
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-
-
-def finish(process: subprocess.Popen[str]) -> str:
-    out, err = process.communicate(timeout=120)
-    assert (process.returncode, err) == (0, "")
-    return out
 
 
 def test_rows_are_one_per_epoch_with_one_value_per_seed(small_run):
@@ -70,14 +54,14 @@ def test_killed_at_any_moment_it_ends_with_the_same_rows(small_run, tmp_path):
     arguments = command(tmp_path / "w", *small_run.options)
     for rows in (2, 9, 22):
         process = start(arguments)
-        wait_for_rows(process, tmp_path / "w", rows)
+        wait_for_rows([process], tmp_path / "w", rows)
         time.sleep(pause.uniform(0, 0.05))
         process.kill()
         process.communicate()
         assert process.returncode == -signal.SIGKILL
     with (tmp_path / "w" / "metrics.jsonl").open("a") as file:
         file.write('{"epoch": 23, "st')
-    out = finish(start(arguments))
+    (out,) = finish([start(arguments)])
     assert "resuming" in out
     assert rows_without_seconds(tmp_path / "w") == rows_without_seconds(small_run.workdir)
 
@@ -86,13 +70,13 @@ def test_killed_at_any_moment_it_ends_with_the_same_rows(small_run, tmp_path):
 def test_a_signal_saves_and_exits_0_and_the_run_goes_on_from_there(small_run, tmp_path, number):
     arguments = command(tmp_path / "w", *small_run.options)
     process = start(arguments)
-    wait_for_rows(process, tmp_path / "w", 5)
+    wait_for_rows([process], tmp_path / "w", 5)
     process.send_signal(number)
-    assert f"stopped by {number.name}" in finish(process)
+    assert f"stopped by {number.name}" in finish([process])[0]
     last = metrics.read(tmp_path / "w" / "metrics.jsonl")[-1]
     assert last["epoch"] < 40
     assert not (tmp_path / "w" / "summary.json").exists()
-    assert f"after epoch {last['epoch']}" in finish(start(arguments))
+    assert f"after epoch {last['epoch']}" in finish([start(arguments)])[0]
     assert rows_without_seconds(tmp_path / "w") == rows_without_seconds(small_run.workdir)
     environment = json.loads((tmp_path / "w" / "environment.json").read_text())
     assert len(environment["resumed"]) == 1
@@ -107,4 +91,4 @@ def test_training_imports_no_tensorflow(tmp_path):
         f"train.run(RECIPE, small_config('dense', epochs=1), {str(tmp_path / 'w')!r});"
         "assert 'tensorflow' not in sys.modules and 'tensorboard' not in sys.modules"
     )
-    finish(start([sys.executable, "-c", code], env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}))
+    finish([start([sys.executable, "-c", code], env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"})])

@@ -1,0 +1,115 @@
+"""Several processes as one run: they join each other before any of them asks for a device.
+
+    JAX_COORDINATOR_ADDRESS   HOST:PORT at which the first process listens and the others find it
+    JAX_NUM_PROCESSES         how many there are
+    JAX_PROCESS_ID            which of them this is, from 0
+
+All three or none are given. Without them JAX finds the processes of a TPU pod, of `srun` and of `mpirun` by itself
+(then with one GPU each); on Kubernetes without TPUs they are to be given.
+
+JAX reads JAX_NUM_CPU_DEVICES, the number of devices that CPUs are to count as in this process, and
+JAX_LOCAL_DEVICE_IDS, the GPUs that this one is to use. On CPUs the processes talk by gloo, as is JAX's default.
+"""
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterator
+
+import jax
+
+from experiments.core.errors import UsageError
+
+_VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
+_CLUSTERS = ("ompi", "slurm", "gketpu", "gcetpu")  # as JAX names them
+# A process that has not been heard of for so long has ended. Threads of their own say so, however busy a process is.
+_HEARTBEAT_SECONDS = 60
+_GRACE_SECONDS = 5.0
+
+
+def initialize() -> None:
+    """Joins the other processes where the environment tells of any.
+
+    JAX waits five minutes for them, and aborts if they have not come. If one ends later other than by returning, the
+    others end with an error: soon where a connection breaks, else when it has not been heard of for a minute.
+
+    Raises:
+      UsageError: if some of the variables are missing, or make no sense.
+    """
+    given = _given()
+    cluster = None if given else _cluster()
+    if not given and not cluster:
+        return
+    address, count, index = given or (None, None, None)
+    print(
+        f"process {index} of {count} joins the others at {address}" if given else f"joining the others by {cluster}",
+        flush=True,
+    )
+    # JAX would only note SIGTERM, which is for `Interrupt` to do, and not before it can be acted on.
+    jax.config.update("jax_enable_preemption_service", False)
+    jax.distributed.initialize(
+        address,
+        count,
+        index,
+        cluster_detection_method=cluster or "deactivate",
+        heartbeat_timeout_seconds=_HEARTBEAT_SECONDS,
+    )
+
+
+@contextlib.contextmanager
+def leaving_promptly() -> Iterator[None]:
+    """Ends this process soon if the run in it fails, and so all of them.
+
+    JAX would have it wait at exit for the others, which for their part wait for it; for a mistake that all of them
+    report a few seconds suffice.
+    """
+    try:
+        yield
+    except BaseException:
+        if jax.distributed.is_initialized():
+            timer = threading.Timer(_GRACE_SECONDS, _leave)
+            timer.daemon = True
+            timer.start()
+        raise
+
+
+def _leave() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def _given() -> tuple[str, int, int] | None:
+    """Address, number of processes and index of this one, as the variables have them."""
+    values = {name: value for name in _VARIABLES if (value := os.environ.get(name))}
+    if not values:
+        return None
+    if missing := [name for name in _VARIABLES if name not in values]:
+        raise UsageError(
+            f"{' and '.join(values)} without {' and '.join(missing)}: a run of several processes needs all of "
+            f"{', '.join(_VARIABLES)}, any other none"
+        )
+    address, count, index = values.values()
+    host, _, port = address.rpartition(":")
+    _require(bool(host) and port.isdigit() and int(port) < 2**16, "JAX_COORDINATOR_ADDRESS", "HOST:PORT")
+    _require(count.isdigit() and int(count) > 0, "JAX_NUM_PROCESSES", "a positive number")
+    below = f"a number below JAX_NUM_PROCESSES={count}"
+    _require(index.isdigit() and int(index) < int(count), "JAX_PROCESS_ID", below)
+    return address, int(count), int(index)
+
+
+def _require(condition: bool, name: str, allowed: str) -> None:
+    if not condition:
+        raise UsageError(f"{name}={os.environ[name]} is not allowed: it must be {allowed}")
+
+
+def _cluster() -> str | None:
+    """What JAX calls the cluster that it finds by itself, if this process is one of several there."""
+    # `jax.distributed.initialize` says neither beforehand; and of a process alone it would ask for a free port.
+    from jax._src import clusters
+
+    for kind in clusters.ClusterEnv._cluster_types:
+        if kind.name in _CLUSTERS and kind.is_env_present():
+            return kind.name if kind.get_process_count() > 1 else None
+    return None
