@@ -256,7 +256,7 @@ def sbatch(world, arguments):
     print("Submitted batch job 17", flush=True)
     script = next(index for index, argument in enumerate(arguments) if not argument.startswith("--"))
     with open(flag(arguments, "output").replace("%%", "%"), "a") as log:
-        done = subprocess.run(arguments[script:], cwd=flag(arguments, "chdir"), stdout=log, stderr=log)
+        done = subprocess.run(["bash", *arguments[script:]], cwd=flag(arguments, "chdir"), stdout=log, stderr=log)
     sys.exit(done.returncode)
 
 
