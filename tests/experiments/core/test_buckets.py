@@ -30,13 +30,13 @@ def test_a_run_in_a_bucket_is_stopped_and_resumed_with_the_numbers_of_a_local_on
     first = begin()
     next(line for line in first.stdout if line.startswith("epoch  4/"))
     first.send_signal(signal.SIGTERM)
-    out, err = first.communicate(timeout=240)
+    out, err = first.communicate(timeout=1200)
     assert first.returncode == 0, err
     assert "stopped by SIGTERM" in out
     assert f"bucket/{WORKDIR}/summary.json" not in bucket.objects
 
     second = begin()
-    out, err = second.communicate(timeout=240)
+    out, err = second.communicate(timeout=1200)
     assert second.returncode == 0, err
     assert "resuming after epoch" in out
     rows = [json.loads(line) for line in read("metrics.jsonl").splitlines()]
