@@ -21,7 +21,7 @@ JAX_VERSION := $(shell sed -n 's/^jax==//p' requirements.txt)
 EXTRA := $(if $(filter-out cpu,$(JAX)),"jax[$(JAX)]==$(JAX_VERSION)")
 
 help:  ## List the targets.
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is %s: make ... PYTHON=python3.11" % sys.version.split()[0])'
