@@ -13,6 +13,9 @@ OUT ?= runs/compare
 FORMAT ?= html
 # Worker processes of the tests.
 JOBS ?= auto
+# What is launched where, and how (scripts/README.md): PLATFORM, WORKDIR, CONFIG, LAUNCH with options of the platform, and
+# OVERRIDES, of the config, which arrive as they are given.
+PLATFORM ?= local
 
 BIN := $(VENV)/bin
 RUN := $(BIN)/python -m
@@ -21,7 +24,7 @@ JAX_VERSION := $(shell sed -n 's/^jax==//p' requirements.txt)
 EXTRA := $(if $(filter-out cpu,$(JAX)),"jax[$(JAX)]==$(JAX_VERSION)")
 
 help:  ## List the targets.
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is %s: make ... PYTHON=python3.11" % sys.version.split()[0])'
@@ -68,6 +71,19 @@ vmoe: $(READY)  ## V-MoE S/32 with hard and relaxed routers, full size: needs ac
 vmoe-small: $(READY)  ## Its stand-in on CIFAR-100: every router, table, figure (under an hour on 2 cores).
 	@$(RUN) experiments.vmoe.suite --preset=small --out=$(RUNS)/vmoe
 
+launch-mnist: EXPERIMENT := mnist_pruning
+launch-cifar100: EXPERIMENT := cifar100_vit
+launch-vmoe: EXPERIMENT := vmoe
+launch-mnist launch-cifar100 launch-vmoe: CONFIG ?= configs/$(EXPERIMENT).py
+launch-mnist launch-cifar100 launch-vmoe: WORKDIR ?= $(RUNS)/launch/$(EXPERIMENT)
+launch-mnist: launch-experiment  ## Train on PLATFORM=local, slurm, tpu-vm, queued-resource or gke, with OVERRIDES="--config.x=y": scripts/README.md.
+launch-cifar100: launch-experiment  ## The same for the vision transformer on CIFAR-100.
+launch-vmoe: launch-experiment  ## The same for the sparse mixture of experts.
+
+launch-experiment: $(READY)
+	@$(RUN) scripts.launch $(PLATFORM) $(EXPERIMENT) --config='$(CONFIG)' --workdir='$(WORKDIR)' \
+	  --overrides='$(subst ','\'',$(value OVERRIDES))' $(LAUNCH)
+
 figures: $(READY)  ## Tables and figures again, from the committed results; the paper's figures of the operators, from code.
 	@$(RUN) scripts.mnist_pruning.table results/mnist_pruning
 	@$(RUN) scripts.mnist_pruning.figures results/mnist_pruning
@@ -102,4 +118,5 @@ clean:  ## Remove the environments and caches, never runs/ or results/.
 	rm -rf $(VENV) $(VENV)-bench .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo test lint format mnist mnist-quick cifar100 cifar100-small vmoe vmoe-small figures compare report bench clean
+.PHONY: help install demo test lint format mnist mnist-quick cifar100 cifar100-small vmoe vmoe-small figures compare report bench \
+  clean launch-mnist launch-cifar100 launch-vmoe launch-experiment

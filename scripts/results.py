@@ -97,7 +97,7 @@ def _workdirs(directory: Path) -> Iterable[Path]:
     return sorted(found, key=lambda path: str(path.relative_to(directory)))
 
 
-def _length(config: dict[str, Any]) -> tuple[str, int]:
+def length(config: dict[str, Any]) -> tuple[str, int]:
     """What a run is counted in, "epoch" or "step", and how many of them it is to be long."""
     unit = "step" if "steps" in config and config["steps"] is not None else "epoch"
     if f"{unit}s" not in config:
@@ -119,8 +119,8 @@ def _values(row: Row) -> dict[str, list[float | None]]:
 
 
 def _reached(config: dict[str, Any], rows: list[Row], how: str) -> str:
-    unit, length = _length(config)
-    return f"{how} {unit} {rows[-1][unit]} of {length}"
+    unit, total = length(config)
+    return f"{how} {unit} {rows[-1][unit]} of {total}"
 
 
 def _read(path: Path, name: str) -> Run:
@@ -132,12 +132,12 @@ def _read(path: Path, name: str) -> Run:
     if not rows:
         raise _BrokenError("metrics.jsonl is missing or empty")
     environment = json.loads(workdir.environment.read_text()) if workdir.environment.exists() else None
-    unit, length = _length(config)
+    unit, total = length(config)
     last = rows[-1]
     if not workdir.summary.exists():
         state = _reached(config, rows, "running, at" if workdir.in_use() else "stopped at")
         return Run(name, config, rows, summarize(config["seeds"], last) | {"state": state}, environment)
     summary = json.loads(workdir.summary.read_text())
-    if (last[unit], last["step"]) != (length, summary["steps"]) or _values(last) != _final_values(summary):
+    if (last[unit], last["step"]) != (total, summary["steps"]) or _values(last) != _final_values(summary):
         raise _BrokenError("summary.json does not belong to the last row of metrics.jsonl")
     return Run(name, config, rows, summary, environment)

@@ -15,6 +15,7 @@ import jax
 from experiments.core import hardware
 
 _ROOT = Path(__file__).resolve().parents[2]
+SHIPPED = "COMMIT"  # a file in the root
 _PACKAGES = (
     "jax",
     "jaxlib",
@@ -46,7 +47,7 @@ def describe(launch: Launch) -> dict[str, Any]:
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": list(launch.command),
         "overrides": launch.overrides,
-        "git": {"commit": _git("rev-parse", "HEAD"), "dirty": None if status is None else bool(status)},
+        "git": {"commit": _git("rev-parse", "HEAD") or shipped(), "dirty": None if status is None else bool(status)},
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in _PACKAGES},
         "devices": {
@@ -72,6 +73,14 @@ def _git(*arguments: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
+
+
+def shipped() -> str | None:
+    """The commit that this code is of, where `scripts.launch` has unpacked it: there, it has no history."""
+    try:
+        return (_ROOT / SHIPPED).read_text().strip()
+    except OSError:
+        return None
 
 
 def _version(package: str) -> str | None:

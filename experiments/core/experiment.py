@@ -13,7 +13,7 @@ Fields of the config that the trainer reads:
     epochs; or steps, eval_every, checkpoint_every, ...    see plan.py
     optimizer.*                                            see optimizer.py
     feed           resident (all training data on every device) or stream (from the host); resident
-    mesh.*         see mesh.py; one device
+    mesh.*         see mesh.py; one device, or all of several processes
     eval_batch_size   for evaluation in batches; left out: in one piece, with all data on every device
     export_params     parameters at the end as a file, see export.py; False
     tensorboard

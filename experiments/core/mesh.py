@@ -6,7 +6,8 @@
                          `experts`, along their leading axis
 
 A batch is divided along all three. Sizes multiply to the number of devices; at most one may be -1,
-for what the others leave. Without `config.mesh` a run takes one device.
+for what the others leave. Without `config.mesh` a run takes one device, or all of them where there
+are several processes, each with a copy of the model.
 """
 
 import math
@@ -33,8 +34,6 @@ def validate(config: ml_collections.ConfigDict) -> None:
             require_one_of("mesh", axis, AXES)
             require(size == -1 or size > 0, f"mesh.{axis}", size, "positive, or -1 for what is left")
         _sizes(sizes, jax.device_count())
-    else:
-        require(jax.process_count() == 1, "mesh", None, "given where there are several processes")
     microbatches = config.get("accumulate") or 1
     parts = batch_parts(config)
     require(
@@ -53,14 +52,16 @@ def batch_parts(config: ml_collections.ConfigDict) -> int:
 def make(config: ml_collections.ConfigDict) -> Mesh:
     """The mesh that a valid `config` asks for."""
     sizes = axis_sizes(config)
-    devices = jax.devices() if "mesh" in config else jax.local_devices()[:1]
+    devices = jax.devices() if "mesh" in config or jax.process_count() > 1 else jax.local_devices()[:1]
     # Auto: the compiler chooses layouts inside the step, from those of its arguments and results.
     return jax.make_mesh(tuple(sizes.values()), AXES, (AxisType.Auto,) * len(AXES), devices=devices)
 
 
 def axis_sizes(config: ml_collections.ConfigDict) -> dict[str, int]:
     """The size of every axis, in the order of AXES."""
-    return _sizes(config.mesh.to_dict(), jax.device_count()) if "mesh" in config else _sizes({}, 1)
+    if "mesh" in config:
+        return _sizes(config.mesh.to_dict(), jax.device_count())
+    return _sizes({"data": -1}, jax.device_count() if jax.process_count() > 1 else 1)
 
 
 def _sizes(given: Mapping[str, int], num_devices: int) -> dict[str, int]:

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from experiments.core.files import write_atomically
+from experiments.core.files import is_remote, write_atomically
 
 Row = dict[str, Any]
 
@@ -66,11 +66,13 @@ class Writer:
     def __init__(self, path: Path | None, rows: list[Row], tensorboard: Path | None = None):
         """Without a `path`, rows are only kept in memory: in all processes but the one that writes."""
         self.rows = rows
+        self._path = path
         self._file = self._write_scalars = None
         if path:
             # Rows that a killed run wrote after its last checkpoint go; they will be computed again.
             write_atomically(path, "".join(map(_line, rows)))
-            self._file = path.open("a")
+            # To an object in a bucket nothing can be appended.
+            self._file = None if is_remote(path) else path.open("a")
             self._write_scalars = _scalar_writer(tensorboard) if tensorboard else None
 
     def append(self, row: Row) -> None:
@@ -80,6 +82,8 @@ class Writer:
             self._file.flush()
             os.fsync(self._file.fileno())
         self.rows.append(row)
+        if self._path and is_remote(self._path):
+            write_atomically(self._path, "".join(map(_line, self.rows)))
         if self._write_scalars:
             self._write_scalars(row["step"], _means(row))
 

@@ -1,4 +1,4 @@
-"""The directory of one run, and the rule that it belongs to one config.
+"""The directory of one run, on a local disk or in a bucket (`gs://`), and the rule that it belongs to one config.
 
 config.json         the config, all overrides applied
 environment.json    code, packages, machine and command of the first launch and the later ones
@@ -11,7 +11,7 @@ summary.json        written last: its presence means that the run is done
 import fcntl
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import ml_collections
@@ -19,14 +19,14 @@ import ml_collections
 from experiments.core import config as config_lib
 from experiments.core.environment import Launch, describe
 from experiments.core.errors import UsageError
-from experiments.core.files import write_json
+from experiments.core.files import absolute, is_remote, write_json
 
 
 class Workdir:
     """Paths in a run's directory, and the little that is read and written whole."""
 
     def __init__(self, path: str | Path):
-        self.path = Path(path).absolute()
+        self.path = absolute(path)
         self.config = self.path / "config.json"
         self.environment = self.path / "environment.json"
         self.metrics = self.path / "metrics.jsonl"
@@ -53,9 +53,19 @@ class Workdir:
     def claim(self, config: ml_collections.ConfigDict) -> Iterator[None]:
         """Makes the directory this config's, if it is not yet, and keeps other processes out.
 
+        A bucket has no locks: there, to start one run at a time in a directory is up to whoever starts them.
+
         Raises:
           UsageError: if it holds the run of another config, or one still under way.
         """
+        with nullcontext() if is_remote(self.path) else self._locked():
+            self.check(config)
+            if not self.config.exists():
+                write_json(self.config, config_lib.to_json(config))
+            yield
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = (self.path / ".lock").open("w")
@@ -67,9 +77,6 @@ class Workdir:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise UsageError(f"--workdir={self.path} is in use by another process") from error
-            self.check(config)
-            if not self.config.exists():
-                write_json(self.config, config_lib.to_json(config))
             yield
 
     def in_use(self) -> bool:

@@ -27,6 +27,8 @@ def main(suite: Suite, arguments: Sequence[str]) -> int:
     parser.add_argument("--preset", choices=suite.presets, default=next(iter(suite.presets)))
     parser.add_argument("--only", default="", metavar="REGEX", help="only the runs in whose name this is found")
     options = parser.parse_args(arguments)
+    if str(options.out).startswith("gs:"):
+        parser.error(f"--out={options.out}: a suite keeps its runs on a local disk; scripts.launch trains in buckets")
     runs = suite.presets[options.preset]()
     try:
         selected = [run for run in runs if re.search(options.only, run.name)]

@@ -1,0 +1,1 @@
+"""Starts runs on many machines, one or a whole sweep, and starts them again until they are done."""

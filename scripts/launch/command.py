@@ -1,0 +1,164 @@
+"""The command line of the launcher.
+
+    python -m scripts.launch PLATFORM EXPERIMENT --workdir=DIR [options] [-- --config.FIELD=VALUE ...]
+
+The same command goes on where an earlier one stopped: what is done stays, what was begun resumes. The exit status is
+the worst of the runs that failed; 2 where the user has something to mend; 0 when it was stopped, as by Ctrl-C.
+"""
+
+import argparse
+import re
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+
+from experiments.core.errors import UsageError
+from experiments.core.files import absolute, is_remote
+from scripts.launch import gke, local, slurm, state, tpu
+from scripts.launch.code import ROOT
+from scripts.launch.process import Console, Stopped
+from scripts.launch.scheduler import Platform, Scheduler, label
+from scripts.launch.sweep import points
+from scripts.launch.training import Training, check_overrides
+
+_Make = Callable[[argparse.Namespace, Console], Platform]
+
+_PLATFORMS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], _Make]] = {
+    "local": ("processes on this machine", local.add_options, local.Local),
+    "slurm": ("jobs of a cluster, by sbatch", slurm.add_options, slurm.Slurm),
+    "tpu-vm": ("a TPU of Google Cloud, at once", tpu.add_options, lambda o, c: tpu.Tpu(o, c, queued=False)),
+    "queued-resource": ("a TPU when its turn comes", tpu.add_options, lambda o, c: tpu.Tpu(o, c, queued=True)),
+    "gke": ("TPUs of a Kubernetes cluster, by xpk", gke.add_options, gke.Gke),
+}
+_FAR = ("tpu-vm", "queued-resource", "gke")  # see neither the disk nor the directories of this machine
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command; returns its exit status."""
+    options = _parse(arguments)
+    console = Console(dry_run=options.dry_run)
+    try:
+        trainings = _trainings(options)
+        if options.status:
+            _show(console, trainings)
+            return 0
+        return _launch(options, console, trainings)
+    except UsageError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _launch(options: argparse.Namespace, console: Console, trainings: Sequence[Training]) -> int:
+    platform = _PLATFORMS[options.platform][2](options, console)
+    retries = platform.retries if options.retries is None else options.retries
+    scheduler = Scheduler(platform, trainings, console, retries, options.pause_seconds)
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        console.say(f"{signal.Signals(number).name}: stopping; once more to stop at once")
+        console.stop()
+
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        status = scheduler.go(options.jobs)
+    except Stopped:
+        goes_on = "; what was submitted goes on" if platform.leaves_running else ""
+        console.say(f"stopped{goes_on}; the same command goes on from here")
+        status = 0
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    if not options.dry_run:
+        _show(console, trainings)
+        console.say(f"results are in {options.workdir}")
+    return status
+
+
+def _show(console: Console, trainings: Sequence[Training]) -> None:
+    for line in state.table({label(training): state.read(training) for training in trainings}):
+        console.say(line)
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.launch", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    subparsers = parser.add_subparsers(dest="platform", required=True, metavar="PLATFORM")
+    for name, (doc, add_options, _) in _PLATFORMS.items():
+        subparser = subparsers.add_parser(name, help=doc, description=doc, allow_abbrev=False)
+        _add_common_options(subparser)
+        add_options(subparser)
+    arguments = list(arguments)
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options = parser.parse_args(arguments[:end])
+    options.override += arguments[end + 1 :]
+    return options
+
+
+def _add_common_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("experiment", help="a package under experiments/, such as mnist_pruning")
+    parser.add_argument("--config", help="configs/EXPERIMENT.py[:VARIANT] if left out")
+    parser.add_argument("--workdir", required=True, help="of the run, or of all those of a sweep; may begin with gs://")
+    parser.add_argument(
+        "--override", action="append", default=[], metavar="FLAG", help="one of --config.FIELD=VALUE; repeatable"
+    )
+    parser.add_argument("--overrides", default="", help="several of them in one string, quoted as for a shell")
+    parser.add_argument(
+        "--sweep",
+        action="append",
+        default=[],
+        metavar="FIELD=V,V",
+        help="config.lam=1e-4,1e-3 or config.seeds=range(5); repeatable",
+    )
+    parser.add_argument("--jobs", type=int, default=1, metavar="J", help="runs at a time (1)")
+    parser.add_argument("--retries", type=int, help="attempts in a row without progress, besides the first")
+    parser.add_argument(
+        "--pause_seconds", type=float, default=30.0, help="before the second attempt, doubled each time (30)"
+    )
+    parser.add_argument(
+        "--env", action="append", default=[], metavar="NAME=VALUE", help="for the training command; repeatable"
+    )
+    parser.add_argument("--dry_run", action="store_true", help="print the commands instead of running them")
+    parser.add_argument("--status", action="store_true", help="show how far the runs are, and do nothing")
+
+
+def _trainings(options: argparse.Namespace) -> list[Training]:
+    """The runs that are asked for.
+
+    Raises:
+      UsageError: they are none that could be trained.
+    """
+    options.config = options.config or f"configs/{options.experiment}.py"
+    if not re.fullmatch(r"\w+", options.experiment) or not (ROOT / "experiments" / options.experiment).is_dir():
+        raise UsageError(f"{options.experiment!r} is not an experiment: there is no experiments/{options.experiment}")
+    if not (ROOT / options.config.partition(":")[0]).is_file():
+        raise UsageError(f"--config={options.config}: there is no such file")
+    if options.jobs < 1:
+        raise UsageError(f"--jobs={options.jobs} is not allowed: it must be positive")
+    for variable in options.env:
+        if not re.fullmatch(r"[A-Za-z_]\w*=.*", variable, re.DOTALL):
+            raise UsageError(f"--env={variable!r} is not of the form NAME=VALUE")
+    if options.platform in _FAR:
+        if not is_remote(options.workdir):
+            raise UsageError(f"--workdir={options.workdir}: {options.platform} needs one in a bucket, gs://BUCKET/...")
+        if Path(options.config).is_absolute():
+            raise UsageError(f"--config={options.config} must be relative to the repository, which is what is sent out")
+    try:
+        overrides = check_overrides([*shlex.split(options.overrides), *options.override])
+    except ValueError as error:
+        raise UsageError(f"--overrides={options.overrides!r}: {error}") from error
+    # Once and for all, wherever the run goes on.
+    workdir = options.workdir = str(absolute(options.workdir)).rstrip("/")
+    return [
+        Training(
+            name=name,
+            experiment=options.experiment,
+            config=options.config,
+            workdir=f"{workdir}/{name}" if name else workdir,
+            overrides=(*overrides, *point),
+            environment=tuple(options.env),
+        )
+        for name, point in points(options.sweep)
+    ]

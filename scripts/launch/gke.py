@@ -1,0 +1,125 @@
+"""Workloads on a cluster of Google Kubernetes Engine, by xpk, which queues them and restarts them after preemption."""
+
+import argparse
+import shlex
+import tempfile
+from pathlib import Path
+
+from experiments.core.errors import UsageError
+from scripts.launch import state
+from scripts.launch.code import Code
+from scripts.launch.process import Console, Failed, error_line
+from scripts.launch.scheduler import label
+from scripts.launch.training import Training
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of this platform."""
+    parser.add_argument("--cluster", required=True, help="made by `xpk cluster create`")
+    parser.add_argument("--type", required=True, help="as xpk's --tpu-type, for example v6e-16")
+    parser.add_argument("--slices", type=int, default=1)
+    parser.add_argument("--zone", required=True)
+    parser.add_argument("--project", help="left out: gcloud's own")
+    parser.add_argument("--restarts", type=int, default=20, help="by the cluster, after preemption and crashes (20)")
+    parser.add_argument("--base_image", default="python:3.11", help="with bash and curl, for the code to be put into")
+    parser.add_argument(
+        "--create_flag", action="append", default=[], metavar="FLAG", help="for xpk's create; repeatable"
+    )
+    parser.add_argument("--prepare", metavar="COMMAND", help="shell command for every worker, before training")
+    parser.add_argument("--commit", help="to send out; left out: what is checked out, if nothing is changed")
+
+
+class Gke:
+    """See `scheduler.Platform`."""
+
+    retries = 3
+    leaves_running = True
+
+    def __init__(self, options: argparse.Namespace, console: Console):
+        self._options, self._console = options, console
+        self._code = Code.of(options.commit, options.config)
+        self._directory = Path(tempfile.gettempdir()) / f"sparse-topk-{self._code.commit[:12]}"
+
+    def prepare(self) -> None:
+        """Unpacks the code: xpk makes an image of a directory."""
+        self._code.pack(self._console)
+        self._console.run(["mkdir", "-p", str(self._directory)])
+        self._console.run(["tar", "-xzf", str(self._code.archive), "-C", str(self._directory)])
+
+    def finish(self) -> None:
+        """Workloads end by themselves, and the cluster deletes them."""
+
+    def train(self, training: Training, slot: int, logs: Path) -> None:
+        """Waits for the workload that an earlier launcher has left, or creates one, and waits for that."""
+        record = {} if self._console.dry_run else state.read_record(training)
+        attempt = record.get("attempt", 0)
+        if record.get("submitted") and self._wait(training, _name(training, attempt)):
+            return
+        if record:
+            attempt += 1 if "attempt" in record else 0
+            # Before it is: whoever comes after a launcher that was killed here must find the workload, if there is one.
+            state.record(training, state.RUNNING, attempt=attempt, submitted=True)
+        name = _name(training, attempt)
+        self._create(training, name)
+        if not self._wait(training, name):
+            raise Failed(f"{label(training)}: workload {name} is not there")
+
+    def _create(self, training: Training, name: str) -> None:
+        options = self._options
+        self._console.run(
+            [
+                *("xpk", "workload", "create", f"--cluster={options.cluster}", f"--workload={name}"),
+                *(f"--tpu-type={options.type}", f"--num-slices={options.slices}", f"--max-restarts={options.restarts}"),
+                *(f"--base-docker-image={options.base_image}", f"--script-dir={self._directory}"),
+                # A run that is preempted has this long to save.
+                "--termination-grace-period-seconds=120",
+                *options.create_flag,
+                *self._place(),
+                f"--command={self.command(training)}",
+            ]
+        )
+        if not self._console.dry_run:
+            logs = f"kubectl logs --selector=xpk.google.com/workload={name} --prefix --follow"
+            self._console.say(f"{label(training)}: workload {name}; what it says: {logs}")
+
+    def command(self, training: Training) -> str:
+        """What the shell of a container is to run, as it may stand in a manifest.
+
+        Raises:
+          UsageError: it has a character that a manifest's line cannot hold.
+        """
+        parts = [self._code.install(".", "tpu")]
+        parts += [f"({self._options.prepare})"] if self._options.prepare else []
+        command = " && ".join([*parts, "exec " + shlex.join(training.command(".venv/bin/python"))])
+        if not command.isprintable():
+            raise UsageError(f"{training.overrides} has a line break or the like, which xpk does not carry")
+        # Kubernetes replaces $(NAME), and $$ by $.
+        return command.replace("$", "$$")
+
+    def _wait(self, training: Training, name: str) -> bool:
+        """Waits for a workload to end; whether there is one.
+
+        Raises:
+          Failed: it has not completed.
+        """
+        console, cluster = self._console, f"--cluster={self._options.cluster}"
+        done = console.ask(["xpk", "workload", "list", cluster, f"--wait-for-job-completion={name}", *self._place()])
+        if done.returncode == 1 and "does not exist" in done.stdout + done.stderr:
+            return False
+        if done.returncode not in (0, 125):  # not of the workload, which goes on
+            raise Failed(f"xpk: {error_line(done.stdout + done.stderr)}", done.returncode)
+        if not console.dry_run:
+            state.record(training, state.RUNNING, submitted=False)
+        if done.returncode:
+            said = console.ask(["kubectl", "logs", f"--selector=xpk.google.com/workload={name}", "--tail=50"])
+            raise Failed(f"workload {name}: {error_line(said.stdout or done.stdout)}", done.returncode)
+        return True
+
+    def _place(self) -> list[str]:
+        project = [f"--project={self._options.project}"] if self._options.project else []
+        return [f"--zone={self._options.zone}", *project]
+
+
+def _name(training: Training, attempt: int) -> str:
+    """Of a workload: at most 28 letters, digits and dashes, and never the same twice for a workdir."""
+    return f"{training.experiment.split('_')[0][:16]}-{training.digest}-{attempt}"

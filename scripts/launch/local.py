@@ -1,0 +1,64 @@
+"""Processes on this machine, with CPU devices each: to try out what a cluster will do."""
+
+import argparse
+import socket
+import sys
+from pathlib import Path
+
+from scripts.launch.process import Console, together
+from scripts.launch.scheduler import label
+from scripts.launch.training import Training
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of this platform."""
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="of every run (1)")
+    parser.add_argument(
+        "--devices", type=int, metavar="M", help="CPU devices of every process; left out: what JAX finds"
+    )
+    parser.add_argument("--port", type=int, help="of the coordinator, plus the slot; left out: a free one")
+
+
+class Local:
+    """See `scheduler.Platform`."""
+
+    retries = 0  # a program that fails here will fail again
+    leaves_running = False
+
+    def __init__(self, options: argparse.Namespace, console: Console):
+        self._options, self._console = options, console
+
+    def prepare(self) -> None:
+        """Nothing is needed."""
+
+    def finish(self) -> None:
+        """Nothing is left."""
+
+    def train(self, training: Training, slot: int, logs: Path) -> None:
+        """Starts all processes, and stops all when one fails."""
+        processes = self._options.processes
+        port = self._options.port + slot if self._options.port else _free_port()
+        streams = {}
+        for process in range(processes):
+            name = f"process {process}"
+            prefix = f"[{label(training)}] " if processes == 1 else f"[{label(training)} {process}] "
+            variables = self._variables(process, f"127.0.0.1:{port}")
+            log = logs / f"process-{process}.log"
+            streams[name] = self._console.stream(training.command(sys.executable), prefix, log, variables)
+        together(self._console, streams)
+
+    def _variables(self, process: int, coordinator: str) -> dict[str, str]:
+        variables = {}
+        if self._options.processes > 1:
+            variables["JAX_COORDINATOR_ADDRESS"] = coordinator
+            variables["JAX_NUM_PROCESSES"] = str(self._options.processes)
+            variables["JAX_PROCESS_ID"] = str(process)
+        if self._options.devices:
+            variables |= {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(self._options.devices)}
+        return variables
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]

@@ -1,0 +1,92 @@
+"""How far each run of a sweep is, from what lies in its workdir."""
+
+import dataclasses
+import json
+import os
+import platform
+from typing import Any
+
+from experiments.core import metrics
+from experiments.core.files import write_json
+from experiments.core.workdir import Workdir
+from scripts import results
+from scripts.launch.training import Training
+
+RECORD = "launch.json"  # in the workdir, beside what the run writes itself
+DONE, RUNNING, FAILED, TO_DO = "done", "running", "failed", "to do"
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """Of a run: one of the words above, how far it is, and the reason if it has failed."""
+
+    word: str
+    reached: str = ""
+    reason: str = ""
+
+
+def read(training: Training) -> State:
+    """The state of a run, as far as can be told from here."""
+    workdir = Workdir(training.workdir)
+    reached = _reached(workdir)
+    if workdir.summary.exists():
+        return State(DONE, reached)
+    record = read_record(training)
+    if record.get("state") == FAILED:
+        return State(FAILED, reached, record["reason"])
+    if record.get("state") == RUNNING and _is_alive(record):
+        return State(RUNNING, reached)
+    return State(TO_DO, reached)
+
+
+def num_rows(training: Training) -> int:
+    """The rows of metrics that a run has so far: what it advances by."""
+    return len(metrics.read(Workdir(training.workdir).metrics))
+
+
+def read_record(training: Training) -> dict[str, Any]:
+    """What was recorded last; empty at first."""
+    path = Workdir(training.workdir).path / RECORD
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def record(training: Training, word: str, **fields: Any) -> None:
+    """Records the state of a run, over what was recorded before; for the launcher alone."""
+    path = Workdir(training.workdir).path
+    if not str(path).startswith("gs://"):
+        path.mkdir(parents=True, exist_ok=True)
+    launcher = {"host": platform.node(), "pid": os.getpid()}
+    write_json(path / RECORD, read_record(training) | {"state": word, "launcher": launcher, "reason": ""} | fields)
+
+
+def table(states: dict[str, State]) -> list[str]:
+    """The lines of a table of states, by name."""
+    rows = [("run", "state", "reached", "last error")]
+    rows += [(name, state.word, state.reached, state.reason) for name, state in states.items()]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]).rstrip()
+        for row in rows
+    ]
+
+
+def _reached(workdir: Workdir) -> str:
+    rows = metrics.read(workdir.metrics)
+    if not rows or not workdir.config.exists():
+        return ""
+    unit, length = results.length(json.loads(workdir.config.read_text()))
+    return f"{unit} {rows[-1][unit]}/{length}"
+
+
+def _is_alive(record: dict[str, Any]) -> bool:
+    """Whether the launcher that recorded it still runs; taken for granted where that is another machine."""
+    launcher = record["launcher"]
+    if launcher["host"] != platform.node():
+        return True
+    try:
+        os.kill(launcher["pid"], 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return launcher["pid"] != os.getpid()

@@ -1,0 +1,100 @@
+"""Sweeps: `config.lam=1e-4,1e-3` and `config.seeds=range(5)`, and the product of several.
+
+Values are separated by commas outside brackets and quotes, and taken as they are: `(0, 1),(2, 3)`
+are two values. `range(STOP)`, `range(START, STOP)` and `range(START, STOP, STEP)` stand for integers.
+"""
+
+import hashlib
+import itertools
+import re
+from collections.abc import Sequence
+
+from experiments.core.errors import UsageError
+
+Axis = tuple[str, list[str]]  # a field, such as config.lam, and its values
+Point = tuple[str, tuple[str, ...]]  # a name, which is that of its directory, and overrides
+
+_PAIRS = {"(": ")", "[": "]", "{": "}"}
+
+
+def points(sweeps: Sequence[str]) -> list[Point]:
+    """The product of all sweeps; a single nameless point without any.
+
+    Raises:
+      UsageError: a sweep is not of the form FIELD=VALUES, or gives a field or a value twice.
+    """
+    axes = [_axis(sweep) for sweep in sweeps]
+    fields = [field for field, _ in axes]
+    for field in fields:
+        if fields.count(field) > 1:
+            raise UsageError(f"--sweep: {field} is given twice")
+    found = []
+    for values in itertools.product(*(values for _, values in axes)):
+        chosen = list(zip(fields, values, strict=True))
+        found.append((_name(chosen, fields), tuple(f"--{field}={value}" for field, value in chosen)))
+    return found
+
+
+def _axis(sweep: str) -> Axis:
+    field, equals, values = sweep.partition("=")
+    field = field.strip().removeprefix("--")
+    if not equals or not re.fullmatch(r"config(\.\w+)+", field):
+        raise UsageError(f"--sweep={sweep!r} is not of the form config.FIELD=VALUE,VALUE,...")
+    parsed = _range(values) or _split(values)
+    if len(set(parsed)) < len(parsed) or "" in parsed:
+        raise UsageError(f"--sweep={sweep!r}: values must differ, and none may be empty")
+    return field, parsed
+
+
+def _range(values: str) -> list[str] | None:
+    match = re.fullmatch(r"\s*range\(\s*(-?\d+(?:\s*,\s*-?\d+){0,2})\s*\)\s*", values)
+    if not match:
+        return None
+    try:
+        integers = range(*map(int, match[1].split(",")))
+    except ValueError as error:
+        raise UsageError(f"--sweep: {values}: {error}") from error
+    if not integers:
+        raise UsageError(f"--sweep: {values} is empty")
+    return [str(value) for value in integers]
+
+
+def _split(values: str) -> list[str]:
+    parts, quote = [""], ""
+    opened: list[str] = []  # the brackets that are to come
+    for character in values:
+        if character == "," and not opened and not quote:
+            parts.append("")
+            continue
+        parts[-1] += character
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
+        elif character in _PAIRS:
+            opened.append(_PAIRS[character])
+        elif opened and character == opened[-1]:
+            opened.pop()
+    if opened or quote:
+        raise UsageError(f"--sweep: {values}: a {quote or opened[-1]} is missing")
+    return [part.strip() for part in parts]
+
+
+def _name(chosen: Sequence[tuple[str, str]], fields: Sequence[str]) -> str:
+    """`lam.start=1e-3,p=2`: as much of the fields as tells them apart, and values in characters that need no quotes."""
+    parts = []
+    for field, value in chosen:
+        plain = re.sub(r"[^A-Za-z0-9._+-]+", "_", value).strip("_")
+        if plain != value:  # another value may look the same
+            plain = f"{plain[:40]}-{hashlib.sha256(value.encode()).hexdigest()[:4]}".lstrip("-")
+        parts.append(f"{_short(field, fields)}={plain}")
+    return ",".join(parts)
+
+
+def _short(field: str, fields: Sequence[str]) -> str:
+    components = field.split(".")
+    for count in range(1, len(components)):
+        end = components[-count:]
+        if sum(other.split(".")[-count:] == end for other in fields) == 1:
+            return ".".join(end)
+    return field

@@ -1,0 +1,259 @@
+"""TPU VMs of Google Cloud, by gcloud: created at once (`tpu-vm`) or when their turn comes (`queued-resource`).
+
+Every run has a TPU to itself. It is created, or taken as it is if it is there with the type asked for; the code is
+copied to all its workers and installed; then every worker runs the training command over a connection of its own, whose
+lines are prefixed with the number of the worker. If one of them fails the others are stopped, and all start again.
+"""
+
+import argparse
+import json
+import re
+import shlex
+import threading
+from pathlib import Path
+from typing import Any
+
+from experiments.core.errors import UsageError
+from scripts.launch.code import Code
+from scripts.launch.process import Console, Failed, error_line, together
+from scripts.launch.scheduler import label
+from scripts.launch.training import Training
+
+# Of https://cloud.google.com/tpu/docs/runtimes, for JAX, by how the name of the type begins.
+_RUNTIMES = {
+    "v2-": "tpu-ubuntu2204-base",
+    "v3-": "tpu-ubuntu2204-base",
+    "v4-": "tpu-ubuntu2204-base",
+    "v5litepod-": "v2-alpha-tpuv5-lite",
+    "v5p-": "v2-alpha-tpuv5",
+    "v6e-": "v2-alpha-tpuv6e",
+}
+# What gcloud says where it is worth asking again later.
+_LATER = re.compile(
+    r"RESOURCE_EXHAUSTED|quota|capacity|stockout|UNAVAILABLE|DEADLINE_EXCEEDED|INTERNAL|ABORTED|\b(429|500|503)\b", re.I
+)
+_ABSENT = re.compile(r"NOT_FOUND|not found|\b404\b", re.I)
+_READY = {"tpu-vm": "READY", "queued-resources": "ACTIVE"}
+# Gone for good; what is left of it takes up the name.
+_LOST = {"tpu-vm": ("PREEMPTED", "TERMINATED"), "queued-resources": ("SUSPENDED", "FAILED")}
+_STOP_SECONDS = 300.0
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of these platforms."""
+    parser.add_argument("--name", required=True, help="of the TPU; with --jobs=J above 1, NAME-0 to NAME-(J-1)")
+    parser.add_argument("--zone", required=True)
+    parser.add_argument("--type", required=True, help="as gcloud's --accelerator-type, for example v5litepod-16")
+    parser.add_argument("--project", help="left out: gcloud's own")
+    parser.add_argument("--runtime_version", help="left out: the one for JAX on this type")
+    parser.add_argument("--spot", action="store_true", help="cheaper, and may be taken away at any time")
+    parser.add_argument("--workers", type=int, help="how many the TPU has; only a dry run has to be told")
+    parser.add_argument("--internal_ip", action="store_true", help="connect to internal addresses")
+    parser.add_argument(
+        "--create_flag", action="append", default=[], metavar="FLAG", help="for gcloud's create; repeatable"
+    )
+    parser.add_argument("--prepare", metavar="COMMAND", help="shell command for every worker, before training")
+    parser.add_argument("--commit", help="to send out; left out: what is checked out, if nothing is changed")
+    parser.add_argument(
+        "--delete",
+        choices=("never", "preempted", "always"),
+        default="never",
+        help="a TPU that was preempted, to create it again; and (always) every TPU at the end",
+    )
+    parser.add_argument("--poll_seconds", type=float, default=20.0, help="between two looks at a TPU to come (20)")
+
+
+class Tpu:
+    """See `scheduler.Platform`."""
+
+    retries = 10
+    leaves_running = False
+
+    def __init__(self, options: argparse.Namespace, console: Console, *, queued: bool):
+        runtimes = [version for start, version in _RUNTIMES.items() if options.type.startswith(start)]
+        if not runtimes and not options.runtime_version:
+            raise UsageError(f"--type={options.type}: which --runtime_version it takes is not known here")
+        self._options, self._console = options, console
+        self._kind = "queued-resources" if queued else "tpu-vm"
+        self._version = options.runtime_version or runtimes[0]
+        self._code = Code.of(options.commit, options.config)
+        self._workers: dict[int, int] = {}  # of TPUs that are ready to train, by slot
+        self._used: set[str] = set()
+
+    def prepare(self) -> None:
+        """Packs the code."""
+        self._code.pack(self._console)
+
+    def finish(self) -> None:
+        """Deletes the TPUs, or says how to."""
+        for name in sorted(self._used):
+            if self._options.delete == "always":
+                self._delete(name)
+            elif not self._console.dry_run:
+                self._console.say(
+                    f"{name} is still there, and paid for; to delete it: {shlex.join(self._deletion(name))}"
+                )
+
+    def train(self, training: Training, slot: int, logs: Path) -> None:
+        """Trains on all workers of the TPU of `slot`."""
+        name = self._options.name if self._options.jobs == 1 else f"{self._options.name}-{slot}"
+        if slot not in self._workers:
+            self._used.add(name)
+            workers = self._find_or_create(name)
+            self._install(name, workers)
+            self._workers[slot] = workers
+        workers = self._workers.pop(slot)
+        remote = remote_command(self._code.directory, training)
+        streams = {
+            f"worker {worker}": self._console.stream(
+                self._ssh(name, worker, remote), f"[{label(training)} {worker}] ", logs / f"worker-{worker}.log"
+            )
+            for worker in range(workers)
+        }
+        together(self._console, streams, halt=lambda: self._halt(name, workers))
+        self._workers[slot] = workers  # only now is it known to be all right
+
+    def _find_or_create(self, name: str) -> int:
+        """The number of workers of the TPU `name`, once it is ready."""
+        console, waiting = self._console, False
+        while True:
+            found = self._describe(self._kind, name)
+            if found is None:
+                console.say(f"# creating {name}" if console.dry_run else f"creating {name}")
+                self._create(name)
+                found = self._describe(self._kind, name)
+                if console.dry_run:
+                    if self._kind == "queued-resources":
+                        self._describe("tpu-vm", name)
+                    return self._options.workers or 1
+            if found is not None:
+                self._check_type(name, found)
+                state = _state(found)
+                node = found if self._kind == "tpu-vm" else None
+                if state == _READY[self._kind] and (node := node or self._describe("tpu-vm", name)):
+                    self._check_type(name, node)
+                    if _state(node) == "READY":
+                        return _num_workers(node)
+                if state in _LOST[self._kind]:
+                    self._replace(name, state)
+                    continue
+                if state == "STOPPED":
+                    raise UsageError(f"{name} is stopped: `gcloud compute tpus tpu-vm start {name}` starts it")
+                if not waiting:
+                    console.say(f"waiting for {name}, which is {state}")
+                waiting = True
+            console.wait(self._options.poll_seconds)
+
+    def _describe(self, kind: str, name: str) -> dict[str, Any] | None:
+        """What gcloud knows of it; None if there is no such thing."""
+        done = self._console.ask(self._gcloud(kind, "describe", name, "--format=json"))
+        if done.returncode == 0:
+            return json.loads(done.stdout) if done.stdout else None
+        if _ABSENT.search(done.stderr):
+            return None
+        raise Failed(f"gcloud: {error_line(done.stderr)}", done.returncode, again=bool(_LATER.search(done.stderr)))
+
+    def _create(self, name: str) -> None:
+        options = self._options
+        version, node = ("version", []) if self._kind == "tpu-vm" else ("runtime-version", [f"--node-id={name}"])
+        done = self._console.ask(
+            [
+                *self._gcloud(self._kind, "create", name, *node, f"--accelerator-type={options.type}"),
+                f"--{version}={self._version}",
+                *(["--spot"] if options.spot else []),
+                *options.create_flag,
+                "--quiet",
+            ]
+        )
+        if done.returncode:
+            again = bool(_LATER.search(done.stderr))
+            raise Failed(f"{name} could not be created: {error_line(done.stderr)}", done.returncode, again=again)
+
+    def _check_type(self, name: str, found: dict[str, Any]) -> None:
+        specs = found.get("tpu", {}).get("nodeSpec", [])
+        type_ = specs[0]["node"].get("acceleratorType") if specs else found.get("acceleratorType")
+        if type_ and type_ != self._options.type:
+            raise UsageError(
+                f"{name} is there already, and is a {type_}: --type={self._options.type} needs another --name"
+            )
+
+    def _replace(self, name: str, state: str) -> None:
+        if self._options.delete == "never":
+            raise Failed(
+                f"{name} is {state}, and what is left of it takes up its name: with --delete=preempted it is deleted "
+                "and created again",
+                again=False,
+            )
+        self._console.say(f"{name} is {state}: deleting it, to create it again")
+        self._delete(name)
+
+    def _delete(self, name: str) -> None:
+        self._console.run(self._deletion(name))
+
+    def _deletion(self, name: str) -> list[str]:
+        # Of a queued resource, with the TPU that it has led to.
+        force = [] if self._kind == "tpu-vm" else ["--force"]
+        return self._gcloud(self._kind, "delete", name, *force, "--quiet")
+
+    def _install(self, name: str, workers: int) -> None:
+        """Copies the code to all workers and makes the environment, on all at a time."""
+        code, console = self._code, self._console
+        archive, directory = code.archive.name, code.directory
+        parts = [f"mkdir -p {directory}", f"tar -xzf {archive} -C {directory}", code.install(directory, "tpu")]
+        parts += [f"({self._options.prepare})"] if self._options.prepare else []
+        if not console.dry_run:
+            console.say(f"installing commit {code.commit[:12]} on {workers} workers of {name}, minutes the first time")
+        for step in ("scp", "ssh"):
+            streams = {}
+            for worker in range(workers):
+                command = (
+                    self._gcloud("tpu-vm", "scp", str(code.archive), f"{name}:{archive}", *self._to(worker))
+                    if step == "scp"
+                    else self._ssh(name, worker, " && ".join(parts))
+                )
+                streams[f"worker {worker}"] = console.stream(command, f"[{name} {worker}] ", None)
+            together(console, streams)
+
+    def _halt(self, name: str, workers: int) -> None:
+        """Lets all workers save and end, at the same time, as they have to agree on the step."""
+        self._console.say(f"asking the workers of {name} to save and stop")
+        command = f"cd {self._code.directory} && .venv/bin/python -m scripts.launch.worker --stop"
+        threads = [
+            threading.Thread(
+                target=self._console.ask,
+                args=(self._ssh(name, worker, command),),
+                kwargs={"last": True, "timeout": _STOP_SECONDS},
+            )
+            for worker in range(workers)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _ssh(self, name: str, worker: int, command: str) -> list[str]:
+        return self._gcloud("tpu-vm", "ssh", name, *self._to(worker), f"--command={command}")
+
+    def _to(self, worker: int) -> list[str]:
+        return [f"--worker={worker}", *(["--internal-ip"] if self._options.internal_ip else [])]
+
+    def _gcloud(self, kind: str, verb: str, *arguments: str) -> list[str]:
+        project = [f"--project={self._options.project}"] if self._options.project else []
+        return ["gcloud", "compute", "tpus", kind, verb, *arguments, f"--zone={self._options.zone}", *project]
+
+
+def remote_command(directory: str, training: Training) -> str:
+    """What the shell of a worker is to run."""
+    command = shlex.join(training.command(".venv/bin/python"))
+    return f"cd {directory} && exec .venv/bin/python -m scripts.launch.worker -- {command}"
+
+
+def _state(found: dict[str, Any]) -> str:
+    """Of a TPU, or of a queued resource, where it is nested."""
+    state = found.get("state", "UNKNOWN")
+    return state.get("state", "UNKNOWN") if isinstance(state, dict) else state
+
+
+def _num_workers(node: dict[str, Any]) -> int:
+    """A worker has an address in every network."""
+    return len(node["networkEndpoints"]) // max(1, len(node.get("networkConfigs", [])))

@@ -1,0 +1,53 @@
+"""A world of fake clouds, and the launcher in it."""
+
+import contextlib
+import shlex
+
+import fsspec
+import pytest
+
+from scripts.launch import command
+from tests.experiments import buckets
+from tests.scripts.launch.fakes import World
+
+
+@pytest.fixture(scope="session")
+def bucket_server():
+    with buckets.serve() as server:
+        yield server
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch, bucket_server):
+    """An empty world whose programs are first on PATH."""
+    world = World(tmp_path / "world")
+    programs = world.make()
+    bucket_server.objects.clear()
+    for name, value in buckets.environment(bucket_server).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("FAKE_WORLD", str(world.path))
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    with contextlib.suppress(ValueError):
+        fsspec.filesystem("gs").clear_instance_cache()
+    return world
+
+
+@pytest.fixture
+def launch(capfd):
+    """The launcher: its exit status, and what it printed on stdout and stderr."""
+
+    def run(*arguments):
+        status = command.main([*arguments, "--pause_seconds=0.01"] if "--" not in arguments else _before(arguments))
+        return status, *capfd.readouterr()
+
+    return run
+
+
+def _before(arguments):
+    end = arguments.index("--")
+    return [*arguments[:end], "--pause_seconds=0.01", *arguments[end:]]
+
+
+def commands(printed):
+    """The commands of a dry run, as a shell reads them."""
+    return [shlex.split(line) for line in printed.splitlines() if not line.startswith("#")]

@@ -1,0 +1,48 @@
+"""What is sent out is a commit: not what happens to lie there, and nothing that a commit lacks."""
+
+import subprocess
+import tarfile
+
+import pytest
+
+from experiments.core.errors import UsageError
+from scripts.launch import code
+from scripts.launch.process import Console
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    for name in ("configs/a.py", "results/table.md", "tests/test_a.py"):
+        path = tmp_path / name
+        path.parent.mkdir()
+        path.write_text("1\n")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "a"]):
+        subprocess.run([*git, *command], check=True)
+    monkeypatch.setattr(code, "ROOT", tmp_path)
+    monkeypatch.setattr(code.tempfile, "gettempdir", lambda: str(tmp_path / "results"))
+    return tmp_path
+
+
+def test_a_commit_is_packed_without_results_and_tests(repository):
+    packed = code.Code.of(None, "configs/a.py:variant")
+    packed.pack(Console())
+    with tarfile.open(packed.archive) as archive:
+        assert [member.name for member in archive if member.isfile()] == ["configs/a.py"]
+    assert packed.directory == f"sparse-topk/{packed.commit[:12]}"
+
+
+def test_changes_are_not_left_behind_unasked(repository):
+    (repository / "results" / "table.md").write_text("another\n")  # of results that are being made
+    code.Code.of(None, "configs/a.py")
+    (repository / "configs" / "b.py").write_text("1\n")
+    with pytest.raises(UsageError, match=r"1 files are changed or new .*configs/b.py.* --commit=HEAD"):
+        code.Code.of(None, "configs/b.py")
+    with pytest.raises(UsageError, match=r"--config=configs/b.py:x: there is no such file in commit"):
+        code.Code.of("HEAD", "configs/b.py:x")
+    code.Code.of("HEAD", "configs/a.py")
+
+
+def test_a_commit_that_is_none_is_refused(repository):
+    with pytest.raises(UsageError, match="--commit=nowhere: there is no such commit"):
+        code.Code.of("nowhere", "configs/a.py")

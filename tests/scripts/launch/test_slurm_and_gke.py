@@ -1,0 +1,82 @@
+"""Jobs of SLURM and workloads of Kubernetes, submitted to fakes that run the real commands in real shells."""
+
+import json
+
+import pytest
+
+from tests.scripts.launch.conftest import commands
+
+OVERRIDES = ["--config.seeds=(0, 1)", "--config.note=it's $HOME $$; `x`"]
+GKE = ["--cluster=c", "--zone=z", "--type=v6e-16", "--commit=HEAD", "--retries=1"]
+
+
+def slurm(tmp_path, *options):
+    return ["slurm", "mnist_pruning", f"--workdir={tmp_path}/50% done", *options, "--", *OVERRIDES]
+
+
+def gke(*options):
+    return ["gke", "mnist_pruning", "--workdir=gs://bucket/runs/k", *GKE, *options, "--", *OVERRIDES]
+
+
+def calls(world, *program):
+    return [call for call in world.recorded("calls") if call[: len(program)] == list(program)]
+
+
+def test_a_job_gets_the_arguments_and_its_lines_are_passed_on(world, launch, tmp_path):
+    options = ["--nodes=2", "--gpus_per_node=8", "--time=1:00:00", "--sbatch_flag=--partition=a b"]
+    _, printed, _ = launch(*slurm(tmp_path, *options, "--dry_run"))
+    status, out, err = launch(*slurm(tmp_path, *options))
+    assert (status, err) == (0, "")
+    assert calls(world, "sbatch") == commands(printed)
+    assert world.recorded("trained")[0]["arguments"][3:] == [f"--workdir={tmp_path}/50% done", *OVERRIDES]
+    assert "[mnist_pruning] 0: training on worker 0" in out
+
+
+def test_a_job_that_fails_or_is_refused_is_submitted_again(world, launch, tmp_path):
+    world.plan("sbatch", "sbatch: error: Batch job submission failed: QOSMaxSubmitJobPerUserLimit")
+    world.plan("train-0", {"rows": 1, "status": 1, "error": "ValueError: a reason"})
+    status, out, _ = launch(*slurm(tmp_path))
+    assert status == 0
+    assert len(calls(world, "sbatch")) == 3
+    assert "QOSMaxSubmitJobPerUserLimit; attempt 1 of 3" in out
+    assert "job: 0: ValueError: a reason; attempt 1 of 3" in out
+
+
+def test_a_workload_gets_the_arguments(world, launch):
+    _, printed, _ = launch(*gke("--dry_run"))
+    status, _, err = launch(*gke())
+    assert (status, err) == (0, "")
+    assert calls(world, "xpk") == [command for command in commands(printed) if command[0] == "xpk"]
+    assert world.recorded("trained")[0]["arguments"][4:] == OVERRIDES
+
+
+def test_a_workload_that_fails_has_a_successor_with_another_name(world, launch):
+    world.plan("xpk-create", {"says": "[XPK] ERROR: no quota", "status": 1})
+    world.plan("train-0", {"rows": 1, "status": 1, "error": "ValueError: a reason"})
+    status, out, _ = launch(*gke())
+    assert status == 0
+    created = calls(world, "xpk", "workload", "create")
+    names = [next(word for word in call if word.startswith("--workload=")) for call in created]
+    assert [name[-2:] for name in names] == ["-0", "-1", "-2"]
+    assert "[XPK] ERROR: no quota; attempt 1 of 1" in out
+    assert "ValueError: a reason; attempt 1 of 1" in out
+
+
+def test_a_workload_that_an_earlier_launcher_has_left_is_waited_for(world, launch, bucket_server):
+    record = {"state": "running", "launcher": {"host": "elsewhere", "pid": 1}, "attempt": 4, "submitted": True}
+    bucket_server.store("bucket/runs/k/launch.json", json.dumps(record).encode(), None)
+    world.plan("xpk-list", {"says": "[XPK] the network is gone", "status": 1})
+    status, out, _ = launch(*gke())
+    assert status == 0
+    assert "the network is gone" in out
+    (created,) = calls(world, "xpk", "workload", "create")  # as that workload, in the end, was not there
+    assert any(word.startswith("--workload=mnist-") and word.endswith("-5") for word in created)
+
+
+@pytest.mark.parametrize("platform", ["gke", "tpu-vm"])
+def test_a_workdir_that_pods_do_not_see_is_refused(launch, tmp_path, platform):
+    options = GKE if platform == "gke" else ["--name=a", "--zone=z", "--type=v6e-8", "--commit=HEAD"]
+    status, _, err = launch(platform, "mnist_pruning", f"--workdir={tmp_path}", *options)
+    assert status == 2
+    assert "gs://BUCKET" in err
+    assert err.count("\n") == 1
