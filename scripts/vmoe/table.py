@@ -105,8 +105,8 @@ def _routing(run: Run, prefix: str) -> dict[str, Numbers]:
 
 
 def _step_seconds(run: Run) -> float | None:
-    """The median over the rows, all seeds together; of runs of several workdirs it is not known."""
-    times = [row["performance"]["step_seconds"] for row in run.rows if row.get("performance")]
+    """The median over the second half of the rows, all seeds together; of runs of several workdirs it is not known."""
+    times = [row["performance"]["step_seconds"] for row in run.rows[len(run.rows) // 2 :] if row.get("performance")]
     times = [time for time in times if time is not None]
     return float(np.median(times)) if times else None
 
@@ -128,8 +128,8 @@ def markdown(numbers: Numbers) -> list[str]:
         header = ["router", "setting", "precision-at-1, %", "minus hard", "step time over hard", *ROUTING.values()]
         lines += [*grid([*header, "seeds", "diverged"], map(_final_cells, numbers["final"])), ""]
         lines += [
-            "Mean ± half width of the 95 % t-interval over seeds; differences are paired by seed. Step times are",
-            "medians of runs made one after the other; `results/bench` has them side by side.",
+            "Mean ± half width of the 95 % t-interval over seeds; differences are paired by seed. Step times are medians",
+            "of the second half of training, of runs made one after the other: `results/bench` has them side by side.",
             *_PAPER,
             "",
         ]
