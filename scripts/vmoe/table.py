@@ -128,7 +128,7 @@ def markdown(numbers: Numbers) -> list[str]:
         header = ["router", "setting", "precision-at-1, %", "minus hard", "step time over hard", *ROUTING.values()]
         lines += [*grid([*header, "seeds", "diverged"], map(_final_cells, numbers["final"])), ""]
         lines += [
-            "Mean ± half width of the 95 % t-interval over seeds; differences are paired by seed. Step times are medians",
+            "Mean ± half width of the 95 % t-interval over seeds; differences are paired by seed. Step times: medians",
             "of the second half of training, of runs made one after the other: `results/bench` has them side by side.",
             *_PAPER,
             "",
