@@ -1,5 +1,6 @@
 """The suites of V-MoE: their runs are sound, compare like with like, and run to the end."""
 
+import json
 from pathlib import Path
 
 import jax
@@ -10,7 +11,8 @@ from experiments.core.suite import command
 from experiments.core.suite.plan import Run
 from experiments.vmoe.experiment import routing_shape
 from experiments.vmoe.suite.__main__ import SUITE
-from experiments.vmoe.suite.presets import DEMO, FINAL_SEEDS, LAMS
+from experiments.vmoe.suite.presets import BEST_RATE, DEMO, FINAL_SEEDS, LAMS, RATES
+from tests.experiments.support import ROOT
 
 SHORT = DEMO | {"steps": 20, "steps_per_dispatch": 10, "eval_every": 10, "checkpoint_every": 20, "seeds": (0, 1)}
 SHORT |= {"optimizer.warmup_steps": 2, "batch_size": 80, "eval_batch_size": 160}  # a group for each of eight devices
@@ -65,6 +67,13 @@ def test_the_small_suite_compares_like_with_like():
         ("relaxed", "logits", 10),
         ("token_choice", "logits", 0),
     }
+
+
+def test_all_train_at_the_rate_that_the_committed_sweep_chose():
+    choices = json.loads((ROOT / "results" / "vmoe" / "choices.json").read_text())
+    assert choices["hard"]["setting"] == {"optimizer.learning_rate": BEST_RATE}
+    rates = {config.optimizer.learning_rate for run, config in configs("small") if run.name.startswith("final")}
+    assert rates <= {BEST_RATE, RATES[0]}  # the first of its candidates stands for what hard will have
 
 
 def test_the_demo_needs_no_download():
