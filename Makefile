@@ -44,9 +44,6 @@ demo: $(READY)  ## Every experiment on bundled data, no download: tables and fig
 test: $(READY)  ## Run the tests.
 	@$(RUN) pytest -n $(JOBS)
 
-test-slow: $(READY)  ## The tests that `make test` leaves out for the time they take: a step at full size.
-	@$(RUN) pytest -m slow
-
 lint: $(READY)  ## Check format, style and types.
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -121,5 +118,5 @@ clean:  ## Remove the environments and caches, never runs/ or results/.
 	rm -rf $(VENV) $(VENV)-bench .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo test test-slow lint format mnist mnist-quick cifar100 cifar100-small vmoe vmoe-small figures compare report bench \
+.PHONY: help install demo test lint format mnist mnist-quick cifar100 cifar100-small vmoe vmoe-small figures compare report bench \
   clean launch-mnist launch-cifar100 launch-vmoe launch-experiment

@@ -22,3 +22,17 @@ def on_directory(module: str, doc: str | None, work: Callable[[Path], int], argu
         print(f"error: {directory} is not a directory", file=sys.stderr)
         return 2
     return work(directory)
+
+
+def figures_of(module: str, doc: str | None, make: Callable[[Path], list[Path]], arguments: Sequence[str]) -> int:
+    """The command `python -m module DIR` that draws figures; returns its exit status, 1 if nothing was drawn."""
+
+    def work(directory: Path) -> int:
+        written = make(directory)
+        for path in written:
+            print(path)
+        if not written:
+            print(f"error: no finished runs below {directory}", file=sys.stderr)
+        return 0 if written else 1
+
+    return on_directory(module, doc, work, arguments)

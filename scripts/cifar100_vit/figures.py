@@ -15,7 +15,7 @@ from matplotlib.ticker import MultipleLocator
 
 from experiments.core.summary import interval
 from scripts.cifar100_vit import naming
-from scripts.command import on_directory
+from scripts.command import figures_of
 from scripts.paired import difference
 from scripts.results import Run
 from scripts.style import BLUE, GREEN, ORANGE, PURPLE, RED, STYLE, save
@@ -80,16 +80,7 @@ def _look(run: Run) -> tuple[str, str]:
 
 def main(arguments: Sequence[str]) -> int:
     """The command; returns its exit status."""
-
-    def work(directory: Path) -> int:
-        written = make(directory)
-        for path in written:
-            print(path)
-        if not written:
-            print(f"error: no finished runs below {directory}", file=sys.stderr)
-        return 0 if written else 1
-
-    return on_directory("scripts.cifar100_vit.figures", __doc__, work, arguments)
+    return figures_of("scripts.cifar100_vit.figures", __doc__, make, arguments)
 
 
 if __name__ == "__main__":

@@ -3,16 +3,14 @@
 Reads the workdirs below DIR and writes DIR/table.md, which it also prints, and DIR/table.json.
 """
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.core.files import write_atomically, write_json
 from experiments.core.summary import interval
+from scripts import tables
 from scripts.cifar100_vit import naming
-from scripts.command import on_directory
 from scripts.markdown import grid, mean, plus_minus
 from scripts.paired import difference
 from scripts.results import Problem, Run
@@ -31,13 +29,8 @@ _PAPER_STEPS = (
 def make(directory: Path) -> list[Path]:
     """Prints the table of the runs below `directory`, writes it there, and returns the files written."""
     runs, problems = naming.load(directory)
-    numbers = measure(runs, problems, _chosen(directory))
-    text = "\n".join(markdown(numbers)) + "\n"
-    print(text)
-    paths = [directory / "table.md", directory / "table.json"]
-    write_atomically(paths[0], text)
-    write_json(paths[1], numbers)
-    return paths
+    numbers = measure(runs, problems, tables.chosen(directory))
+    return tables.write(directory, numbers, markdown(numbers))
 
 
 def measure(runs: Sequence[Run], problems: Sequence[Problem] = (), chosen: frozenset[str] = frozenset()) -> Numbers:
@@ -104,13 +97,6 @@ def _accuracies(run: Run, prefix: str) -> dict[str, Numbers]:
     """By k, in order."""
     found = run.summary["final"][f"{prefix}_accuracy"]
     return {k: interval(run.final(f"{prefix}_accuracy/{k}")) for k in sorted(found, key=int)}
-
-
-def _chosen(directory: Path) -> frozenset[str]:
-    path = directory / "choices.json"
-    if not path.exists():
-        return frozenset()
-    return frozenset(choice["chosen"] for choice in json.loads(path.read_text()).values() if choice["chosen"])
 
 
 def markdown(numbers: Numbers) -> list[str]:
@@ -193,12 +179,7 @@ def _sweep_cells(row: Numbers) -> list[str]:
 
 def main(arguments: Sequence[str]) -> int:
     """The command; returns its exit status."""
-
-    def work(directory: Path) -> int:
-        make(directory)
-        return 0
-
-    return on_directory("scripts.cifar100_vit.table", __doc__, work, arguments)
+    return tables.main("scripts.cifar100_vit.table", __doc__, make, arguments)
 
 
 if __name__ == "__main__":

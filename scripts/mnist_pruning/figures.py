@@ -13,7 +13,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from scripts.command import on_directory
+from scripts.command import figures_of
 from scripts.mnist_pruning import naming
 from scripts.mnist_pruning.curves import figure5
 from scripts.mnist_pruning.lam_sweep import lam_sweep
@@ -72,16 +72,7 @@ def _name(key: tuple[Any, ...], keys: Collection[tuple[Any, ...]]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """The command; returns its exit status."""
-
-    def work(directory: Path) -> int:
-        written = make(directory)
-        for path in written:
-            print(path)
-        if not written:
-            print(f"error: no finished runs below {directory}", file=sys.stderr)
-        return 0 if written else 1
-
-    return on_directory("scripts.mnist_pruning.figures", __doc__, work, arguments)
+    return figures_of("scripts.mnist_pruning.figures", __doc__, make, arguments)
 
 
 if __name__ == "__main__":

@@ -3,15 +3,13 @@
 Reads the workdirs below DIR and writes DIR/table.md, which it also prints, and DIR/table.json.
 """
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.core.files import write_atomically, write_json
 from experiments.core.summary import interval
-from scripts.command import on_directory
+from scripts import tables
 from scripts.markdown import grid, line, mean, plus_minus
 from scripts.mnist_pruning import naming
 from scripts.paired import difference
@@ -40,13 +38,8 @@ _SWEEP_HEADER = ("method", "setting", "validation error, %", "hardened, %", "den
 def make(directory: Path) -> list[Path]:
     """Prints the table of the runs below `directory`, writes it there, and returns the files written."""
     runs, problems = naming.load(directory)
-    numbers = measure(runs, problems, _chosen(directory))
-    text = "\n".join(markdown(numbers)) + "\n"
-    print(text)
-    paths = [directory / "table.md", directory / "table.json"]
-    write_atomically(paths[0], text)
-    write_json(paths[1], numbers)
-    return paths
+    numbers = measure(runs, problems, tables.chosen(directory))
+    return tables.write(directory, numbers, markdown(numbers))
 
 
 def measure(runs: Sequence[Run], problems: Sequence[Problem] = (), chosen: frozenset[str] = frozenset()) -> Numbers:
@@ -99,13 +92,6 @@ def _common(run: Run) -> Numbers:
         "seeds": run.summary["seeds"],
         "diverged": run.summary["diverged"],
     }
-
-
-def _chosen(directory: Path) -> frozenset[str]:
-    path = directory / "choices.json"
-    if not path.exists():
-        return frozenset()
-    return frozenset(choice["chosen"] for choice in json.loads(path.read_text()).values() if choice["chosen"])
 
 
 def markdown(numbers: Numbers) -> list[str]:
@@ -175,12 +161,7 @@ def _sweep_cells(row: Numbers) -> list[str]:
 
 def main(arguments: Sequence[str]) -> int:
     """The command; returns its exit status."""
-
-    def work(directory: Path) -> int:
-        make(directory)
-        return 0
-
-    return on_directory("scripts.mnist_pruning.table", __doc__, work, arguments)
+    return tables.main("scripts.mnist_pruning.table", __doc__, make, arguments)
 
 
 if __name__ == "__main__":

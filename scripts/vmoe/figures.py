@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.core.summary import interval
-from scripts.command import on_directory
+from scripts.command import figures_of
 from scripts.results import Run
 from scripts.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, STYLE, save
 from scripts.vmoe import naming
@@ -73,16 +73,7 @@ def figure7(runs: Sequence[Run]) -> Figure:
 
 def main(arguments: Sequence[str]) -> int:
     """The command; returns its exit status."""
-
-    def work(directory: Path) -> int:
-        written = make(directory)
-        for path in written:
-            print(path)
-        if not written:
-            print(f"error: no finished runs below {directory}", file=sys.stderr)
-        return 0 if written else 1
-
-    return on_directory("scripts.vmoe.figures", __doc__, work, arguments)
+    return figures_of("scripts.vmoe.figures", __doc__, make, arguments)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 Reads the workdirs below DIR and writes DIR/table.md, which it also prints, and DIR/table.json.
 """
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.core.files import write_atomically, write_json
 from experiments.core.summary import interval
-from scripts.command import on_directory
+from scripts import tables
 from scripts.markdown import grid, plus_minus
 from scripts.paired import difference
 from scripts.results import Problem, Run
@@ -38,13 +36,8 @@ _PAPER = (
 def make(directory: Path) -> list[Path]:
     """Prints the table of the runs below `directory`, writes it there, and returns the files written."""
     runs, problems = naming.load(directory)
-    numbers = measure(runs, problems, _chosen(directory))
-    text = "\n".join(markdown(numbers)) + "\n"
-    print(text)
-    paths = [directory / "table.md", directory / "table.json"]
-    write_atomically(paths[0], text)
-    write_json(paths[1], numbers)
-    return paths
+    numbers = measure(runs, problems, tables.chosen(directory))
+    return tables.write(directory, numbers, markdown(numbers))
 
 
 def measure(runs: Sequence[Run], problems: Sequence[Problem] = (), chosen: frozenset[str] = frozenset()) -> Numbers:
@@ -109,13 +102,6 @@ def _step_seconds(run: Run) -> float | None:
     times = [row["performance"]["step_seconds"] for row in run.rows[len(run.rows) // 2 :] if row.get("performance")]
     times = [time for time in times if time is not None]
     return float(np.median(times)) if times else None
-
-
-def _chosen(directory: Path) -> frozenset[str]:
-    path = directory / "choices.json"
-    if not path.exists():
-        return frozenset()
-    return frozenset(choice["chosen"] for choice in json.loads(path.read_text()).values() if choice["chosen"])
 
 
 def markdown(numbers: Numbers) -> list[str]:
@@ -186,12 +172,7 @@ def _sweep_cells(row: Numbers) -> list[str]:
 
 def main(arguments: Sequence[str]) -> int:
     """The command; returns its exit status."""
-
-    def work(directory: Path) -> int:
-        make(directory)
-        return 0
-
-    return on_directory("scripts.vmoe.table", __doc__, work, arguments)
+    return tables.main("scripts.vmoe.table", __doc__, make, arguments)
 
 
 if __name__ == "__main__":

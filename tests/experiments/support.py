@@ -11,6 +11,7 @@ import numpy as np
 
 from configs.mnist_pruning import get_config
 from experiments.core import metrics
+from experiments.core.suite.plan import Run, Suite
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -81,3 +82,13 @@ def assert_same_rows(workdir: Path, expected: Path, rtol: float = 1e-5) -> None:
         for name in row:
             values, wanted = (np.asarray(side[name], float) for side in (row, other))  # None: NaN
             np.testing.assert_allclose(values, wanted, rtol=rtol, err_msg=f"{name} of step {row['step']}")
+
+
+def suite_configs(suite: Suite, preset: str) -> list[tuple[Run, ml_collections.ConfigDict]]:
+    """The runs of a preset with their configs; those that wait for a choice have the first of their candidates."""
+    runs = suite.presets[preset]()
+    candidates: dict[str, Any] = {}
+    for run in runs:
+        if run.candidate_for:
+            candidates.setdefault(run.candidate_for, run.setting)
+    return [(run, suite.config(run, Path("out"), candidates[run.best_of] if run.best_of else None)) for run in runs]

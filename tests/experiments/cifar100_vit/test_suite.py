@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -13,6 +12,7 @@ from experiments.cifar100_vit.suite.presets import DEMO, LOSSES, PRETRAIN, RATES
 from experiments.core import metrics, train
 from experiments.core.suite import command
 from experiments.core.suite.plan import Run
+from tests.experiments.support import suite_configs
 
 SHORT = DEMO | {
     "model.depth": 1,
@@ -29,13 +29,8 @@ TINY = [
 
 
 def configs(preset):
-    """The runs of a preset with their configs; those that wait for a choice have the first of their candidates."""
-    runs = SUITE.presets[preset]()
-    candidates = {}
-    for run in runs:
-        if run.candidate_for:
-            candidates.setdefault(run.candidate_for, run.setting)
-    return [(run, SUITE.config(run, Path("out"), candidates[run.best_of] if run.best_of else None)) for run in runs]
+    """The runs of a preset with their configs."""
+    return suite_configs(SUITE, preset)
 
 
 @pytest.mark.parametrize("preset", SUITE.presets)

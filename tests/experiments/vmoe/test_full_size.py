@@ -78,7 +78,6 @@ def test_parameters_and_where_they_lie():
     assert on_device < 0.2 * PARAMETERS  # an eighth of the experts', half of the others'
 
 
-@pytest.mark.slow
 def test_a_real_step_on_eight_devices():
     """With a head of zeros the loss is log(classes), and Adam moves a parameter by the learning rate at most."""
     config = config_of(data=2, expert=4)

@@ -1,7 +1,6 @@
 """The suites of V-MoE: their runs are sound, compare like with like, and run to the end."""
 
 import json
-from pathlib import Path
 
 import jax
 import pytest
@@ -12,7 +11,7 @@ from experiments.core.suite.plan import Run
 from experiments.vmoe.experiment import routing_shape
 from experiments.vmoe.suite.__main__ import SUITE
 from experiments.vmoe.suite.presets import BEST_RATE, DEMO, FINAL_SEEDS, LAMS, RATES
-from tests.experiments.support import ROOT
+from tests.experiments.support import ROOT, suite_configs
 
 SHORT = DEMO | {"steps": 20, "steps_per_dispatch": 10, "eval_every": 10, "checkpoint_every": 20, "seeds": (0, 1)}
 SHORT |= {"optimizer.warmup_steps": 2, "batch_size": 80, "eval_batch_size": 160}  # a group for each of eight devices
@@ -23,13 +22,8 @@ TINY = [
 
 
 def configs(preset):
-    """The runs of a preset with their configs; those that wait for a choice have the first of their candidates."""
-    runs = SUITE.presets[preset]()
-    candidates = {}
-    for run in runs:
-        if run.candidate_for:
-            candidates.setdefault(run.candidate_for, run.setting)
-    return [(run, SUITE.config(run, Path("out"), candidates[run.best_of] if run.best_of else None)) for run in runs]
+    """The runs of a preset with their configs."""
+    return suite_configs(SUITE, preset)
 
 
 @pytest.mark.parametrize("preset", SUITE.presets)
