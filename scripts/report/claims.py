@@ -4,8 +4,8 @@ from scripts.report import fine_tuning, operators, pruning, solvers, vmoe
 from scripts.report.finding import Claim
 
 _MNIST = ("configs/mnist_pruning.py", "make mnist")
-_CIFAR = ("configs/cifar100_vit.py", "make cifar100")
-_VMOE = ("configs/vmoe.py", "make vmoe")
+_CIFAR = ("configs/cifar100_vit.py", "make cifar100-small")
+_VMOE = ("configs/vmoe.py", "make vmoe-small")
 _OPERATORS = ("scripts/report/operators.py", "make report")
 
 
