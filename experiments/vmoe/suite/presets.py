@@ -19,9 +19,9 @@ Fields = dict[str, Any]
 
 SWEEP_SEEDS = (100,)
 FINAL_SEEDS = (0, 1, 2, 3, 4)
-RATES = (1e-3, 3e-3, 1e-2)  # of the hard router
+RATES = (1e-3, 3e-3, 1e-2, 3e-2)  # of the hard router
 BEST_RATE = 1e-2  # of these: what all other routers train at
-LAMS = {"logits": (0.01, 0.1, 1.0, 10.0), "gates": (0.001, 0.01, 0.1, 1.0)}
+LAMS = {"logits": (0.01, 0.1, 1.0, 10.0), "gates": (0.001, 0.01, 0.1, 1.0, 10.0)}
 
 DYKSTRA_ITERATIONS = 10  # the paper's
 
