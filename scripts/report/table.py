@@ -31,12 +31,12 @@ def table(claims: Sequence[Claim], findings: Sequence[Finding | None], results: 
 
 def _row(claim: Claim, finding: Finding | None, results: Path) -> str:
     says = f"{html.escape(claim.says)} <small>{html.escape(claim.source)}</small>"
-    cells = (claim.paper, finding.ours if finding else "-")
+    ours = html.escape(finding.ours).replace("; ", ";<br>") if finding else "-"
     if finding:
         verdict = f'<span class="verdict {finding.verdict}">{finding.verdict}</span><br>{html.escape(finding.why)}'
     else:
         verdict = '<span class="verdict unmeasured">not measured</span>'
-    columns = [*map(html.escape, cells), verdict, _sources(claim, results)]
+    columns = [html.escape(claim.paper), ours, verdict, _sources(claim, results)]
     body = "".join(
         f'<td role="cell" data-name="{name}">{cell}</td>' for name, cell in zip(_NAMES[1:], columns, strict=True)
     )

@@ -33,6 +33,7 @@ function metricChanged() {
 function visibilityChanged(text) {
   drawLegend();
   drawCurves();
+  drawFinals();
   drawScatter();
   announce(text);
 }
@@ -167,7 +168,9 @@ function drawCurves() {
     : `All ${total.toLocaleString("en")} points of all curves are in the page.`;
   const unseen = metricOf(metric).per_seed ? "Mean over seeds; a seed that has diverged leaves it. Bands are 95 % t-intervals."
     : "Measured once for all seeds of a run; mean over the runs.";
-  byId("curves-caption").textContent = `${unseen} ${thinned}${logX || logY ? " On a logarithmic axis, what is not above 0 is not drawn." : ""}`;
+  const out = having(metric).length - shown.length;
+  const few = out ? `${out} of ${having(metric).length} curves are hidden. ` : "";
+  byId("curves-caption").textContent = `${few}${unseen} ${thinned}${logX || logY ? " On a logarithmic axis, what is not above 0 is not drawn." : ""}`;
   byId("curves-plot").setAttribute("aria-label",
     `Line plot of ${metric} against ${AXES[axis]}, ${shown.length} of ${having(metric).length} curves shown. The final values are in the table below.`);
 }

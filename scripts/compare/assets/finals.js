@@ -10,7 +10,8 @@ function startFinals() {
   });
   const reference = select("reference", "to", [], drawFinals);
   const only = checkbox("difference-only", "only runs with this metric", true, drawFinals);
-  byId("finals-controls").append(metric.label, reference.label, only.label);
+  const shown = checkbox("shown-only", "only runs whose curves are shown", true, drawFinals);
+  byId("finals-controls").append(metric.label, reference.label, only.label, shown.label);
   finalsChanged();
 }
 
@@ -30,7 +31,8 @@ function referencesChanged() {
 
 function drawFinals() {
   const metric = metricOf(byId("difference-metric").value), reference = DATA.groups[byId("reference").value];
-  const groups = groupsHere().filter((group) => !byId("difference-only").checked || !metric || group.final[metric.name]);
+  const groups = groupsHere().filter((group) => (!byId("difference-only").checked || !metric || group.final[metric.name])
+    && !(byId("shown-only").checked && hidden.has(DATA.groups.indexOf(group))));
   const summary = (group, name) => interval(group.final[name] ?? []);
   const column = ({ name }) => ({
     name, number: true, value: (group) => summary(group, name).mean,
@@ -56,7 +58,8 @@ function drawFinals() {
       name: field, value: (group) => fieldOrder(group.fields[field]), show: (group) => DATA.fields[field][DATA.groups.indexOf(group)],
     })),
   ], groups);
-  byId("finals-note").textContent = `Mean ± half width of the 95 % t-interval over seeds. ${reference ? `Differences are to
+  const out = byId("shown-only").checked ? groupsHere().filter((group) => hidden.has(DATA.groups.indexOf(group))).length : 0;
+  byId("finals-note").textContent = `${out ? `${out} of ${groupsHere().length} rows are left out, as their curves are hidden. ` : ""}Mean ± half width of the 95 % t-interval over seeds. ${reference ? `Differences are to
     “${labelAmong(reference, groups)}”, paired by seed; significance is that of the paired t-test, each by itself: with many rows some will
     be below ${DATA.levels[0]} by chance. ` : ""}Of unfinished runs the last values are shown, and no differences.`;
 }

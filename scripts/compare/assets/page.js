@@ -161,12 +161,22 @@ function plotButtons(id, name) {
 
 // Groups that the reader has hidden, by index, and the experiment whose groups are looked at.
 const hidden = new Set();
+const MANY_CURVES = 12;
 const EXPERIMENTS = [...new Set(DATA.groups.map((group) => group.experiment))];
 let experiment = EXPERIMENTS[0];
 const groupsHere = () => DATA.groups.filter((group) => group.experiment === experiment);
 const metricsHere = () => DATA.metrics.filter(({ name }) => groupsHere().some((group) => group.curves[name]));
 const fieldsHere = () => Object.keys(DATA.fields).filter((name) =>
   new Set(groupsHere().map((group) => DATA.fields[name][DATA.groups.indexOf(group)])).size > 1);
+/** Of too many curves to tell apart, those of few seeds are hidden at first: the trials of a sweep. */
+function hideTrials() {
+  for (const name of EXPERIMENTS) {
+    const groups = DATA.groups.filter((group) => group.experiment === name);
+    const most = Math.max(...groups.map((group) => group.seeds.length));
+    if (groups.length <= MANY_CURVES) continue;
+    DATA.groups.forEach((group, i) => group.experiment === name && 2 * group.seeds.length < most && hidden.add(i));
+  }
+}
 const namesOf = (list) => list.map((item) => item.name ?? item).map((name) => [name, name]);
 const metricOf = (name) => DATA.metrics.find((metric) => metric.name === name);
 /** The indices of the groups of the experiment that have a metric. */

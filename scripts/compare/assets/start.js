@@ -23,6 +23,7 @@ window.addEventListener("afterprint", () => { applyTheme(); redraw(); });
 
 startRuns();
 if (DATA.groups.length) {
+  hideTrials();
   if (EXPERIMENTS.length > 1) {
     const names = EXPERIMENTS.map((name) => [name, name || "another experiment"]);
     byId("experiments").append(select("experiment", "Experiment", names, (event) => {

@@ -212,6 +212,29 @@ def test_differences_are_those_that_python_finds(page, runs):
     assert of("stopped")[0] == "-"
 
 
+def test_of_many_curves_those_of_few_seeds_are_hidden_at_first(browser, tmp_path):
+    for number in range(12):
+        write_workdir(tmp_path / f"trial-{number}", [[90.0], [7.0]], lam__start=0.1 * (number + 1), split="validation")
+    write_workdir(tmp_path / "final", [START, [7.0, 8.0, 6.0]], split="test")
+    assert main([str(tmp_path), f"--out={tmp_path / 'page'}", "--no_figures"]) == 0
+    with watched(browser, tmp_path / "page" / "index.html") as (page, seen):
+        page.select_option("#metric", "test_error")
+        assert len(lines(page)) == 1
+        assert len(column(page, "runs")) == 1
+        assert "12 of 13 rows are left out" in page.inner_text("#finals-note")
+        page.select_option("#metric", "valid_error")
+        assert lines(page) == []
+        assert "12 of 12 curves are hidden" in page.inner_text("#curves-caption")
+        page.click("#show-all")
+        assert len(lines(page)) == 12
+        page.select_option("#difference-metric", "valid_error")
+        assert len(column(page, "runs")) == 12
+        page.click("#hide-all")
+        page.uncheck("#shown-only")
+        assert len(column(page, "runs")) == 12
+        assert seen.wrong(page.url) == []
+
+
 def test_configs_differ_in_what_differs(page):
     groups = page.evaluate("DATA.groups.map((group) => group.runs[0])")
     page.select_option("#first", str(groups.index("a")))
@@ -282,7 +305,7 @@ def test_everything_has_a_name_and_can_be_reached_by_keyboard(page):
     assert unnamed == []
     page.focus("a.skip")
     reached = set()
-    for _ in range(60):
+    for _ in range(70):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.id"))
     wanted = {
