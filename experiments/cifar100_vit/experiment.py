@@ -27,6 +27,10 @@ def validate(config: ml_collections.ConfigDict) -> None:
         fine_tuning_loss(**config.loss)
     except ValueError as error:
         raise UsageError(f"config.loss: {error}") from error
+
+
+def prepare(config: ml_collections.ConfigDict) -> None:
+    """Asks for accelerators, unless the config does without, and fetches the weights to start from."""
     if config.accelerator and jax.default_backend() == "cpu":
         raise UsageError(
             f"config.accelerator=True, but JAX sees CPUs only: {config.model.variant} at {config.input.size} pixels in "
@@ -34,7 +38,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
             f"{config.pretrained}. `make cifar100-small` runs anywhere; --config.accelerator=False starts all the same"
         )
     if config.pretrained.startswith(download.SCHEMES):
-        download.fetch(config.pretrained)  # now, rather than after the data
+        download.fetch(config.pretrained)
 
 
 def make_model(config: ml_collections.ConfigDict, num_classes: int) -> vit.VisionTransformer:
@@ -99,4 +103,4 @@ def _body(config: ml_collections.ConfigDict, init: Any) -> Params:
     return {name: jax.tree.map(np.asarray, part) for name, part in loaded.items() if name != "head"}
 
 
-RECIPE = Recipe("cifar100_vit", validate, build)
+RECIPE = Recipe("cifar100_vit", validate, build, prepare=prepare)

@@ -1,6 +1,6 @@
 """The command line shared by all experiments.
 
-    python -m experiments.NAME --config=configs/NAME.py[:VARIANT] --workdir=DIR --config.x.y=value
+    python -m experiments.NAME --config=configs/NAME.py[:VARIANT] --workdir=DIR --config.x.y=value [--check]
 
 A mistake of the user's ends in one line on stderr and exit status 2; a bug ends in a traceback.
 """
@@ -21,6 +21,12 @@ from experiments.core.experiment import Recipe
 
 _CONFIG = config_flags.DEFINE_config_file("config", help_string="Path of the config file.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Where config, metrics and checkpoints are kept.")
+_CHECK = flags.DEFINE_bool(
+    "check",
+    False,
+    "Only say whether the config can be run in the workdir, on as many devices as JAX sees; neither accelerators nor "
+    "data are asked for.",
+)
 
 
 def main(recipe: Recipe) -> None:
@@ -74,6 +80,10 @@ def _explained(error: Exception, argv: list[str]) -> Exception:
 
 
 def _run(recipe: Recipe) -> None:
+    if _CHECK.value:
+        train.check(recipe, _CONFIG.value, _WORKDIR.value)
+        print("the config can be run")
+        return
     launch = Launch(
         command=["python", "-m", f"experiments.{recipe.name}", *sys.argv[1:]],
         overrides={

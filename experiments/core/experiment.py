@@ -93,6 +93,8 @@ class Recipe:
       name: the package under `experiments`.
       validate: raises `UsageError` for a config that cannot be run, before any data is read.
       build: the experiment for a valid config and its data.
+      prepare: raises `UsageError` where this machine lacks what a valid config needs, as accelerators, and fetches what
+        can be, as weights to start from; after `validate`, before any data are read.
       load: the data of a valid config; in memory by default. For a pipeline, `Data` with streams
         (`stream.py`), which yield decoded and augmented batches in the memory of the host.
     """
@@ -101,3 +103,4 @@ class Recipe:
     validate: Callable[[ml_collections.ConfigDict], None]
     build: Callable[[ml_collections.ConfigDict, Data], Experiment]
     load: Callable[[ml_collections.ConfigDict], Data] = data_lib.load
+    prepare: Callable[[ml_collections.ConfigDict], None] = lambda config: None

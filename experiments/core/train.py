@@ -57,6 +57,17 @@ def validate(config: ml_collections.ConfigDict) -> None:
     export.validate(config)
 
 
+def check(recipe: Recipe, config: ml_collections.ConfigDict, path: Any) -> None:
+    """Checks all fields for as many devices as JAX sees, of whatever kind, and that `path` holds no other run.
+
+    Raises:
+      UsageError: as it says.
+    """
+    validate(config)
+    recipe.validate(config)
+    Workdir(path).check(config)
+
+
 def run(recipe: Recipe, config: ml_collections.ConfigDict, path: Any, launch: Launch | None = None) -> None:
     """Trains, or goes on training, what `recipe` makes of `config`, in the directory `path`.
 
@@ -65,12 +76,11 @@ def run(recipe: Recipe, config: ml_collections.ConfigDict, path: Any, launch: La
     Returns when the run is done, or when SIGTERM or SIGINT has stopped it after a checkpoint.
 
     Raises:
-      UsageError: for a config that cannot be run, or a directory that holds another run.
+      UsageError: for a config that cannot be run, or not on this machine, or a directory that holds another run.
     """
-    validate(config)
-    recipe.validate(config)
+    check(recipe, config, path)
+    recipe.prepare(config)
     workdir = Workdir(path)
-    workdir.check(config)
     if workdir.summary.exists():
         _say(f"{path} is done: see {workdir.summary.name}")
         return

@@ -85,6 +85,10 @@ def validate(config: ml_collections.ConfigDict) -> None:
         allowed = f"at most the {experts.num_experts} experts"
         require(fields.selected <= experts.num_experts, "router.selected", fields.selected, allowed)
     _validate_groups(config)
+
+
+def prepare(config: ml_collections.ConfigDict) -> None:
+    """Asks for accelerators, unless the config does without."""
     if config.accelerator and jax.default_backend() == "cpu":
         raise UsageError(
             f"config.accelerator=True, but JAX sees CPUs only: {config.model.variant} in batches of "
@@ -227,4 +231,4 @@ def _loss(name: str, logits: jax.Array, labels: jax.Array) -> jax.Array:
     return optax.softmax_cross_entropy(logits, targets / jnp.maximum(total, np.float32(1)))
 
 
-RECIPE = Recipe("vmoe", validate, build)
+RECIPE = Recipe("vmoe", validate, build, prepare=prepare)

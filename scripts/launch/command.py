@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
 def _launch(options: argparse.Namespace, console: Console, trainings: Sequence[Training]) -> int:
     platform = _PLATFORMS[options.platform][2](options, console)
     retries = platform.retries if options.retries is None else options.retries
-    scheduler = Scheduler(platform, trainings, console, retries, options.pause_seconds)
+    scheduler = Scheduler(platform, trainings, console, retries, options.pause_seconds, checked=not options.no_check)
 
     def stop(number: int, frame: FrameType | None) -> None:
         console.say(f"{signal.Signals(number).name}: stopping; once more to stop at once")
@@ -119,6 +119,11 @@ def _add_common_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--env", action="append", default=[], metavar="NAME=VALUE", help="for the training command; repeatable"
+    )
+    parser.add_argument(
+        "--no_check",
+        action="store_true",
+        help="launch without asking the experiment, here, whether it can run the configs (local never asks)",
     )
     parser.add_argument("--dry_run", action="store_true", help="print the commands instead of running them")
     parser.add_argument("--status", action="store_true", help="show how far the runs are, and do nothing")

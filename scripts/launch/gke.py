@@ -7,6 +7,7 @@ from pathlib import Path
 
 from experiments.core.errors import UsageError
 from scripts.launch import state
+from scripts.launch.check import tpu_devices
 from scripts.launch.code import Code
 from scripts.launch.process import Console, Failed, error_line
 from scripts.launch.scheduler import label
@@ -37,6 +38,7 @@ class Gke:
 
     def __init__(self, options: argparse.Namespace, console: Console):
         self._options, self._console = options, console
+        self.num_devices = options.slices * (tpu_devices(options.type) or 0) or None
         self._code = Code.of(options.commit, options.config)
         self._directory = Path(tempfile.gettempdir()) / f"sparse-topk-{self._code.commit[:12]}"
 

@@ -24,6 +24,7 @@ class Local:
 
     retries = 0  # a program that fails here will fail again
     leaves_running = False
+    num_devices: int | None = None
 
     def __init__(self, options: argparse.Namespace, console: Console):
         self._options, self._console = options, console

@@ -9,6 +9,7 @@ from typing import Protocol
 from experiments.core.errors import UsageError
 from experiments.core.files import is_remote
 from scripts.launch import state
+from scripts.launch.check import check
 from scripts.launch.process import Console, Failed, Stopped
 from scripts.launch.training import Training
 
@@ -21,10 +22,13 @@ class Platform(Protocol):
     Attributes:
       retries: attempts in a row without progress that a run may have besides the first, unless the user says otherwise.
       leaves_running: whether runs go on when the launcher is stopped.
+      num_devices: that JAX will see in a run, for configs to be checked before; None if that is not known, or if a
+        run would say as soon.
     """
 
     retries: int
     leaves_running: bool
+    num_devices: int | None
 
     def prepare(self) -> None:
         """Does once what all runs need."""
@@ -50,8 +54,18 @@ class Platform(Protocol):
 class Scheduler:
     """One invocation of the launcher."""
 
-    def __init__(self, platform: Platform, trainings: Sequence[Training], console: Console, retries: int, pause: float):
+    def __init__(
+        self,
+        platform: Platform,
+        trainings: Sequence[Training],
+        console: Console,
+        retries: int,
+        pause: float,
+        *,
+        checked: bool,
+    ):
         self._platform, self._trainings, self._console = platform, trainings, console
+        self._checked = checked
         self._retries, self._pause = retries, pause
         self._status = 0
         self._mistake: UsageError | None = None
@@ -64,11 +78,16 @@ class Scheduler:
           UsageError: the user has to mend something first.
           Stopped: the launcher was asked to stop; what runs has been stopped, or goes on if the platform leaves it.
         """
+        left = []
         for training in self._trainings:
             if self._console.dry_run or state.read(training).word != state.DONE:
-                self._left.put(training)
+                left.append(training)
             else:
                 self._console.say(f"{label(training)}: was done")
+        if self._checked and self._platform.num_devices:
+            check(left, self._platform.num_devices, self._console)
+        for training in left:
+            self._left.put(training)
         self._platform.prepare()
         if self._console.dry_run:  # one after the other, so that what is printed can be read
             for slot in range(self._left.qsize()):

@@ -31,6 +31,7 @@ class Slurm:
 
     def __init__(self, options: argparse.Namespace, console: Console):
         self._options, self._console = options, console
+        self.num_devices = options.nodes * options.gpus_per_node or None
 
     def prepare(self) -> None:
         """Nothing is needed."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.core.errors import UsageError
+from scripts.launch.check import tpu_devices
 from scripts.launch.code import Code
 from scripts.launch.process import Console, Failed, error_line, together
 from scripts.launch.scheduler import label
@@ -74,6 +75,7 @@ class Tpu:
         if not runtimes and not options.runtime_version:
             raise UsageError(f"--type={options.type}: which --runtime_version it takes is not known here")
         self._options, self._console = options, console
+        self.num_devices = tpu_devices(options.type)
         self._kind = "queued-resources" if queued else "tpu-vm"
         self._version = options.runtime_version or runtimes[0]
         self._code = Code.of(options.commit, options.config)

@@ -199,11 +199,12 @@ def test_a_value_out_of_range_is_one_line_of_the_trainer(argument, message):
 def test_the_full_size_is_refused_where_there_is_no_accelerator():
     assert jax.default_backend() == "cpu"
     config = get_config("loss=xent")
+    validate(config)
     with pytest.raises(UsageError) as refused:
-        validate(config)
+        RECIPE.prepare(config)
     message = str(refused.value)
     assert "\n" not in message
     for part in ("B/16 at 384 pixels", "batches of 512", "needs a GPU or TPUs", WEIGHTS["original"], "cifar100-small"):
         assert part in message
     config.update(accelerator=False, pretrained="")  # an address would be fetched now
-    validate(config)
+    RECIPE.prepare(config)

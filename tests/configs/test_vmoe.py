@@ -92,7 +92,6 @@ def test_k_from_a_factor_is_rounded_up_exactly(factor, multiple_of, k):
 
 def _on_cpus(config):
     """For the one device of a process of tests that has eight."""
-    config.accelerator = False
     config.mesh = {"data": -1}
     if config.moe.group_images == 25:
         del config.mesh
@@ -137,7 +136,9 @@ def test_mistakes_are_told_in_one_line(fields, message):
 def test_without_an_accelerator_the_full_size_says_what_it_needs():
     config = get_config()
     with pytest.raises(UsageError, match=r"JAX sees CPUs only: S/32 in batches of 4096 .* imagenet2012 prepared in "):
-        validate(config)
+        RECIPE.prepare(config)
+    config.accelerator = False
+    RECIPE.prepare(config)
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,9 @@ def run_suite(suite: Suite, out: Path, runs: Sequence[Run], selected: Sequence[R
     start = time.monotonic()
     # A mistake is said once and at the start. A choice to come puts other numbers into fields that are valid already.
     for run in selected:
-        suite.recipe.validate(suite.config(run, out))
+        config = suite.config(run, out)
+        suite.recipe.validate(config)
+        suite.recipe.prepare(config)
     try:
         failed = runner.train_all(suite, out, runs, selected, command)
     finally:

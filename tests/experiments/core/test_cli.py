@@ -57,3 +57,12 @@ def test_a_finished_run_says_so(small_run):
     out, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (0, "")
     assert "is done" in out
+
+
+def test_a_check_says_whether_a_run_could_be_and_leaves_nothing(tmp_path, small_run):
+    process = start(command(tmp_path / "w", "--config.density=0.2", "--check"))
+    assert process.communicate(timeout=120) == ("the config can be run\n", "")
+    assert process.returncode == 0
+    assert not (tmp_path / "w").exists()
+    another = start(command(small_run.workdir, *small_run.options, "--config.density=0.2", "--check"))
+    assert_one_line(another, ["another config: config.density (saved 0.1, asked 0.2)\n"])
