@@ -1,6 +1,6 @@
 """Trains all runs of a preset and makes their table and figures.
 
-    python -m experiments.vmoe.suite --out=DIR [--preset=small|demo|full] [--only=REGEX]
+    python -m experiments.vmoe.suite --out=DIR [--preset=small|buffers|demo|full] [--only=REGEX]
 
 The same command goes on where an earlier one stopped; finished runs are left alone. SIGTERM stops
 it with exit status 0; a run that fails is reported, does not keep the others from running, and
