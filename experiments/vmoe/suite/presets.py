@@ -63,7 +63,10 @@ def buffers() -> list[Run]:
     """Those of `small`, and one with room for what lam = 1 spreads over more tokens than k."""
     (narrow,) = [run for run in _final() if run.name == "final-relaxed-logits"]
     wide = {"router.capacity": LARGE_BUFFER}
-    return [*small(), dataclasses.replace(narrow, name=f"{narrow.name}-{LARGE_BUFFER}slots", base=narrow.base | wide)]
+    return [
+        *small(),
+        dataclasses.replace(narrow, name=f"{narrow.name}-{LARGE_BUFFER}slots", base={**narrow.base, **wide}),
+    ]
 
 
 def demo() -> list[Run]:
