@@ -5,10 +5,12 @@
     dense    every expert works on every token, and buffers have no end: the oracle
     soft     for Soft MoE: products with its matrices
 
-With enough room in the buffers the first three agree. Groups stay apart throughout.
+With enough room in the buffers the first three agree. Groups stay apart throughout. What comes back is weighed and
+added up in float32, and rounded once.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +19,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from experiments.vmoe.routers import Mixtures, Slots
+
+# In all digits of the factors, which accelerators would round.
+_product = functools.partial(jnp.einsum, precision=jax.lax.Precision.HIGHEST)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,9 +47,10 @@ def _gather(tokens: Array, routed: Slots) -> Array:
 def _scatter(outputs: Array, routed: Slots) -> Array:
     groups, *_, width = outputs.shape
     index = routed.token.reshape(groups, -1)
-    weighed = (outputs * routed.weight[..., None].astype(outputs.dtype)).reshape(groups, -1, width)
-    nothing = jnp.zeros((groups, routed.gates.shape[1], width), outputs.dtype)
-    return jax.vmap(lambda sums, index, new: sums.at[index].add(new, mode="promise_in_bounds"))(nothing, index, weighed)
+    weighed = (outputs.astype(jnp.float32) * routed.weight[..., None]).reshape(groups, -1, width)
+    nothing = jnp.zeros((groups, routed.gates.shape[1], width), jnp.float32)
+    add = jax.vmap(lambda sums, index, new: sums.at[index].add(new, mode="promise_in_bounds"))
+    return add(nothing, index, weighed).astype(outputs.dtype)
 
 
 def _matrix(routed: Slots, dtype: jnp.dtype) -> Array:
@@ -52,12 +58,12 @@ def _matrix(routed: Slots, dtype: jnp.dtype) -> Array:
 
 
 def _take_by_product(tokens: Array, routed: Slots) -> Array:
-    return jnp.einsum("gecs,gsd->gecd", _matrix(routed, tokens.dtype), tokens)
+    return _product("gecs,gsd->gecd", _matrix(routed, tokens.dtype), tokens)
 
 
 def _put_by_product(outputs: Array, routed: Slots) -> Array:
-    combine = _matrix(routed, outputs.dtype) * routed.weight[..., None].astype(outputs.dtype)
-    return jnp.einsum("gecs,gecd->gsd", combine, outputs)
+    combine = _matrix(routed, jnp.dtype(jnp.float32)) * routed.weight[..., None]
+    return _product("gecs,gecd->gsd", combine, outputs.astype(jnp.float32)).astype(outputs.dtype)
 
 
 def _to_all(tokens: Array, routed: Slots) -> Array:
@@ -66,15 +72,15 @@ def _to_all(tokens: Array, routed: Slots) -> Array:
 
 
 def _from_all(outputs: Array, routed: Slots) -> Array:
-    return jnp.einsum("gse,gesd->gsd", routed.combine.astype(outputs.dtype), outputs)
+    return _product("gse,gesd->gsd", routed.combine, outputs.astype(jnp.float32)).astype(outputs.dtype)
 
 
 def _take_mixtures(tokens: Array, routed: Mixtures) -> Array:
-    return jnp.einsum("gsec,gsd->gecd", routed.dispatch.astype(tokens.dtype), tokens)
+    return _product("gsec,gsd->gecd", routed.dispatch, tokens.astype(jnp.float32)).astype(tokens.dtype)
 
 
 def _put_mixtures(outputs: Array, routed: Mixtures) -> Array:
-    return jnp.einsum("gsec,gecd->gsd", routed.combine.astype(outputs.dtype), outputs)
+    return _product("gsec,gecd->gsd", routed.combine, outputs.astype(jnp.float32)).astype(outputs.dtype)
 
 
 DISPATCHERS = {

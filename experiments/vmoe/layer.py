@@ -16,7 +16,7 @@ from experiments.core.mesh import EXPERTS
 from experiments.vmoe.dispatch import DISPATCHERS, SOFT
 from experiments.vmoe.exchange import by_group, to_experts, to_groups, whole
 from experiments.vmoe.measures import measure
-from experiments.vmoe.routers import Logits, Mixtures, Router
+from experiments.vmoe.routers import Logits, Mixtures, Router, unbounded
 
 ROUTING = "routing"  # the collection of metrics, [G] each
 AUXILIARY = "auxiliary"  # that of the losses of routers, [G]
@@ -65,7 +65,9 @@ class MoeLayer(nn.Module):
         outputs = to_groups(self._experts(to_experts(slots)))
         y = by_group(dispatcher.put)(outputs, routed)
         if not isinstance(routed, Mixtures):
-            for name, value in by_group(measure)(routed).items():
+            # Without buffers nothing is dropped.
+            counted = by_group(unbounded)(routed) if self.dispatcher == "dense" else routed
+            for name, value in by_group(measure)(counted).items():
                 self.sow(ROUTING, name, value, reduce_fn=_last, init_fn=_nothing)
             self.sow(AUXILIARY, "loss", routed.auxiliary, reduce_fn=_last, init_fn=_nothing)
         return y.reshape(images, per_image, width)
@@ -76,7 +78,8 @@ class MoeLayer(nn.Module):
         if self.router.cosine:
             scale = self.param("scale", nn.initializers.ones, ())
             groups, kernel = scale * _normalised(groups, axis=-1), _normalised(kernel, axis=0)
-        clean = groups @ kernel
+        # In all digits: accelerators would round the factors, and so would move masks whose slope is 1 / lam.
+        clean = jnp.matmul(groups, kernel, precision=jax.lax.Precision.HIGHEST)
         if self.noise == 0.0:
             return Logits(clean, clean)
         deviation = self.noise / self.num_experts

@@ -123,7 +123,7 @@ class HardExpertChoice(_PerExpert):
         _, token = jax.lax.top_k(jax.lax.stop_gradient(scores), self.k)
         weight = jnp.take_along_axis(gates.swapaxes(1, 2), token, axis=-1)
         taken = jax.nn.one_hot(token, gates.shape[1], dtype=gates.dtype)  # [G, E, C, S], which the dense oracle needs
-        combine = jnp.einsum("gecs,gec->gse", taken, weight)
+        combine = jnp.einsum("gecs,gec->gse", taken, weight, precision=jax.lax.Precision.HIGHEST)
         selected = jnp.full(weight.shape[:2], self.k, weight.dtype)
         return Slots(token, weight, combine, selected, weight.sum(axis=-1), gates, _no_loss(gates))
 
@@ -229,6 +229,13 @@ class SoftMoe:
         shape = (*values.shape[:2], values.shape[2] // self.slots, self.slots)
         dispatch = jax.nn.softmax(values, axis=1).reshape(shape)
         return Mixtures(dispatch, jax.nn.softmax(values, axis=2).reshape(shape))
+
+
+def unbounded(routed: Slots) -> Slots:
+    """The same routing with room for every token in every buffer, C = S."""
+    groups, num_tokens, num_experts = routed.combine.shape
+    token = jnp.broadcast_to(jnp.arange(num_tokens, dtype=routed.token.dtype), (groups, num_experts, num_tokens))
+    return dataclasses.replace(routed, token=token, weight=routed.combine.swapaxes(1, 2))
 
 
 def _gates_and_scores(logits: Logits, score: str) -> tuple[Array, Array]:

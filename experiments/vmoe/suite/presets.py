@@ -106,6 +106,8 @@ def _sweep() -> Iterator[Run]:
 def _final() -> Iterator[Run]:
     base: Fields = LENGTH | {"split": "test", "seeds": FINAL_SEEDS}
     yield Run("final-hard", base, best_of="hard", variant="small,router=hard")
+    by_logits: Fields = base | {"router.score": "logits"}  # what the relaxed router of the logits relaxes
+    yield Run("final-hard-logits", by_logits, best_of="hard", variant="small,router=hard")
     base |= {"optimizer.learning_rate": BEST_RATE}
     for score in LAMS:
         yield Run(
