@@ -84,7 +84,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.accumulate = 1  # microbatches per step
     config.steps = data["steps"]
     config.steps_per_dispatch = 1
-    config.eval_every = 1000 if data["steps"] % 1000 == 0 else 100
+    config.eval_every = 1000
     config.eval_batch_size = 4096
     config.checkpoint_every = 100
     config.mesh = ml_collections.ConfigDict({"data": -1, "fsdp": 1, "expert": 1})

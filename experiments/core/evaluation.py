@@ -90,7 +90,8 @@ class _InBatches:
 
         def sums(params: Params, chunk: Any, number: jax.Array, progress: jax.Array) -> Metrics:
             batch = jax.tree.map(lambda array: array[0], chunk)
-            # What fills up the last batch is computed with but not counted, whatever comes of it.
+            # What fills up the last batch is computed with but not counted, whatever comes of it. (Where images compete
+            # in groups, it takes part in the group of the last real ones.)
             real = number * batch_size + jnp.arange(batch_size, dtype=jnp.int32) < num_examples
             metrics = experiment.evaluate(params, batch, progress)
             return jax.tree_util.tree_map_with_path(lambda path, value: _sum(path, value, real), metrics)

@@ -79,6 +79,8 @@ def validate(config: ml_collections.ConfigDict) -> None:
     most = f"at most the {shape.tokens} tokens of a group"
     require(shape.k <= shape.tokens, "router.k", shape.k, most)
     require(shape.capacity <= shape.tokens, "router.capacity", shape.capacity, most)
+    if fields.name == "hard":
+        require(shape.capacity == shape.k, "router.capacity", shape.capacity, f"k={shape.k}, or 0: it takes no more")
     if fields.name == "relaxed":
         require(shape.capacity >= shape.k, "router.capacity", shape.capacity, f"at least k={shape.k}, or 0 for as many")
     if fields.name == "token_choice":
@@ -184,14 +186,15 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
             "error": 100.0 - 100.0 * (first * labels).sum(axis=1),  # to choose hyper-parameters by
         }
 
-    shape = routing_shape(config)
+    shape, num_experts = routing_shape(config), config.moe.num_experts
+    slots = shape.tokens if config.moe.dispatcher == "dense" else shape.capacity
     flops = model.forward_flops(
         network(jnp.float32(0), 0.0),
         size,
         channels,
         moe_blocks=len(config.moe.blocks),
-        num_experts=config.moe.num_experts,
-        slots_per_image=config.moe.num_experts * shape.capacity / config.moe.group_images,
+        num_logits=make_router(config, 0.0).num_logits(num_experts),
+        slots_per_image=num_experts * slots / config.moe.group_images,
     )
     return Experiment(
         init=init,

@@ -75,14 +75,15 @@ def forward_flops(
     channels: int,
     *,
     moe_blocks: int,
-    num_experts: int,
+    num_logits: int,
     slots_per_image: float,
 ) -> float:
     """Operations of the matrix products of one image's forward pass, dispatch left out: two for each multiplication.
 
-    `slots_per_image` is E C / images of a group: what the experts compute on, full or not.
+    `num_logits` are the router's, of a token; `slots_per_image` is E C / images of a group: what the experts compute
+    on, full or not.
     """
     tokens = tokens_per_image(model, image_size)
     mlp = 4.0 * model.width * model.mlp_dim
-    router = 2.0 * tokens * model.width * num_experts
+    router = 2.0 * tokens * model.width * num_logits
     return vit.forward_flops(model, image_size, channels) + moe_blocks * (router + (slots_per_image - tokens) * mlp)

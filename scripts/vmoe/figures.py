@@ -44,6 +44,7 @@ def figure7(runs: Sequence[Run]) -> Figure:
     for run in runs:
         name = run.config["router"]["name"]
         colour = {"hard": BLUE, "token_choice": GREY}.get(name) or next(relaxed, BLACK)
+        dashes = "--" if name == "hard" and run.config["router"]["score"] != naming.USUAL_SCORE else "-"
         steps = np.array([row["step"] for row in run.rows])
         values = [interval(row[_METRIC]) for row in run.rows]
         means = np.array([np.nan if value["mean"] is None else value["mean"] for value in values])
@@ -53,7 +54,9 @@ def figure7(runs: Sequence[Run]) -> Figure:
         high.append(np.nanmax((means + halves)[late], initial=-np.inf))
         final = "diverged" if np.isnan(means[-1]) else f"{means[-1]:.2f} ± {halves[-1]:.2f} %"
         for axes in (whole, end):
-            axes.plot(steps, means, color=colour, linewidth=1.6, label=f"{naming.router(run)}: {final}")
+            axes.plot(
+                steps, means, color=colour, linestyle=dashes, linewidth=1.6, label=f"{naming.router(run)}: {final}"
+            )
             axes.fill_between(steps, means - halves, means + halves, color=colour, alpha=0.12, linewidth=0)
     last = max(run.rows[-1]["step"] for run in runs)
     end.set_xlim(_END * last, last)

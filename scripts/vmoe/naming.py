@@ -9,6 +9,8 @@ from scripts.mnist_pruning.naming import number, p_name
 from scripts.pooled import pooled
 from scripts.results import Problem, Run
 
+# Of Zhou et al.; hard expert choice of the logits is there for the relaxed one of the logits to be held against.
+USUAL_SCORE = "gates"
 _ORDER = ("hard", "relaxed", "token_choice", "soft")
 
 
@@ -21,7 +23,7 @@ def router(run: Run) -> str:
     """For example `relaxed expert choice, p = 2, of the logits`."""
     fields = run.config["router"]
     if fields["name"] == "hard":
-        return "hard expert choice"
+        return f"hard expert choice, of the {fields['score']}"
     if fields["name"] == "token_choice":
         return f"token choice, {fields['selected']} experts"
     if fields["name"] == "soft":
@@ -49,12 +51,26 @@ def final(runs: Iterable[Run]) -> list[Run]:
     return by_router(pooled(run for run in runs if run.config["split"] == "test"))
 
 
+def reference(run: Run, runs: Iterable[Run]) -> Run | None:
+    """The run with the hard router that `run` is held against: for a relaxed one that of its score, if there is one.
+
+    Token choice, Soft MoE and the hard router of the logits are held against the hard one of the gates, or what there
+    is in its place; that one itself against none.
+    """
+    hard = {other.config["router"]["score"]: other for other in runs if other.config["router"]["name"] == "hard"}
+    fields = run.config["router"]
+    usual = hard.get(USUAL_SCORE) or next(iter(hard.values()), None)
+    found = hard.get(fields["score"], usual) if fields["name"] == "relaxed" else usual
+    return None if found is run else found
+
+
 def by_router(runs: Iterable[Run]) -> list[Run]:
     """Hard first, the relaxed ones, token choice; then by learning rate and lam."""
 
     def key(run: Run) -> tuple[Any, ...]:
         fields = run.config["router"]
-        kind = (_ORDER.index(fields["name"]), fields["score"] != "logits", fields["dykstra"], fields["capacity"])
+        first = USUAL_SCORE if fields["name"] == "hard" else "logits"
+        kind = (_ORDER.index(fields["name"]), fields["score"] != first, fields["dykstra"], fields["capacity"])
         return (*kind, run.config["optimizer"]["learning_rate"], fields["lam"]["start"], run.name)
 
     return sorted(runs, key=key)

@@ -24,7 +24,7 @@ ROUTING = {
     "dropped_mass": "dropped mass, %",
     "support": "tokens of an expert",
     "experts_per_token_mean": "experts of a token",
-    "experts_per_token_max": "at most",
+    "experts_per_token_max": "most in a group",
     "served_by_1": "tokens with an expert, %",
 }
 _PAPER = (
@@ -44,10 +44,9 @@ def measure(runs: Sequence[Run], problems: Sequence[Problem] = (), chosen: froze
     """All numbers of the table; `chosen` names the runs of the sweep that won."""
     tried = [run for run in runs if run.config["split"] == "validation"]
     final = naming.final(runs)
-    reference = next((run for run in final if run.config["router"]["name"] == "hard"), None)
     return {
         "stand_in": _network(final[0]) if any(naming.is_stand_in(run) for run in final) else None,
-        "final": [_final_row(run, reference) for run in final],
+        "final": [_final_row(run, naming.reference(run, final)) for run in final],
         "sweep": [_common(run, "valid") | {"chosen": run.name in chosen} for run in naming.by_router(tried)],
         "problems": [{"run": problem.name, "reason": problem.reason} for problem in problems],
     }
@@ -58,10 +57,10 @@ def _network(run: Run) -> Numbers:
 
 
 def _final_row(run: Run, reference: Run | None) -> Numbers:
-    is_reference = reference is None or reference is run
-    paired = None if is_reference else difference(run, reference, "test_precision_at_1")  # type: ignore[arg-type]
-    step, of_reference = _step_seconds(run), None if reference is None else _step_seconds(reference)
+    paired = None if reference is None else difference(run, reference, "test_precision_at_1")
+    step, of_reference = _step_seconds(run), _step_seconds(reference or run)
     return _common(run, "test") | {
+        "hard": reference and reference.name,
         "minus_hard": paired,
         "step_seconds": step,
         "step_over_hard": step / of_reference if step and of_reference else None,
@@ -114,8 +113,10 @@ def markdown(numbers: Numbers) -> list[str]:
         header = ["router", "setting", "precision-at-1, %", "minus hard", "step time over hard", *ROUTING.values()]
         lines += [*grid([*header, "seeds", "diverged"], map(_final_cells, numbers["final"])), ""]
         lines += [
-            "Mean ± half width of the 95 % t-interval over seeds; differences are paired by seed. Step times: medians",
-            "of the second half of training, of runs made one after the other: `results/bench` has them side by side.",
+            "Mean ± half width of the 95 % t-interval over seeds. Differences (paired by seed) and ratios of step",
+            "times are to a run with the hard router: of the same score for a relaxed one, of the gates for all the",
+            "others. Step times: medians of the second half of training, of runs made one after the other;",
+            "`results/bench` has them side by side. Routing: means over groups, layers and seeds.",
             *_PAPER,
             "",
         ]

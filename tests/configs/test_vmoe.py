@@ -107,6 +107,7 @@ def _on_cpus(config):
         ({"router.p": 1.5, "router.dykstra": 10}, r"config\.router\.p=1\.5 .* 2 with router\.dykstra"),
         ({"router.k": 401}, r"config\.router\.k=401 .* at most the 400 tokens of a group"),
         ({"router.capacity": 20}, r"config\.router\.capacity=20 .* at least k=28"),
+        ({"router.name": "hard", "router.capacity": 40}, r"config\.router\.capacity=40 .* k=28, or 0"),
         ({"router.lam.start": 0.0}, r"config\.router\.lam\.start=0\.0 .* positive"),
         ({"router.name": "token_choice", "router.selected": 33}, r"config\.router\.selected=33 .* the 32 experts"),
         ({"moe.blocks": (5, 8)}, r"config\.moe\.blocks=\(5, 8\) .* counted from 0 to 7"),

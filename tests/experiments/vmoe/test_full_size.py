@@ -79,7 +79,7 @@ def test_parameters_and_where_they_lie():
 
 
 def test_a_real_step_on_eight_devices():
-    """With a head of zeros the loss is log(classes), and Adam moves a parameter by the learning rate at most."""
+    """With a small head the loss is about log(classes), and Adam moves what has a gradient by the learning rate."""
     config = config_of(data=2, expert=4)
     train.validate(config)
     RECIPE.validate(config)
@@ -93,30 +93,48 @@ def test_a_real_step_on_eight_devices():
     with jax.set_mesh(mesh):
         like = state.abstract(experiment, seed, mesh)
         begun = jax.tree_util.tree_map_with_path(_value, like)
+        before = [np.array(leaf) for leaf in _watched(begun.params)]
         take = jax.jit(step.make_train(experiment, 1, feed.Streamed.take), donate_argnums=0)
         take = take.lower(begun, seed, {}, batch, np.int32(0)).compile()
         ended, measured = take(begun, seed, {}, batch, np.int32(0))
-    np.testing.assert_allclose(measured["loss"], [math.log(NUM_CLASSES)], rtol=1e-5)
+    np.testing.assert_allclose(measured["loss"], [math.log(NUM_CLASSES)], atol=0.2)
     for block in ("block_5", "block_7"):
         router = measured["router"][block]
         assert 28 <= router["support"][0] < 56
         assert router["experts_per_token_mean"][0] == pytest.approx(32 * 28 / 400, rel=0.1)
         assert 0 <= router["dropped_mass"][0] < 20
-    moved = np.abs(np.asarray(ended.params["head"]["kernel"])).max()
-    assert 0.9 * config.optimizer.learning_rate < moved <= 1.01 * config.optimizer.learning_rate
+    # Adam's first step is the rate times the sign of the gradient, less where that is as small as its epsilon.
+    rate, decay = config.optimizer.learning_rate, config.optimizer.weight_decay
+    steps = []
+    for old, new in zip(before, _watched(ended.params), strict=True):
+        step_of = (old * (1 - rate * decay) - np.asarray(new)) / rate
+        steps.append(np.abs(step_of).reshape(len(old) if old.ndim == 3 else 1, -1))
+        assert steps[-1].max() < 1.01
+    routers, (first, last), head = steps[:2], steps[2:4], steps[4]
+    for all_of in (*routers, first, head):
+        assert np.median(all_of, axis=1).min() > 0.5
+    # After the last block only class tokens count, of which not every expert has one.
+    assert np.median(last, axis=1).max() > 0.5
     assert not ended.diverged
     # There and back, forwards and backwards, in each of two layers.
     assert take.as_text().count("all-to-all(") >= 8
 
 
+def _watched(params):
+    """The routers, the experts' first kernels [32, 512, 2048], and the head."""
+    layers = [params["Transformer"][f"encoderblock_{block}"]["MoeLayer_0"] for block in (5, 7)]
+    experts = [layer["experts"]["Dense_0"]["kernel"] for layer in layers]
+    return [*(layer["router"] for layer in layers), *experts, params["head"]["kernel"]]
+
+
 def _value(path, leaf):
-    """About as initialised, without drawing 157 million random numbers: one row for all, and a head of zeros."""
+    """About as initialised, without drawing 157 million random numbers: one row for all, and a small head."""
     name = jax.tree_util.keystr(path)
-    if ".params" not in name or "['head']" in name or leaf.ndim == 0:
+    if ".params" not in name or leaf.ndim == 0:
         value = np.zeros(leaf.shape, leaf.dtype)
     elif "scale" in name:
         value = np.ones(leaf.shape, leaf.dtype)
     else:
         draw = np.random.default_rng(leaf.size).normal(size=4099) * 0.03  # a prime: no two rows alike
-        value = np.resize(draw, leaf.shape).astype(leaf.dtype)
+        value = np.resize(draw * (0.5 if "['head']" in name else 1.0), leaf.shape).astype(leaf.dtype)
     return mesh_lib.put(value, leaf.sharding)

@@ -79,8 +79,8 @@ def test_operations_of_a_forward_pass():
     assert model.tokens_per_image(of_model, 224) == 50
     assert model.tokens_per_image(network(pool="gap"), 224) == 49
     # Experts with as many slots as there are tokens cost what the MLPs do, and the routers come on top.
-    cost = model.forward_flops(of_model, 224, 3, moe_blocks=2, num_experts=E, slots_per_image=50)
+    cost = model.forward_flops(of_model, 224, 3, moe_blocks=2, num_logits=E, slots_per_image=50)
     routers = 2 * 2 * 50 * 512 * E
     assert cost == vit.forward_flops(of_model, 224) + routers
-    doubled = model.forward_flops(of_model, 224, 3, moe_blocks=2, num_experts=E, slots_per_image=100)
+    doubled = model.forward_flops(of_model, 224, 3, moe_blocks=2, num_logits=E, slots_per_image=100)
     assert doubled - cost == 2 * 50 * 2 * (2 * 512 * 2048)

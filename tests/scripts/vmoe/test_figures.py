@@ -30,7 +30,7 @@ def test_curves_are_means_over_seeds_and_the_right_panel_is_the_end(results):
     with mpl.rc_context(STYLE):
         whole, end = figures.figure7(naming.final(runs)).axes
     wanted = {
-        "hard expert choice: 22.00 ± 25.41 %": [1.0, 11.0, 22.0],
+        "hard expert choice, of the gates: 22.00 ± 25.41 %": [1.0, 11.0, 22.0],
         "relaxed expert choice, p = 2, of the logits: 23.00 ± 0.00 %": [1.0, 11.0, 23.0],
         "token choice, 2 experts: diverged": [1.0, 5.0, np.nan],
     }

@@ -44,6 +44,25 @@ def test_precision_is_compared_seed_by_seed_with_the_hard_router(tmp_path):
     assert "1.5 times the time" in text
 
 
+def test_a_relaxed_router_is_held_against_the_hard_one_of_the_same_score(tmp_path):
+    write_vmoe(tmp_path / "hard", HARD)
+    write_vmoe(tmp_path / "logits", [[1.0] * 3, [19.0, 20.0, 21.0]], router__score="logits")
+    write_vmoe(tmp_path / "relaxed", RELAXED, "small,router=relaxed")
+    write_vmoe(tmp_path / "gates", RELAXED, "small,router=relaxed", router__score="gates")
+    write_vmoe(tmp_path / "tokens", RELAXED, "small,router=token_choice")
+    rows = rows_of(tmp_path)
+    assert list(rows) == ["hard", "logits", "relaxed", "gates", "tokens"]
+    assert {name: row["hard"] for name, row in rows.items()} == {
+        "hard": None,
+        "logits": "hard",
+        "relaxed": "logits",
+        "gates": "hard",
+        "tokens": "hard",
+    }
+    assert rows["relaxed"]["minus_hard"]["per_seed"] == [2.0, 4.0, 6.0]
+    assert rows["logits"]["minus_hard"]["per_seed"] == [-1.0, -2.0, -3.0]
+
+
 def test_runs_of_single_seeds_are_pooled_and_the_full_size_is_no_stand_in(tmp_path):
     for seed in range(3):
         write_vmoe(tmp_path / f"hard{seed}", [[row[seed]] for row in HARD], "router=hard", seeds=(seed,))
@@ -69,7 +88,7 @@ def test_routers_are_named_and_in_order(tmp_path):
         write_vmoe(tmp_path / name, HARD, variant, **fields)
     rows = rows_of(tmp_path)
     assert {name: row["router"] for name, row in rows.items()} == {
-        "a": "hard expert choice",
+        "a": "hard expert choice, of the gates",
         "b": "relaxed expert choice, p = 4/3, of the logits, 40 slots",
         "c": "relaxed expert choice, p = 2, of the logits, Dykstra with 10 iterations",
         "d": "relaxed expert choice, p = 2, of the gates",
