@@ -1,6 +1,6 @@
 """V-MoE with a relaxed expert-choice router: Section 6, Figure 7 and Appendix C.3 of the paper.
 
-    python -m experiments.vmoe --config=configs/vmoe.py:router=relaxed,data=imagenet21k --workdir=/tmp/relaxed \\
+    python -m experiments.vmoe --config=configs/vmoe.py:router=relaxed,data=imagenet2012 --workdir=/tmp/relaxed \\
         --config.router.lam.start=0.1
 
 The part after the colon sets any of OPTIONS below; any field is then set by --config.FIELD=VALUE.
@@ -10,6 +10,8 @@ which every expert takes k = 28; p = 2 with 10 iterations of Dykstra's algorithm
 solver); Adam (0.9, 0.999), batches of 4096, 7 epochs, a learning rate that rises to 1e-3 in 10,000 steps and then falls
 linearly to 0, weight decay 0.1 on all parameters, random crop and flip, no auxiliary loss. JFT-300M is not public: the
 full-size configs are for ImageNet-21k (with several labels an image, sigmoid loss) and ImageNet (one label, softmax).
+TFDS itself has no ImageNet-21k: it has to be prepared under that name by a builder of one's own, as big_vision's
+authors do, with the features `image` and `labels` and the split `full`, whose first 51,200 images test.
 The paper does not say whether the mask is one of the gates or of the logits (`router.score`), nor lam.
 
 Hardware: S/32 has 157.8 million parameters at 1000 classes, of which 134 million are experts'. The paper's runs took

@@ -20,6 +20,8 @@ _SHARED = Path(__file__).resolve().parents[3] / "shared" / "tfds"  # beside the 
 _BLOCK = 10_000  # images between two lines of progress
 _LARGEST = 4 * 2**30  # bytes of decoded images and multi-hot labels above which they are left on disk
 _TEST = {"imagenet2012": "validation"}  # the split that tests, where it is not `test`
+# Of data sets with the split `full` alone: how many of the first images test, those that big_vision holds out.
+_HELD_OUT = {"imagenet21k": 51_200}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +56,7 @@ def digits(label: str = "label") -> Source:
 
 
 def from_tfds(name: str, data_dir: str | None, *, download: bool, label: str = "label") -> Source:
-    """Reads a TFDS image classification data set with splits `train` and `test`.
+    """Reads a TFDS image classification data set with splits `train` and `test` (of others, see above).
 
     It is read through TFDS's random-access data source, which needs no TensorFlow; only a first
     download does, since TFDS prepares data sets with it. Images of one size are decoded into memory,
@@ -71,17 +73,22 @@ def from_tfds(name: str, data_dir: str | None, *, download: bool, label: str = "
       UsageError: if the data set cannot be had, is not one of labelled images, or has no such label.
     """
     directory = _data_dir(name, data_dir)
-    test = _TEST.get(name, "test")
+    test, held_out = _TEST.get(name, "test"), _HELD_OUT.get(name)
+    needed = ("full",) if held_out else ("train", test)
     with _quiet():
         builder = _builder(name, directory, download)
         features = builder.info.features
         labels = _labels(features)
-        if not labels or "image" not in features or not {"train", test} <= set(builder.info.splits):
+        if not labels or "image" not in features or not set(needed) <= set(builder.info.splits):
             raise UsageError(
                 f"config.dataset={name!r} is not allowed: it must have the feature image, another that is a ClassLabel "
-                f"or a sequence of them, and the splits train and {test}"
+                f"or a sequence of them, and what is needed of splits: {' and '.join(needed)}"
             )
         require_one_of("label", label, labels)
+        if held_out:
+            num_examples = builder.info.splits["full"].num_examples
+            whole = OnDisk(str(builder.data_dir), "full", labels[label], 0, num_examples)
+            return Source(whole.part(held_out, num_examples), whole.part(0, held_out), labels[label].num_classes)
         splits = {"train": builder.info.splits["train"], "test": builder.info.splits[test]}
         train, evaluation = (
             _in_memory(name, builder, splits, labels, label)
@@ -137,11 +144,9 @@ def _builder(name: str, data_dir: str | None, download: bool) -> Any:
     import tensorflow_datasets as tfds
 
     where = data_dir or str(Path.home() / "tensorflow_datasets")
-    advice = (
-        "set --config.data_dir or TFDS_DATA_DIR to where it is, or prepare it with "
-        f"`tfds build {name} --file_format=array_record --data_dir={where}`, or use "
-        "--config.dataset=digits, which needs no download"
-    )
+    found, without = "set --config.data_dir or TFDS_DATA_DIR to where it is", "or use --config.dataset=digits"
+    build = f"prepare it with `tfds build {name} --file_format=array_record --data_dir={where}`"
+    advice = f"{found}, or {build}, {without}, which needs no download"
     try:
         builder = tfds.builder(name, data_dir=data_dir, file_format="array_record")
         if not builder.is_prepared():
@@ -151,7 +156,10 @@ def _builder(name: str, data_dir: str | None, download: bool) -> Any:
             builder.download_and_prepare()
         return builder
     except tfds.core.DatasetNotFoundError as error:
-        raise UsageError(f"TFDS has no data set {name!r} and {where} has none: {advice}") from error
+        raise UsageError(
+            f"TFDS knows no data set {name!r}, and {where} has none: {found}, prepared by a builder of your own, "
+            f"{without}"
+        ) from error
     except UsageError:
         raise
     # Whatever goes wrong in a download (network, disk, TensorFlow not installed, checksums), the

@@ -48,7 +48,7 @@ def write(
                 "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
             }
         )
-    shape = [-1, -1, 3] if varied else [*examples["train"][0].shape[1:], 1]
+    shape = [-1, -1, 3] if varied else [*next(iter(examples.values()))[0].shape[1:], 1]
     info = {"fileFormat": "array_record", "name": name, "splits": splits, "version": VERSION}
     (directory / "dataset_info.json").write_text(json.dumps(info))
     (directory / "features.json").write_text(json.dumps(_features(shape, coarse, several)))

@@ -62,6 +62,18 @@ def test_a_data_set_unknown_to_tfds_is_read_from_its_files(tiny):
     assert len(sources.from_tfds("scribbles", str(directory), download=False).test) == 10
 
 
+def test_of_imagenet21k_the_first_images_of_its_only_split_test(tiny, monkeypatch):
+    directory, examples = tiny
+    tiny_tfds.write(directory, "imagenet21k", {"full": examples["train"]}, several=True, varied=True)
+    monkeypatch.setitem(sources._HELD_OUT, "imagenet21k", 12)
+    source = sources.from_tfds("imagenet21k", str(directory), download=False, label="labels")
+    assert (len(source.train), len(source.test), source.num_classes) == (18, 12, 10)
+    np.testing.assert_array_equal(source.test[0]["image"][..., 0], examples["train"][0][0])
+    np.testing.assert_array_equal(source.train[0]["image"][..., 0], examples["train"][0][12])
+    with pytest.raises(UsageError, match=r"TFDS knows no data set 'imagenet22k'.* a builder of your own"):
+        sources.from_tfds("imagenet22k", str(directory), download=False)
+
+
 def test_the_label_to_classify_by_is_chosen(tiny):
     directory, examples = tiny
     tiny_tfds.write(directory, "scribbles", examples, coarse=True)
