@@ -168,6 +168,7 @@ def _provenance(run: Run) -> Json:
     return {
         "name": run.name,
         "state": run.state,
+        "reason": run.reason,
         "diverged": run.summary["diverged"],
         "seeds": run.summary["seeds"],
         "steps": run.summary["steps"],

@@ -51,7 +51,7 @@ def test_the_page_holds_curves_finals_configs_and_problems(runs, tmp_path, capsy
     assert relaxed["final"]["test_error"] == [5, 6.5, 5]
     assert data["fields"]["lam.start"] == ["1e-4", "0.1", "1"]
     assert data["common"]["optimizer.learning_rate"] == "0.01"
-    assert stopped["state"] == "stopped at epoch 1 of 2"
+    assert stopped["state"] == "unfinished, at epoch 1 of 2"
     assert stopped["diverged"] == 1
     assert data["problems"] == [{"name": "broken", "reason": "config.json is missing"}]
     assert (
@@ -101,7 +101,7 @@ def test_the_text_table_has_paired_differences_and_their_significance(runs, caps
     minus = difference(relaxed, hard, "test_error")
     assert cells["lam.start=0.1, method=relaxed"][4] == f"{minus['mean']:.2f} ± {minus['interval95']:.2f}"
     assert cells["lam.start=0.1, method=relaxed"][5] == f"{p:.2g}"
-    stopped = next(line for line in lines if "stopped" in line)
+    stopped = next(line for line in lines if "unfinished" in line)
     assert re.split(r"\s{2,}", stopped)[2:6] == ["1", "8.50 ± 6.35", "-", "-"]
 
 
