@@ -147,13 +147,15 @@ def test_what_cannot_be_read_is_listed_and_the_rest_is_shown(tmp_path):
     }
 
 
-def test_places_are_told_apart_and_read_once(tmp_path):
+def test_places_are_told_apart_and_read_once(tmp_path, monkeypatch):
     for name in ("a/run", "b/run"):
         write_workdir(tmp_path / name, [START, [7.0, 8.0]], method="hard" if name < "b" else "dense")
     places = [str(tmp_path / "a"), str(tmp_path / "b"), f"{tmp_path}/a/"]
     found = find(places)
     assert [run.name for run in found.runs] == [f"{tmp_path}/a/run", f"{tmp_path}/b/run"]
     assert find([str(tmp_path / "a" / "run")]).runs[0].name == "run"
+    monkeypatch.chdir(tmp_path / "a" / "run")
+    assert find(["."]).runs[0].name == "run"
 
 
 def test_runs_in_a_bucket_are_copied_and_read(tmp_path, capsys):
@@ -165,6 +167,7 @@ def test_runs_in_a_bucket_are_copied_and_read(tmp_path, capsys):
         found = find(["memory://bucket/runs"])
         assert [run.name for run in found.runs] == ["run"]
         assert found.problems == []
+        assert [run.name for run in find(["memory://bucket/runs/run/"]).runs] == ["run"]
         assert "copying 3 files" in capsys.readouterr().err
         assert [problem.reason for problem in find(["memory://bucket/none"]).problems] == ["holds no run"]
     finally:
