@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,15 @@ from experiments.core.summary import PROGRESS, summarize
 from experiments.core.workdir import Workdir
 
 LAUNCH = "launch.json"  # where scripts.launch.state records how a run that it started goes
+# Raised where files of other programs are taken for those of a run.
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OSError)
+# What is used of such files, and of what kind it is.
+_SUMMARY = {"state": str, "seeds": list, "diverged": int, "steps": int, "seconds": float | int, "final": dict}
+_ENVIRONMENT: dict[str, Any] = {
+    **dict.fromkeys(("git", "packages", "devices", "machine", "overrides"), dict | None),
+    **dict.fromkeys(("command", "resumed"), list | None),
+}
+_LAUNCH = {"state": str, "reason": str}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +90,7 @@ def read(directory: Path) -> Iterator[Run | Problem]:
             yield _read(path, name)
         except _BrokenError as error:
             yield Problem(name, str(error))
-        except (ValueError, KeyError, TypeError, OSError) as error:
+        except UNREADABLE as error:
             yield Problem(name, f"unreadable: {type(error).__name__}: {error}")
 
 
@@ -130,10 +139,18 @@ def _reached(config: dict[str, Any], rows: list[Row], how: str) -> str:
     return f"{how} {unit} {rows[-1][unit]} of {total}"
 
 
+def _object(path: Path, kinds: Mapping[str, Any]) -> dict[str, Any]:
+    """The object in a file, with fields of these kinds."""
+    found = json.loads(path.read_text())
+    if not isinstance(found, dict) or not all(isinstance(found.get(name), kind) for name, kind in kinds.items()):
+        raise _BrokenError(f"{path.name} is of no run of this repository")
+    return found
+
+
 def _launched(path: Path) -> dict[str, Any]:
     """What the launcher of a run has recorded last; empty if there is none."""
     record = path / LAUNCH
-    return json.loads(record.read_text()) if record.exists() else {}
+    return _object(record, _LAUNCH) if record.exists() else {}
 
 
 def _how_far(workdir: Workdir, launched: str | None) -> str:
@@ -158,14 +175,14 @@ def _read(path: Path, name: str) -> Run:
     rows = metrics.read(workdir.metrics)
     if not rows:
         raise _BrokenError(f"metrics.jsonl is missing or empty{error}")
-    environment = json.loads(workdir.environment.read_text()) if workdir.environment.exists() else None
+    environment = _object(workdir.environment, _ENVIRONMENT) if workdir.environment.exists() else None
     unit, total = length(config)
     last = rows[-1]
     if not finished:
         state = _reached(config, rows, _how_far(workdir, launched.get("state")))
         summary = summarize(config["seeds"], last) | {"state": state}
         return Run(name, config, rows, summary, environment, launched.get("reason", ""))
-    summary = json.loads(workdir.summary.read_text())
+    summary = _object(workdir.summary, _SUMMARY)
     if (last[unit], last["step"]) != (total, summary["steps"]) or _values(last) != _final_values(summary):
         raise _BrokenError("summary.json does not belong to the last row of metrics.jsonl")
     return Run(name, config, rows, summary, environment)

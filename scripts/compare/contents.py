@@ -180,7 +180,7 @@ def _provenance(run: Run) -> Json:
         "device": devices.get("kind"),
         "devices": devices.get("count"),
         "machine": machine.get("cpu"),
-        "versions": {"python": environment.get("python"), **environment.get("packages", {})} if environment else {},
-        "command": " ".join(command) if command else None,
+        "versions": {"python": environment.get("python"), **(environment.get("packages") or {})} if environment else {},
+        "command": " ".join(map(str, command)) if command else None,
         "overrides": environment.get("overrides") or {},
     }

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from scripts.compare import remote
 from scripts.compare.series import Series
-from scripts.results import Problem, Run, read
+from scripts.results import UNREADABLE, Problem, Run, read
 
 _PATIENCE = 5.0  # seconds without a line
 
@@ -61,7 +61,7 @@ def _add(found: Found, directory: Path, place: str, prefix: str) -> None:
             continue
         try:
             series = Series.of(item.rows, item.summary["seeds"])
-        except (ValueError, KeyError, TypeError) as error:
+        except UNREADABLE as error:
             found.problems.append(Problem(name, f"unreadable: {type(error).__name__}: {error}"))
             continue
         if name in found.series:  # the same directory below two of the places

@@ -9,6 +9,7 @@ import pytest
 from experiments.core.files import write_json
 from experiments.core.workdir import Workdir
 from scripts.compare.__main__ import main
+from scripts.compare.contents import contents
 from scripts.compare.groups import group, shown
 from scripts.compare.workdirs import find
 from scripts.launch import state
@@ -145,6 +146,31 @@ def test_what_cannot_be_read_is_listed_and_the_rest_is_shown(tmp_path):
         "empty": "holds no run",
         "nowhere": "is not a directory",
     }
+
+
+@pytest.mark.parametrize("name", ["environment.json", "summary.json", "launch.json"])
+@pytest.mark.parametrize("found", [[1], 7, None, {"git": [], "final": [], "steps": 10, "reason": 7}])
+def test_files_of_other_programs_are_one_problem_and_the_rest_is_a_page(tmp_path, name, found):
+    for run in ("foreign", "sound"):
+        write_workdir(tmp_path / run, [START, [7.0, 8.0]])
+    if name == "launch.json":
+        Workdir(tmp_path / "foreign").summary.unlink()
+    write_json(tmp_path / "foreign" / name, found)
+    read = find([str(tmp_path)])
+    assert [problem.name for problem in read.problems] == ["foreign"]
+    data = contents(group(read), read.problems)
+    assert [run["name"] for run in data["runs"]] == ["sound"]
+
+
+def test_rows_of_other_programs_are_a_problem(tmp_path):
+    write_workdir(tmp_path / "foreign", [START, [7.0, 8.0]])
+    Workdir(tmp_path / "foreign").summary.unlink()
+    rows = Workdir(tmp_path / "foreign").metrics
+    rows.write_text(rows.read_text().replace('"hardened_error": [', '"nested": [1], "hardened_error": [', 1))
+    rows.write_text(
+        rows.read_text().replace('"hardened_error": [7', '"nested": {"a": [1, 2]}, "hardened_error": [7', 1)
+    )
+    assert [problem.name for problem in find([str(tmp_path)]).problems] == ["foreign"]
 
 
 def test_places_are_told_apart_and_read_once(tmp_path, monkeypatch):
