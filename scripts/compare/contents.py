@@ -134,9 +134,9 @@ def _numbers(values: np.ndarray, digits: int) -> list[float | int | None]:
 
 
 def _final(series: Series) -> Json:
-    """The last value of every metric, by seed (or run)."""
+    """The last value of every metric, by seed (or run), at whatever step its run has come to."""
     metrics = {**series.metrics, **series.of_the_run}
-    return {name: _numbers(values[-1], 9) for name, values in metrics.items() if not np.isnan(values).all()}
+    return {name: _numbers(series.final[name], 9) for name, values in metrics.items() if not np.isnan(values).all()}
 
 
 def _common(configs: Sequence[Json]) -> Json:

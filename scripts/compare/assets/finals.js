@@ -61,7 +61,7 @@ function drawFinals() {
   const out = byId("shown-only").checked ? groupsHere().filter((group) => hidden.has(DATA.groups.indexOf(group))).length : 0;
   byId("finals-note").textContent = `${out ? `${out} of ${groupsHere().length} rows are left out, as their curves are hidden. ` : ""}Mean ± half width of the 95 % t-interval over seeds. ${reference ? `Differences are to
     “${labelAmong(reference, groups)}”, paired by seed; significance is that of the paired t-test, each by itself: with many rows some will
-    be below ${DATA.levels[0]} by chance. ` : ""}Of unfinished runs the last values are shown, and no differences.`;
+    be below ${DATA.levels[0]} by chance. ` : ""}Of unfinished runs the last values of each seed are shown, and no differences.`;
 }
 
 const fieldOrder = (value) => value === undefined || value === null ? null : typeof value === "number" ? value : JSON.stringify(value);
