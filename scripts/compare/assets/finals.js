@@ -22,11 +22,13 @@ function finalsChanged() {
   drawFinals();
 }
 
-/** Offers the finished groups that have the metric. */
+/** Offers the finished groups that have the metric; at first, one is chosen whose curve is shown, if there is one. */
 function referencesChanged() {
-  const metric = byId("difference-metric").value;
+  const metric = byId("difference-metric").value, node = byId("reference"), before = node.value;
   const groups = groupsHere().filter((group) => group.done && group.final[metric]);
-  setOptions(byId("reference"), groups.map((group) => [DATA.groups.indexOf(group), labelAmong(group, groups)]));
+  setOptions(node, groups.map((group) => [DATA.groups.indexOf(group), labelAmong(group, groups)]));
+  const shown = groups.find((group) => !hidden.has(DATA.groups.indexOf(group)));
+  if (node.value !== before && shown) node.value = DATA.groups.indexOf(shown);
 }
 
 function drawFinals() {

@@ -214,6 +214,18 @@ def test_differences_are_those_that_python_finds(page, runs):
     assert of("failed")[0] == "-"
 
 
+def test_the_reference_is_at_first_a_group_that_is_shown(page):
+    places = page.evaluate("['a', 'b'].map((name) => DATA.groups.findIndex((group) => group.runs[0] === name))")
+    first, second = map(str, sorted(places))
+    page.uncheck(f"#show-{first}")
+    page.select_option("#experiment", "")
+    page.select_option("#experiment", "mnist_pruning")
+    assert page.input_value("#reference") == second
+    page.select_option("#reference", first)  # as asked for, shown or not
+    page.select_option("#difference-metric", "train_loss")
+    assert page.input_value("#reference") == first
+
+
 def test_of_many_curves_those_of_few_seeds_are_hidden_at_first(browser, tmp_path):
     for number in range(12):
         write_workdir(tmp_path / f"trial-{number}", [[90.0], [7.0]], lam__start=0.1 * (number + 1), split="validation")
