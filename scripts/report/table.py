@@ -45,8 +45,8 @@ def _row(claim: Claim, finding: Finding | None, results: Path) -> str:
 
 
 def _text(text: str) -> str:
-    """As HTML, in which no line ends at the hyphen of a number such as 1e-4."""
-    return re.sub(r"\b\d+(\.\d+)?e-\d+", r'<span class="whole">\g<0></span>', html.escape(text))
+    """As HTML, in which no line ends at the hyphen of 1e-4 or top-3."""
+    return re.sub(r"\b(\d+(\.\d+)?e|top)-\d+", r'<span class="whole">\g<0></span>', html.escape(text))
 
 
 def _sources(claim: Claim, results: Path) -> str:
