@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,17 @@ from experiments.core import metrics
 from experiments.core.metrics import Row
 from experiments.core.summary import PROGRESS, summarize
 from experiments.core.workdir import Workdir
+
+LAUNCH = "launch.json"  # where scripts.launch.state records how a run that it started goes
+# Raised where files of other programs are taken for those of a run.
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OSError)
+# What is used of such files, and of what kind it is.
+_SUMMARY = {"state": str, "seeds": list, "diverged": int, "steps": int, "seconds": float | int, "final": dict}
+_ENVIRONMENT: dict[str, Any] = {
+    **dict.fromkeys(("git", "packages", "devices", "machine", "overrides"), dict | None),
+    **dict.fromkeys(("command", "resumed"), list | None),
+}
+_LAUNCH = {"state": str, "reason": str}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +33,7 @@ class Run:
       rows: of metrics.jsonl.
       summary: as in summary.json; of an unfinished run, what that would be after its last row.
       environment: as in environment.json, if there is one.
+      reason: of an unfinished run, the last error that its launcher has recorded; often none.
     """
 
     name: str
@@ -29,10 +41,14 @@ class Run:
     rows: list[Row]
     summary: dict[str, Any]
     environment: dict[str, Any] | None = None
+    reason: str = ""
 
     @property
     def state(self) -> str:
-        """`done`, or for example `stopped at epoch 3 of 30`, `running, at step 40 of 100`."""
+        """`done`, or for example `stopped at epoch 3 of 30`, `running, at step 40 of 100`, `failed at step 40 of 100`.
+
+        An `unfinished` run, in a bucket or of another machine, may be running or not: its lock does not reach so far.
+        """
         return self.summary["state"]
 
     @property
@@ -74,7 +90,7 @@ def read(directory: Path) -> Iterator[Run | Problem]:
             yield _read(path, name)
         except _BrokenError as error:
             yield Problem(name, str(error))
-        except (ValueError, KeyError, TypeError, OSError) as error:
+        except UNREADABLE as error:
             yield Problem(name, f"unreadable: {type(error).__name__}: {error}")
 
 
@@ -92,7 +108,7 @@ class _BrokenError(Exception):
 
 
 def _workdirs(directory: Path) -> Iterable[Path]:
-    marks = ("config.json", "metrics.jsonl", "summary.json")
+    marks = ("config.json", "metrics.jsonl", "summary.json", LAUNCH)
     found = {path.parent for mark in marks for path in directory.rglob(mark)}
     return sorted(found, key=lambda path: str(path.relative_to(directory)))
 
@@ -123,21 +139,50 @@ def _reached(config: dict[str, Any], rows: list[Row], how: str) -> str:
     return f"{how} {unit} {rows[-1][unit]} of {total}"
 
 
+def _object(path: Path, kinds: Mapping[str, Any]) -> dict[str, Any]:
+    """The object in a file, with fields of these kinds."""
+    found = json.loads(path.read_text())
+    if not isinstance(found, dict) or not all(isinstance(found.get(name), kind) for name, kind in kinds.items()):
+        raise _BrokenError(f"{path.name} is of no run of this repository")
+    return found
+
+
+def _launched(path: Path) -> dict[str, Any]:
+    """What the launcher of a run has recorded last; empty if there is none."""
+    record = path / LAUNCH
+    return _object(record, _LAUNCH) if record.exists() else {}
+
+
+def _how_far(workdir: Workdir, launched: str | None) -> str:
+    """What is known of an unfinished run; `launched` is the last word of its launcher, if it has one."""
+    if workdir.in_use():
+        return "running, at"
+    if launched == "failed":
+        return "failed at"
+    # Only a lock of this machine that is free tells that nobody trains; a copy of the directory has none.
+    stopped = (workdir.path / ".lock").exists() and launched != "running"
+    return "stopped at" if stopped else "unfinished, at"
+
+
 def _read(path: Path, name: str) -> Run:
     workdir = Workdir(path)
+    finished = workdir.summary.exists()
+    launched = {} if finished else _launched(path)
+    error = f"; last error: {launched['reason']}" if launched.get("reason") else ""
     if not workdir.config.exists():
-        raise _BrokenError("config.json is missing")
+        raise _BrokenError(f"config.json is missing{error}")
     config = json.loads(workdir.config.read_text())
     rows = metrics.read(workdir.metrics)
     if not rows:
-        raise _BrokenError("metrics.jsonl is missing or empty")
-    environment = json.loads(workdir.environment.read_text()) if workdir.environment.exists() else None
+        raise _BrokenError(f"metrics.jsonl is missing or empty{error}")
+    environment = _object(workdir.environment, _ENVIRONMENT) if workdir.environment.exists() else None
     unit, total = length(config)
     last = rows[-1]
-    if not workdir.summary.exists():
-        state = _reached(config, rows, "running, at" if workdir.in_use() else "stopped at")
-        return Run(name, config, rows, summarize(config["seeds"], last) | {"state": state}, environment)
-    summary = json.loads(workdir.summary.read_text())
+    if not finished:
+        state = _reached(config, rows, _how_far(workdir, launched.get("state")))
+        summary = summarize(config["seeds"], last) | {"state": state}
+        return Run(name, config, rows, summary, environment, launched.get("reason", ""))
+    summary = _object(workdir.summary, _SUMMARY)
     if (last[unit], last["step"]) != (total, summary["steps"]) or _values(last) != _final_values(summary):
         raise _BrokenError("summary.json does not belong to the last row of metrics.jsonl")
     return Run(name, config, rows, summary, environment)

@@ -59,6 +59,9 @@ def main(arguments: Sequence[str]) -> int:
     groups = group(found)
     for problem in found.problems:
         print(f"left out: {problem.name}: {problem.reason}", file=sys.stderr)
+    for run in found.runs:
+        if run.reason:
+            print(f"{run.name}: {run.state}: {run.reason}", file=sys.stderr)
     if not groups:
         print("error: there is no run to compare in " + ", ".join(options.places), file=sys.stderr)
         return 1

@@ -134,9 +134,9 @@ def _numbers(values: np.ndarray, digits: int) -> list[float | int | None]:
 
 
 def _final(series: Series) -> Json:
-    """The last value of every metric, by seed (or run)."""
+    """The last value of every metric, by seed (or run), at whatever step its run has come to."""
     metrics = {**series.metrics, **series.of_the_run}
-    return {name: _numbers(values[-1], 9) for name, values in metrics.items() if not np.isnan(values).all()}
+    return {name: _numbers(series.final[name], 9) for name, values in metrics.items() if not np.isnan(values).all()}
 
 
 def _common(configs: Sequence[Json]) -> Json:
@@ -168,6 +168,7 @@ def _provenance(run: Run) -> Json:
     return {
         "name": run.name,
         "state": run.state,
+        "reason": run.reason,
         "diverged": run.summary["diverged"],
         "seeds": run.summary["seeds"],
         "steps": run.summary["steps"],
@@ -179,7 +180,7 @@ def _provenance(run: Run) -> Json:
         "device": devices.get("kind"),
         "devices": devices.get("count"),
         "machine": machine.get("cpu"),
-        "versions": {"python": environment.get("python"), **environment.get("packages", {})} if environment else {},
-        "command": " ".join(command) if command else None,
+        "versions": {"python": environment.get("python"), **(environment.get("packages") or {})} if environment else {},
+        "command": " ".join(map(str, command)) if command else None,
         "overrides": environment.get("overrides") or {},
     }

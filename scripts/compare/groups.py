@@ -112,7 +112,7 @@ def _fields(run: Run) -> Fields:
 def _experiment(run: Run) -> str:
     """`mnist_pruning` of `python -m experiments.mnist_pruning.suite`."""
     command = (run.environment or {}).get("command") or []
-    modules = (argument.split(".") for argument in command if argument.startswith("experiments."))
+    modules = (argument.split(".") for argument in map(str, command) if argument.startswith("experiments."))
     return next((parts[1] for parts in modules), "")
 
 

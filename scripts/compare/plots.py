@@ -100,7 +100,7 @@ def _scatter(groups: Sequence[Group], field: str) -> Figure:
     positive = all(x > 0 for x, _ in points) and max(x for x, _ in points) >= 100 * min(x for x, _ in points)
     for axes, metric in zip(panels, metrics, strict=False):
         members = [(x, group) for x, group in points if metric in group.series.metrics]
-        ends = [Curve.of(group.series.metrics[metric][-1:]) for _, group in members]
+        ends = [Curve.of(group.series.final[metric][None]) for _, group in members]
         means, halves = np.array([end.mean[0] for end in ends]), np.array([end.half[0] for end in ends])
         look = {"fmt": "o", "markersize": 4, "color": BLUE, "alpha": 0.7}
         axes.errorbar([x for x, _ in members], means, yerr=np.nan_to_num(halves), **look)

@@ -10,7 +10,9 @@ from typing import Any
 
 import fsspec
 
-_READ = ("config.json", "environment.json", "metrics.jsonl", "summary.json")
+from scripts.results import LAUNCH
+
+_READ = ("config.json", "environment.json", "metrics.jsonl", "summary.json", LAUNCH)
 
 
 class NotFoundError(Exception):

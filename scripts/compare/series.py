@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ class Series:
       step, epoch, seconds: [T]; the seconds are those of training per seed, as seeds train together.
       metrics: [T, S] by name, nested ones as `test_accuracy/1`; NaN where there is no value.
       of_the_run: the same [T, 1], of what is not measured per seed.
+      final: [S] or [1] by name, the values of both in the last row of each run.
     """
 
     seeds: Sequence[int]
@@ -32,6 +33,7 @@ class Series:
     seconds: np.ndarray
     metrics: dict[str, np.ndarray]
     of_the_run: dict[str, np.ndarray]
+    final: dict[str, np.ndarray]
 
     @staticmethod
     def of(rows: Sequence[Row], seeds: Sequence[int]) -> "Series":
@@ -46,7 +48,8 @@ class Series:
                 of_the_run[name] = np.array(values, float)[:, None]
             else:
                 metrics[name] = _per_seed(name, values, len(seeds))
-        return Series(seeds, axes["step"], axes["epoch"], axes["seconds"] / len(seeds), metrics, of_the_run)
+        final = {name: values[-1] for name, values in {**metrics, **of_the_run}.items()}
+        return Series(seeds, axes["step"], axes["epoch"], axes["seconds"] / len(seeds), metrics, of_the_run, final)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,13 +104,22 @@ def pool(members: Sequence[Series]) -> Series:
         names = dict.fromkeys(name for metrics in found for name in metrics)
         return {name: joined([metrics.get(name) for metrics in found], widths) for name in names}
 
+    def ends(names: Iterable[str], widths: Sequence[int]) -> dict[str, np.ndarray]:
+        absent = [np.full(width, np.nan) for width in widths]
+        return {
+            name: np.concatenate([member.final.get(name, none) for member, none in zip(members, absent, strict=True)])
+            for name in names
+        }
+
+    metrics, of_the_run = all_of("metrics", widths), all_of("of_the_run", ones)
     return Series(
         seeds=[seed for member in members for seed in member.seeds],
         step=step,
         epoch=Curve.of(joined([member.epoch[:, None] for member in members], ones)).mean,
         seconds=Curve.of(joined([member.seconds[:, None] for member in members], ones)).mean,
-        metrics=all_of("metrics", widths),
-        of_the_run=all_of("of_the_run", ones),
+        metrics=metrics,
+        of_the_run=of_the_run,
+        final=ends(metrics, widths) | ends(of_the_run, ones),
     )
 
 

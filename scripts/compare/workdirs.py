@@ -10,7 +10,7 @@ from pathlib import Path
 
 from scripts.compare import remote
 from scripts.compare.series import Series
-from scripts.results import Problem, Run, read
+from scripts.results import UNREADABLE, Problem, Run, read
 
 _PATIENCE = 5.0  # seconds without a line
 
@@ -40,13 +40,14 @@ def find(places: Sequence[str]) -> Found:
     for place in dict.fromkeys(places):
         try:
             with remote.local(place) as directory, _without_collection():
-                _add(found, directory, prefixes[place])
+                _add(found, directory, place, prefixes[place])
         except remote.NotFoundError as error:
             found.problems.append(Problem(place, str(error)))
     return found
 
 
-def _add(found: Found, directory: Path, prefix: str) -> None:
+def _add(found: Found, directory: Path, place: str, prefix: str) -> None:
+    """Adds what lies below `directory`, where `place` is or was copied to."""
     empty = True
     last = time.monotonic()
     for item in read(directory):
@@ -54,13 +55,13 @@ def _add(found: Found, directory: Path, prefix: str) -> None:
         if time.monotonic() - last > _PATIENCE:
             last = time.monotonic()
             print(f"{len(found.runs)} runs read", file=sys.stderr, flush=True)
-        name = "/".join(part for part in (prefix, item.name) if part not in ("", ".")) or directory.name
+        name = "/".join(part for part in (prefix, item.name) if part not in ("", ".")) or _last_part(place)
         if isinstance(item, Problem):
             found.problems.append(Problem(name, item.reason))
             continue
         try:
             series = Series.of(item.rows, item.summary["seeds"])
-        except (ValueError, KeyError, TypeError) as error:
+        except UNREADABLE as error:
             found.problems.append(Problem(name, f"unreadable: {type(error).__name__}: {error}"))
             continue
         if name in found.series:  # the same directory below two of the places
@@ -68,7 +69,11 @@ def _add(found: Found, directory: Path, prefix: str) -> None:
         found.runs.append(dataclasses.replace(item, name=name, rows=[]))
         found.series[name] = series
     if empty:
-        found.problems.append(Problem(prefix or str(directory), "holds no run"))
+        found.problems.append(Problem(place, "holds no run"))
+
+
+def _last_part(place: str) -> str:
+    return place.rstrip("/").rpartition("/")[2] if "://" in place else Path(place).resolve().name
 
 
 @contextmanager

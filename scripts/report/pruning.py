@@ -15,22 +15,20 @@ _PAPERS = "(the paper's lam)"
 
 def accuracy(results: Path) -> Finding | None:
     """Relaxed against hard top-k at the end."""
-    rows = _rows(results)
-    papers = [row for row in rows if row["setting"].endswith(_PAPERS)]
-    others = [row for row in rows if row["method"] == "relaxed top-k" and row not in papers and not _is_tuned(row)]
-    if not papers:
+    papers = [row for row in _rows(results, "final") if _is_papers(row)]
+    if not papers or any(row["minus_hard"] is None for row in papers):
         return None
-    best = min(others, key=lambda row: row["minus_hard"]["mean"], default=None)
+    best = _best_on_validation(results)
     shown = papers + ([best] if best else [])
     ours = "; ".join(f"{_short(row)}: {plus_minus(row['minus_hard'], signed=True)}" for row in shown)
     ours = f"test error minus hard top-k's, points: {ours}"
-    if all(below(row["minus_hard"]) for row in papers):
-        return Finding(ours, "reproduced", "both intervals at the paper's lam lie below 0")
+    count = sum(below(row["minus_hard"]) for row in papers)
+    at_papers = f"{count} of {len(papers)} intervals at the paper's lam lie below 0"
+    if count == len(papers):
+        return Finding(ours, "reproduced", at_papers)
     if best and below(best["minus_hard"]):
-        return Finding(
-            ours, "partly", "not at the paper's lam; with lam chosen on validation (the best is shown) it lies below 0"
-        )
-    return Finding(ours, "not", "no interval lies below 0")
+        return Finding(ours, "partly", f"{at_papers}; that of the best setting on validation (the last) does")
+    return Finding(ours, "partly" if count else "not", at_papers)
 
 
 def speed(results: Path) -> Finding | None:
@@ -59,33 +57,59 @@ def speed(results: Path) -> Finding | None:
 
 def density(results: Path) -> Finding | None:
     """The rate of non-zero weights in training."""
-    papers = [row for row in _rows(results) if row["setting"].endswith(_PAPERS)]
+    papers = [row for row in _rows(results, "final") if _is_papers(row)]
     if not papers:
         return None
     ours = "; ".join(f"{_short(row)}: {plus_minus(row['train_density'], scale=100)} %" for row in papers)
-    kept = all(abs(row["train_density"]["mean"] - 0.1) < 5e-4 for row in papers)
+    means = [row["train_density"]["mean"] for row in papers]
+    kept = all(mean is not None and abs(mean - 0.1) < 5e-4 for mean in means)
     return Finding(ours, "reproduced" if kept else "not", "10.0 % to the first decimal is asked for")
 
 
 def optimal_transport(results: Path) -> Finding | None:
     """Hard top-k with the gradient of optimal transport."""
-    row = next((row for row in _rows(results) if row["method"] == naming.METHODS["ot_straight_through"]), None)
-    if row is None:
+    rows = [row for row in _rows(results, "final") if row["method"] == naming.METHODS["ot_straight_through"]]
+    if not rows:
         return None
+    row = rows[0]
     error = row["test_error"]
     ours = f"{plus_minus(error)} % ({row['setting']}, {len(row['seeds'])} seeds); minus hard top-k "
     ours += plus_minus(row["minus_hard"], signed=True)
-    if abs(error["mean"] - PAPER_OT_ERROR) <= (error["interval95"] or 0.0):
+    if error["mean"] is not None and abs(error["mean"] - PAPER_OT_ERROR) <= (error["interval95"] or 0.0):
         return Finding(ours, "reproduced", "the paper's number lies in the interval")
     if below(row["minus_hard"]):
         return Finding(ours, "partly", "better than hard top-k; the paper's number lies outside the interval")
-    return Finding(ours, "not", "no better than hard top-k")
+    why = "the paper's number lies outside the interval" + ("; no better than hard top-k" if row["minus_hard"] else "")
+    return Finding(ours, "not", why)
 
 
-def _rows(results: Path) -> list[Numbers]:
-    table = read(results / "mnist_pruning" / "table.json") or {"final": []}
-    sections = (part for part in table["final"] if part["dataset"] == "mnist" and part["prune_layers"] == [1, 2, 3])
+def _best_on_validation(results: Path) -> Numbers | None:
+    """Of the relaxed top-k at other lam, the row whose setting erred least where the suite chose it.
+
+    Chosen by the error on the test images, the best of several would be judged too well by its own interval.
+    """
+    errors = {
+        row["setting"]: row["hardened_error"]["mean"]
+        for row in _rows(results, "sweep")
+        if row["method"] == "relaxed top-k" and row["chosen"] and row["hardened_error"]["mean"] is not None
+    }
+    others = [
+        row
+        for row in _rows(results, "final")
+        if row["method"] == "relaxed top-k" and row["setting"] in errors and not (_is_papers(row) or _is_tuned(row))
+    ]
+    return min(others, key=lambda row: errors[row["setting"]], default=None)
+
+
+def _rows(results: Path, split: str) -> list[Numbers]:
+    """Those of the table: `final`, on the test images, or `sweep`, on those for validation."""
+    table = read(results / "mnist_pruning" / "table.json") or {split: []}
+    sections = (part for part in table[split] if part["dataset"] == "mnist" and part["prune_layers"] == [1, 2, 3])
     return [row for section in sections for row in section["rows"]]
+
+
+def _is_papers(row: Numbers) -> bool:
+    return row["setting"].endswith(_PAPERS)
 
 
 def _is_tuned(row: Numbers) -> bool:

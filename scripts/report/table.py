@@ -1,6 +1,7 @@
 """The table of claims, as HTML that is read without JavaScript, too."""
 
 import html
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
@@ -30,17 +31,22 @@ def table(claims: Sequence[Claim], findings: Sequence[Finding | None], results: 
 
 
 def _row(claim: Claim, finding: Finding | None, results: Path) -> str:
-    says = f"{html.escape(claim.says)} <small>{html.escape(claim.source)}</small>"
-    ours = html.escape(finding.ours).replace("; ", ";<br>") if finding else "-"
+    says = f"{_text(claim.says)} <small>{html.escape(claim.source)}</small>"
+    ours = _text(finding.ours).replace("; ", ";<br>") if finding else "-"
     if finding:
-        verdict = f'<span class="verdict {finding.verdict}">{finding.verdict}</span><br>{html.escape(finding.why)}'
+        verdict = f'<span class="verdict {finding.verdict}">{finding.verdict}</span><br>{_text(finding.why)}'
     else:
         verdict = '<span class="verdict unmeasured">not measured</span>'
-    columns = [html.escape(claim.paper), ours, verdict, _sources(claim, results)]
+    columns = [_text(claim.paper), ours, verdict, _sources(claim, results)]
     body = "".join(
         f'<td role="cell" data-name="{name}">{cell}</td>' for name, cell in zip(_NAMES[1:], columns, strict=True)
     )
     return f'<tr role="row"><th scope="row" role="rowheader">{says}</th>{body}</tr>'
+
+
+def _text(text: str) -> str:
+    """As HTML, in which no line ends at the hyphen of 1e-4 or top-3."""
+    return re.sub(r"\b(\d+(\.\d+)?e|top)-\d+", r'<span class="whole">\g<0></span>', html.escape(text))
 
 
 def _sources(claim: Claim, results: Path) -> str:

@@ -22,11 +22,13 @@ function finalsChanged() {
   drawFinals();
 }
 
-/** Offers the finished groups that have the metric. */
+/** Offers the finished groups that have the metric; at first, one is chosen whose curve is shown, if there is one. */
 function referencesChanged() {
-  const metric = byId("difference-metric").value;
+  const metric = byId("difference-metric").value, node = byId("reference"), before = node.value;
   const groups = groupsHere().filter((group) => group.done && group.final[metric]);
-  setOptions(byId("reference"), groups.map((group) => [DATA.groups.indexOf(group), labelAmong(group, groups)]));
+  setOptions(node, groups.map((group) => [DATA.groups.indexOf(group), labelAmong(group, groups)]));
+  const shown = groups.find((group) => !hidden.has(DATA.groups.indexOf(group)));
+  if (node.value !== before && shown) node.value = DATA.groups.indexOf(shown);
 }
 
 function drawFinals() {
@@ -61,7 +63,7 @@ function drawFinals() {
   const out = byId("shown-only").checked ? groupsHere().filter((group) => hidden.has(DATA.groups.indexOf(group))).length : 0;
   byId("finals-note").textContent = `${out ? `${out} of ${groupsHere().length} rows are left out, as their curves are hidden. ` : ""}Mean ± half width of the 95 % t-interval over seeds. ${reference ? `Differences are to
     “${labelAmong(reference, groups)}”, paired by seed; significance is that of the paired t-test, each by itself: with many rows some will
-    be below ${DATA.levels[0]} by chance. ` : ""}Of unfinished runs the last values are shown, and no differences.`;
+    be below ${DATA.levels[0]} by chance. ` : ""}Of unfinished runs the last values of each seed are shown, and no differences.`;
 }
 
 const fieldOrder = (value) => value === undefined || value === null ? null : typeof value === "number" ? value : JSON.stringify(value);

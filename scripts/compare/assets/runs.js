@@ -7,6 +7,7 @@ function startRuns() {
   draw([
     { name: "run", value: (run) => run.name },
     { name: "state", value: (run) => run.state },
+    ...(DATA.runs.some((run) => run.reason) ? [{ name: "last error", long: true, value: (run) => run.reason || null }] : []),
     { name: "diverged", value: (run) => run.diverged, show: (run) => `${run.diverged} of ${run.seeds.length} seeds` },
     { name: "steps", number: true, value: (run) => run.steps },
     { name: "training time", number: true, value: (run) => run.seconds, show: (run) => duration(run.seconds) },

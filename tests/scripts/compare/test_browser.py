@@ -4,10 +4,11 @@ import json
 
 import pytest
 
+from experiments.core.files import write_json
 from experiments.core.workdir import Workdir
 from scripts.compare.__main__ import main
 from scripts.paired import difference, significance
-from scripts.results import load
+from scripts.results import LAUNCH, load
 from tests.scripts.browser import watched
 from tests.scripts.workdirs import write_fine_tuning, write_workdir
 
@@ -39,6 +40,7 @@ def runs(tmp_path_factory):
     write_workdir(directory / "c", [START, *late, [9.0, None, 8.5]], lam__start=1.0)
     write_workdir(directory / "d<b>", [START, *late, [3.0, 3.0, 3.0]], dataset="<script>oops()</script>")
     Workdir(directory / "d<b>").summary.unlink()
+    write_json(directory / "d<b>" / LAUNCH, {"state": "failed", "reason": "ValueError: <no memory>"})
     for name in ("a", "b", "c", "d<b>"):
         Workdir(directory / name).environment.write_text(json.dumps(EXPERIMENT))
     write_fine_tuning(directory / "e", {1: [20.0, 21.0], 5: [40.0, 41.0]})
@@ -209,7 +211,19 @@ def test_differences_are_those_that_python_finds(page, runs):
         )
         assert pairs == str(sum(value is not None for value in expected["per_seed"]))
     assert of("method=hard")[:2] == ("-", "-")
-    assert of("stopped")[0] == "-"
+    assert of("failed")[0] == "-"
+
+
+def test_the_reference_is_at_first_a_group_that_is_shown(page):
+    places = page.evaluate("['a', 'b'].map((name) => DATA.groups.findIndex((group) => group.runs[0] === name))")
+    first, second = map(str, sorted(places))
+    page.uncheck(f"#show-{first}")
+    page.select_option("#experiment", "")
+    page.select_option("#experiment", "mnist_pruning")
+    assert page.input_value("#reference") == second
+    page.select_option("#reference", first)  # as asked for, shown or not
+    page.select_option("#difference-metric", "train_loss")
+    assert page.input_value("#reference") == first
 
 
 def test_of_many_curves_those_of_few_seeds_are_hidden_at_first(browser, tmp_path):
@@ -260,7 +274,9 @@ def test_scatter_against_a_field(page):
 
 def test_states_and_what_was_left_out_are_shown(page):
     states = dict(zip(column(page, "run", "#runs-table"), column(page, "state", "#runs-table"), strict=True))
-    assert states == {"a": "done", "b": "done", "c": "done", "d<b>": "stopped at epoch 9 of 9", "e": "done"}
+    assert states == {"a": "done", "b": "done", "c": "done", "d<b>": "failed at epoch 9 of 9", "e": "done"}
+    errors = dict(zip(column(page, "run", "#runs-table"), column(page, "last error", "#runs-table"), strict=True))
+    assert errors == {"a": "-", "b": "-", "c": "-", "d<b>": "ValueError: <no memory>", "e": "-"}
     assert column(page, "reason", "#problems-table") == ["config.json is missing"]
 
 

@@ -13,7 +13,7 @@ CURVES = npst.arrays(float, st.integers(1, 300), elements=st.floats(-1e6, 1e6) |
 @given(CURVES, st.integers(4, 60))
 def test_extremes_and_ends_are_kept_within_the_limit(values, limit):
     rows = rows_kept(values, limit)
-    assert len(rows) == len(values) <= limit or len(rows) <= limit
+    assert len(rows) == len(values) if len(values) <= limit else len(rows) <= limit
     assert (np.diff(rows) > 0).all()
     assert rows[0] == 0
     assert rows[-1] == len(values) - 1

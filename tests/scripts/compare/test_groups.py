@@ -8,11 +8,19 @@ import pytest
 
 from experiments.core.files import write_json
 from experiments.core.workdir import Workdir
+from scripts.compare.__main__ import main
+from scripts.compare.contents import contents
 from scripts.compare.groups import group, shown
 from scripts.compare.workdirs import find
+from scripts.launch import state
+from scripts.launch.training import Training
 from tests.scripts.workdirs import write_fine_tuning, write_workdir
 
 START = [90.0, 88.0]
+
+
+def training_in(path):
+    return Training("", "mnist_pruning", "configs/mnist_pruning.py", str(path))
 
 
 def labels(directory):
@@ -63,8 +71,8 @@ def test_unfinished_runs_are_shown_with_their_state_and_never_pooled(tmp_path):
     write_workdir(tmp_path / "stopped", [START, [7.0, 8.0]], seeds=(2, 3))
     Workdir(tmp_path / "stopped").summary.unlink()
     done, stopped = group(find([str(tmp_path)]))
-    assert (done.state, stopped.state) == ("done", "stopped at epoch 1 of 1")
-    assert stopped.label.endswith("(stopped at epoch 1 of 1)")
+    assert (done.state, stopped.state) == ("done", "unfinished, at epoch 1 of 1")
+    assert stopped.label.endswith("(unfinished, at epoch 1 of 1)")
 
 
 def test_a_run_that_goes_on_is_called_running(tmp_path):
@@ -75,6 +83,37 @@ def test_a_run_that_goes_on_is_called_running(tmp_path):
     with workdir.claim(config):
         assert group(find([str(tmp_path)]))[0].state == "running, at epoch 1 of 1"
     assert group(find([str(tmp_path)]))[0].state == "stopped at epoch 1 of 1"
+
+
+def test_how_a_launched_run_ended_is_shown_wherever_it_lies(tmp_path, capsys):
+    memory = fsspec.filesystem("memory")
+    for name in ("failed", "running", "stopped", "early"):
+        write_workdir(tmp_path / name, [START, [7.0, 8.0]], method=name)
+        Workdir(tmp_path / name).summary.unlink()
+        (tmp_path / name / ".lock").touch()
+    Workdir(tmp_path / "early").metrics.unlink()
+    (tmp_path / "at once").mkdir()
+    for name in ("failed", "early", "at once"):
+        state.record(training_in(tmp_path / name), state.FAILED, reason="ValueError: no memory")
+    state.record(training_in(tmp_path / "running"), state.RUNNING)
+    state.record(training_in(tmp_path / "stopped"), state.TO_DO)
+    try:
+        memory.put(str(tmp_path), "/sweep/runs", recursive=True)
+        here, there = find([str(tmp_path)]), find(["memory://sweep/runs"])
+    finally:
+        memory.store.clear()
+    for found, stopped in ((here, "stopped at epoch 1 of 1"), (there, "unfinished, at epoch 1 of 1")):
+        assert {run.name: (run.state, run.reason) for run in found.runs} == {
+            "failed": ("failed at epoch 1 of 1", "ValueError: no memory"),
+            "running": ("unfinished, at epoch 1 of 1", ""),
+            "stopped": (stopped, ""),
+        }
+        assert {problem.name: problem.reason for problem in found.problems} == {
+            "early": "metrics.jsonl is missing or empty; last error: ValueError: no memory",
+            "at once": "config.json is missing; last error: ValueError: no memory",
+        }
+    assert main([str(tmp_path), "--format=text"]) == 0
+    assert "failed: failed at epoch 1 of 1: ValueError: no memory" in capsys.readouterr().err
 
 
 def test_what_cannot_be_read_is_listed_and_the_rest_is_shown(tmp_path):
@@ -95,7 +134,7 @@ def test_what_cannot_be_read_is_listed_and_the_rest_is_shown(tmp_path):
     (tmp_path / "empty").mkdir()
     found = find([str(tmp_path), str(tmp_path / "empty"), str(tmp_path / "nowhere")])
     assert [(run.name.rpartition("/")[2], run.state) for run in found.runs] == [
-        ("half", "stopped at epoch 0 of 1"),
+        ("half", "unfinished, at epoch 0 of 1"),
         ("sound", "done"),
     ]
     reasons = {problem.name.rpartition("/")[2]: problem.reason for problem in found.problems}
@@ -109,13 +148,40 @@ def test_what_cannot_be_read_is_listed_and_the_rest_is_shown(tmp_path):
     }
 
 
-def test_places_are_told_apart_and_read_once(tmp_path):
+@pytest.mark.parametrize("name", ["environment.json", "summary.json", "launch.json"])
+@pytest.mark.parametrize("found", [[1], 7, None, {"git": [], "final": [], "steps": 10, "reason": 7}])
+def test_files_of_other_programs_are_one_problem_and_the_rest_is_a_page(tmp_path, name, found):
+    for run in ("foreign", "sound"):
+        write_workdir(tmp_path / run, [START, [7.0, 8.0]])
+    if name == "launch.json":
+        Workdir(tmp_path / "foreign").summary.unlink()
+    write_json(tmp_path / "foreign" / name, found)
+    read = find([str(tmp_path)])
+    assert [problem.name for problem in read.problems] == ["foreign"]
+    data = contents(group(read), read.problems)
+    assert [run["name"] for run in data["runs"]] == ["sound"]
+
+
+def test_rows_of_other_programs_are_a_problem(tmp_path):
+    write_workdir(tmp_path / "foreign", [START, [7.0, 8.0]])
+    Workdir(tmp_path / "foreign").summary.unlink()
+    rows = Workdir(tmp_path / "foreign").metrics
+    rows.write_text(rows.read_text().replace('"hardened_error": [', '"nested": [1], "hardened_error": [', 1))
+    rows.write_text(
+        rows.read_text().replace('"hardened_error": [7', '"nested": {"a": [1, 2]}, "hardened_error": [7', 1)
+    )
+    assert [problem.name for problem in find([str(tmp_path)]).problems] == ["foreign"]
+
+
+def test_places_are_told_apart_and_read_once(tmp_path, monkeypatch):
     for name in ("a/run", "b/run"):
         write_workdir(tmp_path / name, [START, [7.0, 8.0]], method="hard" if name < "b" else "dense")
     places = [str(tmp_path / "a"), str(tmp_path / "b"), f"{tmp_path}/a/"]
     found = find(places)
     assert [run.name for run in found.runs] == [f"{tmp_path}/a/run", f"{tmp_path}/b/run"]
     assert find([str(tmp_path / "a" / "run")]).runs[0].name == "run"
+    monkeypatch.chdir(tmp_path / "a" / "run")
+    assert find(["."]).runs[0].name == "run"
 
 
 def test_runs_in_a_bucket_are_copied_and_read(tmp_path, capsys):
@@ -127,6 +193,7 @@ def test_runs_in_a_bucket_are_copied_and_read(tmp_path, capsys):
         found = find(["memory://bucket/runs"])
         assert [run.name for run in found.runs] == ["run"]
         assert found.problems == []
+        assert [run.name for run in find(["memory://bucket/runs/run/"]).runs] == ["run"]
         assert "copying 3 files" in capsys.readouterr().err
         assert [problem.reason for problem in find(["memory://bucket/none"]).problems] == ["holds no run"]
     finally:

@@ -56,5 +56,7 @@ def test_runs_of_other_seeds_are_joined_step_by_step():
     np.testing.assert_array_equal(joined.step, [0, 5, 10])
     np.testing.assert_array_equal(joined.metrics["loss"][1], [5, 3, 5, 3])
     np.testing.assert_array_equal(joined.metrics["loss"][2], [10, np.nan, np.nan, np.nan])
+    np.testing.assert_array_equal(joined.final["loss"], [10, np.nan, 5, 3])  # of each at its own end
+    np.testing.assert_array_equal(joined.final["learning_rate"], [0.1, 0.1])
     np.testing.assert_allclose(joined.epoch, [0, 0.5, 1.0])
     assert joined.of_the_run["learning_rate"].shape == (3, 2)

@@ -1,10 +1,12 @@
 """Verdicts follow from the results: each rule is tried on results that meet it and on some that do not."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+from experiments.core.files import write_json
 from scripts.cifar100_vit import table as fine_tuning_table
 from scripts.mnist_pruning import table as pruning_table
 from scripts.report import fine_tuning, operators, pruning, solvers, vmoe
@@ -18,13 +20,19 @@ GOOD, BAD = [5.0, 6.0, 5.5], [30.0, 20.0, 25.0]
 
 
 def pruned(results, *, papers, annealed, ot=GOOD):
-    """Results in which hard top-k errs by 12 to 14 %."""
+    """Results in which hard top-k errs by 12 to 14 %, and the annealed lam less than a constant one on validation."""
     directory = results / "mnist_pruning"
     write_workdir(directory / "final-hard", [START, [20.0, 21.0, 19.0], [12.0, 14.0, 13.0]], method="hard")
     for p in (2.0, 4 / 3):
         write_workdir(directory / f"final-papers-{p:.1f}", [START, papers, papers], p=p)
-    more = {"lam__schedule": "geometric", "lam__start": 3.0, "debias": True}
-    write_workdir(directory / "final-annealed", [START, annealed, annealed], **more)
+    tried = {
+        "annealed": ({"lam__schedule": "geometric", "lam__start": 3.0, "debias": True}, annealed, GOOD),
+        "constant": ({"lam__start": 1.0, "debias": True}, GOOD, BAD),
+    }
+    for name, (fields, errors, validation) in tried.items():
+        write_workdir(directory / f"final-{name}", [START, errors, errors], **fields)
+        write_workdir(directory / "sweep" / name, [START, validation, validation], split="validation", **fields)
+    write_json(directory / "choices.json", {name: {"chosen": f"sweep/{name}"} for name in tried})
     write_workdir(directory / "final-ot", [START, ot, ot], method="ot_straight_through")
     pruning_table.make(directory)
     return results
@@ -47,6 +55,27 @@ def test_pruning_numbers_are_those_of_the_table(tmp_path):
     assert f"{minus['mean']:+.2f} ± {minus['interval95']:.2f}" in pruning.accuracy(results).ours
     assert "p = 2, lam = 1e-4 (the paper's lam): never in 3 of 3 seeds" in pruning.speed(results).ours
     assert "rescaled: 1.00 ± 0.00 (2 s)" in pruning.speed(results).ours
+
+
+def test_without_hard_top_k_there_is_no_verdict_on_pruning_and_lost_seeds_are_no_success(tmp_path):
+    lost = [None, None, None]
+    results = pruned(tmp_path, papers=lost, annealed=BAD, ot=lost)
+    assert pruning.accuracy(results).verdict == "not"
+    assert pruning.density(results).verdict == "not"
+    assert pruning.optimal_transport(results).verdict == "not"
+    shutil.rmtree(tmp_path / "mnist_pruning" / "final-hard")
+    pruning_table.make(tmp_path / "mnist_pruning")
+    assert pruning.accuracy(results) is None
+    assert pruning.speed(results) is None
+
+
+def test_one_of_two_at_the_papers_lam_is_a_part(tmp_path):
+    results = pruned(tmp_path, papers=GOOD, annealed=BAD)
+    shutil.rmtree(tmp_path / "mnist_pruning" / "final-papers-2.0")
+    write_workdir(tmp_path / "mnist_pruning" / "final-papers-2.0", [START, BAD, BAD], p=2.0)
+    pruning_table.make(tmp_path / "mnist_pruning")
+    finding = pruning.accuracy(results)
+    assert (finding.verdict, finding.why) == ("partly", "1 of 2 intervals at the paper's lam lie below 0")
 
 
 @pytest.mark.parametrize(

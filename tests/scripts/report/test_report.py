@@ -37,7 +37,9 @@ def results(tmp_path_factory):
 def test_every_claim_has_a_row_with_the_papers_number_ours_and_a_verdict(results):
     page = (results / "index.html").read_text()
     body = page[page.index('<table class="claims"') :].partition("</table>")[0]
-    rows = [html.unescape(row) for row in body.split('<tr role="row">')[2:]]
+    assert {"1e-4", "top-3"} <= set(re.findall(r'<span class="whole">(.*?)</span>', body))
+    whole = re.sub(r'<span class="whole">(.*?)</span>', r"\1", body)
+    rows = [html.unescape(row) for row in whole.split('<tr role="row">')[2:]]
     assert len(rows) == len(QUICK)
     for row, claim in zip(rows, QUICK, strict=True):
         assert claim.says in row
@@ -60,5 +62,8 @@ def test_the_page_opens_with_the_claims_and_fits_a_phone(results, browser):
         assert page.evaluate("document.documentElement.scrollWidth") == 360
         assert page.locator("main > section").first.get_attribute("id") == "claims"
         assert page.locator(".claims tbody tr").first.bounding_box()["width"] <= 360
+        page.evaluate("document.querySelector('.claims').style.width = '2ch'")
+        lines = "[...document.querySelectorAll('.whole')].map((node) => node.getClientRects().length)"
+        assert set(page.evaluate(lines)) == {1}
         page.set_viewport_size({"width": 1280, "height": 900})
         assert page.locator(".claims thead").is_visible()
