@@ -48,8 +48,9 @@ class Gke:
         self._console.run(["mkdir", "-p", str(self._directory)])
         self._console.run(["tar", "-xzf", str(self._code.archive), "-C", str(self._directory)])
 
-    def finish(self) -> None:
+    def release(self, slot: int, *, keep: bool) -> bool:
         """Workloads end by themselves, and the cluster deletes them."""
+        return True
 
     def train(self, training: Training, slot: int, logs: Path) -> None:
         """Waits for the workload that an earlier launcher has left, or creates one, and waits for that."""

@@ -32,8 +32,9 @@ class Local:
     def prepare(self) -> None:
         """Nothing is needed."""
 
-    def finish(self) -> None:
+    def release(self, slot: int, *, keep: bool) -> bool:
         """Nothing is left."""
+        return True
 
     def train(self, training: Training, slot: int, logs: Path) -> None:
         """Starts all processes, and stops all when one fails."""

@@ -39,6 +39,12 @@ def read(training: Training) -> State:
     return State(TO_DO, reached)
 
 
+def launcher_of(training: Training) -> dict[str, Any] | None:
+    """The launcher that has the run, if one does: its `host`, and its `pid` there."""
+    record = read_record(training)
+    return record["launcher"] if record.get("state") == RUNNING and _is_alive(record) else None
+
+
 def num_rows(training: Training) -> int:
     """The rows of metrics that a run has so far: what it advances by."""
     return len(metrics.read(Workdir(training.workdir).metrics))

@@ -90,6 +90,8 @@ def fail(message, status=1):
 def gcloud(world, arguments):
     kind, verb, name, *rest = arguments[2:]
     if outcome := world.next(f"{kind}-{verb}"):
+        if outcome == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
         fail(outcome)
     thing = world.thing(f"{kind}-{name}")
     if verb in ("describe", "delete") and thing is None:
@@ -170,7 +172,8 @@ def train(world, arguments):
     worker = os.environ.get("FAKE_WORKER", "0")
     world.record("trained", {"worker": worker, "arguments": arguments})
     print(f"training on worker {worker}", flush=True)
-    outcome = world.next(f"train-{worker}") or ("wait" if worker != "0" else None)
+    outcome = world.next(f"train-{os.environ.get('FAKE_TPU')}-{worker}") or world.next(f"train-{worker}")
+    outcome = outcome or ("wait" if worker != "0" else None)
     workdir = flag(arguments, "workdir")
     if isinstance(outcome, dict):  # so far, and no further
         write(workdir, "metrics.jsonl", rows(outcome["rows"]))
@@ -266,6 +269,8 @@ def srun(world, arguments):
     done = subprocess.run([sys.executable, "-IS", __file__, "train", *training], capture_output=True, text=True)
     for line in (done.stdout + done.stderr).splitlines():
         print(f"0: {line}", flush=True)
+    if done.returncode:
+        print(f"srun: error: node1: task 0: Exited with exit code {done.returncode}", flush=True)
     sys.exit(done.returncode)
 
 
