@@ -24,7 +24,8 @@ class Local:
 
     retries = 0  # a program that fails here will fail again
     leaves_running = False
-    num_devices: int | None = None
+    num_devices: int | None = 0
+    num_processes = 1
 
     def __init__(self, options: argparse.Namespace, console: Console):
         self._options, self._console = options, console

@@ -23,13 +23,15 @@ class Platform(Protocol):
     Attributes:
       retries: attempts in a row without progress that a run may have besides the first, unless the user says otherwise.
       leaves_running: whether runs go on when the launcher is stopped.
-      num_devices: that JAX will see in a run, for configs to be checked before; None if that is not known, or if a
-        run would say as soon.
+      num_devices: that JAX will see in a run, for configs to be checked before; None if that is not known, 0 if a run
+        would say as soon.
+      num_processes: that share them.
     """
 
     retries: int
     leaves_running: bool
     num_devices: int | None
+    num_processes: int
 
     def prepare(self) -> None:
         """Does once what all runs need."""
@@ -98,7 +100,9 @@ class Scheduler:
             for training in left:
                 self._require_free(training)
         if self._checked and self._platform.num_devices:
-            check(left, self._platform.num_devices, self._console)
+            check(left, self._platform.num_devices, self._platform.num_processes, self._console)
+        elif self._checked and self._platform.num_devices is None and not self._console.dry_run:
+            self._console.say("not checked before it is run: how many devices there will be is not known here")
         for training in left:
             self._left.put(training)
         self._platform.prepare()

@@ -33,6 +33,7 @@ class Slurm:
     def __init__(self, options: argparse.Namespace, console: Console):
         self._options, self._console = options, console
         self.num_devices = options.nodes * options.gpus_per_node or None
+        self.num_processes = options.nodes * (options.gpus_per_node or 1)
 
     def prepare(self) -> None:
         """Nothing is needed."""

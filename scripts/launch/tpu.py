@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.core.errors import UsageError
-from scripts.launch.check import tpu_devices
+from scripts.launch.check import tpu_devices, tpu_processes
 from scripts.launch.code import Code
 from scripts.launch.process import USAGE, Console, Failed, error_line, together
 from scripts.launch.scheduler import label
@@ -53,7 +53,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--project", help="left out: gcloud's own")
     parser.add_argument("--runtime_version", help="left out: the one for JAX on this type")
     parser.add_argument("--spot", action="store_true", help="cheaper, and may be taken away at any time")
-    parser.add_argument("--workers", type=int, help="how many the TPU has; only a dry run has to be told")
+    parser.add_argument("--workers", type=int, help="how many the TPU has; only dry runs and checks ask")
     parser.add_argument("--internal_ip", action="store_true", help="connect to internal addresses")
     parser.add_argument(
         "--create_flag", action="append", default=[], metavar="FLAG", help="for gcloud's create; repeatable"
@@ -86,6 +86,7 @@ class Tpu:
             raise UsageError(f"--type={options.type}: which --runtime_version it takes is not known here")
         self._options, self._console = options, console
         self.num_devices = tpu_devices(options.type)
+        self.num_processes = options.workers or (tpu_processes(options.type) if self.num_devices else 1)
         self._kind = "queued-resources" if queued else "tpu-vm"
         self._version = options.runtime_version or runtimes[0]
         self._code = Code.of(options.commit, options.config)

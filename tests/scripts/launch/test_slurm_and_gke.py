@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import subprocess
 
 import pytest
@@ -92,10 +93,18 @@ def test_a_workload_that_an_earlier_launcher_has_left_is_waited_for(world, launc
     assert any(word.startswith("--workload=mnist-") and word.endswith("-5") for word in created)
 
 
-@pytest.mark.parametrize("platform", ["gke", "tpu-vm"])
-def test_a_workdir_that_pods_do_not_see_is_refused(launch, tmp_path, platform):
-    options = GKE if platform == "gke" else ["--name=a", "--zone=z", "--type=v6e-8", "--commit=HEAD"]
-    status, _, err = launch(platform, "mnist_pruning", f"--workdir={tmp_path}", *options)
+def test_a_workload_goes_on_running_when_its_launcher_has_ended(world, launch, bucket_server):
+    for submitted, word in ((True, "running"), (False, "to do")):
+        launcher = {"host": platform.node(), "pid": os.getpid()}
+        record = {"state": "running", "launcher": launcher, "attempt": 0, "submitted": submitted}
+        bucket_server.store("bucket/runs/k/launch.json", json.dumps(record).encode(), None)
+        assert word in launch(*gke("--status"))[1]
+
+
+@pytest.mark.parametrize("kind", ["gke", "tpu-vm"])
+def test_a_workdir_that_pods_do_not_see_is_refused(launch, tmp_path, kind):
+    options = GKE if kind == "gke" else ["--name=a", "--zone=z", "--type=v6e-8", "--commit=HEAD"]
+    status, _, err = launch(kind, "mnist_pruning", f"--workdir={tmp_path}", *options)
     assert status == 2
     assert "gs://BUCKET" in err
     assert err.count("\n") == 1
