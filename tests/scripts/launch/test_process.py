@@ -18,7 +18,7 @@ class Broken(io.StringIO):
 
 
 def ended(stream):
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 60
     while stream.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
     return stream.poll()

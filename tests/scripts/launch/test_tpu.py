@@ -246,9 +246,9 @@ def test_after_a_failure_or_a_mistake_what_is_to_be_deleted_is(world, launch):
     assert [call[5] for call in gcloud(world, "delete")] == ["tpu"]
 
     another = NODE | {"acceleratorType": "v5litepod-8"}
-    world.put("tpu-vm-tpu-0", NODE)
+    world.put("tpu-vm-tpu-0", NODE | {"acceleratorType": "v6e-4", "networkEndpoints": [{}]})
     world.put("tpu-vm-tpu-1", another)
-    status, _, err = launch(*arguments("tpu-vm", *options, "--jobs=2", "--sweep=config.p=2,1.5"))
+    status, _, err = launch(*arguments("tpu-vm", SMALL, *options, "--jobs=2", "--sweep=config.p=2,1.5"))
     assert status == 2
     assert "tpu-1 is there already" in err
     assert world.thing("tpu-vm-tpu-0") is None
