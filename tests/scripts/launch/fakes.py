@@ -172,8 +172,7 @@ def train(world, arguments):
     worker = os.environ.get("FAKE_WORKER", "0")
     world.record("trained", {"worker": worker, "arguments": arguments})
     print(f"training on worker {worker}", flush=True)
-    outcome = world.next(f"train-{os.environ.get('FAKE_TPU')}-{worker}") or world.next(f"train-{worker}")
-    outcome = outcome or ("wait" if worker != "0" else None)
+    outcome = world.next(f"train-{worker}") or ("wait" if worker != "0" else None)
     workdir = flag(arguments, "workdir")
     if isinstance(outcome, dict):  # so far, and no further
         write(workdir, "metrics.jsonl", rows(outcome["rows"]))

@@ -239,6 +239,8 @@ def test_a_tpu_that_could_not_be_deleted_is_named_and_the_others_are_deleted(wor
 
 
 def test_after_a_failure_or_a_mistake_what_is_to_be_deleted_is(world, launch):
+    small = NODE | {"acceleratorType": "v6e-4", "networkEndpoints": [{}]}
+    world.put("tpu-vm-tpu", small)
     options = ["--delete=always", "--retries=1", "--prepare=exit 2"]
     status, out, _ = launch(*arguments("tpu-vm", SMALL, *options))
     assert status == 2
@@ -246,7 +248,7 @@ def test_after_a_failure_or_a_mistake_what_is_to_be_deleted_is(world, launch):
     assert [call[5] for call in gcloud(world, "delete")] == ["tpu"]
 
     another = NODE | {"acceleratorType": "v5litepod-8"}
-    world.put("tpu-vm-tpu-0", NODE | {"acceleratorType": "v6e-4", "networkEndpoints": [{}]})
+    world.put("tpu-vm-tpu-0", small)
     world.put("tpu-vm-tpu-1", another)
     status, _, err = launch(*arguments("tpu-vm", SMALL, *options, "--jobs=2", "--sweep=config.p=2,1.5"))
     assert status == 2
@@ -255,34 +257,35 @@ def test_after_a_failure_or_a_mistake_what_is_to_be_deleted_is(world, launch):
     assert world.thing("tpu-vm-tpu-1") == another
 
 
-@pytest.mark.parametrize("host", [platform.node(), "elsewhere"], ids=["here", "elsewhere"])
-def test_a_run_that_another_launcher_has_is_refused(world, launch, bucket_server, host):
+def test_a_run_that_another_launcher_has_is_refused(world, launch, bucket_server):
     with subprocess.Popen(["sleep", "600"]) as other:
-        record = {"state": "running", "launcher": {"host": host, "pid": other.pid}}
-        bucket_server.store("bucket/runs/a/launch.json", json.dumps(record).encode(), None)
-        status, _, err = launch(*arguments("tpu-vm", SMALL))
+        for host in (platform.node(), "elsewhere"):
+            record = {"state": "running", "launcher": {"host": host, "pid": other.pid}}
+            bucket_server.store("bucket/runs/a/launch.json", json.dumps(record).encode(), None)
+            status, _, err = launch(*arguments("tpu-vm", SMALL))
+            assert status == 2
+            assert f"is in the hands of another launcher, process {other.pid} on {host}" in err
+            assert "--take_over" in err
+            assert world.recorded("calls") == []
         other.kill()
-    assert status == 2
-    assert f"is in the hands of another launcher, process {other.pid} on {host}" in err
-    assert "--take_over" in err
-    assert world.recorded("calls") == []
-    # One that has ended here is known to have; of one elsewhere the user has to say so.
     world.plan("tpu-vm-describe", "ERROR: it is asked for")
-    options = ["--retries=0", *(["--take_over"] if host == "elsewhere" else [])]
-    status, out, _ = launch(*arguments("tpu-vm", SMALL, *options))
+    status, out, _ = launch(*arguments("tpu-vm", SMALL, "--retries=0", "--take_over"))
     assert status == 1
     assert "FAILED: gcloud: ERROR: it is asked for" in out
 
 
-def test_a_signal_lets_the_workers_save_and_names_the_tpu_that_stays(world, launch):
-    world.plan("train-tpu-0-0", "hang")
+def test_a_signal_lets_the_workers_save_and_names_the_tpu_that_stays(world, launch, bucket_server):
+    for name in ("tpu-0", "tpu-1"):
+        world.put(f"tpu-vm-{name}", NODE | {"acceleratorType": "v6e-4", "networkEndpoints": [{}]})
+    bucket_server.store("bucket/runs/a/p=1.5/summary.json", b"{}", None)
+    world.plan("train-0", "hang")
     sent = []
 
     def stop():
-        """As soon as one run hangs, and the TPU of the other, which is done, is gone."""
+        """As soon as the run that is left hangs, and the TPU that it has no need of is gone."""
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
-            if (world.home("tpu-0", 0) / "hangs").exists() and [c[5] for c in gcloud(world, "delete")] == ["tpu-1"]:
+            if any(world.path.glob("homes/*/hangs")) and gcloud(world, "delete"):
                 break
             time.sleep(0.05)
         # One that nobody handles would end the tests.
@@ -296,10 +299,12 @@ def test_a_signal_lets_the_workers_save_and_names_the_tpu_that_stays(world, laun
     assert sent == [signal.SIGHUP]
     assert status == 0
     assert "SIGHUP: stopping" in out
-    assert "asking the workers of tpu-0 to save and stop" in out
+    ((*_, gone), *others) = [call[:6] for call in gcloud(world, "delete")]
+    assert others == []
+    (left,) = {"tpu-0", "tpu-1"} - {gone}
+    assert f"asking the workers of {left} to save and stop" in out
     assert "0" in world.recorded("terminated")
-    assert "tpu-0 is still there, and paid for" in out
-    assert [call[5] for call in gcloud(world, "delete")] == ["tpu-1"]
+    assert f"{left} is still there, and paid for" in out
     assert re.search(r"p=[\d.]+ +to do", out)
 
 
