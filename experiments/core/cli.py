@@ -14,7 +14,7 @@ from typing import Any
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from experiments.core import distributed, train
+from experiments.core import distributed, mesh, train
 from experiments.core.environment import Launch
 from experiments.core.errors import UsageError
 from experiments.core.experiment import Recipe
@@ -26,6 +26,9 @@ _CHECK = flags.DEFINE_bool(
     False,
     "Only say whether the config can be run in the workdir, on as many devices as JAX sees; neither accelerators nor "
     "data are asked for.",
+)
+_CHECK_PROCESSES = flags.DEFINE_integer(
+    "check_processes", 1, "With --check: how many processes there will be, which JAX cannot see.", lower_bound=1
 )
 
 
@@ -81,7 +84,7 @@ def _explained(error: Exception, argv: list[str]) -> Exception:
 
 def _run(recipe: Recipe) -> None:
     if _CHECK.value:
-        train.check(recipe, _CONFIG.value, _WORKDIR.value)
+        train.check(recipe, mesh.of_processes(_CONFIG.value, _CHECK_PROCESSES.value), _WORKDIR.value)
         print("the config can be run")
         return
     launch = Launch(

@@ -57,6 +57,16 @@ def make(config: ml_collections.ConfigDict) -> Mesh:
     return jax.make_mesh(tuple(sizes.values()), AXES, (AxisType.Auto,) * len(AXES), devices=devices)
 
 
+def of_processes(config: ml_collections.ConfigDict, num_processes: int) -> ml_collections.ConfigDict:
+    """`config` with the mesh that it stands for in so many processes, for a single one to check it."""
+    if "mesh" in config or num_processes == 1:
+        return config
+    config = config.copy_and_resolve_references()
+    with config.unlocked():
+        config.mesh = {"data": -1}
+    return config
+
+
 def axis_sizes(config: ml_collections.ConfigDict) -> dict[str, int]:
     """The size of every axis, in the order of AXES."""
     if "mesh" in config:

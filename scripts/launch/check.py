@@ -21,12 +21,19 @@ def tpu_devices(type_: str) -> int | None:
     return int(int(type_.rpartition("-")[2]) * shares[0]) if shares else None
 
 
-def check(trainings: Sequence[Training], num_devices: int, console: Console) -> None:
+def tpu_processes(type_: str) -> int:
+    """The hosts of a TPU of a type that is known here; up to 8 cores or chips have one."""
+    number = int(type_.rpartition("-")[2])
+    return 1 if number <= 8 else number // (4 if type_.startswith(("v5litepod-", "v6e-")) else 8)
+
+
+def check(trainings: Sequence[Training], num_devices: int, num_processes: int, console: Console) -> None:
     """Runs `python -m experiments.EXPERIMENT ... --check` for each, on as many CPUs as it will have accelerators.
 
     Args:
       trainings: the runs.
       num_devices: of a run.
+      num_processes: that share them.
       console: that starts the checks.
 
     Raises:
@@ -36,7 +43,7 @@ def check(trainings: Sequence[Training], num_devices: int, console: Console) -> 
 
     def reason(training: Training) -> str | None:
         here = dataclasses.replace(training, environment=(*training.environment, *variables))
-        done = console.ask([*here.command(sys.executable), "--check"])
+        done = console.ask([*here.command(sys.executable), "--check", f"--check_processes={num_processes}"])
         if not done.returncode:
             return None
         said = error_line(done.stderr + done.stdout)
@@ -45,7 +52,7 @@ def check(trainings: Sequence[Training], num_devices: int, console: Console) -> 
         return f"the config could not be checked here ({said}); --no_check launches without"
 
     if trainings and not console.dry_run:
-        console.say(f"checking what is to be run, for {num_devices} devices")
+        console.say(f"checking what is to be run, for {num_devices} devices, by the code that lies here")
     with ThreadPoolExecutor(1 if console.dry_run else os.cpu_count()) as pool:
         for training, found in zip(trainings, pool.map(reason, trainings), strict=True):
             if found:

@@ -1,6 +1,7 @@
 """The code that is sent out: a commit, without its history, results and tests."""
 
 import dataclasses
+import os
 import shlex
 import subprocess
 import tempfile
@@ -52,9 +53,11 @@ class Code:
         return Code(full)
 
     def pack(self, console: Console) -> None:
-        """Makes the archive."""
-        made = f"--output={self.archive}"
-        console.run(["git", "-C", str(ROOT), "archive", "--format=tar.gz", made, self.commit, "--", *_PARTS])
+        """Makes the archive, at once for whoever reads it: another launcher may send out the same commit."""
+        made = f"{self.archive}.{os.getpid()}"
+        output = f"--output={made}"
+        console.run(["git", "-C", str(ROOT), "archive", "--format=tar.gz", output, self.commit, "--", *_PARTS])
+        console.run(["mv", made, str(self.archive)])
 
     def install(self, directory: str, extra: str) -> str:
         """A shell command that makes the environment for the code unpacked in `directory`."""

@@ -19,7 +19,7 @@ from experiments.core.errors import UsageError
 from experiments.core.files import absolute, is_remote
 from scripts.launch import gke, local, slurm, state, tpu
 from scripts.launch.code import ROOT
-from scripts.launch.process import Console, Stopped
+from scripts.launch.process import Console, Failed, Stopped
 from scripts.launch.scheduler import Platform, Scheduler, label
 from scripts.launch.sweep import points
 from scripts.launch.training import Training, check_overrides
@@ -49,18 +49,35 @@ def main(arguments: Sequence[str]) -> int:
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except Failed as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.status
 
 
 def _launch(options: argparse.Namespace, console: Console, trainings: Sequence[Training]) -> int:
     platform = _PLATFORMS[options.platform][2](options, console)
     retries = platform.retries if options.retries is None else options.retries
-    scheduler = Scheduler(platform, trainings, console, retries, options.pause_seconds, checked=not options.no_check)
+    scheduler = Scheduler(
+        platform,
+        trainings,
+        console,
+        retries,
+        options.pause_seconds,
+        checked=not options.no_check,
+        take_over=options.take_over,
+    )
 
     def stop(number: int, frame: FrameType | None) -> None:
-        console.say(f"{signal.Signals(number).name}: stopping; once more to stop at once")
         console.stop()
+        console.say(f"{signal.Signals(number).name}: stopping; once more to stop at once")
 
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    # What is ignored, as SIGHUP by nohup, stays so.
+    signals = [
+        number
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        if signal.getsignal(number) != signal.SIG_IGN
+    ]
+    previous = {number: signal.signal(number, stop) for number in signals}
     try:
         status = scheduler.go(options.jobs)
     except Stopped:
@@ -124,6 +141,11 @@ def _add_common_options(parser: argparse.ArgumentParser) -> None:
         "--no_check",
         action="store_true",
         help="launch without asking the experiment, here, whether it can run the configs (local never asks)",
+    )
+    parser.add_argument(
+        "--take_over",
+        action="store_true",
+        help="go on with runs of a launcher that is gone, though it may seem to live",
     )
     parser.add_argument("--dry_run", action="store_true", help="print the commands instead of running them")
     parser.add_argument("--status", action="store_true", help="show how far the runs are, and do nothing")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from experiments.core.errors import UsageError
 from scripts.launch import state
-from scripts.launch.check import tpu_devices
+from scripts.launch.check import tpu_devices, tpu_processes
 from scripts.launch.code import Code
 from scripts.launch.process import Console, Failed, error_line
 from scripts.launch.scheduler import label
@@ -21,12 +21,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--slices", type=int, default=1)
     parser.add_argument("--zone", required=True)
     parser.add_argument("--project", help="left out: gcloud's own")
-    parser.add_argument("--restarts", type=int, default=20, help="by the cluster, after preemption and crashes (20)")
+    parser.add_argument("--restarts", type=int, default=20, help="by the cluster, after preemption (20)")
     parser.add_argument("--base_image", default="python:3.11", help="with bash and curl, for the code to be put into")
     parser.add_argument(
         "--create_flag", action="append", default=[], metavar="FLAG", help="for xpk's create; repeatable"
     )
-    parser.add_argument("--prepare", metavar="COMMAND", help="shell command for every worker, before training")
+    parser.add_argument(
+        "--prepare", metavar="COMMAND", help="shell command for every worker, before training, at each attempt"
+    )
     parser.add_argument("--commit", help="to send out; left out: what is checked out, if nothing is changed")
 
 
@@ -38,7 +40,9 @@ class Gke:
 
     def __init__(self, options: argparse.Namespace, console: Console):
         self._options, self._console = options, console
-        self.num_devices = options.slices * (tpu_devices(options.type) or 0) or None
+        devices = tpu_devices(options.type)
+        self.num_devices = options.slices * devices if devices else None
+        self.num_processes = options.slices * tpu_processes(options.type) if devices else 1
         self._code = Code.of(options.commit, options.config)
         self._directory = Path(tempfile.gettempdir()) / f"sparse-topk-{self._code.commit[:12]}"
 
@@ -48,8 +52,9 @@ class Gke:
         self._console.run(["mkdir", "-p", str(self._directory)])
         self._console.run(["tar", "-xzf", str(self._code.archive), "-C", str(self._directory)])
 
-    def finish(self) -> None:
+    def release(self, slot: int, *, keep: bool) -> bool:
         """Workloads end by themselves, and the cluster deletes them."""
+        return True
 
     def train(self, training: Training, slot: int, logs: Path) -> None:
         """Waits for the workload that an earlier launcher has left, or creates one, and waits for that."""
@@ -81,7 +86,7 @@ class Gke:
             ]
         )
         if not self._console.dry_run:
-            logs = f"kubectl logs --selector=xpk.google.com/workload={name} --prefix --follow"
+            logs = f"kubectl logs --selector=xpk.google.com/workload={name} --prefix --follow --max-log-requests=100"
             self._console.say(f"{label(training)}: workload {name}; what it says: {logs}")
 
     def command(self, training: Training) -> str:

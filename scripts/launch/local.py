@@ -24,7 +24,8 @@ class Local:
 
     retries = 0  # a program that fails here will fail again
     leaves_running = False
-    num_devices: int | None = None
+    num_devices: int | None = 0
+    num_processes = 1
 
     def __init__(self, options: argparse.Namespace, console: Console):
         self._options, self._console = options, console
@@ -32,8 +33,9 @@ class Local:
     def prepare(self) -> None:
         """Nothing is needed."""
 
-    def finish(self) -> None:
+    def release(self, slot: int, *, keep: bool) -> bool:
         """Nothing is left."""
+        return True
 
     def train(self, training: Training, slot: int, logs: Path) -> None:
         """Starts all processes, and stops all when one fails."""

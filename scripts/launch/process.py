@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import IO, TextIO
 
 from experiments.core.errors import UsageError
 
@@ -54,8 +54,8 @@ class Console:
         self._asked: set[subprocess.Popen[str]] = set()
 
     def say(self, line: str) -> None:
-        """Prints a line whole, whoever else prints."""
-        with self._lock:
+        """Prints a line whole, whoever else prints; if nobody reads any more, as of a pipe, nothing comes of it."""
+        with self._lock, contextlib.suppress(OSError):
             print(line, file=self._out or sys.stdout, flush=True)
 
     def wait(self, seconds: float) -> None:
@@ -72,8 +72,11 @@ class Console:
           command: and its arguments.
           last: run it even though the launcher is to stop.
           timeout: seconds after which it is ended.
+
+        Returns:
+          Its exit status, 128 + N if signal N has ended it, and what it printed.
         """
-        if not last and self._is_only_shown(command):
+        if (self.dry_run or not last) and self._is_only_shown(command):
             return subprocess.CompletedProcess(command, 0, "", "")
         process = begin(command, stderr=subprocess.PIPE)
         with self._lock:
@@ -89,7 +92,7 @@ class Console:
                 self._asked.discard(process)
         if self.stopping.is_set() and not last:
             raise Stopped
-        return subprocess.CompletedProcess(command, process.returncode, out, err)
+        return subprocess.CompletedProcess(command, _status(process.returncode), out, err)
 
     def run(self, command: Sequence[str]) -> str:
         """Like `ask`, for a command that must succeed; returns what it printed on stdout."""
@@ -156,14 +159,25 @@ class Stream:
         if self._process is None:
             return
         assert self._process.stdout is not None
-        with _appending(log) as file, self._process.stdout as lines:
+        with self._process.stdout as lines:
+            try:
+                self._pass_on(lines, console, prefix, log)
+            except OSError as error:  # of the log, as when the disk is full; the run goes on, and is heard
+                console.say(f"{prefix}{log} is not written any more: {error}")
+                self._pass_on(lines, console, prefix, None)
+            finally:
+                for _ in lines:  # whatever happens here, it must not wait for a reader
+                    pass
+                self._process.wait()
+
+    def _pass_on(self, lines: IO[str], console: Console, prefix: str, log: Path | None) -> None:
+        with _appending(log) as file:
             for line in lines:
                 self.lines.append(line.rstrip("\n"))
+                console.say(prefix + self.lines[-1])
                 if file:
                     file.write(line)
                     file.flush()
-                console.say(prefix + self.lines[-1])
-        self._process.wait()
 
     def poll(self) -> int | None:
         """The exit status, once it has ended and all its lines are passed on; 128 + N if signal N has ended it."""
@@ -171,8 +185,7 @@ class Stream:
             return 0
         if self._thread.is_alive() or self._process.returncode is None:
             return None
-        status = self._process.returncode
-        return 128 - status if status < 0 else status
+        return _status(self._process.returncode)
 
     def send(self, number: signal.Signals) -> None:
         """Sends it a signal, if it runs."""
@@ -225,8 +238,10 @@ def together(
     while _running(streams) and not _failures(streams) and not console.stopping.is_set():
         time.sleep(0.05)
     if console.stopping.is_set():
-        halt()
-        _end(streams, console.killing.is_set)
+        try:
+            halt()
+        finally:
+            _end(streams, console.killing.is_set)
         raise Stopped
     if failures := _failures(streams):
         # In the words of the first: what the others say of a process that is gone is not the reason.
@@ -281,12 +296,18 @@ def begin(command: Sequence[str], stderr: int, variables: Mapping[str, str] | No
 def error_line(text: str) -> str:
     """The last line that speaks of an error, else the last one with anything in it."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    marked = [
-        line
-        for line in lines
-        if re.match(r"(?i)(\[?error\b|error:|[\w.]*(Error|Exception|Interrupt)\b)|.*\bERROR:", line)
-    ]
-    return (marked or lines or ["it said nothing"])[-1]
+    return (error_lines(text) or lines or ["it said nothing"])[-1]
+
+
+def error_lines(text: str) -> list[str]:
+    """The lines that speak of an error."""
+    pattern = r"(?i)(\[?error\b|error:|[\w.]*(Error|Exception|Interrupt)\b)|.*\bERROR:"
+    return [line.strip() for line in text.splitlines() if re.match(pattern, line.strip())]
+
+
+def _status(returncode: int) -> int:
+    """An exit status as shells have it: 128 + N where signal N has ended a program."""
+    return 128 - returncode if returncode < 0 else returncode
 
 
 def send(process: subprocess.Popen[str], number: signal.Signals) -> None:

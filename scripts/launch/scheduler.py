@@ -1,5 +1,6 @@
 """Runs the points of a sweep, so many at a time, again where that may help, and says how far they are."""
 
+import platform
 import queue
 import threading
 from collections.abc import Sequence
@@ -22,13 +23,15 @@ class Platform(Protocol):
     Attributes:
       retries: attempts in a row without progress that a run may have besides the first, unless the user says otherwise.
       leaves_running: whether runs go on when the launcher is stopped.
-      num_devices: that JAX will see in a run, for configs to be checked before; None if that is not known, or if a
-        run would say as soon.
+      num_devices: that JAX will see in a run, for configs to be checked before; None if that is not known, 0 if a run
+        would say as soon.
+      num_processes: that share them.
     """
 
     retries: int
     leaves_running: bool
     num_devices: int | None
+    num_processes: int
 
     def prepare(self) -> None:
         """Does once what all runs need."""
@@ -47,8 +50,16 @@ class Platform(Protocol):
           Stopped: the launcher is to stop.
         """
 
-    def finish(self) -> None:
-        """Ends what `prepare` and `train` have begun, where the user wants that."""
+    def release(self, slot: int, *, keep: bool) -> bool:
+        """Gives the machines of a slot back where the user wants that, and names those that stay; raises nothing.
+
+        Args:
+          slot: in which no run is left to be trained, whether or not there was one.
+          keep: the user has interrupted the runs, to go on with them later.
+
+        Returns:
+          Whether nothing stays that the user wanted back.
+        """
 
 
 class Scheduler:
@@ -56,19 +67,20 @@ class Scheduler:
 
     def __init__(
         self,
-        platform: Platform,
+        machines: Platform,
         trainings: Sequence[Training],
         console: Console,
         retries: int,
         pause: float,
         *,
         checked: bool,
+        take_over: bool,
     ):
-        self._platform, self._trainings, self._console = platform, trainings, console
-        self._checked = checked
+        self._platform, self._trainings, self._console = machines, trainings, console
+        self._checked, self._take_over = checked, take_over
         self._retries, self._pause = retries, pause
         self._status = 0
-        self._mistake: UsageError | None = None
+        self._mistake: UsageError | None = None  # the first
         self._left: queue.SimpleQueue[Training] = queue.SimpleQueue()
 
     def go(self, jobs: int) -> int:
@@ -84,8 +96,13 @@ class Scheduler:
                 left.append(training)
             else:
                 self._console.say(f"{label(training)}: was done")
+        if not self._console.dry_run and not self._take_over:
+            for training in left:
+                self._require_free(training)
         if self._checked and self._platform.num_devices:
-            check(left, self._platform.num_devices, self._console)
+            check(left, self._platform.num_devices, self._platform.num_processes, self._console)
+        elif self._checked and self._platform.num_devices is None and not self._console.dry_run:
+            self._console.say("not checked before it is run: how many devices there will be is not known here")
         for training in left:
             self._left.put(training)
         self._platform.prepare()
@@ -93,9 +110,11 @@ class Scheduler:
             for slot in range(self._left.qsize()):
                 training = self._left.get()
                 self._platform.train(training, slot % jobs, logs_of(training))
-            self._platform.finish()
+            for slot in range(jobs):
+                self._platform.release(slot, keep=False)
             return 0
-        threads = [threading.Thread(target=self._work, args=(slot,)) for slot in range(min(jobs, self._left.qsize()))]
+        # Also for slots without a run: an earlier launcher may have died before it gave their machines back.
+        threads = [threading.Thread(target=self._work, args=(slot,)) for slot in range(jobs)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -104,53 +123,83 @@ class Scheduler:
             raise self._mistake
         if self._console.stopping.is_set():
             raise Stopped
-        self._platform.finish()
         return self._status
 
+    def _require_free(self, training: Training) -> None:
+        """Refuses a run that another launcher has; what one elsewhere has submitted may be followed from here, too."""
+        other = state.launcher_of(training)
+        here = other is not None and other["host"] == platform.node()
+        if other and (here or not self._platform.leaves_running):
+            seen = "" if here else ", as far as can be told from here"
+            raise UsageError(
+                f"{training.workdir} is in the hands of another launcher, process {other['pid']} on {other['host']}"
+                f"{seen}: if that is not so any more, --take_over goes on with it"
+            )
+
     def _work(self, slot: int) -> None:
-        while True:
-            try:
-                training = self._left.get_nowait()
-            except queue.Empty:
-                return
-            try:
-                self._train(training, slot)
-            except Stopped:
-                return
-            except UsageError as error:  # the same for all
-                state.record(training, state.FAILED, reason=str(error))
-                self._mistake = error
-                self._console.stop()
-                return
+        try:
+            while True:
+                self._train(self._left.get_nowait(), slot)
+        except (queue.Empty, Stopped):
+            pass
+        except UsageError as error:  # the same for all
+            self._mistake = self._mistake or error
+            self._console.stop()
+        # A machine that nobody needs any more does not wait for the other slots.
+        if not self._platform.release(slot, keep=self._console.stopping.is_set() and not self._mistake):
+            self._status = max(self._status, 1)
 
     def _train(self, training: Training, slot: int) -> None:
-        console, failures, rows = self._console, 0, state.num_rows(training)
+        console, failures, rows = self._console, 0, 0
         while True:
-            state.record(training, state.RUNNING)
-            console.say(f"{label(training)}: {'resumes' if rows else 'starts'}, in {training.workdir}")
             try:
-                self._platform.train(training, slot, logs_of(training))
-                if (now := state.read(training)).word != state.DONE:
-                    raise Failed(f"it ended before it was done ({now.reached or 'at the start'})")
-                state.record(training, state.DONE)
-                console.say(f"{label(training)}: done")
+                rows = max(rows, state.num_rows(training))
+                self._attempt(training, slot, "resumes" if rows else "starts")
                 return
             except Stopped:
                 if not self._platform.leaves_running:
-                    state.record(training, state.TO_DO)
+                    self._record(training, state.TO_DO)
                 raise
-            except Failed as error:
-                reached = state.num_rows(training)
+            except UsageError as error:
+                self._record(training, state.FAILED, str(error))
+                raise
+            except Exception as error:  # of whatever kind, as of a bucket that cannot be reached
+                failed = error if isinstance(error, Failed) else Failed(f"{type(error).__name__}: {error}")
+                reached = self._num_rows(training, rows)
                 failures, rows = (1 if reached > rows else failures + 1), reached
-                if not error.again or failures > self._retries:
-                    state.record(training, state.FAILED, reason=str(error))
-                    console.say(f"{label(training)}: FAILED: {error}")
-                    self._status = max(self._status, error.status)
+                if not failed.again or failures > self._retries:
+                    self._status = max(self._status, failed.status)
+                    self._record(training, state.FAILED, str(failed))
+                    console.say(f"{label(training)}: FAILED: {failed}")
                     return
                 pause = min(self._pause * 2 ** (failures - 1), LONGEST_PAUSE)
-                console.say(f"{label(training)}: {error}; attempt {failures} of {self._retries} more in {pause:.0f} s")
-                state.record(training, state.TO_DO, reason=str(error))
+                console.say(f"{label(training)}: {failed}; attempt {failures} of {self._retries} more in {pause:.0f} s")
+                self._record(training, state.TO_DO, str(failed))
                 console.wait(pause)
+
+    def _attempt(self, training: Training, slot: int, verb: str) -> None:
+        self._record(training, state.RUNNING)
+        self._console.say(f"{label(training)}: {verb}, in {training.workdir}")
+        self._platform.train(training, slot, logs_of(training))
+        if (now := state.read(training)).word != state.DONE:
+            raise Failed(f"it ended before it was done ({now.reached or 'at the start'})")
+        self._record(training, state.DONE)
+        self._console.say(f"{label(training)}: done")
+
+    def _record(self, training: Training, word: str, reason: str = "") -> None:
+        """Records a state for the table; a run does not fail because that cannot be written."""
+        try:
+            state.record(training, word, reason=reason)
+        except Exception as error:
+            self._console.say(f"{label(training)}: that it is {word!r} could not be recorded: {error}")
+
+    def _num_rows(self, training: Training, rows: int) -> int:
+        """The rows of a run, of which `rows` are known of; no more than these where it cannot be asked."""
+        try:
+            return state.num_rows(training)
+        except Exception as error:
+            self._console.say(f"{label(training)}: how far it is could not be read: {error}")
+            return rows
 
 
 def label(training: Training) -> str:

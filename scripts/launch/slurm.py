@@ -2,13 +2,14 @@
 
 import argparse
 import contextlib
+import re
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from scripts.launch.code import ROOT
-from scripts.launch.process import Console, Failed, error_line, together
+from scripts.launch.process import Console, Failed, error_line, error_lines, together
 from scripts.launch.scheduler import label
 from scripts.launch.training import Training
 
@@ -32,12 +33,14 @@ class Slurm:
     def __init__(self, options: argparse.Namespace, console: Console):
         self._options, self._console = options, console
         self.num_devices = options.nodes * options.gpus_per_node or None
+        self.num_processes = options.nodes * (options.gpus_per_node or 1)
 
     def prepare(self) -> None:
         """Nothing is needed."""
 
-    def finish(self) -> None:
+    def release(self, slot: int, *, keep: bool) -> bool:
         """Jobs end by themselves."""
+        return True
 
     def train(self, training: Training, slot: int, logs: Path) -> None:
         """Submits a job and waits for its end."""
@@ -51,7 +54,7 @@ class Slurm:
                 together(self._console, {"job": job})
             except Failed as error:
                 said = _after(log, begin)
-                reason = error_line(said) if said.strip() else str(error)
+                reason = _reason(said) if said.strip() else str(error)
                 raise Failed(f"job: {reason}", error.status, again=error.again) from error
 
     def _command(self, training: Training, log: Path) -> list[str]:
@@ -94,6 +97,13 @@ class Slurm:
             ended.set()
             if thread.is_alive():
                 thread.join()
+
+
+def _reason(said: str) -> str:
+    """The last error of a task; where none spoke of any, what SLURM itself says, such as that the time is over."""
+    lines = re.sub(r"(?m)^ *\d+: ", "", said)
+    of_tasks = re.sub(r"(?m)^(srun|slurmstepd): .*", "", lines)
+    return (error_lines(of_tasks) or error_lines(lines.replace("srun: ", "")) or [error_line(lines)])[-1]
 
 
 def _after(log: Path, place: int) -> str:

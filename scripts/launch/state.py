@@ -34,9 +34,16 @@ def read(training: Training) -> State:
     record = read_record(training)
     if record.get("state") == FAILED:
         return State(FAILED, reached, record["reason"])
-    if record.get("state") == RUNNING and _is_alive(record):
+    # What is submitted goes on without the launcher, which has not seen its end.
+    if record.get("state") == RUNNING and (record.get("submitted") or _is_alive(record)):
         return State(RUNNING, reached)
     return State(TO_DO, reached)
+
+
+def launcher_of(training: Training) -> dict[str, Any] | None:
+    """The launcher that has the run, if one does: its `host`, and its `pid` there."""
+    record = read_record(training)
+    return record["launcher"] if record.get("state") == RUNNING and _is_alive(record) else None
 
 
 def num_rows(training: Training) -> int:

@@ -9,14 +9,15 @@ import argparse
 import json
 import re
 import shlex
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
 
 from experiments.core.errors import UsageError
-from scripts.launch.check import tpu_devices
+from scripts.launch.check import tpu_devices, tpu_processes
 from scripts.launch.code import Code
-from scripts.launch.process import Console, Failed, error_line, together
+from scripts.launch.process import USAGE, Console, Failed, error_line, together
 from scripts.launch.scheduler import label
 from scripts.launch.training import Training
 
@@ -29,15 +30,19 @@ _RUNTIMES = {
     "v5p-": "v2-alpha-tpuv5",
     "v6e-": "v2-alpha-tpuv6e",
 }
-# What gcloud says where it is worth asking again later.
-_LATER = re.compile(
-    r"RESOURCE_EXHAUSTED|quota|capacity|stockout|UNAVAILABLE|DEADLINE_EXCEEDED|INTERNAL|ABORTED|\b(429|500|503)\b", re.I
+# What gcloud says where it is not worth asking again later; all else, such as a network that is gone, may pass.
+_MISTAKE = re.compile(
+    r"PERMISSION_DENIED|INVALID_ARGUMENT|UNAUTHENTICATED|UNIMPLEMENTED|NOT_FOUND"
+    r"|invalid_grant|reauthentication|active account|required property",
+    re.I,
 )
 _ABSENT = re.compile(r"NOT_FOUND|not found|\b404\b", re.I)
 _READY = {"tpu-vm": "READY", "queued-resources": "ACTIVE"}
 # Gone for good; what is left of it takes up the name.
 _LOST = {"tpu-vm": ("PREEMPTED", "TERMINATED"), "queued-resources": ("SUSPENDED", "FAILED")}
 _STOP_SECONDS = 300.0
+# A connection over which nothing comes for hours is kept, and one that is gone is noticed, in three minutes.
+_KEEP_ALIVE = ("-oServerAliveInterval=30", "-oServerAliveCountMax=6")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -48,18 +53,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--project", help="left out: gcloud's own")
     parser.add_argument("--runtime_version", help="left out: the one for JAX on this type")
     parser.add_argument("--spot", action="store_true", help="cheaper, and may be taken away at any time")
-    parser.add_argument("--workers", type=int, help="how many the TPU has; only a dry run has to be told")
+    parser.add_argument("--workers", type=int, help="how many the TPU has; only dry runs and checks ask")
     parser.add_argument("--internal_ip", action="store_true", help="connect to internal addresses")
     parser.add_argument(
         "--create_flag", action="append", default=[], metavar="FLAG", help="for gcloud's create; repeatable"
     )
-    parser.add_argument("--prepare", metavar="COMMAND", help="shell command for every worker, before training")
+    parser.add_argument(
+        "--prepare",
+        metavar="COMMAND",
+        help="shell command for every worker, before training; run again at each attempt, so it must be repeatable",
+    )
     parser.add_argument("--commit", help="to send out; left out: what is checked out, if nothing is changed")
     parser.add_argument(
         "--delete",
         choices=("never", "preempted", "always"),
         default="never",
-        help="a TPU that was preempted, to create it again; and (always) every TPU at the end",
+        help="a TPU that was preempted, to create it again; and (always) every TPU of these names and the type, once "
+        "no run is left for it",
     )
     parser.add_argument("--poll_seconds", type=float, default=20.0, help="between two looks at a TPU to come (20)")
 
@@ -76,31 +86,41 @@ class Tpu:
             raise UsageError(f"--type={options.type}: which --runtime_version it takes is not known here")
         self._options, self._console = options, console
         self.num_devices = tpu_devices(options.type)
+        self.num_processes = options.workers or (tpu_processes(options.type) if self.num_devices else 1)
         self._kind = "queued-resources" if queued else "tpu-vm"
         self._version = options.runtime_version or runtimes[0]
         self._code = Code.of(options.commit, options.config)
         self._workers: dict[int, int] = {}  # of TPUs that are ready to train, by slot
-        self._used: set[str] = set()
 
     def prepare(self) -> None:
         """Packs the code."""
         self._code.pack(self._console)
 
-    def finish(self) -> None:
-        """Deletes the TPUs, or says how to."""
-        for name in sorted(self._used):
-            if self._options.delete == "always":
-                self._delete(name)
-            elif not self._console.dry_run:
-                self._console.say(
-                    f"{name} is still there, and paid for; to delete it: {shlex.join(self._deletion(name))}"
-                )
+    def release(self, slot: int, *, keep: bool) -> bool:
+        """Deletes the TPU of `slot`, or says how to; one of another type, or stopped, is somebody else's affair."""
+        name, console = self._name(slot), self._console
+        delete = self._options.delete == "always" and not keep
+        said = "is still there, and paid for"
+        try:
+            found = self._describe(self._kind, name, last=True)
+            if not console.dry_run:
+                if found is None or _type(found) not in (None, self._options.type) or _state(found) == "STOPPED":
+                    return True
+                if delete:
+                    console.say(f"deleting {name}")
+            if delete:
+                self._delete(name, last=True)
+                return True
+        except Exception as error:  # whatever it is: the user must hear of the TPU
+            said = f"may still be there, and paid for ({error})"
+        if not console.dry_run:
+            console.say(f"{name} {said}; to delete it: {shlex.join(self._deletion(name))}")
+        return not delete
 
     def train(self, training: Training, slot: int, logs: Path) -> None:
         """Trains on all workers of the TPU of `slot`."""
-        name = self._options.name if self._options.jobs == 1 else f"{self._options.name}-{slot}"
+        name = self._name(slot)
         if slot not in self._workers:
-            self._used.add(name)
             workers = self._find_or_create(name)
             self._install(name, workers)
             self._workers[slot] = workers
@@ -146,14 +166,17 @@ class Tpu:
                 waiting = True
             console.wait(self._options.poll_seconds)
 
-    def _describe(self, kind: str, name: str) -> dict[str, Any] | None:
+    def _name(self, slot: int) -> str:
+        return self._options.name if self._options.jobs == 1 else f"{self._options.name}-{slot}"
+
+    def _describe(self, kind: str, name: str, *, last: bool = False) -> dict[str, Any] | None:
         """What gcloud knows of it; None if there is no such thing."""
-        done = self._console.ask(self._gcloud(kind, "describe", name, "--format=json"))
+        done = self._console.ask(self._gcloud(kind, "describe", name, "--format=json"), last=last)
         if done.returncode == 0:
             return json.loads(done.stdout) if done.stdout else None
         if _ABSENT.search(done.stderr):
             return None
-        raise Failed(f"gcloud: {error_line(done.stderr)}", done.returncode, again=bool(_LATER.search(done.stderr)))
+        raise _failed("gcloud", done)
 
     def _create(self, name: str) -> None:
         options = self._options
@@ -168,15 +191,12 @@ class Tpu:
             ]
         )
         if done.returncode:
-            again = bool(_LATER.search(done.stderr))
-            raise Failed(f"{name} could not be created: {error_line(done.stderr)}", done.returncode, again=again)
+            raise _failed(f"{name} could not be created", done)
 
     def _check_type(self, name: str, found: dict[str, Any]) -> None:
-        specs = found.get("tpu", {}).get("nodeSpec", [])
-        type_ = specs[0]["node"].get("acceleratorType") if specs else found.get("acceleratorType")
-        if type_ and type_ != self._options.type:
+        if _type(found) not in (None, self._options.type):
             raise UsageError(
-                f"{name} is there already, and is a {type_}: --type={self._options.type} needs another --name"
+                f"{name} is there already, and is a {_type(found)}: --type={self._options.type} needs another --name"
             )
 
     def _replace(self, name: str, state: str) -> None:
@@ -189,8 +209,10 @@ class Tpu:
         self._console.say(f"{name} is {state}: deleting it, to create it again")
         self._delete(name)
 
-    def _delete(self, name: str) -> None:
-        self._console.run(self._deletion(name))
+    def _delete(self, name: str, *, last: bool = False) -> None:
+        done = self._console.ask(self._deletion(name), last=last)
+        if done.returncode and not _ABSENT.search(done.stderr):
+            raise _failed(f"{name} could not be deleted", done)
 
     def _deletion(self, name: str) -> list[str]:
         # Of a queued resource, with the TPU that it has led to.
@@ -209,12 +231,15 @@ class Tpu:
             streams = {}
             for worker in range(workers):
                 command = (
-                    self._gcloud("tpu-vm", "scp", str(code.archive), f"{name}:{archive}", *self._to(worker))
+                    self._gcloud("tpu-vm", "scp", str(code.archive), f"{name}:{archive}", *self._to(worker, step))
                     if step == "scp"
                     else self._ssh(name, worker, " && ".join(parts))
                 )
                 streams[f"worker {worker}"] = console.stream(command, f"[{name} {worker}] ", None)
-            together(console, streams)
+            try:
+                together(console, streams)
+            except Failed as error:  # with status 2, which is no config's mistake here but, for example, tar's failure
+                raise Failed(str(error), error.status) from error
 
     def _halt(self, name: str, workers: int) -> None:
         """Lets all workers save and end, at the same time, as they have to agree on the step."""
@@ -234,10 +259,11 @@ class Tpu:
             thread.join()
 
     def _ssh(self, name: str, worker: int, command: str) -> list[str]:
-        return self._gcloud("tpu-vm", "ssh", name, *self._to(worker), f"--command={command}")
+        return self._gcloud("tpu-vm", "ssh", name, *self._to(worker, "ssh"), f"--command={command}")
 
-    def _to(self, worker: int) -> list[str]:
-        return [f"--worker={worker}", *(["--internal-ip"] if self._options.internal_ip else [])]
+    def _to(self, worker: int, program: str) -> list[str]:
+        address = ["--internal-ip"] if self._options.internal_ip else []
+        return [f"--worker={worker}", *address, *(f"--{program}-flag={flag}" for flag in _KEEP_ALIVE)]
 
     def _gcloud(self, kind: str, verb: str, *arguments: str) -> list[str]:
         project = [f"--project={self._options.project}"] if self._options.project else []
@@ -248,6 +274,17 @@ def remote_command(directory: str, training: Training) -> str:
     """What the shell of a worker is to run."""
     command = shlex.join(training.command(".venv/bin/python"))
     return f"cd {directory} && exec .venv/bin/python -m scripts.launch.worker -- {command}"
+
+
+def _failed(what: str, done: subprocess.CompletedProcess[str]) -> Failed:
+    again = done.returncode != USAGE and not _MISTAKE.search(done.stderr)
+    return Failed(f"{what}: {error_line(done.stderr)}", done.returncode, again=again)
+
+
+def _type(found: dict[str, Any]) -> str | None:
+    """Of a TPU, or of a queued resource, where it is nested; None if it is not said."""
+    specs = found.get("tpu", {}).get("nodeSpec", [])
+    return (specs[0]["node"].get("acceleratorType") if specs else found.get("acceleratorType")) or None
 
 
 def _state(found: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 RECORD = Path.home() / "sparse-topk" / "running.json"
 PATIENCE = 120.0  # seconds that a run has to save in
@@ -56,15 +57,15 @@ def run(command: Sequence[str]) -> int:
                 if not heard:
                     _send(process.pid, signal.SIGTERM)
         status = process.wait()
-    RECORD.unlink(missing_ok=True)
+    if _record().get("pid") == process.pid:  # and not that of whoever has come next
+        RECORD.unlink(missing_ok=True)
     return 128 - status if status < 0 else status
 
 
 def stop_what_runs(patience: float = PATIENCE) -> None:
     """Asks the command that an earlier call runs, if any, to end, and ends it after a while."""
-    try:
-        record = json.loads(RECORD.read_text())
-    except (OSError, ValueError):
+    record = _record()
+    if not record:
         return
     pid, started = record["pid"], record["started"]
     deadline = time.monotonic() + patience
@@ -75,6 +76,14 @@ def stop_what_runs(patience: float = PATIENCE) -> None:
             if time.monotonic() > deadline:
                 _send(pid, signal.SIGKILL)
             time.sleep(0.1)
+
+
+def _record() -> dict[str, Any]:
+    """Of the command that was begun last; empty if there is none."""
+    try:
+        return json.loads(RECORD.read_text())
+    except (OSError, ValueError):
+        return {}
 
 
 def _say(line: bytes) -> bool:

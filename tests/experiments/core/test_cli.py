@@ -1,5 +1,6 @@
 """The command line, as a subprocess: mistakes are one line on stderr, and leave nothing behind."""
 
+import os
 import sys
 
 import pytest
@@ -64,5 +65,8 @@ def test_a_check_says_whether_a_run_could_be_and_leaves_nothing(tmp_path, small_
     assert process.communicate(timeout=120) == ("the config can be run\n", "")
     assert process.returncode == 0
     assert not (tmp_path / "w").exists()
+    eight = os.environ | {"JAX_NUM_CPU_DEVICES": "8"}
+    several = start(command(tmp_path / "w", "--config.batch_size=9", "--check", "--check_processes=2"), env=eight)
+    assert_one_line(several, ["config.batch_size=9 ", "devices of config.mesh"])
     another = start(command(small_run.workdir, *small_run.options, "--config.density=0.2", "--check"))
     assert_one_line(another, ["another config: config.density (saved 0.1, asked 0.2)\n"])

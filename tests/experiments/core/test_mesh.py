@@ -41,6 +41,16 @@ def test_without_a_mesh_one_device():
     assert mesh_lib.make(config).size == 1
 
 
+def test_a_config_can_be_checked_as_of_several_processes_which_take_all_devices():
+    config = ml_collections.ConfigDict({"batch_size": 12}).lock()
+    assert mesh_lib.of_processes(config, 1) is config
+    with pytest.raises(UsageError, match=r"config\.batch_size=12 .* multiple of 8"):
+        mesh_lib.validate(mesh_lib.of_processes(config, 2))
+    assert "mesh" not in config
+    given = config_of(data=8)
+    assert mesh_lib.of_processes(given, 2) is given
+
+
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [

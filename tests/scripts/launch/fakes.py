@@ -90,6 +90,8 @@ def fail(message, status=1):
 def gcloud(world, arguments):
     kind, verb, name, *rest = arguments[2:]
     if outcome := world.next(f"{kind}-{verb}"):
+        if outcome == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
         fail(outcome)
     thing = world.thing(f"{kind}-{name}")
     if verb in ("describe", "delete") and thing is None:
@@ -266,6 +268,8 @@ def srun(world, arguments):
     done = subprocess.run([sys.executable, "-IS", __file__, "train", *training], capture_output=True, text=True)
     for line in (done.stdout + done.stderr).splitlines():
         print(f"0: {line}", flush=True)
+    if done.returncode:
+        print(f"srun: error: node1: task 0: Exited with exit code {done.returncode}", flush=True)
     sys.exit(done.returncode)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scripts.launch.check import tpu_devices
+from scripts.launch.check import tpu_devices, tpu_processes
 from tests.scripts.launch.conftest import commands
 
 VMOE = ["queued-resource", "vmoe", "--config=configs/vmoe.py:router=hard", "--workdir=gs://bucket/runs/a"]
@@ -15,6 +15,19 @@ TPU = ["--name=tpu", "--zone=us-east1-d", "--type=v5p-16", "--poll_seconds=0.01"
 )
 def test_devices_of_a_type(type_, devices):
     assert tpu_devices(type_) == devices
+
+
+@pytest.mark.parametrize(("type_", "processes"), [("v2-8", 1), ("v4-32", 4), ("v5litepod-16", 4), ("v6e-8", 1)])
+def test_processes_of_a_type(type_, processes):
+    assert tpu_processes(type_) == processes
+
+
+def test_that_nothing_could_be_checked_is_said(world, launch):
+    options = ["--name=tpu", "--zone=z", "--type=tpu7x-8", "--runtime_version=v", "--commit=HEAD", "--retries=0"]
+    world.plan("queued-resources-describe", "ERROR: a reason")
+    status, out, _ = launch(*VMOE, *options, check=True)
+    assert status == 1
+    assert "not checked before it is run" in out
 
 
 @pytest.mark.parametrize(
@@ -43,7 +56,7 @@ def test_what_can_be_run_is_launched_though_there_is_no_accelerator_here(world, 
     _, printed, _ = launch(*VMOE, *TPU, "--dry_run", check=True)
     asked = commands(printed)[0]
     assert asked[:3] == ["env", "JAX_PLATFORMS=cpu", "JAX_NUM_CPU_DEVICES=8"]
-    assert asked[-1] == "--check"
+    assert asked[-2:] == ["--check", "--check_processes=2"]
     status, out, err = launch(*VMOE, *TPU, check=True)
     assert (status, err) == (0, "")
     assert "checking what is to be run, for 8 devices" in out

@@ -1,9 +1,13 @@
 """Jobs of SLURM and workloads of Kubernetes, submitted to fakes that run the real commands in real shells."""
 
 import json
+import os
+import platform
+import subprocess
 
 import pytest
 
+from scripts.launch import slurm as slurm_lib
 from tests.scripts.launch.conftest import commands
 
 OVERRIDES = ["--config.seeds=(0, 1)", "--config.note=it's $HOME $$; `x`"]
@@ -39,7 +43,23 @@ def test_a_job_that_fails_or_is_refused_is_submitted_again(world, launch, tmp_pa
     assert status == 0
     assert len(calls(world, "sbatch")) == 3
     assert "QOSMaxSubmitJobPerUserLimit; attempt 1 of 3" in out
-    assert "job: 0: ValueError: a reason; attempt 1 of 3" in out
+    assert "job: ValueError: a reason; attempt 1 of 3" in out
+
+
+def test_what_slurm_says_is_the_reason_only_where_no_task_gives_one():
+    ended = "slurmstepd: error: *** STEP 17.0 ON node1 CANCELLED DUE TO TIME LIMIT ***\n"
+    task = "srun: error: node1: task 3: Exited with exit code 1\n"
+    assert slurm_lib._reason(f"0: epoch 1/4\n3: ValueError: a reason\n{task}") == "ValueError: a reason"
+    assert "TIME LIMIT" in slurm_lib._reason(f"0: epoch 1/4\n{ended}")
+    assert slurm_lib._reason("0: epoch 1/4\n") == "epoch 1/4"
+
+
+def test_tasks_have_the_processors_that_sbatch_was_asked_for(tmp_path):
+    (tmp_path / "srun").write_text('#!/usr/bin/env bash\necho "$SRUN_CPUS_PER_TASK"\n')
+    (tmp_path / "srun").chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_CPUS_PER_TASK": "7"}
+    done = subprocess.run(["bash", str(slurm_lib._SCRIPT), "true"], env=environment, capture_output=True, text=True)
+    assert done.stdout == "7\n"
 
 
 def test_a_workload_gets_the_arguments(world, launch):
@@ -73,10 +93,18 @@ def test_a_workload_that_an_earlier_launcher_has_left_is_waited_for(world, launc
     assert any(word.startswith("--workload=mnist-") and word.endswith("-5") for word in created)
 
 
-@pytest.mark.parametrize("platform", ["gke", "tpu-vm"])
-def test_a_workdir_that_pods_do_not_see_is_refused(launch, tmp_path, platform):
-    options = GKE if platform == "gke" else ["--name=a", "--zone=z", "--type=v6e-8", "--commit=HEAD"]
-    status, _, err = launch(platform, "mnist_pruning", f"--workdir={tmp_path}", *options)
+def test_a_workload_goes_on_running_when_its_launcher_has_ended(world, launch, bucket_server):
+    for submitted, word in ((True, "running"), (False, "to do")):
+        launcher = {"host": platform.node(), "pid": os.getpid()}
+        record = {"state": "running", "launcher": launcher, "attempt": 0, "submitted": submitted}
+        bucket_server.store("bucket/runs/k/launch.json", json.dumps(record).encode(), None)
+        assert word in launch(*gke("--status"))[1]
+
+
+@pytest.mark.parametrize("kind", ["gke", "tpu-vm"])
+def test_a_workdir_that_pods_do_not_see_is_refused(launch, tmp_path, kind):
+    options = GKE if kind == "gke" else ["--name=a", "--zone=z", "--type=v6e-8", "--commit=HEAD"]
+    status, _, err = launch(kind, "mnist_pruning", f"--workdir={tmp_path}", *options)
     assert status == 2
     assert "gs://BUCKET" in err
     assert err.count("\n") == 1

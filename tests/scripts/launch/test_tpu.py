@@ -1,12 +1,23 @@
 """TPUs of a fake Google Cloud, whose workers run the real commands in real shells: creation, failures, recovery."""
 
+import json
+import platform
+import re
 import shlex
+import signal
+import subprocess
+import threading
+import time
 
 import pytest
 
+from scripts.launch import code, state
+from scripts.launch.code import ROOT
 from tests.scripts.launch.conftest import commands
 
 WORKDIR = "gs://bucket/runs/a"
+SMALL = "--type=v6e-4"  # one worker
+NODE = {"acceleratorType": "v6e-8", "state": "READY", "networkEndpoints": [{}, {}]}
 OVERRIDES = ["--config.seeds=(0, 1)", '--config.note=it\'s $HOME; `x` "y" \\ & *']
 TPU = ["--name=tpu", "--zone=us-east1-d", "--type=v6e-8", "--poll_seconds=0.01", "--commit=HEAD"]
 
@@ -51,13 +62,15 @@ def test_every_worker_gets_the_arguments_byte_for_byte(world, launch):
     assert "tpu is still there" in out
     assert shlex.join(["gcloud", "compute", "tpus", "tpu-vm", "delete", "tpu", "--quiet", "--zone=us-east1-d"]) in out
     assert gcloud(world, "delete") == []
+    # Connections over which nothing comes are kept, and those that are gone are noticed.
+    assert all("--ssh-flag=-oServerAliveInterval=30" in call for call in gcloud(world, "ssh"))
+    assert all("--scp-flag=-oServerAliveInterval=30" in call for call in gcloud(world, "scp"))
 
 
 def test_an_existing_tpu_is_used_and_one_of_another_type_refused(world, launch):
-    node = {"acceleratorType": "v6e-8", "state": "READY", "networkEndpoints": [{}, {}]}
-    world.put("tpu-vm-tpu", node)
+    world.put("tpu-vm-tpu", NODE)
     assert launch(*arguments("tpu-vm"))[0] == 0
-    world.put("tpu-vm-tpu", node | {"acceleratorType": "v5litepod-8"})
+    world.put("tpu-vm-tpu", NODE | {"acceleratorType": "v5litepod-8"})
     status, _, err = launch(*arguments("tpu-vm", workdir="gs://bucket/runs/b"))
     assert status == 2
     assert "tpu is there already, and is a v5litepod-8" in err
@@ -151,5 +164,159 @@ def test_runs_of_a_sweep_have_a_tpu_each(world, launch):
         f"--workdir={WORKDIR}/p=1.5,start=1e-3",
     }
     calls = len(world.recorded("calls"))
-    assert launch(*arguments("tpu-vm", *sweep))[0] == 0
-    assert len(world.recorded("calls")) == calls
+    status, out, _ = launch(*arguments("tpu-vm", *sweep))
+    assert status == 0
+    # No more than a look at what is still there.
+    assert [call[4] for call in world.recorded("calls")[calls:]] == ["describe", "describe"]
+    assert "tpu-0 is still there" in out
+    assert "tpu-1 is still there" in out
+
+
+def test_a_network_that_is_gone_is_waited_for_and_a_program_that_is_killed_is_a_failure(world, launch):
+    gone = "ERROR: gcloud crashed (ConnectionError): ('Connection aborted.', TimeoutError(110))"
+    world.plan("tpu-vm-describe", gone)
+    world.plan("tpu-vm-create", gone, "killed")
+    status, out, _ = launch(*arguments("tpu-vm", SMALL, "--retries=2"))
+    assert f"gcloud: {gone}; attempt 1 of 2" in out
+    assert f"tpu could not be created: {gone}; attempt 2 of 2" in out
+    assert "FAILED: tpu could not be created" in out
+    assert status == 128 + signal.SIGKILL
+
+
+def test_a_bucket_that_cannot_be_reached_ends_one_attempt_and_no_other_run(world, launch, monkeypatch):
+    def num_rows(training):
+        if training.name == "p=2":
+            raise ConnectionError("the bucket is gone")
+        return ask(training)
+
+    ask = state.num_rows
+    monkeypatch.setattr(state, "num_rows", num_rows)
+    world.plan("tpu-vm-describe", "ERROR: another reason")
+    status, out, _ = launch(*arguments("tpu-vm", SMALL, "--sweep=config.p=2,1.5", "--retries=0"))
+    assert status == 1
+    assert "p=2: FAILED: ConnectionError: the bucket is gone" in out
+    assert "p=1.5: FAILED: gcloud: ERROR: another reason" in out
+
+
+def test_code_that_cannot_be_packed_is_said_in_a_line(world, launch, monkeypatch, tmp_path):
+    monkeypatch.setattr(code.Code, "archive", tmp_path / "nowhere" / "a.tar.gz")
+    status, _, err = launch(*arguments("tpu-vm"))
+    assert status > 0
+    assert err.startswith("error: git: ")
+    assert err.count("\n") == 1
+
+
+@pytest.fixture
+def done(bucket_server):
+    """The run has been done, by a launcher that died thereafter."""
+    bucket_server.store("bucket/runs/a/summary.json", b"{}", None)
+
+
+def test_what_an_earlier_launcher_has_left_is_deleted_at_the_end(world, launch, done):
+    world.put("tpu-vm-tpu", NODE | {"acceleratorType": "v5litepod-8"})  # somebody else's
+    assert launch(*arguments("tpu-vm", "--delete=always"))[0] == 0
+    assert gcloud(world, "delete") == []
+    world.put("tpu-vm-tpu", NODE)
+    status, out, _ = launch(*arguments("tpu-vm", "--delete=always"))
+    assert status == 0
+    assert "was done" in out
+    assert world.thing("tpu-vm-tpu") is None
+
+
+def test_a_tpu_that_could_not_be_deleted_is_named_and_the_others_are_deleted(world, launch, done):
+    world.put("tpu-vm-tpu-0", NODE)
+    world.put("tpu-vm-tpu-1", NODE)
+    world.plan("tpu-vm-delete", "ERROR: (gcloud.compute.tpus.tpu-vm.delete) PERMISSION_DENIED: tpu.nodes.delete")
+    status, out, err = launch(*arguments("tpu-vm", "--delete=always", "--jobs=2"))
+    assert (status, err) == (1, "")
+    (left,) = (name for name in ("tpu-0", "tpu-1") if world.thing(f"tpu-vm-{name}"))
+    assert f"{left} may still be there, and paid for ({left} could not be deleted: ERROR" in out
+    assert shlex.join(["gcloud", "compute", "tpus", "tpu-vm", "delete", left, "--quiet", "--zone=us-east1-d"]) in out
+    world.plan("tpu-vm-delete", f"ERROR: (gcloud.compute.tpus.tpu-vm.delete) NOT_FOUND: {left} was not found")
+    status, out, _ = launch(*arguments("tpu-vm", "--delete=always", "--jobs=2"))
+    assert status == 0
+    assert "paid for" not in out
+
+
+def test_after_a_failure_or_a_mistake_what_is_to_be_deleted_is(world, launch):
+    small = NODE | {"acceleratorType": "v6e-4", "networkEndpoints": [{}]}
+    world.put("tpu-vm-tpu", small)
+    options = ["--delete=always", "--retries=1", "--prepare=exit 2"]
+    status, out, _ = launch(*arguments("tpu-vm", SMALL, *options))
+    assert status == 2
+    assert "exit status 2: it said nothing; attempt 1 of 1" in out  # which is no mistake in the config
+    assert [call[5] for call in gcloud(world, "delete")] == ["tpu"]
+
+    another = NODE | {"acceleratorType": "v5litepod-8"}
+    world.put("tpu-vm-tpu-0", small)
+    world.put("tpu-vm-tpu-1", another)
+    status, _, err = launch(*arguments("tpu-vm", SMALL, *options, "--jobs=2", "--sweep=config.p=2,1.5"))
+    assert status == 2
+    assert "tpu-1 is there already" in err
+    assert world.thing("tpu-vm-tpu-0") is None
+    assert world.thing("tpu-vm-tpu-1") == another
+
+
+def test_a_run_that_another_launcher_has_is_refused(world, launch, bucket_server):
+    with subprocess.Popen(["sleep", "600"]) as other:
+        for host in (platform.node(), "elsewhere"):
+            record = {"state": "running", "launcher": {"host": host, "pid": other.pid}}
+            bucket_server.store("bucket/runs/a/launch.json", json.dumps(record).encode(), None)
+            status, _, err = launch(*arguments("tpu-vm", SMALL))
+            assert status == 2
+            assert f"is in the hands of another launcher, process {other.pid} on {host}" in err
+            assert "--take_over" in err
+            assert world.recorded("calls") == []
+        other.kill()
+    world.plan("tpu-vm-describe", "ERROR: it is asked for")
+    status, out, _ = launch(*arguments("tpu-vm", SMALL, "--retries=0", "--take_over"))
+    assert status == 1
+    assert "FAILED: gcloud: ERROR: it is asked for" in out
+
+
+def test_a_signal_lets_the_workers_save_and_names_the_tpu_that_stays(world, launch, bucket_server):
+    for name in ("tpu-0", "tpu-1"):
+        world.put(f"tpu-vm-{name}", NODE | {"acceleratorType": "v6e-4", "networkEndpoints": [{}]})
+    bucket_server.store("bucket/runs/a/p=1.5/summary.json", b"{}", None)
+    world.plan("train-0", "hang")
+    sent = []
+
+    def stop():
+        """As soon as the run that is left hangs, and the TPU that it has no need of is gone."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if any(world.path.glob("homes/*/hangs")) and gcloud(world, "delete"):
+                break
+            time.sleep(0.05)
+        # One that nobody handles would end the tests.
+        sent.append(signal.SIGHUP if callable(signal.getsignal(signal.SIGHUP)) else signal.SIGINT)
+        signal.pthread_kill(threading.main_thread().ident, sent[0])
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    status, out, _ = launch(*arguments("tpu-vm", SMALL, "--delete=always", "--jobs=2", "--sweep=config.p=2,1.5"))
+    thread.join()
+    assert sent == [signal.SIGHUP]
+    assert status == 0
+    assert "SIGHUP: stopping" in out
+    ((*_, gone), *others) = [call[:6] for call in gcloud(world, "delete")]
+    assert others == []
+    (left,) = {"tpu-0", "tpu-1"} - {gone}
+    assert f"asking the workers of {left} to save and stop" in out
+    assert "0" in world.recorded("terminated")
+    assert f"{left} is still there, and paid for" in out
+    assert re.search(r"p=[\d.]+ +to do", out)
+
+
+def test_what_the_runbook_prepares_workers_with_may_be_repeated(tmp_path):
+    (prepare,) = re.findall(r"--prepare '(mkdir.*)'", (ROOT / "scripts" / "README.md").read_text())
+    for name, script in {
+        "mountpoint": f"[[ -e {tmp_path}/mounted ]]",
+        "gcsfuse": f"[[ ! -e {tmp_path}/mounted ]] && touch {tmp_path}/mounted",
+    }.items():
+        (tmp_path / name).write_text(f"#!/usr/bin/env bash\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    command = f"PATH={tmp_path}:$PATH; ({prepare.replace('/tmp/tfds', str(tmp_path / 'tfds'))})"
+    for _ in range(2):
+        assert subprocess.run(["bash", "-c", command]).returncode == 0
+    assert (tmp_path / "mounted").exists()

@@ -1,5 +1,6 @@
 """What runs on a worker of a TPU: one training at a time, stopped gently when nobody listens."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,7 +8,7 @@ import time
 
 import pytest
 
-from tests.experiments.support import ROOT, wait_for_end
+from tests.experiments.support import ROOT, is_running, wait_for_end
 
 TRAIN = """
 import os, signal, sys, time
@@ -15,6 +16,14 @@ signal.signal(signal.SIGTERM, lambda *_: (open("saved", "w").close(), sys.exit(0
 open("pid", "w").write(str(os.getpid()))
 while True:
     print("step", flush=True)
+    time.sleep(0.05)
+"""
+
+SILENT = """
+import os, time
+open("writing", "w").write(str(os.getpid()))
+os.rename("writing", "pid")
+while True:
     time.sleep(0.05)
 """
 
@@ -70,12 +79,22 @@ def test_when_nobody_listens_any_more_it_is_asked_to_save(worker, tmp_path):
 
 
 def test_a_worker_that_was_killed_leaves_nothing_that_the_next_would_not_find(worker, tmp_path):
-    process = worker("--", sys.executable, "-c", TRAIN)
-    started(process)
+    process = worker("--", sys.executable, "-c", SILENT)  # which no broken pipe ends
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "pid").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
     process.kill()
     process.communicate(timeout=60)
     pid = int((tmp_path / "pid").read_text())
-    time.sleep(0.2)
-    # Its next line has gone nowhere, of which Python makes an error, or it still runs; either way it must be gone now.
+    assert is_running(pid)
     worker("--stop").communicate(timeout=60)
     assert wait_for_end([pid]) == []
+
+
+def test_the_record_of_whoever_has_come_next_stays(worker, tmp_path):
+    record = tmp_path / "sparse-topk" / "running.json"
+    replace = f'import pathlib; pathlib.Path({str(record)!r}).write_text(\'{{"pid": 1, "started": "0"}}\')'
+    worker("--", sys.executable, "-c", replace).communicate(timeout=60)
+    assert json.loads(record.read_text())["pid"] == 1
+    worker("--", "true").communicate(timeout=60)
+    assert not record.exists()
