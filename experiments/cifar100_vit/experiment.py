@@ -11,7 +11,7 @@ import ops
 from experiments.cifar100_vit import download, model_fields, vit
 from experiments.cifar100_vit.losses import fine_tuning_loss
 from experiments.cifar100_vit.pretrained import load_pretrained
-from experiments.core import augment, optimizer
+from experiments.core import augment, hardware, optimizer
 from experiments.core.config import require
 from experiments.core.data import Data
 from experiments.core.errors import UsageError
@@ -31,12 +31,8 @@ def validate(config: ml_collections.ConfigDict) -> None:
 
 def prepare(config: ml_collections.ConfigDict) -> None:
     """Asks for accelerators, unless the config does without, and fetches the weights to start from."""
-    if config.accelerator and jax.default_backend() == "cpu":
-        raise UsageError(
-            f"config.accelerator=True, but JAX sees CPUs only: {config.model.variant} at {config.input.size} pixels in "
-            f"batches of {config.batch_size} needs a GPU or TPUs (`make ... JAX=cuda13` or `JAX=tpu`), and the weights "
-            f"{config.pretrained}. `make cifar100-small` runs anywhere; --config.accelerator=False starts all the same"
-        )
+    network = f"{config.model.variant} at {config.input.size} pixels in batches of {config.batch_size}"
+    hardware.require_accelerator(config, network, f"the weights {config.pretrained}", "make cifar100-small")
     if config.pretrained.startswith(download.SCHEMES):
         download.fetch(config.pretrained)
 

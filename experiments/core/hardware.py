@@ -1,6 +1,9 @@
-"""The speed of accelerators, from their makers' data sheets."""
+"""Accelerators: whether there are any, and their speed, from their makers' data sheets."""
 
 import jax
+import ml_collections
+
+from experiments.core.errors import UsageError
 
 # Dense bfloat16 operations per second (of a V100, float16) of what JAX calls one device; the first
 # name that occurs in `device_kind`, in lower case, counts. A TPU v2 or v3 chip is two devices.
@@ -19,6 +22,25 @@ _PEAK_FLOPS = {
     "tpu v5": 459e12,
     "tpu v6": 918e12,
 }
+
+
+def require_accelerator(config: ml_collections.ConfigDict, needed_by: str, data: str, instead: str) -> None:
+    """Refuses a config with `accelerator` set where JAX sees CPUs alone, on which it would take months.
+
+    Args:
+      config: with the field `accelerator`.
+      needed_by: what takes so long.
+      data: what it needs besides.
+      instead: a command that runs anywhere.
+
+    Raises:
+      UsageError: saying all of this.
+    """
+    if config.accelerator and jax.default_backend() == "cpu":
+        raise UsageError(
+            f"config.accelerator=True, but JAX sees CPUs only: {needed_by} needs GPUs or TPUs (`make ... JAX=cuda13` "
+            f"or `JAX=tpu`), and {data}. `{instead}` runs anywhere; --config.accelerator=False starts all the same"
+        )
 
 
 def peak_flops(device: jax.Device) -> float | None:

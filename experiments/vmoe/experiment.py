@@ -13,10 +13,9 @@ import numpy as np
 import optax
 
 from experiments.cifar100_vit import model_fields, vit
-from experiments.core import augment, mesh, optimizer, schedules
+from experiments.core import augment, hardware, mesh, optimizer, schedules
 from experiments.core.config import require, require_one_of
 from experiments.core.data import Data
-from experiments.core.errors import UsageError
 from experiments.core.experiment import Batch, Experiment, Metrics, Params, Recipe
 from experiments.vmoe import dispatch, layer, model, routers
 
@@ -91,12 +90,8 @@ def validate(config: ml_collections.ConfigDict) -> None:
 
 def prepare(config: ml_collections.ConfigDict) -> None:
     """Asks for accelerators, unless the config does without."""
-    if config.accelerator and jax.default_backend() == "cpu":
-        raise UsageError(
-            f"config.accelerator=True, but JAX sees CPUs only: {config.model.variant} in batches of "
-            f"{config.batch_size} images needs GPUs or TPUs (`make ... JAX=cuda13` or `JAX=tpu`), and {config.dataset} "
-            "prepared in TFDS_DATA_DIR. `make vmoe-small` runs anywhere; --config.accelerator=False starts all the same"
-        )
+    network = f"{config.model.variant} in batches of {config.batch_size} images"
+    hardware.require_accelerator(config, network, f"{config.dataset} prepared in TFDS_DATA_DIR", "make vmoe-small")
 
 
 def _validate_groups(config: ml_collections.ConfigDict) -> None:

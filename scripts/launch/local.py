@@ -3,11 +3,15 @@
 import argparse
 import socket
 import sys
+import time
 from pathlib import Path
 
+from experiments.core.workdir import Workdir
 from scripts.launch.process import Console, together
 from scripts.launch.scheduler import label
 from scripts.launch.training import Training
+
+_LEFT_SECONDS = 120.0
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +43,7 @@ class Local:
 
     def train(self, training: Training, slot: int, logs: Path) -> None:
         """Starts all processes, and stops all when one fails."""
+        self._wait_until_free(training)
         processes = self._options.processes
         port = self._options.port + slot if self._options.port else _free_port()
         streams = {}
@@ -49,6 +54,14 @@ class Local:
             log = logs / f"process-{process}.log"
             streams[name] = self._console.stream(training.command(sys.executable), prefix, log, variables)
         together(self._console, streams)
+
+    def _wait_until_free(self, training: Training) -> None:
+        """Waits for processes that a launcher which was killed has left; they end at the next line they print."""
+        workdir, deadline = Workdir(training.workdir), time.monotonic() + _LEFT_SECONDS
+        if not self._console.dry_run and workdir.in_use():
+            self._console.say(f"{label(training)}: waiting for a process of an earlier launcher to end")
+            while workdir.in_use() and time.monotonic() < deadline:
+                self._console.wait(0.5)
 
     def _variables(self, process: int, coordinator: str) -> dict[str, str]:
         variables = {}

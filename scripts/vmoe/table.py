@@ -58,7 +58,10 @@ def _network(run: Run) -> Numbers:
 
 def _final_row(run: Run, reference: Run | None) -> Numbers:
     paired = None if reference is None else difference(run, reference, "test_precision_at_1")
-    step, of_reference = _step_seconds(run), _step_seconds(reference or run)
+    step = _step_seconds(run)
+    # The hard router is its own measure; without one there is none.
+    its_own = run if run.config["router"]["name"] == "hard" else None
+    of_reference = None if (held := reference or its_own) is None else _step_seconds(held)
     return _common(run, "test") | {
         "hard": reference and reference.name,
         "minus_hard": paired,

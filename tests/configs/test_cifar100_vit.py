@@ -204,7 +204,7 @@ def test_the_full_size_is_refused_where_there_is_no_accelerator():
         RECIPE.prepare(config)
     message = str(refused.value)
     assert "\n" not in message
-    for part in ("B/16 at 384 pixels", "batches of 512", "needs a GPU or TPUs", WEIGHTS["original"], "cifar100-small"):
+    for part in ("B/16 at 384 pixels", "batches of 512", "needs GPUs or TPUs", WEIGHTS["original"], "cifar100-small"):
         assert part in message
     config.update(accelerator=False, pretrained="")  # an address would be fetched now
     RECIPE.prepare(config)

@@ -1,5 +1,6 @@
 """The dispatchers against the dense oracle, one another and NumPy."""
 
+import dataclasses
 import functools
 
 import jax
@@ -88,6 +89,17 @@ def test_soft_moe_is_that_of_numpy():
             made = np.tanh(of_tokens[:, slot] @ TOKENS[group] @ KERNELS[slot // slots])
             expected += np.outer(of_slots[:, slot], made)
         np.testing.assert_allclose(found[group], expected, rtol=1e-5, atol=1e-5)
+
+
+def test_what_comes_back_in_bfloat16_is_added_up_in_float32():
+    """Of 1 and 32 times 2**-9: added one by one in bfloat16, the small ones would all be lost."""
+    num_experts = 33
+    gates = jnp.full((1, 1, num_experts), 1.0, jnp.float32).at[0, 0, 1:].set(2.0**-9)
+    ones = jnp.ones((1, num_experts, 1, D), jnp.bfloat16)
+    router = TokenChoice(num_experts, 1)
+    routed = dataclasses.replace(route(router, jnp.zeros_like(gates)), weight=gates.swapaxes(1, 2), combine=gates)
+    for dispatcher in DISPATCHERS.values():
+        np.testing.assert_array_equal(dispatcher.put(ones, routed), jnp.full((1, 1, D), 1.0625, jnp.bfloat16))
 
 
 def test_tokens_in_bfloat16_are_routed_in_float32():

@@ -123,12 +123,20 @@ def test_noise_is_for_training_alone_and_lam_follows_its_schedule():
     np.testing.assert_array_equal(early["support"].reshape(6, 10), early["support"].reshape(6, 10)[:, :1].repeat(10, 1))
 
 
-def test_operations_are_those_of_the_products():
-    config = tiny_config()
+@pytest.mark.parametrize(
+    ("fields", "slots_of_a_group", "num_logits"),
+    [
+        ({}, 8 * 44, 8),
+        ({"moe__dispatcher": "dense"}, 8 * 160, 8),  # every expert on every token
+        ({"router__name": "soft"}, 8 * 44, 8 * 44),  # a logit for every slot
+    ],
+)
+def test_operations_are_those_of_the_products(fields, slots_of_a_group, num_logits):
+    config = tiny_config(**fields)
     network = vmoe._model(config, 10, vmoe.make_router(config, 0.1))
     dense = network.clone(make_mlp=None)
     size, width, mlp = 8, 32, 64
-    slots, tokens, router = 8 * 44 / 10, 16, 16 * width * 8
+    slots, tokens, router = slots_of_a_group / 10, 16, 16 * width * num_logits
     extra = 2 * router + (slots - tokens) * 2 * 2 * width * mlp
     found = RECIPE.build(config, DATA).flops_per_example / 3
     assert found == vmoe.vit.forward_flops(dense, size, 1) + extra

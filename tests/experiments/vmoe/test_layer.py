@@ -126,6 +126,27 @@ def test_experts_in_bfloat16_are_routed_in_float32():
         np.testing.assert_array_equal(found, expected)
 
 
+def test_without_buffers_nothing_is_dropped():
+    narrow = RelaxedExpertChoice(K, K, LAM)
+    params = random_params(narrow)
+    (_, buffers), (_, dense) = (apply(layer(narrow, dispatcher=name), params, X) for name in ("gather", "dense"))
+    assert np.all(buffers[ROUTING]["dropped_mass"] > 1)
+    np.testing.assert_allclose(dense[ROUTING]["dropped_mass"], 0, atol=1e-4)
+    np.testing.assert_allclose(
+        dense[ROUTING]["experts_per_token_mean"] * S * IMAGES, dense[ROUTING]["support"] * E, rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("dispatcher", ["gather", "einsum", "dense"])
+def test_accelerators_are_asked_for_all_digits_of_the_routing(dispatcher):
+    params = random_params(ROUTERS["hard"])
+    text = apply.lower(layer(ROUTERS["hard"], dispatcher=dispatcher), params, X).as_text()
+    products = [line for line in text.splitlines() if "dot_general" in line]
+    whole = [line for line in products if "precision = [HIGHEST, HIGHEST]" in line]
+    assert len(products) - len(whole) == 2  # the two of the experts, which have a precision of their own
+    assert whole
+
+
 def test_every_expert_starts_with_parameters_of_its_own():
     params = jax.jit(layer(ROUTERS["hard"]).init)(jax.random.key(0), X)["params"]
     shapes = jax.tree.map(lambda leaf: leaf.shape, params)

@@ -95,6 +95,20 @@ def test_when_one_of_two_processes_is_killed_the_other_is_stopped_and_the_run_ca
     assert json.loads((workdir / "summary.json").read_text())["state"] == "done"
 
 
+def test_a_workdir_that_a_killed_launcher_has_left_in_use_is_waited_for(tmp_path, launch):
+    workdir = tmp_path / "run"
+    workdir.mkdir()
+    holds = "import fcntl, sys, time; file = open(sys.argv[1], 'w'); fcntl.flock(file, fcntl.LOCK_EX)"
+    holds += "; print(flush=True); time.sleep(3)"
+    left = subprocess.Popen([sys.executable, "-c", holds, str(workdir / ".lock")], stdout=subprocess.PIPE)
+    with left:
+        left.stdout.readline()
+        status, out, _ = launch(*local(workdir), "--", *DIGITS, "--config.epochs=5")
+    assert status == 0
+    assert "waiting for a process of an earlier launcher to end" in out
+    assert json.loads((workdir / "summary.json").read_text())["state"] == "done"
+
+
 def processes_of(workdir):
     """The training processes of a workdir, by their number."""
     found = {}

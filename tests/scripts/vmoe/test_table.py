@@ -31,7 +31,7 @@ def test_precision_is_compared_seed_by_seed_with_the_hard_router(tmp_path):
     assert relaxed["minus_hard"]["interval95"] == pytest.approx(4.302653 / 3**0.5, rel=1e-6)
     assert relaxed["step_over_hard"] == 1.25
     assert relaxed["routing"]["support"]["per_seed"] == [31.0] * 3  # of layers with 32 and 30
-    assert rows["hard"]["minus_hard"] is None
+    assert (rows["hard"]["minus_hard"], rows["hard"]["step_over_hard"]) == (None, 1.0)
     text = text_of(tmp_path)
     assert (
         "| relaxed expert choice, p = 2, of the logits | learning rate 3e-3, lam = 0.1 | 24.00 ± 7.45 | +2.00 ± 2.48 "
@@ -42,6 +42,12 @@ def test_precision_is_compared_seed_by_seed_with_the_hard_router(tmp_path):
         in text
     )
     assert "1.5 times the time" in text
+
+
+def test_without_a_hard_router_there_is_nothing_to_hold_against(tmp_path):
+    write_vmoe(tmp_path / "relaxed", RELAXED, "small,router=relaxed")
+    row = rows_of(tmp_path)["relaxed"]
+    assert (row["hard"], row["minus_hard"], row["step_over_hard"]) == (None, None, None)
 
 
 def test_a_relaxed_router_is_held_against_the_hard_one_of_the_same_score(tmp_path):
