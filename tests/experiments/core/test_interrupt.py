@@ -12,10 +12,14 @@ from experiments.core.interrupt import Interrupt
 NUMBERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
+def unheeded(number, frame):
+    raise AssertionError(f"{signal.Signals(number).name} was not noted")
+
+
 @pytest.fixture(autouse=True)
 def handlers():
     """Of this process, none of them to ignore a signal, as nohup makes it; a test must leave them as they were."""
-    previous = {number: signal.signal(number, signal.default_int_handler) for number in NUMBERS}
+    previous = {number: signal.signal(number, unheeded) for number in NUMBERS}
     before = [signal.getsignal(number) for number in NUMBERS]
     yield before
     after = [signal.getsignal(number) for number in NUMBERS]
