@@ -4,7 +4,8 @@ import dataclasses
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,26 +43,33 @@ class Run:
 
     def start(self, workdir: Path) -> "subprocess.Popen[str]":
         """Starts it, or lets it go on."""
-        return subprocess.Popen(
-            self.command(workdir),
-            cwd=self.root,
-            env=dict(self.environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            preexec_fn=_heed_signals,
-        )
+        with _heeding_signals():
+            return subprocess.Popen(
+                self.command(workdir),
+                cwd=self.root,
+                env=dict(self.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
 
     def finish(self, workdir: Path) -> Ended:
         """Starts it, or lets it go on, and waits for its end."""
         return ended(self.start(workdir))
 
 
-def _heed_signals() -> None:
-    """In a new process: a shell may have it ignore some, as in the background or under nohup, and so all below it."""
-    for number in STOPS:
-        signal.signal(number, signal.SIG_DFL)
+@contextmanager
+def _heeding_signals() -> Iterator[None]:
+    """Within it no signal is ignored, as under nohup it may be: what is started would ignore it, too."""
+    ignored = [number for number in STOPS if signal.getsignal(number) == signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, lambda *_: None)
+    try:
+        yield
+    finally:
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def ended(process: "subprocess.Popen[str]") -> Ended:

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import signal
 import sys
 
 import pytest
@@ -46,6 +47,17 @@ def test_runs_that_end_with_the_same_rows_are_as_they_should_be(tmp_path, capsys
     assert out.endswith(f" as it should be, with seed 0: {tmp_path / 'report.json'}\n")
     report = json.loads((tmp_path / "report.json").read_text())
     assert sum(case["times"] for case in report["cases"] if case["happened"].startswith("killed ")) == 6
+
+
+def test_what_is_started_heeds_signals_that_the_command_ignores(tmp_path):
+    code = "import signal; print([signal.getsignal(n) == signal.SIG_IGN for n in (1, 2, 15)])"
+    run = Run(lambda workdir: [sys.executable, "-IS", "-c", code], os.environ, tmp_path)
+    previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert run.finish(tmp_path).out == "[False, False, False]\n"
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, previous)
 
 
 def test_one_that_ends_with_others_is_told_and_fails(tmp_path, capsys):
