@@ -11,6 +11,9 @@ RUNS ?= runs
 # What `make compare` reads (directories or URLs, spaces between), where it writes, and html or text.
 OUT ?= runs/compare
 FORMAT ?= html
+# Of `make chaos`: kills in all, and what the random moments and places follow from.
+KILLS ?= 50
+SEED ?= 0
 # Worker processes of the tests.
 JOBS ?= auto
 # What is launched where, and how (scripts/README.md): PLATFORM, WORKDIR, CONFIG, LAUNCH with options of the platform, and
@@ -43,6 +46,9 @@ demo: $(READY)  ## Every experiment on bundled data, no download: tables and fig
 
 test: $(READY)  ## Run the tests.
 	@$(RUN) pytest -n $(JOBS)
+
+chaos: $(READY)  ## Kill runs at random moments and damage their files: all must end with the same numbers (10 minutes). KILLS=50 SEED=0.
+	@nice $(RUN) scripts.chaos --kills=$(KILLS) --seed=$(SEED) --out=$(RUNS)/chaos
 
 lint: $(READY)  ## Check format, style and types.
 	@$(BIN)/ruff format --check .
@@ -118,5 +124,5 @@ clean:  ## Remove the environments and caches, never runs/ or results/.
 	rm -rf $(VENV) $(VENV)-bench .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo test lint format mnist mnist-quick cifar100 cifar100-small vmoe vmoe-small figures compare report bench \
+.PHONY: help install demo test chaos lint format mnist mnist-quick cifar100 cifar100-small vmoe vmoe-small figures compare report bench \
   clean launch-mnist launch-cifar100 launch-vmoe launch-experiment

@@ -5,9 +5,11 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from experiments.core.errors import in_one_line
+
 
 def on_directory(module: str, doc: str | None, work: Callable[[Path], int], arguments: Sequence[str]) -> int:
-    """Runs `work` on the one argument of a command; returns its exit status, or 2 if that is no directory.
+    """Runs `work` on the one argument of a command; returns its exit status, or 2 if that is no directory or damaged.
 
     Args:
       module: the command is `python -m module`.
@@ -21,7 +23,7 @@ def on_directory(module: str, doc: str | None, work: Callable[[Path], int], argu
     if not directory.is_dir():
         print(f"error: {directory} is not a directory", file=sys.stderr)
         return 2
-    return work(directory)
+    return in_one_line(lambda: work(directory))
 
 
 def figures_of(module: str, doc: str | None, make: Callable[[Path], list[Path]], arguments: Sequence[str]) -> int:

@@ -1,17 +1,19 @@
 """Reads what runs leave behind: the workdirs below a directory, whole or broken."""
 
 import dataclasses
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from experiments.core import metrics
+from experiments.core.errors import UsageError
+from experiments.core.files import read_object
 from experiments.core.metrics import Row
 from experiments.core.summary import PROGRESS, summarize
 from experiments.core.workdir import Workdir
 
 LAUNCH = "launch.json"  # where scripts.launch.state records how a run that it started goes
+_ADVICE = "put back a copy of it, or run again what made it"
 # Raised where files of other programs are taken for those of a run.
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OSError)
 # What is used of such files, and of what kind it is.
@@ -88,8 +90,9 @@ def read(directory: Path) -> Iterator[Run | Problem]:
         name = str(path.relative_to(directory))
         try:
             yield _read(path, name)
-        except _BrokenError as error:
-            yield Problem(name, str(error))
+        except (_BrokenError, UsageError) as error:
+            # By its name in the workdir, which may be a copy that is gone when this is read.
+            yield Problem(name, str(error).replace(f"{path.absolute()}/", ""))
         except UNREADABLE as error:
             yield Problem(name, f"unreadable: {type(error).__name__}: {error}")
 
@@ -141,8 +144,8 @@ def _reached(config: dict[str, Any], rows: list[Row], how: str) -> str:
 
 def _object(path: Path, kinds: Mapping[str, Any]) -> dict[str, Any]:
     """The object in a file, with fields of these kinds."""
-    found = json.loads(path.read_text())
-    if not isinstance(found, dict) or not all(isinstance(found.get(name), kind) for name, kind in kinds.items()):
+    found = read_object(path, _ADVICE)
+    if not all(isinstance(found.get(name), kind) for name, kind in kinds.items()):
         raise _BrokenError(f"{path.name} is of no run of this repository")
     return found
 
@@ -171,10 +174,12 @@ def _read(path: Path, name: str) -> Run:
     error = f"; last error: {launched['reason']}" if launched.get("reason") else ""
     if not workdir.config.exists():
         raise _BrokenError(f"config.json is missing{error}")
-    config = json.loads(workdir.config.read_text())
+    config = read_object(workdir.config, _ADVICE)
     rows = metrics.read(workdir.metrics)
     if not rows:
         raise _BrokenError(f"metrics.jsonl is missing or empty{error}")
+    length(config)
+    metrics.require_complete(workdir.metrics, rows, config)
     environment = _object(workdir.environment, _ENVIRONMENT) if workdir.environment.exists() else None
     unit, total = length(config)
     last = rows[-1]
@@ -183,6 +188,8 @@ def _read(path: Path, name: str) -> Run:
         summary = summarize(config["seeds"], last) | {"state": state}
         return Run(name, config, rows, summary, environment, launched.get("reason", ""))
     summary = _object(workdir.summary, _SUMMARY)
+    if "metrics_sha256" in summary:
+        metrics.require_sha256(workdir.metrics, summary["metrics_sha256"])
     if (last[unit], last["step"]) != (total, summary["steps"]) or _values(last) != _final_values(summary):
         raise _BrokenError("summary.json does not belong to the last row of metrics.jsonl")
     return Run(name, config, rows, summary, environment)

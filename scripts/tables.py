@@ -1,11 +1,10 @@
 """What the tables of all experiments have in common: their files, their command, and which runs of a sweep won."""
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.core.files import write_atomically, write_json
+from experiments.core.files import read_object, write_atomically, write_json
 from scripts.command import on_directory
 
 
@@ -24,7 +23,8 @@ def chosen(directory: Path) -> frozenset[str]:
     path = directory / "choices.json"
     if not path.exists():
         return frozenset()
-    return frozenset(choice["chosen"] for choice in json.loads(path.read_text()).values() if choice["chosen"])
+    choices = read_object(path, "remove it, and the suite writes it again")
+    return frozenset(choice["chosen"] for choice in choices.values() if choice["chosen"])
 
 
 def main(module: str, doc: str | None, make: Callable[[Path], list[Path]], arguments: Sequence[str]) -> int:

@@ -12,7 +12,7 @@ from experiments.cifar100_vit import download, model_fields, vit
 from experiments.cifar100_vit.losses import fine_tuning_loss
 from experiments.cifar100_vit.pretrained import load_pretrained
 from experiments.core import augment, hardware, optimizer
-from experiments.core.config import require
+from experiments.core.config import about, require
 from experiments.core.data import Data
 from experiments.core.errors import UsageError
 from experiments.core.experiment import Batch, Experiment, Metrics, Params, Recipe
@@ -34,12 +34,15 @@ def prepare(config: ml_collections.ConfigDict) -> None:
     network = f"{config.model.variant} at {config.input.size} pixels in batches of {config.batch_size}"
     hardware.require_accelerator(config, network, f"the weights {config.pretrained}", "make cifar100-small")
     if config.pretrained.startswith(download.SCHEMES):
-        download.fetch(config.pretrained)
+        with about("pretrained", config.pretrained):
+            download.fetch(config.pretrained)
 
 
 def make_model(config: ml_collections.ConfigDict, num_classes: int) -> vit.VisionTransformer:
     """The network of a config."""
-    return vit.make(config.model.variant, num_classes, scan=config.model.scan, **model_fields.options(config))
+    options = model_fields.options(config)
+    with about("model.variant", config.model.variant):
+        return vit.make(config.model.variant, num_classes, scan=config.model.scan, **options)
 
 
 def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
@@ -95,7 +98,8 @@ def _body(config: ml_collections.ConfigDict, init: Any) -> Params:
     """The pretrained parameters, without a head: that is the network's own, which starts from zero."""
     shapes = jax.eval_shape(init, jax.random.key(0))
     head = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes["head"])
-    loaded = load_pretrained(config.pretrained, shapes | {"head": head})
+    with about("pretrained", config.pretrained):
+        loaded = load_pretrained(config.pretrained, shapes | {"head": head})
     return {name: jax.tree.map(np.asarray, part) for name, part in loaded.items() if name != "head"}
 
 

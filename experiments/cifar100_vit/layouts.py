@@ -121,7 +121,7 @@ def _read(path: str | Path) -> Arrays:
         zipfile.ZipFile(local).close()  # says what is wrong with a file that np.load would take for a pickle
         with np.load(local, allow_pickle=False) as file:
             return {name: _floating(file[key], key) for name, key in _parameters(file.files).items()}
-    except (OSError, ValueError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise UsageError(f"{path} cannot be read as an .npz file of parameters: {error}") from error
 
 

@@ -17,7 +17,8 @@ from experiments.cifar100_vit import vit
 from experiments.core.config import require, require_one_of
 
 DTYPES = ("float32", "bfloat16")
-SIZES = ("width", "depth", "mlp_dim", "num_heads")
+# What the sizes may be at most; whether the network then fits in memory is for the trainer to say.
+SIZES = {"width": 2**17, "depth": 1000, "mlp_dim": 2**19, "num_heads": 2**17}
 
 
 def options(config: ml_collections.ConfigDict) -> dict[str, Any]:
@@ -29,8 +30,9 @@ def options(config: ml_collections.ConfigDict) -> dict[str, Any]:
     fields = config.model
     require_one_of("model.pool", fields.pool, vit.POOLS)
     require_one_of("model.dtype", fields.dtype, DTYPES)
-    for name in SIZES:
-        require(fields[name] >= 0, f"model.{name}", fields[name], "positive, or 0 for that of the variant")
+    for name, most in SIZES.items():
+        allowed = f"positive and at most {most}, or 0 for that of the variant"
+        require(0 <= fields[name] <= most, f"model.{name}", fields[name], allowed)
     sizes = {name: fields[name] for name in SIZES if fields[name]}
     return {"pool": fields.pool, "dtype": jnp.dtype(fields.dtype), "remat": fields.remat} | sizes
 

@@ -28,7 +28,8 @@ def load_or_make(
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 return dict(arrays)
-        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        # RuntimeError: a byte that is not as it was may say that the file is encrypted, or of a later format.
+        except (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile) as error:
             print(f"ignoring the unreadable cache {path}: {error}", file=sys.stderr)
     arrays = make()
     try:

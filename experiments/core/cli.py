@@ -7,100 +7,125 @@ A mistake of the user's ends in one line on stderr and exit status 2; a bug ends
 
 import re
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
+import ml_collections
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from experiments.core import distributed, mesh, train
+from experiments.core import config_file, distributed, mesh, train
 from experiments.core.environment import Launch
-from experiments.core.errors import UsageError
+from experiments.core.errors import UsageError, in_one_line
 from experiments.core.experiment import Recipe
 
-_CONFIG = config_flags.DEFINE_config_file("config", help_string="Path of the config file.")
-_WORKDIR = flags.DEFINE_string("workdir", None, "Where config, metrics and checkpoints are kept.")
-_CHECK = flags.DEFINE_bool(
-    "check",
-    False,
-    "Only say whether the config can be run in the workdir, on as many devices as JAX sees; neither accelerators nor "
-    "data are asked for.",
-)
-_CHECK_PROCESSES = flags.DEFINE_integer(
-    "check_processes", 1, "With --check: how many processes there will be, which JAX cannot see.", lower_bound=1
-)
+config_flags.register_flag_parser_for_type(tuple, config_file.TupleParser())
 
 
 def main(recipe: Recipe) -> None:
     """Runs the experiment that `recipe` makes of the config given on the command line."""
-    app.run(
-        lambda _: _one_line_errors(lambda: _run(recipe)),
-        flags_parser=lambda argv: _one_line_errors(lambda: _parse(argv)),
-    )
+    command: Command
+    rest: list[str] = []
+
+    def parse() -> int:
+        nonlocal command, rest
+        command = Command(recipe, flags.FLAGS, sys.argv)
+        rest = command.parse()
+        return 0
+
+    def parsed(_: Sequence[str]) -> list[str]:
+        if status := in_one_line(parse):
+            sys.exit(status)
+        return rest
+
+    app.run(lambda _: in_one_line(command.run), flags_parser=parsed)
 
 
-def _parse(argv: list[str]) -> list[str]:
-    # absl reports at INFO under app.run, and orbax has much to report; --verbosity still decides.
-    logging.set_verbosity(logging.ERROR)
-    try:
-        rest = flags.FLAGS(argv)
-    except flags.Error as error:
-        raise UsageError(str(error)) from error
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise _explained(error, argv) from error
-    if len(rest) > 1:
-        raise UsageError(f"unexpected argument {rest[1]!r}: every option starts with --")
-    if flags.FLAGS["config"].value is None:
-        raise UsageError("--config is required, for example --config=configs/mnist_pruning.py")
-    path = config_flags.get_config_filename(flags.FLAGS["config"])
-    if not Path(path.partition(":")[0]).is_file():
-        raise UsageError(f"--config={path}: there is no such file")
-    if not _WORKDIR.value:
-        raise UsageError("--workdir is required: the directory that keeps the run")
-    return rest
+class Command:
+    """The flags of an experiment, and what they ask for."""
 
+    def __init__(self, recipe: Recipe, flag_values: flags.FlagValues, argv: Sequence[str]):
+        """Defines the flags in `flag_values`, for the command line `argv` alone."""
+        self._recipe, self._flags = recipe, flag_values
+        try:
+            self._argv = flag_values.read_flags_from_files(list(argv), force_gnu=False)
+        except flags.Error as error:
+            raise UsageError(str(error)) from error
+        self._config = config_flags.DEFINE_config_file(
+            "config", help_string="Path of the config file.", flag_values=flag_values, sys_argv=self._argv
+        )
+        self._workdir = flags.DEFINE_string(
+            "workdir", None, "Where config, metrics and checkpoints are kept.", flag_values=flag_values
+        )
+        self._check = flags.DEFINE_bool(
+            "check",
+            False,
+            "Only say whether the config can be run in the workdir, on as many devices as JAX sees; neither "
+            "accelerators nor data are asked for.",
+            flag_values=flag_values,
+        )
+        self._check_processes = flags.DEFINE_integer(
+            "check_processes",
+            1,
+            "With --check: how many processes there will be, which JAX cannot see.",
+            lower_bound=1,
+            flag_values=flag_values,
+        )
 
-def _explained(error: Exception, argv: list[str]) -> Exception:
-    """What to raise for an error of ml_collections: a `UsageError` unless the config file is broken."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, UsageError):  # raised in the config file itself
-            return cause
-        cause = cause.__cause__ or cause.__context__
-    message = str(error)
-    if message.startswith("Error whilst parsing config file"):
-        return error
-    # It names the last part of a misspelt field, in quotes twice over, and at times the right one.
-    if misspelt := re.match(r"\W*(\w+)", message):
-        for argument in argv:
-            option = argument.partition("=")[0]
-            if option.split(".")[-1] == misspelt[1]:
-                suggestion = re.search(r'Did you mean "(\w+)"', message)
-                hint = f": did you mean {suggestion[1]}?" if suggestion else ""
-                return UsageError(f"{option}: the config has no field {misspelt[1]!r}{hint}")
-    return UsageError(message)
+    def parse(self) -> list[str]:
+        """Reads the command line, and checks that there is a config whose fields are those overridden.
 
+        Raises:
+          UsageError: a flag or field is unknown, has no such values or is missing.
+        """
+        # absl reports at INFO under app.run, and orbax has much to report; --verbosity still decides.
+        logging.set_verbosity(logging.ERROR)
+        given = config_file.given(self._argv[1:])
+        paths = [value for name, value in given if name == "config"]
+        overrides = [(name, value) for name, value in given if name != "config"]
+        if len(paths) > 1:
+            raise UsageError("--config is given twice")
+        config = config_file.load(paths[0]) if paths and paths[0] else None
+        if config is not None:
+            for name, value in overrides:
+                config_file.check_override(config, name, value)
+        try:
+            rest = self._flags(self._argv)
+        except flags.Error as error:
+            for name, value in overrides:
+                if config is not None and str(error).startswith(f"flag --{name}={value}: "):
+                    allowed = config_file.expected(config, name)
+                    raise UsageError(f"{name}={value!r} is not allowed: it must be {allowed}") from error
+            raise UsageError(str(error)) from error
+        if len(rest) > 1:
+            raise UsageError(f"unexpected argument {rest[1]!r}: every option starts with --")
+        if config is None:
+            raise UsageError("--config is required, for example --config=configs/mnist_pruning.py")
+        if not self._workdir.value:
+            raise UsageError("--workdir is required: the directory that keeps the run")
+        for name, value in overrides:
+            tuple_ = self._flags[name].value
+            if isinstance(tuple_, tuple) and not re.search(r"[(\[,]", value or ""):
+                print(f"{name}={value} is taken for the tuple {tuple_}", flush=True)
+        return rest
 
-def _run(recipe: Recipe) -> None:
-    if _CHECK.value:
-        train.check(recipe, mesh.of_processes(_CONFIG.value, _CHECK_PROCESSES.value), _WORKDIR.value)
-        print("the config can be run")
-        return
-    launch = Launch(
-        command=["python", "-m", f"experiments.{recipe.name}", *sys.argv[1:]],
-        overrides={
-            field: str(value) for field, value in config_flags.get_override_values(flags.FLAGS["config"]).items()
-        },
-    )
-    distributed.initialize()
-    with distributed.leaving_promptly():
-        train.run(recipe, _CONFIG.value, _WORKDIR.value, launch)
+    @property
+    def config(self) -> ml_collections.ConfigDict:
+        """The config, all overrides applied, once the command line is parsed."""
+        return self._config.value
 
-
-def _one_line_errors(call: Callable[[], Any]) -> Any:
-    try:
-        return call()
-    except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    def run(self) -> int:
+        """Does what the command line asks for; returns the exit status."""
+        config, workdir = self.config, self._workdir.value
+        if self._check.value:
+            train.check(self._recipe, mesh.of_processes(config, self._check_processes.value), workdir)
+            print("the config can be run")
+            return 0
+        overrides = config_flags.get_override_values(self._flags["config"])
+        launch = Launch(
+            command=["python", "-m", f"experiments.{self._recipe.name}", *self._argv[1:]],
+            overrides={field: str(value) for field, value in overrides.items()},
+        )
+        distributed.initialize()
+        with distributed.leaving_promptly():
+            train.run(self._recipe, config, workdir, launch)
+        return 0

@@ -1,12 +1,20 @@
 """Config checks that name the field, and comparison of a saved config with the one asked for."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+import math
+import re
+import traceback
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import ml_collections
+import numpy as np
 
 from experiments.core.errors import UsageError
+
+_FLOAT32 = np.finfo(np.float32)
+_INT32 = np.iinfo(np.int32)
 
 
 def require(condition: bool, field: str, value: Any, allowed: str) -> None:
@@ -18,6 +26,74 @@ def require(condition: bool, field: str, value: Any, allowed: str) -> None:
 def require_one_of(field: str, value: Any, allowed: Collection[str]) -> None:
     """Raises `UsageError` unless `value` is one of the names in `allowed`."""
     require(value in allowed, field, value, "one of " + ", ".join(allowed))
+
+
+def is_whole(value: Any) -> bool:
+    """Whether it is an integer; `True` and `False` are none."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def require_wholes(holds: Callable[[Any], bool], field: str, values: Any, allowed: str) -> None:
+    """Raises `UsageError` unless the values are integers in a tuple of which something `holds`."""
+    integers = isinstance(values, tuple | list) and all(map(is_whole, values))
+    require(integers and holds(values), field, values, allowed)
+
+
+def require_plain(config: ml_collections.ConfigDict) -> None:
+    """Checks that every value can be computed with, as float32 and int32, and be kept as JSON.
+
+    Raises:
+      UsageError: one is not finite, too large or too small, or of another type.
+    """
+    for field, value in _leaves(config.to_dict()):
+        for entry in value if isinstance(value, tuple | list) else (value,):
+            require(
+                entry is None or isinstance(entry, bool | int | float | str),
+                field.removeprefix("config."),
+                value,
+                "a number, a string, True, False or None, or a tuple of these",
+            )
+            if is_whole(entry):
+                in_range, allowed = _INT32.min <= entry <= _INT32.max, "in [-2**31, 2**31)"
+            elif isinstance(entry, float):
+                in_range = entry == 0 or (
+                    math.isfinite(entry) and float(_FLOAT32.tiny) <= abs(entry) <= float(_FLOAT32.max)
+                )
+                allowed = (
+                    f"finite, and 0 or of a size from {_FLOAT32.tiny:.3g} to {_FLOAT32.max:.3g}, as float32 has it"
+                )
+            else:
+                continue
+            require(in_range, field.removeprefix("config."), value, allowed)
+
+
+@contextmanager
+def about(field: str, value: Any) -> Iterator[None]:
+    """Within it, mistakes are those of a field, which they are to name."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"config.{field}={value!r}: {error}") from error
+
+
+@contextmanager
+def reading(experiment: str) -> Iterator[None]:
+    """Within it, a field that the config lacks is a mistake of the user's.
+
+    Raises:
+      UsageError: in the place of what `ml_collections` raises.
+    """
+    try:
+        yield
+    except (AttributeError, KeyError) as error:
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        if not frame.f_globals.get("__name__", "").startswith("ml_collections"):
+            raise
+        name = re.search(r"\w+", str(error))
+        raise UsageError(
+            f"the config has no field {name[0] if name else ''!r}, which experiments.{experiment} reads: "
+            "is it the config of another experiment?"
+        ) from error
 
 
 def to_json(config: ml_collections.ConfigDict) -> dict[str, Any]:

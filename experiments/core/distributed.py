@@ -12,12 +12,16 @@ JAX_LOCAL_DEVICE_IDS, the GPUs that this one is to use. On CPUs the processes ta
 """
 
 import contextlib
+import json
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
+import numpy as np
+from jax.experimental import multihost_utils
 
 from experiments.core.errors import UsageError
 
@@ -72,6 +76,28 @@ def leaving_promptly() -> Iterator[None]:
             timer.daemon = True
             timer.start()
         raise
+
+
+def from_first(call: Callable[[], Any]) -> Any:
+    """What `call` returns in the first process, as JSON has it, or the `UsageError` that it raises, in all of them.
+
+    Of what they all read of a disk, one of them may see more than another.
+    """
+    if jax.process_count() == 1:
+        return call()
+    answer: dict[str, Any] = {}
+    if jax.process_index() == 0:
+        try:
+            answer = {"value": call()}
+        except UsageError as error:
+            answer = {"error": str(error)}
+    text = np.frombuffer(json.dumps(answer).encode(), np.uint8)
+    length = int(multihost_utils.broadcast_one_to_all(np.int32(len(text))))
+    text = multihost_utils.broadcast_one_to_all(np.resize(text, length))
+    answer = json.loads(np.asarray(text, np.uint8).tobytes())
+    if "error" in answer:
+        raise UsageError(answer["error"])
+    return answer["value"]
 
 
 def _leave() -> None:

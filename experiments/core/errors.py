@@ -1,4 +1,12 @@
-"""The one exception that stands for "the user can put this right"."""
+"""What the user can put right, in one line."""
+
+import errno
+import os
+import sys
+from collections.abc import Callable, Iterator
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_OF_THE_DISK = (*_FULL, errno.EROFS, errno.EIO, errno.EACCES)
 
 
 class UsageError(Exception):
@@ -10,3 +18,45 @@ class UsageError(Exception):
 
     def __init__(self, message: str):
         super().__init__(" ".join(message.split()))
+
+
+class DamagedError(UsageError):
+    """A file does not hold what was once written to it."""
+
+    def __init__(self, path: object, how: str, advice: str):
+        """The message says of the file at `path` `how` it is damaged, and gives `advice`."""
+        super().__init__(f"{path} is damaged ({how}): {advice}")
+
+
+def of_the_disk(error: BaseException) -> str | None:
+    """What is wrong with the disk, as that it is full, if that is behind `error`."""
+    for cause in _causes(error):
+        if isinstance(cause, OSError) and cause.errno in _OF_THE_DISK:
+            return f"{cause.filename}: {os.strerror(cause.errno)}" if cause.filename else os.strerror(cause.errno)
+    return None
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether that a disk is full is behind an error of a library, which may be one of its own kind."""
+    return any(os.strerror(number) in str(cause) for cause in _causes(error) for number in _FULL)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def in_one_line(command: Callable[[], int]) -> int:
+    """The exit status of `command`; 2 for a mistake of the user's and 1 for a full disk, said in a line on stderr."""
+    try:
+        return command()
+    except UsageError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except Exception as error:
+        if reason := of_the_disk(error):
+            print(f"error: {reason}; what is saved is whole, and the same command goes on from there", file=sys.stderr)
+            return 1
+        raise

@@ -6,12 +6,17 @@ can also be had as arrays, and so stay on the devices.
 
 import dataclasses
 import io
+import threading
 from typing import Any, Protocol
 
 import numpy as np
 from PIL import Image
 
 from experiments.core.stream import Arrays
+
+# Two threads that are the first to use TFDS can wait for each other for ever. One imports it, the other looks something
+# up in it; for that both need a lock of a module and one of TFDS's own, and each may have got one of them.
+_OPENING = threading.Lock()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,9 +113,10 @@ class OnDisk:
         return self.__dict__ | {"_source": None}
 
     def _open(self) -> Any:
-        if self._source is None:
-            import tensorflow_datasets as tfds
+        with _OPENING:
+            if self._source is None:
+                import tensorflow_datasets as tfds
 
-            builder = tfds.builder_from_directory(self.directory)
-            self._source = builder.as_data_source(self.split, decoders={"image": tfds.decode.SkipDecoding()})
-        return self._source
+                builder = tfds.builder_from_directory(self.directory)
+                self._source = builder.as_data_source(self.split, decoders={"image": tfds.decode.SkipDecoding()})
+            return self._source

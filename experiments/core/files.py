@@ -1,17 +1,21 @@
 """Files that are either wholly written or not there at all, on a local disk or in a bucket (`gs://`)."""
 
+import contextlib
 import io
 import json
 import os
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 # Buckets are read and written by gcsfs; importing TensorFlow for it would take seconds, in every process.
 os.environ.setdefault("EPATH_USE_TF", "0")
 
+import fsspec
 from etils import epath
+
+from experiments.core.errors import DamagedError, UsageError
 
 _REMOTE = "gs://"
 
@@ -22,11 +26,37 @@ def is_remote(path: str | Path) -> bool:
 
 
 def absolute(path: str | Path) -> Path:
-    """`path` as an object with the methods of `pathlib.Path`: absolute where it is local, of etils where it is not."""
+    """`path` as an object with the methods of `pathlib.Path`: absolute where it is local, of etils where it is not.
+
+    Raises:
+      UsageError: it looks like the address of something else.
+    """
+    if not is_remote(path) and re.match(r"gs:|\w+://", str(path)):
+        raise UsageError(f"--workdir={path} is neither a local path nor in a bucket, gs://BUCKET/...")
     return cast(Path, epath.Path(path)) if is_remote(path) else Path(path).absolute()
 
 
-@contextmanager
+def files_below(directory: Path) -> list[str]:
+    """The paths of all files below `directory`, relative to it, in order."""
+    if not is_remote(directory):
+        return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if not path.is_dir())
+    # One request; and afresh, as others write there, too.
+    buckets, root = fsspec.core.url_to_fs(str(directory))
+    buckets.invalidate_cache()
+    return sorted(name.removeprefix(f"{root}/") for name in buckets.find(root))
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Within it, an error that names no file is one of `path`: that a disk is full may show as late as in `fsync`."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
+@contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write to, a temporary one in the same directory, which takes the name `path` at the end.
 
@@ -40,17 +70,41 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         path.write_bytes(buffer.getvalue())
         return
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with naming(path), temporary.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Writes `content` to `path`, whole or not at all."""
     with replacing(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
+
+
+def read_object(path: Path, advice: str) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    Args:
+      path: of the file.
+      advice: what to do if it is damaged.
+
+    Raises:
+      DamagedError: it holds something else.
+    """
+    try:
+        value = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(path, f"no JSON: {error}", advice) from error
+    if not isinstance(value, dict):
+        raise DamagedError(path, "no JSON object", advice)
+    return value
 
 
 def write_json(path: Path, value: Any) -> None:

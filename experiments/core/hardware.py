@@ -1,5 +1,7 @@
 """Accelerators: whether there are any, and their speed, from their makers' data sheets."""
 
+import os
+
 import jax
 import ml_collections
 
@@ -47,6 +49,16 @@ def peak_flops(device: jax.Device) -> float | None:
     """Operations per second at best, if the device is a known one."""
     kind = device.device_kind.lower()
     return next((flops for name, flops in _PEAK_FLOPS.items() if name in kind), None)
+
+
+def memory(device: jax.Device) -> int | None:
+    """Bytes that there are on a device, if it tells; CPU devices share those of the machine."""
+    statistics = device.memory_stats()
+    if statistics and "bytes_limit" in statistics:
+        return statistics["bytes_limit"]
+    if device.platform != "cpu":
+        return None
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // jax.local_device_count()
 
 
 def memory_in_use() -> int | None:

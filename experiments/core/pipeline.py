@@ -36,6 +36,7 @@ from experiments.core.images import PREPROCESSING
 from experiments.core.stream import Arrays, Stream
 
 AUGMENT_ON = ("host", "device")
+_MOST_PIXELS, _MOST_WORKERS, _MOST_AHEAD = 8192, 1024, 1024
 _PIECE = 32  # rows: at 384 pixels 14 MB; at 32 pixels still a hundred times what its dispatch costs
 _STEPS = 2**31 - 1  # more than anyone takes
 _AUGMENTATION = 1  # keeps the draws of a row apart from the permutation of an epoch, which has fewer words of seed
@@ -47,9 +48,10 @@ def validate(config: ml_collections.ConfigDict) -> None:
     field = config.input
     require_one_of("input.recipe", field.recipe, PREPROCESSING)
     require_one_of("input.augment_on", field.augment_on, AUGMENT_ON)
-    require(field.size > 0, "input.size", field.size, "positive")
-    require(field.workers >= 0, "input.workers", field.workers, "0 (threads) or a number of processes")
-    require(field.prefetch > 0, "input.prefetch", field.prefetch, "positive")
+    require(0 < field.size <= _MOST_PIXELS, "input.size", field.size, f"positive and at most {_MOST_PIXELS}")
+    allowed = f"0 (threads), or at most {_MOST_WORKERS} processes"
+    require(0 <= field.workers <= _MOST_WORKERS, "input.workers", field.workers, allowed)
+    require(0 < field.prefetch <= _MOST_AHEAD, "input.prefetch", field.prefetch, f"positive and at most {_MOST_AHEAD}")
     feed = config.get("feed", "resident")
     if field.augment_on == "host":
         require(feed == "stream", "feed", feed, "'stream' where input.augment_on='host'")
@@ -228,7 +230,7 @@ def _live_as_long_as_the_parent(index: int, count: int) -> None:
     parent = multiprocessing.parent_process()
     if parent is None:
         raise RuntimeError("not a worker process")
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
 
     def watch() -> None:

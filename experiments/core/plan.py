@@ -14,7 +14,7 @@ import dataclasses
 
 import ml_collections
 
-from experiments.core.config import require
+from experiments.core.config import is_whole, require
 from experiments.core.errors import UsageError
 
 _DEFAULTS = {"steps_per_dispatch": 1, "accumulate": 1}
@@ -35,7 +35,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
         fields = ["steps", "steps_per_dispatch", "eval_every", "checkpoint_every", "accumulate"]
     for field in fields:
         value = config.get(field, _DEFAULTS.get(field))
-        require(isinstance(value, int) and value > 0, field, value, "positive")
+        require(is_whole(value) and value > 0, field, value, "positive")
     if by_steps(config):
         at_once = config.get("steps_per_dispatch", _DEFAULTS["steps_per_dispatch"])
         for field in ("steps", "eval_every", "checkpoint_every"):
@@ -64,6 +64,8 @@ class Plan:
         )
         epoch = num_train // config.batch_size
         if not by_steps(config):
+            most = (2**31 - 1) // epoch
+            require(config.epochs <= most, "epochs", config.epochs, f"at most {most}: steps are counted in 31 bits")
             return Plan(epoch, config.epochs * epoch, epoch, epoch, config.checkpoint_every * epoch, "epoch")
         at_once = config.get("steps_per_dispatch", _DEFAULTS["steps_per_dispatch"])
         return Plan(epoch, config.steps, at_once, config.eval_every, config.checkpoint_every, "step")

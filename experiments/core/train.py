@@ -17,12 +17,13 @@ import ml_collections
 import numpy as np
 from jax.experimental import multihost_utils
 
+from experiments.core import checkpoint, checksums, evaluation, export, feed, metrics, optimizer, plan, step, summary
+from experiments.core import config as config_lib
 from experiments.core import data as data_lib
-from experiments.core import evaluation, export, feed, metrics, optimizer, plan, step, summary
 from experiments.core import mesh as mesh_lib
 from experiments.core import state as state_lib
-from experiments.core.checkpoint import Checkpoints
-from experiments.core.config import require
+from experiments.core.checkpoint import Checkpoints, Restored
+from experiments.core.config import require, require_wholes
 from experiments.core.data import Data
 from experiments.core.environment import Launch
 from experiments.core.errors import UsageError
@@ -38,17 +39,15 @@ from experiments.core.workdir import Workdir
 
 def validate(config: ml_collections.ConfigDict) -> None:
     """Checks the fields that every experiment has."""
+    config_lib.require_plain(config)
     data_lib.validate(config)
     plan.validate(config)
     optimizer.validate(config)
     require(config.batch_size > 0, "batch_size", config.batch_size, "positive")
-    seeds = config.seeds
-    require(
-        len(seeds) > 0
-        and len(set(seeds)) == len(seeds)
-        and all(isinstance(seed, int) and 0 <= seed < 2**31 for seed in seeds),
+    require_wholes(
+        lambda seeds: 0 < len(seeds) == len(set(seeds)) and min(seeds) >= 0,
         "seeds",
-        seeds,
+        config.seeds,
         "a tuple of different integers in [0, 2**31)",
     )
     feed.validate(config)
@@ -63,8 +62,12 @@ def check(recipe: Recipe, config: ml_collections.ConfigDict, path: Any) -> None:
     Raises:
       UsageError: as it says.
     """
-    validate(config)
-    recipe.validate(config)
+    with config_lib.reading(recipe.name):
+        try:
+            validate(config)
+            recipe.validate(config)
+        except TypeError as error:  # of a config file; on the command line fields keep their types
+            raise UsageError(f"a field of the config is of another type than is computed with: {error}") from error
     Workdir(path).check(config)
 
 
@@ -73,27 +76,29 @@ def run(recipe: Recipe, config: ml_collections.ConfigDict, path: Any, launch: La
 
     Of several processes (`jax.distributed`) each calls this with the same arguments; the first one
     writes, and only checkpoints are written by all: `path` must be one directory for all of them.
-    Returns when the run is done, or when SIGTERM or SIGINT has stopped it after a checkpoint.
+    Returns when the run is done, or when SIGTERM, SIGINT or SIGHUP has stopped it after a checkpoint.
 
     Raises:
       UsageError: for a config that cannot be run, or not on this machine, or a directory that holds another run.
     """
     check(recipe, config, path)
-    recipe.prepare(config)
+    with config_lib.reading(recipe.name):
+        recipe.prepare(config)
     workdir = Workdir(path)
-    if workdir.summary.exists():
-        _say(f"{path} is done: see {workdir.summary.name}")
-        return
-    with (
-        closing(_Run(recipe, config, recipe.load(config), workdir)) as experiment_run,
-        # Only now is anything written: a run that cannot start leaves no trace.
-        Interrupt() as interrupt,
-        workdir.claim(config) if _is_first() else nullcontext(),
-    ):
+    if workdir.is_done():
         if _is_first():
-            workdir.record_launch(launch or Launch())
-        with jax.set_mesh(experiment_run.mesh):
-            experiment_run.go(interrupt)
+            print(f"{path} is done: see {workdir.summary.name}", flush=True)
+        return
+    with config_lib.reading(recipe.name):
+        experiment_run = _Run(recipe, config, recipe.load(config), workdir)
+    with (
+        closing(experiment_run),
+        # Only now is anything written: a run that cannot start leaves no trace.
+        experiment_run.interrupt,
+        workdir.claim(config) if _is_first() else nullcontext(),
+        jax.set_mesh(experiment_run.mesh),
+    ):
+        experiment_run.go(launch or Launch())
 
 
 def _is_first() -> bool:
@@ -101,16 +106,12 @@ def _is_first() -> bool:
     return jax.process_index() == 0
 
 
-def _say(message: str) -> None:
-    if _is_first():
-        print(message, flush=True)
-
-
 class _Run:
     """One process's part of a run; what can go wrong does before anything is written."""
 
     def __init__(self, recipe: Recipe, config: ml_collections.ConfigDict, data: Data, workdir: Workdir):
         self.config, self.workdir, self.prefix = config, workdir, data.prefix
+        self.interrupt = Interrupt()
         self.plan = plan.Plan.of(config, data.num_train)
         self.mesh = mesh_lib.make(config)
         self.experiment = recipe.build(config, data)
@@ -125,35 +126,41 @@ class _Run:
             opened.callback(self.evaluate.close)
             with jax.set_mesh(self.mesh):
                 self.like = state_lib.abstract(self.experiment, self.seeds, self.mesh)
+            state_lib.require_memory(self.like)
             self._opened = opened.pop_all()
 
     def close(self) -> None:
         """Closes the streams, with the processes that feed them."""
         self._opened.close()
 
-    def go(self, interrupt: Interrupt) -> None:
-        """Trains from the last checkpoint to the end, or to an interruption."""
+    def go(self, launch: Launch) -> None:
+        """Trains from the last checkpoint that is intact to the end, or to an interruption."""
+        restored = checkpoint.restore(self.workdir.checkpoints, self.like)
+        rows = self._rows_until(restored)
+        # Only now is anything changed of what an earlier launch has left.
+        if _is_first():
+            self.workdir.record_launch(launch)
+        if restored:
+            self._pass_over(restored)
+            now, state, unfinished = restored.step, restored.state, restored.interval
+            self._say(f"resuming after {self.plan.describe(now)}")
+        else:
+            now, state, unfinished = 0, state_lib.init(self.experiment, self.seeds, self.mesh), None
         with closing(Checkpoints(self.workdir.checkpoints)) as checkpoints:
-            now = checkpoints.latest_step() or 0
-            rows = self._rows_until(now)
-            if now:
-                state, unfinished = checkpoints.restore(now, self.like)
-                _say(f"resuming after {self.plan.describe(now)}")
-            else:
-                state, unfinished = state_lib.init(self.experiment, self.seeds, self.mesh), None
             tensorboard = self.workdir.tensorboard if self.config.get("tensorboard") else None
             with closing(metrics.Writer(self.workdir.metrics if _is_first() else None, rows, tensorboard)) as writer:
-                state, now = self._train(state, now, unfinished, checkpoints, writer, interrupt)
+                state, now = self._train(state, now, unfinished, checkpoints, writer)
         if now < self.plan.total_steps:
-            by = interrupt.received or "a signal to another process"
-            _say(f"stopped by {by} after {self.plan.describe(now)}; the same command resumes")
+            by = self.interrupt.received or "a signal to another process"
+            self._say(f"stopped by {by} after {self.plan.describe(now)}; the same command resumes")
             return
         if self.config.get("export_params"):
             arrays = export.gather(state.params, seed_axis=bool(self.seeds.ndim))
             if _is_first():
                 export.write(self.workdir.params, arrays)
         if _is_first():
-            write_json(self.workdir.summary, summary.summarize(list(self.config.seeds), writer.rows[-1]))
+            result = summary.summarize(list(self.config.seeds), writer.rows[-1])
+            write_json(self.workdir.summary, result | {"metrics_sha256": writer.sha256})
 
     def _train(
         self,
@@ -162,7 +169,6 @@ class _Run:
         unfinished: Interval | None,
         checkpoints: Checkpoints,
         writer: metrics.Writer,
-        interrupt: Interrupt,
     ) -> tuple[TrainState, int]:
         """Trains on from step `now`, in the midst of an interval perhaps; the last state, and the step it is of."""
         at_once, total_steps = self.plan.steps_per_dispatch, self.plan.total_steps
@@ -172,7 +178,7 @@ class _Run:
         train, no_steps = self._compile(state, chunk)
         performance = self._performance(state, chunk)
         del chunk  # a batch on the device
-        progress = Progress(self.experiment.headline, self.plan, now, len(self.config.seeds))
+        progress = Progress(self.experiment.headline, self.plan, now, len(self.config.seeds), self.interrupt.say)
         interval = unfinished or Interval(no_steps)
 
         def add_row() -> None:
@@ -188,10 +194,15 @@ class _Run:
         if not writer.rows:
             add_row()
         interval.start()
-        while now < total_steps and not self._must_stop(interrupt, now):
+        is_warm = False
+        while now < total_steps and not self._must_stop(now):
             state, step_metrics = train(state, self.seeds, self.feed.examples, next(chunks), np.int32(now))
             interval.dispatched(step_metrics)
             now += at_once
+            if not is_warm:
+                jax.block_until_ready(step_metrics)
+                progress.warm(now)
+                is_warm = True
             is_row, is_checkpoint = self.plan.is_row(now), now % self.plan.checkpoint_every == 0
             if is_row or is_checkpoint:
                 interval.finish()
@@ -199,30 +210,58 @@ class _Run:
                     add_row()
                     interval = Interval(no_steps)
                 if is_checkpoint:
-                    checkpoints.save(now, state, interval)
+                    checkpoints.save(now, state, interval, writer.sha256)
                 interval.start()
             elif _is_first():
                 progress.reached(now)
         interval.finish()
         if now > 0:
-            checkpoints.save(now, state, interval)
+            checkpoints.save(now, state, interval, writer.sha256)
         return state, now
 
-    def _must_stop(self, interrupt: Interrupt, now: int) -> bool:
+    def _say(self, message: str) -> None:
+        if _is_first():
+            self.interrupt.say(message)
+
+    def _must_stop(self, now: int) -> bool:
         if jax.process_count() == 1:
-            return interrupt.received is not None
+            return self.interrupt.received is not None
         # All processes must stop after the same step. To agree on it takes them a message each, so
         # they do after rows and checkpoints only.
         if not (self.plan.is_row(now) or now % self.plan.checkpoint_every == 0):
             return False
-        return bool(np.any(multihost_utils.process_allgather(np.asarray(interrupt.received is not None))))
+        return bool(np.any(multihost_utils.process_allgather(np.asarray(self.interrupt.received is not None))))
 
-    def _rows_until(self, step: int) -> list[metrics.Row]:
-        """The rows that belong to the checkpoint of `step`; none if there is no checkpoint."""
-        rows = [row for row in metrics.read(self.workdir.metrics) if 0 < step >= row["step"]]
-        if step and (not rows or rows[-1]["step"] != self.plan.last_row(step)):
-            raise UsageError(f"{self.workdir.metrics} lacks rows up to the checkpoint of step {step}")
-        return rows
+    def _rows_until(self, restored: Restored | None) -> list[metrics.Row]:
+        """The rows that belong to a checkpoint; none if there is no checkpoint.
+
+        Raises:
+          UsageError: they are not there, or there should be a checkpoint.
+        """
+        path = self.workdir.metrics
+        if restored:
+            last = self.plan.last_row(restored.step)
+            return metrics.read_until(path, last, self.config.to_dict(), restored.rows_sha256)
+        # The row of the first checkpoint is written before it is.
+        most = 1 + self.plan.checkpoint_every // self.plan.eval_every
+        if self.plan.checkpoint_every < self.plan.total_steps and (number := len(metrics.lines(path))) > most:
+            raise UsageError(
+                f"{path} has {number} rows, but there is no checkpoint in {self.workdir.checkpoints}: put back a copy "
+                f"of one, or move {path.name} away to train from the start"
+            )
+        return []
+
+    def _pass_over(self, restored: Restored) -> None:
+        """Says what was restored, if it was not simply the last checkpoint, and sets those aside that are damaged."""
+        used = self.plan.describe(restored.step)
+        if not restored.verified:
+            self._say(f"the checkpoint of {used} has no {checksums.NAME}: whether it is as it was saved cannot be told")
+        for later, reason in restored.damaged.items():
+            damaged = f"the checkpoint of {self.plan.describe(later)} is damaged ({reason})"
+            target = checkpoint.set_aside(self.workdir.checkpoints, later) if _is_first() else None
+            self._say(f"{damaged}: it is now {target}, and that of {used} is used instead")
+        if restored.damaged and jax.process_count() > 1:
+            multihost_utils.sync_global_devices("damaged checkpoints are set aside")
 
     def _compile(self, state: TrainState, chunk: Any) -> tuple[Any, Any]:
         """The train step, ahead of time, and its metrics over no steps at all [S, 0]; evaluation compiles too.
@@ -239,7 +278,8 @@ class _Run:
         no_steps = jax.tree.map(lambda _: np.zeros((len(self.config.seeds), 0), np.float32), lowered.out_info[1])
         train = lowered.compile()
         self.evaluate.compile(state.params)
-        _say(f"compiled in {time.perf_counter() - start:.1f} s")
+        optimizer.learning_rate(self.config, 0)  # which rows have; JAX keeps what it compiles
+        self._say(f"compiled in {time.perf_counter() - start:.1f} s")
         return train, no_steps
 
     def _performance(self, state: TrainState, chunk: Any) -> Performance | None:
@@ -257,7 +297,7 @@ class _Run:
         params = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[seed_axis:], leaf.dtype), state.params)
         performance = Performance.of(self.experiment, self.mesh, params, batch, len(self.config.seeds))
         if performance.why_no_mfu:
-            _say(f"mfu is not measured: {performance.why_no_mfu}")
+            self._say(f"mfu is not measured: {performance.why_no_mfu}")
         return performance
 
     def _row(self, now: int, seconds: float, state: TrainState, interval: Interval) -> metrics.Row:

@@ -1,5 +1,6 @@
 """The pruning experiment for the trainer: an MLP, cross-entropy, and a method that prunes."""
 
+import math
 from typing import Any
 
 import jax
@@ -9,7 +10,7 @@ import optax
 
 import ops
 from experiments.core import optimizer
-from experiments.core.config import require
+from experiments.core.config import require, require_wholes
 from experiments.core.data import Data
 from experiments.core.experiment import Batch, Experiment, Metrics, Recipe
 from experiments.mnist_pruning import methods
@@ -23,14 +24,13 @@ Params = dict[str, Any]  # {"network": Network, "method": {layer: State}}
 def validate(config: ml_collections.ConfigDict) -> None:
     """Checks the fields that the trainer knows nothing of."""
     methods.validate(config)
-    require(all(width > 0 for width in config.hidden), "hidden", config.hidden, "positive widths")
+    require_wholes(lambda widths: all(width > 0 for width in widths), "hidden", config.hidden, "a tuple of widths")
     num_layers = len(config.hidden) + 1
-    layers = config.prune_layers
-    require(
-        0 < len(layers) == len(set(layers)) and set(layers) <= set(range(1, num_layers + 1)),
+    require_wholes(
+        lambda layers: 0 < len(layers) == len(set(layers)) and set(layers) <= set(range(1, num_layers + 1)),
         "prune_layers",
-        layers,
-        f"different layers out of 1 to {num_layers}",
+        config.prune_layers,
+        f"a tuple of different layers out of 1 to {num_layers}",
     )
 
 
@@ -38,6 +38,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     """The experiment on images of the size and with the number of classes that `data` have."""
     several = data.train["label"].ndim > 1
     require(not several, "label", config.get("label", "label"), "a feature of one class an image")
+    _validate_density(config, data)
     model = MLP(config.hidden, data.num_classes)
     method = methods.make(config)
     pruned = [str(layer) for layer in config.prune_layers]
@@ -109,6 +110,14 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         project=project,
         headline=(f"{data.prefix}_error", "train_density", "hardened_error"),
     )
+
+
+def _validate_density(config: ml_collections.ConfigDict, data: Data) -> None:
+    """Checks that each of the matrices that are pruned keeps an entry."""
+    widths = [math.prod(data.train["image"].shape[1:]), *config.hidden, data.num_classes]
+    size, layer = min((widths[layer - 1] * widths[layer], layer) for layer in config.prune_layers)
+    allowed = f"at least {1 / size:.3g}, to keep one of the {size} weights of layer {layer}"
+    require(num_kept(config.density, size) > 0, "density", config.density, allowed)
 
 
 def _hardened(kernel: jax.Array, density: float) -> jax.Array:

@@ -14,7 +14,7 @@ import optax
 
 from experiments.cifar100_vit import model_fields, vit
 from experiments.core import augment, hardware, mesh, optimizer, schedules
-from experiments.core.config import require, require_one_of
+from experiments.core.config import about, require, require_one_of, require_wholes
 from experiments.core.data import Data
 from experiments.core.experiment import Batch, Experiment, Metrics, Params, Recipe
 from experiments.vmoe import dispatch, layer, model, routers
@@ -67,11 +67,10 @@ def validate(config: ml_collections.ConfigDict) -> None:
     schedules.validate_lam(fields.lam, "router.lam")
     network = _model(config, 1, routers.HardExpertChoice(1))
     model_fields.validate(config, network)
-    blocks = experts.blocks
-    require(
-        len(set(blocks)) == len(blocks) and all(0 <= block < network.depth for block in blocks),
+    require_wholes(
+        lambda blocks: len(set(blocks)) == len(blocks) and all(0 <= block < network.depth for block in blocks),
         "moe.blocks",
-        blocks,
+        experts.blocks,
         f"a tuple of different blocks, counted from 0 to {network.depth - 1}",
     )
     shape = routing_shape(config)
@@ -124,17 +123,19 @@ def make_router(config: ml_collections.ConfigDict, lam: Any) -> routers.Router:
 def _model(
     config: ml_collections.ConfigDict, num_classes: int, router: routers.Router, noise: float = 0.0
 ) -> vit.VisionTransformer:
-    return model.make(
-        config.model.variant,
-        num_classes,
-        moe_blocks=config.moe.blocks,
-        num_experts=config.moe.num_experts,
-        router=router,
-        group_images=config.moe.group_images,
-        dispatcher=config.moe.dispatcher,
-        noise=noise,
-        **model_fields.options(config),
-    )
+    options = model_fields.options(config)
+    with about("model.variant", config.model.variant):
+        return model.make(
+            config.model.variant,
+            num_classes,
+            moe_blocks=config.moe.blocks,
+            num_experts=config.moe.num_experts,
+            router=router,
+            group_images=config.moe.group_images,
+            dispatcher=config.moe.dispatcher,
+            noise=noise,
+            **options,
+        )
 
 
 def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:

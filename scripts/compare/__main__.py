@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.core.errors import UsageError
+from experiments.core.errors import in_one_line
 from experiments.core.files import write_atomically
 from scripts.compare import plots, text
 from scripts.compare.contents import contents
@@ -46,6 +46,10 @@ def _counted(count: int, noun: str) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """The command; returns its exit status: 1 if there is no run to show, 2 if it was called wrongly."""
+    return in_one_line(lambda: _compare(arguments))
+
+
+def _compare(arguments: Sequence[str]) -> int:
     description = (__doc__ or "").split(":")[0]
     parser = argparse.ArgumentParser(prog="python -m scripts.compare", description=description)
     parser.add_argument("places", nargs="+", metavar="PLACE", help="a workdir, a directory with some below, or a URL")
@@ -65,14 +69,10 @@ def main(arguments: Sequence[str]) -> int:
     if not groups:
         print("error: there is no run to compare in " + ", ".join(options.places), file=sys.stderr)
         return 1
-    try:
-        if options.format == "text":
-            print("\n".join(text.tables(groups, options.metric, options.reference)))
-            return 0
-        written = make(found, groups, options.out, figures=not options.no_figures)
-    except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    if options.format == "text":
+        print("\n".join(text.tables(groups, options.metric, options.reference)))
+        return 0
+    written = make(found, groups, options.out, figures=not options.no_figures)
     print(f"{len(found.runs)} runs in {len(groups)} groups: {written[0]} ({written[0].stat().st_size / 1e6:.1f} MB)")
     if written[1:]:
         print(f"their plots: {written[1].parent}")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
-from experiments.core.errors import UsageError
+from experiments.core.errors import UsageError, in_one_line
 from experiments.core.files import absolute, is_remote
 from scripts.launch import gke, local, slurm, state, tpu
 from scripts.launch.code import ROOT
@@ -40,15 +40,16 @@ def main(arguments: Sequence[str]) -> int:
     """The command; returns its exit status."""
     options = _parse(arguments)
     console = Console(dry_run=options.dry_run)
-    try:
+
+    def run() -> int:
         trainings = _trainings(options)
         if options.status:
             _show(console, trainings)
             return 0
         return _launch(options, console, trainings)
-    except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+
+    try:
+        return in_one_line(run)
     except Failed as error:
         print(f"error: {error}", file=sys.stderr)
         return error.status
@@ -81,7 +82,10 @@ def _launch(options: argparse.Namespace, console: Console, trainings: Sequence[T
     try:
         status = scheduler.go(options.jobs)
     except Stopped:
-        goes_on = "; what was submitted goes on" if platform.leaves_running else ""
+        if scheduler.going_on:
+            goes_on = f"; submitted, and going on without the launcher: {', '.join(sorted(scheduler.going_on))}"
+        else:
+            goes_on = "; nothing is submitted or queued any more" if platform.leaves_running else ""
         console.say(f"stopped{goes_on}; the same command goes on from here")
         status = 0
     finally:

@@ -9,7 +9,7 @@ from experiments.core.errors import UsageError
 from scripts.launch import state
 from scripts.launch.check import tpu_devices, tpu_processes
 from scripts.launch.code import Code
-from scripts.launch.process import Console, Failed, error_line
+from scripts.launch.process import Console, Failed, Stopped, error_line
 from scripts.launch.scheduler import label
 from scripts.launch.training import Training
 
@@ -62,12 +62,17 @@ class Gke:
         attempt = record.get("attempt", 0)
         if record.get("submitted") and self._wait(training, _name(training, attempt)):
             return
+        if self._console.stopping.is_set():
+            raise Stopped
         if record:
             attempt += 1 if "attempt" in record else 0
             # Before it is: whoever comes after a launcher that was killed here must find the workload, if there is one.
             state.record(training, state.RUNNING, attempt=attempt, submitted=True)
         name = _name(training, attempt)
-        self._create(training, name)
+        try:
+            self._create(training, name)
+        except Stopped as stopped:  # whether xpk had got so far is not known: the next launcher looks for it first
+            raise Stopped(goes_on=True) from stopped
         if not self._wait(training, name):
             raise Failed(f"{label(training)}: workload {name} is not there")
 
@@ -110,7 +115,12 @@ class Gke:
           Failed: it has not completed.
         """
         console, cluster = self._console, f"--cluster={self._options.cluster}"
-        done = console.ask(["xpk", "workload", "list", cluster, f"--wait-for-job-completion={name}", *self._place()])
+        try:
+            done = console.ask(
+                ["xpk", "workload", "list", cluster, f"--wait-for-job-completion={name}", *self._place()]
+            )
+        except Stopped as stopped:
+            raise Stopped(goes_on=True) from stopped
         if done.returncode == 1 and "does not exist" in done.stdout + done.stderr:
             return False
         if done.returncode not in (0, 125):  # not of the workload, which goes on

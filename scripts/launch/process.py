@@ -17,6 +17,12 @@ from typing import IO, TextIO
 from experiments.core.errors import UsageError
 
 USAGE = 2  # the exit status of a mistake that repetition does not mend
+_LOST_CONNECTION = 255
+# What comes after the words of a program that has failed: from whoever has carried them, and from JAX's own threads.
+_TRANSPORT = re.compile(
+    r"ERROR: \(gcloud\.|(kex_|packet_|client_loop|ssh:|srun:|slurmstepd:|Connection )"
+    r"|.*command terminated with exit code|#+ Command execution on worker|[EF]\d{4} \d\d:\d\d:\d\d\S* +\d+ \w+\.(cc|h):"
+)
 PATIENCE = 15.0  # seconds that a process has to end in once it is asked to
 
 
@@ -34,7 +40,15 @@ class Failed(Exception):
 
 
 class Stopped(Exception):
-    """The launcher is to stop."""
+    """The launcher is to stop.
+
+    Attributes:
+      goes_on: whether the run that it was at goes on elsewhere, or waits there for its turn.
+    """
+
+    def __init__(self, *, goes_on: bool = False):
+        super().__init__()
+        self.goes_on = goes_on
 
 
 class Console:
@@ -198,7 +212,8 @@ class Stream:
         assert status is not None
         if 128 < status <= 128 + signal.NSIG and not self.lines:
             return f"ended by signal {status - 128}"
-        said = error_line("\n".join(self.lines))
+        # 255 is what ssh ends with when it is the connection that has failed: then that is the reason.
+        said = error_line("\n".join(self.lines), of_transport=status == _LOST_CONNECTION)
         return (
             f"ended by signal {status - 128}, after: {said}"
             if status in (137, 143)
@@ -293,10 +308,17 @@ def begin(command: Sequence[str], stderr: int, variables: Mapping[str, str] | No
         raise UsageError(f"there is no program {command[0]!r} here: see scripts/README.md") from error
 
 
-def error_line(text: str) -> str:
-    """The last line that speaks of an error, else the last one with anything in it."""
+def error_line(text: str, *, of_transport: bool = False) -> str:
+    """The last line that speaks of an error, else the last one with anything in it.
+
+    Args:
+      text: the lines.
+      of_transport: whether those count as any other in which ssh, gcloud, srun and the like say that a program has
+        failed; else only where there are no others.
+    """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return (error_lines(text) or lines or ["it said nothing"])[-1]
+    own = [] if of_transport else [line for line in lines if not _TRANSPORT.match(line)]
+    return (error_lines("\n".join(own)) or error_lines(text) or lines or ["it said nothing"])[-1]
 
 
 def error_lines(text: str) -> list[str]:

@@ -22,7 +22,7 @@ class Platform(Protocol):
 
     Attributes:
       retries: attempts in a row without progress that a run may have besides the first, unless the user says otherwise.
-      leaves_running: whether runs go on when the launcher is stopped.
+      leaves_running: whether runs that were submitted go on when the launcher is stopped; `train` says so of each.
       num_devices: that JAX will see in a run, for configs to be checked before; None if that is not known, 0 if a run
         would say as soon.
       num_processes: that share them.
@@ -47,7 +47,7 @@ class Platform(Protocol):
         Raises:
           Failed: it has failed, or could not be started.
           UsageError: no run can be started like this.
-          Stopped: the launcher is to stop.
+          Stopped: the launcher is to stop; whether the run goes on.
         """
 
     def release(self, slot: int, *, keep: bool) -> bool:
@@ -80,6 +80,7 @@ class Scheduler:
         self._checked, self._take_over = checked, take_over
         self._retries, self._pause = retries, pause
         self._status = 0
+        self.going_on: list[str] = []  # the runs that were submitted when the launcher was stopped
         self._mistake: UsageError | None = None  # the first
         self._left: queue.SimpleQueue[Training] = queue.SimpleQueue()
 
@@ -156,8 +157,10 @@ class Scheduler:
                 rows = max(rows, state.num_rows(training))
                 self._attempt(training, slot, "resumes" if rows else "starts")
                 return
-            except Stopped:
-                if not self._platform.leaves_running:
+            except Stopped as stopped:
+                if stopped.goes_on:
+                    self.going_on.append(label(training))
+                else:
                     self._record(training, state.TO_DO)
                 raise
             except UsageError as error:

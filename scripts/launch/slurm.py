@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scripts.launch.code import ROOT
-from scripts.launch.process import Console, Failed, error_line, error_lines, together
+from scripts.launch.process import Console, Failed, Stopped, error_line, error_lines, together
 from scripts.launch.scheduler import label
 from scripts.launch.training import Training
 
@@ -52,6 +52,9 @@ class Slurm:
             job = self._console.stream(self._command(training, log), f"[{label(training)}] ", None)
             try:
                 together(self._console, {"job": job})
+            except Stopped as stopped:
+                # sbatch that has not said so when it was ended has submitted nothing.
+                raise Stopped(goes_on=any("Submitted batch job" in line for line in job.lines)) from stopped
             except Failed as error:
                 said = _after(log, begin)
                 reason = _reason(said) if said.strip() else str(error)
@@ -100,10 +103,18 @@ class Slurm:
 
 
 def _reason(said: str) -> str:
-    """The last error of a task; where none spoke of any, what SLURM itself says, such as that the time is over."""
+    """The last error of the task that failed first; where none spoke of any, what SLURM itself says.
+
+    That is such as that the time is over. The tasks that srun ends thereafter have errors of their own.
+    """
     lines = re.sub(r"(?m)^ *\d+: ", "", said)
+    first = re.search(r"(?m)^srun: error: .*\btasks? (\d+).*: Exited", said)
+    of_first = "\n".join(re.findall(rf"(?m)^ *{first[1]}: (.*)", said)) if first else ""
     of_tasks = re.sub(r"(?m)^(srun|slurmstepd): .*", "", lines)
-    return (error_lines(of_tasks) or error_lines(lines.replace("srun: ", "")) or [error_line(lines)])[-1]
+    for part in (of_first, of_tasks, lines.replace("srun: ", "")):
+        if error_lines(part):
+            return error_line(part)
+    return error_line(lines)
 
 
 def _after(log: Path, place: int) -> str:

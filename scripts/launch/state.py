@@ -1,13 +1,13 @@
 """How far each run of a sweep is, from what lies in its workdir."""
 
 import dataclasses
-import json
 import os
 import platform
 from typing import Any
 
 from experiments.core import metrics
-from experiments.core.files import write_json
+from experiments.core.errors import DamagedError
+from experiments.core.files import read_object, write_json
 from experiments.core.workdir import Workdir
 from scripts import results
 from scripts.launch.training import Training
@@ -18,7 +18,7 @@ DONE, RUNNING, FAILED, TO_DO = "done", "running", "failed", "to do"
 
 @dataclasses.dataclass(frozen=True)
 class State:
-    """Of a run: one of the words above, how far it is, and the reason if it has failed."""
+    """Of a run: one of the words above, how far it is, and the reason if its last attempt has failed."""
 
     word: str
     reached: str = ""
@@ -29,15 +29,18 @@ def read(training: Training) -> State:
     """The state of a run, as far as can be told from here."""
     workdir = Workdir(training.workdir)
     reached = _reached(workdir)
-    if workdir.summary.exists():
-        return State(DONE, reached)
+    try:
+        if workdir.is_done():
+            return State(DONE, reached)
+    except DamagedError as error:
+        return State(FAILED, reached, str(error))
     record = read_record(training)
     if record.get("state") == FAILED:
         return State(FAILED, reached, record["reason"])
     # What is submitted goes on without the launcher, which has not seen its end.
     if record.get("state") == RUNNING and (record.get("submitted") or _is_alive(record)):
         return State(RUNNING, reached)
-    return State(TO_DO, reached)
+    return State(TO_DO, reached, record.get("reason", ""))
 
 
 def launcher_of(training: Training) -> dict[str, Any] | None:
@@ -48,13 +51,23 @@ def launcher_of(training: Training) -> dict[str, Any] | None:
 
 def num_rows(training: Training) -> int:
     """The rows of metrics that a run has so far: what it advances by."""
-    return len(metrics.read(Workdir(training.workdir).metrics))
+    return len(metrics.lines(Workdir(training.workdir).metrics))
 
 
 def read_record(training: Training) -> dict[str, Any]:
-    """What was recorded last; empty at first."""
+    """What was recorded last; empty at first.
+
+    Raises:
+      DamagedError: the record is none.
+    """
     path = Workdir(training.workdir).path / RECORD
-    return json.loads(path.read_text()) if path.exists() else {}
+    if not path.exists():
+        return {}
+    advice = "remove it, if no launcher has the run any more"
+    record = read_object(path, advice)
+    if not isinstance(record.get("launcher"), dict) or not {"host", "pid"} <= record["launcher"].keys():
+        raise DamagedError(path, "it names no launcher", advice)
+    return record
 
 
 def record(training: Training, word: str, **fields: Any) -> None:
@@ -78,10 +91,13 @@ def table(states: dict[str, State]) -> list[str]:
 
 
 def _reached(workdir: Workdir) -> str:
-    rows = metrics.read(workdir.metrics)
-    if not rows or not workdir.config.exists():
+    try:
+        rows = metrics.read(workdir.metrics)
+        if not rows or not workdir.config.exists():
+            return ""
+        unit, length = results.length(read_object(workdir.config, ""))
+    except DamagedError:  # which the run will say when it goes on
         return ""
-    unit, length = results.length(json.loads(workdir.config.read_text()))
     return f"{unit} {rows[-1][unit]}/{length}"
 
 

@@ -81,9 +81,10 @@ def stop_what_runs(patience: float = PATIENCE) -> None:
 def _record() -> dict[str, Any]:
     """Of the command that was begun last; empty if there is none."""
     try:
-        return json.loads(RECORD.read_text())
+        record = json.loads(RECORD.read_bytes())
     except (OSError, ValueError):
         return {}
+    return record if isinstance(record, dict) and {"pid", "started"} <= record.keys() else {}
 
 
 def _say(line: bytes) -> bool:

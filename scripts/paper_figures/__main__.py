@@ -12,6 +12,7 @@ from pathlib import Path
 import jax
 import matplotlib as mpl
 
+from experiments.core.errors import in_one_line
 from experiments.core.files import write_atomically
 from scripts.paper_figures.baselines import BASELINES
 from scripts.paper_figures.figure1 import FIGURE1
@@ -60,10 +61,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, default=Path("results/figures"), help="directory to write to")
     parser.add_argument("--bench", type=Path, default=Setting.bench, help="directory with the timings of Figure 4")
     options = parser.parse_args(arguments)
-    written = make(options.out, Setting(bench=options.bench))
-    for path in written:
-        print(path)
-    return 0 if written else 1
+
+    def work() -> int:
+        written = make(options.out, Setting(bench=options.bench))
+        for path in written:
+            print(path)
+        return 0 if written else 1
+
+    return in_one_line(work)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """Figure 4: what PAV, Dykstra's algorithm and the scalar equation cost, and how exact they are."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from experiments.core.files import read_object
 from scripts.paper_figures.setting import Drawing, MissingError, Setting
 from scripts.paper_figures.style import TEXT
 from scripts.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED
@@ -47,7 +47,7 @@ def _look(name: str) -> dict[str, Any]:
 
 
 def _machine(time: Axes, error: Axes, path: Path) -> None:
-    document = json.loads(path.read_text())
+    document = read_object(path, "put back a copy of it, or make it again")
     lams = [f"{lam:g}" for lam in document["settings"]["lams"]]
     for name in LOOKS:
         rows = [row for row in document["rows"] if row["way"] == name]

@@ -1,10 +1,11 @@
 """What our results say of a claim of the paper."""
 
 import dataclasses
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
+
+from experiments.core.files import read_object
 
 Numbers = dict[str, Any]
 
@@ -51,8 +52,8 @@ class Claim:
 
 
 def read(path: Path) -> Any:
-    """A JSON file, or None if it is not there."""
-    return json.loads(path.read_text()) if path.exists() else None
+    """The object in a JSON file, or None if there is no such file."""
+    return read_object(path, "put back a copy of it, or make it again") if path.exists() else None
 
 
 def below(difference: Numbers | None) -> bool:

@@ -105,6 +105,11 @@ class _Handler(BaseHTTPRequestHandler):
             return self._batch(headers, body)
         if path.startswith("/upload/"):
             return self._upload(re.match(r"/upload/storage/v1/b/([^/]+)/o", path)[1], query, headers, body)
+        if move := re.fullmatch(r"/storage/v1/b/([^/]+)/o/([^/]+)/moveTo/o/([^/]+)", path):
+            bucket, source, target = map(unquote, move.groups())
+            status, *answer = self._object("GET", f"{bucket}/{source}", f"{bucket}/{target}", query, headers)
+            self.server.objects.pop(f"{bucket}/{source}", None)
+            return (status, answer[0]["resource"]) if status == 200 else (status, *answer)
         match = re.match(
             r"(?:/download)?/storage/v1/b/([^/]+)(/o)?(?:/([^/]+))?(?:/(?:rewriteTo|copyTo)/b/([^/]+)/o/([^/]+))?$",
             path,

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -110,6 +111,45 @@ def load_streams(config: ml_collections.ConfigDict) -> Data:
 
 RECIPE = Recipe("toy", lambda config: None, build)
 STREAMED = Recipe("toy", lambda config: None, build, load_streams)
+
+
+STREAM = {"feed": "stream", "eval_batch_size": 128, "noise": 0.1, "eval_every": 4, "checkpoint_every": 3}
+
+
+class Killed(Exception):
+    """Stands for a kill: nothing that a run does on its way out comes after it."""
+
+
+def kill() -> None:
+    raise Killed
+
+
+def killed_at(step: int, act: Callable[[], None] = kill) -> Recipe:
+    """The toy, streamed, to which something happens (it breaks off) when the batch of `step` is asked for.
+
+    That is two steps before it is used.
+    """
+
+    def load(config):
+        data = load_streams(config)
+
+        def opened(seed, rows):
+            whole = data.train_stream.open(seed, rows)
+
+            class Breaking:
+                def batch(self, number):
+                    if number == step:
+                        act()
+                    return whole.batch(number)
+
+                def close(self):
+                    whole.close()
+
+            return Breaking()
+
+        return dataclasses.replace(data, train_stream=Stream(data.train_stream.num_examples, opened))
+
+    return Recipe("toy", lambda config: None, build, load)
 
 
 def values(row: Any) -> np.ndarray:

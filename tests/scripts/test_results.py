@@ -77,6 +77,45 @@ def test_what_is_unfinished_or_does_not_fit_together_is_a_problem(tmp_path):
     }
 
 
+def damaged(path, name, content):
+    write_steps(path)
+    file = path / name
+    file.write_bytes(content(file.read_bytes()) if callable(content) else content)
+
+
+def without_line(number):
+    return lambda content: b"".join(line for i, line in enumerate(content.splitlines(True), 1) if i != number)
+
+
+def test_damaged_files_are_named_with_the_line(tmp_path):
+    damaged(tmp_path / "config", "config.json", b"{")
+    damaged(tmp_path / "nul", "config.json", bytes(9))
+    damaged(tmp_path / "summary", "summary.json", b"{")
+    damaged(tmp_path / "environment", "environment.json", b"[]")
+    damaged(tmp_path / "cut", "metrics.jsonl", lambda content: content.replace(b'"step": 40, ', b'"step": \n', 1))
+    damaged(tmp_path / "garbage", "metrics.jsonl", lambda content: b"\xff\x00\n" + content)
+    damaged(tmp_path / "missing", "metrics.jsonl", without_line(3))
+    damaged(tmp_path / "first", "metrics.jsonl", without_line(1))
+    damaged(tmp_path / "twice", "metrics.jsonl", lambda content: content.splitlines(True)[0] + content)
+    change(write_steps(tmp_path / "changed").summary, metrics_sha256=64 * "0")
+    runs, problems = load(tmp_path)
+    assert runs == []
+    reasons = {problem.name: problem.reason for problem in problems}
+    beginnings = {
+        "config": "config.json is damaged (no JSON: ",
+        "nul": "config.json is damaged (no JSON: ",
+        "summary": "summary.json is damaged (no JSON: ",
+        "environment": "environment.json is damaged (no JSON object): ",
+        "cut": "metrics.jsonl is damaged (line 3 is no row): put back a copy of it",
+        "garbage": "metrics.jsonl is damaged (line 1 is no row): ",
+        "missing": "metrics.jsonl is damaged (line 3 is of step 60, where the row of step 40 has its place): ",
+        "first": "metrics.jsonl is damaged (line 1 is of step 20, where the row of step 0 has its place): ",
+        "twice": "metrics.jsonl is damaged (line 2 is of step 0, after one of step 0): ",
+        "changed": "metrics.jsonl is damaged (its SHA-256 is not the one in summary.json): ",
+    }
+    assert {name: reasons[name][: len(start)] for name, start in beginnings.items()} == beginnings
+
+
 def test_runs_in_epochs_are_held_to_every_metric_too(tmp_path):
     write_workdir(tmp_path / "sound", [[90.0, 90.0], [7.0, 8.0]])
     write_workdir(tmp_path / "density", [[90.0, 90.0], [7.0, 8.0]])
@@ -92,6 +131,13 @@ def test_what_the_trainer_writes_is_read(tmp_path):
     ((run,), problems) = load(tmp_path)
     assert problems == []
     assert run.final("test/loss") == run.rows[-1]["test"]["loss"]
+    path = tmp_path / "toy" / "metrics.jsonl"
+    written = path.read_bytes()
+    path.write_bytes(
+        written.replace(b'"train_loss": [1', b'"train_loss": [2').replace(b'"train_loss": [2', b'"train_loss": [3', 1)
+    )
+    assert "its SHA-256 is not the one in summary.json" in load(tmp_path)[1][0].reason
+    path.write_bytes(written)
     (tmp_path / "toy" / "summary.json").unlink()
     assert [problem.reason for problem in load(tmp_path)[1]] == ["unfinished: step 6 of 6"]
 

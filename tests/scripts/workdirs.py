@@ -67,6 +67,7 @@ def write_fine_tuning(
     config = cifar100_vit.get_config(variant)
     config.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
     config.seeds = seeds
+    config.eval_every = config.steps
     lost = [value is None for value in first]
 
     def row(step: int, accuracies: Mapping[int, list[float | None]]) -> Row:
@@ -101,7 +102,7 @@ def write_vmoe(
     config.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
     config.seeds = fields.get("seeds", tuple(range(len(precisions[0]))))
     prefix = "test" if config.split == "test" else "valid"
-    every = config.steps // (len(precisions) - 1)
+    every = config.eval_every = config.steps // (len(precisions) - 1)
     rows: list[Row] = []
     for number, values in enumerate(precisions):
         block = {"support": [None if value is None else support for value in values]}

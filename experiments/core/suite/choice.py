@@ -1,12 +1,12 @@
 """Choosing hyper-parameters on validation: the lowest mean of a metric over seeds."""
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from experiments.core.errors import UsageError
 from experiments.core.suite.plan import Run, Suite
 from experiments.core.workdir import Workdir
 
@@ -38,9 +38,9 @@ def _decide(measured: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def _measure(suite: Suite, out: Path, run: Run) -> dict[str, Any]:
     entry: dict[str, Any] = {"run": run.name, "setting": dict(run.setting), "per_seed": None, "mean": None}
     try:
-        summary = json.loads(Workdir(out / run.name).summary.read_text())
+        summary = Workdir(out / run.name).read_summary()
         values = summary["final"][suite.chosen_by]["per_seed"]
-    except (OSError, ValueError, KeyError):
+    except (OSError, KeyError, UsageError):  # what is damaged is said where the run has its turn
         return entry
     counted = [suite.if_diverged if value is None else value for value in values]
     return entry | {"per_seed": values, "mean": float(np.mean(counted))}

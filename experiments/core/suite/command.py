@@ -6,6 +6,7 @@ makes the exit status 1.
 """
 
 import argparse
+import contextlib
 import re
 import sys
 import time
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from absl import logging
 
-from experiments.core.errors import UsageError
+from experiments.core.errors import in_one_line
 from experiments.core.suite import runner
 from experiments.core.suite.plan import Run, Suite
 
@@ -39,13 +40,11 @@ def main(suite: Suite, arguments: Sequence[str]) -> int:
     logging.set_verbosity(logging.ERROR)  # of orbax, which has much to report
     command = ["python", "-m", suite.package, *arguments]
     try:
-        return run_suite(suite, options.out, runs, selected, command)
+        return in_one_line(lambda: run_suite(suite, options.out, runs, selected, command))
     except runner.Stopped:
-        print("\nstopped; the same command goes on from here")
+        with contextlib.suppress(OSError):  # of a terminal that is closed
+            print("\nstopped; the same command goes on from here", flush=True)
         return 0
-    except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
 
 
 def run_suite(suite: Suite, out: Path, runs: Sequence[Run], selected: Sequence[Run], command: Sequence[str]) -> int:

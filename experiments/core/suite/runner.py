@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import signal
 import sys
 import time
@@ -78,7 +77,7 @@ class _Runner:
         config = self.suite.config(run, self.out, setting)
         workdir = Workdir(self.out / run.name)
         workdir.check(config)
-        if workdir.summary.exists():
+        if workdir.is_done():
             return 0.0
         if run.weights_of is not None and not Path(config.pretrained).exists():
             raise UsageError(f"its weights are not there yet: {run.weights_of} must run first")
@@ -96,7 +95,7 @@ class _Runner:
                 train.run(self.suite.recipe, config, workdir.path, Launch(self.command, overrides))
         finally:
             jax.clear_caches()  # no two runs share a compiled function, and dozens of them fill the memory
-        if not workdir.summary.exists():
+        if not workdir.is_done():
             raise Stopped
         seconds = time.monotonic() - start
         self.seconds += seconds
@@ -158,7 +157,7 @@ def duration(seconds: float) -> str:
 
 
 def _result(path: Path, shown: Sequence[str]) -> str:
-    summary = json.loads(Workdir(path).summary.read_text())
+    summary = Workdir(path).read_summary()
     final = summary["final"]
     parts = []
     for name in shown:
@@ -187,7 +186,10 @@ def _stoppable() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         raise Stopped
 
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    # What is ignored, as SIGHUP by nohup, stays so.
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    heeded = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
+    previous = {number: signal.signal(number, stop) for number in heeded}
     try:
         yield
     finally:

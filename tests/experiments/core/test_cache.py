@@ -56,3 +56,16 @@ def test_an_unreadable_cache_is_reported_and_replaced(source, tmp_path, capsys):
     assert "ignoring the unreadable cache" in capsys.readouterr().err
     cache.load_or_make("set", "1.0", [source], make)
     assert make.calls == 2
+
+
+def test_whatever_byte_is_flipped_it_is_noticed(source, tmp_path, capsys):
+    make = Maker()
+    cache.load_or_make("set", "1.0", [source], make)
+    (file,) = (tmp_path / "cache").rglob("*.npz")
+    content = file.read_bytes()
+    for place in range(len(content)):
+        file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        arrays = cache.load_or_make("set", "1.0", [source], make)
+        np.testing.assert_array_equal(arrays.get("x", np.arange(4)), np.arange(4))
+    assert make.calls > 100
+    assert capsys.readouterr().err.count("ignoring the unreadable cache") == make.calls - 1

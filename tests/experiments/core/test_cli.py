@@ -1,21 +1,25 @@
-"""The command line, as a subprocess: mistakes are one line on stderr, and leave nothing behind."""
+"""The command line: as a subprocess, one mistake of each kind is one line on stderr, and leaves nothing behind.
+
+Many more are in `test_hostile_commands.py`, in one process.
+"""
 
 import os
-import sys
 
 import pytest
+from absl import flags
 
+from experiments.core import cli
+from experiments.core.errors import UsageError
+from experiments.mnist_pruning.experiment import RECIPE
 from tests.experiments.support import command, start
 
+# Of the command line itself, and of what is found out when the run begins.
 MISTAKES = {
     "misspelt inner field": (["--config.lam.strt=3"], ["--config.lam.strt", "start"]),
-    "ill-typed field": (["--config.epochs=many"], ["config.epochs", "many"]),
-    "unknown method": (["--config.method=magic"], ["config.method='magic'", "relaxed"]),
     "missing data set": (
         ["--config.dataset=kmnist", "--noconfig.download", "--config.data_dir=/nowhere"],
         ["kmnist", "/nowhere", "tfds build"],
     ),
-    "unknown flag": (["--speed=11"], ["speed"]),
 }
 
 
@@ -35,17 +39,43 @@ def test_mistakes_are_one_line_and_leave_no_workdir(tmp_path):
     assert not (tmp_path / "w").exists()
 
 
+def parsed(*options):
+    """The config of a command line, in this process."""
+    started = cli.Command(
+        RECIPE, flags.FlagValues(), ["x", "--config=configs/mnist_pruning.py", "--workdir=w", *options]
+    )
+    started.parse()
+    return started.config
+
+
+@pytest.mark.filterwarnings(r"ignore:the load_module\(\) method:DeprecationWarning")  # of ml_collections
 @pytest.mark.parametrize(
-    ("arguments", "parts"),
+    ("given", "seeds"),
     [
-        (["--workdir=w"], ["--config is required"]),
-        (["--config=configs/mnist_pruning.py"], ["--workdir is required"]),
-        (["--config=nowhere.py", "--workdir=w"], ["nowhere.py", "no such file"]),
-        (["--config=configs/mnist_pruning.py:magic", "--workdir=w"], ["'magic'", "relaxed"]),
+        (["--config.seeds=(0,1)", "--config.seeds=(0,1,2)"], (0, 1, 2)),
+        (["--config.seeds=(0,)", "--config.seeds", "( 4, )"], (4,)),
+        (["--config.seeds=7,8"], (7, 8)),
+        (["--config.seeds=[7]"], (7,)),
     ],
 )
-def test_config_and_workdir_are_required_and_checked(arguments, parts):
-    assert_one_line(start([sys.executable, "-m", "experiments.mnist_pruning", *arguments]), parts)
+def test_of_a_field_that_is_given_twice_the_last_value_counts(given, seeds, capsys):
+    assert parsed(*given).seeds == seeds
+    assert parsed(*given, "--config.hidden=(5,)", "--config.hidden=()").hidden == ()
+    assert parsed("--config.epochs=3", "--config.epochs=4").epochs == 4
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.filterwarnings(r"ignore:the load_module\(\) method:DeprecationWarning")
+def test_that_a_single_value_is_taken_for_a_tuple_is_said(capsys):
+    assert parsed("--config.seeds=3", "--config.hidden=(4, 5)").seeds == (3,)
+    assert capsys.readouterr().out == "config.seeds=3 is taken for the tuple (3,)\n"
+
+
+@pytest.mark.filterwarnings(r"ignore:the load_module\(\) method:DeprecationWarning")
+def test_a_workdir_is_required():
+    started = cli.Command(RECIPE, flags.FlagValues(), ["x", "--config=configs/mnist_pruning.py"])
+    with pytest.raises(UsageError, match=r"^--workdir is required"):
+        started.parse()
 
 
 def test_a_workdir_of_another_config_is_refused_with_the_fields_that_differ(small_run):

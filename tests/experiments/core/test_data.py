@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +74,33 @@ def test_of_imagenet21k_the_first_images_of_its_only_split_test(tiny, monkeypatc
     np.testing.assert_array_equal(source.train[0]["image"][..., 0], examples["train"][0][12])
     with pytest.raises(UsageError, match=r"TFDS knows no data set 'imagenet22k'.* a builder of your own"):
         sources.from_tfds("imagenet22k", str(directory), download=False)
+
+
+def test_a_set_that_cannot_be_prepared_leaves_no_empty_folders(tmp_path, monkeypatch):
+    import tensorflow_datasets as tfds
+
+    class Builder:
+        """As TFDS leaves things when there is no network."""
+
+        def is_prepared(self):
+            return False
+
+        def download_and_prepare(self):
+            for folder in ("downloads/kmnist/labels.gz.tmp.727b", "downloads/extracted", "kmnist/3.0.1.incomplete"):
+                (where / folder).mkdir(parents=True, exist_ok=True)
+            raise ConnectionError("no such host")
+
+    monkeypatch.setattr(tfds, "builder", lambda *_, **__: Builder())
+    where = tmp_path / "deep" / "er"
+    for kept in (None, where / "downloads" / "mnist" / "labels.gz", where / "kmnist" / "notes.txt"):
+        if kept:
+            kept.parent.mkdir(parents=True)
+            kept.write_text("precious\n")
+        with pytest.raises(UsageError, match=r"'kmnist' could not be had from .* no such host"):
+            sources.from_tfds("kmnist", str(where), download=True)
+        left = [path for path in tmp_path.rglob("*") if path.is_dir() and not any(path.iterdir())]
+        assert left == []
+        assert (where.exists(), kept is None or kept.exists()) == (kept is not None, True)
 
 
 def test_the_label_to_classify_by_is_chosen(tiny):
@@ -203,6 +232,28 @@ def test_examples_on_disk_are_decoded_to_rgb_in_any_process(varied):
         assert examples[1]["label"] == 2
     with pytest.raises(IndexError, match="example 3 of 3"):
         part[3]
+
+
+def test_threads_that_begin_together_open_the_files_once(varied, monkeypatch):
+    import tensorflow_datasets as tfds
+
+    directory, images = varied
+    examples = sources.from_tfds("photos", str(directory), download=False).train
+    examples = [pickle.loads(pickle.dumps(part)) for part in (examples, examples.part(0, 3))]
+    open_, opening = tfds.builder_from_directory, []
+
+    def alone(path):
+        opening.append(path)
+        at = len(opening)
+        time.sleep(0.1)  # for others to come
+        assert len(opening) == at, "another thread has begun meanwhile"
+        return open_(path)
+
+    monkeypatch.setattr(tfds, "builder_from_directory", alone)
+    with ThreadPoolExecutor(4) as pool:
+        read = list(pool.map(lambda number: examples[number % 2][1]["image"], range(4)))
+    assert len(opening) == 2
+    assert all(np.array_equal(image, images[1]) for image in read)
 
 
 def test_images_too_large_for_memory_stay_on_disk(tiny, monkeypatch):

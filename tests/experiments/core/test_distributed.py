@@ -2,11 +2,12 @@
 
 import signal
 import sys
+import time
 
 import pytest
 
 from experiments.cifar100_vit.suite.presets import DEMO
-from experiments.core import distributed
+from experiments.core import checksums, distributed
 from experiments.core.errors import UsageError
 from tests.experiments.processes import begin, ended, environment, finish, free_port, wait_for_rows
 from tests.experiments.support import rows_without_seconds, start
@@ -44,16 +45,23 @@ def whole(tmp_path_factory):
     return workdir
 
 
-def test_when_one_process_is_killed_the_other_fails_and_the_run_goes_on(whole, tmp_path):
+def test_when_one_process_is_killed_the_other_fails_and_the_run_goes_on_from_what_is_intact(whole, tmp_path):
     processes = run(tmp_path / "killed", 2, 4)
     wait_for_rows(processes, tmp_path / "killed", 3)
+    newest = tmp_path / "killed" / "checkpoints" / "12"
+    while not (newest / checksums.NAME).exists():
+        assert processes[0].poll() is None
+        time.sleep(0.002)
     processes[1].kill()
     (status, _, err), (killed, _, _) = ended(processes, timeout=600)
     assert killed == -signal.SIGKILL
     assert status not in (0, -signal.SIGKILL)
     assert "Traceback" in err or "another task died" in err
-    first, _ = finish(run(tmp_path / "killed", 2, 4))
-    assert "resuming after step " in first
+    (newest / "state" / "_METADATA").write_bytes(b"{")
+    first, second = finish(run(tmp_path / "killed", 2, 4))
+    assert "the checkpoint of step 12 is damaged (state/_METADATA is not what was saved)" in first
+    assert "resuming after step 6" in first
+    assert "step" not in second
     assert rows_without_seconds(tmp_path / "killed") == rows_without_seconds(whole)
 
 
@@ -97,7 +105,11 @@ def test_variables_that_make_no_sense_are_refused(monkeypatch, variables, messag
 def test_the_tasks_of_srun_find_each_other(count):
     code = (
         "import jax; from experiments.core import distributed; distributed.initialize();"
-        "print(jax.distributed.is_initialized(), jax.process_index(), jax.process_count(), jax.device_count())"
+        "print(jax.distributed.is_initialized(), jax.process_index(), jax.process_count(), jax.device_count());"
+        "print('of the first:', distributed.from_first(lambda: {'process': jax.process_index()}))\n"
+        "def fail(): raise distributed.UsageError(f'of {jax.process_index()}')\n"
+        "try: distributed.from_first(fail)\n"
+        "except distributed.UsageError as error: print('error:', error)"
     )
     slurm = {"SLURM_JOB_ID": "7", "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": str(count)}
     common = environment(devices=3) | slurm | {"JAX_COORDINATOR_PORT": str(free_port())}
@@ -105,3 +117,4 @@ def test_the_tasks_of_srun_find_each_other(count):
     outs = finish([start([sys.executable, "-c", code], env=common | task) for task in tasks])
     seen = [next(line for line in out.splitlines() if line.startswith(("True", "False"))) for out in outs]
     assert seen == [f"{count > 1} {index} {count} {3 * count}" for index in range(count)]
+    assert all(out.endswith("of the first: {'process': 0}\nerror: of 0\n") for out in outs), outs

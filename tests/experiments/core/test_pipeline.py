@@ -140,9 +140,9 @@ def test_what_goes_wrong_in_a_worker_is_raised_here(examples, workers):
     [
         ("recipe", "colour", "one of inception, big_vision, crop_flip, none"),
         ("augment_on", "moon", "one of host, device"),
-        ("size", 0, "positive"),
-        ("workers", -1, "0 (threads) or a number of processes"),
-        ("prefetch", 0, "positive"),
+        ("size", 0, "positive and at most 8192"),
+        ("workers", -1, "0 (threads), or at most 1024 processes"),
+        ("prefetch", 0, "positive and at most 1024"),
     ],
 )
 def test_fields_are_checked(field, value, allowed):
@@ -222,7 +222,7 @@ def test_workers_leave_signals_to_all_of_a_group_to_their_program(examples):
     batches = _make(examples, workers=1)
     batches.batch(0)
     (worker,) = [child.pid for child in multiprocessing.active_children()]
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         os.kill(worker, number)
     for step in range(1, 20):
         batches.batch(step)

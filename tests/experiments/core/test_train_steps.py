@@ -9,6 +9,7 @@ import sys
 import time
 
 import jax
+import jax.monitoring
 import numpy as np
 import optax
 import pytest
@@ -16,9 +17,9 @@ import pytest
 from experiments.core import metrics, optimizer, train
 from experiments.core.errors import UsageError
 from experiments.core.experiment import Recipe
-from experiments.core.stream import Stream
+from experiments.core.progress import Progress
 from tests.experiments.support import start
-from tests.experiments.toy import RECIPE, STREAMED, build, load_streams, toy_config, values
+from tests.experiments.toy import RECIPE, STREAM, STREAMED, Killed, build, killed_at, toy_config, values
 
 MESHES = {"data": {"data": 8}, "fsdp": {"data": 2, "fsdp": 4}, "expert": {"data": 1, "fsdp": 2, "expert": -1}}
 
@@ -65,6 +66,29 @@ def test_rows_say_what_was_learnt_at_which_rate_and_speed(tmp_path, capsys):
     assert not (tmp_path / "w" / "params.npz").exists()  # unasked
 
 
+def test_nothing_is_compiled_in_the_time_that_is_counted(tmp_path, monkeypatch):
+    compiled, counted = [], []
+    show = Progress.show
+
+    def noted(event, seconds, **_):
+        if "backend_compile" in event:
+            compiled.append(event)
+
+    def shown(progress, row):
+        counted.append(len(compiled))
+        show(progress, row)
+
+    monkeypatch.setattr(Progress, "show", shown)
+    jax.clear_caches()
+    jax.monitoring.register_event_duration_secs_listener(noted)
+    try:
+        run(tmp_path / "w", steps=12, checkpoint_every=12)
+    finally:
+        jax.monitoring.unregister_event_duration_listener(noted)
+    assert counted[0] > 0
+    assert counted == [counted[0]] * 4
+
+
 def test_the_train_loss_is_the_mean_over_the_interval(tmp_path, each_step):
     rows = run(tmp_path / "w", eval_every=5, steps_per_dispatch=5, checkpoint_every=5)
     steps = np.asarray([row["train_loss"][0] for row in each_step[1:]])
@@ -95,38 +119,6 @@ def test_seeds_side_by_side_train_as_alone(tmp_path, each_step):
     assert [row["train_loss"][1] for row in rows[1:]] == pytest.approx(
         [row["train_loss"][0] for row in each_step[1:]], rel=1e-5
     )
-
-
-class Killed(Exception):
-    """Stands for a kill: nothing that a run does on its way out comes after it."""
-
-
-def killed_at(step):
-    """The toy, whose stream breaks off at `step`."""
-
-    def load(config):
-        data = load_streams(config)
-
-        def opened(seed, rows):
-            whole = data.train_stream.open(seed, rows)
-
-            class Breaking:
-                def batch(self, number):
-                    if number == step:
-                        raise Killed
-                    return whole.batch(number)
-
-                def close(self):
-                    whole.close()
-
-            return Breaking()
-
-        return dataclasses.replace(data, train_stream=Stream(data.train_stream.num_examples, opened))
-
-    return Recipe("toy", lambda config: None, build, load)
-
-
-STREAM = {"feed": "stream", "eval_batch_size": 128, "noise": 0.1, "eval_every": 4, "checkpoint_every": 3}
 
 
 @pytest.fixture(scope="module")

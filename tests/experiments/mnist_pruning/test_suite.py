@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from experiments.core.config import to_json
+from experiments.core.files import write_json
 from experiments.core.suite import command, runner
 from experiments.core.suite.choice import choose
 from experiments.core.suite.plan import Run
@@ -123,6 +125,18 @@ def test_a_run_made_with_another_config_is_not_overwritten(tmp_path, capsys):
     write_workdir(tmp_path / "final-default", [[90.0], [5.0]], method="hard")
     assert command.run_suite(SUITE, tmp_path, FINAL[:1], FINAL[:1], ["suite"]) != 0
     assert "another config" in "".join(capsys.readouterr())
+
+
+def test_a_summary_that_is_damaged_is_not_done_and_is_named(tmp_path, capsys):
+    config = SUITE.config(FINAL[0], tmp_path)
+    write_workdir(tmp_path / "final-default", [[90.0, 90.0], [5.0, 5.0]], **dict(BASE))
+    write_json(tmp_path / "final-default" / "config.json", to_json(config))
+    (tmp_path / "final-default" / "summary.json").write_text("{")
+    assert command.run_suite(SUITE, tmp_path, FINAL[:1], FINAL[:1], ["suite"]) == 1
+    out = capsys.readouterr().out
+    assert f"FAILED: {tmp_path}/final-default/summary.json is damaged (no JSON: " in out
+    assert "): remove it, and the same command makes it again" in out
+    assert "`final-default`: summary.json is damaged (no JSON: " in (tmp_path / "table.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,15 @@
 import json
 import os
 import platform
+import re
+import signal
 import subprocess
+import threading
+import time
 
 import pytest
 
+from scripts.launch import command
 from scripts.launch import slurm as slurm_lib
 from tests.scripts.launch.conftest import commands
 
@@ -46,12 +51,50 @@ def test_a_job_that_fails_or_is_refused_is_submitted_again(world, launch, tmp_pa
     assert "job: ValueError: a reason; attempt 1 of 3" in out
 
 
+def interrupted(tmp_path, capfd, word):
+    """What a launcher prints that is interrupted once its run is recorded as `word`."""
+    record = tmp_path / "50% done" / "launch.json"
+
+    def interrupt():
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not (record.exists() and f'"state": "{word}"' in record.read_text()):
+            time.sleep(0.02)
+        time.sleep(0.5)  # it says so, and waits
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    end = slurm(tmp_path).index("--")
+    options = ["--pause_seconds=60", "--no_check"]
+    assert command.main([*slurm(tmp_path)[:end], *options, *slurm(tmp_path)[end:]]) == 0
+    thread.join()
+    return capfd.readouterr().out
+
+
+def test_ctrl_c_before_another_submission_says_that_nothing_is_queued(world, tmp_path, capfd):
+    world.plan("sbatch", "sbatch: error: QOSMaxSubmitJobPerUserLimit")
+    out = interrupted(tmp_path, capfd, "to do")
+    assert "attempt 1 of 3 more in 60 s" in out
+    assert "stopped; nothing is submitted or queued any more; the same command goes on from here" in out
+    assert re.search(r"mnist_pruning +to do +job: .*QOSMax", out)
+    assert len(calls(world, "sbatch")) == 1
+
+
+def test_ctrl_c_while_a_job_runs_names_it_as_going_on(world, tmp_path, capfd):
+    world.plan("train-0", "hang")
+    out = interrupted(tmp_path, capfd, "running")
+    assert "stopped; submitted, and going on without the launcher: mnist_pruning; the same command goes on" in out
+
+
 def test_what_slurm_says_is_the_reason_only_where_no_task_gives_one():
     ended = "slurmstepd: error: *** STEP 17.0 ON node1 CANCELLED DUE TO TIME LIMIT ***\n"
     task = "srun: error: node1: task 3: Exited with exit code 1\n"
     assert slurm_lib._reason(f"0: epoch 1/4\n3: ValueError: a reason\n{task}") == "ValueError: a reason"
     assert "TIME LIMIT" in slurm_lib._reason(f"0: epoch 1/4\n{ended}")
     assert slurm_lib._reason("0: epoch 1/4\n") == "epoch 1/4"
+    others = "1: jax.errors.JaxRuntimeError: UNAVAILABLE: Connection closed by peer\n"
+    cancelled = "srun: error: node1: tasks 0-2: Terminated\n"
+    assert slurm_lib._reason(f"3: ValueError: a reason\n{task}{others}{cancelled}") == "ValueError: a reason"
 
 
 def test_tasks_have_the_processors_that_sbatch_was_asked_for(tmp_path):

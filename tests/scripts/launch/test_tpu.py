@@ -209,7 +209,7 @@ def test_code_that_cannot_be_packed_is_said_in_a_line(world, launch, monkeypatch
 @pytest.fixture
 def done(bucket_server):
     """The run has been done, by a launcher that died thereafter."""
-    bucket_server.store("bucket/runs/a/summary.json", b"{}", None)
+    bucket_server.store("bucket/runs/a/summary.json", b'{"state": "done"}', None)
 
 
 def test_what_an_earlier_launcher_has_left_is_deleted_at_the_end(world, launch, done):
@@ -277,7 +277,7 @@ def test_a_run_that_another_launcher_has_is_refused(world, launch, bucket_server
 def test_a_signal_lets_the_workers_save_and_names_the_tpu_that_stays(world, launch, bucket_server):
     for name in ("tpu-0", "tpu-1"):
         world.put(f"tpu-vm-{name}", NODE | {"acceleratorType": "v6e-4", "networkEndpoints": [{}]})
-    bucket_server.store("bucket/runs/a/p=1.5/summary.json", b"{}", None)
+    bucket_server.store("bucket/runs/a/p=1.5/summary.json", b'{"state": "done"}', None)
     world.plan("train-0", "hang")
     sent = []
 

@@ -1,0 +1,261 @@
+"""Runs whose files are damaged, whose disk is full, whose terminal is closed: none ends with other numbers.
+
+All in this process. `half` is a run of the toy experiment that was killed: it has rows up to step 12, and checkpoints
+of the steps 9 and 12.
+"""
+
+import errno
+import io
+import json
+import logging
+import os
+import random
+import shutil
+import signal
+import sys
+
+import orbax.checkpoint as ocp
+import pytest
+
+from experiments.core import metrics, train
+from experiments.core.errors import DamagedError, UsageError, in_one_line
+from experiments.core.workdir import Workdir
+from tests.experiments.support import rows_without_seconds
+from tests.experiments.toy import STREAM, STREAMED, Killed, killed_at, toy_config
+
+NEWEST, BEFORE = "12", "9"
+
+
+def run(workdir, recipe=STREAMED, **fields):
+    train.run(recipe, toy_config(**STREAM | fields), workdir)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The rows of a run that nothing happened to."""
+    workdir = tmp_path_factory.mktemp("whole") / "w"
+    run(workdir)
+    return rows_without_seconds(workdir)
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("half") / "w"
+    with pytest.raises(Killed):
+        run(workdir, killed_at(15))
+    assert sorted(path.name for path in (workdir / "checkpoints").iterdir()) == [NEWEST, BEFORE]
+    assert metrics.read(workdir / "metrics.jsonl")[-1]["step"] == 12
+    return workdir
+
+
+@pytest.fixture
+def copy(half, tmp_path):
+    return shutil.copytree(half, tmp_path / "w")
+
+
+def contents(workdir):
+    """All files but the lock, which means nothing."""
+    files = (path for path in workdir.rglob("*") if path.is_file() and path.name != ".lock")
+    return {str(path.relative_to(workdir)): path.read_bytes() for path in files}
+
+
+def flip(path, place):
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_flipped_byte_sends_back_to_the_checkpoint_before_and_to_the_same_numbers(copy, whole, capsys):
+    data = max((copy / "checkpoints" / NEWEST / "state").rglob("d/*"), key=lambda path: path.stat().st_size)
+    flip(data, random.Random(0).randrange(data.stat().st_size))
+    run(copy)
+    assert rows_without_seconds(copy) == whole
+    first, second = capsys.readouterr().out.splitlines()[:2]
+    assert first.startswith(f"the checkpoint of step {NEWEST} is damaged (state/")
+    assert first.endswith(f"is now {copy}/damaged-checkpoint-{NEWEST}, and that of step {BEFORE} is used instead")
+    assert second == f"resuming after step {BEFORE}"
+    assert (copy / f"damaged-checkpoint-{NEWEST}" / "state").is_dir()
+
+
+def test_a_run_of_before_there_were_sums_goes_on_and_says_so(copy, whole, capsys):
+    for step in (NEWEST, BEFORE):
+        (copy / "checkpoints" / step / "SHA256SUMS").unlink()
+    run(copy)
+    assert rows_without_seconds(copy) == whole
+    assert capsys.readouterr().out.startswith(f"the checkpoint of step {NEWEST} has no SHA256SUMS: ")
+
+
+def lines_with(change):
+    def damage(path):
+        lines = path.read_bytes().splitlines(keepends=True)
+        change(lines)
+        path.write_bytes(b"".join(lines))
+
+    return damage
+
+
+def cut(lines):
+    lines[2] = lines[2][:40] + b"\n"
+
+
+def garbage(lines):
+    lines[2] = b"\xff\xfe garbage \x00\n"
+
+
+def nul(lines):
+    lines[2] = bytes(len(lines[2]) - 1) + b"\n"
+
+
+def joined(lines):
+    lines[1:3] = [lines[1][:-1] + lines[2]]
+
+
+def missing(lines):
+    del lines[2]
+
+
+def twice(lines):
+    lines.insert(2, lines[1])
+
+
+def digit(lines):
+    # A number is one still.
+    place = lines[2].index(b'"train_loss": [') + 17
+    lines[2] = lines[2][:place] + bytes([lines[2][place] ^ 1]) + lines[2][place + 1 :]
+
+
+def another(lines):
+    lines[2] = b"[1, 2]\n"
+
+
+ROWS = {
+    cut: "line 3 is no row",
+    garbage: "line 3 is no row",
+    nul: "line 3 is no row",
+    joined: "line 2 is no row",
+    missing: "line 3 is of step 12, where the row of step 8 has its place",
+    twice: "line 3 is of step 4, after one of step 4",
+    digit: "lines 1 to 4 are not those that were written",
+    another: "line 3 is no row",
+}
+
+
+@pytest.mark.parametrize("change", ROWS, ids=lambda change: change.__name__)
+def test_rows_that_are_damaged_are_named_and_nothing_is_changed(copy, change):
+    lines_with(change)(copy / "metrics.jsonl")
+    before = contents(copy)
+    with pytest.raises(DamagedError, match=rf"^{copy}/metrics\.jsonl is damaged \({ROWS[change]}\): put back a copy"):
+        run(copy)
+    assert contents(copy) == before
+
+
+def test_rows_that_are_missing_are_noticed_without_their_sum(copy):
+    rows = metrics.read(copy / "metrics.jsonl")
+    metrics.require_complete(copy, rows, toy_config(**STREAM).to_dict())
+    for number in (0, 1, 2):
+        with pytest.raises(DamagedError, match=f"line {number + 1} is of step .*, where the row of step {4 * number}"):
+            metrics.require_complete(copy, rows[:number] + rows[number + 1 :], toy_config(**STREAM).to_dict())
+    epochs = [{"epoch": epoch, "step": 7 * epoch} for epoch in (0, 1, 3)]
+    with pytest.raises(DamagedError, match="line 3 is of epoch 3, where the row of epoch 2"):
+        metrics.require_complete(copy, epochs, {"epochs": 5})
+
+
+def test_rows_that_are_lost_with_their_file_are_named(copy):
+    (copy / "metrics.jsonl").unlink()
+    with pytest.raises(DamagedError, match=r"metrics\.jsonl is damaged \(it has no row of step 12\)"):
+        run(copy)
+
+
+def test_what_comes_after_the_checkpoint_may_be_anything(copy, whole):
+    with (copy / "metrics.jsonl").open("ab") as file:
+        file.write(b'\0\0\0\n{"step": 16}\n{"epo')
+    run(copy)
+    assert rows_without_seconds(copy) == whole
+
+
+def test_rows_whose_checkpoints_are_gone_are_not_overwritten(copy):
+    shutil.rmtree(copy / "checkpoints")
+    before = contents(copy)
+    with pytest.raises(UsageError, match=r"has 4 rows, but there is no checkpoint in .*: put back a copy of one"):
+        run(copy)
+    assert contents(copy) == before
+
+
+FILES = {
+    "config.json": (b"{", b"", b"[]", b"\0" * 20, b"\xff", b'"config"', b"[" * 10**5),
+    "environment.json": (b"{", b"[]", b'{"resumed": 3}', b"{}"),
+    "summary.json": (b"{", b"", b"[]", b"{}", b'{"state": "running"}'),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_json_that_is_damaged_is_named_with_what_to_do_and_nothing_is_changed(copy, name):
+    for content in FILES[name]:
+        (copy / name).write_bytes(content)
+        before = contents(copy)
+        with pytest.raises(DamagedError, match=rf"^{copy}/{name} is damaged \(.*\): (put back|remove)"):
+            run(copy)
+        assert contents(copy) == before
+
+
+def test_a_summary_that_is_damaged_can_be_made_again_as_it_says(copy, whole):
+    run(copy)
+    summary = json.loads((copy / "summary.json").read_text())
+    (copy / "summary.json").unlink()
+    run(copy)
+    assert json.loads((copy / "summary.json").read_text()) == summary
+    assert rows_without_seconds(copy) == whole
+
+
+class Closed(io.StringIO):
+    """A terminal that is gone."""
+
+    def write(self, text):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_a_terminal_that_is_closed_lets_the_run_save(tmp_path, whole, monkeypatch):
+    def hang_up():
+        monkeypatch.setattr(sys, "stdout", Closed())
+        for _ in range(2):  # the terminal, and its shell
+            signal.raise_signal(signal.SIGHUP)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", sys.stdout)
+        run(tmp_path / "w", killed_at(6, hang_up))
+    assert not Workdir(tmp_path / "w").is_done()
+    assert [path.name for path in (tmp_path / "w" / "checkpoints").iterdir()][-1:] != []
+    run(tmp_path / "w")
+    assert rows_without_seconds(tmp_path / "w") == whole
+
+
+def full(*_, **__):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def tensorstore(*_, **__):
+    raise ValueError('RESOURCE_EXHAUSTED: Error writing "params": Failed to write 2062 bytes: No space left on device')
+
+
+def test_a_full_disk_is_one_line_whoever_writes_and_nothing_is_lost(copy, whole, monkeypatch, capsys):
+    fsync = os.fsync
+    for named in ("metrics.jsonl", "checkpoints", "SHA256SUMS", "summary.json"):
+
+        def selective(descriptor, named=named):
+            name = os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}"))
+            return full() if named in name else fsync(descriptor)
+
+        with monkeypatch.context() as patch:
+            if named == "checkpoints":
+                patch.setattr(ocp.CheckpointManager, "save", tensorstore)
+            else:
+                patch.setattr(os, "fsync", selective)
+            patch.setattr(sys, "unraisablehook", sys.unraisablehook)
+            assert in_one_line(lambda: run(copy) or 0) == 1
+        logging.disable(logging.NOTSET)  # which it no longer is after a save that has found the disk full
+        err = capsys.readouterr().err
+        assert err.startswith("error: ")
+        assert f"{named}: No space left on device; what is saved is whole" in err
+        assert err.count("\n") == 1
+    run(copy)
+    assert rows_without_seconds(copy) == whole

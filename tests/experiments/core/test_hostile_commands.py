@@ -1,0 +1,222 @@
+"""Command lines that no run can come of: each is one line that names what is wrong, and leaves nothing behind.
+
+All in this process, by the code that the command runs, and up to where a run would begin to train.
+"""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+from absl import flags
+
+from experiments.core import cli, train
+from experiments.core.errors import UsageError
+
+pytestmark = pytest.mark.filterwarnings(r"ignore:the load_module\(\) method:DeprecationWarning")  # of ml_collections
+
+MNIST = ["mnist_pruning", "--config=configs/mnist_pruning.py", "--config.dataset=digits"]
+VIT = ["cifar100_vit", "--config=configs/cifar100_vit.py:small", "--config.dataset=digits", "--config.input.size=8"]
+VIT += ["--config.model.variant=mu/4", "--config.mesh.data=8", "--config.eval_batch_size=512"]
+VMOE = ["vmoe", "--config=configs/vmoe.py:small", "--config.dataset=digits", "--config.input.size=8"]
+VMOE += ["--config.model.variant=mu/2", "--config.mesh.data=8"]
+
+NUMBERS = ("inf", "-inf", "nan", "-1", "1e39", "1e-60", "many")
+COUNTS = ("0", "-1", "2147483648", "1e3", "")
+
+# Fields, and values that each of them must not have.
+FIELDS = {
+    "mnist": (
+        MNIST,
+        {
+            "optimizer.learning_rate": (*NUMBERS, "0"),
+            "optimizer.momentum": ("inf", "1", "-0.1"),
+            "density": ("inf", "nan", "-1", "0", "1.1", "1e-9", "1e-3"),
+            "p": ("inf", "nan", "1", "2.1"),
+            "lam.start": (*NUMBERS, "0"),
+            "lam.end": ("inf", "0"),
+            "lam.schedule": ("", "cosine"),
+            "ot.epsilon": ("inf", "0"),
+            "mask.strength": ("nan", "-1"),
+            "mask.num_samples": ("0", "1.5"),
+            "hard_concrete.damping": ("inf", "0"),
+            "epochs": (*COUNTS, "1000000000", "many"),
+            "batch_size": (*COUNTS, "5000"),
+            "checkpoint_every": COUNTS,
+            "validation_size": COUNTS,
+            "seeds": ("()", "(", "a", "(1,1)", "(-1,)", "(1.5,)", "(True,)", "(None,)", "{1,2}", "{}", "(2147483648,)"),
+            "hidden": ("('a',)", "(0,)", "(True,)", "((1,),)", "(1.5,)", "0"),
+            "prune_layers": ("()", "(4,)", "(1,1)", "(True,)", "('1',)"),
+            "method": ("", "magic"),
+            "split": ("", "training"),
+            "mask.name": ("nothing",),
+            "optimizer.name": ("sgdd",),
+            "debias": ("2", "maybe"),
+        },
+    ),
+    "vit": (
+        VIT,
+        {
+            "loss.k": ("0", "11", "1.5"),
+            "loss.p": ("inf", "1"),
+            "loss.lam": ("inf", "-1", "nan"),
+            "loss.target": ("nothing",),
+            "loss.name": ("nothing",),
+            "steps": (*COUNTS, "55"),
+            "eval_every": ("0", "3"),
+            "accumulate": ("0", "3"),
+            "eval_batch_size": ("0", "-1"),
+            "optimizer.warmup_steps": ("-1", "100"),
+            "optimizer.clip_norm": ("inf", "-1"),
+            "pretrained": ("nothing", ".", "/dev/null"),
+            "model.variant": ("", "Huge/4", "mu/0", "mu"),
+            "model.depth": ("-1", "100000"),
+            "model.num_heads": ("3",),
+            "model.dtype": ("float8",),
+            "input.size": ("0", "7", "1000000"),
+            "input.recipe": ("",),
+            "feed": ("disk",),
+            "mesh.data": ("0", "-2", "7"),
+            "label": ("colour",),
+            "accelerator": ("True",),
+        },
+    ),
+    "vmoe": (
+        VMOE,
+        {
+            "router.factor": ("inf", "nan", "0", "1e39"),
+            "router.k": ("-1", "1000"),
+            "router.capacity": ("-1", "1000", "3"),
+            "router.multiple_of": ("0",),
+            "router.noise": ("inf", "-1"),
+            "router.p": ("3",),
+            "router.lam.start": ("inf", "0"),
+            "router.name": ("",),
+            "router.priority": ("gate",),
+            "moe.blocks": ("(1,1)", "(9,)", "('a',)", "(True,)"),
+            "moe.num_experts": ("0",),
+            "moe.group_images": ("0", "7"),
+            "moe.dispatcher": ("none",),
+            "loss": ("hinge",),
+            "input.workers": ("-1", "100000"),
+            "input.prefetch": ("0",),
+            "model.variant": ("S-32",),
+        },
+    ),
+}
+# Where the field that is named is another, which the one given does not go with, or is named less its last part.
+NAMED = {
+    "loss.": "config.loss",
+    "mesh.data": "config.mesh",
+    "moe.group_images=7": "config.batch_size",
+    "accumulate=3": "config.batch_size",
+}
+OTHERS = [
+    # Overrides that are of no field, or of one with fields of its own.
+    ([*MNIST, "--config.lam=1"], "--config.lam=1 .* config.lam has fields of its own.* --config.lam.start"),
+    ([*MNIST, "--config.lam={'start': 3.0}"], r"--config.lam=.* --config.lam.schedule"),
+    ([*MNIST, "--config.optimizer=sgd"], "--config.optimizer=sgd .* --config.optimizer.name"),
+    ([*VMOE, "--config.router", "hard"], "--config.router=hard .* --config.router.name"),
+    ([*MNIST, "--config.lam.strt=3"], "--config.lam.strt: the config has no field 'strt': did you mean start?"),
+    ([*MNIST, "--config.nothing=3"], "has no field 'nothing': it has batch_size, "),
+    ([*MNIST, "--config.seeds.x=3"], "config.seeds is a value, and has no field 'x'"),
+    ([*MNIST, "--config.hidden[0]=5"], r"has no field 'hidden\[0\]'"),
+    ([*MNIST, "--config.items=3"], "has no field 'items'"),
+    ([*MNIST, "--config.=3"], "has no field ''"),
+    ([*MNIST, "--noconfig.epochs"], "config.epochs"),
+    ([*MNIST, "--config.epochs"], "epochs"),
+    # Files that are no config, or one of another experiment.
+    (["mnist_pruning"], "--config is required"),
+    (["mnist_pruning", "--config="], "--config is required"),
+    (["mnist_pruning", "--config=nowhere.py"], "--config=nowhere.py: there is no such file"),
+    (["mnist_pruning", "--config=nowhere.py", "--config.epochs=3"], "--config=nowhere.py: there is no such file"),
+    (["mnist_pruning", "--config=:hard"], "--config=:hard: there is no such file"),
+    (["mnist_pruning", "--config=configs", "--config.epochs=3"], "configs is a directory"),
+    (["mnist_pruning", "--config=README.md", "--config.epochs=3"], "--config=README.md .* SyntaxError: .* line 3"),
+    (["mnist_pruning", "--config=results/figures/figure4.png"], "figure4.png is no config that can be read"),
+    (["mnist_pruning", "--config=experiments/core/plan.py"], r"has no function get_config\(\)"),
+    (["mnist_pruning", "--config=configs/mnist_pruning.py:magic"], "'magic' is not one of dense, "),
+    (["mnist_pruning", "--config=configs/mnist_pruning.py:"], "'' is not one of dense, "),
+    (["mnist_pruning", MNIST[1], MNIST[1]], "--config is given twice"),
+    (["mnist_pruning", "--config.epochs=3", MNIST[1]], "--config.epochs=3"),
+    (["mnist_pruning", "--config=configs/vmoe.py:small"], "no field 'method', which experiments.mnist_pruning reads"),
+    (["vmoe", "--config=configs/mnist_pruning.py"], "no field 'moe', which experiments.vmoe reads"),
+    (
+        ["vmoe", "--config=configs/cifar100_vit.py:small", "--config.eval_batch_size=512"],
+        "no field 'moe', which experiments.vmoe reads",
+    ),
+    (["cifar100_vit", "--config=configs/vmoe.py:small"], "no field 'scan', which experiments.cifar100_vit reads"),
+    # Other options.
+    ([*MNIST, "--workdir="], "--workdir is required"),
+    ([*MNIST, "--workdir=s3://bucket/run"], "--workdir=s3://bucket/run is neither"),
+    ([*MNIST, "--workdir=gs:/bucket/run"], "--workdir=gs:/bucket/run is neither"),
+    ([*MNIST, "--workdir=README.md/run"], "--workdir=.*README.md/run: Not a directory"),
+    ([*MNIST, "--flagfile=nowhere"], "nowhere"),
+    ([*MNIST, "--check=maybe"], "--check=maybe"),
+    ([*MNIST, "--check_processes=0"], "--check_processes=0: 0 is not a positive integer"),
+    ([*MNIST, "--speed=11"], "speed"),
+    ([*MNIST, "stray"], "unexpected argument 'stray'"),
+    ([*VMOE, "--config.router.name=token_choice", "--config.router.selected=99"], "config.router.selected=99 "),
+    (
+        [*VIT, "--config.feed=stream", "--config.input.augment_on=host", "--config.seeds=(0,1)"],
+        "config.seeds=.* single",
+    ),
+    ([*MNIST, "--config.hidden=(2147483647,32)"], "the parameters, .* GB on each device"),
+]
+
+
+class Begun(Exception):
+    """A run would train now."""
+
+
+@pytest.fixture(autouse=True)
+def never_train(monkeypatch):
+    def go(run, launch):
+        raise Begun
+
+    monkeypatch.setattr(train._Run, "go", go)
+
+
+def run(tmp_path: Path, command: list[str]) -> None:
+    """Runs a command line: an experiment and its flags."""
+    name, *given = command
+    workdir = [] if any(flag.startswith("--workdir") for flag in given) else [f"--workdir={tmp_path / 'run'}"]
+    recipe = importlib.import_module(f"experiments.{name}.experiment").RECIPE
+    started = cli.Command(recipe, flags.FlagValues(), [name, *workdir, *given])
+    started.parse()
+    started.run()
+
+
+def refused(tmp_path: Path, command: list[str]) -> str:
+    """The line that a command line is refused with."""
+    with pytest.raises(UsageError) as error:
+        run(tmp_path, command)
+    assert list(tmp_path.iterdir()) == []
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+CASES = [
+    (base, field, value) for base, fields in FIELDS.values() for field, values in fields.items() for value in values
+]
+
+
+@pytest.mark.parametrize(("base", "field", "value"), CASES, ids=[f"{b[0]}-{f}={v}" for b, f, v in CASES])
+def test_a_value_that_cannot_be_is_one_line_with_the_field_and_what_is_allowed(tmp_path, base, field, value):
+    said = refused(tmp_path, [*base, f"--config.{field}={value}"])
+    given = f"{field}={value}"
+    named = next((named for start, named in NAMED.items() if given.startswith(start)), f"config.{field}=")
+    assert said.startswith((named, f"--{named}")), said
+    assert any(word in said for word in ("must be", "not one of", "is not a file", "cannot be read", "needs")), said
+
+
+@pytest.mark.parametrize(("command", "message"), OTHERS, ids=[" ".join(command) for command, _ in OTHERS])
+def test_a_command_line_that_cannot_be_is_one_line(tmp_path, command, message):
+    said = refused(tmp_path, command)
+    assert re.search(message, said), said
+
+
+@pytest.mark.parametrize("command", [MNIST, VIT, VMOE], ids=lambda command: command[0])
+def test_what_the_lines_above_are_made_of_could_be_run(tmp_path, command):
+    with pytest.raises(Begun):
+        run(tmp_path, command)
