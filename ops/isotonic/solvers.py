@@ -13,6 +13,7 @@ from ops.isotonic import dual, dykstra
 from ops.isotonic.blocks import attach_derivative, residual
 from ops.isotonic.pav import pool_adjacent_violators
 from ops.isotonic.problem import Problem
+from ops.rowwise import ENTRIES, ROWS, WIDE
 from ops.twofloat import TwoFloat, select
 
 
@@ -71,6 +72,10 @@ class Solution(NamedTuple):
     iterations: Array
     residual: Array
     converged: Array
+
+
+# How its fields lie, for `ops.rowwise`.
+REPORT = Solution(ENTRIES, ROWS, WIDE, ROWS)
 
 
 class Pooled(NamedTuple):
