@@ -7,7 +7,7 @@ from jax.typing import ArrayLike
 
 from ops.arguments import check_axis, check_whole, real
 from ops.labels import LABELS, check_targets, is_class
-from ops.rowwise import rowwise
+from ops.rowwise import FEATURES, rowwise
 
 
 def topk_accuracy(
@@ -45,6 +45,7 @@ def topk_accuracy(
         beside=None if single else {"labels": labels.astype(bool)},
         per_row={"labels": (labels, LABELS)} if single else None,
         where=where,
+        returns=FEATURES,
         max_k=max_k,
     )
     return jnp.moveaxis(hits, axis, -1)

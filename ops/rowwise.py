@@ -16,13 +16,14 @@ from jax import Array, lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec, auto_axes
 from jax.typing import ArrayLike
 
-from ops.arguments import Range, check_axis, check_values, check_where, floating, real, working_dtype
+from ops.arguments import Range, check_axis, check_values, check_where, floating, known, real, working_dtype
 
 AxisName = str | tuple[str, ...] | None
 
-# What a row function returns: an array (rows, m), put back along the axis; one value per row (rows, 1); or one in the
-# dtype that is computed in, where the others get that of the argument.
+# What a row function returns: one value per entry (rows, n); another number of them (rows, m), put back along the axis
+# too; one value per row (rows, 1); or one in the dtype that is computed in, where the others get that of the argument.
 ENTRIES: Any = "entries"
+FEATURES: Any = "features"
 ROWS: Any = "rows"
 WIDE: Any = "wide"
 
@@ -53,8 +54,8 @@ def rowwise(
         on as ``(rows, 1)``. Other values compile nothing anew.
       where: boolean array that broadcasts against ``x``; handed on as rows, if there is one.
       whole: pytrees of arrays that have nothing to do with rows; handed on as they are.
-      returns: pytree of what the function returns: ``ENTRIES``, of which there need not be ``n`` in a row, ``ROWS``
-        or ``WIDE``. Floats get the dtype of ``x``, but for ``WIDE``; others keep theirs.
+      returns: pytree of what the function returns, of ``ENTRIES``, ``FEATURES``, ``ROWS`` and ``WIDE``. Floats get the
+        dtype of ``x``, but for ``WIDE``; others keep theirs.
       axis_name: name of the mesh axis (or axes) over which ``axis`` is split, inside ``jax.shard_map``.
       static: what is compiled for: another value compiles anew.
 
@@ -104,7 +105,8 @@ def _compiled(
             arguments[key] = as_rows(value, axis, value.dtype if value.dtype == bool else dtype)
         if where is not None:
             arguments["where"] = as_rows(where, axis, jnp.bool_)
-        found = function(as_rows(x, axis, dtype), **arguments, **whole, **dict(static))
+        rows, whole = varying_as((as_rows(x, axis, dtype), whole), (x, beside, per_row, where, whole))
+        found = function(rows, **arguments, **whole, **dict(static))
         return jax.tree.map(functools.partial(_restored, x, axis), returns, found)
 
     specs = jax.tree.map(functools.partial(_spec, x, axis), returns)
@@ -116,13 +118,16 @@ def _restored(x: Array, axis: int, kind: str, found: Array) -> Array:
     if kind != WIDE and jnp.issubdtype(found.dtype, jnp.floating):
         found = found.astype(x.dtype)
     batch = batch_shape(x, axis)
-    return jnp.moveaxis(found.reshape(*batch, -1), -1, axis) if kind == ENTRIES else found.reshape(batch)
+    if kind in (ROWS, WIDE):
+        return found.reshape(batch)
+    return jnp.moveaxis(found.reshape(*batch, found.shape[-1]), -1, axis)
 
 
 def _spec(x: Array, axis: int, kind: str) -> PartitionSpec:
-    """Where the mesh has a result of ``x``: where it has ``x``."""
+    """Where on the mesh a result of ``x`` lies: where ``x`` does."""
     parts = spec_of(x)
-    return PartitionSpec(*parts) if kind == ENTRIES else PartitionSpec(*parts[:axis], *parts[axis + 1 :])
+    along = {ENTRIES: parts[axis : axis + 1], FEATURES: (None,)}.get(kind, ())
+    return PartitionSpec(*parts[:axis], *along, *parts[axis + 1 :])
 
 
 def spec_of(x: Array) -> tuple[Any, ...]:
@@ -156,6 +161,19 @@ def on_mesh(function: Callable[..., Any], specs: Any) -> Callable[..., Any]:
     return apply
 
 
+def varying_as(tree: Any, like: Any) -> Any:
+    """``tree``, typed inside ``shard_map`` as varying over all mesh axes over which an array of ``like`` varies.
+
+    A loop must start from what is typed as what it goes on with.
+    """
+
+    def axes(leaf: Array) -> frozenset[str]:
+        return frozenset(jax.typeof(leaf).manual_axis_type.varying)
+
+    wanted = frozenset().union(*map(axes, jax.tree.leaves(like)))
+    return jax.tree.map(lambda leaf: lax.pcast(leaf, tuple(sorted(wanted - axes(leaf))), to="varying"), tree)
+
+
 def batch_shape(x: Array, axis: int) -> tuple[int, ...]:
     """The shape of ``x`` without ``axis`` (not negative): that of one value per row."""
     return x.shape[:axis] + x.shape[axis + 1 :]
@@ -185,7 +203,7 @@ def _per_row(
 ) -> Array | np.ndarray:
     """One value per row, of shape ``batch``, from a scalar or from an array that broadcasts against it."""
     # NumPy is quicker, but what it makes would be written into a program that is being traced.
-    module: Any = jnp if traced or isinstance(value, jax.Array) else np
+    module: Any = np if not traced and known(value) and (value.ndim == 0 or isinstance(value, np.ndarray)) else jnp
     try:
         return module.broadcast_to(value if limits.integer else module.asarray(value).astype(dtype), batch)
     except ValueError:
@@ -203,9 +221,11 @@ def _nothing(compiled: Callable[..., Any], axis: int, returns: Any, x: Array, *a
         return jax.ShapeDtypeStruct(tuple(max(size, 1) for size in leaf.shape), leaf.dtype)
 
     def zeros(kind: str, found: jax.ShapeDtypeStruct) -> Array:
-        like = x.shape if kind == ENTRIES else batch_shape(x, axis)
-        shape = tuple(0 if given == 0 and size == 1 else size for size, given in zip(found.shape, like, strict=True))
-        return jnp.zeros(shape, found.dtype)
+        batch = batch_shape(x, axis)
+        if kind in (ROWS, WIDE):
+            return jnp.zeros(batch, found.dtype)
+        along = x.shape[axis] if kind == ENTRIES else found.shape[axis]
+        return jnp.zeros((*batch[:axis], along, *batch[axis:]), found.dtype)
 
     *laid_out, whole = arrays
     found = jax.eval_shape(compiled, *jax.tree.map(filled, (x, *laid_out)), whole)

@@ -12,7 +12,7 @@ from ops.arguments import HUGE, NON_NEGATIVE, Range, check_scalar, floating, wor
 from ops.baselines.implicit import differentiable
 from ops.baselines.least_squares import check_dictionary, curvature_bound, matmul
 from ops.baselines.proximal_gradient import minimise
-from ops.rowwise import ENTRIES, ROWS, on_mesh, rowwise, spec_of
+from ops.rowwise import FEATURES, ROWS, on_mesh, rowwise, spec_of
 from ops.topk import topk_mask
 
 
@@ -128,7 +128,7 @@ def scale_free_attention(
             "tolerance": check_scalar("tolerance", tolerance, NON_NEGATIVE),
             "max_iterations": check_scalar("max_iterations", max_iterations, NON_NEGATIVE),
         },
-        returns=ScaleFreeAttention(ENTRIES, ROWS, ROWS, ROWS),
+        returns=ScaleFreeAttention(FEATURES, ROWS, ROWS, ROWS),
     )
 
 

@@ -58,12 +58,13 @@ def _potential(u: Array, k: Array, epsilon: Array, tolerance: float, max_iterati
         return jnp.any(error > tolerance) & (iteration < max_iterations)
 
     def iterate(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        h, _, iteration = state
+        h, last_error, iteration = state
         share = jnp.sum(_mask(u, h, epsilon), axis=-1, keepdims=True) / n
         share = jnp.clip(share, jnp.finfo(u.dtype).tiny, 1.0 - jnp.finfo(u.dtype).eps)
         step = wanted - logit(share)
         error = jnp.where(count > 0, jnp.abs(share * n / k - 1.0), 0.0)
-        return h + epsilon * step, error, iteration + 1
+        # A row that has converged stays as it is: its result does not depend on the others.
+        return jnp.where(last_error > tolerance, h + epsilon * step, h), error, iteration + 1
 
     # Between targets the entries split at their (n - k)-th value for a small epsilon; starting from the middle is as
     # Sinkhorn's algorithm does, with both potentials 0.

@@ -7,7 +7,7 @@ from jax.typing import ArrayLike
 
 from ops.arguments import POSITIVE, check_scalar, floating
 from ops.baselines.least_squares import check_dictionary, matmul
-from ops.rowwise import rowwise
+from ops.rowwise import FEATURES, rowwise
 
 
 def ridge_code(x: ArrayLike, dictionary: ArrayLike, lam: ArrayLike) -> Array:
@@ -33,7 +33,7 @@ def ridge_code(x: ArrayLike, dictionary: ArrayLike, lam: ArrayLike) -> Array:
     """
     x = floating(x)
     whole = {"dictionary": check_dictionary(dictionary, x), "lam": check_scalar("lam", lam, POSITIVE)}
-    return rowwise(_code, x, axis=-1, whole=whole)
+    return rowwise(_code, x, axis=-1, whole=whole, returns=FEATURES)
 
 
 def _code(x: Array, dictionary: Array, lam: Array) -> Array:

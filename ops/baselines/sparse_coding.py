@@ -13,7 +13,7 @@ from ops.baselines.implicit import differentiable
 from ops.baselines.least_squares import check_dictionary, curvature_bound
 from ops.baselines.proximal_gradient import minimise
 from ops.baselines.soft_threshold import soft_threshold
-from ops.rowwise import ENTRIES, ROWS, rowwise
+from ops.rowwise import FEATURES, ROWS, rowwise
 
 Solver = Literal["fista", "ista", "homotopy"]
 SOLVERS: tuple[str, ...] = ("fista", "ista", "homotopy")
@@ -107,7 +107,7 @@ def sparse_code(
             "tolerance": check_scalar("tolerance", tolerance, NON_NEGATIVE),
             "max_iterations": check_scalar("max_iterations", max_iterations, NON_NEGATIVE),
         },
-        returns=SparseCode(ENTRIES, ROWS, ROWS, ROWS),
+        returns=SparseCode(FEATURES, ROWS, ROWS, ROWS),
         solver=solver,
     )
 

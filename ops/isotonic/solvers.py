@@ -13,7 +13,7 @@ from ops.isotonic import dual, dykstra
 from ops.isotonic.blocks import attach_derivative, residual
 from ops.isotonic.pav import pool_adjacent_violators
 from ops.isotonic.problem import Problem
-from ops.rowwise import ENTRIES, ROWS, WIDE
+from ops.rowwise import ENTRIES, ROWS, WIDE, varying_as
 from ops.twofloat import TwoFloat, select
 
 
@@ -175,6 +175,6 @@ def _iterate(solver: Dykstra | Dual, problem: Problem, s: Array, w: Array, lam: 
         return state, done | (gap <= tolerance), taken, iteration + count
 
     nobody = jnp.zeros(lam.shape, bool)
-    carry = (state, nobody, jnp.zeros(lam.shape, jnp.int32), jnp.int32(0))
-    state, _, taken, _ = lax.while_loop(unfinished, stride, carry)
+    per_row = varying_as((state, nobody, jnp.zeros(lam.shape, jnp.int32)), (s, w, lam))
+    state, _, taken, _ = lax.while_loop(unfinished, stride, (*per_row, jnp.int32(0)))
     return TwoFloat(state.v, jnp.zeros_like(state.v)), links(state), taken
