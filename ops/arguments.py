@@ -99,7 +99,9 @@ def check_whole(name: str, value: int, low: int, high: float, allowed: str) -> i
     try:
         number = operator.index(value)
     except TypeError:
-        raise ValueError(f"{name} must be a whole number known at trace time, got {shown(value)}") from None
+        number = None
+    if number is None or isinstance(value, bool):
+        raise ValueError(f"{name} must be a whole number known at trace time, got {shown(value)}")
     if not low <= number <= high:
         raise ValueError(f"{name} must be {allowed}, got {number}")
     return number
@@ -145,13 +147,13 @@ def check_values(name: str, value: ArrayLike, limits: Range, n: int, axis: int, 
     return array
 
 
-def check_scalar(name: str, value: ArrayLike, limits: Range) -> Array | np.ndarray:
-    """One number for all rows, within its range if it is known."""
+def check_scalar(name: str, value: ArrayLike, limits: Range) -> Array:
+    """One number for all rows, within its range if it is known; of no dtype of its own if it is a Python number."""
     array = numbers(name, value)
     if array.ndim:
         raise ValueError(f"{name} must be a scalar, got shape {array.shape}")
     check_range(name, array, limits.low, limits.high, limits.allowed)
-    return array
+    return jnp.asarray(value)
 
 
 def check_where(where: ArrayLike) -> Array | np.ndarray:

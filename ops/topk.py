@@ -254,7 +254,7 @@ def _operate(
     p = check_p(p)
     if isinstance(solver, str):
         check_choice("solver", solver, ("threshold", *ISOTONIC_SOLVERS))
-    isotonic = None if solver == "threshold" else as_solver(solver, p)
+    isotonic = None if isinstance(solver, str) and solver == "threshold" else as_solver(solver, p)
     if isotonic is not None and axis_name is not None:
         raise ValueError(f"axis_name must be None unless solver is 'threshold', got {axis_name!r}")
     equation, zero = Equation(p, phi, Rows(-1, axis_name)), which_vanish(lam)

@@ -1,0 +1,167 @@
+"""Every operator gives on a mesh what it gives on one device: values and gradients, rows and entries divided."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import ops
+from ops import baselines, isotonic
+from tests.ops.operators import CALLS, LAM, ROWS, WHERE, K, N, X
+
+EVERY = pytest.mark.parametrize("name", CALLS)
+
+
+def mesh_of(kind, shape=(2, 2)):
+    return jax.make_mesh(shape, ("a", "b"), axis_types=2 * (kind,), devices=jax.devices()[:4])
+
+
+def place(shape, rows="a", entries="b"):
+    """Where an array lies by its shape: rows along one axis of the mesh, entries along the other."""
+    if shape == (ROWS, N):
+        return P(rows, entries)
+    return P(rows, *(len(shape) - 1) * [None]) if shape[:1] == (ROWS,) else P()
+
+
+def value_and_gradients(function, arrays):
+    """Of a sum over what ``function`` returns, in all floating arrays."""
+    rest = {name: value for name, value in arrays.items() if not jnp.issubdtype(value.dtype, jnp.floating)}
+
+    def loss(free):
+        y = function(free | rest)
+        parts = [jnp.sum(jnp.sin(3 * leaf)) for leaf in jax.tree.leaves(y) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+        return sum(parts, jnp.float32(0)), y
+
+    (_, y), gradients = jax.value_and_grad(loss, has_aux=True)({k: v for k, v in arrays.items() if k not in rest})
+    return y, gradients
+
+
+@functools.cache
+def on_one_device(name):
+    return jax.jit(functools.partial(value_and_gradients, CALLS[name]))(CALLS[name].arrays)
+
+
+def check(found, expected):
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6)
+
+
+def run(name, mesh, function=None, jit=jax.jit, places=place):
+    call = CALLS[name]
+    with jax.set_mesh(mesh):
+        arrays = {key: jax.device_put(v, NamedSharding(mesh, places(v.shape))) for key, v in call.arrays.items()}
+        found = jit(functools.partial(value_and_gradients, function or call))(arrays)
+        check(found, on_one_device(name))
+    return arrays, found
+
+
+@EVERY
+def test_explicit_axes(name):
+    arrays, (y, gradients) = run(name, mesh_of(AxisType.Explicit))
+    for key, gradient in gradients.items():
+        assert jax.typeof(gradient) == jax.typeof(arrays[key])
+    for leaf in jax.tree.leaves(y):  # results lie where their argument does
+        spec = jax.typeof(leaf).sharding.spec
+        assert spec[:1] == place(leaf.shape)[:1]
+        assert leaf.shape != (ROWS, N) or spec == P("a", "b")
+
+
+@pytest.mark.parametrize("name", ["topk_mask", "pav", "topk_fenchel_young_loss", "topk_mag_tree", "soft_quantile"])
+def test_auto_axes(name):
+    run(name, mesh_of(AxisType.Auto))
+
+
+def in_shard_map(call, mesh, places, **options):
+    specs = {key: places(value.shape) for key, value in call.arrays.items()}
+    results = jax.tree.map(lambda leaf: places(leaf.shape), jax.eval_shape(call, call.arrays))
+    return jax.shard_map(lambda arrays: call(arrays, **options), mesh=mesh, in_specs=(specs,), out_specs=results)
+
+
+@pytest.mark.parametrize("name", [name for name, call in CALLS.items() if call.by_rows])
+def test_rows_in_shard_map(name):
+    mesh = mesh_of(AxisType.Auto)
+    places = functools.partial(place, rows=("a", "b"), entries=None)
+    run(name, mesh, in_shard_map(CALLS[name], mesh, places), places=places)
+
+
+@pytest.mark.parametrize("name", [name for name, call in CALLS.items() if call.split])
+def test_rows_and_entries_in_shard_map(name):
+    mesh = mesh_of(AxisType.Explicit)
+    run(name, mesh, in_shard_map(CALLS[name], mesh, place, axis_name="b"))
+
+
+def test_every_operator_is_tried():
+    public = {name: getattr(module, name) for module in (ops, baselines, isotonic) for name in module.__all__}
+    named = {name for name, function in public.items() if callable(function) and not isinstance(function, type)}
+    tried = " ".join(CALLS) + " gates shrinkage"
+    others = {"register_nonlinearity"} | {  # in "gates" and in "shrinkage"
+        *("binary_concrete_cdf", "binary_concrete_pdf", "hard_concrete_cdf", "hard_concrete_pdf", "sample_gates"),
+        *("deterministic_gates", "l0_penalty", "probability_one", "probability_open", "probability_zero"),
+        *("sample_binary_concrete", "sigshrink", "soft_threshold_topk"),
+    }
+    assert {name for name in named - others if name not in tried.split()} == set()
+
+
+def loss(x, k, lam):
+    return jnp.sum(jnp.sin(3 * ops.topk_mask(x, k, lam=lam)))
+
+
+GRADIENTS = jax.grad(loss, (0, 1, 2))
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return jax.jit(jax.vmap(GRADIENTS))(X, K, LAM)
+
+
+@pytest.fixture
+def explicit():
+    mesh = mesh_of(AxisType.Explicit)
+    with jax.set_mesh(mesh):
+        yield lambda array, *spec: jax.device_put(array, NamedSharding(mesh, P(*spec)))
+
+
+@pytest.mark.parametrize(
+    ("x", "k", "lam"), [(("a", "b"), ("b",), ()), ((), ("a",), (("a", "b"),)), ((None, ("a", "b")), (), ("b",))]
+)
+def test_every_argument_lies_where_it_will(explicit, expected, x, k, lam):
+    arguments = explicit(X, *x), explicit(K, *k), explicit(LAM, *lam)
+    found = jax.jit(GRADIENTS)(*arguments)
+    check(found, expected)
+    assert [jax.typeof(g) for g in found] == [jax.typeof(a) for a in arguments]
+    eagerly = ops.topk_mask(arguments[0], arguments[1], lam=arguments[2], where=explicit(WHERE, "b"))
+    check(eagerly, ops.topk_mask(X, K, lam=LAM, where=WHERE))
+    assert jax.typeof(eagerly) == jax.typeof(arguments[0])
+
+
+def test_vmap_over_a_divided_axis(explicit, expected):
+    arguments = explicit(X, "a", "b"), explicit(K, "a"), explicit(LAM, "a")
+    check(jax.vmap(GRADIENTS)(*arguments), expected)
+
+
+def test_shard_map_over_one_axis_of_a_mesh(explicit, expected):
+    arguments = explicit(X, "a", "b"), explicit(K, "a"), explicit(LAM, "a")
+    specs = P("a"), P("a"), P("a")
+    check(jax.jit(jax.shard_map(GRADIENTS, axis_names={"a"}, in_specs=specs, out_specs=specs))(*arguments), expected)
+
+
+def test_arrays_on_a_mesh_that_is_not_set():
+    mesh = mesh_of(AxisType.Explicit)
+    x, k = jax.device_put(X, NamedSharding(mesh, P("a", "b"))), jax.device_put(K, NamedSharding(mesh, P("a")))
+    y = ops.topk_mask(x, k, lam=LAM)
+    check(y, ops.topk_mask(X, K, lam=LAM))
+    assert jax.typeof(y) == jax.typeof(x)
+    check(ops.topk_mask(X, k, lam=LAM), y)
+
+
+def test_leaves_of_a_tree_lie_where_they_will(explicit):
+    tree = {"a": X, "b": X[0], "c": np.float32(0.3)}
+    placed = {"a": explicit(X, "a", "b"), "b": explicit(X[0], ("a", "b")), "c": explicit(tree["c"])}
+    kept = ops.topk_mag_tree(placed, 0.5, lam=0.3)
+    check(kept, ops.topk_mag_tree(tree, 0.5, lam=0.3))
+    assert jax.tree.map(jax.typeof, kept) == jax.tree.map(jax.typeof, placed)
