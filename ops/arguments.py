@@ -207,7 +207,7 @@ def real(x: ArrayLike, name: str = "x") -> Array:
             array = jnp.asarray(x)
         except (TypeError, ValueError, OverflowError):
             raise ValueError(f"{name} must be one array of real numbers, got {shown(x)}") from None
-        if jnp.issubdtype(array.dtype, jnp.integer) and given.dtype != array.dtype and np.any(given != array):
+        if jnp.issubdtype(array.dtype, jnp.integer) and given.dtype != array.dtype and np.any(given != np.asarray(array)):
             raise ValueError(f"{name} must be whole numbers that {array.dtype} holds; others need jax_enable_x64")
     if jnp.issubdtype(array.dtype, jnp.complexfloating):
         raise ValueError(f"{name} must be real, got dtype {array.dtype}")

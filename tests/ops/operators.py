@@ -13,16 +13,16 @@ from ops import baselines
 from ops.isotonic import Dual, Dykstra, isotonic_regression, topk_solution
 from tests.ops import oracles
 
-ROWS, N = 4, 6
+ROWS, N = 8, 4
 X = oracles.samples((ROWS, N), 1, np.float32)
 W = oracles.samples((ROWS, N), 2, np.float32)
-K = np.float32([1.5, 2, 3.3, 1])
-WHOLE = np.float32([1, 2, 3, 1])
-LAM = np.float32([0.3, 1, 0.5, 2])
-LABELS = np.int32([0, 5, 1, 2])
+K = np.float32([1.5, 2, 3.3, 1, 0.5, 2.5, 3, 1.2])
+WHOLE = np.float32([1, 2, 3, 1, 2, 2, 3, 1])
+LAM = np.float32([0.3, 1, 0.5, 2, 0.1, 0.7, 3, 0.2])
+LABELS = np.int32([0, 3, 1, 2, 2, 0, 1, 3])
 WHERE = np.arange(ROWS * N).reshape(ROWS, N) % 5 > 0
 DICTIONARY = oracles.samples((N, 5), 3, np.float32)
-DECREASING = np.float32([1, 0.7, 0.7, 0.4, 0.1, 0])
+DECREASING = np.linspace(1, 0, N, dtype=np.float32)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,8 +55,8 @@ def _call(function, *, split=False, by_rows=True, **arguments):
     return Call(function, arrays, options, split, by_rows)
 
 
-def _tree(x, w, density, **options):
-    return ops.topk_mag_tree({"x": x, "w": w, "steps": LABELS}, density, **options)
+def _tree(x, w, steps, density, **options):
+    return ops.topk_mag_tree({"x": x, "w": w, "steps": steps}, density, **options)
 
 
 def _straight_through(x, lam):
@@ -96,11 +96,11 @@ CALLS = {
     "hard_topk_mask": _call(ops.hard_topk_mask, x=X, k=WHOLE, split=True),
     "hard_topk_mag": _call(ops.hard_topk_mag, x=X, k=WHOLE, where=WHERE, split=True),
     "hard_topk_mask of integers": _call(ops.hard_topk_mask, x=(100 * X).astype(np.int32) + 2**24, k=WHOLE, split=True),
-    "topk_mag_tree": _call(_tree, x=X, w=W, density=np.float32(0.3), lam=np.float32(0.4), by_rows=False),
+    "topk_mag_tree": _call(_tree, x=X, w=W, steps=LABELS, density=np.float32(0.3), lam=np.float32(0.4), by_rows=False),
     "straight_through": _call(_straight_through, x=X, lam=LAM),
     "pav": _call(ops.topk_mask, x=X, k=K, lam=LAM, where=WHERE, solver="pav"),
     "dykstra": _call(ops.topk_mag, x=X, k=K, lam=LAM, solver=Dykstra(4, 0.0)),
-    "dual": _call(ops.topk_mag, x=X, k=K, lam=LAM, p=1.5, solver=Dual(4, 0.0)),
+    "dual": _call(ops.topk_mag, x=X, k=K, lam=LAM, solver=Dual(2, 0.0)),
     "topk_solution": _call(topk_solution, x=X, k=K, lam=LAM),
     "isotonic_regression": _call(isotonic_regression, s=X, w=np.abs(W), lam=LAM, phi="half_square"),
     "relaxed_topk_value": _call(ops.relaxed_topk_value, x=X, k=K, lam=LAM, where=WHERE),
@@ -139,9 +139,11 @@ CALLS = {
         key=jax.random.key(0),
         by_rows=False,
     ),
-    "sparse_code": _call(baselines.sparse_code, x=X, dictionary=DICTIONARY, lam=LAM),
+    "sparse_code": _call(baselines.sparse_code, x=X, dictionary=DICTIONARY, lam=LAM, tolerance=0.0, max_iterations=8),
     "ridge_code": _call(baselines.ridge_code, x=X, dictionary=DICTIONARY, lam=np.float32(0.3)),
-    "scale_free_attention": _call(baselines.scale_free_attention, x=X, dictionary=DICTIONARY),
+    "scale_free_attention": _call(
+        baselines.scale_free_attention, x=X, dictionary=DICTIONARY, tolerance=0.0, max_iterations=8
+    ),
     "sparsemax_attention": _call(_attention, x=X, w=W),
     "curvature_bound": _call(baselines.curvature_bound, dictionary=W, by_rows=False),
     "gates": _call(_gates, x=X, w=W, by_rows=False),
