@@ -129,7 +129,9 @@ def check_range(name: str, value: ArrayLike, low: float, high: float, allowed: s
         raise ValueError(f"{name} must be {allowed}, got {array[outside].flat[0]}")
 
 
-def check_values(name: str, value: ArrayLike, limits: Range, n: int, axis: int, dtype: Any) -> Array | np.ndarray:
+def check_values(
+    name: str, value: ArrayLike, limits: Range, n: int = 0, axis: int = 0, dtype: Any = np.float32
+) -> Array | np.ndarray:
     """Values within their range if they are known; ``n`` is the size along ``axis``, ``dtype`` what they become."""
     array = numbers(name, value)
     if not known(array):
@@ -149,10 +151,8 @@ def check_values(name: str, value: ArrayLike, limits: Range, n: int, axis: int, 
 
 def check_scalar(name: str, value: ArrayLike, limits: Range) -> Array:
     """One number for all rows, within its range if it is known; of no dtype of its own if it is a Python number."""
-    array = numbers(name, value)
-    if array.ndim:
-        raise ValueError(f"{name} must be a scalar, got shape {array.shape}")
-    check_range(name, array, limits.low, limits.high, limits.allowed)
+    if check_values(name, value, limits).ndim:
+        raise ValueError(f"{name} must be a scalar, got shape {np.shape(value)}")
     return jnp.asarray(value)
 
 
@@ -207,7 +207,11 @@ def real(x: ArrayLike, name: str = "x") -> Array:
             array = jnp.asarray(x)
         except (TypeError, ValueError, OverflowError):
             raise ValueError(f"{name} must be one array of real numbers, got {shown(x)}") from None
-        if jnp.issubdtype(array.dtype, jnp.integer) and given.dtype != array.dtype and np.any(given != np.asarray(array)):
+        if (
+            jnp.issubdtype(array.dtype, jnp.integer)
+            and given.dtype != array.dtype
+            and np.any(given != np.asarray(array))
+        ):
             raise ValueError(f"{name} must be whole numbers that {array.dtype} holds; others need jax_enable_x64")
     if jnp.issubdtype(array.dtype, jnp.complexfloating):
         raise ValueError(f"{name} must be real, got dtype {array.dtype}")

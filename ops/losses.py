@@ -17,10 +17,10 @@ from ops.arguments import (
     check_choice,
     check_p,
     check_range,
+    check_values,
     check_whole,
+    floating,
     known,
-    numbers,
-    real,
     which_vanish,
 )
 from ops.envelope import envelope
@@ -163,12 +163,11 @@ def topk_fenchel_young_mixture(
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
     """
-    logits = real(logits, "logits")
+    logits = floating(logits, "logits")
     n = logits.shape[check_axis(axis, logits.ndim, "logits")]
-    weights = numbers("weights", weights)
+    weights = check_values("weights", weights, NON_NEGATIVE)
     if weights.ndim != 1 or not 1 <= weights.size <= n:
         raise ValueError(f"weights must have shape (K,) with K in [1, {n}], got shape {weights.shape}")
-    check_range("weights", weights, *_bounds(NON_NEGATIVE))
     return _operate(
         _mixture_of_rows,
         logits,
@@ -207,7 +206,7 @@ def _operate(
 ) -> Array:
     check_choice("target", target, TARGETS)
     check_choice("reduction", reduction, REDUCTIONS)
-    logits = real(logits, "logits")
+    logits = floating(logits, "logits")
     axis = check_axis(axis, logits.ndim, "logits")
     n = logits.shape[axis]
     targets, single = check_targets("targets", targets, logits, axis)
@@ -233,11 +232,11 @@ def _operate(
     if example_weights is not None:
         per_row["example_weights"] = (example_weights, NON_NEGATIVE)
     if class_weights is not None:
-        class_weights = numbers("class_weights", class_weights)
-        if class_weights.shape != (n,):
-            raise ValueError(f"class_weights must have shape ({n},), one per class, got shape {class_weights.shape}")
-        check_range("class_weights", class_weights, *_bounds(NON_NEGATIVE))
-        whole["class_weights"] = class_weights
+        whole["class_weights"] = check_values("class_weights", class_weights, NON_NEGATIVE)
+        if np.shape(class_weights) != (n,):
+            raise ValueError(
+                f"class_weights must have shape ({n},), one per class, got shape {np.shape(class_weights)}"
+            )
     losses, sizes = rowwise(
         _weighted,
         logits,
@@ -260,11 +259,7 @@ def _operate(
     if reduction == "mean":
         size = jnp.sum(sizes)
         total = jnp.where(size > 0, total / jnp.where(size > 0, size, 1.0), 0.0)
-    return total.astype(jnp.result_type(logits) if jnp.issubdtype(logits.dtype, jnp.floating) else losses.dtype)
-
-
-def _bounds(limits: Range) -> tuple[float, float, str]:
-    return limits.low, limits.high, limits.allowed
+    return total.astype(logits.dtype)
 
 
 def _weighted(

@@ -45,7 +45,7 @@ def rowwise(
     """``function`` of the rows of ``x`` along ``axis``; all arguments but the rows are handed on by name.
 
     Args:
-      function: of rows ``(rows, n)``. One of a module: another one is compiled anew.
+      function: of rows ``(rows, n)``; one of a module, as a function made for the call would be compiled at each.
       x: real array of any shape but ``()``; integers are promoted to float.
       axis: along which its rows lie.
       name: what ``x`` is called in errors.

@@ -108,7 +108,8 @@ def topk_mask(
 
     Args:
       x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent; ``+inf``
-        entries come first. A NaN makes its row NaN.
+        entries come first. A NaN makes its row NaN. Integers that the float they become does not hold (beyond 2**24, or
+        2**53 with ``jax_enable_x64``) are refused; rounded, if they are not known at trace time.
       k: how much is selected: a real number in ``[0, n]``, ``n`` the size of ``x`` along ``axis``; one number, or an
         array that broadcasts to one value per row (the shape of ``x`` without ``axis``). Where fewer than ``k``
         entries take part, they all get 1.
@@ -207,7 +208,7 @@ def hard_topk_mask(
     The k-th largest value is searched for in a few passes over the data instead of sorting. The derivative is 0.
 
     Args:
-      x: as in ``topk_mask``.
+      x: as in ``topk_mask``; but integers are compared as such, exactly.
       k: as in ``topk_mask``, but a whole number.
       axis: as in ``topk_mask``.
       where: as in ``topk_mask``.

@@ -8,7 +8,7 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 
-from ops.arguments import HUGE, NON_NEGATIVE, Range, check_scalar, floating, working_dtype
+from ops.arguments import HUGE, NON_NEGATIVE, Range, check_scalar, check_where, floating, working_dtype
 from ops.baselines.implicit import differentiable
 from ops.baselines.least_squares import check_dictionary, curvature_bound, matmul
 from ops.baselines.proximal_gradient import minimise
@@ -58,7 +58,8 @@ def sparsemax_attention(
     *places, _ = spec_of(query)
     last = spec_of(values)[-1]
     spec = PartitionSpec(*places, None if last in places else last)
-    return on_mesh(_attend, spec)(query, keys, values, jnp.asarray(scale), where)
+    present = None if where is None else jnp.asarray(check_where(where))
+    return on_mesh(_attend, spec)(query, keys, values, jnp.asarray(scale), present)
 
 
 def _attend(query: Array, keys: Array, values: Array, scale: Array, where: ArrayLike | None) -> Array:

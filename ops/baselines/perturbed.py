@@ -102,7 +102,8 @@ def perturbed_topk_mask(
         row.
       sigma: standard deviation of the noise, positive, in the units of ``x``; broadcasts like ``k``.
       num_samples: how many masks the mean is over, positive.
-      key: of ``jax.random``. Every row has noise of its own, but for rows added by ``jax.vmap`` over ``x`` alone.
+      key: of ``jax.random``. Every row has noise of its own, but for rows added by ``jax.vmap`` over ``x`` alone, and
+        those of different devices inside ``jax.shard_map``, unless their keys differ.
       axis: the axis along which entries compete.
 
     Returns:

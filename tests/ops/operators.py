@@ -140,7 +140,7 @@ CALLS = {
         by_rows=False,
     ),
     "sparse_code": _call(baselines.sparse_code, x=X, dictionary=DICTIONARY, lam=LAM, tolerance=0.0, max_iterations=8),
-    "ridge_code": _call(baselines.ridge_code, x=X, dictionary=DICTIONARY, lam=np.float32(0.3)),
+    "ridge_code": _call(baselines.ridge_code, x=X, dictionary=DICTIONARY, lam=np.float32(3)),
     "scale_free_attention": _call(
         baselines.scale_free_attention, x=X, dictionary=DICTIONARY, tolerance=0.0, max_iterations=8
     ),

@@ -1,6 +1,7 @@
 """Every operator gives on a mesh what it gives on one device: values and gradients, rows and entries divided."""
 
 import functools
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,8 @@ from ops import baselines, isotonic
 from tests.ops.operators import CALLS, LAM, ROWS, WHERE, K, N, X
 
 # One of each machinery is carried out. Of the others the types are checked, which is where it goes wrong; that values
-# are right on meshes, too, is then for the compiler. `python -m tests.ops.test_meshes` carries out every one.
+# are right on meshes, too, is then for the compiler. `JAX_NUM_CPU_DEVICES=8 python -m tests.ops.test_meshes` carries out
+# every one.
 CARRIED_OUT = (
     "topk_mask",
     "hard_topk_mask of integers",
@@ -203,8 +205,9 @@ def test_leaves_of_a_tree_lie_where_they_will(explicit):
 
 
 def main():
-    """Carries out every call on every kind of mesh."""
-    for name, call in CALLS.items():
+    """Carries out every call, or those named, on every kind of mesh."""
+    for name in sys.argv[1:] or CALLS:
+        call = CALLS[name]
         for kind in (AxisType.Explicit, AxisType.Auto):
             mesh = mesh_of(kind)
             with jax.set_mesh(mesh):
