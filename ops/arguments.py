@@ -107,14 +107,14 @@ def check_whole(name: str, value: int, low: int, high: float, allowed: str) -> i
     return number
 
 
-def numbers(name: str, value: Any, kind: str = "a real number or an array of real numbers") -> Array | np.ndarray:
+def numbers(name: str, value: Any) -> Array | np.ndarray:
     """``value`` as an array of real numbers, of NumPy unless it is one of JAX already."""
     try:
         array = value if isinstance(value, jax.Array) else np.asarray(value)
     except (TypeError, ValueError):  # a list of lists of different lengths, say
         array = np.empty(0, object)
     if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
-        raise ValueError(f"{name} must be {kind}, got {shown(value)}")
+        raise ValueError(f"{name} must be a real number or an array of real numbers, got {shown(value)}")
     return array
 
 
@@ -188,7 +188,7 @@ def floating(x: ArrayLike, name: str = "x") -> Array:
     if is_wide(x.dtype) and known(x):
         whole = np.asarray(x)
         held = 2 ** (jnp.finfo(dtype).nmant + 1)
-        beyond = (whole > held) | (whole < -held) if jnp.issubdtype(x.dtype, jnp.signedinteger) else whole > held
+        beyond = (whole > held) | (whole < -held)
         if np.any(beyond):
             raise ValueError(
                 f"{name} must be whole numbers up to {held} in magnitude, which {dtype} holds exactly, "
@@ -207,11 +207,7 @@ def real(x: ArrayLike, name: str = "x") -> Array:
             array = jnp.asarray(x)
         except (TypeError, ValueError, OverflowError):
             raise ValueError(f"{name} must be one array of real numbers, got {shown(x)}") from None
-        if (
-            jnp.issubdtype(array.dtype, jnp.integer)
-            and given.dtype != array.dtype
-            and np.any(given != np.asarray(array))
-        ):
+        if given.dtype != array.dtype and given.dtype.kind in "iu" and np.any(given != np.asarray(array)):
             raise ValueError(f"{name} must be whole numbers that {array.dtype} holds; others need jax_enable_x64")
     if jnp.issubdtype(array.dtype, jnp.complexfloating):
         raise ValueError(f"{name} must be real, got dtype {array.dtype}")

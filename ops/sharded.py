@@ -37,8 +37,8 @@ def topk_mag_tree(
     ``shard_map`` say over which mesh axes the leaves are split.
 
     Args:
-      params: pytree of real arrays. Those of integers or booleans (a count of steps, say) take no part and are returned
-        as they are.
+      params: pytree of real arrays. Those of integers, booleans or keys of ``jax.random`` (a count of steps, say) take
+        no part and are returned as they are.
       density: share of the entries that is kept, in [0, 1], a scalar; ``k`` is ``density`` times the number of entries,
         rounded down.
       lam: strength of the relaxation, as in ``topk_mag``; a scalar.
@@ -60,6 +60,8 @@ def topk_mag_tree(
     results = [leaf for _, leaf in paths]
     chosen = {}
     for index, (path, leaf) in enumerate(paths):
+        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
+            continue
         array = real(leaf, f"params{jax.tree_util.keystr(path)}")
         if jnp.issubdtype(array.dtype, jnp.floating) and array.size and (include is None or include(path, leaf)):
             chosen[index] = array

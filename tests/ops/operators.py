@@ -21,7 +21,7 @@ WHOLE = np.float32([1, 2, 3, 1, 2, 2, 3, 1])
 LAM = np.float32([0.3, 1, 0.5, 2, 0.1, 0.7, 3, 0.2])
 LABELS = np.int32([0, 3, 1, 2, 2, 0, 1, 3])
 WHERE = np.arange(ROWS * N).reshape(ROWS, N) % 5 > 0
-DICTIONARY = oracles.samples((N, 5), 3, np.float32)
+DICTIONARY = np.eye(N, 3, dtype=np.float32) + 0.2 * oracles.samples((N, 3), 3, np.float32)
 DECREASING = np.linspace(1, 0, N, dtype=np.float32)
 
 
@@ -139,10 +139,10 @@ CALLS = {
         key=jax.random.key(0),
         by_rows=False,
     ),
-    "sparse_code": _call(baselines.sparse_code, x=X, dictionary=DICTIONARY, lam=LAM, tolerance=0.0, max_iterations=8),
+    "sparse_code": _call(baselines.sparse_code, x=X, dictionary=DICTIONARY, lam=LAM, tolerance=0.0, max_iterations=3),
     "ridge_code": _call(baselines.ridge_code, x=X, dictionary=DICTIONARY, lam=np.float32(3)),
     "scale_free_attention": _call(
-        baselines.scale_free_attention, x=X, dictionary=DICTIONARY, tolerance=0.0, max_iterations=8
+        baselines.scale_free_attention, x=X, dictionary=DICTIONARY, tolerance=0.0, max_iterations=3
     ),
     "sparsemax_attention": _call(_attention, x=X, w=W),
     "curvature_bound": _call(baselines.curvature_bound, dictionary=W, by_rows=False),

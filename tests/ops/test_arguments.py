@@ -213,7 +213,7 @@ def test_scalars_and_matrices_of_the_codes():
         baselines.sparse_code(ENTRIES, DICTIONARY, 0.1, tolerance=np.ones(4))
     with pytest.raises(ValueError, match=r"^max_iterations must be finite and >= 0, got -1"):
         baselines.scale_free_attention(ENTRIES, DICTIONARY, max_iterations=-1)
-    with pytest.raises(ValueError, match=r"^keys must have the shape \(4, 'keys', 1\)"):
+    with pytest.raises(ValueError, match=r"^keys must have the shape .*'keys', 1"):
         baselines.sparsemax_attention(ENTRIES[..., None], ENTRIES, ENTRIES)
 
 

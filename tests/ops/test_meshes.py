@@ -14,9 +14,8 @@ import ops
 from ops import baselines, isotonic
 from tests.ops.operators import CALLS, LAM, ROWS, WHERE, K, N, X
 
-# One of each machinery is carried out. Of the others the types are checked, which is where it goes wrong; that values
-# are right on meshes, too, is then for the compiler. `JAX_NUM_CPU_DEVICES=8 python -m tests.ops.test_meshes` carries out
-# every one.
+# One of each machinery is carried out. Of the others the types are checked, which is where it goes wrong: values are
+# then up to the compiler. `JAX_NUM_CPU_DEVICES=8 python -m tests.ops.test_meshes` carries out every one.
 CARRIED_OUT = (
     "topk_mask",
     "hard_topk_mask of integers",
