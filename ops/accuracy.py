@@ -5,7 +5,9 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from ops.arguments import check_axis, check_range, check_where, floating
+from ops.arguments import check_axis, check_whole, real
+from ops.labels import LABELS, check_targets, is_class
+from ops.rowwise import FEATURES, rowwise
 
 
 def topk_accuracy(
@@ -30,31 +32,36 @@ def topk_accuracy(
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
     """
-    logits = floating(logits, "logits")
-    axis = check_axis(axis, logits.ndim)
+    logits = real(logits, "logits")
+    axis = check_axis(axis, logits.ndim, "logits")
     n = logits.shape[axis]
-    check_range("max_k", max_k, 1, n, f"in [1, {n}], the size along axis {axis}")
-    present = jnp.full(logits.shape, True) if where is None else check_where(where, logits.shape)
-    classes = jax.lax.broadcasted_iota(jnp.int32, logits.shape, axis)
-    chosen = _per_class(jnp.asarray(labels), logits.shape, axis) & present & ~jnp.isnan(logits)
+    max_k = check_whole("max_k", max_k, 1, n, f"in [1, {n}], the size along axis {axis}")
+    labels, single = check_targets("labels", labels, logits, axis)
+    hits = rowwise(
+        _hits,
+        logits,
+        name="logits",
+        axis=axis,
+        beside=None if single else {"labels": labels.astype(bool)},
+        per_row={"labels": (labels, LABELS)} if single else None,
+        where=where,
+        returns=FEATURES,
+        max_k=max_k,
+    )
+    return jnp.moveaxis(hits, axis, -1)
+
+
+def _hits(x: Array, labels: Array, where: Array | None = None, *, max_k: int) -> Array:
+    """``(rows, max_k)``, of rows ``(rows, n)`` and one label each, or one value per class."""
+    n = x.shape[1]
+    present = jnp.full(x.shape, True) if where is None else where
+    classes = jax.lax.broadcasted_iota(jnp.int32, x.shape, 1)
+    chosen = labels if labels.dtype == bool else is_class(labels, n)
+    chosen = chosen & present & ~jnp.isnan(x)
     # The best of the labels, and the first of those.
-    score = jnp.max(jnp.where(chosen, logits, -jnp.inf), axis=axis, keepdims=True)
-    label = jnp.min(jnp.where(chosen & (logits == score), classes, n), axis=axis, keepdims=True)
-    ahead = present & ((logits > score) | ((logits == score) & (classes < label)))
-    rank = jnp.sum(ahead, axis=axis, dtype=jnp.int32)
-    valid = jnp.any(chosen, axis=axis)
-    hits = jnp.expand_dims(rank, -1) < jnp.arange(1, max_k + 1, dtype=jnp.int32).reshape((1,) * rank.ndim + (-1,))
-    return jnp.expand_dims(valid, -1) & hits
-
-
-def _per_class(labels: Array, shape: tuple[int, ...], axis: int) -> Array:
-    """Which classes are labels."""
-    if labels.shape == shape:
-        return labels.astype(jnp.bool_)
-    batch = shape[:axis] + shape[axis + 1 :]
-    if not jnp.issubdtype(labels.dtype, jnp.integer) or labels.shape != batch:
-        raise ValueError(
-            f"labels must be integers of shape {batch} or have the shape of logits, {shape}; "
-            f"got {labels.dtype} of shape {labels.shape}"
-        )
-    return jax.lax.broadcasted_iota(labels.dtype, shape, axis) == jnp.expand_dims(labels, axis)
+    score = jnp.max(jnp.where(chosen, x, -jnp.inf), axis=1, keepdims=True)
+    first = jnp.min(jnp.where(chosen & (x == score), classes, n), axis=1, keepdims=True)
+    ahead = present & ((x > score) | ((x == score) & (classes < first)))
+    rank = jnp.sum(ahead, axis=1, keepdims=True, dtype=jnp.int32)
+    hits = rank < jnp.arange(1, max_k + 1, dtype=jnp.int32).reshape(1, max_k)
+    return jnp.any(chosen, axis=1, keepdims=True) & hits

@@ -1,7 +1,11 @@
-"""What the public operators accept, checked before anything is computed."""
+"""What the public operators accept, checked before anything is computed: one clear line for what they do not.
+
+Each error names the argument, its value and what is allowed. What is not known yet (being traced, or on devices of
+other processes) passes.
+"""
 
 import operator
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,27 +15,73 @@ from jax.typing import ArrayLike
 
 Vanishing = Literal["all", "some", "none"]
 
+TINY, HUGE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+
+
+class Range(NamedTuple):
+    """The values that an argument may take.
+
+    Attributes:
+      allowed: these in words, with ``{n}`` and ``{axis}`` for the size along the axis, and the axis.
+      low: the least.
+      high: the greatest.
+      share: the greatest in units of ``n``, if that is what bounds them.
+      whole: whether they are whole numbers, which the working dtype has to hold exactly.
+      integer: whether they are of an integer dtype, and keep it.
+    """
+
+    allowed: str
+    low: float = -np.inf
+    high: float = np.inf
+    share: float = np.inf
+    whole: bool = False
+    integer: bool = False
+
+
+UP_TO_N = Range("in [0, {n}], the size along axis {axis}", 0, share=1.0)
+WHOLE_UP_TO_N = UP_TO_N._replace(whole=True)
+INSIDE_N = Range("in (0, {n})", 1e-6, share=1 - 1e-6)
+NON_NEGATIVE = Range("finite and >= 0", 0, HUGE)
+POSITIVE = Range("positive and finite", TINY, HUGE)
+
 
 def known(value: Any) -> bool:
-    """Whether a value can be looked at now: it is not being traced."""
-    return not isinstance(value, jax.core.Tracer)
+    """Whether a value can be looked at now: it is not being traced, and this process has all of it."""
+    return not isinstance(value, jax.core.Tracer) and getattr(value, "is_fully_addressable", True)
+
+
+def shown(value: Any) -> str:
+    """A value in an error: in one short line."""
+    if isinstance(value, jax.core.Tracer):
+        return "a traced value"
+    if isinstance(value, jax.Array | np.ndarray) and value.ndim:
+        return f"{value.dtype} of shape {value.shape}"
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:76]} ..."
 
 
 def check_p(p: float) -> float:
     """Checks the exponent of the regularisation."""
     if not known(p) or not isinstance(p, int | float | np.number):
-        raise ValueError(f"p must be a Python number in (1, 2], got {p!r}")
+        raise ValueError(f"p must be a Python number in (1, 2], got {shown(p)}")
     if not 1.0 < p <= 2.0:
         raise ValueError(f"p must be in (1, 2], got {p!r}")
     return float(p)
 
 
-def check_axis(axis: int, ndim: int) -> int:
+def check_axis(axis: int, ndim: int, name: str = "x") -> int:
     """The axis as a non-negative number."""
+    if axis is None or isinstance(axis, tuple | list):
+        raise ValueError(
+            f"axis must be an integer, got {axis!r}; entries compete over several axes where these are made one, over "
+            f"all in {name}.ravel(), and over several arrays in topk_mag_tree"
+        )
     try:
         index = operator.index(axis)
     except TypeError:
-        raise ValueError(f"axis must be an integer, got {axis!r}") from None
+        raise ValueError(f"axis must be an integer, got {shown(axis)}") from None
+    if ndim == 0:
+        raise ValueError(f"{name} must have at least one dimension, got a scalar")
     if not -ndim <= index < ndim:
         raise ValueError(f"axis must be in [{-ndim}, {ndim}) for an array of {ndim} dimensions, got {axis!r}")
     return index % ndim
@@ -39,57 +89,138 @@ def check_axis(axis: int, ndim: int) -> int:
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> str:
     """Checks a named choice."""
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+    if not isinstance(value, str) or value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {shown(value)}")
     return value
+
+
+def check_whole(name: str, value: int, low: int, high: float, allowed: str) -> int:
+    """Checks a whole number that has to be known at trace time."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool):
+        raise ValueError(f"{name} must be a whole number known at trace time, got {shown(value)}")
+    if not low <= number <= high:
+        raise ValueError(f"{name} must be {allowed}, got {number}")
+    return number
+
+
+def numbers(name: str, value: Any) -> Array | np.ndarray:
+    """``value`` as an array of real numbers, of NumPy unless it is one of JAX already."""
+    try:
+        array = value if isinstance(value, jax.Array) else np.asarray(value)
+    except (TypeError, ValueError):  # a list of lists of different lengths, say
+        array = np.empty(0, object)
+    if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
+        raise ValueError(f"{name} must be a real number or an array of real numbers, got {shown(value)}")
+    return array
 
 
 def check_range(name: str, value: ArrayLike, low: float, high: float, allowed: str) -> None:
     """Checks values against ``[low, high]`` if they are known; NaN passes, and marks its row later on."""
-    if not known(value):
+    array = numbers(name, value)
+    if not known(array):
         return
-    outside = (np.asarray(value) < low) | (np.asarray(value) > high)
+    array = np.asarray(array)
+    outside = (array < low) | (array > high)
     if np.any(outside):
-        raise ValueError(f"{name} must be {allowed}, got {np.asarray(value)[outside].flat[0]}")
+        raise ValueError(f"{name} must be {allowed}, got {array[outside].flat[0]}")
 
 
-def check_where(where: ArrayLike, shape: tuple[int, ...]) -> Array:
-    """The mask of the entries that take part, in the shape of the entries."""
-    where = jnp.asarray(where, bool)
+def check_values(
+    name: str, value: ArrayLike, limits: Range, n: int = 0, axis: int = 0, dtype: Any = np.float32
+) -> Array | np.ndarray:
+    """Values within their range if they are known; ``n`` is the size along ``axis``, ``dtype`` what they become."""
+    array = numbers(name, value)
+    if not known(array):
+        return array
+    high = limits.high if limits.share == np.inf else limits.share * n
+    check_range(name, array, limits.low, high, limits.allowed.format(n=n, axis=axis))
+    if limits.whole:
+        single = np.asarray(array)
+        broken = single % 1 != 0
+        if np.any(broken):
+            raise ValueError(f"{name} must be a whole number, got {single[broken].flat[0]}")
+        rounded = single.astype(dtype).astype(np.float64) != single.astype(np.float64)
+        if np.any(rounded & ~np.isnan(single)):
+            raise ValueError(f"{name} must be a number that {dtype} holds exactly, got {single[rounded].flat[0]}")
+    return array
+
+
+def check_scalar(name: str, value: ArrayLike, limits: Range) -> Array:
+    """One number for all rows, within its range if it is known; of no dtype of its own if it is a Python number."""
+    if check_values(name, value, limits).ndim:
+        raise ValueError(f"{name} must be a scalar, got shape {np.shape(value)}")
+    return jnp.asarray(value)
+
+
+def check_where(where: ArrayLike) -> Array | np.ndarray:
+    """The mask of the entries that take part."""
     try:
-        return jnp.broadcast_to(where, shape)
-    except ValueError:
-        raise ValueError(f"where must broadcast to the shape of x, {shape}, got shape {where.shape}") from None
+        present = where if isinstance(where, jax.Array) else np.asarray(where)
+    except (TypeError, ValueError):
+        present = np.empty(0, object)
+    if not (present.dtype == bool or jnp.issubdtype(present.dtype, jnp.integer)):
+        raise ValueError(f"where must be a boolean array, got {shown(where)}")
+    return present.astype(bool)
 
 
 def which_vanish(lam: ArrayLike) -> Vanishing:
     """Which rows have ``lam = 0`` and so need the hard operator; what is not known might be some."""
+    lam = numbers("lam", lam)
     if not known(lam):
         return "some"
     zeros = np.asarray(lam) == 0
     return "all" if zeros.all() else "some" if zeros.any() else "none"
 
 
-def per_row(name: str, value: ArrayLike, batch: tuple[int, ...], dtype: jnp.dtype) -> Array:
-    """One value per row, shape ``(rows, 1)``, from a scalar or from an array that broadcasts against the batch."""
-    value = jnp.asarray(value).astype(dtype)
-    try:
-        value = jnp.broadcast_to(value, batch)
-    except ValueError:
-        raise ValueError(
-            f"{name} must be a scalar or broadcast to one value per row, shape {batch}, got shape {value.shape}"
-        ) from None
-    return value.reshape(-1, 1)
-
-
 def floating(x: ArrayLike, name: str = "x") -> Array:
-    """``x`` as a floating array; integers and booleans are promoted to JAX's default float."""
-    x = jnp.asarray(x)
-    if jnp.issubdtype(x.dtype, jnp.complexfloating):
-        raise ValueError(f"{name} must be real, got dtype {x.dtype}")
-    return x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(jnp.result_type(float))
+    """``x`` as a floating array; integers and booleans are promoted to JAX's default float.
+
+    That has to hold them exactly, as far as they are known; those being traced are rounded where it does not.
+    """
+    x = real(x, name)
+    if jnp.issubdtype(x.dtype, jnp.floating):
+        return x
+    dtype = jnp.result_type(float)
+    if is_wide(x.dtype) and known(x):
+        whole = np.asarray(x)
+        held = 2 ** (jnp.finfo(dtype).nmant + 1)
+        beyond = (whole > held) | (whole < -held)
+        if np.any(beyond):
+            raise ValueError(
+                f"{name} must be whole numbers up to {held} in magnitude, which {dtype} holds exactly, "
+                f"got {whole[beyond].flat[0]}; give floats, or set jax_enable_x64"
+            )
+    return x.astype(dtype)
 
 
-def working_dtype(dtype: jnp.dtype) -> jnp.dtype:
+def real(x: ArrayLike, name: str = "x") -> Array:
+    """``x`` as an array of real numbers, integers and booleans as they are."""
+    if isinstance(x, jax.Array):
+        array = x
+    else:
+        try:
+            given = np.asarray(x)
+            array = jnp.asarray(x)
+        except (TypeError, ValueError, OverflowError):
+            raise ValueError(f"{name} must be one array of real numbers, got {shown(x)}") from None
+        if given.dtype != array.dtype and given.dtype.kind in "iu" and np.any(given != np.asarray(array)):
+            raise ValueError(f"{name} must be whole numbers that {array.dtype} holds; others need jax_enable_x64")
+    if jnp.issubdtype(array.dtype, jnp.complexfloating):
+        raise ValueError(f"{name} must be real, got dtype {array.dtype}")
+    if not (array.dtype == bool or jnp.issubdtype(array.dtype, jnp.number)):
+        raise ValueError(f"{name} must be one array of real numbers, got dtype {array.dtype}")
+    return array
+
+
+def is_wide(dtype: Any) -> bool:
+    """Whether these are integers of which not all are floats of JAX's default type."""
+    return jnp.issubdtype(dtype, jnp.integer) and jnp.iinfo(dtype).bits > jnp.finfo(jnp.result_type(float)).nmant + 1
+
+
+def working_dtype(dtype: Any) -> np.dtype:
     """The dtype computed in: at least float32."""
     return jnp.dtype(jnp.float64) if dtype == jnp.float64 else jnp.dtype(jnp.float32)

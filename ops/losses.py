@@ -1,36 +1,42 @@
 """Fenchel-Young losses of the relaxed top-k mask."""
 
-import functools
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 
 from ops.arguments import (
+    NON_NEGATIVE,
+    UP_TO_N,
+    Range,
     Vanishing,
     check_axis,
     check_choice,
     check_p,
     check_range,
-    check_where,
+    check_values,
+    check_whole,
     floating,
     known,
-    per_row,
     which_vanish,
-    working_dtype,
 )
 from ops.envelope import envelope
 from ops.equation import Equation, position, selection
 from ops.hard import hard_selection
-from ops.layout import as_rows, batch_shape
+from ops.labels import LABELS, check_targets, is_class, signed
+from ops.rowwise import ROWS, WIDE, rowwise
 from ops.threshold import threshold
 from ops.twofloat import TwoFloat, difference, select, shift
 
 Target = Literal["one_hot", "smooth"]
 TARGETS: tuple[str, ...] = ("one_hot", "smooth")
+Reduction = Literal["none", "mean", "sum"]
+REDUCTIONS: tuple[str, ...] = ("none", "mean", "sum")
+
+_SHARE = Range("in [0, 1]", 0, 1)
 
 
 def topk_fenchel_young_loss(
@@ -43,29 +49,37 @@ def topk_fenchel_young_loss(
     target: Target = "one_hot",
     axis: int = -1,
     where: ArrayLike | None = None,
+    label_smoothing: ArrayLike = 0.0,
+    class_weights: ArrayLike | None = None,
+    example_weights: ArrayLike | None = None,
+    ignore_index: int | None = None,
+    reduction: Reduction = "none",
 ) -> Array:
-    """Top-k loss ``f_R(x, 1_k) - <x, t>`` of every example (Section 6 of Sander et al., 2023).
+    """Top-k loss ``f_R(x, 1_k) + R(t) - <x, t>`` of every example (Section 6 of Sander et al., 2023).
 
-    ``f_R(x, 1_k)`` is ``relaxed_topk_value`` with ``phi(x) = x``. Convex in the logits ``x``, with the gradient
-    ``topk_mask(x, k) - t``.
+    ``f_R(x, 1_k)`` is ``relaxed_topk_value`` with ``phi(x) = x``, and ``R(t) = lam / p * ||t||_p^p`` the regularisation
+    of the target. Convex in the logits ``x``, with the gradient ``topk_mask(x, k) - t``. Where ``t`` lies in the
+    polytope ``0 <= y <= 1, sum(y) = k``, this is a Fenchel-Young loss proper (Blondel et al., 2020): at least 0, 0
+    where the mask equals the target, and indifferent to common shifts of the logits. With ``k = 1``, ``p = 2`` and
+    ``lam = 1`` it is the sparsemax loss (Martins and Astudillo, 2016). The paper leaves out ``R(t)``, a constant of the
+    logits: ``lam / p`` for one label.
 
     - ``target="one_hot"`` takes the targets as they are, as the paper does. For ``k > 1`` a one-hot ``t`` lies outside
-      the polytope ``0 <= y <= 1, sum(y) = k``: the gradient sums to ``k - 1``, and the loss falls without bound as a
-      common shift takes all logits down.
+      the polytope: the gradient sums to ``k - 1``, and the loss falls without bound as a common shift takes all logits
+      down.
     - ``target="smooth"`` moves them into the polytope: ``m`` positives among ``n`` classes become
-      ``t + (k - m) / (n - m) * (1 - t)``, or ``t * k / m`` if ``m > k``; and ``R(t)`` is added. This is a Fenchel-Young
-      loss proper (Blondel et al., 2020): at least 0, 0 (up to rounding of the target) where the mask equals the target,
-      and indifferent to common shifts.
+      ``t + (k - m) / (n - m) * (1 - t)``, or ``t * k / m`` if ``m > k``.
 
-    It is computed as a sum of terms that are not negative, besides ``(k - m)`` times the threshold and ``-R(t)`` for
-    ``"one_hot"``: without cancellation, however large the logits or small the loss.
+    It is computed as a sum of terms that are not negative, besides ``(k - m)`` times the threshold: without
+    cancellation, however large the logits or small the loss (for ``"one_hot"``, up to a rounding of ``R(t)``).
 
     Args:
       logits: real array, any shape; ``n`` is its size along ``axis``. A class with ``-inf`` gets no gradient. It costs
         nothing where its target is 0; where that is not, the ``one_hot`` loss is ``inf``, and the ``smooth`` one takes
         the class as absent.
       targets: integer labels in ``[0, n)``, of the shape of ``logits`` without ``axis``; or one value per class, 0 or 1
-        (one-hot, multi-hot) or between, of the shape of ``logits``.
+        (one-hot, multi-hot) or between, of the shape of ``logits``. A label out of range that is not known at trace
+        time makes its example's loss and gradient NaN.
       k: how many classes the mask selects: a real number in ``[0, n]``; one number, or one per example. At most as many
         as take part.
       lam: strength of the relaxation, >= 0 and finite, in the units of the logits; shape as ``k``.
@@ -73,38 +87,38 @@ def topk_fenchel_young_loss(
       target: ``"one_hot"`` or ``"smooth"``.
       axis: the axis of the classes.
       where: boolean array, broadcasting against ``logits``: classes that take part.
+      label_smoothing: in [0, 1], one number or one per example: the share of the target that is spread evenly over the
+        classes that take part, as in ``torch.nn.CrossEntropyLoss``, before ``target`` says what becomes of it.
+      class_weights: shape ``(n,)``, >= 0: what the loss of an example with this label is multiplied by, like ``weight``
+        there. For labels only.
+      example_weights: >= 0, one per example: what its loss is multiplied by.
+      ignore_index: a label of examples that do not count, like -100 there: their loss and gradient are 0, whatever
+        their logits. For labels only.
+      reduction: ``"none"`` for one loss per example, their ``"sum"``, or their ``"mean"``: the sum over that of the
+        weights of the examples that count, 0 if these are none.
 
     Returns:
-      One loss per example: the shape of ``logits`` without ``axis``, and their dtype (integers are promoted to float).
-      Computed in float32 at least.
+      One loss per example: the shape of ``logits`` without ``axis``, or a scalar if reduced; of the dtype of ``logits``
+      (integers are promoted to float). Computed in float32 at least.
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
     """
-    check_choice("target", target, TARGETS)
-    logits = floating(logits, "logits")
-    p = check_p(p)
-    axis = check_axis(axis, logits.ndim)
-    n = logits.shape[axis]
-    check_range("k", k, 0, n, f"in [0, {n}], the size along axis {axis}")
-    check_range("lam", lam, 0, float(jnp.finfo(jnp.float32).max), "finite and >= 0")
-    dtype = working_dtype(logits.dtype)
-    scores = _per_class(targets, logits.shape, axis).astype(dtype)
-    if where is not None:
-        where = check_where(where, logits.shape)
-    batch = batch_shape(logits, axis)
-    if logits.size == 0:
-        return jnp.zeros(batch, logits.dtype)
-    return _compiled(
+    return _operate(
+        _loss_of_rows,
         logits,
-        scores,
-        per_row("k", k, batch, dtype),
-        per_row("lam", lam, batch, dtype),
+        targets,
+        lam,
+        p,
+        target,
+        axis,
         where,
-        p=p,
-        smooth=target == "smooth",
-        axis=axis,
-        zero=which_vanish(lam),
+        label_smoothing,
+        class_weights,
+        example_weights,
+        ignore_index,
+        reduction,
+        per_row={"k": (k, UP_TO_N)},
     )
 
 
@@ -118,6 +132,11 @@ def topk_fenchel_young_mixture(
     target: Target = "one_hot",
     axis: int = -1,
     where: ArrayLike | None = None,
+    label_smoothing: ArrayLike = 0.0,
+    class_weights: ArrayLike | None = None,
+    example_weights: ArrayLike | None = None,
+    ignore_index: int | None = None,
+    reduction: Reduction = "none",
 ) -> Array:
     """``sum_k weights_k * loss_k`` for ``k = 1, ..., K``: a loss for several top-k accuracies at once.
 
@@ -132,73 +151,176 @@ def topk_fenchel_young_mixture(
       target: as in ``topk_fenchel_young_loss``.
       axis: as in ``topk_fenchel_young_loss``.
       where: as in ``topk_fenchel_young_loss``.
+      label_smoothing: as in ``topk_fenchel_young_loss``.
+      class_weights: as in ``topk_fenchel_young_loss``.
+      example_weights: as in ``topk_fenchel_young_loss``.
+      ignore_index: as in ``topk_fenchel_young_loss``.
+      reduction: as in ``topk_fenchel_young_loss``.
 
     Returns:
-      One loss per example, as ``topk_fenchel_young_loss``.
+      One loss per example, or a scalar if reduced, as ``topk_fenchel_young_loss``.
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
     """
     logits = floating(logits, "logits")
-    axis = check_axis(axis, logits.ndim)
-    n = logits.shape[axis]
-    weights = jnp.asarray(weights)
+    n = logits.shape[check_axis(axis, logits.ndim, "logits")]
+    weights = check_values("weights", weights, NON_NEGATIVE)
     if weights.ndim != 1 or not 1 <= weights.size <= n:
         raise ValueError(f"weights must have shape (K,) with K in [1, {n}], got shape {weights.shape}")
-    check_range("weights", weights, 0, float(jnp.finfo(jnp.float32).max), "finite and >= 0")
-    dtype = working_dtype(logits.dtype)
-    scores = _per_class(targets, logits.shape, axis)
-    if where is not None:
-        where = check_where(where, logits.shape)
-
-    def loss(k: Array) -> Array:
-        working = logits.astype(dtype)
-        return topk_fenchel_young_loss(working, scores, k, lam=lam, p=p, target=target, axis=axis, where=where)
-
-    losses = jax.vmap(loss)(jnp.arange(1, weights.size + 1, dtype=dtype))
-    return jnp.tensordot(weights.astype(dtype), losses, axes=1).astype(logits.dtype)
-
-
-def _per_class(targets: ArrayLike, shape: tuple[int, ...], axis: int) -> Array:
-    """One value per class, from labels too."""
-    targets = jnp.asarray(targets)
-    batch = shape[:axis] + shape[axis + 1 :]
-    if targets.shape == shape:
-        check_range("targets", targets.astype(jnp.float32), 0, 1, "in [0, 1] where there is one per class")
-        return targets
-    if not jnp.issubdtype(targets.dtype, jnp.integer) or targets.shape != batch:
-        raise ValueError(
-            f"targets must be integer labels of shape {batch} or have the shape of logits, {shape}; "
-            f"got {targets.dtype} of shape {targets.shape}"
-        )
-    if known(targets) and targets.size:
-        check_range("targets", np.asarray(targets), 0, shape[axis] - 1, f"in [0, {shape[axis]}) where they are labels")
-    return jax.lax.broadcasted_iota(targets.dtype, shape, axis) == jnp.expand_dims(targets, axis)
+    return _operate(
+        _mixture_of_rows,
+        logits,
+        targets,
+        lam,
+        p,
+        target,
+        axis,
+        where,
+        label_smoothing,
+        class_weights,
+        example_weights,
+        ignore_index,
+        reduction,
+        whole={"weights": weights},
+    )
 
 
-@functools.partial(jax.jit, static_argnames=("p", "smooth", "axis", "zero"))
-def _compiled(
-    logits: Array,
-    targets: Array,
-    k: Array,
-    lam: Array,
-    where: Array | None,
-    *,
+def _operate(
+    function,
+    logits: ArrayLike,
+    targets: ArrayLike,
+    lam: ArrayLike,
     p: float,
-    smooth: bool,
+    target: Target,
     axis: int,
-    zero: Vanishing,
+    where: ArrayLike | None,
+    label_smoothing: ArrayLike,
+    class_weights: ArrayLike | None,
+    example_weights: ArrayLike | None,
+    ignore_index: int | None,
+    reduction: Reduction,
+    *,
+    per_row: dict[str, Any] | None = None,
+    whole: dict[str, Any] | None = None,
 ) -> Array:
-    (x, _), (t, _) = as_rows(logits, axis, k.dtype), as_rows(targets, axis, k.dtype)
-    present = jnp.full(x.shape, True) if where is None else as_rows(where, axis, jnp.bool_)[0]
+    check_choice("target", target, TARGETS)
+    check_choice("reduction", reduction, REDUCTIONS)
+    logits = floating(logits, "logits")
+    axis = check_axis(axis, logits.ndim, "logits")
+    n = logits.shape[axis]
+    targets, single = check_targets("targets", targets, logits, axis)
+    per_row = {"lam": (lam, NON_NEGATIVE)} | (per_row or {})
+    beside, whole = {}, dict(whole or {})
+    if ignore_index is not None:
+        ignore_index = check_whole("ignore_index", ignore_index, -(2**31), 2**31 - 1, "a label")
+    if single:
+        if known(targets):
+            counted = np.asarray(targets)
+            counted = counted if ignore_index is None else counted[counted != ignore_index]
+            check_range("targets", counted, 0, n - 1, f"in [0, {n}) where they are labels")
+        per_row["targets"] = (targets, LABELS)
+    else:
+        if targets.dtype != bool:
+            check_range("targets", targets, 0, 1, "in [0, 1] where there is one per class")
+        for name, value in (("ignore_index", ignore_index), ("class_weights", class_weights)):
+            if value is not None:
+                raise ValueError(f"{name} must be None unless targets are labels, got targets of shape {targets.shape}")
+        beside["targets"] = targets
+    if not known(label_smoothing) or np.any(label_smoothing != 0):
+        per_row["label_smoothing"] = (label_smoothing, _SHARE)
+    if example_weights is not None:
+        per_row["example_weights"] = (example_weights, NON_NEGATIVE)
+    if class_weights is not None:
+        whole["class_weights"] = check_values("class_weights", class_weights, NON_NEGATIVE)
+        if np.shape(class_weights) != (n,):
+            raise ValueError(
+                f"class_weights must have shape ({n},), one per class, got shape {np.shape(class_weights)}"
+            )
+    losses, sizes = rowwise(
+        _weighted,
+        logits,
+        name="logits",
+        axis=axis,
+        beside=beside,
+        per_row=per_row,
+        where=where,
+        whole=whole,
+        returns=(ROWS if reduction == "none" else WIDE, WIDE),
+        loss=function,
+        p=check_p(p),
+        smooth=target == "smooth",
+        zero=which_vanish(lam),
+        ignore_index=ignore_index,
+    )
+    if reduction == "none":
+        return losses
+    total = jnp.sum(losses)
+    if reduction == "mean":
+        size = jnp.sum(sizes)
+        total = jnp.where(size > 0, total / jnp.where(size > 0, size, 1.0), 0.0)
+    return total.astype(logits.dtype)
+
+
+def _weighted(
+    x: Array,
+    lam: Array,
+    targets: Array,
+    where: Array | None = None,
+    label_smoothing: Array | None = None,
+    class_weights: Array | None = None,
+    example_weights: Array | None = None,
+    *,
+    loss,
+    ignore_index: int | None,
+    **arguments: Any,
+) -> tuple[Array, Array]:
+    """Losses of rows ``(rows, n)`` and what each counts for, ``(rows, 1)``; ``loss`` is that of one value per class."""
+    present = jnp.full(x.shape, True) if where is None else where
+    ignored, weight = jnp.full((len(x), 1), False), jnp.ones((len(x), 1), x.dtype)
+    t = targets
+    if jnp.issubdtype(targets.dtype, jnp.integer):
+        labels, n = signed(targets), x.shape[1]
+        if ignore_index is not None:
+            ignored = labels == ignore_index
+        t = jnp.where(ignored | ((labels >= 0) & (labels < n)), is_class(labels, n).astype(x.dtype), jnp.nan)
+        if class_weights is not None:
+            weight = class_weights.astype(x.dtype)[jnp.clip(labels, 0, n - 1)]
+    t = t.astype(x.dtype)
+    if label_smoothing is not None:
+        spread = jnp.where(present, _total(jnp.where(present, t, 0.0)) / _total(present.astype(x.dtype)), 0.0)
+        t = (1.0 - label_smoothing) * t + label_smoothing * spread
+    if example_weights is not None:
+        weight = weight * example_weights
+    x = jnp.where(ignored, 0.0, x)  # not even a NaN of an example that does not count reaches a derivative
+    losses = jnp.where(ignored, 0.0, loss(x, t, lam, present, **arguments) * weight)
+    return losses, jnp.where(ignored, 0.0, weight)
+
+
+def _loss_of_rows(
+    x: Array, t: Array, lam: Array, present: Array, *, k: Array, p: float, smooth: bool, zero: Vanishing
+) -> Array:
+    """Losses of rows ``(rows, n)`` with one target value per class."""
     if smooth:
         present = present & (x != -jnp.inf)
     x, t = jnp.where(present, x, -jnp.inf), jnp.where(present, t, 0.0)
     k = jnp.minimum(k, jnp.sum(x != -jnp.inf, axis=-1, keepdims=True, dtype=jnp.int32).astype(k.dtype))
     if smooth:
-        t = _into_polytope(t, present, k)
+        return _loss(x, _into_polytope(t, present, k), k, lam, Equation(p), zero, smooth)
     loss = _loss(x, t, k, lam, Equation(p), zero, smooth)
-    return loss.reshape(batch_shape(logits, axis)).astype(logits.dtype)
+    loss = loss + lam * _total(jnp.where(t > 0, jnp.where(t > 0, t, 1.0) ** p, 0.0)) / p
+    # In the polytope it is not negative, which the rounding of R(t) must not hide.
+    return jnp.where((k == _total(t)) & (loss < 0), loss - lax.stop_gradient(loss), loss)
+
+
+def _mixture_of_rows(x: Array, t: Array, lam: Array, present: Array, *, weights: Array, **arguments: Any) -> Array:
+    """Losses of rows ``(rows, n)``, mixed over ``k``."""
+
+    def loss(k: Array) -> Array:
+        return _loss_of_rows(x, t, lam, present, k=jnp.broadcast_to(k, lam.shape), **arguments)
+
+    losses = jax.vmap(loss)(jnp.arange(1, len(weights) + 1, dtype=x.dtype))
+    return jnp.tensordot(weights.astype(x.dtype), losses, axes=1)
 
 
 def _total(values: Array) -> Array:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jax import Array
 
+from ops.arguments import shown
+
 Entrywise = Callable[[Array], Array]
 
 
@@ -18,7 +20,7 @@ class Nonlinearity:
     right for these only). All functions act entrywise, keep the dtype, and are differentiable by JAX.
 
     Attributes:
-      name: how it is asked for.
+      name: how it is shown, and asked for once it is registered. What it does is told by its functions alone.
       value: ``phi``.
       slope: ``phi'``, non-negative and non-decreasing.
       curvature: ``phi''``, non-negative.
@@ -74,11 +76,18 @@ _REGISTERED = {phi.name: phi for phi in (IDENTITY, ABS, HALF_SQUARE, EXP)}
 
 
 def register_nonlinearity(phi: Nonlinearity) -> None:
-    """Makes a nonlinearity known by its name.
+    """Makes a nonlinearity known by its name: ``phi=name`` is then ``phi`` itself, wherever a ``phi`` is asked for.
+
+    For configurations, which hold names and not functions. Doing it twice does no harm.
+
+    Args:
+      phi: what is registered, by ``phi.name``.
 
     Raises:
-      ValueError: another one has this name.
+      ValueError: it is not a ``Nonlinearity``, or another one has this name.
     """
+    if not isinstance(phi, Nonlinearity):
+        raise ValueError(f"phi must be a Nonlinearity, got {shown(phi)}")
     if _REGISTERED.setdefault(phi.name, phi) != phi:
         raise ValueError(f"phi must have a name of its own, got {phi.name!r}, which is taken")
 
@@ -91,6 +100,6 @@ def nonlinearity(phi: str | Nonlinearity) -> Nonlinearity:
     """
     if isinstance(phi, Nonlinearity):
         return phi
-    if phi not in _REGISTERED:
-        raise ValueError(f"phi must be a Nonlinearity or one of {', '.join(map(repr, _REGISTERED))}, got {phi!r}")
+    if not isinstance(phi, str) or phi not in _REGISTERED:
+        raise ValueError(f"phi must be a Nonlinearity or one of {', '.join(map(repr, _REGISTERED))}, got {shown(phi)}")
     return _REGISTERED[phi]

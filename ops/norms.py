@@ -1,22 +1,22 @@
 """The conjugate of the top-k value functions, and the norms and entropies that it gives."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from ops.arguments import check_axis, check_range, floating, known, per_row, working_dtype
-from ops.layout import as_rows, batch_shape
+from ops.arguments import TINY, Range, check_axis, floating, known, numbers, shown
 from ops.nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
 from ops.rootfinding import Evaluation, find_root
+from ops.rowwise import ROWS, rowwise
 from ops.threshold import remainder
 from ops.twofloat import TwoFloat
 
 # Membership of a polytope is decided up to this many units in the last place, relative to k for the sum.
 _TOLERANCE = 64
+
+_SUPPORT = Range("in (0, {n}], the size along axis {axis}", TINY, share=1.0)
 
 
 def topk_conjugate(y: ArrayLike, k: ArrayLike, *, phi: str | Nonlinearity = "half_square", axis: int = -1) -> Array:
@@ -46,7 +46,7 @@ def topk_conjugate(y: ArrayLike, k: ArrayLike, *, phi: str | Nonlinearity = "hal
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
     """
-    return _operate(_conjugate, y, k, axis, nonlinearity(phi))
+    return _conjugate_of(_conjugate, y, k, axis, nonlinearity(phi))
 
 
 def k_support_norm(y: ArrayLike, k: ArrayLike, *, axis: int = -1) -> Array:
@@ -55,7 +55,7 @@ def k_support_norm(y: ArrayLike, k: ArrayLike, *, axis: int = -1) -> Array:
     ``sqrt(2 f_phi*(y, 1_k))`` with ``phi(x) = x^2 / 2`` (Section 4 of Sander et al., 2023). Its derivative at 0 is 0.
     Arguments, result and errors as in ``topk_conjugate``.
     """
-    return _operate(_norm, y, k, axis, HALF_SQUARE)
+    return _conjugate_of(_norm, y, k, axis, HALF_SQUARE)
 
 
 def k_support_negentropy(y: ArrayLike, k: ArrayLike, *, axis: int = -1) -> Array:
@@ -64,7 +64,7 @@ def k_support_negentropy(y: ArrayLike, k: ArrayLike, *, axis: int = -1) -> Array
     That is ``topk_conjugate`` with ``phi(x) = exp(x - 1)``; ``inf`` if an entry is negative. Arguments, result and
     errors are its.
     """
-    return _operate(_conjugate, y, k, axis, EXP)
+    return _conjugate_of(_conjugate, y, k, axis, EXP)
 
 
 def owl_norm(x: ArrayLike, w: ArrayLike, *, axis: int = -1) -> Array:
@@ -85,30 +85,21 @@ def owl_norm(x: ArrayLike, w: ArrayLike, *, axis: int = -1) -> Array:
     x = floating(x)
     axis = check_axis(axis, x.ndim)
     n = x.shape[axis]
-    if np.shape(w) != (n,):
-        raise ValueError(f"w must have shape ({n},), the size of x along axis {axis}, got {np.shape(w)}")
+    w = numbers("w", w)
+    if w.shape != (n,):
+        raise ValueError(f"w must have shape ({n},), the size of x along axis {axis}, got {w.shape}")
     if known(w) and (np.any(np.asarray(w) < 0) or np.any(np.diff(np.asarray(w, np.float64)) > 0)):
-        raise ValueError(f"w must be non-negative and non-increasing, got {np.asarray(w)}")
-    dtype = working_dtype(x.dtype)
-    magnitudes = jnp.sort(jnp.moveaxis(jnp.abs(x), axis, -1).astype(dtype), axis=-1, descending=True)
-    return (magnitudes @ jnp.asarray(w).astype(dtype)).astype(x.dtype)
+        raise ValueError(f"w must be non-negative and non-increasing, got {shown(np.asarray(w).tolist())}")
+    return rowwise(_weighted, x, axis=axis, whole={"w": w}, returns=ROWS)
 
 
-def _operate(function, y: ArrayLike, k: ArrayLike, axis: int, phi: Nonlinearity) -> Array:
-    y = floating(y, "y")
-    axis = check_axis(axis, y.ndim)
-    n = y.shape[axis]
-    check_range("k", k, float(jnp.finfo(jnp.float32).tiny), n, f"in (0, {n}], the size along axis {axis}")
-    batch = batch_shape(y, axis)
-    if y.size == 0:
-        return jnp.zeros(batch, y.dtype)
-    return _compiled(y, per_row("k", k, batch, working_dtype(y.dtype)), function=function, axis=axis, phi=phi)
+def _conjugate_of(function, y: ArrayLike, k: ArrayLike, axis: int, phi: Nonlinearity) -> Array:
+    return rowwise(function, y, axis=axis, name="y", per_row={"k": (k, _SUPPORT)}, returns=ROWS, phi=phi)
 
 
-@functools.partial(jax.jit, static_argnames=("function", "axis", "phi"))
-def _compiled(y: Array, k: Array, *, function, axis: int, phi: Nonlinearity) -> Array:
-    value = function(as_rows(y, axis, k.dtype)[0], k, phi)
-    return value.reshape(batch_shape(y, axis)).astype(y.dtype)
+def _weighted(x: Array, *, w: Array) -> Array:
+    magnitudes = jnp.sort(jnp.abs(x), axis=-1, descending=True)
+    return jnp.matmul(magnitudes, w.astype(x.dtype), precision="highest")[:, None]
 
 
 def _sum(values: Array) -> Array:

@@ -4,18 +4,20 @@ The permutahedron ``P(w)`` is the convex hull of all permutations of ``w``. A li
 permutation of ``w`` (Proposition 1); a regularised one is solved by isotonic optimisation (Proposition 5).
 """
 
-import functools
+from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ops.arguments import check_axis, check_p, check_range, floating, per_row, working_dtype
+from ops.arguments import NON_NEGATIVE, Range, check_axis, check_p, floating
 from ops.isotonic.problem import Problem
 from ops.isotonic.solvers import Solver, SolverName, as_solver, solve
-from ops.layout import as_rows, batch_shape, descending
+from ops.layout import descending
 from ops.nonlinearities import IDENTITY
+from ops.rowwise import ROWS, rowwise
+
+_PROBABILITY = Range("in [0, 1]", 0, 1)
 
 
 def lmo(x: ArrayLike, w: ArrayLike, *, axis: int = -1) -> Array:
@@ -65,20 +67,7 @@ def project_permutahedron(
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
     """
-    x, w = floating(x), floating(w, "w")
-    axis = check_axis(axis, x.ndim)
-    p = check_p(p)
-    check_range("lam", lam, 0, float(jnp.finfo(jnp.float32).max), "finite and >= 0")
-    shape = w.shape
-    try:
-        w = jnp.broadcast_to(w, x.shape)
-    except ValueError:
-        raise ValueError(f"w must broadcast to the shape of x, {x.shape}, got shape {shape}") from None
-    solver = as_solver(solver, p)
-    if x.size == 0:
-        return x
-    lam = per_row("lam", lam, batch_shape(x, axis), working_dtype(x.dtype))
-    return _project(x, w, lam, p=p, axis=axis, solver=solver)
+    return _operate(_projected, x, lam, p, axis, solver, beside={"w": w})
 
 
 def soft_sort(
@@ -110,10 +99,7 @@ def soft_sort(
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
     """
-    x = floating(x)
-    places = _places(x, check_axis(axis, x.ndim))
-    ordered = project_permutahedron(-places if descending else places, x, lam=lam, p=p, axis=axis, solver=solver)
-    return ordered.astype(x.dtype)
+    return _operate(_sorted, x, lam, p, axis, solver, falling=bool(descending))
 
 
 def soft_rank(
@@ -144,9 +130,7 @@ def soft_rank(
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
     """
-    x = floating(x)
-    places = _places(x, check_axis(axis, x.ndim))
-    return project_permutahedron(-x if descending else x, places, lam=lam, p=p, axis=axis, solver=solver)
+    return _operate(_ranked, x, lam, p, axis, solver, falling=bool(descending))
 
 
 def soft_quantile(
@@ -162,7 +146,7 @@ def soft_quantile(
 
     Args:
       x: finite real array, any shape.
-      q: the probability, a scalar in [0, 1].
+      q: the probability, in [0, 1]: a scalar, or one value per row.
       lam: strength of the regularisation, as in ``soft_sort``. At 0 this is ``jax.numpy.quantile``.
       p: exponent of the regularisation, a Python number in (1, 2].
       axis: the axis along which the quantile is taken.
@@ -175,27 +159,23 @@ def soft_quantile(
       ValueError: an argument known at trace time is out of range; the message names it and its value.
     """
     x = floating(x)
-    axis = check_axis(axis, x.ndim)
-    check_range("q", q, 0, 1, "in [0, 1]")
-    ordered = jnp.moveaxis(soft_sort(x, lam=lam, p=p, axis=axis, solver=solver), axis, -1)
-    place = jnp.asarray(q, ordered.dtype) * (x.shape[axis] - 1)
-    below = jnp.clip(jnp.floor(place).astype(jnp.int32), 0, max(x.shape[axis] - 2, 0))
-    above = jnp.minimum(below + 1, x.shape[axis] - 1)
-    part = place - below.astype(ordered.dtype)
-    return ordered[..., below] * (1 - part) + ordered[..., above] * part
+    if 0 in x.shape[check_axis(axis, x.ndim) :][:1]:
+        raise ValueError(f"x must have at least one entry along axis {axis}, got shape {x.shape}")
+    return _operate(_quantile, x, lam, p, axis, solver, per_row={"q": (q, _PROBABILITY)}, returns=ROWS)
 
 
-def _places(x: Array, axis: int) -> Array:
-    """``1, ..., n`` along ``axis``."""
-    return lax.broadcasted_iota(working_dtype(x.dtype), x.shape, axis) + 1
+def _operate(
+    function, x: ArrayLike, lam: ArrayLike, p: float, axis: int, solver: SolverName | Solver, **options
+) -> Any:
+    p = check_p(p)
+    per_row = {"lam": (lam, NON_NEGATIVE)} | options.pop("per_row", {})
+    return rowwise(function, x, axis=axis, per_row=per_row, p=p, solver=as_solver(solver, p), **options)
 
 
-@functools.partial(jax.jit, static_argnames=("p", "axis", "solver"))
-def _project(x: Array, w: Array, lam: Array, *, p: float, axis: int, solver: Solver) -> Array:
-    entries, restore = as_rows(x, axis, lam.dtype)
-    weights, _ = as_rows(w, axis, lam.dtype)
-    s, in_place = descending(entries)
-    w = -jnp.sort(-weights, axis=1)
+def _projected(x: Array, w: Array, lam: Array, *, p: float, solver: Solver) -> Array:
+    """The projection of rows ``(rows, n)``."""
+    s, in_place = descending(x)
+    w = -jnp.sort(-w, axis=1)
     # The solution is that of any shifted x; one in the middle of the entries loses the least to rounding.
     half = s.shape[1] // 2
     s = s - lax.stop_gradient(s[:, half : half + 1])
@@ -206,5 +186,28 @@ def _project(x: Array, w: Array, lam: Array, *, p: float, axis: int, solver: Sol
     found = solve(problem, s, w, lam, solver, nonnegative=False)
     t = (s - found.v.hi) - found.v.lo
     alone = ~(found.linked | jnp.roll(found.linked, 1, axis=1)) | hard
-    y = jnp.where(alone, w, problem.dual(t, lam))
-    return restore(in_place(y))
+    return in_place(jnp.where(alone, w, problem.dual(t, lam)))
+
+
+def _places(x: Array) -> Array:
+    """``1, ..., n`` in each row."""
+    return lax.broadcasted_iota(x.dtype, x.shape, 1) + 1
+
+
+def _sorted(x: Array, lam: Array, *, falling: bool, p: float, solver: Solver) -> Array:
+    return _projected(-_places(x) if falling else _places(x), x, lam, p=p, solver=solver)
+
+
+def _ranked(x: Array, lam: Array, *, falling: bool, p: float, solver: Solver) -> Array:
+    return _projected(-x if falling else x, _places(x), lam, p=p, solver=solver)
+
+
+def _quantile(x: Array, q: Array, lam: Array, *, p: float, solver: Solver) -> Array:
+    ordered = _sorted(x, lam, falling=False, p=p, solver=solver)
+    n = x.shape[1]
+    place = q * (n - 1)
+    below = jnp.clip(jnp.floor(place).astype(jnp.int32), 0, max(n - 2, 0))
+    part = place - below.astype(x.dtype)
+    low = jnp.take_along_axis(ordered, below, axis=1)
+    high = jnp.take_along_axis(ordered, jnp.minimum(below + 1, n - 1), axis=1)
+    return low * (1 - part) + high * part

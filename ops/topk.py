@@ -1,41 +1,39 @@
 """Relaxed top-k operators: the mask, the magnitude and any other, and the hard operators they relax."""
 
 import functools
-from typing import Literal
+from typing import Any, Literal
 
-import jax
 import jax.numpy as jnp
-import numpy as np
-from jax import Array, lax
+from jax import Array
 from jax.typing import ArrayLike
 
 from ops.arguments import (
+    NON_NEGATIVE,
+    UP_TO_N,
+    WHOLE_UP_TO_N,
+    Range,
     Vanishing,
-    check_axis,
     check_choice,
     check_p,
-    check_range,
-    check_where,
-    floating,
-    known,
-    per_row,
+    is_wide,
+    real,
     which_vanish,
-    working_dtype,
 )
 from ops.equation import Equation
+from ops.hard import hard_selection
 from ops.isotonic.problem import Problem
 from ops.isotonic.selection import isotonic_topk
 from ops.isotonic.solvers import SOLVERS as ISOTONIC_SOLVERS
 from ops.isotonic.solvers import Solver as IsotonicSolver
 from ops.isotonic.solvers import as_solver
-from ops.layout import as_rows, batch_shape
 from ops.magnitude import magnitude_of
 from ops.mask import mask_of, with_hard_rows
-from ops.nonlinearities import HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
+from ops.nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
 from ops.rows import Rows
+from ops.rowwise import AxisName, rowwise
+from ops.threshold import remainder
 
 Solver = Literal["threshold", "pav", "dykstra", "dual"] | IsotonicSolver
-AxisName = str | tuple[str, ...] | None
 
 
 def relaxed_topk(
@@ -110,7 +108,8 @@ def topk_mask(
 
     Args:
       x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent; ``+inf``
-        entries come first. A NaN makes its row NaN.
+        entries come first. A NaN makes its row NaN. Integers that the float they become does not hold (beyond 2**24, or
+        2**53 with ``jax_enable_x64``) are refused; rounded, if they are not known at trace time.
       k: how much is selected: a real number in ``[0, n]``, ``n`` the size of ``x`` along ``axis``; one number, or an
         array that broadcasts to one value per row (the shape of ``x`` without ``axis``). Where fewer than ``k``
         entries take part, they all get 1.
@@ -209,7 +208,7 @@ def hard_topk_mask(
     The k-th largest value is searched for in a few passes over the data instead of sorting. The derivative is 0.
 
     Args:
-      x: as in ``topk_mask``.
+      x: as in ``topk_mask``; but integers are compared as such, exactly.
       k: as in ``topk_mask``, but a whole number.
       axis: as in ``topk_mask``.
       where: as in ``topk_mask``.
@@ -221,8 +220,7 @@ def hard_topk_mask(
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
     """
-    _check_whole(k)
-    return _operate(IDENTITY, x, k, 0.0, 2.0, axis, where, axis_name)
+    return _operate(IDENTITY, x, k, 0.0, 2.0, axis, where, axis_name, allowed=WHOLE_UP_TO_N)
 
 
 def hard_topk_mag(
@@ -237,13 +235,7 @@ def hard_topk_mag(
 
     The derivative is 1 for kept entries and 0 for the others. Arguments, result and errors as in ``hard_topk_mask``.
     """
-    _check_whole(k)
-    return _operate(HALF_SQUARE, x, k, 0.0, 2.0, axis, where, axis_name, debias=True)
-
-
-def _check_whole(k: ArrayLike) -> None:
-    if known(k) and np.any(np.asarray(k) % 1 != 0):
-        raise ValueError(f"k must be a whole number for the hard operators, got {k}")
+    return _operate(HALF_SQUARE, x, k, 0.0, 2.0, axis, where, axis_name, allowed=WHOLE_UP_TO_N, debias=True)
 
 
 def _operate(
@@ -256,63 +248,50 @@ def _operate(
     where: ArrayLike | None,
     axis_name: AxisName,
     *,
+    allowed: Range = UP_TO_N,
     solver: Solver = "threshold",
     debias: bool = False,
 ) -> Array:
-    """Checks the arguments and calls the compiled operator."""
-    x = floating(x)
     p = check_p(p)
     if isinstance(solver, str):
         check_choice("solver", solver, ("threshold", *ISOTONIC_SOLVERS))
-    isotonic = None if solver == "threshold" else as_solver(solver, p)
+    isotonic = None if isinstance(solver, str) and solver == "threshold" else as_solver(solver, p)
     if isotonic is not None and axis_name is not None:
         raise ValueError(f"axis_name must be None unless solver is 'threshold', got {axis_name!r}")
-    axis = check_axis(axis, x.ndim)
-    n = x.shape[axis] * (1 if axis_name is None else lax.axis_size(axis_name))
-    check_range("k", k, 0, n, f"in [0, {n}], the size along axis {axis}")
-    check_range("lam", lam, 0, float(jnp.finfo(jnp.float32).max), "finite and >= 0")
-    if where is not None:
-        where = check_where(where, x.shape)
-    if x.size == 0:
-        return x
-    batch = batch_shape(x, axis)
-    dtype = working_dtype(x.dtype)
-    return _compiled(
+    equation, zero = Equation(p, phi, Rows(-1, axis_name)), which_vanish(lam)
+    per_row = {"k": (k, allowed), "lam": (lam, NON_NEGATIVE)}
+    x = real(x)
+    if zero == "all" and phi in (IDENTITY, ABS, HALF_SQUARE) and is_wide(x.dtype):
+        return _of_integers(x, axis=axis, per_row=per_row, where=where, axis_name=axis_name, equation=equation)
+    return rowwise(
+        _relaxed,
         x,
-        per_row("k", k, batch, dtype),
-        per_row("lam", lam, batch, dtype),
-        where,
-        phi=phi,
-        p=p,
         axis=axis,
+        per_row=per_row,
+        where=where,
         axis_name=axis_name,
+        equation=equation,
         debias=debias,
-        zero=which_vanish(lam),
+        zero=zero,
         isotonic=isotonic,
     )
 
 
-@functools.partial(jax.jit, static_argnames=("phi", "p", "axis", "axis_name", "debias", "zero", "isotonic"))
-def _compiled(
+def _relaxed(
     x: Array,
     k: Array,
     lam: Array,
-    where: Array | None,
+    where: Array | None = None,
     *,
-    phi: Nonlinearity,
-    p: float,
-    axis: int,
-    axis_name: AxisName,
+    equation: Equation,
     debias: bool,
     zero: Vanishing,
     isotonic: IsotonicSolver | None,
 ) -> Array:
-    flat, restore = as_rows(x, axis, k.dtype)
-    present = None if where is None else as_rows(where, axis, jnp.bool_)[0]
-    equation = Equation(p, phi, Rows(-1, axis_name))
+    """The operator of rows ``(rows, n)``."""
     operator = mask_of if equation.linear else functools.partial(magnitude_of, debias=debias)
-    absent = 0.0 if phi.even else -jnp.inf
-    entries = (flat if present is None else jnp.where(present, flat, absent),)
+    absent = 0.0 if equation.phi.even else -jnp.inf
+    entries = (x if where is None else jnp.where(where, x, absent),)
     if isotonic is None:
         (y,) = operator(entries, k, lam, equation, zero=zero)
     else:
@@ -321,9 +300,42 @@ def _compiled(
             return operator(entries, k, jnp.zeros_like(k), equation, zero="all")
 
         def soft(lam: Array) -> tuple[Array, ...]:
-            return (isotonic_topk(entries[0], k, lam, Problem(p, phi), isotonic, debias=debias)[0],)
+            problem = Problem(equation.p, equation.phi)
+            return (isotonic_topk(entries[0], k, lam, problem, isotonic, debias=debias)[0],)
 
         (y,) = with_hard_rows(hard, soft, entries, k, lam, zero)
-    if present is not None:
-        y = jnp.where(present, y, 0.0)
-    return restore(y)
+    return y if where is None else jnp.where(where, y, 0.0)
+
+
+def _of_integers(x: Array, *, equation: Equation, **arguments: Any) -> Array:
+    """The hard operator of integers that floats do not tell apart: by their upper halves, and among equals the lower.
+
+    What is selected is exact; what is kept of it is rounded to float.
+    """
+    keys = x
+    if equation.phi.even and jnp.issubdtype(x.dtype, jnp.signedinteger):
+        unsigned = x.astype(f"uint{jnp.iinfo(x.dtype).bits}")
+        keys = jnp.where(x < 0, jnp.zeros_like(unsigned) - unsigned, unsigned)  # the least integer has one, too
+    half = jnp.iinfo(x.dtype).bits // 2
+    high, low = (keys >> half), (keys & (2**half - 1))
+    float_type = jnp.result_type(float)
+    mask = rowwise(
+        _selected_by_halves,
+        high.astype(float_type),
+        beside={"low": low.astype(float_type)},
+        rows=equation.rows,
+        **arguments,
+    )
+    if not equation.phi.even:
+        return mask
+    values = jnp.sign(x) if equation.linear else x
+    return jnp.where(mask == 0, 0.0, values.astype(mask.dtype) * mask)
+
+
+def _selected_by_halves(x: Array, low: Array, k: Array, lam: Array, where: Array | None = None, *, rows: Rows) -> Array:
+    high = x if where is None else jnp.where(where, x, -jnp.inf)
+    (selected,) = hard_selection((high,), k, rows)
+    least = -rows.max(lambda pair: jnp.where(pair[1] > 0, -pair[0], -jnp.inf), ((high, selected),))
+    above = rows.count(lambda s: s > least, (high,))
+    (among,) = hard_selection((jnp.where(high == least, low, -jnp.inf),), jnp.maximum(remainder(k, above), 0.0), rows)
+    return jnp.where(high > least, 1.0, among)

@@ -1,30 +1,18 @@
 """Value functions of the relaxed top-k operators, whose gradients the operators are."""
 
-import functools
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ops.arguments import (
-    Vanishing,
-    check_axis,
-    check_p,
-    check_range,
-    check_where,
-    floating,
-    per_row,
-    which_vanish,
-    working_dtype,
-)
+from ops.arguments import NON_NEGATIVE, UP_TO_N, Vanishing, check_p, which_vanish
 from ops.envelope import envelope
 from ops.equation import Equation, position, profile, selection
 from ops.hard import hard_selection
-from ops.layout import as_rows, batch_shape
 from ops.magnitude import keep
 from ops.nonlinearities import IDENTITY, Nonlinearity, nonlinearity
+from ops.rowwise import ROWS, rowwise
 from ops.shrinkage import before_slope
 from ops.threshold import pooled_value, remainder
 
@@ -65,26 +53,14 @@ def relaxed_topk_value(
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
     """
-    phi = nonlinearity(phi)
-    x = floating(x)
-    p = check_p(p)
-    axis = check_axis(axis, x.ndim)
-    n = x.shape[axis]
-    check_range("k", k, 0, n, f"in [0, {n}], the size along axis {axis}")
-    check_range("lam", lam, 0, float(jnp.finfo(jnp.float32).max), "finite and >= 0")
-    if where is not None:
-        where = check_where(where, x.shape)
-    batch = batch_shape(x, axis)
-    if x.size == 0:
-        return jnp.zeros(batch, x.dtype)
-    dtype = working_dtype(x.dtype)
-    return _compiled(
+    return rowwise(
+        _values,
         x,
-        per_row("k", k, batch, dtype),
-        per_row("lam", lam, batch, dtype),
-        where,
-        equation=Equation(p, phi),
         axis=axis,
+        per_row={"k": (k, UP_TO_N), "lam": (lam, NON_NEGATIVE)},
+        where=where,
+        returns=ROWS,
+        equation=Equation(check_p(p), nonlinearity(phi)),
         zero=which_vanish(lam),
     )
 
@@ -98,17 +74,15 @@ def topk_sum(x: ArrayLike, k: ArrayLike, *, axis: int = -1, where: ArrayLike | N
     return relaxed_topk_value(x, k, phi=IDENTITY, lam=0.0, axis=axis, where=where)
 
 
-@functools.partial(jax.jit, static_argnames=("equation", "axis", "zero"))
-def _compiled(
-    x: Array, k: Array, lam: Array, where: Array | None, *, equation: Equation, axis: int, zero: Vanishing
+def _values(
+    x: Array, k: Array, lam: Array, where: Array | None = None, *, equation: Equation, zero: Vanishing
 ) -> Array:
-    flat, _ = as_rows(x, axis, k.dtype)
-    present = jnp.full(flat.shape, True) if where is None else as_rows(where, axis, jnp.bool_)[0]
+    """The values of rows ``(rows, n)``."""
+    present = jnp.full(x.shape, True) if where is None else where
     if not equation.phi.even:
-        present = present & (flat != -jnp.inf)
-    entries = jnp.where(present, flat, 0.0 if equation.phi.even else -jnp.inf)
-    value = _value(entries, jnp.sum(present, axis=-1, keepdims=True, dtype=jnp.int32), k, lam, equation, zero)
-    return value.reshape(batch_shape(x, axis)).astype(x.dtype)
+        present = present & (x != -jnp.inf)
+    entries = jnp.where(present, x, 0.0 if equation.phi.even else -jnp.inf)
+    return _value(entries, jnp.sum(present, axis=-1, keepdims=True, dtype=jnp.int32), k, lam, equation, zero)
 
 
 class Solution(NamedTuple):

@@ -3,13 +3,14 @@
 Per example, with logits `x` of `n` classes, a one-hot target `t` and `f_R` of Proposition 2:
 
     xent           -<t, log softmax(x)>
-    topk           f_R(x, 1_k) - <x, t>                              target="one_hot", the paper's
+    topk           f_R(x, 1_k) + R(t) - <x, t>                       target="one_hot", the paper's
                    f_R(x, 1_k) + R(t') - <x, t'>                     target="smooth"
                    with t' = t + (k - 1) / (n - 1) (1 - t)
     topk_mixture   sum_j weights_j topk_j, j = 1, ..., K
 
-Of `topk`, the first form has no lower bound for `k > 1`: mask and target differ in their sum, so a common shift takes
-all logits down and the loss with them. The second is a Fenchel-Young loss proper. See `ops.topk_fenchel_young_loss`.
+`R(t) = lam / p |t|^p` is a constant of the logits, `lam / p` for one label, which the paper leaves out. Of `topk`, the
+first form has no lower bound for `k > 1`: mask and target differ in their sum, so a common shift takes all logits down
+and the loss with them. The second is a Fenchel-Young loss proper. See `ops.topk_fenchel_young_loss`.
 """
 
 import functools

@@ -3,15 +3,16 @@
 import math
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 
-from ops.arguments import check_range, floating, working_dtype
+from ops.arguments import HUGE, NON_NEGATIVE, Range, check_scalar, check_where, floating, working_dtype
 from ops.baselines.implicit import differentiable
 from ops.baselines.least_squares import check_dictionary, curvature_bound, matmul
 from ops.baselines.proximal_gradient import minimise
+from ops.rowwise import FEATURES, ROWS, on_mesh, rowwise, spec_of
 from ops.topk import topk_mask
 
 
@@ -51,9 +52,19 @@ def sparsemax_attention(
         raise ValueError(f"keys must have the shape {(*batch, 'keys', features)} to fit query, got shape {keys.shape}")
     if values.ndim != query.ndim or values.shape[:-1] != keys.shape[:-1]:
         raise ValueError(f"values must have the shape {(*keys.shape[:-1], 'outputs')}, got shape {values.shape}")
+    if scale is not None:
+        scale = check_scalar("scale", scale, Range("finite", -HUGE, HUGE))
+    scale = 1.0 / math.sqrt(features) if scale is None else scale
+    *places, _ = spec_of(query)
+    last = spec_of(values)[-1]
+    spec = PartitionSpec(*places, None if last in places else last)
+    present = None if where is None else jnp.asarray(check_where(where))
+    return on_mesh(_attend, spec)(query, keys, values, jnp.asarray(scale), present)
+
+
+def _attend(query: Array, keys: Array, values: Array, scale: Array, where: ArrayLike | None) -> Array:
     dtype = working_dtype(query.dtype)
-    scale = jnp.asarray(1.0 / math.sqrt(features) if scale is None else scale).astype(dtype)
-    scores = scale * matmul(query.astype(dtype), jnp.swapaxes(keys.astype(dtype), -1, -2))
+    scores = scale.astype(dtype) * matmul(query.astype(dtype), jnp.swapaxes(keys.astype(dtype), -1, -2))
     weights = topk_mask(scores, 1, lam=1.0, p=2.0, where=where)
     return matmul(weights, values.astype(dtype)).astype(query.dtype)
 
@@ -109,28 +120,21 @@ def scale_free_attention(
         value.
     """
     x = floating(x)
-    dictionary = check_dictionary(dictionary, x)
-    huge = float(jnp.finfo(jnp.float32).max)
-    check_range("tolerance", tolerance, 0, huge, ">= 0")
-    check_range("max_iterations", max_iterations, 0, huge, ">= 0")
-    dtype = working_dtype(x.dtype)
-    batch = x.shape[:-1]
-    found = _compiled(
-        x.reshape(-1, x.shape[-1]).astype(dtype),
-        dictionary.astype(dtype),
-        jnp.asarray(tolerance).astype(dtype),
-        jnp.asarray(max_iterations),
-    )
-    return ScaleFreeAttention(
-        found.weights.reshape(*batch, dictionary.shape[1]).astype(x.dtype),
-        found.iterations.reshape(batch),
-        found.gap.reshape(batch).astype(x.dtype),
-        found.converged.reshape(batch),
+    return rowwise(
+        _attended,
+        x,
+        axis=-1,
+        whole={
+            "dictionary": check_dictionary(dictionary, x),
+            "tolerance": check_scalar("tolerance", tolerance, NON_NEGATIVE),
+            "max_iterations": check_scalar("max_iterations", max_iterations, NON_NEGATIVE),
+        },
+        returns=ScaleFreeAttention(FEATURES, ROWS, ROWS, ROWS),
     )
 
 
-@jax.jit
-def _compiled(x: Array, dictionary: Array, tolerance: Array, max_iterations: Array) -> ScaleFreeAttention:
+def _attended(x: Array, dictionary: Array, tolerance: Array, max_iterations: Array) -> ScaleFreeAttention:
+    dictionary, tolerance = dictionary.astype(x.dtype), tolerance.astype(x.dtype)
     found = _nearest(*lax.stop_gradient((x, dictionary, tolerance)), max_iterations)
     return found._replace(weights=differentiable(found.weights, x, dictionary, jnp.zeros_like(found.weights), True))
 

@@ -20,9 +20,10 @@ from jax import Array, lax
 from jax.scipy.special import logit
 from jax.typing import ArrayLike
 
-from ops.arguments import check_axis, check_range, floating, per_row, working_dtype
-from ops.baselines.layout import finite, map_rows, unit_of
-from ops.layout import batch_shape
+from ops.arguments import INSIDE_N, Range, check_range, check_whole
+from ops.baselines.layout import finite, mask_rows, unit_of
+
+_ENTROPY = Range("positive", 1e-8)
 
 
 def _squash(x: Array) -> Array:
@@ -57,12 +58,13 @@ def _potential(u: Array, k: Array, epsilon: Array, tolerance: float, max_iterati
         return jnp.any(error > tolerance) & (iteration < max_iterations)
 
     def iterate(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        h, _, iteration = state
+        h, last_error, iteration = state
         share = jnp.sum(_mask(u, h, epsilon), axis=-1, keepdims=True) / n
         share = jnp.clip(share, jnp.finfo(u.dtype).tiny, 1.0 - jnp.finfo(u.dtype).eps)
         step = wanted - logit(share)
         error = jnp.where(count > 0, jnp.abs(share * n / k - 1.0), 0.0)
-        return h + epsilon * step, error, iteration + 1
+        # A row that has converged stays as it is: its result does not depend on the others.
+        return jnp.where(last_error > tolerance, h + epsilon * step, h), error, iteration + 1
 
     # Between targets the entries split at their (n - k)-th value for a small epsilon; starting from the middle is as
     # Sinkhorn's algorithm does, with both potentials 0.
@@ -122,20 +124,17 @@ def entropic_ot_topk_mask(
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
     """
-    x = floating(x)
-    axis = check_axis(axis, x.ndim)
-    n = x.shape[axis]
-    check_range("k", k, 1e-6, n * (1 - 1e-6), f"in (0, {n})")
-    check_range("epsilon", epsilon, 1e-8, jnp.inf, "positive")
-    batch, dtype = batch_shape(x, axis), working_dtype(x.dtype)
-    k, epsilon = per_row("k", k, batch, dtype), per_row("epsilon", epsilon, batch, dtype)
-    return _compiled(x, k, epsilon, axis, float(tolerance), int(max_iterations))
+    check_range("tolerance", tolerance, 0, jnp.inf, ">= 0")
+    return mask_rows(
+        _transported,
+        x,
+        axis,
+        {"k": (k, INSIDE_N), "epsilon": (epsilon, _ENTROPY)},
+        tolerance=float(tolerance),
+        max_iterations=check_whole("max_iterations", max_iterations, 0, jnp.inf, ">= 0"),
+    )
 
 
-@functools.partial(jax.jit, static_argnums=(3, 4, 5))
-def _compiled(x: Array, k: Array, epsilon: Array, axis: int, tolerance: float, max_iterations: int) -> Array:
-    def mask(rows: Array) -> Array:
-        u = _squash(rows)
-        return _mask(u, _potential(u, k, epsilon, tolerance, max_iterations), epsilon)
-
-    return map_rows(mask, x, axis)
+def _transported(x: Array, k: Array, epsilon: Array, *, tolerance: float, max_iterations: int) -> Array:
+    u = _squash(x)
+    return _mask(u, _potential(u, k, epsilon, tolerance, max_iterations), epsilon)

@@ -10,18 +10,14 @@ with ``A`` and ``C`` the sums of ``exp(-distance / temperature)`` over the entri
 below, from ``s_{m+1}``. So ``tau`` solves a quadratic in ``z``, here in logarithms.
 """
 
-import functools
-
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from ops.arguments import check_axis, check_range, floating, per_row, working_dtype
+from ops.arguments import INSIDE_N, POSITIVE
 from ops.baselines import laplace_sums
 from ops.baselines.distribution import Distribution, distribution_mask
-from ops.baselines.layout import check_positive, finite, map_rows
-from ops.layout import batch_shape
+from ops.baselines.layout import finite, mask_rows
 from ops.twofloat import TwoFloat, shift
 
 
@@ -94,15 +90,8 @@ def lapsum_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
     """
-    x = floating(x)
-    axis = check_axis(axis, x.ndim)
-    n = x.shape[axis]
-    check_range("k", k, 1e-6, n * (1 - 1e-6), f"in (0, {n})")
-    check_positive("temperature", temperature)
-    batch, dtype = batch_shape(x, axis), working_dtype(x.dtype)
-    return _compiled(x, per_row("k", k, batch, dtype), per_row("temperature", temperature, batch, dtype), axis)
+    return mask_rows(_mask, x, axis, {"k": (k, INSIDE_N), "temperature": (temperature, POSITIVE)})
 
 
-@functools.partial(jax.jit, static_argnums=3)
-def _compiled(x: Array, k: Array, temperature: Array, axis: int) -> Array:
-    return map_rows(lambda rows: distribution_mask(rows, k, temperature, _LAPLACE, _solve), x, axis)
+def _mask(x: Array, k: Array, temperature: Array) -> Array:
+    return distribution_mask(x, k, temperature, _LAPLACE, _solve)

@@ -1,28 +1,30 @@
-"""What the baselines share: functions of rows applied to any array, and rows without extremes."""
+"""What the baselines share: masks of rows with a strength, and rows without extremes."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ops.arguments import check_range, working_dtype
-from ops.layout import as_rows
+from ops.arguments import Range
+from ops.rowwise import rowwise
 
 
-def map_rows(function: Callable[[Array], Array], x: Array, axis: int) -> Array:
-    """``function`` of a matrix ``(rows, n)`` applied to ``x`` along ``axis``, in the shape and dtype of ``x``.
+def mask_rows(
+    mask: Callable[..., Array],
+    x: ArrayLike,
+    axis: int,
+    per_row: dict[str, tuple[ArrayLike, Range]],
+    whole: dict[str, Any] | None = None,
+    **static: Any,
+) -> Array:
+    """``mask`` of the rows of ``x`` along ``axis``, as ``ops.rowwise`` says. A NaN makes its row NaN."""
+    return rowwise(_marked, x, axis=axis, per_row=per_row, whole=whole, mask=mask, **static)
 
-    The matrix is float32 at least. A NaN makes its row NaN.
-    """
-    rows, restore = as_rows(x, axis, working_dtype(x.dtype))
-    return restore(jnp.where(jnp.any(jnp.isnan(rows), axis=-1, keepdims=True), jnp.nan, function(rows)))
 
-
-def check_positive(name: str, value: ArrayLike) -> None:
-    """Checks the strength of a relaxation."""
-    limits = jnp.finfo(jnp.float32)
-    check_range(name, value, float(limits.tiny), float(limits.max), "positive and finite")
+def _marked(x: Array, *, mask: Callable[..., Array], **arguments: Any) -> Array:
+    return jnp.where(jnp.any(jnp.isnan(x), axis=-1, keepdims=True), jnp.nan, mask(x, **arguments))
 
 
 def finite_above(x: Array) -> Array:

@@ -4,9 +4,11 @@ import functools
 
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 
 from ops.arguments import floating, working_dtype
+from ops.rowwise import on_mesh
 
 # Matrix products in the full precision of their dtype, on accelerators too: gaps are differences.
 matmul = functools.partial(jnp.matmul, precision="highest")
@@ -48,6 +50,10 @@ def curvature_bound(dictionary: ArrayLike) -> Array:
     """
     dictionary = floating(dictionary, "dictionary")
     check_dictionary(dictionary, dictionary.T)
+    return on_mesh(_bound, PartitionSpec())(dictionary)
+
+
+def _bound(dictionary: Array) -> Array:
     wide = lax.stop_gradient(dictionary.astype(working_dtype(dictionary.dtype)))
     largest = jnp.max(jnp.abs(wide))
     scaled = wide / jnp.where(largest > 0, largest, 1.0)

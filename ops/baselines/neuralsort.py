@@ -8,17 +8,14 @@ and the mask is the sum of the first ``k`` rows. The vector ``A`` takes a sort a
 different functions of the entries, so there is no way around ``k n`` exponentials, but a few rows at a time do.
 """
 
-import functools
-import operator
-
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ops.arguments import check_axis, check_range, floating, per_row, working_dtype
-from ops.baselines.layout import check_positive, finite_above, map_rows, unit_of
-from ops.layout import batch_shape, descending
+from ops.arguments import POSITIVE, check_axis, check_whole, floating
+from ops.baselines.layout import finite_above, mask_rows, unit_of
+from ops.layout import descending
 
 # Numbers of the matrix in memory at a time.
 _CHUNK_ENTRIES = 2**20
@@ -36,7 +33,9 @@ def _distances(v: Array, available: Array) -> Array:
     return jnp.pad(down, ((0, 0), (1, 0))) + jnp.pad(up, ((0, 0), (0, 1)))
 
 
-def _mask(x: Array, k: int, temperature: Array) -> Array:
+def _mask(x: Array, temperature: Array, *, k: int) -> Array:
+    if k == 0:
+        return jnp.zeros_like(x)
     s, restore = descending(finite_above(x))
     count, n = s.shape
     limits = jnp.finfo(s.dtype)
@@ -103,18 +102,5 @@ def neuralsort_topk_mask(x: ArrayLike, k: int, *, temperature: ArrayLike = 1.0, 
     x = floating(x)
     axis = check_axis(axis, x.ndim)
     n = x.shape[axis]
-    try:
-        k = operator.index(k)
-    except TypeError:
-        raise ValueError(f"k must be a whole number known at trace time, got {k!r}") from None
-    check_range("k", k, 0, n, f"in [0, {n}], the size along axis {axis}")
-    check_positive("temperature", temperature)
-    dtype = working_dtype(x.dtype)
-    if k == 0 or x.size == 0:
-        return jnp.zeros_like(x)
-    return _compiled(x, k, per_row("temperature", temperature, batch_shape(x, axis), dtype), axis)
-
-
-@functools.partial(jax.jit, static_argnums=(1, 3))
-def _compiled(x: Array, k: int, temperature: Array, axis: int) -> Array:
-    return map_rows(lambda rows: _mask(rows, k, temperature), x, axis)
+    k = check_whole("k", k, 0, n, f"in [0, {n}], the size along axis {axis}")
+    return mask_rows(_mask, x, axis, {"temperature": (temperature, POSITIVE)}, k=k)

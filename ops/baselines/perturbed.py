@@ -10,19 +10,16 @@ derivative are estimated from the same noise.
 """
 
 import functools
-import operator
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ops.arguments import check_axis, check_range, floating, known, per_row, working_dtype
-from ops.baselines.layout import check_positive, map_rows
+from ops.arguments import POSITIVE, WHOLE_UP_TO_N, check_whole
+from ops.baselines.layout import mask_rows
 from ops.hard import hard_selection
-from ops.layout import batch_shape
 
 
 def _hard(x: Array, k: Array) -> Array:
@@ -105,7 +102,8 @@ def perturbed_topk_mask(
         row.
       sigma: standard deviation of the noise, positive, in the units of ``x``; broadcasts like ``k``.
       num_samples: how many masks the mean is over, positive.
-      key: of ``jax.random``. Every row has noise of its own, but for rows added by ``jax.vmap`` over ``x`` alone.
+      key: of ``jax.random``. Every row has noise of its own, but for rows added by ``jax.vmap`` over ``x`` alone, and
+        those of different devices inside ``jax.shard_map``, unless their keys differ.
       axis: the axis along which entries compete.
 
     Returns:
@@ -116,25 +114,15 @@ def perturbed_topk_mask(
       ValueError: an argument known at trace time is out of range; the message names it and its value.
       NotImplementedError: a second derivative is asked for.
     """
-    x = floating(x)
-    axis = check_axis(axis, x.ndim)
-    n = x.shape[axis]
-    check_range("k", k, 0, n, f"in [0, {n}], the size along axis {axis}")
-    if known(k) and np.any(np.asarray(k) % 1 != 0):
-        raise ValueError(f"k must be a whole number, got {k}")
-    check_positive("sigma", sigma)
-    try:
-        num_samples = operator.index(num_samples)
-    except TypeError:
-        raise ValueError(f"num_samples must be a whole number known at trace time, got {num_samples!r}") from None
-    if num_samples < 1:
-        raise ValueError(f"num_samples must be positive, got {num_samples}")
-    if x.size == 0:
-        return x
-    batch, dtype = batch_shape(x, axis), working_dtype(x.dtype)
-    return _compiled(x, per_row("k", k, batch, dtype), per_row("sigma", sigma, batch, dtype), key, num_samples, axis)
+    return mask_rows(
+        _mask,
+        x,
+        axis,
+        {"k": (k, WHOLE_UP_TO_N), "sigma": (sigma, POSITIVE)},
+        {"key": key},
+        num_samples=check_whole("num_samples", num_samples, 1, jnp.inf, "positive"),
+    )
 
 
-@functools.partial(jax.jit, static_argnums=(4, 5))
-def _compiled(x: Array, k: Array, sigma: Array, key: Array, num_samples: int, axis: int) -> Array:
-    return map_rows(lambda rows: _perturbed(rows, k, sigma, key, num_samples), x, axis)
+def _mask(x: Array, k: Array, sigma: Array, key: Array, *, num_samples: int) -> Array:
+    return _perturbed(x, k, sigma, key, num_samples)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ops.baselines.least_squares import matmul
+from ops.rowwise import varying_as
 
 
 class State(NamedTuple):
@@ -93,5 +94,5 @@ def minimise(
 
     correlation, first_gap = evaluate(start)
     count = jnp.zeros(first_gap.shape, jnp.int32)
-    state = State(start, correlation, start, correlation, count, count, first_gap)
+    state = varying_as(State(start, correlation, start, correlation, count, count, first_gap), x)
     return lax.while_loop(lambda state: jnp.any(active(state)), iterate, state)

@@ -5,8 +5,9 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from ops.arguments import check_range, floating, working_dtype
+from ops.arguments import POSITIVE, check_scalar, floating
 from ops.baselines.least_squares import check_dictionary, matmul
+from ops.rowwise import FEATURES, rowwise
 
 
 def ridge_code(x: ArrayLike, dictionary: ArrayLike, lam: ArrayLike) -> Array:
@@ -31,19 +32,18 @@ def ridge_code(x: ArrayLike, dictionary: ArrayLike, lam: ArrayLike) -> Array:
       ValueError: an argument's shape does not fit, or `lam` is known and out of range.
     """
     x = floating(x)
-    dictionary = check_dictionary(dictionary, x)
-    check_range("lam", lam, float(jnp.finfo(jnp.float32).tiny), float(jnp.finfo(jnp.float32).max), "positive")
-    if jnp.ndim(lam) != 0:
-        raise ValueError(f"lam must be a scalar, got shape {jnp.shape(lam)}")
-    dtype = working_dtype(x.dtype)
-    columns = x.reshape(-1, x.shape[-1]).T.astype(dtype)
-    wide = dictionary.astype(dtype)
+    whole = {"dictionary": check_dictionary(dictionary, x), "lam": check_scalar("lam", lam, POSITIVE)}
+    return rowwise(_code, x, axis=-1, whole=whole, returns=FEATURES)
+
+
+def _code(x: Array, dictionary: Array, lam: Array) -> Array:
+    wide = dictionary.astype(x.dtype)
     features, atoms = wide.shape
     if atoms <= features:
-        code = _solve(matmul(wide.T, wide), lam, matmul(wide.T, columns))
+        code = _solve(matmul(wide.T, wide), lam, matmul(wide.T, x.T))
     else:
-        code = matmul(wide.T, _solve(matmul(wide, wide.T), lam, columns))
-    return code.T.reshape(*x.shape[:-1], atoms).astype(x.dtype)
+        code = matmul(wide.T, _solve(matmul(wide, wide.T), lam, x.T))
+    return code.T
 
 
 def _solve(gram: Array, lam: ArrayLike, right: Array) -> Array:

@@ -8,18 +8,15 @@ has the solution ``y_i = sigmoid((x_i - tau) / temperature)`` with ``tau`` the m
 operator of entropic optimal transport (``ops.baselines.entropic_ot``) without the standardisation of the entries.
 """
 
-import functools
-
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from ops.arguments import check_axis, check_range, floating, per_row, working_dtype
+from ops.arguments import INSIDE_N, POSITIVE
 from ops.baselines.distribution import Distribution, distribution_mask, position
-from ops.baselines.layout import check_positive, map_rows
+from ops.baselines.layout import mask_rows
 from ops.equation import Equation
-from ops.layout import batch_shape
 from ops.rootfinding import Evaluation, find_root
 from ops.rows import Rows, solve_rows
 from ops.threshold import guess
@@ -92,15 +89,8 @@ def sigmoid_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
     """
-    x = floating(x)
-    axis = check_axis(axis, x.ndim)
-    n = x.shape[axis]
-    check_range("k", k, 1e-6, n * (1 - 1e-6), f"in (0, {n})")
-    check_positive("temperature", temperature)
-    batch, dtype = batch_shape(x, axis), working_dtype(x.dtype)
-    return _compiled(x, per_row("k", k, batch, dtype), per_row("temperature", temperature, batch, dtype), axis)
+    return mask_rows(_mask, x, axis, {"k": (k, INSIDE_N), "temperature": (temperature, POSITIVE)})
 
 
-@functools.partial(jax.jit, static_argnums=3)
-def _compiled(x: Array, k: Array, temperature: Array, axis: int) -> Array:
-    return map_rows(lambda rows: distribution_mask(rows, k, temperature, _LOGISTIC, _solve_rows), x, axis)
+def _mask(x: Array, k: Array, temperature: Array) -> Array:
+    return distribution_mask(x, k, temperature, _LOGISTIC, _solve_rows)

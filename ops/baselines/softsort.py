@@ -7,17 +7,14 @@ Neither rows nor matrix are formed here: the sums over ``j`` that normalise the 
 the mask, are both sums of ``exp(-distance / temperature)``, which ``ops.baselines.laplace_sums`` takes in O(n log n).
 """
 
-import functools
-
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from ops.arguments import check_axis, check_range, floating, per_row, working_dtype
+from ops.arguments import POSITIVE, UP_TO_N
 from ops.baselines.laplace_sums import sum_above, sum_below
-from ops.baselines.layout import check_positive, finite, map_rows
-from ops.layout import batch_shape, descending
+from ops.baselines.layout import finite, mask_rows
+from ops.layout import descending
 
 
 def _mask(x: Array, k: Array, temperature: Array) -> Array:
@@ -61,15 +58,4 @@ def softsort_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
     """
-    x = floating(x)
-    axis = check_axis(axis, x.ndim)
-    n = x.shape[axis]
-    check_range("k", k, 0, n, f"in [0, {n}], the size along axis {axis}")
-    check_positive("temperature", temperature)
-    batch, dtype = batch_shape(x, axis), working_dtype(x.dtype)
-    return _compiled(x, per_row("k", k, batch, dtype), per_row("temperature", temperature, batch, dtype), axis)
-
-
-@functools.partial(jax.jit, static_argnums=3)
-def _compiled(x: Array, k: Array, temperature: Array, axis: int) -> Array:
-    return map_rows(lambda rows: _mask(rows, k, temperature), x, axis)
+    return mask_rows(_mask, x, axis, {"k": (k, UP_TO_N), "temperature": (temperature, POSITIVE)})

@@ -8,11 +8,12 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ops.arguments import check_choice, check_range, floating, per_row, working_dtype
+from ops.arguments import NON_NEGATIVE, POSITIVE, Range, check_choice, check_scalar, floating
 from ops.baselines.implicit import differentiable
 from ops.baselines.least_squares import check_dictionary, curvature_bound
 from ops.baselines.proximal_gradient import minimise
 from ops.baselines.soft_threshold import soft_threshold
+from ops.rowwise import FEATURES, ROWS, rowwise
 
 Solver = Literal["fista", "ista", "homotopy"]
 SOLVERS: tuple[str, ...] = ("fista", "ista", "homotopy")
@@ -94,39 +95,27 @@ def sparse_code(
     """
     check_choice("solver", solver, SOLVERS)
     x = floating(x)
-    dictionary = check_dictionary(dictionary, x)
-    tiny, huge = float(jnp.finfo(jnp.float32).tiny), float(jnp.finfo(jnp.float32).max)
-    check_range("lam", lam, tiny, huge, "positive and finite")
-    if step is not None:
-        check_range("step", step, tiny, huge, "positive and finite")
-    check_range("stages", stages, 1, huge, "at least 1")
-    check_range("tolerance", tolerance, 0, huge, ">= 0")
-    check_range("max_iterations", max_iterations, 0, huge, ">= 0")
-    dtype = working_dtype(x.dtype)
-    batch = x.shape[:-1]
-    found = _compiled(
-        x.reshape(-1, x.shape[-1]).astype(dtype),
-        dictionary.astype(dtype),
-        per_row("lam", lam, batch, dtype),
-        None if step is None else jnp.asarray(step).astype(dtype),
-        jnp.asarray(stages).astype(dtype),
-        jnp.asarray(tolerance).astype(dtype),
-        jnp.asarray(max_iterations),
+    return rowwise(
+        _coded,
+        x,
+        axis=-1,
+        per_row={"lam": (lam, POSITIVE)},
+        whole={
+            "dictionary": check_dictionary(dictionary, x),
+            "step": None if step is None else check_scalar("step", step, POSITIVE),
+            "stages": check_scalar("stages", stages, Range("at least 1", 1)),
+            "tolerance": check_scalar("tolerance", tolerance, NON_NEGATIVE),
+            "max_iterations": check_scalar("max_iterations", max_iterations, NON_NEGATIVE),
+        },
+        returns=SparseCode(FEATURES, ROWS, ROWS, ROWS),
         solver=solver,
     )
-    return SparseCode(
-        found.code.reshape(*batch, dictionary.shape[1]).astype(x.dtype),
-        found.iterations.reshape(batch),
-        found.gap.reshape(batch).astype(x.dtype),
-        found.converged.reshape(batch),
-    )
 
 
-@functools.partial(jax.jit, static_argnames="solver")
-def _compiled(
+def _coded(
     x: Array,
-    dictionary: Array,
     lam: Array,
+    dictionary: Array,
     step: Array | None,
     stages: Array,
     tolerance: Array,
@@ -134,6 +123,9 @@ def _compiled(
     *,
     solver: Solver,
 ) -> SparseCode:
+    dictionary, step, stages, tolerance = jax.tree.map(
+        lambda value: value.astype(x.dtype), (dictionary, step, stages, tolerance)
+    )
     given = lax.stop_gradient((x, dictionary, lam, step, stages, tolerance))
     found = _solve(*given, max_iterations, solver)
     code = differentiable(found.code, x, dictionary, lam * jnp.sign(found.code), False)

@@ -11,6 +11,7 @@ from jax import Array, lax
 
 from ops.isotonic.merging import Segments, merge
 from ops.isotonic.problem import Problem, minimisers
+from ops.rowwise import varying_as
 from ops.twofloat import TwoFloat
 
 
@@ -50,5 +51,6 @@ def pool_adjacent_violators(problem: Problem, s: Array, w: Array, lam: Array) ->
         at_middle = segments.middle(held)[0] & segments.exists()
         return v, linked | held, merges + jnp.sum(at_middle, axis=1, keepdims=True, dtype=jnp.int32)
 
-    v, linked, merges = lax.fori_loop(0, levels, round_of_merges, (v, free, no_merges))
+    start = varying_as((v, free, no_merges), (s, w, lam))
+    v, linked, merges = lax.fori_loop(0, levels, round_of_merges, start)
     return TwoFloat(v.hi[:, :n], v.lo[:, :n]), linked[:, :n], merges

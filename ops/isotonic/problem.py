@@ -11,7 +11,7 @@ import dataclasses
 import jax.numpy as jnp
 from jax import Array
 
-from ops.nonlinearities import HALF_SQUARE, Nonlinearity
+from ops.nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity
 from ops.powers import dual_exponent, power
 from ops.rootfinding import Evaluation, find_root
 from ops.twofloat import TwoFloat, shift
@@ -27,7 +27,7 @@ class Problem:
     @property
     def linear(self) -> bool:
         """Whether ``phi`` is ``x``, or ``|x|`` on the non-negative cone."""
-        return self.phi.name in ("identity", "abs")
+        return self.phi in (IDENTITY, ABS)
 
     @property
     def quadratic(self) -> bool:

@@ -1,18 +1,14 @@
 """The isotonic problem for general weights, as a function of arrays of any shape."""
 
-import functools
-
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from ops.arguments import check_axis, check_p, check_range, floating, known, per_row, working_dtype
+from ops.arguments import POSITIVE, check_p, floating, known
 from ops.isotonic.problem import Problem
-from ops.isotonic.solvers import Solution, Solver, SolverName, as_solver, solve
-from ops.layout import as_rows, batch_shape
+from ops.isotonic.solvers import REPORT, Solution, Solver, SolverName, as_solver, solve
 from ops.nonlinearities import Nonlinearity, nonlinearity
+from ops.rowwise import rowwise
 
 
 def isotonic_regression(
@@ -55,38 +51,26 @@ def isotonic_regression(
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
     """
-    s = floating(s, "s")
-    phi = nonlinearity(phi)
+    s, w, phi = floating(s, "s"), floating(w, "w"), nonlinearity(phi)
     problem = Problem(check_p(p), phi)
-    axis = check_axis(axis, s.ndim)
-    check_range("lam", lam, float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max), "positive and finite")
     if not problem.linear and known(w) and np.any(np.asarray(w) < 0):
         raise ValueError(f"w must not be negative for phi={phi.name!r}, got {np.min(np.asarray(w))}")
-    try:
-        w = jnp.broadcast_to(floating(w, "w"), s.shape)
-    except ValueError:
-        raise ValueError(f"w must broadcast to the shape of s, {s.shape}, got shape {np.shape(w)}") from None
     if s.size == 0:
         raise ValueError(f"s must have at least one entry, got shape {s.shape}")
-    return _compiled(
+    return rowwise(
+        _solved,
         s,
-        w,
-        per_row("lam", lam, batch_shape(s, axis), working_dtype(s.dtype)),
-        problem=problem,
         axis=axis,
+        name="s",
+        beside={"w": w},
+        per_row={"lam": (lam, POSITIVE)},
+        returns=REPORT,
+        problem=problem,
         nonnegative=phi.even if nonnegative is None else bool(nonnegative),
         solver=as_solver(solver, problem.p),
     )
 
 
-@functools.partial(jax.jit, static_argnames=("problem", "axis", "nonnegative", "solver"))
-def _compiled(
-    s: Array, w: Array, lam: Array, *, problem: Problem, axis: int, nonnegative: bool, solver: Solver
-) -> Solution:
-    rows, restore = as_rows(s, axis, lam.dtype)
-    found = solve(problem, rows, as_rows(w, axis, lam.dtype)[0], lam, solver, nonnegative)
-    batch = batch_shape(s, axis)
-    return Solution(
-        restore(found.v.hi + found.v.lo),
-        *(value.reshape(batch) for value in (found.iterations, found.residual, found.converged)),
-    )
+def _solved(s: Array, w: Array, lam: Array, *, problem: Problem, nonnegative: bool, solver: Solver) -> Solution:
+    found = solve(problem, s, w, lam, solver, nonnegative)
+    return Solution(found.v.hi + found.v.lo, found.iterations, found.residual, found.converged)

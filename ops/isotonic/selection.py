@@ -6,6 +6,7 @@ from jax import Array, lax
 from ops.isotonic.problem import Problem
 from ops.isotonic.solvers import PAV, Pooled, Solver, solve
 from ops.layout import descending
+from ops.nonlinearities import IDENTITY
 
 
 def topk_weights(k: Array, n: int) -> Array:
@@ -59,7 +60,7 @@ def isotonic_topk(
         available = jnp.sum(s > -jnp.inf, axis=1, keepdims=True).astype(k.dtype)
         k = jnp.minimum(k, available)
         s = _bring_infinities_near(s, lax.stop_gradient(lam))
-    if problem.phi.name == "identity":
+    if problem.phi == IDENTITY:
         # Floats are dense around 0: that is where the block should lie, however far from 0 the entries do.
         index = jnp.clip(jnp.ceil(lax.stop_gradient(k)).astype(jnp.int32) - 1, 0, s.shape[1] - 1)
         s = s - jnp.take_along_axis(lax.stop_gradient(s), index, axis=1)

@@ -6,13 +6,15 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
-from ops.arguments import check_choice
+from ops.arguments import check_choice, check_whole, shown
 from ops.isotonic import dual, dykstra
 from ops.isotonic.blocks import attach_derivative, residual
 from ops.isotonic.pav import pool_adjacent_violators
 from ops.isotonic.problem import Problem
+from ops.rowwise import ENTRIES, ROWS, WIDE, varying_as
 from ops.twofloat import TwoFloat, select
 
 
@@ -73,6 +75,10 @@ class Solution(NamedTuple):
     converged: Array
 
 
+# How its fields lie, for `ops.rowwise`.
+REPORT = Solution(ENTRIES, ROWS, WIDE, ROWS)
+
+
 class Pooled(NamedTuple):
     """A solution together with its blocks, all of shape ``(rows, n)`` except the last three, ``(rows, 1)``."""
 
@@ -93,12 +99,11 @@ def as_solver(solver: str | Solver, p: float) -> Solver:
     if isinstance(solver, str):
         solver = SOLVERS[check_choice("solver", solver, tuple(SOLVERS))]
     elif not isinstance(solver, PAV | Dykstra | Dual):
-        raise ValueError(f"solver must be a name or one of PAV, Dykstra, Dual, got {solver!r}")
+        raise ValueError(f"solver must be a name or one of PAV, Dykstra, Dual, got {shown(solver)}")
     if isinstance(solver, Dykstra | Dual):
-        if solver.max_iter < 1:
-            raise ValueError(f"max_iter must be at least 1, got {solver.max_iter}")
-        if solver.tol is not None and not solver.tol >= 0:
-            raise ValueError(f"tol must be at least 0, got {solver.tol}")
+        check_whole("max_iter", solver.max_iter, 1, np.inf, "at least 1")
+        if solver.tol is not None and not (isinstance(solver.tol, float | int) and solver.tol >= 0):
+            raise ValueError(f"tol must be at least 0, got {shown(solver.tol)}")
     if isinstance(solver, Dykstra) and p != 2:
         raise ValueError(f"p must be 2 for the solver 'dykstra', got {p}; 'dual' takes any p")
     return solver
@@ -170,6 +175,6 @@ def _iterate(solver: Dykstra | Dual, problem: Problem, s: Array, w: Array, lam: 
         return state, done | (gap <= tolerance), taken, iteration + count
 
     nobody = jnp.zeros(lam.shape, bool)
-    carry = (state, nobody, jnp.zeros(lam.shape, jnp.int32), jnp.int32(0))
-    state, _, taken, _ = lax.while_loop(unfinished, stride, carry)
+    per_row = varying_as((state, nobody, jnp.zeros(lam.shape, jnp.int32)), (s, w, lam))
+    state, _, taken, _ = lax.while_loop(unfinished, stride, (*per_row, jnp.int32(0)))
     return TwoFloat(state.v, jnp.zeros_like(state.v)), links(state), taken

@@ -1,17 +1,14 @@
 """The relaxed top-k operators with a report of how the isotonic problem was solved."""
 
-import functools
-
-import jax
 from jax import Array
 from jax.typing import ArrayLike
 
-from ops.arguments import check_axis, check_p, check_range, floating, per_row, working_dtype
+from ops.arguments import POSITIVE, UP_TO_N, check_p, floating
 from ops.isotonic.problem import Problem
 from ops.isotonic.selection import isotonic_topk
-from ops.isotonic.solvers import Solution, Solver, SolverName, as_solver
-from ops.layout import as_rows, batch_shape
+from ops.isotonic.solvers import REPORT, Solution, Solver, SolverName, as_solver
 from ops.nonlinearities import Nonlinearity, nonlinearity
+from ops.rowwise import ENTRIES, rowwise
 
 
 def topk_solution(
@@ -43,25 +40,20 @@ def topk_solution(
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
     """
-    x = floating(x)
-    p = check_p(p)
-    axis = check_axis(axis, x.ndim)
-    n = x.shape[axis]
-    check_range("k", k, 0, n, f"in [0, {n}], the size along axis {axis}")
-    check_range("lam", lam, 1e-37, 3e38, "positive and finite")
-    solver = as_solver(solver, p)
+    x, p = floating(x), check_p(p)
     if x.size == 0:
         raise ValueError(f"x must have at least one entry, got shape {x.shape}")
-    batch, dtype = batch_shape(x, axis), working_dtype(x.dtype)
-    strengths = per_row("lam", lam, batch, dtype)
-    return _compiled(
-        x, per_row("k", k, batch, dtype), strengths, problem=Problem(p, nonlinearity(phi)), axis=axis, solver=solver
+    return rowwise(
+        _solved,
+        x,
+        axis=axis,
+        per_row={"k": (k, UP_TO_N), "lam": (lam, POSITIVE)},
+        returns=(ENTRIES, REPORT),
+        problem=Problem(p, nonlinearity(phi)),
+        solver=as_solver(solver, p),
     )
 
 
-@functools.partial(jax.jit, static_argnames=("problem", "axis", "solver"))
-def _compiled(x: Array, k: Array, lam: Array, *, problem: Problem, axis: int, solver: Solver) -> tuple[Array, Solution]:
-    entries, restore = as_rows(x, axis, lam.dtype)
-    y, found = isotonic_topk(entries, k, lam, problem, solver)
-    report = (value.reshape(batch_shape(x, axis)) for value in (found.iterations, found.residual, found.converged))
-    return restore(y), Solution(restore(found.v.hi + found.v.lo), *report)
+def _solved(x: Array, k: Array, lam: Array, *, problem: Problem, solver: Solver) -> tuple[Array, Solution]:
+    y, found = isotonic_topk(x, k, lam, problem, solver)
+    return y, Solution(found.v.hi + found.v.lo, found.iterations, found.residual, found.converged)

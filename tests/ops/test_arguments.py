@@ -1,5 +1,6 @@
 """Errors name the argument and its value; what is not known before tracing raises nothing."""
 
+import inspect
 import re
 
 import jax
@@ -7,7 +8,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ops import hard_topk_mag, hard_topk_mask, topk_mag, topk_mag_tree, topk_mask
+from ops import (
+    baselines,
+    hard_topk_mag,
+    hard_topk_mask,
+    isotonic_regression,
+    owl_norm,
+    soft_quantile,
+    straight_through,
+    topk_accuracy,
+    topk_mag,
+    topk_mag_tree,
+    topk_mask,
+)
+from tests.ops.operators import CALLS, DICTIONARY, ROWS
+from tests.ops.operators import X as ENTRIES
 
 X = np.ones((3, 5), np.float32)
 RELAXED = [topk_mask, topk_mag]
@@ -61,7 +76,7 @@ def test_solver(operator):
 
 @pytest.mark.parametrize("operator", ALL)
 def test_a_scalar_has_no_axis(operator):
-    with raises("axis", -1):
+    with raises("x", "a scalar"):
         operator(1.0, 1)
 
 
@@ -117,3 +132,91 @@ def test_tree_checks_lam_and_p():
         topk_mag_tree({"w": X}, 0.5, lam=-1)
     with raises("p", 3):
         topk_mag_tree({"w": X}, 0.5, p=3)
+
+
+# Of some it matters that they are not taken for what they are not: True for 1, a column for one value per row.
+PYTREE, COMPLEX, RAGGED = {"a": ENTRIES}, np.complex64(1), [[1.0], [1.0, 2.0]]
+NO_NUMBER = ["3", None, PYTREE, COMPLEX, RAGGED, True, jax.random.key(0)]
+NO_ARRAY = ["3", None, PYTREE, [ENTRIES, ENTRIES[0]], ENTRIES.astype(complex), 1.0]
+NO_LABELS = [None, "3", np.zeros(ROWS), np.zeros((ROWS, 1), int), np.zeros(ROWS + 1, int)]
+NO_WHOLE = ["3", None, 0, 1.5, True, ENTRIES]
+COLUMN = np.ones((ROWS, 1))
+WRONG = {
+    "x": NO_ARRAY,
+    "y": NO_ARRAY,
+    "s": NO_ARRAY,
+    "logits": NO_ARRAY,
+    "k": [*NO_NUMBER, -1, np.full(ROWS + 1, 1.0), COLUMN, np.full(ROWS, -1.0)],
+    "lam": [*NO_NUMBER, -1, np.full(ROWS + 1, 1.0), COLUMN, np.full(ROWS, -1.0)],
+    "temperature": [*NO_NUMBER, 0, COLUMN],
+    "sigma": [*NO_NUMBER, 0, COLUMN],
+    "epsilon": [*NO_NUMBER, 0, COLUMN],
+    "q": [*NO_NUMBER, 1.5, -0.1],
+    "where": ["yes", PYTREE, np.ones(ENTRIES.shape), np.ones(ROWS + 1, bool)],
+    "axis": [None, (0, 1), [0], "rows", 0.5, 7, -3, np.array([0, 1])],
+    "p": ["2", None, 3, 1, np.array([1.5, 1.5]), jnp.float32(2), np.nan, PYTREE],
+    "phi": ["cube", None, abs, ["abs"]],
+    "solver": ["newton", None, 3, ENTRIES],
+    "labels": NO_LABELS,
+    "targets": NO_LABELS,
+    "dictionary": [None, PYTREE, ENTRIES[0], ENTRIES[0, 0]],
+    "max_k": NO_WHOLE,
+    "num_samples": NO_WHOLE,
+}
+
+
+def wrong_arguments():
+    for name, call in CALLS.items():
+        public = not call.function.__name__.startswith("_")
+        for argument in sorted(WRONG.keys() & inspect.signature(call.function).parameters.keys()) if public else ():
+            yield pytest.param(call, argument, id=f"{name}-{argument}")
+
+
+@pytest.mark.parametrize(("call", "argument"), list(wrong_arguments()))
+def test_what_an_argument_cannot_be_is_said_in_one_line(call, argument):
+    for value in WRONG[argument]:
+        with pytest.raises(ValueError, match=rf"^{argument} must [^\n]*$") as error:
+            call(**{argument: value})
+        assert len(str(error.value)) < 260
+
+
+def test_hints():
+    with pytest.raises(ValueError, match=r"^axis must be an integer, got None; .* x\.ravel\(\), .* topk_mag_tree$"):
+        topk_mask(X, 2, axis=None)
+    with pytest.raises(ValueError, match=r"^k must be .* shape \(3,\), got shape \(3, 1\): squeeze it"):
+        topk_mask(X, np.ones((3, 1)))
+    with pytest.raises(ValueError, match=r"^labels must be .*shape \(3, 1\): squeeze them$"):
+        topk_accuracy(X, np.zeros((3, 1), int), 1)
+    with pytest.raises(ValueError, match=r"^x must have at least one entry along axis -1, got shape \(3, 0\)$"):
+        soft_quantile(X[:, :0], 0.5)
+    with pytest.raises(ValueError, match=r"^s must have at least one entry"):
+        isotonic_regression(X[:, :0], 1.0)
+    with pytest.raises(ValueError, match=r"^w must have shape \(5,\)"):
+        owl_norm(X, np.ones((5, 1)))
+
+
+@pytest.mark.parametrize("value", [np.int32(3), np.array([1, 2]), True])
+def test_no_derivative_of_integers_goes_straight_through(value):
+    with pytest.raises(ValueError, match=r"^soft must be a floating array, or it has no derivative, got (int|bool)"):
+        straight_through(value, value)
+
+
+def test_straight_through_is_of_one_shape_and_dtype():
+    with pytest.raises(ValueError, match=r"^hard must have the shape and dtype of .* got float32 of shape \(3,\)"):
+        straight_through(X[:, 0], X)
+    with pytest.raises(ValueError, match=r"^hard must have the shape and dtype of soft, float32 .* got int32"):
+        straight_through(X.astype(np.int32), X)
+
+
+def test_scalars_and_matrices_of_the_codes():
+    with pytest.raises(ValueError, match=r"^tolerance must be a scalar, got shape \(4,\)$"):
+        baselines.sparse_code(ENTRIES, DICTIONARY, 0.1, tolerance=np.ones(4))
+    with pytest.raises(ValueError, match=r"^max_iterations must be finite and >= 0, got -1"):
+        baselines.scale_free_attention(ENTRIES, DICTIONARY, max_iterations=-1)
+    with pytest.raises(ValueError, match=r"^keys must have the shape .*'keys', 1"):
+        baselines.sparsemax_attention(ENTRIES[..., None], ENTRIES, ENTRIES)
+
+
+def test_a_float_of_each_leaf_is_named_by_its_path():
+    with pytest.raises(ValueError, match=r"^params\['a'\]\['b'\] must be one array of real numbers, got 'x'$"):
+        topk_mag_tree({"a": {"b": "x"}}, 0.5)

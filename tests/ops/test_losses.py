@@ -46,9 +46,7 @@ def test_value_and_gradient(x64, p, targets):
 
         gradient, losses = jax.grad(loss, has_aux=True)(X)
         moved = t if target == "one_hot" else smoothed(t, K)
-        expected = cancelling(X, moved, K, LAM, p)
-        if target == "smooth":
-            expected += LAM / p * (moved**p).sum(-1)
+        expected = cancelling(X, moved, K, LAM, p) + LAM / p * (moved**p).sum(-1)
         np.testing.assert_allclose(losses, expected, rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(gradient, topk_mask(X, K, lam=LAM, p=p) - moved, rtol=0, atol=1e-14)
 
@@ -96,6 +94,30 @@ def test_smooth_is_never_negative_and_0_at_the_mask(p):
     zeros = topk_fenchel_young_loss(x, own, k, lam=0.5, p=p, target="smooth")
     assert np.all(zeros >= 0)
     assert np.all(zeros <= 5e-6 * (1 + np.abs(x).max(-1)))
+
+
+@PS
+def test_one_hot_is_never_negative_and_0_at_the_target_where_as_many_are_positive_as_selected(p):
+    x = oracles.samples((500, 9), 8, np.float32) * np.geomspace(1e-3, 1e3, 500, dtype=np.float32)[:, None]
+    t = np.eye(9, dtype=np.float32)[np.arange(500) % 9]
+    pairs = t + np.roll(t, 1, axis=1)
+    for targets, k in ((np.arange(500) % 9, 1), (t, 1), (pairs, 2)):
+        losses = topk_fenchel_young_loss(x, targets, k, lam=0.5, p=p)
+        assert losses.min() >= 0
+        assert losses.max() > 1
+    # Where the positives lead by lam the mask is the target.
+    good = np.where(pairs == 1, x + np.abs(x).max(-1, keepdims=True) + 1, np.minimum(x, 0))
+    np.testing.assert_allclose(topk_fenchel_young_loss(good, pairs, 2, lam=0.5, p=p), np.zeros(500), atol=1e-7)
+
+
+def test_k_1_is_the_sparsemax_loss(x64):
+    # Martins and Astudillo (2016), equation 16, over the support of sparsemax.
+    for x, label in zip(X, LABELS, strict=True):
+        s = np.sort(x)[::-1]
+        size = np.sum(1 + np.arange(1, 10) * s > np.cumsum(s))
+        tau = (s[:size].sum() - 1) / size
+        expected = -x[label] + 0.5 * np.sum(s[:size] ** 2 - tau**2) + 0.5
+        np.testing.assert_allclose(topk_fenchel_young_loss(x, label, 1, lam=1.0), expected, atol=1e-14)
 
 
 @PS
@@ -157,6 +179,90 @@ def test_minus_inf_and_where(x64):
     np.testing.assert_array_equal(nothing, [0, 0])
 
 
+def both_losses(x, targets, k=2, **options):
+    single = topk_fenchel_young_loss(x, targets, k, lam=0.5, **options)
+    return single, topk_fenchel_young_mixture(x, targets, np.array([0.25, 0.5]), lam=0.5, **options)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int8, np.uint8])
+def test_a_label_out_of_range_that_is_not_known_gives_nan(dtype):
+    labels = LABELS.astype(dtype)
+    labels[3] = 9
+    labels[5] = -1 if np.issubdtype(dtype, np.signedinteger) else 200
+
+    def total(x, labels):
+        losses = both_losses(x, labels)
+        return sum(map(jnp.sum, losses)), losses
+
+    (_, losses), gradient = jax.jit(jax.value_and_grad(total, has_aux=True))(X.astype(np.float32), labels)
+    wrong = np.isin(np.arange(8), (3, 5))
+    for loss, expected in zip(losses, both_losses(X.astype(np.float32), LABELS), strict=True):
+        np.testing.assert_array_equal(np.isnan(loss), wrong)
+        np.testing.assert_allclose(loss[~wrong], expected[~wrong], rtol=1e-6)
+    np.testing.assert_array_equal(np.isnan(gradient), np.broadcast_to(wrong[:, None], gradient.shape))
+
+
+def test_labels_of_a_byte_are_told_from_those_256_further():
+    x = oracles.samples((2, 600), 3, np.float32)
+    wide = topk_fenchel_young_loss(x, np.array([7, 200]), 3)
+    np.testing.assert_array_equal(topk_fenchel_young_loss(x, np.uint8([7, 200]), 3), wide)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_is_ignored_has_neither_loss_nor_gradient_nor_weight(known):
+    labels = np.where(np.arange(8) % 3 == 1, -100, LABELS)
+    counted = labels != -100
+    x = np.where(counted[:, None], X, np.nan).astype(np.float32)  # not even its NaN matters
+
+    def losses(x, labels, reduction="none"):
+        return both_losses(x, labels, ignore_index=-100, reduction=reduction)
+
+    found = losses(x, labels) if known else jax.jit(losses)(x, labels)
+    means = losses(x, labels, "mean") if known else jax.jit(lambda *a: losses(*a, "mean"))(x, labels)
+    for loss, mean, expected in zip(found, means, both_losses(x[counted], labels[counted]), strict=True):
+        assert np.all(loss[~counted] == 0)
+        np.testing.assert_allclose(loss[counted], expected, rtol=1e-6)
+        np.testing.assert_allclose(mean, np.mean(expected), rtol=1e-6)
+    gradient = jax.grad(lambda x: sum(losses(x, labels, "mean")))(x)
+    assert np.all(gradient[~counted] == 0)
+    assert np.all(np.abs(gradient[counted]).max(-1) > 0)
+    assert losses(x, np.full(8, -100), "mean") == (0, 0)
+
+
+def test_weights_smoothing_and_reduction(x64):
+    example, of_class = np.linspace(0, 2, 8), np.linspace(0.5, 2, 9)
+    for plain, index in zip(both_losses(X, LABELS), (0, 1), strict=True):
+
+        def loss(index=index, targets=LABELS, **options):
+            return both_losses(X, targets, **options)[index]
+
+        weighted = plain * example * of_class[LABELS]
+        options = {"example_weights": example, "class_weights": of_class}
+        np.testing.assert_allclose(loss(**options), weighted, rtol=1e-12)
+        np.testing.assert_allclose(loss(reduction="sum", **options), weighted.sum(), rtol=1e-12)
+        mean = weighted.sum() / np.sum(example * of_class[LABELS])  # as in torch.nn.CrossEntropyLoss
+        np.testing.assert_allclose(loss(reduction="mean", **options), mean, rtol=1e-12)
+        np.testing.assert_allclose(loss(reduction="mean"), plain.mean(), rtol=1e-12)
+        smoothed_labels = 0.9 * onehot(LABELS) + 0.1 / 9
+        np.testing.assert_allclose(loss(label_smoothing=0.1), loss(targets=smoothed_labels), rtol=1e-12)
+        present = np.arange(9) != 4
+        smoothed_labels = np.where(present, 0.9 * MULTI_HOT + 0.1 * MULTI_HOT[:, present].sum(1, keepdims=True) / 8, 0)
+        options = {"where": present, "target": "smooth"}
+        found = loss(targets=MULTI_HOT, label_smoothing=0.1, **options)
+        np.testing.assert_allclose(found, loss(targets=np.clip(smoothed_labels, 0, 1), **options), rtol=1e-12)
+    slope = jax.grad(lambda w: topk_fenchel_young_loss(X, LABELS, 2, example_weights=w, reduction="sum"))(np.zeros(8))
+    np.testing.assert_allclose(slope, topk_fenchel_young_loss(X, LABELS, 2), rtol=1e-12)
+
+
+def test_a_reduced_loss_has_the_dtype_of_the_logits():
+    x = jnp.asarray(X, jnp.bfloat16)
+    mean = topk_fenchel_young_loss(x, LABELS, 2, reduction="mean")
+    assert mean.dtype == jnp.bfloat16
+    expected = topk_fenchel_young_loss(x.astype(jnp.float32), LABELS, 2, reduction="mean")
+    assert mean == expected.astype(jnp.bfloat16)
+    assert topk_fenchel_young_loss(np.ones((2, 3), int), np.array([0, 1]), 2, reduction="sum").dtype == jnp.float32
+
+
 @PS
 def test_bfloat16(p):
     x = jnp.asarray(50 * X - 1000, jnp.bfloat16)
@@ -206,6 +312,16 @@ def test_nan_marks_its_example():
         ({"targets": np.zeros(7, int)}, r"^targets .*shape"),
         ({"targets": np.zeros(8)}, r"^targets .*float"),
         ({"targets": 2 * MULTI_HOT}, r"^targets .*2"),
+        ({"reduction": "average"}, r"^reduction must be one of 'none', 'mean', 'sum', got 'average'$"),
+        ({"ignore_index": -1, "targets": MULTI_HOT}, r"^ignore_index must be None unless targets are labels"),
+        ({"class_weights": np.ones(9), "targets": MULTI_HOT}, r"^class_weights must be None unless targets are labels"),
+        ({"ignore_index": 0.5}, r"^ignore_index must be a whole number .*0\.5"),
+        ({"ignore_index": -100, "targets": np.full(8, -1)}, r"^targets .*-1"),
+        ({"class_weights": np.ones(8)}, r"^class_weights must have shape \(9,\).*\(8,\)"),
+        ({"class_weights": -np.ones(9)}, r"^class_weights .*-1"),
+        ({"example_weights": -np.ones(8)}, r"^example_weights .*-1"),
+        ({"example_weights": np.ones(9)}, r"^example_weights .*shape \(8,\), got shape \(9,\)"),
+        ({"label_smoothing": 1.5}, r"^label_smoothing .*1\.5"),
     ],
 )
 def test_errors(arguments, message):

@@ -88,6 +88,9 @@ def test_quantiles_without_regularisation():
     x = RNG.normal(size=(9, 2))
     for q in (0.0, 0.3, 0.5, 1.0):
         np.testing.assert_allclose(soft_quantile(x, q, lam=0.0, axis=0), np.quantile(x, q, axis=0))
+    q = np.array([0.1, 0.9])
+    expected = [np.quantile(column, one) for column, one in zip(x.T, q, strict=True)]
+    np.testing.assert_allclose(soft_quantile(x, q, lam=0.0, axis=0), expected)
     assert soft_quantile(np.array([3.0]), 0.4) == 3
 
 

@@ -56,6 +56,27 @@ def test_include_sees_the_path():
     assert np.count_nonzero(kept["head"]) < 12
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_counts_flags_and_keys_take_no_part(compiled):
+    others = {"step": np.int32(10**6), "flags": np.array([True, False]), "bytes": np.arange(3, dtype=np.uint8)}
+    others["key"] = jax.random.key(0)
+    seen = []
+
+    def keep(tree):
+        return topk_mag_tree(tree, 0.25, lam=0.3, include=lambda path, leaf: seen.append(leaf) is None)
+
+    kept = (jax.jit(keep) if compiled else keep)({"others": others, "params": PARAMS})
+    assert len(seen) == len(jax.tree.leaves(PARAMS))
+    for name, leaf in others.items():
+        assert kept["others"][name].dtype == leaf.dtype
+        assert jnp.all(kept["others"][name] == leaf)
+        assert compiled or kept["others"][name] is leaf
+    alone = topk_mag_tree(PARAMS, 0.25, lam=0.3)
+    np.testing.assert_allclose(flat(kept["params"]), flat(alone), atol=1e-6)
+    with pytest.raises(ValueError, match=r"^params must have at least one floating leaf"):
+        topk_mag_tree(others, 0.5)
+
+
 def test_mixed_dtypes_stay():
     tree = {"a": jnp.arange(4, dtype=jnp.bfloat16), "b": jnp.arange(4, dtype=jnp.float32)}
     kept = topk_mag_tree(tree, 0.5, lam=0.0)

@@ -154,7 +154,7 @@ def test_arguments_are_checked():
         sparsemax_attention(q, v, v)
     with pytest.raises(ValueError, match=r"values must have the shape \(2, 5, 'outputs'\), got shape \(2, 4, 6\)"):
         sparsemax_attention(q, k, v[:, :4])
-    with pytest.raises(ValueError, match="tolerance must be >= 0, got -1"):
+    with pytest.raises(ValueError, match="tolerance must be finite and >= 0, got -1"):
         scale_free_attention(X, D, tolerance=-1)
     with pytest.raises(ValueError, match=r"x must have the shape \(..., 9\) of the dictionary"):
         scale_free_attention(X, D.T)

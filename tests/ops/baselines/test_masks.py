@@ -200,6 +200,13 @@ def test_optimal_transport_sums_to_k_up_to_its_tolerance_only():
     assert error[1e-5] < 1e-5
 
 
+def test_a_row_of_optimal_transport_does_not_depend_on_those_that_converge_later():
+    x, epsilon = X.astype(np.float32), np.float32([1, 0.02, 1, 0.05, 0.02, 1])
+    together = mask("entropic_ot", x, 7, epsilon, tolerance=1e-2)
+    alone = [mask("entropic_ot", row[None], 7, e, tolerance=1e-2)[0] for row, e in zip(x, epsilon, strict=True)]
+    np.testing.assert_allclose(together, np.stack(alone), rtol=1e-6)
+
+
 @pytest.mark.parametrize(("name", "tolerance"), [("sigmoid", 1e-6), ("lapsum", 2e-6), ("softsort", 1e-6)])
 def test_long_vectors_sum_to_k_in_float32(name, tolerance):
     x = np.random.default_rng(0).standard_normal(200_000, np.float32)

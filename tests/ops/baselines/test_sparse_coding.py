@@ -181,8 +181,8 @@ def test_the_bound_of_the_curvature_is_close_and_safe(shape):
         ({"solver": "newton"}, "solver must be one of 'fista', 'ista', 'homotopy', got 'newton'"),
         ({"step": -1.0}, "step must be positive and finite, got -1"),
         ({"stages": 0}, "stages must be at least 1, got 0"),
-        ({"tolerance": -1e-3}, "tolerance must be >= 0, got -0.001"),
-        ({"max_iterations": -1}, "max_iterations must be >= 0, got -1"),
+        ({"tolerance": -1e-3}, "tolerance must be finite and >= 0, got -0.001"),
+        ({"max_iterations": -1}, "max_iterations must be finite and >= 0, got -1"),
         ({"dictionary": D.T}, r"x must have the shape \(..., 18\) of the dictionary, got shape \(2, 3, 10\)"),
     ],
 )

@@ -1,0 +1,224 @@
+"""Every operator gives on a mesh what it gives on one device: values and gradients, rows and entries divided."""
+
+import functools
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import ops
+from ops import baselines, isotonic
+from tests.ops.operators import CALLS, LAM, ROWS, WHERE, K, N, X
+
+# One of each machinery is carried out. Of the others the types are checked, which is where it goes wrong: values are
+# then up to the compiler. `JAX_NUM_CPU_DEVICES=8 python -m tests.ops.test_meshes` carries out every one.
+CARRIED_OUT = (
+    "topk_mask",
+    "hard_topk_mask of integers",
+    "topk_mag_tree",
+    "topk_solution",
+    "relaxed_topk_value",
+    "mean of topk_fenchel_young_loss",
+    "topk_accuracy",
+    "k_support_norm",
+    "project_permutahedron",
+    "lapsum_topk_mask",
+    "sparse_code",
+    "sparsemax_attention",
+    "gates",
+)
+
+
+def mesh_of(kind, shape=(2, 2)):
+    return jax.make_mesh(shape, ("a", "b"), axis_types=2 * (kind,), devices=jax.devices()[:4])
+
+
+def place(shape, rows="a", entries="b"):
+    """Where an array lies by its shape: rows along one axis of the mesh, entries along the other."""
+    if shape == (ROWS, N):
+        return P(rows, entries)
+    return P(rows, *(len(shape) - 1) * [None]) if shape[:1] == (ROWS,) else P()
+
+
+def value_and_gradients(function, arrays):
+    """Of a sum over what ``function`` returns, in all floating arrays."""
+    rest = {name: value for name, value in arrays.items() if not jnp.issubdtype(value.dtype, jnp.floating)}
+
+    def loss(free):
+        y = function(free | rest)
+        parts = [jnp.sum(jnp.sin(3 * leaf)) for leaf in jax.tree.leaves(y) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+        return sum(parts, jnp.float32(0)), y
+
+    (_, y), gradients = jax.value_and_grad(loss, has_aux=True)({k: v for k, v in arrays.items() if k not in rest})
+    return y, gradients
+
+
+@functools.cache
+def on_one_device(name):
+    return jax.jit(functools.partial(value_and_gradients, CALLS[name]))(CALLS[name].arrays)
+
+
+def check(found, expected):
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=2e-6)
+    return found
+
+
+def program(name, mesh, function=None, places=place):
+    """Value and gradients of a call, and its arguments on the mesh."""
+    call = CALLS[name]
+    arrays = {key: jax.device_put(v, NamedSharding(mesh, places(v.shape))) for key, v in call.arrays.items()}
+    return jax.jit(functools.partial(value_and_gradients, function or call)), arrays
+
+
+def in_shard_map(name, mesh, places, **options):
+    """The call, each device with its rows alone."""
+    call = CALLS[name]
+    specs = {key: places(value.shape) for key, value in call.arrays.items()}
+    results = jax.tree.map(lambda leaf: places(leaf.shape), jax.eval_shape(call, call.arrays))
+    function = jax.shard_map(lambda arrays: call(arrays, **options), mesh=mesh, in_specs=(specs,), out_specs=results)
+    return program(name, mesh, function, places)
+
+
+def rows_in_shard_map(name, mesh):
+    return in_shard_map(name, mesh, functools.partial(place, rows=("a", "b"), entries=None))
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_explicit_axes(name):
+    mesh = mesh_of(AxisType.Explicit)
+    with jax.set_mesh(mesh):
+        function, arrays = program(name, mesh)
+        if name in CARRIED_OUT:
+            found = jax.tree.map(jax.typeof, check(function(arrays), on_one_device(name)))
+        else:
+            found = jax.eval_shape(function, arrays)
+    y, gradients = found
+    for key, gradient in gradients.items():
+        assert gradient.sharding.spec == jax.typeof(arrays[key]).sharding.spec
+    for leaf in jax.tree.leaves(y):  # results lie where their argument does
+        assert leaf.sharding.spec[:1] == place(leaf.shape)[:1]
+        assert leaf.shape != (ROWS, N) or leaf.sharding.spec == P("a", "b")
+
+
+@pytest.mark.parametrize("name", ["topk_mask"])
+def test_auto_axes(name):
+    mesh = mesh_of(AxisType.Auto)
+    with jax.set_mesh(mesh):
+        function, arrays = program(name, mesh)
+        check(function(arrays), on_one_device(name))
+
+
+@pytest.mark.parametrize("name", [name for name, call in CALLS.items() if call.by_rows])
+def test_rows_in_shard_map(name):
+    mesh = mesh_of(AxisType.Auto)
+    with jax.set_mesh(mesh):
+        function, arrays = rows_in_shard_map(name, mesh)
+        if name in ("topk_solution", "sparse_code"):
+            check(function(arrays), on_one_device(name))
+        else:
+            jax.eval_shape(function, arrays)
+
+
+@pytest.mark.parametrize("name", ["topk_mask", "hard_topk_mask of integers"])
+def test_rows_and_entries_in_shard_map(name):
+    mesh = mesh_of(AxisType.Explicit)
+    with jax.set_mesh(mesh):
+        function, arrays = in_shard_map(name, mesh, place, axis_name="b")
+        check(function(arrays), on_one_device(name))
+
+
+def test_every_operator_is_tried():
+    public = {name: getattr(module, name) for module in (ops, baselines, isotonic) for name in module.__all__}
+    named = {name for name, function in public.items() if callable(function) and not isinstance(function, type)}
+    tried = " ".join(CALLS) + " gates shrinkage"
+    others = {"register_nonlinearity"} | {  # in "gates" and in "shrinkage"
+        *("binary_concrete_cdf", "binary_concrete_pdf", "hard_concrete_cdf", "hard_concrete_pdf", "sample_gates"),
+        *("deterministic_gates", "l0_penalty", "probability_one", "probability_open", "probability_zero"),
+        *("sample_binary_concrete", "sigshrink", "soft_threshold_topk"),
+    }
+    assert {name for name in named - others if name not in tried.split()} == set()
+
+
+def loss(x, k, lam):
+    return jnp.sum(jnp.sin(3 * ops.topk_mask(x, k, lam=lam)))
+
+
+GRADIENTS = jax.grad(loss, (0, 1, 2))
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return jax.jit(jax.vmap(GRADIENTS))(X, K, LAM)
+
+
+@pytest.fixture
+def explicit():
+    mesh = mesh_of(AxisType.Explicit)
+    with jax.set_mesh(mesh):
+        yield lambda array, *spec: jax.device_put(array, NamedSharding(mesh, P(*spec)))
+
+
+@pytest.mark.parametrize(("x", "k", "lam"), [((), ("a",), (("a", "b"),)), ((None, ("a", "b")), ("b",), ())])
+def test_every_argument_lies_where_it_will(explicit, expected, x, k, lam):
+    arguments = explicit(X, *x), explicit(K, *k), explicit(LAM, *lam)
+    found = jax.jit(GRADIENTS)(*arguments)
+    check(found, expected)
+    assert [jax.typeof(g) for g in found] == [jax.typeof(a) for a in arguments]
+    eagerly = ops.topk_mask(arguments[0], arguments[1], lam=arguments[2], where=explicit(WHERE, "b"))
+    check(eagerly, ops.topk_mask(X, K, lam=LAM, where=WHERE))
+    assert jax.typeof(eagerly) == jax.typeof(arguments[0])
+
+
+def test_vmap_over_a_divided_axis(explicit, expected):
+    arguments = explicit(X, "a", "b"), explicit(K, "a"), explicit(LAM, "a")
+    check(jax.vmap(GRADIENTS)(*arguments), expected)
+
+
+def test_shard_map_over_one_axis_of_a_mesh(explicit, expected):
+    arguments = explicit(X, "a", "b"), explicit(K, "a"), explicit(LAM, "a")
+    specs = P("a"), P("a"), P("a")
+    check(jax.jit(jax.shard_map(GRADIENTS, axis_names={"a"}, in_specs=specs, out_specs=specs))(*arguments), expected)
+
+
+def test_arrays_on_a_mesh_that_is_not_set():
+    mesh = mesh_of(AxisType.Explicit)
+    x, k = jax.device_put(X, NamedSharding(mesh, P("a", "b"))), jax.device_put(K, NamedSharding(mesh, P("a")))
+    y = ops.topk_mask(x, k, lam=LAM)
+    check(y, ops.topk_mask(X, K, lam=LAM))
+    assert jax.typeof(y) == jax.typeof(x)
+    check(ops.topk_mask(X, k, lam=LAM), y)
+
+
+def test_leaves_of_a_tree_lie_where_they_will(explicit):
+    tree = {"a": X, "b": X[0], "c": np.float32(0.3)}
+    placed = {"a": explicit(X, "a", "b"), "b": explicit(X[0], ("a", "b")), "c": explicit(tree["c"])}
+    kept = ops.topk_mag_tree(placed, 0.5, lam=0.3)
+    check(kept, ops.topk_mag_tree(tree, 0.5, lam=0.3))
+    assert jax.tree.map(jax.typeof, kept) == jax.tree.map(jax.typeof, placed)
+
+
+def main():
+    """Carries out every call, or those named, on every kind of mesh."""
+    for name in sys.argv[1:] or CALLS:
+        call = CALLS[name]
+        for kind in (AxisType.Explicit, AxisType.Auto):
+            mesh = mesh_of(kind)
+            with jax.set_mesh(mesh):
+                programs = {"rows and entries": program(name, mesh)}
+                if call.by_rows:
+                    programs["rows in shard_map"] = rows_in_shard_map(name, mesh)
+                if call.split:
+                    programs["rows and entries in shard_map"] = in_shard_map(name, mesh, place, axis_name="b")
+                for layout, (function, arrays) in programs.items():
+                    check(function(arrays), on_one_device(name))
+                    print(f"{name}, {kind.name} axes, {layout}: as on one device", flush=True)
+
+
+if __name__ == "__main__":
+    main()
