@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 Vanishing = Literal["all", "some", "none"]
 
 TINY, HUGE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+WEAKEST, STRONGEST = 1e-32, 1e32
 
 
 class Range(NamedTuple):
@@ -28,6 +29,8 @@ class Range(NamedTuple):
       share: the greatest in units of ``n``, if that is what bounds them.
       whole: whether they are whole numbers, which the working dtype has to hold exactly.
       integer: whether they are of an integer dtype, and keep it.
+      strength: whether they are strengths of a regularisation, ``low`` or at least ``WEAKEST``; a traced one that is
+        out of range is NaN, so that its row is.
     """
 
     allowed: str
@@ -36,6 +39,7 @@ class Range(NamedTuple):
     share: float = np.inf
     whole: bool = False
     integer: bool = False
+    strength: bool = False
 
 
 UP_TO_N = Range("in [0, {n}], the size along axis {axis}", 0, share=1.0)
@@ -43,6 +47,8 @@ WHOLE_UP_TO_N = UP_TO_N._replace(whole=True)
 INSIDE_N = Range("in (0, {n})", 1e-6, share=1 - 1e-6)
 NON_NEGATIVE = Range("finite and >= 0", 0, HUGE)
 POSITIVE = Range("positive and finite", TINY, HUGE)
+STRENGTH = Range(f"0 or in [{WEAKEST}, {STRONGEST}]", 0, STRONGEST, strength=True)
+POSITIVE_STRENGTH = Range(f"in [{WEAKEST}, {STRONGEST}]", WEAKEST, STRONGEST, strength=True)
 
 
 def known(value: Any) -> bool:
@@ -137,7 +143,10 @@ def check_values(
     if not known(array):
         return array
     high = limits.high if limits.share == np.inf else limits.share * n
-    check_range(name, array, limits.low, high, limits.allowed.format(n=n, axis=axis))
+    allowed = limits.allowed.format(n=n, axis=axis)
+    check_range(name, array, limits.low, high, allowed)
+    if limits.strength and np.any((weak := np.asarray(array)) * (weak < WEAKEST) > 0):
+        raise ValueError(f"{name} must be {allowed}, got {weak[(weak > 0) & (weak < WEAKEST)].flat[0]}")
     if limits.whole:
         single = np.asarray(array)
         broken = single % 1 != 0
@@ -154,6 +163,12 @@ def check_scalar(name: str, value: ArrayLike, limits: Range) -> Array:
     if check_values(name, value, limits).ndim:
         raise ValueError(f"{name} must be a scalar, got shape {np.shape(value)}")
     return jnp.asarray(value)
+
+
+def strength(value: ArrayLike, limits: Range = STRENGTH) -> Array:
+    """A strength that was not known when it was checked: NaN where it is out of range."""
+    value = jnp.asarray(value)
+    return jnp.where((value == limits.low) | ((value >= WEAKEST) & (value <= limits.high)), value, jnp.nan)
 
 
 def check_where(where: ArrayLike) -> Array | np.ndarray:
@@ -207,7 +222,7 @@ def real(x: ArrayLike, name: str = "x") -> Array:
             array = jnp.asarray(x)
         except (TypeError, ValueError, OverflowError):
             raise ValueError(f"{name} must be one array of real numbers, got {shown(x)}") from None
-        if given.dtype != array.dtype and given.dtype.kind in "iu" and np.any(given != np.asarray(array)):
+        if given.dtype != array.dtype and given.dtype.kind in "iu" and np.any(given != given.astype(array.dtype)):
             raise ValueError(f"{name} must be whole numbers that {array.dtype} holds; others need jax_enable_x64")
     if jnp.issubdtype(array.dtype, jnp.complexfloating):
         raise ValueError(f"{name} must be real, got dtype {array.dtype}")

@@ -25,6 +25,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
+from ops.arguments import Vanishing
 from ops.nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity
 from ops.powers import dual_exponent, power
 from ops.rows import Rows
@@ -44,11 +45,19 @@ def _finite(value: Array) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class Equation:
-    """The static part of the scalar equation: exponent, nonlinearity, and how rows are reduced."""
+    """The static part of the scalar equation.
+
+    Attributes:
+      p: exponent of the regularisation.
+      phi: nonlinearity.
+      rows: how rows are laid out and reduced.
+      zero: which rows have ``lam = 0``, and so select all or nothing of an entry.
+    """
 
     p: float
     phi: Nonlinearity = IDENTITY
     rows: Rows = Rows()
+    zero: Vanishing = "none"
 
     @property
     def exponent(self) -> float:
@@ -71,17 +80,24 @@ class Equation:
         return self.phi.even and not self.kinked
 
     def lower(self, dtype: jnp.dtype) -> float:
-        """A bound of ``gamma`` from below."""
+        """A bound of ``gamma`` from below, where ``lam > 0``."""
         limits = jnp.finfo(dtype)
         return float(limits.tiny if self.folded else limits.min)
 
-    def keys(self, x: Array) -> Array:
-        """``s``, by which entries compete."""
-        if self.phi == HALF_SQUARE:
-            return jnp.abs(x)
+    def floor(self, lam: Array) -> Array | float:
+        """What an entry has to exceed to be selected at all: all or nothing of it, or it is not 0."""
+        if not self.folded or self.zero == "all":
+            return -jnp.inf
+        return 0.0 if self.zero == "none" else jnp.where(lam == 0, -jnp.inf, 0.0)
+
+    def keys(self, x: Array, lam: Array) -> Array:
+        """``s``, by which entries compete; where they take no part it has to be replaced by ``-inf``."""
         s = jnp.abs(x) if self.phi.even else x
-        # +inf ties with the largest number there is: more of them than k have to share.
-        return jnp.where(s == jnp.inf, jnp.finfo(s.dtype).max, s)
+        if self.phi == HALF_SQUARE or self.zero == "all":
+            return s
+        # +inf ties with the largest number there is: more of them than k have to share, unless they are all or nothing.
+        beyond = s == jnp.inf
+        return jnp.where(beyond if self.zero == "none" else beyond & (lam > 0), jnp.finfo(s.dtype).max, s)
 
     def slope(self, gamma: Array) -> Array:
         """``phi'(gamma)``, continued below a kink as it is there, and finite."""
@@ -112,30 +128,41 @@ class Equation:
         """Derivative of ``width`` in ``gamma``."""
         if self.linear:
             return jnp.zeros_like(gamma)
-        curvature = self.curvature(gamma)
-        if self.p == 2:
-            return lam * curvature
+        return self.width(gamma, lam) * self.growth(gamma)
+
+    def growth(self, gamma: Array) -> Array:
+        """``width' / width``, that is ``(p - 1) * phi'' / phi'``, where ``phi' > 0``; finite."""
         slope = self.slope(gamma)
         positive = slope > 0
-        return jnp.where(
-            positive, lam * (self.p - 1.0) * jnp.where(positive, slope, 1.0) ** (self.p - 2.0) * curvature, 0.0
-        )
+        ratio = self.curvature(gamma) / jnp.where(positive, slope, 1.0)
+        return jnp.where(positive, _finite((self.p - 1.0) * ratio), 0.0)
+
+    def steepening(self, t: Array, gamma: Array, lam: Array) -> Array:
+        """How much faster than ``gamma`` the position ``t`` moves, on the active set: ``1 + (s - gamma) * growth``."""
+        if self.linear:
+            return jnp.ones_like(t)
+        return 1.0 + _finite(t * self.width(gamma, lam) * self.growth(gamma))
 
 
 def position(s: Array, gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
     """``t = (s - gamma) / width``: at most 0 where an entry is not selected, at least 1 where it is fully selected."""
+    if equation.zero == "all":
+        value = gamma.hi + gamma.lo
+        return jnp.where(s > value, 1.0, jnp.where(jnp.isnan(value), value, 0.0))
     return ((s - gamma.hi) - gamma.lo) * inverse_width(gamma, lam, equation)
 
 
 def inverse_width(gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
     """``1 / width``, kept finite: 0 * finite is 0 on the threshold, where 0 / 0 would be NaN."""
     limits = jnp.finfo(lam.dtype)
-    return jnp.minimum(1.0 / jnp.maximum(equation.width(gamma.hi + gamma.lo, lam), limits.tiny), limits.max)
+    inverse = jnp.minimum(1.0 / jnp.maximum(equation.width(gamma.hi + gamma.lo, lam), limits.tiny), limits.max)
+    # Where lam is 0, any difference between numbers of sensible size has to become at least 1.
+    return inverse if equation.zero == "none" else jnp.where(lam == 0, limits.max, inverse)
 
 
-def partly(t: Array) -> Array:
+def partly(t: Array, least: float = 0.0) -> Array:
     """The active set: entries strictly between unselected and fully selected."""
-    return (t > 0) & (t < 1)
+    return (t > least) & (t < 1)
 
 
 def inner(t: Array, exponent: float) -> Array:
@@ -145,13 +172,22 @@ def inner(t: Array, exponent: float) -> Array:
 
 
 def profile(t: Array, exponent: float) -> Array:
-    """``z = clip(t, 0, 1) ** exponent``: how much of an entry is selected."""
-    return jnp.where(t >= 1, 1.0, jnp.where(t <= 0, 0.0, power(t, exponent)))
+    """``z = clip(t, 0, 1) ** exponent``: how much of an entry is selected; 0, where that would underflow."""
+    return jnp.where(t >= 1, 1.0, jnp.where(t <= least_position(t.dtype, exponent), 0.0, power(t, exponent)))
 
 
-def active_position(s: Array, gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
-    """``t`` on the active set and about 0 off it, so that the derivatives of infinite entries are 0 and not NaN."""
-    active = partly(lax.stop_gradient(position(s, gamma, lam, equation)))
+def least_position(dtype: jnp.dtype, exponent: float) -> float:
+    """Where ``t ** exponent`` is hardly a normal number any more."""
+    return (4.0 * float(jnp.finfo(dtype).tiny)) ** (1.0 / exponent)
+
+
+def active_position(s: Array, gamma: TwoFloat, lam: Array, equation: Equation, *, underflows: bool = False) -> Array:
+    """``t`` on the active set and about 0 off it, so that the derivatives of infinite entries are 0 and not NaN.
+
+    With ``underflows`` entries of which so little is selected that it is 0 belong to it, too.
+    """
+    least = 0.0 if underflows else least_position(s.dtype, equation.exponent)
+    active = partly(lax.stop_gradient(position(s, gamma, lam, equation)), least)
     return position(jnp.where(active, s, gamma.hi), gamma, lam, equation) * active.astype(s.dtype)
 
 
@@ -176,16 +212,18 @@ def position_dot(
     """
     value = gamma.hi + gamma.lo
     moved = at(partly(t), gamma_dot.hi + gamma_dot.lo)
-    widened = moved * equation.width_slope(value, lam)
+    away = moved * equation.steepening(t, value, lam)
     if not isinstance(lam_dot, SymbolicZero):
-        widened = widened + at(partly(t), equation.width(value, jnp.ones_like(lam)) * lam_dot)
-    return (s_dot - moved - t * widened) * inverse_width(gamma, lam, equation), moved
+        away = away + t * at(partly(t), _finite(equation.width(value, jnp.ones_like(lam))) * lam_dot)
+    return (s_dot - away) * inverse_width(gamma, lam, equation), moved
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
 def selection(s: Array, gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
     """``z_i(gamma)``: exactly 0, exactly 1, or strictly between; same shape as ``s``."""
-    return profile(position(s, gamma, lam, equation), equation.exponent)
+    z = profile(position(s, gamma, lam, equation), equation.exponent)
+    # Of more entries at +inf than are wanted the threshold is inf, too, where lam is 0: inf - inf.
+    return jnp.where((s == jnp.inf) & (gamma.hi == jnp.inf), 0.0, z) if equation.zero == "some" else z
 
 
 @functools.partial(selection.defjvp, symbolic_zeros=True)
@@ -193,11 +231,12 @@ def _selection_jvp(equation, primals, tangents):
     s, gamma, lam = primals
     s_dot, gamma_dot, lam_dot = tangents
     t = active_position(s, gamma, lam, equation)
-    t_dot, _ = position_dot(t, dense(s_dot), TwoFloat(*map(dense, gamma_dot)), gamma, lam_dot, lam, equation)
+    t_dot, _ = position_dot(t, dense(s_dot, s), TwoFloat(*map(dense, gamma_dot, gamma)), gamma, lam_dot, lam, equation)
     slope = equation.exponent * inner(t, equation.exponent - 1)
-    return selection(s, gamma, lam, equation), slope * t_dot
+    # What is not selected in part does not move, even where its position would overflow.
+    return selection(s, gamma, lam, equation), jnp.where(slope > 0, slope * t_dot, 0.0)
 
 
-def dense(tangent: Array | SymbolicZero) -> Array:
-    """A tangent as an array also where it is known to be 0."""
-    return jnp.zeros(tangent.shape, tangent.dtype) if isinstance(tangent, SymbolicZero) else tangent
+def dense(tangent: Array | SymbolicZero, primal: Array) -> Array:
+    """The tangent of ``primal`` as an array also where it is known to be 0."""
+    return jnp.zeros_like(primal) if isinstance(tangent, SymbolicZero) else tangent

@@ -1,5 +1,6 @@
 """Fenchel-Young losses of the relaxed top-k mask."""
 
+import dataclasses
 from typing import Any, Literal
 
 import jax
@@ -10,6 +11,7 @@ from jax.typing import ArrayLike
 
 from ops.arguments import (
     NON_NEGATIVE,
+    STRENGTH,
     UP_TO_N,
     Range,
     Vanishing,
@@ -24,11 +26,10 @@ from ops.arguments import (
     which_vanish,
 )
 from ops.envelope import envelope
-from ops.equation import Equation, position, selection
-from ops.hard import hard_selection
+from ops.equation import Equation
 from ops.labels import LABELS, check_targets, is_class, signed
+from ops.mask import select_topk
 from ops.rowwise import ROWS, WIDE, rowwise
-from ops.threshold import threshold
 from ops.twofloat import TwoFloat, difference, select, shift
 
 Target = Literal["one_hot", "smooth"]
@@ -82,7 +83,7 @@ def topk_fenchel_young_loss(
         time makes its example's loss and gradient NaN.
       k: how many classes the mask selects: a real number in ``[0, n]``; one number, or one per example. At most as many
         as take part.
-      lam: strength of the relaxation, >= 0 and finite, in the units of the logits; shape as ``k``.
+      lam: strength of the relaxation, 0 or in [1e-32, 1e32], in the units of the logits; shape as ``k``.
       p: exponent of the regularisation, a Python number in (1, 2].
       target: ``"one_hot"`` or ``"smooth"``.
       axis: the axis of the classes.
@@ -210,7 +211,7 @@ def _operate(
     axis = check_axis(axis, logits.ndim, "logits")
     n = logits.shape[axis]
     targets, single = check_targets("targets", targets, logits, axis)
-    per_row = {"lam": (lam, NON_NEGATIVE)} | (per_row or {})
+    per_row = {"lam": (lam, STRENGTH)} | (per_row or {})
     beside, whole = {}, dict(whole or {})
     if ignore_index is not None:
         ignore_index = check_whole("ignore_index", ignore_index, -(2**31), 2**31 - 1, "a label")
@@ -304,7 +305,8 @@ def _loss_of_rows(
     if smooth:
         present = present & (x != -jnp.inf)
     x, t = jnp.where(present, x, -jnp.inf), jnp.where(present, t, 0.0)
-    k = jnp.minimum(k, jnp.sum(x != -jnp.inf, axis=-1, keepdims=True, dtype=jnp.int32).astype(k.dtype))
+    available = jnp.sum(x != -jnp.inf, axis=-1, keepdims=True, dtype=jnp.int32).astype(k.dtype)
+    k = jnp.where(k > available, available, k)  # whose derivative at equality is 1, not one half
     if smooth:
         return _loss(x, _into_polytope(t, present, k), k, lam, Equation(p), zero, smooth)
     loss = _loss(x, t, k, lam, Equation(p), zero, smooth)
@@ -337,31 +339,14 @@ def _into_polytope(t: Array, present: Array, k: Array) -> Array:
 
 def _mask_and_threshold(x: Array, k: Array, lam: Array, equation: Equation, zero: Vanishing) -> tuple[Array, TwoFloat]:
     """The mask, and the value of its least selected entry once the regularisation has taken its part."""
-    s = equation.keys(x)
+    (s,), gamma, (mask,) = select_topk((x,), k, lam, dataclasses.replace(equation, zero=zero))
+    z = jax.lax.stop_gradient(mask)
     most = jnp.max(s, axis=-1, keepdims=True)
     most = jnp.where(most > -jnp.inf, most, 0.0)
-
-    def least(selected: Array) -> TwoFloat:
-        some = jnp.any(selected, axis=-1, keepdims=True)
-        value = jnp.min(jnp.where(selected, s, jnp.inf), axis=-1, keepdims=True)
-        return TwoFloat(jnp.where(some, value, most), jnp.zeros_like(value))
-
-    def soft(lam: Array) -> tuple[Array, TwoFloat]:
-        gamma = threshold((s,), k, lam, equation)
-        t = jax.lax.stop_gradient(position(s, gamma, lam, equation))
-        partly = jnp.any((t > 0) & (t < 1), axis=-1, keepdims=True)
-        return selection(s, gamma, lam, equation), select(partly, gamma, shift(least(t >= 1), -lam))
-
-    def hard() -> tuple[Array, TwoFloat]:
-        (z,) = hard_selection((x,), k)
-        return z, least(z > 0)
-
-    if zero == "all":
-        return hard()
-    if zero == "none":
-        return soft(lam)
-    (mask, gamma), (z, value) = soft(jnp.where(lam == 0, 1.0, lam)), hard()
-    return jnp.where(lam == 0, z, mask), select(lam == 0, value, gamma)
+    some = jnp.any(z > 0, axis=-1, keepdims=True)
+    least = jnp.where(some, jnp.min(jnp.where(z > 0, s, jnp.inf), axis=-1, keepdims=True), most)
+    partly = jnp.any((z > 0) & (z < 1), axis=-1, keepdims=True) & (lam > 0)
+    return mask, select(partly, gamma, shift(TwoFloat(least, jnp.zeros_like(least)), jnp.where(some, -lam, 0.0)))
 
 
 # Terms of the binomial series below: 0.1 to this power is less than the resolution of a float64.
@@ -395,7 +380,7 @@ def _loss(x: Array, t: Array, k: Array, lam: Array, equation: Equation, zero: Va
     """
     p = equation.p
     y, gamma = _mask_and_threshold(x, k, lam, equation, zero)
-    s = equation.keys(x)
+    s = equation.keys(x, lam)
     above = difference(TwoFloat(s, jnp.zeros_like(s)), gamma)  # -inf where absent
     missing = jnp.where(t == 1, 0.0, (1.0 - t) * jnp.maximum(above - lam, 0.0))
     misplaced = jnp.where(t == 0, 0.0, t * jnp.maximum(-above, 0.0))

@@ -1,86 +1,168 @@
 """Relaxed top-k in magnitude, and that of every other ``phi`` whose slope varies, in the layout of the solvers."""
 
+import dataclasses
 import functools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from ops.arguments import Vanishing
-from ops.equation import Equation, active_position, dense, inner, partly, position, position_dot, profile
-from ops.hard import hard_selection
-from ops.mask import with_hard_rows
+from ops.equation import Equation, active_position, dense, inner, partly, position_dot
+from ops.mask import Selected, select_topk
 from ops.nonlinearities import HALF_SQUARE
 from ops.shrinkage import before_slope
-from ops.threshold import pooled_value
-from ops.twofloat import TwoFloat
+from ops.slope_in_k import with_slope_in_k
+from ops.twofloat import TwoFloat, power_of_two
 
 
 def _signed(x: Array, magnitude: Array, equation: Equation) -> Array:
     return jnp.sign(x) * magnitude if equation.phi.even else magnitude
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(4, 5))
-def _kept(x: Array, full: Array, gamma: TwoFloat, lam: Array, equation: Equation, debias: bool) -> Array:
+@functools.partial(jax.custom_jvp, nondiff_argnums=(6, 7))
+def _kept(
+    x: Array, z: Array, full: Array, gamma: TwoFloat, lam: Array, all_of_it: Array, equation: Equation, debias: bool
+) -> Array:
     """What is left of ``x``: ``full`` of a fully kept entry, 0 of most, and between the two of a partly kept one.
 
     A partly kept entry is ``y = z * phi'(gamma)``, with the sign of ``x`` if ``phi`` is even. Debiasing, of
     ``half_square`` alone, gives back ``lam * y ** (p - 1) = |x| - gamma``, so that ``y = |x| - (1 - z) * gamma``.
+    ``z`` is a constant to differentiation: what it depends on is known here. Where ``all_of_it`` is kept, whatever the
+    entries, one that is 0 moves as if it were selected.
     """
     slope = equation.slope(gamma.hi + gamma.lo)
-    t = position(equation.keys(x), gamma, lam, equation)
-    z = profile(t, equation.exponent)
-    if debias:
+    if debias and equation.zero != "all":
+        # Right also where z underflows: what is not selected is at most gamma, and all of it is taken.
         taken = (1.0 - z) * slope
-        return x - jnp.clip(x, -taken, taken)  # exactly 0, and exactly x, where they should be
-    return jnp.where(t >= 1, full, _signed(x, z * slope, equation))
+        part = x - jnp.clip(x, -taken, taken)
+        return part if equation.zero == "none" else jnp.where(lam == 0, z * full, part)
+    part = z * full if equation.zero == "all" else _signed(x, z * slope, equation)
+    return jnp.where(z == 1, full, jnp.where(z == 0, 0.0, part))
 
 
 @functools.partial(_kept.defjvp, symbolic_zeros=True)
 def _kept_jvp(equation, debias, primals, tangents):
-    x, full, gamma, lam = primals
-    x_dot, full_dot, gamma_dot, lam_dot = tangents
-    x_dot, full_dot, gamma_dot = dense(x_dot), dense(full_dot), TwoFloat(*map(dense, gamma_dot))
-    s, exponent, value = equation.keys(x), equation.exponent, gamma.hi + gamma.lo
-    t = active_position(s, gamma, lam, equation)
+    x, z, full, gamma, lam, all_of_it = primals
+    x_dot, _, full_dot, gamma_dot, lam_dot, _ = tangents
+    x_dot, full_dot, gamma_dot = dense(x_dot, x), dense(full_dot, full), TwoFloat(*map(dense, gamma_dot, gamma))
+    kept = _kept(*primals, equation, debias)
+    # Without relaxation what is kept, the last of it in part, moves as it is.
+    z = jnp.where((x == 0) & all_of_it, 1.0, z)
+    whole_dot = jnp.where(z == 0, 0.0, z * full_dot)
+    if equation.zero == "all":
+        return kept, whole_dot
+    exponent, value = equation.exponent, gamma.hi + gamma.lo
+    t = active_position(equation.keys(x, lam), gamma, lam, equation, underflows=debias)
     t_dot, value_dot = position_dot(t, _signed(x, x_dot, equation), gamma_dot, gamma, lam_dot, lam, equation)
-    z_dot = exponent * inner(t, exponent - 1) * t_dot
+    slope_in_t = exponent * inner(t, exponent - 1)
+    z_dot = jnp.where(slope_in_t > 0, slope_in_t * t_dot, 0.0)
     slope_dot = equation.curvature(value) * value_dot
     y_dot = equation.slope(value) * z_dot + inner(t, exponent) * slope_dot
     if debias:
         y_dot = y_dot - slope_dot + _signed(x, x_dot, equation)
-    whole = position(s, gamma, lam, equation) >= 1
-    return (
-        _kept(x, full, gamma, lam, equation, debias),
-        jnp.where(partly(t), _signed(x, y_dot, equation), jnp.where(whole, full_dot, 0.0)),
-    )
+    return kept, jnp.where(partly(t), _signed(x, y_dot, equation), whole_dot)
 
 
-def keep(x: Array, gamma: TwoFloat, lam: Array, equation: Equation, debias: bool = False) -> Array:
-    """The operator where the value ``gamma`` of the pooled block is known."""
+def keep(
+    x: Array, key: Array, z: Array, gamma: TwoFloat, lam: Array, all_of_it: Array, equation: Equation, debias: bool
+) -> Array:
+    """The operator where it is known how much of an entry is selected (``ops.mask.Selected``)."""
+    z = lax.stop_gradient(z)
     if debias:
-        return _kept(x, x, gamma, lam, equation, debias)
-    v = before_slope(equation.keys(x), gamma, lam, equation)
-    return _kept(x, _signed(x, equation.slope(v), equation), gamma, lam, equation, debias)
+        full = x
+    elif equation.phi == HALF_SQUARE and equation.p == 2:
+        full = x if equation.zero == "all" else x / (1.0 + lam)
+    else:
+        v = before_slope(key, z, lam, equation)
+        full = _signed(x, equation.slope(v), equation)
+        if equation.phi == HALF_SQUARE and equation.zero != "none":
+            full = x if equation.zero == "all" else jnp.where(lam == 0, x, full)
+    return _kept(x, z, full, gamma, lam, all_of_it, equation, debias)
+
+
+def gain(s: Array, first: Array, lam: Array, equation: Equation) -> Array:
+    """Derivative of ``y = z * phi'(gamma)`` in ``z``.
+
+    Of an entry selected in full ``gamma`` moves with ``z``; of the first one, which begins at 0, it does not matter.
+    """
+    v = before_slope(s, jnp.ones_like(s), lam, equation)
+    return jnp.where(first, equation.slope(s), equation.slope(v) / (1.0 + equation.width_slope(v, lam)))
+
+
+def gain_debiased(s: Array, first: Array, lam: Array, equation: Equation) -> Array:
+    """Likewise of ``y = s - (1 - z) * gamma``; for ``p < 2``, where that of the first entry is infinite, as above."""
+    v = before_slope(s, jnp.ones_like(s), lam, equation)
+    begins = (1.0 + lam) * s if equation.p == 2 else s
+    return jnp.where(first, begins, equation.slope(v))
+
+
+# Cotangents are multiplied by the unit on their way back, and must not underflow either.
+_LEAST_UNIT = 2.0**-80
+# Entries are at most this large in their units, so that a few of them can be added and multiplied.
+_LARGEST = 2.0**100
+
+
+class Units(NamedTuple):
+    """A row in units of its own.
+
+    Attributes:
+      entries: in these units.
+      lam: likewise.
+      unit: a power of two, by which entries were divided.
+    """
+
+    entries: tuple[Array, ...]
+    lam: Array
+    unit: Array
+
+
+def in_units(entries: tuple[Array, ...], lam: Array, equation: Equation) -> Units:
+    """Entries and ``lam`` of every row in units in which the width does not underflow.
+
+    ``y(a x; a ** (2 - p) lam) = a y(x; lam)`` for ``half_square``: any unit will do. Where entries or width are small,
+    in this one the largest entry is about as far above 1 as the width is below, or the other way round. Other ``phi``
+    know no units.
+    """
+    if equation.phi != HALF_SQUARE or equation.zero == "all":
+        return Units(entries, lam, jnp.ones_like(lam))
+    largest = equation.rows.max(jnp.abs, lax.stop_gradient(entries))
+    sensible = (largest > 0) & (largest < jnp.inf)
+    size = jnp.where(sensible, largest, 1.0)
+    mean = jnp.where(lam > 0, jnp.sqrt(lam) * size ** (0.5 * equation.p), size)
+    unit = jnp.maximum(jnp.clip(mean, _LEAST_UNIT, 1.0), size / _LARGEST)
+    unit = lax.stop_gradient(power_of_two(unit))
+    scaled = lam if equation.p == 2 else lam * unit ** (equation.p - 2.0)
+    return Units(tuple(x * (1.0 / unit) for x in entries), scaled, unit)
+
+
+def magnitude_from(
+    selected: Selected, entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, debias: bool = False
+) -> tuple[Array, ...]:
+    """The operator where it is known which entries are selected; in units of ``in_units``, if any."""
+    rows = equation.rows
+    all_of_it = k >= rows.count(lambda s: s > -jnp.inf, selected.keys).astype(k.dtype)
+    y = tuple(
+        keep(x, s, z, selected.gamma, lam, all_of_it, equation, debias)
+        for x, s, z in zip(entries, selected.keys, selected.z, strict=True)
+    )
+    signs = tuple(jnp.sign(x) if equation.phi.even else jnp.ones_like(x) for x in entries)
+    return with_slope_in_k(y, signs, selected.keys, selected.z, k, lam, equation, gain_debiased if debias else gain)
 
 
 def magnitude_of(
-    entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, *, zero: Vanishing, debias: bool
+    entries: tuple[Array, ...],
+    k: Array,
+    lam: Array,
+    equation: Equation,
+    *,
+    zero: Vanishing,
+    debias: bool,
+    where: tuple[Array, ...] | None = None,
 ) -> tuple[Array, ...]:
     """The operator on entries laid out as ``equation.rows`` says; ``zero`` tells which ``lam`` are 0."""
-
-    def soft(lam: Array) -> tuple[Array, ...]:
-        gamma = pooled_value(tuple(map(equation.keys, entries)), k, lam, equation)
-        return tuple(keep(x, gamma, lam, equation, debias) for x in entries)
-
-    def whole(x: Array) -> Array:
-        if equation.phi == HALF_SQUARE:
-            return x
-        return _signed(x, equation.slope(equation.keys(x)), equation)
-
-    def hard(entries: tuple[Array, ...], k: Array) -> tuple[Array, ...]:
-        keys = tuple(map(jnp.abs, entries)) if equation.phi.even else entries
-        chosen = hard_selection(keys, k, equation.rows)
-        return tuple(jnp.where(z == 0, 0.0, whole(x) * z) for x, z in zip(entries, chosen, strict=True))
-
-    return with_hard_rows(hard, soft, entries, k, lam, zero)
+    equation = dataclasses.replace(equation, zero=zero)
+    entries, lam, unit = in_units(entries, lam, equation)
+    selected = select_topk(entries, k, lam, equation, where)
+    return tuple(y * unit for y in magnitude_from(selected, entries, k, lam, equation, debias))

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 
 from ops.arguments import TINY, Range, check_axis, floating, known, numbers, shown
 from ops.nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
-from ops.rootfinding import Evaluation, find_root
+from ops.rootfinding import End, Evaluation, find_root
 from ops.rowwise import ROWS, rowwise
 from ops.threshold import remainder
 from ops.twofloat import TwoFloat
@@ -123,14 +123,16 @@ def _level(a: Array, k: Array) -> Array:
         step = below / rest - theta
         return Evaluation(
             excess=excess,
+            level=excess,
             step=step,
             trusted=(rest > 0) & jnp.isfinite(step),
             converged=jnp.abs(excess) <= 4 * limits.eps * jnp.maximum(rest, jnp.minimum(k, 1.0)),
-            resolution=0.5 * limits.eps * theta,
+            scale=theta,
         )
 
     start = _sum(a / k)
-    return find_root(evaluate, start, k / start, float(limits.tiny), float(limits.max), extended=False).point.hi
+    ends = End(float(limits.tiny), jnp.inf), End(float(limits.max), -jnp.inf)
+    return find_root(evaluate, start, *ends, extended=False).point.hi
 
 
 @_level.defjvp

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ops.arguments import NON_NEGATIVE, Range, check_axis, check_p, floating
+from ops.arguments import STRENGTH, Range, check_axis, check_p, floating
 from ops.isotonic.problem import Problem
 from ops.isotonic.solvers import Solver, SolverName, as_solver, solve
 from ops.layout import descending
@@ -55,8 +55,9 @@ def project_permutahedron(
     Args:
       x: finite real array, any shape.
       w: finite real array that broadcasts against ``x``, in any order along ``axis``, of any sign.
-      lam: strength of the regularisation, >= 0 and finite; a scalar, or one value per row (the shape of ``x`` without
-        ``axis``). At 0 a vertex of the polytope is returned, as by ``lmo``.
+      lam: strength of the regularisation, 0 or in [1e-32, 1e32]; a scalar, or one value per row (the shape of ``x``
+        without ``axis``). At 0 a vertex of the polytope is returned, as by ``lmo``. Rows in which ``lam * w`` overflows
+        are NaN.
       p: exponent of the regularisation, a Python number in (1, 2].
       axis: the axis along which entries compete.
       solver: how the isotonic problem is solved, as in ``isotonic_regression``.
@@ -86,8 +87,8 @@ def soft_sort(
 
     Args:
       x: finite real array, any shape.
-      lam: strength of the regularisation, >= 0 and finite, in 1 / the units of ``x`` for ``p = 2``; a scalar, or one
-        value per row.
+      lam: strength of the regularisation, 0 or in [1e-32, 1e32], in 1 / the units of ``x`` for ``p = 2``; a scalar, or
+        one value per row. Rows in which ``lam * x`` overflows are NaN.
       p: exponent of the regularisation, a Python number in (1, 2].
       axis: the axis that is sorted.
       descending: whether the largest comes first.
@@ -117,8 +118,8 @@ def soft_rank(
 
     Args:
       x: finite real array, any shape.
-      lam: strength of the regularisation, >= 0 and finite, in the units of ``x`` for ``p = 2``; a scalar, or one value
-        per row.
+      lam: strength of the regularisation, 0 or in [1e-32, 1e32], in the units of ``x`` for ``p = 2``; a scalar, or one
+        value per row.
       p: exponent of the regularisation, a Python number in (1, 2].
       axis: the axis along which entries are ranked.
       descending: whether the largest has rank 1, as in the paper; by default the smallest has.
@@ -168,7 +169,7 @@ def _operate(
     function, x: ArrayLike, lam: ArrayLike, p: float, axis: int, solver: SolverName | Solver, **options
 ) -> Any:
     p = check_p(p)
-    per_row = {"lam": (lam, NON_NEGATIVE)} | options.pop("per_row", {})
+    per_row = {"lam": (lam, STRENGTH)} | options.pop("per_row", {})
     return rowwise(function, x, axis=axis, per_row=per_row, p=p, solver=as_solver(solver, p), **options)
 
 
@@ -186,7 +187,9 @@ def _projected(x: Array, w: Array, lam: Array, *, p: float, solver: Solver) -> A
     found = solve(problem, s, w, lam, solver, nonnegative=False)
     t = (s - found.v.hi) - found.v.lo
     alone = ~(found.linked | jnp.roll(found.linked, 1, axis=1)) | hard
-    return in_place(jnp.where(alone, w, problem.dual(t, lam)))
+    # Where lam * w overflows, what is found is wrong.
+    finite = jnp.isfinite(jnp.where(hard, 0.0, problem.gap(jnp.max(jnp.abs(w), axis=1, keepdims=True), lam)))
+    return in_place(jnp.where(finite, jnp.where(alone, w, problem.dual(t, lam)), jnp.nan))
 
 
 def _places(x: Array) -> Array:

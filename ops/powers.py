@@ -1,5 +1,6 @@
 """Powers with the exponent ``1 / (p - 1)`` that p-norm regularisation brings about."""
 
+import jax
 from jax import Array, lax
 
 
@@ -16,3 +17,16 @@ def power(t: Array, exponent: float) -> Array:
     if isinstance(exponent, int) and 0 <= exponent <= 32:
         return lax.integer_pow(t, exponent)
     return t**exponent
+
+
+@jax.custom_jvp
+def ratio(t: Array, lam: Array) -> Array:
+    """``t / lam``, differentiated without ``1 / lam ** 2``, which over- or underflows long before that does."""
+    return t / lam
+
+
+@ratio.defjvp
+def _ratio_jvp(primals, tangents):
+    t, lam = primals
+    quotient = ratio(t, lam)
+    return quotient, (tangents[0] - quotient * tangents[1]) / lam

@@ -9,9 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ops.twofloat import TwoFloat
-
 Entry = TypeVar("Entry")  # an array, or several of one shape read side by side
+Solved = TypeVar("Solved")  # arrays with one scalar per row
 
 # On a CPU rows are solved in blocks of about this many entries, which stay in cache from one pass to the next.
 _BLOCK_ENTRIES = 16384
@@ -45,7 +44,7 @@ class Rows:
         return self.sum(lambda s: function(s).astype(kind), entries).astype(jnp.int32)
 
     def max(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
-        """Maximum of ``function`` over the entries of each row."""
+        """Maximum of ``function`` over the entries of each row; NaNs may go unseen, as in XLA's CPU backend."""
         best = functools.reduce(
             jnp.maximum, [jnp.max(function(s), axis=self.axis, keepdims=self.axis is not None) for s in entries]
         )
@@ -53,16 +52,16 @@ class Rows:
 
 
 def solve_rows(
-    solve: Callable[[tuple[Array, ...], Array, Array], TwoFloat],
+    solve: Callable[[tuple[Array, ...], Array, Array], Solved],
     entries: tuple[Array, ...],
     k: Array,
     lam: Array,
     rows: Rows,
-) -> TwoFloat:
+) -> Solved:
     """Applies ``solve`` to all rows at once, or on a CPU to a few at a time.
 
     A block of rows is then read from cache on every pass but the first, and a row that takes long holds up only its
-    own block.
+    own block. What ``solve`` returns are arrays with one scalar per row.
     """
     if rows != Rows():
         return solve(entries, k, lam)
@@ -73,17 +72,17 @@ def solve_rows(
     if blocks == 1:
         return solve(entries, k, lam)
 
-    def in_blocks(s: Array, k: Array, lam: Array) -> TwoFloat:
+    def in_blocks(s: Array, k: Array, lam: Array) -> Solved:
         def split(value: Array, fill: float) -> Array:
             padded = jnp.pad(value, ((0, blocks * size - count), (0, 0)), constant_values=fill)
             return padded.reshape(blocks, size, -1)
 
-        gamma = lax.map(
+        found = lax.map(
             lambda block: solve((block[0],), block[1], block[2]), (split(s, -jnp.inf), split(k, 0.0), split(lam, 1.0))
         )
-        return TwoFloat(gamma.hi.reshape(-1, 1)[:count], gamma.lo.reshape(-1, 1)[:count])
+        return jax.tree.map(lambda value: value.reshape(-1, 1)[:count], found)
 
-    def at_once(s: Array, k: Array, lam: Array) -> TwoFloat:
+    def at_once(s: Array, k: Array, lam: Array) -> Solved:
         return solve((s,), k, lam)
 
     return lax.platform_dependent(s, k, lam, cpu=in_blocks, default=at_once)

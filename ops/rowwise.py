@@ -16,7 +16,7 @@ from jax import Array, lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec, auto_axes
 from jax.typing import ArrayLike
 
-from ops.arguments import Range, check_axis, check_values, check_where, floating, known, real, working_dtype
+from ops.arguments import Range, check_axis, check_values, check_where, floating, known, real, strength, working_dtype
 
 AxisName = str | tuple[str, ...] | None
 
@@ -204,8 +204,11 @@ def _per_row(
     """One value per row, of shape ``batch``, from a scalar or from an array that broadcasts against it."""
     # NumPy is quicker, but what it makes would be written into a program that is being traced.
     module: Any = np if not traced and known(value) and (value.ndim == 0 or isinstance(value, np.ndarray)) else jnp
+    value = value if limits.integer else module.asarray(value).astype(dtype)
+    if limits.strength and not known(value):
+        value = strength(value, limits)
     try:
-        return module.broadcast_to(value if limits.integer else module.asarray(value).astype(dtype), batch)
+        return module.broadcast_to(value, batch)
     except ValueError:
         squeezed = tuple(size for size in value.shape if size != 1) == tuple(size for size in batch if size != 1)
         hint = f": squeeze it, or reshape it to {batch}" if squeezed else ""

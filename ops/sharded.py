@@ -10,7 +10,17 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 
-from ops.arguments import NON_NEGATIVE, Range, Vanishing, check_p, check_scalar, real, which_vanish, working_dtype
+from ops.arguments import (
+    STRENGTH,
+    Range,
+    Vanishing,
+    check_p,
+    check_scalar,
+    real,
+    strength,
+    which_vanish,
+    working_dtype,
+)
 from ops.equation import Equation
 from ops.magnitude import magnitude_of
 from ops.nonlinearities import HALF_SQUARE
@@ -55,7 +65,7 @@ def topk_mag_tree(
       ValueError: an argument known at trace time is out of range, or no leaf takes part.
     """
     p = check_p(p)
-    density, lam = check_scalar("density", density, _SHARE), check_scalar("lam", lam, NON_NEGATIVE)
+    density, lam = check_scalar("density", density, _SHARE), check_scalar("lam", lam, STRENGTH)
     paths, treedef = jax.tree_util.tree_flatten_with_path(params)
     results = [leaf for _, leaf in paths]
     chosen = {}
@@ -92,7 +102,7 @@ def _compiled(
         # The product is rounded before it is rounded down: 0.1 * 70 is a little less than 7.
         k = jnp.floor(density.astype(dtype) * size * (1 + 4 * jnp.finfo(dtype).eps))
         working = tuple(leaf.astype(dtype) for leaf in entries)
-        kept = magnitude_of(working, k, lam.astype(dtype), equation, zero=zero, debias=debias)
+        kept = magnitude_of(working, k, strength(lam.astype(dtype)), equation, zero=zero, debias=debias)
         return tuple(y.astype(leaf.dtype) for y, leaf in zip(kept, entries, strict=True))
 
     return on_mesh(apply, tuple(PartitionSpec(*spec_of(leaf)) for leaf in entries))(entries, density, lam)

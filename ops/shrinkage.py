@@ -4,12 +4,12 @@ import functools
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
-from ops.equation import Equation, position
+from ops.equation import Equation
 from ops.nonlinearities import HALF_SQUARE
 from ops.powers import dual_exponent, power
-from ops.rootfinding import Evaluation, find_root
+from ops.rootfinding import End, Evaluation, find_root
 from ops.twofloat import TwoFloat
 
 # From the start below, Newton's method has converged to float64 after this many steps for every p in (1, 2].
@@ -62,21 +62,22 @@ def _shrink_jvp(p, primals, tangents):
     return y, jnp.where(positive, y_dot, 0.0)
 
 
-def before_slope(s: Array, gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
-    """``v`` with ``y = phi'(v)`` of fully selected entries; at the others a number without meaning.
+def before_slope(s: Array, z: Array, lam: Array, equation: Equation) -> Array:
+    """``v`` with ``y = phi'(v)`` of fully selected entries; at unselected ones a number without meaning.
 
     Args:
       s: entries, of any layout.
-      gamma: value of the pooled block, which says which entries are fully selected.
-      lam: positive, broadcasting against ``s``.
+      z: how much of them is selected.
+      lam: not negative, broadcasting against ``s``.
       equation: exponent and nonlinearity.
     """
+    if equation.zero == "all":
+        return s
     if equation.linear:
         return s - lam
     if equation.phi == HALF_SQUARE:
         return shrink(s, lam, equation.p)
-    whole = lax.stop_gradient(position(s, gamma, lam, equation) >= 1)
-    return unshifted(jnp.where(whole, s, 1.0), lam, equation)
+    return unshifted(jnp.where(z > 0, s, 1.0), lam, equation)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
@@ -105,15 +106,15 @@ def unshifted(s: Array, lam: Array, equation: Equation) -> Array:
         step = jnp.where(beyond, jnp.log(ratio) / (slope / width + 1.0 / shift), excess / (1.0 + slope))
         return Evaluation(
             excess=excess,
+            level=excess,
             step=step,
             trusted=jnp.isfinite(step),
             converged=(width < jnp.inf) & (jnp.abs(excess) <= eps * jnp.maximum(jnp.abs(shift), width)),
-            resolution=0.25 * eps * jnp.abs(value),
+            scale=jnp.abs(value),
         )
 
-    found = find_root(
-        evaluate, s, jnp.ones_like(s), equation.lower(s.dtype), float(jnp.finfo(s.dtype).max), extended=True
-    ).point
+    ends = End(equation.lower(s.dtype), jnp.inf), End(float(jnp.finfo(s.dtype).max), -jnp.inf)
+    found = find_root(evaluate, s, *ends).point
     return found.hi + found.lo
 
 

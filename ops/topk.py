@@ -8,7 +8,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from ops.arguments import (
-    NON_NEGATIVE,
+    STRENGTH,
     UP_TO_N,
     WHOLE_UP_TO_N,
     Range,
@@ -20,14 +20,13 @@ from ops.arguments import (
     which_vanish,
 )
 from ops.equation import Equation
-from ops.hard import hard_selection
 from ops.isotonic.problem import Problem
 from ops.isotonic.selection import isotonic_topk
 from ops.isotonic.solvers import SOLVERS as ISOTONIC_SOLVERS
 from ops.isotonic.solvers import Solver as IsotonicSolver
 from ops.isotonic.solvers import as_solver
 from ops.magnitude import magnitude_of
-from ops.mask import mask_of, with_hard_rows
+from ops.mask import hard_selection, mask_of, with_hard_rows
 from ops.nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
 from ops.rows import Rows
 from ops.rowwise import AxisName, rowwise
@@ -66,7 +65,7 @@ def relaxed_topk(
         it were absent, if ``phi`` is increasing.
       k: how much is selected, as in ``topk_mask``.
       phi: name of a nonlinearity, of those above or registered, or a ``Nonlinearity``.
-      lam: strength of the relaxation, >= 0 and finite; shape as ``k``. At 0 this is the hard operator.
+      lam: strength of the relaxation, as in ``topk_mask``. At 0 this is the hard operator.
       p: exponent of the regularisation, a Python number in (1, 2].
       axis: the axis along which entries compete.
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
@@ -104,7 +103,12 @@ def topk_mask(
     though not where one becomes exactly 1. Adding a constant to ``x`` changes nothing, and
     ``topk_mask(a * x, lam=a * lam)`` is ``topk_mask(x, lam=lam)``.
 
-    Differentiable in ``x``, ``lam`` and ``k``, forwards and backwards, to any order. Takes O(n) time and memory.
+    Differentiable in ``x``, ``lam`` and ``k``, forwards and backwards, to any order. Where no entry is selected in part
+    there are two derivatives in ``k``; this has that from the left, of the last entry selected (entries that tie
+    share), and at ``k = 0`` that from the right. Takes O(n) time and memory.
+
+    Exact up to rounding for entries that are 0 or between 1e-30 and 1e30 in magnitude. Larger ones are right as far as
+    nothing overflows; entries that differ by less than the smallest normal number (1e-38 in float32) may tie.
 
     Args:
       x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent; ``+inf``
@@ -113,8 +117,9 @@ def topk_mask(
       k: how much is selected: a real number in ``[0, n]``, ``n`` the size of ``x`` along ``axis``; one number, or an
         array that broadcasts to one value per row (the shape of ``x`` without ``axis``). Where fewer than ``k``
         entries take part, they all get 1.
-      lam: strength of the relaxation, >= 0 and finite, in the units of ``x``; shape as ``k``. At 0 this is the hard
-        mask, ties broken by index, with derivative 0.
+      lam: strength of the relaxation, 0 or in [1e-32, 1e32], in the units of ``x``; shape as ``k``. At 0 this is the
+        hard mask, ties broken by index, with derivative 0 in ``x``. One that is traced and out of range makes its row
+        NaN.
       p: exponent of the regularisation, a Python number in (1, 2]. Smaller is smoother.
       axis: the axis along which entries compete.
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
@@ -152,13 +157,16 @@ def topk_mag(
     small enough for a single block (Section 5). With ``debias`` a fully kept entry is returned exactly as it is,
     and ``lam -> inf`` gives the identity.
 
-    Differentiable in ``x``, ``lam`` and ``k``, forwards and backwards, to any order. Takes O(n) time and memory.
+    Differentiable in ``x``, ``lam`` and ``k``, forwards and backwards, to any order; in ``k`` as ``topk_mask``, but for
+    ``debias`` with ``p < 2`` at ``k = 0``, where the derivative from the right is infinite and that without ``debias``
+    is given. An entry that is 0 has the derivative of a kept one where ``k`` is all there are, 0 where others compete.
+    Takes O(n) time and memory, and entries of all sizes that ``topk_mask`` takes.
 
     Args:
       x: real array, any shape. A NaN makes its row NaN.
       k: how much is kept, as in ``topk_mask``.
-      lam: strength of the relaxation, >= 0 and finite, without units for ``p = 2``; shape as ``k``. At 0 this is the
-        hard operator.
+      lam: strength of the relaxation, 0 or in [1e-32, 1e32], without units for ``p = 2``; otherwise as there. At 0 this
+        is the hard operator.
       p: exponent of the regularisation, a Python number in (1, 2].
       axis: the axis along which entries compete.
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
@@ -259,7 +267,7 @@ def _operate(
     if isotonic is not None and axis_name is not None:
         raise ValueError(f"axis_name must be None unless solver is 'threshold', got {axis_name!r}")
     equation, zero = Equation(p, phi, Rows(-1, axis_name)), which_vanish(lam)
-    per_row = {"k": (k, allowed), "lam": (lam, NON_NEGATIVE)}
+    per_row = {"k": (k, allowed), "lam": (lam, STRENGTH)}
     x = real(x)
     if zero == "all" and phi in (IDENTITY, ABS, HALF_SQUARE) and is_wide(x.dtype):
         return _of_integers(x, axis=axis, per_row=per_row, where=where, axis_name=axis_name, equation=equation)
@@ -291,17 +299,18 @@ def _relaxed(
     """The operator of rows ``(rows, n)``."""
     operator = mask_of if equation.linear else functools.partial(magnitude_of, debias=debias)
     absent = 0.0 if equation.phi.even else -jnp.inf
+    present = None if where is None else (where,)
     entries = (x if where is None else jnp.where(where, x, absent),)
     if isotonic is None:
-        (y,) = operator(entries, k, lam, equation, zero=zero)
+        (y,) = operator(entries, k, lam, equation, zero=zero, where=present)
     else:
 
         def hard(entries: tuple[Array, ...], k: Array) -> tuple[Array, ...]:
-            return operator(entries, k, jnp.zeros_like(k), equation, zero="all")
+            return operator(entries, k, jnp.zeros_like(k), equation, zero="all", where=present)
 
         def soft(lam: Array) -> tuple[Array, ...]:
             problem = Problem(equation.p, equation.phi)
-            return (isotonic_topk(entries[0], k, lam, problem, isotonic, debias=debias)[0],)
+            return (isotonic_topk(entries[0], k, lam, problem, isotonic, debias=debias, where=where)[0],)
 
         (y,) = with_hard_rows(hard, soft, entries, k, lam, zero)
     return y if where is None else jnp.where(where, y, 0.0)

@@ -18,13 +18,16 @@ class TwoFloat(NamedTuple):
     lo: Array
 
 
+def two_sum(a: Array, b: Array) -> TwoFloat:
+    """``a + b`` without rounding error (Knuth's TwoSum)."""
+    hi = a + b
+    part = hi - a
+    return TwoFloat(hi, (a - (hi - part)) + (b - part))
+
+
 def shift(a: TwoFloat, delta: Array) -> TwoFloat:
-    """``a + delta``, renormalised without rounding error (Knuth's TwoSum)."""
-    small = a.lo + delta
-    hi = a.hi + small
-    part = hi - a.hi
-    lo = (a.hi - (hi - part)) + (small - part)
-    return TwoFloat(hi, lo)
+    """``a + delta``, renormalised without rounding error but that of ``a.lo + delta``."""
+    return two_sum(a.hi, a.lo + delta)
 
 
 def difference(a: TwoFloat, b: TwoFloat) -> Array:
@@ -43,22 +46,20 @@ def _integer_type(dtype: jnp.dtype) -> jnp.dtype:
 
 def _flip_negatives(bits: Array) -> Array:
     # The bits of negative floats order the wrong way round; flipping all but the sign mends that, and undoes itself.
-    return jnp.where(bits < 0, bits ^ jnp.iinfo(bits.dtype).max, bits)
+    return bits ^ ((bits >> (jnp.iinfo(bits.dtype).bits - 1)) & jnp.iinfo(bits.dtype).max)
 
 
-def middle(a: TwoFloat, b: TwoFloat) -> TwoFloat:
-    """A number between ``a < b`` that halves the count of floats between them.
+def middle(a: Array, b: Array) -> Array:
+    """The float between ``a < b`` that halves the count of floats between them; one of the two if there is none.
 
     Bisection on the order of the floats reaches any value in at most 32 steps (64 in double precision), whatever
-    its scale. Once ``a.hi`` and ``b.hi`` are neighbours, it is the arithmetic mean that splits the gap.
+    its scale.
     """
-    itype = _integer_type(a.hi.dtype)
-    low = _flip_negatives(lax.bitcast_convert_type(a.hi, itype))
-    high = _flip_negatives(lax.bitcast_convert_type(b.hi, itype))
-    mid = (low & high) + ((low ^ high) >> 1)  # the mean, without overflow
-    by_order = lax.bitcast_convert_type(_flip_negatives(mid), a.hi.dtype)
-    by_value = shift(a, 0.5 * difference(b, a))
-    return select((mid > low) & (mid < high), TwoFloat(by_order, jnp.zeros_like(by_order)), by_value)
+    itype = _integer_type(a.dtype)
+    low = _flip_negatives(lax.bitcast_convert_type(a, itype))
+    high = _flip_negatives(lax.bitcast_convert_type(b, itype))
+    mean = (low & high) + ((low ^ high) >> 1)  # without overflow
+    return lax.bitcast_convert_type(_flip_negatives(mean), a.dtype)
 
 
 def inherit_sharding(value: Array, reference: Array) -> Array:
@@ -67,3 +68,11 @@ def inherit_sharding(value: Array, reference: Array) -> Array:
     Inside ``shard_map`` a loop's carry must have the same type on entry and on exit. The compiler drops the choice.
     """
     return jnp.where(reference == reference, value, value)
+
+
+def power_of_two(x: Array) -> Array:
+    """The power of two at or below ``x``, for ``x > 0``; one whose inverse is a normal number, too."""
+    limits = jnp.finfo(x.dtype)
+    exponent = ((1 << (limits.bits - 1 - limits.nmant)) - 1) << limits.nmant
+    bits = lax.bitcast_convert_type(jnp.clip(x, 4 * limits.tiny, 0.25 * limits.max), _integer_type(x.dtype))
+    return lax.bitcast_convert_type(bits & exponent, x.dtype)

@@ -1,20 +1,21 @@
 """Value functions of the relaxed top-k operators, whose gradients the operators are."""
 
+import dataclasses
 from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ops.arguments import NON_NEGATIVE, UP_TO_N, Vanishing, check_p, which_vanish
+from ops.arguments import STRENGTH, UP_TO_N, Vanishing, check_p, which_vanish
 from ops.envelope import envelope
-from ops.equation import Equation, position, profile, selection
-from ops.hard import hard_selection
-from ops.magnitude import keep
+from ops.equation import Equation
+from ops.magnitude import in_units, magnitude_from
+from ops.mask import mask_from, select_topk
 from ops.nonlinearities import IDENTITY, Nonlinearity, nonlinearity
 from ops.rowwise import ROWS, rowwise
 from ops.shrinkage import before_slope
-from ops.threshold import pooled_value, remainder
+from ops.threshold import remainder
 
 
 def relaxed_topk_value(
@@ -57,7 +58,7 @@ def relaxed_topk_value(
         _values,
         x,
         axis=axis,
-        per_row={"k": (k, UP_TO_N), "lam": (lam, NON_NEGATIVE)},
+        per_row={"k": (k, UP_TO_N), "lam": (lam, STRENGTH)},
         where=where,
         returns=ROWS,
         equation=Equation(check_p(p), nonlinearity(phi)),
@@ -82,7 +83,8 @@ def _values(
     if not equation.phi.even:
         present = present & (x != -jnp.inf)
     entries = jnp.where(present, x, 0.0 if equation.phi.even else -jnp.inf)
-    return _value(entries, jnp.sum(present, axis=-1, keepdims=True, dtype=jnp.int32), k, lam, equation, zero)
+    equation = dataclasses.replace(equation, zero=zero)
+    return _value(entries, present, k, lam, equation)
 
 
 class Solution(NamedTuple):
@@ -99,29 +101,14 @@ class Solution(NamedTuple):
     v: Array
 
 
-def solve(x: Array, k: Array, lam: Array, equation: Equation, zero: Vanishing) -> Solution:
-    """Solves rows ``(rows, n)`` with ``k`` and ``lam`` of shape ``(rows, 1)``; ``zero`` tells which ``lam`` are 0."""
-    s = equation.keys(x)
-    sign = jnp.sign(x) if equation.phi.even else jnp.ones_like(x)
-
-    def soft(lam: Array) -> Solution:
-        gamma = pooled_value((s,), k, lam, equation)
-        t = lax.stop_gradient(position(s, gamma, lam, equation))
-        y = sign * selection(s, gamma, lam, equation) if equation.linear else keep(x, gamma, lam, equation)
-        v = jnp.where(t >= 1, before_slope(s, gamma, lam, equation), jnp.where(t <= 0, s, gamma.hi + gamma.lo))
-        return Solution(y, profile(t, equation.exponent), v)
-
-    def hard(lam: Array) -> Solution:
-        (z,) = hard_selection((jnp.abs(x) if equation.phi.even else x,), k)
-        y = jnp.where(z == 0, 0.0, sign * equation.slope(s) * z)
-        return Solution(y, z, s)
-
-    if zero == "all":
-        return hard(lam)
-    if zero == "none":
-        return soft(lam)
-    relaxed, exact = soft(jnp.where(lam == 0, 1.0, lam)), hard(lam)
-    return Solution(*(jnp.where(lam == 0, h, r) for h, r in zip(exact, relaxed, strict=True)))
+def solve(x: Array, k: Array, lam: Array, equation: Equation, present: Array | None = None) -> Solution:
+    """Solves rows ``(rows, n)`` with ``k`` and ``lam`` of shape ``(rows, 1)``."""
+    selected = select_topk((x,), k, lam, equation, None if present is None else (present,))
+    (s,), gamma, (share,) = selected
+    z = lax.stop_gradient(share)
+    (y,) = (mask_from if equation.linear else magnitude_from)(selected, (x,), k, lam, equation)
+    v = jnp.where(z == 1, before_slope(s, z, lam, equation), jnp.where(z == 0, s, gamma.hi + gamma.lo))
+    return Solution(y, z, v)
 
 
 def least_selected(s: Array, solution: Solution) -> Array:
@@ -133,11 +120,13 @@ def least_selected(s: Array, solution: Solution) -> Array:
     return jnp.where(some, least, jnp.where(most > -jnp.inf, most, 0.0))
 
 
-def _value(x: Array, size: Array, k: Array, lam: Array, equation: Equation, zero: Vanishing) -> Array:
-    """The value of rows ``(rows, n)``, of which ``size`` entries take part."""
+def _value(x: Array, present: Array, k: Array, lam: Array, equation: Equation) -> Array:
+    """The value of rows ``(rows, n)``, of entries that are ``present``."""
     phi, p = equation.phi, equation.p
-    s = equation.keys(x)
-    solution = solve(x, k, lam, equation, zero)
+    size = jnp.sum(present, axis=-1, keepdims=True, dtype=jnp.int32)
+    (scaled,), strength, unit = in_units((x,), lam, equation)
+    s = equation.keys(scaled, strength)
+    solution = solve(scaled, k, strength, equation, present)
     y, z, v = solution
     whole, partly = z == 1, (z > 0) & (z < 1)
 
@@ -159,7 +148,10 @@ def _value(x: Array, size: Array, k: Array, lam: Array, equation: Equation, zero
         block = share(pooled, boundary) + share(rest - pooled, jnp.zeros_like(rest))
     else:
         block = share(rest, boundary)
-    norm = total(jnp.where(y == 0, 1.0, jnp.abs(y)) ** p, y != 0)
-    value = total(phi.value(jnp.where(whole, v, boundary)), whole) + block + (1.0 - 1.0 / p) * lam * norm
+    largest = jnp.finfo(x.dtype).max  # of what overflows: times a lam or a tangent of 0 it is 0
+    norm = jnp.minimum(total(jnp.where(y == 0, 1.0, jnp.abs(y)) ** p, y != 0), largest)
+    value = total(phi.value(jnp.where(whole, v, boundary)), whole) + block + (1.0 - 1.0 / p) * strength * norm
     slope_in_k = jnp.where(saturated, 0.0, phi.value(boundary))
-    return envelope(value, (x, k, lam), (y, slope_in_k, -norm / p))
+    in_k, in_lam = slope_in_k * unit * unit, norm * unit * unit ** (p - 1.0)
+    slopes = y * unit, jnp.minimum(in_k, largest), -jnp.minimum(in_lam, largest) / p
+    return envelope(value * unit * unit, (x, k, lam), slopes)

@@ -70,5 +70,5 @@ def distribution_mask(x: Array, k: Array, temperature: Array, distribution: Dist
     """
     x = finite_above(x)
     available = jnp.sum(x > -jnp.inf, axis=-1, keepdims=True, dtype=x.dtype)
-    tau = threshold(x, jnp.minimum(k, available), temperature, distribution, solve)
+    tau = threshold(x, jnp.where(k > available, available, k), temperature, distribution, solve)
     return selection(x, tau, temperature, distribution)

@@ -19,7 +19,7 @@ from jax.typing import ArrayLike
 
 from ops.arguments import POSITIVE, WHOLE_UP_TO_N, check_whole
 from ops.baselines.layout import mask_rows
-from ops.hard import hard_selection
+from ops.mask import hard_selection
 
 
 def _hard(x: Array, k: Array) -> Array:

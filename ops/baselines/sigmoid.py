@@ -17,9 +17,9 @@ from ops.arguments import INSIDE_N, POSITIVE
 from ops.baselines.distribution import Distribution, distribution_mask, position
 from ops.baselines.layout import mask_rows
 from ops.equation import Equation
-from ops.rootfinding import Evaluation, find_root
+from ops.rootfinding import End, Evaluation, find_root
 from ops.rows import Rows, solve_rows
-from ops.threshold import guess
+from ops.threshold import extent, guess
 from ops.twofloat import TwoFloat
 
 
@@ -34,7 +34,9 @@ def _solve(entries: tuple[Array, ...], k: Array, temperature: Array) -> TwoFloat
     (x,) = entries
     limits = jnp.finfo(x.dtype)
     present = x > -jnp.inf
-    available = jnp.sum(present, axis=-1, keepdims=True, dtype=x.dtype)
+    equation = Equation(p=2.0)
+    size = extent(entries, temperature, equation)
+    available = size.available
 
     def evaluate(tau: TwoFloat) -> Evaluation:
         t = position(x, tau, temperature)
@@ -46,17 +48,20 @@ def _solve(entries: tuple[Array, ...], k: Array, temperature: Array) -> TwoFloat
         step = odds * total * (available - total) / (available * slope)
         return Evaluation(
             excess=excess,
+            level=jnp.where(jnp.isnan(odds), excess, odds),  # where all there is is wanted
             step=step,
             trusted=jnp.isfinite(step),
             converged=jnp.abs(excess) <= 4 * limits.eps * k,
-            resolution=0.25 * limits.eps * temperature,
+            scale=temperature,
         )
 
     # The guess is for entries less a uniform variable on (0, width). Less a logistic one it is to be, which has mean 0
     # and the variance of a uniform one of this width.
     width = 2 * jnp.pi * temperature
-    start, density = guess(entries, k, available, width, Equation(p=2.0))
-    return find_root(evaluate, start + 0.5 * width, density, float(limits.min), float(limits.max)).point
+    start, _ = guess(entries, k, width, equation, size)
+    return find_root(
+        evaluate, start + 0.5 * width, End(float(limits.min), jnp.inf), End(float(limits.max), -jnp.inf)
+    ).point
 
 
 def _solve_rows(x: Array, k: Array, temperature: Array) -> TwoFloat:

@@ -15,8 +15,8 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ops.isotonic.problem import Problem
-from ops.rootfinding import Evaluation, find_root
+from ops.isotonic.problem import Problem, span
+from ops.rootfinding import End, Evaluation, find_root
 from ops.twofloat import TwoFloat, difference, select
 
 
@@ -109,22 +109,27 @@ def merge(
         inside = jnp.where(is_left, beyond < 0, beyond > 0)
         t = jnp.where(inside, (s - gamma.hi) - gamma.lo, 0.0)
         pull, push = problem.dual(t, lam), w * problem.slope(value) + tilt
-        excess = segments.sum(jnp.where(inside, pull - push, 0.0))
-        slope = segments.sum(jnp.where(inside, problem.dual_slope(t, lam) + w * problem.curvature(value), 0.0))
-        scale = segments.sum(jnp.where(inside, jnp.abs(pull) + jnp.abs(push), 0.0))
-        step = excess / slope
+
+        def total(values: Array) -> Array:
+            return segments.sum(jnp.where(inside, values, 0.0))
+
+        excess = total(pull - push)
+        pulls, pushes = total(jnp.abs(pull)), total(jnp.abs(push))
+        stiffness, bend = total(problem.dual_slope(t, lam)), total(w * problem.curvature(value))
+        step = excess / (stiffness + bend)
         return Evaluation(
             excess=excess,
+            level=excess,
             step=step,
             trusted=jnp.isfinite(step),
-            converged=(jnp.abs(excess) <= eps * scale) | ~violated,
-            resolution=0.25 * eps * scale / slope,
+            converged=((jnp.abs(excess) <= eps * (pulls + pushes)) & (pulls + pushes < jnp.inf)) | ~violated,
+            scale=span(pulls, stiffness, pushes, bend),
         )
 
     start = 0.5 * low_hi + 0.5 * high_hi
     # The root lies between the two values in the middle, which may share a float.
     lower, upper = jnp.nextafter(low_hi, -jnp.inf), jnp.nextafter(high_hi, jnp.inf)
-    gamma = everywhere(find_root(evaluate, start, jnp.ones_like(start), lower, upper).point)
+    gamma = everywhere(find_root(evaluate, start, End(lower, jnp.inf), End(upper, -jnp.inf)).point)
     beyond = difference(v, gamma)
     pooled = segments.spread(violated) & jnp.where(is_left, beyond < 0, beyond > 0)
     # Equal values alone would not tell: entries that tie without being held together move on their own.

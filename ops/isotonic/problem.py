@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from ops.nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity
-from ops.powers import dual_exponent, power
-from ops.rootfinding import Evaluation, find_root
+from ops.powers import dual_exponent, power, ratio
+from ops.rootfinding import End, Evaluation, find_root
 from ops.twofloat import TwoFloat, shift
 
 
@@ -37,9 +37,9 @@ class Problem:
     def dual(self, t: Array, lam: Array) -> Array:
         """``(r*)'(t)``: what has been transported over a gap of ``t``; ``lam * |y| ** (p - 1) = |t|``."""
         if self.p == 2:
-            return t / lam
+            return ratio(t, lam)
         some = t != 0
-        magnitude = power(jnp.abs(jnp.where(some, t, 1.0)) / lam, dual_exponent(self.p))
+        magnitude = power(ratio(jnp.abs(jnp.where(some, t, lam)), lam), dual_exponent(self.p))
         return jnp.where(some, jnp.sign(t) * magnitude, 0.0)
 
     def dual_slope(self, t: Array, lam: Array) -> Array:
@@ -48,11 +48,13 @@ class Problem:
             return 1.0 / lam + jnp.zeros_like(t)
         exponent = dual_exponent(self.p)
         some = t != 0
-        magnitude = power(jnp.abs(jnp.where(some, t, 1.0)) / lam, exponent - 1)
+        magnitude = power(jnp.abs(jnp.where(some, t, lam)) / lam, exponent - 1)
         return jnp.where(some, exponent / lam * magnitude, 0.0)
 
     def slope(self, v: Array) -> Array:
         """``phi'(v)``; that of ``|x|`` is 1 below 0 as well, where the non-negative cone has no points."""
+        if self.phi == HALF_SQUARE:
+            return v
         if self.phi.even and not self.linear:
             return jnp.sign(v) * self.phi.slope(jnp.abs(v))
         return self.phi.slope(v)
@@ -67,6 +69,16 @@ class Problem:
             return lam * y
         some = y != 0
         return jnp.where(some, lam * jnp.sign(y) * jnp.abs(jnp.where(some, y, 1.0)) ** (self.p - 1.0), 0.0)
+
+
+def span(pull: Array, stiffness: Array, push: Array, bend: Array) -> Array:
+    """How far a value has to move to change either of two terms a good deal, which change at these rates, or 0."""
+
+    def ratio_of(term: Array, rate: Array) -> Array:
+        return jnp.where(rate > 0, term / jnp.where(rate > 0, rate, 1.0), jnp.inf)
+
+    least = jnp.minimum(ratio_of(pull, stiffness), ratio_of(push, bend))
+    return jnp.where(least < jnp.inf, least, 0.0)
 
 
 def minimisers(problem: Problem, s: Array, w: Array, lam: Array, tilt: Array | float = 0.0) -> TwoFloat:
@@ -89,22 +101,23 @@ def minimisers(problem: Problem, s: Array, w: Array, lam: Array, tilt: Array | f
         value, t = v.hi + v.lo, (s - v.hi) - v.lo
         pull, push = problem.dual(t, lam), w * problem.slope(value)
         excess = pull - push - tilt
-        slope = problem.dual_slope(t, lam) + w * problem.curvature(value)
+        stiffness, bend = problem.dual_slope(t, lam), w * problem.curvature(value)
+        slope = stiffness + bend
         eps = jnp.finfo(s.dtype).eps
-        scale = jnp.abs(pull) + jnp.abs(push) + jnp.abs(tilt)
+        size = jnp.abs(pull) + jnp.abs(push) + jnp.abs(tilt)
         return Evaluation(
             excess=excess,
+            level=excess,
             step=excess / slope,
             trusted=jnp.isfinite(excess / slope),
-            converged=jnp.abs(excess) <= eps * scale,
-            resolution=0.25 * eps * scale / slope,
+            converged=(jnp.abs(excess) <= eps * size) & (size < jnp.inf),
+            scale=span(jnp.abs(pull), stiffness, jnp.abs(push), bend),
         )
 
     # phi' increases: the gap between s and the minimiser is at most what the slope at s would ask for.
     limits = jnp.finfo(s.dtype)
     drop = jnp.minimum(problem.gap(w * problem.slope(s) + tilt, lam), limits.max / 4)
     start = s - 0.5 * drop
-    density = 1.0 / lam + jnp.zeros_like(s)
-    root = find_root(evaluate, start, density, float(limits.min), float(limits.max)).point
+    root = find_root(evaluate, start, End(float(limits.min), jnp.inf), End(float(limits.max), -jnp.inf)).point
     none = (w == 0) & (tilt == 0)  # v = s then, where the slope is 0 and Newton's method slow
     return TwoFloat(jnp.where(none, s, root.hi), jnp.where(none, 0.0, root.lo))

@@ -4,7 +4,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from ops.arguments import POSITIVE, check_p, floating, known
+from ops.arguments import POSITIVE_STRENGTH, check_p, floating, known
 from ops.isotonic.problem import Problem
 from ops.isotonic.solvers import REPORT, Solution, Solver, SolverName, as_solver, solve
 from ops.nonlinearities import Nonlinearity, nonlinearity
@@ -63,7 +63,7 @@ def isotonic_regression(
         axis=axis,
         name="s",
         beside={"w": w},
-        per_row={"lam": (lam, POSITIVE)},
+        per_row={"lam": (lam, POSITIVE_STRENGTH)},
         returns=REPORT,
         problem=problem,
         nonnegative=phi.even if nonnegative is None else bool(nonnegative),

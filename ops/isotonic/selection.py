@@ -3,10 +3,14 @@
 import jax.numpy as jnp
 from jax import Array, lax
 
+from ops.equation import Equation
 from ops.isotonic.problem import Problem
 from ops.isotonic.solvers import PAV, Pooled, Solver, solve
 from ops.layout import descending
-from ops.nonlinearities import IDENTITY
+from ops.magnitude import gain, gain_debiased
+from ops.mask import gain_of_mask
+from ops.nonlinearities import HALF_SQUARE, IDENTITY
+from ops.slope_in_k import with_slope_in_k
 
 
 def topk_weights(k: Array, n: int) -> Array:
@@ -19,23 +23,31 @@ def topk_weights(k: Array, n: int) -> Array:
     return jnp.where(index < whole, 1.0, jnp.where(index == whole, k - whole, 0.0))
 
 
-def _bring_infinities_near(s: Array, lam: Array) -> Array:
+def _bring_infinities_near(s: Array, lam: Array, problem: Problem) -> Array:
     """Rows with infinite entries put just so far from the finite ones that no block reaches from them to these.
 
-    A block of the mask spans at most ``lam``.
+    A block spans at most ``lam * phi'(s) ** (p - 1)``, ``s`` its largest entry.
     """
     constant = lax.stop_gradient(s)
     finite = jnp.abs(constant) < jnp.inf
     some = jnp.any(finite, axis=1, keepdims=True)
     largest = jnp.where(some, jnp.max(jnp.where(finite, constant, -jnp.inf), axis=1, keepdims=True), 0.0)
     smallest = jnp.where(some, jnp.min(jnp.where(finite, constant, jnp.inf), axis=1, keepdims=True), 0.0)
-    above = jnp.maximum(jnp.nextafter(largest, jnp.inf), largest + 2 * lam)
-    below = jnp.minimum(jnp.nextafter(smallest, -jnp.inf), smallest - 2 * lam)
+    reach = jnp.minimum(2.0 * problem.gap(problem.slope(largest), lam), 0.25 * jnp.finfo(s.dtype).max)
+    above = jnp.maximum(jnp.nextafter(largest, jnp.inf), largest + reach)
+    below = jnp.minimum(jnp.nextafter(smallest, -jnp.inf), smallest - reach)
     return jnp.where(s == jnp.inf, above, jnp.where(s == -jnp.inf, below, s))
 
 
 def isotonic_topk(
-    entries: Array, k: Array, lam: Array, problem: Problem, solver: Solver, *, debias: bool = False
+    entries: Array,
+    k: Array,
+    lam: Array,
+    problem: Problem,
+    solver: Solver,
+    *,
+    debias: bool = False,
+    where: Array | None = None,
 ) -> tuple[Array, Pooled]:
     """The operator of Proposition 2 with ``w = 1_k``, by sorting and isotonic optimisation.
 
@@ -47,19 +59,20 @@ def isotonic_topk(
       problem: exponent and nonlinearity.
       solver: how the isotonic problem is solved.
       debias: whether to add ``lam * y ** (p - 1)``, which is ``s - v``, and so undo the shrinkage of entries kept.
+      where: the entries that take part, those of an even ``phi``; the others are 0. Default: all.
 
     Returns:
       The operator's value, shape ``(rows, n)``, and the solution of the isotonic problem in the order of the sorted
       entries.
     """
-    even = problem.phi.even
+    even, asked = problem.phi.even, k
     keys = jnp.abs(entries) if even else entries
     constant = lax.stop_gradient(keys)
     s, restore = descending(keys)
     if not even:
         available = jnp.sum(s > -jnp.inf, axis=1, keepdims=True).astype(k.dtype)
-        k = jnp.minimum(k, available)
-        s = _bring_infinities_near(s, lax.stop_gradient(lam))
+        k = jnp.where(k > available, available, k)  # whose derivative at equality is 1, not one half
+        s = _bring_infinities_near(s, lax.stop_gradient(lam), problem)
     if problem.phi == IDENTITY:
         # Floats are dense around 0: that is where the block should lie, however far from 0 the entries do.
         index = jnp.clip(jnp.ceil(lax.stop_gradient(k)).astype(jnp.int32) - 1, 0, s.shape[1] - 1)
@@ -70,15 +83,31 @@ def isotonic_topk(
     v, t = found.v.hi + found.v.lo, (s - found.v.hi) - found.v.lo
     alone = ~(found.linked | jnp.roll(found.linked, 1, axis=1) | found.fixed)
     # What is not pooled needs no difference of s and v, and is exact.
-    y = jnp.where(alone, w * problem.slope(v), problem.dual(t, lam))
+    y = jnp.where(alone, w * problem.slope(v), problem.dual(jnp.where(alone, 0.0, t), lam))
     if isinstance(solver, PAV) and problem.linear:
         y = jnp.where(y >= 1, 1.0, y)
     if isinstance(solver, PAV):
         # Also drops the derivative in k of an entry that only a larger k would select.
         y = jnp.where(y <= 0, 0.0, y)
+    whole = alone & (w == 1)
+    z = jnp.where(y == 0, 0.0, jnp.where(whole, 1.0, 0.5))
     if debias:
-        y = jnp.where(y == 0, 0.0, jnp.where(alone & (w == 1), s, y + t))
+        y = jnp.where(y == 0, 0.0, jnp.where(whole, s, y + t))
+    if isinstance(solver, PAV):
+        marginal = gain_of_mask if problem.linear else gain_debiased if debias else gain
+        equation = Equation(problem.p, problem.phi)
+        (y,) = with_slope_in_k((y,), (jnp.ones_like(y),), (s,), (z,), k, lam, equation, marginal)
     y = restore(y)
-    # A NaN is sorted somewhere; it marks its row.
-    y = jnp.where(jnp.any(jnp.isnan(constant), axis=1, keepdims=True), jnp.nan, y)
-    return (jnp.sign(entries) * y if even else y), found
+    # A NaN is sorted somewhere, or lost on the way; it marks its row.
+    lost = jnp.any(jnp.isnan(constant), axis=1, keepdims=True) | jnp.isnan(lam) | jnp.isnan(k)
+    y = jnp.where(lost, jnp.nan, y)
+    if not even:
+        return y, found
+    y = jnp.sign(entries) * y
+    if problem.phi == HALF_SQUARE and (debias or problem.p == 2):
+        # An entry that is 0 moves where all that take part are kept.
+        slope = 1.0 if debias else 1.0 / (1.0 + lax.stop_gradient(lam))
+        taking_part = jnp.full(entries.shape, True) if where is None else where
+        count = jnp.sum(taking_part, axis=1, keepdims=True).astype(k.dtype)
+        y = y + jnp.where((entries == 0) & (asked >= count), slope * entries, 0.0)
+    return y, found

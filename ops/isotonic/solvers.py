@@ -132,6 +132,7 @@ def solve(problem: Problem, s: Array, w: Array, lam: Array, solver: Solver, nonn
     fixed = (v.hi < 0) if nonnegative else jnp.zeros_like(linked)
     zero = jnp.zeros_like(v.hi)
     v = select(fixed, TwoFloat(zero, zero), v)
+    v = select(jnp.isnan(lam) & jnp.full(zero.shape, True), TwoFloat(zero + jnp.nan, zero), v)
     return Pooled(
         v=attach_derivative(problem, s, w, lam, v, linked, fixed),
         linked=linked,

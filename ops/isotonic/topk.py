@@ -3,7 +3,7 @@
 from jax import Array
 from jax.typing import ArrayLike
 
-from ops.arguments import POSITIVE, UP_TO_N, check_p, floating
+from ops.arguments import POSITIVE_STRENGTH, UP_TO_N, check_p, floating
 from ops.isotonic.problem import Problem
 from ops.isotonic.selection import isotonic_topk
 from ops.isotonic.solvers import REPORT, Solution, Solver, SolverName, as_solver
@@ -47,7 +47,7 @@ def topk_solution(
         _solved,
         x,
         axis=axis,
-        per_row={"k": (k, UP_TO_N), "lam": (lam, POSITIVE)},
+        per_row={"k": (k, UP_TO_N), "lam": (lam, POSITIVE_STRENGTH)},
         returns=(ENTRIES, REPORT),
         problem=Problem(p, nonlinearity(phi)),
         solver=as_solver(solver, p),

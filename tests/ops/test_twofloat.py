@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.twofloat import TwoFloat, difference, middle, shift
+from ops.twofloat import TwoFloat, middle, power_of_two, shift
 
 FLOATS = st.floats(-(2.0**60), 2.0**60, width=32, allow_subnormal=False).filter(lambda v: v == 0 or abs(v) > 1e-20)
 
@@ -27,18 +27,20 @@ def test_shift_is_exact(a, b):
 @pytest.mark.parametrize(("low", "high"), [(-3e38, 3e38), (-1e-30, 1e-30), (1.0, 2.0), (-5.0, -4.0), (0.0, 3e38)])
 def test_bisection_finds_any_float_in_32_steps(low, high):
     target = np.float32(0.3 * low + 0.7 * high)
-    zero = jnp.float32(0)
-    left, right = TwoFloat(jnp.float32(low), zero), TwoFloat(jnp.float32(high), zero)
+    left, right = jnp.float32(low), jnp.float32(high)
     for _ in range(32):
         point = middle(left, right)
-        left, right = (point, right) if point.hi < target else (left, point)
-    assert right.hi == target or left.hi == target
+        left, right = (point, right) if point < target else (left, point)
+    assert right == target or left == target
 
 
-def test_bisection_goes_on_between_neighbouring_floats():
-    zero = jnp.float32(0)
-    a = TwoFloat(jnp.float32(1), zero)
-    b = TwoFloat(jnp.nextafter(jnp.float32(1), jnp.float32(2)), zero)
-    between = middle(a, b)
-    assert exactly(a) < exactly(between) < exactly(b)
-    np.testing.assert_allclose(difference(between, a), difference(b, between), rtol=1e-6)
+def test_there_is_nothing_between_neighbours():
+    one = jnp.float32(1)
+    assert middle(one, jnp.nextafter(one, jnp.float32(2))) in (one, jnp.nextafter(one, jnp.float32(2)))
+
+
+@pytest.mark.parametrize("x", [1.0, 1.999, 2.0, 0.3, 1e-30, 7e29])
+def test_power_of_two(x):
+    found = float(power_of_two(jnp.float32(x)))
+    assert np.frexp(found)[0] == 0.5
+    assert found <= np.float32(x) < 2 * found

@@ -168,7 +168,7 @@ def test_under_vmap_and_jit():
         ({"solver": "dykstra", "p": 1.5}, "p must be 2 for the solver 'dykstra', got 1.5"),
         ({"solver": Dykstra(max_iter=0)}, "max_iter must be at least 1, got 0"),
         ({"solver": Dual(tol=-1.0)}, "tol must be at least 0, got -1.0"),
-        ({"lam": 0.0}, "lam must be positive and finite, got 0.0"),
+        ({"lam": 0.0}, r"lam must be in \[1e-32, 1e\+32\], got 0.0"),
         ({"phi": "cube"}, "phi must be a Nonlinearity or one of 'identity', 'abs', .* got 'cube'"),
         ({"w": -1.0, "phi": "exp"}, "w must not be negative for phi='exp', got -1.0"),
         ({"w": np.ones(4)}, r"w must broadcast to the shape of s, \(3,\), got shape \(4,\)"),
