@@ -105,6 +105,11 @@ compare: $(READY)  ## Put runs side by side: RUNS="results/mnist_pruning gs://bu
 report: $(READY)  ## results/index.html: every claim of the paper beside what the committed results say, and their runs.
 	@$(RUN) scripts.report results
 
+fuzz: N ?= 100000
+fuzz: SEED ?= 0
+fuzz: $(READY)  ## Random problems for every operator against an independent oracle: N=100000, SEED=0 (ten minutes).
+	@$(RUN) scripts.fuzz --count=$(N) --seed=$(SEED)
+
 bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, training steps, isotonic solvers, the input pipeline, losses and routers, in an environment of its own.
 	@$(VENV)-bench/bin/python -m scripts.bench
 	@$(VENV)-bench/bin/python -m scripts.bench.steps
@@ -124,5 +129,5 @@ clean:  ## Remove the environments and caches, never runs/ or results/.
 	rm -rf $(VENV) $(VENV)-bench .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo test chaos lint format mnist mnist-quick cifar100 cifar100-small vmoe vmoe-small figures compare report bench \
+.PHONY: help install demo test chaos lint format mnist mnist-quick cifar100 cifar100-small vmoe vmoe-small figures compare report bench fuzz \
   clean launch-mnist launch-cifar100 launch-vmoe launch-experiment

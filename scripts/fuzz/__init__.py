@@ -1,0 +1,1 @@
+"""Random problems for every operator, each checked against an oracle of its own."""

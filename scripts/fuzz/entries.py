@@ -1,0 +1,197 @@
+"""Rows of numbers of every kind that is known to be hard, or is likely."""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+import numpy as np
+
+from scripts.fuzz.setting import Rows, Setting
+
+# What the operators are documented to be right for, besides 0; ``exp`` overflows long before.
+ENTRIES, STRENGTHS, EXPONENTS = (1e-30, 1e30), (1e-12, 1e12), 50.0
+BEYOND = "beyond"
+OVERFLOW = 1e37
+
+Random = np.random.Generator
+
+
+def _clusters(rng: Random, shape: tuple[int, int]) -> np.ndarray:
+    centres = rng.normal(size=(shape[0], 3))
+    jitter = 10.0 ** rng.uniform(-9, -2, size=(shape[0], 1)) * rng.normal(size=shape)
+    return np.take_along_axis(centres, rng.integers(0, 3, size=shape), axis=1) * (1 + jitter)
+
+
+def _mixed(rng: Random, shape: tuple[int, int]) -> np.ndarray:
+    return rng.choice([-1.0, 1.0], size=shape) * 10.0 ** rng.uniform(-30, 30, size=shape)
+
+
+def _outlier(rng: Random, shape: tuple[int, int]) -> np.ndarray:
+    x = rng.normal(size=shape)
+    x[:, rng.integers(shape[1])] *= 10.0 ** rng.uniform(1, 9, size=shape[0])
+    return x
+
+
+def _grid(rng: Random, shape: tuple[int, int]) -> np.ndarray:
+    return rng.permuted(np.broadcast_to(np.arange(float(shape[1])), shape), axis=1) - rng.integers(shape[1])
+
+
+def _two(rng: Random, shape: tuple[int, int]) -> np.ndarray:
+    one, other = rng.normal(size=(2, shape[0], 1))
+    return np.where(rng.random(shape) < 0.5, one, other)
+
+
+KINDS: dict[str, Callable[[Random, tuple[int, int]], np.ndarray]] = {
+    "normal": lambda rng, shape: rng.normal(size=shape),
+    "positive": lambda rng, shape: rng.random(shape),
+    "heavy tails": lambda rng, shape: rng.choice([-1.0, 1.0], size=shape) * np.exp(4 * rng.normal(size=shape)),
+    "all scales": _mixed,
+    "ties": lambda rng, shape: rng.integers(-2, 3, size=shape).astype(float),
+    "clusters": _clusters,
+    "constant": lambda rng, shape: np.broadcast_to(rng.normal(size=(shape[0], 1)), shape),
+    "zeros": lambda rng, shape: rng.normal(size=shape) * (rng.random(shape) < 0.4),
+    "all zero": lambda rng, shape: np.zeros(shape),
+    "grid": _grid,
+    "outlier": _outlier,
+    "two values": _two,
+    "offset": lambda rng, shape: 1e6 + rng.integers(0, 8, size=shape),
+    "shifted": lambda rng, shape: rng.choice([-1e3, 1e3]) + 1e-2 * rng.normal(size=shape),
+}
+
+
+def draw(setting: Setting, rng: Random) -> Rows:
+    """The rows of a setting, from random numbers."""
+    shape = (setting.rows, setting.n)
+    kinds = rng.choice(list(KINDS), size=setting.rows)
+    x = np.empty(shape)
+    for kind, entries in KINDS.items():
+        chosen = kinds == kind
+        x[chosen] = entries(rng, shape)[chosen]
+    labels = [str(kind) for kind in kinds]
+    finest = jnp.finfo(setting.dtype)
+    small, large = max(-30.0, np.log10(float(finest.tiny)) + 1), min(30.0, np.log10(float(finest.max)) - 3)
+    scaled = (rng.random(setting.rows) < 0.25) & (kinds != "offset") & (not setting.known)
+    x = x * np.where(scaled, 10.0 ** rng.uniform(small, large, size=setting.rows), 1.0)[:, None]
+    x = _clip(x, max(ENTRIES[0], 10.0**small), min(ENTRIES[1], 0.9 * float(finest.max)))
+    if setting.phi == "exp":
+        largest = np.abs(x).max(axis=1, keepdims=True)
+        x = np.where(largest > EXPONENTS, x / np.maximum(largest, 1) * EXPONENTS, x)
+    far = (rng.random(setting.rows) < 0.06) & (setting.dtype not in ("float16",))
+    sizes = np.where(
+        rng.random(setting.rows) < 0.5, rng.uniform(-45, -30, setting.rows), rng.uniform(30, 37.5, setting.rows)
+    )
+    tallest = np.abs(x).max(axis=1)
+    with np.errstate(over="ignore", under="ignore"):
+        to_far = 10.0**sizes / np.where(tallest > 0, tallest, 1)
+        x = np.where((far & (rng.random(setting.rows) < 0.6))[:, None], x * to_far[:, None], x)
+
+    where = np.ones(shape, bool)
+    if setting.where:
+        where = rng.random(shape) < rng.choice([0.0, 0.3, 0.7, 1.0], p=[0.05, 0.25, 0.5, 0.2], size=(setting.rows, 1))
+    lam = _strengths(setting, rng, x, far)
+    k = _counts(setting, rng)
+    if setting.known:  # one for all rows
+        k, lam = np.full_like(k, k[0]), np.full_like(lam, rng.choice([0.0, 10.0 ** rng.uniform(-2, 1)], p=[0.3, 0.7]))
+    extra = _extra(setting, rng, k)
+    x = _special(setting, rng, x, where, extra)
+    with np.errstate(over="ignore", under="ignore"):
+        x = x.astype(jnp.dtype(setting.dtype))
+        lam, k, extra = (value.astype(setting.working) for value in (lam, k, extra))
+    per_row = setting.operator in PER_ROW
+    cotangent = rng.integers(-16, 17, size=(setting.rows, 1 if per_row else setting.n)) / 8
+    rows = Rows(x, k, lam, where, cotangent.astype(jnp.dtype(setting.dtype)), extra, labels)
+    rows.kinds = [kind if near else BEYOND for kind, near in zip(labels, inside(setting, rows), strict=True)]
+    return rows
+
+
+# Operators that return one number per row.
+PER_ROW = ("relaxed_topk_value", "topk_sum", "topk_fenchel_young_loss")
+
+
+def inside(setting: Setting, rows: Rows) -> np.ndarray:
+    """Which rows lie in the range that the operators are documented for, where wrong, NaN and refused are all wrong."""
+    size = np.where(rows.where, np.abs(rows.x.astype(np.float64)), 0.0)
+    infinite = np.isinf(size) if setting.phi != "identity" or setting.operator == "topk_mag" else np.isnan(size)
+    least, most = ENTRIES[0], EXPONENTS if setting.phi == "exp" else ENTRIES[1]
+    entries = (size == 0) | ((size >= least) & (size <= most)) | (np.isinf(size) & ~infinite) | np.isnan(size)
+    lam = rows.lam.astype(np.float64)
+    if setting.operator in PERMUTAHEDRON:  # lam times the weights, which are the entries of soft_sort, is formed
+        largest = np.maximum(size.max(axis=1), np.abs(rows.extra).max(axis=1))
+        entries = entries & (largest * lam < OVERFLOW)[:, None]
+    return entries.all(axis=1) & ((lam == 0) | ((lam >= STRENGTHS[0]) & (lam <= STRENGTHS[1])))
+
+
+def _clip(x: np.ndarray, least: float, most: float) -> np.ndarray:
+    return np.where(x == 0, 0.0, np.sign(x) * np.clip(np.abs(x), 1.001 * least, most / 1.001))
+
+
+def _strengths(setting: Setting, rng: Random, x: np.ndarray, far: np.ndarray) -> np.ndarray:
+    """One per row: such that something is partly selected, mostly."""
+    rows, order = setting.rows, setting.p - 1
+    entries = np.abs(x) if setting.phi in ("half_square", "abs") or setting.operator.startswith("topk_mag") else x
+    with np.errstate(all="ignore"):
+        largest, spread = np.abs(x).max(axis=1), np.median(np.abs(entries - entries[:, :1]), axis=1)
+        unit = np.where(spread > 0, spread, np.where(largest > 0, largest, 1.0))
+        if setting.operator.startswith("topk_mag") or setting.phi == "half_square":
+            unit = unit / np.where(largest > 0, largest, 1.0) ** order
+        elif setting.phi == "exp":
+            unit = unit * np.exp(-order * (entries.max(axis=1) - 1))
+        lam = unit * 10.0 ** rng.uniform(-4, 1.5, size=rows)
+        gaps = np.abs(entries[:, 0] - entries[:, -1])
+        drawn = rng.random(rows)
+        lam = np.where(drawn < 0.25, 10.0 ** rng.uniform(-12, 12, size=rows), lam)
+        lam = np.where((drawn > 0.25) & (drawn < 0.35), rng.choice([0.1, 0.5, 1.0, 2.0], size=rows), lam)
+        lam = np.where((drawn > 0.35) & (drawn < 0.4) & (gaps > 0), gaps, lam)  # just where there is a kink
+        lam = np.clip(np.nan_to_num(lam, nan=1.0), 1.001 * STRENGTHS[0], STRENGTHS[1] / 1.001)
+        outside = np.where(rng.random(rows) < 0.5, rng.uniform(12, 38.4, rows), rng.uniform(-44, -12, rows))
+        lam = np.where(far & (drawn > 0.5), 10.0**outside, lam)
+    return np.where(rng.random(rows) < 0.05, 0.0, lam)
+
+
+def _counts(setting: Setting, rng: Random) -> np.ndarray:
+    rows, n = setting.rows, setting.n
+    whole = rng.integers(0, n + 1, size=rows).astype(float)
+    whole = np.where(rng.random(rows) < 0.4, np.minimum(n, rng.integers(1, 6, size=rows)), whole)
+    k = whole
+    drawn = rng.random(rows)
+    k = np.where(drawn < 0.3, rng.uniform(0, n, size=rows), k)
+    k = np.where(
+        (drawn > 0.3) & (drawn < 0.4), whole + rng.choice([-1.0, 1.0], rows) * 10.0 ** rng.uniform(-7, -1, rows), k
+    )
+    k = np.where((drawn > 0.4) & (drawn < 0.44), 0.0, k)
+    k = np.where((drawn > 0.44) & (drawn < 0.48), float(n), k)
+    if setting.operator in ("hard_topk_mask", "hard_topk_mag", "topk_mag_tree"):
+        k = whole
+    if setting.operator == "sparsemax":
+        k = np.ones(rows)
+    return np.clip(k, 0, n)
+
+
+def _special(setting: Setting, rng: Random, x: np.ndarray, where: np.ndarray, extra: np.ndarray) -> np.ndarray:
+    """Infinities and NaNs among the entries of a few rows, and rubbish in those that take no part."""
+    chance = rng.random((setting.rows, 1))
+    spots = rng.random(x.shape) < 0.3
+    selects = setting.operator in ("topk_mask", "hard_topk_mask", "sparsemax", "topk_fenchel_young_loss", "topk_sum")
+    if selects or (setting.operator.startswith("relaxed") and setting.phi == "identity"):
+        x = np.where((chance < 0.05) & spots & (extra == 0), -np.inf, x)
+    if setting.operator in ("topk_mask", "hard_topk_mask"):
+        x = np.where((chance > 0.05) & (chance < 0.07) & spots, np.inf, x)
+    if setting.operator not in PERMUTAHEDRON:
+        x = np.where((chance > 0.07) & (chance < 0.08) & spots, np.nan, x)
+    rubbish = rng.choice([np.nan, np.inf, -np.inf, 1e30], size=x.shape)
+    return np.where(~where & (chance > 0.5), rubbish, x)
+
+
+PERMUTAHEDRON = ("soft_sort", "soft_rank", "project_permutahedron")
+
+
+def _extra(setting: Setting, rng: Random, k: np.ndarray) -> np.ndarray:
+    shape = (setting.rows, setting.n)
+    if setting.operator == "project_permutahedron":
+        return np.where(rng.random((setting.rows, 1)) < 0.5, rng.normal(size=shape), rng.integers(-2, 3, size=shape))
+    if setting.operator != "topk_fenchel_young_loss":
+        return np.zeros(shape)
+    one_hot = np.arange(setting.n) == rng.integers(setting.n, size=(setting.rows, 1))
+    several = rng.random(shape) < 0.3
+    kind = rng.random((setting.rows, 1))
+    soft = np.where(kind < 0.8, several, rng.random(shape))
+    return np.where(kind < 0.6, one_hot, soft).astype(float)

@@ -1,0 +1,127 @@
+"""Right or wrong: what an operator returned beside what the oracle says."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+
+from scripts.fuzz.entries import BEYOND
+from scripts.fuzz.oracle.reals import Real, Reals, real
+from scripts.fuzz.oracle.topk import Truth
+from scripts.fuzz.quantity import Quantity
+from scripts.fuzz.setting import Rows, Setting
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """What is wrong with one quantity of one row.
+
+    Attributes:
+      quantity: its name.
+      verdict: ``wrong``, ``NaN`` or ``infinite``; or that the oracle has no answer, a fault of its own.
+      error: of the entry that is the furthest out.
+      units: that in units of rounding of what the quantity is made of.
+      ratio: that as a multiple of what is let off.
+    """
+
+    quantity: str
+    verdict: str
+    error: float
+    units: float
+    ratio: float
+
+    def __str__(self) -> str:
+        if self.verdict != "wrong":
+            return f"{self.quantity} is {self.verdict}"
+        size = f"{self.units:.2g} units, {self.ratio:.2g} times what rounding may do"
+        return f"{self.quantity} off by {self.error:.2g}, {size}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """Of one quantity of all rows of a batch.
+
+    Attributes:
+      name: of the quantity.
+      judged: how many rows have one right answer.
+      faults: by row.
+      units: the largest error of a row that is right, in units of rounding.
+      ratio: likewise, as a share of what is let off.
+    """
+
+    name: str
+    judged: int
+    faults: dict[int, Fault]
+    units: float
+    ratio: float
+
+
+def judge(setting: Setting, rows: Rows, truth: Truth, results: dict[str, np.ndarray]) -> list[Verdict]:
+    """The verdicts on what was returned."""
+    beyond = np.array([kind == BEYOND for kind in rows.kinds])
+    # Of a row beyond the range that is NaN, nothing else is said.
+    told = beyond & np.isnan(results["value"]).any(axis=1)
+    return [
+        _judge(setting, rows, truth, quantity, results[quantity.name], beyond, told)
+        for quantity in truth.quantities
+        if quantity.name in results
+    ]
+
+
+def _judge(
+    setting: Setting,
+    rows: Rows,
+    truth: Truth,
+    quantity: Quantity,
+    result: np.ndarray,
+    beyond: np.ndarray,
+    told: np.ndarray,
+) -> Verdict:
+    dtype = jnp.finfo(result.dtype)
+    got, largest = real(result), Real(float(dtype.max))
+    value = quantity.name == "value"
+    with np.errstate(all="ignore"):
+        # What underflows on the way may be lost, in each term of a sum.
+        terms = setting.n if got.shape[1] == 1 else 1
+        floor = max(16 * setting.precision.tiny * terms, float(dtype.smallest_subnormal))
+        if not value:  # made of products, one factor of which may be as small as the other is large
+            floor = np.maximum(floor, np.sqrt(setting.precision.tiny) * quantity.scale)
+            floor = np.maximum(floor, setting.precision.tiny / setting.precision.unit)
+        rounding = 0.0 if float(dtype.eps) <= setting.precision.unit else 0.5 * float(dtype.eps)
+        allowed = quantity.bound + rounding * np.abs(quantity.wanted) + floor
+        error = np.minimum(np.abs(got - quantity.wanted), np.abs(got - quantity.other))
+        error = np.where((got == quantity.wanted) | (got == quantity.other), 0.0, error)
+        # What overflows may do so.
+        over = np.maximum(np.abs(quantity.wanted) + allowed, quantity.scale) > largest / 64
+        error = np.where(over & ~np.isnan(got), 0.0, error)
+        ratio = np.where(error == 0, 0.0, error / allowed)
+        visible = np.maximum(error - floor, 0)
+        units = np.where(quantity.scale > 0, visible / (quantity.scale * float(dtype.eps)), 0.0)
+    nan, infinite = np.isnan(got), np.isinf(got) & ~over & (quantity.wanted != got)
+    judged = (quantity.judged & ~truth.nan)[:, 0]
+    unknown = judged & (np.isnan(quantity.wanted) | np.isnan(quantity.bound)).any(axis=1)
+    judged = judged & ~unknown
+    # An absent entry is 0 whatever its row.
+    wrong_nan = truth.nan[:, 0] & (~nan & (rows.where if got.shape[1] > 1 else True)).any(axis=1) & value
+    wrong = judged & (ratio > 1).any(axis=1)
+    unwanted = ~truth.nan[:, 0] & ~(truth.free[:, 0] & (not value or ~judged))
+    faults = {
+        int(row): Fault(quantity.name, "not known to the oracle", np.inf, np.inf, np.inf)
+        for row in np.flatnonzero(unknown & ~beyond)
+    }
+    unheard = beyond & np.isnan(quantity.wanted).any(axis=1)
+    for row in np.flatnonzero(wrong_nan | wrong | (unwanted & (nan | infinite).any(axis=1))):
+        if unheard[row] or told[row] or (beyond[row] and nan[row].any()):
+            continue
+        verdict = "NaN" if nan[row].any() and not truth.nan[row, 0] else "infinite" if infinite[row].any() else "wrong"
+        if not judged[row] and verdict == "wrong" and not wrong_nan[row]:
+            continue
+        worst = int(np.argmax(np.nan_to_num(ratio[row], nan=np.inf, posinf=np.inf)))
+        found = (float(array[row, worst]) for array in (error, units, ratio))
+        faults[int(row)] = Fault(quantity.name, verdict, *found)
+    right = judged & ~np.isin(np.arange(len(judged)), list(faults)) & ~nan.any(axis=1)
+    return Verdict(quantity.name, int(judged.sum()), faults, _most(units[right]), _most(ratio[right]))
+
+
+def _most(values: Reals) -> float:
+    return float(np.max(values, initial=0.0)) if not np.isnan(values).any() else float("inf")
