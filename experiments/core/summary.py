@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 from experiments.core.metrics import Row
 
@@ -15,7 +15,7 @@ def interval(values: list[float | None]) -> dict[str, Any]:
     """Mean and half width of the 95 % t-interval, over the seeds that have a value."""
     numbers = np.array([value for value in values if value is not None])
     n = len(numbers)
-    half = stats.t.ppf(0.975, n - 1) * numbers.std(ddof=1) / np.sqrt(n) if n > 1 else None
+    half = stdtrit(n - 1, 0.975) * numbers.std(ddof=1) / np.sqrt(n) if n > 1 else None
     return {
         "per_seed": values,
         "mean": float(numbers.mean()) if n else None,
