@@ -1,6 +1,7 @@
 """Runs of any experiment by its command line, as one process or as several that are joined on this machine."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -16,7 +17,14 @@ Processes = list[subprocess.Popen[str]]
 
 
 def begin(
-    module: str, config: str, workdir: Path, fields: Mapping[str, Any], *, processes: int = 1, devices: int = 1
+    module: str,
+    config: str,
+    workdir: Path,
+    fields: Mapping[str, Any],
+    *,
+    processes: int = 1,
+    devices: int = 1,
+    kill_at: tuple[int, float] | None = None,
 ) -> Processes:
     """Starts a run in the root of the repository.
 
@@ -27,13 +35,16 @@ def begin(
       fields: of the config, by dotted name.
       processes: how many.
       devices: CPU devices of each.
+      kill_at: after how many rows, and how many seconds from then, a run of one process is to be killed.
 
     Returns:
       The processes; each knows of the others by the variables of `experiments.core.distributed`.
     """
-    arguments = [sys.executable, "-m", module, f"--config={config}", f"--workdir={workdir}"]
+    arguments = [module, f"--config={config}", f"--workdir={workdir}"]
+    if kill_at:
+        arguments = ["tests.experiments.killed", *map(str, kill_at), *arguments]
     arguments += [f"--config.{name}={value}" for name, value in fields.items()]
-    return start_joined(arguments, processes=processes, devices=devices)
+    return start_joined([sys.executable, "-m", *arguments], processes=processes, devices=devices)
 
 
 def start_joined(arguments: Sequence[str], *, processes: int, devices: int) -> Processes:
@@ -57,6 +68,13 @@ def free_port() -> int:
     with socket.socket() as listening:
         listening.bind(("", 0))
         return listening.getsockname()[1]
+
+
+def assert_killed(processes: Processes, workdir: Path) -> None:
+    """Waits for a run that is killed in mid-training."""
+    outputs = ended(processes, timeout=600)
+    assert [status for status, _, _ in outputs] == [-signal.SIGKILL] * len(outputs), outputs
+    assert not (workdir / "summary.json").exists()
 
 
 def wait_for_rows(processes: Processes, workdir: Path, number: int) -> None:

@@ -1,14 +1,12 @@
 """The command line of the experiment killed in mid-training, and resumed: the rows of a run that was not."""
 
 import random
-import signal
-import time
 
 import pytest
 
 from experiments.cifar100_vit.suite.presets import DEMO
 from tests.experiments.cifar100_vit.tiny import write_weights
-from tests.experiments.processes import begin, finish, wait_for_rows
+from tests.experiments.processes import assert_killed, begin, finish
 from tests.experiments.support import rows_without_seconds
 
 # The loss that takes most computing, and a network of one block, since nearly all the time is compilation.
@@ -16,7 +14,7 @@ MODULE, CONFIG = "experiments.cifar100_vit", "configs/cifar100_vit.py:small,p=4/
 FIELDS = {
     "loss.lam": 1.0,
     "model.depth": 1,
-    "steps": 60,  # so many that the kill, however late this process comes to it, is in mid-training
+    "steps": 24,
     "steps_per_dispatch": 2,
     "eval_every": 6,
     "checkpoint_every": 4,
@@ -27,8 +25,8 @@ FSDP = {"mesh.data": 2, "mesh.fsdp": 4}
 STREAM = {"input.recipe": "crop_flip", "feed": "stream", "input.augment_on": "host", "input.workers": 1}
 
 
-def start(workdir, devices, fields):
-    return begin(MODULE, CONFIG, workdir, DEMO | fields, devices=devices)
+def start(workdir, devices, fields, kill_at=None):
+    return begin(MODULE, CONFIG, workdir, DEMO | fields, devices=devices, kill_at=kill_at)
 
 
 @pytest.mark.parametrize(
@@ -38,20 +36,15 @@ def test_killed_at_a_random_moment_and_resumed_it_has_the_same_rows(tmp_path, de
     write_weights(tmp_path / "weights.npz", model__depth=1)
     fields = FIELDS | {"pretrained": str(tmp_path / "weights.npz")} | fields
     moment = random.Random(devices)
-    killed = start(tmp_path / "killed", devices, fields)
-    wait_for_rows(killed, tmp_path / "killed", moment.randint(2, 4))
-    time.sleep(moment.uniform(0, 0.1))
-    killed[0].kill()
-    killed[0].communicate()
-    assert killed[0].returncode == -signal.SIGKILL
-    assert not (tmp_path / "killed" / "summary.json").exists()
+    kill_at = (moment.randint(2, 3), moment.uniform(0, 0.05))
+    assert_killed(start(tmp_path / "killed", devices, fields, kill_at), tmp_path / "killed")
     # As the command line, too: a process that has other devices may compile to code that rounds otherwise.
     whole = start(tmp_path / "whole", devices, fields)
     resumed = start(tmp_path / "killed", devices, fields)
     _, out = finish(whole + resumed)
     assert "resuming after step " in out
     expected = rows_without_seconds(tmp_path / "whole")
-    assert [row["step"] for row in expected] == [*range(0, 61, 6)]
+    assert [row["step"] for row in expected] == [*range(0, 25, 6)]
     losses = [tuple(row["train_loss"]) for row in expected[1:]]
     assert len(set(losses)) == len(losses)
     assert rows_without_seconds(tmp_path / "killed") == expected
