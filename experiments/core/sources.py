@@ -5,6 +5,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Iterator, Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -39,16 +40,17 @@ def digits(label: str = "label") -> Source:
     Args:
       label: "label", the ten digits, or "coarse_label", which takes two neighbours for one: 0 and 1, 2 and 3, ...
     """
-    from sklearn.datasets import load_digits
-
     require_one_of("label", label, ("label", "coarse_label"))
     merged = 2 if label == "coarse_label" else 1
-    bunch = load_digits()
-    order = np.random.RandomState(0).permutation(len(bunch.target))
+    # The file that `sklearn.datasets.load_digits` reads: to import scikit-learn takes longer than a short run trains.
+    path = metadata.distribution("scikit-learn").locate_file("sklearn/datasets/data/digits.csv.gz")
+    table = np.loadtxt(str(path), delimiter=",")
+    images, classes = table[:, :-1].reshape(-1, 8, 8, 1), table[:, -1].astype(int)
+    order = np.random.RandomState(0).permutation(len(classes))
     examples = {
         # Stored as 0 to 16: to the range of other images.
-        "image": np.round(bunch.images[order, :, :, None] * (255 / 16)).astype(np.uint8),
-        "label": (bunch.target[order] // merged).astype(np.int32),
+        "image": np.round(images[order] * (255 / 16)).astype(np.uint8),
+        "label": (classes[order] // merged).astype(np.int32),
     }
     num_test = len(order) // 5
     whole = InMemory(examples)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 from experiments.core import data, sources, train
 from experiments.core.batches import epoch_indices
@@ -38,6 +39,11 @@ def test_digits_split_into_all_of_them():
     assert digits.train.arrays["image"].dtype == np.uint8
     assert set(digits.test.arrays["label"].tolist()) == set(range(10))
     assert digits.train.arrays["image"].max() == 255
+    bunch = load_digits()
+    rows = np.random.RandomState(0).permutation(1797)
+    both = {name: np.concatenate([digits.test.arrays[name], digits.train.arrays[name]]) for name in ("image", "label")}
+    np.testing.assert_array_equal(both["image"][..., 0], np.round(bunch.images[rows] * 255 / 16))
+    np.testing.assert_array_equal(both["label"], bunch.target[rows])
     coarse = sources.digits("coarse_label")
     assert coarse.num_classes == 5
     np.testing.assert_array_equal(coarse.test.arrays["label"], digits.test.arrays["label"] // 2)
