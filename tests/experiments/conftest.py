@@ -19,9 +19,9 @@ class Run:
 
 @pytest.fixture(scope="session")
 def small_run(tmp_path_factory) -> Run:
-    """A run of 40 epochs with checkpoints every 3, made by the command line without interruption."""
+    """A run of 20 epochs with checkpoints every 3, made by the command line without interruption."""
     workdir = tmp_path_factory.mktemp("runs") / "uninterrupted"
-    options = ("--config.epochs=40", "--config.checkpoint_every=3")
+    options = ("--config.epochs=20", "--config.checkpoint_every=3")
     process = start(command(workdir, *options))
     out, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (0, "")

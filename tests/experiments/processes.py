@@ -40,11 +40,17 @@ def begin(
     Returns:
       The processes; each knows of the others by the variables of `experiments.core.distributed`.
     """
-    arguments = [module, f"--config={config}", f"--workdir={workdir}"]
-    if kill_at:
-        arguments = ["tests.experiments.killed", *map(str, kill_at), *arguments]
+    arguments = [sys.executable, "-m", module, f"--config={config}", f"--workdir={workdir}"]
     arguments += [f"--config.{name}={value}" for name, value in fields.items()]
-    return start_joined([sys.executable, "-m", *arguments], processes=processes, devices=devices)
+    if kill_at:
+        arguments = signalled(arguments, signal.SIGKILL, *kill_at)
+    return start_joined(arguments, processes=processes, devices=devices)
+
+
+def signalled(arguments: Sequence[str], number: signal.Signals, rows: int, seconds: float = 0.0) -> list[str]:
+    """A command `python -m ...` that is sent a signal so many seconds after so many rows."""
+    python, m, *rest = arguments
+    return [python, m, "tests.experiments.killed", number.name, str(rows), str(seconds), *rest]
 
 
 def start_joined(arguments: Sequence[str], *, processes: int, devices: int) -> Processes:

@@ -19,7 +19,7 @@ from tests.experiments import buckets
 from tests.experiments.support import command, rows_without_seconds, start
 
 WORKDIR = "runs/lam=1e-3,seed=0"
-OPTIONS = ("--config.epochs=40", "--config.checkpoint_every=20")
+OPTIONS = ("--config.epochs=20", "--config.checkpoint_every=10")
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_a_run_in_a_bucket_is_stopped_and_resumed_with_the_numbers_of_a_local_on
     for row in rows:
         del row["seconds"]
     assert rows == rows_without_seconds(small_run.workdir)
-    assert json.loads(read("config.json"))["epochs"] == 40
+    assert json.loads(read("config.json"))["epochs"] == 20
     assert len(json.loads(read("environment.json"))["resumed"]) == 1
     assert json.loads(read("summary.json"))["state"] == "done"
 

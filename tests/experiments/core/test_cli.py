@@ -3,15 +3,15 @@
 Many more are in `test_hostile_commands.py`, in one process.
 """
 
-import os
-
 import pytest
 from absl import flags
 
 from experiments.core import cli
-from experiments.core.errors import UsageError
+from experiments.core.errors import UsageError, in_one_line
 from experiments.mnist_pruning.experiment import RECIPE
 from tests.experiments.support import command, start
+
+LOADING = pytest.mark.filterwarnings(r"ignore:the load_module\(\) method:DeprecationWarning")  # of ml_collections
 
 # Of the command line itself, and of what is found out when the run begins.
 MISTAKES = {
@@ -48,7 +48,7 @@ def parsed(*options):
     return started.config
 
 
-@pytest.mark.filterwarnings(r"ignore:the load_module\(\) method:DeprecationWarning")  # of ml_collections
+@LOADING
 @pytest.mark.parametrize(
     ("given", "seeds"),
     [
@@ -65,38 +65,58 @@ def test_of_a_field_that_is_given_twice_the_last_value_counts(given, seeds, caps
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.filterwarnings(r"ignore:the load_module\(\) method:DeprecationWarning")
+@LOADING
 def test_that_a_single_value_is_taken_for_a_tuple_is_said(capsys):
     assert parsed("--config.seeds=3", "--config.hidden=(4, 5)").seeds == (3,)
     assert capsys.readouterr().out == "config.seeds=3 is taken for the tuple (3,)\n"
 
 
-@pytest.mark.filterwarnings(r"ignore:the load_module\(\) method:DeprecationWarning")
+@LOADING
 def test_a_workdir_is_required():
     started = cli.Command(RECIPE, flags.FlagValues(), ["x", "--config=configs/mnist_pruning.py"])
     with pytest.raises(UsageError, match=r"^--workdir is required"):
         started.parse()
 
 
-def test_a_workdir_of_another_config_is_refused_with_the_fields_that_differ(small_run):
-    process = start(command(small_run.workdir, *small_run.options, "--config.density=0.2"))
-    assert_one_line(process, ["another config: config.density (saved 0.1, asked 0.2)\n"])
+def here(arguments):
+    """Does what a command line asks for, in this process; the exit status."""
+    recipe_flags = flags.FlagValues()
+
+    def run():
+        started = cli.Command(RECIPE, recipe_flags, arguments[2:])
+        started.parse()
+        return started.run()
+
+    return in_one_line(run)
 
 
-def test_a_finished_run_says_so(small_run):
-    process = start(command(small_run.workdir, *small_run.options))
-    out, err = process.communicate(timeout=120)
-    assert (process.returncode, err) == (0, "")
-    assert "is done" in out
+def assert_refused(arguments, parts, capsys):
+    assert here(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1, err
+    assert all(part in err for part in parts), err
 
 
-def test_a_check_says_whether_a_run_could_be_and_leaves_nothing(tmp_path, small_run):
-    process = start(command(tmp_path / "w", "--config.density=0.2", "--check"))
-    assert process.communicate(timeout=120) == ("the config can be run\n", "")
-    assert process.returncode == 0
+@LOADING
+def test_a_workdir_of_another_config_is_refused_with_the_fields_that_differ(small_run, capsys):
+    for options in ((), ("--check",)):
+        asked = command(small_run.workdir, *small_run.options, "--config.density=0.2", *options)
+        assert_refused(asked, ["another config: config.density (saved 0.1, asked 0.2)\n"], capsys)
+
+
+@LOADING
+def test_a_finished_run_says_so(small_run, capsys):
+    assert here(command(small_run.workdir, *small_run.options)) == 0
+    out, err = capsys.readouterr()
+    assert (f"{small_run.workdir} is done" in out, err) == (True, "")
+
+
+@LOADING
+def test_a_check_says_whether_a_run_could_be_and_leaves_nothing(tmp_path, capsys):
+    assert here(command(tmp_path / "w", "--config.density=0.2", "--check")) == 0
+    assert capsys.readouterr() == ("the config can be run\n", "")
+    several = command(tmp_path / "w", "--config.batch_size=9", "--check", "--check_processes=2")
+    assert_refused(several, ["config.batch_size=9 ", "devices of config.mesh"], capsys)
     assert not (tmp_path / "w").exists()
-    eight = os.environ | {"JAX_NUM_CPU_DEVICES": "8"}
-    several = start(command(tmp_path / "w", "--config.batch_size=9", "--check", "--check_processes=2"), env=eight)
-    assert_one_line(several, ["config.batch_size=9 ", "devices of config.mesh"])
-    another = start(command(small_run.workdir, *small_run.options, "--config.density=0.2", "--check"))
-    assert_one_line(another, ["another config: config.density (saved 0.1, asked 0.2)\n"])
