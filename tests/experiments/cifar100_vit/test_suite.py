@@ -94,7 +94,8 @@ def test_a_run_waits_for_its_weights(tmp_path, capsys):
     assert not (tmp_path / "final-xent").exists()
 
 
-def test_a_suite_pretrains_tunes_draws_and_skips_what_is_done(tmp_path, capsys):
+def test_a_suite_pretrains_tunes_draws_and_skips_what_is_done(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(jax, "device_count", lambda: 1)  # to divide a run among eight devices takes long to compile
     assert command.run_suite(SUITE, tmp_path, TINY, TINY, ["suite"]) == 0
     out, err = capsys.readouterr()
     assert err == ""

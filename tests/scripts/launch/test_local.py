@@ -13,7 +13,7 @@ from scripts.launch.code import ROOT
 from tests.experiments.support import wait_for_end
 from tests.scripts.launch.conftest import commands
 
-DIGITS = ["--config.dataset=digits", "--config.seeds=(0, 1)", "--config.epochs=60", "--config.checkpoint_every=5"]
+DIGITS = ["--config.dataset=digits", "--config.seeds=(0, 1)", "--config.epochs=60", "--config.checkpoint_every=6"]
 SWEEP = "--sweep=config.optimizer.learning_rate=0.1,0.05"
 
 
