@@ -44,10 +44,10 @@ def digits(label: str = "label") -> Source:
     merged = 2 if label == "coarse_label" else 1
     # The file that `sklearn.datasets.load_digits` reads: to import scikit-learn takes longer than a short run trains.
     path = metadata.distribution("scikit-learn").locate_file("sklearn/datasets/data/digits.csv.gz")
-    table = np.loadtxt(str(path), delimiter=",")
-    images, classes = table[:, :-1].reshape(-1, 8, 8, 1), table[:, -1].astype(int)
+    table: np.ndarray = np.loadtxt(str(path), delimiter=",")
+    images, classes = table[:, :-1].reshape(-1, 8, 8, 1), table[:, -1].astype(np.int32)
     order = np.random.RandomState(0).permutation(len(classes))
-    examples = {
+    examples: Arrays = {
         # Stored as 0 to 16: to the range of other images.
         "image": np.round(images[order] * (255 / 16)).astype(np.uint8),
         "label": (classes[order] // merged).astype(np.int32),
