@@ -131,7 +131,7 @@ def test_multi_hot_labels_of_one_class_each_train_as_the_classes_do(tmp_path, ar
         ]
         return dataclasses.replace(DATA, train=splits[0], evaluation=splits[1])
 
-    config = tiny_config(argument, feed=feed, mesh__data=2, mesh__fsdp=4)
+    config = tiny_config(argument, feed=feed, model__depth=1, mesh__data=2, mesh__fsdp=4)
     config.update({"steps": 4, "steps_per_dispatch": 2, "eval_every": 2, "checkpoint_every": 4})
     config.optimizer.warmup_steps = 0
     train.run(RECIPE, config, tmp_path / "classes")

@@ -18,10 +18,10 @@ FIELDS = DEMO | {
     "moe.blocks": (0,),
     "batch_size": 80,
     "eval_batch_size": 160,
-    "steps": 20,
+    "steps": 12,
     "steps_per_dispatch": 1,
     "eval_every": 4,
-    "checkpoint_every": 6,
+    "checkpoint_every": 5,
     "optimizer.warmup_steps": 4,
 }
 
@@ -50,7 +50,7 @@ def test_one_device_eight_and_two_processes_of_four_train_alike_whole_or_stopped
     alone(tmp_path / "eight", 8)
     alone(tmp_path / "one", 1)
     losses = [row["train_loss"][0] for row in metrics.read(whole / "metrics.jsonl")[1:]]
-    assert len(set(losses)) == 5
+    assert len(set(losses)) == 3
     assert_same_rows(whole, tmp_path / "eight")
     assert_same_rows(whole, tmp_path / "one")
 
@@ -60,7 +60,7 @@ def test_one_device_eight_and_two_processes_of_four_train_alike_whole_or_stopped
     first, _ = finish(processes)
     last = re.search(r"^stopped by a signal to another process after step (\d+)", first, re.MULTILINE)
     assert last, first
-    assert int(last[1]) < 20
+    assert int(last[1]) < 12
     assert not (stopped / "summary.json").exists()
     parts = {path.name for path in (stopped / "checkpoints" / last[1] / "state").glob("ocdbt.process_*")}
     assert parts == {"ocdbt.process_0", "ocdbt.process_1"}
