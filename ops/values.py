@@ -149,8 +149,11 @@ def _value(x: Array, present: Array, k: Array, lam: Array, equation: Equation) -
     else:
         block = share(rest, boundary)
     largest = jnp.finfo(x.dtype).max  # of what overflows: times a lam or a tangent of 0 it is 0
-    norm = jnp.minimum(total(jnp.where(y == 0, 1.0, jnp.abs(y)) ** p, y != 0), largest)
-    value = total(phi.value(jnp.where(whole, v, boundary)), whole) + block + (1.0 - 1.0 / p) * strength * norm
+    size = jnp.abs(y)
+    power = jnp.where(y == 0, 1.0, size) ** (p - 1.0)
+    norm = jnp.minimum(total(power * size, y != 0), largest)
+    penalty = total(jnp.minimum(strength * power, largest) * size, y != 0)  # as lam * norm, which may underflow before
+    value = total(phi.value(jnp.where(whole, v, boundary)), whole) + block + (1.0 - 1.0 / p) * penalty
     slope_in_k = jnp.where(saturated, 0.0, phi.value(boundary))
     in_k, in_lam = slope_in_k * unit * unit, norm * unit * unit ** (p - 1.0)
     slopes = y * unit, jnp.minimum(in_k, largest), -jnp.minimum(in_lam, largest) / p
