@@ -112,9 +112,9 @@ def test_the_smallest_network_takes_real_steps_at_384_pixels_on_eight_devices(tm
     train.run(dataclasses.replace(RECIPE, load=load), config, tmp_path / "w")
     _, row = metrics.read(tmp_path / "w" / "metrics.jsonl")
     # The first step has the rate 0, so in both the head is 0 and all logits are alike: the mask has 3 / 100
-    # everywhere, and the loss is -lam / 2 times the sum of its squares.
+    # everywhere, and the loss is lam / 2 times the difference of the sums of squares of the target and of the mask.
     assert row["learning_rate"] == pytest.approx(5e-3)
-    assert row["train_loss"] == pytest.approx([-0.1 / 2 * 100 * 0.03**2], rel=1e-4)
+    assert row["train_loss"] == pytest.approx([0.1 / 2 * (1 - 100 * 0.03**2)], rel=1e-4)
     # Through a head of 0 no gradient comes to the body, which is still that of the file; the head has moved by the
     # rate times two gradients of norm 1 at most.
     params, file = np.load(tmp_path / "w" / "params.npz"), np.load(path)
