@@ -160,9 +160,9 @@ def inverse_width(gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
     return inverse if equation.zero == "none" else jnp.where(lam == 0, limits.max, inverse)
 
 
-def partly(t: Array, least: float = 0.0) -> Array:
+def partly(t: Array) -> Array:
     """The active set: entries strictly between unselected and fully selected."""
-    return (t > least) & (t < 1)
+    return (t > 0) & (t < 1)
 
 
 def inner(t: Array, exponent: float) -> Array:
@@ -181,13 +181,12 @@ def least_position(dtype: jnp.dtype, exponent: float) -> float:
     return (4.0 * float(jnp.finfo(dtype).tiny)) ** (1.0 / exponent)
 
 
-def active_position(s: Array, gamma: TwoFloat, lam: Array, equation: Equation, *, underflows: bool = False) -> Array:
+def active_position(s: Array, gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
     """``t`` on the active set and about 0 off it, so that the derivatives of infinite entries are 0 and not NaN.
 
-    With ``underflows`` entries of which so little is selected that it is 0 belong to it, too.
+    Entries of which so little is selected that it underflows to 0 belong to it.
     """
-    least = 0.0 if underflows else least_position(s.dtype, equation.exponent)
-    active = partly(lax.stop_gradient(position(s, gamma, lam, equation)), least)
+    active = partly(lax.stop_gradient(position(s, gamma, lam, equation)))
     return position(jnp.where(active, s, gamma.hi), gamma, lam, equation) * active.astype(s.dtype)
 
 
@@ -203,19 +202,30 @@ def at(entries: Array, scalar: Array) -> Array:
     return jnp.where(entries, inherit_sharding(scalar, first), 0.0)
 
 
-def position_dot(
+def passing(
     t: Array, s_dot: Array, gamma_dot: TwoFloat, gamma: TwoFloat, lam_dot: Array, lam: Array, equation: Equation
 ) -> tuple[Array, Array]:
-    """Tangents on the active set of ``t`` and of ``gamma``.
+    """How far entries move past their position, the tangent of ``t`` times ``width``, and the tangent of ``gamma``.
 
-    From ``t * width = s - gamma``, without the derivative of ``1 / width``, which overflows for narrow widths.
+    Both on the active set. From ``t * width = s - gamma``, without the derivative of ``1 / width``, which overflows for
+    narrow widths.
     """
     value = gamma.hi + gamma.lo
     moved = at(partly(t), gamma_dot.hi + gamma_dot.lo)
     away = moved * equation.steepening(t, value, lam)
     if not isinstance(lam_dot, SymbolicZero):
         away = away + t * at(partly(t), _finite(equation.width(value, jnp.ones_like(lam))) * lam_dot)
-    return (s_dot - away) * inverse_width(gamma, lam, equation), moved
+    return s_dot - away, moved
+
+
+def steepness(t: Array, gain: Array | float, gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
+    """``gain`` times the derivative of ``z`` in the entry, on the active set; finite.
+
+    One factor, not one for each step on the way from an entry to ``z``, which by themselves under- and overflow.
+    """
+    share = inner(t, equation.exponent - 1)
+    steep = equation.exponent * share * _finite(gain * inverse_width(gamma, lam, equation))
+    return jnp.where(share > 0, _finite(steep), 0.0)  # the factors may be taken in another order: 0 times infinity
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
@@ -231,10 +241,10 @@ def _selection_jvp(equation, primals, tangents):
     s, gamma, lam = primals
     s_dot, gamma_dot, lam_dot = tangents
     t = active_position(s, gamma, lam, equation)
-    t_dot, _ = position_dot(t, dense(s_dot, s), TwoFloat(*map(dense, gamma_dot, gamma)), gamma, lam_dot, lam, equation)
-    slope = equation.exponent * inner(t, equation.exponent - 1)
+    passed, _ = passing(t, dense(s_dot, s), TwoFloat(*map(dense, gamma_dot, gamma)), gamma, lam_dot, lam, equation)
+    steep = steepness(t, 1.0, gamma, lam, equation)
     # What is not selected in part does not move, even where its position would overflow.
-    return selection(s, gamma, lam, equation), jnp.where(slope > 0, slope * t_dot, 0.0)
+    return selection(s, gamma, lam, equation), jnp.where(steep > 0, steep * passed, 0.0)
 
 
 def dense(tangent: Array | SymbolicZero, primal: Array) -> Array:

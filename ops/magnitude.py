@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ops.arguments import Vanishing
-from ops.equation import Equation, active_position, dense, inner, partly, position_dot
+from ops.equation import Equation, active_position, dense, inner, partly, passing, steepness
 from ops.mask import Selected, select_topk
 from ops.nonlinearities import HALF_SQUARE
 from ops.shrinkage import before_slope
@@ -53,13 +53,12 @@ def _kept_jvp(equation, debias, primals, tangents):
     whole_dot = jnp.where(z == 0, 0.0, z * full_dot)
     if equation.zero == "all":
         return kept, whole_dot
-    exponent, value = equation.exponent, gamma.hi + gamma.lo
-    t = active_position(equation.keys(x, lam), gamma, lam, equation, underflows=debias)
-    t_dot, value_dot = position_dot(t, _signed(x, x_dot, equation), gamma_dot, gamma, lam_dot, lam, equation)
-    slope_in_t = exponent * inner(t, exponent - 1)
-    z_dot = jnp.where(slope_in_t > 0, slope_in_t * t_dot, 0.0)
+    value = gamma.hi + gamma.lo
+    t = active_position(equation.keys(x, lam), gamma, lam, equation)
+    passed, value_dot = passing(t, _signed(x, x_dot, equation), gamma_dot, gamma, lam_dot, lam, equation)
+    steep = steepness(t, equation.slope(value), gamma, lam, equation)
     slope_dot = equation.curvature(value) * value_dot
-    y_dot = equation.slope(value) * z_dot + inner(t, exponent) * slope_dot
+    y_dot = jnp.where(steep > 0, steep * passed, 0.0) + inner(t, equation.exponent) * slope_dot
     if debias:
         y_dot = y_dot - slope_dot + _signed(x, x_dot, equation)
     return kept, jnp.where(partly(t), _signed(x, y_dot, equation), whole_dot)

@@ -178,6 +178,7 @@ def find_root(
         near_by = gap < 0.125 * found.scale
         low, high = lax.abs(left), lax.abs(right)
         apart = (lax.max(low, high) > 16.0 * lax.min(low, high)) & (gap > found.scale) & ~found.trusted
+        apart = apart & (left > first) & (right < last)
         leads_outside = ~inside(proposal, beyond)
         bisect = (slow >= 2) | apart | (state.evaluations >= GUESSES) | leads_outside
         halved = lax.select(near_by, left + 0.5 * gap, middle(left, right))

@@ -106,13 +106,13 @@ def _evaluate(
     # A rounding of every position by eps changes `partial` by exponent * eps of itself. Where the width depends on
     # gamma, it is rounded a few times more.
     roundings = (2 if equation.linear else 4) * (1 + exponent)
-    tolerance = eps * jnp.maximum(roundings * partial, 4 * jnp.minimum(k, 1.0))
-    if equation.zero == "some":  # all or nothing is exact
-        tolerance = jnp.where(lam == 0, 0.0, tolerance)
-    small = jnp.abs(excess) <= tolerance
     # Where the gap at k is wider than the width, every gamma in an interval is a root, and selects nothing in part.
     # At its very ends rounding would leave 1 - eps or some 1e-20: a step further in, they are 1 and 0.
     whole = rest == jnp.round(rest)
+    tolerance = eps * jnp.maximum(roundings * partial, jnp.where(whole, 4 * jnp.minimum(k, 1.0), 0.0))
+    if equation.zero == "some":  # all or nothing is exact
+        tolerance = jnp.where(lam == 0, 0.0, tolerance)
+    small = jnp.abs(excess) <= tolerance
     none = partial < 0.5
     ends = small & (excess != 0) & whole & (none | (partial >= (1 - 8 * eps) * weight))
     inwards = jnp.sign(excess) * (jnp.where(none, 1.0, 2.0) * jnp.abs(step) + eps * scale)

@@ -25,7 +25,7 @@ from ops.isotonic.selection import isotonic_topk
 from ops.isotonic.solvers import SOLVERS as ISOTONIC_SOLVERS
 from ops.isotonic.solvers import Solver as IsotonicSolver
 from ops.isotonic.solvers import as_solver
-from ops.magnitude import magnitude_of
+from ops.magnitude import in_units, magnitude_of
 from ops.mask import hard_selection, mask_of, with_hard_rows
 from ops.nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
 from ops.rows import Rows
@@ -160,7 +160,8 @@ def topk_mag(
     Differentiable in ``x``, ``lam`` and ``k``, forwards and backwards, to any order; in ``k`` as ``topk_mask``, but for
     ``debias`` with ``p < 2`` at ``k = 0``, where the derivative from the right is infinite and that without ``debias``
     is given. An entry that is 0 has the derivative of a kept one where ``k`` is all there are, 0 where others compete.
-    Takes O(n) time and memory, and entries of all sizes that ``topk_mask`` takes.
+    Takes O(n) time and memory, and entries of all sizes that ``topk_mask`` takes. Its derivatives are NaN or infinite
+    where ``max(|x|) / lam`` overflows, but never at ``lam = 0``.
 
     Args:
       x: real array, any shape. A NaN makes its row NaN.
@@ -310,7 +311,8 @@ def _relaxed(
 
         def soft(lam: Array) -> tuple[Array, ...]:
             problem = Problem(equation.p, equation.phi)
-            return (isotonic_topk(entries[0], k, lam, problem, isotonic, debias=debias, where=where)[0],)
+            (row,), scaled, unit = in_units(entries, lam, equation)
+            return (unit * isotonic_topk(row, k, scaled, problem, isotonic, debias=debias, where=where)[0],)
 
         (y,) = with_hard_rows(hard, soft, entries, k, lam, zero)
     return y if where is None else jnp.where(where, y, 0.0)

@@ -80,11 +80,12 @@ def _attach_derivative_jvp(problem, primals, tangents):
     s_dot, w_dot, lam_dot = tangents[:3]
     v = attach_derivative(problem, s, w, lam, v, linked, fixed)
     value, t = v.hi + v.lo, (s - v.hi) - v.lo
-    stiffness = problem.dual_slope(t, lam)
-    # lam * d(dual)/d(lam), without a division: dual is a power of t / lam.
-    weakened = -stiffness * t / lam * lam_dot
-    moved = block_sum(stiffness * s_dot + weakened - problem.slope(value) * w_dot, linked)
-    total = block_sum(stiffness + w * problem.curvature(value), linked)
+    # All terms times a weak lam, for which dual_slope by itself overflows. Dual is a power of t / lam.
+    unit = jnp.minimum(lam, 1.0)
+    stiffness = unit * problem.dual_slope(t, lam)
+    weakened = -stiffness * (t / lam) * lam_dot
+    moved = block_sum(stiffness * s_dot + weakened - unit * problem.slope(value) * w_dot, linked)
+    total = block_sum(stiffness + unit * (w * problem.curvature(value)), linked)
     # A total of 0 belongs to entries without weight, which follow s.
     some = total > 0
     v_dot = jnp.where(fixed, 0.0, jnp.where(some, moved / jnp.where(some, total, 1.0), s_dot))

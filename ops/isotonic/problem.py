@@ -14,7 +14,7 @@ from jax import Array
 from ops.nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity
 from ops.powers import dual_exponent, power, ratio
 from ops.rootfinding import End, Evaluation, find_root
-from ops.twofloat import TwoFloat, shift
+from ops.twofloat import TwoFloat, select, shift
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,13 +72,16 @@ class Problem:
 
 
 def span(pull: Array, stiffness: Array, push: Array, bend: Array) -> Array:
-    """How far a value has to move to change either of two terms a good deal, which change at these rates, or 0."""
+    """How far a value has to move to change either of two terms a good deal, which change at these rates, or 0.
+
+    Of terms that overflow, where that cannot be told, it is 0.
+    """
 
     def ratio_of(term: Array, rate: Array) -> Array:
         return jnp.where(rate > 0, term / jnp.where(rate > 0, rate, 1.0), jnp.inf)
 
     least = jnp.minimum(ratio_of(pull, stiffness), ratio_of(push, bend))
-    return jnp.where(least < jnp.inf, least, 0.0)
+    return jnp.where((least < jnp.inf) & (pull < jnp.inf) & (push < jnp.inf), least, 0.0)
 
 
 def minimisers(problem: Problem, s: Array, w: Array, lam: Array, tilt: Array | float = 0.0) -> TwoFloat:
@@ -95,7 +98,10 @@ def minimisers(problem: Problem, s: Array, w: Array, lam: Array, tilt: Array | f
     if problem.linear:
         return shift(at, -problem.gap(w + tilt, lam))
     if problem.quadratic:
-        return shift(at, -lam * (w * s + tilt) / (1.0 + lam * w))
+        near = shift(at, -lam * (w * s + tilt) / (1.0 + lam * w))
+        # Far from s the difference would cancel to nothing: then without one.
+        far = (s - lam * tilt) / (1.0 + lam * w)
+        return select(lam * w > 1, TwoFloat(far, jnp.zeros_like(s)), near)
 
     def evaluate(v: TwoFloat) -> Evaluation:
         value, t = v.hi + v.lo, (s - v.hi) - v.lo

@@ -90,9 +90,10 @@ def isotonic_topk(
         # Also drops the derivative in k of an entry that only a larger k would select.
         y = jnp.where(y <= 0, 0.0, y)
     whole = alone & (w == 1)
-    z = jnp.where(y == 0, 0.0, jnp.where(whole, 1.0, 0.5))
+    selected = jnp.where(alone, y != 0, t > 0 if isinstance(solver, PAV) else t != 0)  # y may underflow
+    z = jnp.where(selected, jnp.where(whole, 1.0, 0.5), 0.0)
     if debias:
-        y = jnp.where(y == 0, 0.0, jnp.where(whole, s, y + t))
+        y = jnp.where(selected, jnp.where(whole, s, y + t), 0.0)
     if isinstance(solver, PAV):
         marginal = gain_of_mask if problem.linear else gain_debiased if debias else gain
         equation = Equation(problem.p, problem.phi)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scripts.fuzz.entries import BEYOND
-from scripts.fuzz.oracle.reals import Real, Reals, real
+from scripts.fuzz.oracle.reals import Flags, Real, Reals, real
 from scripts.fuzz.oracle.topk import Truth
 from scripts.fuzz.quantity import Quantity
 from scripts.fuzz.setting import Rows, Setting
@@ -59,13 +59,39 @@ class Verdict:
 def judge(setting: Setting, rows: Rows, truth: Truth, results: dict[str, np.ndarray]) -> list[Verdict]:
     """The verdicts on what was returned."""
     beyond = np.array([kind == BEYOND for kind in rows.kinds])
-    # Of a row beyond the range that is NaN, nothing else is said.
+    # Of a row beyond the range that is NaN, nothing else is said; nor of a derivative that is made of infinite ones.
     told = beyond & np.isnan(results["value"]).any(axis=1)
+    least = setting.precision.tiny / setting.precision.unit
+    values = next(quantity.wanted for quantity in truth.quantities if quantity.name == "value")
+    faint = np.abs(np.nan_to_num(values)).max(axis=1, keepdims=True) < least
     return [
-        _judge(setting, rows, truth, quantity, results[quantity.name], beyond, told)
+        _judge(setting, rows, truth, _blurred(quantity, faint, setting), results[quantity.name], beyond, told)
         for quantity in truth.quantities
         if quantity.name in results
     ]
+
+
+def _blurred(quantity: Quantity, faint: Flags, setting: Setting) -> Quantity:
+    """The same, of rows all of whose values are hardly above what underflows, with what their derivatives lose.
+
+    They are sums of products with factors that underflow: right to a unit of the largest of the row, and in ``lam``,
+    which the width is a power of, as an order of magnitude.
+    """
+    if quantity.name == "value":
+        return quantity
+    share = 1.0 if quantity.name == "d/dlam" else setting.precision.unit
+    bound = quantity.bound + np.where(faint, share * quantity.scale, 0.0)
+    return dataclasses.replace(quantity, bound=bound)
+
+
+def _overflows(setting: Setting, rows: Rows) -> np.ndarray:
+    """Rows of magnitudes that are too large for their strength: what their derivatives are made of is infinite."""
+    if not setting.operator.startswith("topk_mag") and setting.phi != "half_square":
+        return np.zeros(setting.rows, bool)
+    with np.errstate(all="ignore"):
+        x = np.where(rows.where & np.isfinite(rows.x), np.abs(real(rows.x)), 0.0)
+        most = np.abs(real(rows.cotangent)).max(axis=1) + 1
+        return x.max(axis=1) * most / ((setting.p - 1) * real(rows.lam)) > float(jnp.finfo(setting.working).max) / 64
 
 
 def _judge(
@@ -110,6 +136,8 @@ def _judge(
         for row in np.flatnonzero(unknown & ~beyond)
     }
     unheard = beyond & np.isnan(quantity.wanted).any(axis=1)
+    if not value:
+        told = told | (_overflows(setting, rows) & (nan | infinite).any(axis=1))
     for row in np.flatnonzero(wrong_nan | wrong | (unwanted & (nan | infinite).any(axis=1))):
         if unheard[row] or told[row] or (beyond[row] and nan[row].any()):
             continue
