@@ -1,6 +1,7 @@
 """One finished run, shared by the tests that look at what a run leaves."""
 
 import dataclasses
+import os
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,12 @@ from tests.experiments.support import command, start
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A finished run, its options, and what it printed."""
+    """A finished run, its options, what it printed, and the modules that it imported."""
 
     workdir: Path
     options: tuple[str, ...]
     stdout: str
+    imported: frozenset[str]
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +24,9 @@ def small_run(tmp_path_factory) -> Run:
     """A run of 20 epochs with checkpoints every 3, made by the command line without interruption."""
     workdir = tmp_path_factory.mktemp("runs") / "uninterrupted"
     options = ("--config.epochs=20", "--config.checkpoint_every=3")
-    process = start(command(workdir, *options))
+    process = start(command(workdir, *options), env=os.environ | {"PYTHONPROFILEIMPORTTIME": "1"})
     out, err = process.communicate(timeout=120)
-    assert (process.returncode, err) == (0, "")
-    return Run(workdir, options, out)
+    imports = [line.removeprefix("import time:").split("|") for line in err.splitlines()]
+    assert all(len(fields) == 3 for fields in imports), err  # and nothing else
+    assert process.returncode == 0
+    return Run(workdir, options, out, frozenset(fields[2].strip() for fields in imports))

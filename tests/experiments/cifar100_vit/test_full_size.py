@@ -59,8 +59,14 @@ def compiled(weights, **model):
         return begun, train_step.lower(begun, seed, {}, batch, np.int32(0)).compile()
 
 
-def test_the_train_step_is_divided_over_eight_devices(weights):
-    begun, train_step = compiled(weights)
+@pytest.fixture(scope="module")
+def whole(weights):
+    """As the config has it."""
+    return compiled(weights)
+
+
+def test_the_train_step_is_divided_over_eight_devices(whole):
+    begun, train_step = whole
     params = jax.tree.leaves(begun.params)
     assert sum(math.prod(leaf.shape) for leaf in params) == PARAMETERS
     blocks = begun.params["Transformer"]["encoderblock"]
@@ -79,9 +85,9 @@ def test_the_train_step_is_divided_over_eight_devices(weights):
     assert "all-gather" in program
 
 
-def test_recomputation_takes_less_memory(weights):
+def test_recomputation_takes_less_memory(weights, whole):
     _, plain = compiled(weights, remat=False)
-    _, remat = compiled(weights)
+    _, remat = whole
     assert remat.memory_analysis().temp_size_in_bytes < 0.6 * plain.memory_analysis().temp_size_in_bytes
 
 

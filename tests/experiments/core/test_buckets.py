@@ -10,51 +10,22 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.core import checkpoint
+from experiments.core import checkpoint, metrics, train
 from experiments.core.checkpoint import Checkpoints
 from experiments.core.errors import UsageError
 from experiments.core.files import absolute
 from experiments.core.interval import Interval
+from experiments.mnist_pruning.experiment import RECIPE
 from tests.experiments import buckets
-from tests.experiments.support import command, rows_without_seconds, start
+from tests.experiments.support import rows_without_seconds, small_config
 
 WORKDIR = "runs/lam=1e-3,seed=0"
-OPTIONS = ("--config.epochs=20", "--config.checkpoint_every=10")
 
 
 @pytest.fixture
 def bucket():
     with buckets.serve() as server:
         yield server
-
-
-def test_a_run_in_a_bucket_is_stopped_and_resumed_with_the_numbers_of_a_local_one(bucket, small_run):
-    def begin():
-        environment = os.environ | buckets.environment(bucket)
-        return start(command(f"gs://bucket/{WORKDIR}", *OPTIONS), env=environment)
-
-    def read(name):
-        return bucket.objects[f"bucket/{WORKDIR}/{name}"][0].decode()
-
-    first = begin()
-    next(line for line in first.stdout if line.startswith("epoch  4/"))
-    first.send_signal(signal.SIGTERM)
-    out, err = first.communicate(timeout=1200)
-    assert first.returncode == 0, err
-    assert "stopped by SIGTERM" in out
-    assert f"bucket/{WORKDIR}/summary.json" not in bucket.objects
-
-    second = begin()
-    out, err = second.communicate(timeout=1200)
-    assert second.returncode == 0, err
-    assert "resuming after epoch" in out
-    rows = [json.loads(line) for line in read("metrics.jsonl").splitlines()]
-    for row in rows:
-        del row["seconds"]
-    assert rows == rows_without_seconds(small_run.workdir)
-    assert json.loads(read("config.json"))["epochs"] == 20
-    assert len(json.loads(read("environment.json"))["resumed"]) == 1
-    assert json.loads(read("summary.json"))["state"] == "done"
 
 
 @pytest.fixture
@@ -65,6 +36,35 @@ def here(bucket, monkeypatch):
     with contextlib.suppress(ValueError):
         fsspec.filesystem("gs").clear_instance_cache()
     return bucket
+
+
+def test_a_run_in_a_bucket_is_stopped_and_resumed_with_the_numbers_of_a_local_one(here, tmp_path, monkeypatch, capsys):
+    def read(name):
+        return here.objects[f"bucket/{WORKDIR}/{name}"][0].decode()
+
+    def append_and_stop(writer, row):
+        append(writer, row)
+        if row["epoch"] == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    config, append = small_config("dense", epochs=6, checkpoint_every=4), metrics.Writer.append
+    with monkeypatch.context() as patch:
+        patch.setattr(metrics.Writer, "append", append_and_stop)
+        train.run(RECIPE, config, f"gs://bucket/{WORKDIR}")
+    assert "stopped by SIGTERM after epoch 3" in capsys.readouterr().out
+    assert f"bucket/{WORKDIR}/summary.json" not in here.objects
+
+    train.run(RECIPE, config, f"gs://bucket/{WORKDIR}")
+    assert "resuming after epoch 3" in capsys.readouterr().out
+    train.run(RECIPE, config, tmp_path)
+    rows = [json.loads(line) for line in read("metrics.jsonl").splitlines()]
+    for row in rows:
+        del row["seconds"]
+    assert rows == rows_without_seconds(tmp_path)
+    assert len(rows) == 7
+    assert json.loads(read("config.json"))["epochs"] == 6
+    assert len(json.loads(read("environment.json"))["resumed"]) == 1
+    assert json.loads(read("summary.json"))["state"] == "done"
 
 
 def test_a_checkpoint_that_is_damaged_in_a_bucket_is_passed_over_and_set_aside(here):

@@ -1,5 +1,6 @@
 """Batches on the host: a pure function of seed, step and row, whoever makes them; workers that end."""
 
+import gc
 import json
 import multiprocessing
 import os
@@ -162,7 +163,7 @@ def test_augmentation_on_the_host_needs_streams():
         pipeline.validate(config)
 
 
-# A program that streams from files, with two workers, and reports on itself.
+# A program that streams from files, with a worker, and reports on itself.
 _PROGRAM = """
 import json, multiprocessing, sys, time
 import numpy as np
@@ -172,7 +173,7 @@ if __name__ == "__main__":
     directory, mode = sys.argv[1:]
     examples = sources.from_tfds("photos", directory, download=False).train
     job = pipeline.Training(examples, "big_vision", 8, 4, seed=0)
-    batches = pipeline.Batches(job, np.arange(4), workers=2, prefetch=1)
+    batches = pipeline.Batches(job, np.arange(4), workers=1, prefetch=1)
     labels = [batches.batch(step)["label"].tolist() for step in range(3)]
     workers = [child.pid for child in multiprocessing.active_children()]
     tensorflow = [name for name in sys.modules if name.split(".")[0] == "tensorflow"]
@@ -186,6 +187,7 @@ if __name__ == "__main__":
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
+    gc.collect()  # TFDS stands in for modules while it is imported, and what is collected then cannot be reported
     directory = tmp_path_factory.mktemp("tfds")
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, (9 + i, 12, 3), np.uint8) for i in range(8)]
@@ -195,7 +197,7 @@ def photos(tmp_path_factory):
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="tells processes apart by /proc")
-@pytest.mark.parametrize("end", ["close", "SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize("end", ["close", "SIGKILL"])  # SIGTERM: test_streams.py
 def test_workers_end_with_their_program(photos, end):
     process = subprocess.Popen(
         [sys.executable, str(photos / "program.py"), str(photos), "close" if end == "close" else "wait"],
@@ -205,7 +207,7 @@ def test_workers_end_with_their_program(photos, end):
         text=True,
     )
     report = json.loads(process.stdout.readline())
-    assert len(report["workers"]) == 2
+    assert len(report["workers"]) == 1
     assert report["labels"] == [epoch_indices(0, epoch, 8, 4)[i].tolist() for epoch, i in ((0, 0), (0, 1), (1, 0))]
     assert report["tensorflow"] == []
     if end != "close":

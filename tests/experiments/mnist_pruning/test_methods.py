@@ -16,12 +16,12 @@ from experiments.mnist_pruning.methods import num_kept
 from ops import hard_topk_mag
 from tests.experiments.support import small_config
 
-SIZES = {"1": 64 * 32, "2": 32 * 32, "3": 32 * 10}
+SIZES = {"2": 32 * 32, "3": 32 * 10}  # of the layers pruned here: to compile takes as long as they are many
 EXACT = {layer: int(0.1 * size) / size for layer, size in SIZES.items()}
 
 
 def rows_of(tmp_path, variant, **fields):
-    train.run(RECIPE, small_config(variant, **fields), tmp_path / "w")
+    train.run(RECIPE, small_config(variant, **{"prune_layers": (2, 3)} | fields), tmp_path / "w")
     return metrics.read(tmp_path / "w" / "metrics.jsonl")
 
 
@@ -30,21 +30,23 @@ def assert_exact(densities):
         assert values == pytest.approx([EXACT[layer]] * 2)
 
 
-@pytest.mark.parametrize("variant", ["hard", "straight_through", "ot_straight_through", "mask_straight_through"])
+# Those with other masks are compared with hard top-k below.
+@pytest.mark.parametrize("variant", ["straight_through", "mask_straight_through"])
 def test_hard_forward_keeps_exactly_k_per_layer_all_along(tmp_path, variant):
-    for row in rows_of(tmp_path, variant):
+    for row in rows_of(tmp_path, variant, prune_layers=(3,)):
         assert_exact(row["train_density_per_layer"])
         assert_exact(row["hardened_density_per_layer"])
         assert row["hardened_error"] == row["test_error"]
 
 
 def test_every_mask_moves_weights_that_a_hard_top_k_does_not_select():
-    # One run for each would spend its time on compilation: three steps of each, in one compiled call.
+    # One run for each would spend its time on compilation: three steps of each, in one compiled call, of a small
+    # layer, as some take time and memory by the square of its size.
     data = data_lib.load(small_config())
     batch = {name: array[:32] for name, array in data.train.items()}
 
     def train(config):
-        config.prune_layers = (1,)
+        config.prune_layers = (2,)
         experiment = RECIPE.build(config, data)
 
         def step(params, key):
@@ -53,7 +55,7 @@ def test_every_mask_moves_weights_that_a_hard_top_k_does_not_select():
 
         before = experiment.init(jax.random.key(0))
         after, losses = jax.lax.scan(step, before, jax.random.split(jax.random.key(1), 3))
-        return before["network"]["1"]["kernel"], after["network"]["1"]["kernel"], losses
+        return before["network"]["2"]["kernel"], after["network"]["2"]["kernel"], losses
 
     configs = [small_config("mask_straight_through", mask__name=name, mask__num_samples=3) for name in MASKS]
     configs += [small_config("ot_straight_through"), small_config("hard")]
@@ -66,16 +68,10 @@ def test_every_mask_moves_weights_that_a_hard_top_k_does_not_select():
     np.testing.assert_allclose(relaxed[0][1], by_ot[1], atol=1e-6)  # optimal transport goes by two names
 
 
-def test_dense_prunes_only_when_hardened(tmp_path):
-    last = rows_of(tmp_path, "dense")[-1]
-    assert last["train_density"] == [1.0, 1.0]
-    assert_exact(last["hardened_density_per_layer"])
-
-
 def test_annealed_starts_dense_and_ends_at_the_density(tmp_path):
     first, *_, last = rows_of(tmp_path, "annealed", lam__start=100.0, lam__end=1e-6)
     assert min(first["train_density"]) > 0.5
-    assert last["train_density"] == pytest.approx([0.1, 0.1], abs=2e-3)
+    assert last["train_density"] == pytest.approx([0.1, 0.1], abs=4e-3)
 
 
 def test_relaxed_is_denser_than_hard_and_hardens_to_k(tmp_path):
@@ -93,21 +89,17 @@ def test_ista_ends_at_k(tmp_path):
 
 
 def test_hard_concrete_ends_near_the_density(tmp_path):
-    rows = rows_of(tmp_path, "hard_concrete", epochs=80, checkpoint_every=80)
+    rows = rows_of(tmp_path, "hard_concrete", epochs=80, checkpoint_every=80, prune_layers=(1,))
     assert rows[0]["train_density"] == [1.0, 1.0]
     assert rows[-1]["train_density"] == pytest.approx([0.1, 0.1], abs=0.03)
 
 
-def test_layers_left_alone_do_not_count(tmp_path):
-    last = rows_of(tmp_path, "hard", epochs=1, prune_layers=(2, 3))[-1]
-    assert set(last["train_density_per_layer"]) == {"2", "3"}
-    kept, size = 102 + 32, 1024 + 320
-    assert last["train_density"] == pytest.approx([kept / size] * 2)
-
-
-def test_widths_and_density_by_config(tmp_path):
-    last = rows_of(tmp_path, "hard", hidden=(16,), prune_layers=(1, 2), density=0.25)[-1]
-    assert last["train_density_per_layer"] == {"1": [0.25, 0.25], "2": [0.25, 0.25]}
+def test_widths_and_density_by_config_and_layers_left_alone_do_not_count(tmp_path):
+    fields = {"epochs": 1, "hidden": (16, 15), "prune_layers": (1, 3), "density": 0.29}
+    last = rows_of(tmp_path, "hard", **fields)[-1]
+    kept = {"1": (296, 64 * 16), "3": (43, 15 * 10)}
+    assert last["train_density_per_layer"] == {layer: pytest.approx([k / n] * 2) for layer, (k, n) in kept.items()}
+    assert last["train_density"] == pytest.approx([(296 + 43) / (1024 + 150)] * 2)
 
 
 def test_num_kept_rounds_down():
@@ -146,7 +138,9 @@ def test_a_mask_strictly_between_0_and_1_cannot_keep_everything(variant):
         RECIPE.validate(small_config(variant, density=1.0))
 
 
-def test_saved_config_is_the_one_asked_for(tmp_path):
-    rows_of(tmp_path, "dense", epochs=1)
+def test_dense_prunes_only_when_hardened_and_the_saved_config_is_the_one_asked_for(tmp_path):
+    last = rows_of(tmp_path, "dense", epochs=1)[-1]
+    assert last["train_density"] == [1.0, 1.0]
+    assert_exact(last["hardened_density_per_layer"])
     saved = json.loads((tmp_path / "w" / "config.json").read_text())
     assert (saved["method"], saved["dataset"], saved["epochs"]) == ("dense", "digits", 1)

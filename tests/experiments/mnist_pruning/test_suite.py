@@ -1,5 +1,6 @@
 """The suite runner: choosing, resuming, failing, stopping."""
 
+import dataclasses
 import io
 import json
 import os
@@ -150,21 +151,21 @@ def test_a_useless_selection_is_refused(tmp_path, capsys, option, message):
 
 
 # The command, with runs that compile quickly: the first is long enough to be stopped.
+LONG = [Run("final-one", BASE | {"epochs": 60, "checkpoint_every": 60}), Run("final-two", BASE)]
 _SUITE = f"""
 import dataclasses, sys
 from experiments.core.suite import command
 from experiments.core.suite.plan import Run
 from experiments.mnist_pruning.suite.__main__ import SUITE
 
-base = {BASE!r}
-runs = [Run("final-one", base | dict(epochs=60, checkpoint_every=60)), Run("final-two", base)]
+runs = {LONG!r}
 sys.exit(command.main(dataclasses.replace(SUITE, presets=dict(demo=lambda: runs)), sys.argv[1:]))
 """
 
 
-def test_sigterm_stops_with_status_0_and_the_same_command_goes_on(tmp_path):
-    arguments = [sys.executable, "-c", _SUITE, f"--out={tmp_path}", "--preset=demo"]
-    process = start(arguments)
+def test_sigterm_stops_with_status_0_and_the_same_command_goes_on(tmp_path, capsys):
+    arguments = [f"--out={tmp_path}", "--preset=demo"]
+    process = start([sys.executable, "-c", _SUITE, *arguments])
     metrics = tmp_path / "final-one" / "metrics.jsonl"
     deadline = time.monotonic() + 60
     while not metrics.exists() and time.monotonic() < deadline:
@@ -174,6 +175,7 @@ def test_sigterm_stops_with_status_0_and_the_same_command_goes_on(tmp_path):
     assert (process.returncode, err) == (0, "")
     assert "stopped; the same command goes on from here" in out
     assert not (tmp_path / "final-two").exists()
-    out, err = start(arguments).communicate(timeout=120)
+    assert command.main(dataclasses.replace(SUITE, presets={"demo": lambda: LONG}), arguments) == 0
+    out, err = capsys.readouterr()
     assert err == ""
     assert "2 of 2 runs done" in out

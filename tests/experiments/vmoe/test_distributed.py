@@ -1,71 +1,86 @@
-"""V-MoE on one device, on eight, and on two processes of four, with the experts divided among all of them."""
+"""V-MoE on two processes of four devices, on eight of one process, and on one device, however often interrupted."""
 
 import contextlib
 import io
 import re
-import shutil
 import signal
+import time
 
 from configs.vmoe import get_config
-from experiments.core import metrics, train
+from experiments.core import checksums, metrics, train
 from experiments.vmoe.experiment import RECIPE
 from experiments.vmoe.suite.presets import DEMO
-from tests.experiments.processes import begin, finish, wait_for_rows
+from tests.experiments.processes import begin, ended, finish, wait_for_rows
 from tests.experiments.support import assert_same_rows
 
+# Every process reads its rows of a batch. Nearly all the time is compilation: the relaxed router, which groups have to
+# themselves as they do this one, is in test_exchange.py.
+VARIANT = "small,router=hard"
 FIELDS = DEMO | {
+    "feed": "stream",
     "model.depth": 1,
     "moe.blocks": (0,),
     "batch_size": 80,
     "eval_batch_size": 160,
-    "steps": 12,
+    "steps": 24,
     "steps_per_dispatch": 1,
     "eval_every": 4,
-    "checkpoint_every": 5,
+    "checkpoint_every": 4,
     "optimizer.warmup_steps": 4,
 }
 
 
 def two_processes(workdir):
-    """The processes of a run, with four devices each; eight experts on as many devices."""
-    fields = FIELDS | {"mesh.data": 1, "mesh.expert": 8}
-    return begin("experiments.vmoe", "configs/vmoe.py:small,router=relaxed", workdir, fields, processes=2, devices=4)
+    """The processes of a run, with four devices each; two parts of matrices and four of the experts."""
+    fields = FIELDS | {"mesh.data": 1, "mesh.fsdp": 2, "mesh.expert": 4}
+    return begin("experiments.vmoe", f"configs/vmoe.py:{VARIANT}", workdir, fields, processes=2, devices=4)
 
 
-def alone(workdir, devices):
-    """A run of this process, on so many of its devices; what it printed."""
-    config = get_config("small,router=relaxed")
-    config.update_from_flattened_dict(FIELDS | {"mesh.data": 1, "mesh.expert": devices})
-    if devices == 1:
+def alone(workdir, **mesh):
+    """A run of this process; what it printed."""
+    config = get_config(VARIANT)
+    config.update_from_flattened_dict(FIELDS)
+    if mesh:
+        config.mesh.update(mesh)
+    else:
         del config.mesh
     with contextlib.redirect_stdout(io.StringIO()) as out:
         train.run(RECIPE, config, workdir)
     return out.getvalue()
 
 
-def test_one_device_eight_and_two_processes_of_four_train_alike_whole_or_stopped_and_resumed(tmp_path):
-    """One test, as all compare with the run of two processes that nothing interrupts."""
-    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    finish(two_processes(whole))
-    alone(tmp_path / "eight", 8)
-    alone(tmp_path / "one", 1)
-    losses = [row["train_loss"][0] for row in metrics.read(whole / "metrics.jsonl")[1:]]
-    assert len(set(losses)) == 3
-    assert_same_rows(whole, tmp_path / "eight")
-    assert_same_rows(whole, tmp_path / "one")
+def test_killed_gone_on_stopped_and_gone_on_elsewhere_it_trains_as_on_one_device(tmp_path):
+    """One process of two is killed; both go on from what is intact; one is told to stop; eight devices finish."""
+    workdir = tmp_path / "run"
+    processes = two_processes(workdir)
+    wait_for_rows(processes, workdir, 3)
+    newest = workdir / "checkpoints" / "8"
+    while not (newest / checksums.NAME).exists():
+        assert processes[0].poll() is None
+        time.sleep(0.002)
+    processes[1].kill()
+    (status, _, err), (killed, _, _) = ended(processes, timeout=600)
+    assert killed == -signal.SIGKILL
+    assert status not in (0, -signal.SIGKILL)
+    assert "Traceback" in err or "another task died" in err
+    (newest / "state" / "_METADATA").write_bytes(b"{")
 
-    processes = two_processes(stopped)
-    wait_for_rows(processes, stopped, 2)
+    processes = two_processes(workdir)
+    wait_for_rows(processes, workdir, 4)  # to step 12
     processes[1].send_signal(signal.SIGTERM)
-    first, _ = finish(processes)
+    first, second = finish(processes)
+    assert "the checkpoint of step 8 is damaged (state/_METADATA is not what was saved)" in first
+    assert "resuming after step 4" in first
+    assert "step" not in second  # only the first process reports
     last = re.search(r"^stopped by a signal to another process after step (\d+)", first, re.MULTILINE)
     assert last, first
-    assert int(last[1]) < 12
-    assert not (stopped / "summary.json").exists()
-    parts = {path.name for path in (stopped / "checkpoints" / last[1] / "state").glob("ocdbt.process_*")}
+    assert 12 <= int(last[1]) < 24
+    assert not (workdir / "summary.json").exists()
+    parts = {path.name for path in (workdir / "checkpoints" / last[1] / "state").glob("ocdbt.process_*")}
     assert parts == {"ocdbt.process_0", "ocdbt.process_1"}
-    shutil.copytree(stopped, tmp_path / "stopped-one")
-    for out in (alone(stopped, 8), alone(tmp_path / "stopped-one", 1)):
-        assert f"resuming after step {last[1]}\n" in out
-    assert_same_rows(stopped, whole)
-    assert_same_rows(tmp_path / "stopped-one", whole)
+
+    assert f"resuming after step {last[1]}\n" in alone(workdir, data=1, fsdp=2, expert=4)
+    alone(tmp_path / "one")
+    losses = [row["train_loss"][0] for row in metrics.read(workdir / "metrics.jsonl")[1:]]
+    assert len(set(losses)) == 6
+    assert_same_rows(workdir, tmp_path / "one")

@@ -16,11 +16,15 @@ from experiments.core.data import Data
 from experiments.vmoe.exchange import by_group, to_experts, to_groups
 from experiments.vmoe.experiment import RECIPE
 
-MESHES = [(8, 1, 1), (2, 1, 4), (1, 1, 8), (2, 2, 2), (1, 2, 4)]
+HARD, RELAXED, TOKEN_CHOICE = CASES = (("hard", "gather"), ("relaxed", "einsum"), ("token_choice", "gather"))
 # Each with and without fsdp, and with experts on several devices; all on all would take minutes to compile.
-SOME = (("hard", "gather"), ("relaxed", "einsum"), ("token_choice", "gather"))
-OTHERS = (("hard", "einsum"), ("relaxed", "gather"), ("token_choice", "einsum"))
-CASES = dict(zip(MESHES, (SOME, OTHERS, SOME, SOME, OTHERS), strict=True))
+MESHES = {
+    (8, 1, 1): (HARD, TOKEN_CHOICE),
+    (2, 1, 4): (RELAXED,),
+    (1, 1, 8): (HARD,),
+    (2, 2, 2): CASES,
+    (1, 2, 4): (TOKEN_CHOICE,),
+}
 GROUPS, IMAGES, EXPERTS = 8, 3, 8  # 3 images of 4 tokens are a group
 COLLECTIVES = ("all-gather", "all-to-all", "all-reduce", "reduce-scatter", "collective-permute", "collective-broadcast")
 
@@ -93,7 +97,7 @@ def experiment(router, dispatcher):
 def inputs():
     """Random parameters, biases and head too, so that each one matters; and a batch."""
     rng = np.random.default_rng(0)
-    shapes = jax.eval_shape(experiment(*SOME[0]).init, jax.random.key(0))
+    shapes = jax.eval_shape(experiment(*HARD).init, jax.random.key(0))
     params = jax.tree.map(lambda leaf: (0.2 * rng.normal(size=leaf.shape)).astype(np.float32), shapes)
     batch = {
         "image": rng.normal(size=(GROUPS * IMAGES, 32, 32, 3)).astype(np.float32),
@@ -105,7 +109,7 @@ def inputs():
 def compiled_gradients(mesh, cases):
     """Of the losses of all `cases`, at once; and arguments that lie where they do in training."""
     params, batch = inputs()
-    places = jax.tree.map(lambda leaf: leaf.sharding, state.abstract(experiment(*SOME[0]), np.int32(0), mesh).params)
+    places = jax.tree.map(lambda leaf: leaf.sharding, state.abstract(experiment(*HARD), np.int32(0), mesh).params)
     arguments = (
         jax.tree.map(mesh_lib.put, params, places),
         jax.tree.map(lambda array: mesh_lib.put(array, mesh_lib.batch_sharding(mesh)), batch),
@@ -124,18 +128,18 @@ def compiled_gradients(mesh, cases):
 @pytest.fixture(scope="module")
 def expected():
     """Losses with metrics, and gradients, on one device."""
-    compiled, arguments = compiled_gradients(mesh_lib.make(ml_collections.ConfigDict()), SOME + OTHERS)
+    compiled, arguments = compiled_gradients(mesh_lib.make(ml_collections.ConfigDict()), CASES)
     assert collectives(compiled) == []
-    return dict(zip(SOME + OTHERS, jax.tree.map(np.asarray, compiled(*arguments)), strict=True))
+    return dict(zip(CASES, jax.tree.map(np.asarray, compiled(*arguments)), strict=True))
 
 
 @pytest.mark.parametrize("sizes", MESHES)
 def test_on_a_mesh_it_is_the_same_and_only_slots_and_parameters_travel(sizes, expected):
     mesh = mesh_of(sizes)
     with jax.set_mesh(mesh):
-        compiled, arguments = compiled_gradients(mesh, CASES[sizes])
+        compiled, arguments = compiled_gradients(mesh, MESHES[sizes])
         found = compiled(*arguments)
-    for case, (loss_and_metrics, gradient) in zip(CASES[sizes], found, strict=True):
+    for case, (loss_and_metrics, gradient) in zip(MESHES[sizes], found, strict=True):
         expected_metrics, expected_gradient = expected[case]
         for value, other in zip(jax.tree.leaves(loss_and_metrics), jax.tree.leaves(expected_metrics), strict=True):
             # Shares in percent have an error of their own.

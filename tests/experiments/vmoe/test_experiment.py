@@ -43,7 +43,7 @@ def softmax_loss(logits, labels):
 
 @pytest.mark.parametrize("name", ["sigmoid", "softmax"])
 def test_losses_and_precision_with_one_label_and_with_several(name):
-    config = tiny_config(loss=name)
+    config = tiny_config("small,router=hard", loss=name, model__depth=1, moe__blocks=(0,))
     params = random_params(config, DATA)
     evaluate = jax.jit(RECIPE.build(config, DATA).evaluate)
     single = first(60)
@@ -143,18 +143,18 @@ def test_operations_are_those_of_the_products(fields, slots_of_a_group, num_logi
 
 
 def test_a_run_ends_with_precision_above_chance_and_says_what_its_routers_did(tmp_path):
-    config = tiny_config(steps=100, steps_per_dispatch=25, eval_every=50, checkpoint_every=100, seeds=(0, 1))
+    config = tiny_config(steps=100, steps_per_dispatch=25, eval_every=50, checkpoint_every=100)
     config.update({"model": {"depth": 1}, "moe": {"blocks": (0,)}})
     train.run(RECIPE, config, tmp_path / "w")
     start, _, end = metrics.read(tmp_path / "w" / "metrics.jsonl")
-    assert start["test_precision_at_1"] == pytest.approx([10, 10], abs=5)
+    assert start["test_precision_at_1"] == pytest.approx([10], abs=5)
     assert min(end["test_precision_at_1"]) > 50
     np.testing.assert_allclose(end["test_error"], 100 - np.array(end["test_precision_at_1"]), atol=1e-4)
     for prefix in ("train", "test"):
         router = end[f"{prefix}_router"]["block_0"]
         assert min(router["support"]) >= 44
         assert max(router["dropped_mass"]) < 20
-    assert start["train_router"]["block_0"]["support"] == [None, None]  # nothing has been trained
+    assert start["train_router"]["block_0"]["support"] == [None]  # nothing has been trained
 
 
 def test_images_with_several_labels_train(tmp_path):
@@ -163,7 +163,9 @@ def test_images_with_several_labels_train(tmp_path):
     images = rng.integers(0, 256, (120, 8, 8, 1), dtype=np.uint8)
     examples = {"image": images, "label": labels}
     data = Data(examples, examples, 5, "test")
-    config = tiny_config(loss="sigmoid", steps=50, steps_per_dispatch=25, eval_every=50, checkpoint_every=50)
+    config = tiny_config(
+        "small,router=hard", loss="sigmoid", steps=50, steps_per_dispatch=25, eval_every=50, checkpoint_every=50
+    )
     config.update({"model": {"depth": 1}, "moe": {"blocks": (0,)}})
     recipe = vmoe.Recipe("vmoe", RECIPE.validate, RECIPE.build, lambda config: data)
     train.run(recipe, config, tmp_path / "w")

@@ -1,4 +1,4 @@
-"""V-MoE S/32 at full size on eight devices: its parameters, where they lie, and a real step of half its blocks."""
+"""V-MoE S/32 at full size on eight devices: its parameters, where they lie, and a real step of two of its blocks."""
 
 import math
 
@@ -81,7 +81,7 @@ def test_parameters_and_where_they_lie():
 def test_a_real_step_on_eight_devices():
     """With a small head the loss is about log(classes), and Adam moves what has a gradient by the learning rate."""
     config = config_of(data=2, expert=4)
-    config.model.depth, config.moe.blocks = 4, (1, 3)  # all else as it is: eight blocks take twice as long
+    config.model.depth, config.moe.blocks = 2, (0, 1)  # all else as it is: eight blocks take long
     train.validate(config)
     RECIPE.validate(config)
     examples = data()
@@ -99,7 +99,7 @@ def test_a_real_step_on_eight_devices():
         take = take.lower(begun, seed, {}, batch, np.int32(0)).compile()
         ended, measured = take(begun, seed, {}, batch, np.int32(0))
     np.testing.assert_allclose(measured["loss"], [math.log(NUM_CLASSES)], atol=0.2)
-    for block in ("block_1", "block_3"):
+    for block in ("block_0", "block_1"):
         router = measured["router"][block]
         assert 28 <= router["support"][0] < 56
         assert router["experts_per_token_mean"][0] == pytest.approx(32 * 28 / 400, rel=0.1)
@@ -123,7 +123,7 @@ def test_a_real_step_on_eight_devices():
 
 def _watched(params):
     """The routers, the experts' first kernels [32, 512, 2048], and the head."""
-    layers = [params["Transformer"][f"encoderblock_{block}"]["MoeLayer_0"] for block in (1, 3)]
+    layers = [params["Transformer"][f"encoderblock_{block}"]["MoeLayer_0"] for block in (0, 1)]
     experts = [layer["experts"]["Dense_0"]["kernel"] for layer in layers]
     return [*(layer["router"] for layer in layers), *experts, params["head"]["kernel"]]
 

@@ -15,12 +15,25 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from pathlib import Path
 
-PROGRAMS = ("gcloud", "xpk", "kubectl", "sbatch", "srun", "curl", "uv")
+PROGRAMS = ("gcloud", "xpk", "kubectl", "sbatch", "srun")
+# What every worker runs for its environment: shell, which starts sooner than Python.
+CURL = """#!/usr/bin/env bash
+echo '["curl"]' >> "$FAKE_WORLD/calls.jsonl"
+echo 'mkdir -p "$UV_UNMANAGED_INSTALL" && cp "$(command -v uv)" "$UV_UNMANAGED_INSTALL/uv"'
+"""
+UV = """#!/usr/bin/env bash
+echo '["uv"]' >> "$FAKE_WORLD/calls.jsonl"
+if [[ $1 == venv ]]; then
+    mkdir -p .venv/bin
+    cp "$FAKE_WORLD/python" .venv/bin/python
+fi
+"""
+PYTHON = f"""#!/usr/bin/env bash
+if [[ $2 == experiments.* ]]; then exec {sys.executable} -IS {__file__} train "$@"; fi
+exec {sys.executable} -S "$@"
+"""
 
 
 class World:
@@ -33,10 +46,13 @@ class World:
         """Creates it, with the programs; returns the directory of the latter."""
         programs = self.path / "bin"
         programs.mkdir(parents=True)
-        for name in PROGRAMS:
-            program = programs / name
-            program.write_text(f'#!/usr/bin/env bash\nexec {sys.executable} -IS {__file__} {name} "$@"\n')
-            program.chmod(0o755)
+        scripts = {
+            name: f'#!/usr/bin/env bash\nexec {sys.executable} -IS {__file__} {name} "$@"\n' for name in PROGRAMS
+        }
+        scripts |= {"curl": CURL, "uv": UV, "../python": PYTHON}
+        for name, script in scripts.items():
+            (programs / name).write_text(script)
+            (programs / name).chmod(0o755)
         for name in ("plans", "things"):
             (self.path / name).mkdir()
         return programs
@@ -150,23 +166,6 @@ def ssh(world, name, worker, command):
     sys.exit(128 - status if status < 0 else status)
 
 
-def curl(world, arguments):
-    """The installer of uv."""
-    print('mkdir -p "$UV_UNMANAGED_INSTALL" && cp "$(command -v uv)" "$UV_UNMANAGED_INSTALL/uv"')
-
-
-def uv(world, arguments):
-    if arguments[0] == "venv":
-        python = Path(".venv/bin/python")
-        python.parent.mkdir(parents=True, exist_ok=True)
-        python.write_text(
-            "#!/usr/bin/env bash\n"
-            f'if [[ $2 == experiments.* ]]; then exec {sys.executable} -IS {__file__} train "$@"; fi\n'
-            f'exec {sys.executable} "$@"\n'
-        )
-        python.chmod(0o755)
-
-
 def train(world, arguments):
     """In the stead of a training command."""
     worker = os.environ.get("FAKE_WORKER", "0")
@@ -182,7 +181,7 @@ def train(world, arguments):
         (Path.home() / "hangs").touch()
         deadline = time.monotonic() + 600
         while time.monotonic() < deadline and (outcome == "hang" or not exists(workdir, "summary.json")):
-            time.sleep(0.02)
+            time.sleep(0.05)
         return
     write(workdir, "config.json", json.dumps({"epochs": 4}))
     write(workdir, "metrics.jsonl", rows(4))
@@ -198,6 +197,9 @@ def write(workdir, name, content):
         Path(workdir).mkdir(parents=True, exist_ok=True)
         (Path(workdir) / name).write_text(content)
         return
+    import urllib.parse  # these take longer to import than all the rest, and few of the fakes need them
+    import urllib.request
+
     bucket, path = workdir.removeprefix("gs://").split("/", 1)
     server = f"{os.environ['STORAGE_EMULATOR_HOST']}/upload/storage/v1/b/{bucket}/o?uploadType=media&name="
     urllib.request.urlopen(server + urllib.parse.quote(f"{path}/{name}", safe=""), content.encode()).close()
@@ -206,6 +208,10 @@ def write(workdir, name, content):
 def exists(workdir, name):
     if not workdir.startswith("gs://"):
         return (Path(workdir) / name).exists()
+    import urllib.error
+    import urllib.parse
+    import urllib.request
+
     bucket, path = workdir.removeprefix("gs://").split("/", 1)
     server = f"{os.environ['STORAGE_EMULATOR_HOST']}/storage/v1/b/{bucket}/o/"
     try:
