@@ -160,9 +160,9 @@ def inverse_width(gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
     return inverse if equation.zero == "none" else jnp.where(lam == 0, limits.max, inverse)
 
 
-def partly(t: Array) -> Array:
+def partly(t: Array, least: float = 0.0) -> Array:
     """The active set: entries strictly between unselected and fully selected."""
-    return (t > 0) & (t < 1)
+    return (t > least) & (t < 1)
 
 
 def inner(t: Array, exponent: float) -> Array:
@@ -181,12 +181,14 @@ def least_position(dtype: jnp.dtype, exponent: float) -> float:
     return (4.0 * float(jnp.finfo(dtype).tiny)) ** (1.0 / exponent)
 
 
-def active_position(s: Array, gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
+def active_position(s: Array, gamma: TwoFloat, lam: Array, equation: Equation, *, underflows: bool = False) -> Array:
     """``t`` on the active set and about 0 off it, so that the derivatives of infinite entries are 0 and not NaN.
 
-    Entries of which so little is selected that it underflows to 0 belong to it.
+    With ``underflows`` entries of which so little is selected that it is 0 belong to it, too. Without, a row that
+    selects all or nothing of what can be told has no active entry, and the derivative in ``k`` of such rows.
     """
-    active = partly(lax.stop_gradient(position(s, gamma, lam, equation)))
+    least = 0.0 if underflows else least_position(s.dtype, equation.exponent)
+    active = partly(lax.stop_gradient(position(s, gamma, lam, equation)), least)
     return position(jnp.where(active, s, gamma.hi), gamma, lam, equation) * active.astype(s.dtype)
 
 

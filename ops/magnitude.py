@@ -54,7 +54,7 @@ def _kept_jvp(equation, debias, primals, tangents):
     if equation.zero == "all":
         return kept, whole_dot
     value = gamma.hi + gamma.lo
-    t = active_position(equation.keys(x, lam), gamma, lam, equation)
+    t = active_position(equation.keys(x, lam), gamma, lam, equation, underflows=debias)
     passed, value_dot = passing(t, _signed(x, x_dot, equation), gamma_dot, gamma, lam_dot, lam, equation)
     steep = steepness(t, equation.slope(value), gamma, lam, equation)
     slope_dot = equation.curvature(value) * value_dot

@@ -129,8 +129,12 @@ def merge(
     start = 0.5 * low_hi + 0.5 * high_hi
     # The root lies between the two values in the middle, which may share a float.
     lower, upper = jnp.nextafter(low_hi, -jnp.inf), jnp.nextafter(high_hi, jnp.inf)
-    gamma = everywhere(find_root(evaluate, start, End(lower, jnp.inf), End(upper, -jnp.inf)).point)
+    root = find_root(evaluate, start, End(lower, jnp.inf), End(upper, -jnp.inf)).point
+    low, high = TwoFloat(low_hi, low_lo), TwoFloat(high_hi, high_lo)
+    root = select(difference(root, low) < 0, low, select(difference(root, high) > 0, high, root))
+    gamma = everywhere(root)
     beyond = difference(v, gamma)
-    pooled = segments.spread(violated) & jnp.where(is_left, beyond < 0, beyond > 0)
+    # What one half adds may be too little to move the value of the other, which is held all the same.
+    pooled = segments.spread(violated) & jnp.where(is_left, beyond <= 0, beyond >= 0)
     # Equal values alone would not tell: entries that tie without being held together move on their own.
     return select(pooled, gamma, v), pooled & jnp.roll(pooled, -1, axis=1) & ~segments.is_last()

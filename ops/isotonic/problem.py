@@ -72,15 +72,16 @@ class Problem:
 
 
 def span(pull: Array, stiffness: Array, push: Array, bend: Array) -> Array:
-    """How far a value has to move to change either of two terms a good deal, which change at these rates, or 0.
+    """How far a value has to move to change either of two terms a good deal, which change at these rates.
 
-    Of terms that overflow, where that cannot be told, it is 0.
+    0 where that cannot be told: of terms that overflow, and of a pull that has vanished together with its rate, as it
+    does an unknown way from where it balances the push.
     """
 
-    def ratio_of(term: Array, rate: Array) -> Array:
-        return jnp.where(rate > 0, term / jnp.where(rate > 0, rate, 1.0), jnp.inf)
+    def ratio_of(term: Array, rate: Array, of_none: float) -> Array:
+        return jnp.where(rate > 0, term / jnp.where(rate > 0, rate, 1.0), of_none)
 
-    least = jnp.minimum(ratio_of(pull, stiffness), ratio_of(push, bend))
+    least = jnp.minimum(ratio_of(pull, stiffness, 0.0), ratio_of(push, bend, jnp.inf))
     return jnp.where((least < jnp.inf) & (pull < jnp.inf) & (push < jnp.inf), least, 0.0)
 
 

@@ -90,7 +90,8 @@ def isotonic_topk(
         # Also drops the derivative in k of an entry that only a larger k would select.
         y = jnp.where(y <= 0, 0.0, y)
     whole = alone & (w == 1)
-    selected = jnp.where(alone, y != 0, t > 0 if isinstance(solver, PAV) else t != 0)  # y may underflow
+    # Both may underflow, but not at once.
+    selected = (t > 0 if isinstance(solver, PAV) else t != 0) | (alone & (y != 0))
     z = jnp.where(selected, jnp.where(whole, 1.0, 0.5), 0.0)
     if debias:
         y = jnp.where(selected, jnp.where(whole, s, y + t), 0.0)

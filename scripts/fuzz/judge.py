@@ -135,7 +135,7 @@ def _judge(
         int(row): Fault(quantity.name, "not known to the oracle", np.inf, np.inf, np.inf)
         for row in np.flatnonzero(unknown & ~beyond)
     }
-    unheard = beyond & np.isnan(quantity.wanted).any(axis=1)
+    unheard = beyond & (np.isnan(quantity.wanted) | np.isnan(quantity.bound)).any(axis=1)
     if not value:
         told = told | (_overflows(setting, rows) & (nan | infinite).any(axis=1))
     for row in np.flatnonzero(wrong_nan | wrong | (unwanted & (nan | infinite).any(axis=1))):
