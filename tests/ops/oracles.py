@@ -136,6 +136,64 @@ def scalar_map(function):
     return apply
 
 
+@functools.cache
+def with_gradients(operator, **options):
+    """A compiled function of ``(x, k, lam, cotangent)``: the value, and its gradients in the first three.
+
+    The same one each time, so that tests that ask for the same at one shape share one compilation.
+    """
+
+    def weighed(x, k, lam, cotangent):
+        y = operator(x, k, lam=lam, **options)
+        return jnp.sum(y * cotangent), y
+
+    def apply(*arguments):
+        (_, y), gradients = jax.value_and_grad(weighed, (0, 1, 2), has_aux=True)(*arguments)
+        return y, *gradients
+
+    return jax.jit(apply)
+
+
+def check_derivatives(function, arguments, tolerance=1e-6, step=1e-6):
+    """First derivatives in both modes, and second ones, of all arguments at once against central differences.
+
+    By one program: the gradients of ``sum(c * function(*arguments))``, for a random ``c``, and the derivatives of value
+    and gradients along a direction, forward over reverse. Rows that do not depend on each other are tried all at once.
+
+    Args:
+      function: of float64 arrays, returning one.
+      arguments: these arrays.
+      tolerance: how far derivatives may be off, beside 1 and beside themselves.
+      step: how far the arguments move, beside 1.
+
+    Returns:
+      The value at ``arguments``.
+    """
+    rng = np.random.default_rng(0)
+    arguments = tuple(np.asarray(a, np.float64) for a in arguments)
+    cotangent = rng.normal(size=jax.eval_shape(function, *arguments).shape)
+
+    def weighed(*arguments):
+        y = function(*arguments)
+        return jnp.sum(cotangent * y), y
+
+    def first(*arguments):
+        (_, y), gradients = jax.value_and_grad(weighed, range(len(arguments)), has_aux=True)(*arguments)
+        return [y, *gradients]
+
+    both = jax.jit(lambda arguments, tangents: jax.jvp(first, arguments, tangents))
+    for _ in range(2):
+        tangents = tuple(rng.normal(size=a.shape) for a in arguments)
+        moved = [tuple(a + h * t for a, t in zip(arguments, tangents, strict=True)) for h in (step, -step)]
+        (right, _), (left, _), (here, pushed) = (both(at, tangents) for at in (*moved, arguments))
+        for found, after, before in zip(pushed, right, left, strict=True):
+            np.testing.assert_allclose(found, (after - before) / (2 * step), rtol=tolerance, atol=tolerance)
+        pulled = sum(np.vdot(g, t) for g, t in zip(here[1:], tangents, strict=True))
+        np.testing.assert_allclose(pulled, np.vdot(cotangent, pushed[0]), rtol=1e-9, atol=1e-9)
+        assert min(np.abs(pushed[0]).max(), max(np.abs(leaf).max() for leaf in pushed[1:])) > 100 * tolerance
+    return np.asarray(here[0])
+
+
 def equations(jaxpr):
     """All equations of a jaxpr, those of its inner jaxprs included."""
     jaxpr = getattr(jaxpr, "jaxpr", jaxpr)

@@ -37,10 +37,10 @@ def test_gradient_of_a_batch_of_single_rows(p):
     def loss(x):
         return jnp.sum(topk_mask(x, 2, lam=1.0, p=p) ** 2)
 
-    x = X[:, :1]
-    rows = np.stack([jax.grad(loss)(row) for row in x[:, 0]])
+    x, gradient = X[:, :1], jax.jit(jax.grad(loss))
+    rows = np.stack([gradient(row) for row in x[:, 0]])
     assert np.abs(rows).max() > 0
-    np.testing.assert_allclose(jax.grad(loss)(x)[:, 0], rows, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(gradient(x)[:, 0], rows, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("operator", ALL)
@@ -72,13 +72,13 @@ def test_what_lies_under_where_does_not_matter(operator, hidden):
 
 
 @pytest.mark.parametrize("operator", [topk_mask, topk_mag])
-@pytest.mark.parametrize("hidden", [7.0, np.nan])
-def test_where_stops_gradients(operator, hidden):
-    x = np.where(WHERE, X, hidden).astype(np.float32)
-    gradient = jax.grad(lambda x: jnp.sum(operator(x, 2, lam=1.0, p=4 / 3, where=WHERE) ** 2))(x)
-    assert np.all(np.where(WHERE, 0, gradient) == 0)
-    assert np.isfinite(gradient).all()
-    assert np.abs(gradient).max() > 0
+def test_where_stops_gradients(operator):
+    slope = jax.jit(jax.grad(lambda x: jnp.sum(operator(x, 2, lam=1.0, p=4 / 3, where=WHERE) ** 2)))
+    for hidden in (7.0, np.nan):
+        gradient = slope(np.where(WHERE, X, hidden).astype(np.float32))
+        assert np.all(np.where(WHERE, 0, gradient) == 0)
+        assert np.isfinite(gradient).all()
+        assert np.abs(gradient).max() > 0
 
 
 def test_where_along_another_axis():

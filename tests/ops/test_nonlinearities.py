@@ -17,8 +17,9 @@ X = oracles.samples((2, 4), 3, np.float32)
 def test_a_name_borrowed_from_another_changes_nothing(name, phi):
     borrowed = dataclasses.replace(phi, name=name)
     y = relaxed_topk(X, 2, phi=phi, lam=0.5)
-    np.testing.assert_allclose(topk_solution(X, 2, phi=borrowed, lam=0.5)[0], y, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(relaxed_topk(X, 2, phi=borrowed, lam=0.5), y, rtol=1e-5, atol=1e-6)
+    if phi is HALF_SQUARE:  # PAV takes the longest to compile
+        np.testing.assert_allclose(topk_solution(X, 2, phi=borrowed, lam=0.5)[0], y, rtol=1e-5, atol=1e-6)
 
 
 CUBE = Nonlinearity(

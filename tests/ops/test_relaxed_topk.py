@@ -1,10 +1,11 @@
 """The relaxed operator of every nonlinearity, two of them not built in, and its value, against a generic solver."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.test_util import check_grads
 from scipy import optimize
 
 from ops import Nonlinearity, relaxed_topk, relaxed_topk_value, sparsemax, topk_mag, topk_mask, topk_sum
@@ -51,6 +52,26 @@ OTHERS = pytest.mark.parametrize("phi", [ABS, EXP, SOFTPLUS, COSH, ELASTIC], ids
 X = 1.5 * oracles.samples((6, 7))
 K = np.array([1, 2, 3.5, 5, 3, 2])
 LAM = np.array([0.1, 0.5, 1, 3, 10, 0.02])
+# Each nonlinearity with one exponent, so that what follows compiles one program for each.
+EXPONENT = {IDENTITY: 1.7, ABS: 2.0, HALF_SQUARE: 1.5, EXP: 1.5, SOFTPLUS: 2.0, COSH: 1.5, ELASTIC: 4 / 3}
+
+
+@functools.cache
+def compiled(phi):
+    """Of arguments and a direction: operator and value, what both change by along it, and the value's gradient."""
+    options = {"phi": phi, "p": EXPONENT[phi]}
+
+    def total(x, k, lam):
+        values = relaxed_topk_value(x, k, lam=lam, **options)
+        return values.sum(), values
+
+    def everything(arguments, direction):
+        y, moved = jax.jvp(lambda x, k, lam: relaxed_topk(x, k, lam=lam, **options), arguments, direction)
+        (_, values), (x, k, lam) = jax.value_and_grad(total, (0, 1, 2), has_aux=True)(*arguments)
+        risen = jnp.sum(x * direction[0], axis=1) + k * direction[1] + lam * direction[2]
+        return (y, values), (moved, risen), x
+
+    return jax.jit(everything)
 
 
 def ordered(phi, k, lam, p, x):
@@ -79,16 +100,9 @@ def ordered(phi, k, lam, p, x):
 
 
 @PHIS
-@pytest.mark.parametrize("p", [4 / 3, 1.5, 2.0])
-def test_operator_and_value_agree_with_a_generic_solver(x64, phi, p):
-    expected = [ordered(phi, k, lam, p, x) for x, k, lam in zip(X, K, LAM, strict=True)]
-
-    def total(x):
-        values = relaxed_topk_value(x, K, phi=phi, lam=LAM, p=p)
-        return values.sum(), values
-
-    gradient, values = jax.grad(total, has_aux=True)(X)
-    y = relaxed_topk(X, K, phi=phi, lam=LAM, p=p)
+def test_operator_and_value_agree_with_a_generic_solver(x64, phi):
+    expected = [ordered(phi, k, lam, EXPONENT[phi], x) for x, k, lam in zip(X, K, LAM, strict=True)]
+    (y, values), _, gradient = compiled(phi)((X, K, LAM), (X, K, LAM))
     np.testing.assert_allclose(y, np.stack([row[0] for row in expected]), atol=2e-6)
     np.testing.assert_allclose(values, [row[1] for row in expected], rtol=1e-10)
     np.testing.assert_array_equal(gradient, y)
@@ -96,42 +110,38 @@ def test_operator_and_value_agree_with_a_generic_solver(x64, phi, p):
 
 @pytest.mark.parametrize("phi", [EXP, ELASTIC], ids=lambda phi: phi.name)
 def test_derivatives_to_second_order(x64, phi):
-    k = np.array([1.3, 2.2, 3.5])
-
-    def function(x, lam):  # its first derivatives are those of the value, its second ones those of the operator
+    def function(x, k, lam):  # its first derivatives are those of the value, its second ones those of the operator
         return relaxed_topk_value(x, k, phi=phi, lam=lam, p=4 / 3)
 
-    check_grads(jax.jit(function), (X[:3], LAM[:3]), 2, ("rev",), atol=1e-3, rtol=1e-3, eps=1e-5)
+    oracles.check_derivatives(function, (X[:3], np.array([1.3, 2.2, 3.5]), LAM[:3]), tolerance=1e-5)
 
 
 @OTHERS
 def test_derivatives_of_operator_and_value_against_differences(x64, phi):
-    k, p = np.array([1.3, 2.2, 3.5, 4.7, 3.1, 2.4]), 1.5
+    arguments = X, np.array([1.3, 2.2, 3.5, 4.7, 3.1, 2.4]), LAM
     tangents = oracles.samples(X.shape, 5), oracles.samples(K.shape, 6), LAM * oracles.samples(K.shape, 7)
 
-    @jax.jit
-    def both(x, k, lam):
-        return relaxed_topk(x, k, phi=phi, lam=lam, p=p), relaxed_topk_value(x, k, phi=phi, lam=lam, p=p)
-
     def at(step):
-        return both(*(a + step * b for a, b in zip((X, k, LAM), tangents, strict=True)))
+        return compiled(phi)(tuple(a + step * b for a, b in zip(arguments, tangents, strict=True)), tangents)
 
-    pushed = jax.jit(lambda *a: jax.jvp(both, a, tangents)[1])(X, k, LAM)
-    for found, right, left in zip(pushed, at(1e-6), at(-1e-6), strict=True):
+    for found, right, left in zip(at(0)[1], at(1e-6)[0], at(-1e-6)[0], strict=True):
         assert np.abs(found).max() > 0.1
         np.testing.assert_allclose(found, (right - left) / 2e-6, rtol=1e-5, atol=1e-5)
 
 
 def test_signed_mask_may_use_less_than_k(x64):
     x = np.array([3.0, -0.5, 0.2, 0.05, -0.1])
+
+    @jax.jit
+    def with_jacobian(k):
+        y = relaxed_topk(x, k, phi="abs", lam=1.0)
+        return y, jax.jacfwd(lambda x: relaxed_topk(x, k, phi="abs", lam=1.0))(x)
+
     # Without the bound on their sum the entries would be clip(x / lam, -1, 1).
-    np.testing.assert_allclose(relaxed_topk(x, 3, phi="abs", lam=1.0), [1, -0.5, 0.2, 0.05, -0.1], rtol=1e-14)
-    np.testing.assert_allclose(
-        jax.jacobian(lambda x: relaxed_topk(x, 3, phi="abs", lam=1.0))(x), np.diag([0, 1, 1, 1, 1.0]), atol=1e-15
-    )
-    np.testing.assert_allclose(
-        np.abs(relaxed_topk(x, 1.5, phi="abs", lam=1.0)), topk_mask(np.abs(x), 1.5, lam=1.0), rtol=1e-14
-    )
+    y, jacobian = with_jacobian(3.0)
+    np.testing.assert_allclose(y, [1, -0.5, 0.2, 0.05, -0.1], rtol=1e-14)
+    np.testing.assert_allclose(jacobian, np.diag([0, 1, 1, 1, 1.0]), atol=1e-15)
+    np.testing.assert_allclose(np.abs(with_jacobian(1.5)[0]), oracles.pooled(np.abs(x), 1.5, 1.0), atol=1e-14)
 
 
 def test_names_give_the_named_operators():
@@ -148,47 +158,60 @@ def test_lam_0_is_the_slope_of_the_selected(x64, phi):
     s = np.abs(X) if phi.even else X
     chosen = np.stack([oracles.hard(row, 3) for row in s])
     slope = np.sign(X) * PLAIN[phi][1](s) if phi.even else PLAIN[phi][1](s)
-    np.testing.assert_allclose(relaxed_topk(X, 3, phi=phi, lam=0), chosen * slope, rtol=1e-15)
-    value = relaxed_topk_value(X, 3, phi=phi, lam=0)
-    np.testing.assert_allclose(value, (chosen * PLAIN[phi][0](X)).sum(-1), rtol=1e-14)
-    near = relaxed_topk_value(X, np.full(6, 3.0), phi=phi, lam=np.full(6, 1e-9))
-    np.testing.assert_allclose(near, value, rtol=1e-7)
+    total = (chosen * PLAIN[phi][0](X)).sum(-1)
+    y, value = jax.jit(lambda x: [f(x, 3, phi=phi, lam=0) for f in (relaxed_topk, relaxed_topk_value)])(X)
+    np.testing.assert_allclose(y, chosen * slope, rtol=1e-15)
+    np.testing.assert_allclose(value, total, rtol=1e-14)
+    lam = np.where(np.arange(6) % 2, 0.0, 1e-9)  # not known when compiled, and 0 in some rows alone
+    (y, value), _, _ = compiled(phi)((X, np.full(6, 3.0), lam), (X, K, LAM))
+    np.testing.assert_allclose(y, chosen * slope, atol=1e-7)
+    np.testing.assert_allclose(value, total, rtol=1e-7)
 
 
 @OTHERS
 def test_absent_large_and_small_entries_are_finite_in_float32(phi):
-    p = 4 / 3
-    x = np.float32([[0, 0, 0, 0, 0], [1e3, 1e3, -1e3, 5, 0], [-1e3, -2e3, -3e3, -1e3, -9], [1e-30, -1e-20, 2, 2, 2]])
-    lam = np.float32([[1], [1e3], [1e-3], [1]])[:, 0]
-    for k in (2, 0, 5):
-        y, gradient = jax.value_and_grad(
-            lambda x, k=k: relaxed_topk_value(x, np.full(4, k), phi=phi, lam=lam, p=p).sum()
-        )(x)
-        assert not np.isnan(y)
-        assert not np.isnan(gradient).any()
-        again = jax.grad(lambda x, k=k: jnp.sum(jnp.sin(relaxed_topk(x, np.full(4, k), phi=phi, lam=lam, p=p))))(x)
-        assert not np.isnan(again).any()
-    present = np.float32([1, 2, 3, 0.5])
-    padded = np.r_[present, np.float32(-np.inf)] if not phi.even else np.r_[present, np.float32(9)]
-    for function in (relaxed_topk, relaxed_topk_value):
-        some = function(padded, 3, phi=phi, p=p, where=np.arange(5) < 4)
-        np.testing.assert_allclose(some[:4] if some.ndim else some, function(present, 3, phi=phi, p=p), rtol=1e-5)
-        if not phi.even:
-            np.testing.assert_array_equal(function(padded, 3, phi=phi, p=p), some)
+    extreme = [[0, 0, 0, 0, 0], [1e3, 1e3, -1e3, 5, 0], [-1e3, -2e3, -3e3, -1e3, -9], [1e-30, -1e-20, 2, 2, 2]]
+    hidden, infinite = [1, 2, 3, 0.5, 9], [1, 2, 3, 0.5, 0 if phi.even else -np.inf]
+    x = np.float32(3 * extreme + [hidden, infinite])
+    k, lam = np.float32(4 * [2] + 4 * [0] + 4 * [5] + 2 * [3]), np.float32(3 * [1, 1e3, 1e-3, 1] + 2 * [0.1])
+    where = np.ones(x.shape, bool)
+    where[12, 4] = False
+
+    def functions(x):
+        return [f(x, k, phi=phi, lam=lam, p=4 / 3, where=where) for f in (relaxed_topk, relaxed_topk_value)]
+
+    @jax.jit
+    def with_gradient(x):
+        (y, values), pull = jax.vjp(functions, x)
+        return y, values, pull([jnp.cos(y), jnp.ones_like(values)])[0]
+
+    y, values, gradient = with_gradient(x)
+    for found in (y, values, gradient):
+        assert np.isfinite(found).all()
+    wanted, value = ordered(phi, 3, 0.1, 4 / 3, np.array([1, 2, 3, 0.5]))
+    for row in (12, 13):
+        np.testing.assert_allclose(y[row], np.r_[wanted, 0], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(values[row], value, rtol=1e-5)
 
 
 def test_more_than_take_part_are_all_selected(x64):
     x = np.array([1.0, -np.inf, 3.0, -np.inf])
     np.testing.assert_allclose(topk_sum(x, 3), 4)
-    np.testing.assert_allclose(relaxed_topk_value(x, 3, lam=0.5), 4 - 0.5 / 2 * 2)
-    assert jax.grad(lambda k: relaxed_topk_value(x, k, lam=0.5))(3.0) == 0
+    value, slope = jax.jit(jax.value_and_grad(lambda k: relaxed_topk_value(x, k, lam=0.5)))(3.0)
+    np.testing.assert_allclose(value, 4 - 0.5 / 2 * 2)
+    assert slope == 0
 
 
 def test_sum_of_the_largest(x64):
+    @jax.jit
+    def with_gradients(x, k):
+        values, pull = jax.vjp(topk_sum, x, k)
+        return values, *pull(jnp.ones_like(values))
+
     expected = [np.sum(np.sort(x)[::-1] * oracles.weights(7, k)) for x, k in zip(X, K, strict=True)]
-    np.testing.assert_allclose(topk_sum(X, K), expected, rtol=1e-14)
+    np.testing.assert_allclose(with_gradients(X, K)[0], expected, rtol=1e-14)
     np.testing.assert_allclose(topk_sum(X.T, K, axis=0), expected, rtol=1e-14)
-    gradient, slope = jax.grad(lambda x, k: topk_sum(x, k).sum(), (0, 1))(X, np.full(6, 2.5))
+    _, gradient, slope = with_gradients(X, np.full(6, 2.5))
     third = np.sort(X)[:, -3]
     np.testing.assert_allclose(slope, third)
     np.testing.assert_allclose(gradient.sum(-1), 2.5)
@@ -197,9 +220,10 @@ def test_sum_of_the_largest(x64):
 
 def test_sparsemax():
     x = X.astype(np.float32)
-    y, jacobian = sparsemax(x[0]), jax.jacobian(sparsemax)(x[0])
+    y, jacobian = jax.jit(lambda x: (sparsemax(x), jax.jacfwd(sparsemax)(x)))(x[0])
     assert (y > 0).sum() == 2
-    np.testing.assert_allclose(sparsemax(np.float32([-2, 0, 0.5])), [0, 0.25, 0.75], rtol=1e-6)
     a = np.asarray(y > 0, float)
     np.testing.assert_allclose(jacobian, np.diag(a) - np.outer(a, a) / a.sum(), atol=1e-6)
+    x[0] = [-2, 0, 0.5, *4 * [-np.inf]]
+    np.testing.assert_allclose(sparsemax(x)[0], [0, 0.25, 0.75, 0, 0, 0, 0], rtol=1e-6)
     np.testing.assert_array_equal(sparsemax(x.T, axis=0).T, sparsemax(x))

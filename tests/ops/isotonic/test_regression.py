@@ -43,9 +43,7 @@ def test_smallest_sizes(n):
     np.testing.assert_allclose(isotonic_regression(s, w, lam=LAM).v, expected, atol=1e-13)
 
 
-@pytest.mark.parametrize(
-    ("p", "phi"), [(4 / 3, "identity"), (1.7, "half_square"), (4 / 3, "half_square"), (1.5, "exp")]
-)
+@pytest.mark.parametrize(("p", "phi"), [(4 / 3, "identity"), (1.7, "half_square"), (1.5, "exp")])
 def test_pav_is_optimal(p, phi):
     s = np.abs(S) if phi == "half_square" else S
     found = isotonic_regression(s, W, lam=LAM, p=p, phi=phi)
@@ -95,11 +93,11 @@ def test_non_negative_cone():
 @pytest.mark.parametrize("phi", ["identity", "half_square"])
 def test_dual_ascent_is_dykstra_for_p_2(phi):
     s = np.abs(S)
-    for count in (1, 2, 7):
-        by_dykstra = isotonic_regression(s, W, lam=LAM, phi=phi, solver=Dykstra(max_iter=count, tol=0.0))
-        by_dual = isotonic_regression(s, W, lam=LAM, phi=phi, solver=Dual(max_iter=count, tol=0.0))
-        np.testing.assert_allclose(by_dual.v, by_dykstra.v, atol=1e-11)
-        assert set(by_dykstra.iterations.tolist()) == {count}
+    by_dykstra = isotonic_regression(s, W, lam=LAM, phi=phi, solver=Dykstra(max_iter=3, tol=0.0))
+    by_dual = isotonic_regression(s, W, lam=LAM, phi=phi, solver=Dual(max_iter=3, tol=0.0))
+    np.testing.assert_allclose(by_dual.v, by_dykstra.v, atol=1e-11)
+    assert set(by_dykstra.iterations.tolist()) == {3}
+    assert not by_dykstra.converged.all()
 
 
 @pytest.mark.parametrize(
@@ -107,7 +105,7 @@ def test_dual_ascent_is_dykstra_for_p_2(phi):
     [(Dykstra(20000), 2, "identity"), (Dykstra(20000), 2, "half_square"), (Dual(4000), 1.5, "exp")],
 )
 def test_iterative_solvers_converge(solver, p, phi):
-    s, w = np.abs(S[:, :16]), W[:, :16]
+    s, w = np.abs(S[:, :8]), W[:, :8]
     exact = isotonic_regression(s, w, lam=LAM, p=p, phi=phi)
     found = isotonic_regression(s, w, lam=LAM, p=p, phi=phi, solver=solver)
     assert found.converged.all()
