@@ -33,7 +33,7 @@ $(READY): requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is %s: make ... PYTHON=python3.11" % sys.version.split()[0])'
 	@echo "creating $(VENV): a few minutes the first time, most of it downloading"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.txt \
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt \
 	  $(EXTRA)
 	@touch $@
 
