@@ -101,8 +101,8 @@ def find_root(
 
     A bracket is kept and never left. Each next point comes from, in this order: the local model where it can be
     trusted; false position on the bracket (with Illinois weights) where the levels of both ends are known; and
-    bisection where these lead outside, where the ends differ by orders of magnitude, where two evaluations in a row
-    have hardly lowered the best level, and where there have been too many guesses.
+    bisection where these lead outside, where both ends are tried and differ by orders of magnitude, where two
+    evaluations in a row have hardly lowered the best level, and where there have been too many guesses.
 
     Args:
       evaluate: one pass over the data.
@@ -177,8 +177,9 @@ def find_root(
 
         near_by = gap < 0.125 * found.scale
         low, high = lax.abs(left), lax.abs(right)
-        apart = (lax.max(low, high) > 16.0 * lax.min(low, high)) & (gap > found.scale) & ~found.trusted
-        apart = apart & (left > first) & (right < last)
+        # Ends not evaluated yet may be the least or the largest of floats, and say nothing of where to look.
+        tried = (left > first) & (right < last)
+        apart = (lax.max(low, high) > 16.0 * lax.min(low, high)) & (gap > found.scale) & ~found.trusted & tried
         leads_outside = ~inside(proposal, beyond)
         bisect = (slow >= 2) | apart | (state.evaluations >= GUESSES) | leads_outside
         halved = lax.select(near_by, left + 0.5 * gap, middle(left, right))

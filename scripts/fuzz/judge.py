@@ -85,13 +85,14 @@ def _blurred(quantity: Quantity, faint: Flags, setting: Setting) -> Quantity:
 
 
 def _overflows(setting: Setting, rows: Rows) -> np.ndarray:
-    """Rows of magnitudes that are too large for their strength: what their derivatives are made of is infinite."""
+    """Rows of magnitudes too large for their strength: what their derivatives are made of is infinite. Not at 0."""
     if not setting.operator.startswith("topk_mag") and setting.phi != "half_square":
         return np.zeros(setting.rows, bool)
     with np.errstate(all="ignore"):
         x = np.where(rows.where & np.isfinite(rows.x), np.abs(real(rows.x)), 0.0)
         most = np.abs(real(rows.cotangent)).max(axis=1) + 1
-        return x.max(axis=1) * most / ((setting.p - 1) * real(rows.lam)) > float(jnp.finfo(setting.working).max) / 64
+        between = x.max(axis=1) * most / ((setting.p - 1) * real(rows.lam))
+        return (rows.lam > 0) & (between > float(jnp.finfo(setting.working).max) / 64)
 
 
 def _judge(

@@ -253,3 +253,21 @@ def test_the_search_for_ties_stays_a_choice_under_vmap(operator):
 
 def test_what_is_known_of_lam_leaves_no_search_behind():
     assert "cond" not in set(primitives(jax.make_jaxpr(lambda x: ops.topk_mask(x, 2, lam=0.1))(X).jaxpr))
+
+
+def test_a_k_just_below_a_whole_number_selects_no_neighbour():
+    y = ops.topk_mag(jnp.array([1.0, 0, -1, -2, 2]), 1.9999998, lam=0.10502035, p=1.1627, debias=True)
+    np.testing.assert_allclose(y, [0, 0, 0, -2, 2], atol=1e-5)
+
+
+def test_gradients_at_a_traced_lam_of_0_are_finite_for_any_exponent():
+    x = jnp.array([0.3, 0.1, 0.9, 0.4])
+    gradient = jax.jit(jax.grad(lambda x, lam: jnp.sum(x * ops.topk_mask(x, 2.5, lam=lam, p=1.6887))))
+    np.testing.assert_allclose(gradient(x, 0.0), [0.5, 0, 1, 1], rtol=1e-6)
+
+
+def test_a_weak_lam_takes_few_passes():
+    """The least of floats, below every magnitude, is no end to bisect from."""
+    x = np.abs(np.random.default_rng(0).normal(size=(128, 1000))).astype(np.float32)
+    k, lam = jnp.full((128, 1), 100.0), jnp.full((128, 1), 0.01)
+    assert jax.jit(lambda x: evaluations((x,), k, lam, Equation(2.0, HALF_SQUARE)))(x).max() <= 9

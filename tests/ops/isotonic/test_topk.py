@@ -56,6 +56,36 @@ def test_pav_and_threshold_agree_in_long_vectors_of_single_precision(operator, p
     assert_agree([found], [expected], 1e-5)
 
 
+def test_rescaled_magnitudes_of_strong_and_weak_lam_and_of_every_scale():
+    """Blocks that one half hardly moves, powers that under- and overflow, and distances no float32 near x can tell."""
+    normal = [1.0947, -1.1152, 0.35962, 0.33276, 0.040039, -0.032135, 0.71289, -1.7842, 1.0264, -0.40747]
+    grid = [-5.0, 3, -2, 0, -3, 1, -4, 2, 4, -1]
+    wide = [-6.83996e07, -1062.5, -2e-18, -9.6e-26, 3.06e25, -2.2e-17, 118894, -34487, 0.2, 0.1]
+    small = [1e-29 * value for value in normal]
+    x = np.float32([normal, grid, 10 * [-1000.0], normal, small, wide])
+    k, lam = np.float32([1, 2, 5.834372, 10, 10, 3]), np.float32([16.666, 1.4813773e-11, 8.3763626e-7, 2e10, 2, 1e-12])
+    cotangent = np.random.default_rng(5).integers(-4, 5, x.shape).astype(np.float32)
+    pav, threshold = (
+        oracles.with_gradients(topk_mag, p=1.2, solver=solver, debias=True)(x, k, lam, cotangent)
+        for solver in ("pav", "threshold")
+    )
+    y, in_x, _, in_lam = pav
+    largest = np.abs(x).max(axis=1, keepdims=True)
+    np.testing.assert_allclose(y / largest, threshold[0] / largest, atol=2e-5)
+    np.testing.assert_allclose(y[1], [-5, 0, 0, 0, 0, 0, -2, 0, 2, 0], rtol=2e-5)  # two tie for half
+    np.testing.assert_allclose(y[2], 10 * [-583.4372], rtol=2e-5)
+    np.testing.assert_array_equal(y[3:5], x[3:5])  # all are kept
+    np.testing.assert_array_equal(y[5], np.where(np.abs(x[5]) > 1e5, x[5], 0))
+    for row in (0, 3, 5):
+        np.testing.assert_allclose(in_x[row], threshold[1][row], rtol=1e-4, atol=1e-4)
+    assert in_lam[5] == 0
+
+
+def test_a_strong_lam_shrinks_entries_of_every_size():
+    x = np.float32([1.6, -2.1, 6.7e7, 0.91, -0.58])
+    np.testing.assert_array_equal(topk_mag(x, 5, lam=1.76e10, debias=True, solver="pav"), x)
+
+
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize(
     ("operator", "solver", "p", "tolerance"),
