@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 
 Vanishing = Literal["all", "some", "none"]
@@ -168,7 +168,13 @@ def check_scalar(name: str, value: ArrayLike, limits: Range) -> Array:
 def strength(value: ArrayLike, limits: Range = STRENGTH) -> Array:
     """A strength that was not known when it was checked: NaN where it is out of range."""
     value = jnp.asarray(value)
-    return jnp.where((value == limits.low) | ((value >= WEAKEST) & (value <= limits.high)), value, jnp.nan)
+    allowed = (value >= WEAKEST) & (value <= limits.high)
+    if limits.low == 0:
+        # To comparisons of floats what is below the normal numbers is 0 as well: so by its bits.
+        kind = jnp.finfo(value.dtype)
+        bits = lax.bitcast_convert_type(value, f"int{kind.bits}")
+        allowed |= (value == 0) & ~((bits > 0) & (bits < 1 << kind.nmant))
+    return jnp.where(allowed, value, jnp.nan)
 
 
 def check_where(where: ArrayLike) -> Array | np.ndarray:

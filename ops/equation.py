@@ -234,8 +234,10 @@ def steepness(t: Array, gain: Array | float, gamma: TwoFloat, lam: Array, equati
 def selection(s: Array, gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
     """``z_i(gamma)``: exactly 0, exactly 1, or strictly between; same shape as ``s``."""
     z = profile(position(s, gamma, lam, equation), equation.exponent)
-    # Of more entries at +inf than are wanted the threshold is inf, too, where lam is 0: inf - inf.
-    return jnp.where((s == jnp.inf) & (gamma.hi == jnp.inf), 0.0, z) if equation.zero == "some" else z
+    if equation.zero != "some":
+        return z
+    # Without a width there is no position: differences may underflow, and that of two infinities is none.
+    return jnp.where((lam == 0) & ~jnp.isnan(gamma.hi), (s > gamma.hi).astype(z.dtype), z)
 
 
 @functools.partial(selection.defjvp, symbolic_zeros=True)

@@ -353,11 +353,14 @@ def _mask_and_threshold(x: Array, k: Array, lam: Array, equation: Equation, zero
 _TERMS = 17
 
 
-def _divergence(t: Array, y: Array, p: float) -> Array:
-    """``t^p / p + y^p / q - t y^(p - 1)``, at least 0: Bregman's divergence of ``|.|^p / p`` from ``t`` to ``y``."""
+def _divergence(t: Array, y: Array, power: Array, p: float) -> Array:
+    """``t^p / p + y^p / q - t y^(p - 1)``, at least 0: Bregman's divergence of ``|.|^p / p`` from ``t`` to ``y``.
+
+    ``power`` is ``y^(p - 1)``, which at a small ``p`` is far from 0 where ``y`` underflows.
+    """
     if p == 2:
         return 0.5 * jnp.square(t - y)
-    positive = y > 0
+    positive = y > float(jnp.finfo(y.dtype).tiny) ** 0.5
     base = jnp.where(positive, y, 1.0)
     u = (t - base) / base
     near = jnp.abs(u) < 0.1
@@ -368,7 +371,8 @@ def _divergence(t: Array, y: Array, p: float) -> Array:
         series = binomial + jnp.where(near, u, 0.0) * series
     closed = jnp.maximum(1.0 + u, 0.0) ** p - 1.0 - p * u
     bend = jnp.where(near, jnp.square(u) * series, closed) / p
-    return jnp.where(positive, base**p * bend, jnp.maximum(t, 0.0) ** p / p)
+    faint = jnp.maximum(t, 0.0) ** p / p + ((1.0 - 1.0 / p) * y - t) * power
+    return jnp.where(positive, base**p * bend, jnp.maximum(faint, 0.0))
 
 
 def _loss(x: Array, t: Array, k: Array, lam: Array, equation: Equation, zero: Vanishing, smooth: bool) -> Array:
@@ -384,7 +388,8 @@ def _loss(x: Array, t: Array, k: Array, lam: Array, equation: Equation, zero: Va
     above = difference(TwoFloat(s, jnp.zeros_like(s)), gamma)  # -inf where absent
     missing = jnp.where(t == 1, 0.0, (1.0 - t) * jnp.maximum(above - lam, 0.0))
     misplaced = jnp.where(t == 0, 0.0, t * jnp.maximum(-above, 0.0))
-    loss = _total(lam * _divergence(t, y, p) + missing + misplaced)
+    power = jnp.clip(above / jnp.where(lam > 0, lam, 1.0), 0.0, 1.0)
+    loss = _total(lam * _divergence(t, y, power, p) + missing + misplaced)
 
     def norm(values: Array) -> Array:
         return _total(jnp.where(values > 0, jnp.where(values > 0, values, 1.0) ** p, 0.0)) / p

@@ -14,7 +14,7 @@ from ops.mask import Selected, select_topk
 from ops.nonlinearities import HALF_SQUARE
 from ops.shrinkage import before_slope
 from ops.slope_in_k import with_slope_in_k
-from ops.twofloat import TwoFloat, power_of_two
+from ops.twofloat import TwoFloat, power_of_two, select
 
 
 def _signed(x: Array, magnitude: Array, equation: Equation) -> Array:
@@ -150,6 +150,21 @@ def magnitude_from(
     return with_slope_in_k(y, signs, selected.keys, selected.z, k, lam, equation, gain_debiased if debias else gain)
 
 
+def _without_traces(selected: Selected, k: Array, lam: Array, equation: Equation) -> Selected:
+    """The threshold at the largest entry not selected, in rows where ``k`` entries can be selected in full.
+
+    Any from there up to a width below these will do. One that is lower selects so little of others that their sum does
+    not tell, but of what is rescaled it is far from little.
+    """
+    rows, pairs = equation.rows, tuple(zip(selected.keys, selected.z, strict=True))
+    full = rows.count(lambda pair: pair[1] == 1, pairs).astype(k.dtype)
+    least = -rows.max(lambda pair: jnp.where(pair[1] == 1, -pair[0], -jnp.inf), pairs)
+    largest = lax.stop_gradient(rows.max(lambda pair: jnp.where(pair[1] == 1, 0.0, pair[0]), pairs))
+    clear = (full == k) & (least - largest >= equation.width(largest, lam)) & (lam > 0)
+    gamma = select(clear, TwoFloat(largest, jnp.zeros_like(largest)), selected.gamma)
+    return Selected(selected.keys, gamma, tuple(jnp.where(clear & (z < 1), 0.0, z) for z in selected.z))
+
+
 def magnitude_of(
     entries: tuple[Array, ...],
     k: Array,
@@ -164,4 +179,6 @@ def magnitude_of(
     equation = dataclasses.replace(equation, zero=zero)
     entries, lam, unit = in_units(entries, lam, equation)
     selected = select_topk(entries, k, lam, equation, where)
+    if debias and zero != "all" and equation.p < 2:
+        selected = _without_traces(selected, k, lam, equation)
     return tuple(y * unit for y in magnitude_from(selected, entries, k, lam, equation, debias))

@@ -152,7 +152,9 @@ def _value(x: Array, present: Array, k: Array, lam: Array, equation: Equation) -
     size = jnp.abs(y)
     power = jnp.where(y == 0, 1.0, size) ** (p - 1.0)
     norm = jnp.minimum(total(power * size, y != 0), largest)
-    penalty = total(jnp.minimum(strength * power, largest) * size, y != 0)  # as lam * norm, which may underflow before
+    # lam * y ** (p - 1), which is s - v: so also where y is so little that it is held at the least number there is.
+    moved = jnp.minimum(strength * power, jnp.where(size > 4.0 * jnp.finfo(x.dtype).tiny, largest, s - v))
+    penalty = total(moved * size, y != 0)  # as lam * norm, which may underflow before
     value = total(phi.value(jnp.where(whole, v, boundary)), whole) + block + (1.0 - 1.0 / p) * penalty
     slope_in_k = jnp.where(saturated, 0.0, phi.value(boundary))
     in_k, in_lam = slope_in_k * unit * unit, norm * unit * unit ** (p - 1.0)

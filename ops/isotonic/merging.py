@@ -77,7 +77,14 @@ class Segments:
 
 
 def merge(
-    problem: Problem, v: TwoFloat, s: Array, w: Array, lam: Array, tilt: Array, segments: Segments
+    problem: Problem,
+    v: TwoFloat,
+    s: Array,
+    w: Array,
+    lam: Array,
+    tilt: Array,
+    segments: Segments,
+    linked: Array | None = None,
 ) -> tuple[TwoFloat, Array]:
     """Minimises ``sum_i h_i(v_i) + tilt_i * v_i`` over ``v`` decreasing in each segment, given that for both halves.
 
@@ -89,6 +96,7 @@ def merge(
       lam: strength of the regularisation, shape ``(rows, 1)``.
       tilt: slopes of the linear terms, broadcasting against ``s``.
       segments: what is put in order.
+      linked: which neighbours are held together so far, entry i to its successor, where ``tilt`` is one per row.
 
     Returns:
       The minimisers of the wholes, same shape, and which neighbours are held at one value by this merge: bool, same
@@ -98,6 +106,11 @@ def merge(
     is_left = segments.is_left()
     (low_hi, high_hi), (low_lo, high_lo) = segments.middle(v.hi), segments.middle(v.lo)
     violated = (difference(TwoFloat(high_hi, high_lo), TwoFloat(low_hi, low_lo)) > 0) & segments.exists()
+    if linked is not None:
+        # Of two entries on their own, of one weight and in order, only rounding makes minimisers that are not.
+        (low, high), (low_w, high_w) = segments.middle(s), segments.middle(w)
+        before, after = segments.middle(jnp.roll(linked, 1, axis=1))[0], segments.middle(linked)[1]
+        violated = violated & (before | after | (low_w != high_w) | (low < high))
 
     def everywhere(gamma: TwoFloat) -> TwoFloat:
         return TwoFloat(segments.spread(gamma.hi), segments.spread(gamma.lo))

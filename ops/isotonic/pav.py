@@ -47,7 +47,7 @@ def pool_adjacent_violators(problem: Problem, s: Array, w: Array, lam: Array) ->
     def round_of_merges(level: Array, carry: tuple[TwoFloat, Array, Array]) -> tuple[TwoFloat, Array, Array]:
         v, linked, merges = carry
         segments = Segments(s.shape, level, levels)
-        v, held = merge(problem, v, s, w, lam, tilt, segments)
+        v, held = merge(problem, v, s, w, lam, tilt, segments, linked)
         at_middle = segments.middle(held)[0] & segments.exists()
         return v, linked | held, merges + jnp.sum(at_middle, axis=1, keepdims=True, dtype=jnp.int32)
 

@@ -74,14 +74,14 @@ class Problem:
 def span(pull: Array, stiffness: Array, push: Array, bend: Array) -> Array:
     """How far a value has to move to change either of two terms a good deal, which change at these rates.
 
-    0 where that cannot be told: of terms that overflow, and of a pull that has vanished together with its rate, as it
-    does an unknown way from where it balances the push.
+    0 where that cannot be told: of terms that overflow, and of one that has vanished together with its rate, as it does
+    an unknown way from where it balances the other.
     """
 
-    def ratio_of(term: Array, rate: Array, of_none: float) -> Array:
+    def ratio_of(term: Array, rate: Array, of_none: Array | float) -> Array:
         return jnp.where(rate > 0, term / jnp.where(rate > 0, rate, 1.0), of_none)
 
-    least = jnp.minimum(ratio_of(pull, stiffness, 0.0), ratio_of(push, bend, jnp.inf))
+    least = jnp.minimum(ratio_of(pull, stiffness, 0.0), ratio_of(push, bend, jnp.where(push > 0, jnp.inf, 0.0)))
     return jnp.where((least < jnp.inf) & (pull < jnp.inf) & (push < jnp.inf), least, 0.0)
 
 

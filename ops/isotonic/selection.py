@@ -69,6 +69,7 @@ def isotonic_topk(
     keys = jnp.abs(entries) if even else entries
     constant = lax.stop_gradient(keys)
     s, restore = descending(keys)
+    absent = s == -jnp.inf
     if not even:
         available = jnp.sum(s > -jnp.inf, axis=1, keepdims=True).astype(k.dtype)
         k = jnp.where(k > available, available, k)  # whose derivative at equality is 1, not one half
@@ -98,7 +99,8 @@ def isotonic_topk(
     if isinstance(solver, PAV):
         marginal = gain_of_mask if problem.linear else gain_debiased if debias else gain
         equation = Equation(problem.p, problem.phi)
-        (y,) = with_slope_in_k((y,), (jnp.ones_like(y),), (s,), (z,), k, lam, equation, marginal)
+        competing = jnp.where(absent, -jnp.inf, s)
+        (y,) = with_slope_in_k((y,), (jnp.ones_like(y),), (competing,), (z,), k, lam, equation, marginal)
     y = restore(y)
     # A NaN is sorted somewhere, or lost on the way; it marks its row.
     lost = jnp.any(jnp.isnan(constant), axis=1, keepdims=True) | jnp.isnan(lam) | jnp.isnan(k)

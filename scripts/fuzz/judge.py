@@ -108,9 +108,10 @@ def _judge(
     got, largest = real(result), Real(float(dtype.max))
     value = quantity.name == "value"
     with np.errstate(all="ignore"):
-        # What underflows on the way may be lost, in each term of a sum.
+        # What underflows on the way may be lost, in each term of a sum; that of an exponential times its argument.
         terms = setting.n if got.shape[1] == 1 else 1
-        floor = max(16 * setting.precision.tiny * terms, float(dtype.smallest_subnormal))
+        times = 128 if setting.phi == "exp" else 16
+        floor = max(times * setting.precision.tiny * terms, float(dtype.smallest_subnormal))
         if not value:  # made of products, one factor of which may be as small as the other is large
             floor = np.maximum(floor, np.sqrt(setting.precision.tiny) * quantity.scale)
             floor = np.maximum(floor, setting.precision.tiny / setting.precision.unit)

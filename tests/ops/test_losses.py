@@ -382,3 +382,13 @@ def test_errors(arguments, message):
         topk_fenchel_young_loss(**arguments)
     with pytest.raises(ValueError, match=r"^weights .*2"):
         topk_fenchel_young_mixture(X, LABELS, np.ones((2, 2)))
+
+
+def test_a_target_where_the_mask_underflows():
+    """``y ** (p - 1)`` is 0.17 where ``y`` is 5e-42."""
+    x = np.array([0.6475, -0.2228, 1.3776, -0.8819, 0.0062, 2.5009, -0.0465, 0.4264, 0.3311, -1.0001])
+    target = np.eye(10)[9]
+    single = topk_fenchel_young_loss(np.float32(x), np.float32(target), k=4.2255, lam=1.6477, p=1.019)
+    with jax.enable_x64(True):
+        double = topk_fenchel_young_loss(x, target, k=4.2255, lam=1.6477, p=1.019)
+    np.testing.assert_allclose(single, double, rtol=1e-6)

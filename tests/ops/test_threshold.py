@@ -271,3 +271,22 @@ def test_a_weak_lam_takes_few_passes():
     x = np.abs(np.random.default_rng(0).normal(size=(128, 1000))).astype(np.float32)
     k, lam = jnp.full((128, 1), 100.0), jnp.full((128, 1), 0.01)
     assert jax.jit(lambda x: evaluations((x,), k, lam, Equation(2.0, HALF_SQUARE)))(x).max() <= 9
+
+
+def test_a_traced_lam_below_the_normal_numbers_is_out_of_range_and_no_0():
+    mask = jax.jit(lambda lam: ops.topk_mask(X, 2, lam=lam))
+    assert np.isnan(mask(np.float32(1e-41))).all()
+    np.testing.assert_array_equal(np.sort(mask(np.float32(0.0)))[-2:], 1)
+
+
+def test_entries_whose_differences_underflow_are_selected_at_a_traced_lam_of_0():
+    x = np.float32([-1.3905492e-37, -1.3905448e-37, -1.3905471e-37])
+    np.testing.assert_array_equal(jax.jit(lambda lam: ops.topk_mask(x, 3, lam=lam))(0.0), 1)
+
+
+def test_what_is_not_selected_leaves_no_trace_in_rescaled_magnitudes():
+    """So far below the others that any threshold there sums to k."""
+    x = np.float32([1e20, 1.0, -1e-5])
+    y, pull = jax.vjp(lambda x: ops.topk_mag(x, 1, lam=1e12, p=1.1, debias=True), x)
+    np.testing.assert_array_equal(y, np.float32([1e20, 0, 0]))
+    np.testing.assert_array_equal(pull(np.ones(3, np.float32))[0], [1, 0, 0])

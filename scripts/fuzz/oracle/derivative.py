@@ -99,8 +99,9 @@ def _gradient(of: Solved, sign: Reals, h: Reals) -> list[Quantity]:
     if of.curve.name == "half_square":  # a threshold that is no normal number
         judged = judged & ((root.gamma > 8 * rounded.tiny) | (root.k == 0))
     one = np.where(root.hard, _side_in_k(of, h), in_k)
-    # Taken a unit of t away from the end of the interval.
-    inwards = 16 + 4 * e + 2 * root.width * curvature / (e * np.where(of.slope > 0, of.slope, 1.0))
+    # Taken a unit of t away from the end of the interval, by a width that is a power.
+    slope = np.where(of.slope > 0, of.slope, 1.0)
+    inwards = 16 + 4 * e + 2 * root.width * curvature / (e * slope) + by.order * np.abs(np.log2(slope))
     in_k_error = np.where(
         root.hard, np.fmax(in_k_error, inwards * unit * most * _side_in_k(of, np.ones_like(h))), in_k_error
     )

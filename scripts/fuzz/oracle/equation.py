@@ -124,13 +124,15 @@ def unshifted(s: Reals, lam: Reals, by: Strength, curve: Curve) -> Reals:
         # In c = u ** (p - 1), of which neither term may exceed s.
         upper = np.minimum(s / lam, power(s, by.order))
         return power(bisect(lambda c: power(c, by.exponent) + lam * c > s, upper), by.exponent)
-    # In u itself where that is positive, else in W, which decreases as u does.
+    # In u itself where that is positive, in -u where only s is, else in W, which decreases as u does.
     u = bisect(lambda u: u + lam * np.exp(by.order * (u - 1)) > s, np.maximum(s, 0))
     level = np.log(lam) + by.order * (s - 1)
     width = bisect(
         lambda w: np.log(w) + by.order * w > level, np.minimum(np.exp(level), np.maximum(level / by.order, 1))
     )
-    return np.where(s > lam * np.exp(-by.order), u, s - width)
+    most = np.log(lam / np.where(s > 0, s, 1)) / by.order
+    below = bisect(lambda v: lam * np.exp(-by.order * (v + 1)) - v < s, np.maximum(most, 0))
+    return np.where(s > lam * np.exp(-by.order), u, np.where(s > 0, -below, s - width))
 
 
 def excess(gap: Reals, width: Reals, k: Reals, by: Strength) -> Reals:

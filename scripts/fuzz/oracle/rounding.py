@@ -109,7 +109,7 @@ def _rounding(root: Root, by: Strength, curve: Curve, precision: Precision) -> R
     gamma = np.where(steady, np.minimum(2 * error / np.where(slope > 0, slope, 1), flat), flat)
     gamma = np.where(certain, 0.0, gamma) + np.where(resting, 0.0, resolution)
     level = np.where(root.hard, flat, gamma)
-    lost = 0.0 if curve.linear else tiny  # a distance from the threshold, within a width that is a product
+    lost = 0.0 if curve.linear else 2 * tiny  # by both subtractions of the threshold, within a width that is a product
     shift = np.where(width > 0, (gamma + lost) / np.where(width > 0, width, 1), 0.0)
     reach = np.clip(root.t, 0, 2)
     at = unit * position * np.abs(root.t) + shift * (1 + reach * widening)

@@ -7,7 +7,7 @@ import numpy as np
 from scripts.fuzz.oracle import derivative, hard, operator
 from scripts.fuzz.oracle.equation import Curve
 from scripts.fuzz.oracle.operator import Solved, solved
-from scripts.fuzz.oracle.reals import Flags, Reals, real
+from scripts.fuzz.oracle.reals import Flags, Reals, power, real
 from scripts.fuzz.oracle.rounding import Precision
 from scripts.fuzz.quantity import Quantity
 
@@ -86,7 +86,7 @@ def expect(
         answers = [operator.value(relaxed, sign), *derivative.gradient(relaxed, sign, weights)]
         if curve.name == "half_square":
             answers[1] = _with_zeros(of, answers[1], p, precision, weights, debias)
-        limit = _hard(of, keys, sign, curve, precision, weights)
+        limit = _hard(of, keys, sign, p, curve, precision, weights)
     answers = [soft.where(vanishing, exact) for soft, exact in zip(answers, limit, strict=True)]
     if first.any():
         unit = precision.unit * (8 + 8 / (p - 1) + first)
@@ -94,8 +94,10 @@ def expect(
     return Truth(answers, of.nan, first > 0)
 
 
-def _hard(of: Numbers, keys: Reals, sign: Reals, curve: Curve, precision: Precision, weights: Reals) -> list[Quantity]:
-    """At ``lam = 0``: all but the derivative in ``lam``. That in ``k`` is of the last entry selected, of ties by index.
+def _hard(
+    of: Numbers, keys: Reals, sign: Reals, p: float, curve: Curve, precision: Precision, weights: Reals
+) -> list[Quantity]:
+    """At ``lam = 0``: all but the derivative in ``lam``, of which only the size is known, as it may overflow. That in ``k`` is of the last entry selected, of ties by index.
 
     It is from the left but for ``k = 0``, where it is of the first that would be.
     """
@@ -113,12 +115,13 @@ def _hard(of: Numbers, keys: Reals, sign: Reals, curve: Curve, precision: Precis
     before = hard.chosen(s, np.where(left == 0, 1, np.ceil(left)))
     last = np.where(before > hard.chosen(s, np.ceil(left) - 1), sign * slope * weights, 0.0)
     in_k = np.where(left > of.present.sum(axis=1, keepdims=True), 0.0, last.sum(axis=1, keepdims=True))
+    by_lam = np.abs(z * curve.curvature(keys) * power(np.abs(slope), p - 1) * weights).sum(axis=1, keepdims=True)
     of_k = (np.where(last == 0, 0.0, np.abs(keys)) + 8).max(axis=1, keepdims=True) * precision.unit * np.abs(in_k)
     return [
         Quantity.of("value", np.where(z == 0, 0.0, sign * slope * z), error),
         Quantity.of("d/dx", grows, (np.abs(keys) + 8) * precision.unit * np.abs(grows), untied),
         Quantity.of("d/dk", in_k, of_k),
-        Quantity.of("d/dlam", nothing, nothing, nobody),
+        Quantity.of("d/dlam", nothing, nothing, nobody, None, by_lam),
     ]
 
 

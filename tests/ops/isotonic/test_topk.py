@@ -3,6 +3,7 @@
 import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -183,3 +184,22 @@ def test_axes_and_half_precision():
 def test_arguments_are_checked(options, message):
     with pytest.raises((ValueError, NameError), match=message):
         topk_mask(np.ones(4, np.float32), 2, **options)
+
+
+def test_exponentials_that_only_rounding_ties_and_that_vanish():
+    """Entries selected in full move alone, and a pull of 1e-4 is found that a push of exp(-1e11) does not balance."""
+    x = np.float32([[-1.6819241e-6, -2.7844576e-6, -np.inf], [2.87e22, -1.7e23, -5.8e23], [1, -np.inf, -np.inf]])
+    k, lam = np.float32([2, 2, 1]), np.float32([6416.786, 3.56e26, 0.1])
+    cotangent = np.float32([[0.75, 1.75, 1], [1, 1, 1], [1, 2, 3]])
+    pav, threshold = (
+        oracles.with_gradients(relaxed_topk, phi="exp", p=1.99, solver=solver)(x, k, lam, cotangent)
+        for solver in ("pav", "threshold")
+    )
+    for found, expected in zip(pav, threshold, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert pav[0][1, 0] > 7e-5
+
+
+def test_where_nobody_competes_nothing_moves_with_k():
+    mask = jax.grad(lambda k: jnp.sum(topk_mask(jnp.full(2, -jnp.inf), k, lam=0.1, solver="pav")))
+    assert mask(0.0) == 0
