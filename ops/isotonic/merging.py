@@ -108,9 +108,9 @@ def merge(
     violated = (difference(TwoFloat(high_hi, high_lo), TwoFloat(low_hi, low_lo)) > 0) & segments.exists()
     if linked is not None:
         # Of two entries on their own, of one weight and in order, only rounding makes minimisers that are not.
-        (low, high), (low_w, high_w) = segments.middle(s), segments.middle(w)
+        (low_s, high_s), (low_w, high_w) = segments.middle(s), segments.middle(w)
         before, after = segments.middle(jnp.roll(linked, 1, axis=1))[0], segments.middle(linked)[1]
-        violated = violated & (before | after | (low_w != high_w) | (low < high))
+        violated = violated & (before | after | (low_w != high_w) | (low_s < high_s))
 
     def everywhere(gamma: TwoFloat) -> TwoFloat:
         return TwoFloat(segments.spread(gamma.hi), segments.spread(gamma.lo))

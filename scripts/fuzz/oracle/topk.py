@@ -99,7 +99,8 @@ def _hard(
 ) -> list[Quantity]:
     """At ``lam = 0``: all but the derivative in ``lam``, of which only the size is known, as it may overflow.
 
-    That in ``k`` is of the last entry selected, of ties by index: from the left but for ``k = 0``, where it is of the first that would be.
+    That in ``k`` is of the last entry selected, of ties by index: from the left but for ``k = 0``, where it is of the
+    first that would be.
     """
     first = of.highest.sum(axis=1, keepdims=True)
     s = np.where(of.present, keys, -np.inf)
