@@ -140,6 +140,7 @@ def _judge(
     unheard = beyond & (np.isnan(quantity.wanted) | np.isnan(quantity.bound)).any(axis=1)
     if not value:
         told = told | (_overflows(setting, rows) & (nan | infinite).any(axis=1))
+        told = told | (nan & over).any(axis=1)  # a sum of infinite terms of both signs
     for row in np.flatnonzero(wrong_nan | wrong | (unwanted & (nan | infinite).any(axis=1))):
         if unheard[row] or told[row] or (beyond[row] and nan[row].any()):
             continue
