@@ -149,7 +149,11 @@ def position(s: Array, gamma: TwoFloat, lam: Array, equation: Equation) -> Array
     if equation.zero == "all":
         value = gamma.hi + gamma.lo
         return jnp.where(s > value, 1.0, jnp.where(jnp.isnan(value), value, 0.0))
-    return ((s - gamma.hi) - gamma.lo) * inverse_width(gamma, lam, equation)
+    t = ((s - gamma.hi) - gamma.lo) * inverse_width(gamma, lam, equation)
+    if equation.zero == "none":
+        return t
+    # Without a width there is no position, and a difference may underflow; but a NaN has to mark its row.
+    return jnp.where((lam == 0) & ~jnp.isnan(t), (s > gamma.hi).astype(t.dtype), t)
 
 
 def inverse_width(gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
@@ -236,7 +240,7 @@ def selection(s: Array, gamma: TwoFloat, lam: Array, equation: Equation) -> Arra
     z = profile(position(s, gamma, lam, equation), equation.exponent)
     if equation.zero != "some":
         return z
-    # Without a width there is no position: differences may underflow, and that of two infinities is none.
+    # Of more entries at +inf than are wanted the threshold is inf, too: their difference is none.
     return jnp.where((lam == 0) & ~jnp.isnan(gamma.hi), (s > gamma.hi).astype(z.dtype), z)
 
 

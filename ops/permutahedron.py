@@ -187,8 +187,9 @@ def _projected(x: Array, w: Array, lam: Array, *, p: float, solver: Solver) -> A
     found = solve(problem, s, w, lam, solver, nonnegative=False)
     t = (s - found.v.hi) - found.v.lo
     alone = ~(found.linked | jnp.roll(found.linked, 1, axis=1)) | hard
-    # Where lam * w overflows, what is found is wrong.
-    finite = jnp.isfinite(jnp.where(hard, 0.0, problem.gap(jnp.max(jnp.abs(w), axis=1, keepdims=True), lam)))
+    # Where lam * w overflows, or a sum of such, what is found is wrong.
+    reach = problem.gap(jnp.max(jnp.abs(w), axis=1, keepdims=True), lam) * s.shape[1]
+    finite = jnp.isfinite(jnp.where(hard, 0.0, reach))
     return in_place(jnp.where(finite, jnp.where(alone, w, problem.dual(t, lam)), jnp.nan))
 
 

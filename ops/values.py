@@ -94,11 +94,13 @@ class Solution(NamedTuple):
       y: the operator.
       z: how much of the entry is selected, in [0, 1]; not differentiable.
       v: the magnitude or value of the entry in ``u``: ``s - lam * |y| ** (p - 1)``.
+      gamma: that of the entries selected in part, one per row.
     """
 
     y: Array
     z: Array
     v: Array
+    gamma: Array
 
 
 def solve(x: Array, k: Array, lam: Array, equation: Equation, present: Array | None = None) -> Solution:
@@ -107,17 +109,22 @@ def solve(x: Array, k: Array, lam: Array, equation: Equation, present: Array | N
     (s,), gamma, (share,) = selected
     z = lax.stop_gradient(share)
     (y,) = (mask_from if equation.linear else magnitude_from)(selected, (x,), k, lam, equation)
-    v = jnp.where(z == 1, before_slope(s, z, lam, equation), jnp.where(z == 0, s, gamma.hi + gamma.lo))
-    return Solution(y, z, v)
+    value = gamma.hi + gamma.lo
+    v = jnp.where(z == 1, before_slope(s, z, lam, equation), jnp.where(z == 0, s, value))
+    return Solution(y, z, v, value)
 
 
-def least_selected(s: Array, solution: Solution) -> Array:
-    """``v`` of the ``k``-th largest entry, per row: the least of those selected, or the greatest if none is."""
+def least_selected(s: Array, k: Array, lam: Array, solution: Solution) -> Array:
+    """``v`` of the ``k``-th largest entry, per row: the least of those selected, or the greatest if none is.
+
+    Unless what is selected of each is so little that it underflows: then it is the threshold.
+    """
     selected = solution.z > 0
     some = jnp.any(selected, axis=-1, keepdims=True)
     least = jnp.min(jnp.where(selected, solution.v, jnp.inf), axis=-1, keepdims=True)
     most = jnp.max(s, axis=-1, keepdims=True)
-    return jnp.where(some, least, jnp.where(most > -jnp.inf, most, 0.0))
+    first = jnp.where((k > 0) & (lam > 0), jnp.minimum(solution.gamma, most), most)
+    return jnp.where(some, least, jnp.where(most > -jnp.inf, first, 0.0))
 
 
 def _value(x: Array, present: Array, k: Array, lam: Array, equation: Equation) -> Array:
@@ -127,7 +134,7 @@ def _value(x: Array, present: Array, k: Array, lam: Array, equation: Equation) -
     (scaled,), strength, unit = in_units((x,), lam, equation)
     s = equation.keys(scaled, strength)
     solution = solve(scaled, k, strength, equation, present)
-    y, z, v = solution
+    y, z, v, _ = solution
     whole, partly = z == 1, (z > 0) & (z < 1)
 
     def total(values: Array, condition: Array) -> Array:
@@ -141,7 +148,7 @@ def _value(x: Array, present: Array, k: Array, lam: Array, equation: Equation) -
     saturated = k > size.astype(k.dtype)
     wanted = jnp.where(saturated, size.astype(k.dtype), k)
     rest = remainder(wanted, jnp.sum(whole, axis=-1, keepdims=True, dtype=jnp.int32))
-    boundary = least_selected(s, solution)
+    boundary = least_selected(s, k, strength, solution)
     if phi.even:
         pooled = total(z, partly)
         boundary = jnp.where((pooled == 0) & (rest > 0), 0.0, boundary)

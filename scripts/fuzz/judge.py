@@ -59,27 +59,31 @@ class Verdict:
 def judge(setting: Setting, rows: Rows, truth: Truth, results: dict[str, np.ndarray]) -> list[Verdict]:
     """The verdicts on what was returned."""
     beyond = np.array([kind == BEYOND for kind in rows.kinds])
-    # Of a row beyond the range that is NaN, nothing else is said; nor of a derivative that is made of infinite ones.
+    # Of a row beyond the range the value alone is judged, unless it is NaN; nor is a derivative made of infinite ones.
     told = beyond & np.isnan(results["value"]).any(axis=1)
     least = setting.precision.tiny / setting.precision.unit
     values = next(quantity.wanted for quantity in truth.quantities if quantity.name == "value")
     faint = np.abs(np.nan_to_num(values)).max(axis=1, keepdims=True) < least
-    return [
-        _judge(setting, rows, truth, _blurred(quantity, faint, setting), results[quantity.name], beyond, told)
-        for quantity in truth.quantities
-        if quantity.name in results
-    ]
+    lost = np.abs(np.nan_to_num(values)).max(axis=1, keepdims=True) < 16 * setting.precision.tiny
+    verdicts = []
+    for quantity in truth.quantities:
+        if quantity.name in results:
+            seen = _blurred(quantity, faint, lost, setting)
+            if quantity.name != "value":
+                seen = dataclasses.replace(seen, judged=seen.judged & ~beyond[:, None])
+            verdicts.append(_judge(setting, rows, truth, seen, results[quantity.name], beyond, told))
+    return verdicts
 
 
-def _blurred(quantity: Quantity, faint: Flags, setting: Setting) -> Quantity:
+def _blurred(quantity: Quantity, faint: Flags, lost: Flags, setting: Setting) -> Quantity:
     """The same, of rows all of whose values are hardly above what underflows, with what their derivatives lose.
 
     They are sums of products with factors that underflow: right to a unit of the largest of the row, and in ``lam``,
-    which the width is a power of, as an order of magnitude.
+    which the width is a power of, as an order of magnitude; and ``lost`` where the values underflow.
     """
     if quantity.name == "value":
         return quantity
-    share = 1.0 if quantity.name == "d/dlam" else setting.precision.unit
+    share = 1.0 if quantity.name == "d/dlam" else np.where(lost, 1.0, setting.precision.unit)
     bound = quantity.bound + np.where(faint, share * quantity.scale, 0.0)
     return dataclasses.replace(quantity, bound=bound)
 
@@ -93,6 +97,16 @@ def _overflows(setting: Setting, rows: Rows) -> np.ndarray:
         most = np.abs(real(rows.cotangent)).max(axis=1) + 1
         between = x.max(axis=1) * most / ((setting.p - 1) * real(rows.lam))
         return (rows.lam > 0) & (between > float(jnp.finfo(setting.working).max) / 64)
+
+
+def _lost_on_the_way(setting: Setting, rows: Rows) -> Reals:
+    """What underflows in derivatives of magnitudes, which are computed in units of a row, where these are small."""
+    if not setting.operator.startswith("topk_mag") and setting.phi != "half_square":
+        return np.zeros((setting.rows, 1), Real)
+    x = np.where(rows.where & np.isfinite(rows.x), np.abs(real(rows.x)), 0.0).max(axis=1, keepdims=True)
+    unit = np.clip(np.sqrt(real(rows.lam))[:, None] * x ** (0.5 * setting.p), 2.0**-80, 1)
+    most = np.abs(real(rows.cotangent)).max(axis=1, keepdims=True)
+    return np.where(rows.lam[:, None] > 0, 16 * setting.precision.tiny / unit * most, 0)
 
 
 def _judge(
@@ -115,6 +129,7 @@ def _judge(
         if not value:  # made of products, one factor of which may be as small as the other is large
             floor = np.maximum(floor, np.sqrt(setting.precision.tiny) * quantity.scale)
             floor = np.maximum(floor, setting.precision.tiny / setting.precision.unit)
+            floor = np.maximum(floor, _lost_on_the_way(setting, rows))
         rounding = 0.0 if float(dtype.eps) <= setting.precision.unit else 0.5 * float(dtype.eps)
         allowed = quantity.bound + rounding * np.abs(quantity.wanted) + floor
         error = np.minimum(np.abs(got - quantity.wanted), np.abs(got - quantity.other))

@@ -290,3 +290,8 @@ def test_what_is_not_selected_leaves_no_trace_in_rescaled_magnitudes():
     y, pull = jax.vjp(lambda x: ops.topk_mag(x, 1, lam=1e12, p=1.1, debias=True), x)
     np.testing.assert_array_equal(y, np.float32([1e20, 0, 0]))
     np.testing.assert_array_equal(pull(np.ones(3, np.float32))[0], [1, 0, 0])
+
+
+def test_entries_that_differ_by_less_than_the_normal_numbers_are_told_apart_at_a_traced_lam_of_0():
+    x = np.float32([9.174512e-32, -9.174512e-32, -9.174512e-32, -9.174512e-32])
+    np.testing.assert_allclose(jax.jit(lambda lam: ops.topk_mask(x, 2.75, lam=lam))(0.0), [1, 1, 0.75, 0])

@@ -50,6 +50,7 @@ def _gradient(of: Solved, sign: Reals, h: Reals) -> list[Quantity]:
     if by.order < 1:
         unseen = unseen + np.where(root.k == 0, steepness(np.full_like(root.k, 0.5 * unit)), 0.0)
     unseen = np.where(np.isfinite(root.s), unseen, 0.0)
+    unseen = unseen + np.where((root.t > 0) & (root.t < 8 * rounded.tiny), steep, 0.0)  # a position that underflows
     steep_error = steep_error + unseen
     rho_error = steep * rounded.gamma + unit * rounded.own * rho
     rho_error = np.where(np.isfinite(root.s), rho_error + rounded.tiny * (1 + of.slope), 0.0)
