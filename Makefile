@@ -91,12 +91,12 @@ launch-experiment: $(READY)
 	  --overrides='$(subst ','\'',$(value OVERRIDES))' $(LAUNCH)
 
 figures: $(READY)  ## Tables and figures again, from the committed results; the paper's figures of the operators, from code.
-	@$(RUN) scripts.mnist_pruning.table results/mnist_pruning
-	@$(RUN) scripts.mnist_pruning.figures results/mnist_pruning
-	@$(RUN) scripts.cifar100_vit.table results/cifar100_vit
-	@$(RUN) scripts.cifar100_vit.figures results/cifar100_vit
-	@$(RUN) scripts.vmoe.table results/vmoe
-	@$(RUN) scripts.vmoe.figures results/vmoe
+	@$(RUN) experiments.mnist_pruning.report.table results/mnist_pruning
+	@$(RUN) experiments.mnist_pruning.report.figures results/mnist_pruning
+	@$(RUN) experiments.cifar100_vit.report.table results/cifar100_vit
+	@$(RUN) experiments.cifar100_vit.report.figures results/cifar100_vit
+	@$(RUN) experiments.vmoe.report.table results/vmoe
+	@$(RUN) experiments.vmoe.report.figures results/vmoe
 	@$(RUN) scripts.paper_figures
 
 compare: $(READY)  ## Put runs side by side: RUNS="results/mnist_pruning gs://bucket/runs" [OUT=runs/compare] [FORMAT=text].

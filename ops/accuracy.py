@@ -5,9 +5,9 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from ops.arguments import check_axis, check_whole, real
-from ops.labels import LABELS, check_targets, is_class
-from ops.rowwise import FEATURES, rowwise
+from ops.interface.arguments import check_axis, check_whole, real
+from ops.interface.labels import LABELS, check_targets, is_class
+from ops.interface.rowwise import FEATURES, rowwise
 
 
 def topk_accuracy(

@@ -9,7 +9,8 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ops.arguments import (
+from ops.gradients import envelope
+from ops.interface.arguments import (
     NON_NEGATIVE,
     STRENGTH,
     UP_TO_N,
@@ -25,12 +26,11 @@ from ops.arguments import (
     known,
     which_vanish,
 )
-from ops.envelope import envelope
-from ops.equation import Equation
-from ops.labels import LABELS, check_targets, is_class, signed
-from ops.mask import select_topk
-from ops.rowwise import ROWS, WIDE, rowwise
-from ops.twofloat import TwoFloat, difference, select, shift
+from ops.interface.labels import LABELS, check_targets, is_class, signed
+from ops.interface.rowwise import ROWS, WIDE, rowwise
+from ops.scalar.equation import Equation
+from ops.scalar.mask import select_topk
+from ops.scalar.twofloat import TwoFloat, difference, select, shift
 
 Target = Literal["one_hot", "smooth"]
 TARGETS: tuple[str, ...] = ("one_hot", "smooth")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jax import Array
 
-from ops.arguments import shown
+from ops.interface.arguments import shown
 
 Entrywise = Callable[[Array], Array]
 

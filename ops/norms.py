@@ -6,12 +6,12 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from ops.arguments import TINY, Range, check_axis, floating, known, numbers, shown
+from ops.interface.arguments import TINY, Range, check_axis, floating, known, numbers, shown
+from ops.interface.rowwise import ROWS, rowwise
 from ops.nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
-from ops.rootfinding import End, Evaluation, find_root
-from ops.rowwise import ROWS, rowwise
-from ops.threshold import remainder
-from ops.twofloat import TwoFloat
+from ops.scalar.rootfinding import End, Evaluation, find_root
+from ops.scalar.threshold import remainder
+from ops.scalar.twofloat import TwoFloat
 
 # Membership of a polytope is decided up to this many units in the last place, relative to k for the sum.
 _TOLERANCE = 64

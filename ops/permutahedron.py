@@ -10,12 +10,12 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ops.arguments import STRENGTH, Range, check_axis, check_p, floating
+from ops.interface.arguments import STRENGTH, Range, check_axis, check_p, floating
+from ops.interface.rowwise import ROWS, rowwise
 from ops.isotonic.problem import Problem
 from ops.isotonic.solvers import Solver, SolverName, as_solver, solve
-from ops.layout import descending
+from ops.isotonic.sorting import descending
 from ops.nonlinearities import IDENTITY
-from ops.rowwise import ROWS, rowwise
 
 _PROBABILITY = Range("in [0, 1]", 0, 1)
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from ops.arguments import (
+from ops.interface.arguments import (
     STRENGTH,
     UP_TO_N,
     WHOLE_UP_TO_N,
@@ -19,18 +19,18 @@ from ops.arguments import (
     real,
     which_vanish,
 )
-from ops.equation import Equation
+from ops.interface.rowwise import AxisName, rowwise
 from ops.isotonic.problem import Problem
 from ops.isotonic.selection import isotonic_topk
 from ops.isotonic.solvers import SOLVERS as ISOTONIC_SOLVERS
 from ops.isotonic.solvers import Solver as IsotonicSolver
 from ops.isotonic.solvers import as_solver
-from ops.magnitude import in_units, magnitude_of
-from ops.mask import hard_selection, mask_of, with_hard_rows
 from ops.nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
-from ops.rows import Rows
-from ops.rowwise import AxisName, rowwise
-from ops.threshold import remainder
+from ops.scalar.equation import Equation
+from ops.scalar.magnitude import in_units, magnitude_of
+from ops.scalar.mask import hard_selection, mask_of, with_hard_rows
+from ops.scalar.rows import Rows
+from ops.scalar.threshold import remainder
 
 Solver = Literal["threshold", "pav", "dykstra", "dual"] | IsotonicSolver
 

@@ -7,15 +7,15 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ops.arguments import STRENGTH, UP_TO_N, Vanishing, check_p, which_vanish
-from ops.envelope import envelope
-from ops.equation import Equation
-from ops.magnitude import in_units, magnitude_from
-from ops.mask import mask_from, select_topk
+from ops.gradients import envelope
+from ops.interface.arguments import STRENGTH, UP_TO_N, Vanishing, check_p, which_vanish
+from ops.interface.rowwise import ROWS, rowwise
 from ops.nonlinearities import IDENTITY, Nonlinearity, nonlinearity
-from ops.rowwise import ROWS, rowwise
-from ops.shrinkage import before_slope
-from ops.threshold import remainder
+from ops.scalar.equation import Equation
+from ops.scalar.magnitude import in_units, magnitude_from
+from ops.scalar.mask import mask_from, select_topk
+from ops.scalar.shrinkage import before_slope
+from ops.scalar.threshold import remainder
 
 
 def relaxed_topk_value(

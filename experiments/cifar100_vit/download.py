@@ -11,9 +11,9 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from experiments.core import cache
 from experiments.core.errors import UsageError
-from experiments.core.files import write_json
+from experiments.core.input import cache
+from experiments.core.record.files import write_json
 
 SCHEMES = ("gs://", "https://")
 _STORAGE = "https://storage.googleapis.com"  # serves what is public in gs://, by https

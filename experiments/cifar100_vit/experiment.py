@@ -8,14 +8,17 @@ import ml_collections
 import numpy as np
 
 import ops
-from experiments.cifar100_vit import download, model_fields, vit
+from experiments.cifar100_vit import download
 from experiments.cifar100_vit.losses import fine_tuning_loss
-from experiments.cifar100_vit.pretrained import load_pretrained
-from experiments.core import augment, hardware, optimizer
 from experiments.core.config import about, require
-from experiments.core.data import Data
 from experiments.core.errors import UsageError
-from experiments.core.experiment import Batch, Experiment, Metrics, Params, Recipe
+from experiments.core.input import augment
+from experiments.core.input.dataset import Data
+from experiments.core.record import hardware
+from experiments.core.training import optimizer
+from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Recipe
+from experiments.vision import model_fields, vit
+from experiments.vision.pretrained import load_pretrained
 
 MAX_K = 10  # of the top-k accuracies
 

@@ -21,7 +21,7 @@ import numpy as np
 import optax
 
 import ops
-from ops.arguments import check_choice, check_p, check_range
+from ops.interface.arguments import check_choice, check_p, check_range
 from ops.losses import TARGETS, Target
 
 LOSSES = ("xent", "topk", "topk_mixture")

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.cifar100_vit import vit
 from experiments.core.errors import UsageError
+from experiments.vision import vit
 
 LAYOUTS = ("original", "augreg", "big_vision")
 

@@ -13,10 +13,12 @@ import ml_collections
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from experiments.core import config_file, distributed, mesh, train
-from experiments.core.environment import Launch
+from experiments.core import config_file
 from experiments.core.errors import UsageError, in_one_line
-from experiments.core.experiment import Recipe
+from experiments.core.record.environment import Launch
+from experiments.core.training import mesh, train
+from experiments.core.training import processes as distributed
+from experiments.core.training.experiment import Recipe
 
 config_flags.register_flag_parser_for_type(tuple, config_file.TupleParser())
 

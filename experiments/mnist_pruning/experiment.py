@@ -9,10 +9,10 @@ import ml_collections
 import optax
 
 import ops
-from experiments.core import optimizer
 from experiments.core.config import require, require_wholes
-from experiments.core.data import Data
-from experiments.core.experiment import Batch, Experiment, Metrics, Recipe
+from experiments.core.input.dataset import Data
+from experiments.core.training import optimizer
+from experiments.core.training.experiment import Batch, Experiment, Metrics, Recipe
 from experiments.mnist_pruning import methods
 from experiments.mnist_pruning.methods import num_kept
 from experiments.mnist_pruning.model import MLP, map_kernels

@@ -13,10 +13,11 @@ import optax
 
 import ops
 from experiments.core.config import require, require_one_of
-from experiments.core.schedules import lam_schedule, validate_lam
+from experiments.core.training.schedules import lam_schedule, validate_lam
 from experiments.mnist_pruning import masks
 from experiments.mnist_pruning.schedules import cubic_density, linear_density
-from ops.baselines import hard_concrete, soft_threshold
+from ops.baselines.coding import soft_threshold
+from ops.baselines.gates import hard_concrete
 
 State = dict[str, jax.Array]  # what a method learns for one layer besides the kernel; often empty
 

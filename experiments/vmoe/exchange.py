@@ -13,7 +13,7 @@ import jax
 from jax import Array
 from jax.sharding import PartitionSpec, get_abstract_mesh
 
-from experiments.core.mesh import AXES
+from experiments.core.training.mesh import AXES
 
 Function = TypeVar("Function", bound=Callable)
 

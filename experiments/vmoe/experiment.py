@@ -12,11 +12,13 @@ import ml_collections
 import numpy as np
 import optax
 
-from experiments.cifar100_vit import model_fields, vit
-from experiments.core import augment, hardware, mesh, optimizer, schedules
 from experiments.core.config import about, require, require_one_of, require_wholes
-from experiments.core.data import Data
-from experiments.core.experiment import Batch, Experiment, Metrics, Params, Recipe
+from experiments.core.input import augment
+from experiments.core.input.dataset import Data
+from experiments.core.record import hardware
+from experiments.core.training import mesh, optimizer, schedules
+from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Recipe
+from experiments.vision import model_fields, vit
 from experiments.vmoe import dispatch, layer, model, routers
 
 ROUTERS = ("hard", "relaxed", "token_choice", "soft")

@@ -11,8 +11,8 @@ import numpy as np
 from flax import linen as nn
 from jax import Array
 
-from experiments.cifar100_vit.vit import MlpBlock
-from experiments.core.mesh import EXPERTS
+from experiments.core.training.mesh import EXPERTS
+from experiments.vision.vit import MlpBlock
 from experiments.vmoe.dispatch import DISPATCHERS, SOFT
 from experiments.vmoe.exchange import by_group, to_experts, to_groups, whole
 from experiments.vmoe.measures import measure

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from flax import linen as nn
 
-from experiments.cifar100_vit import vit
 from experiments.core.errors import UsageError
+from experiments.vision import vit
 from experiments.vmoe.layer import MoeLayer
 from experiments.vmoe.routers import Router
 

@@ -1,13 +1,16 @@
 """Methods that the paper's operators are compared with, one file each.
 
-`ops.baselines.lista` alone needs Flax, and is therefore imported by its name. No function has the name of a file here,
+`ops.baselines.coding.lista` alone needs Flax, and is therefore imported by its name. No function has the name of a file here,
 which it would hide: `soft_threshold` is in the file of that name.
 """
 
-from ops.baselines.attention import ScaleFreeAttention, scale_free_attention, sparsemax_attention
-from ops.baselines.binary_concrete import binary_concrete_cdf, binary_concrete_pdf, sample_binary_concrete
-from ops.baselines.entropic_ot import entropic_ot_topk_mask
-from ops.baselines.hard_concrete import (
+from ops.baselines.coding.attention import ScaleFreeAttention, scale_free_attention, sparsemax_attention
+from ops.baselines.coding.least_squares import curvature_bound
+from ops.baselines.coding.ridge_regression import ridge_code
+from ops.baselines.coding.soft_threshold import sigshrink, soft_threshold_topk
+from ops.baselines.coding.sparse_coding import SparseCode, sparse_code
+from ops.baselines.gates.binary_concrete import binary_concrete_cdf, binary_concrete_pdf, sample_binary_concrete
+from ops.baselines.gates.hard_concrete import (
     deterministic_gates,
     hard_concrete_cdf,
     hard_concrete_pdf,
@@ -17,15 +20,12 @@ from ops.baselines.hard_concrete import (
     probability_zero,
     sample_gates,
 )
-from ops.baselines.lapsum import lapsum_topk_mask
-from ops.baselines.least_squares import curvature_bound
-from ops.baselines.neuralsort import neuralsort_topk_mask
-from ops.baselines.perturbed import perturbed_topk_mask
-from ops.baselines.ridge_regression import ridge_code
-from ops.baselines.sigmoid import sigmoid_topk_mask
-from ops.baselines.soft_threshold import sigshrink, soft_threshold_topk
-from ops.baselines.softsort import softsort_topk_mask
-from ops.baselines.sparse_coding import SparseCode, sparse_code
+from ops.baselines.masks.entropic_ot import entropic_ot_topk_mask
+from ops.baselines.masks.lapsum import lapsum_topk_mask
+from ops.baselines.masks.neuralsort import neuralsort_topk_mask
+from ops.baselines.masks.perturbed import perturbed_topk_mask
+from ops.baselines.masks.sigmoid import sigmoid_topk_mask
+from ops.baselines.masks.softsort import softsort_topk_mask
 
 __all__ = [
     "ScaleFreeAttention",

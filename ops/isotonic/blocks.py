@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ops.isotonic.problem import Problem
-from ops.twofloat import TwoFloat
+from ops.scalar.twofloat import TwoFloat
 
 
 def block_sum(values: Array, linked: Array) -> Array:

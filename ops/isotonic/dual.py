@@ -15,7 +15,7 @@ from jax import Array
 
 from ops.isotonic.merging import Segments, merge
 from ops.isotonic.problem import Problem, minimisers
-from ops.twofloat import TwoFloat
+from ops.scalar.twofloat import TwoFloat
 
 
 class Multipliers(NamedTuple):

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ops.isotonic.problem import Problem, span
-from ops.rootfinding import End, Evaluation, find_root
-from ops.twofloat import TwoFloat, difference, select
+from ops.scalar.rootfinding import End, Evaluation, find_root
+from ops.scalar.twofloat import TwoFloat, difference, select
 
 
 class Segments:

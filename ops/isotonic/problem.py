@@ -12,9 +12,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from ops.nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity
-from ops.powers import dual_exponent, power, ratio
-from ops.rootfinding import End, Evaluation, find_root
-from ops.twofloat import TwoFloat, select, shift
+from ops.scalar.powers import dual_exponent, power, ratio
+from ops.scalar.rootfinding import End, Evaluation, find_root
+from ops.scalar.twofloat import TwoFloat, select, shift
 
 
 @dataclasses.dataclass(frozen=True)

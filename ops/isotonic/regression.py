@@ -4,11 +4,11 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from ops.arguments import POSITIVE_STRENGTH, check_p, floating, known
+from ops.interface.arguments import POSITIVE_STRENGTH, check_p, floating, known
+from ops.interface.rowwise import rowwise
 from ops.isotonic.problem import Problem
 from ops.isotonic.solvers import REPORT, Solution, Solver, SolverName, as_solver, solve
 from ops.nonlinearities import Nonlinearity, nonlinearity
-from ops.rowwise import rowwise
 
 
 def isotonic_regression(

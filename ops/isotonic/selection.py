@@ -3,14 +3,14 @@
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ops.equation import Equation
 from ops.isotonic.problem import Problem
 from ops.isotonic.solvers import PAV, Pooled, Solver, solve
-from ops.layout import descending
-from ops.magnitude import gain, gain_debiased
-from ops.mask import gain_of_mask
+from ops.isotonic.sorting import descending
 from ops.nonlinearities import HALF_SQUARE, IDENTITY
-from ops.slope_in_k import with_slope_in_k
+from ops.scalar.equation import Equation
+from ops.scalar.magnitude import gain, gain_debiased
+from ops.scalar.mask import gain_of_mask
+from ops.scalar.slope_in_k import with_slope_in_k
 
 
 def topk_weights(k: Array, n: int) -> Array:

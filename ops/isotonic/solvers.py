@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ops.arguments import check_choice, check_whole, shown
+from ops.interface.arguments import check_choice, check_whole, shown
+from ops.interface.rowwise import ENTRIES, ROWS, WIDE, varying_as
 from ops.isotonic import dual, dykstra
 from ops.isotonic.blocks import attach_derivative, residual
 from ops.isotonic.pav import pool_adjacent_violators
 from ops.isotonic.problem import Problem
-from ops.rowwise import ENTRIES, ROWS, WIDE, varying_as
-from ops.twofloat import TwoFloat, select
+from ops.scalar.twofloat import TwoFloat, select
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Solution(NamedTuple):
     converged: Array
 
 
-# How its fields lie, for `ops.rowwise`.
+# How its fields lie, for `ops.interface.rowwise`.
 REPORT = Solution(ENTRIES, ROWS, WIDE, ROWS)
 
 

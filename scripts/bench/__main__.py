@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.core.environment import Launch, describe
-from experiments.core.files import write_json
+from experiments.core.record.environment import Launch, describe
+from experiments.core.record.files import write_json
 from scripts.bench import peers, plan, report
 from scripts.bench.contestants import baselines, operators
 from scripts.bench.run import run

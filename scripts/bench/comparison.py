@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 
 from configs import mnist_pruning
-from experiments.core import metrics
 from experiments.core.config import to_json
-from experiments.core.files import write_json
-from experiments.core.summary import summarize
-from experiments.core.workdir import Workdir
+from experiments.core.record import metrics
+from experiments.core.record.files import write_json
+from experiments.core.record.summary import summarize
+from experiments.core.record.workdir import Workdir
 from scripts.compare.__main__ import make
 from scripts.compare.groups import group
 from scripts.compare.workdirs import find

@@ -21,8 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from experiments.core.environment import Launch, describe
-from experiments.core.files import write_json
+from experiments.core.record.environment import Launch, describe
+from experiments.core.record.files import write_json
 from ops import topk_mask
 from ops.isotonic import PAV, Dykstra
 from ops.topk import Solver

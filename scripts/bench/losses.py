@@ -21,8 +21,8 @@ import numpy as np
 from configs.cifar100_vit import get_config
 from experiments.cifar100_vit.experiment import RECIPE
 from experiments.cifar100_vit.losses import fine_tuning_loss
-from experiments.core.data import Data
-from experiments.core.experiment import Experiment
+from experiments.core.input.dataset import Data
+from experiments.core.training.experiment import Experiment
 from scripts.bench import training
 from scripts.bench.timing import Budget, interleave
 

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from experiments.core import augment, sources
-from experiments.core.environment import Launch, describe
 from experiments.core.errors import UsageError
-from experiments.core.examples import Examples, InMemory
-from experiments.core.files import write_json
-from experiments.core.pipeline import Batches, Training
+from experiments.core.input import augment, sources
+from experiments.core.input.examples import Examples, InMemory
+from experiments.core.input.pipeline import Batches, Training
+from experiments.core.record.environment import Launch, describe
+from experiments.core.record.files import write_json
 from scripts.bench.__main__ import hardware_name
 
 _WARM_UP = 4  # batches: more than are made ahead, so that none that were ready count

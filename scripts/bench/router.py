@@ -22,7 +22,7 @@ from jax import lax
 
 import ops
 from configs.vmoe import get_config
-from experiments.core.data import Data
+from experiments.core.input.dataset import Data
 from experiments.vmoe.dispatch import DISPATCHERS, Dispatcher
 from experiments.vmoe.experiment import RECIPE, make_router, routing_shape
 from experiments.vmoe.model import SIZES

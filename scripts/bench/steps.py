@@ -17,11 +17,11 @@ import numpy as np
 from jax import lax
 
 from configs.mnist_pruning import get_config
-from experiments.core import mesh, state, step
-from experiments.core.batches import seeds_epoch_indices
-from experiments.core.data import Data
-from experiments.core.environment import Launch, describe
-from experiments.core.files import write_json
+from experiments.core.input.batches import seeds_epoch_indices
+from experiments.core.input.dataset import Data
+from experiments.core.record.environment import Launch, describe
+from experiments.core.record.files import write_json
+from experiments.core.training import mesh, state, step
 from experiments.mnist_pruning import methods
 from experiments.mnist_pruning.experiment import RECIPE
 from scripts.bench.__main__ import hardware_name

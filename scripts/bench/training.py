@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from experiments.core.environment import Launch, describe
-from experiments.core.experiment import Experiment
-from experiments.core.files import write_json
+from experiments.core.record.environment import Launch, describe
+from experiments.core.record.files import write_json
+from experiments.core.training.experiment import Experiment
 from scripts.bench.__main__ import hardware_name
 from scripts.bench.timing import Summary
 

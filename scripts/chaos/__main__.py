@@ -19,8 +19,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.core.files import read_object, write_json
-from experiments.core.workdir import Workdir
+from experiments.core.record.files import read_object, write_json
+from experiments.core.record.workdir import Workdir
 from scripts.chaos import damages, kills
 from scripts.chaos.run import STOPS, Row, Run, ended, numbers, wait_for_rows, wrong
 

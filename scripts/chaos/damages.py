@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from experiments.core.workdir import Workdir
+from experiments.core.record.workdir import Workdir
 from scripts.chaos.run import Ended, Row, Run, wrong
 
 Act = Callable[[Path, random.Random], None]

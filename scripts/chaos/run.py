@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from experiments.core import metrics
-from experiments.core.workdir import Workdir
+from experiments.core.record import metrics
+from experiments.core.record.workdir import Workdir
 
 Row = dict[str, Any]
 

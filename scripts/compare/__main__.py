@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.core.errors import in_one_line
-from experiments.core.files import write_atomically
+from experiments.core.record.files import write_atomically
 from scripts.compare import plots, text
 from scripts.compare.contents import contents
 from scripts.compare.groups import Group, group

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from experiments.core.report.results import Problem, Run
 from scripts.compare import downsample
 from scripts.compare.groups import Group, shown, varying
 from scripts.compare.series import Curve, Series
-from scripts.results import Problem, Run
 
 Json = dict[str, Any]
 

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.core.metrics import flatten
+from experiments.core.record.metrics import flatten
+from experiments.core.report.pooled import alike, pooled
+from experiments.core.report.results import Run
+from experiments.mnist_pruning.report.naming import number, p_name
 from scripts.compare.series import Series, pool
 from scripts.compare.workdirs import Found
-from scripts.mnist_pruning.naming import number, p_name
-from scripts.pooled import alike, pooled
-from scripts.results import Run
 
 Fields = dict[str, Any]
 # How a run is carried out; its numbers do not depend on these.

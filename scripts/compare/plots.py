@@ -8,10 +8,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, STYLE, save
 from scripts.compare.contents import Reported, metrics_of
 from scripts.compare.groups import BOOKKEEPING, Group, varying
 from scripts.compare.series import Curve
-from scripts.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, STYLE, save
 
 _COLOURS = (BLUE, RED, GREEN, PURPLE, ORANGE, SKY, GREY)
 _DASHES = ("-", "--", ":", "-.")

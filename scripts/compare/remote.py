@@ -10,7 +10,7 @@ from typing import Any
 
 import fsspec
 
-from scripts.results import LAUNCH
+from experiments.core.report.results import LAUNCH
 
 _READ = ("config.json", "environment.json", "metrics.jsonl", "summary.json", LAUNCH)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from experiments.core.metrics import Row
+from experiments.core.record.metrics import Row
 
 # What a row says once, for all of its seeds.
 OF_THE_RUN = ("learning_rate", "performance")

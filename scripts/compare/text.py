@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from experiments.core.errors import UsageError
-from experiments.core.summary import interval
+from experiments.core.record.summary import interval
+from experiments.core.report.markdown import plus_minus
+from experiments.core.report.paired import difference, significance
 from scripts.compare.contents import metrics_of
 from scripts.compare.groups import Group
-from scripts.markdown import plus_minus
-from scripts.paired import difference, significance
 
 _HEADER = ("runs", "seeds", "diverged", "", "minus reference", "p", "state")
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from experiments.core.report.results import UNREADABLE, Problem, Run, read
 from scripts.compare import remote
 from scripts.compare.series import Series
-from scripts.results import UNREADABLE, Problem, Run, read
 
 _PATIENCE = 5.0  # seconds without a line
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import jax
 
-from experiments.core.files import write_json
+from experiments.core.record.files import write_json
 from scripts.fuzz import draw, report, run
 from scripts.fuzz.operators import OPERATORS
 from scripts.fuzz.oracle.reals import EXTENDED

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ops.equation import Equation
 from ops.nonlinearities import HALF_SQUARE, nonlinearity
+from ops.scalar.equation import Equation
 from scripts.fuzz.entries import PER_ROW
 from scripts.fuzz.operators import OPERATORS
 from scripts.fuzz.passes import passes

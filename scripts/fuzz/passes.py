@@ -3,9 +3,9 @@
 import jax.numpy as jnp
 from jax import Array
 
-from ops.equation import Equation
-from ops.magnitude import in_units
-from ops.threshold import evaluations
+from ops.scalar.equation import Equation
+from ops.scalar.magnitude import in_units
+from ops.scalar.threshold import evaluations
 
 
 def passes(x: Array, k: Array, lam: Array, equation: Equation) -> Array:

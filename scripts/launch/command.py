@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 from experiments.core.errors import UsageError, in_one_line
-from experiments.core.files import absolute, is_remote
+from experiments.core.record.files import absolute, is_remote
 from scripts.launch import gke, local, slurm, state, tpu
 from scripts.launch.code import ROOT
 from scripts.launch.process import Console, Failed, Stopped

@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from experiments.core.workdir import Workdir
+from experiments.core.record.workdir import Workdir
 from scripts.launch.process import Console, together
 from scripts.launch.scheduler import label
 from scripts.launch.training import Training

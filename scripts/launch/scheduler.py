@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from experiments.core.errors import UsageError
-from experiments.core.files import is_remote
+from experiments.core.record.files import is_remote
 from scripts.launch import state
 from scripts.launch.check import check
 from scripts.launch.process import Console, Failed, Stopped

@@ -5,11 +5,11 @@ import os
 import platform
 from typing import Any
 
-from experiments.core import metrics
 from experiments.core.errors import DamagedError
-from experiments.core.files import read_object, write_json
-from experiments.core.workdir import Workdir
-from scripts import results
+from experiments.core.record import metrics
+from experiments.core.record.files import read_object, write_json
+from experiments.core.record.workdir import Workdir
+from experiments.core.report import results
 from scripts.launch.training import Training
 
 RECORD = "launch.json"  # in the workdir, beside what the run writes itself

@@ -13,7 +13,8 @@ import jax
 import matplotlib as mpl
 
 from experiments.core.errors import in_one_line
-from experiments.core.files import write_atomically
+from experiments.core.record.files import write_atomically
+from experiments.core.report.style import save
 from scripts.paper_figures.baselines import BASELINES
 from scripts.paper_figures.figure1 import FIGURE1
 from scripts.paper_figures.figure2 import FIGURE2
@@ -23,7 +24,6 @@ from scripts.paper_figures.figure8 import FIGURE8
 from scripts.paper_figures.figure9 import FIGURE9
 from scripts.paper_figures.setting import Drawing, MissingError, Setting
 from scripts.paper_figures.style import DPI, SHEET
-from scripts.style import save
 
 DRAWINGS = (FIGURE1, FIGURE2, FIGURE3, FIGURE4, FIGURE8, FIGURE9, BASELINES)
 

@@ -11,6 +11,7 @@ from jax import Array
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, RED
 from ops import topk_mask
 from ops.baselines import (
     entropic_ot_topk_mask,
@@ -22,7 +23,6 @@ from ops.baselines import (
 )
 from scripts.paper_figures.setting import Drawing, Setting
 from scripts.paper_figures.style import TEXT
-from scripts.style import BLACK, BLUE, GREEN, GREY, RED
 
 K = 2
 OTHERS = (0.0, 1.0, 2.0, 3.0)

@@ -6,10 +6,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments.core.report.style import BLUE, GREY
 from scripts.paper_figures.setting import Drawing, Setting
 from scripts.paper_figures.simplex import bare, outline, plane, vertices
 from scripts.paper_figures.style import COLUMN
-from scripts.style import BLUE, GREY
 
 # From the largest to the smallest, each within the one before: weights, name, edge, face.
 POLYTOPES = (

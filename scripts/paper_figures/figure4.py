@@ -8,10 +8,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from experiments.core.files import read_object
+from experiments.core.record.files import read_object
+from experiments.core.report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED
 from scripts.paper_figures.setting import Drawing, MissingError, Setting
 from scripts.paper_figures.style import TEXT
-from scripts.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED
 
 # Colour and marker of each way to the mask; what merely selects or sorts is thin.
 LOOKS: dict[str, dict[str, Any]] = {

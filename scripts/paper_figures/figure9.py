@@ -4,11 +4,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.tri import Triangulation
 
+from experiments.core.report.style import RED
 from ops.norms import k_support_negentropy
 from scripts.paper_figures.setting import Drawing, Setting
 from scripts.paper_figures.simplex import bare, outline, plane
 from scripts.paper_figures.style import TEXT
-from scripts.style import RED
 
 LEVELS = np.linspace(-1.1, 0.0, 12)
 LOOK = {"levels": LEVELS, "zorder": 1}

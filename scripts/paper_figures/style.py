@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from scripts.style import BLUE, GREEN, RED, STYLE
+from experiments.core.report.style import BLUE, GREEN, RED, STYLE
 
 # Inches: a column of the paper, and its full text.
 COLUMN, TEXT = 3.3, 6.8

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.core.files import write_atomically
-from scripts.command import on_directory
+from experiments.core.record.files import write_atomically
+from experiments.core.report.command import on_directory
 from scripts.compare.contents import contents
 from scripts.compare.groups import group
 from scripts.compare.page import listed, page

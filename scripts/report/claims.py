@@ -1,7 +1,10 @@
 """Every claim of the paper that runs or timings can test, with the numbers it states, and where ours are found."""
 
-from scripts.report import fine_tuning, operators, pruning, solvers, vmoe
-from scripts.report.finding import Claim
+from experiments.cifar100_vit.report import claims as fine_tuning
+from experiments.core.report.finding import Claim
+from experiments.mnist_pruning.report import claims as pruning
+from experiments.vmoe.report import claims as vmoe
+from scripts.report import operators, solvers
 
 _MNIST = ("configs/mnist_pruning.py", "make mnist")
 _CIFAR = ("configs/cifar100_vit.py", "make cifar100-small")

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.core.report.finding import Finding
 from ops import hard_topk_mag, topk_fenchel_young_loss, topk_mag, topk_mask
-from scripts.report.finding import Finding
 
 _ROWS, _N, _K, _LAM = 20, 1000, 100, 0.1
 

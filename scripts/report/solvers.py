@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from scripts.report.finding import Finding, Numbers
-from scripts.report.hardware import first_on_accelerator, name_of, on_accelerator
+from experiments.core.report.benchmarks import first_on_accelerator, name_of, on_accelerator
+from experiments.core.report.finding import Finding, Numbers
 
 _DYKSTRA = "Dykstra, 100 iterations"
 

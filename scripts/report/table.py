@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from scripts.report.finding import Claim, Finding
+from experiments.core.report.finding import Claim, Finding
 
 _NAMES = ("the paper says", "the paper's number", "ours", "verdict", "made by")
 _MEANINGS = (

@@ -8,8 +8,8 @@ from flax.traverse_util import flatten_dict
 
 from configs.cifar100_vit import OPTIONS, WEIGHTS, get_config
 from experiments.cifar100_vit.experiment import RECIPE, make_model
-from experiments.core import optimizer, train
 from experiments.core.errors import UsageError
+from experiments.core.training import optimizer, train
 
 PEAKS = {"xent": 3e-3, "topk": 5e-3, "topk_mixture": 5e-3}
 

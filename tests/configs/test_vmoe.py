@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from configs.vmoe import DATA, ROUTERS, get_config
-from experiments.core import optimizer, train
 from experiments.core.errors import UsageError
+from experiments.core.training import optimizer, train
 from experiments.vmoe.experiment import RECIPE, Shape, make_router, routing_shape
 
 

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 
-from experiments.core import metrics
+from experiments.core.record import metrics
 
 
 def kill_after(number: signal.Signals, rows: int, seconds: float) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.core import metrics
+from experiments.core.record import metrics
 from tests.experiments.support import start
 
 Processes = list[subprocess.Popen[str]]
@@ -38,7 +38,7 @@ def begin(
       kill_at: after how many rows, and how many seconds from then, a run of one process is to be killed.
 
     Returns:
-      The processes; each knows of the others by the variables of `experiments.core.distributed`.
+      The processes; each knows of the others by the variables of `experiments.core.training.processes`.
     """
     arguments = [sys.executable, "-m", module, f"--config={config}", f"--workdir={workdir}"]
     arguments += [f"--config.{name}={value}" for name, value in fields.items()]

@@ -10,7 +10,7 @@ import ml_collections
 import numpy as np
 
 from configs.mnist_pruning import get_config
-from experiments.core import metrics
+from experiments.core.record import metrics
 from experiments.core.suite.plan import Run, Suite
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,11 +14,11 @@ import numpy as np
 import optax
 from absl import logging
 
-from experiments.core import data as data_lib
-from experiments.core import optimizer, train
-from experiments.core.data import Data
-from experiments.core.experiment import Experiment, Recipe
-from experiments.core.stream import InOrder, Shuffled, Stream
+from experiments.core.input import dataset as data_lib
+from experiments.core.input.dataset import Data
+from experiments.core.input.stream import InOrder, Shuffled, Stream
+from experiments.core.training import optimizer, train
+from experiments.core.training.experiment import Experiment, Recipe
 
 
 def toy_config(**fields: Any) -> ml_collections.ConfigDict:

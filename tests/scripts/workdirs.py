@@ -9,10 +9,10 @@ import numpy as np
 
 from configs import cifar100_vit, mnist_pruning, vmoe
 from experiments.core.config import to_json
-from experiments.core.files import write_json
-from experiments.core.metrics import Row, Writer
-from experiments.core.summary import summarize
-from experiments.core.workdir import Workdir
+from experiments.core.record.files import write_json
+from experiments.core.record.metrics import Row, Writer
+from experiments.core.record.summary import summarize
+from experiments.core.record.workdir import Workdir
 
 
 def write_run(path: Path, config: ml_collections.ConfigDict, rows: Sequence[Row]) -> None:

@@ -11,10 +11,10 @@ import sys
 
 from configs.cifar100_vit import get_config
 from experiments.cifar100_vit.experiment import RECIPE
+from experiments.cifar100_vit.report import figures, table
 from experiments.cifar100_vit.suite.presets import PRESETS, PRETRAIN
 from experiments.core.suite import command
 from experiments.core.suite.plan import Run, Suite
-from scripts.cifar100_vit import figures, table
 
 
 def _cost(run: Run) -> float:

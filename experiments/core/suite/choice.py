@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from experiments.core.errors import UsageError
+from experiments.core.record.workdir import Workdir
 from experiments.core.suite.plan import Run, Suite
-from experiments.core.workdir import Workdir
 
 
 def choose(suite: Suite, out: Path, runs: Iterable[Run]) -> dict[str, dict[str, Any]]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import ml_collections
 
-from experiments.core.experiment import Recipe
-from experiments.core.workdir import Workdir
+from experiments.core.record.workdir import Workdir
+from experiments.core.training.experiment import Recipe
 
 Fields = Mapping[str, Any]  # of the config, by dotted name
 

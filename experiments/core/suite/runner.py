@@ -12,13 +12,14 @@ from typing import TextIO
 
 import jax
 
-from experiments.core import data, train
-from experiments.core.environment import Launch
 from experiments.core.errors import UsageError
-from experiments.core.files import write_json
+from experiments.core.input import dataset as data
+from experiments.core.record.environment import Launch
+from experiments.core.record.files import write_json
+from experiments.core.record.workdir import Workdir
 from experiments.core.suite.choice import choose
 from experiments.core.suite.plan import Fields, Run, Suite
-from experiments.core.workdir import Workdir
+from experiments.core.training import train
 
 CHOICES = "choices.json"
 

@@ -13,8 +13,8 @@ from configs.mnist_pruning import get_config
 from experiments.core.suite import command
 from experiments.core.suite.plan import Run, Suite
 from experiments.mnist_pruning.experiment import RECIPE
+from experiments.mnist_pruning.report import figures, table
 from experiments.mnist_pruning.suite.presets import PRESETS
-from scripts.mnist_pruning import figures, table
 
 # Seconds per epoch of ten seeds, relative to each other.
 _COST = {

@@ -13,8 +13,8 @@ from configs.vmoe import get_config
 from experiments.core.suite import command
 from experiments.core.suite.plan import Run, Suite
 from experiments.vmoe.experiment import RECIPE
+from experiments.vmoe.report import figures, table
 from experiments.vmoe.suite.presets import PRESETS
-from scripts.vmoe import figures, table
 
 
 def _cost(run: Run) -> float:

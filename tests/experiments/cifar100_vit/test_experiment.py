@@ -9,17 +9,18 @@ import pytest
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from configs.cifar100_vit import get_config
-from experiments.cifar100_vit import vit
 from experiments.cifar100_vit.experiment import RECIPE
 from experiments.cifar100_vit.losses import fine_tuning_loss
-from experiments.core import data as data_lib
-from experiments.core import mesh as mesh_lib
-from experiments.core import metrics, optimizer, state, train
-from experiments.core.batches import step_indices
 from experiments.core.errors import UsageError
-from tests.experiments.cifar100_vit import numpy_vit
+from experiments.core.input import dataset as data_lib
+from experiments.core.input.batches import step_indices
+from experiments.core.record import metrics
+from experiments.core.training import mesh as mesh_lib
+from experiments.core.training import optimizer, state, train
+from experiments.vision import vit
 from tests.experiments.cifar100_vit.tiny import random_params, tiny_config, write_weights
 from tests.experiments.support import rows_without_seconds
+from tests.experiments.vision import numpy_vit
 
 DATA = data_lib.load(tiny_config())
 KEY = jax.random.key(0)

@@ -15,10 +15,12 @@ from jax.sharding import PartitionSpec
 from configs.cifar100_vit import get_config
 from experiments.cifar100_vit import synthetic
 from experiments.cifar100_vit.experiment import RECIPE
-from experiments.core import feed, metrics, pipeline, state, step, train
-from experiments.core import mesh as mesh_lib
-from experiments.core.data import Data
-from experiments.core.examples import InMemory
+from experiments.core.input import pipeline
+from experiments.core.input.dataset import Data
+from experiments.core.input.examples import InMemory
+from experiments.core.record import metrics
+from experiments.core.training import feed, state, step, train
+from experiments.core.training import mesh as mesh_lib
 
 # The published number at 224 pixels and 1000 classes, less the class token's position; with 100 classes and 24 x 24
 # patches in the place of 1000 and 14 x 14.

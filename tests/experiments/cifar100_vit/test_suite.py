@@ -9,9 +9,10 @@ import pytest
 
 from experiments.cifar100_vit.suite.__main__ import SUITE
 from experiments.cifar100_vit.suite.presets import DEMO, LOSSES, PRETRAIN, RATES
-from experiments.core import metrics, train
+from experiments.core.record import metrics
 from experiments.core.suite import command
 from experiments.core.suite.plan import Run
+from experiments.core.training import train
 from tests.experiments.support import suite_configs
 
 SHORT = DEMO | {

@@ -17,9 +17,10 @@ import sys
 import orbax.checkpoint as ocp
 import pytest
 
-from experiments.core import metrics, train
 from experiments.core.errors import DamagedError, UsageError, in_one_line
-from experiments.core.workdir import Workdir
+from experiments.core.record import metrics
+from experiments.core.record.workdir import Workdir
+from experiments.core.training import train
 from tests.experiments.support import rows_without_seconds
 from tests.experiments.toy import STREAM, STREAMED, Killed, killed_at, toy_config
 

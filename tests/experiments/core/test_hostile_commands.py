@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from absl import flags
 
-from experiments.core import cli, train
+from experiments.core import cli
 from experiments.core.errors import UsageError
+from experiments.core.training import train
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:the load_module\(\) method:DeprecationWarning")  # of ml_collections
 
@@ -134,7 +135,7 @@ OTHERS = [
     (["mnist_pruning", "--config=configs", "--config.epochs=3"], "configs is a directory"),
     (["mnist_pruning", "--config=README.md", "--config.epochs=3"], "--config=README.md .* SyntaxError: .* line 3"),
     (["mnist_pruning", "--config=results/figures/figure4.png"], "figure4.png is no config that can be read"),
-    (["mnist_pruning", "--config=experiments/core/plan.py"], r"has no function get_config\(\)"),
+    (["mnist_pruning", "--config=experiments/core/training/plan.py"], r"has no function get_config\(\)"),
     (["mnist_pruning", "--config=configs/mnist_pruning.py:magic"], "'magic' is not one of dense, "),
     (["mnist_pruning", "--config=configs/mnist_pruning.py:"], "'' is not one of dense, "),
     (["mnist_pruning", MNIST[1], MNIST[1]], "--config is given twice"),

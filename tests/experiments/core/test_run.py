@@ -4,7 +4,7 @@ import json
 import random
 import signal
 
-from experiments.core import metrics
+from experiments.core.record import metrics
 from tests.experiments.processes import assert_killed, finish, signalled
 from tests.experiments.support import command, rows_without_seconds, start
 

@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.core import data as data_lib
-from experiments.core import metrics, train
 from experiments.core.errors import UsageError
+from experiments.core.input import dataset as data_lib
+from experiments.core.record import metrics
+from experiments.core.training import train
 from experiments.mnist_pruning.experiment import RECIPE
 from experiments.mnist_pruning.masks import MASKS
 from experiments.mnist_pruning.methods import num_kept

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from experiments.core.config import to_json
-from experiments.core.files import write_json
+from experiments.core.record.files import write_json
 from experiments.core.suite import command, runner
 from experiments.core.suite.choice import choose
 from experiments.core.suite.plan import Run

@@ -7,7 +7,8 @@ import signal
 import time
 
 from configs.vmoe import get_config
-from experiments.core import checksums, metrics, train
+from experiments.core.record import checksums, metrics
+from experiments.core.training import train
 from experiments.vmoe.experiment import RECIPE
 from experiments.vmoe.suite.presets import DEMO
 from tests.experiments.processes import begin, ended, finish, wait_for_rows

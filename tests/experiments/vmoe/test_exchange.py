@@ -10,9 +10,9 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from configs.vmoe import get_config
-from experiments.core import mesh as mesh_lib
-from experiments.core import state
-from experiments.core.data import Data
+from experiments.core.input.dataset import Data
+from experiments.core.training import mesh as mesh_lib
+from experiments.core.training import state
 from experiments.vmoe.exchange import by_group, to_experts, to_groups
 from experiments.vmoe.experiment import RECIPE
 

@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.core import data as data_lib
-from experiments.core import metrics, train
-from experiments.core.data import Data
+from experiments.core.input import dataset as data_lib
+from experiments.core.input.dataset import Data
+from experiments.core.record import metrics
+from experiments.core.training import train
 from experiments.vmoe import experiment as vmoe
 from experiments.vmoe.experiment import RECIPE
 from tests.experiments.vmoe.tiny import random_params, tiny_config

@@ -8,9 +8,9 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from configs.vmoe import get_config
-from experiments.core import feed, state, step, train
-from experiments.core import mesh as mesh_lib
-from experiments.core.data import Data
+from experiments.core.input.dataset import Data
+from experiments.core.training import feed, state, step, train
+from experiments.core.training import mesh as mesh_lib
 from experiments.vmoe.experiment import RECIPE
 
 NUM_CLASSES = 1000

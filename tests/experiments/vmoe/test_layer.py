@@ -10,11 +10,11 @@ import ml_collections
 import numpy as np
 import pytest
 
-from experiments.core import mesh as mesh_lib
+from experiments.core.training import mesh as mesh_lib
 from experiments.vmoe import model
 from experiments.vmoe.layer import AUXILIARY, NOISE, ROUTING, MoeLayer
 from experiments.vmoe.routers import HardExpertChoice, RelaxedExpertChoice, SoftMoe, TokenChoice
-from tests.experiments.cifar100_vit import numpy_vit
+from tests.experiments.vision import numpy_vit
 from tests.experiments.vmoe import numpy_routing
 
 RNG = np.random.default_rng(0)

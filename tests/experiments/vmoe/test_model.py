@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
-from experiments.cifar100_vit import vit
 from experiments.core.errors import UsageError
+from experiments.vision import vit
 from experiments.vmoe import model
 from experiments.vmoe.routers import HardExpertChoice
 

@@ -5,9 +5,10 @@ import json
 import jax
 import pytest
 
-from experiments.core import metrics, train
+from experiments.core.record import metrics
 from experiments.core.suite import command
 from experiments.core.suite.plan import Run
+from experiments.core.training import train
 from experiments.vmoe.experiment import routing_shape
 from experiments.vmoe.suite.__main__ import SUITE
 from experiments.vmoe.suite.presets import BEST_RATE, DEMO, FINAL_SEEDS, LAMS, RATES

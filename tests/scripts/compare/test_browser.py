@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from experiments.core.files import write_json
-from experiments.core.workdir import Workdir
+from experiments.core.record.files import write_json
+from experiments.core.record.workdir import Workdir
+from experiments.core.report.paired import difference, significance
+from experiments.core.report.results import LAUNCH, load
 from scripts.compare.__main__ import main
-from scripts.paired import difference, significance
-from scripts.results import LAUNCH, load
 from tests.scripts.browser import watched
 from tests.scripts.workdirs import write_fine_tuning, write_workdir
 

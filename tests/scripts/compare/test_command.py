@@ -6,14 +6,14 @@ import re
 import pytest
 
 from configs import mnist_pruning
-from experiments.core.workdir import Workdir
+from experiments.core.record.workdir import Workdir
+from experiments.core.report.paired import difference, significance
+from experiments.core.report.results import load
 from scripts.bench import comparison
 from scripts.compare.__main__ import main
 from scripts.compare.contents import contents
 from scripts.compare.groups import group
 from scripts.compare.workdirs import find
-from scripts.paired import difference, significance
-from scripts.results import load
 from tests.scripts.workdirs import write_fine_tuning, write_run, write_workdir
 
 START = [90.0, 88.0, 89.0]

@@ -6,8 +6,8 @@ import fsspec
 import ml_collections
 import pytest
 
-from experiments.core.files import write_json
-from experiments.core.workdir import Workdir
+from experiments.core.record.files import write_json
+from experiments.core.record.workdir import Workdir
 from scripts.compare.__main__ import main
 from scripts.compare.contents import contents
 from scripts.compare.groups import group, shown

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.core.summary import interval
+from experiments.core.record.summary import interval
 from scripts.compare.series import Curve, Series, pool
 
 ROWS = [

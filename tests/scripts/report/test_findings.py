@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from experiments.core.files import write_json
-from scripts.cifar100_vit import table as fine_tuning_table
-from scripts.mnist_pruning import table as pruning_table
-from scripts.report import fine_tuning, operators, pruning, solvers, vmoe
+from experiments.cifar100_vit.report import claims as fine_tuning
+from experiments.cifar100_vit.report import table as fine_tuning_table
+from experiments.core.record.files import write_json
+from experiments.mnist_pruning.report import claims as pruning
+from experiments.mnist_pruning.report import table as pruning_table
+from experiments.vmoe.report import claims as vmoe
+from experiments.vmoe.report import table as vmoe_table
+from scripts.report import operators, solvers
 from scripts.report.claims import CLAIMS
-from scripts.vmoe import table as vmoe_table
 from tests.scripts.workdirs import write_fine_tuning, write_vmoe, write_workdir
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from scripts.mnist_pruning import figures, table
+from experiments.mnist_pruning.report import figures, table
 from scripts.report import __main__ as report
 from scripts.report import operators
 from scripts.report.claims import CLAIMS

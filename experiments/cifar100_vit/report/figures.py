@@ -1,0 +1,87 @@
+"""The figure of the fine-tuning experiment: `python -m experiments.cifar100_vit.report.figures DIR`.
+
+Reads the workdirs below DIR and writes PNG and SVG files to DIR/figures: the paper's Figure 6, the
+top-k accuracy against k for each loss. The same data give the same bytes.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MultipleLocator
+
+from experiments.cifar100_vit.report import naming
+from experiments.core.record.summary import interval
+from experiments.core.report.command import figures_of
+from experiments.core.report.paired import difference
+from experiments.core.report.results import Run
+from experiments.core.report.style import BLUE, GREEN, ORANGE, PURPLE, RED, STYLE, save
+
+
+def make(directory: Path) -> list[Path]:
+    """Draws what the runs below `directory` allow; returns the files written."""
+    runs, problems = naming.load(directory)
+    for problem in problems:
+        print(f"left out of the figures: {problem.name}: {problem.reason}", file=sys.stderr)
+    final = naming.final(runs)
+    if not final:
+        return []
+    with mpl.rc_context(STYLE):
+        return save(figure6(final), directory / "figures", "figure6")
+
+
+def figure6(runs: Sequence[Run]) -> Figure:
+    """Top-k accuracy against k; beside it the differences to cross-entropy, paired by seed, with intervals."""
+    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    accuracy, paired = figure.subplots(1, 2)
+    reference = next((run for run in runs if run.config["loss"]["name"] == "xent"), None)
+    for run in runs:
+        ks = sorted(run.summary["final"]["test_accuracy"], key=int)
+        colour, line = _look(run)
+        x = np.array([int(k) for k in ks])
+        means, halves = _band([interval(run.final(f"test_accuracy/{k}")) for k in ks])
+        label = f"{naming.loss(run)} ({naming.setting(run)})"
+        accuracy.plot(x, means, line, color=colour, marker="o", markersize=3.5, linewidth=1.5, label=label)
+        accuracy.fill_between(x, means - halves, means + halves, color=colour, alpha=0.12, linewidth=0)
+        if reference is not None and run is not reference:
+            means, halves = _band([difference(run, reference, f"test_accuracy/{k}") for k in ks])
+            paired.plot(x, means, line, color=colour, marker="o", markersize=3.5, linewidth=1.5)
+            paired.fill_between(x, means - halves, means + halves, color=colour, alpha=0.12, linewidth=0)
+    paired.axhline(0, color=_look(reference)[0] if reference else BLUE, linewidth=1.5)
+    accuracy.set_ylabel("test accuracy, %")
+    paired.set_ylabel("minus that of cross-entropy, points")
+    for axes in (accuracy, paired):
+        axes.set_xlabel("k of the top-k accuracy")
+        axes.xaxis.set_major_locator(MultipleLocator(1))
+    if any(naming.is_stand_in(run) for run in runs):
+        figure.suptitle("A stand-in for ViT-B/16 (small network, pretrained on coarse labels)", fontsize=10)
+    figure.legend(*accuracy.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=9)
+    return figure
+
+
+def _band(values: Sequence[dict]) -> tuple[np.ndarray, np.ndarray]:
+    means = np.array([np.nan if value["mean"] is None else value["mean"] for value in values])
+    return means, np.array([value["interval95"] or 0.0 for value in values])
+
+
+def _look(run: Run) -> tuple[str, str]:
+    """Colour by loss and p; dashed is the target as in the paper."""
+    fields = run.config["loss"]
+    if fields["name"] == "xent":
+        return BLUE, "-"
+    if fields["name"] == "topk_mixture":
+        return PURPLE, "-"
+    colour = RED if fields["p"] == 2.0 else GREEN if abs(fields["p"] - 4 / 3) < 1e-9 else ORANGE
+    return colour, "--" if fields["target"] == "one_hot" else "-"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command; returns its exit status."""
+    return figures_of("experiments.cifar100_vit.report.figures", __doc__, make, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

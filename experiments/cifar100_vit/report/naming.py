@@ -1,0 +1,61 @@
+"""What a run of the fine-tuning experiment is called in tables and figures."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from experiments.core.report import results
+from experiments.core.report.pooled import pooled
+from experiments.core.report.results import Problem, Run
+from experiments.mnist_pruning.report.naming import number, p_name
+
+_ORDER = ("xent", "topk", "topk_mixture")
+
+
+def load(directory: Path) -> tuple[list[Run], list[Problem]]:
+    """The runs of this experiment below `directory`, by name; those of others as problems, as what is broken."""
+    return results.load_of(
+        directory, lambda config: "pretrained" in config and "loss" in config, "the fine-tuning experiment"
+    )
+
+
+def loss(run: Run) -> str:
+    """For example `top-3, p = 4/3, smooth target`."""
+    fields = run.config["loss"]
+    if fields["name"] == "xent":
+        return "cross-entropy"
+    kind = f"top-{fields['k']}" if fields["name"] == "topk" else f"mixture of top-1 to top-{fields['k']}"
+    target = "the paper's" if fields["target"] == "one_hot" else "smooth target"
+    return f"{kind}, p = {p_name(fields['p'])}, {target}"
+
+
+def setting(run: Run) -> str:
+    """The hyper-parameters that are chosen, for example `learning rate 0.1, lam = 1`."""
+    rate = f"learning rate {number(run.config['optimizer']['learning_rate'])}"
+    return rate if run.config["loss"]["name"] == "xent" else f"{rate}, lam = {number(run.config['loss']['lam'])}"
+
+
+def is_pretraining(run: Run) -> bool:
+    """Whether the run makes the weights that others start from."""
+    return bool(run.config.get("export_params"))
+
+
+def final(runs: Iterable[Run]) -> list[Run]:
+    """The runs on test, those that differ in their seeds alone as one, in the order of `by_loss`."""
+    return by_loss(pooled(run for run in runs if run.config["split"] == "test" and not is_pretraining(run)))
+
+
+def by_loss(runs: Iterable[Run]) -> list[Run]:
+    """Cross-entropy first, the forms of the top-k loss, the mixture; then by learning rate and lam."""
+
+    def key(run: Run) -> tuple[Any, ...]:
+        fields = run.config["loss"]
+        kind = (_ORDER.index(fields["name"]), fields["target"] != "one_hot", -fields["p"])
+        return (*kind, run.config["optimizer"]["learning_rate"], fields["lam"], run.name)
+
+    return sorted(runs, key=key)
+
+
+def is_stand_in(run: Run) -> bool:
+    """Whether its weights are not ImageNet's."""
+    return run.config["model"]["variant"] != "B/16"

@@ -1,0 +1,186 @@
+"""The table of the fine-tuning experiment: `python -m experiments.cifar100_vit.report.table DIR`.
+
+Reads the workdirs below DIR and writes DIR/table.md, which it also prints, and DIR/table.json.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.cifar100_vit.report import naming
+from experiments.core.record.summary import interval
+from experiments.core.report import tables
+from experiments.core.report.markdown import grid, mean, plus_minus
+from experiments.core.report.paired import difference
+from experiments.core.report.results import Problem, Run
+
+Numbers = dict[str, Any]
+
+SHOWN_K = (1, 3, 5, 10)
+PAIRED_K = (1, 3, 5)
+
+_PAPER_STEPS = (
+    "The paper's step times on 8 TPUs, ViT-B/16 at 384 pixels: 9.5 s (cross-entropy), 9.7 s (p = 2), 10 s (p = 4/3);",
+    "its accuracies it shows in a figure only.",
+)
+
+
+def make(directory: Path) -> list[Path]:
+    """Prints the table of the runs below `directory`, writes it there, and returns the files written."""
+    runs, problems = naming.load(directory)
+    numbers = measure(runs, problems, tables.chosen(directory))
+    return tables.write(directory, numbers, markdown(numbers))
+
+
+def measure(runs: Sequence[Run], problems: Sequence[Problem] = (), chosen: frozenset[str] = frozenset()) -> Numbers:
+    """All numbers of the table; `chosen` names the runs of the sweep that won."""
+    pretraining = [run for run in runs if naming.is_pretraining(run)]
+    tried = [run for run in runs if run.config["split"] == "validation" and not naming.is_pretraining(run)]
+    final = naming.final(runs)
+    reference = next((run for run in final if run.config["loss"]["name"] == "xent"), None)
+    return {
+        "pretraining": [_pretraining_row(run) for run in pretraining],
+        "stand_in": any(naming.is_stand_in(run) for run in final),
+        "final": [_final_row(run, reference) for run in final],
+        "sweep": [_sweep_row(run, chosen) for run in naming.by_loss(tried)],
+        "problems": [{"run": problem.name, "reason": problem.reason} for problem in problems],
+    }
+
+
+def _pretraining_row(run: Run) -> Numbers:
+    return {
+        "run": run.name,
+        "dataset": run.config["dataset"],
+        "model": run.config["model"],
+        "epochs": run.summary["epochs"],
+        "seconds": run.summary["seconds"],
+        "accuracy": interval(run.final("valid_accuracy/1")),
+    }
+
+
+def _final_row(run: Run, reference: Run | None) -> Numbers:
+    others = _accuracies(run, "test")
+    paired = {
+        k: None if reference is None or reference is run else difference(run, reference, f"test_accuracy/{k}")
+        for k in others
+    }
+    seconds, steps = run.summary["seconds"], run.summary["steps"]
+    return _common(run) | {
+        "accuracy": others,
+        "minus_cross_entropy": paired,
+        "seconds_per_step_and_seed": seconds / (steps * len(run.summary["seeds"])),
+    }
+
+
+def _sweep_row(run: Run, chosen: frozenset[str]) -> Numbers:
+    return _common(run) | {"accuracy": _accuracies(run, "valid"), "chosen": run.name in chosen}
+
+
+def _common(run: Run) -> Numbers:
+    return {
+        "run": run.name,
+        "dataset": run.config["dataset"],
+        "loss": naming.loss(run),
+        "setting": naming.setting(run),
+        "train_loss": interval(run.final("train_loss")),
+        "mean_topk_accuracy": interval(
+            [None if error is None else 100 - error for error in run.final("mean_topk_error")]
+        ),
+        "seeds": run.summary["seeds"],
+        "steps": run.summary["steps"],
+        "diverged": run.summary["diverged"],
+    }
+
+
+def _accuracies(run: Run, prefix: str) -> dict[str, Numbers]:
+    """By k, in order."""
+    found = run.summary["final"][f"{prefix}_accuracy"]
+    return {k: interval(run.final(f"{prefix}_accuracy/{k}")) for k in sorted(found, key=int)}
+
+
+def markdown(numbers: Numbers) -> list[str]:
+    """The lines of the table."""
+    lines = []
+    if numbers["final"]:
+        first = numbers["final"][0]
+        lines += [f"### Test, {first['dataset']}: top-k accuracy after {first['steps']} steps, %", ""]
+        lines += [*map(_stand_in, numbers["pretraining"]), ""] if numbers["stand_in"] else []
+        header = [
+            "loss",
+            "setting",
+            *(f"top-{k}" for k in SHOWN_K),
+            *(f"top-{k} minus cross-entropy" for k in PAIRED_K),
+        ]
+        header += ["mean of top-1 to 10", "s per step and seed", "seeds", "diverged"]
+        lines += [*grid(header, map(_final_cells, numbers["final"])), ""]
+        lines += [
+            "Mean ± half width of the 95 % t-interval over seeds; differences are paired by seed.",
+            *_PAPER_STEPS,
+            "",
+        ]
+    if numbers["sweep"]:
+        header = [
+            "loss",
+            "setting",
+            *(f"top-{k}" for k in SHOWN_K),
+            "mean of top-1 to 10",
+            "train loss",
+            "diverged",
+            "",
+        ]
+        lines += ["### Validation, top-k accuracy, %", ""]
+        lines += [*grid(header, map(_sweep_cells, numbers["sweep"])), ""]
+        lines += ["Chosen for each loss: the setting with the largest mean of the top-1 to top-10 accuracies.", ""]
+    if numbers["problems"]:
+        lines += ["### Not in the tables", ""]
+        lines += [f"- `{problem['run']}`: {problem['reason']}" for problem in numbers["problems"]] + [""]
+    if not lines:
+        lines = ["No runs.", ""]
+    return lines[:-1]
+
+
+def _stand_in(row: Numbers) -> str:
+    model = row["model"]
+    patch = model["variant"].partition("/")[2]
+    return (
+        f"A stand-in for ViT-B/16 with ImageNet-21k weights, which could not be had: {model['depth']} blocks of width "
+        f"{model['width']}, patches of {patch} pixels, trained on the coarse labels of {row['dataset']} for "
+        f"{row['epochs']:.3g} epochs ({plus_minus(row['accuracy'])} % of them right on validation)."
+    )
+
+
+def _final_cells(row: Numbers) -> list[str]:
+    shown = [plus_minus(row["accuracy"].get(str(k))) for k in SHOWN_K]
+    paired = [plus_minus(row["minus_cross_entropy"].get(str(k)), signed=True) for k in PAIRED_K]
+    return [
+        row["loss"],
+        row["setting"],
+        *shown,
+        *paired,
+        plus_minus(row["mean_topk_accuracy"]),
+        f"{row['seconds_per_step_and_seed']:.2g}",
+        str(len(row["seeds"])),
+        str(row["diverged"]),
+    ]
+
+
+def _sweep_cells(row: Numbers) -> list[str]:
+    return [
+        row["loss"],
+        row["setting"],
+        *(plus_minus(row["accuracy"].get(str(k))) for k in SHOWN_K),
+        mean(row["mean_topk_accuracy"], scale=1.0),
+        mean(row["train_loss"], scale=1.0),
+        f"{row['diverged']} of {len(row['seeds'])}",
+        "chosen" if row["chosen"] else "",
+    ]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command; returns its exit status."""
+    return tables.main("experiments.cifar100_vit.report.table", __doc__, make, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,97 @@
+"""The examples of an experiment, as it trains and evaluates on them."""
+
+import dataclasses
+
+import ml_collections
+import numpy as np
+
+from experiments.core.config import require, require_one_of
+from experiments.core.errors import UsageError
+from experiments.core.input import pipeline, sources
+from experiments.core.input.examples import Examples, InMemory
+from experiments.core.input.stream import Arrays, Stream
+
+SPLITS = {"test": "test", "validation": "valid"}  # the prefix of the metrics of each
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """Images [N, H, W, C] in uint8 and labels, to train and to evaluate on.
+
+    Labels are classes [N] in int32, or where images have several each, multi-hot vectors [N, num_classes] in uint8.
+    Where there is a stream, it takes the place of the arrays, which may then be empty.
+    """
+
+    train: Arrays
+    evaluation: Arrays
+    num_classes: int
+    prefix: str  # of the metrics on `evaluation`: "test" or "valid"
+    train_stream: Stream | None = None
+    evaluation_stream: Stream | None = None
+
+    @property
+    def num_train(self) -> int:
+        """The number of training images."""
+        return self.train_stream.num_examples if self.train_stream else len(self.train["label"])
+
+    def pixel_mean_and_std(self) -> tuple[float, float]:
+        """Over all pixels of the training images."""
+        # In blocks and in float64: the images as floats would need eight times their memory.
+        blocks = np.array_split(self.train["image"], max(1, self.num_train // 4096))
+        count = self.train["image"].size
+        mean = sum(block.sum(dtype=np.float64) for block in blocks) / count
+        variance = sum(np.square(block - mean).sum() for block in blocks) / count
+        return float(mean), float(np.sqrt(variance))
+
+
+def validate(config: ml_collections.ConfigDict) -> None:
+    """Checks the fields read here, before the data are."""
+    require_one_of("split", config.split, SPLITS)
+    require(config.validation_size > 0, "validation_size", config.validation_size, "positive")
+    if config.get("input") is not None:
+        pipeline.validate(config)
+
+
+def load(config: ml_collections.ConfigDict) -> Data:
+    """Reads `config.dataset`, classified by its feature `config.label` ("label" if left out), of one class or several.
+
+    With `split="test"` all training images train and the test images evaluate. With
+    `split="validation"` the last `validation_size` training images evaluate, the others train, and
+    the test images are left alone: that is the split to choose hyper-parameters on.
+
+    With `config.input.augment_on="host"` both are streams (`pipeline.py`), decoded and augmented on
+    the way. Images that do not lie in memory can be had in no other way, and have no arrays.
+    """
+    label = config.get("label", "label")
+    if config.dataset == "digits":
+        source = sources.digits(label)
+    else:
+        source = sources.from_tfds(config.dataset, config.data_dir, download=config.download, label=label)
+    train, evaluation = source.train, source.test
+    if config.split == "validation":
+        num_train = len(train) - config.validation_size
+        require(
+            num_train > 0,
+            "validation_size",
+            config.validation_size,
+            f"below the {len(train)} training images of {config.dataset}",
+        )
+        evaluation = train.part(num_train, len(train))
+        train = train.part(0, num_train)
+    data = Data(_arrays(train), _arrays(evaluation), source.num_classes, SPLITS[config.split])
+    if config.get("input") is not None and config.input.augment_on == "host":
+        return dataclasses.replace(
+            data,
+            train_stream=pipeline.train_stream(config, train),
+            evaluation_stream=pipeline.evaluation_stream(config, evaluation),
+        )
+    if not data.train:
+        raise UsageError(
+            f"the images of {config.dataset} are read from disk one by one, for they are too large for memory or "
+            "differ in size: config.input.augment_on must be 'host', with config.feed='stream'"
+        )
+    return data
+
+
+def _arrays(examples: Examples) -> Arrays:
+    return examples.arrays if isinstance(examples, InMemory) else {}

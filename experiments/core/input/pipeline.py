@@ -1,0 +1,244 @@
+"""Batches decoded and augmented on the host, ahead of the training, by worker processes or threads: Grain.
+
+config.input.recipe          one of `images.PREPROCESSING`: inception, big_vision, crop_flip, none
+            .size            side of the images that result, in pixels
+            .augment_on      "host": here, for training and evaluation, so that config.feed="stream" and
+                             config.eval_batch_size is given; or "device": in `augment.py`
+            .workers         processes that make batches; 0 for threads of this one
+            .prefetch        batches to have ready, beside those under way in the workers
+
+Which examples make up a batch, in which order, and how each is augmented are pure functions of the
+seed, the step and the row of the batch; `batches.py` says which examples, so they are those of a
+run whose data stay on the devices. Neither the number of workers nor that of hosts (each of which makes its own
+rows) has any part in it: nothing is saved, and a run resumes at any step on any machines.
+
+Work is handed out in pieces of a batch, so that all workers have a part in the first one. What they have ready, up to
+twice `prefetch` batches, lies in /dev/shm: a container must be given as much (at 384 pixels 226 MB for a batch of 512).
+"""
+
+import dataclasses
+import math
+import multiprocessing
+import os
+import signal
+import threading
+import weakref
+from typing import Any, Protocol
+
+import ml_collections
+import numpy as np
+from absl import flags
+
+from experiments.core.config import require, require_one_of
+from experiments.core.input.batches import step_indices
+from experiments.core.input.examples import Examples
+from experiments.core.input.images import PREPROCESSING
+from experiments.core.input.stream import Arrays, Stream
+
+AUGMENT_ON = ("host", "device")
+_MOST_PIXELS, _MOST_WORKERS, _MOST_AHEAD = 8192, 1024, 1024
+_PIECE = 32  # rows: at 384 pixels 14 MB; at 32 pixels still a hundred times what its dispatch costs
+_STEPS = 2**31 - 1  # more than anyone takes
+_AUGMENTATION = 1  # keeps the draws of a row apart from the permutation of an epoch, which has fewer words of seed
+_WORKER_THREADS = 2  # one decodes while the other waits for the disk
+
+
+def validate(config: ml_collections.ConfigDict) -> None:
+    """Checks `config.input`."""
+    field = config.input
+    require_one_of("input.recipe", field.recipe, PREPROCESSING)
+    require_one_of("input.augment_on", field.augment_on, AUGMENT_ON)
+    require(0 < field.size <= _MOST_PIXELS, "input.size", field.size, f"positive and at most {_MOST_PIXELS}")
+    allowed = f"0 (threads), or at most {_MOST_WORKERS} processes"
+    require(0 <= field.workers <= _MOST_WORKERS, "input.workers", field.workers, allowed)
+    require(0 < field.prefetch <= _MOST_AHEAD, "input.prefetch", field.prefetch, f"positive and at most {_MOST_AHEAD}")
+    feed = config.get("feed", "resident")
+    if field.augment_on == "host":
+        require(feed == "stream", "feed", feed, "'stream' where input.augment_on='host'")
+        size = config.get("eval_batch_size")
+        require(size is not None and size > 0, "eval_batch_size", size, "positive where input.augment_on='host'")
+
+
+class Job(Protocol):
+    """Batches row by row, as pure functions of the step; it can be sent to other processes."""
+
+    @property
+    def period(self) -> int:
+        """The number of steps after which those that ask begin again at 0."""
+        ...
+
+    def row(self, step: int, row: int) -> Arrays:
+        """One row of the batch of a step."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """Shuffled anew in each epoch, and augmented."""
+
+    examples: Examples
+    recipe: str
+    size: int
+    batch_size: int
+    seed: int
+    period: int = _STEPS
+
+    def row(self, step: int, row: int) -> Arrays:
+        """An augmented example."""
+        (order,) = step_indices(self.seed, step, 1, len(self.examples), self.batch_size)
+        example = self.examples[int(order[row])]
+        rng = np.random.default_rng((self.seed, step, row, _AUGMENTATION))
+        return example | {"image": PREPROCESSING[self.recipe].train(rng, example["image"], self.size)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """Every example once, in order; the last one fills up the last batch."""
+
+    examples: Examples
+    recipe: str
+    size: int
+    batch_size: int
+
+    @property
+    def period(self) -> int:
+        """The number of batches, the last of which may be incomplete."""
+        return math.ceil(len(self.examples) / self.batch_size)
+
+    def row(self, step: int, row: int) -> Arrays:
+        """An example as it is evaluated."""
+        example = self.examples[min(step * self.batch_size + row, len(self.examples) - 1)]
+        return example | {"image": PREPROCESSING[self.recipe].evaluation(example["image"], self.size)}
+
+
+def train_stream(config: ml_collections.ConfigDict, examples: Examples) -> Stream:
+    """Training batches of a valid config: `image` [R, S, S, C] in uint8 and `label` [R, ...], for R rows."""
+    field = config.input
+
+    def open_stream(seed: int, rows: np.ndarray) -> Batches:
+        job = Training(examples, field.recipe, field.size, config.batch_size, seed)
+        return Batches(job, rows, workers=field.workers, prefetch=field.prefetch)
+
+    return Stream(len(examples), open_stream)
+
+
+def evaluation_stream(config: ml_collections.ConfigDict, examples: Examples) -> Stream:
+    """Batches of `config.eval_batch_size` that hold every example once, in order; else as `train_stream`."""
+    field = config.input
+
+    def open_stream(seed: int, rows: np.ndarray) -> Batches:
+        del seed
+        job = Evaluation(examples, field.recipe, field.size, config.eval_batch_size)
+        return Batches(job, rows, workers=field.workers, prefetch=field.prefetch)
+
+    return Stream(len(examples), open_stream)
+
+
+class Batches:
+    """This process's rows of the batches of a job, made ahead in the order in which they are asked for.
+
+    `batch` may be asked for any step. Steps in succession are what it is quick at, 0 being next to
+    the last of a period: another step starts the workers anew, which takes seconds. It holds
+    processes or threads until closed. They end with this object or this process at the latest,
+    however that ends, but then Python may complain of shared memory that it has to clean up.
+    """
+
+    def __init__(self, job: Job, rows: np.ndarray, *, workers: int, prefetch: int):
+        self._job, self._rows = job, np.asarray(rows)
+        self._workers, self._prefetch = workers, prefetch
+        self._num_pieces = math.ceil(len(self._rows) / _PIECE)
+        self._last: tuple[int, Arrays] | None = None
+        self._iterators: list[Any] = []  # one while there are workers, else none
+        # Also when this object is collected, and when the interpreter exits.
+        weakref.finalize(self, _close_all, self._iterators)
+
+    def batch(self, step: int) -> Arrays:
+        """The rows of the batch of `step`, in arrays that are not to be written to."""
+        if not 0 <= step < self._job.period:
+            raise IndexError(f"step {step} of {self._job.period}")
+        # The same step may be asked for again, as it is when the training is compiled.
+        if self._last is None or self._last[0] != step:
+            if not self._iterators or self._last is None or step != (self._last[0] + 1) % self._job.period:
+                self._start(step)
+            self._last = step, self._assemble()
+        return dict(self._last[1])
+
+    def close(self) -> None:
+        """Ends workers and threads; another `batch` starts them again."""
+        _close_all(self._iterators)
+        self._last = None
+
+    def _start(self, step: int) -> None:
+        # Not at import: whoever does not stream need not wait for it.
+        import grain
+
+        # Grain looks up flags of its own, which absl refuses outside a program that has parsed its command line.
+        if not flags.FLAGS.is_parsed():
+            flags.FLAGS.mark_as_parsed()
+        self.close()
+        threads = _WORKER_THREADS if self._workers else _cores()
+        ahead = self._prefetch * self._num_pieces
+        dataset = grain.MapDataset.source(_Pieces(self._job, self._rows, self._num_pieces, step)).to_iter_dataset(
+            grain.ReadOptions(num_threads=threads, prefetch_buffer_size=threads if self._workers else ahead + threads)
+        )
+        if self._workers:
+            options = grain.MultiprocessingOptions(self._workers, math.ceil(ahead / self._workers))
+            dataset = dataset.mp_prefetch(options, worker_init_fn=_live_as_long_as_the_parent)
+        self._iterators.append(iter(dataset))
+
+    def _assemble(self) -> Arrays:
+        whole: Arrays = {}
+        start = 0
+        for _ in range(self._num_pieces):
+            piece = next(self._iterators[0])
+            for name, array in piece.items():
+                if name not in whole:
+                    whole[name] = np.empty((len(self._rows), *array.shape[1:]), array.dtype)
+                whole[name][start : start + len(array)] = array
+            start += len(piece["label"])
+        for array in whole.values():
+            array.flags.writeable = False
+        return whole
+
+
+class _Pieces:
+    """The pieces of all batches from `first_step` on, as Grain wants its sources."""
+
+    def __init__(self, job: Job, rows: np.ndarray, num_pieces: int, first_step: int):
+        self._job, self._first_step = job, first_step
+        self._pieces = np.array_split(rows, num_pieces)
+
+    def __len__(self) -> int:
+        return _STEPS * len(self._pieces)
+
+    def __getitem__(self, index: int) -> Arrays:
+        step, piece = divmod(index, len(self._pieces))
+        step = (self._first_step + step) % self._job.period
+        rows = [self._job.row(step, int(row)) for row in self._pieces[piece]]
+        return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+
+def _close_all(iterators: list[Any]) -> None:
+    # Nothing else may refer to an iterator of Grain: one that outlived its modules would complain at exit.
+    while iterators:
+        iterators.pop().close()
+
+
+def _live_as_long_as_the_parent(index: int, count: int) -> None:
+    """Begins a worker: it ends when told to or with its parent, and of signals to both leaves the parent to decide."""
+    del index, count
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        raise RuntimeError("not a worker process")
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

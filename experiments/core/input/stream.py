@@ -1,0 +1,82 @@
+"""Batches that come from the memory of the host: a protocol, and what serves it from arrays in memory."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from experiments.core.input.batches import step_indices
+
+Arrays = dict[str, np.ndarray]
+
+
+class HostBatches(Protocol):
+    """Batches in the memory of the host: read, decoded or augmented by whatever workers.
+
+    They are made for one seed, one size of the batch, and the rows that this process is to have of
+    each batch (`mesh.local_rows`). Steps are asked for in order, from anywhere on.
+    """
+
+    def batch(self, step: int) -> Arrays:
+        """This process's rows of the batch of `step`: a pure function of the seed and the step."""
+        ...
+
+    def close(self) -> None:
+        """Gives back what is held to make batches, such as processes; the trainer calls it however a run ends."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Stream:
+    """A data set that does not lie in memory.
+
+    Attributes:
+      num_examples: in one pass.
+      open: `open(seed, rows) -> HostBatches`, those `rows` [R] of batches of `config.batch_size`.
+        To evaluate, of `config.eval_batch_size`: batch m then holds the examples from m times that
+        on in their own order whatever the seed, and its rows past the last example may hold anything.
+    """
+
+    num_examples: int
+    open: Callable[[int, np.ndarray], HostBatches]
+
+
+@dataclasses.dataclass(frozen=True)
+class Shuffled:
+    """`rows` of the batches of arrays in memory, in the order of `batches.py`."""
+
+    examples: Arrays
+    batch_size: int
+    seed: int
+    rows: np.ndarray
+
+    def batch(self, step: int) -> Arrays:
+        """The `rows` of the batch of `step`."""
+        (order,) = step_indices(self.seed, step, 1, num_examples(self.examples), self.batch_size)
+        return {name: array[order[self.rows]] for name, array in self.examples.items()}
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@dataclasses.dataclass(frozen=True)
+class InOrder:
+    """`rows` of the batches of arrays in memory as they lie there; the last example fills up the last batch."""
+
+    examples: Arrays
+    batch_size: int
+    rows: np.ndarray
+
+    def batch(self, step: int) -> Arrays:
+        """The `rows` of batch number `step`."""
+        indices = np.minimum(step * self.batch_size + self.rows, num_examples(self.examples) - 1)
+        return {name: array[indices] for name, array in self.examples.items()}
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def num_examples(examples: Arrays) -> int:
+    """The length that all the arrays have."""
+    return len(next(iter(examples.values())))

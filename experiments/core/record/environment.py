@@ -1,0 +1,98 @@
+"""What a run ran on: enough to know, years later, what its numbers and seconds mean."""
+
+import dataclasses
+import importlib.metadata
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from experiments.core.record import hardware
+
+_ROOT = Path(__file__).resolve().parents[2]
+SHIPPED = "COMMIT"  # a file in the root
+_PACKAGES = (
+    "jax",
+    "jaxlib",
+    "flax",
+    "optax",
+    "orbax-checkpoint",
+    "tensorflow-datasets",
+    "grain",
+    "pillow",
+    "ml-collections",
+    "numpy",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Launch:
+    """How a run was started: its command line, and the config fields set there."""
+
+    command: Sequence[str] = ()
+    overrides: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+def describe(launch: Launch) -> dict[str, Any]:
+    """A JSON record of code, packages, machine and launch; what cannot be found out is null."""
+    devices = jax.devices()
+    # Results are written while other runs go on; they do not make the code another.
+    status = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results")
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": list(launch.command),
+        "overrides": launch.overrides,
+        "git": {"commit": _git("rev-parse", "HEAD") or shipped(), "dirty": None if status is None else bool(status)},
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "devices": {
+            "platform": devices[0].platform,
+            "kind": devices[0].device_kind,
+            "count": len(devices),
+            "processes": jax.process_count(),
+            "peak_flops": hardware.peak_flops(devices[0]),
+        },
+        "machine": {
+            "system": f"{platform.system()} {platform.machine()}",
+            "cpu": _cpu_model(),
+            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        },
+    }
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(_ROOT), *arguments], capture_output=True, text=True, check=True, timeout=10
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def shipped() -> str | None:
+    """The commit that this code is of, where `scripts.launch` has unpacked it: there, it has no history."""
+    try:
+        return (_ROOT / SHIPPED).read_text().strip()
+    except OSError:
+        return None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _cpu_model() -> str | None:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or None
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None)

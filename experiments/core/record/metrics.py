@@ -1,0 +1,210 @@
+"""The rows of a run: one strict JSON object per line, one line per epoch or `config.eval_every` steps.
+
+    {"epoch": 3, "step": 1404, "seconds": 1.93, "diverged": [false, false],
+     "train_loss": [0.31, 0.29], "test_error": [8.1, 7.9], "train_density": [0.1, 0.1], ...}
+
+Every metric is a list with one value per seed, in the order of the config's seeds, or an object of
+such lists. `null` stands for what is not finite or was not measured: every metric of a seed that
+diverged, and what is measured in training (`train_loss` and so on, means over the steps since the
+last row) in the row of step 0, which is the state before training. `seconds` are those of training
+since the beginning. Rows of a run whose length is given in steps also have the learning rate of
+their last step, and what the steps cost (`performance.py`):
+
+    "learning_rate": 0.003, "performance": {"step_seconds": 0.21, "images_per_second": 2430.0, ...}
+"""
+
+import hashlib
+import importlib.util
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from experiments.core.errors import DamagedError
+from experiments.core.record.files import is_remote, naming, write_atomically
+
+Row = dict[str, Any]
+
+_ADVICE = "put back a copy of it, or train in another --workdir"
+
+
+def per_seed(metrics: Mapping[str, Any], diverged: np.ndarray) -> Row:
+    """Arrays [S] by name, possibly nested, as lists of S numbers, or None where not finite."""
+    return {
+        name: per_seed(value, diverged)
+        if isinstance(value, Mapping)
+        else [
+            # Through str: a float32 0.1 is written 0.1, not 0.10000000149011612.
+            None if bad or not math.isfinite(number) else float(str(number))
+            for bad, number in zip(diverged, np.asarray(value), strict=True)
+        ]
+        for name, value in metrics.items()
+    }
+
+
+def flatten(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """`("train_density_per_layer/1", [...])` and so on."""
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{name}/")
+        else:
+            yield prefix + name, value
+
+
+def read(path: Path) -> list[Row]:
+    """The rows of a metrics file; a last line that a kill cut short is left out.
+
+    Raises:
+      DamagedError: a line holds something else, or its row is of no later step than the one before.
+    """
+    return list(_rows(path, lines(path)))
+
+
+def read_until(path: Path, step: int, config: Mapping[str, Any], sha256: str | None) -> list[Row]:
+    """The rows up to that of `step`; what comes after them may be anything, for it is to be written again.
+
+    Args:
+      path: of the metrics file.
+      step: of a row.
+      config: of the run.
+      sha256: of the lines, if it is known.
+
+    Raises:
+      DamagedError: there is no such row, or these are not the rows that were written.
+    """
+    rows, found = [], lines(path)
+    for row in _rows(path, found):
+        rows.append(row)
+        if row["step"] >= step:
+            break
+    require_complete(path, rows, config)
+    if not rows or rows[-1]["step"] != step:
+        raise DamagedError(path, f"it has no row of step {step}", _ADVICE)
+    sum_ = hashlib.sha256(b"".join(line + b"\n" for line in found[: len(rows)])).hexdigest()
+    if sha256 is not None and sum_ != sha256:
+        raise DamagedError(path, f"lines 1 to {len(rows)} are not those that were written", _ADVICE)
+    return rows
+
+
+def require_sha256(path: Path, sha256: str) -> None:
+    """Checks the whole file.
+
+    Raises:
+      DamagedError: it is another, or has been changed.
+    """
+    if hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
+        raise DamagedError(path, "its SHA-256 is not the one in summary.json", _ADVICE)
+
+
+def lines(path: Path) -> list[bytes]:
+    """The lines of a metrics file that were written whole."""
+    return path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+
+
+def _rows(path: Path, found: Iterable[bytes]) -> Iterator[Row]:
+    last = -1
+    for number, line in enumerate(found, start=1):
+        try:
+            row = orjson.loads(line)  # several times faster than json: rows come in millions
+            step = row["step"]
+            later = step > last
+        except (ValueError, TypeError, KeyError) as error:
+            raise DamagedError(path, f"line {number} is no row", _ADVICE) from error
+        if not later:
+            raise DamagedError(path, f"line {number} is of step {step}, after one of step {last}", _ADVICE)
+        last = step
+        yield row
+
+
+def require_complete(path: Path, rows: Sequence[Row], config: Mapping[str, Any]) -> None:
+    """Checks that none of the rows that a run of `config` writes is missing between the first and the last.
+
+    Raises:
+      DamagedError: one is.
+    """
+    by_steps = config.get("steps") is not None
+    unit, every, total = ("step", config["eval_every"], config["steps"]) if by_steps else ("epoch", 1, config["epochs"])
+    for number, row in enumerate(rows):
+        due = min(number * every, total)
+        if row[unit] != due:
+            how = f"line {number + 1} is of {unit} {row[unit]}, where the row of {unit} {due} has its place"
+            raise DamagedError(path, how, _ADVICE)
+
+
+class Writer:
+    """Appends rows to a metrics file that already holds `rows`, and to TensorBoard if asked."""
+
+    def __init__(self, path: Path | None, rows: list[Row], tensorboard: Path | None = None):
+        """Without a `path`, rows are only kept in memory: in all processes but the one that writes."""
+        self.rows = rows
+        self._path = path
+        self._sum = hashlib.sha256()
+        for row in rows:
+            self._sum.update(_line(row).encode())
+        self._file = self._write_scalars = None
+        if path:
+            # Rows that a killed run wrote after its last checkpoint go; they will be computed again.
+            write_atomically(path, "".join(map(_line, rows)))
+            # To an object in a bucket nothing can be appended.
+            self._file = None if is_remote(path) else path.open("a")
+            self._write_scalars = _scalar_writer(tensorboard) if tensorboard else None
+
+    def append(self, row: Row) -> None:
+        """Adds a row and waits until it is on the disk: checkpoints count on the rows before them."""
+        if self._file and self._path:
+            with naming(self._path):
+                self._file.write(_line(row))
+                self._file.flush()
+                os.fsync(self._file.fileno())
+        self.rows.append(row)
+        self._sum.update(_line(row).encode())
+        if self._path and is_remote(self._path):
+            write_atomically(self._path, "".join(map(_line, self.rows)))
+        if self._write_scalars:
+            self._write_scalars(row["step"], _means(row))
+
+    @property
+    def sha256(self) -> str:
+        """Of all lines, as they are in the file."""
+        return self._sum.hexdigest()
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._file and self._path:
+            with naming(self._path):
+                self._file.close()
+
+
+def _line(row: Row) -> str:
+    return json.dumps(row, allow_nan=False) + "\n"
+
+
+def _means(row: Row) -> dict[str, float]:
+    """Over the seeds that have a value."""
+    means = {}
+    for name, values in flatten(row):
+        numbers = [value for value in (values if isinstance(values, list) else [values]) if value is not None]
+        if numbers:
+            means[name] = float(np.mean(numbers))
+    return means
+
+
+def _scalar_writer(directory: Path) -> Callable[[int, dict[str, float]], None] | None:
+    """Writes TensorBoard events where TensorFlow is installed; importing it takes eight seconds."""
+    if importlib.util.find_spec("tensorflow") is None:
+        print("config.tensorboard is on, but TensorFlow is not installed: metrics.jsonl only")
+        return None
+    from clu import metric_writers
+
+    writer = metric_writers.SummaryWriter(str(directory))
+
+    def write(step: int, scalars: dict[str, float]) -> None:
+        writer.write_scalars(step, scalars)
+        writer.flush()
+
+    return write

@@ -1,0 +1,141 @@
+"""The directory of one run, on a local disk or in a bucket (`gs://`), and the rule that it belongs to one config.
+
+config.json         the config, all overrides applied
+environment.json    code, packages, machine and command of the first launch and the later ones
+metrics.jsonl       one row per epoch, or per interval of steps
+checkpoints/        the last states, by orbax
+params.npz          with config.export_params, the parameters at the end
+summary.json        written last: its presence means that the run is done
+damaged-checkpoint-STEP/   one that is not as it was saved, and was passed over
+
+A file that does not hold what was written is said to be damaged, in one line with what to do, and left as it is.
+"""
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import ml_collections
+
+from experiments.core import config as config_lib
+from experiments.core.errors import DamagedError, UsageError
+from experiments.core.record.environment import Launch, describe
+from experiments.core.record.files import absolute, is_remote, read_object, write_json
+
+
+class Workdir:
+    """Paths in a run's directory, and the little that is read and written whole."""
+
+    def __init__(self, path: str | Path):
+        self.path = absolute(path)
+        self.config = self.path / "config.json"
+        self.environment = self.path / "environment.json"
+        self.metrics = self.path / "metrics.jsonl"
+        self.checkpoints = self.path / "checkpoints"
+        self.params = self.path / "params.npz"
+        self.summary = self.path / "summary.json"
+        self.tensorboard = self.path / "tensorboard"
+
+    def check(self, config: ml_collections.ConfigDict) -> None:
+        """Checks that a run of `config` can begin or go on in the directory.
+
+        `config.mesh` may be another: a run may go on elsewhere, on fewer devices or more.
+
+        Raises:
+          UsageError: it holds the run of another config, or damaged files.
+        """
+        asked = config_lib.to_json(config)
+        if not self.config.exists():
+            # config.json is written first, so whatever lies here without one is not a run of ours.
+            if self.metrics.exists() or self.checkpoints.exists():
+                raise UsageError(f"--workdir={self.path} holds a run without its config.json")
+            return
+        advice = "put back a copy of it; the same command with another --workdir begins by writing the same file"
+        saved = read_object(self.config, advice)
+        if different := config_lib.differences(saved | {"mesh": None}, asked | {"mesh": None}):
+            raise UsageError(f"--workdir={self.path} holds a run with another config: " + "; ".join(different))
+        self._launches()
+        self.is_done()
+
+    def is_done(self) -> bool:
+        """Whether the run has come to its end.
+
+        Raises:
+          DamagedError: its summary is none.
+        """
+        return self.summary.exists() and bool(self.read_summary())
+
+    def read_summary(self) -> dict[str, Any]:
+        """What is known of a run that is done.
+
+        Raises:
+          DamagedError: the file holds something else.
+        """
+        advice = "remove it, and the same command makes it again from the last checkpoint and metrics.jsonl"
+        summary = read_object(self.summary, advice)
+        if summary.get("state") != "done":
+            raise DamagedError(self.summary, "it is of no run that is done", advice)
+        return summary
+
+    def _launches(self) -> dict[str, Any] | None:
+        """What is recorded of them; None before the first."""
+        if not self.environment.exists():
+            return None
+        advice = "put back a copy of it, or remove it: what it says of earlier launches is then lost, and nothing else"
+        launches = read_object(self.environment, advice)
+        if not isinstance(launches.get("resumed"), list):
+            raise DamagedError(self.environment, "it has no list of resumptions", advice)
+        return launches
+
+    @contextmanager
+    def claim(self, config: ml_collections.ConfigDict) -> Iterator[None]:
+        """Makes the directory this config's, if it is not yet, and keeps other processes out.
+
+        A bucket has no locks: there, to start one run at a time in a directory is up to whoever starts them.
+
+        Raises:
+          UsageError: if it holds the run of another config, or one still under way.
+        """
+        with nullcontext() if is_remote(self.path) else self._locked():
+            self.check(config)
+            if not self.config.exists():
+                write_json(self.config, config_lib.to_json(config))
+            yield
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = (self.path / ".lock").open("w")
+        except OSError as error:
+            raise UsageError(f"--workdir={self.path}: {error.strerror}") from error
+        with lock:
+            try:
+                # The lock goes with the process, however that ends; the file itself means nothing.
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise UsageError(f"--workdir={self.path} is in use by another process") from error
+            yield
+
+    def in_use(self) -> bool:
+        """Whether a process of this machine has claimed the directory."""
+        try:
+            lock = (self.path / ".lock").open()
+        except OSError:
+            return False
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
+
+    def record_launch(self, launch: Launch) -> None:
+        """Adds this launch to those recorded: the first at the top, resumptions below it."""
+        now = describe(launch)
+        if first := self._launches():
+            write_json(self.environment, first | {"resumed": [*first["resumed"], now]})
+        else:
+            write_json(self.environment, now | {"resumed": []})

@@ -1,0 +1,73 @@
+"""What our results say of a claim of the paper."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from experiments.core.record.files import read_object
+
+Numbers = dict[str, Any]
+
+# "substitute": measured on something smaller or other than the paper's, which can support the claim but not settle it.
+Verdict = Literal["reproduced", "partly", "not", "substitute"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """Our side of a claim.
+
+    Attributes:
+      ours: the numbers, with intervals where there are seeds.
+      verdict: what they make of the claim.
+      why: the rule by which, or what limits it.
+    """
+
+    ours: str
+    verdict: Verdict
+    why: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """What the paper says.
+
+    Attributes:
+      says: the claim.
+      source: where it does.
+      paper: the numbers that it states for it.
+      find: reads our side from the directory of results; None where they hold nothing on it.
+      figure: ours, below the directory of results.
+      config: in the repository.
+      command: which makes the results.
+    """
+
+    says: str
+    source: str
+    paper: str
+    find: Callable[[Path], Finding | None]
+    figure: str
+    config: str
+    command: str
+
+
+def read(path: Path) -> Any:
+    """The object in a JSON file, or None if there is no such file."""
+    return read_object(path, "put back a copy of it, or make it again") if path.exists() else None
+
+
+def below(difference: Numbers | None) -> bool:
+    """Whether the whole interval of a difference lies below 0; not so without an interval."""
+    return _sign(difference) < 0
+
+
+def above(difference: Numbers | None) -> bool:
+    """Whether the whole interval of a difference lies above 0; not so without an interval."""
+    return _sign(difference) > 0
+
+
+def _sign(difference: Numbers | None) -> int:
+    if difference is None or None in (difference["mean"], difference["interval95"]):
+        return 0
+    mean, half = difference["mean"], difference["interval95"]
+    return 0 if abs(mean) <= half else 1 if mean > 0 else -1

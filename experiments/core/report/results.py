@@ -1,0 +1,195 @@
+"""Reads what runs leave behind: the workdirs below a directory, whole or broken."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from experiments.core.errors import UsageError
+from experiments.core.record import metrics
+from experiments.core.record.files import read_object
+from experiments.core.record.metrics import Row
+from experiments.core.record.summary import PROGRESS, summarize
+from experiments.core.record.workdir import Workdir
+
+LAUNCH = "launch.json"  # where scripts.launch.state records how a run that it started goes
+_ADVICE = "put back a copy of it, or run again what made it"
+# Raised where files of other programs are taken for those of a run.
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OSError)
+# What is used of such files, and of what kind it is.
+_SUMMARY = {"state": str, "seeds": list, "diverged": int, "steps": int, "seconds": float | int, "final": dict}
+_ENVIRONMENT: dict[str, Any] = {
+    **dict.fromkeys(("git", "packages", "devices", "machine", "overrides"), dict | None),
+    **dict.fromkeys(("command", "resumed"), list | None),
+}
+_LAUNCH = {"state": str, "reason": str}
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A finished run, or one as far as it has come.
+
+    Attributes:
+      name: its path below the directory read.
+      config: as in config.json.
+      rows: of metrics.jsonl.
+      summary: as in summary.json; of an unfinished run, what that would be after its last row.
+      environment: as in environment.json, if there is one.
+      reason: of an unfinished run, the last error that its launcher has recorded; often none.
+    """
+
+    name: str
+    config: dict[str, Any]
+    rows: list[Row]
+    summary: dict[str, Any]
+    environment: dict[str, Any] | None = None
+    reason: str = ""
+
+    @property
+    def state(self) -> str:
+        """`done`, or for example `stopped at epoch 3 of 30`, `running, at step 40 of 100`, `failed at step 40 of 100`.
+
+        An `unfinished` run, in a bucket or of another machine, may be running or not: its lock does not reach so far.
+        """
+        return self.summary["state"]
+
+    @property
+    def done(self) -> bool:
+        """Whether the run has come to its end."""
+        return self.state == "done"
+
+    def final(self, metric: str) -> list[float | None]:
+        """The values of a metric at the end, by seed; nested ones as `test_accuracy/1`."""
+        return _final_values(self.summary)[metric]
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """A workdir that cannot be used, and why."""
+
+    name: str
+    reason: str
+
+
+def load(directory: Path) -> tuple[list[Run], list[Problem]]:
+    """All runs below `directory`, by name; those unfinished or broken as problems."""
+    runs, problems = [], []
+    for found in read(directory):
+        if isinstance(found, Problem):
+            problems.append(found)
+        elif found.done:
+            runs.append(found)
+        else:
+            problems.append(Problem(found.name, _reached(found.config, found.rows, "unfinished:")))
+    return runs, problems
+
+
+def read(directory: Path) -> Iterator[Run | Problem]:
+    """All runs below `directory`, by name, one at a time; unfinished ones, too, and broken ones as problems."""
+    for path in _workdirs(directory):
+        name = str(path.relative_to(directory))
+        try:
+            yield _read(path, name)
+        except (_BrokenError, UsageError) as error:
+            # By its name in the workdir, which may be a copy that is gone when this is read.
+            yield Problem(name, str(error).replace(f"{path.absolute()}/", ""))
+        except UNREADABLE as error:
+            yield Problem(name, f"unreadable: {type(error).__name__}: {error}")
+
+
+def load_of(
+    directory: Path, belongs: Callable[[dict[str, Any]], bool], experiment: str
+) -> tuple[list[Run], list[Problem]]:
+    """The runs whose config `belongs` to an experiment, by name; those of others as problems, as what is broken."""
+    runs, problems = load(directory)
+    others = [Problem(run.name, f"not a run of {experiment}") for run in runs if not belongs(run.config)]
+    return [run for run in runs if belongs(run.config)], sorted(problems + others, key=lambda problem: problem.name)
+
+
+class _BrokenError(Exception):
+    """With the reason as its message."""
+
+
+def _workdirs(directory: Path) -> Iterable[Path]:
+    marks = ("config.json", "metrics.jsonl", "summary.json", LAUNCH)
+    found = {path.parent for mark in marks for path in directory.rglob(mark)}
+    return sorted(found, key=lambda path: str(path.relative_to(directory)))
+
+
+def length(config: dict[str, Any]) -> tuple[str, int]:
+    """What a run is counted in, "epoch" or "step", and how many of them it is to be long."""
+    unit = "step" if "steps" in config and config["steps"] is not None else "epoch"
+    if f"{unit}s" not in config:
+        raise _BrokenError("config.json is of no run of this repository: it has neither epochs nor steps")
+    return unit, config[f"{unit}s"]
+
+
+def _final_values(summary: dict[str, Any]) -> dict[str, list[float | None]]:
+    """Of every metric."""
+    suffix = "/per_seed"
+    return {
+        name.removesuffix(suffix): values for name, values in metrics.flatten(summary["final"]) if name.endswith(suffix)
+    }
+
+
+def _values(row: Row) -> dict[str, list[float | None]]:
+    """Of every metric."""
+    return dict(metrics.flatten({name: value for name, value in row.items() if name not in PROGRESS}))
+
+
+def _reached(config: dict[str, Any], rows: list[Row], how: str) -> str:
+    unit, total = length(config)
+    return f"{how} {unit} {rows[-1][unit]} of {total}"
+
+
+def _object(path: Path, kinds: Mapping[str, Any]) -> dict[str, Any]:
+    """The object in a file, with fields of these kinds."""
+    found = read_object(path, _ADVICE)
+    if not all(isinstance(found.get(name), kind) for name, kind in kinds.items()):
+        raise _BrokenError(f"{path.name} is of no run of this repository")
+    return found
+
+
+def _launched(path: Path) -> dict[str, Any]:
+    """What the launcher of a run has recorded last; empty if there is none."""
+    record = path / LAUNCH
+    return _object(record, _LAUNCH) if record.exists() else {}
+
+
+def _how_far(workdir: Workdir, launched: str | None) -> str:
+    """What is known of an unfinished run; `launched` is the last word of its launcher, if it has one."""
+    if workdir.in_use():
+        return "running, at"
+    if launched == "failed":
+        return "failed at"
+    # Only a lock of this machine that is free tells that nobody trains; a copy of the directory has none.
+    stopped = (workdir.path / ".lock").exists() and launched != "running"
+    return "stopped at" if stopped else "unfinished, at"
+
+
+def _read(path: Path, name: str) -> Run:
+    workdir = Workdir(path)
+    finished = workdir.summary.exists()
+    launched = {} if finished else _launched(path)
+    error = f"; last error: {launched['reason']}" if launched.get("reason") else ""
+    if not workdir.config.exists():
+        raise _BrokenError(f"config.json is missing{error}")
+    config = read_object(workdir.config, _ADVICE)
+    rows = metrics.read(workdir.metrics)
+    if not rows:
+        raise _BrokenError(f"metrics.jsonl is missing or empty{error}")
+    length(config)
+    metrics.require_complete(workdir.metrics, rows, config)
+    environment = _object(workdir.environment, _ENVIRONMENT) if workdir.environment.exists() else None
+    unit, total = length(config)
+    last = rows[-1]
+    if not finished:
+        state = _reached(config, rows, _how_far(workdir, launched.get("state")))
+        summary = summarize(config["seeds"], last) | {"state": state}
+        return Run(name, config, rows, summary, environment, launched.get("reason", ""))
+    summary = _object(workdir.summary, _SUMMARY)
+    if "metrics_sha256" in summary:
+        metrics.require_sha256(workdir.metrics, summary["metrics_sha256"])
+    if (last[unit], last["step"]) != (total, summary["steps"]) or _values(last) != _final_values(summary):
+        raise _BrokenError("summary.json does not belong to the last row of metrics.jsonl")
+    return Run(name, config, rows, summary, environment)

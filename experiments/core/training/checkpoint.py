@@ -1,0 +1,204 @@
+"""Checkpoints by orbax: whole or absent, written by all processes, verified before use, restored to any devices.
+
+Each has the sums of its files (`checksums.py`). One that is damaged is never restored: the newest that is intact
+takes its place, and it is set aside in the workdir, for training comes by its step once more.
+"""
+
+import contextlib
+import dataclasses
+import errno
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+
+from experiments.core.errors import UsageError, is_full
+from experiments.core.record import checksums
+from experiments.core.record.files import files_below, is_remote
+from experiments.core.training.interval import Interval
+from experiments.core.training.processes import from_first
+
+State = Any  # a pytree of arrays
+
+_STATE, _INTERVAL = "state", "interval"  # parts of a checkpoint
+_ROWS = "rows_sha256"  # beside the interval
+
+
+@dataclasses.dataclass(frozen=True)
+class Restored:
+    """What a checkpoint holds.
+
+    Attributes:
+      step: that it is of.
+      state: as it was after that step.
+      interval: since the last row.
+      rows_sha256: of the metrics file up to then; None where none was saved.
+      damaged: newer checkpoints, by step, with what is wrong with them.
+      verified: whether it has sums, which are right.
+    """
+
+    step: int
+    state: State
+    interval: Interval
+    rows_sha256: str | None
+    damaged: dict[int, str]
+    verified: bool
+
+
+class Checkpoints:
+    """The last two states of a run, by step, each with the interval since its last row.
+
+    orbax writes into a temporary directory and renames it, so a kill during a save leaves the
+    previous step intact. Saving is synchronous: the next chunk of steps donates the state's
+    buffers, which a background save on a CPU would still be reading.
+    """
+
+    def __init__(self, directory: Path):
+        """To be made when no checkpoint in `directory` is damaged any more."""
+        options = ocp.CheckpointManagerOptions(
+            max_to_keep=2,
+            enable_async_checkpointing=False,
+            cleanup_tmp_directories=True,
+            # Of an older checkpoint that is damaged the name is enough, to delete it when its turn comes.
+            lightweight_initialize=True,
+        )
+        self._directory = directory
+        self._manager = ocp.CheckpointManager(directory, options=options)
+
+    def save(self, step: int, state: State, interval: Interval, rows_sha256: str) -> None:
+        """Saves `state` unless the state of this step is there already; it counts once its sums are written."""
+        if step == self._manager.latest_step():
+            return
+        beside = interval.to_json() | {_ROWS: rows_sha256}
+        parts = {_STATE: ocp.args.StandardSave(state), _INTERVAL: ocp.args.JsonSave(beside)}
+        with _silent_if_full(self._directory):
+            saved = self._manager.save(step, args=ocp.args.Composite(**parts))
+        if not saved:
+            raise RuntimeError(f"step {step} was not saved, after {self._manager.latest_step()}")
+        if jax.process_index() == 0:
+            checksums.write(self._directory / str(step))
+
+    def close(self) -> None:
+        """Ends orbax's threads."""
+        self._manager.close()
+
+
+@contextlib.contextmanager
+def _silent_if_full(directory: Path) -> Iterator[None]:
+    """Within it a full disk is an `OSError` of `directory`, whatever orbax makes of it, and all that is told of it.
+
+    Each of the threads that write would report it, some of them after the first has made the save fail: by logging, or
+    to an event loop that has ended. So what is silent within stays so if it comes to that.
+    """
+    hook = sys.unraisablehook
+
+    def hook_of_others(unraisable: Any) -> None:
+        if "Event loop is closed" not in str(unraisable.exc_value):
+            hook(unraisable)
+
+    logging.disable(logging.CRITICAL)
+    sys.unraisablehook = hook_of_others
+    is_silent = False
+    try:
+        yield
+    except Exception as error:
+        if is_silent := is_full(error):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory)) from error
+        raise
+    finally:
+        if not is_silent:
+            logging.disable(logging.NOTSET)
+            sys.unraisablehook = hook
+
+
+def restore(directory: Path, like: State) -> Restored | None:
+    """The newest checkpoint in `directory` that is intact; None if there is none at all. Nothing is changed.
+
+    The devices may be others, and fewer or more, than those that saved it. A checkpoint without sums is one of an
+    older version of this code: it counts as intact if it can be read.
+
+    Args:
+      directory: of the checkpoints.
+      like: the shapes, types and shardings of the state (arrays, or shapes).
+
+    Raises:
+      UsageError: there are some, and none of them is intact.
+    """
+    unreadable: dict[int, str] = {}
+    while True:
+        found = from_first(lambda: _newest_intact(directory, unreadable))
+        if found is None:
+            return None
+        step, verified, damaged = found
+        # Of several processes one alone may fail to read its part, with the others waiting for it.
+        if verified or jax.process_count() > 1:
+            state, beside = _read(directory / str(step), like)
+            break
+        try:
+            state, beside = _read(directory / str(step), like)
+            break
+        except (ValueError, KeyError, TypeError, FileNotFoundError) as error:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            unreadable[step] = f"it cannot be read: {reason}"
+    return Restored(
+        step,
+        state,
+        Interval.from_json(beside),
+        beside.get(_ROWS),
+        {int(step): reason for step, reason in damaged.items()},
+        verified,
+    )
+
+
+def set_aside(directory: Path, step: int) -> Path:
+    """Moves the checkpoint of `step` out of `directory` and beside it; returns where it is now."""
+    # Not below `directory`, in which orbax deletes what has no place there.
+    number, target = 1, directory.parent / f"damaged-checkpoint-{step}"
+    while target.exists():
+        number += 1
+        target = directory.parent / f"damaged-checkpoint-{step}-{number}"
+    return (directory / str(step)).rename(target)
+
+
+def _newest_intact(directory: Path, unreadable: dict[int, str]) -> tuple[int, bool, dict[int, str]] | None:
+    """Its step, whether it has sums, and what is wrong with those after it; see `restore`."""
+    if not directory.exists():
+        return None
+    found = {int(path.name): set(files_below(path)) for path in directory.iterdir() if path.name.isdecimal()}
+    if is_remote(directory):
+        # Saved to the end, as far as orbax can tell, which deletes the others; or once verified to be.
+        marks = {ocp.path.atomicity.COMMIT_SUCCESS_FILE, checksums.NAME}
+        found = {step: files for step, files in found.items() if marks & files}
+    steps = sorted(found, reverse=True)
+    summed = [step for step in steps if checksums.NAME in found[step]]
+    damaged: dict[int, str] = {}
+    for step in steps:
+        if step in unreadable:
+            damaged[step] = unreadable[step]
+            continue
+        # Once sums are written, one that has none was not saved to the end, or has lost them.
+        if step not in summed and not any(other < step for other in summed):
+            return step, False, damaged
+        reason = checksums.damage(directory / str(step))
+        if reason is None:
+            return step, True, damaged
+        damaged[step] = reason
+    if damaged:
+        listed = "; ".join(f"{step}: {reason}" for step, reason in damaged.items())
+        raise UsageError(
+            f"no checkpoint in {directory} is intact ({listed}): put back a copy of one, or train in another "
+            "--workdir; nothing has been changed"
+        )
+    return None
+
+
+def _read(path: Path, like: State) -> tuple[State, dict[str, Any]]:
+    parts = {_STATE: ocp.args.StandardRestore(like), _INTERVAL: ocp.args.JsonRestore()}
+    with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
+        restored = checkpointer.restore(path, args=ocp.args.Composite(**parts))
+    return restored[_STATE], restored[_INTERVAL]

@@ -1,0 +1,128 @@
+"""Evaluation on a whole data set: in one piece, or in batches of `config.eval_batch_size`. `B` batch, `S` seeds."""
+
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+from jax.sharding import Mesh
+
+from experiments.core.config import require
+from experiments.core.input.dataset import Data
+from experiments.core.input.stream import HostBatches, InOrder, num_examples
+from experiments.core.training import mesh as mesh_lib
+from experiments.core.training.experiment import Experiment, Metrics, Params
+from experiments.core.training.feed import Streamed, chunks
+
+
+class Evaluation(Protocol):
+    """Metrics of parameters, on the host: scalars, or [S] where there is an axis of seeds."""
+
+    def compile(self, params: Params) -> None:
+        """Compiles for parameters like `params`; once, before the first call."""
+
+    def __call__(self, params: Params, progress: float) -> Metrics:
+        """The metrics over all examples."""
+
+    def close(self) -> None:
+        """Gives back what is held to read the examples."""
+
+
+def validate(config: ml_collections.ConfigDict) -> None:
+    """Checks `config.eval_batch_size`, which may be left out, against the devices there are."""
+    size = config.get("eval_batch_size")
+    parts = mesh_lib.batch_parts(config)
+    if size is not None:
+        require(size > 0 and size % parts == 0, "eval_batch_size", size, f"a positive multiple of the {parts} devices")
+
+
+def make(
+    config: ml_collections.ConfigDict, data: Data, experiment: Experiment, mesh: Mesh, *, seed_axis: bool
+) -> Evaluation:
+    """The evaluation that a valid config asks for.
+
+    Raises:
+      UsageError: if the data are a stream, and the config does not say how much of it to take at once.
+    """
+    size, stream = config.get("eval_batch_size"), data.evaluation_stream
+    if size is None:
+        require(stream is None, "eval_batch_size", size, "given for data that do not lie in memory")
+        return _InOnePiece(experiment, data.evaluation, mesh, seed_axis=seed_axis)
+    rows = mesh_lib.local_rows(mesh, size)
+    host: HostBatches = stream.open(0, rows) if stream else InOrder(data.evaluation, size, rows)
+    count = stream.num_examples if stream else num_examples(data.evaluation)
+    return _InBatches(experiment, Streamed(host, size, 1, mesh), count, size, mesh, seed_axis=seed_axis)
+
+
+class _InOnePiece:
+    """All examples on every device: for small data sets, and metrics that are no means over examples."""
+
+    def __init__(self, experiment: Experiment, examples: dict[str, np.ndarray], mesh: Mesh, *, seed_axis: bool):
+        everywhere = mesh_lib.replicated(mesh)
+        self._examples = {name: mesh_lib.put(array, everywhere) for name, array in examples.items()}
+
+        def evaluate(params: Params, examples: Any, progress: jax.Array) -> Metrics:
+            metrics = experiment.evaluate(params, examples, progress)
+            return jax.tree.map(lambda value: value.mean(axis=0) if jnp.ndim(value) else value, metrics)
+
+        over_seeds = jax.vmap(evaluate, in_axes=(0, None, None)) if seed_axis else evaluate
+        self._evaluate: Any = jax.jit(over_seeds, out_shardings=everywhere)
+
+    def compile(self, params: Params) -> None:
+        self._evaluate = self._evaluate.lower(params, self._examples, np.float32(0)).compile()
+
+    def __call__(self, params: Params, progress: float) -> Metrics:
+        return jax.device_get(self._evaluate(params, self._examples, np.float32(progress)))
+
+    def close(self) -> None:
+        pass
+
+
+class _InBatches:
+    """One compiled call per batch, which adds to sums over the examples; every process reads its rows alone."""
+
+    def __init__(
+        self, experiment: Experiment, feed: Streamed, num_examples: int, batch_size: int, mesh: Mesh, *, seed_axis: bool
+    ):
+        self._feed, self._num_examples = feed, num_examples
+        self._num_batches = -(-num_examples // batch_size)
+
+        def sums(params: Params, chunk: Any, number: jax.Array, progress: jax.Array) -> Metrics:
+            batch = jax.tree.map(lambda array: array[0], chunk)
+            # What fills up the last batch is computed with but not counted, whatever comes of it. (Where images compete
+            # in groups, it takes part in the group of the last real ones.)
+            real = number * batch_size + jnp.arange(batch_size, dtype=jnp.int32) < num_examples
+            metrics = experiment.evaluate(params, batch, progress)
+            return jax.tree_util.tree_map_with_path(lambda path, value: _sum(path, value, real), metrics)
+
+        self._sums = jax.vmap(sums, in_axes=(0, None, None, None)) if seed_axis else sums
+        everywhere = mesh_lib.replicated(mesh)
+        self._add: Any = jax.jit(
+            lambda totals, *arguments: jax.tree.map(jnp.add, totals, self._sums(*arguments)), out_shardings=everywhere
+        )
+        self._zeros: Metrics = {}
+        self._place = lambda shape: mesh_lib.put(np.zeros(shape.shape, shape.dtype), everywhere)
+
+    def compile(self, params: Params) -> None:
+        arguments = (params, self._feed.chunk(0), np.int32(0), np.float32(0))
+        self._zeros = jax.tree.map(self._place, jax.eval_shape(self._sums, *arguments))
+        self._add = self._add.lower(self._zeros, *arguments).compile()
+
+    def __call__(self, params: Params, progress: float) -> Metrics:
+        totals = self._zeros
+        for number, chunk in enumerate(chunks(self._feed, range(self._num_batches))):
+            totals = self._add(totals, params, chunk, np.int32(number), np.float32(progress))
+        return jax.tree.map(lambda total: total / np.float32(self._num_examples), jax.device_get(totals))
+
+    def close(self) -> None:
+        self._feed.close()
+
+
+def _sum(path: Any, value: jax.Array, real: jax.Array) -> jax.Array:
+    if value.shape != real.shape:
+        raise ValueError(
+            f"metric {jax.tree_util.keystr(path)} has shape {value.shape}: "
+            f"with config.eval_batch_size it must have one value per example, {real.shape}"
+        )
+    return jnp.where(real, value.astype(jnp.float32), 0.0).sum()

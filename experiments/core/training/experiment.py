@@ -1,0 +1,106 @@
+"""What an experiment hands to the trainer.
+
+An experiment is a package `experiments/NAME` with a model, a module `experiment.py` that ends in a
+`Recipe`, and a `__main__.py` of one line, `cli.main(RECIPE)`; its configs are `configs/NAME.py`. Of
+the recipe, `validate` checks the config's own fields (with `config.require`), and `build` makes the
+`Experiment`: pure functions, of one seed and of a whole batch, as if there were a single device.
+Seeds, devices, microbatches, schedules, rows, checkpoints and resumption are the trainer's.
+
+Fields of the config that the trainer reads:
+
+    dataset, data_dir, download, split, validation_size    see data.py
+    seeds, batch_size
+    epochs; or steps, eval_every, checkpoint_every, ...    see plan.py
+    optimizer.*                                            see optimizer.py
+    feed           resident (all training data on every device) or stream (from the host); resident
+    mesh.*         see mesh.py; one device, or all of several processes
+    eval_batch_size   for evaluation in batches; left out: in one piece, with all data on every device
+    export_params     parameters at the end as a file, see export.py; False
+    tensorboard
+
+The last five may be left out. A loss may be as simple as
+
+    def loss(params, batch, key, progress):
+        logits = model.apply({"params": params}, batch["image"].astype(jnp.float32))
+        value = optax.softmax_cross_entropy_with_integer_labels(logits, batch["label"]).mean()
+        return value, {"loss": value}
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import ml_collections
+import optax
+
+from experiments.core.input import dataset as data_lib
+from experiments.core.input.dataset import Data
+
+Params = Any  # a pytree of arrays
+Batch = dict[str, jax.Array]
+Metrics = dict[str, Any]  # by name, possibly nested
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """A model, its loss and its optimizer, for a single seed; the trainer adds the seed axis.
+
+    `progress` is the fraction of the training steps already taken, from 0 to 1; schedules other
+    than the optimizer's own are functions of it. `key` is a function of the seed and the step (and
+    of the microbatch).
+
+    Attributes:
+      init: `init(key) -> params`.
+      loss: `loss(params, batch, key, progress) -> (objective, metrics)`: what the gradient is taken
+        of, auxiliary losses and penalties included, and scalars to be recorded, one of them the
+        `loss` without penalties. Their means over the steps between two rows are in the row as
+        `train_loss` and so on. Gradient accumulation averages both over microbatches, which is the
+        full batch's where they are means over examples.
+      evaluate: `evaluate(params, examples, progress) -> metrics`. A metric is a scalar over the
+        whole data set, or has one value per example, [B], of which the trainer takes the mean; with
+        `config.eval_batch_size` it must be the latter. A metric named `error` is prefixed by
+        the split (`test_error`); others keep their name, which may begin with `data.prefix`.
+      optimizer: applied to the gradient of the objective; most often `optimizer.make(config)`.
+      pretrained: parameters to start from, NumPy arrays in a part of the tree that `init` makes (or
+        all of it): they take the place of what `init` makes there. None: all are from `init`.
+      project: `project(params, progress) -> params`, applied after every update.
+      augment: `augment(key, images) -> images`, on the device, of a whole training batch before
+        the loss sees it; the key is fresh in every step.
+      flops_per_example: operations of a training step per example, forward and backward and
+        without recomputation; without it they are counted in the gradient of the loss as traced,
+        where loops count as a single round.
+      headline: the metrics of a row that the progress line shows beside `train_loss`; nested ones
+        as `test_accuracy/1`.
+    """
+
+    init: Callable[[jax.Array], Params]
+    loss: Callable[[Params, Batch, jax.Array, jax.Array], tuple[jax.Array, Metrics]]
+    evaluate: Callable[[Params, Batch, jax.Array], Metrics]
+    optimizer: optax.GradientTransformation
+    pretrained: Params | None = None
+    project: Callable[[Params, jax.Array], Params] = lambda params, progress: params
+    augment: Callable[[jax.Array, jax.Array], jax.Array] | None = None
+    flops_per_example: float | None = None
+    headline: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """How an experiment is made from a config.
+
+    Attributes:
+      name: the package under `experiments`.
+      validate: raises `UsageError` for a config that cannot be run, before any data is read.
+      build: the experiment for a valid config and its data.
+      prepare: raises `UsageError` where this machine lacks what a valid config needs, as accelerators, and fetches what
+        can be, as weights to start from; after `validate`, before any data are read.
+      load: the data of a valid config; in memory by default. For a pipeline, `Data` with streams
+        (`stream.py`), which yield decoded and augmented batches in the memory of the host.
+    """
+
+    name: str
+    validate: Callable[[ml_collections.ConfigDict], None]
+    build: Callable[[ml_collections.ConfigDict, Data], Experiment]
+    load: Callable[[ml_collections.ConfigDict], Data] = data_lib.load
+    prepare: Callable[[ml_collections.ConfigDict], None] = lambda config: None

@@ -1,0 +1,155 @@
+"""Figure 5: test error in the course of training, against time and against epochs."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from experiments.core.record.summary import interval
+from experiments.core.report.results import Run
+from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY
+from experiments.mnist_pruning.report import naming
+
+# Of the gradients behind a hard top-k: dash-dotted, but optimal transport, which has its own method.
+_MASK_LOOKS = {
+    "entropic_ot": (BLACK, "-."),
+    "perturbed": (BLUE, "-."),
+    "sigmoid": (GREEN, "-."),
+    "lapsum": (ORANGE, "-."),
+    "softsort": (PURPLE, "-."),
+    "neuralsort": (SKY, "-."),
+}
+
+_TICKS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 90)
+_LOG_TIME_FROM = 6.0  # how many times longer the slowest run is than the fastest
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """Mean and band over the seeds of one run, one value per epoch from 0."""
+
+    epochs: np.ndarray
+    seconds: np.ndarray  # per seed
+    mean: np.ndarray
+    half: np.ndarray
+
+
+def curve(run: Run) -> Curve:
+    """The test error of a run; a seed that has diverged leaves the mean."""
+    intervals = [interval(row["test_error"]) for row in run.rows]
+    number = lambda value: np.nan if value is None else value  # noqa: E731
+    return Curve(
+        epochs=np.array([row["epoch"] for row in run.rows]),
+        seconds=np.array([row["seconds"] for row in run.rows]) / len(run.summary["seeds"]),
+        mean=np.array([number(entry["mean"]) for entry in intervals]),
+        half=np.array([entry["interval95"] or 0.0 for entry in intervals]),
+    )
+
+
+def figure5(runs: Sequence[Run]) -> Figure:
+    """Two panels that share the axis of errors; the legend gives the final error of each run."""
+    curves = [(run, curve(run)) for run in runs]
+    height = max(3.8, 1.2 + 0.36 * len(runs))
+    figure = Figure(figsize=(11, height), layout="constrained")
+    time, epochs = figure.subplots(1, 2, sharey=True)
+    lengths = [drawn.seconds[-1] for _, drawn in curves]
+    log_time = bool(max(lengths) > _LOG_TIME_FROM * min(lengths))
+    shade = 0.15 if len(runs) <= 7 else 0.07  # bands of many runs lie on top of each other
+    for run, drawn in curves:
+        look = _look(run)
+        # Time 0 has no place on a logarithmic axis.
+        _draw(time, drawn.seconds[log_time:], drawn.mean[log_time:], drawn.half[log_time:], look, shade)
+        _draw(epochs, drawn.epochs, drawn.mean, drawn.half, look, shade)
+    if log_time:
+        time.set_xscale("log")
+        time.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    time.set_xlabel("training time, s per seed (seeds train together)")
+    epochs.set_xlabel("epochs")
+    time.set_ylabel("test error, %")
+    _error_axis(time, [drawn for _, drawn in curves])
+    first = runs[0]
+    layers = ", ".join(map(str, naming.layers(first)))
+    figure.suptitle(
+        f"{first.config['dataset']}: {100 * first.config['density']:g} % of the weights of layers {layers} kept"
+    )
+    order = sorted(range(len(curves)), key=lambda i: -np.nan_to_num(curves[i][1].mean[-1], nan=np.inf))
+    lines = epochs.get_lines()
+    figure.legend(
+        [lines[i] for i in order],
+        [f"{_label(runs[i])}: {_final(curves[i][1])}" for i in order],
+        loc="outside right center",
+        fontsize=9,
+        labelspacing=0.7,
+        title="test error after the last epoch",
+        title_fontsize=9,
+        alignment="left",
+    )
+    return figure
+
+
+def _draw(axes: Axes, x: np.ndarray, mean: np.ndarray, half: np.ndarray, look: tuple[str, str], shade: float) -> None:
+    colour, dashes = look
+    axes.fill_between(x, np.maximum(mean - half, 0.1), mean + half, color=colour, alpha=shade, linewidth=0)
+    axes.plot(x, mean, color=colour, linestyle=dashes, linewidth=1.8)
+
+
+def _error_axis(axes: Axes, curves: Sequence[Curve]) -> None:
+    axes.set_yscale("log")
+    lowest = np.nanmin([np.nanmin(drawn.mean) for drawn in curves] or [1.0])
+    axes.set_ylim(max(0.5, 0.85 * lowest), 100)
+    axes.yaxis.set_major_locator(FixedLocator(_TICKS))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def _look(run: Run) -> tuple[str, str]:
+    """Colour and dashes: solid for the paper's own lines, broken for what it has not."""
+    method, second = run.config["method"], run.config["p"] == 2
+    if method == "relaxed":
+        if naming.is_papers(run):
+            return (RED if second else GREEN), "-"
+        if naming.is_annealed(run):
+            return (ORANGE if second else PURPLE), "--"
+        return (RED if second else GREEN), ":"
+    return {
+        "dense": (GREY, "-"),
+        "hard": (BLUE, "-"),
+        "straight_through": (SKY, "--"),
+        "ot_straight_through": (BLACK, "--"),
+        "mask_straight_through": _MASK_LOOKS.get(run.config.get("mask", {}).get("name"), (BLACK, "-.")),
+        "hard_concrete": (SKY, ":"),
+        "ista": (BLACK, ":"),
+    }[method]
+
+
+def _label(run: Run) -> str:
+    name = _method_label(run)
+    return f"{name}, lr {run.config['optimizer']['learning_rate']:g}" if naming.is_tuned(run) else name
+
+
+def _method_label(run: Run) -> str:
+    config = run.config
+    names = {
+        "straight_through": "hard, relaxed gradient",
+        "ot_straight_through": "hard, OT gradient",
+        "hard_concrete": "hard-concrete gates",
+        "ista": "soft-thresholding",
+    }
+    if config["method"] == "mask_straight_through":
+        return f"{naming.method(run)}, {naming.mask_setting(run)}"
+    if config["method"] != "relaxed":
+        return names.get(config["method"], naming.method(run))
+    lam = naming.number(config["lam"]["start"])
+    if naming.is_annealed(run):
+        return f"relaxed, p = {naming.p_name(config['p'])}, $\\lambda$ {lam} → {naming.number(config['lam']['end'])}"
+    paper = " (paper)" if naming.is_papers(run) else ""
+    return f"relaxed, p = {naming.p_name(config['p'])}, $\\lambda$ = {lam}{paper}"
+
+
+def _final(drawn: Curve) -> str:
+    if np.isnan(drawn.mean[-1]):
+        return "diverged"
+    return f"{drawn.mean[-1]:.1f} ± {drawn.half[-1]:.1f}" if drawn.half[-1] else f"{drawn.mean[-1]:.1f}"

@@ -1,0 +1,79 @@
+"""The figures of the pruning experiment: `python -m experiments.mnist_pruning.report.figures DIR`.
+
+Reads the workdirs below DIR and writes PNG and SVG files to DIR/figures: the paper's Figure 5 (test
+error against training time and epochs) for each set of pruned layers, the same with every method,
+and the validation error against lam. The same data give the same bytes.
+"""
+
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from experiments.core.report.command import figures_of
+from experiments.core.report.results import Run
+from experiments.core.report.style import STYLE, save
+from experiments.mnist_pruning.report import naming
+from experiments.mnist_pruning.report.curves import figure5
+from experiments.mnist_pruning.report.lam_sweep import lam_sweep
+
+
+def make(directory: Path) -> list[Path]:
+    """Draws what the runs below `directory` allow; returns the files written."""
+    runs, problems = naming.load(directory)
+    for problem in problems:
+        print(f"left out of the figures: {problem.name}: {problem.reason}", file=sys.stderr)
+    written = []
+    with mpl.rc_context(STYLE):
+        for name, figure in draw(runs).items():
+            written += save(figure, directory / "figures", name)
+    return written
+
+
+def draw(runs: Sequence[Run]) -> dict[str, Figure]:
+    """The figures by name."""
+    drawn = {}
+    tests = naming.group(runs, "test")
+    for key, members in tests.items():
+        name = _name(key, tests)
+        tuned = [run for run in members if naming.is_tuned(run)]
+        members = [run for run in members if not naming.is_tuned(run)]
+        main = [run for run in members if run.config["method"] in ("dense", "hard") or naming.is_papers(run)]
+        main += [run for run in members if naming.is_annealed(run)]
+        if main:
+            drawn[f"figure5-{name}"] = figure5(main)
+        if len(members) > len(main):
+            drawn[f"all-methods-{name}"] = figure5(members)
+        if tuned:
+            drawn[f"tuned-{name}"] = figure5(tuned)
+    sweeps = naming.group(runs, "validation")
+    for dataset in dict.fromkeys(key[:2] for key in sweeps):
+        panels = [
+            (key, [run for run in members if not naming.is_tuned(run)])
+            for key, members in sweeps.items()
+            if key[:2] == dataset
+        ]
+        name = "lam-sweep" if len({key[:2] for key in sweeps}) == 1 else f"lam-sweep-{dataset[0]}-{dataset[1]:g}"
+        if figure := lam_sweep([(key[2], members) for key, members in panels]):
+            drawn[name] = figure
+    return drawn
+
+
+def _name(key: tuple[Any, ...], keys: Collection[tuple[Any, ...]]) -> str:
+    """By layers, and by data set and density where these differ."""
+    dataset, density, layers = key
+    parts = [dataset] if len({other[0] for other in keys}) > 1 else []
+    parts += [f"density{density:g}"] if len({other[1] for other in keys}) > 1 else []
+    return "-".join([*parts, "layers" + "".join(map(str, layers))])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command; returns its exit status."""
+    return figures_of("experiments.mnist_pruning.report.figures", __doc__, make, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,168 @@
+"""The table of the pruning experiment: `python -m experiments.mnist_pruning.report.table DIR`.
+
+Reads the workdirs below DIR and writes DIR/table.md, which it also prints, and DIR/table.json.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.core.record.summary import interval
+from experiments.core.report import tables
+from experiments.core.report.markdown import grid, line, mean, plus_minus
+from experiments.core.report.paired import difference
+from experiments.core.report.results import Problem, Run
+from experiments.mnist_pruning.report import naming
+
+Numbers = dict[str, Any]
+
+# Section 6 gives one number in print, for hard top-k with the gradient of entropic optimal transport.
+PAPER_OT_ERROR = 5.9
+
+_FINAL_HEADER = (
+    "method",
+    "setting",
+    "test error, %",
+    "minus hard",
+    "density in training, %",
+    "hardened error, %",
+    "hardened density, %",
+    "s per epoch and seed",
+    "seeds",
+    "diverged",
+)
+_SWEEP_HEADER = ("method", "setting", "validation error, %", "hardened, %", "density in training, %", "diverged", "")
+
+
+def make(directory: Path) -> list[Path]:
+    """Prints the table of the runs below `directory`, writes it there, and returns the files written."""
+    runs, problems = naming.load(directory)
+    numbers = measure(runs, problems, tables.chosen(directory))
+    return tables.write(directory, numbers, markdown(numbers))
+
+
+def measure(runs: Sequence[Run], problems: Sequence[Problem] = (), chosen: frozenset[str] = frozenset()) -> Numbers:
+    """All numbers of the table; `chosen` names the runs of the sweep that won."""
+    return {
+        "final": [_final_group(key, members) for key, members in naming.group(runs, "test").items()],
+        "sweep": [_sweep_group(key, members, chosen) for key, members in naming.group(runs, "validation").items()],
+        "problems": [{"run": problem.name, "reason": problem.reason} for problem in problems],
+    }
+
+
+def _final_group(key: tuple[Any, ...], members: list[Run]) -> Numbers:
+    hard = {naming.is_tuned(run): run for run in members if run.config["method"] == "hard"}
+    return _describe(key, members) | {"rows": [_final_row(run, hard.get(naming.is_tuned(run))) for run in members]}
+
+
+def _final_row(run: Run, hard: Run | None) -> Numbers:
+    seeds, epochs = run.summary["seeds"], run.summary["epochs"]
+    return _common(run) | {
+        "test_error": interval(run.final("test_error")),
+        "minus_hard": None if hard is None or hard is run else difference(run, hard, "test_error"),
+        "hardened_density": interval(run.final("hardened_density")),
+        "seconds": run.summary["seconds"],
+        "seconds_per_epoch_and_seed": run.summary["seconds"] / (epochs * len(seeds)),
+        "epochs": epochs,
+    }
+
+
+def _sweep_group(key: tuple[Any, ...], members: list[Run], chosen: frozenset[str]) -> Numbers:
+    rows = [
+        _common(run) | {"valid_error": interval(run.final("valid_error")), "chosen": run.name in chosen}
+        for run in members
+    ]
+    return _describe(key, members) | {"rows": rows}
+
+
+def _describe(key: tuple[Any, ...], members: list[Run]) -> Numbers:
+    dataset, density, layers = key
+    epochs = sorted({run.summary["epochs"] for run in members})
+    return {"dataset": dataset, "density": density, "prune_layers": list(layers), "epochs": epochs}
+
+
+def _common(run: Run) -> Numbers:
+    return {
+        "run": run.name,
+        "method": naming.method(run),
+        "setting": naming.setting(run),
+        "hardened_error": interval(run.final("hardened_error")),
+        "train_density": interval(run.final("train_density")),
+        "seeds": run.summary["seeds"],
+        "diverged": run.summary["diverged"],
+    }
+
+
+def markdown(numbers: Numbers) -> list[str]:
+    """The lines of the table."""
+    lines = []
+    for section in numbers["final"]:
+        lines += [f"### Test, {_title(section)}", "", *grid(_FINAL_HEADER, map(_final_cells, section["rows"]))]
+        if section["dataset"] == "mnist":
+            paper = ["*the paper's number:* hard, optimal-transport gradient", "", f"{PAPER_OT_ERROR}"]
+            lines.append(line([*paper, *["not stated"] * (len(_FINAL_HEADER) - len(paper))]))
+        lines.append("")
+    if numbers["final"]:
+        lines += [
+            "Mean ± half width of the 95 % t-interval over seeds; *minus hard* is paired by seed, runs with a",
+            "tuned learning rate against such a run; *hardened* keeps the largest weights only, as many as the density",
+            "allows. The seeds of a run train together: its seconds are divided among them.",
+            "",
+        ]
+    for section in numbers["sweep"]:
+        lines += [
+            f"### Validation, {_title(section)}",
+            "",
+            *grid(_SWEEP_HEADER, map(_sweep_cells, section["rows"])),
+            "",
+        ]
+    if numbers["problems"]:
+        lines += ["### Not in the tables", ""]
+        lines += [f"- `{problem['run']}`: {problem['reason']}" for problem in numbers["problems"]] + [""]
+    if not lines:
+        lines = ["No runs.", ""]
+    return lines[:-1]
+
+
+def _title(section: Numbers) -> str:
+    layers = " and ".join(map(str, section["prune_layers"]))
+    epochs = " or ".join(map(str, section["epochs"]))
+    plural = "s" if len(section["prune_layers"]) > 1 else ""
+    return f"{section['dataset']}: {100 * section['density']:g} % of layer{plural} {layers} kept, {epochs} epochs"
+
+
+def _final_cells(row: Numbers) -> list[str]:
+    return [
+        row["method"],
+        row["setting"],
+        plus_minus(row["test_error"]),
+        plus_minus(row["minus_hard"], signed=True),
+        plus_minus(row["train_density"], scale=100),
+        plus_minus(row["hardened_error"]),
+        mean(row["hardened_density"], scale=100),
+        f"{row['seconds_per_epoch_and_seed']:.2g}",
+        str(len(row["seeds"])),
+        str(row["diverged"]),
+    ]
+
+
+def _sweep_cells(row: Numbers) -> list[str]:
+    return [
+        row["method"],
+        row["setting"],
+        plus_minus(row["valid_error"]),
+        plus_minus(row["hardened_error"]),
+        mean(row["train_density"], scale=100),
+        f"{row['diverged']} of {len(row['seeds'])}",
+        "chosen" if row["chosen"] else "",
+    ]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command; returns its exit status."""
+    return tables.main("experiments.mnist_pruning.report.table", __doc__, make, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""What experiments on images share: the vision transformer, and its public weights."""

@@ -1,0 +1,42 @@
+"""Findings on V-MoE. Where a small network stands in for S/32 on JFT-300M, no verdict goes beyond that."""
+
+from pathlib import Path
+
+from experiments.core.report.benchmarks import first_on_accelerator, name_of, on_accelerator
+from experiments.core.report.finding import Finding, Verdict, above, read
+from experiments.core.report.markdown import plus_minus
+
+PAPER_OVERHEAD = 15 / 10  # hours with the relaxed router and with the hard one
+PAPERS = "Dykstra, 10 iterations"
+
+
+def precision(results: Path) -> Finding | None:
+    """The relaxed routers against the hard one."""
+    table = read(results / "vmoe" / "table.json")
+    rows = [row for row in (table or {}).get("final", []) if row["router"].startswith("relaxed")]
+    if not rows:
+        return None
+    better = [above(row["minus_hard"]) for row in rows]
+    shown = "; ".join(
+        f"{row['router']}, {row['setting']}: {plus_minus(row['minus_hard'], signed=True)}" for row in rows
+    )
+    ours = f"precision-at-1 minus the hard router's, points: {shown}"
+    outcome: Verdict = "reproduced" if all(better) else "partly" if any(better) else "not"
+    count = f"{sum(better)} of {len(better)} intervals lie above 0"
+    if table["stand_in"]:
+        return Finding(ours, "substitute", f"{count}, on a small network and {rows[0]['dataset']}")
+    return Finding(ours, outcome, count)
+
+
+def step_times(results: Path) -> Finding | None:
+    """What a step costs beside one with the hard router, by the benchmark of routers: accelerators first."""
+    record = first_on_accelerator(results, "router")
+    if record is None:
+        return None
+    ratios = {name: record["routers"][name]["ratio_of_steps"] for name in ("relaxed, logits", PAPERS)}
+    ours = "step over that of the hard router: " + "; ".join(f"{name}: {ratio:.3f}" for name, ratio in ratios.items())
+    within = ratios["relaxed, logits"] < PAPER_OVERHEAD and ratios[PAPERS] < PAPER_OVERHEAD
+    why = f"S/32 shapes on {name_of(record)}; {'both below' if within else 'not both below'} the paper's 1.5"
+    if not on_accelerator(record):
+        return Finding(ours, "substitute", why)
+    return Finding(ours, "not" if within else "reproduced", why)

@@ -1,0 +1,183 @@
+"""The table of the V-MoE experiment: `python -m experiments.vmoe.report.table DIR`.
+
+Reads the workdirs below DIR and writes DIR/table.md, which it also prints, and DIR/table.json.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.core.record.summary import interval
+from experiments.core.report import tables
+from experiments.core.report.markdown import grid, plus_minus
+from experiments.core.report.paired import difference
+from experiments.core.report.results import Problem, Run
+from experiments.vmoe.report import naming
+
+Numbers = dict[str, Any]
+
+# Of the evaluation, means over the layers of experts; the name in a run, and the head of the column.
+ROUTING = {
+    "dropped_mass": "dropped mass, %",
+    "support": "tokens of an expert",
+    "experts_per_token_mean": "experts of a token",
+    "experts_per_token_max": "most in a group",
+    "served_by_1": "tokens with an expert, %",
+}
+_PAPER = (
+    "The paper: V-MoE S/32 on JFT-300M, precision-at-1 in a figure only, 10 h of training with the hard router and",
+    "15 h with the relaxed one (p = 2, 10 iterations of Dykstra's algorithm): 1.5 times the time.",
+)
+
+
+def make(directory: Path) -> list[Path]:
+    """Prints the table of the runs below `directory`, writes it there, and returns the files written."""
+    runs, problems = naming.load(directory)
+    numbers = measure(runs, problems, tables.chosen(directory))
+    return tables.write(directory, numbers, markdown(numbers))
+
+
+def measure(runs: Sequence[Run], problems: Sequence[Problem] = (), chosen: frozenset[str] = frozenset()) -> Numbers:
+    """All numbers of the table; `chosen` names the runs of the sweep that won."""
+    tried = [run for run in runs if run.config["split"] == "validation"]
+    final = naming.final(runs)
+    return {
+        "stand_in": _network(final[0]) if any(naming.is_stand_in(run) for run in final) else None,
+        "final": [_final_row(run, naming.reference(run, final)) for run in final],
+        "sweep": [_common(run, "valid") | {"chosen": run.name in chosen} for run in naming.by_router(tried)],
+        "problems": [{"run": problem.name, "reason": problem.reason} for problem in problems],
+    }
+
+
+def _network(run: Run) -> Numbers:
+    return {name: run.config[name] for name in ("dataset", "model", "moe", "router")}
+
+
+def _final_row(run: Run, reference: Run | None) -> Numbers:
+    paired = None if reference is None else difference(run, reference, "test_precision_at_1")
+    step = _step_seconds(run)
+    # The hard router is its own measure; without one there is none.
+    its_own = run if run.config["router"]["name"] == "hard" else None
+    of_reference = None if (held := reference or its_own) is None else _step_seconds(held)
+    return _common(run, "test") | {
+        "hard": reference and reference.name,
+        "minus_hard": paired,
+        "step_seconds": step,
+        "step_over_hard": step / of_reference if step and of_reference else None,
+    }
+
+
+def _common(run: Run, prefix: str) -> Numbers:
+    return {
+        "run": run.name,
+        "dataset": run.config["dataset"],
+        "router": naming.router(run),
+        "setting": naming.setting(run),
+        "precision_at_1": interval(run.final(f"{prefix}_precision_at_1")),
+        "routing": _routing(run, prefix),
+        "seeds": run.summary["seeds"],
+        "steps": run.summary["steps"],
+        "diverged": run.summary["diverged"],
+    }
+
+
+def _routing(run: Run, prefix: str) -> dict[str, Numbers]:
+    """The metrics of the router, means over its layers for each seed; none of Soft MoE."""
+    layers = run.summary["final"].get(f"{prefix}_router", {})
+
+    def mean(values: Sequence[float | None]) -> float | None:
+        return None if None in values else float(np.mean(np.array(values, float)))
+
+    return {
+        name: interval(
+            [mean(values) for values in zip(*(layer[name]["per_seed"] for layer in layers.values()), strict=True)]
+        )
+        for name in next(iter(layers.values()), {})
+    }
+
+
+def _step_seconds(run: Run) -> float | None:
+    """The median over the second half of the rows, all seeds together; of runs of several workdirs it is not known."""
+    times = [row["performance"]["step_seconds"] for row in run.rows[len(run.rows) // 2 :] if row.get("performance")]
+    times = [time for time in times if time is not None]
+    return float(np.median(times)) if times else None
+
+
+def markdown(numbers: Numbers) -> list[str]:
+    """The lines of the table."""
+    lines = []
+    if numbers["final"]:
+        first = numbers["final"][0]
+        lines += [f"### Test, {first['dataset']}: precision-at-1 after {first['steps']} steps", ""]
+        lines += [_stand_in(numbers["stand_in"]), ""] if numbers["stand_in"] else []
+        header = ["router", "setting", "precision-at-1, %", "minus hard", "step time over hard", *ROUTING.values()]
+        lines += [*grid([*header, "seeds", "diverged"], map(_final_cells, numbers["final"])), ""]
+        lines += [
+            "Mean ± half width of the 95 % t-interval over seeds. Differences (paired by seed) and ratios of step",
+            "times are to a run with the hard router: of the same score for a relaxed one, of the gates for all the",
+            "others. Step times: medians of the second half of training, of runs made one after the other;",
+            "`results/bench` has them side by side. Routing: means over groups, layers and seeds.",
+            *_PAPER,
+            "",
+        ]
+    if numbers["sweep"]:
+        header = ["router", "setting", "precision-at-1, %", "dropped mass, %", "tokens of an expert", "diverged", ""]
+        lines += ["### Validation", ""]
+        lines += [*grid(header, map(_sweep_cells, numbers["sweep"])), ""]
+    if numbers["problems"]:
+        lines += ["### Not in the tables", ""]
+        lines += [f"- `{problem['run']}`: {problem['reason']}" for problem in numbers["problems"]] + [""]
+    if not lines:
+        lines = ["No runs.", ""]
+    return lines[:-1]
+
+
+def _stand_in(network: Numbers) -> str:
+    model, moe = network["model"], network["moe"]
+    depth, width = (f"{model[name]}" if model[name] else "the usual" for name in ("depth", "width"))
+    return (
+        f"A stand-in for V-MoE S/32 on JFT-300M, which is not public: {depth} blocks of width {width} on "
+        f"{network['dataset']}, {len(moe['blocks'])} of them with {moe['num_experts']} experts, each of which takes "
+        f"{network['router']['k']} tokens of a group of {moe['group_images']} images."
+    )
+
+
+def _cell(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _final_cells(row: Numbers) -> list[str]:
+    return [
+        row["router"],
+        row["setting"],
+        plus_minus(row["precision_at_1"]),
+        plus_minus(row["minus_hard"], signed=True),
+        _cell(row["step_over_hard"]),
+        *(_cell(row["routing"][name]["mean"]) if name in row["routing"] else "-" for name in ROUTING),
+        str(len(row["seeds"])),
+        str(row["diverged"]),
+    ]
+
+
+def _sweep_cells(row: Numbers) -> list[str]:
+    routing = row["routing"]
+    return [
+        row["router"],
+        row["setting"],
+        plus_minus(row["precision_at_1"]),
+        *(_cell(routing[name]["mean"]) if name in routing else "-" for name in ("dropped_mass", "support")),
+        f"{row['diverged']} of {len(row['seeds'])}",
+        "chosen" if row["chosen"] else "",
+    ]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command; returns its exit status."""
+    return tables.main("experiments.vmoe.report.table", __doc__, make, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Sparse coding: the operators that the first of the paper's companion notes compares."""

@@ -1,0 +1,1 @@
+"""Random gates with exact zeros: the second of the paper's companion notes."""

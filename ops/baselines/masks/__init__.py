@@ -1,0 +1,1 @@
+"""Relaxed top-k masks by others."""

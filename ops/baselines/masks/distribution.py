@@ -1,0 +1,74 @@
+"""Masks ``F((x_i - tau) / temperature)``, ``F`` a distribution function and ``tau`` such that they sum to ``k``.
+
+Each baseline of this kind brings its ``F`` and its way to find ``tau``. The derivative follows from the implicit
+function theorem, whatever the way: with ``t_i = (x_i - tau) / temperature`` and ``f = F'``,
+
+    d tau = (sum_i f(t_i) (d x_i - t_i d temperature) - temperature d k) / sum_i f(t_i).
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ops.baselines.masks.layout import finite_above
+from ops.scalar.twofloat import TwoFloat
+
+Solve = Callable[[Array, Array, Array], TwoFloat]
+
+# Beyond as many temperatures every tail is 0 in double precision, too.
+_FAR = 1e3
+
+
+@dataclasses.dataclass(frozen=True)
+class Distribution:
+    """A distribution symmetric about 0: its distribution function and its density."""
+
+    cumulative: Callable[[Array], Array]
+    density: Callable[[Array], Array]
+
+
+def position(x: Array, tau: TwoFloat, temperature: Array) -> Array:
+    """``t = (x - tau) / temperature``, kept finite so that derivatives far from ``tau`` are 0 and not NaN."""
+    away = jnp.where(x > -jnp.inf, (x - tau.hi) - tau.lo, 0.0)
+    return jnp.clip(away, -_FAR * temperature, _FAR * temperature) / temperature
+
+
+def selection(x: Array, tau: TwoFloat, temperature: Array, distribution: Distribution) -> Array:
+    """``F(t)``; 0 where an entry is ``-inf``."""
+    return jnp.where(x > -jnp.inf, distribution.cumulative(position(x, tau, temperature)), 0.0)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(3, 4))
+def threshold(x: Array, k: Array, temperature: Array, distribution: Distribution, solve: Solve) -> TwoFloat:
+    """``tau`` of each row, as ``solve(x, k, temperature)`` finds it; ``lo`` carries the derivative."""
+    return solve(x, k, temperature)
+
+
+@threshold.defjvp
+def _threshold_jvp(distribution, solve, primals, tangents):
+    x, k, temperature = primals
+    x_dot, k_dot, temperature_dot = tangents
+    tau = threshold(x, k, temperature, distribution, solve)
+    t = position(x, tau, temperature)
+    density = jnp.where(x > -jnp.inf, distribution.density(t), 0.0)
+    total = jnp.sum(density, axis=-1, keepdims=True)
+    moved = jnp.sum(density * (x_dot - t * temperature_dot), axis=-1, keepdims=True) - temperature * k_dot
+    # No density left anywhere: the mask is hard, and constant as far as floats can tell.
+    some = total > 0
+    tau_dot = jnp.where(some, moved / jnp.where(some, total, 1.0), 0.0)
+    return tau, TwoFloat(jnp.zeros_like(tau.hi), tau_dot)
+
+
+def distribution_mask(x: Array, k: Array, temperature: Array, distribution: Distribution, solve: Solve) -> Array:
+    """The mask of a matrix ``(rows, n)``; ``k`` and ``temperature`` are ``(rows, 1)``.
+
+    Where fewer than ``k`` entries are above ``-inf``, those get 1.
+    """
+    x = finite_above(x)
+    available = jnp.sum(x > -jnp.inf, axis=-1, keepdims=True, dtype=x.dtype)
+    tau = threshold(x, jnp.where(k > available, available, k), temperature, distribution, solve)
+    return selection(x, tau, temperature, distribution)

@@ -1,0 +1,97 @@
+"""Derivatives of sparse least squares solutions, from what holds at the solution and not from how it was found.
+
+At a minimiser of `1/2 ||x - D y||^2 + <slope, y>` over the vectors of a given support, optionally with `sum(y) = 1`,
+
+    P (D^T (x - D y) - slope) = 0,
+
+with `P` the orthogonal projection onto the directions in which `y` may move: entries outside the support are 0, and
+entries add up to 0 if their sum is given. As long as the support stays the same, its differential is
+
+    P D^T D P dy = P (D^T (dx - dD y) + dD^T (x - D y) - dslope),    dy = P dy.
+
+The lasso has the slope `lam sign(y)`, the projection onto the convex hull of the atoms the slope 0 and `sum(y) = 1`.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from ops.baselines.coding.least_squares import matmul
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(4,))
+def differentiable(solution: Array, x: Array, dictionary: Array, slope: Array, sum_is_fixed: bool) -> Array:
+    """The solution, with the derivatives above in `x`, `dictionary` and `slope`, in both modes and to any order.
+
+    The support is that of `solution`. Where its atoms are linearly dependent, the derivative of least norm is meant.
+    The linear system is solved by conjugate gradients: O(features + atoms) memory per row, and no matrix of atoms by
+    atoms.
+
+    Args:
+      solution: `(rows, atoms)`, a minimiser; receives no gradient.
+      x: `(rows, features)`.
+      dictionary: `(features, atoms)`.
+      slope: `(rows, atoms)`.
+      sum_is_fixed: whether the solution is subject to `sum(y) = 1`.
+    """
+    return solution
+
+
+@differentiable.defjvp
+def _differentiable_jvp(sum_is_fixed, primals, tangents):
+    solution, x, dictionary, slope = primals
+    _, x_dot, dictionary_dot, slope_dot = tangents
+    y = differentiable(solution, x, dictionary, slope, sum_is_fixed)  # again, for derivatives of higher order
+    support = lax.stop_gradient(solution) != 0
+
+    def project(direction: Array) -> Array:
+        direction = jnp.where(support, direction, 0.0)
+        if not sum_is_fixed:
+            return direction
+        size = jnp.maximum(jnp.sum(support, axis=-1, keepdims=True), 1).astype(direction.dtype)
+        return jnp.where(support, direction - jnp.sum(direction, axis=-1, keepdims=True) / size, 0.0)
+
+    def curvature(direction: Array) -> Array:
+        # The identity where P vanishes makes the system regular and leaves its solution in the range of P alone.
+        inside = project(direction)
+        return project(matmul(matmul(inside, dictionary.T), dictionary)) + (direction - inside)
+
+    def solve(_, right: Array) -> Array:
+        inside = project(right)
+        return _conjugate_gradients(inside, dictionary, project) + (right - inside)
+
+    residual = x - matmul(y, dictionary.T)
+    moved = x_dot - matmul(y, dictionary_dot.T)
+    right = project(matmul(moved, dictionary) + matmul(residual, dictionary_dot) - slope_dot)
+    return y, lax.custom_linear_solve(curvature, right, solve, symmetric=True)
+
+
+def _conjugate_gradients(right: Array, dictionary: Array, project) -> Array:
+    """The solution of `P D^T D P v = right` of least norm, one system per row, `right` in the range of `P`."""
+    precision = jnp.finfo(right.dtype).eps
+    # Directions of relatively less curvature than this are those of dependent atoms: nothing is known along them.
+    flat = precision * jnp.sum(jnp.square(dictionary))
+    wanted = jnp.square(precision) * jnp.sum(jnp.square(right), axis=-1, keepdims=True)
+    most = 4 * min(dictionary.shape)  # exact arithmetic needs as many as there are different eigenvalues
+
+    def unfinished(state):
+        *_, active, iteration = state
+        return jnp.any(active) & (iteration < most)
+
+    def iterate(state):
+        v, residual, direction, size, active, iteration = state
+        image = project(matmul(matmul(direction, dictionary.T), dictionary))
+        curvature = jnp.sum(direction * image, axis=-1, keepdims=True)
+        active = active & (curvature > flat * jnp.sum(jnp.square(direction), axis=-1, keepdims=True))
+        step = jnp.where(active, size / jnp.where(active, curvature, 1.0), 0.0)
+        v = v + step * direction
+        residual = residual - step * image
+        new_size = jnp.sum(jnp.square(residual), axis=-1, keepdims=True)
+        growth = jnp.where(active, new_size / jnp.where(active, size, 1.0), 0.0)
+        return v, residual, residual + growth * direction, new_size, active & (new_size > wanted), iteration + 1
+
+    size = jnp.sum(jnp.square(right), axis=-1, keepdims=True)
+    start = (jnp.zeros_like(right), right, right, size, size > wanted, jnp.int32(0))
+    return lax.while_loop(unfinished, iterate, start)[0]

@@ -1,0 +1,46 @@
+"""What the baselines share: masks of rows with a strength, and rows without extremes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from ops.interface.arguments import Range
+from ops.interface.rowwise import rowwise
+
+
+def mask_rows(
+    mask: Callable[..., Array],
+    x: ArrayLike,
+    axis: int,
+    per_row: dict[str, tuple[ArrayLike, Range]],
+    whole: dict[str, Any] | None = None,
+    **static: Any,
+) -> Array:
+    """``mask`` of the rows of ``x`` along ``axis``, as ``ops.interface.rowwise`` says. A NaN makes its row NaN."""
+    return rowwise(_marked, x, axis=axis, per_row=per_row, whole=whole, mask=mask, **static)
+
+
+def _marked(x: Array, *, mask: Callable[..., Array], **arguments: Any) -> Array:
+    return jnp.where(jnp.any(jnp.isnan(x), axis=-1, keepdims=True), jnp.nan, mask(x, **arguments))
+
+
+def finite_above(x: Array) -> Array:
+    """``x`` with the largest float in the place of ``+inf``; infinite entries then tie."""
+    return jnp.where(x == jnp.inf, jnp.finfo(x.dtype).max, x)
+
+
+def finite(x: Array) -> Array:
+    """``x`` with the smallest and largest floats in the place of ``-inf`` and ``+inf``."""
+    limits = jnp.finfo(x.dtype)
+    return jnp.clip(x, limits.min, limits.max)
+
+
+def unit_of(x: Array) -> Array:
+    """The largest magnitude of each row, ``(rows, 1)``, as a constant to divide the row by: positive, and so that its
+    inverse is a normal float."""
+    limits = jnp.finfo(x.dtype)
+    largest = lax.stop_gradient(jnp.max(jnp.abs(x), axis=-1, keepdims=True))
+    return jnp.where(largest > 0, jnp.clip(largest, limits.tiny, 1.0 / limits.tiny), 1.0)

@@ -1,0 +1,106 @@
+"""Top-k by a relaxed permutation matrix: NeuralSort (Grover, Wang, Zweig and Ermon, 2019).
+
+Row ``i`` of the matrix is
+
+    softmax_j(((n + 1 - 2 i) x_j - A_j) / temperature),    A_j = sum_l |x_j - x_l|,    i = 1, ..., n,
+
+and the mask is the sum of the first ``k`` rows. The vector ``A`` takes a sort and two cumulative sums. The rows are all
+different functions of the entries, so there is no way around ``k n`` exponentials, but a few rows at a time do.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from ops.baselines.masks.layout import finite_above, mask_rows, unit_of
+from ops.interface.arguments import POSITIVE, check_axis, check_whole, floating
+from ops.isotonic.sorting import descending
+
+# Numbers of the matrix in memory at a time.
+_CHUNK_ENTRIES = 2**20
+
+# exp(-750) is 0 in double precision, too.
+_FAR = 750.0
+
+
+def _distances(v: Array, available: Array) -> Array:
+    """``sum_l |v_j - v_l|`` over the first ``available`` entries of descending rows, which are all that is finite."""
+    above = jnp.arange(1, v.shape[-1], dtype=v.dtype)[None, :]  # entries above each gap
+    gaps = v[:, :-1] - v[:, 1:]
+    down = jnp.cumsum(above * gaps, axis=-1)
+    up = lax.cumsum(jnp.maximum(available - above, 0.0) * gaps, axis=1, reverse=True)
+    return jnp.pad(down, ((0, 0), (1, 0))) + jnp.pad(up, ((0, 0), (0, 1)))
+
+
+def _mask(x: Array, temperature: Array, *, k: int) -> Array:
+    if k == 0:
+        return jnp.zeros_like(x)
+    s, restore = descending(finite_above(x))
+    count, n = s.shape
+    limits = jnp.finfo(s.dtype)
+    present = s > -jnp.inf
+    available = jnp.sum(present, axis=-1, keepdims=True, dtype=s.dtype)
+    # The mask depends on differences over the temperature alone: entries are taken from the largest down, in units of
+    # the range, or the sums would overflow.
+    largest = lax.stop_gradient(jnp.where(present[:, :1], s[:, :1], 0.0))
+    below = 0.5 * jnp.where(present, s, largest) - 0.5 * largest
+    unit = unit_of(below)
+    v, temperature = below / unit, jnp.maximum(0.5 * temperature / unit, limits.tiny**0.5)
+    distances = _distances(v, available)
+
+    def row_sum(ranks: Array) -> Array:
+        """The sum of the rows of some ranks, counted from 1."""
+        i = ranks[None, :, None]
+        logits = (available[:, :, None] + 1.0 - 2.0 * i) * v[:, None, :] - distances[:, None, :]
+        logits = jnp.where(present[:, None, :], logits, -jnp.inf)
+        best = lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True, initial=limits.min))
+        # The bound first, then the quotient: otherwise derivatives meet 0 * inf.
+        scale = temperature[:, :, None]
+        near = jnp.where(present[:, None, :], jnp.maximum(logits - best, -_FAR * scale), 0.0)
+        weights = jnp.where(present[:, None, :], jnp.exp(near / scale), 0.0)
+        total = jnp.maximum(jnp.sum(weights, axis=-1, keepdims=True), limits.tiny)
+        wanted = i <= jnp.minimum(float(k), available)[:, :, None]
+        return jnp.sum(jnp.where(wanted, weights / total, 0.0), axis=1)
+
+    size = min(max(1, _CHUNK_ENTRIES // (count * n)), k)
+    chunks = -(-k // size)
+    ranks = jnp.arange(1, chunks * size + 1, dtype=s.dtype).reshape(chunks, size)
+    # Recomputed in the backward pass: kept, the rows would be the matrix.
+    chunk_sum = jax.checkpoint(row_sum, prevent_cse=False)
+    return restore(lax.scan(lambda mask, ranks: (mask + chunk_sum(ranks), None), jnp.zeros_like(s), ranks)[0])
+
+
+def neuralsort_topk_mask(x: ArrayLike, k: int, *, temperature: ArrayLike = 1.0, axis: int = -1) -> Array:
+    """Dense relaxed top-k mask: the first ``k`` rows of the NeuralSort matrix, summed.
+
+    Grover, Wang, Zweig and Ermon, "Stochastic Optimization of Sorting Networks via Continuous Relaxations" (ICLR 2019).
+    Sums to ``k``, but not every entry is at most 1: rows of the matrix sum to 1, columns do not. ``temperature -> 0``
+    gives the hard mask (equal entries share), ``inf`` gives ``k / n`` everywhere.
+
+    Differentiable in ``x`` and ``temperature``, forwards and backwards, where no two entries are equal; where they are,
+    the function has a kink and the derivative is one-sided. Takes O(k n) time and, in chunks of rows, O(n) memory in
+    both passes. Another temperature compiles nothing, another ``k`` does. The exponents are of the order of
+    ``n |x| / temperature`` and so is their rounding error: at n = 10,000 in float32 a temperature of a thousandth of
+    the range of ``x`` is too small.
+
+    Args:
+      x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent; where
+        fewer than ``k`` are left, the sum is their number. ``+inf`` entries come first. A NaN makes its row NaN.
+      k: how many rows are summed: a whole number in ``[0, n]``, not traced.
+      temperature: positive, in the units of ``x``; one number, or an array that broadcasts to one value per row.
+      axis: the axis along which entries compete.
+
+    Returns:
+      Array of the shape and dtype of ``x`` (integers are promoted to float), not negative. Computed in float32 at
+      least.
+
+    Raises:
+      ValueError: an argument known at trace time is out of range, or ``k`` is traced or not whole; the message names
+        it and its value.
+    """
+    x = floating(x)
+    axis = check_axis(axis, x.ndim)
+    n = x.shape[axis]
+    k = check_whole("k", k, 0, n, f"in [0, {n}], the size along axis {axis}")
+    return mask_rows(_mask, x, axis, {"temperature": (temperature, POSITIVE)}, k=k)

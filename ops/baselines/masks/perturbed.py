@@ -1,0 +1,128 @@
+"""Top-k perturbed by Gaussian noise (Berthet et al., 2020).
+
+The mask is ``E[y(x + sigma Z)]``, with ``y`` the hard top-k mask and ``Z`` standard normal, estimated by a mean over
+samples. Its derivative takes values of ``y`` alone (their Proposition 3.1),
+
+    d E[y(x + sigma Z)] = E[(y(x + sigma Z) - y(x)) (<Z, d x> + (|Z|^2 - n) d sigma)] / sigma,
+
+where ``y(x)``, which they leave out, adds nothing to the mean and takes away most of the variance. The mask and its
+derivative are estimated from the same noise.
+"""
+
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from ops.baselines.masks.layout import mask_rows
+from ops.interface.arguments import POSITIVE, WHOLE_UP_TO_N, check_whole
+from ops.scalar.mask import hard_selection
+
+
+def _hard(x: Array, k: Array) -> Array:
+    return hard_selection((x,), k)[0]
+
+
+def _mean(sample: Callable[[Array], Array], key: Array, num_samples: int, like: Array) -> Array:
+    """Mean of ``sample(key)`` over independent keys, one at a time; backwards a sample is drawn again, not kept."""
+
+    def add(total: Array, number: Array) -> tuple[Array, None]:
+        return total + jax.checkpoint(sample, prevent_cse=False)(jax.random.fold_in(key, number)), None
+
+    numbers = jnp.arange(num_samples, dtype=jnp.uint32)
+    return lax.scan(add, jnp.zeros_like(like), numbers)[0] / num_samples
+
+
+@jax.custom_jvp
+def _once(x: Array) -> Array:
+    """``x``, where a second derivative would be silently 0."""
+    return x
+
+
+@_once.defjvp
+def _once_jvp(primals, tangents):
+    raise NotImplementedError("perturbed_topk_mask has first derivatives only")
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(4,))
+def _perturbed(x: Array, k: Array, sigma: Array, key: Array, num_samples: int) -> Array:
+    def sample(key: Array) -> Array:
+        return _hard(x + sigma * jax.random.normal(key, x.shape, x.dtype), k)
+
+    return _mean(sample, key, num_samples, x)
+
+
+@_perturbed.defjvp
+def _perturbed_jvp(num_samples, primals, tangents):
+    x, k, sigma, key = primals
+    x_dot, _, sigma_dot, _ = tangents
+    mask = _perturbed(x, k, sigma, key, num_samples)
+    x, sigma = _once(x), _once(sigma)
+    unperturbed = _hard(x, k)
+    finite = jnp.isfinite(x)  # noise moves no other entry: theirs would add variance and no more
+    n = jnp.sum(finite, axis=-1, keepdims=True, dtype=x.dtype)
+
+    def sample(key: Array) -> Array:
+        noise = jnp.where(finite, jax.random.normal(key, x.shape, x.dtype), 0.0)
+        changed = _hard(x + sigma * noise, k) - unperturbed
+        along_x = jnp.sum(noise * x_dot, axis=-1, keepdims=True)
+        along_sigma = (jnp.sum(jnp.square(noise), axis=-1, keepdims=True) - n) * sigma_dot
+        return changed * (along_x + along_sigma) / sigma
+
+    return mask, _mean(sample, key, num_samples, x)
+
+
+def perturbed_topk_mask(
+    x: ArrayLike,
+    k: ArrayLike,
+    *,
+    sigma: ArrayLike = 1.0,
+    num_samples: int = 100,
+    key: Array,
+    axis: int = -1,
+) -> Array:
+    """Relaxed top-k mask: the mean of hard masks of ``x`` plus Gaussian noise. Random, and sparse for few samples.
+
+    Berthet, Blondel, Teboul, Cuturi, Vert and Bach, "Learning with Differentiable Perturbed Optimizers" (NeurIPS 2020),
+    equation 3 for the mask and Proposition 3.1 for the derivative. The mask sums to ``k``, for any number of samples.
+    ``sigma -> 0`` gives the hard mask, ``inf`` gives ``k / n`` everywhere, in the mean.
+
+    Mask and derivatives are unbiased. Differentiable once in ``x`` and ``sigma``, forwards and backwards, and not in
+    ``k``, which is whole. The standard error falls as ``1 / sqrt(num_samples)``; that of the derivative in ``sigma``
+    grows with the square root of n. Takes O(num_samples n) time and O(n) memory, backwards too: samples are taken one
+    after the other. Another ``k``, ``sigma`` or ``key`` compiles nothing, another ``num_samples`` does.
+
+    Args:
+      x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent; ``+inf``
+        entries come first. A NaN makes its row NaN.
+      k: how many are selected: a whole number in ``[0, n]``; one number, or an array that broadcasts to one value per
+        row.
+      sigma: standard deviation of the noise, positive, in the units of ``x``; broadcasts like ``k``.
+      num_samples: how many masks the mean is over, positive.
+      key: of ``jax.random``. Every row has noise of its own, but for rows added by ``jax.vmap`` over ``x`` alone, and
+        those of different devices inside ``jax.shard_map``, unless their keys differ.
+      axis: the axis along which entries compete.
+
+    Returns:
+      Array of the shape and dtype of ``x`` (integers are promoted to float), multiples of ``1 / num_samples`` between
+      0 and 1. Computed in float32 at least.
+
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      NotImplementedError: a second derivative is asked for.
+    """
+    return mask_rows(
+        _mask,
+        x,
+        axis,
+        {"k": (k, WHOLE_UP_TO_N), "sigma": (sigma, POSITIVE)},
+        {"key": key},
+        num_samples=check_whole("num_samples", num_samples, 1, jnp.inf, "positive"),
+    )
+
+
+def _mask(x: Array, k: Array, sigma: Array, key: Array, *, num_samples: int) -> Array:
+    return _perturbed(x, k, sigma, key, num_samples)

@@ -1,0 +1,101 @@
+"""Top-k by a shifted sigmoid: the binary entropy as regularisation (Amos et al., 2019; Qian et al., 2022).
+
+The limited multi-label projection of Amos, Koltun and Kolter,
+
+    max_y <x, y> + temperature * sum_i H(y_i)   over   0 <= y <= 1, sum(y) = k,    H the binary entropy,
+
+has the solution ``y_i = sigmoid((x_i - tau) / temperature)`` with ``tau`` the multiplier of ``sum(y) = k``. It is the
+operator of entropic optimal transport (``ops.baselines.masks.entropic_ot``) without the standardisation of the entries.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from ops.baselines.masks.distribution import Distribution, distribution_mask, position
+from ops.baselines.masks.layout import mask_rows
+from ops.interface.arguments import INSIDE_N, POSITIVE
+from ops.scalar.equation import Equation
+from ops.scalar.rootfinding import End, Evaluation, find_root
+from ops.scalar.rows import Rows, solve_rows
+from ops.scalar.threshold import extent, guess
+from ops.scalar.twofloat import TwoFloat
+
+
+def _density(t: Array) -> Array:
+    return jax.nn.sigmoid(t) * jax.nn.sigmoid(-t)
+
+
+_LOGISTIC = Distribution(jax.nn.sigmoid, _density)
+
+
+def _solve(entries: tuple[Array, ...], k: Array, temperature: Array) -> TwoFloat:
+    (x,) = entries
+    limits = jnp.finfo(x.dtype)
+    present = x > -jnp.inf
+    equation = Equation(p=2.0)
+    size = extent(entries, temperature, equation)
+    available = size.available
+
+    def evaluate(tau: TwoFloat) -> Evaluation:
+        t = position(x, tau, temperature)
+        total = jnp.sum(jnp.where(present, jax.nn.sigmoid(t), 0.0), axis=-1, keepdims=True)
+        slope = jnp.sum(jnp.where(present, _density(t), 0.0), axis=-1, keepdims=True) / temperature
+        excess = total - k
+        # Newton on the log-odds of total / available, which is linear in tau where the entries are all alike.
+        odds = jnp.log1p(excess / k) - jnp.log1p(-excess / (available - k))
+        step = odds * total * (available - total) / (available * slope)
+        return Evaluation(
+            excess=excess,
+            level=jnp.where(jnp.isnan(odds), excess, odds),  # where all there is is wanted
+            step=step,
+            trusted=jnp.isfinite(step),
+            converged=jnp.abs(excess) <= 4 * limits.eps * k,
+            scale=temperature,
+        )
+
+    # The guess is for entries less a uniform variable on (0, width). Less a logistic one it is to be, which has mean 0
+    # and the variance of a uniform one of this width.
+    width = 2 * jnp.pi * temperature
+    start, _ = guess(entries, k, width, equation, size)
+    return find_root(
+        evaluate, start + 0.5 * width, End(float(limits.min), jnp.inf), End(float(limits.max), -jnp.inf)
+    ).point
+
+
+def _solve_rows(x: Array, k: Array, temperature: Array) -> TwoFloat:
+    return solve_rows(_solve, (x,), k, temperature, Rows())
+
+
+def sigmoid_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0, axis: int = -1) -> Array:
+    """Dense relaxed top-k mask ``sigmoid((x - tau) / temperature)`` that sums to ``k``.
+
+    Amos, Koltun and Kolter, "The Limited Multi-Label Projection Layer" (2019); Qian et al., "Multi-Vector Retrieval
+    as Sparse Alignment" (2022), by another solver. Here ``tau`` is the root of one scalar equation, found in a few
+    passes over the data and differentiated implicitly. ``temperature -> 0`` gives the hard mask, ``inf`` gives
+    ``k / n`` everywhere.
+
+    Differentiable in ``x``, ``k`` and ``temperature``, forwards and backwards. Takes O(n) time and memory; another
+    ``k`` or ``temperature`` compiles nothing.
+
+    Args:
+      x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent; ``+inf``
+        entries come first. A NaN makes its row NaN.
+      k: how much is selected in total, in ``(0, n)``, not necessarily whole; one number, or an array that broadcasts
+        to one value per row.
+      temperature: positive, in the units of ``x``; broadcasts like ``k``.
+      axis: the axis along which entries compete.
+
+    Returns:
+      Array of the shape and dtype of ``x`` (integers are promoted to float), strictly between 0 and 1 up to rounding.
+      Computed in float32 at least.
+
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+    """
+    return mask_rows(_mask, x, axis, {"k": (k, INSIDE_N), "temperature": (temperature, POSITIVE)})
+
+
+def _mask(x: Array, k: Array, temperature: Array) -> Array:
+    return distribution_mask(x, k, temperature, _LOGISTIC, _solve_rows)

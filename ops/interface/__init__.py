@@ -1,0 +1,1 @@
+"""The one door of the operators: checks arguments, lays entries out as rows, compiles, and restores."""

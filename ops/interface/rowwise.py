@@ -1,0 +1,245 @@
+"""The one door to the operators: arguments are checked, arrays laid out as rows, the row function compiled, results put
+back as the argument came: its shape, its dtype, its place on the mesh.
+
+A row function sees matrices ``(rows, n)`` of float32 at least and one value per row as ``(rows, 1)``, and knows nothing
+of axes, dtypes and shardings.
+"""
+
+import functools
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec, auto_axes
+from jax.typing import ArrayLike
+
+from ops.interface.arguments import (
+    Range,
+    check_axis,
+    check_values,
+    check_where,
+    floating,
+    known,
+    real,
+    strength,
+    working_dtype,
+)
+
+AxisName = str | tuple[str, ...] | None
+
+# What a row function returns: one value per entry (rows, n); another number of them (rows, m), put back along the axis
+# too; one value per row (rows, 1); or one in the dtype that is computed in, where the others get that of the argument.
+ENTRIES: Any = "entries"
+FEATURES: Any = "features"
+ROWS: Any = "rows"
+WIDE: Any = "wide"
+
+
+def rowwise(
+    function: Callable[..., Any],
+    x: ArrayLike,
+    *,
+    axis: int,
+    name: str = "x",
+    beside: Mapping[str, ArrayLike] | None = None,
+    per_row: Mapping[str, tuple[ArrayLike, Range]] | None = None,
+    where: ArrayLike | None = None,
+    whole: Mapping[str, Any] | None = None,
+    returns: Any = ENTRIES,
+    axis_name: AxisName = None,
+    **static: Hashable,
+) -> Any:
+    """``function`` of the rows of ``x`` along ``axis``; all arguments but the rows are handed on by name.
+
+    Args:
+      function: of rows ``(rows, n)``; one of a module, as a function made for the call would be compiled at each.
+      x: real array of any shape but ``()``; integers are promoted to float.
+      axis: along which its rows lie.
+      name: what ``x`` is called in errors.
+      beside: real or boolean arrays that broadcast against ``x``; handed on as rows.
+      per_row: values that broadcast to one per row, the shape of ``x`` without ``axis``, and what is allowed; handed
+        on as ``(rows, 1)``. Other values compile nothing anew.
+      where: boolean array that broadcasts against ``x``; handed on as rows, if there is one.
+      whole: pytrees of arrays that have nothing to do with rows; handed on as they are.
+      returns: pytree of what the function returns, of ``ENTRIES``, ``FEATURES``, ``ROWS`` and ``WIDE``. Floats get the
+        dtype of ``x``, but for ``WIDE``; others keep theirs.
+      axis_name: name of the mesh axis (or axes) over which ``axis`` is split, inside ``jax.shard_map``.
+      static: what is compiled for: another value compiles anew.
+
+    Returns:
+      What ``function`` returns, in the shape of ``x``, without ``axis`` where there is one value per row. Nothing is
+      computed if ``x`` has no entries: the result is zeros.
+
+    Raises:
+      ValueError: an argument is none of the above, or known at trace time and out of range.
+    """
+    x = floating(x, name)
+    axis = check_axis(axis, x.ndim, name)
+    size = x.shape[axis] * (1 if axis_name is None else lax.axis_size(axis_name))
+    batch, dtype = batch_shape(x, axis), working_dtype(x.dtype)
+    traced = isinstance(x, jax.core.Tracer)
+    values = {
+        key: _per_row(key, check_values(key, value, limits, size, axis, dtype), batch, limits, dtype, traced)
+        for key, (value, limits) in (per_row or {}).items()
+    }
+    others = {key: broadcast(_entries(value, key), x.shape, key, name) for key, value in (beside or {}).items()}
+    present = None if where is None else broadcast(check_where(where), x.shape, "where", name)
+    arrays = (x, others, values, present, whole or {})
+    compiled = functools.partial(_compiled, function=function, axis=axis, returns=returns, static=tuple(static.items()))
+    return compiled(*arrays) if x.size else _nothing(compiled, axis, returns, *arrays)
+
+
+@functools.partial(jax.jit, static_argnames=("function", "axis", "returns", "static"))
+def _compiled(
+    x: Array,
+    beside: dict[str, Array],
+    per_row: dict[str, Array],
+    where: Array | None,
+    whole: dict[str, Any],
+    *,
+    function: Callable[..., Any],
+    axis: int,
+    returns: Any,
+    static: tuple[tuple[str, Hashable], ...],
+) -> Any:
+    dtype = working_dtype(x.dtype)
+
+    def apply(
+        x: Array, beside: dict[str, Array], per_row: dict[str, Array], where: Array | None, whole: dict[str, Any]
+    ) -> Any:
+        arguments: dict[str, Any] = {key: value.reshape(-1, 1) for key, value in per_row.items()}
+        for key, value in beside.items():
+            arguments[key] = as_rows(value, axis, value.dtype if value.dtype == bool else dtype)
+        if where is not None:
+            arguments["where"] = as_rows(where, axis, jnp.bool_)
+        rows, whole = varying_as((as_rows(x, axis, dtype), whole), (x, beside, per_row, where, whole))
+        found = function(rows, **arguments, **whole, **dict(static))
+        return jax.tree.map(functools.partial(_restored, x, axis), returns, found)
+
+    specs = jax.tree.map(functools.partial(_spec, x, axis), returns)
+    return on_mesh(apply, specs)(x, beside, per_row, where, whole)
+
+
+def _restored(x: Array, axis: int, kind: str, found: Array) -> Array:
+    """A result of rows in the shape and dtype of ``x``."""
+    if kind != WIDE and jnp.issubdtype(found.dtype, jnp.floating):
+        found = found.astype(x.dtype)
+    batch = batch_shape(x, axis)
+    if kind in (ROWS, WIDE):
+        return found.reshape(batch)
+    return jnp.moveaxis(found.reshape(*batch, found.shape[-1]), -1, axis)
+
+
+def _spec(x: Array, axis: int, kind: str) -> PartitionSpec:
+    """Where on the mesh a result of ``x`` lies: where ``x`` does."""
+    parts = spec_of(x)
+    along = {ENTRIES: parts[axis : axis + 1], FEATURES: (None,)}.get(kind, ())
+    return PartitionSpec(*parts[:axis], *along, *parts[axis + 1 :])
+
+
+def spec_of(x: Array) -> tuple[Any, ...]:
+    """For each dimension the Explicit mesh axes that divide it."""
+    return tuple(jax.typeof(x).sharding.spec)
+
+
+def on_mesh(function: Callable[..., Any], specs: Any) -> Callable[..., Any]:
+    """``function``, inside ``jit``, for arguments on a mesh with Explicit axes too.
+
+    JAX asks of every step of a program how its result lies on such axes (those of ``jax.make_mesh``). Here the compiler
+    is left to find that out, as on Auto axes; only the results are told. Without such axes this does nothing.
+
+    Args:
+      function: of pytrees of arrays.
+      specs: pytree of the ``PartitionSpec`` of each result, over Explicit axes.
+    """
+
+    def apply(*arguments: Any) -> Any:
+        meshes = [jax.typeof(leaf).sharding.mesh for leaf in jax.tree.leaves(arguments)]
+        meshes.append(jax.sharding.get_abstract_mesh())
+        for mesh in meshes:
+            explicit = tuple(
+                name for name, kind in zip(mesh.axis_names, mesh.axis_types, strict=True) if kind == AxisType.Explicit
+            )
+            if explicit:
+                shardings = jax.tree.map(lambda spec, mesh=mesh: NamedSharding(mesh, spec), specs)
+                return auto_axes(function, axes=explicit, out_sharding=shardings)(*arguments)
+        return function(*arguments)
+
+    return apply
+
+
+def varying_as(tree: Any, like: Any) -> Any:
+    """``tree``, typed inside ``shard_map`` as varying over all mesh axes over which an array of ``like`` varies.
+
+    A loop must start from what is typed as what it goes on with.
+    """
+
+    def axes(leaf: Array) -> frozenset[str]:
+        return frozenset(jax.typeof(leaf).manual_axis_type.varying)
+
+    wanted = frozenset().union(*map(axes, jax.tree.leaves(like)))
+    return jax.tree.map(lambda leaf: lax.pcast(leaf, tuple(sorted(wanted - axes(leaf))), to="varying"), tree)
+
+
+def batch_shape(x: Array, axis: int) -> tuple[int, ...]:
+    """The shape of ``x`` without ``axis`` (not negative): that of one value per row."""
+    return x.shape[:axis] + x.shape[axis + 1 :]
+
+
+def as_rows(x: Array, axis: int, dtype: Any) -> Array:
+    """``x`` as rows along ``axis`` (not negative), shape ``(rows, n)``."""
+    return jnp.moveaxis(x, axis, -1).reshape(-1, x.shape[axis]).astype(dtype)
+
+
+def broadcast(value: Array | np.ndarray, shape: tuple[int, ...], name: str, other: str) -> Array | np.ndarray:
+    """``value`` in the shape of another argument."""
+    module: Any = jnp if isinstance(value, jax.Array) else np
+    try:
+        return module.broadcast_to(value, shape)
+    except ValueError:
+        raise ValueError(f"{name} must broadcast to the shape of {other}, {shape}, got shape {value.shape}") from None
+
+
+def _entries(value: ArrayLike, name: str) -> Array:
+    value = real(value, name)
+    return value if value.dtype == bool else floating(value, name)
+
+
+def _per_row(
+    name: str, value: Array | np.ndarray, batch: tuple[int, ...], limits: Range, dtype: Any, traced: bool
+) -> Array | np.ndarray:
+    """One value per row, of shape ``batch``, from a scalar or from an array that broadcasts against it."""
+    # NumPy is quicker, but what it makes would be written into a program that is being traced.
+    module: Any = np if not traced and known(value) and (value.ndim == 0 or isinstance(value, np.ndarray)) else jnp
+    value = value if limits.integer else module.asarray(value).astype(dtype)
+    if limits.strength and not known(value):
+        value = strength(value, limits)
+    try:
+        return module.broadcast_to(value, batch)
+    except ValueError:
+        squeezed = tuple(size for size in value.shape if size != 1) == tuple(size for size in batch if size != 1)
+        hint = f": squeeze it, or reshape it to {batch}" if squeezed else ""
+        raise ValueError(
+            f"{name} must be a scalar or broadcast to one value per row, shape {batch}, got shape {value.shape}{hint}"
+        ) from None
+
+
+def _nothing(compiled: Callable[..., Any], axis: int, returns: Any, x: Array, *arrays: Any) -> Any:
+    """What there is to return for an ``x`` without entries: what it would be for one with, as far as there is any."""
+
+    def filled(leaf: Array | np.ndarray) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(tuple(max(size, 1) for size in leaf.shape), leaf.dtype)
+
+    def zeros(kind: str, found: jax.ShapeDtypeStruct) -> Array:
+        batch = batch_shape(x, axis)
+        if kind in (ROWS, WIDE):
+            return jnp.zeros(batch, found.dtype)
+        along = x.shape[axis] if kind == ENTRIES else found.shape[axis]
+        return jnp.zeros((*batch[:axis], along, *batch[axis:]), found.dtype)
+
+    *laid_out, whole = arrays
+    found = jax.eval_shape(compiled, *jax.tree.map(filled, (x, *laid_out)), whole)
+    return jax.tree.map(zeros, returns, found)

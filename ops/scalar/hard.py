@@ -1,0 +1,95 @@
+"""Ties broken by index, where ``lam`` is 0 and an entry is selected in full or not at all."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from ops.scalar.rows import Rows
+from ops.scalar.threshold import remainder
+from ops.scalar.twofloat import TwoFloat, inherit_sharding
+
+
+@jax.custom_batching.custom_vmap
+def anywhere(condition: Array) -> Array:
+    """Whether a condition holds at any entry, one boolean also of a whole batch under ``vmap``.
+
+    ``lax.cond`` on it stays a choice under ``vmap``, where one for every member of the batch would compute both sides.
+    """
+    return jnp.any(condition)
+
+
+@anywhere.def_vmap
+def _anywhere_in_a_batch(axis_size: int, in_batched: list[bool], condition: Array) -> tuple[Array, bool]:
+    return anywhere(condition), False
+
+
+def indices(entries: tuple[Array, ...], rows: Rows) -> tuple[Array, ...]:
+    """Position of every entry within its row, int32, counted over all arrays and all devices."""
+    shard = jnp.int32(0) if rows.axis_name is None else lax.axis_index(rows.axis_name)
+    offset, found = jnp.int32(0), []
+    sizes = [s.shape[-1] if rows.axis == -1 else s.size for s in entries]
+    for s, size in zip(entries, sizes, strict=True):
+        if rows.axis == -1:
+            index = lax.broadcasted_iota(jnp.int32, s.shape, s.ndim - 1)
+        else:
+            index = lax.iota(jnp.int32, size).reshape(s.shape)
+        found.append(index + offset + shard * sum(sizes))
+        offset = offset + size
+    return tuple(found)
+
+
+def _first(tied: tuple[tuple[Array, Array], ...], quota: Array, bound: int, rows: Rows) -> Array:
+    """The least index, per row, below which there are at least ``quota`` tied entries; 0 where none are wanted."""
+
+    def unfinished(bracket: tuple[Array, Array]) -> Array:
+        low, high = bracket
+        return jnp.any(high - low > 1)
+
+    def halve(bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = bracket
+        mid = low + (high - low) // 2
+        below = rows.count(lambda pair: pair[0] & (pair[1] < mid), tied)
+        enough = below.astype(quota.dtype) >= quota
+        return jnp.where(enough, low, mid), jnp.where(enough, mid, high)
+
+    wanted = quota > 0
+    low = inherit_sharding(jnp.zeros(quota.shape, jnp.int32), quota)
+    high = jnp.where(wanted, jnp.int32(bound), 0)
+    return lax.while_loop(unfinished, halve, (low, high))[1]
+
+
+def tied_selection(entries: tuple[Array, ...], gamma: TwoFloat, k: Array, lam: Array, rows: Rows) -> tuple[Array, ...]:
+    """How much is selected of the entries equal to the threshold where ``lam`` is 0: the first, until ``k`` is used up.
+
+    If that is not whole the last one gets what is left over. Not differentiable.
+
+    Args:
+      entries: as in ``ops.scalar.threshold``.
+      gamma: their threshold.
+      k: how much is selected, one value per row.
+      lam: strength of the regularisation, one value per row.
+      rows: layout of the entries.
+    """
+    entries, value, k = lax.stop_gradient((entries, gamma.hi, k))
+    bound = max(1, sum(s.shape[-1] if rows.axis == -1 else s.size for s in entries))
+    if rows.axis_name is not None:
+        bound = bound * lax.axis_size(rows.axis_name)
+
+    def some(entries: tuple[Array, ...]) -> tuple[Array, ...]:
+        tied = tuple(
+            ((s == value) & (s > -jnp.inf), index) for s, index in zip(entries, indices(entries, rows), strict=True)
+        )
+        above = rows.count(lambda s: s > value, entries)
+        among = rows.count(lambda pair: pair[0], tied).astype(k.dtype)
+        quota = jnp.where(lam == 0, jnp.clip(remainder(k, above), 0.0, among), 0.0)
+        last = _first(tied, jnp.ceil(quota), bound, rows) - 1
+        left_over = quota - (jnp.ceil(quota) - 1.0)
+        return tuple(
+            jnp.where(tie & (index < last), 1.0, jnp.where(tie & (index == last), left_over, 0.0))
+            for tie, index in tied
+        )
+
+    def none(entries: tuple[Array, ...]) -> tuple[Array, ...]:
+        return tuple(map(jnp.zeros_like, entries))
+
+    return lax.cond(anywhere(lam == 0), some, none, entries)

@@ -1,0 +1,184 @@
+"""Relaxed top-k in magnitude, and that of every other ``phi`` whose slope varies, in the layout of the solvers."""
+
+import dataclasses
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from ops.interface.arguments import Vanishing
+from ops.nonlinearities import HALF_SQUARE
+from ops.scalar.equation import Equation, active_position, dense, inner, partly, passing, steepness
+from ops.scalar.mask import Selected, select_topk
+from ops.scalar.shrinkage import before_slope
+from ops.scalar.slope_in_k import with_slope_in_k
+from ops.scalar.twofloat import TwoFloat, power_of_two, select
+
+
+def _signed(x: Array, magnitude: Array, equation: Equation) -> Array:
+    return jnp.sign(x) * magnitude if equation.phi.even else magnitude
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(6, 7))
+def _kept(
+    x: Array, z: Array, full: Array, gamma: TwoFloat, lam: Array, all_of_it: Array, equation: Equation, debias: bool
+) -> Array:
+    """What is left of ``x``: ``full`` of a fully kept entry, 0 of most, and between the two of a partly kept one.
+
+    A partly kept entry is ``y = z * phi'(gamma)``, with the sign of ``x`` if ``phi`` is even. Debiasing, of
+    ``half_square`` alone, gives back ``lam * y ** (p - 1) = |x| - gamma``, so that ``y = |x| - (1 - z) * gamma``.
+    ``z`` is a constant to differentiation: what it depends on is known here. Where ``all_of_it`` is kept, whatever the
+    entries, one that is 0 moves as if it were selected.
+    """
+    slope = equation.slope(gamma.hi + gamma.lo)
+    if debias and equation.zero != "all":
+        # Right also where z underflows: what is not selected is at most gamma, and all of it is taken.
+        taken = (1.0 - z) * slope
+        part = x - jnp.clip(x, -taken, taken)
+        return part if equation.zero == "none" else jnp.where(lam == 0, z * full, part)
+    part = z * full if equation.zero == "all" else _signed(x, z * slope, equation)
+    return jnp.where(z == 1, full, jnp.where(z == 0, 0.0, part))
+
+
+@functools.partial(_kept.defjvp, symbolic_zeros=True)
+def _kept_jvp(equation, debias, primals, tangents):
+    x, z, full, gamma, lam, all_of_it = primals
+    x_dot, _, full_dot, gamma_dot, lam_dot, _ = tangents
+    x_dot, full_dot, gamma_dot = dense(x_dot, x), dense(full_dot, full), TwoFloat(*map(dense, gamma_dot, gamma))
+    kept = _kept(*primals, equation, debias)
+    # Without relaxation what is kept, the last of it in part, moves as it is.
+    z = jnp.where((x == 0) & all_of_it, 1.0, z)
+    whole_dot = jnp.where(z == 0, 0.0, z * full_dot)
+    if equation.zero == "all":
+        return kept, whole_dot
+    value = gamma.hi + gamma.lo
+    t = active_position(equation.keys(x, lam), gamma, lam, equation, underflows=debias)
+    passed, value_dot = passing(t, _signed(x, x_dot, equation), gamma_dot, gamma, lam_dot, lam, equation)
+    steep = steepness(t, equation.slope(value), gamma, lam, equation)
+    slope_dot = equation.curvature(value) * value_dot
+    y_dot = jnp.where(steep > 0, steep * passed, 0.0) + inner(t, equation.exponent) * slope_dot
+    if debias:
+        y_dot = y_dot - slope_dot + _signed(x, x_dot, equation)
+    return kept, jnp.where(partly(t), _signed(x, y_dot, equation), whole_dot)
+
+
+def keep(
+    x: Array, key: Array, z: Array, gamma: TwoFloat, lam: Array, all_of_it: Array, equation: Equation, debias: bool
+) -> Array:
+    """The operator where it is known how much of an entry is selected (``ops.scalar.mask.Selected``)."""
+    z = lax.stop_gradient(z)
+    if debias:
+        full = x
+    elif equation.phi == HALF_SQUARE and equation.p == 2:
+        full = x if equation.zero == "all" else x / (1.0 + lam)
+    else:
+        v = before_slope(key, z, lam, equation)
+        full = _signed(x, equation.slope(v), equation)
+        if equation.phi == HALF_SQUARE and equation.zero != "none":
+            full = x if equation.zero == "all" else jnp.where(lam == 0, x, full)
+    return _kept(x, z, full, gamma, lam, all_of_it, equation, debias)
+
+
+def gain(s: Array, first: Array, lam: Array, equation: Equation) -> Array:
+    """Derivative of ``y = z * phi'(gamma)`` in ``z``.
+
+    Of an entry selected in full ``gamma`` moves with ``z``; of the first one, which begins at 0, it does not matter.
+    """
+    v = before_slope(s, jnp.ones_like(s), lam, equation)
+    return jnp.where(first, equation.slope(s), equation.slope(v) / (1.0 + equation.width_slope(v, lam)))
+
+
+def gain_debiased(s: Array, first: Array, lam: Array, equation: Equation) -> Array:
+    """Likewise of ``y = s - (1 - z) * gamma``; for ``p < 2``, where that of the first entry is infinite, as above."""
+    v = before_slope(s, jnp.ones_like(s), lam, equation)
+    begins = (1.0 + lam) * s if equation.p == 2 else s
+    return jnp.where(first, begins, equation.slope(v))
+
+
+# Cotangents are multiplied by the unit on their way back, and must not underflow either.
+_LEAST_UNIT = 2.0**-80
+# Entries are at most this large in their units, so that a few of them can be added and multiplied.
+_LARGEST = 2.0**100
+
+
+class Units(NamedTuple):
+    """A row in units of its own.
+
+    Attributes:
+      entries: in these units.
+      lam: likewise.
+      unit: a power of two, by which entries were divided.
+    """
+
+    entries: tuple[Array, ...]
+    lam: Array
+    unit: Array
+
+
+def in_units(entries: tuple[Array, ...], lam: Array, equation: Equation) -> Units:
+    """Entries and ``lam`` of every row in units in which the width does not underflow.
+
+    ``y(a x; a ** (2 - p) lam) = a y(x; lam)`` for ``half_square``: any unit will do. Where entries or width are small,
+    in this one the largest entry is about as far above 1 as the width is below, or the other way round. Other ``phi``
+    know no units.
+    """
+    if equation.phi != HALF_SQUARE or equation.zero == "all":
+        return Units(entries, lam, jnp.ones_like(lam))
+    largest = equation.rows.max(jnp.abs, lax.stop_gradient(entries))
+    sensible = (largest > 0) & (largest < jnp.inf)
+    size = jnp.where(sensible, largest, 1.0)
+    mean = jnp.where(lam > 0, jnp.sqrt(lam) * size ** (0.5 * equation.p), size)
+    unit = jnp.maximum(jnp.clip(mean, _LEAST_UNIT, 1.0), size / _LARGEST)
+    unit = lax.stop_gradient(power_of_two(unit))
+    scaled = lam if equation.p == 2 else lam * unit ** (equation.p - 2.0)
+    return Units(tuple(x * (1.0 / unit) for x in entries), scaled, unit)
+
+
+def magnitude_from(
+    selected: Selected, entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, debias: bool = False
+) -> tuple[Array, ...]:
+    """The operator where it is known which entries are selected; in units of ``in_units``, if any."""
+    rows = equation.rows
+    all_of_it = k >= rows.count(lambda s: s > -jnp.inf, selected.keys).astype(k.dtype)
+    y = tuple(
+        keep(x, s, z, selected.gamma, lam, all_of_it, equation, debias)
+        for x, s, z in zip(entries, selected.keys, selected.z, strict=True)
+    )
+    signs = tuple(jnp.sign(x) if equation.phi.even else jnp.ones_like(x) for x in entries)
+    return with_slope_in_k(y, signs, selected.keys, selected.z, k, lam, equation, gain_debiased if debias else gain)
+
+
+def _without_traces(selected: Selected, k: Array, lam: Array, equation: Equation) -> Selected:
+    """The threshold at the largest entry not selected, in rows where ``k`` entries can be selected in full.
+
+    Any from there up to a width below these will do. One that is lower selects so little of others that their sum does
+    not tell, but of what is rescaled it is far from little.
+    """
+    rows, pairs = equation.rows, tuple(zip(selected.keys, selected.z, strict=True))
+    full = rows.count(lambda pair: pair[1] == 1, pairs).astype(k.dtype)
+    least = -rows.max(lambda pair: jnp.where(pair[1] == 1, -pair[0], -jnp.inf), pairs)
+    largest = lax.stop_gradient(rows.max(lambda pair: jnp.where(pair[1] == 1, 0.0, pair[0]), pairs))
+    clear = (full == k) & (least - largest >= equation.width(largest, lam)) & (lam > 0)
+    gamma = select(clear, TwoFloat(largest, jnp.zeros_like(largest)), selected.gamma)
+    return Selected(selected.keys, gamma, tuple(jnp.where(clear & (z < 1), 0.0, z) for z in selected.z))
+
+
+def magnitude_of(
+    entries: tuple[Array, ...],
+    k: Array,
+    lam: Array,
+    equation: Equation,
+    *,
+    zero: Vanishing,
+    debias: bool,
+    where: tuple[Array, ...] | None = None,
+) -> tuple[Array, ...]:
+    """The operator on entries laid out as ``equation.rows`` says; ``zero`` tells which ``lam`` are 0."""
+    equation = dataclasses.replace(equation, zero=zero)
+    entries, lam, unit = in_units(entries, lam, equation)
+    selected = select_topk(entries, k, lam, equation, where)
+    if debias and zero != "all" and equation.p < 2:
+        selected = _without_traces(selected, k, lam, equation)
+    return tuple(y * unit for y in magnitude_from(selected, entries, k, lam, equation, debias))

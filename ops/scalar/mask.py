@@ -1,0 +1,117 @@
+"""Which entries are selected, and the relaxed top-k mask, of entries in the layout of the solvers."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from ops.interface.arguments import Vanishing
+from ops.scalar.equation import Equation, selection
+from ops.scalar.hard import anywhere, tied_selection
+from ops.scalar.rows import Rows
+from ops.scalar.slope_in_k import with_slope_in_k
+from ops.scalar.threshold import pooled_value
+from ops.scalar.twofloat import TwoFloat
+
+
+class Selected(NamedTuple):
+    """Which entries are selected.
+
+    Attributes:
+      keys: by what the entries compete.
+      gamma: the threshold of every row.
+      z: how much of an entry is selected, in [0, 1]. Its derivative in ``k`` is that of what is selected in part.
+    """
+
+    keys: tuple[Array, ...]
+    gamma: TwoFloat
+    z: tuple[Array, ...]
+
+
+def select_topk(
+    entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, where: tuple[Array, ...] | None = None
+) -> Selected:
+    """Selects by the scalar equation; where ``lam`` is 0 the ``k`` largest, ties broken by index.
+
+    For a real ``k`` the last of these gets what is left over. ``-inf`` entries are never selected. A row with a NaN is
+    NaN.
+
+    Args:
+      entries: laid out as ``equation.rows`` says.
+      k: how much is selected, one value per row.
+      lam: strength of the relaxation, one value per row.
+      equation: exponent, nonlinearity, layout, and which ``lam`` are 0.
+      where: the entries that take part, boolean; default: all, of an increasing ``phi`` all but ``-inf``.
+    """
+    keys = tuple(equation.keys(x, lam) for x in entries)
+    if where is not None:
+        keys = tuple(jnp.where(present, s, -jnp.inf) for present, s in zip(where, keys, strict=True))
+    seen, amount = (keys, k) if equation.zero != "all" else lax.stop_gradient((keys, k))
+    gamma = pooled_value(seen, amount, lam, equation)
+    z = tuple(selection(s, gamma, lam, equation) for s in seen)
+    if equation.zero != "none":
+        tied = tied_selection(seen, gamma, amount, lam, equation.rows)
+        z = tuple(part + rest for part, rest in zip(z, tied, strict=True))
+    return Selected(keys, gamma, z)
+
+
+def hard_selection(entries: tuple[Array, ...], k: Array, rows: Rows = Rows()) -> tuple[Array, ...]:
+    """The selection as the regularisation vanishes: 1 for the ``k`` largest entries, 0 for the others.
+
+    As ``select_topk``; without a derivative.
+    """
+    return select_topk(entries, k, jnp.zeros_like(k), Equation(2.0, rows=rows, zero="all")).z
+
+
+def with_hard_rows(
+    hard: Callable[[tuple[Array, ...], Array], tuple[Array, ...]],
+    soft: Callable[[Array], tuple[Array, ...]],
+    entries: tuple[Array, ...],
+    k: Array,
+    lam: Array,
+    zero: Vanishing,
+) -> tuple[Array, ...]:
+    """``soft(lam)``, and ``hard(entries, k)`` in the rows where ``lam`` is 0: for solvers that need ``lam > 0``."""
+    if zero == "all":
+        return hard(entries, k)
+    if zero == "none":
+        return soft(lam)
+    vanishing = lam == 0
+    relaxed = soft(jnp.where(vanishing, 1.0, lam))  # any positive number: the derivative must not meet 1 / 0
+    exact = lax.cond(anywhere(vanishing), hard, lambda entries, k: tuple(map(jnp.zeros_like, entries)), entries, k)
+    return tuple(jnp.where(vanishing, h, y) for h, y in zip(exact, relaxed, strict=True))
+
+
+def gain_of_mask(s: Array, first: Array, lam: Array, equation: Equation) -> Array:
+    """Derivative of ``z`` in itself (``ops.scalar.slope_in_k``)."""
+    return jnp.ones_like(s)
+
+
+def mask_from(
+    selected: Selected, entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation
+) -> tuple[Array, ...]:
+    """The mask where it is known which entries are selected."""
+    ones = tuple(map(jnp.ones_like, entries))
+    z = with_slope_in_k(selected.z, ones, selected.keys, selected.z, k, lam, equation, gain_of_mask)
+    if not equation.phi.even:
+        return z
+    return tuple(jnp.sign(x) * part for x, part in zip(entries, z, strict=True))
+
+
+def mask_of(
+    entries: tuple[Array, ...],
+    k: Array,
+    lam: Array,
+    equation: Equation,
+    *,
+    zero: Vanishing,
+    where: tuple[Array, ...] | None = None,
+) -> tuple[Array, ...]:
+    """The mask of entries laid out as ``equation.rows`` says; ``zero`` tells which ``lam`` are 0.
+
+    That of ``phi = abs`` selects by magnitude and bears the signs of the entries.
+    """
+    equation = dataclasses.replace(equation, zero=zero)
+    return mask_from(select_topk(entries, k, lam, equation, where), entries, k, lam, equation)

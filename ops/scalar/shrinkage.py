@@ -1,0 +1,127 @@
+"""The equation of a fully selected entry: ``y = phi'(s - lam * y ** (p - 1))`` (Proposition 2 with ``z = 1``)."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ops.nonlinearities import HALF_SQUARE
+from ops.scalar.equation import Equation
+from ops.scalar.powers import dual_exponent, power
+from ops.scalar.rootfinding import End, Evaluation, find_root
+from ops.scalar.twofloat import TwoFloat
+
+# From the start below, Newton's method has converged to float64 after this many steps for every p in (1, 2].
+_NEWTON_STEPS = 9
+
+
+def _root_of_y(s: Array, lam: Array, p: float) -> Array:
+    """``c = y ** (p - 1)``, the root of ``c ** (1 / (p - 1)) + lam * c = s``."""
+    exponent = dual_exponent(p)
+    positive = s > 0
+    s = jnp.where(positive, s, 1.0)
+    # Each term alone must not exceed s, which bounds c from above within a factor two; the function is convex and
+    # increasing, so that Newton's method then descends to the root without overshooting.
+    c = jnp.minimum(s / lam, s ** (1.0 / exponent))
+    for _ in range(_NEWTON_STEPS):
+        high = power(c, exponent - 1)
+        c = (s + (exponent - 1) * high * c) / (exponent * high + lam)
+    return jnp.where(positive, c, 0.0)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
+def shrink(s: Array, lam: Array, p: float) -> Array:
+    """The solution ``y`` of ``y + lam * y ** (p - 1) = s``: what regularisation leaves of a fully selected entry.
+
+    This is ``y = phi'(s - lam * y ** (p - 1))`` for ``phi(x) = x ** 2 / 2`` (Proposition 2 with ``z = 1``). For
+    ``p = 2`` it is ``s / (1 + lam)``.
+
+    Args:
+      s: non-negative floats (negative ones are treated as 0).
+      lam: non-negative, broadcasting against ``s``.
+      p: exponent of the regularisation, in (1, 2].
+    """
+    if p == 2:
+        return jnp.maximum(s, 0.0) / (1.0 + lam)
+    c = _root_of_y(s, lam, p)
+    # Of the two ways to read y off its root, each is accurate where the other loses digits.
+    return jnp.where(lam * c <= 0.5 * s, s - lam * c, power(c, dual_exponent(p)))
+
+
+@shrink.defjvp
+def _shrink_jvp(p, primals, tangents):
+    s, lam = primals
+    s_dot, lam_dot = tangents
+    y = shrink(s, lam, p)
+    positive = y > 0
+    safe = jnp.where(positive, y, 1.0)
+    # y' (1 + lam (p - 1) y ** (p - 2)) = s' - lam' y ** (p - 1), multiplied by y ** (2 - p) to stay finite near 0.
+    slope = safe ** (2.0 - p)
+    y_dot = (slope * s_dot - safe * lam_dot) / (slope + lam * (p - 1.0))
+    return y, jnp.where(positive, y_dot, 0.0)
+
+
+def before_slope(s: Array, z: Array, lam: Array, equation: Equation) -> Array:
+    """``v`` with ``y = phi'(v)`` of fully selected entries; at unselected ones a number without meaning.
+
+    Args:
+      s: entries, of any layout.
+      z: how much of them is selected.
+      lam: not negative, broadcasting against ``s``.
+      equation: exponent and nonlinearity.
+    """
+    if equation.zero == "all":
+        return s
+    if equation.linear:
+        return s - lam
+    if equation.phi == HALF_SQUARE:
+        return shrink(s, lam, equation.p)
+    return unshifted(jnp.where(z > 0, s, 1.0), lam, equation)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
+def unshifted(s: Array, lam: Array, equation: Equation) -> Array:
+    """The solution ``v`` of ``v + width(v) = s``: where a fully selected entry lay before ``phi'`` was applied.
+
+    This is ``v = s - lam * y ** (p - 1)`` with ``y = phi'(v)``, for any ``phi``. It is looked for in place of ``y``,
+    because ``phi'`` may overflow on the way there.
+
+    Args:
+      s: floats that are not infinite; positive ones for an even ``phi``.
+      lam: positive, broadcasting against ``s``.
+      equation: exponent and nonlinearity.
+    """
+    lam = jnp.broadcast_to(lam, s.shape)
+    eps = jnp.finfo(s.dtype).eps
+
+    def evaluate(v: TwoFloat) -> Evaluation:
+        value = v.hi + v.lo
+        width, slope = equation.width(value, lam), equation.width_slope(value, lam)
+        shift = (s - v.hi) - v.lo
+        excess = shift - width
+        # Where the width alone is too much it may be growing exponentially: then it is its logarithm that is followed.
+        beyond = (shift > 0) & (excess < 0)
+        ratio = jnp.where(beyond, shift / width, 1.0)
+        step = jnp.where(beyond, jnp.log(ratio) / (slope / width + 1.0 / shift), excess / (1.0 + slope))
+        return Evaluation(
+            excess=excess,
+            level=excess,
+            step=step,
+            trusted=jnp.isfinite(step),
+            converged=(width < jnp.inf) & (jnp.abs(excess) <= eps * jnp.maximum(jnp.abs(shift), width)),
+            scale=jnp.abs(value),
+        )
+
+    ends = End(equation.lower(s.dtype), jnp.inf), End(float(jnp.finfo(s.dtype).max), -jnp.inf)
+    found = find_root(evaluate, s, *ends).point
+    return found.hi + found.lo
+
+
+@unshifted.defjvp
+def _unshifted_jvp(equation, primals, tangents):
+    s, lam = primals
+    s_dot, lam_dot = tangents
+    v = unshifted(s, lam, equation)
+    widened = equation.width(v, jnp.ones_like(s)) * lam_dot
+    return v, (s_dot - widened) / (1.0 + equation.width_slope(v, lam))

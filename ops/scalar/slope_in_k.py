@@ -1,0 +1,81 @@
+"""The derivative in ``k`` of what is all or nothing.
+
+Where no entry is selected in part, the operators have two derivatives in ``k``: a larger ``k`` begins to select the
+next entry, a smaller one takes from the last one selected. It is the second that they are given, the derivative from
+the left; at ``k = 0``, to whose left there is nothing, that from the right.
+"""
+
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.custom_derivatives import SymbolicZero
+
+from ops.scalar.equation import Equation, at, dense
+from ops.scalar.hard import indices
+
+Gain = Callable[[Array, Array, Array, Equation], Array]
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(6, 7))
+def with_slope_in_k(
+    y: tuple[Array, ...],
+    signs: tuple[Array, ...],
+    keys: tuple[Array, ...],
+    z: tuple[Array, ...],
+    k: Array,
+    lam: Array,
+    equation: Equation,
+    gain: Gain,
+) -> tuple[Array, ...]:
+    """``y`` with a derivative in ``k`` in rows that select all or nothing of every entry.
+
+    Args:
+      y: what an operator makes of the entries.
+      signs: of the entries, as ``y`` bears them.
+      keys: by what entries compete.
+      z: how much of them is selected; strictly between 0 and 1 where the derivative is that of ``y`` already.
+      k: how much is selected in total.
+      lam: strength of the relaxation.
+      equation: the scalar equation.
+      gain: the derivative of ``|y|`` in ``z`` of an entry that is selected, in full or, where the second argument is
+        true, not at all; from its key and ``lam``.
+    """
+    return y
+
+
+@functools.partial(with_slope_in_k.defjvp, symbolic_zeros=True)
+def _with_slope_in_k_jvp(equation, gain, primals, tangents):
+    y, signs, keys, z, k, lam = primals
+    y_dot, k_dot = tuple(map(dense, tangents[0], y)), tangents[4]
+    y = with_slope_in_k(*primals, equation, gain)
+    if isinstance(k_dot, SymbolicZero):
+        return y, y_dot
+    rows = equation.rows
+
+    in_part = (rows.count(lambda part: (part > 0) & (part < 1), z) > 0) & (lam > 0)
+    # A larger k than is selected is that of a row with no more to give.
+    selected = rows.count(lambda part: part > 0, z).astype(k.dtype)
+    first = k == 0
+    # Those that a change of k moves: the smallest of the selected, or the largest of all where it is 0.
+    signed = tuple(jnp.where(first, s, jnp.where(part > 0, -s, -jnp.inf)) for s, part in zip(keys, z, strict=True))
+    extreme = rows.max(lambda value: value, signed)
+    marginal = tuple((value == extreme) & (extreme > -jnp.inf) for value in signed)
+    if equation.zero != "none":
+        # Where ties are broken by index, it is the last one selected, or the first of all, alone.
+        places = tuple(jnp.where(first, -place, place) for place in indices(keys, rows))
+        last = rows.max(
+            lambda pair: jnp.where(pair[0], pair[1], jnp.iinfo(jnp.int32).min),
+            tuple(zip(marginal, places, strict=True)),
+        )
+        marginal = tuple(m & ((place == last) | (lam > 0)) for m, place in zip(marginal, places, strict=True))
+    count = rows.count(lambda m: m, marginal)
+    moves = ~in_part & (k <= selected)
+    per_entry = jnp.where(moves, k_dot / jnp.maximum(count, 1).astype(k.dtype), 0.0)
+    slopes = (
+        jnp.where(m, sign * gain(jnp.where(m, s, 1.0), first, lam, equation), 0.0) * at(m, per_entry)
+        for m, s, sign in zip(marginal, keys, signs, strict=True)
+    )
+    return y, tuple(dot + slope for dot, slope in zip(y_dot, slopes, strict=True))

@@ -1,0 +1,317 @@
+"""The root of the scalar equation (``ops.scalar.equation``): solved in few passes over the data, differentiated implicitly."""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.custom_derivatives import SymbolicZero
+
+from ops.nonlinearities import HALF_SQUARE
+from ops.scalar.equation import Equation, active_position, inner, partly, position
+from ops.scalar.powers import power
+from ops.scalar.rootfinding import End, Evaluation, find_root
+from ops.scalar.rows import solve_rows
+from ops.scalar.shrinkage import shrink, unshifted
+from ops.scalar.twofloat import TwoFloat, select
+
+# Entries looked at per row to guess where the root lies: a guess only, so a few hundred do.
+_SAMPLE = 256
+
+
+def _sums(entries: tuple[Array, ...], gamma: TwoFloat, lam: Array, equation: Equation) -> tuple[Array, Array, Array]:
+    """Count of the fully selected (int32); sums over the active set of ``z`` and of ``dz/dt / exponent``."""
+    exponent, rows = equation.exponent, equation.rows
+
+    def full(s: Array) -> Array:
+        return position(s, gamma, lam, equation) >= 1
+
+    # A NaN has to reach a sum, to mark its row: it is not at least 1, and survives the maximum.
+    def partial(s: Array) -> Array:
+        t = position(s, gamma, lam, equation)
+        return jnp.where(t >= 1, 0.0, power(jnp.maximum(t, 0.0), exponent))
+
+    def share(s: Array) -> Array:
+        t = position(s, gamma, lam, equation)
+        if exponent == 1:
+            return partly(t).astype(t.dtype)
+        return jnp.where(t >= 1, 0.0, power(jnp.maximum(t, 0.0), exponent - 1))
+
+    count = rows.count(full, entries)
+    if equation.zero == "all":
+        nothing = jnp.zeros_like(lam)
+        return count, nothing, nothing
+    return count, rows.sum(partial, entries), rows.sum(share, entries)
+
+
+def remainder(k: Array, count: Array) -> Array:
+    """``k - count`` for an integer ``count``, exact also where a float does not hold every integer any more."""
+    whole = jnp.floor(k)
+    # NaN has no integer part: it must come out again through the fraction.
+    steps = jnp.where(jnp.isnan(k), 0.0, whole).astype(count.dtype) - count
+    return steps.astype(k.dtype) + (k - whole)
+
+
+def _log_odds(excess: Array, k: Array, available: Array) -> Array:
+    """Log odds of being selected less those wanted: of Gaussian entries, and of many others, nearly linear in gamma."""
+    return jnp.log1p(excess / (k + 0.1)) - jnp.log1p(-excess / (available - k + 0.1))
+
+
+def _visible(gamma: Array, lam: Array, equation: Equation) -> Array:
+    """How far ``gamma`` has to move to change the selection a good deal."""
+    if equation.zero == "all":
+        return jnp.zeros_like(gamma)
+    visible = equation.width(gamma, lam)  # 0 where lam is: the search ends between neighbouring floats
+    if not equation.linear:
+        # A slope that grows fast makes for more of a change than moving past the entries. It may overflow.
+        slope = equation.width_slope(gamma, lam)
+        visible = jnp.where(visible < jnp.inf, visible / (1.0 + slope), 0.0)
+        if equation.folded:
+            visible = jnp.minimum(visible, gamma)
+    return visible
+
+
+def _evaluate(
+    entries: tuple[Array, ...], k: Array, available: Array, lam: Array, equation: Equation, gamma: TwoFloat
+) -> Evaluation:
+    value = gamma.hi + gamma.lo
+    full, partial, weight = _sums(entries, gamma, lam, equation)
+    rest = remainder(k, full)  # what the active set has to add up to
+    excess = partial - rest
+    level = _log_odds(excess, k, available)
+    scale = _visible(value, lam, equation)
+    if equation.zero == "all":
+        exact = excess == 0
+        return Evaluation(excess, level, jnp.zeros_like(excess), jnp.zeros_like(exact), exact, scale)
+
+    exponent = equation.exponent
+    width = equation.width(value, lam)
+    slope = exponent * (weight + equation.width_slope(value, lam) * partial) / width
+    if exponent == 1:
+        change = excess
+    else:
+        # Newton on partial ** (1 / exponent), nearly linear in gamma where partial itself is nearly a power; written
+        # so that partial - rest, all but equal near the root, cancel only once.
+        surplus = jnp.where(partial > 0, jnp.minimum(excess / partial, 1.0), 0.0)
+        change = -exponent * partial * jnp.expm1(jnp.log1p(-surplus) / exponent)
+        # Far away it is the density of the entries that counts.
+        change = jnp.where(jnp.abs(excess) <= partial, change, excess)
+    step = change / slope
+    if equation.folded:
+        step = step / (1.0 - step / value)  # in 1 / gamma, in which that of `half_square` is linear for p = 2
+    # Many active entries tell how dense others are further away.
+    reach = slope * width * jnp.maximum(1.0, 0.5 * jnp.sqrt(weight))
+    eps = jnp.finfo(k.dtype).eps
+    # A rounding of every position by eps changes `partial` by exponent * eps of itself. Where the width depends on
+    # gamma, it is rounded a few times more.
+    roundings = (2 if equation.linear else 4) * (1 + exponent)
+    # Where the gap at k is wider than the width, every gamma in an interval is a root, and selects nothing in part.
+    # At its very ends rounding would leave 1 - eps or some 1e-20: a step further in, they are 1 and 0.
+    whole = rest == jnp.round(rest)
+    tolerance = eps * jnp.maximum(roundings * partial, jnp.where(whole, 4 * jnp.minimum(k, 1.0), 0.0))
+    if equation.zero == "some":  # all or nothing is exact
+        tolerance = jnp.where(lam == 0, 0.0, tolerance)
+    small = jnp.abs(excess) <= tolerance
+    none = partial < 0.5
+    ends = small & (excess != 0) & whole & (none | (partial >= (1 - 8 * eps) * weight))
+    inwards = jnp.sign(excess) * (jnp.where(none, 1.0, 2.0) * jnp.abs(step) + eps * scale)
+    return Evaluation(
+        excess=excess,
+        level=level,
+        step=jnp.where(ends, inwards, jnp.where(small, 0.0, step)),
+        trusted=(jnp.isfinite(step) & (jnp.abs(excess) <= reach)) | ends,
+        converged=small & ~ends,
+        scale=scale,
+    )
+
+
+class Extent(NamedTuple):
+    """What there is to select from, one of each per row: how many entries, the smallest and the largest of them."""
+
+    available: Array
+    smallest: Array
+    largest: Array
+
+
+def extent(entries: tuple[Array, ...], lam: Array, equation: Equation) -> Extent:
+    """The extent of every row, of its numbers; 0 where nothing is available."""
+    rows = equation.rows
+    floor = equation.floor(lam)
+    available = rows.count(lambda s: s > floor, entries)
+    smallest = -rows.max(lambda s: jnp.where(s > -jnp.inf, -s, -jnp.inf), entries)
+    largest = rows.max(lambda s: s, entries)
+    return Extent(
+        available.astype(largest.dtype),
+        jnp.where(smallest == jnp.inf, 0.0, smallest),
+        jnp.where(largest == -jnp.inf, 0.0, largest),
+    )
+
+
+def guess(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, size: Extent) -> tuple[Array, Array]:
+    """Where the root would lie for Gaussian entries, and how fast the log odds would fall there.
+
+    ``clip(t, 0, 1) ** (1 / (p - 1))`` is the distribution function of ``U ** (p - 1)``, ``U`` uniform, so the
+    equation says that ``gamma`` is a quantile of ``s - width * U ** (p - 1)``: of a variable whose mean and variance
+    follow from those of ``s``.
+    """
+    rows, p = equation.rows, equation.p
+    if rows.axis is not None:
+        entries = tuple(s[:, :: max(1, s.shape[1] // _SAMPLE)] for s in entries)
+
+    floor = equation.floor(lam)
+
+    def finite(s: Array) -> Array:
+        return (s > floor) & (s < jnp.inf)
+
+    largest = jnp.maximum(jnp.abs(size.smallest), jnp.abs(size.largest))
+    sensible = (largest > 0) & (largest < jnp.inf)
+    unit = jnp.where(sensible, largest, 1.0)  # the moments are taken of s / unit, so as not to overflow
+    count = jnp.maximum(rows.sum(lambda s: finite(s).astype(unit.dtype), entries), 1.0)
+    folded = equation.folded  # magnitudes of Gaussian entries with mean 0: two tails
+    mean = 0.0 * unit if folded else rows.sum(lambda s: jnp.where(finite(s), s / unit, 0.0), entries) / count
+    spread = rows.sum(lambda s: jnp.where(finite(s), jnp.square(s / unit - mean), 0.0), entries) / count
+
+    tail = jnp.clip(k / jnp.maximum(size.available, 1.0), 1e-6, 1 - 1e-6) / (2.0 if folded else 1.0)
+    # Tukey's approximation of the Gaussian quantile, to 0.1 between 1e-4 and 1 - 1e-4.
+    quantile = ((1.0 - tail) ** 0.1349 - tail**0.1349) / 0.1975
+    variance = 1.0 / (2.0 * p - 1.0) - 1.0 / p**2  # of U ** (p - 1), whose mean is 1 / p
+    falls = 1.6 + 0.2 * jnp.square(quantile)  # of a Gaussian variable of deviation 1, to 5 %
+    deviation = jnp.sqrt(spread)
+    if equation.linear:
+        width = lam / unit
+        deviation = jnp.sqrt(spread + variance * jnp.square(width))
+        return unit * (mean + deviation * quantile - width / p), falls / (deviation * unit)
+    # The width depends on gamma itself: first as if there were none, then that of the first guess.
+    scaled = equation.phi == HALF_SQUARE  # whose equation can be written in s / unit
+    strength = lam * unit ** (p - 2.0) if scaled else lam
+    start = mean
+    for _ in range(2):
+        if scaled:
+            start = shrink(deviation * quantile, strength / p, p)
+            width = equation.width(start, strength)
+        else:
+            start = unshifted(unit * (mean + deviation * quantile), lam / p, equation) / unit
+            width = equation.width(unit * start, lam) / unit
+        deviation = jnp.sqrt(spread + variance * jnp.square(width))
+    return start * unit, falls / (deviation * unit)
+
+
+def _ends(start: Array, falls: Array, lam: Array, equation: Equation, size: Extent) -> tuple[End, End]:
+    """Where everything is selected, and where nothing is, with the levels of a straight line through the guess."""
+    limits = jnp.finfo(start.dtype)
+    least, largest = float(limits.min), float(limits.max)
+    # Beyond the entries by some distance, so that where all or none are wanted there are points to find.
+    margin = (size.largest - size.smallest) + 2.0 * lam
+    low = jnp.maximum(jnp.nextafter(size.smallest - margin, -jnp.inf), least)
+    if not equation.linear and equation.zero != "all":
+        low = jnp.where(lam == 0, low, equation.lower(low.dtype))
+    high = jnp.nextafter(size.largest + margin, jnp.inf)
+    # Finite where gamma may be: entries at +inf are above it only where they are all or nothing.
+    if equation.zero != "all":
+        high = jnp.where(lam > 0, jnp.minimum(high, largest), high)
+    return (
+        End(low, jnp.clip(falls * (start - low), 0.1, largest)),
+        End(high, jnp.clip(falls * (start - high), -largest, -0.1)),
+    )
+
+
+def _solve(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation) -> tuple[TwoFloat, Array]:
+    """The threshold, and how many passes each row took."""
+    size = extent(entries, lam, equation)
+    k = jnp.minimum(k, size.available)
+    if equation.zero == "all":  # comparisons do not see a NaN, which has to mark its row
+        k = jnp.where(equation.rows.count(jnp.isnan, entries) > 0, jnp.nan, k)
+    start, falls = guess(entries, k, lam, equation, size)
+    left, right = _ends(start, falls, lam, equation, size)
+    root = find_root(
+        functools.partial(_evaluate, entries, k, size.available, lam, equation),
+        start,
+        left,
+        right,
+        extended=True if equation.zero == "none" else lam > 0,
+    )
+    nothing = jnp.zeros_like(k)
+    # Where nothing is wanted, nothing is selected: neither by rounding nor by what underflows.
+    above = TwoFloat(jnp.nextafter(size.largest, jnp.inf), nothing)
+    point = select((k == 0) & ~jnp.isnan(root.point.hi), above, root.point)
+    if equation.zero != "none":
+        point = select((k > 0) & (lam == 0), TwoFloat(root.right, nothing), point)
+    return point, root.evaluations
+
+
+def evaluations(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation) -> Array:
+    """How many passes over the data each row takes, int32, of the shape of ``k``; for studies of the solver."""
+    return _solve(entries, k, lam, equation)[1]
+
+
+def pooled_value(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation) -> TwoFloat:
+    """The value ``gamma`` of the pooled block: the root of the scalar equation, or 0 where a kink there holds it."""
+    gamma = threshold(entries, k, lam, equation)
+    if not equation.kinked:
+        return gamma
+    nothing = jnp.zeros_like(k)
+    return select(gamma.hi < 0, TwoFloat(nothing, nothing), gamma)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
+def threshold(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation) -> TwoFloat:
+    """The root ``gamma`` of the scalar equation, one per row; where ``lam`` is 0 the least float ``k`` entries exceed.
+
+    Args:
+      entries: floating arrays laid out as ``equation.rows`` says, all of the dtype of ``k``; for an even ``phi``
+        non-negative. Entries equal to ``-inf`` are never selected.
+      k: how much is selected in total, one value per row, >= 0; more than there are entries selects them all.
+      lam: strength of the regularisation, one value per row, >= 0.
+      equation: exponent, nonlinearity, layout, and which ``lam`` are 0.
+
+    Returns:
+      One value per row. ``hi`` is a constant to differentiation and ``lo`` carries the derivative. A row with a NaN
+      among its entries, or a NaN ``k`` or ``lam``, gets NaN.
+    """
+
+    def solve(entries: tuple[Array, ...], k: Array, lam: Array) -> TwoFloat:
+        return _solve(entries, k, lam, equation)[0]
+
+    return solve_rows(solve, entries, k, lam, equation.rows)
+
+
+@functools.partial(threshold.defjvp, symbolic_zeros=True)
+def _threshold_jvp(equation, primals, tangents):
+    """Implicit function theorem on the scalar equation: Proposition 7 for the one block there is."""
+    entries, k, lam = primals
+    entries_dot, k_dot, lam_dot = tangents
+    gamma = threshold(entries, k, lam, equation)
+    value = gamma.hi + gamma.lo
+    rows, exponent = equation.rows, equation.exponent
+
+    def share(s: Array) -> Array:
+        return inner(active_position(s, gamma, lam, equation), exponent - 1)
+
+    def resistance(s: Array) -> Array:
+        t = active_position(s, gamma, lam, equation)
+        weight = inner(t, exponent - 1)
+        return jnp.where(weight > 0, weight * equation.steepening(t, value, lam), 0.0)
+
+    def partial(s: Array) -> Array:
+        return inner(active_position(s, gamma, lam, equation), exponent)
+
+    def moves(pair: tuple[Array, Array]) -> Array:
+        s, s_dot = pair
+        t = active_position(s, gamma, lam, equation)
+        return jnp.where(partly(t), inner(t, exponent - 1) * s_dot, 0.0)
+
+    moved = jnp.zeros_like(value)
+    for s, s_dot in zip(entries, entries_dot, strict=True):
+        if not isinstance(s_dot, SymbolicZero):
+            moved = moved + rows.sum(moves, ((s, s_dot),))
+    total = rows.sum(share if equation.linear else resistance, entries)
+    # No active entry: the selection is locally constant (the hard regime), and so is gamma as far as it can tell.
+    some = total > 0
+    if not isinstance(lam_dot, SymbolicZero):
+        width = jnp.where(some, equation.width(value, jnp.ones_like(lam)), 0.0)
+        moved = moved - width * rows.sum(partial, entries) * lam_dot
+    if not isinstance(k_dot, SymbolicZero):
+        moved = moved - jnp.where(some, equation.width(value, lam), 0.0) / exponent * k_dot
+    gamma_dot = jnp.where(some, moved / jnp.where(some, total, 1.0), 0.0)
+    return gamma, TwoFloat(jnp.zeros_like(value), gamma_dot)

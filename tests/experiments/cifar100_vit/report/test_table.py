@@ -1,0 +1,151 @@
+"""The table of the fine-tuning experiment: its numbers, by hand, and what it says of what it leaves out."""
+
+import json
+
+import pytest
+
+from experiments.cifar100_vit.report import table
+from tests.scripts.workdirs import write_fine_tuning, write_workdir
+
+XENT = {1: [40.0, 42.0, 47.0], 3: [60.0, 61.0, 62.0], 5: [70.0, 70.0, 70.0], 10: [80.0, 81.0, 82.0]}
+TOPK = {1: [37.0, 38.0, 36.0], 3: [61.0, 63.0, 65.0], 5: [71.0, 72.0, 73.0], 10: [82.0, 82.0, 82.0]}
+
+
+def numbers_of(directory):
+    table.make(directory)
+    return json.loads((directory / "table.json").read_text())
+
+
+def rows_by_run(directory):
+    numbers = numbers_of(directory)
+    return {row["run"]: row for row in numbers["final"] + numbers["sweep"]}
+
+
+def text_of(directory):
+    return (directory / "table.md").read_text()
+
+
+def test_intervals_and_paired_differences_are_those_computed_by_hand(tmp_path):
+    write_fine_tuning(tmp_path / "final-xent", XENT, "small,loss=xent")
+    write_fine_tuning(tmp_path / "final-topk", TOPK, optimizer__learning_rate=0.03)
+    rows = rows_by_run(tmp_path)
+    topk = rows["final-topk"]
+    # t(0.975, 2 degrees) = 4.302653; the standard deviation of (37, 38, 36) is 1.
+    assert topk["accuracy"]["1"]["mean"] == pytest.approx(37.0)
+    assert topk["accuracy"]["1"]["interval95"] == pytest.approx(4.302653 / 3**0.5, rel=1e-6)
+    # The differences are -3, -4, -11: mean -6, variance (9 + 4 + 25) / 2 = 19. Those of top-3 are 1, 2, 3.
+    assert topk["minus_cross_entropy"]["1"]["mean"] == pytest.approx(-6.0)
+    assert topk["minus_cross_entropy"]["1"]["interval95"] == pytest.approx(4.302653 * (19 / 3) ** 0.5, rel=1e-6)
+    assert topk["minus_cross_entropy"]["3"]["per_seed"] == [1.0, 2.0, 3.0]
+    assert set(rows["final-xent"]["minus_cross_entropy"].values()) == {None}
+    # (37 + 61 + 71 + 82) / 4 and so on.
+    assert topk["mean_topk_accuracy"]["per_seed"] == pytest.approx([62.75, 63.75, 64.0])
+    assert topk["seconds_per_step_and_seed"] == pytest.approx(1 / 3)
+    cells = (
+        "| 37.00 ± 2.48 | 63.00 ± 4.97 | 72.00 ± 2.48 | 82.00 ± 0.00 | -6.00 ± 10.83 | +2.00 ± 2.48 | +2.00 ± 2.48 |"
+    )
+    assert f"| top-3, p = 2, the paper's | learning rate 0.03, lam = 0.1 {cells} 63.50 ± " in text_of(tmp_path)
+    assert "| cross-entropy | learning rate 3e-3 | 43.00 ± 8.96 | " in text_of(tmp_path)
+
+
+def test_pairs_are_by_seed(tmp_path):
+    write_fine_tuning(tmp_path / "xent", {1: [10.0, 20.0, 30.0]}, "small,loss=xent", seeds=(2, 1, 0))
+    write_fine_tuning(tmp_path / "topk", {1: [29.0, 18.0, 50.0]}, seeds=(0, 1, 7))
+    assert rows_by_run(tmp_path)["topk"]["minus_cross_entropy"]["1"]["per_seed"] == [-1.0, -2.0, None]
+
+
+def test_runs_of_one_seed_each_are_one_run_of_many(tmp_path):
+    """As at full size, where every seed trains alone."""
+    for seed in range(3):
+        one = {k: [values[seed]] for k, values in XENT.items()}
+        write_fine_tuning(tmp_path / f"xent{seed}", one, "loss=xent", seeds=(seed,), mesh__fsdp=1 + seed)
+        one = {k: [values[seed]] for k, values in TOPK.items()}
+        write_fine_tuning(tmp_path / f"topk{seed}", one, "", seeds=(seed,))
+    rows = rows_by_run(tmp_path)
+    assert list(rows) == ["xent0, xent1, xent2", "topk0, topk1, topk2"]
+    topk = rows["topk0, topk1, topk2"]
+    assert (topk["seeds"], topk["diverged"]) == ([0, 1, 2], 0)
+    assert topk["minus_cross_entropy"]["1"]["per_seed"] == [-3.0, -4.0, -11.0]
+    assert topk["accuracy"]["1"]["interval95"] == pytest.approx(4.302653 / 3**0.5, rel=1e-6)
+    assert topk["seconds_per_step_and_seed"] == pytest.approx(1.0)
+    # A repetition is not another seed.
+    write_fine_tuning(tmp_path / "again", {k: [values[0]] for k, values in TOPK.items()}, "", seeds=(0,))
+    assert {"again", "topk0", "topk1", "topk2"} < set(rows_by_run(tmp_path))
+
+
+def test_diverged_seeds_leave_the_means_and_are_counted(tmp_path):
+    write_fine_tuning(tmp_path / "xent", {1: [10.0, 20.0, None], 3: [11.0, 21.0, None]}, "small,loss=xent")
+    write_fine_tuning(tmp_path / "topk", {1: [None, 15.0, 16.0], 3: [None, 17.0, 18.0]})
+    write_fine_tuning(tmp_path / "lost", {1: [None] * 3, 3: [None] * 3}, "small,target=smooth")
+    rows = rows_by_run(tmp_path)
+    assert rows["topk"]["accuracy"]["1"]["mean"] == pytest.approx(15.5)
+    assert rows["topk"]["minus_cross_entropy"]["1"]["per_seed"] == [None, -5.0, None]
+    assert (rows["topk"]["diverged"], rows["lost"]["diverged"]) == (1, 3)
+    assert rows["lost"]["mean_topk_accuracy"]["mean"] is None
+    assert "smooth target | learning rate 5e-3, lam = 0.1 | - | - | - | - | - | - | - | - | " in text_of(tmp_path)
+
+
+def test_losses_are_named_and_in_order(tmp_path):
+    forms = {
+        "d": ("small,loss=topk_mixture,target=smooth", {"loss__k": 5}),
+        "c": ("small,p=4/3,target=smooth", {"loss__lam": 1.0}),
+        "b": ("small,p=4/3", {}),
+        "a2": ("small,p=3/2", {}),
+        "a": ("small", {}),
+        "xent": ("small,loss=xent", {}),
+    }
+    for name, (variant, fields) in forms.items():
+        write_fine_tuning(tmp_path / name, XENT, variant, **fields)
+    assert [(row["run"], row["loss"]) for row in numbers_of(tmp_path)["final"]] == [
+        ("xent", "cross-entropy"),
+        ("a", "top-3, p = 2, the paper's"),
+        ("a2", "top-3, p = 1.5, the paper's"),
+        ("b", "top-3, p = 4/3, the paper's"),
+        ("c", "top-3, p = 4/3, smooth target"),
+        ("d", "mixture of top-1 to top-5, p = 2, smooth target"),
+    ]
+
+
+def test_a_stand_in_is_called_one_and_the_full_size_is_not(tmp_path):
+    write_fine_tuning(tmp_path / "small" / "final", XENT)
+    coarse = {1: [55.0], 3: [80.0], 5: [90.0]}
+    write_fine_tuning(tmp_path / "small" / "pretrain", coarse, "pretrain", split="validation")
+    write_fine_tuning(tmp_path / "full" / "final", XENT, "")
+    numbers = numbers_of(tmp_path / "small")
+    assert [row["run"] for row in numbers["final"]] == ["final"]
+    assert numbers["sweep"] == []  # pretraining is no candidate
+    assert (
+        "A stand-in for ViT-B/16 with ImageNet-21k weights, which could not be had: 4 blocks of width 64, patches of 4 "
+        in (text_of(tmp_path / "small"))
+    )
+    assert "for 10 epochs (55.00 % of them right on validation)." in text_of(tmp_path / "small")
+    numbers_of(tmp_path / "full")
+    assert "stand-in" not in text_of(tmp_path / "full")
+
+
+def test_the_sweep_marks_what_was_chosen(tmp_path):
+    for rate in (0.03, 0.1):
+        write_fine_tuning(
+            tmp_path / f"lr{rate:g}", {1: [5.0], 3: [7.0]}, split="validation", optimizer__learning_rate=rate
+        )
+    (tmp_path / "choices.json").write_text(json.dumps({"topk": {"chosen": "lr0.1"}, "xent": {"chosen": None}}))
+    assert {name: row["chosen"] for name, row in rows_by_run(tmp_path).items()} == {"lr0.03": False, "lr0.1": True}
+    assert "| learning rate 0.1, lam = 0.1 | 5.00 | 7.00 | - | - | 6.00 | 1.50 | 0 of 1 | chosen |" in text_of(tmp_path)
+    assert "### Test" not in text_of(tmp_path)
+
+
+def test_runs_that_cannot_be_used_are_named(tmp_path):
+    for name in ("sound", "unfinished"):
+        write_fine_tuning(tmp_path / name, XENT)
+    (tmp_path / "unfinished" / "summary.json").unlink()
+    write_workdir(tmp_path / "other", [[90.0], [5.0]])
+    assert [row["run"] for row in numbers_of(tmp_path)["final"]] == ["sound"]
+    assert "- `unfinished`: unfinished: step 100 of 100\n" in text_of(tmp_path)
+    assert "- `other`: not a run of the fine-tuning experiment" in text_of(tmp_path)
+
+
+def test_a_directory_without_runs_and_one_that_is_not_there(tmp_path, capsys):
+    assert table.main([str(tmp_path)]) == 0
+    assert "No runs." in capsys.readouterr().out
+    assert table.main([str(tmp_path / "nowhere")]) == 2
+    assert capsys.readouterr().err == f"error: {tmp_path / 'nowhere'} is not a directory\n"

@@ -1,0 +1,71 @@
+"""The cache of decoded arrays never changes what is read."""
+
+import numpy as np
+import pytest
+
+from experiments.core.input import cache
+
+
+@pytest.fixture(autouse=True)
+def _cache_in_tmp(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "data"
+    path.write_text("one")
+    return path
+
+
+class Maker:
+    """Counts how often the arrays are made."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self):
+        self.calls += 1
+        return {"x": np.arange(4, dtype=np.uint8)}
+
+
+def test_arrays_are_made_once(source):
+    make = Maker()
+    for _ in range(2):
+        arrays = cache.load_or_make("set", "1.0", [source], make)
+        np.testing.assert_array_equal(arrays["x"], np.arange(4))
+    assert make.calls == 1
+
+
+def test_changed_files_and_versions_are_read_again(source):
+    make = Maker()
+    cache.load_or_make("set", "1.0", [source], make)
+    cache.load_or_make("set", "1.1", [source], make)
+    source.write_text("another")
+    cache.load_or_make("set", "1.0", [source], make)
+    assert make.calls == 3
+
+
+def test_an_unreadable_cache_is_reported_and_replaced(source, tmp_path, capsys):
+    make = Maker()
+    cache.load_or_make("set", "1.0", [source], make)
+    (file,) = (tmp_path / "cache").rglob("*.npz")
+    file.write_bytes(file.read_bytes()[:50])
+    arrays = cache.load_or_make("set", "1.0", [source], make)
+    np.testing.assert_array_equal(arrays["x"], np.arange(4))
+    assert "ignoring the unreadable cache" in capsys.readouterr().err
+    cache.load_or_make("set", "1.0", [source], make)
+    assert make.calls == 2
+
+
+def test_whatever_byte_is_flipped_it_is_noticed(source, tmp_path, capsys):
+    make = Maker()
+    cache.load_or_make("set", "1.0", [source], make)
+    (file,) = (tmp_path / "cache").rglob("*.npz")
+    content = file.read_bytes()
+    for place in range(len(content)):
+        file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        arrays = cache.load_or_make("set", "1.0", [source], make)
+        np.testing.assert_array_equal(arrays.get("x", np.arange(4)), np.arange(4))
+    assert make.calls > 100
+    assert capsys.readouterr().err.count("ignoring the unreadable cache") == make.calls - 1

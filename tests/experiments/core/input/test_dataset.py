@@ -1,0 +1,323 @@
+"""Data sets: scikit-learn's digits, and one in TFDS's own format that the test writes."""
+
+import os
+import pickle
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from experiments.core.errors import UsageError
+from experiments.core.input import dataset as data
+from experiments.core.input import sources
+from experiments.core.input.batches import epoch_indices
+from experiments.core.input.examples import InMemory, Label, OnDisk
+from experiments.core.training import train
+from experiments.mnist_pruning.experiment import RECIPE
+from tests.experiments import tiny_tfds
+from tests.experiments.support import ROOT, small_config
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    """`mnist` with 30 and 10 random images, and the arrays that it was written from."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    rng = np.random.default_rng(0)
+    examples = {
+        split: (rng.integers(0, 256, (n, 28, 28), np.uint8), rng.integers(0, 10, n))
+        for split, n in {"train": 30, "test": 10}.items()
+    }
+    tiny_tfds.write(tmp_path, "mnist", examples)
+    return tmp_path, examples
+
+
+def test_digits_split_into_all_of_them():
+    digits = sources.digits()
+    assert digits.train.arrays["image"].shape == (1438, 8, 8, 1)
+    assert digits.test.arrays["image"].shape == (359, 8, 8, 1)
+    assert digits.train.arrays["image"].dtype == np.uint8
+    assert set(digits.test.arrays["label"].tolist()) == set(range(10))
+    assert digits.train.arrays["image"].max() == 255
+    bunch = load_digits()
+    rows = np.random.RandomState(0).permutation(1797)
+    both = {name: np.concatenate([digits.test.arrays[name], digits.train.arrays[name]]) for name in ("image", "label")}
+    np.testing.assert_array_equal(both["image"][..., 0], np.round(bunch.images[rows] * 255 / 16))
+    np.testing.assert_array_equal(both["label"], bunch.target[rows])
+    coarse = sources.digits("coarse_label")
+    assert coarse.num_classes == 5
+    np.testing.assert_array_equal(coarse.test.arrays["label"], digits.test.arrays["label"] // 2)
+
+
+def test_tfds_format_reads_back(tiny):
+    directory, examples = tiny
+    for _ in range(2):  # decoded, then from the cache
+        source = sources.from_tfds("mnist", str(directory), download=False)
+        np.testing.assert_array_equal(source.train.arrays["image"][..., 0], examples["train"][0])
+        np.testing.assert_array_equal(source.train.arrays["label"], examples["train"][1])
+        np.testing.assert_array_equal(source.test.arrays["image"][..., 0], examples["test"][0])
+    assert source.num_classes == 10
+
+
+def test_directory_from_the_environment(tiny, monkeypatch):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tiny[0]))
+    assert len(sources.from_tfds("mnist", None, download=False).train) == 30
+
+
+def test_a_data_set_unknown_to_tfds_is_read_from_its_files(tiny):
+    directory, examples = tiny
+    tiny_tfds.write(directory, "scribbles", examples)
+    assert len(sources.from_tfds("scribbles", str(directory), download=False).test) == 10
+
+
+def test_of_imagenet21k_the_first_images_of_its_only_split_test(tiny, monkeypatch):
+    directory, examples = tiny
+    tiny_tfds.write(directory, "imagenet21k", {"full": examples["train"]}, several=True, varied=True)
+    monkeypatch.setitem(sources._HELD_OUT, "imagenet21k", 12)
+    source = sources.from_tfds("imagenet21k", str(directory), download=False, label="labels")
+    assert (len(source.train), len(source.test), source.num_classes) == (18, 12, 10)
+    np.testing.assert_array_equal(source.test[0]["image"][..., 0], examples["train"][0][0])
+    np.testing.assert_array_equal(source.train[0]["image"][..., 0], examples["train"][0][12])
+    with pytest.raises(UsageError, match=r"TFDS knows no data set 'imagenet22k'.* a builder of your own"):
+        sources.from_tfds("imagenet22k", str(directory), download=False)
+
+
+def test_a_set_that_cannot_be_prepared_leaves_no_empty_folders(tmp_path, monkeypatch):
+    import tensorflow_datasets as tfds
+
+    class Builder:
+        """As TFDS leaves things when there is no network."""
+
+        def is_prepared(self):
+            return False
+
+        def download_and_prepare(self):
+            for folder in ("downloads/kmnist/labels.gz.tmp.727b", "downloads/extracted", "kmnist/3.0.1.incomplete"):
+                (where / folder).mkdir(parents=True, exist_ok=True)
+            raise ConnectionError("no such host")
+
+    monkeypatch.setattr(tfds, "builder", lambda *_, **__: Builder())
+    where = tmp_path / "deep" / "er"
+    for kept in (None, where / "downloads" / "mnist" / "labels.gz", where / "kmnist" / "notes.txt"):
+        if kept:
+            kept.parent.mkdir(parents=True)
+            kept.write_text("precious\n")
+        with pytest.raises(UsageError, match=r"'kmnist' could not be had from .* no such host"):
+            sources.from_tfds("kmnist", str(where), download=True)
+        left = [path for path in tmp_path.rglob("*") if path.is_dir() and not any(path.iterdir())]
+        assert left == []
+        assert (where.exists(), kept is None or kept.exists()) == (kept is not None, True)
+
+
+def test_the_label_to_classify_by_is_chosen(tiny):
+    directory, examples = tiny
+    tiny_tfds.write(directory, "scribbles", examples, coarse=True)
+    for label, divisor, num_classes in (("label", 1, 10), ("coarse_label", 2, 5)):  # decoded, then from one cache
+        source = sources.from_tfds("scribbles", str(directory), download=False, label=label)
+        assert source.num_classes == num_classes
+        np.testing.assert_array_equal(source.train.arrays["label"], examples["train"][1] // divisor)
+        np.testing.assert_array_equal(source.test.arrays["label"], examples["test"][1] // divisor)
+        assert source.test.arrays["label"].dtype == np.int32
+
+
+def test_a_label_that_is_not_there_is_one_line_with_those_that_are(tiny):
+    directory, examples = tiny
+    tiny_tfds.write(directory, "scribbles", examples, coarse=True)
+    with pytest.raises(UsageError, match=r"^config\.label='colour' .* one of .*coarse_label"):
+        sources.from_tfds("scribbles", str(directory), download=False, label="colour")
+    config = small_config()
+    config.label = "colour"
+    with pytest.raises(UsageError, match=r"^config\.label='colour' .* one of label, coarse_label$"):
+        data.load(config)
+
+
+def multi_hot(labels):
+    """The vectors of the feature `labels` of `tiny_tfds`."""
+    return (np.arange(10) < np.asarray(labels)[:, None]).astype(np.uint8)
+
+
+def assert_multi_hot(vectors, labels):
+    assert vectors.dtype == np.uint8
+    np.testing.assert_array_equal(vectors, multi_hot(labels))
+
+
+def test_several_labels_an_image_are_a_multi_hot_vector(tiny, monkeypatch):
+    directory, examples = tiny
+    tiny_tfds.write(directory, "scribbles", examples, several=True)
+    assert min(examples["train"][1]) == 0  # an image without a label is among them
+    for largest in (2**32, 2**32, 0):  # decoded, from the cache, left on disk
+        monkeypatch.setattr(sources, "_LARGEST", largest)
+        source = sources.from_tfds("scribbles", str(directory), download=False, label="labels")
+        assert isinstance(source.train, OnDisk if largest == 0 else InMemory)
+        assert source.num_classes == 10
+        for split in ("train", "test"):
+            vectors = np.stack([example["label"] for example in getattr(source, split)])
+            assert_multi_hot(vectors, examples[split][1])
+    monkeypatch.setattr(sources, "_LARGEST", 2**32)
+    single = sources.from_tfds("scribbles", str(directory), download=False, label="label")
+    np.testing.assert_array_equal(single.train.arrays["label"], examples["train"][1])
+
+
+def test_several_labels_pass_through_the_pipeline(tiny):
+    directory, examples = tiny
+    tiny_tfds.write(directory, "scribbles", examples, several=True)
+    config = small_config(dataset="scribbles", data_dir=str(directory))
+    config.label, config.feed, config.eval_batch_size, config.batch_size = "labels", "stream", 8, 15
+    config.input = {"recipe": "none", "size": 28, "augment_on": "host", "workers": 0, "prefetch": 1}
+    loaded = data.load(config)
+    assert loaded.num_classes == 10
+    train = loaded.train_stream.open(0, np.arange(15))
+    assert_multi_hot(train.batch(1)["label"], examples["train"][1][epoch_indices(0, 0, 30, 15)[1]])
+    evaluation = loaded.evaluation_stream.open(0, np.arange(8))
+    last = np.minimum(np.arange(8, 16), 9)  # the last of the ten images fills up the last batch
+    assert_multi_hot(evaluation.batch(1)["label"], examples["test"][1][last])
+    train.close()
+    evaluation.close()
+
+
+def test_classes_that_are_not_known_are_left_out():
+    label = Label("labels", 4, several=True)
+    np.testing.assert_array_equal(label.encode([-1, 2]), [0, 0, 1, 0])
+    np.testing.assert_array_equal(label.encode([]), [0, 0, 0, 0])
+    with pytest.raises(IndexError):
+        label.encode([4])
+
+
+def test_a_data_set_without_labels_is_one_line_that_says_what_is_needed(tiny):
+    directory, examples = tiny
+    tiny_tfds.write(directory, "scribbles", {"train": examples["train"]})
+    with pytest.raises(
+        UsageError, match=r"^config\.dataset='scribbles' .* image, .* ClassLabel or a sequence .* test$"
+    ):
+        sources.from_tfds("scribbles", str(directory), download=False)
+
+
+def test_an_experiment_of_one_class_an_image_refuses_several(tiny, tmp_path):
+    directory, examples = tiny
+    tiny_tfds.write(directory, "scribbles", examples, several=True)
+    config = small_config(dataset="scribbles", data_dir=str(directory), batch_size=10)
+    config.label = "labels"
+    with pytest.raises(UsageError, match=r"^config\.label='labels' .* one class an image"):
+        train.run(RECIPE, config, tmp_path / "run")
+
+
+@pytest.fixture
+def varied(tmp_path):
+    """A data set of images of several sizes, one of them grey, and those images."""
+    rng = np.random.default_rng(0)
+    images = [rng.integers(0, 256, (7 + i, 9, 3), np.uint8) for i in range(5)]
+    images[2] = images[2][..., 0]
+    tiny_tfds.write(
+        tmp_path, "photos", {"train": (images, np.arange(5)), "test": (images[:2], np.arange(2))}, varied=True
+    )
+    return tmp_path, images
+
+
+def test_images_of_several_sizes_stay_on_disk(varied):
+    directory, _ = varied
+    config = small_config(dataset="photos", split="validation", validation_size=2)
+    config.data_dir = str(directory)
+    with pytest.raises(UsageError, match=r"images of photos .* config\.input\.augment_on must be 'host'"):
+        data.load(config)
+    config.feed, config.eval_batch_size, config.batch_size = "stream", 2, 3
+    config.input = {"recipe": "none", "size": 8, "augment_on": "host", "workers": 0, "prefetch": 1}
+    loaded = data.load(config)
+    assert (loaded.train, loaded.num_train, loaded.evaluation_stream.num_examples) == ({}, 3, 2)
+    batch = loaded.train_stream.open(0, np.arange(3)).batch(0)
+    assert batch["image"].shape == (3, 8, 8, 3)
+    assert sorted(batch["label"]) == [0, 1, 2]
+    assert loaded.evaluation_stream.open(0, np.arange(2)).batch(0)["label"].tolist() == [3, 4]
+
+
+def test_examples_on_disk_are_decoded_to_rgb_in_any_process(varied):
+    directory, images = varied
+    part = sources.from_tfds("photos", str(directory), download=False).train.part(1, 4)
+    for examples in (part, pickle.loads(pickle.dumps(part))):
+        np.testing.assert_array_equal(examples[0]["image"], images[1])
+        np.testing.assert_array_equal(examples[1]["image"], np.repeat(images[2][..., None], 3, axis=2))
+        assert examples[1]["label"] == 2
+    with pytest.raises(IndexError, match="example 3 of 3"):
+        part[3]
+
+
+def test_threads_that_begin_together_open_the_files_once(varied, monkeypatch):
+    import tensorflow_datasets as tfds
+
+    directory, images = varied
+    examples = sources.from_tfds("photos", str(directory), download=False).train
+    examples = [pickle.loads(pickle.dumps(part)) for part in (examples, examples.part(0, 3))]
+    open_, opening = tfds.builder_from_directory, []
+
+    def alone(path):
+        opening.append(path)
+        at = len(opening)
+        time.sleep(0.1)  # for others to come
+        assert len(opening) == at, "another thread has begun meanwhile"
+        return open_(path)
+
+    monkeypatch.setattr(tfds, "builder_from_directory", alone)
+    with ThreadPoolExecutor(4) as pool:
+        read = list(pool.map(lambda number: examples[number % 2][1]["image"], range(4)))
+    assert len(opening) == 2
+    assert all(np.array_equal(image, images[1]) for image in read)
+
+
+def test_images_too_large_for_memory_stay_on_disk(tiny, monkeypatch):
+    directory, examples = tiny
+    monkeypatch.setattr(sources, "_LARGEST", 40 * 28 * 28 - 1)
+    source = sources.from_tfds("mnist", str(directory), download=False)
+    assert isinstance(source.train, OnDisk)
+    np.testing.assert_array_equal(source.train[4]["image"][..., 1], examples["train"][0][4])
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [("kmnist", "`tfds build kmnist --file_format"), ("no_such_data_set", "a builder of your own")],
+)
+def test_a_missing_data_set_is_one_line_that_says_what_to_do(tmp_path, name, advice):
+    with pytest.raises(UsageError) as error:
+        sources.from_tfds(name, str(tmp_path), download=False)
+    message = str(error.value)
+    assert "\n" not in message
+    assert name in message
+    assert "--config.data_dir" in message
+    assert advice in message
+
+
+def test_test_split_trains_on_all_training_images():
+    config = small_config()
+    loaded = data.load(config)
+    assert (loaded.num_train, len(loaded.evaluation["label"]), loaded.prefix) == (1438, 359, "test")
+
+
+def test_validation_split_holds_out_the_last_training_images():
+    digits = sources.digits()
+    loaded = data.load(small_config(split="validation", validation_size=400))
+    np.testing.assert_array_equal(loaded.train["image"], digits.train.arrays["image"][:-400])
+    np.testing.assert_array_equal(loaded.evaluation["image"], digits.train.arrays["image"][-400:])
+    assert loaded.prefix == "valid"
+
+
+def test_too_large_a_validation_split_names_the_field():
+    with pytest.raises(UsageError, match=r"config\.validation_size=10000 .* below the 1438"):
+        data.load(small_config(split="validation"))
+
+
+def test_pixel_mean_and_std():
+    loaded = data.load(small_config())
+    pixels = loaded.train["image"].astype(np.float64)
+    np.testing.assert_allclose(loaded.pixel_mean_and_std(), (pixels.mean(), pixels.std()), rtol=1e-12)
+
+
+def test_real_mnist(monkeypatch):
+    directory = Path(os.environ.get("TFDS_DATA_DIR", ROOT.parent / "shared" / "tfds"))
+    if not (directory / "mnist").is_dir():
+        pytest.skip(f"no mnist in {directory}: set TFDS_DATA_DIR to where it is")
+    monkeypatch.setattr(sources, "_LARGEST", 0)  # left on disk: to decode all images takes long
+    source = sources.from_tfds("mnist", str(directory), download=False)
+    assert len(source.train) == 60_000
+    assert source.train[59_999]["image"].shape[:2] == (28, 28)
+    labels = [int(source.test[index]["label"]) for index in range(len(source.test))]
+    np.testing.assert_array_equal(np.bincount(labels), [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009])

@@ -1,0 +1,233 @@
+"""Batches on the host: a pure function of seed, step and row, whoever makes them; workers that end."""
+
+import gc
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import ml_collections
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from experiments.core.errors import UsageError
+from experiments.core.input import pipeline
+from experiments.core.input.batches import epoch_indices
+from experiments.core.input.examples import InMemory
+from tests.experiments import tiny_tfds
+from tests.experiments.support import ROOT, is_running, wait_for_end
+
+ROWS = np.arange(48)
+
+
+@pytest.fixture(scope="module")
+def examples():
+    """100 images that their label identifies."""
+    rng = np.random.default_rng(0)
+    return InMemory(
+        {"image": rng.integers(0, 256, (100, 12, 12, 3), np.uint8), "label": np.arange(100, dtype=np.int32)}
+    )
+
+
+def _config(**fields) -> ml_collections.ConfigDict:
+    config = ml_collections.ConfigDict({"batch_size": 48, "eval_batch_size": 32, "feed": "stream"})
+    config.input = {"recipe": "inception", "size": 12, "augment_on": "host", "workers": 0, "prefetch": 2} | fields
+    return config
+
+
+def _make(examples, *, seed=3, rows=ROWS, **fields):
+    return pipeline.train_stream(_config(**fields), examples).open(seed, rows)
+
+
+def _assert_same(one, other):
+    assert one.keys() == other.keys()
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name])
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(examples):
+    """Six batches, over three epochs."""
+    batches = _make(examples)
+    made = [batches.batch(step) for step in range(6)]
+    batches.close()
+    return made
+
+
+def test_batches_hold_the_examples_that_resident_data_would(examples, uninterrupted):
+    for epoch in range(3):
+        order = epoch_indices(3, epoch, 100, 48)
+        for i in range(2):
+            batch = uninterrupted[2 * epoch + i]
+            np.testing.assert_array_equal(batch["label"], order[i])
+            assert batch["label"].dtype == np.int32
+            assert (batch["image"].shape, batch["image"].dtype) == ((48, 12, 12, 3), np.uint8)
+    plain = _make(examples, recipe="none").batch(5)
+    np.testing.assert_array_equal(plain["image"], examples.arrays["image"][plain["label"]])
+
+
+def test_workers_make_the_same_batches(examples, uninterrupted):
+    batches = _make(examples, workers=2)
+    for step in range(6):
+        _assert_same(batches.batch(step), uninterrupted[step])
+    batches.close()
+
+
+def test_hosts_make_the_parts_of_the_same_batches(examples, uninterrupted):
+    hosts = [_make(examples, rows=rows) for rows in (np.arange(0, 40), np.arange(40, 48))]
+    for step in range(3):
+        parts = [host.batch(step) for host in hosts]
+        _assert_same({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, uninterrupted[step])
+
+
+def test_any_step_comes_first_and_steps_may_be_asked_for_again(examples, uninterrupted):
+    batches = _make(examples)
+    for step in (4, 5, 0, 0, 1, 3, 2):
+        _assert_same(batches.batch(step), uninterrupted[step])
+    batches.close()
+    _assert_same(batches.batch(1), uninterrupted[1])
+
+
+def test_seeds_steps_and_rows_draw_anew():
+    image = np.random.default_rng(0).integers(0, 256, (1, 60, 60, 3), np.uint8)
+    same = InMemory({"image": np.tile(image, (48, 1, 1, 1)), "label": np.zeros(48, np.int32)})
+    images = [_make(same, seed=seed).batch(step)["image"] for seed in (0, 1) for step in (0, 1)]
+    different = {image.tobytes() for batch in images for image in batch}
+    assert len(different) > 0.95 * 4 * 48
+
+
+def test_batches_are_not_to_be_written_to(uninterrupted):
+    with pytest.raises(ValueError, match="read-only"):
+        uninterrupted[0]["image"][0] = 0
+
+
+def test_batches_go_to_eight_devices(examples, uninterrupted):
+    sharding = NamedSharding(Mesh(np.array(jax.devices()), ("batch",)), PartitionSpec("batch"))
+    batch = uninterrupted[0]["image"]
+    on_devices = jax.make_array_from_process_local_data(sharding, batch, batch.shape)
+    np.testing.assert_array_equal(on_devices, batch)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_evaluation_shows_every_example_once_however_often(examples, workers):
+    stream = pipeline.evaluation_stream(_config(recipe="none", workers=workers), examples)
+    batches = stream.open(0, np.arange(32))
+    for _ in range(2):
+        made = [batches.batch(step) for step in range(4)]
+        together = {name: np.concatenate([batch[name] for batch in made])[: stream.num_examples] for name in made[0]}
+        _assert_same(together, examples.arrays)
+    with pytest.raises(IndexError, match="step 4 of 4"):
+        batches.batch(4)
+    batches.close()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_goes_wrong_in_a_worker_is_raised_here(examples, workers):
+    broken = InMemory(examples.arrays | {"image": examples.arrays["image"][:50]})
+    batches = _make(broken, workers=workers)
+    assert (epoch_indices(3, 0, 100, 48)[0] >= 50).any()
+    with pytest.raises(IndexError, match="out of bounds"):
+        batches.batch(0)
+    batches.close()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "allowed"),
+    [
+        ("recipe", "colour", "one of inception, big_vision, crop_flip, none"),
+        ("augment_on", "moon", "one of host, device"),
+        ("size", 0, "positive and at most 8192"),
+        ("workers", -1, "0 (threads), or at most 1024 processes"),
+        ("prefetch", 0, "positive and at most 1024"),
+    ],
+)
+def test_fields_are_checked(field, value, allowed):
+    pipeline.validate(_config())
+    with pytest.raises(UsageError) as error:
+        pipeline.validate(_config(**{field: value}))
+    assert str(error.value) == f"config.input.{field}={value!r} is not allowed: it must be {allowed}"
+
+
+def test_augmentation_on_the_host_needs_streams():
+    config = _config()
+    config.eval_batch_size = 0
+    with pytest.raises(UsageError, match=r"config\.eval_batch_size=0 .* positive where input\.augment_on='host'"):
+        pipeline.validate(config)
+    config.feed = "resident"
+    with pytest.raises(UsageError, match=r"config\.feed='resident' .* 'stream' where input\.augment_on='host'"):
+        pipeline.validate(config)
+
+
+# A program that streams from files, with a worker, and reports on itself.
+_PROGRAM = """
+import json, multiprocessing, sys, time
+import numpy as np
+from experiments.core.input import pipeline, sources
+
+if __name__ == "__main__":
+    directory, mode = sys.argv[1:]
+    examples = sources.from_tfds("photos", directory, download=False).train
+    job = pipeline.Training(examples, "big_vision", 8, 4, seed=0)
+    batches = pipeline.Batches(job, np.arange(4), workers=1, prefetch=1)
+    labels = [batches.batch(step)["label"].tolist() for step in range(3)]
+    workers = [child.pid for child in multiprocessing.active_children()]
+    tensorflow = [name for name in sys.modules if name.split(".")[0] == "tensorflow"]
+    print(json.dumps({"labels": labels, "workers": workers, "tensorflow": tensorflow}), flush=True)
+    while mode == "wait":
+        time.sleep(0.1)
+    if mode == "close":
+        batches.close()
+"""
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    gc.collect()  # TFDS stands in for modules while it is imported, and what is collected then cannot be reported
+    directory = tmp_path_factory.mktemp("tfds")
+    rng = np.random.default_rng(0)
+    images = [rng.integers(0, 256, (9 + i, 12, 3), np.uint8) for i in range(8)]
+    tiny_tfds.write(directory, "photos", {"train": (images, np.arange(8)), "test": (images, np.arange(8))}, varied=True)
+    (directory / "program.py").write_text(_PROGRAM)
+    return directory
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="tells processes apart by /proc")
+@pytest.mark.parametrize("end", ["close", "SIGKILL"])  # SIGTERM: test_streams.py
+def test_workers_end_with_their_program(photos, end):
+    process = subprocess.Popen(
+        [sys.executable, str(photos / "program.py"), str(photos), "close" if end == "close" else "wait"],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    report = json.loads(process.stdout.readline())
+    assert len(report["workers"]) == 1
+    assert report["labels"] == [epoch_indices(0, epoch, 8, 4)[i].tolist() for epoch, i in ((0, 0), (0, 1), (1, 0))]
+    assert report["tensorflow"] == []
+    if end != "close":
+        assert all(is_running(pid) for pid in report["workers"])
+        process.send_signal(getattr(signal, end))
+    _, err = process.communicate(timeout=60)
+    if end == "close":
+        assert (process.returncode, err) == (0, "")
+    assert wait_for_end(report["workers"]) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="tells processes apart by /proc")
+def test_workers_leave_signals_to_all_of_a_group_to_their_program(examples):
+    batches = _make(examples, workers=1)
+    batches.batch(0)
+    (worker,) = [child.pid for child in multiprocessing.active_children()]
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(worker, number)
+    for step in range(1, 20):
+        batches.batch(step)
+    assert is_running(worker)
+    batches.close()
+    assert wait_for_end([worker]) == []

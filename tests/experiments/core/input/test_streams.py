@@ -1,0 +1,154 @@
+"""What a run does with its streams: each is started once, and closed however the run ends."""
+
+import dataclasses
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments.core.errors import UsageError
+from experiments.core.input import pipeline
+from experiments.core.input.stream import Stream
+from experiments.core.record import metrics
+from experiments.core.training import train
+from experiments.core.training.experiment import Recipe
+from tests.experiments.support import start, wait_for_end
+from tests.experiments.toy import RECIPE, build, load_streams, toy_config
+
+STREAM = {"feed": "stream", "eval_batch_size": 128}
+
+
+def pipeline_fields(workers):
+    """Of a run whose batches Grain makes."""
+    made = {"recipe": "none", "size": 8, "augment_on": "host", "workers": workers, "prefetch": 1}
+    return STREAM | {"input": made}
+
+
+class Broken(Exception):
+    """Raised where a batch should have been made."""
+
+
+def recording(log, at_step=lambda step: None, pretrained=None):
+    """The toy on streams that log when they are opened and closed; `at_step` comes before each training batch."""
+
+    def logged(name, stream, before):
+        def opened(seed, rows):
+            host = stream.open(seed, rows)
+            log.append(f"open {name}")
+
+            class Recording:
+                def batch(self, step):
+                    before(step)
+                    return host.batch(step)
+
+                def close(self):
+                    log.append(f"close {name}")
+                    host.close()
+
+            return Recording()
+
+        return Stream(stream.num_examples, opened)
+
+    def load(config):
+        data = load_streams(config)
+        return dataclasses.replace(
+            data,
+            train_stream=logged("training", data.train_stream, at_step),
+            evaluation_stream=logged("evaluation", data.evaluation_stream, lambda step: None),
+        )
+
+    return Recipe("toy", lambda config: None, lambda config, data: build(config, data, pretrained), load)
+
+
+@pytest.mark.parametrize("end", ["done", "interrupted", "failed", "refused"])
+def test_streams_are_closed_however_a_run_ends(tmp_path, capsys, end):
+    def at_step(step):
+        if step == 7 and end == "interrupted":
+            os.kill(os.getpid(), signal.SIGTERM)
+        if step == 7 and end == "failed":
+            raise Broken
+
+    log: list[str] = []
+    foreign = {"head": np.zeros(3, np.float32)} if end == "refused" else None
+    expected = {"failed": pytest.raises(Broken), "refused": pytest.raises(UsageError, match=r"not one of the model")}
+    recipe, config = recording(log, at_step, foreign), toy_config(**STREAM)
+    if end in expected:
+        with expected[end]:
+            train.run(recipe, config, tmp_path)
+    else:
+        train.run(recipe, config, tmp_path)
+    assert log == ["open training", "open evaluation", "close evaluation", "close training"]
+    assert ("stopped by SIGTERM after step" in capsys.readouterr().out) == (end == "interrupted")
+    assert (tmp_path / "summary.json").exists() == (end == "done")
+
+
+def test_a_run_that_failed_leaves_no_workers_to_its_program(tmp_path, monkeypatch):
+    at_work = []
+
+    def full(*arguments):
+        at_work.append(len(multiprocessing.active_children()))
+        raise Broken
+
+    monkeypatch.setattr(train.Checkpoints, "save", full)
+    with pytest.raises(Broken) as raised:
+        train.run(RECIPE, toy_config(**pipeline_fields(workers=1)), tmp_path)
+    # The exception keeps the streams alive: nothing but the trainer can have closed them.
+    assert raised.tb is not None
+    assert at_work == [2]  # one for training, one for evaluation
+    assert multiprocessing.active_children() == []
+
+
+def test_a_resumed_run_starts_each_stream_once(tmp_path, monkeypatch):
+    starts = []
+    start_stream = pipeline.Batches._start
+
+    def counted(batches, step):
+        starts.append((type(batches._job).__name__, step))
+        start_stream(batches, step)
+
+    def broken_at_8(batches, step):
+        if type(batches._job) is pipeline.Training and step == 8:
+            raise Broken
+        return batch(batches, step)
+
+    batch = pipeline.Batches.batch
+    config = toy_config(**pipeline_fields(workers=0))
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline.Batches, "batch", broken_at_8)
+        with pytest.raises(Broken):
+            train.run(RECIPE, config, tmp_path)
+    monkeypatch.setattr(pipeline.Batches, "_start", counted)
+    train.run(RECIPE, config, tmp_path)
+    assert starts == [("Training", 6), ("Evaluation", 0)]  # evaluated after steps 8, 12, 16 and 20
+    assert [row["step"] for row in metrics.read(tmp_path / "metrics.jsonl")] == [0, 4, 8, 12, 16, 20]
+
+
+def _children(pid: int) -> list[int]:
+    """The processes below `pid`, at any depth."""
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    found = [int(child) for thread in threads for child in (thread / "children").read_text().split()]
+    return found + [grandchild for child in found for grandchild in _children(child)]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes in /proc")
+def test_sigterm_ends_the_workers_in_silence(tmp_path):
+    fields = pipeline_fields(workers=1) | {"steps": 100_000, "eval_every": 20, "checkpoint_every": 1000}
+    process = start([sys.executable, "-m", "tests.experiments.toy", str(tmp_path), json.dumps(fields)])
+    deadline = time.monotonic() + 120
+    while len(metrics.read(tmp_path / "metrics.jsonl")) < 3:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    children = _children(process.pid)
+    assert len(children) >= 2  # a worker for training and one for evaluation, and what looks after them
+    process.terminate()
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert "stopped by SIGTERM after step" in out
+    assert wait_for_end(children) == []

@@ -1,0 +1,212 @@
+"""Checkpoints that are not as they were saved: whatever is done to the newest one, the one before it is restored."""
+
+import logging
+import random
+import shutil
+import sys
+from contextlib import closing
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from experiments.core.errors import UsageError
+from experiments.core.record import checksums
+from experiments.core.training import checkpoint
+from experiments.core.training.checkpoint import Checkpoints
+from experiments.core.training.interval import Interval
+
+
+def state_of(step):
+    return {"w": jnp.arange(2000, dtype=jnp.float32).reshape(40, 50) + step, "b": jnp.float32(step)}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """Three saves, of which the last two are kept."""
+    directory = tmp_path_factory.mktemp("run") / "checkpoints"
+    checkpoints = Checkpoints(directory)
+    for step in (10, 20, 30):
+        interval = Interval({"loss": np.full((1, 2), step, np.float32)}, seconds=float(step))
+        checkpoints.save(step, state_of(step), interval, f"rows {step}")
+    checkpoints.close()
+    assert sorted(path.name for path in directory.iterdir()) == ["20", "30"]
+    return directory
+
+
+@pytest.fixture
+def copy(saved, tmp_path):
+    return shutil.copytree(saved, tmp_path / "run" / "checkpoints")
+
+
+def restored(directory):
+    found = checkpoint.restore(directory, state_of(0))
+    assert found.interval.seconds == found.step
+    assert found.rows_sha256 in (f"rows {found.step}", None)
+    jax.tree.map(np.testing.assert_array_equal, found.state, state_of(found.step))
+    return found
+
+
+def files(directory):
+    return sorted(path for path in directory.rglob("*") if path.is_file())
+
+
+def flip(path, place, mask=1):
+    content = bytearray(path.read_bytes())
+    content[place] ^= mask
+    path.write_bytes(content)
+
+
+def test_the_newest_is_restored_if_it_is_intact(saved):
+    found = restored(saved)
+    assert (found.step, found.verified, found.damaged) == (30, True, {})
+
+
+def test_none_is_none(tmp_path):
+    assert checkpoint.restore(tmp_path, state_of(0)) is None
+    assert checkpoint.restore(tmp_path / "nowhere", state_of(0)) is None
+
+
+def test_one_byte_flipped_anywhere_is_noticed(saved, copy):
+    rng = random.Random(0)
+    for path in files(copy / "30"):
+        size = path.stat().st_size
+        for place in {0, size - 1, *(rng.randrange(size) for _ in range(4))}:
+            flip(path, place, mask := 1 << rng.randrange(8))
+            assert checksums.damage(copy / "30") is not None, (path, place)
+            flip(path, place, mask)
+    assert checksums.damage(copy / "30") is None
+
+
+DAMAGES = {
+    "emptied": lambda path: path.write_bytes(b""),
+    "cut short": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "zeroed": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "lost": lambda path: path.unlink(),
+    "lengthened": lambda path: path.write_bytes(path.read_bytes() + b"\0"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_file_that_is_damaged_sends_back_to_the_one_before(saved, tmp_path, damage):
+    for number, path in enumerate(files(saved / "30")):
+        copy = shutil.copytree(saved, tmp_path / str(number))
+        name = str(path.relative_to(saved / "30"))
+        DAMAGES[damage](copy / "30" / name)
+        before = {path: path.read_bytes() for path in files(copy)}
+        found = restored(copy)
+        assert found.step == 20
+        assert list(found.damaged) == [30]
+        # Of a list that has lost lines, a file that is not in it is named.
+        assert name in found.damaged[30] or name == checksums.NAME, found.damaged
+        assert before == {path: path.read_bytes() for path in files(copy)}
+
+
+@pytest.mark.parametrize("part", ["state", "interval", "state/ocdbt.process_0", "."])
+def test_a_part_that_is_missing_sends_back_to_the_one_before(copy, part):
+    shutil.rmtree(copy / "30" / part)
+    (copy / "30").mkdir(exist_ok=True)
+    assert restored(copy).step == 20
+
+
+def test_a_file_where_a_checkpoint_should_be_sends_back_to_the_one_before(copy):
+    shutil.rmtree(copy / "30")
+    (copy / "30").write_text("nothing\n")
+    assert restored(copy).step == 20
+
+
+def test_a_save_that_was_cut_short_before_its_sums_does_not_count(copy):
+    (copy / "30" / checksums.NAME).unlink()
+    found = restored(copy)
+    assert found.step == 20
+    assert found.damaged == {30: f"it has no {checksums.NAME}"}
+
+
+def test_where_none_is_intact_nothing_is_restored_or_changed(copy):
+    for step in ("20", "30"):
+        flip(copy / step / "interval" / "metadata", 20)
+    before = {path: path.read_bytes() for path in files(copy.parent)}
+    with pytest.raises(UsageError, match=r"is intact \(30: interval/metadata is not what was saved; 20: interval/meta"):
+        checkpoint.restore(copy, state_of(0))
+    assert before == {path: path.read_bytes() for path in files(copy.parent)}
+
+
+def test_those_of_before_there_were_sums_are_used_if_they_can_be_read(copy):
+    for step in ("20", "30"):
+        (copy / step / checksums.NAME).unlink()
+    found = restored(copy)
+    assert (found.step, found.verified) == (30, False)
+    for path in files(copy / "30" / "state"):
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    found = restored(copy)
+    assert (found.step, found.verified, list(found.damaged)) == (20, False, [30])
+    assert found.damaged[30].startswith("it cannot be read: ")
+    shutil.rmtree(copy / "20" / "state")
+    with pytest.raises(UsageError, match=r"no checkpoint in .* is intact"):
+        checkpoint.restore(copy, state_of(0))
+
+
+def test_what_is_set_aside_stays_and_its_step_can_be_saved_again(copy):
+    flip(copy / "30" / "state" / "_METADATA", 9)
+    damaged = (copy / "30" / "state" / "_METADATA").read_bytes()
+    assert checkpoint.set_aside(copy, 30) == copy.parent / "damaged-checkpoint-30"
+    checkpoints = Checkpoints(copy)
+    checkpoints.save(30, state_of(30), Interval({"loss": np.zeros((1, 0), np.float32)}, 30.0), "rows 30")
+    checkpoints.close()
+    assert restored(copy).step == 30
+    assert (copy.parent / "damaged-checkpoint-30" / "state" / "_METADATA").read_bytes() == damaged
+    assert checkpoint.set_aside(copy, 30).name == "damaged-checkpoint-30-2"
+
+
+def test_a_step_that_is_not_saved_is_no_matter_of_course(copy):
+    checkpoints = Checkpoints(copy)
+    with pytest.raises(RuntimeError, match="step 25 was not saved, after 30"):
+        checkpoints.save(25, state_of(25), Interval({"loss": np.zeros((1, 0), np.float32)}), "rows")
+    checkpoints.close()
+
+
+@pytest.fixture
+def reports(monkeypatch):
+    """What is logged, or raised where nobody can catch it; that it may be silenced ends with the test."""
+    seen = []
+    handler = logging.Handler()
+    handler.emit = lambda record: seen.append(record.getMessage())
+    logging.getLogger("asyncio").addHandler(handler)
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: seen.append(str(unraisable.exc_value)))
+    yield seen
+    logging.getLogger("asyncio").removeHandler(handler)
+    logging.disable(logging.NOTSET)
+
+
+def tell(*errors):
+    """As threads of orbax and tensorstore do."""
+    logging.getLogger("asyncio").error("Task exception was never retrieved")
+    for error in errors:
+        sys.unraisablehook(SimpleNamespace(exc_value=error))
+
+
+@pytest.mark.parametrize("text", ["No space left on device [os_error_code='28']", "Disk quota exceeded", "other"])
+def test_of_a_full_disk_nothing_is_told_but_by_the_error(tmp_path, monkeypatch, reports, text):
+    def save(*_, **__):
+        tell(RuntimeError("Event loop is closed"))
+        raise ValueError(f"RESOURCE_EXHAUSTED: {text}")
+
+    monkeypatch.setattr(ocp.CheckpointManager, "save", save)
+    with closing(Checkpoints(tmp_path / "checkpoints")) as checkpoints, pytest.raises((OSError, ValueError)) as error:
+        checkpoints.save(1, state_of(1), Interval({"loss": np.zeros((1, 0), np.float32)}), "rows")
+    assert reports == []
+    full = text != "other"
+    assert isinstance(error.value, OSError) == full
+    tell(RuntimeError("Event loop is closed"), RuntimeError("something else"))
+    own = ["Task exception was never retrieved", "Event loop is closed"]
+    assert reports == ([] if full else own) + ["something else"]
+
+
+def test_what_is_silent_in_a_save_is_not_after_it(tmp_path, reports):
+    with closing(Checkpoints(tmp_path / "checkpoints")) as checkpoints:
+        checkpoints.save(1, state_of(1), Interval({"loss": np.zeros((1, 0), np.float32)}), "rows")
+    tell(RuntimeError("Event loop is closed"))
+    assert reports == ["Task exception was never retrieved", "Event loop is closed"]

@@ -1,0 +1,69 @@
+"""Evaluation in batches is evaluation in one piece, whatever fills up the last batch."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from experiments.core.input.dataset import Data
+from experiments.core.input.stream import InOrder, Stream
+from experiments.core.training import evaluation
+from experiments.core.training import mesh as mesh_lib
+from experiments.core.training.experiment import Experiment
+from tests.experiments.toy import toy_config
+
+VALUES = np.random.default_rng(0).normal(size=83).astype(np.float32)
+DATA = Data({}, {"x": VALUES}, num_classes=2, prefix="test")
+
+
+def evaluate(params, examples, progress):
+    scaled = params["scale"] * examples["x"]
+    return {"scaled": scaled, "nested": {"positive": scaled > 0}, "progress": jnp.full_like(scaled, progress)}
+
+
+EXPERIMENT = Experiment(lambda key: None, lambda *arguments: None, evaluate, optax.identity())
+
+
+def measure(data=DATA, experiment=EXPERIMENT, scale=2.0, **fields):
+    config = toy_config(**fields)
+    evaluation.validate(config)
+    params = {"scale": jnp.asarray(scale)}
+    made = evaluation.make(config, data, experiment, mesh_lib.make(config), seed_axis=jnp.ndim(params["scale"]) == 1)
+    made.compile(params)
+    return made(params, 0.25)
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"eval_batch_size": 40}, {"eval_batch_size": 16, "mesh": {"data": 4, "fsdp": 2}}]
+)
+def test_means_over_all_examples(fields):
+    metrics = measure(**fields)
+    assert metrics["scaled"] == pytest.approx(2 * VALUES.mean(), rel=1e-5)
+    assert metrics["nested"]["positive"] == pytest.approx((VALUES > 0).mean())
+    assert metrics["progress"] == pytest.approx(0.25)
+    seeds = measure(scale=[1.0, -3.0], **fields)
+    np.testing.assert_allclose(seeds["scaled"], np.asarray([1, -3]) * VALUES.mean(), rtol=1e-5)
+
+
+def test_a_stream_may_fill_up_with_anything():
+    class Spoilt:
+        def __init__(self, rows):
+            self.whole = InOrder(DATA.evaluation, 40, rows)
+
+        def batch(self, step):
+            batch = self.whole.batch(step)
+            if step == 2:
+                batch["x"][3:] = np.nan
+            return batch
+
+    streamed = dataclasses.replace(DATA, evaluation={}, evaluation_stream=Stream(83, lambda seed, rows: Spoilt(rows)))
+    assert measure(streamed, eval_batch_size=40)["scaled"] == pytest.approx(2 * VALUES.mean(), rel=1e-5)
+
+
+def test_a_metric_of_the_whole_set_cannot_be_made_of_batches():
+    whole = dataclasses.replace(EXPERIMENT, evaluate=lambda params, examples, progress: {"top": examples["x"].max()})
+    assert measure(experiment=whole)["top"] == VALUES.max()
+    with pytest.raises(ValueError, match=r"metric \['top'\] has shape \(\): .* one value per example, \(40,\)"):
+        measure(experiment=whole, eval_batch_size=40)

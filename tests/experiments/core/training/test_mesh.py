@@ -1,0 +1,103 @@
+"""The mesh of a config, and where parameters and batches lie on it."""
+
+import jax
+import ml_collections
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec
+
+from experiments.core.errors import UsageError
+from experiments.core.training import mesh as mesh_lib
+
+
+def config_of(batch_size=64, accumulate=1, **sizes):
+    return ml_collections.ConfigDict({"mesh": sizes, "batch_size": batch_size, "accumulate": accumulate})
+
+
+def mesh_of(**sizes):
+    config = config_of(**sizes)
+    mesh_lib.validate(config)
+    return mesh_lib.make(config)
+
+
+@pytest.mark.parametrize(
+    ("given", "shape"),
+    [
+        ({"data": -1}, (8, 1, 1)),
+        ({"data": -1, "fsdp": 4}, (2, 4, 1)),
+        ({"data": 2, "fsdp": 2, "expert": 2}, (2, 2, 2)),
+        ({"data": 8, "fsdp": -1}, (8, 1, 1)),
+    ],
+)
+def test_minus_one_is_what_is_left(given, shape):
+    mesh = mesh_of(**given)
+    assert tuple(mesh.shape.values()) == shape
+    assert tuple(mesh.shape) == ("data", "fsdp", "expert")
+
+
+def test_without_a_mesh_one_device():
+    config = ml_collections.ConfigDict({"batch_size": 7})
+    mesh_lib.validate(config)
+    assert mesh_lib.make(config).size == 1
+
+
+def test_a_config_can_be_checked_as_of_several_processes_which_take_all_devices():
+    config = ml_collections.ConfigDict({"batch_size": 12}).lock()
+    assert mesh_lib.of_processes(config, 1) is config
+    with pytest.raises(UsageError, match=r"config\.batch_size=12 .* multiple of 8"):
+        mesh_lib.validate(mesh_lib.of_processes(config, 2))
+    assert "mesh" not in config
+    given = config_of(data=8)
+    assert mesh_lib.of_processes(given, 2) is given
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"data": 3}, r"config\.mesh=\{'data': 3\} .* multiply to the 8 devices"),
+        ({"data": -1, "fsdp": 3}, r"config\.mesh=.* multiply to the 8 devices"),
+        ({"data": -1, "fsdp": -1}, r"config\.mesh=.* at most one of them -1"),
+        ({"data": 0}, r"config\.mesh\.data=0 .* must be positive, or -1"),
+        ({"tensor": 8}, r"config\.mesh='tensor' .* one of data, fsdp, expert"),
+        ({"data": 4, "fsdp": 2, "batch_size": 12}, r"config\.batch_size=12 .* multiple of 8"),
+        ({"data": 8, "batch_size": 24, "accumulate": 2}, r"config\.batch_size=24 .* multiple of 16"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_named(sizes, message):
+    with pytest.raises(UsageError, match=message):
+        mesh_lib.validate(config_of(**sizes))
+
+
+def test_the_largest_axis_that_fsdp_divides_is_divided():
+    mesh = mesh_of(data=1, fsdp=4, expert=2)
+    state = {
+        "kernel": jax.ShapeDtypeStruct((3, 130, 512), np.float32),
+        "tall": jax.ShapeDtypeStruct((1024, 512), np.float32),
+        "odd": jax.ShapeDtypeStruct((1023, 512), np.float32),
+        "indivisible": jax.ShapeDtypeStruct((999, 333), np.float32),
+        "bias": jax.ShapeDtypeStruct((512,), np.float32),
+        "experts": {"kernel": jax.ShapeDtypeStruct((4, 128, 256), np.float32)},
+        "count": jax.ShapeDtypeStruct((), np.int32),
+    }
+    shardings = mesh_lib.state_shardings(mesh, state)
+    specs = jax.tree.map(lambda sharding: sharding.spec, shardings)
+    assert specs == {
+        "kernel": PartitionSpec(None, None, "fsdp"),
+        "tall": PartitionSpec("fsdp"),
+        "odd": PartitionSpec(None, "fsdp"),
+        "indivisible": PartitionSpec(),
+        "bias": PartitionSpec(),
+        "experts": {"kernel": PartitionSpec("expert", None, "fsdp")},
+        "count": PartitionSpec(),
+    }
+    seeds = {"w": jax.ShapeDtypeStruct((10, 128, 128), np.float32)}
+    assert mesh_lib.state_shardings(mesh, seeds, leading=1)["w"].spec == PartitionSpec(None, "fsdp")
+
+
+def test_batches_are_divided_over_all_devices_and_a_process_knows_its_rows():
+    mesh = mesh_of(data=2, fsdp=2, expert=2)
+    array = np.arange(64.0)
+    on_devices = mesh_lib.put(array, mesh_lib.batch_sharding(mesh))
+    assert {shard.data.shape for shard in on_devices.addressable_shards} == {(8,)}
+    np.testing.assert_array_equal(on_devices, array)
+    np.testing.assert_array_equal(mesh_lib.local_rows(mesh, 64), np.arange(64))

@@ -1,0 +1,82 @@
+"""How several processes find each other, and their mistakes; what they train is in vmoe/test_distributed.py."""
+
+import sys
+
+import jax
+import pytest
+
+from experiments.cifar100_vit.suite.presets import DEMO
+from experiments.core.errors import UsageError
+from experiments.core.training import processes as distributed
+from tests.experiments.processes import begin, ended, environment, finish, free_port
+from tests.experiments.support import start
+
+
+def test_mistakes_are_one_line_of_each_process(tmp_path):
+    fields = DEMO | {"batch_size": 60, "mesh.data": 1, "mesh.fsdp": 8}
+    config = "configs/cifar100_vit.py:small"
+    processes = begin("experiments.cifar100_vit", config, tmp_path / "run", fields, processes=2, devices=4)
+    mistakes = ended(processes, timeout=600)
+    for status, _, err in mistakes:
+        assert status == 2
+        assert err.startswith("error: config.batch_size=60")
+        assert err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+ADDRESS, COUNT, INDEX = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({INDEX: "1"}, "JAX_PROCESS_ID without JAX_COORDINATOR_ADDRESS and JAX_NUM_PROCESSES: .* all of"),
+        (
+            {ADDRESS: "host:1", COUNT: "2", INDEX: ""},
+            "JAX_COORDINATOR_ADDRESS and JAX_NUM_PROCESSES without JAX_PROCESS",
+        ),
+        (
+            {ADDRESS: "host", COUNT: "2", INDEX: "0"},
+            "JAX_COORDINATOR_ADDRESS=host is not allowed: it must be HOST:PORT",
+        ),
+        ({ADDRESS: "host:70000", COUNT: "2", INDEX: "0"}, "JAX_COORDINATOR_ADDRESS=host:70000 is not allowed"),
+        ({ADDRESS: "host:1", COUNT: "0", INDEX: "0"}, "JAX_NUM_PROCESSES=0 .* a positive number"),
+        ({ADDRESS: "host:1", COUNT: "2", INDEX: "2"}, "JAX_PROCESS_ID=2 .* a number below JAX_NUM_PROCESSES=2"),
+    ],
+)
+def test_variables_that_make_no_sense_are_refused(monkeypatch, variables, message):
+    for name in (ADDRESS, COUNT, INDEX):
+        monkeypatch.setenv(name, variables.get(name, ""))
+    with pytest.raises(UsageError, match=f"^{message}"):
+        distributed.initialize()
+
+
+def variables_of_srun(index, count):
+    """Of one of so many tasks."""
+    common = {"SLURM_JOB_ID": "7", "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": str(count)}
+    return common | {"SLURM_PROCID": str(index), "SLURM_LOCALID": str(index)}
+
+
+def test_a_task_of_srun_alone_waits_for_no_other(monkeypatch):
+    for name, value in variables_of_srun(0, 1).items():
+        monkeypatch.setenv(name, value)
+    distributed.initialize()
+    assert not jax.distributed.is_initialized()
+    assert distributed.from_first(lambda: {"process": 0}) == {"process": 0}
+
+
+def test_the_tasks_of_srun_find_each_other():
+    code = (
+        "import jax; from experiments.core import distributed; distributed.initialize();"
+        "print(jax.distributed.is_initialized(), jax.process_index(), jax.process_count(), jax.device_count());"
+        "print('of the first:', distributed.from_first(lambda: {'process': jax.process_index()}))\n"
+        "def fail(): raise distributed.UsageError(f'of {jax.process_index()}')\n"
+        "try: distributed.from_first(fail)\n"
+        "except distributed.UsageError as error: print('error:', error)"
+    )
+    common = environment(devices=3) | {"JAX_COORDINATOR_PORT": str(free_port())}
+    tasks = [variables_of_srun(index, 2) for index in range(2)]
+    outs = finish([start([sys.executable, "-c", code], env=common | task) for task in tasks])
+    seen = [next(line for line in out.splitlines() if line.startswith(("True", "False"))) for out in outs]
+    assert seen == [f"True {index} 2 6" for index in range(2)]
+    assert all(out.endswith("of the first: {'process': 0}\nerror: of 0\n") for out in outs), outs

@@ -1,0 +1,115 @@
+"""The training loop in this process: a toy experiment, and small runs of the real one."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+
+from experiments.core.errors import UsageError
+from experiments.core.record import metrics
+from experiments.core.record.workdir import Workdir
+from experiments.core.training import train
+from experiments.core.training.experiment import Experiment, Recipe
+from experiments.mnist_pruning.experiment import RECIPE
+from tests.experiments.support import small_config
+
+
+def toy(fatal: float) -> Recipe:
+    """Learns the mean label; a seed whose `fate` exceeds `fatal` gets NaN in the second half."""
+
+    def loss(params, batch, key, progress):
+        target = batch["label"].astype(jnp.float32).mean()
+        value = jnp.square(params["mean"] - target) + 0.01 * jax.random.normal(key) * params["mean"]
+        doomed = (params["fate"] > fatal) & (progress >= 0.5)
+        value = value * jnp.where(doomed, jnp.nan, 1.0)
+        return value, {"loss": value}
+
+    experiment = Experiment(
+        init=lambda key: {"mean": jnp.zeros(()), "fate": jax.random.uniform(key), "steps": jnp.zeros(())},
+        loss=loss,
+        evaluate=lambda params, examples, progress: {
+            "error": params["mean"],
+            "fate": params["fate"],
+            "progress": progress,
+            "projections": params["steps"],
+        },
+        optimizer=optax.sgd(0.1),
+        project=lambda params, progress: params | {"steps": params["steps"] + 1.0},
+    )
+    return Recipe("toy", lambda config: None, lambda config, data: experiment)
+
+
+def rows_of(recipe, workdir, **fields):
+    train.run(recipe, small_config(**fields), workdir)
+    return metrics.read(workdir / "metrics.jsonl")
+
+
+def test_diverged_seeds_are_recorded_and_leave_the_others_alone(tmp_path):
+    seeds = tuple(range(8))
+    sound = rows_of(toy(fatal=2.0), tmp_path / "sound", seeds=seeds, epochs=4)
+    rows = rows_of(toy(fatal=0.5), tmp_path / "some", seeds=seeds, epochs=4)
+    doomed = [fate > 0.5 for fate in sound[0]["fate"]]
+    assert 0 < sum(doomed) < 8
+    assert [row["diverged"] for row in rows] == [[False] * 8] * 3 + [doomed] * 2
+    for name in ("test_error", "train_loss"):
+        survivors = [None if bad else value for bad, value in zip(doomed, sound[-1][name], strict=True)]
+        assert rows[-1][name] == survivors
+    assert json.loads((tmp_path / "some" / "summary.json").read_text())["diverged"] == sum(doomed)
+
+
+def test_progress_runs_from_0_to_1_and_every_step_projects(tmp_path):
+    rows = rows_of(toy(fatal=2.0), tmp_path / "w", epochs=4)
+    assert [row["progress"] for row in rows] == [[value] * 2 for value in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    assert [row["projections"][0] for row in rows] == [row["step"] for row in rows]
+
+
+def test_the_metric_of_a_validation_split_is_named_so(tmp_path):
+    rows = rows_of(toy(fatal=2.0), tmp_path / "w", split="validation", validation_size=300)
+    assert "valid_error" in rows[-1]
+    assert "test_error" not in rows[-1]
+
+
+def test_a_seed_alone_trains_as_it_does_among_others(tmp_path):
+    together = rows_of(RECIPE, tmp_path / "three", seeds=(3, 1, 2), prune_layers=(3,))[-1]
+    alone = rows_of(RECIPE, tmp_path / "one", seeds=(1,), prune_layers=(3,))[-1]
+    assert alone["train_loss"][0] == pytest.approx(together["train_loss"][1], rel=1e-4)
+    assert len(set(together["train_loss"])) == 3
+
+
+def test_a_workdir_in_use_is_refused(tmp_path):
+    with (
+        Workdir(tmp_path / "w").claim(small_config()),
+        pytest.raises(UsageError, match="in use by another process"),
+    ):
+        train.run(toy(fatal=2.0), small_config(), tmp_path / "w")
+
+
+def test_rows_without_their_config_are_not_overwritten(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text("precious\n")
+    with pytest.raises(UsageError, match=r"without its config\.json"):
+        train.run(toy(fatal=2.0), small_config(), tmp_path)
+    assert (tmp_path / "metrics.jsonl").read_text() == "precious\n"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("epochs", 0),
+        ("batch_size", 5000),
+        ("checkpoint_every", -1),
+        ("seeds", ()),
+        ("seeds", (1, 1)),
+        ("split", "training"),
+        ("optimizer.name", "sgdd"),
+        ("optimizer.learning_rate", 0.0),
+        ("optimizer.momentum", 1.0),
+    ],
+)
+def test_a_field_out_of_range_is_named(tmp_path, field, value):
+    config = small_config()
+    config.update_from_flattened_dict({field: value})
+    with pytest.raises(UsageError, match=rf"^config\.{field}=.* must be "):
+        train.run(toy(fatal=2.0), config, tmp_path)
+    assert list(tmp_path.iterdir()) == []

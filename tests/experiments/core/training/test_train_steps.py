@@ -1,0 +1,222 @@
+"""Runs whose length is given in steps: on one device and on eight, accumulated, streamed, stopped and resumed."""
+
+import dataclasses
+import json
+import random
+
+import jax
+import jax.monitoring
+import numpy as np
+import optax
+import pytest
+
+from experiments.core.errors import UsageError
+from experiments.core.record import metrics
+from experiments.core.training import optimizer, train
+from experiments.core.training.experiment import Recipe
+from experiments.core.training.progress import Progress
+from tests.experiments.toy import RECIPE, STREAM, STREAMED, Killed, build, killed_at, toy_config, values
+
+MESHES = {"data": {"data": 8}, "fsdp": {"data": 2, "fsdp": 4}, "expert": {"data": 1, "fsdp": 2, "expert": -1}}
+
+
+EACH_STEP = {"eval_every": 1, "checkpoint_every": 20}
+
+
+def run(workdir, recipe=RECIPE, **fields):
+    train.run(recipe, toy_config(**fields), workdir)
+    return metrics.read(workdir / "metrics.jsonl")
+
+
+def assert_close(rows, expected):
+    np.testing.assert_allclose([*map(values, rows)], [*map(values, expected)], rtol=1e-5, atol=1e-6)
+
+
+def assert_same(rows, expected):
+    np.testing.assert_array_equal([*map(values, rows)], [*map(values, expected)])
+
+
+@pytest.fixture(scope="module")
+def each_step(tmp_path_factory):
+    """Rows after each of twenty steps, on one device."""
+    return run(tmp_path_factory.mktemp("runs") / "w", **EACH_STEP)
+
+
+def test_rows_say_what_was_learnt_at_which_rate_and_speed(tmp_path, capsys):
+    rows = run(tmp_path / "w", steps=18)
+    assert [row["step"] for row in rows] == [0, 4, 8, 12, 16, 18]
+    assert rows[0]["train_loss"] == rows[0]["train_hidden"]["active"] == [None]
+    assert rows[0]["learning_rate"] is rows[0]["performance"]["step_seconds"] is None
+    config = toy_config(steps=18)
+    assert [row["learning_rate"] for row in rows[1:]] == [
+        optimizer.learning_rate(config, t) for t in (3, 7, 11, 15, 17)
+    ]
+    assert rows[-1]["test"]["loss"][0] < rows[0]["test"]["loss"][0] - 0.3
+    assert 0.1 < rows[-1]["train_hidden"]["active"][0] < 0.9
+    performance = rows[-1]["performance"]
+    assert performance["mfu"] is None
+    assert 0 < performance["step_seconds"] < 1
+    assert 64 / performance["step_seconds"] == pytest.approx(performance["images_per_second"], rel=0.9)
+    out = capsys.readouterr().out
+    assert "mfu is not measured: the peak FLOPs of 'cpu' are not known" in out
+    assert f"step 18/18  train_loss {rows[-1]['train_loss'][0]:.4g}  test/loss {rows[-1]['test']['loss'][0]:.4g}" in out
+    summary = json.loads((tmp_path / "w" / "summary.json").read_text())
+    assert summary["final"]["test_error"]["per_seed"] == rows[-1]["test_error"]
+    assert not (tmp_path / "w" / "params.npz").exists()  # unasked
+
+
+def test_nothing_is_compiled_in_the_time_that_is_counted(tmp_path, monkeypatch):
+    compiled, counted = [], []
+    show = Progress.show
+
+    def noted(event, seconds, **_):
+        if "backend_compile" in event:
+            compiled.append(event)
+
+    def shown(progress, row):
+        counted.append(len(compiled))
+        show(progress, row)
+
+    monkeypatch.setattr(Progress, "show", shown)
+    jax.clear_caches()
+    jax.monitoring.register_event_duration_secs_listener(noted)
+    try:
+        run(tmp_path / "w", steps=12, checkpoint_every=12)
+    finally:
+        jax.monitoring.unregister_event_duration_listener(noted)
+    assert counted[0] > 0
+    assert counted == [counted[0]] * 4
+
+
+def test_the_train_loss_is_the_mean_over_the_interval(tmp_path, each_step):
+    rows = run(tmp_path / "w", eval_every=5, steps_per_dispatch=5, checkpoint_every=5)
+    steps = np.asarray([row["train_loss"][0] for row in each_step[1:]])
+    np.testing.assert_allclose([row["train_loss"][0] for row in rows[1:]], steps.reshape(4, 5).mean(axis=1), rtol=1e-5)
+    assert rows[-1]["test_error"] == each_step[-1]["test_error"]
+
+
+@pytest.mark.parametrize(("name", "accumulate"), [("data", 1), ("fsdp", 4), ("expert", 1)])
+def test_eight_devices_and_microbatches_have_the_losses_of_one_device(tmp_path, each_step, name, accumulate):
+    fields = {"mesh": MESHES[name], "accumulate": accumulate, "eval_batch_size": 128} | EACH_STEP
+    assert_close(run(tmp_path / "w", **fields), each_step)
+
+
+def test_a_stream_has_the_batches_of_resident_data(tmp_path, each_step):
+    assert_close(run(tmp_path / "memory", feed="stream", **EACH_STEP), each_step)
+    fields = {"feed": "stream", "eval_batch_size": 128, "mesh": MESHES["fsdp"], "steps_per_dispatch": 1} | EACH_STEP
+    assert_close(run(tmp_path / "pipeline", STREAMED, **fields), each_step)
+
+
+def test_seeds_side_by_side_train_as_alone(tmp_path, each_step):
+    rows = run(tmp_path / "w", seeds=(5, 3), mesh=MESHES["fsdp"], **EACH_STEP)
+    assert [row["train_loss"][1] for row in rows[1:]] == pytest.approx(
+        [row["train_loss"][0] for row in each_step[1:]], rel=1e-5
+    )
+
+
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory):
+    """Rows of uninterrupted runs with random inputs, on one device and on eight."""
+    root = tmp_path_factory.mktemp("noisy")
+    meshes = {"one": {}, "fsdp": {"mesh": MESHES["fsdp"]}}
+    return {name: run(root / name, STREAMED, **STREAM, **mesh) for name, mesh in meshes.items()}
+
+
+@pytest.mark.parametrize("name", ["one", "fsdp"])
+def test_broken_off_at_random_steps_it_ends_with_the_same_rows(tmp_path, noisy, name):
+    mesh = {"mesh": MESHES[name]} if name in MESHES else {}
+    for step in sorted(random.Random(1).sample(range(4, 20), 2)):
+        with pytest.raises(Killed):
+            run(tmp_path / "w", killed_at(step), **STREAM, **mesh)
+    assert_same(run(tmp_path / "w", STREAMED, **STREAM, **mesh), noisy[name])
+
+
+@pytest.mark.parametrize(("before", "after"), [("one", "fsdp"), ("fsdp", "one")])
+def test_it_goes_on_elsewhere(tmp_path, noisy, before, after):
+    meshes = {"one": {}, "fsdp": {"mesh": MESHES["fsdp"]}}
+    with pytest.raises(Killed):
+        run(tmp_path / "w", killed_at(11), **STREAM, **meshes[before])
+    rows = run(tmp_path / "w", STREAMED, **STREAM, **meshes[after])
+    assert_same(rows[:2], noisy[before][:2])
+    assert_close(rows, noisy["one"])
+
+
+def pretrained(arrays):
+    return Recipe("toy", lambda config: None, lambda config, data: build(config, data, arrays))
+
+
+def test_pretrained_parameters_take_the_place_of_some(tmp_path):
+    kernel = np.zeros((512, 10), np.float32)
+    for name, fields in {"one": {}, "fsdp": {"mesh": MESHES["fsdp"]}, "seeds": {"seeds": (0, 1)}}.items():
+        rows = run(tmp_path / name, pretrained({"second": {"kernel": kernel}}), steps=5, **fields)
+        assert rows[0]["test"]["loss"] == pytest.approx(
+            [np.log(10)] * len(rows[0]["diverged"])
+        )  # zeros: uniform predictions
+        assert rows[1]["train_hidden"]["active"][0] > 0.3  # the other kernel is not zero
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"second": {"kernel": np.zeros((512, 9), np.float32)}}, r"\['second'\]\['kernel'\] has shape \(512, 9\)"),
+        ({"head": np.zeros(3, np.float32)}, r"\['head'\] is not one of the model, which has \['first'\]"),
+    ],
+)
+def test_foreign_parameters_are_refused_before_anything_is_written(tmp_path, arrays, message):
+    with pytest.raises(UsageError, match=message):
+        run(tmp_path / "w", pretrained(arrays))
+    assert not (tmp_path / "w").exists()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"steps": 0}, r"^config\.steps=0 "),
+        ({"epochs": 3}, r"either config\.epochs or config\.steps"),
+        ({"eval_every": None}, r"^config\.eval_every=None .* positive"),
+        ({"eval_every": 3, "steps_per_dispatch": 2}, r"^config\.eval_every=3 .* multiple of steps_per_dispatch=2"),
+        ({"accumulate": 3}, r"^config\.batch_size=64 .* multiple of 3"),
+        ({"eval_batch_size": 12, "mesh": {"data": 8}}, r"^config\.eval_batch_size=12 .* multiple of the 8 devices"),
+        ({"feed": "disk"}, r"^config\.feed='disk' .* one of resident, stream"),
+        ({"feed": "stream", "seeds": (0, 1)}, r"^config\.seeds=\(0, 1\) .* single one"),
+        ({"batch_size": 1500}, r"^config\.batch_size=1500 .* at most the 1438"),
+        ({"mesh": {"data": 3}}, r"^config\.mesh="),
+    ],
+)
+def test_a_field_that_cannot_be_is_named_before_anything_is_written(tmp_path, fields, message):
+    with pytest.raises(UsageError, match=message):
+        run(tmp_path / "w", **fields)
+    assert not (tmp_path / "w").exists()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"eval_batch_size": 128}, r"^config\.feed='resident' .* must be 'stream'"),
+        ({"feed": "stream"}, r"^config\.eval_batch_size=None .* must be given"),
+    ],
+)
+def test_streams_are_not_taken_for_arrays(tmp_path, fields, message):
+    with pytest.raises(UsageError, match=message):
+        run(tmp_path / "w", STREAMED, **fields)
+
+
+def test_another_optimizer_is_another_run_and_another_mesh_is_not(tmp_path):
+    run(tmp_path / "w", steps=5)
+    with pytest.raises(UsageError, match=r"another config: config\.optimizer\.clip_norm"):
+        run(tmp_path / "w", steps=5, optimizer={"clip_norm": 2.0})
+    run(tmp_path / "w", steps=5, mesh=MESHES["data"])
+
+
+def test_a_loss_that_is_not_a_scalar_is_an_error(tmp_path):
+    def wrong(config, data):
+        experiment = build(config, data)
+
+        def loss(params, batch, key, progress):
+            objective, measured = experiment.loss(params, batch, key, progress)
+            return objective, measured | {"vector": jax.numpy.zeros(3)}
+
+        return dataclasses.replace(experiment, loss=loss, optimizer=optax.sgd(0.1))
+
+    with pytest.raises(ValueError, match=r"metric \['vector'\] of the loss has shape \(3,\)"):
+        run(tmp_path / "w", Recipe("toy", lambda config: None, wrong))

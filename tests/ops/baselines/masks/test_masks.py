@@ -1,0 +1,238 @@
+"""The relaxed masks of the literature against their formulas: values, derivatives, limits, shapes and dtypes."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ops import baselines
+from tests.ops import oracles
+from tests.ops.baselines.masks.masks import masks
+
+X = oracles.samples((6, 40))
+SMALL = np.round(oracles.samples((2, 7), seed=3), 2) + 0.003 * np.arange(7)  # no two entries equal
+
+STRENGTH = {
+    "entropic_ot": "epsilon",
+    "sigmoid": "temperature",
+    "lapsum": "temperature",
+    "softsort": "temperature",
+    "neuralsort": "temperature",
+}
+EXACT = pytest.mark.parametrize("name", STRENGTH)  # all but the perturbed mask, which has a file of its own
+BY_THRESHOLD = ("entropic_ot", "sigmoid", "lapsum")
+
+
+def mask(name, x, k, strength, **options):
+    if name == "entropic_ot":
+        options = {"tolerance": 1e-14 if jnp.result_type(x) == jnp.float64 else 1e-6, **options}
+    return getattr(baselines, f"{name}_topk_mask")(x, k, **{STRENGTH[name]: strength}, **options)
+
+
+def expected(name, x, k, strength):
+    return np.stack([getattr(masks, name)(row, k, strength) for row in np.asarray(x, np.float64)])
+
+
+@EXACT
+def test_agrees_with_the_formula_in_float64(x64, name):
+    for k, strength in [(7, 0.1), (39, 2.0)]:
+        y = mask(name, X, k, strength)
+        np.testing.assert_allclose(y, expected(name, X, k, strength), rtol=0, atol=1e-11)
+        np.testing.assert_allclose(y.sum(-1), np.full(6, k), rtol=1e-12)
+
+
+@EXACT
+def test_agrees_with_the_formula_in_float32(name):
+    x = X.astype(np.float32)
+    y = mask(name, x, 7, 0.5)
+    # NeuralSort's exponents are n |x| / temperature; its rounding error is larger by as much.
+    np.testing.assert_allclose(y, expected(name, x, 7, 0.5), rtol=0, atol=2e-5 if name == "neuralsort" else 2e-6)
+
+
+@EXACT
+def test_derivatives_to_second_order(x64, name):
+    strength = np.array([0.7, 1.1])
+    if name == "neuralsort":
+        oracles.check_derivatives(lambda x, strength: mask(name, x, 3, strength), (SMALL, strength), 1e-5)
+    else:
+        arguments = SMALL, np.array([3.4, 2.2]), strength
+        oracles.check_derivatives(lambda x, k, strength: mask(name, x, k, strength), arguments, 1e-5)
+
+
+@EXACT
+def test_limits_of_the_strength(x64, name):
+    # The others are exact at any temperature. Sinkhorn's algorithm takes ever more iterations: a gap helps it.
+    hard = np.stack([masks.hard(x, 7) for x in X])
+    x, small = (X + hard, 1e-2) if name == "entropic_ot" else (X, 1e-9)
+    np.testing.assert_allclose(mask(name, x, 7, small), hard, atol=0.01 if name == "entropic_ot" else 1e-12)
+    np.testing.assert_allclose(mask(name, x, 7, 1e9), np.full(X.shape, 7 / 40), atol=1e-6)
+
+
+INF = np.inf
+HARD_ROWS = np.float32(
+    [
+        [-INF, 1, 2, 3, -INF, 0.5],
+        [0.1, -INF, -INF, -INF, -INF, -INF],
+        [-INF, -INF, -INF, -INF, -INF, -INF],
+        [3e38, -3e38, 1e38, 0, 1, 2],
+        [1, 1, 1, 1, 1, 1],
+        [INF, INF, 1, 2, 3, 4],
+        [1e-30, 0, 0, 0, 0, 0],
+    ]
+)
+
+
+@functools.cache
+def of_hard_rows(name):
+    """Mask, k = 2, and gradients of the rows above."""
+
+    def loss(x, strength):
+        y = mask(name, x, 2, strength)
+        return jnp.sum(y**2), y
+
+    strength = np.float32(3 * [0.5] + 4 * [1e-2])
+    (_, y), gradients = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))(HARD_ROWS, strength)
+    return np.asarray(y), *map(np.asarray, gradients)
+
+
+@EXACT
+def test_minus_infinity_is_absent_and_gradients_are_finite(name):
+    y, in_x, in_strength = (leaf[:3] for leaf in of_hard_rows(name))
+    assert all(np.isfinite(leaf).all() for leaf in (y, in_x, in_strength))
+    present = HARD_ROWS[:3] > -INF
+    np.testing.assert_array_equal(y[~present], np.zeros(13))
+    np.testing.assert_array_equal(in_x[~present], np.zeros(13))
+    np.testing.assert_allclose(y.sum(-1), [2, 1, 0], rtol=1e-5)
+    without = expected(name, HARD_ROWS[:1, present[0]], 2, 0.5)
+    np.testing.assert_allclose(y[:1, present[0]], without, atol=4e-6)
+
+
+@EXACT
+def test_large_and_equal_entries_make_no_nan(name):
+    y, in_x, in_strength = (leaf[3:] for leaf in of_hard_rows(name))
+    assert all(np.isfinite(leaf).all() for leaf in (y, in_x, in_strength))
+    # Standardised, six entries of such a spread are not all apart at this epsilon.
+    np.testing.assert_allclose(y[0], [1, 0, 1, 0, 0, 0], atol=0.01 if name == "entropic_ot" else 1e-6)
+    np.testing.assert_allclose(y[1], np.full(6, 1 / 3), atol=1e-6)
+
+
+@EXACT
+def test_a_nan_stays_in_its_row(name):
+    x = X[:2].astype(np.float32)
+    x[0, 3] = np.nan
+    assert np.isnan(mask(name, x, 7, 0.5)).tolist() == [[True] * 40, [False] * 40]
+
+
+@EXACT
+def test_axis_shape_jit_and_vmap(name):
+    x = oracles.samples((2, 9, 3), dtype=np.float32)
+    y = np.moveaxis(mask(name, x, 4, 0.5, axis=1), 1, -1)
+    rows = np.moveaxis(x, 1, -1)
+    mapped = jax.jit(jax.vmap(lambda x, strength: mask(name, x, 4, strength)))(rows, np.float32([0.5, 2]))
+    np.testing.assert_allclose(mapped[0], y[0], atol=2e-6)
+    per_row = mask(name, rows, 4, np.float32([[0.5, 0.5, 1], [2, 2, 2]]))
+    np.testing.assert_allclose(per_row[0, :2], y[0, :2], atol=2e-6)
+    np.testing.assert_allclose(per_row[1], mapped[1], atol=2e-6)
+
+
+@EXACT
+def test_dtypes(name):
+    x = np.round(4 * X)
+    reference = mask(name, x.astype(np.float32), 7, 0.5)
+    narrow = mask(name, jnp.asarray(x, jnp.bfloat16), 7, 0.5)
+    assert narrow.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(narrow, reference.astype(jnp.bfloat16))
+    whole = mask(name, x.astype(np.int32), 7, 0.5)
+    assert whole.dtype == jnp.float32
+    np.testing.assert_array_equal(whole, reference)
+
+
+@EXACT
+@pytest.mark.parametrize("argument", ["k", "strength", "axis"])
+def test_an_argument_out_of_range_is_named(name, argument):
+    arguments = {"k": 4, "strength": 0.5, "axis": 1} | {argument: -3}
+    named = STRENGTH[name] if argument == "strength" else argument
+    with pytest.raises(ValueError, match=rf"^{named} must be .*got -3"):
+        mask(name, X, **arguments)
+
+
+def compilations(caplog, calls):
+    caplog.clear()
+    with jax.log_compiles(True):
+        for call in calls:
+            jax.block_until_ready(call())
+    return sum("Finished XLA compilation" in r.message and "_compiled" in r.message for r in caplog.records)
+
+
+@EXACT
+def test_another_k_or_strength_compiles_nothing(caplog, name):
+    x = oracles.samples((3, 29), dtype=np.float32)  # a shape of its own, not compiled before
+    settings = [(3, 0.5), (3, 1.0), (3, np.float32(0.3))] + ([] if name == "neuralsort" else [(5, 0.5), (4.5, 2)])
+    assert compilations(caplog, [functools.partial(mask, name, x, k, strength) for k, strength in settings]) == 1
+
+
+def test_a_k_that_is_traced_or_not_whole_is_refused_where_it_sets_a_number_of_rows():
+    with pytest.raises(ValueError, match=r"^k must be a whole number .* got 2\.5"):
+        baselines.neuralsort_topk_mask(X, 2.5)
+    with pytest.raises(ValueError, match=r"^k must be a whole number known at trace time"):
+        jax.jit(baselines.neuralsort_topk_mask)(X, 2)
+
+
+def test_masks_with_a_threshold_lie_between_0_and_1_and_sums_of_rows_do_not():
+    x = np.float32([0.0, 1.0, 1.05, 1.1, 2.0])
+    for name in BY_THRESHOLD:
+        y = mask(name, x, 4, 0.5)
+        assert y.min() > 0
+        assert y.max() < 1
+    for name in ("softsort", "neuralsort"):
+        y = mask(name, x, 4, 0.5)
+        assert y.max() > 1.01
+        np.testing.assert_allclose(y.sum(), 4.0, rtol=1e-6)
+
+
+def test_optimal_transport_sums_to_k_up_to_its_tolerance_only():
+    x = X.astype(np.float32)
+    error = {
+        tolerance: np.abs(mask("entropic_ot", x, 7, 0.02, tolerance=tolerance).sum(-1) / 7 - 1).max()
+        for tolerance in (1e-1, 1e-5)
+    }
+    assert 1e-3 < error[1e-1] < 1e-1
+    assert error[1e-5] < 1e-5
+
+
+def test_a_row_of_optimal_transport_does_not_depend_on_those_that_converge_later():
+    x, epsilon = X.astype(np.float32), np.float32([1, 0.02, 1, 0.05, 0.02, 1])
+    together = mask("entropic_ot", x, 7, epsilon, tolerance=1e-2)
+    alone = [mask("entropic_ot", row[None], 7, e, tolerance=1e-2)[0] for row, e in zip(x, epsilon, strict=True)]
+    np.testing.assert_allclose(together, np.stack(alone), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "tolerance"), [("sigmoid", 1e-6), ("lapsum", 2e-6), ("softsort", 1e-6)])
+def test_long_vectors_sum_to_k_in_float32(name, tolerance):
+    x = np.random.default_rng(0).standard_normal(200_000, np.float32)
+    for temperature in (1e-3, 1.0):
+        y = np.asarray(mask(name, x, 20_000, temperature), np.float64)
+        assert abs(y.sum() / 20_000 - 1) <= tolerance
+
+
+@pytest.mark.parametrize("name", ["sigmoid", "lapsum", "softsort"])
+def test_far_from_0_beside_the_temperature(x64, name):
+    # In float32, entries near 1000 at a temperature of 1e-3: differences are what counts, and these are exact.
+    x = 1000 + np.arange(40, dtype=np.float32)[::-1].reshape(1, 40) / 1024
+    y = mask(name, x, 7, np.float32(1e-3))
+    np.testing.assert_allclose(y, expected(name, x, 7, np.float32(1e-3)), atol=2e-6)
+
+
+def test_no_mask_forms_the_matrix_of_all_pairs():
+    n = 3000
+    x = np.ones(n, np.float32)
+    for name, limit in [("sigmoid", 2 * n), ("lapsum", 3 * n), ("softsort", 13 * n), ("neuralsort", 2**20)]:
+
+        def loss(x, name=name):
+            return jnp.sum(mask(name, x, 2000, 0.5) ** 2)
+
+        found = list(oracles.equations(jax.make_jaxpr(jax.grad(loss))(x)))
+        assert len(found) > 30  # the walk does reach the inside
+        assert max(v.aval.size for e in found for v in e.outvars) <= limit
