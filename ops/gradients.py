@@ -48,7 +48,8 @@ def _straight_through_jvp(primals, tangents):
 def envelope(value: Array, arguments: tuple[Array, ...], slopes: tuple[Array, ...]) -> Array:
     """``value`` with the derivatives ``slopes`` in ``arguments``, and no others.
 
-    That of an optimisation problem has derivatives that are known where its solution is (Danskin's theorem). What is differentiated again is the slopes, so that second derivatives are theirs.
+    That of an optimisation problem has derivatives that are known where its solution is (Danskin's theorem). What is
+    differentiated again is the slopes, so that second derivatives are theirs.
 
     Args:
       value: shape ``(rows, 1)``.

@@ -47,7 +47,7 @@ def _replace(name):
     """Puts the mutant wherever the function of this name is bound in `ops`."""
     import ops
 
-    names = [module.name for module in pkgutil.walk_packages(ops.__path__, "ops.") if "lista" not in module.name]
+    names = [module.name for module in pkgutil.walk_packages(ops.__path__, "ops.")]
     modules = [ops, *map(importlib.import_module, names)]
     (original,) = {id(found): found for module in modules if callable(found := getattr(module, name, None))}.values()
     replacement = mutant(original)

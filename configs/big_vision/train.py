@@ -22,9 +22,9 @@ from absl import app, flags
 
 import ops
 from configs.big_vision.cifar100_vit import MAX_K
-from experiments.cifar100_vit import download
 from experiments.cifar100_vit.losses import fine_tuning_loss
 from experiments.core.errors import UsageError
+from experiments.vision import download
 
 
 class Loss(Protocol):

@@ -8,7 +8,6 @@ import ml_collections
 import numpy as np
 
 import ops
-from experiments.cifar100_vit import download
 from experiments.cifar100_vit.losses import fine_tuning_loss
 from experiments.core.config import about, require
 from experiments.core.errors import UsageError
@@ -17,7 +16,7 @@ from experiments.core.input.dataset import Data
 from experiments.core.record import hardware
 from experiments.core.training import optimizer
 from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Recipe
-from experiments.vision import model_fields, vit
+from experiments.vision import download, model_fields, vit
 from experiments.vision.pretrained import load_pretrained
 
 MAX_K = 10  # of the top-k accuracies

@@ -71,12 +71,19 @@ def load(argument: str) -> ml_collections.ConfigDict:
       UsageError: there is no such file, or it makes no config.
     """
     path, colon, variant = argument.partition(":")
+    return of_file(path, variant if colon else None)
+
+
+def of_file(path: str | Path, variant: str | None = None) -> ml_collections.ConfigDict:
+    """The config that a file makes, of a variant if it has one; otherwise as `load`."""
+    path = str(path)
+    argument = path if variant is None else f"{path}:{variant}"
     try:
         if path and Path(path).is_dir():
             raise UsageError(f"--config={argument}: {path} is a directory, and no config file")
         if not Path(path).is_file():
             raise UsageError(f"--config={argument}: there is no such file")
-        config = _module(path).get_config(*([variant] if colon else []))
+        config = _module(path).get_config(*([] if variant is None else [variant]))
     except UsageError:
         raise
     # Whatever a file may do that is run as a program.

@@ -24,8 +24,8 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.cifar100_vit import download
 from experiments.core.errors import UsageError
+from experiments.vision import download
 
 Arrays = dict[str, np.ndarray]  # by name: the path in the tree of parameters, joined by slashes
 

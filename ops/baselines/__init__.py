@@ -1,11 +1,8 @@
-"""Methods that the paper's operators are compared with, one file each.
-
-`ops.baselines.coding.lista` alone needs Flax, and is therefore imported by its name. No function has the name of a file here,
-which it would hide: `soft_threshold` is in the file of that name.
-"""
+"""Methods that the paper's operators are compared with, one file each: masks, sparse coding, random gates."""
 
 from ops.baselines.coding.attention import ScaleFreeAttention, scale_free_attention, sparsemax_attention
 from ops.baselines.coding.least_squares import curvature_bound
+from ops.baselines.coding.lista import Lista
 from ops.baselines.coding.ridge_regression import ridge_code
 from ops.baselines.coding.soft_threshold import sigshrink, soft_threshold_topk
 from ops.baselines.coding.sparse_coding import SparseCode, sparse_code
@@ -28,6 +25,7 @@ from ops.baselines.masks.sigmoid import sigmoid_topk_mask
 from ops.baselines.masks.softsort import softsort_topk_mask
 
 __all__ = [
+    "Lista",
     "ScaleFreeAttention",
     "SparseCode",
     "binary_concrete_cdf",

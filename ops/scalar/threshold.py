@@ -1,4 +1,4 @@
-"""The root of the scalar equation (``ops.scalar.equation``): solved in few passes over the data, differentiated implicitly."""
+"""The root of the scalar equation: solved in few passes over the data, differentiated implicitly."""
 
 import functools
 from typing import NamedTuple

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.core.record.metrics import flatten
+from experiments.core.report.markdown import number, p_name
 from experiments.core.report.pooled import alike, pooled
 from experiments.core.report.results import Run
-from experiments.mnist_pruning.report.naming import number, p_name
 from scripts.compare.series import Series, pool
 from scripts.compare.workdirs import Found
 

@@ -9,7 +9,6 @@ makes the exit status 1.
 
 import sys
 
-from configs.cifar100_vit import get_config
 from experiments.cifar100_vit.experiment import RECIPE
 from experiments.cifar100_vit.report import figures, table
 from experiments.cifar100_vit.suite.presets import PRESETS, PRETRAIN
@@ -28,7 +27,7 @@ SUITE = Suite(
     package="experiments.cifar100_vit.suite",
     doc=__doc__,
     recipe=RECIPE,
-    get_config=get_config,
+    config_file="configs/cifar100_vit.py",
     presets=PRESETS,
     chosen_by="mean_topk_error",
     if_diverged=100.0,

@@ -28,3 +28,16 @@ def grid(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 def line(cells: Sequence[str]) -> str:
     """A row."""
     return "| " + " | ".join(cells) + " |"
+
+
+def number(value: float) -> str:
+    """`1e-3`, `0.01`, `10`."""
+    if value >= 0.01:
+        return f"{value:g}"
+    mantissa, exponent = f"{value:e}".split("e")
+    return f"{float(mantissa):g}e{int(exponent)}"
+
+
+def p_name(p: float) -> str:
+    """`2`, `4/3`, or a decimal."""
+    return "4/3" if abs(p - 4 / 3) < 1e-9 else f"{p:g}"

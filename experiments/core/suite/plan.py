@@ -7,10 +7,13 @@ from typing import Any
 
 import ml_collections
 
+from experiments.core import config_file
 from experiments.core.record.workdir import Workdir
 from experiments.core.training.experiment import Recipe
 
 Fields = Mapping[str, Any]  # of the config, by dotted name
+
+_ROOT = Path(__file__).resolve().parents[3]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Suite:
       package: `python -m <package>` runs it.
       doc: what that command's help says.
       recipe: of the experiment.
-      get_config: makes the config that the fields of a run are put over; takes the variant, if a run has one.
+      config_file: makes the config that the fields of a run are put over, below the root of the repository.
       presets: lists of runs on offer, by name.
       chosen_by: the metric of the last row that decides a choice; the lower the better.
       if_diverged: what a seed that diverged counts there.
@@ -56,7 +59,7 @@ class Suite:
     package: str
     doc: str
     recipe: Recipe
-    get_config: Callable[..., ml_collections.ConfigDict]
+    config_file: str
     presets: Mapping[str, Callable[[], Sequence[Run]]]
     chosen_by: str
     if_diverged: float
@@ -66,7 +69,7 @@ class Suite:
 
     def config(self, run: Run, out: Path, setting: Fields | None = None) -> ml_collections.ConfigDict:
         """The config of a run below `out`, with `setting` (its own if left out) over its base."""
-        config = self.get_config(run.variant) if run.variant else self.get_config()
+        config = config_file.of_file(_ROOT / self.config_file, run.variant or None)
         config.update_from_flattened_dict(dict(run.base) | dict(run.setting if setting is None else setting))
         if run.weights_of is not None:
             # Not absolute, so that the config says the same wherever the repository lies.

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from experiments.core.record.summary import interval
+from experiments.core.report import markdown
 from experiments.core.report.results import Run
 from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY
 from experiments.mnist_pruning.report import naming
@@ -142,11 +143,11 @@ def _method_label(run: Run) -> str:
         return f"{naming.method(run)}, {naming.mask_setting(run)}"
     if config["method"] != "relaxed":
         return names.get(config["method"], naming.method(run))
-    lam = naming.number(config["lam"]["start"])
+    p, lam = markdown.p_name(config["p"]), markdown.number(config["lam"]["start"])
     if naming.is_annealed(run):
-        return f"relaxed, p = {naming.p_name(config['p'])}, $\\lambda$ {lam} → {naming.number(config['lam']['end'])}"
+        return f"relaxed, p = {p}, $\\lambda$ {lam} → {markdown.number(config['lam']['end'])}"
     paper = " (paper)" if naming.is_papers(run) else ""
-    return f"relaxed, p = {naming.p_name(config['p'])}, $\\lambda$ = {lam}{paper}"
+    return f"relaxed, p = {p}, $\\lambda$ = {lam}{paper}"
 
 
 def _final(drawn: Curve) -> str:

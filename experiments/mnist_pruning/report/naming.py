@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.core.report import results
+from experiments.core.report.markdown import number, p_name
 from experiments.core.report.results import Problem, Run
 
 METHODS = {
@@ -70,19 +71,6 @@ def mask_setting(run: Run) -> str:
 def is_tuned(run: Run) -> bool:
     """Whether the run is one of those at a learning rate chosen for their method, by the name the suite gives them."""
     return "-tuned-" in run.name
-
-
-def number(value: float) -> str:
-    """`1e-3`, `0.01`, `10`."""
-    if value >= 0.01:
-        return f"{value:g}"
-    mantissa, exponent = f"{value:e}".split("e")
-    return f"{float(mantissa):g}e{int(exponent)}"
-
-
-def p_name(p: float) -> str:
-    """`2`, `4/3`, or a decimal."""
-    return "4/3" if abs(p - 4 / 3) < 1e-9 else f"{p:g}"
 
 
 def is_annealed(run: Run) -> bool:

@@ -9,7 +9,6 @@ makes the exit status 1.
 
 import sys
 
-from configs.mnist_pruning import get_config
 from experiments.core.suite import command
 from experiments.core.suite.plan import Run, Suite
 from experiments.mnist_pruning.experiment import RECIPE
@@ -38,7 +37,7 @@ SUITE = Suite(
     package="experiments.mnist_pruning.suite",
     doc=__doc__,
     recipe=RECIPE,
-    get_config=get_config,
+    config_file="configs/mnist_pruning.py",
     presets=PRESETS,
     chosen_by="hardened_error",
     if_diverged=90.0,  # as a network that guesses among ten classes

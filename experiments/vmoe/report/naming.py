@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from experiments.core.report import results
+from experiments.core.report.markdown import number, p_name
 from experiments.core.report.pooled import pooled
 from experiments.core.report.results import Problem, Run
-from experiments.mnist_pruning.report.naming import number, p_name
 
 # Of Zhou et al.; hard expert choice of the logits is there for the relaxed one of the logits to be held against.
 USUAL_SCORE = "gates"

@@ -9,7 +9,6 @@ makes the exit status 1.
 
 import sys
 
-from configs.vmoe import get_config
 from experiments.core.suite import command
 from experiments.core.suite.plan import Run, Suite
 from experiments.vmoe.experiment import RECIPE
@@ -26,7 +25,7 @@ SUITE = Suite(
     package="experiments.vmoe.suite",
     doc=__doc__,
     recipe=RECIPE,
-    get_config=get_config,
+    config_file="configs/vmoe.py",
     presets=PRESETS,
     chosen_by="valid_error",
     if_diverged=100.0,

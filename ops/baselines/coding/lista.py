@@ -1,21 +1,25 @@
 """LISTA: a network that learns to be a fast sparse coder."""
 
-from typing import Literal
+import dataclasses
+from typing import Any, Literal
 
 import jax.numpy as jnp
-from flax import linen as nn
 from jax import Array
 from jax.typing import ArrayLike
 
 from ops.baselines.coding.least_squares import check_dictionary, curvature_bound, matmul
 from ops.baselines.coding.soft_threshold import sigshrink, soft_threshold
-from ops.interface.arguments import check_choice, floating
+from ops.interface.arguments import check_choice, check_whole, floating
 
 Shrinkage = Literal["soft", "sigshrink"]
 SHRINKAGES: tuple[str, ...] = ("soft", "sigshrink")
 
 
-class Lista(nn.Module):
+Parameters = dict[str, Array]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Lista:
     """A few iterations of ISTA as layers, whose matrices and thresholds are learned, shared by all layers.
 
     Gregor and LeCun, "Learning Fast Approximations of Sparse Coding" (ICML 2010), Algorithm 3:
@@ -32,6 +36,9 @@ class Lista(nn.Module):
       layers: how many steps, at least 1.
       shrinkage: `"soft"`, or `"sigshrink"`, smooth but nowhere exactly 0.
       sharpness: of `"sigshrink"`, without units: `sigshrink` gets this over the threshold at the start, for good.
+
+    Raises:
+      ValueError: `layers` is not positive, or there is no such shrinkage.
     """
 
     dictionary: ArrayLike
@@ -40,35 +47,41 @@ class Lista(nn.Module):
     shrinkage: Shrinkage = "soft"
     sharpness: float = 10.0
 
-    @nn.compact
-    def __call__(self, x: ArrayLike) -> Array:
+    def __post_init__(self) -> None:
+        check_choice("shrinkage", self.shrinkage, SHRINKAGES)
+        check_whole("layers", self.layers, 1, float("inf"), "at least 1")
+
+    def _step(self, dtype: Any) -> Array:
+        return (1.0 / curvature_bound(self.dictionary)).astype(dtype)
+
+    def init(self, dtype: Any = jnp.float32) -> Parameters:
+        """The parameters at the start: `encoder` (features, atoms), `lateral` (atoms, atoms), `threshold` (atoms,)."""
+        dictionary, step = jnp.asarray(self.dictionary, dtype), self._step(dtype)
+        atoms = dictionary.shape[1]
+        return {
+            "encoder": step * dictionary,
+            "lateral": jnp.eye(atoms, dtype=dtype) - step * matmul(dictionary.T, dictionary),
+            "threshold": jnp.full((atoms,), self.lam, dtype) * step,
+        }
+
+    def __call__(self, parameters: Parameters, x: ArrayLike) -> Array:
         """Codes `(..., atoms)` of vectors `(..., features)`, in the dtype of `x`.
 
         Raises:
-          ValueError: a shape does not fit, `layers` is not positive, or there is no such shrinkage.
+          ValueError: the vectors do not have the features of the dictionary.
         """
-        check_choice("shrinkage", self.shrinkage, SHRINKAGES)
-        if self.layers < 1:
-            raise ValueError(f"layers must be at least 1, got {self.layers}")
         x = floating(x)
-        dictionary = check_dictionary(self.dictionary, x).astype(x.dtype)
-        atoms = dictionary.shape[1]
-        step = (1.0 / curvature_bound(dictionary)).astype(x.dtype)
-        encoder = self.param("encoder", lambda _: step * dictionary)
-        lateral = self.param(
-            "lateral", lambda _: jnp.eye(atoms, dtype=x.dtype) - step * matmul(dictionary.T, dictionary)
-        )
-        threshold = self.param("threshold", lambda _: jnp.full((atoms,), self.lam, x.dtype) * step)
-        steepness = self.sharpness / (self.lam * step)
+        check_dictionary(self.dictionary, x)
+        steepness = self.sharpness / (self.lam * self._step(x.dtype))
 
         def shrink(y: Array) -> Array:
-            thresholds = jnp.broadcast_to(threshold, y.shape)
+            thresholds = jnp.broadcast_to(parameters["threshold"], y.shape)
             if self.shrinkage == "soft":
                 return soft_threshold(y, thresholds)
             return sigshrink(y, thresholds, steepness)
 
-        seen = matmul(x, encoder)
+        seen = matmul(x, parameters["encoder"])
         y = shrink(seen)
         for _ in range(self.layers - 1):
-            y = shrink(seen + matmul(y, lateral))
+            y = shrink(seen + matmul(y, parameters["lateral"]))
         return y

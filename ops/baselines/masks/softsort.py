@@ -4,7 +4,7 @@ Row ``i`` of the matrix is ``softmax_j(-|s_i - x_j| / temperature)``, with ``s``
 definition with the absolute difference as distance. The mask is the sum of the first ``k`` rows.
 
 Neither rows nor matrix are formed here: the sums over ``j`` that normalise the rows, and the sums over ``i`` that make
-the mask, are both sums of ``exp(-distance / temperature)``, which ``ops.baselines.masks.laplace_sums`` takes in O(n log n).
+the mask, are both sums of ``exp(-distance / temperature)``, taken in O(n log n) (``ops.baselines.masks.laplace_sums``).
 """
 
 import jax.numpy as jnp

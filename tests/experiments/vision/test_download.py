@@ -8,9 +8,8 @@ import threading
 import numpy as np
 import pytest
 
-from experiments.cifar100_vit import download
 from experiments.core.errors import UsageError
-from experiments.vision import layouts
+from experiments.vision import download, layouts
 
 CONTENT = bytes(range(256)) * 5000
 
