@@ -50,10 +50,11 @@ test: $(READY)  ## Run the tests.
 chaos: $(READY)  ## Kill runs at random moments and damage their files: all must end with the same numbers (10 minutes). KILLS=50 SEED=0.
 	@nice $(RUN) scripts.chaos --kills=$(KILLS) --seed=$(SEED) --out=$(RUNS)/chaos
 
-lint: $(READY)  ## Check format, style and types.
+lint: $(READY)  ## Check format, style, types, and which package imports which.
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
 
 format: $(READY)  ## Format the code and mend what ruff can.
 	@$(BIN)/ruff check --fix .
