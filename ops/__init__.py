@@ -1,5 +1,6 @@
 """Relaxed, sparse and differentiable top-k operators in JAX."""
 
+from ops import baselines, isotonic
 from ops.accuracy import topk_accuracy
 from ops.gradients import straight_through
 from ops.isotonic import isotonic_regression
@@ -13,8 +14,10 @@ from ops.values import relaxed_topk_value, topk_sum
 
 __all__ = [
     "Nonlinearity",
+    "baselines",
     "hard_topk_mag",
     "hard_topk_mask",
+    "isotonic",
     "isotonic_regression",
     "k_support_negentropy",
     "k_support_norm",
@@ -38,3 +41,8 @@ __all__ = [
     "topk_mask",
     "topk_sum",
 ]
+
+
+def __dir__() -> list[str]:
+    """What users may use; other modules are how it is done."""
+    return list(__all__)

@@ -31,6 +31,10 @@ def topk_accuracy(
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
+
+    >>> topk_accuracy([[2.0, 1.0, 0.0], [0.0, 1.0, 2.0]], [1, 2], 2)
+    Array([[False,  True],
+           [ True,  True]], dtype=bool)
     """
     logits = real(logits, "logits")
     axis = check_axis(axis, logits.ndim, "logits")

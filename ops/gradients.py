@@ -21,6 +21,9 @@ def straight_through(hard: ArrayLike, soft: ArrayLike) -> Array:
 
     Raises:
       ValueError: they are not floating, or differ in shape or dtype.
+
+    >>> straight_through(jnp.array([0.0, 1.0]), jnp.array([0.2, 0.8]))
+    Array([0., 1.], dtype=float32)
     """
     hard, soft = real(hard, "hard"), real(soft, "soft")
     if not jnp.issubdtype(soft.dtype, jnp.floating):

@@ -104,6 +104,9 @@ def topk_fenchel_young_loss(
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
+
+    >>> float(topk_fenchel_young_loss([2.0, 1.0, -1.0], 1, k=1, lam=1.0))
+    1.0
     """
     return _operate(
         _loss_of_rows,
@@ -163,6 +166,9 @@ def topk_fenchel_young_mixture(
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
+
+    >>> float(topk_fenchel_young_mixture([2.0, 1.0, -1.0], 1, weights=[0.5, 0.5], lam=1.0))
+    1.25
     """
     logits = floating(logits, "logits")
     n = logits.shape[check_axis(axis, logits.ndim, "logits")]

@@ -85,6 +85,8 @@ def register_nonlinearity(phi: Nonlinearity) -> None:
 
     Raises:
       ValueError: it is not a ``Nonlinearity``, or another one has this name.
+
+    >>> register_nonlinearity(HALF_SQUARE)
     """
     if not isinstance(phi, Nonlinearity):
         raise ValueError(f"phi must be a Nonlinearity, got {shown(phi)}")

@@ -45,6 +45,9 @@ def topk_conjugate(y: ArrayLike, k: ArrayLike, *, phi: str | Nonlinearity = "hal
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
+
+    >>> float(topk_conjugate([3.0, -4.0, 0.0], 2, phi="half_square"))
+    12.5
     """
     return _conjugate_of(_conjugate, y, k, axis, nonlinearity(phi))
 
@@ -54,6 +57,9 @@ def k_support_norm(y: ArrayLike, k: ArrayLike, *, axis: int = -1) -> Array:
 
     ``sqrt(2 f_phi*(y, 1_k))`` with ``phi(x) = x^2 / 2`` (Section 4 of Sander et al., 2023). Its derivative at 0 is 0.
     Arguments, result and errors as in ``topk_conjugate``.
+
+    >>> float(k_support_norm([3.0, -4.0, 0.0], 2))
+    5.0
     """
     return _conjugate_of(_norm, y, k, axis, HALF_SQUARE)
 
@@ -63,6 +69,9 @@ def k_support_negentropy(y: ArrayLike, k: ArrayLike, *, axis: int = -1) -> Array
 
     That is ``topk_conjugate`` with ``phi(x) = exp(x - 1)``; ``inf`` if an entry is negative. Arguments, result and
     errors are its.
+
+    >>> float(k_support_negentropy([0.5, 0.5, 0.0], 1).round())
+    0.0
     """
     return _conjugate_of(_conjugate, y, k, axis, EXP)
 
@@ -81,6 +90,9 @@ def owl_norm(x: ArrayLike, w: ArrayLike, *, axis: int = -1) -> Array:
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
+
+    >>> float(owl_norm([3.0, -4.0], [2.0, 1.0]))
+    11.0
     """
     x = floating(x)
     axis = check_axis(axis, x.ndim)

@@ -33,6 +33,9 @@ def lmo(x: ArrayLike, w: ArrayLike, *, axis: int = -1) -> Array:
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
+
+    >>> lmo([0.3, 2.0, 1.0], [3.0, 2.0, 1.0])
+    Array([1., 3., 2.], dtype=float32)
     """
     return project_permutahedron(x, w, lam=0.0, axis=axis)
 
@@ -67,6 +70,9 @@ def project_permutahedron(
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
+
+    >>> project_permutahedron([0.5, 1.0, 0.75], [3.0, 2.0, 1.0])
+    Array([1.75, 2.25, 2.  ], dtype=float32)
     """
     return _operate(_projected, x, lam, p, axis, solver, beside={"w": w})
 
@@ -99,6 +105,9 @@ def soft_sort(
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
+
+    >>> soft_sort([3.0, 1.0, 2.0], lam=2.0)
+    Array([1.5, 2. , 2.5], dtype=float32)
     """
     return _operate(_sorted, x, lam, p, axis, solver, falling=bool(descending))
 
@@ -130,6 +139,9 @@ def soft_rank(
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
+
+    >>> soft_rank([3.0, 1.0, 2.0], lam=2.0)
+    Array([2.5, 1.5, 2. ], dtype=float32)
     """
     return _operate(_ranked, x, lam, p, axis, solver, falling=bool(descending))
 
@@ -158,6 +170,9 @@ def soft_quantile(
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
+
+    >>> float(soft_quantile([3.0, 1.0, 2.0, 8.0], 0.5, lam=0.125))
+    2.5
     """
     x = floating(x)
     if 0 in x.shape[check_axis(axis, x.ndim) :][:1]:

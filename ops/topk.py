@@ -80,6 +80,9 @@ def relaxed_topk(
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
+
+    >>> relaxed_topk([1.0, -3.0, 2.5, 2.0], 2, phi="abs", lam=1.0)
+    Array([ 0.  , -1.  ,  0.75,  0.25], dtype=float32)
     """
     return _operate(nonlinearity(phi), x, k, lam, p, axis, where, axis_name, solver=solver)
 
@@ -133,6 +136,9 @@ def topk_mask(
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
+
+    >>> topk_mask([1.0, 3.0, 2.5, 2.0], 2, lam=1.0)
+    Array([0.  , 1.  , 0.75, 0.25], dtype=float32)
     """
     return _operate(IDENTITY, x, k, lam, p, axis, where, axis_name, solver=solver)
 
@@ -180,6 +186,9 @@ def topk_mag(
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
+
+    >>> topk_mag([1.0, -3.0, 2.0, 0.5], 2, lam=1.0)
+    Array([ 0. , -1.5,  1. ,  0. ], dtype=float32)
     """
     return _operate(HALF_SQUARE, x, k, lam, p, axis, where, axis_name, solver=solver, debias=bool(debias))
 
@@ -200,6 +209,9 @@ def sparsemax(x: ArrayLike, *, axis: int = -1, where: ArrayLike | None = None) -
 
     Raises:
       ValueError: an argument is out of range; the message names it and its value.
+
+    >>> sparsemax([1.0, 0.5, -2.0])
+    Array([0.75, 0.25, 0.  ], dtype=float32)
     """
     return _operate(IDENTITY, x, 1, 1.0, 2.0, axis, where, None)
 
@@ -228,6 +240,9 @@ def hard_topk_mask(
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
+
+    >>> hard_topk_mask([1.0, 3.0, 2.0, 3.0], 2)
+    Array([0., 1., 0., 1.], dtype=float32)
     """
     return _operate(IDENTITY, x, k, 0.0, 2.0, axis, where, axis_name, allowed=WHOLE_UP_TO_N)
 
@@ -243,6 +258,9 @@ def hard_topk_mag(
     """Top-k in magnitude: the ``k`` entries of largest magnitude as they are, zeros elsewhere.
 
     The derivative is 1 for kept entries and 0 for the others. Arguments, result and errors as in ``hard_topk_mask``.
+
+    >>> hard_topk_mag([1.0, -3.0, 2.0, 0.5], 2)
+    Array([ 0., -3.,  2.,  0.], dtype=float32)
     """
     return _operate(HALF_SQUARE, x, k, 0.0, 2.0, axis, where, axis_name, allowed=WHOLE_UP_TO_N, debias=True)
 

@@ -63,6 +63,9 @@ def topk_mag_tree(
 
     Raises:
       ValueError: an argument known at trace time is out of range, or no leaf takes part.
+
+    >>> topk_mag_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 0.5])}, 0.5, lam=0.0)
+    {'a': Array([ 0., -3.], dtype=float32), 'b': Array([2., 0.], dtype=float32)}
     """
     p = check_p(p)
     density, lam = check_scalar("density", density, _SHARE), check_scalar("lam", lam, STRENGTH)

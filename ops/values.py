@@ -53,6 +53,9 @@ def relaxed_topk_value(
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
+
+    >>> float(relaxed_topk_value([1.0, 3.0, 2.0], 2, lam=1.0))
+    4.0
     """
     return rowwise(
         _values,
@@ -71,6 +74,9 @@ def topk_sum(x: ArrayLike, k: ArrayLike, *, axis: int = -1, where: ArrayLike | N
 
     A real ``k`` gives what is left over to the next entry. The gradient is the hard mask. Arguments, result and errors
     as in ``relaxed_topk_value``.
+
+    >>> float(topk_sum([1.0, 3.0, 2.0], 2))
+    5.0
     """
     return relaxed_topk_value(x, k, phi=IDENTITY, lam=0.0, axis=axis, where=where)
 

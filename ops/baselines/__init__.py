@@ -53,3 +53,8 @@ __all__ = [
     "sparse_code",
     "sparsemax_attention",
 ]
+
+
+def __dir__() -> list[str]:
+    """What users may use; other modules are how it is done."""
+    return list(__all__)

@@ -5,3 +5,8 @@ from ops.isotonic.solvers import PAV, Dual, Dykstra, Solution
 from ops.isotonic.topk import topk_solution
 
 __all__ = ["PAV", "Dual", "Dykstra", "Solution", "isotonic_regression", "topk_solution"]
+
+
+def __dir__() -> list[str]:
+    """What users may use; other modules are how it is done."""
+    return list(__all__)

@@ -50,6 +50,9 @@ def isotonic_regression(
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
+
+    >>> isotonic_regression([1.0, 3.0, 2.0], [0.0, 0.0, 0.0]).v
+    Array([2., 2., 2.], dtype=float32)
     """
     s, w, phi = floating(s, "s"), floating(w, "w"), nonlinearity(phi)
     problem = Problem(check_p(p), phi)

@@ -39,6 +39,9 @@ def topk_solution(
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
+
+    >>> topk_solution([1.0, 3.0, 2.0], 2, lam=1.0)[1].converged
+    Array(True, dtype=bool)
     """
     x, p = floating(x), check_p(p)
     if x.size == 0:

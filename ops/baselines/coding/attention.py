@@ -42,6 +42,9 @@ def sparsemax_attention(
 
     Raises:
       ValueError: a shape does not fit.
+
+    >>> sparsemax_attention([[1.0, 0.0]], [[1.0, 0.0], [0.5, 0.0]], [[4.0], [8.0]])
+    Array([[5.2928934]], dtype=float32)
     """
     query = floating(query, "query")
     keys, values = floating(keys, "keys"), floating(values, "values")
@@ -118,6 +121,9 @@ def scale_free_attention(
     Raises:
       ValueError: a shape does not fit, or an argument known at trace time is out of range; the message names it and its
         value.
+
+    >>> scale_free_attention([3.0, 1.0], [[1.0, 0.0], [0.0, 1.0]]).weights.round(2)
+    Array([1., 0.], dtype=float32)
     """
     x = floating(x)
     return rowwise(

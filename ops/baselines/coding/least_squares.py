@@ -47,6 +47,9 @@ def curvature_bound(dictionary: ArrayLike) -> Array:
 
     Raises:
       ValueError: the dictionary is not a matrix.
+
+    >>> float(curvature_bound([[3.0, 0.0], [0.0, 1.0]]).round())
+    9.0
     """
     dictionary = floating(dictionary, "dictionary")
     check_dictionary(dictionary, dictionary.T)

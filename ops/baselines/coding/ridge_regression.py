@@ -30,6 +30,9 @@ def ridge_code(x: ArrayLike, dictionary: ArrayLike, lam: ArrayLike) -> Array:
 
     Raises:
       ValueError: an argument's shape does not fit, or `lam` is known and out of range.
+
+    >>> ridge_code([3.0, 1.0], [[1.0, 0.0], [0.0, 1.0]], 1.0).round(1)
+    Array([1.5, 0.5], dtype=float32)
     """
     x = floating(x)
     whole = {"dictionary": check_dictionary(dictionary, x), "lam": check_scalar("lam", lam, POSITIVE)}

@@ -17,6 +17,9 @@ def sigshrink(x: jax.Array, threshold: jax.Array | float, sharpness: jax.Array |
     SigShrink (Atto, Pastor and Mercier, "Smooth Sigmoid Wavelet Shrinkage for Non-Parametric Estimation", ICASSP
     2008). As `sharpness -> inf` it tends to *hard* thresholding, `x` where `|x| > threshold`, not to
     `soft_threshold`: what it keeps it does not shrink.
+
+    >>> sigshrink(jnp.array([0.1, 3.0]), 1.0, 10.0).round(2)
+    Array([0., 3.], dtype=float32)
     """
     return x * jax.nn.sigmoid(sharpness * (jnp.abs(x) - threshold))
 
@@ -26,6 +29,9 @@ def soft_threshold_topk(x: jax.Array, k: jax.Array | int) -> jax.Array:
 
     Fewer are left if entries tie there. `k` may be traced, and need not be whole: it is rounded
     down.
+
+    >>> soft_threshold_topk(jnp.array([1.0, -3.0, 2.0]), 2)
+    Array([ 0., -2.,  1.], dtype=float32)
     """
     magnitude = jnp.abs(x)
     kept = hard_topk_mask(magnitude, jnp.floor(k))

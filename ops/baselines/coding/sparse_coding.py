@@ -92,6 +92,9 @@ def sparse_code(
     Raises:
       ValueError: a shape does not fit, or an argument known at trace time is out of range; the message names it and its
         value.
+
+    >>> sparse_code([3.0, 0.5], [[1.0, 0.0], [0.0, 1.0]], 1.0).code.round(1)
+    Array([2., 0.], dtype=float32)
     """
     check_choice("solver", solver, SOLVERS)
     x = floating(x)

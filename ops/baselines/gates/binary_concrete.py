@@ -57,6 +57,9 @@ def binary_concrete_cdf(x: ArrayLike, log_alpha: ArrayLike, *, temperature: Arra
 
     Raises:
       ValueError: `temperature` is known and not positive.
+
+    >>> float(binary_concrete_cdf(0.5, 0.0, temperature=0.5))
+    0.5
     """
     x, inside, logit, log_alpha, temperature = _prepare(x, log_alpha, temperature)
     beyond = (x >= 1).astype(logit.dtype)
@@ -67,6 +70,9 @@ def binary_concrete_pdf(x: ArrayLike, log_alpha: ArrayLike, *, temperature: Arra
     """The density at `x`: 0 outside the open interval (0, 1). Arguments, result and errors as those of the cdf.
 
     Below a temperature of 1 it grows without bound towards both ends.
+
+    >>> float(binary_concrete_pdf(0.5, 0.0, temperature=1.0))
+    1.0
     """
     x, inside, logit, log_alpha, temperature = _prepare(x, log_alpha, temperature)
     noise = temperature * logit - log_alpha

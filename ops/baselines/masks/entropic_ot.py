@@ -123,6 +123,9 @@ def entropic_ot_topk_mask(
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
+
+    >>> (100 * entropic_ot_topk_mask([1.0, 3.0, 2.0, 0.5], 2, epsilon=0.1)).round()
+    Array([  7., 100.,  92.,   1.], dtype=float32)
     """
     check_range("tolerance", tolerance, 0, jnp.inf, ">= 0")
     return mask_rows(

@@ -98,6 +98,9 @@ def neuralsort_topk_mask(x: ArrayLike, k: int, *, temperature: ArrayLike = 1.0, 
     Raises:
       ValueError: an argument known at trace time is out of range, or ``k`` is traced or not whole; the message names
         it and its value.
+
+    >>> (100 * neuralsort_topk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
+    Array([22., 92., 82.,  5.], dtype=float32)
     """
     x = floating(x)
     axis = check_axis(axis, x.ndim)

@@ -113,6 +113,9 @@ def perturbed_topk_mask(
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
       NotImplementedError: a second derivative is asked for.
+
+    >>> perturbed_topk_mask([1.0, 3.0, 2.0, 0.5], 2, sigma=0.1, key=jax.random.key(0))
+    Array([0., 1., 1., 0.], dtype=float32)
     """
     return mask_rows(
         _mask,

@@ -57,5 +57,8 @@ def softsort_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
+
+    >>> (100 * softsort_topk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
+    Array([27., 82., 74., 17.], dtype=float32)
     """
     return mask_rows(_mask, x, axis, {"k": (k, UP_TO_N), "temperature": (temperature, POSITIVE)})

@@ -1,0 +1,35 @@
+"""The examples in docstrings: every public function has one, and it does what it says."""
+
+import doctest
+import inspect
+
+import pytest
+
+import ops
+from ops import baselines, isotonic
+
+PACKAGES = {"ops": ops, "ops.isotonic": isotonic, "ops.baselines": baselines}
+# A sample of a random number is no example.
+WITHOUT = {"sample_binary_concrete", "sample_gates"}
+
+
+def functions(package):
+    return [name for name in package.__all__ if inspect.isfunction(getattr(package, name))]
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_public_functions_do_what_their_examples_say(name):
+    runner = doctest.DocTestRunner(verbose=False)
+    for function in functions(PACKAGES[name]):
+        value = getattr(PACKAGES[name], function)
+        (found,) = doctest.DocTestFinder(recurse=False).find(value, function, globs=vars(inspect.getmodule(value)) | {})
+        assert found.examples or function in WITHOUT, function
+        runner.run(found)
+    assert runner.summarize().failed == 0
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_dir_shows_what_users_may_use(name):
+    package = PACKAGES[name]
+    shown = [entry for entry in dir(package) if not entry.startswith("_")]
+    assert sorted(shown) == sorted(package.__all__)
