@@ -30,7 +30,7 @@ class Group:
     Attributes:
       parts: what it is called by: the fields that differ from other groups of the experiment (`p=4/3`), and how far
         it has come.
-      experiment: what the runs are of, by the command that started them.
+      experiment: what the runs are of.
       runs: without rows.
       series: of all their seeds.
       config: by field, nested ones as `lam.start`; without seeds and mesh, which do not tell groups apart.
@@ -67,9 +67,9 @@ class Group:
 
 def group(found: Found) -> list[Group]:
     """The groups of all runs, by experiment, and named."""
-    members = sorted(alike(found.runs), key=lambda runs: (_experiment(runs[0]), runs[0].name))
+    members = sorted(alike(found.runs), key=lambda runs: (runs[0].experiment, runs[0].name))
     configs = [_fields(runs[0]) for runs in members]
-    experiments = [_experiment(runs[0]) for runs in members]
+    experiments = [runs[0].experiment for runs in members]
     fields = {
         name: varying([config for config, its in zip(configs, experiments, strict=True) if its == name])
         for name in set(experiments)
@@ -107,13 +107,6 @@ def shown(name: str, value: Any) -> str:
 def _fields(run: Run) -> Fields:
     config = {name: value for name, value in run.config.items() if name not in ("seeds", "mesh")}
     return {name.replace("/", "."): value for name, value in sorted(flatten(config))}
-
-
-def _experiment(run: Run) -> str:
-    """`mnist_pruning` of `python -m experiments.mnist_pruning.suite`."""
-    command = (run.environment or {}).get("command") or []
-    modules = (argument.split(".") for argument in map(str, command) if argument.startswith("experiments."))
-    return next((parts[1] for parts in modules), "")
 
 
 def _parts(

@@ -15,11 +15,12 @@ from experiments.core.record.summary import summarize
 from experiments.core.record.workdir import Workdir
 
 
-def write_run(path: Path, config: ml_collections.ConfigDict, rows: Sequence[Row]) -> None:
+def write_run(path: Path, config: ml_collections.ConfigDict, rows: Sequence[Row], experiment: str) -> None:
     """A finished run of `config` that wrote these rows."""
     workdir = Workdir(path)
     path.mkdir(parents=True)
     write_json(workdir.config, to_json(config))
+    write_json(workdir.environment, {"experiment": experiment, "resumed": []})
     Writer(workdir.metrics, list(rows)).close()
     write_json(workdir.summary, summarize(list(config.seeds), rows[-1]))
 
@@ -52,7 +53,7 @@ def write_workdir(
                 "hardened_density": density,
             }
         )
-    write_run(path, config, rows)
+    write_run(path, config, rows, "mnist_pruning")
 
 
 def write_fine_tuning(
@@ -85,7 +86,7 @@ def write_fine_tuning(
         }
 
     chance = {k: [float(k)] * len(lost) for k in accuracies}
-    write_run(path, config, [row(0, chance), row(config.steps, accuracies)])
+    write_run(path, config, [row(0, chance), row(config.steps, accuracies)], "cifar100_vit")
 
 
 def write_vmoe(
@@ -119,4 +120,4 @@ def write_vmoe(
                 "performance": {"step_seconds": step_seconds if number else None},
             }
         )
-    write_run(path, config, rows)
+    write_run(path, config, rows, "vmoe")

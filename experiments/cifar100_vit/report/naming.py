@@ -14,9 +14,7 @@ _ORDER = ("xent", "topk", "topk_mixture")
 
 def load(directory: Path) -> tuple[list[Run], list[Problem]]:
     """The runs of this experiment below `directory`, by name; those of others as problems, as what is broken."""
-    return results.load_of(
-        directory, lambda config: "pretrained" in config and "loss" in config, "the fine-tuning experiment"
-    )
+    return results.load_of(directory, "cifar100_vit", "the fine-tuning experiment")
 
 
 def loss(run: Run) -> str:

@@ -17,7 +17,7 @@ from experiments.core.errors import UsageError
 from experiments.core.input import cache
 from experiments.core.input.examples import Arrays, Examples, InMemory, Label, OnDisk
 
-_SHARED = Path(__file__).resolve().parents[3] / "shared" / "tfds"  # beside the repository
+_SHARED = Path(__file__).resolve().parents[4] / "shared" / "tfds"  # beside the repository
 _BLOCK = 10_000  # images between two lines of progress
 _LARGEST = 4 * 2**30  # bytes of decoded images and multi-hot labels above which they are left on disk
 _TEST = {"imagenet2012": "validation"}  # the split that tests, where it is not `test`

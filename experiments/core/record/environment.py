@@ -14,7 +14,7 @@ import jax
 
 from experiments.core.record import hardware
 
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = "COMMIT"  # a file in the root
 _PACKAGES = (
     "jax",

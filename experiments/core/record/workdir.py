@@ -1,7 +1,7 @@
 """The directory of one run, on a local disk or in a bucket (`gs://`), and the rule that it belongs to one config.
 
 config.json         the config, all overrides applied
-environment.json    code, packages, machine and command of the first launch and the later ones
+environment.json    the experiment; code, packages, machine and command of the first launch and the later ones
 metrics.jsonl       one row per epoch, or per interval of steps
 checkpoints/        the last states, by orbax
 params.npz          with config.export_params, the parameters at the end
@@ -132,10 +132,10 @@ class Workdir:
                 return True
             return False
 
-    def record_launch(self, launch: Launch) -> None:
-        """Adds this launch to those recorded: the first at the top, resumptions below it."""
+    def record_launch(self, launch: Launch, experiment: str) -> None:
+        """Adds this launch to those recorded, the first at the top, resumptions below it; and what is run."""
         now = describe(launch)
         if first := self._launches():
             write_json(self.environment, first | {"resumed": [*first["resumed"], now]})
         else:
-            write_json(self.environment, now | {"resumed": []})
+            write_json(self.environment, {"experiment": experiment} | now | {"resumed": []})

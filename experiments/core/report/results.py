@@ -1,7 +1,7 @@
 """Reads what runs leave behind: the workdirs below a directory, whole or broken."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ _SUMMARY = {"state": str, "seeds": list, "diverged": int, "steps": int, "seconds
 _ENVIRONMENT: dict[str, Any] = {
     **dict.fromkeys(("git", "packages", "devices", "machine", "overrides"), dict | None),
     **dict.fromkeys(("command", "resumed"), list | None),
+    "experiment": str | None,
 }
 _LAUNCH = {"state": str, "reason": str}
 
@@ -52,6 +53,11 @@ class Run:
         An `unfinished` run, in a bucket or of another machine, may be running or not: its lock does not reach so far.
         """
         return self.summary["state"]
+
+    @property
+    def experiment(self) -> str:
+        """The name of its package below `experiments`, as recorded when it began; empty if that is lost."""
+        return (self.environment or {}).get("experiment") or ""
 
     @property
     def done(self) -> bool:
@@ -97,13 +103,12 @@ def read(directory: Path) -> Iterator[Run | Problem]:
             yield Problem(name, f"unreadable: {type(error).__name__}: {error}")
 
 
-def load_of(
-    directory: Path, belongs: Callable[[dict[str, Any]], bool], experiment: str
-) -> tuple[list[Run], list[Problem]]:
-    """The runs whose config `belongs` to an experiment, by name; those of others as problems, as what is broken."""
+def load_of(directory: Path, experiment: str, title: str) -> tuple[list[Run], list[Problem]]:
+    """The runs of an experiment, by name; those of others as problems, as what is broken."""
     runs, problems = load(directory)
-    others = [Problem(run.name, f"not a run of {experiment}") for run in runs if not belongs(run.config)]
-    return [run for run in runs if belongs(run.config)], sorted(problems + others, key=lambda problem: problem.name)
+    others = [Problem(run.name, f"not a run of {title}") for run in runs if run.experiment != experiment]
+    found = [run for run in runs if run.experiment == experiment]
+    return found, sorted(problems + others, key=lambda problem: problem.name)
 
 
 class _BrokenError(Exception):

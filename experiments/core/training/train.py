@@ -111,7 +111,7 @@ class _Run:
     """One process's part of a run; what can go wrong does before anything is written."""
 
     def __init__(self, recipe: Recipe, config: ml_collections.ConfigDict, data: Data, workdir: Workdir):
-        self.config, self.workdir, self.prefix = config, workdir, data.prefix
+        self.recipe, self.config, self.workdir, self.prefix = recipe, config, workdir, data.prefix
         self.interrupt = Interrupt()
         self.plan = plan.Plan.of(config, data.num_train)
         self.mesh = mesh_lib.make(config)
@@ -140,7 +140,7 @@ class _Run:
         rows = self._rows_until(restored)
         # Only now is anything changed of what an earlier launch has left.
         if _is_first():
-            self.workdir.record_launch(launch)
+            self.workdir.record_launch(launch, self.recipe.name)
         if restored:
             self._pass_over(restored)
             now, state, unfinished = restored.step, restored.state, restored.interval

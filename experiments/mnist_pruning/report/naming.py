@@ -33,7 +33,7 @@ PAPER_LEARNING_RATE = 1e-2
 
 def load(directory: Path) -> tuple[list[Run], list[Problem]]:
     """The runs of this experiment below `directory`, by name; those of others as problems, as what is broken."""
-    return results.load_of(directory, lambda config: "prune_layers" in config, "the pruning experiment")
+    return results.load_of(directory, "mnist_pruning", "the pruning experiment")
 
 
 def method(run: Run) -> str:

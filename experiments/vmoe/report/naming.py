@@ -16,7 +16,7 @@ _ORDER = ("hard", "relaxed", "token_choice", "soft")
 
 def load(directory: Path) -> tuple[list[Run], list[Problem]]:
     """The runs of this experiment below `directory`, by name; those of others as problems, as what is broken."""
-    return results.load_of(directory, lambda config: "router" in config, "the V-MoE experiment")
+    return results.load_of(directory, "vmoe", "the V-MoE experiment")
 
 
 def router(run: Run) -> str:

@@ -14,7 +14,7 @@ from tests.scripts.workdirs import write_fine_tuning, write_workdir
 
 START = [90.0, 88.0, 89.0]
 STOPPED = 3  # place of that run in the page
-EXPERIMENT = {"command": ["python", "-m", "experiments.mnist_pruning"], "resumed": []}
+EXPERIMENT = {"experiment": "mnist_pruning", "command": ["python", "-m", "experiments.mnist_pruning"], "resumed": []}
 
 # By the formula of the Web Content Accessibility Guidelines, the worst of some colours on both backgrounds.
 CONTRASTS = """(() => {

@@ -66,7 +66,7 @@ def test_plots_are_files_and_everything_is_the_same_bytes_again(tmp_path):
             {"epoch": i, "step": i, "seconds": i, "diverged": [False, False], "test_error": [9 - i * lam, 8 - i]}
             for i in (0, 1)
         ]
-        write_run(tmp_path / "runs" / str(lam), config, rows)
+        write_run(tmp_path / "runs" / str(lam), config, rows, "mnist_pruning")
     written = []
     for name in ("a", "b"):
         assert main([str(tmp_path / "runs"), f"--out={tmp_path / name}"]) == 0
@@ -135,7 +135,7 @@ def test_without_any_run_there_is_no_page(tmp_path, capsys):
 
 def test_runs_of_two_experiments_are_told_apart(tmp_path):
     for name in ("mnist_pruning", "cifar100_vit"):
-        command = {"command": ["python", "-m", f"experiments.{name}.suite"], "resumed": [{}, {}]}
+        command = {"experiment": name, "command": ["python", "-m", f"experiments.{name}.suite"], "resumed": [{}, {}]}
         for i in range(2):
             path = tmp_path / name / str(i)
             if name == "mnist_pruning":
