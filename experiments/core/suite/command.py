@@ -18,6 +18,7 @@ from absl import logging
 from experiments.core.errors import in_one_line
 from experiments.core.suite import runner
 from experiments.core.suite.plan import Run, Suite
+from experiments.core.training import train
 
 
 def main(suite: Suite, arguments: Sequence[str]) -> int:
@@ -58,8 +59,8 @@ def run_suite(suite: Suite, out: Path, runs: Sequence[Run], selected: Sequence[R
     # A mistake is said once and at the start. A choice to come puts other numbers into fields that are valid already.
     for run in selected:
         config = suite.config(run, out)
-        suite.recipe.validate(config)
-        suite.recipe.prepare(config)
+        train.check_fields(suite.recipe, config)
+        train.prepare(suite.recipe, config)
     try:
         failed = runner.train_all(suite, out, runs, selected, command)
     finally:

@@ -1,6 +1,7 @@
 """Trains the runs of a suite one after the other, in one process, from wherever an earlier one stopped."""
 
 import contextlib
+import dataclasses
 import io
 import signal
 import sys
@@ -11,9 +12,10 @@ from types import FrameType
 from typing import TextIO
 
 import jax
+import ml_collections
 
 from experiments.core.errors import UsageError
-from experiments.core.input import dataset as data
+from experiments.core.input.dataset import Data
 from experiments.core.record.environment import Launch
 from experiments.core.record.files import write_json
 from experiments.core.record.workdir import Workdir
@@ -48,6 +50,7 @@ def train_all(
 class _Runner:
     def __init__(self, suite: Suite, out: Path, runs: Sequence[Run], selected: Sequence[Run], command: Sequence[str]):
         self.suite, self.out, self.runs, self.selected, self.command = suite, out, runs, selected, list(command)
+        self.recipe = dataclasses.replace(suite.recipe, load=self._load)
         self.failed: list[str] = []
         self.cost_done = self.seconds = 0.0  # of the runs trained here
         self.data_found = False
@@ -82,18 +85,13 @@ class _Runner:
             return 0.0
         if run.weights_of is not None and not Path(config.pretrained).exists():
             raise UsageError(f"its weights are not there yet: {run.weights_of} must run first")
+        if run.best_of is not None:  # the fields of others have been checked ahead of all runs
+            train.check_fields(self.suite.recipe, config)
         start = time.monotonic()
-        if not self.data_found:
-            # Ahead of all runs: without data each of them would fail for the same reason.
-            try:
-                data.load(config)
-            except UsageError as error:
-                raise DataError(str(error)) from error
-            self.data_found = True
         overrides = {name: str(value) for name, value in (dict(run.base) | dict(setting)).items()}
         try:
             with Sieve(sys.stdout) as sieve, contextlib.redirect_stdout(sieve):
-                train.run(self.suite.recipe, config, workdir.path, Launch(self.command, overrides))
+                train.start(self.recipe, config, workdir, Launch(self.command, overrides))
         finally:
             jax.clear_caches()  # no two runs share a compiled function, and dozens of them fill the memory
         if not workdir.is_done():
@@ -102,6 +100,17 @@ class _Runner:
         self.seconds += seconds
         self.cost_done += self.suite.cost(run)
         return seconds
+
+    def _load(self, config: ml_collections.ConfigDict) -> Data:
+        """The data of a run. Where the first run finds none, each of the others would fail for the same reason."""
+        try:
+            data = self.suite.recipe.load(config)
+        except UsageError as error:
+            if self.data_found:
+                raise
+            raise DataError(str(error)) from error
+        self.data_found = True
+        return data
 
     def _setting(self, run: Run) -> Fields:
         """The fields to put over the base: the run's own, or the winner's."""

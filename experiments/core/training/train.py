@@ -57,8 +57,8 @@ def validate(config: ml_collections.ConfigDict) -> None:
     export.validate(config)
 
 
-def check(recipe: Recipe, config: ml_collections.ConfigDict, path: Any) -> None:
-    """Checks all fields for as many devices as JAX sees, of whatever kind, and that `path` holds no other run.
+def check_fields(recipe: Recipe, config: ml_collections.ConfigDict) -> None:
+    """Checks all fields for as many devices as JAX sees, of whatever kind.
 
     Raises:
       UsageError: as it says.
@@ -69,6 +69,21 @@ def check(recipe: Recipe, config: ml_collections.ConfigDict, path: Any) -> None:
             recipe.validate(config)
         except TypeError as error:  # of a config file; on the command line fields keep their types
             raise UsageError(f"a field of the config is of another type than is computed with: {error}") from error
+
+
+def prepare(recipe: Recipe, config: ml_collections.ConfigDict) -> None:
+    """Checks that this machine has what a valid config needs, and fetches what can be (`Recipe.prepare`)."""
+    with config_lib.reading(recipe.name):
+        recipe.prepare(config)
+
+
+def check(recipe: Recipe, config: ml_collections.ConfigDict, path: Any) -> None:
+    """Checks all fields, and that `path` holds no other run.
+
+    Raises:
+      UsageError: as it says.
+    """
+    check_fields(recipe, config)
     Workdir(path).check(config)
 
 
@@ -82,14 +97,19 @@ def run(recipe: Recipe, config: ml_collections.ConfigDict, path: Any, launch: La
     Raises:
       UsageError: for a config that cannot be run, or not on this machine, or a directory that holds another run.
     """
-    check(recipe, config, path)
-    with config_lib.reading(recipe.name):
-        recipe.prepare(config)
+    check_fields(recipe, config)
     workdir = Workdir(path)
+    workdir.check(config)
+    prepare(recipe, config)
     if workdir.is_done():
         if _is_first():
             print(f"{path} is done: see {workdir.summary.name}", flush=True)
         return
+    start(recipe, config, workdir, launch or Launch())
+
+
+def start(recipe: Recipe, config: ml_collections.ConfigDict, workdir: Workdir, launch: Launch) -> None:
+    """As `run`, what is neither done nor invalid, on a machine that is prepared: the last step of it."""
     with config_lib.reading(recipe.name):
         experiment_run = _Run(recipe, config, recipe.load(config), workdir)
     with (
@@ -99,7 +119,7 @@ def run(recipe: Recipe, config: ml_collections.ConfigDict, path: Any, launch: La
         workdir.claim(config) if _is_first() else nullcontext(),
         jax.set_mesh(experiment_run.mesh),
     ):
-        experiment_run.go(launch or Launch())
+        experiment_run.go(launch)
 
 
 def _is_first() -> bool:
