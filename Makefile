@@ -16,7 +16,7 @@ KILLS ?= 50
 SEED ?= 0
 # Worker processes of the tests.
 JOBS ?= auto
-# What is launched where, and how (scripts/README.md): PLATFORM, WORKDIR, CONFIG, LAUNCH with options of the platform, and
+# What is launched where, and how (scripts/launch/README.md): PLATFORM, WORKDIR, CONFIG, LAUNCH with options of the platform, and
 # OVERRIDES, of the config, which arrive as they are given.
 PLATFORM ?= local
 
@@ -56,7 +56,7 @@ lint: $(READY)  ## Check format, style, types, and which package imports which.
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-format: $(READY)  ## Format the code and mend what ruff can.
+format: $(READY)  ## Format the code and fix what ruff can.
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
@@ -83,7 +83,7 @@ launch-cifar100: EXPERIMENT := cifar100_vit
 launch-vmoe: EXPERIMENT := vmoe
 launch-mnist launch-cifar100 launch-vmoe: CONFIG ?= configs/$(EXPERIMENT).py
 launch-mnist launch-cifar100 launch-vmoe: WORKDIR ?= $(RUNS)/launch/$(EXPERIMENT)
-launch-mnist: launch-experiment  ## Train on PLATFORM=local, slurm, tpu-vm, queued-resource or gke, with OVERRIDES="--config.x=y": scripts/README.md.
+launch-mnist: launch-experiment  ## Train on PLATFORM=local, slurm, tpu-vm, queued-resource or gke, with OVERRIDES="--config.x=y": scripts/launch/README.md.
 launch-cifar100: launch-experiment  ## The same for the vision transformer on CIFAR-100.
 launch-vmoe: launch-experiment  ## The same for the sparse mixture of experts.
 

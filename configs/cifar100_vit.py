@@ -17,7 +17,7 @@ the backward pass (`model.remat`): without that XLA counts 3 GB of temporaries a
 --config.accumulate=4; --config.mesh.fsdp=8 divides the parameters among 8 devices. One step of batch 8 on 8 virtual CPU
 devices peaked at 6.8 GB. The paper's step took 9.5 s on 8 TPUs (cross-entropy), 9.7 s (p = 2), 10 s (p = 4/3);
 Dosovitskiy et al. report 89.17 % accuracy after 500 steps and 91.15 % after 1000. The full size has not been trained
-here, for want of the weights: no number to expect is our own.
+here, as the weights could not be obtained: no number to expect is our own.
 
 `small` is the stand-in that has been run: a small network at 32 pixels, whose weights come from training it on the 20
 coarse labels (`pretrain`). `make cifar100-small` does both, for all losses; results/cifar100_vit/table.md has what

@@ -17,7 +17,7 @@ The paper does not say whether the mask is one of the gates or of the logits (`r
 Hardware: S/32 has 157.8 million parameters at 1000 classes, of which 134 million are experts'. The paper's runs took
 10 h (hard router) and 15 h (relaxed) on 128 TPUv2. `mesh.expert` divides the experts among devices, with an all-to-all
 of their slots; `mesh.fsdp` all large parameters. On 8 devices: --config.mesh.expert=8 --config.mesh.data=-1. The full
-size has not been trained here, for want of data and accelerators: no number to expect is our own.
+size has not been trained here, as data and accelerators could not be obtained: no number to expect is our own.
 
 `small` is the stand-in that has been run: a small network on CIFAR-100 with the same routing problem, n = 400, 32
 experts and k = 28. `make vmoe-small` trains it with every router; results/vmoe/table.md has what to expect.

@@ -1,23 +1,115 @@
-"""Every row of results that the READMEs show is one that the committed runs gave."""
+"""Every number of results that the READMEs show is one that the committed runs gave, and what they link to is there."""
 
 import json
+import re
 from pathlib import Path
 
+import pytest
+
+from experiments.core.report.finding import Finding
+from experiments.core.report.markdown import line
 from scripts.bench.isotonic import table
+from scripts.report import operators, readme
+from scripts.report.claims import CLAIMS
 
 ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results"
+README = (ROOT / "README.md").read_text()
+EXPERIMENTS = ("mnist_pruning", "cifar100_vit", "vmoe")
+TABLES = {name: (RESULTS / name / "table.md").read_text() for name in EXPERIMENTS}
+READMES = [
+    ROOT / "README.md",
+    ROOT / "ops" / "README.md",
+    *ROOT.glob("scripts/**/README.md"),
+    *RESULTS.glob("*/README.md"),
+]
+INTERVAL = re.compile(r"\d+\.\d+ ± \d+\.\d+")
 
 
-def test_rows_of_results_come_from_the_tables():
-    section = (ROOT / "README.md").read_text().partition("## What reproduces")[2].partition("\n## ")[0]
-    rows = [line for line in section.splitlines() if line.startswith("| ") and "±" in line]
-    assert rows
-    tables = [ROOT / "results" / name / "table.md" for name in ("mnist_pruning", "cifar100_vit", "vmoe")]
-    made = [table.read_text().splitlines() for table in tables]
-    assert [row for row in rows if not any(row in lines for lines in made)] == []
-    assert all(set(rows) & set(lines) for lines in made)
+def block(name, text=README):
+    """The lines between the marks of a table."""
+    (body,) = re.findall(rf"<!-- {name}: [^\n]*-->\n(.*?)<!-- end of {name} -->", text, re.DOTALL)
+    return body.splitlines()
+
+
+@pytest.fixture(scope="module")
+def findings():
+    """All but those on the operators, which take long, and are held to the README where they are tested."""
+    quick = [claim for claim in CLAIMS if claim.find.__module__ != operators.__name__]
+    return {claim: claim.find(RESULTS) for claim in quick}
+
+
+def test_claims_are_those_that_the_results_give(findings):
+    head, rows = block("claims")[:2], block("claims")[2:]
+    assert head == readme.claims_table((), ())
+    assert len(rows) == len(CLAIMS)
+    for claim, row in zip(CLAIMS, rows, strict=True):
+        assert claim not in findings or row == readme.claim_row(claim, findings[claim]), "make report writes it again"
+
+
+@pytest.mark.parametrize(("path", "name"), [("README.md", "speed"), ("results/bench/README.md", "speed in full")])
+def test_speed_is_that_of_the_benchmark(path, name):
+    assert block(name, (ROOT / path).read_text()) == readme.speed_tables()[name], "make report writes it again"
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_table_is_the_first_of_the_results(name):
+    text = (RESULTS / name / "README.md").read_text()
+    first = re.search(r"(^\|.*\n)+", TABLES[name], re.MULTILINE)[0]
+    assert first.count("±") > 5
+    assert first in text
+    assert not [row for row in text.replace(first, "").splitlines() if row.startswith("|")]
+
+
+@pytest.mark.parametrize("name", ["", *EXPERIMENTS])
+def test_intervals_come_from_the_results(name, findings):
+    """In text, signs are words."""
+    ours = "\n".join(found.ours for claim, found in findings.items() if claim.page == f"results/{name}/README.md")
+    known = INTERVAL.findall(TABLES[name] + ours if name else "\n".join([*TABLES.values(), *block("claims")]))
+    shown = INTERVAL.findall((RESULTS / name / "README.md").read_text() if name else README)
+    assert len(shown) > 5
+    assert set(shown) <= set(known)
 
 
 def test_times_of_solvers_come_from_the_benchmark():
-    record = json.loads((ROOT / "results" / "bench" / "isotonic-cpu-amd-epyc-2c.json").read_text())
+    record = json.loads((RESULTS / "bench" / "isotonic-cpu-amd-epyc-2c.json").read_text())
     assert "\n".join(table(record["rows"])) in (ROOT / "ops" / "README.md").read_text()
+
+
+def test_update_writes_between_the_marks_alone(tmp_path, monkeypatch):
+    results = tmp_path / "results"
+    (results / "bench").mkdir(parents=True)
+    (results / "bench" / "cpu-amd-epyc-2c.json").write_text((RESULTS / "bench" / "cpu-amd-epyc-2c.json").read_text())
+    (results / "bench" / "README.md").write_text("no table\n")
+    (tmp_path / "README.md").write_text("before\n<!-- claims: by hand -->\n| old |\n<!-- end of claims -->\nafter\n")
+    monkeypatch.setattr(readme, "RESULTS", results)
+    found = Finding("5.00 ± 1.00", "partly", "a | b")
+    assert readme.update(CLAIMS[:1], [found]) == [tmp_path / "README.md"]
+    first, mark, *rows, end, last = (tmp_path / "README.md").read_text().splitlines()
+    assert (first, mark, end, last) == ("before", "<!-- claims: by hand -->", "<!-- end of claims -->", "after")
+    assert rows == readme.claims_table(CLAIMS[:1], [found])
+    assert "| 5.00 ± 1.00 | **partly** |" in rows[2]
+    assert readme.update(CLAIMS[:1], [found]) == []
+    assert readme.update(CLAIMS[:1], [None]) == [tmp_path / "README.md"]
+    assert "| - | **not measured** |" in (tmp_path / "README.md").read_text()
+
+
+def test_cells_of_claims_do_not_end_at_a_bar():
+    (claim,) = [claim for claim in CLAIMS if "|x|" in claim.says]
+    row = readme.claim_row(claim, Finding("largest |x|", "partly", ""))
+    assert len(re.split(r"(?<!\\)\|", row)) == len(line(["", "", "", "", ""]).split("|"))
+
+
+@pytest.mark.parametrize("path", READMES, ids=lambda path: str(path.parent.relative_to(ROOT)))
+def test_links_lead_somewhere(path):
+    links = re.findall(r"\]\(([^)#]+)(?:#([^)]*))?\)", path.read_text())
+    for link, part in links:
+        if "://" not in link:
+            assert (path.parent / link).exists(), link
+        if part and link.endswith(".md"):
+            titles = re.findall(r"(?m)^#+ (.*)", (path.parent / link).read_text())
+            assert part in [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles], part
+
+
+def test_the_readme_is_short():
+    assert README.count("\n") <= 140

@@ -1,4 +1,4 @@
-"""Files of random weights in the public layouts, where the real ones cannot be had: tests, timings, dry runs.
+"""Files of random weights in the public layouts, where the real ones are not available: tests, timings, dry runs.
 
 Names and shapes are those of the real files (`layouts.py` says which); the values are those of a fresh network, so that
 training steps from them are finite and of the usual size, and accuracies those of chance.

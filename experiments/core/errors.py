@@ -57,6 +57,6 @@ def in_one_line(command: Callable[[], int]) -> int:
         return 2
     except Exception as error:
         if reason := of_the_disk(error):
-            print(f"error: {reason}; what is saved is whole, and the same command goes on from there", file=sys.stderr)
+            print(f"error: {reason}; what was saved is intact: run it again and it resumes", file=sys.stderr)
             return 1
         raise

@@ -29,7 +29,7 @@ def fetch(url: str) -> Path:
     of Google Cloud Storage its MD5, are those that the server has announced.
 
     Raises:
-      UsageError: it could not be had.
+      UsageError: it could not be obtained.
     """
     digest = hashlib.sha256(url.encode()).hexdigest()[:16]
     path = cache.directory() / "pretrained" / f"{digest}-{url.rpartition('/')[2] or 'file'}"

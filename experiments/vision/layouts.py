@@ -49,7 +49,7 @@ def read(path: str | Path) -> tuple[Arrays, str]:
       path: local, or one that `download.fetch` takes.
 
     Raises:
-      UsageError: the file cannot be had or read, or is not in one of the layouts above.
+      UsageError: the file cannot be obtained or read, or is not in one of the layouts above.
     """
     arrays = split_blocks(_read(path))
     if _ORIGINAL_POSITIONS in arrays:

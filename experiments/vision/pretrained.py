@@ -40,7 +40,7 @@ def load_pretrained(path: str | Path, params: Params, *, keep_head: bool = False
       A tree with the structure, shapes, types and shardings of `params`.
 
     Raises:
-      UsageError: the file cannot be had or read, or does not fit; the message names what does not.
+      UsageError: the file cannot be obtained or read, or does not fit; the message names what does not.
       ValueError: the head, which does not come from the file, is a `jax.ShapeDtypeStruct`.
     """
     wanted = {_name(at): leaf for at, leaf in jax.tree_util.tree_leaves_with_path(params)}

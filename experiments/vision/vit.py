@@ -256,7 +256,7 @@ class VisionTransformer(nn.Module):
         if self.pool not in POOLS:
             raise ValueError(f"pool must be one of {', '.join(POOLS)}, got {self.pool!r}")
         if self.scan and self.make_mlp is not None:
-            raise ValueError("scan needs blocks that are alike: it cannot be had with make_mlp")
+            raise ValueError("scan needs blocks that are alike: it cannot be used with make_mlp")
 
 
 def _layer_norm(x: jax.Array, name: str) -> jax.Array:

@@ -209,7 +209,7 @@ def find_root(
         )
 
     final = lax.while_loop(unfinished, advance, initial)
-    # A row that the bound did not suffice for would be an error of ours: it must not pass for a result.
+    # A row for which the bound is not enough would be an error of ours: it must not pass for a result.
     invalid = jnp.isnan(final.last_level) | ~final.done
     total = two_sum(final.anchor, final.point)
     total = two_sum(total.hi, total.lo + final.rest)

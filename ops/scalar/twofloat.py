@@ -45,7 +45,7 @@ def _integer_type(dtype: jnp.dtype) -> jnp.dtype:
 
 
 def _flip_negatives(bits: Array) -> Array:
-    # The bits of negative floats order the wrong way round; flipping all but the sign mends that, and undoes itself.
+    # The bits of negative floats order the wrong way round; flipping all but the sign corrects that, and undoes itself.
     return bits ^ ((bits >> (jnp.iinfo(bits.dtype).bits - 1)) & jnp.iinfo(bits.dtype).max)
 
 

@@ -1,4 +1,4 @@
-"""Kills with -9 at random moments: while it starts, between rows, in the midst of a save."""
+"""Kills with -9 at random moments: while it starts, between rows, in the middle of a save."""
 
 import random
 import shutil

@@ -1,4 +1,4 @@
-"""python -m scripts.launch PLATFORM EXPERIMENT [options] [-- --config.FIELD=VALUE ...]; see scripts/README.md"""
+"""python -m scripts.launch PLATFORM EXPERIMENT [options] [-- --config.FIELD=VALUE ...]; see scripts/launch/README.md"""
 
 import sys
 

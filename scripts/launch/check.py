@@ -52,7 +52,7 @@ def check(trainings: Sequence[Training], num_devices: int, num_processes: int, c
         return f"the config could not be checked here ({said}); --no_check launches without"
 
     if trainings and not console.dry_run:
-        console.say(f"checking what is to be run, for {num_devices} devices, by the code that lies here")
+        console.say(f"checking what is to be run, for {num_devices} devices, by the code of this checkout")
     with ThreadPoolExecutor(1 if console.dry_run else os.cpu_count()) as pool:
         for training, found in zip(trainings, pool.map(reason, trainings), strict=True):
             if found:

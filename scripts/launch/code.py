@@ -35,7 +35,7 @@ class Code:
         """The commit asked for; the one that is checked out if None, and if nothing is changed.
 
         Raises:
-          UsageError: there is no such commit, it lacks the config file, or it is not what lies here.
+          UsageError: there is no such commit, it lacks the config file, or it is not what this checkout holds.
         """
         if commit is None and (changed := _git("status", "--porcelain", "--", ".", ":(exclude)results")):
             raise UsageError(

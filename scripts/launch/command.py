@@ -2,8 +2,8 @@
 
     python -m scripts.launch PLATFORM EXPERIMENT --workdir=DIR [options] [-- --config.FIELD=VALUE ...]
 
-The same command goes on where an earlier one stopped: what is done stays, what was begun resumes. The exit status is
-the worst of the runs that failed; 2 where the user has something to mend; 0 when it was stopped, as by Ctrl-C.
+Run it again and it resumes: what is done stays. The exit status is
+the worst of the runs that failed; 2 where the user has something to correct; 0 when it was stopped, as by Ctrl-C.
 """
 
 import argparse
@@ -86,7 +86,7 @@ def _launch(options: argparse.Namespace, console: Console, trainings: Sequence[T
             goes_on = f"; submitted, and going on without the launcher: {', '.join(sorted(scheduler.going_on))}"
         else:
             goes_on = "; nothing is submitted or queued any more" if platform.leaves_running else ""
-        console.say(f"stopped{goes_on}; the same command goes on from here")
+        console.say(f"stopped{goes_on}; run it again and it resumes")
         status = 0
     finally:
         for number, handler in previous.items():

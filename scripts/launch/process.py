@@ -16,7 +16,7 @@ from typing import IO, TextIO
 
 from experiments.core.errors import UsageError
 
-USAGE = 2  # the exit status of a mistake that repetition does not mend
+USAGE = 2  # the exit status of a mistake that trying again does not help
 _LOST_CONNECTION = 255
 # What comes after the words of a program that has failed: from whoever has carried them, and from JAX's own threads.
 _TRANSPORT = re.compile(
@@ -305,7 +305,7 @@ def begin(command: Sequence[str], stderr: int, variables: Mapping[str, str] | No
             start_new_session=True,  # Ctrl-C is for the launcher alone, which passes it on
         )
     except FileNotFoundError as error:
-        raise UsageError(f"there is no program {command[0]!r} here: see scripts/README.md") from error
+        raise UsageError(f"there is no program {command[0]!r} here: see scripts/launch/README.md") from error
 
 
 def error_line(text: str, *, of_transport: bool = False) -> str:

@@ -88,7 +88,7 @@ class Scheduler:
         """Trains what is left, `jobs` runs at a time; returns the worst exit status of those that failed.
 
         Raises:
-          UsageError: the user has to mend something first.
+          UsageError: the user has to correct something first.
           Stopped: the launcher was asked to stop; what runs has been stopped, or goes on if the platform leaves it.
         """
         left = []

@@ -2,7 +2,7 @@
 
 DIR/index.html opens with every claim of the paper beside what the results say, and goes on as the pages of
 `scripts.compare` do, with all runs below DIR. It needs no network; its links lead to files beside it. The same results
-give the same bytes.
+give the same bytes. Where DIR is `results`, the tables that the READMEs show of it are made again, too.
 """
 
 import sys
@@ -15,6 +15,7 @@ from scripts.compare.contents import contents
 from scripts.compare.groups import group
 from scripts.compare.page import listed, page
 from scripts.compare.workdirs import find
+from scripts.report import readme
 from scripts.report.claims import CLAIMS
 from scripts.report.paper import REPORTED
 from scripts.report.table import table
@@ -43,6 +44,9 @@ def make(directory: Path) -> Path:
     data = contents(group(found), found.problems, REPORTED)
     before, after = table(CLAIMS, findings, directory), listed("Figures", figures)
     write_atomically(path, page("Claims and results", data, summary=_SUMMARY, before=before, after=after))
+    if directory.resolve() == readme.RESULTS:
+        for changed in readme.update(CLAIMS, findings):
+            print(f"the tables of {changed} are new", flush=True)
     return path
 
 

@@ -6,10 +6,11 @@ from experiments.mnist_pruning.report import claims as pruning
 from experiments.vmoe.report import claims as vmoe
 from scripts.report import operators, solvers
 
-_MNIST = ("configs/mnist_pruning.py", "make mnist")
-_CIFAR = ("configs/cifar100_vit.py", "make cifar100-small")
-_VMOE = ("configs/vmoe.py", "make vmoe-small")
-_OPERATORS = ("scripts/report/operators.py", "make report")
+_BENCH = "results/bench/README.md"
+_MNIST = ("configs/mnist_pruning.py", "make mnist", "results/mnist_pruning/README.md")
+_CIFAR = ("configs/cifar100_vit.py", "make cifar100-small", "results/cifar100_vit/README.md")
+_VMOE = ("configs/vmoe.py", "make vmoe-small", "results/vmoe/README.md")
+_OPERATORS = ("scripts/report/operators.py", "make report", "ops/README.md")
 
 
 CLAIMS = (
@@ -61,6 +62,7 @@ CLAIMS = (
         "",
         "configs/cifar100_vit.py",
         "make bench",
+        _BENCH,
     ),
     Claim(
         "A V-MoE S/32 with the relaxed router has a better precision-at-1 on JFT-300M than with hard top-k.",
@@ -78,6 +80,7 @@ CLAIMS = (
         "",
         "configs/vmoe.py",
         "make bench",
+        _BENCH,
     ),
     Claim(
         "Dykstra's algorithm is faster than PAV on accelerators.",
@@ -87,6 +90,7 @@ CLAIMS = (
         "figures/figure4.png",
         "scripts/bench/isotonic.py",
         "make bench",
+        _BENCH,
     ),
     Claim(
         "It converges surprisingly fast: 100 iterations give the same output as PAV.",
@@ -96,6 +100,7 @@ CLAIMS = (
         "figures/figure4.png",
         "scripts/bench/isotonic.py",
         "make bench",
+        _BENCH,
     ),
     Claim(
         "The relaxed top-k mask is sparse: exactly 0 for most entries.",

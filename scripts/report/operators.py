@@ -75,7 +75,7 @@ def loss_is_bounded(_: Path) -> Finding:
     bounded = losses["smooth"][1] >= 0
     why = "unbounded below with a one-hot target for k > 1"
     return Finding(
-        ours, "partly" if bounded else "not", f"{why}; a target inside the polytope mends it" if bounded else why
+        ours, "partly" if bounded else "not", f"{why}; a target inside the polytope avoids that" if bounded else why
     )
 
 

@@ -17,11 +17,13 @@ def runtime(results: Path) -> Finding | None:
     ours = f"times of {_DYKSTRA}, over those of PAV: " + ", ".join(
         f"{ratio:.2g} (n = {n:,})" for n, ratio in ratios.items()
     )
+    least, most, sizes = min(ratios.values()), max(ratios.values()), list(ratios)
+    brief = f"{least:.2g} to {most:.2g} times the time of PAV (100 iterations, n = {sizes[0]:,} to {sizes[-1]:,})"
     faster = sum(ratio < 1 for ratio in ratios.values())
     why = f"faster at {faster} of {len(ratios)} sizes, on {name_of(record)}"
     if not on_accelerator(record):
-        return Finding(ours, "substitute", f"{why}: no accelerator was measured")
-    return Finding(ours, "reproduced" if faster == len(ratios) else "partly" if faster else "not", why)
+        return Finding(ours, "substitute", f"{why}: no accelerator was measured", brief)
+    return Finding(ours, "reproduced" if faster == len(ratios) else "partly" if faster else "not", why, brief)
 
 
 def convergence(results: Path) -> Finding | None:
@@ -36,7 +38,8 @@ def convergence(results: Path) -> Finding | None:
     )
     same = sum(error < 1e-3 for error in errors.values())
     why = f"within 0.001 of the exact mask in {same} of {len(errors)} cases"
-    return Finding(ours, "reproduced" if same == len(errors) else "partly" if same else "not", why)
+    brief = f"{why}; largest error of an entry: {max(errors.values()):.1g}"
+    return Finding(ours, "reproduced" if same == len(errors) else "partly" if same else "not", why, brief)
 
 
 def _pairs(record: Numbers) -> list[tuple[int, Numbers, Numbers]]:

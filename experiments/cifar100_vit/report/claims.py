@@ -24,11 +24,15 @@ def accuracy(results: Path) -> Finding | None:
         shown = ", ".join(f"top-{k} {plus_minus(value, signed=True)}" for k, value in differences.items())
         parts.append(f"{row['loss']}: {shown}")
     ours = "accuracy minus cross-entropy's, points: " + "; ".join(parts)
+    brief = "top-3 accuracy minus cross-entropy's, points: " + "; ".join(
+        f"{row['loss'].removeprefix('top-3, ')}: {plus_minus(row['minus_cross_entropy'].get('3'), signed=True)}"
+        for row in rows
+    )
     outcome: Verdict = "reproduced" if all(better) else "partly" if any(better) else "not"
     count = f"{sum(better)} of {len(better)} intervals lie above 0"
     if table["stand_in"]:
-        return Finding(ours, "substitute", f"{count}, on a small network pretrained on coarse labels")
-    return Finding(ours, outcome, count)
+        return Finding(ours, "substitute", f"{count}, on a small network pretrained on coarse labels", brief)
+    return Finding(ours, outcome, count, brief)
 
 
 def step_times(results: Path) -> Finding | None:

@@ -144,8 +144,8 @@ def _stand_in(row: Numbers) -> str:
     model = row["model"]
     patch = model["variant"].partition("/")[2]
     return (
-        f"A stand-in for ViT-B/16 with ImageNet-21k weights, which could not be had: {model['depth']} blocks of width "
-        f"{model['width']}, patches of {patch} pixels, trained on the coarse labels of {row['dataset']} for "
+        f"A stand-in for ViT-B/16 with ImageNet-21k weights, which could not be obtained: {model['depth']} blocks of "
+        f"width {model['width']}, patches of {patch} pixels, trained on the coarse labels of {row['dataset']} for "
         f"{row['epochs']:.3g} epochs ({plus_minus(row['accuracy'])} % of them right on validation)."
     )
 

@@ -43,7 +43,7 @@ def load_or_make(
 
 
 def directory() -> Path:
-    """Where everything that can be had again is kept: `$XDG_CACHE_HOME/sparse-topk`, else below ~/.cache."""
+    """Where everything that can be fetched or made again lies: `$XDG_CACHE_HOME/sparse-topk`, else below ~/.cache."""
     root = os.environ.get("XDG_CACHE_HOME")
     return (Path(root) if root else Path.home() / ".cache") / "sparse-topk"
 

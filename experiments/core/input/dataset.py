@@ -60,7 +60,7 @@ def load(config: ml_collections.ConfigDict) -> Data:
     the test images are left alone: that is the split to choose hyper-parameters on.
 
     With `config.input.augment_on="host"` both are streams (`pipeline.py`), decoded and augmented on
-    the way. Images that do not lie in memory can be had in no other way, and have no arrays.
+    the way. Images that are not in memory are available in no other way, and have no arrays.
     """
     label = config.get("label", "label")
     if config.dataset == "digits":

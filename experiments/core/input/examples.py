@@ -1,7 +1,7 @@
 """Labelled images by index: decoded in memory, or read from disk as they are asked for.
 
 Both are one thing to whoever reads examples one by one (`pipeline.py`); only what lies in memory
-can also be had as arrays, and so stay on the devices.
+are also available as arrays, and so stay on the devices.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from PIL import Image
 
 from experiments.core.input.stream import Arrays
 
-# Two threads that are the first to use TFDS can wait for each other for ever. One imports it, the other looks something
+# Two threads that are the first to use TFDS can wait for each other forever. One imports it, the other looks something
 # up in it; for that both need a lock of a module and one of TFDS's own, and each may have got one of them.
 _OPENING = threading.Lock()
 

@@ -72,7 +72,7 @@ def from_tfds(name: str, data_dir: str | None, *, download: bool, label: str = "
       label: the feature to classify by, say cifar100's `coarse_label`; a class, or a sequence of classes.
 
     Raises:
-      UsageError: if the data set cannot be had, is not one of labelled images, or has no such label.
+      UsageError: if the data set cannot be obtained, is not one of labelled images, or has no such label.
     """
     directory = _data_dir(name, data_dir)
     test, held_out = _TEST.get(name, "test"), _HELD_OUT.get(name)
@@ -170,7 +170,7 @@ def _builder(name: str, data_dir: str | None, download: bool) -> Any:
     except Exception as error:
         reason = (str(error).strip() or "no reason given").splitlines()[0]
         raise UsageError(
-            f"data set {name!r} could not be had from {where} ({type(error).__name__}: {reason}): {advice}"
+            f"data set {name!r} could not be obtained from {where} ({type(error).__name__}: {reason}): {advice}"
         ) from error
 
 

@@ -21,11 +21,13 @@ class Finding:
       ours: the numbers, with intervals where there are seeds.
       verdict: what they make of the claim.
       why: the rule by which, or what limits it.
+      brief: the numbers that matter most, for the README, where `ours` is too long for it.
     """
 
     ours: str
     verdict: Verdict
     why: str
+    brief: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Claim:
       figure: ours, below the directory of results.
       config: in the repository.
       command: which makes the results.
+      page: in the repository, where the results are told in full.
     """
 
     says: str
@@ -49,6 +52,7 @@ class Claim:
     figure: str
     config: str
     command: str
+    page: str
 
 
 def read(path: Path) -> Any:

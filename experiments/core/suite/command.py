@@ -1,6 +1,6 @@
 """The command of a suite: `python -m <package> --out=DIR [--preset=NAME] [--only=REGEX]`.
 
-The same command goes on where an earlier one stopped; finished runs are left alone. SIGTERM stops
+Run it again and it resumes; finished runs are left alone. SIGTERM stops
 it with exit status 0; a run that fails is reported, does not keep the others from running, and
 makes the exit status 1.
 """
@@ -44,7 +44,7 @@ def main(suite: Suite, arguments: Sequence[str]) -> int:
         return in_one_line(lambda: run_suite(suite, options.out, runs, selected, command))
     except runner.Stopped:
         with contextlib.suppress(OSError):  # of a terminal that is closed
-            print("\nstopped; the same command goes on from here", flush=True)
+            print("\nstopped; run it again and it resumes", flush=True)
         return 0
 
 

@@ -31,7 +31,7 @@ class Stopped(BaseException):
 
 
 class DataError(UsageError):
-    """The data cannot be had, so no run can."""
+    """The data cannot be obtained, so nothing can run."""
 
 
 def train_all(
@@ -41,7 +41,7 @@ def train_all(
 
     Raises:
       Stopped: at SIGTERM or SIGINT, once the run under way is saved.
-      DataError: before any run, if the data cannot be had.
+      DataError: before any run, if the data cannot be obtained.
     """
     with _stoppable():
         return _Runner(suite, out, runs, selected, command).go()
@@ -67,7 +67,7 @@ class _Runner:
             except UsageError as error:
                 self._fail(run, str(error))
             except Exception as error:
-                # One run that cannot be had must not cost the night's others.
+                # One run that fails must not cost the night's others.
                 self._fail(run, f"{type(error).__name__}: {_first_line(error)}")
             else:
                 result = _result(self.out / run.name, self.suite.shown)

@@ -191,7 +191,7 @@ class _Run:
         checkpoints: Checkpoints,
         writer: metrics.Writer,
     ) -> tuple[TrainState, int]:
-        """Trains on from step `now`, in the midst of an interval perhaps; the last state, and the step it is of."""
+        """Trains on from step `now`, perhaps within an interval; the last state, and the step it is of."""
         at_once, total_steps = self.plan.steps_per_dispatch, self.plan.total_steps
         # The first chunk is needed to compile, even where no step is left.
         chunk = self.feed.chunk(min(now, total_steps - at_once))

@@ -45,14 +45,19 @@ def speed(results: Path) -> Finding | None:
     ours = "; ".join(f"{naming.setting(run)}: {_when(run, reached[run.name])}" for run in [*papers, *annealed])
     ours = f"epochs until the error of hard top-k after {length} ({length * _epoch_seconds(hard):.2g} s a seed): {ours}"
 
+    brief = f"epochs until the error of hard top-k after {length}: " + "; ".join(
+        f"{naming.setting(run).removesuffix(_PAPERS).strip()}: {_epochs(reached[run.name])}"
+        for run in [*papers, *annealed]
+    )
+
     def all_sooner(runs: Iterable[Run]) -> bool:
         return all(epochs is not None and epochs < length for run in runs for epochs in reached[run.name])
 
     if all_sooner(papers):
-        return Finding(ours, "reproduced", "every seed gets there sooner at the paper's lam")
+        return Finding(ours, "reproduced", "every seed gets there sooner at the paper's lam", brief)
     if annealed and all_sooner(annealed):
-        return Finding(ours, "partly", "not at the paper's lam; with lam annealed every seed gets there sooner")
-    return Finding(ours, "not", "not every seed gets there sooner")
+        return Finding(ours, "partly", "not at the paper's lam; with lam annealed every seed gets there sooner", brief)
+    return Finding(ours, "not", "not every seed gets there sooner", brief)
 
 
 def density(results: Path) -> Finding | None:
@@ -140,12 +145,15 @@ def _reached(run: Run, hard: Run) -> list[float | None]:
     return epochs
 
 
-def _when(run: Run, epochs: list[float | None]) -> str:
+def _epochs(epochs: list[float | None]) -> str:
     never = sum(epoch is None for epoch in epochs)
-    if never:
-        return f"never in {never} of {len(epochs)} seeds"
-    measured = interval(epochs)
-    return f"{plus_minus(measured)} ({measured['mean'] * _epoch_seconds(run):.2g} s)"
+    return f"never in {never} of {len(epochs)} seeds" if never else plus_minus(interval(epochs))
+
+
+def _when(run: Run, epochs: list[float | None]) -> str:
+    if None in epochs:
+        return _epochs(epochs)
+    return f"{_epochs(epochs)} ({interval(epochs)['mean'] * _epoch_seconds(run):.2g} s)"
 
 
 def _epoch_seconds(run: Run) -> float:

@@ -2,7 +2,7 @@
 
     python -m experiments.mnist_pruning.suite --out=DIR [--preset=full|quick|demo] [--only=REGEX]
 
-The same command goes on where an earlier one stopped; finished runs are left alone. SIGTERM stops
+Run it again and it resumes; finished runs are left alone. SIGTERM stops
 it with exit status 0; a run that fails is reported, does not keep the others from running, and
 makes the exit status 1.
 """

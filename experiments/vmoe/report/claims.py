@@ -20,12 +20,17 @@ def precision(results: Path) -> Finding | None:
     shown = "; ".join(
         f"{row['router']}, {row['setting']}: {plus_minus(row['minus_hard'], signed=True)}" for row in rows
     )
-    ours = f"precision-at-1 minus the hard router's, points: {shown}"
+    what = "precision-at-1 minus the hard router's, points"
+    ours = f"{what}: {shown}"
+    brief = f"{what}: " + "; ".join(
+        f"{row['router'].removeprefix('relaxed expert choice, ')}: {plus_minus(row['minus_hard'], signed=True)}"
+        for row in rows
+    )
     outcome: Verdict = "reproduced" if all(better) else "partly" if any(better) else "not"
     count = f"{sum(better)} of {len(better)} intervals lie above 0"
     if table["stand_in"]:
-        return Finding(ours, "substitute", f"{count}, on a small network and {rows[0]['dataset']}")
-    return Finding(ours, outcome, count)
+        return Finding(ours, "substitute", f"{count}, on a small network and {rows[0]['dataset']}", brief)
+    return Finding(ours, outcome, count, brief)
 
 
 def step_times(results: Path) -> Finding | None:

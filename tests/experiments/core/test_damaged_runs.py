@@ -256,7 +256,7 @@ def test_a_full_disk_is_one_line_whoever_writes_and_nothing_is_lost(copy, whole,
         logging.disable(logging.NOTSET)  # which it no longer is after a save that has found the disk full
         err = capsys.readouterr().err
         assert err.startswith("error: ")
-        assert f"{named}: No space left on device; what is saved is whole" in err
+        assert f"{named}: No space left on device; what was saved is intact" in err
         assert err.count("\n") == 1
     run(copy)
     assert rows_without_seconds(copy) == whole

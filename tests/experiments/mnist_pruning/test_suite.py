@@ -173,7 +173,7 @@ def test_sigterm_stops_with_status_0_and_the_same_command_goes_on(tmp_path, caps
     os.kill(process.pid, signal.SIGTERM)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
-    assert "stopped; the same command goes on from here" in out
+    assert "stopped; run it again and it resumes" in out
     assert not (tmp_path / "final-two").exists()
     assert command.main(dataclasses.replace(SUITE, presets={"demo": lambda: LONG}), arguments) == 0
     out, err = capsys.readouterr()

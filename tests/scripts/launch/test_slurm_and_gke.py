@@ -75,7 +75,7 @@ def test_ctrl_c_before_another_submission_says_that_nothing_is_queued(world, tmp
     world.plan("sbatch", "sbatch: error: QOSMaxSubmitJobPerUserLimit")
     out = interrupted(tmp_path, capfd, "to do")
     assert "attempt 1 of 3 more in 60 s" in out
-    assert "stopped; nothing is submitted or queued any more; the same command goes on from here" in out
+    assert "stopped; nothing is submitted or queued any more; run it again and it resumes" in out
     assert re.search(r"mnist_pruning +to do +job: .*QOSMax", out)
     assert len(calls(world, "sbatch")) == 1
 
@@ -83,7 +83,7 @@ def test_ctrl_c_before_another_submission_says_that_nothing_is_queued(world, tmp
 def test_ctrl_c_while_a_job_runs_names_it_as_going_on(world, tmp_path, capfd):
     world.plan("train-0", "hang")
     out = interrupted(tmp_path, capfd, "running")
-    assert "stopped; submitted, and going on without the launcher: mnist_pruning; the same command goes on" in out
+    assert "stopped; submitted, and going on without the launcher: mnist_pruning; run it again and it resumes" in out
 
 
 def test_what_slurm_says_is_the_reason_only_where_no_task_gives_one():

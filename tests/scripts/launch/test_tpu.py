@@ -309,7 +309,7 @@ def test_a_signal_lets_the_workers_save_and_names_the_tpu_that_stays(world, laun
 
 
 def test_what_the_runbook_prepares_workers_with_may_be_repeated(tmp_path):
-    (prepare,) = re.findall(r"--prepare '(mkdir.*)'", (ROOT / "scripts" / "README.md").read_text())
+    (prepare,) = re.findall(r"--prepare '(mkdir.*)'", (ROOT / "scripts" / "launch" / "README.md").read_text())
     for name, script in {
         "mountpoint": f"[[ -e {tmp_path}/mounted ]]",
         "gcsfuse": f"[[ ! -e {tmp_path}/mounted ]] && touch {tmp_path}/mounted",

@@ -13,7 +13,7 @@ from experiments.mnist_pruning.report import claims as pruning
 from experiments.mnist_pruning.report import table as pruning_table
 from experiments.vmoe.report import claims as vmoe
 from experiments.vmoe.report import table as vmoe_table
-from scripts.report import operators, solvers
+from scripts.report import operators, readme, solvers
 from scripts.report.claims import CLAIMS
 from tests.scripts.workdirs import write_fine_tuning, write_vmoe, write_workdir
 
@@ -153,17 +153,22 @@ def test_without_results_nothing_is_claimed(tmp_path):
 
 def test_operators_are_as_their_readme_says():
     nowhere = Path()
-    assert operators.sparsity(nowhere).verdict == "reproduced"
-    assert operators.error_bound(nowhere).verdict == "reproduced"
+    sparse, bound = operators.sparsity(nowhere), operators.error_bound(nowhere)
     smooth, loss = operators.smoothness(nowhere), operators.loss_is_bounded(nowhere)
+    assert sparse.verdict == bound.verdict == "reproduced"
     assert smooth.verdict == "partly"
     assert "leaves 0: 0.00; where it reaches 1: 1.67" in smooth.ours
     assert "1.67" in (ROOT / "ops" / "README.md").read_text()
     assert loss.verdict == "partly"
+    found = {"sparsity": sparse, "smoothness": smooth, "error_bound": bound, "loss_is_bounded": loss}
+    rows = [readme.claim_row(claim, found[claim.find.__name__]) for claim in CLAIMS if claim.page == "ops/README.md"]
+    assert len(rows) == 4
+    assert set(rows) <= set((ROOT / "README.md").read_text().splitlines())
 
 
 def test_claims_point_to_what_there_is():
     for claim in CLAIMS:
+        assert (ROOT / claim.page).exists()
         assert not claim.config or (ROOT / claim.config).exists()
         computed = claim.find.__module__ == operators.__name__
         if claim.figure and (computed or claim.find(ROOT / "results") is not None):

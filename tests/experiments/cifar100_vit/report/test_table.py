@@ -115,7 +115,7 @@ def test_a_stand_in_is_called_one_and_the_full_size_is_not(tmp_path):
     assert [row["run"] for row in numbers["final"]] == ["final"]
     assert numbers["sweep"] == []  # pretraining is no candidate
     assert (
-        "A stand-in for ViT-B/16 with ImageNet-21k weights, which could not be had: 4 blocks of width 64, patches of 4 "
+        "A stand-in for ViT-B/16 with ImageNet-21k weights, which could not be obtained: 4 blocks of width 64, patches "
         in (text_of(tmp_path / "small"))
     )
     assert "for 10 epochs (55.00 % of them right on validation)." in text_of(tmp_path / "small")

@@ -104,7 +104,7 @@ def test_a_set_that_cannot_be_prepared_leaves_no_empty_folders(tmp_path, monkeyp
         if kept:
             kept.parent.mkdir(parents=True)
             kept.write_text("precious\n")
-        with pytest.raises(UsageError, match=r"'kmnist' could not be had from .* no such host"):
+        with pytest.raises(UsageError, match=r"'kmnist' could not be obtained from .* no such host"):
             sources.from_tfds("kmnist", str(where), download=True)
         left = [path for path in tmp_path.rglob("*") if path.is_dir() and not any(path.iterdir())]
         assert left == []

@@ -1,0 +1,85 @@
+"""Tables of the READMEs that are made of the results, each between two comments that name it."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.core.record.files import read_object, write_atomically
+from experiments.core.report.finding import Claim, Finding
+from experiments.core.report.markdown import line
+from scripts.bench.compare import find
+from scripts.bench.contestants import BOTH, FORWARD
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+# Of the benchmark of masks: the record that the READMEs show.
+_RECORD = "cpu-amd-epyc-2c.json"
+_HEADER = ("the paper says", "its number", "ours", "verdict", "in full")
+_PEER = "jaxopt box section"  # which knows p = 2 alone
+_MASKS = (
+    ("`topk_mask`, p = 2", "topk_mask p=2", FORWARD),
+    ("with gradient", "topk_mask p=2", BOTH),
+    ("`topk_mask`, p = 4/3", "topk_mask p=4/3", FORWARD),
+    ("with gradient", "topk_mask p=4/3", BOTH),
+)
+_HARD = ("`hard_topk_mask`", "hard_topk_mask", FORWARD)
+_PEERS = (("jaxopt, p = 2", _PEER, FORWARD), ("with gradient", _PEER, BOTH))
+_SPEED = {"speed": (*_MASKS, *_PEERS), "speed in full": (*_MASKS, _HARD, *_PEERS)}
+
+
+def update(claims: Sequence[Claim], findings: Sequence[Finding | None]) -> list[Path]:
+    """Writes the tables into the READMEs; returns the paths of those that changed.
+
+    Args:
+      claims: of the paper.
+      findings: on them, in the committed results: no other directory has a README to show it.
+    """
+    changed = []
+    made = {"claims": claims_table(claims, findings), **speed_tables()}
+    for path in (RESULTS.parent / "README.md", *sorted(RESULTS.glob("*/README.md"))):
+        before = path.read_text()
+        after = fill(before, made)
+        if after != before:
+            write_atomically(path, after)
+            changed.append(path)
+    return changed
+
+
+def fill(text: str, tables: Mapping[str, Sequence[str]]) -> str:
+    """The text, with each table where `<!-- NAME: ... -->` and `<!-- end of NAME -->` are."""
+    for name, lines in tables.items():
+        body = "\n".join([*lines, ""])
+        marks = rf"(<!-- {re.escape(name)}: [^\n]*-->\n).*?(<!-- end of {re.escape(name)} -->)"
+        if found := re.search(marks, text, flags=re.DOTALL):
+            text = text[: found.end(1)] + body + text[found.start(2) :]
+    return text
+
+
+def claims_table(claims: Sequence[Claim], findings: Sequence[Finding | None]) -> list[str]:
+    """A row for each claim."""
+    rows = [claim_row(claim, finding) for claim, finding in zip(claims, findings, strict=True)]
+    return [line(_HEADER), line(["---"] * len(_HEADER)), *rows]
+
+
+def claim_row(claim: Claim, finding: Finding | None) -> str:
+    """What the paper says, where and with which number; ours; the verdict; where it is told in full."""
+    ours, verdict = (finding.brief or finding.ours, finding.verdict) if finding else ("-", "not measured")
+    page = Path(claim.page)
+    cells = [f"{claim.says} *{claim.source}*", claim.paper, ours, f"**{verdict}**"]
+    return line([*(cell.replace("|", r"\|") for cell in cells), f"[{page.parent.name}]({page})"])
+
+
+def speed_tables() -> dict[str, list[str]]:
+    """Times of masks over that of `lax.top_k`, in short and in full."""
+    cases = read_object(RESULTS / "bench" / _RECORD, "put back a copy of it, or make it again")["cases"]
+    return {name: _ratios(cases, columns) for name, columns in _SPEED.items()}
+
+
+def _ratios(cases: Sequence[dict[str, Any]], columns: Sequence[tuple[str, str, str]]) -> list[str]:
+    rows = []
+    for case in cases:
+        found = [find(case["results"], contestant, mode) for _, contestant, mode in columns]
+        ratios = ["-" if row is None else f"{row['ratio_to']['lax.top_k']:.2g}" for row in found]
+        rows.append(line([f"{case['batch']}, {case['n']}, {case['k']}", *ratios]))
+    return [line(["batch, n, k", *(name for name, _, _ in columns)]), line(["---"] + ["---:"] * len(columns)), *rows]
