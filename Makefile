@@ -14,8 +14,8 @@ FORMAT ?= html
 # Of `make chaos`: kills in all, and what the random moments and places follow from.
 KILLS ?= 50
 SEED ?= 0
-# Worker processes of the tests.
-JOBS ?= auto
+# Worker processes of the tests: more than there are cores, for tests that wait for processes of their own.
+JOBS ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() * 3 // 2)')
 # What is launched where, and how (scripts/launch/README.md): PLATFORM, WORKDIR, CONFIG, LAUNCH with options of the platform, and
 # OVERRIDES, of the config, which arrive as they are given.
 PLATFORM ?= local

@@ -67,7 +67,7 @@ def test_a_task_of_srun_alone_waits_for_no_other(monkeypatch):
 
 def test_the_tasks_of_srun_find_each_other():
     code = (
-        "import jax; from experiments.core import distributed; distributed.initialize();"
+        "import jax; from experiments.core.training import processes as distributed; distributed.initialize();"
         "print(jax.distributed.is_initialized(), jax.process_index(), jax.process_count(), jax.device_count());"
         "print('of the first:', distributed.from_first(lambda: {'process': jax.process_index()}))\n"
         "def fail(): raise distributed.UsageError(f'of {jax.process_index()}')\n"

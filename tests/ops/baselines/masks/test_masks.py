@@ -9,7 +9,7 @@ import pytest
 
 from ops import baselines
 from tests.ops import oracles
-from tests.ops.baselines.masks.masks import masks
+from tests.ops.baselines.masks import masks
 
 X = oracles.samples((6, 40))
 SMALL = np.round(oracles.samples((2, 7), seed=3), 2) + 0.003 * np.arange(7)  # no two entries equal
