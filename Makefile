@@ -127,7 +127,7 @@ $(VENV)-bench/.ready-$(JAX): requirements.txt requirements-bench.txt
 	@touch $@
 
 clean:  ## Remove the environments and caches, never runs/ or results/.
-	rm -rf $(VENV) $(VENV)-bench .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-bench .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: help install demo test chaos lint format mnist mnist-quick cifar100 cifar100-small vmoe vmoe-small figures compare report bench fuzz \

@@ -29,11 +29,12 @@ from fractions import Fraction
 import ml_collections
 from ml_collections import config_dict
 
+from experiments.cifar100_vit.losses import LOSSES
 from experiments.core.config import parse_options
 from experiments.core.errors import UsageError
 
 OPTIONS = {
-    "loss": "topk",  # xent, topk or topk_mixture
+    "loss": "topk",  # or another of LOSSES in experiments/cifar100_vit/losses.py
     "p": "2",  # a number or a fraction in (1, 2]
     "target": "one_hot",  # the paper's; or smooth, which keeps the loss from falling without bound
     "steps": "100",
@@ -49,7 +50,6 @@ WEIGHTS = {
     "augreg": "gs://vit_models/augreg/B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0.npz",
 }
 RECIPES = {"vit_jax": "inception", "big_vision": "big_vision"}
-LEARNING_RATES = {"xent": 3e-3, "topk": 5e-3, "topk_mixture": 5e-3}
 BIG_VISION_LEARNING_RATE = 1e-2
 
 
@@ -58,7 +58,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     options = parse_options(argument, OPTIONS)
     yes_or_no = ("yes", "no")
     for option, allowed in (
-        ("loss", tuple(LEARNING_RATES)),
+        ("loss", tuple(LOSSES)),
         ("recipe", tuple(RECIPES)),
         ("weights", tuple(WEIGHTS)),
         ("small", yes_or_no),
@@ -104,7 +104,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.optimizer = ml_collections.ConfigDict()
     config.optimizer.name = "sgd"
     config.optimizer.momentum = 0.9
-    config.optimizer.learning_rate = LEARNING_RATES[options["loss"]]
+    config.optimizer.learning_rate = LOSSES[options["loss"]].learning_rate
     config.optimizer.schedule = "cosine"
     config.optimizer.warmup_steps = steps // 10
     config.optimizer.clip_norm = 1.0

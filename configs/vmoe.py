@@ -30,9 +30,10 @@ from ml_collections import config_dict
 
 from experiments.core.config import parse_options
 from experiments.core.errors import UsageError
+from experiments.vmoe.router_kinds import ROUTERS
 
 OPTIONS = {
-    "router": "relaxed",  # hard, relaxed, token_choice or soft
+    "router": "relaxed",  # or another of ROUTERS in experiments/vmoe/router_kinds.py
     "data": "imagenet2012",  # or imagenet21k, with several labels an image
     "size": "S/32",  # or B/16
     "small": "no",  # the stand-in
@@ -46,14 +47,13 @@ DATA: dict[str, dict[str, Any]] = {
     "imagenet2012": {"dataset": "imagenet2012", "label": "label", "loss": "softmax", "steps": 93_800},
     "imagenet21k": {"dataset": "imagenet21k", "label": "labels", "loss": "sigmoid", "steps": 24_300},
 }
-ROUTERS = ("relaxed", "hard", "token_choice", "soft")
 
 
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
     """The paper's setting, changed by `argument`: "router=hard", "small,router=token_choice" and the like."""
     options = parse_options(argument, OPTIONS)
     for option, allowed in (
-        ("router", ROUTERS),
+        ("router", tuple(ROUTERS)),
         ("data", tuple(DATA)),
         ("size", tuple(SIZES)),
         ("small", ("yes", "no")),
@@ -128,7 +128,9 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.router.multiple_of = 4
     config.router.capacity = 0  # slots in the buffer of an expert; 0: k. For token_choice and soft there is no other k
     config.router.noise = 1.0  # standard deviation in training, in units of 1 / num_experts
-    config.router.score = "logits"  # or gates: what the tokens compete by, of the expert-choice routers
+    config.router.score = ROUTERS[
+        options["router"]
+    ].score  # logits or gates: what the tokens compete by, of the expert-choice routers
     config.router.p = 2.0
     config.router.lam = ml_collections.ConfigDict()  # in the units of the score
     config.router.lam.schedule = "constant"  # at start; or "geometric": from start to end, step by step
@@ -138,8 +140,6 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.router.selected = 2  # experts of a token, of token_choice
     config.router.priority = "order"  # or gates, of token_choice: who comes first when a buffer is full
     config.router.auxiliary = 0.01  # weight of the importance and load loss of token_choice
-    if options["router"] == "hard":
-        config.router.score = "gates"  # Zhou et al.
 
     config.tensorboard = False
     if options["small"] == "yes":

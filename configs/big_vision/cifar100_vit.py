@@ -30,7 +30,8 @@ from fractions import Fraction
 
 import ml_collections
 
-from configs.cifar100_vit import LEARNING_RATES, WEIGHTS
+from configs.cifar100_vit import WEIGHTS
+from experiments.cifar100_vit.losses import LOSSES
 from experiments.core.config import parse_options
 from experiments.core.errors import UsageError
 
@@ -52,7 +53,7 @@ MAX_K = 10
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
     """The paper's setting, changed by `argument`: "loss=topk,p=4/3" and the like, see OPTIONS."""
     options = parse_options(argument, OPTIONS)
-    for option, allowed in (("loss", LEARNING_RATES), ("recipe", RECIPES), ("weights", WEIGHTS)):
+    for option, allowed in (("loss", LOSSES), ("recipe", RECIPES), ("weights", WEIGHTS)):
         if options[option] not in allowed:
             raise UsageError(f"{option}={options[option]} is not allowed: it must be one of " + ", ".join(allowed))
     try:
@@ -90,7 +91,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.optax = {"decay": 0.9}
     config.grad_clip_norm = 1.0
     config.wd = 0.0
-    config.lr = LEARNING_RATES[options["loss"]]
+    config.lr = LOSSES[options["loss"]].learning_rate
     config.schedule = {"warmup_steps": steps // 10, "decay_type": "cosine"}
 
     # What is kept.

@@ -8,7 +8,7 @@ import ml_collections
 import numpy as np
 
 import ops
-from experiments.cifar100_vit.losses import fine_tuning_loss
+from experiments.cifar100_vit.losses import LOSSES, fine_tuning_loss
 from experiments.core.config import about, require
 from experiments.core.errors import UsageError
 from experiments.core.input import augment
@@ -49,7 +49,7 @@ def make_model(config: ml_collections.ConfigDict, num_classes: int) -> vit.Visio
 
 def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     """The experiment on images with the number of channels and of classes that `data` have."""
-    if config.loss.name != "xent":
+    if LOSSES[config.loss.name].topk:
         allowed = f"at most the {data.num_classes} classes of {config.dataset}"
         require(config.loss.k <= data.num_classes, "loss.k", config.loss.k, allowed)
     size, recipe = config.input.size, config.input.recipe

@@ -11,22 +11,100 @@ Per example, with logits `x` of `n` classes, a one-hot target `t` and `f_R` of P
 `R(t) = lam / p |t|^p` is a constant of the logits, `lam / p` for one label, which the paper leaves out. Of `topk`, the
 first form has no lower bound for `k > 1`: mask and target differ in their sum, so a common shift takes all logits down
 and the loss with them. The second is a Fenchel-Young loss proper. See `ops.topk_fenchel_young_loss`.
+
+To add one: a function that makes it of k, p, lam, target and weights, and an entry of LOSSES.
 """
 
-import functools
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
 import optax
 
 import ops
+from experiments.core.report.markdown import p_name
+from experiments.core.report.style import BLUE, GREEN, ORANGE, PURPLE, RED, Look
 from ops.interface.arguments import check_choice, check_p, check_range
 from ops.losses import TARGETS, Target
 
-LOSSES = ("xent", "topk", "topk_mixture")
-
 Loss = Callable[[jax.Array, jax.Array], jax.Array]
+Fields = Mapping[str, Any]  # `config.loss` of a run
+
+
+@dataclasses.dataclass(frozen=True)
+class LossKind:
+    """A loss, as `LOSSES` lists it: all there is to be said of it."""
+
+    make: Callable[..., Loss]  # of k, p, lam, target and weights, which have been checked
+    label: Callable[[Fields], str]  # in tables and figures
+    look: Callable[[Fields], Look]  # in figures
+    topk: bool = True  # whether it has a use for k and lam
+    learning_rate: float = 5e-3  # the config's
+    forms: Mapping[str, Fields] = dataclasses.field(default_factory=dict)  # in the suites; none: one of its own name
+    demo: Sequence[str] | None = None  # the forms that the demo trains; None: all
+    lams: Sequence[float] = ()  # tried with each learning rate; none: that of the config
+
+
+def _cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
+    if labels.shape == logits.shape:
+        return optax.softmax_cross_entropy(logits, labels.astype(logits.dtype))
+    return optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+
+
+def _topk(k: int, weights: Any, **options: Any) -> Loss:
+    del weights
+    return lambda logits, labels: ops.topk_fenchel_young_loss(logits, labels, k=k, **options)
+
+
+def _mixture(k: int, weights: Sequence[float] | None, **options: Any) -> Loss:
+    mixed = np.full(k, 1 / k) if weights is None else np.asarray(weights, float)
+    return lambda logits, labels: ops.topk_fenchel_young_mixture(logits, labels, weights=mixed, **options)
+
+
+def _form(fields: Fields) -> str:
+    target = "the paper's" if fields["target"] == "one_hot" else "smooth target"
+    return f"p = {p_name(fields['p'])}, {target}"
+
+
+def _topk_look(fields: Fields) -> Look:
+    """Colour by p; dashed is the target as in the paper."""
+    colour = RED if fields["p"] == 2.0 else GREEN if abs(fields["p"] - 4 / 3) < 1e-9 else ORANGE
+    return colour, "--" if fields["target"] == "one_hot" else "-"
+
+
+# In the order of the tables.
+LOSSES = {
+    "xent": LossKind(
+        lambda **options: _cross_entropy,
+        lambda fields: "cross-entropy",
+        lambda fields: (BLUE, "-"),
+        topk=False,
+        learning_rate=3e-3,
+    ),
+    "topk": LossKind(
+        _topk,
+        lambda fields: f"top-{fields['k']}, {_form(fields)}",
+        _topk_look,
+        forms={
+            "topk-p2": {"loss.p": 2.0, "loss.target": "one_hot"},
+            "topk-p4_3": {"loss.p": 4 / 3, "loss.target": "one_hot"},
+            "topk-p2-smooth": {"loss.p": 2.0, "loss.target": "smooth"},
+            "topk-p4_3-smooth": {"loss.p": 4 / 3, "loss.target": "smooth"},
+        },
+        demo=("topk-p2", "topk-p2-smooth", "topk-p4_3-smooth"),
+        lams=(0.1, 1.0, 10.0),
+    ),
+    "topk_mixture": LossKind(
+        _mixture,
+        lambda fields: f"mixture of top-1 to top-{fields['k']}, {_form(fields)}",
+        lambda fields: (PURPLE, "-"),
+        forms={"mixture-p2": {"loss.p": 2.0, "loss.target": "smooth", "loss.k": 5}},
+        demo=(),
+        lams=(1.0, 10.0),
+    ),
+}
 
 
 def fine_tuning_loss(
@@ -54,7 +132,7 @@ def fine_tuning_loss(
     Raises:
       ValueError: an argument is out of range; the message names it and its value.
     """
-    check_choice("name", name, LOSSES)
+    check_choice("name", name, tuple(LOSSES))
     check_choice("target", target, TARGETS)
     p = check_p(p)
     check_range("k", k, 1, np.inf, "at least 1")
@@ -63,21 +141,9 @@ def fine_tuning_loss(
         raise ValueError(f"lam must be finite and >= 0, got {lam}")
     if weights is not None and len(weights) != k:
         raise ValueError(f"weights must be one for each of 1, ..., k = {k}, got {len(weights)}")
-    if name == "topk":
-        loss: Loss = functools.partial(ops.topk_fenchel_young_loss, k=k, lam=lam, p=p, target=target)
-    elif name == "topk_mixture":
-        mixed = np.full(k, 1 / k) if weights is None else np.asarray(weights, float)
-        loss = functools.partial(ops.topk_fenchel_young_mixture, weights=mixed, lam=lam, p=p, target=target)
-    else:
-        loss = _cross_entropy
+    loss = LOSSES[name].make(k=k, p=p, lam=lam, target=target, weights=weights)
 
     def in_float32(logits: jax.Array, labels: jax.Array) -> jax.Array:
         return loss(logits.astype(np.promote_types(logits.dtype, np.float32)), labels)
 
     return in_float32
-
-
-def _cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    if labels.shape == logits.shape:
-        return optax.softmax_cross_entropy(logits, labels.astype(logits.dtype))
-    return optax.softmax_cross_entropy_with_integer_labels(logits, labels)

@@ -14,7 +14,7 @@ from experiments.core.input.dataset import Data
 from experiments.core.training import optimizer
 from experiments.core.training.experiment import Batch, Experiment, Metrics, Recipe
 from experiments.mnist_pruning import methods
-from experiments.mnist_pruning.methods import num_kept
+from experiments.mnist_pruning.method import num_kept
 from experiments.mnist_pruning.model import MLP, map_kernels
 from experiments.mnist_pruning.model import Params as Network
 
@@ -40,7 +40,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     require(not several, "label", config.get("label", "label"), "a feature of one class an image")
     _validate_density(config, data)
     model = MLP(config.hidden, data.num_classes)
-    method = methods.make(config)
+    method = methods.METHODS[config.method].make(config)
     pruned = [str(layer) for layer in config.prune_layers]
     mean, std = data.pixel_mean_and_std()
 

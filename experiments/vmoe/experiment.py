@@ -1,6 +1,5 @@
 """The V-MoE experiment for the trainer: a transformer with experts, sigmoid or softmax loss, precision-at-1."""
 
-import dataclasses
 import math
 import re
 from fractions import Fraction
@@ -20,18 +19,9 @@ from experiments.core.training import mesh, optimizer, schedules
 from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Recipe
 from experiments.vision import model_fields, vit
 from experiments.vmoe import dispatch, layer, model, routers
+from experiments.vmoe.router_kinds import ROUTERS, Shape
 
-ROUTERS = ("hard", "relaxed", "token_choice", "soft")
 LOSSES = ("softmax", "sigmoid")
-
-
-@dataclasses.dataclass(frozen=True)
-class Shape:
-    """Of the routing: S tokens in a group, k tokens of an expert, C slots in its buffer."""
-
-    tokens: int
-    k: int
-    capacity: int
 
 
 def routing_shape(config: ml_collections.ConfigDict) -> Shape:
@@ -56,17 +46,14 @@ def validate(config: ml_collections.ConfigDict) -> None:
     require_one_of("moe.dispatcher", experts.dispatcher, dispatch.DISPATCHERS)
     require_one_of("router.name", fields.name, ROUTERS)
     require_one_of("router.score", fields.score, routers.SCORES)
-    require_one_of("router.priority", fields.priority, routers.PRIORITIES)
     require_one_of("loss", config.loss, LOSSES)
-    require(1 < fields.p <= 2, "router.p", fields.p, "in (1, 2]")
-    for name in ("k", "capacity", "dykstra"):
+    for name in ("k", "capacity"):
         require(fields[name] >= 0, f"router.{name}", fields[name], "positive, or 0")
-    require(not fields.dykstra or fields.p == 2, "router.p", fields.p, "2 with router.dykstra, which knows no other")
-    for name in ("factor", "multiple_of", "selected"):
+    for name in ("factor", "multiple_of"):
         require(fields[name] > 0, f"router.{name}", fields[name], "positive")
-    for name in ("noise", "auxiliary"):
-        require(fields[name] >= 0, f"router.{name}", fields[name], "at least 0")
-    schedules.validate_lam(fields.lam, "router.lam")
+    require(fields.noise >= 0, "router.noise", fields.noise, "at least 0")
+    for kind in ROUTERS.values():
+        kind.validate(fields)
     network = _model(config, 1, routers.HardExpertChoice(1))
     model_fields.validate(config, network)
     require_wholes(
@@ -79,13 +66,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
     most = f"at most the {shape.tokens} tokens of a group"
     require(shape.k <= shape.tokens, "router.k", shape.k, most)
     require(shape.capacity <= shape.tokens, "router.capacity", shape.capacity, most)
-    if fields.name == "hard":
-        require(shape.capacity == shape.k, "router.capacity", shape.capacity, f"k={shape.k}, or 0: it takes no more")
-    if fields.name == "relaxed":
-        require(shape.capacity >= shape.k, "router.capacity", shape.capacity, f"at least k={shape.k}, or 0 for as many")
-    if fields.name == "token_choice":
-        allowed = f"at most the {experts.num_experts} experts"
-        require(fields.selected <= experts.num_experts, "router.selected", fields.selected, allowed)
+    ROUTERS[fields.name].validate_shape(fields, shape, experts.num_experts)
     _validate_groups(config)
 
 
@@ -112,14 +93,7 @@ def _validate_groups(config: ml_collections.ConfigDict) -> None:
 
 def make_router(config: ml_collections.ConfigDict, lam: Any) -> routers.Router:
     """The router of a config, relaxed at the strength `lam`."""
-    fields, shape = config.router, routing_shape(config)
-    if fields.name == "hard":
-        return routers.HardExpertChoice(shape.k, fields.score)
-    if fields.name == "relaxed":
-        return routers.RelaxedExpertChoice(shape.k, shape.capacity, lam, fields.p, fields.score, fields.dykstra or None)
-    if fields.name == "token_choice":
-        return routers.TokenChoice(fields.selected, shape.capacity, fields.priority)
-    return routers.SoftMoe(shape.capacity)
+    return ROUTERS[config.router.name].make(config.router, routing_shape(config), lam)
 
 
 def _model(
@@ -165,7 +139,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         )
         value = _loss(config.loss, logits, batch["label"]).mean()
         metrics = {"loss": value, "router": jax.tree.map(jnp.mean, routing)}
-        if config.router.name == "token_choice":
+        if ROUTERS[config.router.name].auxiliary:
             metrics["auxiliary"] = auxiliary.mean()
         return value + config.router.auxiliary * auxiliary.mean(), metrics
 

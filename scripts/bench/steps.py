@@ -21,9 +21,11 @@ from experiments.core.input.batches import seeds_epoch_indices
 from experiments.core.input.dataset import Data
 from experiments.core.record.environment import Launch, describe
 from experiments.core.record.files import write_json
+from experiments.core.report.style import BLUE
 from experiments.core.training import mesh, state, step
-from experiments.mnist_pruning import methods
 from experiments.mnist_pruning.experiment import RECIPE
+from experiments.mnist_pruning.method import Method, PruningMethod, on_vector
+from experiments.mnist_pruning.methods import METHODS
 from scripts.bench.__main__ import hardware_name
 from scripts.bench.timing import Budget, interleave
 
@@ -36,7 +38,7 @@ LIMITS = {
 }
 
 
-def _hard_by_lax(config: Any) -> methods.Method:
+def _hard_by_lax(config: Any) -> Method:
     """Hard top-k in magnitude as one writes it with what JAX has."""
 
     def keep(w: jax.Array, k: int, progress: jax.Array) -> jax.Array:
@@ -44,7 +46,7 @@ def _hard_by_lax(config: Any) -> methods.Method:
         _, kept = lax.top_k(jnp.abs(w), k)
         return w * jnp.zeros_like(w).at[kept].set(1.0)
 
-    return methods.on_vector(keep, config.density)
+    return on_vector(keep, config.density)
 
 
 def contestants() -> dict[str, dict[str, Any]]:
@@ -96,7 +98,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="of timed calls, all together")
     parser.add_argument("--results", type=Path, default=Path("results/bench"), help="directory to write to")
     options = parser.parse_args(arguments)
-    methods.METHODS["hard by lax.top_k"] = _hard_by_lax
+    METHODS["hard by lax.top_k"] = PruningMethod(_hard_by_lax, "hard by lax.top_k", (BLUE, "-"))
 
     calls = {}
     for name, fields in contestants().items():

@@ -5,10 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs.vmoe import DATA, ROUTERS, get_config
+from configs.vmoe import DATA, get_config
 from experiments.core.errors import UsageError
 from experiments.core.training import optimizer, train
-from experiments.vmoe.experiment import RECIPE, Shape, make_router, routing_shape
+from experiments.vmoe.experiment import RECIPE, make_router, routing_shape
+from experiments.vmoe.router_kinds import ROUTERS, Shape
 
 
 def validate(config):
@@ -145,7 +146,7 @@ def test_without_an_accelerator_the_full_size_says_what_it_needs():
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("router=both", "router=both is not allowed: it must be one of relaxed, hard, token_choice, soft"),
+        ("router=both", "router=both is not allowed: it must be one of hard, relaxed, token_choice, soft"),
         ("data=jft300m", "data=jft300m is not allowed: it must be one of imagenet2012, imagenet21k"),
         ("small,size=B/16", "size=B/16 is not allowed with small"),
         ("k=3", "'k=3' is not one of OPTION=VALUE"),

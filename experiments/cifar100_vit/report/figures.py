@@ -18,7 +18,7 @@ from experiments.core.record.summary import interval
 from experiments.core.report.command import figures_of
 from experiments.core.report.paired import difference
 from experiments.core.report.results import Run
-from experiments.core.report.style import BLUE, GREEN, ORANGE, PURPLE, RED, STYLE, save
+from experiments.core.report.style import BLUE, STYLE, save
 
 
 def make(directory: Path) -> list[Path]:
@@ -40,7 +40,7 @@ def figure6(runs: Sequence[Run]) -> Figure:
     reference = next((run for run in runs if run.config["loss"]["name"] == "xent"), None)
     for run in runs:
         ks = sorted(run.summary["final"]["test_accuracy"], key=int)
-        colour, line = _look(run)
+        colour, line = naming.look(run)
         x = np.array([int(k) for k in ks])
         means, halves = _band([interval(run.final(f"test_accuracy/{k}")) for k in ks])
         label = f"{naming.loss(run)} ({naming.setting(run)})"
@@ -50,7 +50,7 @@ def figure6(runs: Sequence[Run]) -> Figure:
             means, halves = _band([difference(run, reference, f"test_accuracy/{k}") for k in ks])
             paired.plot(x, means, line, color=colour, marker="o", markersize=3.5, linewidth=1.5)
             paired.fill_between(x, means - halves, means + halves, color=colour, alpha=0.12, linewidth=0)
-    paired.axhline(0, color=_look(reference)[0] if reference else BLUE, linewidth=1.5)
+    paired.axhline(0, color=naming.look(reference)[0] if reference else BLUE, linewidth=1.5)
     accuracy.set_ylabel("test accuracy, %")
     paired.set_ylabel("minus that of cross-entropy, points")
     for axes in (accuracy, paired):
@@ -65,17 +65,6 @@ def figure6(runs: Sequence[Run]) -> Figure:
 def _band(values: Sequence[dict]) -> tuple[np.ndarray, np.ndarray]:
     means = np.array([np.nan if value["mean"] is None else value["mean"] for value in values])
     return means, np.array([value["interval95"] or 0.0 for value in values])
-
-
-def _look(run: Run) -> tuple[str, str]:
-    """Colour by loss and p; dashed is the target as in the paper."""
-    fields = run.config["loss"]
-    if fields["name"] == "xent":
-        return BLUE, "-"
-    if fields["name"] == "topk_mixture":
-        return PURPLE, "-"
-    colour = RED if fields["p"] == 2.0 else GREEN if abs(fields["p"] - 4 / 3) < 1e-9 else ORANGE
-    return colour, "--" if fields["target"] == "one_hot" else "-"
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -4,33 +4,33 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from experiments.cifar100_vit.losses import LOSSES
 from experiments.core.report import results
-from experiments.core.report.markdown import number, p_name
+from experiments.core.report.markdown import number
 from experiments.core.report.pooled import pooled
 from experiments.core.report.results import Problem, Run
-
-_ORDER = ("xent", "topk", "topk_mixture")
+from experiments.core.report.style import Look
 
 
 def load(directory: Path) -> tuple[list[Run], list[Problem]]:
     """The runs of this experiment below `directory`, by name; those of others as problems, as what is broken."""
-    return results.load_of(directory, "cifar100_vit", "the fine-tuning experiment")
+    return results.load_of(directory, "cifar100_vit", "the fine-tuning experiment", {"loss.name": LOSSES})
 
 
 def loss(run: Run) -> str:
     """For example `top-3, p = 4/3, smooth target`."""
-    fields = run.config["loss"]
-    if fields["name"] == "xent":
-        return "cross-entropy"
-    kind = f"top-{fields['k']}" if fields["name"] == "topk" else f"mixture of top-1 to top-{fields['k']}"
-    target = "the paper's" if fields["target"] == "one_hot" else "smooth target"
-    return f"{kind}, p = {p_name(fields['p'])}, {target}"
+    return LOSSES[run.config["loss"]["name"]].label(run.config["loss"])
+
+
+def look(run: Run) -> Look:
+    """Of its curves."""
+    return LOSSES[run.config["loss"]["name"]].look(run.config["loss"])
 
 
 def setting(run: Run) -> str:
     """The hyper-parameters that are chosen, for example `learning rate 0.1, lam = 1`."""
-    rate = f"learning rate {number(run.config['optimizer']['learning_rate'])}"
-    return rate if run.config["loss"]["name"] == "xent" else f"{rate}, lam = {number(run.config['loss']['lam'])}"
+    rate, fields = f"learning rate {number(run.config['optimizer']['learning_rate'])}", run.config["loss"]
+    return f"{rate}, lam = {number(fields['lam'])}" if LOSSES[fields["name"]].topk else rate
 
 
 def is_pretraining(run: Run) -> bool:
@@ -44,11 +44,11 @@ def final(runs: Iterable[Run]) -> list[Run]:
 
 
 def by_loss(runs: Iterable[Run]) -> list[Run]:
-    """Cross-entropy first, the forms of the top-k loss, the mixture; then by learning rate and lam."""
+    """In the order of LOSSES; then by learning rate and lam."""
 
     def key(run: Run) -> tuple[Any, ...]:
         fields = run.config["loss"]
-        kind = (_ORDER.index(fields["name"]), fields["target"] != "one_hot", -fields["p"])
+        kind = (list(LOSSES).index(fields["name"]), fields["target"] != "one_hot", -fields["p"])
         return (*kind, run.config["optimizer"]["learning_rate"], fields["lam"], run.name)
 
     return sorted(runs, key=key)

@@ -12,6 +12,7 @@ Pretraining sees neither the validation nor the test images.
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from experiments.cifar100_vit.losses import LOSSES
 from experiments.core.suite.plan import Run
 
 Fields = dict[str, Any]
@@ -22,18 +23,6 @@ FINAL_SEEDS = (0, 1, 2, 3, 4)
 
 # The same learning rates for every loss. How strong a top-k loss is depends on lam, so each is tried with each rate.
 RATES = (0.001, 0.003, 0.01, 0.03, 0.1)  # 0.3 was worse than 0.1 for every loss it was tried with
-LAMS = {"xent": (None,), "topk": (0.1, 1.0, 10.0), "topk_mixture": (1.0, 10.0)}
-MIXTURE_K = 5
-
-LOSSES: dict[str, Fields] = {
-    "xent": {"loss.name": "xent"},
-    "topk-p2": {"loss.name": "topk", "loss.p": 2.0, "loss.target": "one_hot"},
-    "topk-p4_3": {"loss.name": "topk", "loss.p": 4 / 3, "loss.target": "one_hot"},
-    "topk-p2-smooth": {"loss.name": "topk", "loss.p": 2.0, "loss.target": "smooth"},
-    "topk-p4_3-smooth": {"loss.name": "topk", "loss.p": 4 / 3, "loss.target": "smooth"},
-    "mixture-p2": {"loss.name": "topk_mixture", "loss.p": 2.0, "loss.target": "smooth", "loss.k": MIXTURE_K},
-}
-
 # One at a time: batches of 512 images of 384 pixels fill the devices, and a stream is of one seed.
 FULL_SEEDS = (0, 1, 2)
 
@@ -50,7 +39,6 @@ DEMO = {
     "batch_size": 64,
     "eval_batch_size": 120,
 }
-DEMO_LOSSES = ("xent", "topk-p2", "topk-p2-smooth", "topk-p4_3-smooth")
 
 
 def small() -> list[Run]:
@@ -69,22 +57,31 @@ def demo() -> list[Run]:
         "optimizer.warmup_steps": 20,
     }
     runs = [Run(PRETRAIN, DEMO | pretraining, variant="small,pretrain")]
-    for name in DEMO_LOSSES:
-        fields = {"seeds": DEMO_SEEDS, "steps": 100, "eval_every": 10, "checkpoint_every": 100, "loss.lam": 1.0}
-        rate = {"optimizer.learning_rate": 0.1}
-        base = DEMO | fields | rate | LOSSES[name]
-        runs.append(Run(f"final-{name}", base, variant="small", weights_of=PRETRAIN))
+    fields = {"seeds": DEMO_SEEDS, "steps": 100, "eval_every": 10, "checkpoint_every": 100, "loss.lam": 1.0}
+    for name, form in forms().items():
+        shown = LOSSES[form["loss.name"]].demo
+        if shown is None or name in shown:
+            base = DEMO | fields | {"optimizer.learning_rate": 0.1} | form
+            runs.append(Run(f"final-{name}", base, variant="small", weights_of=PRETRAIN))
     return runs
 
 
 def full() -> list[Run]:
-    """Every loss of LOSSES from public weights, three seeds."""
-    variants = {name: name.partition("-")[0].replace("mixture", "topk_mixture") for name in LOSSES}
+    """Every loss from public weights, three seeds."""
     return [
-        Run(f"final-{name}-seed{seed}", loss | {"seeds": (seed,)}, variant=f"loss={variants[name]}")
-        for name, loss in LOSSES.items()
+        Run(f"final-{name}-seed{seed}", form | {"seeds": (seed,)}, variant=f"loss={form['loss.name']}")
+        for name, form in forms().items()
         for seed in FULL_SEEDS
     ]
+
+
+def forms() -> dict[str, Fields]:
+    """The losses that are compared, as fields of the config, by name."""
+    return {
+        form: {"loss.name": name, **fields}
+        for name, loss in LOSSES.items()
+        for form, fields in (loss.forms or {name: {}}).items()
+    }
 
 
 PRESETS: dict[str, Callable[[], list[Run]]] = {"small": small, "demo": demo, "full": full}
@@ -93,14 +90,14 @@ PRESETS: dict[str, Callable[[], list[Run]]] = {"small": small, "demo": demo, "fu
 def _sweep() -> Iterator[Run]:
     """The candidates of every loss."""
     base = {"split": "validation", "seeds": SWEEP_SEEDS, "checkpoint_every": 100}
-    for name, loss in LOSSES.items():
-        for lam in LAMS[loss["loss.name"]]:
+    for name, form in forms().items():
+        for lam in LOSSES[form["loss.name"]].lams or (None,):
             for rate in RATES:
                 setting: Fields = {"optimizer.learning_rate": rate} | ({} if lam is None else {"loss.lam": lam})
                 label = f"lr{rate:g}" + ("" if lam is None else f"-lam{lam:g}")
                 yield Run(
                     f"sweep/{name}-{label}",
-                    base | loss,
+                    base | form,
                     setting,
                     candidate_for=name,
                     variant="small",
@@ -111,5 +108,5 @@ def _sweep() -> Iterator[Run]:
 def _final() -> Iterator[Run]:
     """Every loss at the setting chosen for it."""
     base = {"split": "test", "seeds": FINAL_SEEDS, "checkpoint_every": 100}
-    for name, loss in LOSSES.items():
-        yield Run(f"final-{name}", base | loss, best_of=name, variant="small", weights_of=PRETRAIN)
+    for name, form in forms().items():
+        yield Run(f"final-{name}", base | form, best_of=name, variant="small", weights_of=PRETRAIN)

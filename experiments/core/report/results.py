@@ -1,7 +1,7 @@
 """Reads what runs leave behind: the workdirs below a directory, whole or broken."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -103,12 +103,32 @@ def read(directory: Path) -> Iterator[Run | Problem]:
             yield Problem(name, f"unreadable: {type(error).__name__}: {error}")
 
 
-def load_of(directory: Path, experiment: str, title: str) -> tuple[list[Run], list[Problem]]:
-    """The runs of an experiment, by name; those of others as problems, as what is broken."""
+def load_of(
+    directory: Path, experiment: str, title: str, known: Mapping[str, Collection[str]]
+) -> tuple[list[Run], list[Problem]]:
+    """The runs of an experiment, by name; those of others as problems, as what is broken.
+
+    So are those for which a field of the config, by dotted name, has none of the names `known` for it: there is no
+    label for them.
+    """
     runs, problems = load(directory)
-    others = [Problem(run.name, f"not a run of {title}") for run in runs if run.experiment != experiment]
-    found = [run for run in runs if run.experiment == experiment]
-    return found, sorted(problems + others, key=lambda problem: problem.name)
+    found = []
+    for run in runs:
+        if reason := f"not a run of {title}" if run.experiment != experiment else _unknown(run.config, known):
+            problems.append(Problem(run.name, reason))
+        else:
+            found.append(run)
+    return found, sorted(problems, key=lambda problem: problem.name)
+
+
+def _unknown(config: dict[str, Any], known: Mapping[str, Collection[str]]) -> str:
+    for field, names in known.items():
+        value: Any = config
+        for part in field.split("."):
+            value = value.get(part, {})  # runs made before there was such a field have none
+        if value and value not in names:
+            return f"config.{field}={value!r} is none of " + ", ".join(names)
+    return ""
 
 
 class _BrokenError(Exception):

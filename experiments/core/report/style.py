@@ -2,16 +2,19 @@
 
 import io
 from pathlib import Path
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from experiments.core.record.files import write_atomically
+
+if TYPE_CHECKING:  # training, which knows the colours of what it trains, has no use for it
+    from matplotlib.figure import Figure
 
 # Okabe and Ito's palette, which readers with any colour vision tell apart. The colours of the
 # paper's figures where it has one: grey, blue, red (p = 2), green (p = 4/3).
 GREY, BLUE, RED, GREEN = "#777777", "#0072B2", "#D55E00", "#009E73"
 ORANGE, PURPLE, SKY, BLACK = "#E69F00", "#CC79A7", "#56B4E9", "#000000"
+
+Look = tuple[str, str]  # of a curve: colour and dashes
 
 STYLE: Any = {
     "svg.hashsalt": "sparse-topk",  # otherwise the ids in an SVG are random
@@ -27,7 +30,7 @@ STYLE: Any = {
 }
 
 
-def save(figure: Figure, directory: Path, name: str, *, dpi: float = 150) -> list[Path]:
+def save(figure: "Figure", directory: Path, name: str, *, dpi: float = 150) -> list[Path]:
     """Writes `name.png` and `name.svg` to `directory`, which is created; returns their paths.
 
     Args:

@@ -7,6 +7,8 @@ from experiments.core.record.summary import interval
 from experiments.core.report.finding import Finding, Numbers, below, read
 from experiments.core.report.markdown import plus_minus
 from experiments.core.report.results import Run
+from experiments.mnist_pruning import relaxed
+from experiments.mnist_pruning.methods import METHODS
 from experiments.mnist_pruning.report import naming
 from experiments.mnist_pruning.report.table import PAPER_OT_ERROR
 
@@ -36,8 +38,8 @@ def speed(results: Path) -> Finding | None:
     runs, _ = naming.load(results / "mnist_pruning")
     final = [run for run in runs if _is_final(run)]
     hard = next((run for run in final if run.config["method"] == "hard"), None)
-    papers = [run for run in final if naming.is_papers(run)]
-    annealed = [run for run in final if naming.is_annealed(run)]
+    papers = [run for run in final if relaxed.is_papers(run.config)]
+    annealed = [run for run in final if relaxed.is_annealed(run.config)]
     if hard is None or not papers:
         return None
     reached = {run.name: _reached(run, hard) for run in [*papers, *annealed]}
@@ -73,7 +75,7 @@ def density(results: Path) -> Finding | None:
 
 def optimal_transport(results: Path) -> Finding | None:
     """Hard top-k with the gradient of optimal transport."""
-    rows = [row for row in _rows(results, "final") if row["method"] == naming.METHODS["ot_straight_through"]]
+    rows = [row for row in _rows(results, "final") if row["method"] == METHODS["ot_straight_through"].label]
     if not rows:
         return None
     row = rows[0]

@@ -9,20 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from experiments.core.record.summary import interval
-from experiments.core.report import markdown
 from experiments.core.report.results import Run
-from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY
+from experiments.core.report.style import Look
 from experiments.mnist_pruning.report import naming
-
-# Of the gradients behind a hard top-k: dash-dotted, but optimal transport, which has its own method.
-_MASK_LOOKS = {
-    "entropic_ot": (BLACK, "-."),
-    "perturbed": (BLUE, "-."),
-    "sigmoid": (GREEN, "-."),
-    "lapsum": (ORANGE, "-."),
-    "softsort": (PURPLE, "-."),
-    "neuralsort": (SKY, "-."),
-}
 
 _TICKS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 90)
 _LOG_TIME_FROM = 6.0  # how many times longer the slowest run is than the fastest
@@ -60,7 +49,7 @@ def figure5(runs: Sequence[Run]) -> Figure:
     log_time = bool(max(lengths) > _LOG_TIME_FROM * min(lengths))
     shade = 0.15 if len(runs) <= 7 else 0.07  # bands of many runs lie on top of each other
     for run, drawn in curves:
-        look = _look(run)
+        look = naming.look(run)
         # Time 0 has no place on a logarithmic axis.
         _draw(time, drawn.seconds[log_time:], drawn.mean[log_time:], drawn.half[log_time:], look, shade)
         _draw(epochs, drawn.epochs, drawn.mean, drawn.half, look, shade)
@@ -80,7 +69,7 @@ def figure5(runs: Sequence[Run]) -> Figure:
     lines = epochs.get_lines()
     figure.legend(
         [lines[i] for i in order],
-        [f"{_label(runs[i])}: {_final(curves[i][1])}" for i in order],
+        [f"{naming.legend(runs[i])}: {_final(curves[i][1])}" for i in order],
         loc="outside right center",
         fontsize=9,
         labelspacing=0.7,
@@ -91,7 +80,7 @@ def figure5(runs: Sequence[Run]) -> Figure:
     return figure
 
 
-def _draw(axes: Axes, x: np.ndarray, mean: np.ndarray, half: np.ndarray, look: tuple[str, str], shade: float) -> None:
+def _draw(axes: Axes, x: np.ndarray, mean: np.ndarray, half: np.ndarray, look: Look, shade: float) -> None:
     colour, dashes = look
     axes.fill_between(x, np.maximum(mean - half, 0.1), mean + half, color=colour, alpha=shade, linewidth=0)
     axes.plot(x, mean, color=colour, linestyle=dashes, linewidth=1.8)
@@ -104,50 +93,6 @@ def _error_axis(axes: Axes, curves: Sequence[Curve]) -> None:
     axes.yaxis.set_major_locator(FixedLocator(_TICKS))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-
-
-def _look(run: Run) -> tuple[str, str]:
-    """Colour and dashes: solid for the paper's own lines, broken for what it has not."""
-    method, second = run.config["method"], run.config["p"] == 2
-    if method == "relaxed":
-        if naming.is_papers(run):
-            return (RED if second else GREEN), "-"
-        if naming.is_annealed(run):
-            return (ORANGE if second else PURPLE), "--"
-        return (RED if second else GREEN), ":"
-    return {
-        "dense": (GREY, "-"),
-        "hard": (BLUE, "-"),
-        "straight_through": (SKY, "--"),
-        "ot_straight_through": (BLACK, "--"),
-        "mask_straight_through": _MASK_LOOKS.get(run.config.get("mask", {}).get("name"), (BLACK, "-.")),
-        "hard_concrete": (SKY, ":"),
-        "ista": (BLACK, ":"),
-    }[method]
-
-
-def _label(run: Run) -> str:
-    name = _method_label(run)
-    return f"{name}, lr {run.config['optimizer']['learning_rate']:g}" if naming.is_tuned(run) else name
-
-
-def _method_label(run: Run) -> str:
-    config = run.config
-    names = {
-        "straight_through": "hard, relaxed gradient",
-        "ot_straight_through": "hard, OT gradient",
-        "hard_concrete": "hard-concrete gates",
-        "ista": "soft-thresholding",
-    }
-    if config["method"] == "mask_straight_through":
-        return f"{naming.method(run)}, {naming.mask_setting(run)}"
-    if config["method"] != "relaxed":
-        return names.get(config["method"], naming.method(run))
-    p, lam = markdown.p_name(config["p"]), markdown.number(config["lam"]["start"])
-    if naming.is_annealed(run):
-        return f"relaxed, p = {p}, $\\lambda$ {lam} → {markdown.number(config['lam']['end'])}"
-    paper = " (paper)" if naming.is_papers(run) else ""
-    return f"relaxed, p = {p}, $\\lambda$ = {lam}{paper}"
 
 
 def _final(drawn: Curve) -> str:

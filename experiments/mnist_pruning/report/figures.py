@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from experiments.core.report.command import figures_of
 from experiments.core.report.results import Run
 from experiments.core.report.style import STYLE, save
+from experiments.mnist_pruning import relaxed
 from experiments.mnist_pruning.report import naming
 from experiments.mnist_pruning.report.curves import figure5
 from experiments.mnist_pruning.report.lam_sweep import lam_sweep
@@ -41,8 +42,8 @@ def draw(runs: Sequence[Run]) -> dict[str, Figure]:
         name = _name(key, tests)
         tuned = [run for run in members if naming.is_tuned(run)]
         members = [run for run in members if not naming.is_tuned(run)]
-        main = [run for run in members if run.config["method"] in ("dense", "hard") or naming.is_papers(run)]
-        main += [run for run in members if naming.is_annealed(run)]
+        main = [run for run in members if run.config["method"] in ("dense", "hard") or relaxed.is_papers(run.config)]
+        main += [run for run in members if relaxed.is_annealed(run.config)]
         if main:
             drawn[f"figure5-{name}"] = figure5(main)
         if len(members) > len(main):

@@ -12,25 +12,14 @@ import sys
 from experiments.core.suite import command
 from experiments.core.suite.plan import Run, Suite
 from experiments.mnist_pruning.experiment import RECIPE
+from experiments.mnist_pruning.methods import METHODS
 from experiments.mnist_pruning.report import figures, table
 from experiments.mnist_pruning.suite.presets import PRESETS
-
-# Seconds per epoch of ten seeds, relative to each other.
-_COST = {
-    "dense": 0.6,
-    "hard": 1.6,
-    "relaxed": 3.4,
-    "straight_through": 4.0,
-    "ot_straight_through": 10.0,
-    "mask_straight_through": 4.0,
-    "hard_concrete": 3.0,
-    "ista": 1.6,
-}
 
 
 def _cost(run: Run) -> float:
     # Seeds train side by side: ten take about three times as long as one.
-    return 5.0 + _COST[run.base["method"]] * run.base["epochs"] * (3 + len(run.base["seeds"])) / 13
+    return 5.0 + METHODS[run.base["method"]].cost * run.base["epochs"] * (3 + len(run.base["seeds"])) / 13
 
 
 SUITE = Suite(

@@ -15,12 +15,12 @@ from matplotlib.figure import Figure
 from experiments.core.record.summary import interval
 from experiments.core.report.command import figures_of
 from experiments.core.report.results import Run
-from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, STYLE, save
+from experiments.core.report.style import BLACK, GREEN, ORANGE, PURPLE, RED, STYLE, save
 from experiments.vmoe.report import naming
 
 _METRIC = "test_precision_at_1"
 _END = 0.6  # of the steps: where the enlargement begins
-_RELAXED = (RED, GREEN, PURPLE, ORANGE, BLACK)
+_FREE = (RED, GREEN, PURPLE, ORANGE, BLACK)
 
 
 def make(directory: Path) -> list[Path]:
@@ -39,12 +39,11 @@ def figure7(runs: Sequence[Run]) -> Figure:
     """Precision against steps, mean and interval over the seeds; on the right the last part of training."""
     figure = Figure(figsize=(11, 4.6), layout="constrained")
     whole, end = figure.subplots(1, 2)
-    relaxed = iter(_RELAXED)
+    free = iter(_FREE)
     low, high = [], []
     for run in runs:
-        name = run.config["router"]["name"]
-        colour = {"hard": BLUE, "token_choice": GREY}.get(name) or next(relaxed, BLACK)
-        dashes = "--" if name == "hard" and run.config["router"]["score"] != naming.USUAL_SCORE else "-"
+        look = naming.kind(run).look
+        colour, dashes = look(run.config["router"]) if look else (next(free, BLACK), "-")
         steps = np.array([row["step"] for row in run.rows])
         values = [interval(row[_METRIC]) for row in run.rows]
         means = np.array([np.nan if value["mean"] is None else value["mean"] for value in values])

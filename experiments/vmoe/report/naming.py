@@ -5,45 +5,31 @@ from pathlib import Path
 from typing import Any
 
 from experiments.core.report import results
-from experiments.core.report.markdown import number, p_name
+from experiments.core.report.markdown import number
 from experiments.core.report.pooled import pooled
 from experiments.core.report.results import Problem, Run
-
-# Of Zhou et al.; hard expert choice of the logits is there for the relaxed one of the logits to be held against.
-USUAL_SCORE = "gates"
-_ORDER = ("hard", "relaxed", "token_choice", "soft")
+from experiments.vmoe.router_kinds import ROUTERS, RouterKind
 
 
 def load(directory: Path) -> tuple[list[Run], list[Problem]]:
     """The runs of this experiment below `directory`, by name; those of others as problems, as what is broken."""
-    return results.load_of(directory, "vmoe", "the V-MoE experiment")
+    return results.load_of(directory, "vmoe", "the V-MoE experiment", {"router.name": ROUTERS})
 
 
 def router(run: Run) -> str:
     """For example `relaxed expert choice, p = 2, of the logits`."""
-    fields = run.config["router"]
-    if fields["name"] == "hard":
-        return f"hard expert choice, of the {fields['score']}"
-    if fields["name"] == "token_choice":
-        return f"token choice, {fields['selected']} experts"
-    if fields["name"] == "soft":
-        return "Soft MoE"
-    solver = f", Dykstra with {fields['dykstra']} iterations" if fields["dykstra"] else ""
-    buffer = f", {fields['capacity']} slots" if fields["capacity"] else ""
-    return f"relaxed expert choice, p = {p_name(fields['p'])}, of the {fields['score']}{solver}{buffer}"
+    return kind(run).label(run.config["router"])
+
+
+def kind(run: Run) -> RouterKind:
+    """What its router is."""
+    return ROUTERS[run.config["router"]["name"]]
 
 
 def setting(run: Run) -> str:
     """The hyper-parameters that are chosen, for example `learning rate 3e-3, lam = 0.1`."""
     rate = f"learning rate {number(run.config['optimizer']['learning_rate'])}"
-    fields = run.config["router"]
-    if fields["name"] != "relaxed":
-        return rate
-    lam = fields["lam"]
-    strength = f"lam = {number(lam['start'])}"
-    if lam["schedule"] == "geometric":
-        strength = f"lam from {number(lam['start'])} to {number(lam['end'])}"
-    return f"{rate}, {strength}"
+    return ", ".join(filter(None, [rate, kind(run).setting(run.config["router"])]))
 
 
 def final(runs: Iterable[Run]) -> list[Run]:
@@ -58,20 +44,19 @@ def reference(run: Run, runs: Iterable[Run]) -> Run | None:
     is in its place; that one itself against none.
     """
     hard = {other.config["router"]["score"]: other for other in runs if other.config["router"]["name"] == "hard"}
-    fields = run.config["router"]
-    usual = hard.get(USUAL_SCORE) or next(iter(hard.values()), None)
-    found = hard.get(fields["score"], usual) if fields["name"] == "relaxed" else usual
+    usual = hard.get(ROUTERS["hard"].score) or next(iter(hard.values()), None)
+    found = hard.get(run.config["router"]["score"], usual) if kind(run).same_score else usual
     return None if found is run else found
 
 
 def by_router(runs: Iterable[Run]) -> list[Run]:
-    """Hard first, the relaxed ones, token choice; then by learning rate and lam."""
+    """In the order of ROUTERS; then by learning rate and lam."""
 
     def key(run: Run) -> tuple[Any, ...]:
         fields = run.config["router"]
-        first = USUAL_SCORE if fields["name"] == "hard" else "logits"
-        kind = (_ORDER.index(fields["name"]), fields["score"] != first, fields["dykstra"], fields["capacity"])
-        return (*kind, run.config["optimizer"]["learning_rate"], fields["lam"]["start"], run.name)
+        place = list(ROUTERS).index(fields["name"])
+        form = (fields["score"] != kind(run).score, fields["dykstra"], fields["capacity"])
+        return (place, *form, run.config["optimizer"]["learning_rate"], fields["lam"]["start"], run.name)
 
     return sorted(runs, key=key)
 

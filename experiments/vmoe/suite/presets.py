@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from experiments.core.suite.plan import Run
+from experiments.vmoe.router_kinds import ROUTERS
 
 Fields = dict[str, Any]
 
@@ -70,19 +71,16 @@ def buffers() -> list[Run]:
 
 
 def demo() -> list[Run]:
-    """Three routers at one setting."""
-    routers: dict[str, Fields] = {"hard": {}, "relaxed": {}, "token_choice": {}}
+    """The routers at one setting."""
     return [
-        Run(f"final-{name}", DEMO | {"seeds": DEMO_SEEDS} | fields, variant=f"small,router={name}")
-        for name, fields in routers.items()
+        Run(f"final-{name}", DEMO | {"seeds": DEMO_SEEDS}, variant=f"small,router={name}") for name in _plain("demo")
     ]
 
 
 def full() -> list[Run]:
     """One seed each."""
     return [
-        Run("final-hard", {}, variant="router=hard"),
-        Run("final-relaxed", {}, variant="router=relaxed"),
+        *(Run(f"final-{name}", {}, variant=f"router={name}") for name in _plain("full")),
         Run("final-relaxed-dykstra10", {"router.dykstra": DYKSTRA_ITERATIONS}, variant="router=relaxed"),
     ]
 
@@ -116,6 +114,12 @@ def _final() -> Iterator[Run]:
             best_of=f"relaxed-{score}",
             variant="small,router=relaxed",
         )
-    yield Run("final-token_choice", base, variant="small,router=token_choice")
+    for name in _plain("small"):
+        yield Run(f"final-{name}", base, variant=f"small,router={name}")
     papers: Fields = base | {"router.score": "logits", "router.dykstra": DYKSTRA_ITERATIONS}
     yield Run("final-relaxed-logits-dykstra10", papers, best_of="relaxed-logits", variant="small,router=relaxed")
+
+
+def _plain(preset: str) -> list[str]:
+    """The routers that a preset trains as they come."""
+    return [name for name, kind in ROUTERS.items() if preset in kind.presets]

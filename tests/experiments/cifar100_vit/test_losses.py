@@ -4,12 +4,20 @@ import itertools
 
 import jax
 import jax.numpy as jnp
+import matplotlib as mpl
 import numpy as np
 import optax
 import pytest
 from scipy import optimize
 
-from experiments.cifar100_vit.losses import fine_tuning_loss
+from experiments.cifar100_vit.losses import LOSSES, LossKind, fine_tuning_loss
+from experiments.cifar100_vit.report import figures, naming, table
+from experiments.cifar100_vit.suite.__main__ import SUITE
+from experiments.cifar100_vit.suite.presets import RATES
+from experiments.core import config_file
+from experiments.core.report.style import STYLE
+from tests.experiments.support import ROOT
+from tests.scripts.workdirs import write_fine_tuning
 
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(size=(6, 7)) * np.array([[0.1], [0.3], [1.0], [1.0], [3.0], [10.0]])
@@ -126,3 +134,38 @@ def test_half_precision_is_computed_in_float32(name):
 def test_arguments_out_of_range_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         fine_tuning_loss(**arguments)(jnp.asarray(LOGITS, jnp.float32), jnp.asarray(LABELS))
+
+
+def test_a_loss_is_one_entry(tmp_path, monkeypatch):
+    """Whatever has to know of it finds it there."""
+    made = {}
+
+    def make(**options):
+        made.update(options)
+        return lambda logits, labels: options["lam"] * logits[:, 0]
+
+    kind = LossKind(
+        make, lambda fields: f"first logit, k = {fields['k']}", lambda fields: ("#123456", ":"), learning_rate=0.07
+    )
+    with pytest.raises(ValueError, match="name must be one of 'xent', 'topk', 'topk_mixture', got 'first'"):
+        fine_tuning_loss("first")
+    monkeypatch.setitem(LOSSES, "first", kind)
+    found = fine_tuning_loss("first", k=2, lam=3.0)(jnp.asarray(LOGITS, jnp.float32), jnp.asarray(LABELS))
+    np.testing.assert_allclose(found, 3.0 * LOGITS[:, 0], rtol=1e-5)
+    assert (made["k"], made["p"], made["target"]) == (2, 2.0, "one_hot")
+    config = config_file.of_file(ROOT / "configs/cifar100_vit.py", "loss=first")
+    assert (config.loss.name, config.optimizer.learning_rate) == ("first", 0.07)
+    for preset, names in (
+        ("demo", ["final-first"]),
+        ("small", [*(f"sweep/first-lr{rate:g}" for rate in RATES), "final-first"]),
+        ("full", [f"final-first-seed{seed}" for seed in (0, 1, 2)]),
+    ):
+        runs = [run for run in SUITE.presets[preset]() if run.base.get("loss.name") == "first"]
+        assert [run.name for run in runs] == names
+    write_fine_tuning(tmp_path / "first", {1: [40.0, 42.0], 3: [60.0, 61.0]}, loss__name="first")
+    table.make(tmp_path)
+    assert "| first logit, k = 3 | learning rate 5e-3, lam = 0.1 | 41.00 ± " in (tmp_path / "table.md").read_text()
+    with mpl.rc_context(STYLE):
+        line, *_ = figures.figure6(naming.final(naming.load(tmp_path)[0])).axes[0].get_lines()
+    assert (line.get_color(), line.get_linestyle()) == ("#123456", ":")
+    assert line.get_label() == "first logit, k = 3 (learning rate 5e-3, lam = 0.1)"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.cifar100_vit.suite.__main__ import SUITE
-from experiments.cifar100_vit.suite.presets import DEMO, LOSSES, PRETRAIN, RATES
+from experiments.cifar100_vit.suite.presets import DEMO, PRETRAIN, RATES, forms
 from experiments.core.record import metrics
 from experiments.core.suite import command
 from experiments.core.suite.plan import Run
@@ -74,7 +74,7 @@ def test_the_sweep_tries_the_same_rates_for_every_loss_and_never_sees_the_test_i
             rates.setdefault((run.candidate_for, config.loss.lam), []).append(config.optimizer.learning_rate)
         elif run.best_of:
             assert (config.split, config.steps, len(config.seeds)) == ("test", 100, 5)
-    assert {name for name, _ in rates} == set(LOSSES)
+    assert {name for name, _ in rates} == set(forms())
     assert {tuple(tried) for tried in rates.values()} == {RATES}
 
 

@@ -7,15 +7,22 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from experiments.core import config_file
+from experiments.core.config import require
 from experiments.core.errors import UsageError
 from experiments.core.input import dataset as data_lib
 from experiments.core.record import metrics
+from experiments.core.report.results import load
 from experiments.core.training import train
 from experiments.mnist_pruning.experiment import RECIPE
 from experiments.mnist_pruning.masks import MASKS
-from experiments.mnist_pruning.methods import num_kept
+from experiments.mnist_pruning.method import PruningMethod, num_kept, on_vector
+from experiments.mnist_pruning.methods import METHODS
+from experiments.mnist_pruning.report import figures, table
+from experiments.mnist_pruning.suite.__main__ import SUITE
 from ops import hard_topk_mag
-from tests.experiments.support import small_config
+from tests.experiments.support import ROOT, small_config
+from tests.scripts.workdirs import write_workdir
 
 SIZES = {"2": 32 * 32, "3": 32 * 10}  # of the layers pruned here: to compile takes as long as they are many
 EXACT = {layer: int(0.1 * size) / size for layer, size in SIZES.items()}
@@ -145,3 +152,39 @@ def test_dense_prunes_only_when_hardened_and_the_saved_config_is_the_one_asked_f
     assert_exact(last["hardened_density_per_layer"])
     saved = json.loads((tmp_path / "w" / "config.json").read_text())
     assert (saved["method"], saved["dataset"], saved["epochs"]) == ("dense", "digits", 1)
+
+
+def test_a_method_is_one_entry(tmp_path, monkeypatch):
+    """Whatever has to know of it finds it there."""
+    first = PruningMethod(
+        lambda config: on_vector(lambda w, k, progress: w.at[k:].set(0), config.density),
+        "the first k",
+        ("#123456", ":"),
+        "first",
+        setting=lambda config: [f"hidden = {len(config['hidden'])}"],
+        validate=lambda config: require(config.hidden != (9, 9), "hidden", config.hidden, "wider"),
+        keeps_all=False,
+        cost=100.0,
+    )
+    assert "final-layers123-first" not in {run.name for run in SUITE.presets["demo"]()}
+    monkeypatch.setitem(METHODS, "first", first)
+    for preset, names in (("demo", ["layers123-first"]), ("full", ["layers123-first", "layers23-first"])):
+        runs = [run for run in SUITE.presets[preset]() if run.base["method"] == "first"]
+        assert [run.name for run in runs] == [f"final-{name}" for name in names]
+        RECIPE.validate(SUITE.config(runs[0], tmp_path))
+        assert SUITE.cost(runs[0]) > 1000
+    assert config_file.of_file(ROOT / "configs/mnist_pruning.py", "first").method == "first"
+    for fields, message in (
+        ({"method": "magic"}, r"^config\.method='magic' .* one of dense, .*, ista, first$"),
+        ({"method": "hard", "hidden": (9, 9)}, r"^config\.hidden=\(9, 9\) .* must be wider"),
+        ({"method": "first", "density": 1.0}, r"^config\.density=1\.0 .* must be in \(0, 1\) for first"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            RECIPE.validate(small_config(**fields))
+    write_workdir(tmp_path / "run", [[90.0, 88.0], [4.0, 5.0]], method="first")
+    table.make(tmp_path)
+    assert "| the first k | hidden = 2 | 4.50 ± " in (tmp_path / "table.md").read_text()
+    figure = figures.draw(load(tmp_path)[0])["all-methods-layers123"]
+    (line,) = figure.axes[0].get_lines()
+    assert (line.get_color(), line.get_linestyle()) == ("#123456", ":")
+    assert figure.legends[0].get_texts()[0].get_text().startswith("first: 4.5 ± ")

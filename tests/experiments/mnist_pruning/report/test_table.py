@@ -8,8 +8,7 @@ from configs.mnist_pruning import get_config
 from experiments.core.errors import UsageError
 from experiments.core.record.workdir import Workdir
 from experiments.core.report.results import load
-from experiments.mnist_pruning.masks import MASKS
-from experiments.mnist_pruning.report import figures, naming, table
+from experiments.mnist_pruning.report import figures, table
 from tests.scripts.workdirs import write_workdir
 
 START = [90.0, 90.0, 90.0]
@@ -54,7 +53,6 @@ def test_runs_at_a_tuned_learning_rate_are_compared_among_themselves(tmp_path):
 
 
 def test_runs_with_a_mask_of_the_literature_are_named_after_it(tmp_path):
-    assert {name: parameter for name, (_, parameter) in naming.MASKS.items()} == MASKS
     mask = {"method": "mask_straight_through", "mask__strength": 0.02}
     write_workdir(tmp_path / "lapsum", [START, [7.0, 8.0, 6.0]], mask__name="lapsum", **mask)
     write_workdir(tmp_path / "perturbed", [START, [7.0, 8.0, 6.0]], mask__name="perturbed", **mask)

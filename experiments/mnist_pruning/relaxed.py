@@ -1,0 +1,123 @@
+"""The paper's operator to prune with: forward and backward, or backward alone behind a hard top-k."""
+
+from collections.abc import Callable
+
+import jax
+import ml_collections
+
+import ops
+from experiments.core.config import require
+from experiments.core.report.markdown import number, p_name
+from experiments.core.report.style import GREEN, ORANGE, PURPLE, RED, SKY, Look
+from experiments.core.training.schedules import lam_schedule, validate_lam
+from experiments.mnist_pruning.method import Config, Fields, Method, PruningMethod, Trial, in_name, on_vector
+
+PAPER_LAM = 1e-4
+P = {"p2": 2.0, "p4_3": 4 / 3}
+
+
+def _operator(config: ml_collections.ConfigDict) -> Callable[..., jax.Array]:
+    lam = lam_schedule(config.lam)
+    return lambda w, k, progress: ops.topk_mag(w, k, lam=lam(progress), p=config.p, debias=config.debias)
+
+
+def _straight_through(config: ml_collections.ConfigDict) -> Method:
+    """Hard top-k forward, the gradient of the paper's operator backward."""
+    relaxed = _operator(config)
+    return on_vector(
+        lambda w, k, progress: ops.straight_through(ops.hard_topk_mag(w, k), relaxed(w, k, progress)),
+        config.density,
+    )
+
+
+def _validate(config: ml_collections.ConfigDict) -> None:
+    require(1 < config.p <= 2, "p", config.p, "in (1, 2]")
+    validate_lam(config.lam)
+
+
+def is_annealed(config: Config) -> bool:
+    """Whether lam falls in the course of training."""
+    return config["method"] == "relaxed" and config["lam"]["schedule"] == "geometric"
+
+
+def is_papers(config: Config) -> bool:
+    """Whether the operator and lam are those of the paper's Section 6."""
+    constant = config["lam"]["schedule"] == "constant" and config["lam"]["start"] == PAPER_LAM
+    return config["method"] == "relaxed" and constant and not config["debias"]
+
+
+def _setting(config: Config) -> list[str]:
+    lam = config["lam"]
+    start, end = number(lam["start"]), number(lam["end"])
+    strength = f"lam {start} to {end}" if lam["schedule"] == "geometric" else f"lam = {start}"
+    return [f"p = {p_name(config['p'])}", strength] + (["rescaled"] if config["debias"] else [])
+
+
+def _legend(config: Config) -> str:
+    p, lam = p_name(config["p"]), number(config["lam"]["start"])
+    if is_annealed(config):
+        return f"relaxed, p = {p}, $\\lambda$ {lam} → {number(config['lam']['end'])}"
+    paper = " (paper)" if is_papers(config) else ""
+    return f"relaxed, p = {p}, $\\lambda$ = {lam}{paper}"
+
+
+def _look(config: Config) -> Look:
+    """Solid for the paper's own lines, broken for what it has not."""
+    second = config["p"] == 2
+    if is_annealed(config):
+        return (ORANGE if second else PURPLE), "--"
+    return (RED if second else GREEN), "-" if is_papers(config) else ":"
+
+
+def _papers(p: float) -> Fields:
+    """As in the paper: lam = 1e-4, and selected weights shrunk."""
+    return {"p": p, "debias": False, "lam.schedule": "constant", "lam.start": PAPER_LAM}
+
+
+def _rescaled(p: float) -> Fields:
+    """At large lam only the rescaled operator keeps the weights' size, so the sweeps use that."""
+    return {"p": p, "debias": True, "lam.schedule": "constant"}
+
+
+def _annealed(p: float, start: float) -> Fields:
+    """Starts close to the identity, so dense, and hardens."""
+    return _rescaled(p) | {"lam.schedule": "geometric", "lam.start": start, "lam.end": 1e-3}
+
+
+def _starts(label: str, *lams: float) -> dict[str, Fields]:
+    return {f"{label}{in_name(lam)}": {"lam.start": lam} for lam in lams}
+
+
+def _trials() -> dict[str, Trial]:
+    """The paper's settings; lam at its best, constant and annealed."""
+    trials = {f"relaxed-{name}": Trial(_papers(p)) for name, p in P.items()}
+    for name, p in P.items():
+        trials[f"constant-{name}"] = Trial(_rescaled(p), _starts("lam", 1e-4, 1e-3, 1e-2, 1e-1, 1.0))
+        trials[f"annealed-{name}"] = Trial(_annealed(p, 1.0), _starts("start", 1.0, 3.0, 10.0))
+    return trials
+
+
+RELAXED = PruningMethod(
+    lambda config: on_vector(_operator(config), config.density),
+    "relaxed top-k",
+    _look,
+    _legend,
+    setting=_setting,
+    validate=_validate,
+    variants={"annealed": _annealed(4 / 3, 3.0)},
+    cost=3.4,
+    fixed=lambda: {
+        **{f"relaxed-{name}": _papers(p) for name, p in P.items()},
+        "annealed-p2": _annealed(2.0, 10.0),
+        "annealed-p4_3": _annealed(4 / 3, 3.0),
+    },
+    trials=_trials,
+)
+STRAIGHT_THROUGH = PruningMethod(
+    _straight_through,
+    "hard, relaxed gradient",
+    (SKY, "--"),
+    setting=_setting,
+    fixed=lambda: {"straight_through": _rescaled(2.0) | {"lam.start": 0.1}},
+    trials=lambda: {"straight_through": Trial(_rescaled(2.0), _starts("lam", 1e-2, 1e-1, 1.0))},
+)

@@ -1,0 +1,110 @@
+"""The routers of the experiment, by the name that `config.router.name` has for them.
+
+To add one: a class in `routers.py`, and an entry of ROUTERS.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ml_collections
+
+from experiments.core.config import require, require_one_of
+from experiments.core.report.markdown import number, p_name
+from experiments.core.report.style import BLUE, GREY, Look
+from experiments.core.training import schedules
+from experiments.vmoe import routers
+
+Fields = Mapping[str, Any]  # `config.router` of a run, as it reads back from its file
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """Of the routing: S tokens in a group, k tokens of an expert, C slots in its buffer."""
+
+    tokens: int
+    k: int
+    capacity: int
+
+
+@dataclasses.dataclass(frozen=True)
+class RouterKind:
+    """A router, as `ROUTERS` lists it: all there is to be said of it."""
+
+    make: Callable[[ml_collections.ConfigDict, Shape, Any], routers.Router]  # of `config.router`, the shape, and lam
+    label: Callable[[Fields], str]  # in tables and figures
+    look: Callable[[Fields], Look] | None = None  # in figures; None: solid, in the next colour that is free
+    setting: Callable[[Fields], str] = lambda fields: ""  # what is chosen besides the learning rate, for tables
+    score: str = "logits"  # the usual `config.router.score`
+    same_score: bool = False  # held against the hard router of its own score, rather than that of the gates
+    auxiliary: bool = False  # whether it has a loss of its own, which is then reported
+    validate: Callable[[ml_collections.ConfigDict], None] = lambda fields: None  # of its own fields, in all runs
+    validate_shape: Callable[[ml_collections.ConfigDict, Shape, int], None] = lambda fields, shape, num_experts: None
+    presets: tuple[str, ...] = ("demo", "small")  # that train it as it comes, under its own name
+
+
+def _relaxed_label(fields: Fields) -> str:
+    solver = f", Dykstra with {fields['dykstra']} iterations" if fields["dykstra"] else ""
+    buffer = f", {fields['capacity']} slots" if fields["capacity"] else ""
+    return f"relaxed expert choice, p = {p_name(fields['p'])}, of the {fields['score']}{solver}{buffer}"
+
+
+def _relaxed_setting(fields: Fields) -> str:
+    lam = fields["lam"]
+    if lam["schedule"] == "geometric":
+        return f"lam from {number(lam['start'])} to {number(lam['end'])}"
+    return f"lam = {number(lam['start'])}"
+
+
+def _validate_relaxed(fields: ml_collections.ConfigDict) -> None:
+    require(1 < fields.p <= 2, "router.p", fields.p, "in (1, 2]")
+    require(fields.dykstra >= 0, "router.dykstra", fields.dykstra, "positive, or 0")
+    require(not fields.dykstra or fields.p == 2, "router.p", fields.p, "2 with router.dykstra, which knows no other")
+    schedules.validate_lam(fields.lam, "router.lam")
+
+
+def _validate_token_choice(fields: ml_collections.ConfigDict) -> None:
+    require(fields.selected > 0, "router.selected", fields.selected, "positive")
+    require_one_of("router.priority", fields.priority, routers.PRIORITIES)
+    require(fields.auxiliary >= 0, "router.auxiliary", fields.auxiliary, "at least 0")
+
+
+# In the order of the tables.
+ROUTERS = {
+    "hard": RouterKind(
+        lambda fields, shape, lam: routers.HardExpertChoice(shape.k, fields.score),
+        lambda fields: f"hard expert choice, of the {fields['score']}",
+        lambda fields: (BLUE, "-" if fields["score"] == "gates" else "--"),
+        score="gates",  # Zhou et al.; that of the logits is there for the relaxed one to be held against
+        validate_shape=lambda fields, shape, num_experts: require(
+            shape.capacity == shape.k, "router.capacity", shape.capacity, f"k={shape.k}, or 0: it takes no more"
+        ),
+        presets=("demo", "full"),
+    ),
+    "relaxed": RouterKind(
+        lambda fields, shape, lam: routers.RelaxedExpertChoice(
+            shape.k, shape.capacity, lam, fields.p, fields.score, fields.dykstra or None
+        ),
+        _relaxed_label,
+        setting=_relaxed_setting,
+        same_score=True,
+        validate=_validate_relaxed,
+        validate_shape=lambda fields, shape, num_experts: require(
+            shape.capacity >= shape.k, "router.capacity", shape.capacity, f"at least k={shape.k}, or 0 for as many"
+        ),
+        presets=("demo", "full"),
+    ),
+    "token_choice": RouterKind(
+        lambda fields, shape, lam: routers.TokenChoice(fields.selected, shape.capacity, fields.priority),
+        lambda fields: f"token choice, {fields['selected']} experts",
+        lambda fields: (GREY, "-"),
+        auxiliary=True,
+        validate=_validate_token_choice,
+        validate_shape=lambda fields, shape, num_experts: require(
+            fields.selected <= num_experts, "router.selected", fields.selected, f"at most the {num_experts} experts"
+        ),
+    ),
+    "soft": RouterKind(
+        lambda fields, shape, lam: routers.SoftMoe(shape.capacity), lambda fields: "Soft MoE", presets=()
+    ),
+}
