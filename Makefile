@@ -118,7 +118,7 @@ bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, tr
 	@$(VENV)-bench/bin/python -m scripts.bench.pipeline
 	@$(VENV)-bench/bin/python -m scripts.bench.losses
 	@$(VENV)-bench/bin/python -m scripts.bench.router
-	@$(VENV)-bench/bin/python -m scripts.bench.comparison
+	@$(VENV)-bench/bin/python -m scripts.bench.pages
 
 $(VENV)-bench/.ready-$(JAX): requirements.txt requirements-bench.txt
 	@test -x $(VENV)-bench/bin/python || $(PYTHON) -m venv $(VENV)-bench

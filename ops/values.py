@@ -93,7 +93,7 @@ def _values(
     return _value(entries, present, k, lam, equation)
 
 
-class Solution(NamedTuple):
+class Optimum(NamedTuple):
     """The solution of Proposition 2 for every entry, with ``y = z * phi'(v)``, signs apart.
 
     Attributes:
@@ -109,7 +109,7 @@ class Solution(NamedTuple):
     gamma: Array
 
 
-def solve(x: Array, k: Array, lam: Array, equation: Equation, present: Array | None = None) -> Solution:
+def solve(x: Array, k: Array, lam: Array, equation: Equation, present: Array | None = None) -> Optimum:
     """Solves rows ``(rows, n)`` with ``k`` and ``lam`` of shape ``(rows, 1)``."""
     selected = select_topk((x,), k, lam, equation, None if present is None else (present,))
     (s,), gamma, (share,) = selected
@@ -117,10 +117,10 @@ def solve(x: Array, k: Array, lam: Array, equation: Equation, present: Array | N
     (y,) = (mask_from if equation.linear else magnitude_from)(selected, (x,), k, lam, equation)
     value = gamma.hi + gamma.lo
     v = jnp.where(z == 1, before_slope(s, z, lam, equation), jnp.where(z == 0, s, value))
-    return Solution(y, z, v, value)
+    return Optimum(y, z, v, value)
 
 
-def least_selected(s: Array, k: Array, lam: Array, solution: Solution) -> Array:
+def least_selected(s: Array, k: Array, lam: Array, solution: Optimum) -> Array:
     """``v`` of the ``k``-th largest entry, per row: the least of those selected, or the greatest if none is.
 
     Unless what is selected of each is so little that it underflows: then it is the threshold.

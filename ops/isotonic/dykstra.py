@@ -13,7 +13,7 @@ from jax import Array
 from ops.isotonic.problem import Problem
 
 
-class Dykstra(NamedTuple):
+class Iterate(NamedTuple):
     """The state of the iteration, all of shape ``(rows, n)``.
 
     Attributes:
@@ -34,22 +34,22 @@ def targets(problem: Problem, s: Array, w: Array, lam: Array) -> tuple[Array, Ar
     return s / (1.0 + lam * w), 1.0 + lam * w
 
 
-def start(m: Array) -> Dykstra:
+def start(m: Array) -> Iterate:
     """The state before the first iteration."""
-    return Dykstra(m, jnp.zeros_like(m), jnp.zeros_like(m))
+    return Iterate(m, jnp.zeros_like(m), jnp.zeros_like(m))
 
 
-def iterate(state: Dykstra, c: Array) -> Dykstra:
+def iterate(state: Iterate, c: Array) -> Iterate:
     """One projection onto ``C_1`` and one onto ``C_2`` (the linear terms of the paper are in the targets here)."""
     corrected = state.v + state.first
     y = _project(corrected, c, 0)
     first = corrected - y
     corrected = y + state.second
     v = _project(corrected, c, 1)
-    return Dykstra(v, first, corrected - v)
+    return Iterate(v, first, corrected - v)
 
 
-def linked(state: Dykstra) -> Array:
+def linked(state: Iterate) -> Array:
     """Which neighbours are held together, bool, shape ``(rows, n)``: entry i to its successor, the last never.
 
     A multiplier that is not 0 says so exactly; closeness of values would not, since a block's values draw close

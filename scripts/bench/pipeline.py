@@ -21,7 +21,7 @@ import numpy as np
 from experiments.core.errors import UsageError
 from experiments.core.input import augment, sources
 from experiments.core.input.examples import Examples, InMemory
-from experiments.core.input.pipeline import Batches, Training
+from experiments.core.input.pipeline import Batches, TrainingJob
 from experiments.core.record.environment import Launch, describe
 from experiments.core.record.files import write_json
 from scripts.bench.__main__ import hardware_name
@@ -57,7 +57,7 @@ def images() -> tuple[Examples, str]:
 
 def host(examples: Examples, case: Case, workers: int, seconds: float) -> dict[str, Any]:
     """A record of the rate of ``pipeline.Batches``."""
-    job = Training(examples, case.recipe, case.size, case.batch_size, seed=0)
+    job = TrainingJob(examples, case.recipe, case.size, case.batch_size, seed=0)
     batches = Batches(job, np.arange(case.batch_size), workers=workers, prefetch=1)
     begun = time.perf_counter()
     batches.batch(0)

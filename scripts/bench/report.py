@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from scripts.bench.compare import BASELINES, find
+from scripts.bench.case import BASELINES, find
 from scripts.bench.contestants import BOTH, FORWARD, MODES
 
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from scripts.bench.compare import compare
+from scripts.bench.case import compare
 from scripts.bench.compilations import new_compilations
 from scripts.bench.contestants import Contestant, operator_name
 from scripts.bench.memory import measure

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from scripts.bench.compare import find
+from scripts.bench.case import find
 from scripts.bench.contestants import BOTH, EXPONENTS, FORWARD, MODES, TOP_K, operator_name
 from scripts.bench.peers import BOX_SECTION
 from scripts.bench.plan import Case

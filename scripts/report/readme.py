@@ -8,7 +8,7 @@ from typing import Any
 from experiments.core.record.files import read_object, write_atomically
 from experiments.core.report.finding import Claim, Finding
 from experiments.core.report.markdown import line
-from scripts.bench.compare import find
+from scripts.bench.case import find
 from scripts.bench.contestants import BOTH, FORWARD
 
 RESULTS = Path(__file__).parents[2] / "results"

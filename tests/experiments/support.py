@@ -11,7 +11,7 @@ import numpy as np
 
 from configs.mnist_pruning import get_config
 from experiments.core.record import metrics
-from experiments.core.suite.plan import Run, Suite
+from experiments.core.suite.plan import Suite, SuiteRun
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -84,7 +84,7 @@ def assert_same_rows(workdir: Path, expected: Path, rtol: float = 1e-5) -> None:
             np.testing.assert_allclose(values, wanted, rtol=rtol, err_msg=f"{name} of step {row['step']}")
 
 
-def suite_configs(suite: Suite, preset: str) -> list[tuple[Run, ml_collections.ConfigDict]]:
+def suite_configs(suite: Suite, preset: str) -> list[tuple[SuiteRun, ml_collections.ConfigDict]]:
     """The runs of a preset with their configs; those that wait for a choice have the first of their candidates."""
     runs = suite.presets[preset]()
     candidates: dict[str, Any] = {}

@@ -13,10 +13,10 @@ from experiments.cifar100_vit.experiment import RECIPE
 from experiments.cifar100_vit.report import figures, table
 from experiments.cifar100_vit.suite.presets import PRESETS, PRETRAIN
 from experiments.core.suite import command
-from experiments.core.suite.plan import Run, Suite
+from experiments.core.suite.plan import Suite, SuiteRun
 
 
-def _cost(run: Run) -> float:
+def _cost(run: SuiteRun) -> float:
     # Seconds on 2 CPU cores: compilation and evaluation, then images.
     if run.name == PRETRAIN:
         return 900.0

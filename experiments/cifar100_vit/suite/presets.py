@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from experiments.cifar100_vit.losses import LOSSES
-from experiments.core.suite.plan import Run
+from experiments.core.suite.plan import SuiteRun
 
 Fields = dict[str, Any]
 
@@ -41,13 +41,13 @@ DEMO = {
 }
 
 
-def small() -> list[Run]:
+def small() -> list[SuiteRun]:
     """Pretraining, the sweep on validation, then the final runs on test."""
-    pretraining = Run(PRETRAIN, {"split": "validation"}, variant="small,pretrain")
+    pretraining = SuiteRun(PRETRAIN, {"split": "validation"}, variant="small,pretrain")
     return [pretraining, *_sweep(), *_final()]
 
 
-def demo() -> list[Run]:
+def demo() -> list[SuiteRun]:
     """Pretraining on pairs of digits, then some losses on the ten, at one setting."""
     pretraining = {
         "split": "validation",
@@ -56,20 +56,20 @@ def demo() -> list[Run]:
         "checkpoint_every": 200,
         "optimizer.warmup_steps": 20,
     }
-    runs = [Run(PRETRAIN, DEMO | pretraining, variant="small,pretrain")]
+    runs = [SuiteRun(PRETRAIN, DEMO | pretraining, variant="small,pretrain")]
     fields = {"seeds": DEMO_SEEDS, "steps": 100, "eval_every": 10, "checkpoint_every": 100, "loss.lam": 1.0}
     for name, form in forms().items():
         shown = LOSSES[form["loss.name"]].demo
         if shown is None or name in shown:
             base = DEMO | fields | {"optimizer.learning_rate": 0.1} | form
-            runs.append(Run(f"final-{name}", base, variant="small", weights_of=PRETRAIN))
+            runs.append(SuiteRun(f"final-{name}", base, variant="small", weights_of=PRETRAIN))
     return runs
 
 
-def full() -> list[Run]:
+def full() -> list[SuiteRun]:
     """Every loss from public weights, three seeds."""
     return [
-        Run(f"final-{name}-seed{seed}", form | {"seeds": (seed,)}, variant=f"loss={form['loss.name']}")
+        SuiteRun(f"final-{name}-seed{seed}", form | {"seeds": (seed,)}, variant=f"loss={form['loss.name']}")
         for name, form in forms().items()
         for seed in FULL_SEEDS
     ]
@@ -84,10 +84,10 @@ def forms() -> dict[str, Fields]:
     }
 
 
-PRESETS: dict[str, Callable[[], list[Run]]] = {"small": small, "demo": demo, "full": full}
+PRESETS: dict[str, Callable[[], list[SuiteRun]]] = {"small": small, "demo": demo, "full": full}
 
 
-def _sweep() -> Iterator[Run]:
+def _sweep() -> Iterator[SuiteRun]:
     """The candidates of every loss."""
     base = {"split": "validation", "seeds": SWEEP_SEEDS, "checkpoint_every": 100}
     for name, form in forms().items():
@@ -95,7 +95,7 @@ def _sweep() -> Iterator[Run]:
             for rate in RATES:
                 setting: Fields = {"optimizer.learning_rate": rate} | ({} if lam is None else {"loss.lam": lam})
                 label = f"lr{rate:g}" + ("" if lam is None else f"-lam{lam:g}")
-                yield Run(
+                yield SuiteRun(
                     f"sweep/{name}-{label}",
                     base | form,
                     setting,
@@ -105,8 +105,8 @@ def _sweep() -> Iterator[Run]:
                 )
 
 
-def _final() -> Iterator[Run]:
+def _final() -> Iterator[SuiteRun]:
     """Every loss at the setting chosen for it."""
     base = {"split": "test", "seeds": FINAL_SEEDS, "checkpoint_every": 100}
     for name, form in forms().items():
-        yield Run(f"final-{name}", base | form, best_of=name, variant="small", weights_of=PRETRAIN)
+        yield SuiteRun(f"final-{name}", base | form, best_of=name, variant="small", weights_of=PRETRAIN)

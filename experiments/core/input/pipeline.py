@@ -73,7 +73,7 @@ class Job(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class Training:
+class TrainingJob:
     """Shuffled anew in each epoch, and augmented."""
 
     examples: Examples
@@ -92,7 +92,7 @@ class Training:
 
 
 @dataclasses.dataclass(frozen=True)
-class Evaluation:
+class EvaluationJob:
     """Every example once, in order; the last one fills up the last batch."""
 
     examples: Examples
@@ -116,7 +116,7 @@ def train_stream(config: ml_collections.ConfigDict, examples: Examples) -> Strea
     field = config.input
 
     def open_stream(seed: int, rows: np.ndarray) -> Batches:
-        job = Training(examples, field.recipe, field.size, config.batch_size, seed)
+        job = TrainingJob(examples, field.recipe, field.size, config.batch_size, seed)
         return Batches(job, rows, workers=field.workers, prefetch=field.prefetch)
 
     return Stream(len(examples), open_stream)
@@ -128,7 +128,7 @@ def evaluation_stream(config: ml_collections.ConfigDict, examples: Examples) -> 
 
     def open_stream(seed: int, rows: np.ndarray) -> Batches:
         del seed
-        job = Evaluation(examples, field.recipe, field.size, config.eval_batch_size)
+        job = EvaluationJob(examples, field.recipe, field.size, config.eval_batch_size)
         return Batches(job, rows, workers=field.workers, prefetch=field.prefetch)
 
     return Stream(len(examples), open_stream)

@@ -8,16 +8,16 @@ import numpy as np
 
 from experiments.core.errors import UsageError
 from experiments.core.record.workdir import Workdir
-from experiments.core.suite.plan import Run, Suite
+from experiments.core.suite.plan import Suite, SuiteRun
 
 
-def choose(suite: Suite, out: Path, runs: Iterable[Run]) -> dict[str, dict[str, Any]]:
+def choose(suite: Suite, out: Path, runs: Iterable[SuiteRun]) -> dict[str, dict[str, Any]]:
     """For every choice among the `runs` below `out`, its candidates and the best of those that are finished.
 
     A candidate is worth the mean over its seeds of `suite.chosen_by` at the end, where a seed that
     diverged counts `suite.if_diverged`. The earlier of two equals wins.
     """
-    candidates: dict[str, list[Run]] = {}
+    candidates: dict[str, list[SuiteRun]] = {}
     for run in runs:
         if run.candidate_for:
             candidates.setdefault(run.candidate_for, []).append(run)
@@ -35,7 +35,7 @@ def _decide(measured: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _measure(suite: Suite, out: Path, run: Run) -> dict[str, Any]:
+def _measure(suite: Suite, out: Path, run: SuiteRun) -> dict[str, Any]:
     entry: dict[str, Any] = {"run": run.name, "setting": dict(run.setting), "per_seed": None, "mean": None}
     try:
         summary = Workdir(out / run.name).read_summary()

@@ -17,7 +17,7 @@ from absl import logging
 
 from experiments.core.errors import in_one_line
 from experiments.core.suite import runner
-from experiments.core.suite.plan import Run, Suite
+from experiments.core.suite.plan import Suite, SuiteRun
 from experiments.core.training import train
 
 
@@ -48,7 +48,9 @@ def main(suite: Suite, arguments: Sequence[str]) -> int:
         return 0
 
 
-def run_suite(suite: Suite, out: Path, runs: Sequence[Run], selected: Sequence[Run], command: Sequence[str]) -> int:
+def run_suite(
+    suite: Suite, out: Path, runs: Sequence[SuiteRun], selected: Sequence[SuiteRun], command: Sequence[str]
+) -> int:
     """Trains `selected`, a part of `runs`, and makes table and figures; returns the exit status.
 
     Raises:

@@ -17,7 +17,7 @@ _ROOT = Path(__file__).resolve().parents[3]
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class SuiteRun:
     """One workdir.
 
     Attributes:
@@ -60,14 +60,14 @@ class Suite:
     doc: str
     recipe: Recipe
     config_file: str
-    presets: Mapping[str, Callable[[], Sequence[Run]]]
+    presets: Mapping[str, Callable[[], Sequence[SuiteRun]]]
     chosen_by: str
     if_diverged: float
-    cost: Callable[[Run], float]
+    cost: Callable[[SuiteRun], float]
     shown: Sequence[str]
     report: Callable[[Path], list[Path]]
 
-    def config(self, run: Run, out: Path, setting: Fields | None = None) -> ml_collections.ConfigDict:
+    def config(self, run: SuiteRun, out: Path, setting: Fields | None = None) -> ml_collections.ConfigDict:
         """The config of a run below `out`, with `setting` (its own if left out) over its base."""
         config = config_file.of_file(_ROOT / self.config_file, run.variant or None)
         config.update_from_flattened_dict(dict(run.base) | dict(run.setting if setting is None else setting))

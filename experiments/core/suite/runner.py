@@ -20,7 +20,7 @@ from experiments.core.record.environment import Launch
 from experiments.core.record.files import write_json
 from experiments.core.record.workdir import Workdir
 from experiments.core.suite.choice import choose
-from experiments.core.suite.plan import Fields, Run, Suite
+from experiments.core.suite.plan import Fields, Suite, SuiteRun
 from experiments.core.training import train
 
 CHOICES = "choices.json"
@@ -35,7 +35,7 @@ class DataError(UsageError):
 
 
 def train_all(
-    suite: Suite, out: Path, runs: Sequence[Run], selected: Sequence[Run], command: Sequence[str]
+    suite: Suite, out: Path, runs: Sequence[SuiteRun], selected: Sequence[SuiteRun], command: Sequence[str]
 ) -> list[str]:
     """Trains those of `selected` (a part of `runs`) that are not done, and returns the names of those that failed.
 
@@ -48,7 +48,9 @@ def train_all(
 
 
 class _Runner:
-    def __init__(self, suite: Suite, out: Path, runs: Sequence[Run], selected: Sequence[Run], command: Sequence[str]):
+    def __init__(
+        self, suite: Suite, out: Path, runs: Sequence[SuiteRun], selected: Sequence[SuiteRun], command: Sequence[str]
+    ):
         self.suite, self.out, self.runs, self.selected, self.command = suite, out, runs, selected, list(command)
         self.recipe = dataclasses.replace(suite.recipe, load=self._load)
         self.failed: list[str] = []
@@ -75,7 +77,7 @@ class _Runner:
                 print(f"  {result}{took}{self._time_left(number) if trained else ''}", flush=True)
         return self.failed
 
-    def _train(self, run: Run) -> float:
+    def _train(self, run: SuiteRun) -> float:
         """The seconds it took; 0 if the run was there already."""
         setting = self._setting(run)
         config = self.suite.config(run, self.out, setting)
@@ -112,7 +114,7 @@ class _Runner:
         self.data_found = True
         return data
 
-    def _setting(self, run: Run) -> Fields:
+    def _setting(self, run: SuiteRun) -> Fields:
         """The fields to put over the base: the run's own, or the winner's."""
         if run.best_of is None:
             return run.setting
@@ -121,7 +123,7 @@ class _Runner:
             raise UsageError(f"its setting is not chosen yet: {', '.join(choice['missing'])} must run first")
         return choice["setting"]
 
-    def _fail(self, run: Run, reason: str) -> None:
+    def _fail(self, run: SuiteRun, reason: str) -> None:
         self.failed.append(run.name)
         print(f"  FAILED: {reason}", flush=True)
 
@@ -155,7 +157,7 @@ class Sieve(io.TextIOBase):
         super().close()
 
 
-def write_choices(suite: Suite, out: Path, runs: Sequence[Run]) -> None:
+def write_choices(suite: Suite, out: Path, runs: Sequence[SuiteRun]) -> None:
     """Writes what has been measured and chosen on validation, if the suite chooses at all."""
     if choices := choose(suite, out, runs):
         write_json(out / CHOICES, choices)

@@ -20,13 +20,13 @@ import orbax.checkpoint as ocp
 from experiments.core.errors import UsageError, is_full
 from experiments.core.record import checksums
 from experiments.core.record.files import files_below, is_remote
-from experiments.core.training.interval import Interval
 from experiments.core.training.processes import from_first
+from experiments.core.training.stretch import Stretch
 
 State = Any  # a pytree of arrays
 
-_STATE, _INTERVAL = "state", "interval"  # parts of a checkpoint
-_ROWS = "rows_sha256"  # beside the interval
+_STATE, _STRETCH = "state", "interval"  # parts of a checkpoint, by the names they have always had
+_ROWS = "rows_sha256"  # beside the stretch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Restored:
     Attributes:
       step: that it is of.
       state: as it was after that step.
-      interval: since the last row.
+      stretch: since the last row.
       rows_sha256: of the metrics file up to then; None where none was saved.
       damaged: newer checkpoints, by step, with what is wrong with them.
       verified: whether it has sums, which are right.
@@ -44,14 +44,14 @@ class Restored:
 
     step: int
     state: State
-    interval: Interval
+    stretch: Stretch
     rows_sha256: str | None
     damaged: dict[int, str]
     verified: bool
 
 
 class Checkpoints:
-    """The last two states of a run, by step, each with the interval since its last row.
+    """The last two states of a run, by step, each with the stretch since its last row.
 
     orbax writes into a temporary directory and renames it, so a kill during a save leaves the
     previous step intact. Saving is synchronous: the next chunk of steps donates the state's
@@ -70,12 +70,12 @@ class Checkpoints:
         self._directory = directory
         self._manager = ocp.CheckpointManager(directory, options=options)
 
-    def save(self, step: int, state: State, interval: Interval, rows_sha256: str) -> None:
+    def save(self, step: int, state: State, stretch: Stretch, rows_sha256: str) -> None:
         """Saves `state` unless the state of this step is there already; it counts once its sums are written."""
         if step == self._manager.latest_step():
             return
-        beside = interval.to_json() | {_ROWS: rows_sha256}
-        parts = {_STATE: ocp.args.StandardSave(state), _INTERVAL: ocp.args.JsonSave(beside)}
+        beside = stretch.to_json() | {_ROWS: rows_sha256}
+        parts = {_STATE: ocp.args.StandardSave(state), _STRETCH: ocp.args.JsonSave(beside)}
         with _silent_if_full(self._directory):
             saved = self._manager.save(step, args=ocp.args.Composite(**parts))
         if not saved:
@@ -148,7 +148,7 @@ def restore(directory: Path, like: State) -> Restored | None:
     return Restored(
         step,
         state,
-        Interval.from_json(beside),
+        Stretch.from_json(beside),
         beside.get(_ROWS),
         {int(step): reason for step, reason in damaged.items()},
         verified,
@@ -198,7 +198,7 @@ def _newest_intact(directory: Path, unreadable: dict[int, str]) -> tuple[int, bo
 
 
 def _read(path: Path, like: State) -> tuple[State, dict[str, Any]]:
-    parts = {_STATE: ocp.args.StandardRestore(like), _INTERVAL: ocp.args.JsonRestore()}
+    parts = {_STATE: ocp.args.StandardRestore(like), _STRETCH: ocp.args.JsonRestore()}
     with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
         restored = checkpointer.restore(path, args=ocp.args.Composite(**parts))
-    return restored[_STATE], restored[_INTERVAL]
+    return restored[_STATE], restored[_STRETCH]

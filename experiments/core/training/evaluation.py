@@ -16,7 +16,7 @@ from experiments.core.training.experiment import Experiment, Metrics, Params
 from experiments.core.training.feed import Streamed, chunks
 
 
-class Evaluation(Protocol):
+class Evaluate(Protocol):
     """Metrics of parameters, on the host: scalars, or [S] where there is an axis of seeds."""
 
     def compile(self, params: Params) -> None:
@@ -39,7 +39,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
 
 def make(
     config: ml_collections.ConfigDict, data: Data, experiment: Experiment, mesh: Mesh, *, seed_axis: bool
-) -> Evaluation:
+) -> Evaluate:
     """The evaluation that a valid config asks for.
 
     Raises:

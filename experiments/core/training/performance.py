@@ -10,7 +10,7 @@ from jax.sharding import Mesh
 
 from experiments.core.record import hardware
 from experiments.core.training.experiment import Batch, Experiment, Params
-from experiments.core.training.interval import Interval
+from experiments.core.training.stretch import Stretch
 
 
 def count_flops(experiment: Experiment, params: Params, batch: Batch) -> float | None:
@@ -28,7 +28,7 @@ def count_flops(experiment: Experiment, params: Params, batch: Batch) -> float |
 
 @dataclasses.dataclass(frozen=True)
 class Performance:
-    """Turns the times of an interval into what a row says."""
+    """Turns the times of a stretch into what a row says."""
 
     images_per_step: int  # of all seeds
     flops_per_step: float | None
@@ -53,16 +53,16 @@ class Performance:
             flops = count_flops(experiment, params, batch)
         return Performance(size, flops and flops * size, peak and peak * mesh.size, device.device_kind)
 
-    def row(self, interval: Interval) -> dict[str, Any]:
+    def row(self, stretch: Stretch) -> dict[str, Any]:
         """`null` stands for what was not measured, or what the hardware does not tell.
 
-        step_seconds: median over the calls of the interval.
-        images_per_second: over the whole interval, all seeds together.
+        step_seconds: median over the calls of the stretch.
+        images_per_second: over the whole stretch, all seeds together.
         mfu: model FLOPs utilisation at the median step time, against dense bfloat16; null where
           environment.json has no `peak_flops` of the devices.
         peak_memory_bytes: on the device, of this process, that has most.
         """
-        times = interval.step_seconds
+        times = stretch.step_seconds
         step_seconds = float(np.median(times)) if times else None
         rate = self.images_per_step / float(np.mean(times)) if times else None
         mfu = None

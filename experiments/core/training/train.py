@@ -32,10 +32,10 @@ from experiments.core.training import state as state_lib
 from experiments.core.training.checkpoint import Checkpoints, Restored
 from experiments.core.training.experiment import Recipe
 from experiments.core.training.interrupt import Interrupt
-from experiments.core.training.interval import Interval
 from experiments.core.training.performance import Performance
 from experiments.core.training.progress import Progress
 from experiments.core.training.state import TrainState
+from experiments.core.training.stretch import Stretch
 
 
 def validate(config: ml_collections.ConfigDict) -> None:
@@ -163,7 +163,7 @@ class _Run:
             self.workdir.record_launch(launch, self.recipe.name)
         if restored:
             self._pass_over(restored)
-            now, state, unfinished = restored.step, restored.state, restored.interval
+            now, state, unfinished = restored.step, restored.state, restored.stretch
             self._say(f"resuming after {self.plan.describe(now)}")
         else:
             now, state, unfinished = 0, state_lib.init(self.experiment, self.seeds, self.mesh), None
@@ -187,11 +187,11 @@ class _Run:
         self,
         state: TrainState,
         now: int,
-        unfinished: Interval | None,
+        unfinished: Stretch | None,
         checkpoints: Checkpoints,
         writer: metrics.Writer,
     ) -> tuple[TrainState, int]:
-        """Trains on from step `now`, perhaps within an interval; the last state, and the step it is of."""
+        """Trains on from step `now`, perhaps within a stretch; the last state, and the step it is of."""
         at_once, total_steps = self.plan.steps_per_dispatch, self.plan.total_steps
         # The first chunk is needed to compile, even where no step is left.
         chunk = self.feed.chunk(min(now, total_steps - at_once))
@@ -200,25 +200,25 @@ class _Run:
         performance = self._performance(state, chunk)
         del chunk  # a batch on the device
         progress = Progress(self.experiment.headline, self.plan, now, len(self.config.seeds), self.interrupt.say)
-        interval = unfinished or Interval(no_steps)
+        stretch = unfinished or Stretch(no_steps)
 
         def add_row() -> None:
-            seconds = interval.seconds + (writer.rows[-1]["seconds"] if writer.rows else 0.0)
-            row = self._row(now, seconds, state, interval)
+            seconds = stretch.seconds + (writer.rows[-1]["seconds"] if writer.rows else 0.0)
+            row = self._row(now, seconds, state, stretch)
             if performance:
                 rate = optimizer.learning_rate(self.config, now - 1) if now else None
-                row |= {"learning_rate": rate, "performance": performance.row(interval)}
+                row |= {"learning_rate": rate, "performance": performance.row(stretch)}
             writer.append(row)
             if _is_first():
                 progress.show(row)
 
         if not writer.rows:
             add_row()
-        interval.start()
+        stretch.start()
         is_warm = False
         while now < total_steps and not self._must_stop(now):
             state, step_metrics = train(state, self.seeds, self.feed.examples, next(chunks), np.int32(now))
-            interval.dispatched(step_metrics)
+            stretch.dispatched(step_metrics)
             now += at_once
             if not is_warm:
                 jax.block_until_ready(step_metrics)
@@ -226,18 +226,18 @@ class _Run:
                 is_warm = True
             is_row, is_checkpoint = self.plan.is_row(now), now % self.plan.checkpoint_every == 0
             if is_row or is_checkpoint:
-                interval.finish()
+                stretch.finish()
                 if is_row:
                     add_row()
-                    interval = Interval(no_steps)
+                    stretch = Stretch(no_steps)
                 if is_checkpoint:
-                    checkpoints.save(now, state, interval, writer.sha256)
-                interval.start()
+                    checkpoints.save(now, state, stretch, writer.sha256)
+                stretch.start()
             elif _is_first():
                 progress.reached(now)
-        interval.finish()
+        stretch.finish()
         if now > 0:
-            checkpoints.save(now, state, interval, writer.sha256)
+            checkpoints.save(now, state, stretch, writer.sha256)
         return state, now
 
     def _say(self, message: str) -> None:
@@ -321,8 +321,8 @@ class _Run:
             self._say(f"mfu is not measured: {performance.why_no_mfu}")
         return performance
 
-    def _row(self, now: int, seconds: float, state: TrainState, interval: Interval) -> metrics.Row:
-        trained = {f"train_{name}": values for name, values in interval.means().items()}
+    def _row(self, now: int, seconds: float, state: TrainState, stretch: Stretch) -> metrics.Row:
+        trained = {f"train_{name}": values for name, values in stretch.means().items()}
         measured = trained | _prefixed(self.evaluate(state.params, now / self.plan.total_steps), self.prefix)
         diverged = np.atleast_1d(np.asarray(state.diverged))
         return {

@@ -10,14 +10,14 @@ makes the exit status 1.
 import sys
 
 from experiments.core.suite import command
-from experiments.core.suite.plan import Run, Suite
+from experiments.core.suite.plan import Suite, SuiteRun
 from experiments.mnist_pruning.experiment import RECIPE
 from experiments.mnist_pruning.methods import METHODS
 from experiments.mnist_pruning.report import figures, table
 from experiments.mnist_pruning.suite.presets import PRESETS
 
 
-def _cost(run: Run) -> float:
+def _cost(run: SuiteRun) -> float:
     # Seeds train side by side: ten take about three times as long as one.
     return 5.0 + METHODS[run.base["method"]].cost * run.base["epochs"] * (3 + len(run.base["seeds"])) / 13
 

@@ -9,7 +9,7 @@ demo   every method on scikit-learn's digits, nothing to download; under two min
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from experiments.core.suite.plan import Run
+from experiments.core.suite.plan import SuiteRun
 from experiments.mnist_pruning.method import Fields, Trial
 from experiments.mnist_pruning.methods import METHODS
 
@@ -41,7 +41,7 @@ DEMO = {
 }
 
 
-def full() -> list[Run]:
+def full() -> list[SuiteRun]:
     """The sweep on validation, then the final runs on test."""
     rates = {f"lr{rate:g}": {"optimizer.learning_rate": rate} for rate in TUNED_RATES}
     tuned = {f"tuned-{name}": Trial(_fixed()[name], rates) for name in TUNED}
@@ -49,36 +49,36 @@ def full() -> list[Run]:
     return [run for make in (_sweep, _final) for layers, trials in rounds for run in make(layers, trials)]
 
 
-def quick() -> list[Run]:
+def quick() -> list[SuiteRun]:
     """The main methods, all layers pruned, without a sweep."""
     base = {"seeds": QUICK_SEEDS, "epochs": QUICK_EPOCHS, "checkpoint_every": QUICK_EPOCHS, "prune_layers": (1, 2, 3)}
-    return [Run(f"final-{_layers((1, 2, 3))}-{name}", base | _fixed()[name]) for name in QUICK]
+    return [SuiteRun(f"final-{_layers((1, 2, 3))}-{name}", base | _fixed()[name]) for name in QUICK]
 
 
-def demo() -> list[Run]:
+def demo() -> list[SuiteRun]:
     """Every method on digits."""
     base = DEMO | {"checkpoint_every": DEMO["epochs"]}
-    return [Run(f"final-{_layers((1, 2, 3))}-{name}", base | fields) for name, fields in _fixed().items()]
+    return [SuiteRun(f"final-{_layers((1, 2, 3))}-{name}", base | fields) for name, fields in _fixed().items()]
 
 
-PRESETS: dict[str, Callable[[], list[Run]]] = {"full": full, "quick": quick, "demo": demo}
+PRESETS: dict[str, Callable[[], list[SuiteRun]]] = {"full": full, "quick": quick, "demo": demo}
 
 
-def _sweep(layers: Sequence[int], trials: Mapping[str, Trial]) -> Iterator[Run]:
+def _sweep(layers: Sequence[int], trials: Mapping[str, Trial]) -> Iterator[SuiteRun]:
     """The candidates for every choice to be made for `layers`."""
     common: Fields = {"split": "validation", "epochs": EPOCHS, "checkpoint_every": EPOCHS, "prune_layers": layers}
     for name, trial in trials.items():
         choice, seeds = f"{_layers(layers)}-{name}", {"seeds": SWEEP_SEEDS[: trial.sweep_seeds]}
         for label, setting in trial.candidates.items():
-            yield Run(f"sweep/{choice}-{label}", common | seeds | trial.fields, setting, candidate_for=choice)
+            yield SuiteRun(f"sweep/{choice}-{label}", common | seeds | trial.fields, setting, candidate_for=choice)
 
 
-def _final(layers: Sequence[int], trials: Mapping[str, Trial]) -> Iterator[Run]:
+def _final(layers: Sequence[int], trials: Mapping[str, Trial]) -> Iterator[SuiteRun]:
     """Every method for `layers`: the paper's settings, and those chosen."""
     common: Fields = {"split": "test", "epochs": EPOCHS, "checkpoint_every": EPOCHS // 3, "prune_layers": layers}
     for name, trial in trials.items():
         name, seeds = f"{_layers(layers)}-{name}", {"seeds": FINAL_SEEDS[: trial.seeds]}
-        yield Run(f"final-{name}", common | seeds | trial.fields, best_of=name if trial.candidates else None)
+        yield SuiteRun(f"final-{name}", common | seeds | trial.fields, best_of=name if trial.candidates else None)
 
 
 def _fixed() -> dict[str, Fields]:

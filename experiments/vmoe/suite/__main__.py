@@ -10,13 +10,13 @@ makes the exit status 1.
 import sys
 
 from experiments.core.suite import command
-from experiments.core.suite.plan import Run, Suite
+from experiments.core.suite.plan import Suite, SuiteRun
 from experiments.vmoe.experiment import RECIPE
 from experiments.vmoe.report import figures, table
 from experiments.vmoe.suite.presets import PRESETS
 
 
-def _cost(run: Run) -> float:
+def _cost(run: SuiteRun) -> float:
     # Seconds on 2 CPU cores: compilation, then steps of every seed.
     return 20.0 + 60.0 * len(run.base.get("seeds", (0,)))
 

@@ -16,7 +16,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from experiments.core.suite.plan import Run
+from experiments.core.suite.plan import SuiteRun
 from experiments.vmoe.router_kinds import ROUTERS
 
 Fields = dict[str, Any]
@@ -55,12 +55,12 @@ DEMO: Fields = {
 }
 
 
-def small() -> list[Run]:
+def small() -> list[SuiteRun]:
     """The sweeps on validation, then the final runs on test."""
     return [*_sweep(), *_final()]
 
 
-def buffers() -> list[Run]:
+def buffers() -> list[SuiteRun]:
     """Those of `small`, and one with room for what lam = 1 spreads over more tokens than k."""
     (narrow,) = [run for run in _final() if run.name == "final-relaxed-logits"]
     wide = {"router.capacity": LARGE_BUFFER}
@@ -70,54 +70,55 @@ def buffers() -> list[Run]:
     ]
 
 
-def demo() -> list[Run]:
+def demo() -> list[SuiteRun]:
     """The routers at one setting."""
     return [
-        Run(f"final-{name}", DEMO | {"seeds": DEMO_SEEDS}, variant=f"small,router={name}") for name in _plain("demo")
+        SuiteRun(f"final-{name}", DEMO | {"seeds": DEMO_SEEDS}, variant=f"small,router={name}")
+        for name in _plain("demo")
     ]
 
 
-def full() -> list[Run]:
+def full() -> list[SuiteRun]:
     """One seed each."""
     return [
-        *(Run(f"final-{name}", {}, variant=f"router={name}") for name in _plain("full")),
-        Run("final-relaxed-dykstra10", {"router.dykstra": DYKSTRA_ITERATIONS}, variant="router=relaxed"),
+        *(SuiteRun(f"final-{name}", {}, variant=f"router={name}") for name in _plain("full")),
+        SuiteRun("final-relaxed-dykstra10", {"router.dykstra": DYKSTRA_ITERATIONS}, variant="router=relaxed"),
     ]
 
 
-PRESETS: dict[str, Callable[[], list[Run]]] = {"small": small, "buffers": buffers, "demo": demo, "full": full}
+PRESETS: dict[str, Callable[[], list[SuiteRun]]] = {"small": small, "buffers": buffers, "demo": demo, "full": full}
 
 
-def _sweep() -> Iterator[Run]:
+def _sweep() -> Iterator[SuiteRun]:
     base: Fields = LENGTH | {"split": "validation", "seeds": SWEEP_SEEDS}
     for rate in RATES:
         setting: Fields = {"optimizer.learning_rate": rate}
-        yield Run(f"sweep/hard-lr{rate:g}", base, setting, candidate_for="hard", variant="small,router=hard")
+        yield SuiteRun(f"sweep/hard-lr{rate:g}", base, setting, candidate_for="hard", variant="small,router=hard")
     for score, lams in LAMS.items():
         choice, fields = f"relaxed-{score}", {"router.score": score, "optimizer.learning_rate": BEST_RATE}
         for lam in lams:
             setting = {"router.lam.start": lam, "router.lam.end": lam}
             name = f"sweep/{choice}-lam{lam:g}"
-            yield Run(name, base | fields, setting, candidate_for=choice, variant="small,router=relaxed")
+            yield SuiteRun(name, base | fields, setting, candidate_for=choice, variant="small,router=relaxed")
 
 
-def _final() -> Iterator[Run]:
+def _final() -> Iterator[SuiteRun]:
     base: Fields = LENGTH | {"split": "test", "seeds": FINAL_SEEDS}
-    yield Run("final-hard", base, best_of="hard", variant="small,router=hard")
+    yield SuiteRun("final-hard", base, best_of="hard", variant="small,router=hard")
     by_logits: Fields = base | {"router.score": "logits"}  # what the relaxed router of the logits relaxes
-    yield Run("final-hard-logits", by_logits, best_of="hard", variant="small,router=hard")
+    yield SuiteRun("final-hard-logits", by_logits, best_of="hard", variant="small,router=hard")
     base |= {"optimizer.learning_rate": BEST_RATE}
     for score in LAMS:
-        yield Run(
+        yield SuiteRun(
             f"final-relaxed-{score}",
             base | {"router.score": score},
             best_of=f"relaxed-{score}",
             variant="small,router=relaxed",
         )
     for name in _plain("small"):
-        yield Run(f"final-{name}", base, variant=f"small,router={name}")
+        yield SuiteRun(f"final-{name}", base, variant=f"small,router={name}")
     papers: Fields = base | {"router.score": "logits", "router.dykstra": DYKSTRA_ITERATIONS}
-    yield Run("final-relaxed-logits-dykstra10", papers, best_of="relaxed-logits", variant="small,router=relaxed")
+    yield SuiteRun("final-relaxed-logits-dykstra10", papers, best_of="relaxed-logits", variant="small,router=relaxed")
 
 
 def _plain(preset: str) -> list[str]:

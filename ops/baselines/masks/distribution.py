@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ops.baselines.masks.layout import finite_above
+from ops.baselines.masks.shared import finite_above
 from ops.scalar.twofloat import TwoFloat
 
 Solve = Callable[[Array, Array, Array], TwoFloat]

@@ -20,7 +20,7 @@ from jax import Array, lax
 from jax.scipy.special import logit
 from jax.typing import ArrayLike
 
-from ops.baselines.masks.layout import finite, mask_rows, unit_of
+from ops.baselines.masks.shared import finite, mask_rows, unit_of
 from ops.interface.arguments import INSIDE_N, Range, check_range, check_whole
 
 _ENTROPY = Range("positive", 1e-8)

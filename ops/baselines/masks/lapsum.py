@@ -16,7 +16,7 @@ from jax.typing import ArrayLike
 
 from ops.baselines.masks import laplace_sums
 from ops.baselines.masks.distribution import Distribution, distribution_mask
-from ops.baselines.masks.layout import finite, mask_rows
+from ops.baselines.masks.shared import finite, mask_rows
 from ops.interface.arguments import INSIDE_N, POSITIVE
 from ops.scalar.twofloat import TwoFloat, shift
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ops.baselines.masks.layout import finite_above, mask_rows, unit_of
+from ops.baselines.masks.shared import finite_above, mask_rows, unit_of
 from ops.interface.arguments import POSITIVE, check_axis, check_whole, floating
 from ops.isotonic.sorting import descending
 

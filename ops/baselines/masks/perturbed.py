@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ops.baselines.masks.layout import mask_rows
+from ops.baselines.masks.shared import mask_rows
 from ops.interface.arguments import POSITIVE, WHOLE_UP_TO_N, check_whole
 from ops.scalar.mask import hard_selection
 

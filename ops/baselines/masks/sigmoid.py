@@ -14,7 +14,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from ops.baselines.masks.distribution import Distribution, distribution_mask, position
-from ops.baselines.masks.layout import mask_rows
+from ops.baselines.masks.shared import mask_rows
 from ops.interface.arguments import INSIDE_N, POSITIVE
 from ops.scalar.equation import Equation
 from ops.scalar.rootfinding import End, Evaluation, find_root

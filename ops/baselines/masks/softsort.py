@@ -12,7 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from ops.baselines.masks.laplace_sums import sum_above, sum_below
-from ops.baselines.masks.layout import finite, mask_rows
+from ops.baselines.masks.shared import finite, mask_rows
 from ops.interface.arguments import POSITIVE, UP_TO_N
 from ops.isotonic.sorting import descending
 

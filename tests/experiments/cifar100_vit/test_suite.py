@@ -11,7 +11,7 @@ from experiments.cifar100_vit.suite.__main__ import SUITE
 from experiments.cifar100_vit.suite.presets import DEMO, PRETRAIN, RATES, forms
 from experiments.core.record import metrics
 from experiments.core.suite import command
-from experiments.core.suite.plan import Run
+from experiments.core.suite.plan import SuiteRun
 from experiments.core.training import train
 from tests.experiments.support import suite_configs
 
@@ -24,8 +24,8 @@ SHORT = DEMO | {
     "optimizer.warmup_steps": 2,
 }
 TINY = [
-    Run(PRETRAIN, SHORT | {"split": "validation"}, variant="small,pretrain"),
-    Run("final-xent", SHORT | {"seeds": (0, 1)}, variant="small,loss=xent", weights_of=PRETRAIN),
+    SuiteRun(PRETRAIN, SHORT | {"split": "validation"}, variant="small,pretrain"),
+    SuiteRun("final-xent", SHORT | {"seeds": (0, 1)}, variant="small,loss=xent", weights_of=PRETRAIN),
 ]
 
 

@@ -16,7 +16,7 @@ from experiments.core.config import to_json
 from experiments.core.record.files import write_json
 from experiments.core.suite import command, runner
 from experiments.core.suite.choice import choose
-from experiments.core.suite.plan import Run
+from experiments.core.suite.plan import SuiteRun
 from experiments.mnist_pruning.methods import METHODS
 from experiments.mnist_pruning.suite.__main__ import SUITE
 from tests.experiments.support import start
@@ -26,10 +26,10 @@ from tests.scripts.workdirs import write_workdir
 BASE = {"dataset": "digits", "seeds": (0, 1), "epochs": 1, "method": "dense", "prune_layers": (3,)}
 VALIDATION = BASE | {"split": "validation", "validation_size": 300}
 SWEEP = [
-    Run(f"sweep/rate{rate:g}", VALIDATION, {"optimizer.learning_rate": rate}, candidate_for="rate")
+    SuiteRun(f"sweep/rate{rate:g}", VALIDATION, {"optimizer.learning_rate": rate}, candidate_for="rate")
     for rate in (1e-3, 1e-2, 1e-1)
 ]
-FINAL = [Run("final-default", BASE), Run("final-chosen", BASE, best_of="rate")]
+FINAL = [SuiteRun("final-default", BASE), SuiteRun("final-chosen", BASE, best_of="rate")]
 
 
 @pytest.mark.parametrize("preset", SUITE.presets)
@@ -88,7 +88,7 @@ def test_a_failing_run_is_reported_and_the_others_go_on(tmp_path, capsys, monkey
         train(recipe, config, path, launch)
 
     monkeypatch.setattr(runner.train, "run", failing)
-    runs = [Run("broken", BASE | {"epochs": 2}), FINAL[0]]
+    runs = [SuiteRun("broken", BASE | {"epochs": 2}), FINAL[0]]
     assert command.run_suite(SUITE, tmp_path, runs, runs, ["suite"]) == 1
     out, err = capsys.readouterr()
     assert "[1/2] broken  FAILED: ValueError: out of luck\n" in out
@@ -151,11 +151,11 @@ def test_a_useless_selection_is_refused(tmp_path, capsys, option, message):
 
 
 # The command, with runs that compile quickly: the first is long enough to be stopped.
-LONG = [Run("final-one", BASE | {"epochs": 60, "checkpoint_every": 60}), Run("final-two", BASE)]
+LONG = [SuiteRun("final-one", BASE | {"epochs": 60, "checkpoint_every": 60}), SuiteRun("final-two", BASE)]
 _SUITE = f"""
 import dataclasses, sys
 from experiments.core.suite import command
-from experiments.core.suite.plan import Run
+from experiments.core.suite.plan import SuiteRun
 from experiments.mnist_pruning.suite.__main__ import SUITE
 
 runs = {LONG!r}

@@ -7,7 +7,7 @@ import pytest
 
 from experiments.core.record import metrics
 from experiments.core.suite import command
-from experiments.core.suite.plan import Run
+from experiments.core.suite.plan import SuiteRun
 from experiments.core.training import train
 from experiments.vmoe.experiment import routing_shape
 from experiments.vmoe.suite.__main__ import SUITE
@@ -17,8 +17,8 @@ from tests.experiments.support import ROOT, suite_configs
 SHORT = DEMO | {"steps": 20, "steps_per_dispatch": 10, "eval_every": 10, "checkpoint_every": 20, "seeds": (0, 1)}
 SHORT |= {"optimizer.warmup_steps": 2, "model.depth": 1, "moe.blocks": (0,)}
 TINY = [
-    Run("final-hard", SHORT, variant="small,router=hard"),
-    Run("final-relaxed", SHORT, variant="small,router=relaxed"),
+    SuiteRun("final-hard", SHORT, variant="small,router=hard"),
+    SuiteRun("final-relaxed", SHORT, variant="small,router=relaxed"),
 ]
 
 

@@ -9,7 +9,7 @@ from configs import mnist_pruning
 from experiments.core.record.workdir import Workdir
 from experiments.core.report.paired import difference, significance
 from experiments.core.report.results import load
-from scripts.bench import comparison
+from scripts.bench import pages
 from scripts.compare.__main__ import main
 from scripts.compare.contents import contents
 from scripts.compare.groups import group
@@ -160,15 +160,15 @@ def test_runs_of_two_experiments_are_told_apart(tmp_path):
 
 
 def test_many_long_runs_make_a_page_that_shows_their_spikes(tmp_path, capsys):
-    assert comparison.main(["--runs=5", "--rows=3000"]) == 0
+    assert pages.main(["--runs=5", "--rows=3000"]) == 0
     assert "page made in" in capsys.readouterr().out
     for number in range(12):
-        comparison.write_run(tmp_path / str(number), number, 3000)
+        pages.write_run(tmp_path / str(number), number, 3000)
     groups = group(find([str(tmp_path)]))
     data = contents(groups, [])
     assert data["points"]["drawn"] < data["points"]["total"] == 12 * 3000 * 5
     for item in data["groups"]:
         curve = item["curves"]["test_error"]
-        assert sum(abs(value - comparison.SPIKE) < 5 for value in curve["mean"][3:]) >= 1
+        assert sum(abs(value - pages.SPIKE) < 5 for value in curve["mean"][3:]) >= 1
         assert len(curve["averages"]["mean"]) > 100
     assert len(json.dumps(data)) < 5e6

@@ -113,7 +113,7 @@ def test_a_resumed_run_starts_each_stream_once(tmp_path, monkeypatch):
         start_stream(batches, step)
 
     def broken_at_8(batches, step):
-        if type(batches._job) is pipeline.Training and step == 8:
+        if type(batches._job) is pipeline.TrainingJob and step == 8:
             raise Broken
         return batch(batches, step)
 
@@ -125,7 +125,7 @@ def test_a_resumed_run_starts_each_stream_once(tmp_path, monkeypatch):
             train.run(RECIPE, config, tmp_path)
     monkeypatch.setattr(pipeline.Batches, "_start", counted)
     train.run(RECIPE, config, tmp_path)
-    assert starts == [("Training", 6), ("Evaluation", 0)]  # evaluated after steps 8, 12, 16 and 20
+    assert starts == [("TrainingJob", 6), ("EvaluationJob", 0)]  # evaluated after steps 8, 12, 16 and 20
     assert [row["step"] for row in metrics.read(tmp_path / "metrics.jsonl")] == [0, 4, 8, 12, 16, 20]
 
 

@@ -15,7 +15,7 @@ from experiments.core.record import metrics
 from experiments.core.record.files import absolute
 from experiments.core.training import checkpoint, train
 from experiments.core.training.checkpoint import Checkpoints
-from experiments.core.training.interval import Interval
+from experiments.core.training.stretch import Stretch
 from experiments.mnist_pruning.experiment import RECIPE
 from tests.experiments import buckets
 from tests.experiments.support import rows_without_seconds, small_config
@@ -70,7 +70,7 @@ def test_a_run_in_a_bucket_is_stopped_and_resumed_with_the_numbers_of_a_local_on
 
 def test_a_checkpoint_that_is_damaged_in_a_bucket_is_passed_over_and_set_aside(here):
     directory = absolute("gs://bucket/run/checkpoints")
-    interval = Interval({"loss": np.zeros((1, 0), np.float32)})
+    interval = Stretch({"loss": np.zeros((1, 0), np.float32)})
     checkpoints = Checkpoints(directory)
     for step in (2, 3):
         checkpoints.save(step, {"w": jnp.full(300, step, jnp.float32)}, interval, "rows")

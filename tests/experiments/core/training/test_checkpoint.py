@@ -17,7 +17,7 @@ from experiments.core.errors import UsageError
 from experiments.core.record import checksums
 from experiments.core.training import checkpoint
 from experiments.core.training.checkpoint import Checkpoints
-from experiments.core.training.interval import Interval
+from experiments.core.training.stretch import Stretch
 
 
 def state_of(step):
@@ -30,8 +30,8 @@ def saved(tmp_path_factory):
     directory = tmp_path_factory.mktemp("run") / "checkpoints"
     checkpoints = Checkpoints(directory)
     for step in (10, 20, 30):
-        interval = Interval({"loss": np.full((1, 2), step, np.float32)}, seconds=float(step))
-        checkpoints.save(step, state_of(step), interval, f"rows {step}")
+        stretch = Stretch({"loss": np.full((1, 2), step, np.float32)}, seconds=float(step))
+        checkpoints.save(step, state_of(step), stretch, f"rows {step}")
     checkpoints.close()
     assert sorted(path.name for path in directory.iterdir()) == ["20", "30"]
     return directory
@@ -44,7 +44,7 @@ def copy(saved, tmp_path):
 
 def restored(directory):
     found = checkpoint.restore(directory, state_of(0))
-    assert found.interval.seconds == found.step
+    assert found.stretch.seconds == found.step
     assert found.rows_sha256 in (f"rows {found.step}", None)
     jax.tree.map(np.testing.assert_array_equal, found.state, state_of(found.step))
     return found
@@ -154,7 +154,7 @@ def test_what_is_set_aside_stays_and_its_step_can_be_saved_again(copy):
     damaged = (copy / "30" / "state" / "_METADATA").read_bytes()
     assert checkpoint.set_aside(copy, 30) == copy.parent / "damaged-checkpoint-30"
     checkpoints = Checkpoints(copy)
-    checkpoints.save(30, state_of(30), Interval({"loss": np.zeros((1, 0), np.float32)}, 30.0), "rows 30")
+    checkpoints.save(30, state_of(30), Stretch({"loss": np.zeros((1, 0), np.float32)}, 30.0), "rows 30")
     checkpoints.close()
     assert restored(copy).step == 30
     assert (copy.parent / "damaged-checkpoint-30" / "state" / "_METADATA").read_bytes() == damaged
@@ -164,7 +164,7 @@ def test_what_is_set_aside_stays_and_its_step_can_be_saved_again(copy):
 def test_a_step_that_is_not_saved_is_no_matter_of_course(copy):
     checkpoints = Checkpoints(copy)
     with pytest.raises(RuntimeError, match="step 25 was not saved, after 30"):
-        checkpoints.save(25, state_of(25), Interval({"loss": np.zeros((1, 0), np.float32)}), "rows")
+        checkpoints.save(25, state_of(25), Stretch({"loss": np.zeros((1, 0), np.float32)}), "rows")
     checkpoints.close()
 
 
@@ -196,7 +196,7 @@ def test_of_a_full_disk_nothing_is_told_but_by_the_error(tmp_path, monkeypatch, 
 
     monkeypatch.setattr(ocp.CheckpointManager, "save", save)
     with closing(Checkpoints(tmp_path / "checkpoints")) as checkpoints, pytest.raises((OSError, ValueError)) as error:
-        checkpoints.save(1, state_of(1), Interval({"loss": np.zeros((1, 0), np.float32)}), "rows")
+        checkpoints.save(1, state_of(1), Stretch({"loss": np.zeros((1, 0), np.float32)}), "rows")
     assert reports == []
     full = text != "other"
     assert isinstance(error.value, OSError) == full
@@ -207,6 +207,6 @@ def test_of_a_full_disk_nothing_is_told_but_by_the_error(tmp_path, monkeypatch, 
 
 def test_what_is_silent_in_a_save_is_not_after_it(tmp_path, reports):
     with closing(Checkpoints(tmp_path / "checkpoints")) as checkpoints:
-        checkpoints.save(1, state_of(1), Interval({"loss": np.zeros((1, 0), np.float32)}), "rows")
+        checkpoints.save(1, state_of(1), Stretch({"loss": np.zeros((1, 0), np.float32)}), "rows")
     tell(RuntimeError("Event loop is closed"))
     assert reports == ["Task exception was never retrieved", "Event loop is closed"]

@@ -12,7 +12,7 @@ from experiments.core.record import hardware
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training import performance
 from experiments.core.training.experiment import Experiment
-from experiments.core.training.interval import Interval
+from experiments.core.training.stretch import Stretch
 from tests.experiments.toy import toy_config
 
 
@@ -56,7 +56,7 @@ def test_a_row_at_a_known_peak(monkeypatch):
     mesh = mesh_lib.make(toy_config(mesh={"data": 8}))
     made = performance.Performance.of(EXPERIMENT, mesh, PARAMS, BATCH, 1)
     assert made.why_no_mfu is None
-    interval = Interval({"loss": np.zeros((1, 0), np.float32)})
+    interval = Stretch({"loss": np.zeros((1, 0), np.float32)})
     assert set(made.row(interval).values()) == {None, 123}
     interval.step_seconds = [0.01, 0.01, 0.04]
     row = made.row(interval)

@@ -1,4 +1,4 @@
-"""How long a comparison of many long runs takes, and how large its page is: `python -m scripts.bench.comparison`.
+"""How long a comparison of many long runs takes, and how large its page is: `python -m scripts.bench.pages`.
 
 Writes runs of noise to a temporary directory, two seeds each, then reads them and makes the page that
 `python -m scripts.compare` makes. Fails if the page is too large to open with pleasure.
@@ -53,9 +53,7 @@ def write_run(path: Path, number: int, rows: int) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """The command; returns its exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.bench.comparison", description=(__doc__ or "").split(":")[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m scripts.bench.pages", description=(__doc__ or "").split(":")[0])
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--rows", type=int, default=10_000, help="of each run")
     options = parser.parse_args(arguments)

@@ -9,7 +9,7 @@ import numpy as np
 Metrics = Any  # arrays [S, K] by name, possibly nested: seeds, steps
 
 
-class Interval:
+class Stretch:
     """Reads the metrics of a call only when the next one is under way, so that devices never wait.
 
     `seconds` counts the time between `start` and `finish`: training, and neither compilation nor
@@ -17,7 +17,7 @@ class Interval:
     """
 
     def __init__(self, metrics: Metrics, seconds: float = 0.0):
-        """Of an interval that a checkpoint cut in two, `metrics` [S, K] and `seconds` of the first part; else K = 0."""
+        """Of a stretch that a checkpoint cut in two, `metrics` [S, K] and `seconds` of the first part; else K = 0."""
         self._metrics = [metrics]
         self.seconds = seconds
         self.step_seconds: list[float] = []
@@ -60,13 +60,13 @@ class Interval:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """What a checkpoint keeps of a finished interval; as decimals, float32 come back unchanged."""
+        """What a checkpoint keeps of a finished stretch; as decimals, float32 come back unchanged."""
         return {"metrics": jax.tree.map(np.ndarray.tolist, self.metrics), "seconds": self.seconds}
 
     @staticmethod
-    def from_json(saved: dict[str, Any]) -> "Interval":
-        """The interval that `to_json` was made of, less the times of its steps."""
+    def from_json(saved: dict[str, Any]) -> "Stretch":
+        """The stretch that `to_json` was made of, less the times of its steps."""
         metrics = jax.tree.map(
             lambda values: np.asarray(values, np.float32), saved["metrics"], is_leaf=lambda node: isinstance(node, list)
         )
-        return Interval(metrics, saved["seconds"])
+        return Stretch(metrics, saved["seconds"])
