@@ -80,14 +80,14 @@ def test_a_suite_trains_chooses_draws_and_skips_what_is_done(tmp_path, capsys):
 
 
 def test_a_failing_run_is_reported_and_the_others_go_on(tmp_path, capsys, monkeypatch):
-    train = runner.train.run
+    start = runner.train.start
 
-    def failing(recipe, config, path, launch):
+    def failing(recipe, config, workdir, launch):
         if config.epochs == 2:
             raise ValueError("out of luck\nand more")
-        train(recipe, config, path, launch)
+        start(recipe, config, workdir, launch)
 
-    monkeypatch.setattr(runner.train, "run", failing)
+    monkeypatch.setattr(runner.train, "start", failing)
     runs = [SuiteRun("broken", BASE | {"epochs": 2}), FINAL[0]]
     assert command.run_suite(SUITE, tmp_path, runs, runs, ["suite"]) == 1
     out, err = capsys.readouterr()

@@ -194,7 +194,7 @@ def test_runs_in_a_bucket_are_copied_and_read(tmp_path, capsys):
         assert [run.name for run in found.runs] == ["run"]
         assert found.problems == []
         assert [run.name for run in find(["memory://bucket/runs/run/"]).runs] == ["run"]
-        assert "copying 3 files" in capsys.readouterr().err
+        assert "copying 4 files" in capsys.readouterr().err
         assert [problem.reason for problem in find(["memory://bucket/none"]).problems] == ["holds no run"]
     finally:
         memory.store.clear()
