@@ -24,6 +24,7 @@ coarse labels (`pretrain`). `make cifar100-small` does both, for all losses; res
 to expect.
 """
 
+from collections.abc import Mapping
 from fractions import Fraction
 
 import ml_collections
@@ -55,21 +56,8 @@ BIG_VISION_LEARNING_RATE = 1e-2
 
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
     """The paper's setting, changed by `argument`: "loss=topk,p=4/3", "small,loss=xent" and the like, see OPTIONS."""
-    options = parse_options(argument, OPTIONS)
-    yes_or_no = ("yes", "no")
-    for option, allowed in (
-        ("loss", tuple(LOSSES)),
-        ("recipe", tuple(RECIPES)),
-        ("weights", tuple(WEIGHTS)),
-        ("small", yes_or_no),
-        ("pretrain", yes_or_no),
-    ):
-        if options[option] not in allowed:
-            raise UsageError(f"{option}={options[option]} is not allowed: it must be one of " + ", ".join(allowed))
-    try:
-        p, steps = float(Fraction(options["p"])), int(options["steps"])
-    except (ValueError, ArithmeticError) as error:
-        raise UsageError(f"p={options['p']} and steps={options['steps']} must be numbers") from error
+    options = parse_options(argument, OPTIONS, {"loss": LOSSES, "recipe": RECIPES, "weights": WEIGHTS})
+    p, steps = p_and_steps(options)
     for form, others in FIXED.items():
         if options[form] == "yes" and (given := [name for name in others if options[name] != OPTIONS[name]]):
             name = given[0]
@@ -140,6 +128,18 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     if options["pretrain"] == "yes":
         _make_pretraining(config)
     return config
+
+
+def p_and_steps(options: Mapping[str, str]) -> tuple[float, int]:
+    """The options that are numbers.
+
+    Raises:
+      UsageError: they are none.
+    """
+    try:
+        return float(Fraction(options["p"])), int(options["steps"])
+    except (ValueError, ArithmeticError) as error:
+        raise UsageError(f"p={options['p']} and steps={options['steps']} must be numbers") from error
 
 
 def _make_small(config: ml_collections.ConfigDict) -> None:

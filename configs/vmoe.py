@@ -51,15 +51,7 @@ DATA: dict[str, dict[str, Any]] = {
 
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
     """The paper's setting, changed by `argument`: "router=hard", "small,router=token_choice" and the like."""
-    options = parse_options(argument, OPTIONS)
-    for option, allowed in (
-        ("router", tuple(ROUTERS)),
-        ("data", tuple(DATA)),
-        ("size", tuple(SIZES)),
-        ("small", ("yes", "no")),
-    ):
-        if options[option] not in allowed:
-            raise UsageError(f"{option}={options[option]} is not allowed: it must be one of " + ", ".join(allowed))
+    options = parse_options(argument, OPTIONS, {"router": ROUTERS, "data": DATA, "size": SIZES})
     if options["small"] == "yes" and (given := [name for name in ("data", "size") if options[name] != OPTIONS[name]]):
         raise UsageError(f"{given[0]}={options[given[0]]} is not allowed with small, which has its own")
     data, size = DATA[options["data"]], SIZES[options["size"]]

@@ -26,14 +26,11 @@ steps and 91.15 % after 1000. Not run here, as the weights could not be obtained
 from 0.7 on the very last line of big_vision's `main` (`u.sync`) ends in an AttributeError; all is written by then.
 """
 
-from fractions import Fraction
-
 import ml_collections
 
-from configs.cifar100_vit import WEIGHTS
+from configs.cifar100_vit import WEIGHTS, p_and_steps
 from experiments.cifar100_vit.losses import LOSSES
 from experiments.core.config import parse_options
-from experiments.core.errors import UsageError
 
 OPTIONS = {
     "loss": "topk",  # xent, topk or topk_mixture
@@ -52,14 +49,8 @@ MAX_K = 10
 
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
     """The paper's setting, changed by `argument`: "loss=topk,p=4/3" and the like, see OPTIONS."""
-    options = parse_options(argument, OPTIONS)
-    for option, allowed in (("loss", LOSSES), ("recipe", RECIPES), ("weights", WEIGHTS)):
-        if options[option] not in allowed:
-            raise UsageError(f"{option}={options[option]} is not allowed: it must be one of " + ", ".join(allowed))
-    try:
-        p, steps = float(Fraction(options["p"])), int(options["steps"])
-    except (ValueError, ZeroDivisionError) as error:
-        raise UsageError(f"p={options['p']} and steps={options['steps']} must be numbers") from error
+    options = parse_options(argument, OPTIONS, {"loss": LOSSES, "recipe": RECIPES, "weights": WEIGHTS})
+    p, steps = p_and_steps(options)
     config = ml_collections.ConfigDict()
     config.seed = 0
     config.total_steps = steps

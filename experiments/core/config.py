@@ -120,13 +120,16 @@ def differences(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]
     ]
 
 
-def parse_options(argument: str, defaults: Mapping[str, str]) -> dict[str, str]:
+def parse_options(
+    argument: str, defaults: Mapping[str, str], choices: Mapping[str, Collection[str]] | None = None
+) -> dict[str, str]:
     """What follows the colon of a config's path, "loss=topk,p=4/3", as strings over `defaults`.
 
-    An option whose default is "no" may go without a value: its name then stands for "yes".
+    An option whose default is "no" may go without a value: its name then stands for "yes", and there is no other. The
+    other options take what `choices` has for them, or anything.
 
     Raises:
-      UsageError: an option is unknown or lacks its value.
+      UsageError: an option is unknown, lacks its value, or has one that is not allowed.
     """
     options = dict(defaults)
     for part in filter(None, argument.split(",")):
@@ -136,4 +139,8 @@ def parse_options(argument: str, defaults: Mapping[str, str]) -> dict[str, str]:
         if name not in defaults or not value:
             raise UsageError(f"{part!r} is not one of OPTION=VALUE, where OPTION is one of " + ", ".join(defaults))
         options[name] = value
+    yes_or_no = {name: ("yes", "no") for name, default in defaults.items() if default == "no"}
+    for name, allowed in (dict(choices or {}) | yes_or_no).items():
+        if options[name] not in allowed:
+            raise UsageError(f"{name}={options[name]} is not allowed: it must be one of " + ", ".join(allowed))
     return options

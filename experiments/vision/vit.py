@@ -18,7 +18,7 @@ With `scan=True` the blocks are one, `Transformer/encoderblock`, with the depth 
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import jax
@@ -40,6 +40,21 @@ SIZES = {  # width, depth, width of the MLP, heads
 POOLS = ("tok", "gap")
 
 
+def parse_variant(variant: str, sizes: Collection[str], network: str, example: str) -> tuple[str, int]:
+    """The size and the patch size of "B/16".
+
+    Raises:
+      UsageError: it is no such variant; the message names the `network`, an `example` and the `sizes`.
+    """
+    size, _, patch = variant.partition("/")
+    if size not in sizes or not patch.isdecimal() or int(patch) == 0:
+        raise UsageError(
+            f"the {network} {variant!r} is not one of SIZE/PATCH, such as {example}, where SIZE is one of "
+            f"{', '.join(sizes)} and PATCH is in pixels"
+        )
+    return size, int(patch)
+
+
 def make(variant: str, num_classes: int, **options: Any) -> "VisionTransformer":
     """The network of a size and a patch size: "B/16".
 
@@ -51,15 +66,10 @@ def make(variant: str, num_classes: int, **options: Any) -> "VisionTransformer":
     Raises:
       UsageError: there is no such variant.
     """
-    size, _, patch = variant.partition("/")
-    if size not in SIZES or not patch.isdecimal() or int(patch) == 0:
-        raise UsageError(
-            f"the vision transformer {variant!r} is not one of SIZE/PATCH, such as B/16, where SIZE is "
-            f"one of {', '.join(SIZES)} and PATCH is in pixels"
-        )
+    size, patch = parse_variant(variant, SIZES, "vision transformer", "B/16")
     width, depth, mlp_dim, num_heads = SIZES[size]
     fields = {
-        "patch_size": int(patch),
+        "patch_size": patch,
         "width": width,
         "depth": depth,
         "mlp_dim": mlp_dim,

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from flax import linen as nn
 
-from experiments.core.errors import UsageError
 from experiments.vision import vit
 from experiments.vmoe.layer import MoeLayer
 from experiments.vmoe.routers import Router
@@ -46,14 +45,9 @@ def make(
     Raises:
       UsageError: there is no such variant.
     """
-    size, _, patch = variant.partition("/")
-    if size not in SIZES or not patch.isdecimal() or int(patch) == 0:
-        raise UsageError(
-            f"the V-MoE {variant!r} is not one of SIZE/PATCH, such as S/32, where SIZE is one of {', '.join(SIZES)} "
-            "and PATCH is in pixels"
-        )
+    size, patch = vit.parse_variant(variant, SIZES, "V-MoE", "S/32")
     names = ("width", "depth", "mlp_dim", "num_heads", "rep_size")
-    fields: dict[str, Any] = dict(zip(names, SIZES[size], strict=True)) | {"patch_size": int(patch)} | options
+    fields: dict[str, Any] = dict(zip(names, SIZES[size], strict=True)) | {"patch_size": patch} | options
     mlp_dim, dtype = fields["mlp_dim"], fields.get("dtype", np.dtype(np.float32))
 
     def make_mlp(block: int) -> nn.Module:

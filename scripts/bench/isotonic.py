@@ -6,14 +6,11 @@ JAX offers to select and to sort. The errors are those of the very outputs that 
 Figure 4 of the paper is drawn from it. Writes ``<results>/isotonic-<hardware>.json``. About two minutes on two cores.
 """
 
-import argparse
 import dataclasses
 import functools
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -21,16 +18,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from experiments.core.record.environment import Launch, describe
-from experiments.core.record.files import write_json
 from ops import topk_mask
 from ops.isotonic import PAV, Dykstra
 from ops.topk import Solver
-from scripts.bench.__main__ import hardware_name
+from scripts.bench import record
 from scripts.bench.contestants import draw
 from scripts.bench.oracle import Reference, expected
 from scripts.bench.plan import Case
 from scripts.bench.timing import Budget, interleave
+
+_MODULE = "scripts.bench.isotonic"
 
 SIZES = [100, 300, 1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000]
 
@@ -129,29 +126,25 @@ def table(rows: Sequence[dict[str, Any]], sizes: Sequence[int] = (100, 1000, 10_
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the command."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.bench.isotonic", description=(__doc__ or "").split(":")[0])
+    parser = record.parser(_MODULE, __doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="of the rows, >= 10")
     parser.add_argument("--lams", type=float, nargs="+", default=[0.1, 1.0], help="strengths; the first is timed")
     parser.add_argument("--seconds", type=float, default=8.0, help="of timed calls, for each size")
-    parser.add_argument("--results", type=Path, default=Path("results/bench"), help="directory to write to")
-    options = parser.parse_args(arguments)
+    options = record.parse(parser, arguments)
     if min(options.sizes) < 10:
         parser.error(f"--sizes: must be at least 10, got {min(options.sizes)}")
-    options.results.mkdir(parents=True, exist_ok=True)
+    environment = record.begin(_MODULE, arguments, options.results)
 
-    environment = describe(Launch(command=["python", "-m", "scripts.bench.isotonic", *arguments]))
     settings = {"sizes": options.sizes, "lams": options.lams, "seconds": options.seconds, "p": 2.0, "seed": 0}
-    before = _load()
+    before = record.load_average()
     budget = Budget(options.seconds, fewest=5, most=400)
     rows = measure(options.sizes, options.lams, budget, settings["seed"], lambda line: print(line, flush=True))
     document = {
-        "environment": environment,
         "settings": settings,
-        "load_average": {"before": before, "after": _load()},
+        "load_average": {"before": before, "after": record.load_average()},
         "rows": rows,
     }
-    path = options.results / f"isotonic-{hardware_name(environment)}.json"
-    write_json(path, document)
+    path = record.write(options.results, "isotonic-{hardware}", environment, document)
 
     print(f"{'':24} {'n':>8}  median ms [quartiles]          largest error")
     for row in rows:
@@ -160,10 +153,6 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{row['way']:24} {row['n']:8}  {row['median_ms']:9.3f} {spread:20} {errors}")
     print(f"results are in {path}")
     return 0
-
-
-def _load() -> list[float] | None:
-    return list(os.getloadavg()) if hasattr(os, "getloadavg") else None
 
 
 if __name__ == "__main__":

@@ -7,11 +7,9 @@ cross-entropy, in units of a step. Random images; the weights are as initialised
 Writes ``<results>/losses-<hardware>.json``.
 """
 
-import argparse
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -23,8 +21,10 @@ from experiments.cifar100_vit.experiment import RECIPE
 from experiments.cifar100_vit.losses import fine_tuning_loss
 from experiments.core.input.dataset import Data
 from experiments.core.training.experiment import Experiment
-from scripts.bench import training
+from scripts.bench import record, training
 from scripts.bench.timing import Budget, interleave
+
+_MODULE = "scripts.bench.losses"
 
 NUM_CLASSES = 100
 REFERENCE = "cross-entropy"
@@ -68,14 +68,14 @@ def alone(batch_size: int) -> dict[str, Callable[[], None]]:
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the command."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.bench.losses", description=(__doc__ or "").split(":")[0])
+    parser = record.parser(_MODULE, __doc__)
     accelerated = jax.default_backend() != "cpu"
     parser.add_argument("--variant", default="B/16", help="of the vision transformer: a size, a slash, the patch size")
     parser.add_argument("--size", type=int, default=384, help="side of the images in pixels")
     parser.add_argument("--batch_size", type=int, default=64 if accelerated else 2, help="images a step")
     parser.add_argument("--seconds", type=float, default=240.0, help="of timed steps, all together")
-    parser.add_argument("--results", type=Path, default=Path("results/bench"), help="directory to write to")
-    options = parser.parse_args(arguments)
+    options = record.parse(parser, arguments)
+    environment = record.begin(_MODULE, arguments, options.results)
 
     by_itself = interleave(alone(options.batch_size), Budget(10.0, fewest=20, most=2000))
     examples = training.random_images(options.batch_size, options.size, NUM_CLASSES)
@@ -92,8 +92,7 @@ def main(arguments: Sequence[str]) -> int:
     ]
     settings = {"variant": options.variant, "size": options.size, "batch_size": options.batch_size}
     document = {"settings": settings, "losses": rows, "targets": targets}
-    command = ["python", "-m", "scripts.bench.losses", *arguments]
-    training.report(options.results, "losses", command, document, "losses")
+    training.report(options.results, "losses", environment, document, "losses")
     return 0
 
 

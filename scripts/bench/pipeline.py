@@ -6,13 +6,10 @@ depend on the cores that are free, so the load of the machine is recorded. Write
 ``<results>/pipeline-<hardware>.json``. About a minute on two cores.
 """
 
-import argparse
-import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -22,10 +19,9 @@ from experiments.core.errors import UsageError
 from experiments.core.input import augment, sources
 from experiments.core.input.examples import Examples, InMemory
 from experiments.core.input.pipeline import Batches, TrainingJob
-from experiments.core.record.environment import Launch, describe
-from experiments.core.record.files import write_json
-from scripts.bench.__main__ import hardware_name
+from scripts.bench import record
 
+_MODULE = "scripts.bench.pipeline"
 _WARM_UP = 4  # batches: more than are made ahead, so that none that were ready count
 
 
@@ -97,17 +93,15 @@ def _rate(make: Callable[[int], Any], batch_size: int, seconds: float, first_ste
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the command."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.bench.pipeline", description=(__doc__ or "").split(":")[0])
+    parser = record.parser(_MODULE, __doc__)
     parser.add_argument("--workers", type=int, nargs="+", default=[0, 1, 2], help="processes; 0 for threads")
     parser.add_argument("--seconds", type=float, default=2.0, help="of timed batches, for each row")
-    parser.add_argument("--results", type=Path, default=Path("results/bench"), help="directory to write to")
-    options = parser.parse_args(arguments)
+    options = record.parse(parser, arguments)
     if min(options.workers) < 0:
         parser.error(f"--workers: must be at least 0, got {min(options.workers)}")
-    options.results.mkdir(parents=True, exist_ok=True)
+    environment = record.begin(_MODULE, arguments, options.results)
 
-    environment = describe(Launch(command=["python", "-m", "scripts.bench.pipeline", *arguments]))
-    before = _load()
+    before = record.load_average()
     examples, source = images()
     rows = []
     for case in CASES:
@@ -118,14 +112,12 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{case.recipe} at {case.size} on the device", flush=True)
         rows.append(device(examples, case, options.seconds))
     document = {
-        "environment": environment,
         "images": source,
         "seconds": options.seconds,
-        "load_average": {"before": before, "after": _load()},
+        "load_average": {"before": before, "after": record.load_average()},
         "rows": rows,
     }
-    path = options.results / f"pipeline-{hardware_name(environment)}.json"
-    write_json(path, document)
+    path = record.write(options.results, "pipeline-{hardware}", environment, document)
 
     print(f"images: {source}")
     print(f"{'':10} {'pixels':>6} {'batch':>6}  {'where':22} images/s")
@@ -134,10 +126,6 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{row['recipe']:10} {row['size']:6} {row['batch_size']:6}  {where:22} {row['images_per_s']:8.0f}")
     print(f"results are in {path}")
     return 0
-
-
-def _load() -> list[float] | None:
-    return list(os.getloadavg()) if hasattr(os, "getloadavg") else None
 
 
 if __name__ == "__main__":

@@ -8,11 +8,9 @@ that of the router by itself leaves out what further slots cost the experts. Ran
 About six minutes on two cores. Writes ``<results>/router-<hardware>.json``.
 """
 
-import argparse
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -27,8 +25,10 @@ from experiments.vmoe.dispatch import DISPATCHERS, Dispatcher
 from experiments.vmoe.experiment import RECIPE, make_router, routing_shape
 from experiments.vmoe.model import SIZES
 from experiments.vmoe.routers import Logits, Slots
-from scripts.bench import training
+from scripts.bench import record, training
 from scripts.bench.timing import Budget, interleave
+
+_MODULE = "scripts.bench.router"
 
 NUM_CLASSES = 1000
 REFERENCE = "hard"
@@ -113,13 +113,13 @@ def dispatchers(groups: int, size: int) -> dict[str, Callable[[], None]]:
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the command."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.bench.router", description=(__doc__ or "").split(":")[0])
+    parser = record.parser(_MODULE, __doc__)
     platform = jax.default_backend()
     parser.add_argument("--size", type=int, default=224, help="side of the images in pixels")
     parser.add_argument("--batch_size", type=int, default=32 if platform == "cpu" else 1024, help="images a step")
     parser.add_argument("--seconds", type=float, default=240.0, help="of timed steps, all together")
-    parser.add_argument("--results", type=Path, default=Path("results/bench"), help="directory to write to")
-    options = parser.parse_args(arguments)
+    options = record.parse(parser, arguments)
+    environment = record.begin(_MODULE, arguments, options.results)
 
     config = config_of(REFERENCE, options.size)
     groups, layers = options.batch_size // config.moe.group_images, len(config.moe.blocks)
@@ -154,8 +154,7 @@ def main(arguments: Sequence[str]) -> int:
     ]
     settings = {"size": options.size, "batch_size": options.batch_size, "groups": groups, "layers": layers}
     document = {"settings": settings, "routers": rows, "masks": masks, "dispatchers": ways, "targets": targets}
-    command = ["python", "-m", "scripts.bench.router", *arguments]
-    training.report(options.results, "router", command, document, "routers")
+    training.report(options.results, "router", environment, document, "routers")
     return 0
 
 

@@ -1,10 +1,10 @@
 """The whole benchmark, from a plan to a record that can be written as JSON."""
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from scripts.bench import record
 from scripts.bench.case import compare
 from scripts.bench.compilations import new_compilations
 from scripts.bench.contestants import Contestant, operator_name
@@ -31,7 +31,7 @@ def run(plan: Plan, contestants: Sequence[Contestant], say: Callable[[str], None
     guesses = [compiling + plan.seconds * (1 + case.batch * case.n / 5e6) for case in plan.cases]
     guesses += [plan.scaling_seconds + 3.0 * len(plan.scaling), 5.0, *(9.0 for _ in plan.memory_of)]
     progress = Progress(guesses, say)
-    begun, load = time.monotonic(), _load()
+    begun, load = time.monotonic(), record.load_average()
 
     cases = []
     for case in plan.cases:
@@ -49,8 +49,8 @@ def run(plan: Plan, contestants: Sequence[Contestant], say: Callable[[str], None
 
     results: dict[str, Any] = {"cases": cases, "scaling": growth, "compilations": compilations, "memory": memory}
     results["targets"] = evaluate(results)
-    return {"seconds": time.monotonic() - begun, "load_average": {"before": load, "after": _load()}, **results}
-
-
-def _load() -> list[float] | None:
-    return list(os.getloadavg()) if hasattr(os, "getloadavg") else None
+    return {
+        "seconds": time.monotonic() - begun,
+        "load_average": {"before": load, "after": record.load_average()},
+        **results,
+    }

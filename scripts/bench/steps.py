@@ -5,10 +5,8 @@ MNIST's shape, with the weights as initialised: the learning rate is next to not
 they start. Writes ``<results>/steps-<hardware>.json``.
 """
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,15 +17,15 @@ from jax import lax
 from configs.mnist_pruning import get_config
 from experiments.core.input.batches import seeds_epoch_indices
 from experiments.core.input.dataset import Data
-from experiments.core.record.environment import Launch, describe
-from experiments.core.record.files import write_json
 from experiments.core.report.style import BLUE
 from experiments.core.training import mesh, state, step
 from experiments.mnist_pruning.experiment import RECIPE
 from experiments.mnist_pruning.method import Method, PruningMethod, on_vector
 from experiments.mnist_pruning.methods import METHODS
-from scripts.bench.__main__ import hardware_name
+from scripts.bench import record
 from scripts.bench.timing import Budget, interleave
+
+_MODULE = "scripts.bench.steps"
 
 # Above each limit the pruning would be too dear to be worth its while.
 LIMITS = {
@@ -92,12 +90,12 @@ def training(fields: dict[str, Any], seeds: Sequence[int], steps: int, warm_up: 
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the command."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.bench.steps", description=(__doc__ or "").split(":")[0])
+    parser = record.parser(_MODULE, __doc__)
     parser.add_argument("--seeds", type=int, default=1, help="networks trained side by side")
     parser.add_argument("--steps", type=int, default=100, help="steps a call")
     parser.add_argument("--seconds", type=float, default=60.0, help="of timed calls, all together")
-    parser.add_argument("--results", type=Path, default=Path("results/bench"), help="directory to write to")
-    options = parser.parse_args(arguments)
+    options = record.parse(parser, arguments)
+    environment = record.begin(_MODULE, arguments, options.results)
     METHODS["hard by lax.top_k"] = PruningMethod(_hard_by_lax, "hard by lax.top_k", (BLUE, "-"))
 
     calls = {}
@@ -120,12 +118,9 @@ def main(arguments: Sequence[str]) -> int:
     ]
     for target in targets:
         target["status"] = "PASS" if target["measured"] <= target["limit"] else "MISS"
-    environment = describe(Launch(command=["python", "-m", "scripts.bench.steps", *arguments]))
-    document = {"environment": environment, "seeds": options.seeds, "steps": rows, "targets": targets}
-    options.results.mkdir(parents=True, exist_ok=True)
+    document = {"seeds": options.seeds, "steps": rows, "targets": targets}
     suffix = "" if options.seeds == 1 else f"-{options.seeds}seeds"
-    path = options.results / f"steps-{hardware_name(environment)}{suffix}.json"
-    write_json(path, document)
+    path = record.write(options.results, "steps-{hardware}" + suffix, environment, document)
 
     print(f"{'':24} median ms a step [quartiles]   over dense")
     for name, row in rows.items():

@@ -5,7 +5,7 @@ exceed many times, and as what the part by itself takes longer than the referenc
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from experiments.core.record.environment import Launch, describe
-from experiments.core.record.files import write_json
 from experiments.core.training.experiment import Experiment
-from scripts.bench.__main__ import hardware_name
+from scripts.bench import record
 from scripts.bench.timing import Summary
 
 Call = Callable[[], None]
@@ -85,12 +83,9 @@ def target(what: str, limit: float, measured: float) -> dict[str, Any]:
     return {"target": what, "limit": limit, "measured": measured, "status": "PASS" if measured <= limit else "MISS"}
 
 
-def report(results: Path, name: str, command: Sequence[str], document: dict[str, Any], rows: str) -> None:
+def report(results: Path, name: str, environment: dict[str, Any], document: dict[str, Any], rows: str) -> None:
     """Writes `<results>/<name>-<hardware>.json`, and prints the contestants in `document[rows]` and the targets."""
-    environment = describe(Launch(command=command))
-    results.mkdir(parents=True, exist_ok=True)
-    path = results / f"{name}-{hardware_name(environment)}.json"
-    write_json(path, {"environment": environment} | document)
+    path = record.write(results, name + "-{hardware}", environment, document)
     print(f"{'':32} step, ms [quartiles]            ratio   alone, ms   1 + extra / step")
     for contestant, row in document[rows].items():
         step, single = row["step"], row["alone"]["median_ms"]

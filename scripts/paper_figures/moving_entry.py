@@ -1,10 +1,15 @@
 """The selection that Figures 1 and 8 follow: two of four entries move past the two others."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from ops import hard_topk_mask, topk_mask
+from scripts.paper_figures.setting import Setting
+from scripts.paper_figures.style import COLUMN
 
 K = 2
 LAM = 0.6
@@ -30,9 +35,17 @@ def broken(s: np.ndarray, y: np.ndarray, jump: float = 0.5) -> tuple[np.ndarray,
     return np.insert(s, places, np.nan), np.insert(y, places, np.nan)
 
 
-def label(axes: Axes) -> None:
-    """Names the axes."""
+def drawn(setting: Setting, lines: Mapping[str, tuple[float | None, Any]]) -> Figure:
+    """The selection against `s`, a line for each label: its exponent, or None for the hard mask, and its look."""
+    s = np.linspace(*RANGE, setting.points(1101))
+    figure = Figure(figsize=(COLUMN, 2.1), layout="constrained")
+    axes = figure.subplots()
+    for name, (p, look) in lines.items():
+        y = selected(s, p)
+        axes.plot(*(broken(s, y) if p is None else (s, y)), label=name, **look)
     axes.set_xlim(*RANGE)
     axes.set_ylim(-0.04, 1.04)
     axes.set_xlabel("$s$")
     axes.set_ylabel("$y_2 + y_3$")
+    axes.legend(loc="center", bbox_to_anchor=(0.5, 0.55))
+    return figure

@@ -165,6 +165,7 @@ def test_the_config_holds_the_values_of_the_paper():
         ("loss", r"'loss' is not one of OPTION=VALUE"),
         ("recipe=mine", r"recipe=mine is not allowed: it must be one of vit_jax, big_vision"),
         ("p=4/0", r"p=4/0 and steps=100 must be numbers"),
+        ("p=1e999", r"p=1e999 and steps=100 must be numbers"),
         ("steps=many", r"steps=many must be numbers"),
     ],
 )

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,27 @@ import numpy as np
 from configs.mnist_pruning import get_config
 from experiments.core.record import metrics
 from experiments.core.suite.plan import Suite, SuiteRun
+from experiments.core.training import train
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def set_fields(
+    config: ml_collections.ConfigDict, fields: Mapping[str, Any], base: Mapping[str, Any] | None = None
+) -> None:
+    """Sets those of `base`, by dotted name, then `fields`, with `__` for the dots."""
+    named = {name.replace("__", "."): value for name, value in fields.items()}
+    config.update_from_flattened_dict(dict(base or {}) | named)
+
+
+def on_one_device(
+    config: ml_collections.ConfigDict, base: Mapping[str, Any], fields: Mapping[str, Any]
+) -> ml_collections.ConfigDict:
+    """The config with its fields set, as `set_fields` does, and without a mesh unless they have one."""
+    set_fields(config, fields, base)
+    if not any(name.startswith("mesh") for name in fields):
+        del config.mesh
+    return config
 
 
 def small_config(variant: str = "relaxed", **fields: Any) -> ml_collections.ConfigDict:
@@ -26,7 +46,7 @@ def small_config(variant: str = "relaxed", **fields: Any) -> ml_collections.Conf
         "checkpoint_every": 2,
         "optimizer.learning_rate": 0.1,
     }
-    config.update_from_flattened_dict(small | {name.replace("__", "."): value for name, value in fields.items()})
+    set_fields(config, fields, small)
     return config
 
 
@@ -92,3 +112,14 @@ def suite_configs(suite: Suite, preset: str) -> list[tuple[SuiteRun, ml_collecti
         if run.candidate_for:
             candidates.setdefault(run.candidate_for, run.setting)
     return [(run, suite.config(run, Path("out"), candidates[run.best_of] if run.best_of else None)) for run in runs]
+
+
+def assert_sound(suite: Suite, preset: str) -> None:
+    """The trainer takes every run of a preset, no two have one name, and every choice has candidates and is used."""
+    made = suite_configs(suite, preset)
+    assert len({run.name for run, _ in made}) == len(made)
+    for _, config in made:
+        train.validate(config)
+        suite.recipe.validate(config)
+    chosen, tried = ({getattr(run, name) for run, _ in made} for name in ("best_of", "candidate_for"))
+    assert chosen == tried

@@ -1,10 +1,12 @@
 """The operators once more in NumPy float64, by algorithms that share nothing with those under test.
 
 ``pooled`` solves the isotonic problem of the paper (Propositions 5 and 6) by pooling adjacent violators, ``generic``
-hands the definition to SciPy's SLSQP, ``bisected`` is for vectors too long for either, ``hard`` sorts.
+and ``projected`` hand the definition to SciPy's SLSQP, ``bisected`` is for vectors too long for either, ``hard``
+sorts.
 """
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -107,6 +109,25 @@ def generic(x, k, lam, p, kind="mask"):
     return z if kind == "mask" else np.sign(x) * kept(z) * z
 
 
+def projected(x, w, lam, p):
+    """The projection of one short vector onto the permutahedron of ``w``: the best mixture of its permutations."""
+    vertices = np.array(list(itertools.permutations(w)))
+
+    def objective(shares):
+        y = shares @ vertices
+        return lam / p * np.sum(np.abs(y) ** p) - x @ y
+
+    found = optimize.minimize(
+        objective,
+        np.full(len(vertices), 1 / len(vertices)),
+        method="SLSQP",
+        bounds=[(0, 1)] * len(vertices),
+        constraints={"type": "eq", "fun": lambda shares: shares.sum() - 1},
+        options={"ftol": 1e-14, "maxiter": 500},
+    )
+    return found.x @ vertices
+
+
 def bisected(x, k, lam, p):
     """The mask of one long vector by plain bisection."""
     x = np.asarray(x, np.float64)
@@ -206,3 +227,12 @@ def equations(jaxpr):
 
 def _is_jaxpr(value):
     return hasattr(value, "eqns") or hasattr(getattr(value, "jaxpr", None), "eqns")
+
+
+def compilations(caplog, calls):
+    """How many operators JAX compiles in the calls."""
+    caplog.clear()
+    with jax.log_compiles(True):
+        for call in calls:
+            jax.block_until_ready(call())
+    return sum("Finished XLA compilation" in r.message and "_compiled" in r.message for r in caplog.records)

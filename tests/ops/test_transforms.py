@@ -52,14 +52,6 @@ def test_vmap_over_lam_alone():
     np.testing.assert_allclose(y, [topk_mask(X[0, 0], 3, lam=float(v)) for v in lam], atol=1e-6)
 
 
-def compilations(caplog, calls):
-    caplog.clear()
-    with jax.log_compiles(True):
-        for call in calls:
-            jax.block_until_ready(call())
-    return sum("Finished XLA compilation" in r.message and "_compiled" in r.message for r in caplog.records)
-
-
 def test_one_compilation_for_all_k_and_lam(caplog):
     x = oracles.samples((3, 29), dtype=np.float32)  # a shape of its own, not compiled before
     ks = [3, 4.5, np.int64(5), np.float32(6), jnp.float32(7), jnp.int32(2), np.array([1, 2, 3]), jnp.array([1.0, 2, 3])]
@@ -67,14 +59,17 @@ def test_one_compilation_for_all_k_and_lam(caplog):
     calls = [lambda k=k: topk_mask(x, k, lam=1) for k in ks] + [
         lambda lam=lam: topk_mask(x, 3, lam=lam) for lam in lams
     ]
-    assert compilations(caplog, calls[:1]) == 1
-    assert compilations(caplog, calls[1:]) == 0
+    assert oracles.compilations(caplog, calls[:1]) == 1
+    assert oracles.compilations(caplog, calls[1:]) == 0
 
 
 def test_one_compilation_of_the_hard_mask(caplog):
     x = oracles.samples((3, 31), dtype=np.float32)
     assert (
-        compilations(caplog, [lambda k=k: hard_topk_mask(x, k) for k in (1, 2, np.int32(3), np.array([1, 2, 3]))]) == 1
+        oracles.compilations(
+            caplog, [lambda k=k: hard_topk_mask(x, k) for k in (1, 2, np.int32(3), np.array([1, 2, 3]))]
+        )
+        == 1
     )
 
 

@@ -9,11 +9,12 @@ import pytest
 
 from experiments.vmoe.experiment import RECIPE, routing_shape
 from scripts.bench import memory, peers, router, training
-from scripts.bench.__main__ import hardware_name, main
+from scripts.bench.__main__ import main
 from scripts.bench.case import compare
 from scripts.bench.contestants import BOTH, FORWARD, MODES, Contestant, baselines, draw, jax_calls, operators
 from scripts.bench.oracle import Reference, expected
 from scripts.bench.plan import Case, Plan
+from scripts.bench.record import hardware_name
 from scripts.bench.report import lines
 from scripts.bench.run import run
 from scripts.bench.targets import evaluate

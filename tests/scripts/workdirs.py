@@ -13,6 +13,7 @@ from experiments.core.record.files import write_json
 from experiments.core.record.metrics import Row, Writer
 from experiments.core.record.summary import summarize
 from experiments.core.record.workdir import Workdir
+from tests.experiments.support import set_fields
 
 
 def write_run(path: Path, config: ml_collections.ConfigDict, rows: Sequence[Row], experiment: str) -> None:
@@ -34,7 +35,7 @@ def write_workdir(
     """
     seeds = fields.pop("seeds", tuple(range(len(errors[0]))))
     config = mnist_pruning.get_config()
-    config.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
+    set_fields(config, fields)
     config.update(seeds=seeds, epochs=len(errors) - 1)
     name = "test_error" if config.split == "test" else "valid_error"
     rows = []
@@ -66,7 +67,7 @@ def write_fine_tuning(
     first = next(iter(accuracies.values()))
     seeds = fields.pop("seeds", tuple(range(len(first))))
     config = cifar100_vit.get_config(variant)
-    config.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
+    set_fields(config, fields)
     config.seeds = seeds
     config.eval_every = config.steps
     lost = [value is None for value in first]
@@ -100,7 +101,7 @@ def write_vmoe(
 ) -> None:
     """A finished run of V-MoE whose precision was `precisions[row][seed]`; `fields` are as in `write_workdir`."""
     config = vmoe.get_config(variant)
-    config.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
+    set_fields(config, fields)
     config.seeds = fields.get("seeds", tuple(range(len(precisions[0]))))
     prefix = "test" if config.split == "test" else "valid"
     every = config.eval_every = config.steps // (len(precisions) - 1)

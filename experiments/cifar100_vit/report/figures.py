@@ -15,7 +15,7 @@ from matplotlib.ticker import MultipleLocator
 
 from experiments.cifar100_vit.report import naming
 from experiments.core.record.summary import interval
-from experiments.core.report.command import figures_of
+from experiments.core.report.command import drawable, figures_of
 from experiments.core.report.paired import difference
 from experiments.core.report.results import Run
 from experiments.core.report.style import BLUE, STYLE, save
@@ -23,10 +23,7 @@ from experiments.core.report.style import BLUE, STYLE, save
 
 def make(directory: Path) -> list[Path]:
     """Draws what the runs below `directory` allow; returns the files written."""
-    runs, problems = naming.load(directory)
-    for problem in problems:
-        print(f"left out of the figures: {problem.name}: {problem.reason}", file=sys.stderr)
-    final = naming.final(runs)
+    final = naming.final(drawable(naming.load(directory)))
     if not final:
         return []
     with mpl.rc_context(STYLE):

@@ -13,7 +13,7 @@ from experiments.core.record.summary import interval
 from experiments.core.report import tables
 from experiments.core.report.markdown import grid, mean, plus_minus
 from experiments.core.report.paired import difference
-from experiments.core.report.results import Problem, Run
+from experiments.core.report.results import Run
 
 Numbers = dict[str, Any]
 
@@ -28,12 +28,10 @@ _PAPER_STEPS = (
 
 def make(directory: Path) -> list[Path]:
     """Prints the table of the runs below `directory`, writes it there, and returns the files written."""
-    runs, problems = naming.load(directory)
-    numbers = measure(runs, problems, tables.chosen(directory))
-    return tables.write(directory, numbers, markdown(numbers))
+    return tables.make(directory, naming.load(directory), measure, markdown)
 
 
-def measure(runs: Sequence[Run], problems: Sequence[Problem] = (), chosen: frozenset[str] = frozenset()) -> Numbers:
+def measure(runs: Sequence[Run], chosen: frozenset[str]) -> Numbers:
     """All numbers of the table; `chosen` names the runs of the sweep that won."""
     pretraining = [run for run in runs if naming.is_pretraining(run)]
     tried = [run for run in runs if run.config["split"] == "validation" and not naming.is_pretraining(run)]
@@ -44,7 +42,6 @@ def measure(runs: Sequence[Run], problems: Sequence[Problem] = (), chosen: froze
         "stand_in": any(naming.is_stand_in(run) for run in final),
         "final": [_final_row(run, reference) for run in final],
         "sweep": [_sweep_row(run, chosen) for run in naming.by_loss(tried)],
-        "problems": [{"run": problem.name, "reason": problem.reason} for problem in problems],
     }
 
 
@@ -100,7 +97,7 @@ def _accuracies(run: Run, prefix: str) -> dict[str, Numbers]:
 
 
 def markdown(numbers: Numbers) -> list[str]:
-    """The lines of the table."""
+    """The lines of the table, but for what is left out."""
     lines = []
     if numbers["final"]:
         first = numbers["final"][0]
@@ -132,12 +129,7 @@ def markdown(numbers: Numbers) -> list[str]:
         lines += ["### Validation, top-k accuracy, %", ""]
         lines += [*grid(header, map(_sweep_cells, numbers["sweep"])), ""]
         lines += ["Chosen for each loss: the setting with the largest mean of the top-1 to top-10 accuracies.", ""]
-    if numbers["problems"]:
-        lines += ["### Not in the tables", ""]
-        lines += [f"- `{problem['run']}`: {problem['reason']}" for problem in numbers["problems"]] + [""]
-    if not lines:
-        lines = ["No runs.", ""]
-    return lines[:-1]
+    return lines
 
 
 def _stand_in(row: Numbers) -> str:
@@ -160,8 +152,7 @@ def _final_cells(row: Numbers) -> list[str]:
         *paired,
         plus_minus(row["mean_topk_accuracy"]),
         f"{row['seconds_per_step_and_seed']:.2g}",
-        str(len(row["seeds"])),
-        str(row["diverged"]),
+        *tables.outcome(row),
     ]
 
 
@@ -172,8 +163,7 @@ def _sweep_cells(row: Numbers) -> list[str]:
         *(plus_minus(row["accuracy"].get(str(k))) for k in SHOWN_K),
         mean(row["mean_topk_accuracy"], scale=1.0),
         mean(row["train_loss"], scale=1.0),
-        f"{row['diverged']} of {len(row['seeds'])}",
-        "chosen" if row["chosen"] else "",
+        *tables.outcome_of_candidate(row),
     ]
 
 

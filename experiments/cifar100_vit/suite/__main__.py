@@ -1,11 +1,4 @@
-"""Trains all runs of a preset and makes their table and figures.
-
-    python -m experiments.cifar100_vit.suite --out=DIR [--preset=small|demo] [--only=REGEX]
-
-Run it again and it resumes; finished runs are left alone. SIGTERM stops
-it with exit status 0; a run that fails is reported, does not keep the others from running, and
-makes the exit status 1.
-"""
+"""Trains all runs of a preset, makes table and figures: `python -m experiments.cifar100_vit.suite --out=DIR`."""
 
 import sys
 
@@ -24,15 +17,12 @@ def _cost(run: SuiteRun) -> float:
 
 
 SUITE = Suite(
-    package="experiments.cifar100_vit.suite",
-    doc=__doc__,
     recipe=RECIPE,
-    config_file="configs/cifar100_vit.py",
     presets=PRESETS,
     chosen_by="mean_topk_error",
+    shown=("test_accuracy/1", "test_accuracy/3", "valid_accuracy/1", "valid_accuracy/3", "mean_topk_error"),
     if_diverged=100.0,
     cost=_cost,
-    shown=("test_accuracy/1", "test_accuracy/3", "valid_accuracy/1", "valid_accuracy/3", "mean_topk_error"),
     report=lambda out: table.make(out) + figures.make(out),
 )
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from experiments.cifar100_vit.losses import LOSSES
 from experiments.core.suite.plan import SuiteRun
+from experiments.vision.digits import DIGITS
 
 Fields = dict[str, Any]
 
@@ -27,18 +28,7 @@ RATES = (0.001, 0.003, 0.01, 0.03, 0.1)  # 0.3 was worse than 0.1 for every loss
 FULL_SEEDS = (0, 1, 2)
 
 DEMO_SEEDS = (0, 1, 2)
-DEMO = {
-    "dataset": "digits",
-    "validation_size": 300,
-    "input.size": 8,
-    "input.recipe": "none",
-    "model.variant": "mu/2",
-    "model.width": 32,
-    "model.depth": 2,
-    "model.mlp_dim": 64,
-    "batch_size": 64,
-    "eval_batch_size": 120,
-}
+DEMO = DIGITS | {"batch_size": 64}
 
 
 def small() -> list[SuiteRun]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from experiments.core.errors import in_one_line
+from experiments.core.report.results import Problem, Run
 
 
 def on_directory(module: str, doc: str | None, work: Callable[[Path], int], arguments: Sequence[str]) -> int:
@@ -24,6 +25,14 @@ def on_directory(module: str, doc: str | None, work: Callable[[Path], int], argu
         print(f"error: {directory} is not a directory", file=sys.stderr)
         return 2
     return in_one_line(lambda: work(directory))
+
+
+def drawable(found: tuple[list[Run], list[Problem]]) -> list[Run]:
+    """The runs among those found; says on the standard error which are left out of the figures."""
+    runs, problems = found
+    for problem in problems:
+        print(f"left out of the figures: {problem.name}: {problem.reason}", file=sys.stderr)
+    return runs
 
 
 def figures_of(module: str, doc: str | None, make: Callable[[Path], list[Path]], arguments: Sequence[str]) -> int:

@@ -1,7 +1,7 @@
 """What our results say of a claim of the paper."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -53,6 +53,21 @@ class Claim:
     config: str
     command: str
     page: str
+
+
+def all_above(ours: str, differences: Sequence[Numbers | None], brief: str, stand_in: str = "") -> Finding:
+    """The finding on a claim that differences are above 0: reproduced if all whole intervals are, in part if some.
+
+    Args:
+      ours, brief: of the finding.
+      differences: with their intervals.
+      stand_in: what was trained in the place of the paper's network, if it was another; then that is the verdict.
+    """
+    better = [above(difference) for difference in differences]
+    count = f"{sum(better)} of {len(better)} intervals lie above 0"
+    if stand_in:
+        return Finding(ours, "substitute", f"{count}, on {stand_in}", brief)
+    return Finding(ours, "reproduced" if all(better) else "partly" if any(better) else "not", count, brief)
 
 
 def read(path: Path) -> Any:

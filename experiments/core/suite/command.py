@@ -1,9 +1,4 @@
-"""The command of a suite: `python -m <package> --out=DIR [--preset=NAME] [--only=REGEX]`.
-
-Run it again and it resumes; finished runs are left alone. SIGTERM stops
-it with exit status 0; a run that fails is reported, does not keep the others from running, and
-makes the exit status 1.
-"""
+"""The command of a suite: `python -m <package> --out=DIR [--preset=NAME] [--only=REGEX]`."""
 
 import argparse
 import contextlib
@@ -20,10 +15,20 @@ from experiments.core.suite import runner
 from experiments.core.suite.plan import Suite, SuiteRun
 from experiments.core.training import train
 
+_HELP = """Trains all runs of a preset and makes their table and figures.
+
+    python -m {package} --out=DIR [--preset={presets}] [--only=REGEX]
+
+Run it again and it resumes; finished runs are left alone. SIGTERM stops
+it with exit status 0; a run that fails is reported, does not keep the others from running, and
+makes the exit status 1.
+"""
+
 
 def main(suite: Suite, arguments: Sequence[str]) -> int:
     """The command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog=f"python -m {suite.package}", description=suite.doc)
+    description = _HELP.format(package=suite.package, presets="|".join(suite.presets))
+    parser = argparse.ArgumentParser(prog=f"python -m {suite.package}", description=description)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--out", type=Path, required=True, help="directory of the workdirs, table and figures")
     parser.add_argument("--preset", choices=suite.presets, default=next(iter(suite.presets)))

@@ -44,32 +44,31 @@ class Suite:
     """The suites of an experiment.
 
     Attributes:
-      package: `python -m <package>` runs it.
-      doc: what that command's help says.
       recipe: of the experiment.
-      config_file: makes the config that the fields of a run are put over, below the root of the repository.
       presets: lists of runs on offer, by name.
       chosen_by: the metric of the last row that decides a choice; the lower the better.
-      if_diverged: what a seed that diverged counts there.
-      cost: roughly how long a run takes, in a unit of no meaning: to share out the time left.
       shown: metrics of the last row that are printed after a run, those it has, in percent.
+      if_diverged: what a seed that diverged counts in a choice.
+      cost: roughly how long a run takes, in a unit of no meaning: to share out the time left.
       report: writes table and figures of the runs below a directory, and returns the files written.
     """
 
-    package: str
-    doc: str
     recipe: Recipe
-    config_file: str
     presets: Mapping[str, Callable[[], Sequence[SuiteRun]]]
     chosen_by: str
+    shown: Sequence[str]
     if_diverged: float
     cost: Callable[[SuiteRun], float]
-    shown: Sequence[str]
     report: Callable[[Path], list[Path]]
 
+    @property
+    def package(self) -> str:
+        """`python -m <package>` runs it."""
+        return f"experiments.{self.recipe.name}.suite"
+
     def config(self, run: SuiteRun, out: Path, setting: Fields | None = None) -> ml_collections.ConfigDict:
-        """The config of a run below `out`, with `setting` (its own if left out) over its base."""
-        config = config_file.of_file(_ROOT / self.config_file, run.variant or None)
+        """The config of a run below `out`: base, and `setting` (its own if left out), over the experiment's."""
+        config = config_file.of_file(_ROOT / f"configs/{self.recipe.name}.py", run.variant or None)
         config.update_from_flattened_dict(dict(run.base) | dict(run.setting if setting is None else setting))
         if run.weights_of is not None:
             # Not absolute, so that the config says the same wherever the repository lies.

@@ -13,7 +13,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from experiments.core.report.command import figures_of
+from experiments.core.report.command import drawable, figures_of
 from experiments.core.report.results import Run
 from experiments.core.report.style import STYLE, save
 from experiments.mnist_pruning import relaxed
@@ -24,9 +24,7 @@ from experiments.mnist_pruning.report.lam_sweep import lam_sweep
 
 def make(directory: Path) -> list[Path]:
     """Draws what the runs below `directory` allow; returns the files written."""
-    runs, problems = naming.load(directory)
-    for problem in problems:
-        print(f"left out of the figures: {problem.name}: {problem.reason}", file=sys.stderr)
+    runs = drawable(naming.load(directory))
     written = []
     with mpl.rc_context(STYLE):
         for name, figure in draw(runs).items():

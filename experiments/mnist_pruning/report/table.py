@@ -12,7 +12,7 @@ from experiments.core.record.summary import interval
 from experiments.core.report import tables
 from experiments.core.report.markdown import grid, line, mean, plus_minus
 from experiments.core.report.paired import difference
-from experiments.core.report.results import Problem, Run
+from experiments.core.report.results import Run
 from experiments.mnist_pruning.report import naming
 
 Numbers = dict[str, Any]
@@ -37,17 +37,14 @@ _SWEEP_HEADER = ("method", "setting", "validation error, %", "hardened, %", "den
 
 def make(directory: Path) -> list[Path]:
     """Prints the table of the runs below `directory`, writes it there, and returns the files written."""
-    runs, problems = naming.load(directory)
-    numbers = measure(runs, problems, tables.chosen(directory))
-    return tables.write(directory, numbers, markdown(numbers))
+    return tables.make(directory, naming.load(directory), measure, markdown)
 
 
-def measure(runs: Sequence[Run], problems: Sequence[Problem] = (), chosen: frozenset[str] = frozenset()) -> Numbers:
+def measure(runs: Sequence[Run], chosen: frozenset[str]) -> Numbers:
     """All numbers of the table; `chosen` names the runs of the sweep that won."""
     return {
         "final": [_final_group(key, members) for key, members in naming.group(runs, "test").items()],
         "sweep": [_sweep_group(key, members, chosen) for key, members in naming.group(runs, "validation").items()],
-        "problems": [{"run": problem.name, "reason": problem.reason} for problem in problems],
     }
 
 
@@ -95,7 +92,7 @@ def _common(run: Run) -> Numbers:
 
 
 def markdown(numbers: Numbers) -> list[str]:
-    """The lines of the table."""
+    """The lines of the table, but for what is left out."""
     lines = []
     for section in numbers["final"]:
         lines += [f"### Test, {_title(section)}", "", *grid(_FINAL_HEADER, map(_final_cells, section["rows"]))]
@@ -117,12 +114,7 @@ def markdown(numbers: Numbers) -> list[str]:
             *grid(_SWEEP_HEADER, map(_sweep_cells, section["rows"])),
             "",
         ]
-    if numbers["problems"]:
-        lines += ["### Not in the tables", ""]
-        lines += [f"- `{problem['run']}`: {problem['reason']}" for problem in numbers["problems"]] + [""]
-    if not lines:
-        lines = ["No runs.", ""]
-    return lines[:-1]
+    return lines
 
 
 def _title(section: Numbers) -> str:
@@ -142,8 +134,7 @@ def _final_cells(row: Numbers) -> list[str]:
         plus_minus(row["hardened_error"]),
         mean(row["hardened_density"], scale=100),
         f"{row['seconds_per_epoch_and_seed']:.2g}",
-        str(len(row["seeds"])),
-        str(row["diverged"]),
+        *tables.outcome(row),
     ]
 
 
@@ -154,8 +145,7 @@ def _sweep_cells(row: Numbers) -> list[str]:
         plus_minus(row["valid_error"]),
         plus_minus(row["hardened_error"]),
         mean(row["train_density"], scale=100),
-        f"{row['diverged']} of {len(row['seeds'])}",
-        "chosen" if row["chosen"] else "",
+        *tables.outcome_of_candidate(row),
     ]
 
 

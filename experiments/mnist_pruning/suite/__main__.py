@@ -1,11 +1,4 @@
-"""Trains all runs of a preset and makes their table and figures.
-
-    python -m experiments.mnist_pruning.suite --out=DIR [--preset=full|quick|demo] [--only=REGEX]
-
-Run it again and it resumes; finished runs are left alone. SIGTERM stops
-it with exit status 0; a run that fails is reported, does not keep the others from running, and
-makes the exit status 1.
-"""
+"""Trains all runs of a preset, makes table and figures: `python -m experiments.mnist_pruning.suite --out=DIR`."""
 
 import sys
 
@@ -23,15 +16,12 @@ def _cost(run: SuiteRun) -> float:
 
 
 SUITE = Suite(
-    package="experiments.mnist_pruning.suite",
-    doc=__doc__,
     recipe=RECIPE,
-    config_file="configs/mnist_pruning.py",
     presets=PRESETS,
     chosen_by="hardened_error",
+    shown=("test_error", "valid_error", "hardened_error"),
     if_diverged=90.0,  # as a network that guesses among ten classes
     cost=_cost,
-    shown=("test_error", "valid_error", "hardened_error"),
     report=lambda out: table.make(out) + figures.make(out),
 )
 

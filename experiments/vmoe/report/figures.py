@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.core.record.summary import interval
-from experiments.core.report.command import figures_of
+from experiments.core.report.command import drawable, figures_of
 from experiments.core.report.results import Run
 from experiments.core.report.style import BLACK, GREEN, ORANGE, PURPLE, RED, STYLE, save
 from experiments.vmoe.report import naming
@@ -25,9 +25,7 @@ _FREE = (RED, GREEN, PURPLE, ORANGE, BLACK)
 
 def make(directory: Path) -> list[Path]:
     """Draws what the runs below `directory` allow; returns the files written."""
-    runs, problems = naming.load(directory)
-    for problem in problems:
-        print(f"left out of the figures: {problem.name}: {problem.reason}", file=sys.stderr)
+    runs = drawable(naming.load(directory))
     final = [run for run in naming.final(runs) if run.rows]  # seeds of several workdirs have no rows together
     if not final:
         return []

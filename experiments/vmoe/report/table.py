@@ -14,7 +14,7 @@ from experiments.core.record.summary import interval
 from experiments.core.report import tables
 from experiments.core.report.markdown import grid, plus_minus
 from experiments.core.report.paired import difference
-from experiments.core.report.results import Problem, Run
+from experiments.core.report.results import Run
 from experiments.vmoe.report import naming
 
 Numbers = dict[str, Any]
@@ -35,12 +35,10 @@ _PAPER = (
 
 def make(directory: Path) -> list[Path]:
     """Prints the table of the runs below `directory`, writes it there, and returns the files written."""
-    runs, problems = naming.load(directory)
-    numbers = measure(runs, problems, tables.chosen(directory))
-    return tables.write(directory, numbers, markdown(numbers))
+    return tables.make(directory, naming.load(directory), measure, markdown)
 
 
-def measure(runs: Sequence[Run], problems: Sequence[Problem] = (), chosen: frozenset[str] = frozenset()) -> Numbers:
+def measure(runs: Sequence[Run], chosen: frozenset[str]) -> Numbers:
     """All numbers of the table; `chosen` names the runs of the sweep that won."""
     tried = [run for run in runs if run.config["split"] == "validation"]
     final = naming.final(runs)
@@ -48,7 +46,6 @@ def measure(runs: Sequence[Run], problems: Sequence[Problem] = (), chosen: froze
         "stand_in": _network(final[0]) if any(naming.is_stand_in(run) for run in final) else None,
         "final": [_final_row(run, naming.reference(run, final)) for run in final],
         "sweep": [_common(run, "valid") | {"chosen": run.name in chosen} for run in naming.by_router(tried)],
-        "problems": [{"run": problem.name, "reason": problem.reason} for problem in problems],
     }
 
 
@@ -107,7 +104,7 @@ def _step_seconds(run: Run) -> float | None:
 
 
 def markdown(numbers: Numbers) -> list[str]:
-    """The lines of the table."""
+    """The lines of the table, but for what is left out."""
     lines = []
     if numbers["final"]:
         first = numbers["final"][0]
@@ -127,12 +124,7 @@ def markdown(numbers: Numbers) -> list[str]:
         header = ["router", "setting", "precision-at-1, %", "dropped mass, %", "tokens of an expert", "diverged", ""]
         lines += ["### Validation", ""]
         lines += [*grid(header, map(_sweep_cells, numbers["sweep"])), ""]
-    if numbers["problems"]:
-        lines += ["### Not in the tables", ""]
-        lines += [f"- `{problem['run']}`: {problem['reason']}" for problem in numbers["problems"]] + [""]
-    if not lines:
-        lines = ["No runs.", ""]
-    return lines[:-1]
+    return lines
 
 
 def _stand_in(network: Numbers) -> str:
@@ -157,8 +149,7 @@ def _final_cells(row: Numbers) -> list[str]:
         plus_minus(row["minus_hard"], signed=True),
         _cell(row["step_over_hard"]),
         *(_cell(row["routing"][name]["mean"]) if name in row["routing"] else "-" for name in ROUTING),
-        str(len(row["seeds"])),
-        str(row["diverged"]),
+        *tables.outcome(row),
     ]
 
 
@@ -169,8 +160,7 @@ def _sweep_cells(row: Numbers) -> list[str]:
         row["setting"],
         plus_minus(row["precision_at_1"]),
         *(_cell(routing[name]["mean"]) if name in routing else "-" for name in ("dropped_mass", "support")),
-        f"{row['diverged']} of {len(row['seeds'])}",
-        "chosen" if row["chosen"] else "",
+        *tables.outcome_of_candidate(row),
     ]
 
 

@@ -1,11 +1,4 @@
-"""Trains all runs of a preset and makes their table and figures.
-
-    python -m experiments.vmoe.suite --out=DIR [--preset=small|buffers|demo|full] [--only=REGEX]
-
-Run it again and it resumes; finished runs are left alone. SIGTERM stops
-it with exit status 0; a run that fails is reported, does not keep the others from running, and
-makes the exit status 1.
-"""
+"""Trains all runs of a preset, makes table and figures: `python -m experiments.vmoe.suite --out=DIR`."""
 
 import sys
 
@@ -22,15 +15,12 @@ def _cost(run: SuiteRun) -> float:
 
 
 SUITE = Suite(
-    package="experiments.vmoe.suite",
-    doc=__doc__,
     recipe=RECIPE,
-    config_file="configs/vmoe.py",
     presets=PRESETS,
     chosen_by="valid_error",
+    shown=("test_precision_at_1", "valid_precision_at_1"),
     if_diverged=100.0,
     cost=_cost,
-    shown=("test_precision_at_1", "valid_precision_at_1"),
     report=lambda out: table.make(out) + figures.make(out),
 )
 

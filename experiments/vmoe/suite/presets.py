@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from experiments.core.suite.plan import SuiteRun
+from experiments.vision.digits import DIGITS
 from experiments.vmoe.router_kinds import ROUTERS
 
 Fields = dict[str, Any]
@@ -33,21 +34,12 @@ LARGE_BUFFER = 84  # slots: three times k
 LENGTH = {"steps": 600, "eval_every": 75, "checkpoint_every": 300}
 
 DEMO_SEEDS = (0, 1, 2)
-DEMO: Fields = {
-    "dataset": "digits",
-    "validation_size": 300,
-    "input.size": 8,
-    "input.recipe": "none",
-    "model.variant": "mu/2",
-    "model.width": 32,
-    "model.depth": 2,
-    "model.mlp_dim": 64,
+DEMO: Fields = DIGITS | {
     "moe.blocks": (1,),
     "moe.num_experts": 8,
     "moe.group_images": 10,
     "router.k": 44,
     "batch_size": 60,
-    "eval_batch_size": 120,
     "steps": 150,
     "eval_every": 25,
     "checkpoint_every": 150,

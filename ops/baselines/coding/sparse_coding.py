@@ -1,7 +1,7 @@
 """Sparse coding: the code of a vector in a dictionary under an L1 penalty (the lasso)."""
 
 import functools
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -115,37 +115,27 @@ def sparse_code(
     )
 
 
-def _coded(
-    x: Array,
-    lam: Array,
-    dictionary: Array,
-    step: Array | None,
-    stages: Array,
-    tolerance: Array,
-    max_iterations: Array,
-    *,
-    solver: Solver,
-) -> SparseCode:
-    dictionary, step, stages, tolerance = jax.tree.map(
-        lambda value: value.astype(x.dtype), (dictionary, step, stages, tolerance)
-    )
-    given = lax.stop_gradient((x, dictionary, lam, step, stages, tolerance))
-    found = _solve(*given, max_iterations, solver)
+def _coded(x: Array, lam: Array, dictionary: Array, *, solver: Solver, **settings: Any) -> SparseCode:
+    """The codes of rows, with their derivative; `settings` are those of `_solve`."""
+    dictionary = dictionary.astype(x.dtype)
+    found = _solve(*lax.stop_gradient((x, lam, dictionary)), solver, **lax.stop_gradient(settings))
     code = differentiable(found.code, x, dictionary, lam * jnp.sign(found.code), False)
     return found._replace(code=code)
 
 
 def _solve(
     x: Array,
-    dictionary: Array,
     lam: Array,
+    dictionary: Array,
+    solver: Solver,
+    *,
     step: Array | None,
     stages: Array,
     tolerance: Array,
     max_iterations: Array,
-    solver: Solver,
 ) -> SparseCode:
     """The code in units in which neither `x` nor the dictionary exceeds 1, so that no square over- or underflows."""
+    step, stages, tolerance = jax.tree.map(lambda value: value.astype(x.dtype), (step, stages, tolerance))
     x_unit = _unit(jnp.max(jnp.abs(x), axis=-1, keepdims=True))
     dictionary_unit = _unit(jnp.max(jnp.abs(dictionary)))
     x, dictionary = x / x_unit, dictionary / dictionary_unit

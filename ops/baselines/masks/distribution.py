@@ -13,8 +13,10 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 
-from ops.baselines.masks.shared import finite_above
+from ops.baselines.masks.shared import finite_above, mask_rows
+from ops.interface.arguments import INSIDE_N, POSITIVE
 from ops.scalar.twofloat import TwoFloat
 
 Solve = Callable[[Array, Array, Array], TwoFloat]
@@ -63,11 +65,18 @@ def _threshold_jvp(distribution, solve, primals, tangents):
     return tau, TwoFloat(jnp.zeros_like(tau.hi), tau_dot)
 
 
-def distribution_mask(x: Array, k: Array, temperature: Array, distribution: Distribution, solve: Solve) -> Array:
-    """The mask of a matrix ``(rows, n)``; ``k`` and ``temperature`` are ``(rows, 1)``.
+def distribution_mask(
+    x: ArrayLike, k: ArrayLike, temperature: ArrayLike, axis: int, distribution: Distribution, solve: Solve
+) -> Array:
+    """The mask along ``axis``; ``k`` and ``temperature`` are one number or one value per row.
 
     Where fewer than ``k`` entries are above ``-inf``, those get 1.
     """
+    per_row = {"k": (k, INSIDE_N), "temperature": (temperature, POSITIVE)}
+    return mask_rows(_mask, x, axis, per_row, distribution=distribution, solve=solve)
+
+
+def _mask(x: Array, k: Array, temperature: Array, *, distribution: Distribution, solve: Solve) -> Array:
     x = finite_above(x)
     available = jnp.sum(x > -jnp.inf, axis=-1, keepdims=True, dtype=x.dtype)
     tau = threshold(x, jnp.where(k > available, available, k), temperature, distribution, solve)

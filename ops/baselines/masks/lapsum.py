@@ -16,8 +16,7 @@ from jax.typing import ArrayLike
 
 from ops.baselines.masks import laplace_sums
 from ops.baselines.masks.distribution import Distribution, distribution_mask
-from ops.baselines.masks.shared import finite, mask_rows
-from ops.interface.arguments import INSIDE_N, POSITIVE
+from ops.baselines.masks.shared import finite
 from ops.scalar.twofloat import TwoFloat, shift
 
 
@@ -93,8 +92,4 @@ def lapsum_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0
     >>> (100 * lapsum_topk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
     Array([28., 88., 67., 17.], dtype=float32)
     """
-    return mask_rows(_mask, x, axis, {"k": (k, INSIDE_N), "temperature": (temperature, POSITIVE)})
-
-
-def _mask(x: Array, k: Array, temperature: Array) -> Array:
-    return distribution_mask(x, k, temperature, _LAPLACE, _solve)
+    return distribution_mask(x, k, temperature, axis, _LAPLACE, _solve)

@@ -14,8 +14,6 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from ops.baselines.masks.distribution import Distribution, distribution_mask, position
-from ops.baselines.masks.shared import mask_rows
-from ops.interface.arguments import INSIDE_N, POSITIVE
 from ops.scalar.equation import Equation
 from ops.scalar.rootfinding import End, Evaluation, find_root
 from ops.scalar.rows import Rows, solve_rows
@@ -97,8 +95,4 @@ def sigmoid_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.
     >>> (100 * sigmoid_topk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
     Array([35., 80., 60., 25.], dtype=float32)
     """
-    return mask_rows(_mask, x, axis, {"k": (k, INSIDE_N), "temperature": (temperature, POSITIVE)})
-
-
-def _mask(x: Array, k: Array, temperature: Array) -> Array:
-    return distribution_mask(x, k, temperature, _LOGISTIC, _solve_rows)
+    return distribution_mask(x, k, temperature, axis, _LOGISTIC, _solve_rows)

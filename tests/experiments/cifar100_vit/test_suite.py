@@ -12,8 +12,7 @@ from experiments.cifar100_vit.suite.presets import DEMO, PRETRAIN, RATES, forms
 from experiments.core.record import metrics
 from experiments.core.suite import command
 from experiments.core.suite.plan import SuiteRun
-from experiments.core.training import train
-from tests.experiments.support import suite_configs
+from tests.experiments.support import assert_sound, suite_configs
 
 SHORT = DEMO | {
     "model.depth": 1,
@@ -29,29 +28,21 @@ TINY = [
 ]
 
 
-def configs(preset):
-    """The runs of a preset with their configs."""
-    return suite_configs(SUITE, preset)
-
-
 @pytest.mark.parametrize("preset", SUITE.presets)
 def test_every_run_of_a_preset_is_one_that_the_trainer_accepts(preset, monkeypatch):
     monkeypatch.setattr(jax, "device_count", lambda: 1)
-    made = configs(preset)
-    assert len({run.name for run, _ in made}) == len(made)
-    for _, config in made:
-        if preset == "full":
-            assert config.accelerator
-            assert config.pretrained.startswith("gs://")
-        train.validate(config)
-        SUITE.recipe.validate(config)
-    chosen, tried = ({getattr(run, name) for run, _ in made} for name in ("best_of", "candidate_for"))
-    assert chosen == tried
+    assert_sound(SUITE, preset)
+
+
+def test_the_full_runs_need_an_accelerator_and_start_from_public_weights():
+    for _, config in suite_configs(SUITE, "full"):
+        assert config.accelerator
+        assert config.pretrained.startswith("gs://")
 
 
 @pytest.mark.parametrize("preset", ["small", "demo"])
 def test_pretraining_comes_first_and_all_others_start_from_it(preset):
-    (first, pretraining), *others = configs(preset)
+    (first, pretraining), *others = suite_configs(SUITE, preset)
     assert (first.name, first.variant, pretraining.export_params) == (PRETRAIN, "small,pretrain", True)
     assert (pretraining.label, pretraining.split) == ("coarse_label", "validation")
     for run, config in others:
@@ -62,13 +53,20 @@ def test_pretraining_comes_first_and_all_others_start_from_it(preset):
         assert config.validation_size == pretraining.validation_size
 
 
+def test_the_help_names_the_command_and_every_preset(capsys):
+    with pytest.raises(SystemExit):
+        command.main(SUITE, ["--help"])
+    usage = "python -m experiments.cifar100_vit.suite --out=DIR [--preset=small|demo|full] [--only=REGEX]"
+    assert usage in capsys.readouterr().out
+
+
 def test_the_demo_needs_no_download():
-    assert {config.dataset for _, config in configs("demo")} == {"digits"}
+    assert {config.dataset for _, config in suite_configs(SUITE, "demo")} == {"digits"}
 
 
 def test_the_sweep_tries_the_same_rates_for_every_loss_and_never_sees_the_test_images():
     rates = {}
-    for run, config in configs("small"):
+    for run, config in suite_configs(SUITE, "small"):
         if run.candidate_for:
             assert (config.split, config.steps, len(config.seeds)) == ("validation", 100, 1)
             rates.setdefault((run.candidate_for, config.loss.lam), []).append(config.optimizer.learning_rate)
@@ -79,11 +77,11 @@ def test_the_sweep_tries_the_same_rates_for_every_loss_and_never_sees_the_test_i
 
 
 def test_at_full_size_the_values_are_the_papers():
-    for run, config in configs("full"):
+    for run, config in suite_configs(SUITE, "full"):
         assert (config.batch_size, config.steps, config.model.variant, config.input.size) == (512, 100, "B/16", 384)
         assert config.optimizer.learning_rate == (3e-3 if "xent" in run.name else 5e-3)
         assert config.loss.name == run.base["loss.name"]
-    tried = {(config.loss.name, config.loss.p, config.loss.target) for _, config in configs("full")}
+    tried = {(config.loss.name, config.loss.p, config.loss.target) for _, config in suite_configs(SUITE, "full")}
     assert tried >= {("xent", 2.0, "one_hot"), ("topk", 2.0, "one_hot"), ("topk", 4 / 3, "one_hot")}
 
 

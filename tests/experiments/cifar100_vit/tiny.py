@@ -12,15 +12,12 @@ from flax.traverse_util import flatten_dict
 from configs.cifar100_vit import get_config
 from experiments.cifar100_vit.experiment import make_model
 from experiments.cifar100_vit.suite.presets import DEMO
+from tests.experiments.support import on_one_device
 
 
 def tiny_config(argument: str = "small", **fields: Any) -> ml_collections.ConfigDict:
     """Digits and a network of two blocks; `fields` by name, with `__` for the dots."""
-    config = get_config(argument)
-    config.update_from_flattened_dict(DEMO | {name.replace("__", "."): value for name, value in fields.items()})
-    if not any(name.startswith("mesh") for name in fields):
-        del config.mesh
-    return config
+    return on_one_device(get_config(argument), DEMO, fields)
 
 
 def random_params(config: ml_collections.ConfigDict, num_classes: int = 10) -> dict[str, np.ndarray]:

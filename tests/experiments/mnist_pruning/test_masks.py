@@ -6,15 +6,13 @@ import numpy as np
 import pytest
 
 from experiments.core.errors import UsageError
-from experiments.core.report.results import load
 from experiments.mnist_pruning import masks
 from experiments.mnist_pruning.experiment import RECIPE
 from experiments.mnist_pruning.masks import MASKS, RelaxedMask
 from experiments.mnist_pruning.methods import METHODS
-from experiments.mnist_pruning.report import figures, table
 from experiments.mnist_pruning.suite.__main__ import SUITE
+from tests.experiments.mnist_pruning.reported import assert_reported
 from tests.experiments.support import small_config
-from tests.scripts.workdirs import write_workdir
 
 
 def _cauchy(x, k, *, scale):
@@ -46,18 +44,13 @@ def test_a_mask_is_one_entry(tmp_path):
     with pytest.raises(UsageError, match=r"^config\.mask\.name='magic' .* one of .*, neuralsort, cauchy$"):
         RECIPE.validate(small_config(mask__name="magic"))
 
-    fields = {"method": "mask_straight_through", "mask.name": "cauchy", "mask.strength": 0.25}
+    fields = {"method": "mask_straight_through", "mask__name": "cauchy", "mask__strength": 0.25}
     kernel = jnp.linspace(-1.0, 0.9, 20).reshape(4, 5)
-    config = small_config(**{name.replace(".", "__"): value for name, value in fields.items()})
+    config = small_config(**fields)
     weights = METHODS["mask_straight_through"].make(config).weights
     pull = jax.grad(lambda w: weights(w, {}, jnp.float32(0), jax.random.key(0)).sum())(kernel).ravel()
     expected = jax.grad(lambda w: (w * _cauchy(jnp.abs(w), 2, scale=0.25)).sum())(kernel.ravel())
     np.testing.assert_allclose(pull, expected, rtol=1e-5)
 
-    write_workdir(tmp_path / "run", [[90.0, 88.0], [4.0, 5.0]], **{k.replace(".", "__"): v for k, v in fields.items()})
-    table.make(tmp_path)
-    assert "| hard, arctangent gradient | scale = 0.25 | 4.50 ± " in (tmp_path / "table.md").read_text()
-    figure = figures.draw(load(tmp_path)[0])["all-methods-layers123"]
-    (line,) = figure.axes[0].get_lines()
-    assert (line.get_color(), line.get_linestyle()) == ("#123456", ":")
-    assert figure.legends[0].get_texts()[0].get_text().startswith("hard, arctangent gradient, scale = 0.25: 4.5 ± ")
+    label = "hard, arctangent gradient"
+    assert_reported(tmp_path, f"{label} | scale = 0.25", f"{label}, scale = 0.25", **fields)

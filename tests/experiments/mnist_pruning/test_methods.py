@@ -12,17 +12,15 @@ from experiments.core.config import require
 from experiments.core.errors import UsageError
 from experiments.core.input import dataset as data_lib
 from experiments.core.record import metrics
-from experiments.core.report.results import load
 from experiments.core.training import train
 from experiments.mnist_pruning.experiment import RECIPE
 from experiments.mnist_pruning.masks import MASKS
 from experiments.mnist_pruning.method import PruningMethod, num_kept, on_vector
 from experiments.mnist_pruning.methods import METHODS
-from experiments.mnist_pruning.report import figures, table
 from experiments.mnist_pruning.suite.__main__ import SUITE
 from ops import hard_topk_mag
+from tests.experiments.mnist_pruning.reported import assert_reported
 from tests.experiments.support import ROOT, small_config
-from tests.scripts.workdirs import write_workdir
 
 SIZES = {"2": 32 * 32, "3": 32 * 10}  # of the layers pruned here: to compile takes as long as they are many
 EXACT = {layer: int(0.1 * size) / size for layer, size in SIZES.items()}
@@ -181,10 +179,4 @@ def test_a_method_is_one_entry(tmp_path, monkeypatch):
     ):
         with pytest.raises(UsageError, match=message):
             RECIPE.validate(small_config(**fields))
-    write_workdir(tmp_path / "run", [[90.0, 88.0], [4.0, 5.0]], method="first")
-    table.make(tmp_path)
-    assert "| the first k | hidden = 2 | 4.50 ± " in (tmp_path / "table.md").read_text()
-    figure = figures.draw(load(tmp_path)[0])["all-methods-layers123"]
-    (line,) = figure.axes[0].get_lines()
-    assert (line.get_color(), line.get_linestyle()) == ("#123456", ":")
-    assert figure.legends[0].get_texts()[0].get_text().startswith("first: 4.5 ± ")
+    assert_reported(tmp_path, "the first k | hidden = 2", "first", method="first")

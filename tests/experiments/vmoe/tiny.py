@@ -9,15 +9,12 @@ import numpy as np
 from configs.vmoe import get_config
 from experiments.vmoe.experiment import RECIPE
 from experiments.vmoe.suite.presets import DEMO
+from tests.experiments.support import on_one_device
 
 
 def tiny_config(argument: str = "small", **fields: Any) -> ml_collections.ConfigDict:
     """Digits and a network of two blocks; `fields` by name, with `__` for the dots."""
-    config = get_config(argument)
-    config.update_from_flattened_dict(DEMO | {name.replace("__", "."): value for name, value in fields.items()})
-    if not any(name.startswith("mesh") for name in fields):
-        del config.mesh
-    return config
+    return on_one_device(get_config(argument), DEMO, fields)
 
 
 def random_params(config: ml_collections.ConfigDict, data: Any) -> Any:

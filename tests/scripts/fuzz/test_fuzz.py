@@ -27,6 +27,17 @@ def planted(monkeypatch, name, wrong):
     monkeypatch.setattr(ops, name, lambda x, *args, **options: wrong(x, right(x, *args, **options)))
 
 
+def failing(monkeypatch, error):
+    """Makes ``ops.sparsemax`` raise ``error``, and returns the one failure that is reported."""
+
+    def operator(*args, **options):
+        raise error
+
+    monkeypatch.setattr(ops, "sparsemax", operator)
+    (failure,) = run.try_setting(SPARSEMAX, batches=1, seed=0, config=0).failures
+    return str(failure)
+
+
 def test_right_operators_are_right():
     outcome = run.try_setting(SPARSEMAX, batches=2, seed=0, config=0)
     assert outcome.tried == 64
@@ -62,21 +73,11 @@ def test_a_planted_fault_is_reported_with_a_line_that_reproduces_it(monkeypatch,
 
 
 def test_an_operator_that_dies_is_reported(monkeypatch):
-    def dies(*args, **options):
-        raise TypeError("no such thing\nand more")
-
-    monkeypatch.setattr(ops, "sparsemax", dies)
-    (failure,) = run.try_setting(SPARSEMAX, batches=1, seed=0, config=0).failures
-    assert str(failure) == "TypeError: no such thing"
+    assert failing(monkeypatch, TypeError("no such thing\nand more")) == "TypeError: no such thing"
 
 
 def test_refusing_is_right_only_beyond_the_range(monkeypatch):
-    def refuses(*args, **options):
-        raise ValueError("x must be small")
-
-    monkeypatch.setattr(ops, "sparsemax", refuses)
-    (failure,) = run.try_setting(SPARSEMAX, batches=1, seed=0, config=0).failures
-    assert str(failure) == "refused: x must be small"
+    assert failing(monkeypatch, ValueError("x must be small")) == "refused: x must be small"
     line = "sparsemax n=2 rows=4 x=1e35,2 cotangent=1,1"
     assert not run.try_problem(line).failures
 

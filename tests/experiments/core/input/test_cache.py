@@ -29,6 +29,15 @@ class Maker:
         return {"x": np.arange(4, dtype=np.uint8)}
 
 
+@pytest.fixture
+def made(source, tmp_path):
+    """A maker whose arrays are in the cache, and the file of that."""
+    make = Maker()
+    cache.load_or_make("set", "1.0", [source], make)
+    (file,) = (tmp_path / "cache").rglob("*.npz")
+    return make, file
+
+
 def test_arrays_are_made_once(source):
     make = Maker()
     for _ in range(2):
@@ -46,10 +55,8 @@ def test_changed_files_and_versions_are_read_again(source):
     assert make.calls == 3
 
 
-def test_an_unreadable_cache_is_reported_and_replaced(source, tmp_path, capsys):
-    make = Maker()
-    cache.load_or_make("set", "1.0", [source], make)
-    (file,) = (tmp_path / "cache").rglob("*.npz")
+def test_an_unreadable_cache_is_reported_and_replaced(source, made, capsys):
+    make, file = made
     file.write_bytes(file.read_bytes()[:50])
     arrays = cache.load_or_make("set", "1.0", [source], make)
     np.testing.assert_array_equal(arrays["x"], np.arange(4))
@@ -58,10 +65,8 @@ def test_an_unreadable_cache_is_reported_and_replaced(source, tmp_path, capsys):
     assert make.calls == 2
 
 
-def test_whatever_byte_is_flipped_it_is_noticed(source, tmp_path, capsys):
-    make = Maker()
-    cache.load_or_make("set", "1.0", [source], make)
-    (file,) = (tmp_path / "cache").rglob("*.npz")
+def test_whatever_byte_is_flipped_it_is_noticed(source, made, capsys):
+    make, file = made
     content = file.read_bytes()
     for place in range(len(content)):
         file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])

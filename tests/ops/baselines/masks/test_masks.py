@@ -158,19 +158,13 @@ def test_an_argument_out_of_range_is_named(name, argument):
         mask(name, X, **arguments)
 
 
-def compilations(caplog, calls):
-    caplog.clear()
-    with jax.log_compiles(True):
-        for call in calls:
-            jax.block_until_ready(call())
-    return sum("Finished XLA compilation" in r.message and "_compiled" in r.message for r in caplog.records)
-
-
 @EXACT
 def test_another_k_or_strength_compiles_nothing(caplog, name):
     x = oracles.samples((3, 29), dtype=np.float32)  # a shape of its own, not compiled before
     settings = [(3, 0.5), (3, 1.0), (3, np.float32(0.3))] + ([] if name == "neuralsort" else [(5, 0.5), (4.5, 2)])
-    assert compilations(caplog, [functools.partial(mask, name, x, k, strength) for k, strength in settings]) == 1
+    assert (
+        oracles.compilations(caplog, [functools.partial(mask, name, x, k, strength) for k, strength in settings]) == 1
+    )
 
 
 def test_a_k_that_is_traced_or_not_whole_is_refused_where_it_sets_a_number_of_rows():

@@ -1,12 +1,10 @@
-import itertools
-
 import numpy as np
 import pytest
-from scipy import optimize
 
 from scripts.fuzz.oracle import projection
 from scripts.fuzz.oracle.reals import EXTENDED, Real, real
 from scripts.fuzz.oracle.rounding import Precision
+from tests.ops import oracles
 
 pytestmark = pytest.mark.skipif(not EXTENDED, reason="the oracle needs more than float64")
 FLOAT64 = Precision(2.0**-52, 2.3e-308)
@@ -18,31 +16,14 @@ def answers(x, w, lam, p, cotangent=None, of_weights=False):
     return projection.expect(x, w, np.asarray(lam), p, FLOAT64, cotangent, of_weights).quantities
 
 
-def generic(x, w, lam, p):
-    """The projection as the best mixture of all permutations of the weights."""
-    corners = np.array(list(itertools.permutations(w)))
-
-    def objective(shares):
-        y = shares @ corners
-        return lam / p * np.sum(np.abs(y) ** p) - x @ y
-
-    found = optimize.minimize(
-        objective,
-        np.full(len(corners), 1 / len(corners)),
-        method="SLSQP",
-        bounds=[(0, 1)] * len(corners),
-        constraints={"type": "eq", "fun": lambda shares: shares.sum() - 1},
-        options={"ftol": 1e-14, "maxiter": 500},
-    )
-    return found.x @ corners
-
-
 @pytest.mark.parametrize("p", [1.5, 2.0])
 def test_projection_is_that_of_a_generic_convex_solver(p):
     rng = np.random.default_rng(0)
     for lam in (0.2, 1.0, 5.0):
         x, w = rng.normal(size=(2, 3))
-        np.testing.assert_allclose(answers(x, w, [lam], p)[0].wanted[0].astype(float), generic(x, w, lam, p), atol=2e-4)
+        np.testing.assert_allclose(
+            answers(x, w, [lam], p)[0].wanted[0].astype(float), oracles.projected(x, w, lam, p), atol=2e-4
+        )
 
 
 def test_known_numbers():
