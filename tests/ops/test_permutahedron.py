@@ -119,3 +119,9 @@ def test_other_axes_dtypes_and_solvers():
 def test_arguments_are_checked(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_soft_values_are_nan_where_sums_of_them_overflow():
+    x = np.float32([-7.1465446e29, 9.99001e29, 7.1465446e29, 0.0, 9.99001e29])
+    assert np.isnan(soft_sort(x, lam=3.3157815e11, p=1.9)).all()
+    np.testing.assert_allclose(soft_sort(x, lam=1e-32), np.sort(x), rtol=1e-6)

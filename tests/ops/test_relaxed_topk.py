@@ -227,3 +227,10 @@ def test_sparsemax():
     x[0] = [-2, 0, 0.5, *4 * [-np.inf]]
     np.testing.assert_allclose(sparsemax(x)[0], [0, 0.25, 0.75, 0, 0, 0, 0], rtol=1e-6)
     np.testing.assert_array_equal(sparsemax(x.T, axis=0).T, sparsemax(x))
+
+
+def test_a_value_is_0_where_everything_underflows():
+    """exp(v - 1) at v = -190: less than any number, selected in full or in part."""
+    x = np.float32([-2, -1, -1, 0, -2, 1])
+    for k in (3, 6):
+        assert abs(relaxed_topk_value(x, k, phi="exp", lam=1e30, p=4 / 3)) < 1e-34
