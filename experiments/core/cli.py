@@ -16,8 +16,7 @@ from ml_collections import config_flags
 from experiments.core import config_file
 from experiments.core.errors import UsageError, in_one_line
 from experiments.core.record.environment import Launch
-from experiments.core.training import mesh, train
-from experiments.core.training import processes as distributed
+from experiments.core.training import mesh, processes, train
 from experiments.core.training.experiment import Recipe
 
 config_flags.register_flag_parser_for_type(tuple, config_file.TupleParser())
@@ -127,7 +126,7 @@ class Command:
             command=["python", "-m", f"experiments.{self._recipe.name}", *self._argv[1:]],
             overrides={field: str(value) for field, value in overrides.items()},
         )
-        distributed.initialize()
-        with distributed.leaving_promptly():
+        processes.initialize()
+        with processes.leaving_promptly():
             train.run(self._recipe, config, workdir, launch)
         return 0

@@ -152,8 +152,10 @@ def position(s: Array, gamma: TwoFloat, lam: Array, equation: Equation) -> Array
     t = ((s - gamma.hi) - gamma.lo) * inverse_width(gamma, lam, equation)
     if equation.zero == "none":
         return t
-    # Without a width there is no position, and a difference may underflow; but a NaN has to mark its row.
-    return jnp.where((lam == 0) & ~jnp.isnan(t), (s > gamma.hi).astype(t.dtype), t)
+    # Without a width there is no position: a difference may underflow, and that of two infinities is none. But a NaN
+    # has to mark its row.
+    lost = jnp.isnan(s) | jnp.isnan(gamma.hi)
+    return jnp.where((lam == 0) & ~lost, (s > gamma.hi).astype(t.dtype), t)
 
 
 def inverse_width(gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
@@ -237,11 +239,7 @@ def steepness(t: Array, gain: Array | float, gamma: TwoFloat, lam: Array, equati
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
 def selection(s: Array, gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
     """``z_i(gamma)``: exactly 0, exactly 1, or strictly between; same shape as ``s``."""
-    z = profile(position(s, gamma, lam, equation), equation.exponent)
-    if equation.zero != "some":
-        return z
-    # Of more entries at +inf than are wanted the threshold is inf, too: their difference is none.
-    return jnp.where((lam == 0) & ~jnp.isnan(gamma.hi), (s > gamma.hi).astype(z.dtype), z)
+    return profile(position(s, gamma, lam, equation), equation.exponent)
 
 
 @functools.partial(selection.defjvp, symbolic_zeros=True)

@@ -8,7 +8,7 @@ Seeds, devices, microbatches, schedules, rows, checkpoints and resumption are th
 
 Fields of the config that the trainer reads:
 
-    dataset, data_dir, download, split, validation_size    see data.py
+    dataset, data_dir, download, split, validation_size    see input/dataset.py
     seeds, batch_size
     epochs; or steps, eval_every, checkpoint_every, ...    see plan.py
     optimizer.*                                            see optimizer.py

@@ -15,7 +15,7 @@ _CLOSED = (errno.EPIPE, errno.EIO, errno.EBADF)
 class Interrupt:
     """While entered, the first SIGTERM, SIGINT or SIGHUP is only noted; a second SIGTERM or SIGINT acts as usual.
 
-    orbax and JAX leave these signals alone (of several processes, `distributed.py` sees to it), so
+    orbax and JAX leave these signals alone (of several processes, `processes.py` sees to it), so
     without this a preempted run would lose what it did since the last checkpoint. What is ignored,
     as SIGHUP by nohup, stays so. SIGHUP comes twice when a terminal is closed, from it and from its
     shell: further ones change nothing.

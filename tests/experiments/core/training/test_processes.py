@@ -7,7 +7,7 @@ import pytest
 
 from experiments.cifar100_vit.suite.presets import DEMO
 from experiments.core.errors import UsageError
-from experiments.core.training import processes as distributed
+from experiments.core.training import processes
 from tests.experiments.processes import begin, ended, environment, finish, free_port
 from tests.experiments.support import start
 
@@ -48,7 +48,7 @@ def test_variables_that_make_no_sense_are_refused(monkeypatch, variables, messag
     for name in (ADDRESS, COUNT, INDEX):
         monkeypatch.setenv(name, variables.get(name, ""))
     with pytest.raises(UsageError, match=f"^{message}"):
-        distributed.initialize()
+        processes.initialize()
 
 
 def variables_of_srun(index, count):
@@ -60,19 +60,19 @@ def variables_of_srun(index, count):
 def test_a_task_of_srun_alone_waits_for_no_other(monkeypatch):
     for name, value in variables_of_srun(0, 1).items():
         monkeypatch.setenv(name, value)
-    distributed.initialize()
+    processes.initialize()
     assert not jax.distributed.is_initialized()
-    assert distributed.from_first(lambda: {"process": 0}) == {"process": 0}
+    assert processes.from_first(lambda: {"process": 0}) == {"process": 0}
 
 
 def test_the_tasks_of_srun_find_each_other():
     code = (
-        "import jax; from experiments.core.training import processes as distributed; distributed.initialize();"
+        "import jax; from experiments.core.training import processes; processes.initialize();"
         "print(jax.distributed.is_initialized(), jax.process_index(), jax.process_count(), jax.device_count());"
-        "print('of the first:', distributed.from_first(lambda: {'process': jax.process_index()}))\n"
-        "def fail(): raise distributed.UsageError(f'of {jax.process_index()}')\n"
-        "try: distributed.from_first(fail)\n"
-        "except distributed.UsageError as error: print('error:', error)"
+        "print('of the first:', processes.from_first(lambda: {'process': jax.process_index()}))\n"
+        "def fail(): raise processes.UsageError(f'of {jax.process_index()}')\n"
+        "try: processes.from_first(fail)\n"
+        "except processes.UsageError as error: print('error:', error)"
     )
     common = environment(devices=3) | {"JAX_COORDINATOR_PORT": str(free_port())}
     tasks = [variables_of_srun(index, 2) for index in range(2)]
