@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 from ops.interface.arguments import check_axis, check_whole, real
 from ops.interface.labels import LABELS, check_targets, is_class
 from ops.interface.rowwise import FEATURES, rowwise
+from ops.scalar.choice import choose
 
 
 def topk_accuracy(
@@ -63,8 +64,8 @@ def _hits(x: Array, labels: Array, where: Array | None = None, *, max_k: int) ->
     chosen = labels if labels.dtype == bool else is_class(labels, n)
     chosen = chosen & present & ~jnp.isnan(x)
     # The best of the labels, and the first of those.
-    score = jnp.max(jnp.where(chosen, x, -jnp.inf), axis=1, keepdims=True)
-    first = jnp.min(jnp.where(chosen & (x == score), classes, n), axis=1, keepdims=True)
+    score = jnp.max(choose(chosen, x, -jnp.inf), axis=1, keepdims=True)
+    first = jnp.min(choose(chosen & (x == score), classes, n), axis=1, keepdims=True)
     ahead = present & ((x > score) | ((x == score) & (classes < first)))
     rank = jnp.sum(ahead, axis=1, keepdims=True, dtype=jnp.int32)
     hits = rank < jnp.arange(1, max_k + 1, dtype=jnp.int32).reshape(1, max_k)

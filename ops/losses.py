@@ -28,6 +28,7 @@ from ops.interface.arguments import (
 )
 from ops.interface.labels import LABELS, check_targets, is_class, signed
 from ops.interface.rowwise import ROWS, WIDE, rowwise
+from ops.scalar.choice import choose
 from ops.scalar.equation import Equation
 from ops.scalar.mask import select_topk
 from ops.scalar.twofloat import TwoFloat, difference, select, shift
@@ -265,7 +266,7 @@ def _operate(
     total = jnp.sum(losses)
     if reduction == "mean":
         size = jnp.sum(sizes)
-        total = jnp.where(size > 0, total / jnp.where(size > 0, size, 1.0), 0.0)
+        total = choose(size > 0, total / choose(size > 0, size, 1.0), 0.0)
     return total.astype(logits.dtype)
 
 
@@ -290,18 +291,18 @@ def _weighted(
         labels, n = signed(targets), x.shape[1]
         if ignore_index is not None:
             ignored = labels == ignore_index
-        t = jnp.where(ignored | ((labels >= 0) & (labels < n)), is_class(labels, n).astype(x.dtype), jnp.nan)
+        t = choose(ignored | ((labels >= 0) & (labels < n)), is_class(labels, n).astype(x.dtype), jnp.nan)
         if class_weights is not None:
             weight = class_weights.astype(x.dtype)[jnp.clip(labels, 0, n - 1)]
     t = t.astype(x.dtype)
     if label_smoothing is not None:
-        spread = jnp.where(present, _total(jnp.where(present, t, 0.0)) / _total(present.astype(x.dtype)), 0.0)
+        spread = choose(present, _total(choose(present, t, 0.0)) / _total(present.astype(x.dtype)), 0.0)
         t = (1.0 - label_smoothing) * t + label_smoothing * spread
     if example_weights is not None:
         weight = weight * example_weights
-    x = jnp.where(ignored, 0.0, x)  # not even a NaN of an example that does not count reaches a derivative
-    losses = jnp.where(ignored, 0.0, loss(x, t, lam, present, **arguments) * weight)
-    return losses, jnp.where(ignored, 0.0, weight)
+    x = choose(ignored, 0.0, x)  # not even a NaN of an example that does not count reaches a derivative
+    losses = choose(ignored, 0.0, loss(x, t, lam, present, **arguments) * weight)
+    return losses, choose(ignored, 0.0, weight)
 
 
 def _loss_of_rows(
@@ -310,15 +311,15 @@ def _loss_of_rows(
     """Losses of rows ``(rows, n)`` with one target value per class."""
     if smooth:
         present = present & (x != -jnp.inf)
-    x, t = jnp.where(present, x, -jnp.inf), jnp.where(present, t, 0.0)
+    x, t = choose(present, x, -jnp.inf), choose(present, t, 0.0)
     available = jnp.sum(x != -jnp.inf, axis=-1, keepdims=True, dtype=jnp.int32).astype(k.dtype)
-    k = jnp.where(k > available, available, k)  # whose derivative at equality is 1, not one half
+    k = choose(k > available, available, k)  # whose derivative at equality is 1, not one half
     if smooth:
         return _loss(x, _into_polytope(t, present, k), k, lam, Equation(p), zero, smooth)
     loss = _loss(x, t, k, lam, Equation(p), zero, smooth)
-    loss = loss + lam * _total(jnp.where(t > 0, jnp.where(t > 0, t, 1.0) ** p, 0.0)) / p
+    loss = loss + lam * _total(choose(t > 0, choose(t > 0, t, 1.0) ** p, 0.0)) / p
     # In the polytope it is not negative, which the rounding of R(t) must not hide.
-    return jnp.where((k == _total(t)) & (loss < 0), loss - lax.stop_gradient(loss), loss)
+    return choose((k == _total(t)) & (loss < 0), loss - lax.stop_gradient(loss), loss)
 
 
 def _mixture_of_rows(x: Array, t: Array, lam: Array, present: Array, *, weights: Array, **arguments: Any) -> Array:
@@ -337,10 +338,10 @@ def _total(values: Array) -> Array:
 
 def _into_polytope(t: Array, present: Array, k: Array) -> Array:
     """Targets that sum to ``k``, and lie in [0, 1]."""
-    positives, negatives = _total(t), _total(jnp.where(present, 1.0 - t, 0.0))
-    share = jnp.where(negatives > 0, (k - positives) / jnp.where(negatives > 0, negatives, 1.0), 0.0)
-    scale = k / jnp.where(positives > 0, positives, 1.0)
-    return jnp.where(present, jnp.where(positives <= k, t + share * (1.0 - t), scale * t), 0.0)
+    positives, negatives = _total(t), _total(choose(present, 1.0 - t, 0.0))
+    share = choose(negatives > 0, (k - positives) / choose(negatives > 0, negatives, 1.0), 0.0)
+    scale = k / choose(positives > 0, positives, 1.0)
+    return choose(present, choose(positives <= k, t + share * (1.0 - t), scale * t), 0.0)
 
 
 def _mask_and_threshold(x: Array, k: Array, lam: Array, equation: Equation, zero: Vanishing) -> tuple[Array, TwoFloat]:
@@ -348,11 +349,11 @@ def _mask_and_threshold(x: Array, k: Array, lam: Array, equation: Equation, zero
     (s,), gamma, (mask,) = select_topk((x,), k, lam, dataclasses.replace(equation, zero=zero))
     z = jax.lax.stop_gradient(mask)
     most = jnp.max(s, axis=-1, keepdims=True)
-    most = jnp.where(most > -jnp.inf, most, 0.0)
+    most = choose(most > -jnp.inf, most, 0.0)
     some = jnp.any(z > 0, axis=-1, keepdims=True)
-    least = jnp.where(some, jnp.min(jnp.where(z > 0, s, jnp.inf), axis=-1, keepdims=True), most)
+    least = choose(some, jnp.min(choose(z > 0, s, jnp.inf), axis=-1, keepdims=True), most)
     partly = jnp.any((z > 0) & (z < 1), axis=-1, keepdims=True) & (lam > 0)
-    return mask, select(partly, gamma, shift(TwoFloat(least, jnp.zeros_like(least)), jnp.where(some, -lam, 0.0)))
+    return mask, select(partly, gamma, shift(TwoFloat(least, jnp.zeros_like(least)), choose(some, -lam, 0.0)))
 
 
 # Terms of the binomial series below: 0.1 to this power is less than the resolution of a float64.
@@ -367,18 +368,18 @@ def _divergence(t: Array, y: Array, power: Array, p: float) -> Array:
     if p == 2:
         return 0.5 * jnp.square(t - y)
     positive = y > float(jnp.finfo(y.dtype).tiny) ** 0.5
-    base = jnp.where(positive, y, 1.0)
+    base = choose(positive, y, 1.0)
     u = (t - base) / base
     near = jnp.abs(u) < 0.1
     # sum over j >= 2 of binomial(p, j) u^j / p, where the closed form would cancel.
     series = jnp.zeros_like(u)
     for j in range(_TERMS, 1, -1):
         binomial = float(np.prod([(p - i) / (i + 1) for i in range(j)]))
-        series = binomial + jnp.where(near, u, 0.0) * series
+        series = binomial + choose(near, u, 0.0) * series
     closed = jnp.maximum(1.0 + u, 0.0) ** p - 1.0 - p * u
-    bend = jnp.where(near, jnp.square(u) * series, closed) / p
+    bend = choose(near, jnp.square(u) * series, closed) / p
     faint = jnp.maximum(t, 0.0) ** p / p + ((1.0 - 1.0 / p) * y - t) * power
-    return jnp.where(positive, base**p * bend, jnp.maximum(faint, 0.0))
+    return choose(positive, base**p * bend, jnp.maximum(faint, 0.0))
 
 
 def _loss(x: Array, t: Array, k: Array, lam: Array, equation: Equation, zero: Vanishing, smooth: bool) -> Array:
@@ -392,20 +393,20 @@ def _loss(x: Array, t: Array, k: Array, lam: Array, equation: Equation, zero: Va
     y, gamma = _mask_and_threshold(x, k, lam, equation, zero)
     s = equation.keys(x, lam)
     above = difference(TwoFloat(s, jnp.zeros_like(s)), gamma)  # -inf where absent
-    missing = jnp.where(t == 1, 0.0, (1.0 - t) * jnp.maximum(above - lam, 0.0))
-    misplaced = jnp.where(t == 0, 0.0, t * jnp.maximum(-above, 0.0))
-    power = jnp.clip(above / jnp.where(lam > 0, lam, 1.0), 0.0, 1.0)
+    missing = choose(t == 1, 0.0, (1.0 - t) * jnp.maximum(above - lam, 0.0))
+    misplaced = choose(t == 0, 0.0, t * jnp.maximum(-above, 0.0))
+    power = jnp.clip(above / choose(lam > 0, lam, 1.0), 0.0, 1.0)
     loss = _total(lam * _divergence(t, y, power, p) + missing + misplaced)
 
     def norm(values: Array) -> Array:
-        return _total(jnp.where(values > 0, jnp.where(values > 0, values, 1.0) ** p, 0.0)) / p
+        return _total(choose(values > 0, choose(values > 0, values, 1.0) ** p, 0.0)) / p
 
     if smooth:
         positive = t > 0
-        regularisation = jnp.where(positive, lam * jnp.where(positive, t, 1.0) ** (p - 1.0), 0.0)
-        slope_in_t = jnp.where(x > -jnp.inf, regularisation - jnp.where(x > -jnp.inf, above, 0.0), 0.0)
+        regularisation = choose(positive, lam * choose(positive, t, 1.0) ** (p - 1.0), 0.0)
+        slope_in_t = choose(x > -jnp.inf, regularisation - choose(x > -jnp.inf, above, 0.0), 0.0)
         return envelope(loss, (x, lam, t), (y - t, norm(t) - norm(y), slope_in_t))
     surplus = k - _total(t)
     loss = loss + surplus * gamma.hi + surplus * gamma.lo - lam * norm(t)
-    slope_in_t = jnp.where(x > -jnp.inf, -x, 0.0)
+    slope_in_t = choose(x > -jnp.inf, -x, 0.0)
     return envelope(loss, (x, k, lam, t), (y - t, gamma.hi + gamma.lo, -norm(y), slope_in_t))

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ops.interface.arguments import shown
+from ops.scalar.choice import choose
 
 Entrywise = Callable[[Array], Array]
 
@@ -38,7 +39,7 @@ class Nonlinearity:
 
 def _entropy(y: Array) -> Array:
     positive = y > 0
-    return jnp.where(positive, y * jnp.log(jnp.where(positive, y, 1.0)), jnp.where(y == 0, 0.0, jnp.inf))
+    return choose(positive, y * jnp.log(choose(positive, y, 1.0)), choose(y == 0, 0.0, jnp.inf))
 
 
 IDENTITY = Nonlinearity(
@@ -46,14 +47,14 @@ IDENTITY = Nonlinearity(
     value=lambda x: x,
     slope=jnp.ones_like,
     curvature=jnp.zeros_like,
-    conjugate=lambda y: jnp.where(y == 1, 0.0, jnp.inf).astype(y.dtype),
+    conjugate=lambda y: choose(y == 1, 0.0, jnp.inf, y.dtype),
 )
 ABS = Nonlinearity(
     "abs",
     value=jnp.abs,
     slope=jnp.ones_like,
     curvature=jnp.zeros_like,
-    conjugate=lambda y: jnp.where(y <= 1, 0.0, jnp.inf).astype(y.dtype),
+    conjugate=lambda y: choose(y <= 1, 0.0, jnp.inf, y.dtype),
     even=True,
 )
 HALF_SQUARE = Nonlinearity(

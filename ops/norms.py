@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 from ops.interface.arguments import TINY, Range, check_axis, floating, known, numbers, shown
 from ops.interface.rowwise import ROWS, rowwise
 from ops.nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
+from ops.scalar.choice import choose
 from ops.scalar.rootfinding import End, Evaluation, find_root
 from ops.scalar.threshold import remainder
 from ops.scalar.twofloat import TwoFloat
@@ -129,7 +130,7 @@ def _level(a: Array, k: Array) -> Array:
     def evaluate(point: TwoFloat) -> Evaluation:
         theta = point.hi + point.lo
         full = a >= theta
-        below = _sum(jnp.where(full, 0.0, a))
+        below = _sum(choose(full, 0.0, a))
         rest = remainder(k, jnp.sum(full, axis=-1, keepdims=True, dtype=jnp.int32))
         excess = below / theta - rest
         step = below / rest - theta
@@ -155,8 +156,8 @@ def _level_jvp(primals, tangents):
     theta = _level(a, k)
     full = a >= theta
     rest = remainder(k, jnp.sum(full, axis=-1, keepdims=True, dtype=jnp.int32))
-    moved = _sum(jnp.where(full, 0.0, a_dot)) - theta * k_dot
-    return theta, jnp.where(rest > 0, moved / jnp.where(rest > 0, rest, 1.0), 0.0)
+    moved = _sum(choose(full, 0.0, a_dot)) - theta * k_dot
+    return theta, choose(rest > 0, moved / choose(rest > 0, rest, 1.0), 0.0)
 
 
 def _conjugate(y: Array, k: Array, phi: Nonlinearity) -> Array:
@@ -166,26 +167,26 @@ def _conjugate(y: Array, k: Array, phi: Nonlinearity) -> Array:
         total = _sum(a)
         inside = jnp.all((a >= -tolerance) & (a <= 1.0 + tolerance), axis=-1, keepdims=True)
         inside = inside & (total <= k * (1.0 + tolerance)) & (phi.even | (total >= k * (1.0 - tolerance)))
-        return jnp.where(inside, 0.0, jnp.where(jnp.isnan(total), jnp.nan, jnp.inf))
+        return choose(inside, 0.0, choose(jnp.isnan(total), jnp.nan, jnp.inf, total.dtype))
     outside = jnp.any(a < 0, axis=-1, keepdims=True)
     a = jnp.maximum(a, 0.0)
     positive = jnp.sum(a > 0, axis=-1, keepdims=True, dtype=jnp.int32).astype(k.dtype)
     # Where there are no more than k, all that are not 0 are full, and zeros take the rest.
-    least = jax.lax.stop_gradient(jnp.min(jnp.where(a > 0, a, jnp.inf), axis=-1, keepdims=True))
+    least = jax.lax.stop_gradient(jnp.min(choose(a > 0, a, jnp.inf), axis=-1, keepdims=True))
     few = positive <= k
-    least = jnp.where(least < jnp.inf, least, 1.0)
-    theta = jnp.where(few, least, _level(jnp.where(few, 1.0, a), jnp.where(few, 1.0, k)))
+    least = choose(least < jnp.inf, least, 1.0)
+    theta = choose(few, least, _level(choose(few, 1.0, a), choose(few, 1.0, k)))
     full = a >= theta
-    below = _sum(jnp.where(full, 0.0, a))
-    value = _sum(jnp.where(full, phi.conjugate(jnp.where(full, a, theta)), 0.0))
-    value = value + jnp.where(few, 0.0, below / theta * phi.conjugate(theta))
-    value = value + jnp.where(few, (k - positive) * phi.conjugate(jnp.zeros_like(k)), 0.0)
-    return jnp.where(outside, jnp.inf, value)
+    below = _sum(choose(full, 0.0, a))
+    value = _sum(choose(full, phi.conjugate(choose(full, a, theta)), 0.0))
+    value = value + choose(few, 0.0, below / theta * phi.conjugate(theta))
+    value = value + choose(few, (k - positive) * phi.conjugate(jnp.zeros_like(k)), 0.0)
+    return choose(outside, jnp.inf, value)
 
 
 def _norm(y: Array, k: Array, phi: Nonlinearity) -> Array:
     largest = jax.lax.stop_gradient(jnp.max(jnp.abs(y), axis=-1, keepdims=True))
-    unit = jnp.where(largest > 0, largest, 1.0)  # so as not to overflow in the square
+    unit = choose(largest > 0, largest, 1.0)  # so as not to overflow in the square
     squared = 2.0 * _conjugate(y / unit, k, phi)
     positive = squared > 0
-    return jnp.where(positive, unit * jnp.sqrt(jnp.where(positive, squared, 1.0)), squared)
+    return choose(positive, unit * jnp.sqrt(choose(positive, squared, 1.0)), squared)

@@ -16,6 +16,7 @@ from ops.isotonic.problem import Problem
 from ops.isotonic.solvers import Solver, SolverName, as_solver, solve
 from ops.isotonic.sorting import descending
 from ops.nonlinearities import IDENTITY
+from ops.scalar.choice import choose
 
 _PROBABILITY = Range("in [0, 1]", 0, 1)
 
@@ -197,15 +198,15 @@ def _projected(x: Array, w: Array, lam: Array, *, p: float, solver: Solver) -> A
     s = s - lax.stop_gradient(s[:, half : half + 1])
 
     hard = lam == 0
-    lam = jnp.where(hard, 1.0, lam)
+    lam = choose(hard, 1.0, lam)
     problem = Problem(p, IDENTITY)
     found = solve(problem, s, w, lam, solver, nonnegative=False)
     t = (s - found.v.hi) - found.v.lo
     alone = ~(found.linked | jnp.roll(found.linked, 1, axis=1)) | hard
     # Where lam * w overflows, or a sum of such, what is found is wrong.
     reach = problem.gap(jnp.max(jnp.abs(w), axis=1, keepdims=True), lam) * s.shape[1]
-    finite = jnp.isfinite(jnp.where(hard, 0.0, reach))
-    return in_place(jnp.where(finite, jnp.where(alone, w, problem.dual(t, lam)), jnp.nan))
+    finite = jnp.isfinite(choose(hard, 0.0, reach))
+    return in_place(choose(finite, choose(alone, w, problem.dual(t, lam)), jnp.nan))
 
 
 def _places(x: Array) -> Array:

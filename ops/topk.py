@@ -26,6 +26,7 @@ from ops.isotonic.solvers import SOLVERS as ISOTONIC_SOLVERS
 from ops.isotonic.solvers import Solver as IsotonicSolver
 from ops.isotonic.solvers import as_solver
 from ops.nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
+from ops.scalar.choice import choose
 from ops.scalar.equation import Equation
 from ops.scalar.magnitude import in_units, magnitude_of
 from ops.scalar.mask import hard_selection, mask_of, with_hard_rows
@@ -319,7 +320,7 @@ def _relaxed(
     operator = mask_of if equation.linear else functools.partial(magnitude_of, debias=debias)
     absent = 0.0 if equation.phi.even else -jnp.inf
     present = None if where is None else (where,)
-    entries = (x if where is None else jnp.where(where, x, absent),)
+    entries = (x if where is None else choose(where, x, absent),)
     if isotonic is None:
         (y,) = operator(entries, k, lam, equation, zero=zero, where=present)
     else:
@@ -333,7 +334,7 @@ def _relaxed(
             return (unit * isotonic_topk(row, k, scaled, problem, isotonic, debias=debias, where=where)[0],)
 
         (y,) = with_hard_rows(hard, soft, entries, k, lam, zero)
-    return y if where is None else jnp.where(where, y, 0.0)
+    return y if where is None else choose(where, y, 0.0)
 
 
 def _of_integers(x: Array, *, equation: Equation, **arguments: Any) -> Array:
@@ -344,7 +345,7 @@ def _of_integers(x: Array, *, equation: Equation, **arguments: Any) -> Array:
     keys = x
     if equation.phi.even and jnp.issubdtype(x.dtype, jnp.signedinteger):
         unsigned = x.astype(f"uint{jnp.iinfo(x.dtype).bits}")
-        keys = jnp.where(x < 0, jnp.zeros_like(unsigned) - unsigned, unsigned)  # the least integer has one, too
+        keys = choose(x < 0, jnp.zeros_like(unsigned) - unsigned, unsigned)  # the least integer has one, too
     half = jnp.iinfo(x.dtype).bits // 2
     high, low = (keys >> half), (keys & (2**half - 1))
     float_type = jnp.result_type(float)
@@ -358,13 +359,13 @@ def _of_integers(x: Array, *, equation: Equation, **arguments: Any) -> Array:
     if not equation.phi.even:
         return mask
     values = jnp.sign(x) if equation.linear else x
-    return jnp.where(mask == 0, 0.0, values.astype(mask.dtype) * mask)
+    return choose(mask == 0, 0.0, values.astype(mask.dtype) * mask)
 
 
 def _selected_by_halves(x: Array, low: Array, k: Array, lam: Array, where: Array | None = None, *, rows: Rows) -> Array:
-    high = x if where is None else jnp.where(where, x, -jnp.inf)
+    high = x if where is None else choose(where, x, -jnp.inf)
     (selected,) = hard_selection((high,), k, rows)
-    least = -rows.max(lambda pair: jnp.where(pair[1] > 0, -pair[0], -jnp.inf), ((high, selected),))
-    above = rows.count(lambda s: s > least, (high,))
-    (among,) = hard_selection((jnp.where(high == least, low, -jnp.inf),), jnp.maximum(remainder(k, above), 0.0), rows)
-    return jnp.where(high > least, 1.0, among)
+    least = -rows.max(lambda pair: choose(pair[1] > 0, -pair[0], -jnp.inf), ((high, selected),))
+    above = rows.sum(lambda s: s > least, (high,))
+    (among,) = hard_selection((choose(high == least, low, -jnp.inf),), jnp.maximum(remainder(k, above), 0.0), rows)
+    return choose(high > least, 1.0, among)

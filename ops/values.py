@@ -11,6 +11,7 @@ from ops.gradients import envelope
 from ops.interface.arguments import STRENGTH, UP_TO_N, Vanishing, check_p, which_vanish
 from ops.interface.rowwise import ROWS, rowwise
 from ops.nonlinearities import IDENTITY, Nonlinearity, nonlinearity
+from ops.scalar.choice import choose
 from ops.scalar.equation import Equation
 from ops.scalar.magnitude import in_units, magnitude_from
 from ops.scalar.mask import mask_from, select_topk
@@ -88,7 +89,7 @@ def _values(
     present = jnp.full(x.shape, True) if where is None else where
     if not equation.phi.even:
         present = present & (x != -jnp.inf)
-    entries = jnp.where(present, x, 0.0 if equation.phi.even else -jnp.inf)
+    entries = choose(present, x, 0.0 if equation.phi.even else -jnp.inf)
     equation = dataclasses.replace(equation, zero=zero)
     return _value(entries, present, k, lam, equation)
 
@@ -116,7 +117,7 @@ def solve(x: Array, k: Array, lam: Array, equation: Equation, present: Array | N
     z = lax.stop_gradient(share)
     (y,) = (mask_from if equation.linear else magnitude_from)(selected, (x,), k, lam, equation)
     value = gamma.hi + gamma.lo
-    v = jnp.where(z == 1, before_slope(s, z, lam, equation), jnp.where(z == 0, s, value))
+    v = choose(z == 1, before_slope(s, z, lam, equation), choose(z == 0, s, value))
     return Optimum(y, z, v, value)
 
 
@@ -127,10 +128,10 @@ def least_selected(s: Array, k: Array, lam: Array, solution: Optimum) -> Array:
     """
     selected = solution.z > 0
     some = jnp.any(selected, axis=-1, keepdims=True)
-    least = jnp.min(jnp.where(selected, solution.v, jnp.inf), axis=-1, keepdims=True)
+    least = jnp.min(choose(selected, solution.v, jnp.inf), axis=-1, keepdims=True)
     most = jnp.max(s, axis=-1, keepdims=True)
-    first = jnp.where((k > 0) & (lam > 0), jnp.minimum(solution.gamma, most), most)
-    return jnp.where(some, least, jnp.where(most > -jnp.inf, first, 0.0))
+    first = choose((k > 0) & (lam > 0), jnp.minimum(solution.gamma, most), most)
+    return choose(some, least, choose(most > -jnp.inf, first, 0.0))
 
 
 def _value(x: Array, present: Array, k: Array, lam: Array, equation: Equation) -> Array:
@@ -144,32 +145,32 @@ def _value(x: Array, present: Array, k: Array, lam: Array, equation: Equation) -
     whole, partly = z == 1, (z > 0) & (z < 1)
 
     def total(values: Array, condition: Array) -> Array:
-        return jnp.sum(jnp.where(condition, values, 0.0), axis=-1, keepdims=True)
+        return jnp.sum(choose(condition, values, 0.0), axis=-1, keepdims=True)
 
     def share(weight: Array, point: Array) -> Array:
-        return jnp.where(weight == 0, 0.0, weight * phi.value(point))  # phi may overflow where nothing is selected
+        return choose(weight == 0, 0.0, weight * phi.value(point))  # phi may overflow where nothing is selected
 
     # What the entries selected in full leave over goes to the pooled block; and, where there is too little of that, to
     # entries with u = 0, of an even phi.
     saturated = k > size.astype(k.dtype)
-    wanted = jnp.where(saturated, size.astype(k.dtype), k)
+    wanted = choose(saturated, size.astype(k.dtype), k)
     rest = remainder(wanted, jnp.sum(whole, axis=-1, keepdims=True, dtype=jnp.int32))
     boundary = least_selected(s, k, strength, solution)
     if phi.even:
         pooled = total(z, partly)
-        boundary = jnp.where((pooled == 0) & (rest > 0), 0.0, boundary)
+        boundary = choose((pooled == 0) & (rest > 0), 0.0, boundary)
         block = share(pooled, boundary) + share(rest - pooled, jnp.zeros_like(rest))
     else:
         block = share(rest, boundary)
     largest = jnp.finfo(x.dtype).max  # of what overflows: times a lam or a tangent of 0 it is 0
     size = jnp.abs(y)
-    power = jnp.where(y == 0, 1.0, size) ** (p - 1.0)
+    power = choose(y == 0, 1.0, size) ** (p - 1.0)
     norm = jnp.minimum(total(power * size, y != 0), largest)
     # lam * y ** (p - 1), which is s - v: so also where y is so little that it is held at the least number there is.
-    moved = jnp.minimum(strength * power, jnp.where(size > 4.0 * jnp.finfo(x.dtype).tiny, largest, s - v))
+    moved = jnp.minimum(strength * power, choose(size > 4.0 * jnp.finfo(x.dtype).tiny, largest, s - v))
     penalty = total(moved * size, y != 0)  # as lam * norm, which may underflow before
-    value = total(phi.value(jnp.where(whole, v, boundary)), whole) + block + (1.0 - 1.0 / p) * penalty
-    slope_in_k = jnp.where(saturated, 0.0, phi.value(boundary))
+    value = total(phi.value(choose(whole, v, boundary)), whole) + block + (1.0 - 1.0 / p) * penalty
+    slope_in_k = choose(saturated, 0.0, phi.value(boundary))
     in_k, in_lam = slope_in_k * unit * unit, norm * unit * unit ** (p - 1.0)
     slopes = y * unit, jnp.minimum(in_k, largest), -jnp.minimum(in_lam, largest) / p
     return envelope(value * unit * unit, (x, k, lam), slopes)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ops.isotonic.problem import Problem
+from ops.scalar.choice import choose
 from ops.scalar.twofloat import TwoFloat
 
 
@@ -49,7 +50,7 @@ def residual(problem: Problem, v: Array, linked: Array, s: Array, w: Array, lam:
     t = s - mean
     slope = block_sum(w * problem.slope(mean) - problem.dual(t, lam), linked)
     curvature = block_sum(problem.dual_slope(t, lam) + w * problem.curvature(mean), linked)
-    pooled = mean - jnp.where(curvature > 0, slope / jnp.where(curvature > 0, curvature, 1.0), 0.0)
+    pooled = mean - choose(curvature > 0, slope / choose(curvature > 0, curvature, 1.0), 0.0)
     disorder = jnp.maximum(pooled[:, 1:] - pooled[:, :-1], 0.0)
     return jnp.maximum(
         jnp.max(jnp.abs(v - pooled), axis=1, keepdims=True), jnp.max(disorder, axis=1, keepdims=True, initial=0.0)
@@ -88,5 +89,5 @@ def _attach_derivative_jvp(problem, primals, tangents):
     total = block_sum(stiffness + unit * (w * problem.curvature(value)), linked)
     # A total of 0 belongs to entries without weight, which follow s.
     some = total > 0
-    v_dot = jnp.where(fixed, 0.0, jnp.where(some, moved / jnp.where(some, total, 1.0), s_dot))
+    v_dot = choose(fixed, 0.0, choose(some, moved / choose(some, total, 1.0), s_dot))
     return v, TwoFloat(jnp.zeros_like(v.hi), v_dot)

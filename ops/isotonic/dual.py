@@ -15,6 +15,7 @@ from jax import Array
 
 from ops.isotonic.merging import Segments, merge
 from ops.isotonic.problem import Problem, minimisers
+from ops.scalar.choice import choose
 from ops.scalar.twofloat import TwoFloat
 
 
@@ -53,9 +54,9 @@ def _ascend(state: Multipliers, problem: Problem, s: Array, w: Array, lam: Array
     index = jnp.arange(n).reshape(1, n)
     is_first = (index % 2 == offset) & (index < n - 1)
     is_second = jnp.roll(is_first, 1, axis=1)
-    before = jnp.where(index > 0, jnp.roll(state.alpha, 1, axis=1), 0.0)  # alpha_{i-1}
+    before = choose(index > 0, jnp.roll(state.alpha, 1, axis=1), 0.0)  # alpha_{i-1}
     # Of a pair's own multiplier neither term knows anything; entries without a partner keep both of theirs.
-    tilt = jnp.where(is_second, 0.0, before) - jnp.where(is_first, 0.0, state.alpha)
+    tilt = choose(is_second, 0.0, before) - choose(is_first, 0.0, state.alpha)
     alone = minimisers(problem, s, w, lam, tilt)
 
     # The pairs of odd offset begin after the first entry; where one partner is missing, padding is in order with the
@@ -81,5 +82,5 @@ def _ascend(state: Multipliers, problem: Problem, s: Array, w: Array, lam: Array
     held = together[:, offset : offset + n] & is_first
     t = (s - v_hi) - v_lo
     slope = w * problem.slope(v_hi + v_lo) - problem.dual(t, lam)  # h_i'(v_i), which is alpha_i - alpha_{i-1}
-    alpha = jnp.where(held, jnp.maximum(slope + before, 0.0), 0.0)
-    return Multipliers(v_hi + v_lo, jnp.where(is_first, alpha, state.alpha))
+    alpha = choose(held, jnp.maximum(slope + before, 0.0), 0.0)
+    return Multipliers(v_hi + v_lo, choose(is_first, alpha, state.alpha))

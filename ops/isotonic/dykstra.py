@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ops.isotonic.problem import Problem
+from ops.scalar.choice import choose
 
 
 class Iterate(NamedTuple):
@@ -56,7 +57,7 @@ def linked(state: Iterate) -> Array:
     only slowly.
     """
     starts = _starts(state.v.shape[1], 0)
-    return (jnp.where(starts, state.first != 0, state.second != 0)) & _has_successor(state.v.shape[1])
+    return (choose(starts, state.first != 0, state.second != 0)) & _has_successor(state.v.shape[1])
 
 
 def _project(v: Array, c: Array, offset: int) -> Array:
@@ -66,8 +67,8 @@ def _project(v: Array, c: Array, offset: int) -> Array:
     successor, weight = jnp.roll(v, -1, axis=1), jnp.roll(c, -1, axis=1)
     violated = is_first & (v < successor)
     mean = (c * v + weight * successor) / (c + weight)
-    mended = jnp.where(violated, mean, v)
-    return jnp.where(jnp.roll(violated, 1, axis=1), jnp.roll(mean, 1, axis=1), mended)
+    mended = choose(violated, mean, v)
+    return choose(jnp.roll(violated, 1, axis=1), jnp.roll(mean, 1, axis=1), mended)
 
 
 def _starts(n: int, offset: int) -> Array:

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ops.isotonic.problem import Problem, span
+from ops.scalar.choice import choose
 from ops.scalar.rootfinding import End, Evaluation, find_root
 from ops.scalar.twofloat import TwoFloat, difference, select
 
@@ -119,12 +120,12 @@ def merge(
         gamma = everywhere(scalars)
         value = gamma.hi + gamma.lo
         beyond = difference(v, gamma)
-        inside = jnp.where(is_left, beyond < 0, beyond > 0)
-        t = jnp.where(inside, (s - gamma.hi) - gamma.lo, 0.0)
+        inside = choose(is_left, beyond < 0, beyond > 0)
+        t = choose(inside, (s - gamma.hi) - gamma.lo, 0.0)
         pull, push = problem.dual(t, lam), w * problem.slope(value) + tilt
 
         def total(values: Array) -> Array:
-            return segments.sum(jnp.where(inside, values, 0.0))
+            return segments.sum(choose(inside, values, 0.0))
 
         excess = total(pull - push)
         pulls, pushes = total(jnp.abs(pull)), total(jnp.abs(push))
@@ -148,6 +149,6 @@ def merge(
     gamma = everywhere(root)
     beyond = difference(v, gamma)
     # What one half adds may be too little to move the value of the other, which is held all the same.
-    pooled = segments.spread(violated) & jnp.where(is_left, beyond <= 0, beyond >= 0)
+    pooled = segments.spread(violated) & choose(is_left, beyond <= 0, beyond >= 0)
     # Equal values alone would not tell: entries that tie without being held together move on their own.
     return select(pooled, gamma, v), pooled & jnp.roll(pooled, -1, axis=1) & ~segments.is_last()

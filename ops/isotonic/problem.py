@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ops.nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity
+from ops.scalar.choice import choose
 from ops.scalar.powers import dual_exponent, power, ratio
 from ops.scalar.rootfinding import End, Evaluation, find_root
 from ops.scalar.twofloat import TwoFloat, select, shift
@@ -39,8 +40,8 @@ class Problem:
         if self.p == 2:
             return ratio(t, lam)
         some = t != 0
-        magnitude = power(ratio(jnp.abs(jnp.where(some, t, lam)), lam), dual_exponent(self.p))
-        return jnp.where(some, jnp.sign(t) * magnitude, 0.0)
+        magnitude = power(ratio(jnp.abs(choose(some, t, lam)), lam), dual_exponent(self.p))
+        return choose(some, jnp.sign(t) * magnitude, 0.0)
 
     def dual_slope(self, t: Array, lam: Array) -> Array:
         """``(r*)''(t)``."""
@@ -48,8 +49,8 @@ class Problem:
             return 1.0 / lam + jnp.zeros_like(t)
         exponent = dual_exponent(self.p)
         some = t != 0
-        magnitude = power(jnp.abs(jnp.where(some, t, lam)) / lam, exponent - 1)
-        return jnp.where(some, exponent / lam * magnitude, 0.0)
+        magnitude = power(jnp.abs(choose(some, t, lam)) / lam, exponent - 1)
+        return choose(some, exponent / lam * magnitude, 0.0)
 
     def slope(self, v: Array) -> Array:
         """``phi'(v)``; that of ``|x|`` is 1 below 0 as well, where the non-negative cone has no points."""
@@ -68,7 +69,7 @@ class Problem:
         if self.p == 2:
             return lam * y
         some = y != 0
-        return jnp.where(some, lam * jnp.sign(y) * jnp.abs(jnp.where(some, y, 1.0)) ** (self.p - 1.0), 0.0)
+        return choose(some, lam * jnp.sign(y) * jnp.abs(choose(some, y, 1.0)) ** (self.p - 1.0), 0.0)
 
 
 def span(pull: Array, stiffness: Array, push: Array, bend: Array) -> Array:
@@ -79,10 +80,12 @@ def span(pull: Array, stiffness: Array, push: Array, bend: Array) -> Array:
     """
 
     def ratio_of(term: Array, rate: Array, of_none: Array | float) -> Array:
-        return jnp.where(rate > 0, term / jnp.where(rate > 0, rate, 1.0), of_none)
+        return choose(rate > 0, term / choose(rate > 0, rate, 1.0), of_none)
 
-    least = jnp.minimum(ratio_of(pull, stiffness, 0.0), ratio_of(push, bend, jnp.where(push > 0, jnp.inf, 0.0)))
-    return jnp.where((least < jnp.inf) & (pull < jnp.inf) & (push < jnp.inf), least, 0.0)
+    least = jnp.minimum(
+        ratio_of(pull, stiffness, 0.0), ratio_of(push, bend, choose(push > 0, jnp.inf, 0.0, push.dtype))
+    )
+    return choose((least < jnp.inf) & (pull < jnp.inf) & (push < jnp.inf), least, 0.0)
 
 
 def minimisers(problem: Problem, s: Array, w: Array, lam: Array, tilt: Array | float = 0.0) -> TwoFloat:
@@ -127,4 +130,4 @@ def minimisers(problem: Problem, s: Array, w: Array, lam: Array, tilt: Array | f
     start = s - 0.5 * drop
     root = find_root(evaluate, start, End(float(limits.min), jnp.inf), End(float(limits.max), -jnp.inf)).point
     none = (w == 0) & (tilt == 0)  # v = s then, where the slope is 0 and Newton's method slow
-    return TwoFloat(jnp.where(none, s, root.hi), jnp.where(none, 0.0, root.lo))
+    return TwoFloat(choose(none, s, root.hi), choose(none, 0.0, root.lo))

@@ -7,6 +7,7 @@ from ops.isotonic.problem import Problem
 from ops.isotonic.solvers import PAV, Pooled, Solver, solve
 from ops.isotonic.sorting import descending
 from ops.nonlinearities import HALF_SQUARE, IDENTITY
+from ops.scalar.choice import choose
 from ops.scalar.equation import Equation
 from ops.scalar.magnitude import gain, gain_debiased
 from ops.scalar.mask import gain_of_mask
@@ -20,7 +21,7 @@ def topk_weights(k: Array, n: int) -> Array:
     """
     whole = jnp.floor(lax.stop_gradient(k))
     index = jnp.arange(n, dtype=k.dtype).reshape(1, n)
-    return jnp.where(index < whole, 1.0, jnp.where(index == whole, k - whole, 0.0))
+    return choose(index < whole, 1.0, choose(index == whole, k - whole, 0.0))
 
 
 def _bring_infinities_near(s: Array, lam: Array, problem: Problem) -> Array:
@@ -31,12 +32,12 @@ def _bring_infinities_near(s: Array, lam: Array, problem: Problem) -> Array:
     constant = lax.stop_gradient(s)
     finite = jnp.abs(constant) < jnp.inf
     some = jnp.any(finite, axis=1, keepdims=True)
-    largest = jnp.where(some, jnp.max(jnp.where(finite, constant, -jnp.inf), axis=1, keepdims=True), 0.0)
-    smallest = jnp.where(some, jnp.min(jnp.where(finite, constant, jnp.inf), axis=1, keepdims=True), 0.0)
+    largest = choose(some, jnp.max(choose(finite, constant, -jnp.inf), axis=1, keepdims=True), 0.0)
+    smallest = choose(some, jnp.min(choose(finite, constant, jnp.inf), axis=1, keepdims=True), 0.0)
     reach = jnp.minimum(2.0 * problem.gap(problem.slope(largest), lam), 0.25 * jnp.finfo(s.dtype).max)
     above = jnp.maximum(jnp.nextafter(largest, jnp.inf), largest + reach)
     below = jnp.minimum(jnp.nextafter(smallest, -jnp.inf), smallest - reach)
-    return jnp.where(s == jnp.inf, above, jnp.where(s == -jnp.inf, below, s))
+    return choose(s == jnp.inf, above, choose(s == -jnp.inf, below, s))
 
 
 def isotonic_topk(
@@ -72,7 +73,7 @@ def isotonic_topk(
     absent = s == -jnp.inf
     if not even:
         available = jnp.sum(s > -jnp.inf, axis=1, keepdims=True).astype(k.dtype)
-        k = jnp.where(k > available, available, k)  # whose derivative at equality is 1, not one half
+        k = choose(k > available, available, k)  # whose derivative at equality is 1, not one half
         s = _bring_infinities_near(s, lax.stop_gradient(lam), problem)
     if problem.phi == IDENTITY:
         # Floats are dense around 0: that is where the block should lie, however far from 0 the entries do.
@@ -84,27 +85,27 @@ def isotonic_topk(
     v, t = found.v.hi + found.v.lo, (s - found.v.hi) - found.v.lo
     alone = ~(found.linked | jnp.roll(found.linked, 1, axis=1) | found.fixed)
     # What is not pooled needs no difference of s and v, and is exact.
-    y = jnp.where(alone, w * problem.slope(v), problem.dual(jnp.where(alone, 0.0, t), lam))
+    y = choose(alone, w * problem.slope(v), problem.dual(choose(alone, 0.0, t), lam))
     if isinstance(solver, PAV) and problem.linear:
-        y = jnp.where(y >= 1, 1.0, y)
+        y = choose(y >= 1, 1.0, y)
     if isinstance(solver, PAV):
         # Also drops the derivative in k of an entry that only a larger k would select.
-        y = jnp.where(y <= 0, 0.0, y)
+        y = choose(y <= 0, 0.0, y)
     whole = alone & (w == 1)
     # Both may underflow, but not at once.
     selected = (t > 0 if isinstance(solver, PAV) else t != 0) | (alone & (y != 0))
-    z = jnp.where(selected, jnp.where(whole, 1.0, 0.5), 0.0)
+    z = choose(selected, choose(whole, 1.0, 0.5, s.dtype), 0.0)
     if debias:
-        y = jnp.where(selected, jnp.where(whole, s, y + t), 0.0)
+        y = choose(selected, choose(whole, s, y + t), 0.0)
     if isinstance(solver, PAV):
         marginal = gain_of_mask if problem.linear else gain_debiased if debias else gain
         equation = Equation(problem.p, problem.phi)
-        competing = jnp.where(absent, -jnp.inf, s)
+        competing = choose(absent, -jnp.inf, s)
         (y,) = with_slope_in_k((y,), (jnp.ones_like(y),), (competing,), (z,), k, lam, equation, marginal)
     y = restore(y)
     # A NaN is sorted somewhere, or lost on the way; it marks its row.
     lost = jnp.any(jnp.isnan(constant), axis=1, keepdims=True) | jnp.isnan(lam) | jnp.isnan(k)
-    y = jnp.where(lost, jnp.nan, y)
+    y = choose(lost, jnp.nan, y)
     if not even:
         return y, found
     y = jnp.sign(entries) * y
@@ -113,5 +114,5 @@ def isotonic_topk(
         slope = 1.0 if debias else 1.0 / (1.0 + lax.stop_gradient(lam))
         taking_part = jnp.full(entries.shape, True) if where is None else where
         count = jnp.sum(taking_part, axis=1, keepdims=True).astype(k.dtype)
-        y = y + jnp.where((entries == 0) & (asked >= count), slope * entries, 0.0)
+        y = y + choose((entries == 0) & (asked >= count), slope * entries, 0.0)
     return y, found

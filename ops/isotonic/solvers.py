@@ -15,6 +15,7 @@ from ops.isotonic import dual, dykstra
 from ops.isotonic.blocks import attach_derivative, residual
 from ops.isotonic.pav import pool_adjacent_violators
 from ops.isotonic.problem import Problem
+from ops.scalar.choice import choose
 from ops.scalar.twofloat import TwoFloat, select
 
 
@@ -172,7 +173,7 @@ def _iterate(solver: Dykstra | Dual, problem: Problem, s: Array, w: Array, lam: 
         count = jnp.minimum(_STRIDE, solver.max_iter - iteration)
         state = lax.fori_loop(0, count, lambda _, state: advance(state), state)
         gap = residual(problem, state.v, links(state), s, w, lam)
-        taken = jnp.where(done, taken, taken + count)
+        taken = choose(done, taken, taken + count)
         return state, done | (gap <= tolerance), taken, iteration + count
 
     nobody = jnp.zeros(lam.shape, bool)

@@ -26,10 +26,12 @@ from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
 from ops.interface.arguments import Vanishing
+from ops.interface.rowwise import varying_as
 from ops.nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity
+from ops.scalar.choice import choose
 from ops.scalar.powers import dual_exponent, power
 from ops.scalar.rows import Rows
-from ops.scalar.twofloat import TwoFloat, inherit_sharding
+from ops.scalar.twofloat import TwoFloat
 
 
 @functools.cache
@@ -88,7 +90,7 @@ class Equation:
         """What an entry has to exceed to be selected at all: all or nothing of it, or it is not 0."""
         if not self.folded or self.zero == "all":
             return -jnp.inf
-        return 0.0 if self.zero == "none" else jnp.where(lam == 0, -jnp.inf, 0.0)
+        return 0.0 if self.zero == "none" else choose(lam == 0, -jnp.inf, 0.0, lam.dtype)
 
     def keys(self, x: Array, lam: Array) -> Array:
         """``s``, by which entries compete; where they take no part it has to be replaced by ``-inf``."""
@@ -97,7 +99,7 @@ class Equation:
             return s
         # +inf ties with the largest number there is: more of them than k have to share, unless they are all or nothing.
         beyond = s == jnp.inf
-        return jnp.where(beyond if self.zero == "none" else beyond & (lam > 0), jnp.finfo(s.dtype).max, s)
+        return choose(beyond if self.zero == "none" else beyond & (lam > 0), jnp.finfo(s.dtype).max, s)
 
     def slope(self, gamma: Array) -> Array:
         """``phi'(gamma)``, continued below a kink as it is there, and finite."""
@@ -110,7 +112,7 @@ class Equation:
         if self.linear or self.phi == HALF_SQUARE:
             return self.phi.curvature(gamma)
         if self.kinked:
-            return jnp.where(gamma > 0, _finite(self.phi.curvature(jnp.maximum(gamma, 0.0))), 0.0)
+            return choose(gamma > 0, _finite(self.phi.curvature(jnp.maximum(gamma, 0.0))), 0.0)
         return _finite(self.phi.curvature(gamma))
 
     def width(self, gamma: Array, lam: Array) -> Array:
@@ -122,7 +124,7 @@ class Equation:
             return lam * slope
         # A vanishing slope (nothing left to select from) has an infinite derivative, and no entry that could feel it.
         positive = slope > 0
-        return jnp.where(positive, lam * jnp.where(positive, slope, 1.0) ** (self.p - 1.0), 0.0)
+        return choose(positive, lam * choose(positive, slope, 1.0) ** (self.p - 1.0), 0.0)
 
     def width_slope(self, gamma: Array, lam: Array) -> Array:
         """Derivative of ``width`` in ``gamma``."""
@@ -134,8 +136,8 @@ class Equation:
         """``width' / width``, that is ``(p - 1) * phi'' / phi'``, where ``phi' > 0``; finite."""
         slope = self.slope(gamma)
         positive = slope > 0
-        ratio = self.curvature(gamma) / jnp.where(positive, slope, 1.0)
-        return jnp.where(positive, _finite((self.p - 1.0) * ratio), 0.0)
+        ratio = self.curvature(gamma) / choose(positive, slope, 1.0)
+        return choose(positive, _finite((self.p - 1.0) * ratio), 0.0)
 
     def steepening(self, t: Array, gamma: Array, lam: Array) -> Array:
         """How much faster than ``gamma`` the position ``t`` moves, on the active set: ``1 + (s - gamma) * growth``."""
@@ -148,14 +150,14 @@ def position(s: Array, gamma: TwoFloat, lam: Array, equation: Equation) -> Array
     """``t = (s - gamma) / width``: at most 0 where an entry is not selected, at least 1 where it is fully selected."""
     if equation.zero == "all":
         value = gamma.hi + gamma.lo
-        return jnp.where(s > value, 1.0, jnp.where(jnp.isnan(value), value, 0.0))
+        return choose(s > value, 1.0, choose(jnp.isnan(value), value, 0.0))
     t = ((s - gamma.hi) - gamma.lo) * inverse_width(gamma, lam, equation)
     if equation.zero == "none":
         return t
     # Without a width there is no position: a difference may underflow, and that of two infinities is none. But a NaN
     # has to mark its row.
     lost = jnp.isnan(s) | jnp.isnan(gamma.hi)
-    return jnp.where((lam == 0) & ~lost, (s > gamma.hi).astype(t.dtype), t)
+    return choose((lam == 0) & ~lost, (s > gamma.hi).astype(t.dtype), t)
 
 
 def inverse_width(gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
@@ -163,7 +165,7 @@ def inverse_width(gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
     limits = jnp.finfo(lam.dtype)
     inverse = jnp.minimum(1.0 / jnp.maximum(equation.width(gamma.hi + gamma.lo, lam), limits.tiny), limits.max)
     # Where lam is 0, any difference between numbers of sensible size has to become at least 1.
-    return inverse if equation.zero == "none" else jnp.where(lam == 0, limits.max, inverse)
+    return inverse if equation.zero == "none" else choose(lam == 0, limits.max, inverse)
 
 
 def partly(t: Array, least: float = 0.0) -> Array:
@@ -174,12 +176,12 @@ def partly(t: Array, least: float = 0.0) -> Array:
 def inner(t: Array, exponent: float) -> Array:
     """``t ** exponent`` on the active set, 0 off it."""
     active = partly(t)
-    return jnp.where(active, power(jnp.where(active, t, 0.5), exponent), 0.0)
+    return choose(active, power(choose(active, t, 0.5), exponent), 0.0)
 
 
 def profile(t: Array, exponent: float) -> Array:
     """``z = clip(t, 0, 1) ** exponent``: how much of an entry is selected; 0, where that would underflow."""
-    return jnp.where(t >= 1, 1.0, jnp.where(t <= least_position(t.dtype, exponent), 0.0, power(t, exponent)))
+    return choose(t >= 1, 1.0, choose(t <= least_position(t.dtype, exponent), 0.0, power(t, exponent)))
 
 
 def least_position(dtype: jnp.dtype, exponent: float) -> float:
@@ -195,7 +197,7 @@ def active_position(s: Array, gamma: TwoFloat, lam: Array, equation: Equation, *
     """
     least = 0.0 if underflows else least_position(s.dtype, equation.exponent)
     active = partly(lax.stop_gradient(position(s, gamma, lam, equation)), least)
-    return position(jnp.where(active, s, gamma.hi), gamma, lam, equation) * active.astype(s.dtype)
+    return position(choose(active, s, gamma.hi), gamma, lam, equation) * active.astype(s.dtype)
 
 
 def at(entries: Array, scalar: Array) -> Array:
@@ -206,8 +208,7 @@ def at(entries: Array, scalar: Array) -> Array:
     """
     # Typed like the entries before it is spread over them: under `shard_map` the sum over devices is then that of one
     # scalar, not that of a whole part of the row.
-    first = entries[..., :1] if jnp.ndim(scalar) else entries.reshape(-1)[0]
-    return jnp.where(entries, inherit_sharding(scalar, first), 0.0)
+    return choose(entries, varying_as(scalar, entries), 0.0)
 
 
 def passing(
@@ -233,7 +234,7 @@ def steepness(t: Array, gain: Array | float, gamma: TwoFloat, lam: Array, equati
     """
     share = inner(t, equation.exponent - 1)
     steep = equation.exponent * share * _finite(gain * inverse_width(gamma, lam, equation))
-    return jnp.where(share > 0, _finite(steep), 0.0)  # the factors may be taken in another order: 0 times infinity
+    return choose(share > 0, _finite(steep), 0.0)  # the factors may be taken in another order: 0 times infinity
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
@@ -250,7 +251,7 @@ def _selection_jvp(equation, primals, tangents):
     passed, _ = passing(t, dense(s_dot, s), TwoFloat(*map(dense, gamma_dot, gamma)), gamma, lam_dot, lam, equation)
     steep = steepness(t, 1.0, gamma, lam, equation)
     # What is not selected in part does not move, even where its position would overflow.
-    return selection(s, gamma, lam, equation), jnp.where(steep > 0, steep * passed, 0.0)
+    return selection(s, gamma, lam, equation), choose(steep > 0, steep * passed, 0.0)
 
 
 def dense(tangent: Array | SymbolicZero, primal: Array) -> Array:

@@ -4,9 +4,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from ops.interface.rowwise import varying_as
+from ops.scalar.choice import choose
 from ops.scalar.rows import Rows
 from ops.scalar.threshold import remainder
-from ops.scalar.twofloat import TwoFloat, inherit_sharding
+from ops.scalar.twofloat import TwoFloat
 
 
 @jax.custom_batching.custom_vmap
@@ -47,14 +49,14 @@ def _first(tied: tuple[tuple[Array, Array], ...], quota: Array, bound: int, rows
 
     def halve(bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
-        mid = low + (high - low) // 2
-        below = rows.count(lambda pair: pair[0] & (pair[1] < mid), tied)
+        mid = low + ((high - low) >> 1)
+        below = rows.sum(lambda pair: pair[0] & (pair[1] < mid), tied)
         enough = below.astype(quota.dtype) >= quota
-        return jnp.where(enough, low, mid), jnp.where(enough, mid, high)
+        return choose(enough, low, mid), choose(enough, mid, high)
 
     wanted = quota > 0
-    low = inherit_sharding(jnp.zeros(quota.shape, jnp.int32), quota)
-    high = jnp.where(wanted, jnp.int32(bound), 0)
+    low = varying_as(jnp.zeros(quota.shape, jnp.int32), quota)
+    high = choose(wanted, jnp.int32(bound), 0)
     return lax.while_loop(unfinished, halve, (low, high))[1]
 
 
@@ -79,14 +81,13 @@ def tied_selection(entries: tuple[Array, ...], gamma: TwoFloat, k: Array, lam: A
         tied = tuple(
             ((s == value) & (s > -jnp.inf), index) for s, index in zip(entries, indices(entries, rows), strict=True)
         )
-        above = rows.count(lambda s: s > value, entries)
-        among = rows.count(lambda pair: pair[0], tied).astype(k.dtype)
-        quota = jnp.where(lam == 0, jnp.clip(remainder(k, above), 0.0, among), 0.0)
+        above = rows.sum(lambda s: s > value, entries)
+        among = rows.sum(lambda pair: pair[0], tied).astype(k.dtype)
+        quota = choose(lam == 0, jnp.clip(remainder(k, above), 0.0, among), 0.0)
         last = _first(tied, jnp.ceil(quota), bound, rows) - 1
         left_over = quota - (jnp.ceil(quota) - 1.0)
         return tuple(
-            jnp.where(tie & (index < last), 1.0, jnp.where(tie & (index == last), left_over, 0.0))
-            for tie, index in tied
+            choose(tie & (index < last), 1.0, choose(tie & (index == last), left_over, 0.0)) for tie, index in tied
         )
 
     def none(entries: tuple[Array, ...]) -> tuple[Array, ...]:

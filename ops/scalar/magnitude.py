@@ -10,6 +10,7 @@ from jax import Array, lax
 
 from ops.interface.arguments import Vanishing
 from ops.nonlinearities import HALF_SQUARE
+from ops.scalar.choice import choose
 from ops.scalar.equation import Equation, active_position, dense, inner, partly, passing, steepness
 from ops.scalar.mask import Selected, select_topk
 from ops.scalar.shrinkage import before_slope
@@ -37,9 +38,9 @@ def _kept(
         # Right also where z underflows: what is not selected is at most gamma, and all of it is taken.
         taken = (1.0 - z) * slope
         part = x - jnp.clip(x, -taken, taken)
-        return part if equation.zero == "none" else jnp.where(lam == 0, z * full, part)
+        return part if equation.zero == "none" else choose(lam == 0, z * full, part)
     part = z * full if equation.zero == "all" else _signed(x, z * slope, equation)
-    return jnp.where(z == 1, full, jnp.where(z == 0, 0.0, part))
+    return choose(z == 1, full, choose(z == 0, 0.0, part))
 
 
 @functools.partial(_kept.defjvp, symbolic_zeros=True)
@@ -49,8 +50,8 @@ def _kept_jvp(equation, debias, primals, tangents):
     x_dot, full_dot, gamma_dot = dense(x_dot, x), dense(full_dot, full), TwoFloat(*map(dense, gamma_dot, gamma))
     kept = _kept(*primals, equation, debias)
     # Without relaxation what is kept, the last of it in part, moves as it is.
-    z = jnp.where((x == 0) & all_of_it, 1.0, z)
-    whole_dot = jnp.where(z == 0, 0.0, z * full_dot)
+    z = choose((x == 0) & all_of_it, 1.0, z)
+    whole_dot = choose(z == 0, 0.0, z * full_dot)
     if equation.zero == "all":
         return kept, whole_dot
     value = gamma.hi + gamma.lo
@@ -58,10 +59,10 @@ def _kept_jvp(equation, debias, primals, tangents):
     passed, value_dot = passing(t, _signed(x, x_dot, equation), gamma_dot, gamma, lam_dot, lam, equation)
     steep = steepness(t, equation.slope(value), gamma, lam, equation)
     slope_dot = equation.curvature(value) * value_dot
-    y_dot = jnp.where(steep > 0, steep * passed, 0.0) + inner(t, equation.exponent) * slope_dot
+    y_dot = choose(steep > 0, steep * passed, 0.0) + inner(t, equation.exponent) * slope_dot
     if debias:
         y_dot = y_dot - slope_dot + _signed(x, x_dot, equation)
-    return kept, jnp.where(partly(t), _signed(x, y_dot, equation), whole_dot)
+    return kept, choose(partly(t), _signed(x, y_dot, equation), whole_dot)
 
 
 def keep(
@@ -77,7 +78,7 @@ def keep(
         v = before_slope(key, z, lam, equation)
         full = _signed(x, equation.slope(v), equation)
         if equation.phi == HALF_SQUARE and equation.zero != "none":
-            full = x if equation.zero == "all" else jnp.where(lam == 0, x, full)
+            full = x if equation.zero == "all" else choose(lam == 0, x, full)
     return _kept(x, z, full, gamma, lam, all_of_it, equation, debias)
 
 
@@ -87,14 +88,14 @@ def gain(s: Array, first: Array, lam: Array, equation: Equation) -> Array:
     Of an entry selected in full ``gamma`` moves with ``z``; of the first one, which begins at 0, it does not matter.
     """
     v = before_slope(s, jnp.ones_like(s), lam, equation)
-    return jnp.where(first, equation.slope(s), equation.slope(v) / (1.0 + equation.width_slope(v, lam)))
+    return choose(first, equation.slope(s), equation.slope(v) / (1.0 + equation.width_slope(v, lam)))
 
 
 def gain_debiased(s: Array, first: Array, lam: Array, equation: Equation) -> Array:
     """Likewise of ``y = s - (1 - z) * gamma``; for ``p < 2``, where that of the first entry is infinite, as above."""
     v = before_slope(s, jnp.ones_like(s), lam, equation)
     begins = (1.0 + lam) * s if equation.p == 2 else s
-    return jnp.where(first, begins, equation.slope(v))
+    return choose(first, begins, equation.slope(v))
 
 
 # Cotangents are multiplied by the unit on their way back, and must not underflow either.
@@ -128,8 +129,8 @@ def in_units(entries: tuple[Array, ...], lam: Array, equation: Equation) -> Unit
         return Units(entries, lam, jnp.ones_like(lam))
     largest = equation.rows.max(jnp.abs, lax.stop_gradient(entries))
     sensible = (largest > 0) & (largest < jnp.inf)
-    size = jnp.where(sensible, largest, 1.0)
-    mean = jnp.where(lam > 0, jnp.sqrt(lam) * size ** (0.5 * equation.p), size)
+    size = choose(sensible, largest, 1.0)
+    mean = choose(lam > 0, jnp.sqrt(lam) * size ** (0.5 * equation.p), size)
     unit = jnp.maximum(jnp.clip(mean, _LEAST_UNIT, 1.0), size / _LARGEST)
     unit = lax.stop_gradient(power_of_two(unit))
     scaled = lam if equation.p == 2 else lam * unit ** (equation.p - 2.0)
@@ -141,7 +142,7 @@ def magnitude_from(
 ) -> tuple[Array, ...]:
     """The operator where it is known which entries are selected; in units of ``in_units``, if any."""
     rows = equation.rows
-    all_of_it = k >= rows.count(lambda s: s > -jnp.inf, selected.keys).astype(k.dtype)
+    all_of_it = k >= rows.sum(lambda s: s > -jnp.inf, selected.keys).astype(k.dtype)
     y = tuple(
         keep(x, s, z, selected.gamma, lam, all_of_it, equation, debias)
         for x, s, z in zip(entries, selected.keys, selected.z, strict=True)
@@ -157,12 +158,12 @@ def _without_traces(selected: Selected, k: Array, lam: Array, equation: Equation
     not tell, but of what is rescaled it is far from little.
     """
     rows, pairs = equation.rows, tuple(zip(selected.keys, selected.z, strict=True))
-    full = rows.count(lambda pair: pair[1] == 1, pairs).astype(k.dtype)
-    least = -rows.max(lambda pair: jnp.where(pair[1] == 1, -pair[0], -jnp.inf), pairs)
-    largest = lax.stop_gradient(rows.max(lambda pair: jnp.where(pair[1] == 1, 0.0, pair[0]), pairs))
+    full = rows.sum(lambda pair: pair[1] == 1, pairs).astype(k.dtype)
+    least = -rows.max(lambda pair: choose(pair[1] == 1, -pair[0], -jnp.inf), pairs)
+    largest = lax.stop_gradient(rows.max(lambda pair: choose(pair[1] == 1, 0.0, pair[0]), pairs))
     clear = (full == k) & (least - largest >= equation.width(largest, lam)) & (lam > 0)
     gamma = select(clear, TwoFloat(largest, jnp.zeros_like(largest)), selected.gamma)
-    return Selected(selected.keys, gamma, tuple(jnp.where(clear & (z < 1), 0.0, z) for z in selected.z))
+    return Selected(selected.keys, gamma, tuple(choose(clear & (z < 1), 0.0, z) for z in selected.z))
 
 
 def magnitude_of(

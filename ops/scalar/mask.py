@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ops.interface.arguments import Vanishing
+from ops.scalar.choice import choose
 from ops.scalar.equation import Equation, selection
 from ops.scalar.hard import anywhere, tied_selection
 from ops.scalar.rows import Rows
@@ -47,7 +48,7 @@ def select_topk(
     """
     keys = tuple(equation.keys(x, lam) for x in entries)
     if where is not None:
-        keys = tuple(jnp.where(present, s, -jnp.inf) for present, s in zip(where, keys, strict=True))
+        keys = tuple(choose(present, s, -jnp.inf) for present, s in zip(where, keys, strict=True))
     seen, amount = (keys, k) if equation.zero != "all" else lax.stop_gradient((keys, k))
     gamma = pooled_value(seen, amount, lam, equation)
     z = tuple(selection(s, gamma, lam, equation) for s in seen)
@@ -79,9 +80,9 @@ def with_hard_rows(
     if zero == "none":
         return soft(lam)
     vanishing = lam == 0
-    relaxed = soft(jnp.where(vanishing, 1.0, lam))  # any positive number: the derivative must not meet 1 / 0
+    relaxed = soft(choose(vanishing, 1.0, lam))  # any positive number: the derivative must not meet 1 / 0
     exact = lax.cond(anywhere(vanishing), hard, lambda entries, k: tuple(map(jnp.zeros_like, entries)), entries, k)
-    return tuple(jnp.where(vanishing, h, y) for h, y in zip(exact, relaxed, strict=True))
+    return tuple(choose(vanishing, h, y) for h, y in zip(exact, relaxed, strict=True))
 
 
 def gain_of_mask(s: Array, first: Array, lam: Array, equation: Equation) -> Array:

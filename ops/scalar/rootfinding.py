@@ -17,7 +17,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ops.scalar.twofloat import TwoFloat, inherit_sharding, middle, two_sum
+from ops.interface.rowwise import varying_as
+from ops.scalar.choice import choose
+from ops.scalar.twofloat import TwoFloat, middle, two_sum
 
 # Typical rows are done after 3 to 8 evaluations.
 GUESSES = 48
@@ -120,15 +122,17 @@ def find_root(
     limit = most_evaluations(dtype)
 
     def full(value: float | Array, kind: jnp.dtype = dtype) -> Array:
-        return inherit_sharding(jnp.full(start.shape, value, kind), start)
+        return varying_as(jnp.full(start.shape, value, kind), start)
 
     zero, no, infinite, count = full(0.0), full(False, jnp.bool_), full(jnp.inf), full(0, jnp.int32)
-    first, last = full(left.point), full(right.point)
+    first, last, most = full(left.point), full(right.point), full(float(jnp.finfo(dtype).max))
     extended = full(extended, jnp.bool_)
     initial = _State(
         anchor=zero,
         anchored=no,
-        point=lax.select((start > first) & (start < last), start, middle(first, last)),
+        point=lax.select(
+            (start > first) & (start < last), start, 0.5 * lax.max(first, -most) + 0.5 * lax.min(last, most)
+        ),
         rest=zero,
         last_level=infinite,
         best_level=infinite,
@@ -165,12 +169,13 @@ def find_root(
 
         # Illinois: an end kept twice running counts half, or false position would creep up on one side only.
         repeated = (is_left == (state.last_level > 0)) & (state.last_level < jnp.inf)
-        kept = lax.select(is_left, state.right_level, state.left_level) * jnp.where(repeated, 0.5, 1.0)
+        kept = lax.select(is_left, state.right_level, state.left_level)
+        kept = lax.select(repeated, 0.5 * kept, kept)
         left_level, right_level = lax.select(is_left, level, kept), lax.select(is_left, kept, level)
         interpolated = left + left_level / (left_level - right_level) * gap
 
         size = lax.abs(level)
-        slow = jnp.where(size > 0.7 * state.best_level, state.slow + 1, 0)
+        slow = choose(size > 0.7 * state.best_level, state.slow + 1, 0)
         moved = two_sum(point, rest + step)
         proposal = lax.select(found.trusted, moved.hi, interpolated)
         beyond = lax.select(found.trusted & extended, moved.lo, zero)
@@ -185,7 +190,7 @@ def find_root(
         halved = lax.select(near_by, left + 0.5 * gap, middle(left, right))
         proposal, beyond = lax.select(bisect, halved, proposal), lax.select(bisect, zero, beyond)
 
-        stuck = bisect & ~inside(proposal)
+        stuck = bisect & ~((proposal > left) & (proposal < right))
         arrived = found.converged & (~found.trusted | (step == 0) | leads_outside)
         settled = found.trusted & (step != 0) & (moved.hi == point) & (moved.lo == rest)
         narrow = extended & (gap <= jnp.maximum(quarter_eps * found.scale, least))
@@ -214,7 +219,7 @@ def find_root(
     total = two_sum(final.anchor, final.point)
     total = two_sum(total.hi, total.lo + final.rest)
     return Root(
-        point=TwoFloat(jnp.where(invalid, jnp.nan, total.hi), jnp.where(invalid, 0.0, total.lo)),
-        right=jnp.where(invalid, jnp.nan, final.anchor + final.right),
+        point=TwoFloat(choose(invalid, jnp.nan, total.hi), choose(invalid, 0.0, total.lo)),
+        right=choose(invalid, jnp.nan, final.anchor + final.right),
         evaluations=final.evaluations,
     )

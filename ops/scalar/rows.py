@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 Entry = TypeVar("Entry")  # an array, or several of one shape read side by side
+Summed = TypeVar("Summed")  # an array, or a tuple of them
 Solved = TypeVar("Solved")  # arrays with one scalar per row
 
 # On a CPU rows are solved in blocks of about this many entries, which stay in cache from one pass to the next.
@@ -28,20 +29,26 @@ class Rows:
     axis: int | None = -1
     axis_name: str | tuple[str, ...] | None = None
 
-    def sum(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
-        """Sum of ``function`` over the entries of each row."""
-        total = functools.reduce(
-            jnp.add, [jnp.sum(function(s), axis=self.axis, keepdims=self.axis is not None) for s in entries]
-        )
-        return total if self.axis_name is None else lax.psum(total, self.axis_name)
+    def sum(self, function: Callable[[Entry], Summed], entries: tuple[Entry, ...]) -> Summed:
+        """Sum of what ``function`` returns, an array or several, over the entries of each row.
 
-    def count(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
-        """How many entries of each row ``function`` is true of, exactly."""
+        A boolean array is counted, exactly: its sum is int32.
+        """
         # Floats are added several times faster than integers on a CPU, and hold every integer up to this bound.
         size = sum(s.size if self.axis is None else s.shape[-1] for s in jax.tree.leaves(entries))
         shards = 1 if self.axis_name is None else lax.axis_size(self.axis_name)
-        kind = jnp.float32 if size * shards <= 2**24 else jnp.int32
-        return self.sum(lambda s: function(s).astype(kind), entries).astype(jnp.int32)
+        counted = jnp.float32 if size * shards <= 2**24 else jnp.int32
+
+        def over_entries(value: Array) -> Array:
+            value = value.astype(counted) if value.dtype == bool else value
+            return jnp.sum(value, axis=self.axis, keepdims=self.axis is not None)
+
+        values = [function(s) for s in entries]
+        total = functools.reduce(
+            functools.partial(jax.tree.map, jnp.add), [jax.tree.map(over_entries, value) for value in values]
+        )
+        total = total if self.axis_name is None else lax.psum(total, self.axis_name)
+        return jax.tree.map(lambda part, one: part.astype(jnp.int32) if one.dtype == bool else part, total, values[0])
 
     def max(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
         """Maximum of ``function`` over the entries of each row; NaNs may go unseen, as in XLA's CPU backend."""

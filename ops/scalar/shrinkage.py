@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ops.nonlinearities import HALF_SQUARE
+from ops.scalar.choice import choose
 from ops.scalar.equation import Equation
 from ops.scalar.powers import dual_exponent, power
 from ops.scalar.rootfinding import End, Evaluation, find_root
@@ -16,18 +17,18 @@ from ops.scalar.twofloat import TwoFloat
 _NEWTON_STEPS = 9
 
 
-def _root_of_y(s: Array, lam: Array, p: float) -> Array:
+def _root_of_y(s: Array, lam: Array, p: float, steps: int = _NEWTON_STEPS) -> Array:
     """``c = y ** (p - 1)``, the root of ``c ** (1 / (p - 1)) + lam * c = s``."""
     exponent = dual_exponent(p)
     positive = s > 0
-    s = jnp.where(positive, s, 1.0)
+    s = choose(positive, s, 1.0)
     # Each term alone must not exceed s, which bounds c from above within a factor two; the function is convex and
     # increasing, so that Newton's method then descends to the root without overshooting.
     c = jnp.minimum(s / lam, s ** (1.0 / exponent))
-    for _ in range(_NEWTON_STEPS):
+    for _ in range(steps):
         high = power(c, exponent - 1)
         c = (s + (exponent - 1) * high * c) / (exponent * high + lam)
-    return jnp.where(positive, c, 0.0)
+    return choose(positive, c, 0.0)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
@@ -46,7 +47,14 @@ def shrink(s: Array, lam: Array, p: float) -> Array:
         return jnp.maximum(s, 0.0) / (1.0 + lam)
     c = _root_of_y(s, lam, p)
     # Of the two ways to read y off its root, each is accurate where the other loses digits.
-    return jnp.where(lam * c <= 0.5 * s, s - lam * c, power(c, dual_exponent(p)))
+    return choose(lam * c <= 0.5 * s, s - lam * c, power(c, dual_exponent(p)))
+
+
+def shrink_roughly(s: Array, lam: Array, p: float) -> Array:
+    """About ``shrink(s, lam, p)``, to begin a search at."""
+    if p == 2:
+        return shrink(s, lam, p)
+    return power(_root_of_y(s, lam, p, steps=2), dual_exponent(p))
 
 
 @shrink.defjvp
@@ -55,11 +63,11 @@ def _shrink_jvp(p, primals, tangents):
     s_dot, lam_dot = tangents
     y = shrink(s, lam, p)
     positive = y > 0
-    safe = jnp.where(positive, y, 1.0)
+    safe = choose(positive, y, 1.0)
     # y' (1 + lam (p - 1) y ** (p - 2)) = s' - lam' y ** (p - 1), multiplied by y ** (2 - p) to stay finite near 0.
     slope = safe ** (2.0 - p)
     y_dot = (slope * s_dot - safe * lam_dot) / (slope + lam * (p - 1.0))
-    return y, jnp.where(positive, y_dot, 0.0)
+    return y, choose(positive, y_dot, 0.0)
 
 
 def before_slope(s: Array, z: Array, lam: Array, equation: Equation) -> Array:
@@ -77,7 +85,7 @@ def before_slope(s: Array, z: Array, lam: Array, equation: Equation) -> Array:
         return s - lam
     if equation.phi == HALF_SQUARE:
         return shrink(s, lam, equation.p)
-    return unshifted(jnp.where(z > 0, s, 1.0), lam, equation)
+    return unshifted(choose(z > 0, s, 1.0), lam, equation)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
@@ -102,8 +110,8 @@ def unshifted(s: Array, lam: Array, equation: Equation) -> Array:
         excess = shift - width
         # Where the width alone is too much it may be growing exponentially: then it is its logarithm that is followed.
         beyond = (shift > 0) & (excess < 0)
-        ratio = jnp.where(beyond, shift / width, 1.0)
-        step = jnp.where(beyond, jnp.log(ratio) / (slope / width + 1.0 / shift), excess / (1.0 + slope))
+        ratio = choose(beyond, shift / width, 1.0)
+        step = choose(beyond, jnp.log(ratio) / (slope / width + 1.0 / shift), excess / (1.0 + slope))
         return Evaluation(
             excess=excess,
             level=excess,

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
+from ops.scalar.choice import choose
 from ops.scalar.equation import Equation, at, dense
 from ops.scalar.hard import indices
 
@@ -55,27 +56,28 @@ def _with_slope_in_k_jvp(equation, gain, primals, tangents):
         return y, y_dot
     rows = equation.rows
 
-    in_part = (rows.count(lambda part: (part > 0) & (part < 1), z) > 0) & (lam > 0)
+    some, in_part = rows.sum(lambda part: (part > 0, (part > 0) & (part < 1)), z)
+    in_part = (in_part > 0) & (lam > 0)
     # A larger k than is selected is that of a row with no more to give.
-    selected = rows.count(lambda part: part > 0, z).astype(k.dtype)
+    selected = some.astype(k.dtype)
     first = k == 0
     # Those that a change of k moves: the smallest of the selected, or the largest of all where it is 0.
-    signed = tuple(jnp.where(first, s, jnp.where(part > 0, -s, -jnp.inf)) for s, part in zip(keys, z, strict=True))
+    signed = tuple(choose(first, s, choose(part > 0, -s, -jnp.inf)) for s, part in zip(keys, z, strict=True))
     extreme = rows.max(lambda value: value, signed)
     marginal = tuple((value == extreme) & (extreme > -jnp.inf) for value in signed)
     if equation.zero != "none":
         # Where ties are broken by index, it is the last one selected, or the first of all, alone.
-        places = tuple(jnp.where(first, -place, place) for place in indices(keys, rows))
+        places = tuple(choose(first, -place, place) for place in indices(keys, rows))
         last = rows.max(
-            lambda pair: jnp.where(pair[0], pair[1], jnp.iinfo(jnp.int32).min),
+            lambda pair: choose(pair[0], pair[1], jnp.iinfo(jnp.int32).min),
             tuple(zip(marginal, places, strict=True)),
         )
         marginal = tuple(m & ((place == last) | (lam > 0)) for m, place in zip(marginal, places, strict=True))
-    count = rows.count(lambda m: m, marginal)
+    count = rows.sum(lambda m: m, marginal)
     moves = ~in_part & (k <= selected)
-    per_entry = jnp.where(moves, k_dot / jnp.maximum(count, 1).astype(k.dtype), 0.0)
+    per_entry = choose(moves, k_dot / jnp.maximum(count, 1).astype(k.dtype), 0.0)
     slopes = (
-        jnp.where(m, sign * gain(jnp.where(m, s, 1.0), first, lam, equation), 0.0) * at(m, per_entry)
+        choose(m, sign * gain(choose(m, s, 1.0), first, lam, equation), 0.0) * at(m, per_entry)
         for m, s, sign in zip(marginal, keys, signs, strict=True)
     )
     return y, tuple(dot + slope for dot, slope in zip(y_dot, slopes, strict=True))

@@ -9,11 +9,12 @@ from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
 from ops.nonlinearities import HALF_SQUARE
-from ops.scalar.equation import Equation, active_position, inner, partly, position
+from ops.scalar.choice import choose
+from ops.scalar.equation import Equation, active_position, inner, position
 from ops.scalar.powers import power
 from ops.scalar.rootfinding import End, Evaluation, find_root
 from ops.scalar.rows import solve_rows
-from ops.scalar.shrinkage import shrink, unshifted
+from ops.scalar.shrinkage import shrink_roughly, unshifted
 from ops.scalar.twofloat import TwoFloat, select
 
 # Entries looked at per row to guess where the root lies: a guess only, so a few hundred do.
@@ -23,33 +24,27 @@ _SAMPLE = 256
 def _sums(entries: tuple[Array, ...], gamma: TwoFloat, lam: Array, equation: Equation) -> tuple[Array, Array, Array]:
     """Count of the fully selected (int32); sums over the active set of ``z`` and of ``dz/dt / exponent``."""
     exponent, rows = equation.exponent, equation.rows
-
-    def full(s: Array) -> Array:
-        return position(s, gamma, lam, equation) >= 1
-
-    # A NaN has to reach a sum, to mark its row: it is not at least 1, and survives the maximum.
-    def partial(s: Array) -> Array:
-        t = position(s, gamma, lam, equation)
-        return jnp.where(t >= 1, 0.0, power(jnp.maximum(t, 0.0), exponent))
-
-    def share(s: Array) -> Array:
-        t = position(s, gamma, lam, equation)
-        if exponent == 1:
-            return partly(t).astype(t.dtype)
-        return jnp.where(t >= 1, 0.0, power(jnp.maximum(t, 0.0), exponent - 1))
-
-    count = rows.count(full, entries)
     if equation.zero == "all":
         nothing = jnp.zeros_like(lam)
-        return count, nothing, nothing
-    return count, rows.sum(partial, entries), rows.sum(share, entries)
+        return rows.sum(lambda s: position(s, gamma, lam, equation) >= 1, entries), nothing, nothing
+
+    def of_entry(s: Array) -> tuple[Array, Array, Array]:
+        t = position(s, gamma, lam, equation)
+        full = t >= 1
+        # A NaN has to reach a sum, to mark its row: it is not at least 1, and survives the maximum.
+        t = choose(full, 0.0, jnp.maximum(t, 0.0))
+        if exponent == 1:
+            return full, t, (t > 0).astype(t.dtype)
+        return full, power(t, exponent), power(t, exponent - 1)
+
+    return rows.sum(of_entry, entries)
 
 
 def remainder(k: Array, count: Array) -> Array:
     """``k - count`` for an integer ``count``, exact also where a float does not hold every integer any more."""
     whole = jnp.floor(k)
     # NaN has no integer part: it must come out again through the fraction.
-    steps = jnp.where(jnp.isnan(k), 0.0, whole).astype(count.dtype) - count
+    steps = choose(jnp.isnan(k), 0.0, whole).astype(count.dtype) - count
     return steps.astype(k.dtype) + (k - whole)
 
 
@@ -66,7 +61,7 @@ def _visible(gamma: Array, lam: Array, equation: Equation) -> Array:
     if not equation.linear:
         # A slope that grows fast makes for more of a change than moving past the entries. It may overflow.
         slope = equation.width_slope(gamma, lam)
-        visible = jnp.where(visible < jnp.inf, visible / (1.0 + slope), 0.0)
+        visible = choose(visible < jnp.inf, visible / (1.0 + slope), 0.0)
         if equation.folded:
             visible = jnp.minimum(visible, gamma)
     return visible
@@ -93,10 +88,10 @@ def _evaluate(
     else:
         # Newton on partial ** (1 / exponent), nearly linear in gamma where partial itself is nearly a power; written
         # so that partial - rest, all but equal near the root, cancel only once.
-        surplus = jnp.where(partial > 0, jnp.minimum(excess / partial, 1.0), 0.0)
+        surplus = choose(partial > 0, jnp.minimum(excess / partial, 1.0), 0.0)
         change = -exponent * partial * jnp.expm1(jnp.log1p(-surplus) / exponent)
         # Far away it is the density of the entries that counts.
-        change = jnp.where(jnp.abs(excess) <= partial, change, excess)
+        change = choose(jnp.abs(excess) <= partial, change, excess)
     step = change / slope
     if equation.folded:
         step = step / (1.0 - step / value)  # in 1 / gamma, in which that of `half_square` is linear for p = 2
@@ -109,17 +104,17 @@ def _evaluate(
     # Where the gap at k is wider than the width, every gamma in an interval is a root, and selects nothing in part.
     # At its very ends rounding would leave 1 - eps or some 1e-20: a step further in, they are 1 and 0.
     whole = rest == jnp.round(rest)
-    tolerance = eps * jnp.maximum(roundings * partial, jnp.where(whole, 4 * jnp.minimum(k, 1.0), 0.0))
+    tolerance = eps * jnp.maximum(roundings * partial, choose(whole, 4 * jnp.minimum(k, 1.0), 0.0))
     if equation.zero == "some":  # all or nothing is exact
-        tolerance = jnp.where(lam == 0, 0.0, tolerance)
+        tolerance = choose(lam == 0, 0.0, tolerance)
     small = jnp.abs(excess) <= tolerance
     none = partial < 0.5
     ends = small & (excess != 0) & whole & (none | (partial >= (1 - 8 * eps) * weight))
-    inwards = jnp.sign(excess) * (jnp.where(none, 1.0, 2.0) * jnp.abs(step) + eps * scale)
+    inwards = jnp.sign(excess) * (choose(none, 1.0, 2.0, step.dtype) * jnp.abs(step) + eps * scale)
     return Evaluation(
         excess=excess,
         level=level,
-        step=jnp.where(ends, inwards, jnp.where(small, 0.0, step)),
+        step=choose(ends, inwards, choose(small, 0.0, step)),
         trusted=(jnp.isfinite(step) & (jnp.abs(excess) <= reach)) | ends,
         converged=small & ~ends,
         scale=scale,
@@ -127,7 +122,7 @@ def _evaluate(
 
 
 class Extent(NamedTuple):
-    """What there is to select from, one of each per row: how many entries, the smallest and the largest of them."""
+    """What there is to select from, one of each per row: how many entries, a bound of the smallest, and the largest."""
 
     available: Array
     smallest: Array
@@ -138,14 +133,14 @@ def extent(entries: tuple[Array, ...], lam: Array, equation: Equation) -> Extent
     """The extent of every row, of its numbers; 0 where nothing is available."""
     rows = equation.rows
     floor = equation.floor(lam)
-    available = rows.count(lambda s: s > floor, entries)
-    smallest = -rows.max(lambda s: jnp.where(s > -jnp.inf, -s, -jnp.inf), entries)
+    available = rows.sum(lambda s: s > floor, entries)
     largest = rows.max(lambda s: s, entries)
-    return Extent(
-        available.astype(largest.dtype),
-        jnp.where(smallest == jnp.inf, 0.0, smallest),
-        jnp.where(largest == -jnp.inf, 0.0, largest),
-    )
+    if equation.phi.even:  # magnitudes: no pass to find that none is below 0
+        smallest = jnp.zeros_like(largest)
+    else:
+        smallest = -rows.max(lambda s: choose(s > -jnp.inf, -s, -jnp.inf), entries)
+        smallest = choose(smallest == jnp.inf, 0.0, smallest)
+    return Extent(available.astype(largest.dtype), smallest, choose(largest == -jnp.inf, 0.0, largest))
 
 
 def guess(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, size: Extent) -> tuple[Array, Array]:
@@ -166,13 +161,14 @@ def guess(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, 
 
     largest = jnp.maximum(jnp.abs(size.smallest), jnp.abs(size.largest))
     sensible = (largest > 0) & (largest < jnp.inf)
-    unit = jnp.where(sensible, largest, 1.0)  # the moments are taken of s / unit, so as not to overflow
-    count = jnp.maximum(rows.sum(lambda s: finite(s).astype(unit.dtype), entries), 1.0)
+    unit = choose(sensible, largest, 1.0)  # the moments are taken of s / unit, so as not to overflow
+    count, total = rows.sum(lambda s: (finite(s), choose(finite(s), s / unit, 0.0)), entries)
+    count = jnp.maximum(count, 1).astype(unit.dtype)
     folded = equation.folded  # magnitudes of Gaussian entries with mean 0: two tails
-    mean = 0.0 * unit if folded else rows.sum(lambda s: jnp.where(finite(s), s / unit, 0.0), entries) / count
-    spread = rows.sum(lambda s: jnp.where(finite(s), jnp.square(s / unit - mean), 0.0), entries) / count
+    mean = jnp.zeros_like(unit) if folded else total / count
+    spread = rows.sum(lambda s: choose(finite(s), jnp.square(s / unit - mean), 0.0), entries) / count
 
-    tail = jnp.clip(k / jnp.maximum(size.available, 1.0), 1e-6, 1 - 1e-6) / (2.0 if folded else 1.0)
+    tail = jnp.minimum(jnp.maximum(k / jnp.maximum(size.available, 1.0), 1e-6), 1 - 1e-6) / (2.0 if folded else 1.0)
     # Tukey's approximation of the Gaussian quantile, to 0.1 between 1e-4 and 1 - 1e-4.
     quantile = ((1.0 - tail) ** 0.1349 - tail**0.1349) / 0.1975
     variance = 1.0 / (2.0 * p - 1.0) - 1.0 / p**2  # of U ** (p - 1), whose mean is 1 / p
@@ -188,7 +184,7 @@ def guess(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, 
     start = mean
     for _ in range(2):
         if scaled:
-            start = shrink(deviation * quantile, strength / p, p)
+            start = shrink_roughly(deviation * quantile, strength / p, p)
             width = equation.width(start, strength)
         else:
             start = unshifted(unit * (mean + deviation * quantile), lam / p, equation) / unit
@@ -205,14 +201,14 @@ def _ends(start: Array, falls: Array, lam: Array, equation: Equation, size: Exte
     margin = (size.largest - size.smallest) + 2.0 * lam
     low = jnp.maximum(jnp.nextafter(size.smallest - margin, -jnp.inf), least)
     if not equation.linear and equation.zero != "all":
-        low = jnp.where(lam == 0, low, equation.lower(low.dtype))
+        low = choose(lam == 0, low, equation.lower(low.dtype))
     high = jnp.nextafter(size.largest + margin, jnp.inf)
     # Finite where gamma may be: entries at +inf are above it only where they are all or nothing.
     if equation.zero != "all":
-        high = jnp.where(lam > 0, jnp.minimum(high, largest), high)
+        high = choose(lam > 0, jnp.minimum(high, largest), high)
     return (
-        End(low, jnp.clip(falls * (start - low), 0.1, largest)),
-        End(high, jnp.clip(falls * (start - high), -largest, -0.1)),
+        End(low, jnp.minimum(jnp.maximum(falls * (start - low), 0.1), largest)),
+        End(high, jnp.minimum(jnp.maximum(falls * (start - high), -largest), -0.1)),
     )
 
 
@@ -221,7 +217,7 @@ def _solve(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation)
     size = extent(entries, lam, equation)
     k = jnp.minimum(k, size.available)
     if equation.zero == "all":  # comparisons do not see a NaN, which has to mark its row
-        k = jnp.where(equation.rows.count(jnp.isnan, entries) > 0, jnp.nan, k)
+        k = choose(equation.rows.sum(jnp.isnan, entries) > 0, jnp.nan, k)
     start, falls = guess(entries, k, lam, equation, size)
     left, right = _ends(start, falls, lam, equation, size)
     root = find_root(
@@ -285,33 +281,28 @@ def _threshold_jvp(equation, primals, tangents):
     value = gamma.hi + gamma.lo
     rows, exponent = equation.rows, equation.exponent
 
-    def share(s: Array) -> Array:
-        return inner(active_position(s, gamma, lam, equation), exponent - 1)
+    positions = tuple(active_position(s, gamma, lam, equation) for s in entries)
+    weights = tuple(inner(t, exponent - 1) for t in positions)
 
-    def resistance(s: Array) -> Array:
-        t = active_position(s, gamma, lam, equation)
-        weight = inner(t, exponent - 1)
-        return jnp.where(weight > 0, weight * equation.steepening(t, value, lam), 0.0)
-
-    def partial(s: Array) -> Array:
-        return inner(active_position(s, gamma, lam, equation), exponent)
-
-    def moves(pair: tuple[Array, Array]) -> Array:
-        s, s_dot = pair
-        t = active_position(s, gamma, lam, equation)
-        return jnp.where(partly(t), inner(t, exponent - 1) * s_dot, 0.0)
+    def resistance(pair: tuple[Array, Array]) -> Array:
+        t, weight = pair
+        return choose(weight > 0, weight * equation.steepening(t, value, lam), 0.0)
 
     moved = jnp.zeros_like(value)
-    for s, s_dot in zip(entries, entries_dot, strict=True):
+    for weight, s_dot in zip(weights, entries_dot, strict=True):
         if not isinstance(s_dot, SymbolicZero):
-            moved = moved + rows.sum(moves, ((s, s_dot),))
-    total = rows.sum(share if equation.linear else resistance, entries)
+            moved = moved + rows.sum(lambda pair: choose(pair[0] > 0, pair[0] * pair[1], 0.0), ((weight, s_dot),))
+    if equation.linear:
+        total = rows.sum(lambda weight: weight, weights)
+    else:
+        total = rows.sum(resistance, tuple(zip(positions, weights, strict=True)))
     # No active entry: the selection is locally constant (the hard regime), and so is gamma as far as it can tell.
     some = total > 0
     if not isinstance(lam_dot, SymbolicZero):
-        width = jnp.where(some, equation.width(value, jnp.ones_like(lam)), 0.0)
-        moved = moved - width * rows.sum(partial, entries) * lam_dot
+        width = choose(some, equation.width(value, jnp.ones_like(lam)), 0.0)
+        partial = rows.sum(lambda t: inner(t, exponent), positions)
+        moved = moved - width * partial * lam_dot
     if not isinstance(k_dot, SymbolicZero):
-        moved = moved - jnp.where(some, equation.width(value, lam), 0.0) / exponent * k_dot
-    gamma_dot = jnp.where(some, moved / jnp.where(some, total, 1.0), 0.0)
+        moved = moved - choose(some, equation.width(value, lam), 0.0) / exponent * k_dot
+    gamma_dot = choose(some, moved / choose(some, total, 1.0), 0.0)
     return gamma, TwoFloat(jnp.zeros_like(value), gamma_dot)

@@ -10,6 +10,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
+from ops.scalar.choice import choose
+
 
 class TwoFloat(NamedTuple):
     """The number ``hi + lo``, with ``|lo|`` at most half a unit in the last place of ``hi``."""
@@ -37,7 +39,7 @@ def difference(a: TwoFloat, b: TwoFloat) -> Array:
 
 def select(condition: Array, a: TwoFloat, b: TwoFloat) -> TwoFloat:
     """Entrywise ``a`` where ``condition`` holds, else ``b``."""
-    return TwoFloat(jnp.where(condition, a.hi, b.hi), jnp.where(condition, a.lo, b.lo))
+    return TwoFloat(choose(condition, a.hi, b.hi), choose(condition, a.lo, b.lo))
 
 
 def _integer_type(dtype: jnp.dtype) -> jnp.dtype:
@@ -60,14 +62,6 @@ def middle(a: Array, b: Array) -> Array:
     high = _flip_negatives(lax.bitcast_convert_type(b, itype))
     mean = (low & high) + ((low ^ high) >> 1)  # without overflow
     return lax.bitcast_convert_type(_flip_negatives(mean), a.dtype)
-
-
-def inherit_sharding(value: Array, reference: Array) -> Array:
-    """``value``, typed as varying over the mesh axes ``reference`` varies over; both of one shape.
-
-    Inside ``shard_map`` a loop's carry must have the same type on entry and on exit. The compiler drops the choice.
-    """
-    return jnp.where(reference == reference, value, value)
 
 
 def power_of_two(x: Array) -> Array:

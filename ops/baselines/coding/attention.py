@@ -13,6 +13,7 @@ from ops.baselines.coding.proximal_gradient import minimise
 from ops.baselines.masks.implicit import differentiable
 from ops.interface.arguments import HUGE, NON_NEGATIVE, Range, check_scalar, check_where, floating, working_dtype
 from ops.interface.rowwise import FEATURES, ROWS, on_mesh, rowwise, spec_of
+from ops.scalar.choice import choose
 from ops.topk import topk_mask
 
 
@@ -153,7 +154,7 @@ def _nearest(x: Array, dictionary: Array, tolerance: Array, max_iterations: Arra
     mean = jnp.mean(dictionary, axis=-1)
     dictionary = dictionary - mean[:, None]
     unit = jnp.max(jnp.abs(dictionary))
-    unit = jnp.where(unit > 0, unit, 1.0)
+    unit = choose(unit > 0, unit, 1.0)
     dictionary = dictionary / unit
     x = (x - mean[None, :]) / unit
     bound = curvature_bound(dictionary)
@@ -162,14 +163,14 @@ def _nearest(x: Array, dictionary: Array, tolerance: Array, max_iterations: Arra
 
     def gap(y: Array, residual: Array, correlation: Array) -> Array:
         ahead = correlation - jnp.sum(correlation * y, axis=-1, keepdims=True)
-        return jnp.max(ahead, axis=-1, keepdims=True) / jnp.where(largest > 0, largest, 1.0)
+        return jnp.max(ahead, axis=-1, keepdims=True) / choose(largest > 0, largest, 1.0)
 
     rows, atoms = len(x), dictionary.shape[1]
     state = minimise(
         x,
         dictionary,
         jnp.full((rows, atoms), 1.0 / atoms, x.dtype),
-        1.0 / jnp.where(bound > 0, bound, 1.0),
+        1.0 / choose(bound > 0, bound, 1.0),
         lambda point, _: topk_mask(point, 1, lam=1.0, p=2.0),
         gap,
         accelerated=True,

@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 
 from ops.interface.arguments import floating, working_dtype
 from ops.interface.rowwise import on_mesh
+from ops.scalar.choice import choose
 
 # Matrix products in the full precision of their dtype, on accelerators too: gaps are differences.
 matmul = functools.partial(jnp.matmul, precision="highest")
@@ -59,7 +60,7 @@ def curvature_bound(dictionary: ArrayLike) -> Array:
 def _bound(dictionary: Array) -> Array:
     wide = lax.stop_gradient(dictionary.astype(working_dtype(dictionary.dtype)))
     largest = jnp.max(jnp.abs(wide))
-    scaled = wide / jnp.where(largest > 0, largest, 1.0)
+    scaled = wide / choose(largest > 0, largest, 1.0)
     gram = matmul(scaled.T, scaled) if wide.shape[1] <= wide.shape[0] else matmul(scaled, scaled.T)
 
     def norm(matrix: Array) -> Array:
@@ -72,4 +73,4 @@ def _bound(dictionary: Array) -> Array:
         gram = matmul(gram / size, gram / size)
     logarithm = logarithm + jnp.log(norm(gram)) / 2**_SQUARINGS
     slack = 1.0 + jnp.sqrt(jnp.finfo(wide.dtype).eps)  # of the rounding of all this
-    return jnp.where(largest > 0, slack * jnp.exp(logarithm) * jnp.square(largest), 0.0)
+    return choose(largest > 0, slack * jnp.exp(logarithm) * jnp.square(largest), 0.0)

@@ -8,6 +8,7 @@ from jax import Array, lax
 
 from ops.baselines.coding.least_squares import matmul
 from ops.interface.rowwise import varying_as
+from ops.scalar.choice import choose
 
 
 class State(NamedTuple):
@@ -85,12 +86,12 @@ def minimise(
             correlation,
             state.y,
             state.correlation,
-            jnp.where(uphill, 0, state.age + 1),
+            choose(uphill, 0, state.age + 1),
             state.iterations + 1,
             new_gap,
         )
         going = active(state)
-        return State(*(jnp.where(going, after, before) for after, before in zip(new, state, strict=True)))
+        return State(*(choose(going, after, before) for after, before in zip(new, state, strict=True)))
 
     correlation, first_gap = evaluate(start)
     count = jnp.zeros(first_gap.shape, jnp.int32)

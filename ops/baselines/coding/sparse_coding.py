@@ -14,6 +14,7 @@ from ops.baselines.coding.soft_threshold import soft_threshold
 from ops.baselines.masks.implicit import differentiable
 from ops.interface.arguments import NON_NEGATIVE, POSITIVE, Range, check_choice, check_scalar, floating
 from ops.interface.rowwise import FEATURES, ROWS, rowwise
+from ops.scalar.choice import choose
 
 Solver = Literal["fista", "ista", "homotopy"]
 SOLVERS: tuple[str, ...] = ("fista", "ista", "homotopy")
@@ -165,13 +166,13 @@ def _solve(
 
 
 def _unit(size: Array) -> Array:
-    return jnp.where(size > 0, size, 1.0)
+    return choose(size > 0, size, 1.0)
 
 
 def _relative_duality_gap(y: Array, residual: Array, correlation: Array, lam: Array) -> Array:
     """The duality gap over the objective, `(rows, 1)`."""
     largest = jnp.max(jnp.abs(correlation), axis=-1, keepdims=True)
-    scale = jnp.where(largest > lam, lam / _unit(largest), 1.0)
+    scale = choose(largest > lam, lam / _unit(largest), 1.0)
     square = 0.5 * jnp.sum(jnp.square(residual), axis=-1, keepdims=True)
     slack = jnp.maximum(lam * jnp.abs(y) - scale * y * correlation, 0.0)
     gap = jnp.square(1.0 - scale) * square + jnp.sum(slack, axis=-1, keepdims=True)

@@ -17,6 +17,7 @@ from jax.typing import ArrayLike
 
 from ops.baselines.masks.shared import finite_above, mask_rows
 from ops.interface.arguments import INSIDE_N, POSITIVE
+from ops.scalar.choice import choose
 from ops.scalar.twofloat import TwoFloat
 
 Solve = Callable[[Array, Array, Array], TwoFloat]
@@ -35,13 +36,13 @@ class Distribution:
 
 def position(x: Array, tau: TwoFloat, temperature: Array) -> Array:
     """``t = (x - tau) / temperature``, kept finite so that derivatives far from ``tau`` are 0 and not NaN."""
-    away = jnp.where(x > -jnp.inf, (x - tau.hi) - tau.lo, 0.0)
+    away = choose(x > -jnp.inf, (x - tau.hi) - tau.lo, 0.0)
     return jnp.clip(away, -_FAR * temperature, _FAR * temperature) / temperature
 
 
 def selection(x: Array, tau: TwoFloat, temperature: Array, distribution: Distribution) -> Array:
     """``F(t)``; 0 where an entry is ``-inf``."""
-    return jnp.where(x > -jnp.inf, distribution.cumulative(position(x, tau, temperature)), 0.0)
+    return choose(x > -jnp.inf, distribution.cumulative(position(x, tau, temperature)), 0.0)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3, 4))
@@ -56,12 +57,12 @@ def _threshold_jvp(distribution, solve, primals, tangents):
     x_dot, k_dot, temperature_dot = tangents
     tau = threshold(x, k, temperature, distribution, solve)
     t = position(x, tau, temperature)
-    density = jnp.where(x > -jnp.inf, distribution.density(t), 0.0)
+    density = choose(x > -jnp.inf, distribution.density(t), 0.0)
     total = jnp.sum(density, axis=-1, keepdims=True)
     moved = jnp.sum(density * (x_dot - t * temperature_dot), axis=-1, keepdims=True) - temperature * k_dot
     # No density left anywhere: the mask is hard, and constant as far as floats can tell.
     some = total > 0
-    tau_dot = jnp.where(some, moved / jnp.where(some, total, 1.0), 0.0)
+    tau_dot = choose(some, moved / choose(some, total, 1.0), 0.0)
     return tau, TwoFloat(jnp.zeros_like(tau.hi), tau_dot)
 
 
@@ -79,5 +80,5 @@ def distribution_mask(
 def _mask(x: Array, k: Array, temperature: Array, *, distribution: Distribution, solve: Solve) -> Array:
     x = finite_above(x)
     available = jnp.sum(x > -jnp.inf, axis=-1, keepdims=True, dtype=x.dtype)
-    tau = threshold(x, jnp.where(k > available, available, k), temperature, distribution, solve)
+    tau = threshold(x, choose(k > available, available, k), temperature, distribution, solve)
     return selection(x, tau, temperature, distribution)

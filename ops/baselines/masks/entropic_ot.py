@@ -22,6 +22,7 @@ from jax.typing import ArrayLike
 
 from ops.baselines.masks.shared import finite, mask_rows, unit_of
 from ops.interface.arguments import INSIDE_N, Range, check_range, check_whole
+from ops.scalar.choice import choose
 
 _ENTROPY = Range("positive", 1e-8)
 
@@ -30,19 +31,19 @@ def _squash(x: Array) -> Array:
     """Rows into (0, 1): standardised, then through the logistic map, as Cuturi et al. do. ``-inf`` stays ``-inf``."""
     present = x > -jnp.inf
     count = jnp.maximum(jnp.sum(present, axis=-1, keepdims=True, dtype=x.dtype), 1.0)
-    x = finite(jnp.where(present, x, 0.0))
+    x = finite(choose(present, x, 0.0))
     x = x / unit_of(x)  # which cancels: squares of large entries would overflow, those of small ones vanish
-    centred = jnp.where(present, x - jnp.sum(x, axis=-1, keepdims=True) / count, 0.0)
+    centred = choose(present, x - jnp.sum(x, axis=-1, keepdims=True) / count, 0.0)
     scale = jnp.sqrt(jnp.sum(jnp.square(centred), axis=-1, keepdims=True) / count + jnp.finfo(x.dtype).tiny)
-    return jnp.where(present, jax.nn.sigmoid(centred / scale), -jnp.inf)
+    return choose(present, jax.nn.sigmoid(centred / scale), -jnp.inf)
 
 
 def _score(u: Array, h: Array, epsilon: Array) -> Array:
-    return (h + 2.0 * jnp.where(u > -jnp.inf, u, 0.0) - 1.0) / epsilon
+    return (h + 2.0 * choose(u > -jnp.inf, u, 0.0) - 1.0) / epsilon
 
 
 def _mask(u: Array, h: Array, epsilon: Array) -> Array:
-    return jnp.where(u > -jnp.inf, jax.nn.sigmoid(_score(u, h, epsilon)), 0.0)
+    return choose(u > -jnp.inf, jax.nn.sigmoid(_score(u, h, epsilon)), 0.0)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3, 4))
@@ -62,9 +63,9 @@ def _potential(u: Array, k: Array, epsilon: Array, tolerance: float, max_iterati
         share = jnp.sum(_mask(u, h, epsilon), axis=-1, keepdims=True) / n
         share = jnp.clip(share, jnp.finfo(u.dtype).tiny, 1.0 - jnp.finfo(u.dtype).eps)
         step = wanted - logit(share)
-        error = jnp.where(count > 0, jnp.abs(share * n / k - 1.0), 0.0)
+        error = choose(count > 0, jnp.abs(share * n / k - 1.0), 0.0)
         # A row that has converged stays as it is: its result does not depend on the others.
-        return jnp.where(last_error > tolerance, h + epsilon * step, h), error, iteration + 1
+        return choose(last_error > tolerance, h + epsilon * step, h), error, iteration + 1
 
     # Between targets the entries split at their (n - k)-th value for a small epsilon; starting from the middle is as
     # Sinkhorn's algorithm does, with both potentials 0.
@@ -84,7 +85,7 @@ def _potential_jvp(tolerance, max_iterations, primals, tangents):
     moved = (
         jnp.sum(slope * (2.0 * u_dot - _score(u, h, epsilon) * epsilon_dot), axis=-1, keepdims=True) - epsilon * k_dot
     )
-    return h, jnp.where(total > 0, -moved / jnp.where(total > 0, total, 1.0), 0.0)
+    return h, choose(total > 0, -moved / choose(total > 0, total, 1.0), 0.0)
 
 
 def entropic_ot_topk_mask(

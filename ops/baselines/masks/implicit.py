@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ops.baselines.coding.least_squares import matmul
+from ops.scalar.choice import choose
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(4,))
@@ -47,11 +48,11 @@ def _differentiable_jvp(sum_is_fixed, primals, tangents):
     support = lax.stop_gradient(solution) != 0
 
     def project(direction: Array) -> Array:
-        direction = jnp.where(support, direction, 0.0)
+        direction = choose(support, direction, 0.0)
         if not sum_is_fixed:
             return direction
         size = jnp.maximum(jnp.sum(support, axis=-1, keepdims=True), 1).astype(direction.dtype)
-        return jnp.where(support, direction - jnp.sum(direction, axis=-1, keepdims=True) / size, 0.0)
+        return choose(support, direction - jnp.sum(direction, axis=-1, keepdims=True) / size, 0.0)
 
     def curvature(direction: Array) -> Array:
         # The identity where P vanishes makes the system regular and leaves its solution in the range of P alone.
@@ -85,11 +86,11 @@ def _conjugate_gradients(right: Array, dictionary: Array, project) -> Array:
         image = project(matmul(matmul(direction, dictionary.T), dictionary))
         curvature = jnp.sum(direction * image, axis=-1, keepdims=True)
         active = active & (curvature > flat * jnp.sum(jnp.square(direction), axis=-1, keepdims=True))
-        step = jnp.where(active, size / jnp.where(active, curvature, 1.0), 0.0)
+        step = choose(active, size / choose(active, curvature, 1.0), 0.0)
         v = v + step * direction
         residual = residual - step * image
         new_size = jnp.sum(jnp.square(residual), axis=-1, keepdims=True)
-        growth = jnp.where(active, new_size / jnp.where(active, size, 1.0), 0.0)
+        growth = choose(active, new_size / choose(active, size, 1.0), 0.0)
         return v, residual, residual + growth * direction, new_size, active & (new_size > wanted), iteration + 1
 
     size = jnp.sum(jnp.square(right), axis=-1, keepdims=True)

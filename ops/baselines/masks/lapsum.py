@@ -17,16 +17,17 @@ from jax.typing import ArrayLike
 from ops.baselines.masks import laplace_sums
 from ops.baselines.masks.distribution import Distribution, distribution_mask
 from ops.baselines.masks.shared import finite
+from ops.scalar.choice import choose
 from ops.scalar.twofloat import TwoFloat, shift
 
 
 def _cumulative(t: Array) -> Array:
     below = t < 0  # two branches, each smooth where it is taken: the slope at 0 is 1 / 2
-    return jnp.where(below, 0.5 * jnp.exp(jnp.where(below, t, 0.0)), 1.0 - 0.5 * jnp.exp(jnp.where(below, 0.0, -t)))
+    return choose(below, 0.5 * jnp.exp(choose(below, t, 0.0)), 1.0 - 0.5 * jnp.exp(choose(below, 0.0, -t)))
 
 
 def _density(t: Array) -> Array:
-    return 0.5 * jnp.exp(jnp.where(t < 0, t, -t))
+    return 0.5 * jnp.exp(choose(t < 0, t, -t))
 
 
 _LAPLACE = Distribution(_cumulative, _density)
@@ -48,8 +49,8 @@ def _solve(x: Array, k: Array, temperature: Array) -> TwoFloat:
         return jnp.take_along_axis(values, jnp.clip(index - 1, 0, n - 1), axis=-1)
 
     upper, lower = pick(s, m), pick(s, m + 1)
-    log_above = jnp.log(jnp.where(m > 0, pick(above, m), 0.0))
-    log_below = jnp.log(jnp.where(m < n, pick(below, m + 1), 0.0))
+    log_above = jnp.log(choose(m > 0, pick(above, m), 0.0))
+    log_below = jnp.log(choose(m < n, pick(below, m + 1), 0.0))
     surplus = m.astype(x.dtype) - k
     # The positive root of A z^2 - 2 (m - k) z - C exp(-g) = 0, or for m < k of the like equation from s_{m+1}: as
     # exp(numerator) / A, or / C. In logarithms, since exp(-g) underflows where the entries lie far apart.
@@ -59,9 +60,9 @@ def _solve(x: Array, k: Array, temperature: Array) -> TwoFloat:
     # All entries are wanted, or none: tau is as far out as makes no difference.
     numerator = jnp.maximum(numerator, jnp.log(jnp.finfo(x.dtype).tiny))
     from_above = (surplus >= 0) & (m > 0)
-    anchor = jnp.where(from_above, upper, lower)
-    move = jnp.where(from_above, numerator - log_above, log_below - numerator)
-    move = jnp.where(jnp.any(present > 0, axis=-1, keepdims=True), move, 0.0)
+    anchor = choose(from_above, upper, lower)
+    move = choose(from_above, numerator - log_above, log_below - numerator)
+    move = choose(jnp.any(present > 0, axis=-1, keepdims=True), move, 0.0)
     return shift(TwoFloat(anchor, jnp.zeros_like(anchor)), temperature * move)
 
 

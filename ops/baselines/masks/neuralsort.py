@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 from ops.baselines.masks.shared import finite_above, mask_rows, unit_of
 from ops.interface.arguments import POSITIVE, check_axis, check_whole, floating
 from ops.isotonic.sorting import descending
+from ops.scalar.choice import choose
 
 # Numbers of the matrix in memory at a time.
 _CHUNK_ENTRIES = 2**20
@@ -43,8 +44,8 @@ def _mask(x: Array, temperature: Array, *, k: int) -> Array:
     available = jnp.sum(present, axis=-1, keepdims=True, dtype=s.dtype)
     # The mask depends on differences over the temperature alone: entries are taken from the largest down, in units of
     # the range, or the sums would overflow.
-    largest = lax.stop_gradient(jnp.where(present[:, :1], s[:, :1], 0.0))
-    below = 0.5 * jnp.where(present, s, largest) - 0.5 * largest
+    largest = lax.stop_gradient(choose(present[:, :1], s[:, :1], 0.0))
+    below = 0.5 * choose(present, s, largest) - 0.5 * largest
     unit = unit_of(below)
     v, temperature = below / unit, jnp.maximum(0.5 * temperature / unit, limits.tiny**0.5)
     distances = _distances(v, available)
@@ -53,15 +54,15 @@ def _mask(x: Array, temperature: Array, *, k: int) -> Array:
         """The sum of the rows of some ranks, counted from 1."""
         i = ranks[None, :, None]
         logits = (available[:, :, None] + 1.0 - 2.0 * i) * v[:, None, :] - distances[:, None, :]
-        logits = jnp.where(present[:, None, :], logits, -jnp.inf)
+        logits = choose(present[:, None, :], logits, -jnp.inf)
         best = lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True, initial=limits.min))
         # The bound first, then the quotient: otherwise derivatives meet 0 * inf.
         scale = temperature[:, :, None]
-        near = jnp.where(present[:, None, :], jnp.maximum(logits - best, -_FAR * scale), 0.0)
-        weights = jnp.where(present[:, None, :], jnp.exp(near / scale), 0.0)
+        near = choose(present[:, None, :], jnp.maximum(logits - best, -_FAR * scale), 0.0)
+        weights = choose(present[:, None, :], jnp.exp(near / scale), 0.0)
         total = jnp.maximum(jnp.sum(weights, axis=-1, keepdims=True), limits.tiny)
         wanted = i <= jnp.minimum(float(k), available)[:, :, None]
-        return jnp.sum(jnp.where(wanted, weights / total, 0.0), axis=1)
+        return jnp.sum(choose(wanted, weights / total, 0.0), axis=1)
 
     size = min(max(1, _CHUNK_ENTRIES // (count * n)), k)
     chunks = -(-k // size)

@@ -19,6 +19,7 @@ from jax.typing import ArrayLike
 
 from ops.baselines.masks.shared import mask_rows
 from ops.interface.arguments import POSITIVE, WHOLE_UP_TO_N, check_whole
+from ops.scalar.choice import choose
 from ops.scalar.mask import hard_selection
 
 
@@ -66,7 +67,7 @@ def _perturbed_jvp(num_samples, primals, tangents):
     n = jnp.sum(finite, axis=-1, keepdims=True, dtype=x.dtype)
 
     def sample(key: Array) -> Array:
-        noise = jnp.where(finite, jax.random.normal(key, x.shape, x.dtype), 0.0)
+        noise = choose(finite, jax.random.normal(key, x.shape, x.dtype), 0.0)
         changed = _hard(x + sigma * noise, k) - unperturbed
         along_x = jnp.sum(noise * x_dot, axis=-1, keepdims=True)
         along_sigma = (jnp.sum(jnp.square(noise), axis=-1, keepdims=True) - n) * sigma_dot

@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 
 from ops.interface.arguments import Range
 from ops.interface.rowwise import rowwise
+from ops.scalar.choice import choose
 
 
 def mask_rows(
@@ -24,12 +25,12 @@ def mask_rows(
 
 
 def _marked(x: Array, *, mask: Callable[..., Array], **arguments: Any) -> Array:
-    return jnp.where(jnp.any(jnp.isnan(x), axis=-1, keepdims=True), jnp.nan, mask(x, **arguments))
+    return choose(jnp.any(jnp.isnan(x), axis=-1, keepdims=True), jnp.nan, mask(x, **arguments))
 
 
 def finite_above(x: Array) -> Array:
     """``x`` with the largest float in the place of ``+inf``; infinite entries then tie."""
-    return jnp.where(x == jnp.inf, jnp.finfo(x.dtype).max, x)
+    return choose(x == jnp.inf, jnp.finfo(x.dtype).max, x)
 
 
 def finite(x: Array) -> Array:
@@ -43,4 +44,4 @@ def unit_of(x: Array) -> Array:
     inverse is a normal float."""
     limits = jnp.finfo(x.dtype)
     largest = lax.stop_gradient(jnp.max(jnp.abs(x), axis=-1, keepdims=True))
-    return jnp.where(largest > 0, jnp.clip(largest, limits.tiny, 1.0 / limits.tiny), 1.0)
+    return choose(largest > 0, jnp.clip(largest, limits.tiny, 1.0 / limits.tiny), 1.0)

@@ -14,6 +14,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from ops.baselines.masks.distribution import Distribution, distribution_mask, position
+from ops.scalar.choice import choose
 from ops.scalar.equation import Equation
 from ops.scalar.rootfinding import End, Evaluation, find_root
 from ops.scalar.rows import Rows, solve_rows
@@ -38,15 +39,15 @@ def _solve(entries: tuple[Array, ...], k: Array, temperature: Array) -> TwoFloat
 
     def evaluate(tau: TwoFloat) -> Evaluation:
         t = position(x, tau, temperature)
-        total = jnp.sum(jnp.where(present, jax.nn.sigmoid(t), 0.0), axis=-1, keepdims=True)
-        slope = jnp.sum(jnp.where(present, _density(t), 0.0), axis=-1, keepdims=True) / temperature
+        total = jnp.sum(choose(present, jax.nn.sigmoid(t), 0.0), axis=-1, keepdims=True)
+        slope = jnp.sum(choose(present, _density(t), 0.0), axis=-1, keepdims=True) / temperature
         excess = total - k
         # Newton on the log-odds of total / available, which is linear in tau where the entries are all alike.
         odds = jnp.log1p(excess / k) - jnp.log1p(-excess / (available - k))
         step = odds * total * (available - total) / (available * slope)
         return Evaluation(
             excess=excess,
-            level=jnp.where(jnp.isnan(odds), excess, odds),  # where all there is is wanted
+            level=choose(jnp.isnan(odds), excess, odds),  # where all there is is wanted
             step=step,
             trusted=jnp.isfinite(step),
             converged=jnp.abs(excess) <= 4 * limits.eps * k,

@@ -15,6 +15,7 @@ from ops.baselines.masks.laplace_sums import sum_above, sum_below
 from ops.baselines.masks.shared import finite, mask_rows
 from ops.interface.arguments import POSITIVE, UP_TO_N
 from ops.isotonic.sorting import descending
+from ops.scalar.choice import choose
 
 
 def _mask(x: Array, k: Array, temperature: Array) -> Array:
@@ -28,7 +29,7 @@ def _mask(x: Array, k: Array, temperature: Array) -> Array:
         return both - weights  # each of the two counts the entry itself
 
     rank = jnp.arange(x.shape[-1], dtype=x.dtype)[None, :]
-    normaliser = jnp.where(present > 0, sums(present), 1.0)
+    normaliser = choose(present > 0, sums(present), 1.0)
     return restore(present * sums(present * jnp.clip(k - rank, 0.0, 1.0) / normaliser))
 
 
