@@ -10,7 +10,7 @@ from jax.custom_derivatives import SymbolicZero
 
 from ops.nonlinearities import HALF_SQUARE
 from ops.scalar.choice import choose
-from ops.scalar.equation import Equation, active_position, inner, position
+from ops.scalar.equation import Equation, active_position, inner, partly, position
 from ops.scalar.powers import power
 from ops.scalar.rootfinding import End, Evaluation, find_root
 from ops.scalar.rows import solve_rows
@@ -32,10 +32,11 @@ def _sums(entries: tuple[Array, ...], gamma: TwoFloat, lam: Array, equation: Equ
         t = position(s, gamma, lam, equation)
         full = t >= 1
         # A NaN has to reach a sum, to mark its row: it is not at least 1, and survives the maximum.
-        t = choose(full, 0.0, jnp.maximum(t, 0.0))
+        some = jnp.maximum(t, 0.0)
+        partial = choose(full, 0.0, power(some, exponent))
         if exponent == 1:
-            return full, t, (t > 0).astype(t.dtype)
-        return full, power(t, exponent), power(t, exponent - 1)
+            return full, partial, partly(t).astype(t.dtype)
+        return full, partial, choose(full, 0.0, power(some, exponent - 1))
 
     return rows.sum(of_entry, entries)
 
