@@ -127,12 +127,13 @@ def find_root(
     zero, no, infinite, count = full(0.0), full(False, jnp.bool_), full(jnp.inf), full(0, jnp.int32)
     first, last, most = full(left.point), full(right.point), full(float(jnp.finfo(dtype).max))
     extended = full(extended, jnp.bool_)
+    # Finite where an end is not; and not as half of a sum, which XLA makes of two halves, and which may overflow.
+    finite = lax.min(last, most)
+    half_way = 0.5 * lax.max(first, -most) + (finite - 0.5 * finite)
     initial = _State(
         anchor=zero,
         anchored=no,
-        point=lax.select(
-            (start > first) & (start < last), start, 0.5 * lax.max(first, -most) + 0.5 * lax.min(last, most)
-        ),
+        point=lax.select((start > first) & (start < last), start, half_way),
         rest=zero,
         last_level=infinite,
         best_level=infinite,

@@ -201,6 +201,7 @@ def _ends(start: Array, falls: Array, lam: Array, equation: Equation, size: Exte
     # Beyond the entries by some distance, so that where all or none are wanted there are points to find.
     margin = (size.largest - size.smallest) + 2.0 * lam
     low = jnp.maximum(jnp.nextafter(size.smallest - margin, -jnp.inf), least)
+    falls = jnp.minimum(falls, largest)  # infinite where entries are all but one point: 0 times infinity is no level
     if not equation.linear and equation.zero != "all":
         low = choose(lam == 0, low, equation.lower(low.dtype))
     high = jnp.nextafter(size.largest + margin, jnp.inf)

@@ -186,3 +186,8 @@ def test_one_entry(operator):
     kept = {"mask": [[1], [1], [0]], "mag": [[-3], [0], [0]]}["mask" if "mask" in operator.__name__ else "mag"]
     scale = 1 / 1.1 if operator is topk_mag else 1.0
     np.testing.assert_allclose(operator(x, k), np.float32(kept) * scale, rtol=1e-6)
+
+
+def test_of_an_infinite_entry_that_is_alone_nothing_may_be_wanted():
+    """It lies at the very end of the numbers that the threshold is searched among."""
+    np.testing.assert_array_equal(topk_mask(np.float32([INF]), 0, lam=1e-3), [0])

@@ -100,11 +100,11 @@ def _hard(of: Numbers, curve: Curve, p: float, precision: Precision, weight: Rea
     s = np.where(of.present, keys, -np.inf)
     z = hard.chosen(s, of.k)
     size, available = np.abs(z * curve.value(keys)), of.present.sum(axis=1, keepdims=True)
-    slope = z * curve.slope(keys)
+    sign = np.sign(of.x) if curve.even else np.ones_like(of.x)
+    slope = np.abs(sign) * z * curve.slope(keys)  # what bears no sign is 0, also where a kink has a slope there
     factor = precision.unit * ((np.abs(keys) if curve.name == "exp" else np.zeros_like(keys)) + 4)
     adding = precision.unit * (4 + 0.5 * available)
     untied = ~hard.tied(s, z)
-    sign = np.sign(of.x) if curve.even else 1.0
     least = curve.value(np.where(z > 0, s, np.inf).min(axis=1, keepdims=True))
     most = np.where(z == 0, s, -np.inf).max(axis=1, keepdims=True)
     most = np.where(of.k >= available, 0.0, curve.value(most))

@@ -117,3 +117,10 @@ def test_rows_with_nothing_to_select_have_answers(k, absent):
             for answer in answers:
                 known = np.isfinite(answer.wanted) & np.isfinite(answer.bound)
                 assert (known | ~answer.judged).all(), (phi, lam, answer.name)
+
+
+def test_an_entry_of_0_adds_nothing_to_the_norm_where_lam_is_0():
+    """It has no sign, whatever the slope of ``phi`` at its kink."""
+    given = topk.numbers(np.array([[2.0, 0, -1, 0]]), np.ones((1, 4), bool), np.array([3.0]), np.zeros(1), even=True)
+    in_lam = value.expect(given, 1.5, Curve("abs"), FLOAT64, np.ones((1, 1))).quantities[3]
+    assert float(in_lam.wanted[0, 0]) == pytest.approx(-2 / 1.5)
