@@ -51,8 +51,9 @@ demo: $(READY)  ## Every experiment on bundled data, no download: tables and fig
 	@$(RUN) experiments.cifar100_vit.suite --preset=demo --out=$(RUNS)/demo/cifar100_vit
 	@$(RUN) experiments.mnist_pruning.suite --preset=demo --out=$(RUNS)/demo/mnist_pruning
 
+# A file's tests share what they compile: they go to one worker, and files in order, or the longest would come last.
 test: $(READY)  ## Run the tests.
-	@$(RUN) pytest -n $(JOBS)
+	@$(RUN) pytest -n $(JOBS) --dist=loadfile --no-loadscope-reorder
 
 chaos: $(READY)  ## Kill runs at random moments and damage their files: all must end with the same numbers (10 minutes). KILLS=50 SEED=0.
 	@nice $(RUN) scripts.chaos --kills=$(KILLS) --seed=$(SEED) --out=$(RUNS)/chaos

@@ -1,6 +1,7 @@
 """Strict JAX, eight CPU devices, deterministic hypothesis, and one cache of compiled code, for every test."""
 
 import atexit
+import gc
 import os
 import shutil
 import tempfile
@@ -30,6 +31,10 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 hypothesis.settings.register_profile("deterministic", derandomize=True, max_examples=25, deadline=None, database=None)
 hypothesis.settings.load_profile("deterministic")
+
+
+# What programs are traced to is garbage in cycles, and more of it than Python expects of 700 new objects.
+gc.set_threshold(100_000, 50, 1000)
 
 
 @pytest.fixture
