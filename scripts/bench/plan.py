@@ -29,6 +29,7 @@ class Plan:
       scaling_seconds: time for those calls.
       memory: size ``n`` at which memory is measured.
       memory_of: names of the contestants, of ours, whose memory is measured.
+      programs_of: names of those whose equations are counted, and compilation timed (``scripts.bench.programs``).
       seed: of the inputs.
     """
 
@@ -41,6 +42,7 @@ class Plan:
     scaling_seconds: float
     memory: int
     memory_of: tuple[str, ...]
+    programs_of: tuple[str, ...]
     seed: int = 0
 
 
@@ -60,6 +62,7 @@ FULL = Plan(
     scaling_seconds=8.0,
     memory=10**7,
     memory_of=("topk_mask p=2", "topk_mask p=4/3", "topk_mag p=2", "topk_mag p=4/3"),
+    programs_of=("topk_mask p=2", "topk_mask p=4/3", "topk_mag p=2", "topk_mag p=4/3", "lax.top_k"),
 )
 
 QUICK = Plan(
@@ -72,4 +75,5 @@ QUICK = Plan(
     scaling_seconds=1.0,
     memory=10**6,
     memory_of=("topk_mask p=2",),
+    programs_of=("topk_mask p=2",),
 )

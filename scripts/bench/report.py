@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from scripts.bench import programs
 from scripts.bench.case import BASELINES, find
 from scripts.bench.contestants import BOTH, FORWARD, MODES
 
@@ -12,6 +13,7 @@ def lines(results: dict[str, Any]) -> Iterator[str]:
     for case in results["cases"]:
         yield from _case(case)
     yield from _growth(results["scaling"])
+    yield from programs.lines(results.get("programs", []))
     yield from _memory(results["memory"])
     yield from _targets(results["targets"])
     for name, peer in results["peers"].items():

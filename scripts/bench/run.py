@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from scripts.bench import record
+from scripts.bench import programs, record
 from scripts.bench.case import compare
 from scripts.bench.compilations import new_compilations
 from scripts.bench.contestants import Contestant, operator_name
@@ -25,11 +25,16 @@ def run(plan: Plan, contestants: Sequence[Contestant], say: Callable[[str], None
       say: told of every stage.
 
     Returns:
-      Cases (see ``compare``), scaling, compilations, memory, and the targets evaluated from these.
+      Cases (see ``compare``), scaling, compilations, programs, memory, and the targets evaluated from these.
     """
     compiling = 1.5 * len(contestants)
     guesses = [compiling + plan.seconds * (1 + case.batch * case.n / 5e6) for case in plan.cases]
-    guesses += [plan.scaling_seconds + 3.0 * len(plan.scaling), 5.0, *(9.0 for _ in plan.memory_of)]
+    guesses += [
+        plan.scaling_seconds + 3.0 * len(plan.scaling),
+        5.0,
+        20.0 * len(plan.programs_of),
+        *(9.0 for _ in plan.memory_of),
+    ]
     progress = Progress(guesses, say)
     begun, load = time.monotonic(), record.load_average()
 
@@ -42,12 +47,15 @@ def run(plan: Plan, contestants: Sequence[Contestant], say: Callable[[str], None
     growth = scaling(p2, plan.scaling, Budget(plan.scaling_seconds, plan.fewest, plan.most), plan.seed)
     progress.next("compilations")
     compilations = new_compilations()
+    progress.next("cost of programs")
+    costs = programs.measure(plan.programs_of)
     memory = []
     for name in plan.memory_of:
         progress.next(f"memory of {name}")
         memory.append(measure(name, plan.memory))
 
     results: dict[str, Any] = {"cases": cases, "scaling": growth, "compilations": compilations, "memory": memory}
+    results["programs"] = costs
     results["targets"] = evaluate(results)
     return {
         "seconds": time.monotonic() - begun,

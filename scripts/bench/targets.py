@@ -1,8 +1,12 @@
 """What was promised, held against what was measured."""
 
+import functools
+import itertools
+import operator as comparison
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from scripts.bench import programs
 from scripts.bench.case import find
 from scripts.bench.contestants import BOTH, EXPONENTS, FORWARD, MODES, TOP_K, operator_name
 from scripts.bench.peers import BOX_SECTION
@@ -13,6 +17,10 @@ STEEPEST = 1.1
 
 MOST_ARRAYS = 10.0
 
+MOST_EQUATIONS = {programs.KNOWN: 400, programs.TRACED: 500}
+MOST_COMPILING = 0.35
+"""Seconds of compilation on a CPU."""
+
 Target = dict[str, Any]
 
 P2, P43 = (operator_name("topk_mask", p) for p in EXPONENTS)
@@ -20,7 +28,13 @@ P2, P43 = (operator_name("topk_mask", p) for p in EXPONENTS)
 
 def evaluate(results: dict[str, Any]) -> list[Target]:
     """Every target with the measured number and PASS, MISS, or ``not measured`` in this run."""
-    return [*_times(results["cases"]), *_growth(results["scaling"]), *_compilations(results), *_memory(results)]
+    return [
+        *_times(results["cases"]),
+        *_growth(results["scaling"]),
+        *_compilations(results),
+        *_programs(results),
+        *_memory(results),
+    ]
 
 
 def _target(name: str, measured: float | None, limit: float, holds: Callable[[float], bool]) -> Target:
@@ -67,6 +81,17 @@ def _growth(growth: dict[str, Any]) -> Iterator[Target]:
 def _compilations(results: dict[str, Any]) -> Iterator[Target]:
     total = sum(results["compilations"].values())
     yield _target("executables compiled when k or lam change", total, 0, lambda count: count == 0)
+
+
+def _programs(results: dict[str, Any]) -> Iterator[Target]:
+    for way, most in MOST_EQUATIONS.items():
+        for operator, mode in itertools.product(("topk_mask", "topk_mag"), MODES):
+            name = operator_name(operator, "2")
+            row = programs.find(results.get("programs", []), name, mode, way) or {}
+            of = f"{name} {mode}, k and lam {way}"
+            yield _target(f"equations: {of}", row.get("equations"), most, functools.partial(comparison.gt, most))
+            compiled = functools.partial(comparison.gt, MOST_COMPILING)
+            yield _target(f"seconds compiled: {of}", row.get("compiled_s"), MOST_COMPILING, compiled)
 
 
 def _memory(results: dict[str, Any]) -> Iterator[Target]:

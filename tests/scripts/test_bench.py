@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.vmoe.experiment import RECIPE, routing_shape
-from scripts.bench import memory, peers, router, training
+from scripts.bench import memory, peers, programs, router, training
 from scripts.bench.__main__ import main
 from scripts.bench.case import compare
 from scripts.bench.contestants import BOTH, FORWARD, MODES, Contestant, baselines, draw, jax_calls, operators
@@ -32,6 +32,7 @@ PLAN = Plan(
     scaling_seconds=0.05,
     memory=1000,
     memory_of=(),
+    programs_of=("lax.top_k",),
 )
 
 
@@ -58,7 +59,16 @@ def rows_of(results, name):
 
 def test_the_record_is_json_and_has_every_part(results):
     record = json.loads(json.dumps(results, allow_nan=False))
-    assert set(record) >= {"seconds", "load_average", "cases", "scaling", "compilations", "memory", "targets"}
+    assert set(record) >= {
+        "seconds",
+        "load_average",
+        "cases",
+        "scaling",
+        "compilations",
+        "programs",
+        "memory",
+        "targets",
+    }
     (forward, both) = rows_of(record, "topk_mask p=2")
     assert (forward["mode"], both["mode"]) == MODES
     assert forward["max_abs_error"] < 1e-6
@@ -96,8 +106,31 @@ def test_nothing_is_compiled_when_k_or_lam_change(results):
     assert set(results["compilations"].values()) == {0}
 
 
+def test_equations_are_those_of_inner_programs_too():
+    def function(x):
+        inner = jax.jit(lambda x: jnp.sin(x) + 1)  # a call of two
+        return jax.lax.while_loop(lambda x: x[0] < 1, lambda x: inner(x) * 2, x)  # of two, and of four
+
+    assert programs.equations(jax.make_jaxpr(function)(np.zeros(2, np.float32)).jaxpr) == 1 + 3 + 4
+
+
+def test_programs_are_counted_and_timed_and_held_against_what_is_aimed_at(results):
+    (row,) = results["programs"]
+    assert (row["program"], row["equations"]) == ("lax.top_k", 1)
+    assert min(row[part] for part in ("traced_s", "lowered_s", "compiled_s")) > 0
+    assert any(line.startswith("  lax.top_k") and " 1 (0." in line for line in programs.lines(results["programs"]))
+    mine = row | {"program": "topk_mask p=2", "lam": "traced", "equations": 499, "compiled_s": 0.4}
+    found = evaluate(
+        {"cases": [], "scaling": {"n": [1], "slope": {}}, "compilations": {}, "memory": [], "programs": [mine]}
+    )
+    measured = {
+        entry["target"]: entry["status"] for entry in found if "traced" in entry["target"] and entry["measured"]
+    }
+    assert list(measured.values()) == ["PASS", "MISS"]
+
+
 def test_every_stage_is_announced_with_the_time_left(results):
-    assert len(results["said"]) == 3
+    assert len(results["said"]) == 4
     assert all("left" in line for line in results["said"])
 
 
