@@ -214,8 +214,9 @@ def _per_row(
     """One value per row, of shape ``batch``, from a scalar or from an array that broadcasts against it."""
     # NumPy is quicker, but what it makes would be written into a program that is being traced.
     module: Any = np if not traced and known(value) and (value.ndim == 0 or isinstance(value, np.ndarray)) else jnp
+    unknown = not known(value)  # before it is written into a program
     value = value if limits.integer else module.asarray(value).astype(dtype)
-    if limits.strength and not known(value):
+    if limits.strength and unknown:
         value = strength(value, limits)
     try:
         return module.broadcast_to(value, batch)

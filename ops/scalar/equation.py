@@ -118,7 +118,7 @@ class Equation:
     def width(self, gamma: Array, lam: Array) -> Array:
         """``lam * phi'(gamma) ** (p - 1)``: entries between ``gamma`` and ``gamma + width`` are partly selected."""
         if self.linear:
-            return lam + jnp.zeros_like(gamma)
+            return lam
         slope = self.slope(gamma)
         if self.p == 2:
             return lam * slope

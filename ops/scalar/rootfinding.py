@@ -109,7 +109,7 @@ def find_root(
     Args:
       evaluate: one pass over the data.
       start: first point, shape of one scalar per row; the middle of the bracket is taken for what is not inside.
-      left: at or to the left of every root; one for all, or one per row.
+      left: at or to the left of every root, and finite; one for all, or one per row.
       right: at or to the right of every root; likewise.
       extended: whether points between two neighbouring floats are looked at as well; one for all, or one per row.
 
@@ -125,11 +125,11 @@ def find_root(
         return varying_as(jnp.full(start.shape, value, kind), start)
 
     zero, no, infinite, count = full(0.0), full(False, jnp.bool_), full(jnp.inf), full(0, jnp.int32)
-    first, last, most = full(left.point), full(right.point), full(float(jnp.finfo(dtype).max))
+    first, last = full(left.point), full(right.point)
     extended = full(extended, jnp.bool_)
     # Finite where an end is not; and not as half of a sum, which XLA makes of two halves, and which may overflow.
-    finite = lax.min(last, most)
-    half_way = 0.5 * lax.max(first, -most) + (finite - 0.5 * finite)
+    finite = jnp.minimum(last, float(jnp.finfo(dtype).max))
+    half_way = 0.5 * first + (finite - 0.5 * finite)
     initial = _State(
         anchor=zero,
         anchored=no,
@@ -157,8 +157,8 @@ def find_root(
         level, step = found.level, found.step
         is_left = found.excess > 0
         # The ends are floats: rounded outwards, so that the root stays between them.
-        below = lax.select(rest < 0, lax.nextafter(point, -infinite), point)
-        above = lax.select(rest > 0, lax.nextafter(point, infinite), point)
+        below = lax.select(rest < 0, jnp.nextafter(point, -jnp.inf), point)
+        above = lax.select(rest > 0, jnp.nextafter(point, jnp.inf), point)
         left = lax.select(is_left, lax.max(below, state.left), state.left)
         right = lax.select(is_left, state.right, lax.min(above, state.right))
         gap = right - left
@@ -192,8 +192,9 @@ def find_root(
         proposal, beyond = lax.select(bisect, halved, proposal), lax.select(bisect, zero, beyond)
 
         stuck = bisect & ~((proposal > left) & (proposal < right))
-        arrived = found.converged & (~found.trusted | (step == 0) | leads_outside)
-        settled = found.trusted & (step != 0) & (moved.hi == point) & (moved.lo == rest)
+        leads = found.trusted & (step != 0)
+        arrived = found.converged & (~leads | leads_outside)
+        settled = leads & (moved.hi == point) & (moved.lo == rest)
         narrow = extended & (gap <= jnp.maximum(quarter_eps * found.scale, least))
         finished = arrived | settled | narrow | jnp.isnan(found.excess)
         done = state.done | finished | (stuck & (state.anchored | ~extended))
@@ -216,11 +217,11 @@ def find_root(
 
     final = lax.while_loop(unfinished, advance, initial)
     # A row for which the bound is not enough would be an error of ours: it must not pass for a result.
-    invalid = jnp.isnan(final.last_level) | ~final.done
+    valid = final.done & (final.last_level == final.last_level)
     total = two_sum(final.anchor, final.point)
     total = two_sum(total.hi, total.lo + final.rest)
     return Root(
-        point=TwoFloat(choose(invalid, jnp.nan, total.hi), choose(invalid, 0.0, total.lo)),
-        right=choose(invalid, jnp.nan, final.anchor + final.right),
+        point=TwoFloat(choose(valid, total.hi, jnp.nan), total.lo),
+        right=choose(valid, final.anchor + final.right, jnp.nan),
         evaluations=final.evaluations,
     )

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
 from ops.nonlinearities import HALF_SQUARE
@@ -83,7 +83,8 @@ def _evaluate(
 
     exponent = equation.exponent
     width = equation.width(value, lam)
-    slope = exponent * (weight + equation.width_slope(value, lam) * partial) / width
+    moving = weight if equation.linear else weight + equation.width_slope(value, lam) * partial
+    slope = exponent * moving / width
     if exponent == 1:
         change = excess
     else:
@@ -104,7 +105,7 @@ def _evaluate(
     roundings = (2 if equation.linear else 4) * (1 + exponent)
     # Where the gap at k is wider than the width, every gamma in an interval is a root, and selects nothing in part.
     # At its very ends rounding would leave 1 - eps or some 1e-20: a step further in, they are 1 and 0.
-    whole = rest == jnp.round(rest)
+    whole = rest == lax.round(rest, lax.RoundingMethod.TO_NEAREST_EVEN)
     tolerance = eps * jnp.maximum(roundings * partial, choose(whole, 4 * jnp.minimum(k, 1.0), 0.0))
     if equation.zero == "some":  # all or nothing is exact
         tolerance = choose(lam == 0, 0.0, tolerance)
@@ -163,7 +164,12 @@ def guess(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, 
     largest = jnp.maximum(jnp.abs(size.smallest), jnp.abs(size.largest))
     sensible = (largest > 0) & (largest < jnp.inf)
     unit = choose(sensible, largest, 1.0)  # the moments are taken of s / unit, so as not to overflow
-    count, total = rows.sum(lambda s: (finite(s), choose(finite(s), s / unit, 0.0)), entries)
+
+    def moment(s: Array) -> tuple[Array, Array]:
+        some = finite(s)
+        return some, choose(some, s / unit, 0.0)
+
+    count, total = rows.sum(moment, entries)
     count = jnp.maximum(count, 1).astype(unit.dtype)
     folded = equation.folded  # magnitudes of Gaussian entries with mean 0: two tails
     mean = jnp.zeros_like(unit) if folded else total / count
@@ -202,11 +208,13 @@ def _ends(start: Array, falls: Array, lam: Array, equation: Equation, size: Exte
     margin = (size.largest - size.smallest) + 2.0 * lam
     low = jnp.maximum(jnp.nextafter(size.smallest - margin, -jnp.inf), least)
     falls = jnp.minimum(falls, largest)  # infinite where entries are all but one point: 0 times infinity is no level
-    if not equation.linear and equation.zero != "all":
-        low = choose(lam == 0, low, equation.lower(low.dtype))
     high = jnp.nextafter(size.largest + margin, jnp.inf)
     # Finite where gamma may be: entries at +inf are above it only where they are all or nothing.
-    if equation.zero != "all":
+    if equation.zero == "none":
+        low = low if equation.linear else jnp.full_like(low, equation.lower(low.dtype))
+        high = jnp.minimum(high, largest)
+    elif equation.zero == "some":
+        low = low if equation.linear else choose(lam == 0, low, equation.lower(low.dtype))
         high = choose(lam > 0, jnp.minimum(high, largest), high)
     return (
         End(low, jnp.minimum(jnp.maximum(falls * (start - low), 0.1), largest)),
@@ -232,7 +240,7 @@ def _solve(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation)
     nothing = jnp.zeros_like(k)
     # Where nothing is wanted, nothing is selected: neither by rounding nor by what underflows.
     above = TwoFloat(jnp.nextafter(size.largest, jnp.inf), nothing)
-    point = select((k == 0) & ~jnp.isnan(root.point.hi), above, root.point)
+    point = select((k == 0) & (root.point.hi == root.point.hi), above, root.point)  # not of a row with a NaN
     if equation.zero != "none":
         point = select((k > 0) & (lam == 0), TwoFloat(root.right, nothing), point)
     return point, root.evaluations
