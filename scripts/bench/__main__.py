@@ -8,7 +8,7 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 
-from scripts.bench import peers, plan, record, report
+from scripts.bench import peers, record, report, sizes
 from scripts.bench.contestants import baselines, operators
 from scripts.bench.run import run
 
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"--peers: unknown {', '.join(unknown)}; known: {', '.join(peers.PEERS)}")
     environment = record.begin("scripts.bench", arguments, options.results)
 
-    chosen = plan.QUICK if options.quick else plan.FULL
+    chosen = sizes.QUICK if options.quick else sizes.FULL
     others, found = peers.load(wanted)
     for name, peer in found.items():
         if peer["status"] in ("missing", "unusable"):

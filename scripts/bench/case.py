@@ -6,7 +6,7 @@ from typing import Any
 from scripts.bench.check import check
 from scripts.bench.contestants import BOTH, FORWARD, MODES, TOP_K, Contestant, Inputs, draw
 from scripts.bench.peers import BOX_SECTION
-from scripts.bench.plan import Case
+from scripts.bench.sizes import Case
 from scripts.bench.timing import Budget, interleave
 
 BASELINES = (TOP_K, BOX_SECTION)

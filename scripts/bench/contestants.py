@@ -12,7 +12,7 @@ from jax import Array, lax
 
 from ops import hard_topk_mask, topk_mag, topk_mask
 from scripts.bench.oracle import Reference
-from scripts.bench.plan import Case
+from scripts.bench.sizes import Case
 
 FORWARD = "forward"
 BOTH = "forward+backward"

@@ -24,7 +24,7 @@ from ops.topk import Solver
 from scripts.bench import record
 from scripts.bench.contestants import draw
 from scripts.bench.oracle import Reference, expected
-from scripts.bench.plan import Case
+from scripts.bench.sizes import Case
 from scripts.bench.timing import Budget, interleave
 
 _MODULE = "scripts.bench.isotonic"

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from scripts.bench.contestants import BOTH, MODES, draw, operators
-from scripts.bench.plan import Case
+from scripts.bench.sizes import Case
 
 _ROOT = Path(__file__).resolve().parents[2]
 

@@ -1,4 +1,4 @@
-"""The whole benchmark, from a plan to a record that can be written as JSON."""
+"""The whole benchmark, from sizes to a record that can be written as JSON."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -9,18 +9,18 @@ from scripts.bench.case import compare
 from scripts.bench.compilations import new_compilations
 from scripts.bench.contestants import Contestant, operator_name
 from scripts.bench.memory import measure
-from scripts.bench.plan import Plan
 from scripts.bench.progress import Progress
 from scripts.bench.scaling import scaling
+from scripts.bench.sizes import Sizes
 from scripts.bench.targets import evaluate
 from scripts.bench.timing import Budget
 
 
-def run(plan: Plan, contestants: Sequence[Contestant], say: Callable[[str], None] = print) -> dict[str, Any]:
-    """Measures everything in ``plan``, all of it in this process but for memory.
+def run(sizes: Sizes, contestants: Sequence[Contestant], say: Callable[[str], None] = print) -> dict[str, Any]:
+    """Measures everything in ``sizes``, all of it in this process but for memory.
 
     Args:
-      plan: sizes and budgets.
+      sizes: of the cases, and budgets.
       contestants: who takes part; the one named ``topk_mask p=2`` must be among them.
       say: told of every stage.
 
@@ -28,31 +28,31 @@ def run(plan: Plan, contestants: Sequence[Contestant], say: Callable[[str], None
       Cases (see ``compare``), scaling, compilations, programs, memory, and the targets evaluated from these.
     """
     compiling = 1.5 * len(contestants)
-    guesses = [compiling + plan.seconds * (1 + case.batch * case.n / 5e6) for case in plan.cases]
+    guesses = [compiling + sizes.seconds * (1 + case.batch * case.n / 5e6) for case in sizes.cases]
     guesses += [
-        plan.scaling_seconds + 3.0 * len(plan.scaling),
+        sizes.scaling_seconds + 3.0 * len(sizes.scaling),
         5.0,
-        20.0 * len(plan.programs_of),
-        *(9.0 for _ in plan.memory_of),
+        20.0 * len(sizes.programs_of),
+        *(9.0 for _ in sizes.memory_of),
     ]
     progress = Progress(guesses, say)
     begun, load = time.monotonic(), record.load_average()
 
     cases = []
-    for case in plan.cases:
+    for case in sizes.cases:
         progress.next(f"batch {case.batch}, n {case.n}, k {case.k}")
-        cases.append(compare(case, contestants, Budget(plan.seconds, plan.fewest, plan.most), plan.seed))
+        cases.append(compare(case, contestants, Budget(sizes.seconds, sizes.fewest, sizes.most), sizes.seed))
     progress.next("time against n")
     (p2,) = (contestant for contestant in contestants if contestant.name == operator_name("topk_mask", "2"))
-    growth = scaling(p2, plan.scaling, Budget(plan.scaling_seconds, plan.fewest, plan.most), plan.seed)
+    growth = scaling(p2, sizes.scaling, Budget(sizes.scaling_seconds, sizes.fewest, sizes.most), sizes.seed)
     progress.next("compilations")
     compilations = new_compilations()
     progress.next("cost of programs")
-    costs = programs.measure(plan.programs_of)
+    costs = programs.measure(sizes.programs_of)
     memory = []
-    for name in plan.memory_of:
+    for name in sizes.memory_of:
         progress.next(f"memory of {name}")
-        memory.append(measure(name, plan.memory))
+        memory.append(measure(name, sizes.memory))
 
     results: dict[str, Any] = {"cases": cases, "scaling": growth, "compilations": compilations, "memory": memory}
     results["programs"] = costs

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from scripts.bench.contestants import MODES, Contestant, draw
-from scripts.bench.plan import Case
+from scripts.bench.sizes import Case
 from scripts.bench.timing import Budget, interleave
 
 

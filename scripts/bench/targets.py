@@ -10,7 +10,7 @@ from scripts.bench import programs
 from scripts.bench.case import find
 from scripts.bench.contestants import BOTH, EXPONENTS, FORWARD, MODES, TOP_K, operator_name
 from scripts.bench.peers import BOX_SECTION
-from scripts.bench.plan import Case
+from scripts.bench.sizes import Case
 
 STEEPEST = 1.1
 """Slope of log time against log n up to which time counts as linear."""

@@ -22,7 +22,7 @@ from typing import Any
 from experiments.core.record.files import read_object, write_json
 from experiments.core.record.workdir import Workdir
 from scripts.chaos import damages, kills
-from scripts.chaos.run import STOPS, Row, Run, ended, numbers, wait_for_rows, wrong
+from scripts.chaos.command import STOPS, Row, TrainingCommand, ended, numbers, wait_for_rows, wrong
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -47,7 +47,7 @@ class Progress:
         self.results.append((name, reason))
 
 
-def pruning(options: argparse.Namespace, cache: Path) -> Run:
+def pruning(options: argparse.Namespace, cache: Path) -> TrainingCommand:
     """A small run of the pruning experiment, whose compiled code is kept in `cache`."""
 
     def command(workdir: Path) -> list[str]:
@@ -62,10 +62,10 @@ def pruning(options: argparse.Namespace, cache: Path) -> Run:
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }
-    return Run(command, os.environ | compiled, ROOT)
+    return TrainingCommand(command, os.environ | compiled, ROOT)
 
 
-def make(run: Run, out: Path, num_kills: int, seed: int, chosen: Sequence[damages.Damage]) -> int:
+def make(run: TrainingCommand, out: Path, num_kills: int, seed: int, chosen: Sequence[damages.Damage]) -> int:
     """Does everything below `out`, which is to be empty, and writes `report.json` there; returns the exit status."""
     rng = random.Random(seed)
     begin = time.monotonic()
@@ -127,7 +127,7 @@ def _environment(workdir: Path) -> dict[str, Any] | None:
     return {k: v for k, v in read_object(path, "").items() if k not in own} if path.exists() else None
 
 
-def _stopped(run: Run, workdir: Path, number: signal.Signals, expected: list[Row]) -> str:
+def _stopped(run: TrainingCommand, workdir: Path, number: signal.Signals, expected: list[Row]) -> str:
     """What is wrong with a run that a signal stops and that goes on then."""
     process = run.start(workdir)
     wait_for_rows(process, workdir, len(expected) // 3)
@@ -138,7 +138,7 @@ def _stopped(run: Run, workdir: Path, number: signal.Signals, expected: list[Row
     return wrong(workdir, run.finish(workdir), expected)
 
 
-def _half(run: Run, workdir: Path, rows: int) -> None:
+def _half(run: TrainingCommand, workdir: Path, rows: int) -> None:
     """A run that was killed when it had more than half of its rows."""
     process = run.start(workdir)
     wait_for_rows(process, workdir, rows * 2 // 3)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from experiments.core.record.workdir import Workdir
-from scripts.chaos.run import Ended, Row, Run, wrong
+from scripts.chaos.command import Ended, Row, TrainingCommand, wrong
 
 Act = Callable[[Path, random.Random], None]
 
@@ -29,7 +29,9 @@ class Damage:
     said: str = ""
 
 
-def suffer(run: Run, half: Path, workdir: Path, damage: Damage, rng: random.Random, expected: list[Row]) -> str:
+def suffer(
+    run: TrainingCommand, half: Path, workdir: Path, damage: Damage, rng: random.Random, expected: list[Row]
+) -> str:
     """Damages a copy of a run and lets it go on; what is wrong then, or empty."""
     shutil.copytree(half, workdir)
     damage.act(workdir, rng)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from scripts.chaos.run import Row, Run, ended, num_rows, wrong
+from scripts.chaos.command import Row, TrainingCommand, ended, num_rows, wrong
 
 MOMENTS = ("at a time", "after a row", "in a save")
 _UNFINISHED = "*.orbax-checkpoint-tmp"  # what there is in checkpoints/ while one is saved
@@ -16,7 +16,7 @@ _POLL = 0.001
 
 
 def kill(
-    run: Run, directory: Path, kills: int, rng: random.Random, expected: list[Row], seconds: float
+    run: TrainingCommand, directory: Path, kills: int, rng: random.Random, expected: list[Row], seconds: float
 ) -> Iterator[tuple[str | None, str]]:
     """Kills runs below `directory`, so many times in all, and lets each go on until it is done.
 

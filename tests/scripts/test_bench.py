@@ -13,16 +13,16 @@ from scripts.bench.__main__ import main
 from scripts.bench.case import compare
 from scripts.bench.contestants import BOTH, FORWARD, MODES, Contestant, baselines, draw, jax_calls, operators
 from scripts.bench.oracle import Reference, expected
-from scripts.bench.plan import Case, Plan
 from scripts.bench.record import hardware_name
 from scripts.bench.report import lines
 from scripts.bench.run import run
+from scripts.bench.sizes import Case, Sizes
 from scripts.bench.targets import evaluate
 from scripts.bench.timing import Budget, Summary, interleave
 
 CASE = Case(4, 60, 6)
 BUDGET = Budget(seconds=0.05, fewest=3, most=8)
-PLAN = Plan(
+SIZES = Sizes(
     cases=(CASE,),
     lams=(1.0,),
     seconds=0.05,
@@ -50,7 +50,7 @@ def results():
     contestants.append(dataclasses.replace(contestants[0], name="huge", limit=100))
     contestants.append(dataclasses.replace(contestants[0], name="broken", prepare=failing))
     said = []
-    return {**run(PLAN, contestants, said.append), "said": said}
+    return {**run(SIZES, contestants, said.append), "said": said}
 
 
 def rows_of(results, name):

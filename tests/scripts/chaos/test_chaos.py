@@ -10,7 +10,7 @@ import pytest
 
 from scripts.chaos import __main__ as chaos
 from scripts.chaos import damages
-from scripts.chaos.run import Run
+from scripts.chaos.command import TrainingCommand
 
 # Twenty rows, and at the end a summary. A sound run begins anew; the other goes on behind what is there.
 TRAINING = """
@@ -36,7 +36,7 @@ with path.open("w" if sound else "a") as file:
 
 def make(tmp_path, kind, kills=6):
     command = lambda workdir: [sys.executable, "-IS", "-c", TRAINING, str(workdir), kind]  # noqa: E731
-    return chaos.make(Run(command, os.environ, tmp_path), tmp_path, kills, 0, [])
+    return chaos.make(TrainingCommand(command, os.environ, tmp_path), tmp_path, kills, 0, [])
 
 
 def test_runs_that_end_with_the_same_rows_are_as_they_should_be(tmp_path, capsys):
@@ -51,7 +51,7 @@ def test_runs_that_end_with_the_same_rows_are_as_they_should_be(tmp_path, capsys
 
 def test_what_is_started_heeds_signals_that_the_command_ignores(tmp_path):
     code = "import signal; print([signal.getsignal(n) == signal.SIG_IGN for n in (1, 2, 15)])"
-    run = Run(lambda workdir: [sys.executable, "-IS", "-c", code], os.environ, tmp_path)
+    run = TrainingCommand(lambda workdir: [sys.executable, "-IS", "-c", code], os.environ, tmp_path)
     previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         assert run.finish(tmp_path).out == "[False, False, False]\n"

@@ -16,7 +16,7 @@ class Case(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class Sizes:
     """Sizes and time budgets of one run.
 
     Attributes:
@@ -46,7 +46,7 @@ class Plan:
     seed: int = 0
 
 
-FULL = Plan(
+FULL = Sizes(
     cases=(
         Case(12800, 400, 28),
         Case(128, 1000, 100),
@@ -65,7 +65,7 @@ FULL = Plan(
     programs_of=("topk_mask p=2", "topk_mask p=4/3", "topk_mag p=2", "topk_mag p=4/3", "lax.top_k"),
 )
 
-QUICK = Plan(
+QUICK = Sizes(
     cases=(Case(128, 1000, 100),),
     lams=(1.0,),
     seconds=3.0,

@@ -28,7 +28,7 @@ class Ended:
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class TrainingCommand:
     """A run of which there may be many, each in a workdir of its own.
 
     Attributes:
