@@ -47,7 +47,10 @@ def test_claims_are_those_that_the_results_give(findings):
         assert claim not in findings or row == readme.claim_row(claim, findings[claim]), "make report writes it again"
 
 
-@pytest.mark.parametrize(("path", "name"), [("README.md", "speed"), ("results/bench/README.md", "speed in full")])
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [("README.md", "speed"), *(("results/bench/README.md", name) for name in ("speed in full", "programs"))],
+)
 def test_speed_is_that_of_the_benchmark(path, name):
     assert block(name, (ROOT / path).read_text()) == readme.speed_tables()[name], "make report writes it again"
 

@@ -12,7 +12,8 @@ from jax.extend import core
 from ops import topk_mag, topk_mask
 from scripts.bench.contestants import BOTH, EXPONENTS, FORWARD, MODES, TOP_K, operator_name
 
-KNOWN, TRACED = "known", "traced"
+WAYS = ("known", "traced")
+KNOWN, TRACED = WAYS
 _K, _LAM = np.float32(10.0), np.float32(0.1)
 _SECONDS = ("traced_s", "lowered_s", "compiled_s")
 
@@ -88,7 +89,7 @@ def lines(rows: list[dict[str, Any]]) -> Iterator[str]:
     for name in dict.fromkeys(row["program"] for row in rows):
         cells = []
         for mode in MODES:
-            for way in (KNOWN, TRACED):
+            for way in WAYS:
                 if row := find(rows, name, mode, way):
                     seconds = " + ".join(f"{row[part]:.2f}" for part in _SECONDS)
                     cells.append(f"{mode}, {way}: {row['equations']:>4} ({seconds})")

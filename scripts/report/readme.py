@@ -8,8 +8,9 @@ from typing import Any
 from experiments.core.record.files import read_object, write_atomically
 from experiments.core.report.finding import Claim, Finding
 from experiments.core.report.markdown import line
+from scripts.bench import programs
 from scripts.bench.case import find
-from scripts.bench.contestants import BOTH, FORWARD
+from scripts.bench.contestants import BOTH, FORWARD, MODES
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -71,9 +72,24 @@ def claim_row(claim: Claim, finding: Finding | None) -> str:
 
 
 def speed_tables() -> dict[str, list[str]]:
-    """Times of masks over that of `lax.top_k`, in short and in full."""
-    cases = read_object(RESULTS / "bench" / _RECORD, "put back a copy of it, or make it again")["cases"]
-    return {name: _ratios(cases, columns) for name, columns in _SPEED.items()}
+    """Times of masks over that of `lax.top_k`, in short and in full; and what their programs cost."""
+    record = read_object(RESULTS / "bench" / _RECORD, "put back a copy of it, or make it again")
+    tables = {name: _ratios(record["cases"], columns) for name, columns in _SPEED.items()}
+    return tables | {"programs": _programs(record["programs"])}
+
+
+def _programs(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Equations of every program, and seconds to trace and lower it, and to compile it."""
+    cells = []
+    for name in dict.fromkeys(row["program"] for row in rows):
+        found = [programs.find(rows, name, mode, way) for way in programs.WAYS for mode in MODES]
+        cells.append(line([f"`{name}`", *("-" if row is None else _cost(row) for row in found)]))
+    columns = [f"{way}, {mode}" for way in ("k and lam known", "traced") for mode in ("forward", "with gradient")]
+    return [line(["", *columns]), line(["---"] + ["---:"] * len(columns)), *cells]
+
+
+def _cost(row: dict[str, Any]) -> str:
+    return f"{row['equations']}: {row['traced_s'] + row['lowered_s']:.2f} s + {row['compiled_s']:.2f} s"
 
 
 def _ratios(cases: Sequence[dict[str, Any]], columns: Sequence[tuple[str, str, str]]) -> list[str]:
