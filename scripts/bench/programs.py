@@ -76,7 +76,7 @@ def measure(names: Sequence[str], n: int = 1000, repetitions: int = 3) -> list[d
     return found
 
 
-def find(rows: list[dict[str, Any]], program: str, mode: str, way: str) -> dict[str, Any] | None:
+def find(rows: Sequence[dict[str, Any]], program: str, mode: str, way: str) -> dict[str, Any] | None:
     """The row of a program, or None."""
     return next((row for row in rows if (row["program"], row["mode"], row["lam"]) == (program, mode, way)), None)
 
