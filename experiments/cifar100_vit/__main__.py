@@ -1,7 +1,8 @@
 """python -m experiments.cifar100_vit --config=configs/cifar100_vit.py --workdir=DIR"""
 
-from experiments.cifar100_vit.experiment import RECIPE
-from experiments.core import cli
-
 if __name__ == "__main__":
+    # Only then: the processes that make batches import this file, too, and need little of it.
+    from experiments.cifar100_vit.experiment import RECIPE
+    from experiments.core import cli
+
     cli.main(RECIPE)

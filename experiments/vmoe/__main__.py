@@ -1,7 +1,8 @@
 """python -m experiments.vmoe --config=configs/vmoe.py --workdir=DIR"""
 
-from experiments.core import cli
-from experiments.vmoe.experiment import RECIPE
-
 if __name__ == "__main__":
+    # Only then: the processes that make batches import this file, too, and need little of it.
+    from experiments.core import cli
+    from experiments.vmoe.experiment import RECIPE
+
     cli.main(RECIPE)

@@ -37,7 +37,7 @@ def on_one_device(
 
 
 def small_config(variant: str = "relaxed", **fields: Any) -> ml_collections.ConfigDict:
-    """Digits, two seeds, few epochs; `fields` by dotted name."""
+    """Digits, two seeds, few epochs, a network of one layer; `fields` by dotted name."""
     config = get_config(variant)
     small = {
         "dataset": "digits",
@@ -45,13 +45,15 @@ def small_config(variant: str = "relaxed", **fields: Any) -> ml_collections.Conf
         "epochs": 3,
         "checkpoint_every": 2,
         "optimizer.learning_rate": 0.1,
+        "hidden": (),  # to trace and compile takes as long as the layers are many
+        "prune_layers": (1,),
     }
     set_fields(config, fields, small)
     return config
 
 
 def command(workdir: Path, *options: str, variant: str = "dense") -> list[str]:
-    """The command line of a small run."""
+    """The command line of a small run, of a network of one layer."""
     return [
         *(sys.executable, "-m", "experiments.mnist_pruning"),
         f"--config=configs/mnist_pruning.py:{variant}",
@@ -59,6 +61,8 @@ def command(workdir: Path, *options: str, variant: str = "dense") -> list[str]:
         "--config.dataset=digits",
         "--config.seeds=(0, 1)",
         "--config.optimizer.learning_rate=0.1",
+        "--config.hidden=()",
+        "--config.prune_layers=(1,)",
         *options,
     ]
 

@@ -1,4 +1,4 @@
-"""A small experiment in steps, on digits; `python -m tests.experiments.toy WORKDIR '{"field": value, ...}'` runs it."""
+"""A small experiment in steps, on digits; `python -c START WORKDIR '{"field": value, ...}'` runs it."""
 
 import dataclasses
 import json
@@ -19,6 +19,9 @@ from experiments.core.input.dataset import Data
 from experiments.core.input.stream import InOrder, Shuffled, Stream
 from experiments.core.training import optimizer, train
 from experiments.core.training.experiment import Experiment, Recipe
+
+# Not as `-m`: the processes that make batches would import this file, as they do the main program.
+START = "from tests.experiments import toy; toy.main()"
 
 
 def toy_config(**fields: Any) -> ml_collections.ConfigDict:
@@ -160,7 +163,7 @@ def values(row: Any) -> np.ndarray:
     )
 
 
-if __name__ == "__main__":
+def main() -> None:
     logging.set_verbosity(logging.ERROR)  # as the command line does
     config = toy_config(**json.loads(sys.argv[2]))
     train.run(RECIPE if "input" in config else STREAMED, config, sys.argv[1])

@@ -10,10 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import jax
-
-from experiments.core.record import hardware
-
 _ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = "COMMIT"  # a file in the root
 _PACKAGES = (
@@ -40,6 +36,11 @@ class Launch:
 
 def describe(launch: Launch) -> dict[str, Any]:
     """A JSON record of code, packages, machine and launch; what cannot be found out is null."""
+    # Only here: what launches runs, or looks at them, need not wait until JAX is imported.
+    import jax
+
+    from experiments.core.record import hardware
+
     devices = jax.devices()
     # Results are written while other runs go on; they do not make the code another.
     status = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results")

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
 
 from experiments.core.record.metrics import Row
 
@@ -13,6 +12,8 @@ PROGRESS = ("epoch", "step", "seconds", "diverged", "learning_rate", "performanc
 
 def interval(values: list[float | None]) -> dict[str, Any]:
     """Mean and half width of the 95 % t-interval, over the seeds that have a value."""
+    from scipy.special import stdtrit  # only here: it takes a second to import, and a run needs it at its end
+
     numbers = np.array([value for value in values if value is not None])
     n = len(numbers)
     half = stdtrit(n - 1, 0.975) * numbers.std(ddof=1) / np.sqrt(n) if n > 1 else None

@@ -1,4 +1,4 @@
-"""Files in each public layout, at full size and at a small one, and files that do not fit."""
+"""Files in each public layout, at a full size and at a small one, and files that do not fit."""
 
 import functools
 import zipfile
@@ -135,20 +135,20 @@ def test_the_original_b_16_for_384_pixels(tmp_path):
     assert_loaded(loaded, fresh("B/16", 384), expected)
 
 
-def test_the_augreg_b_16_for_224_pixels_and_scanned_blocks(tmp_path):
-    file = make_file("augreg", "B/16", num_classes=1000)
-    path = saved(tmp_path / "B_16-i21k.npz", file)
-    params = fresh("B/16", 224, scan=True)
+def test_the_augreg_ti_16_for_224_pixels_and_scanned_blocks(tmp_path):
+    file = make_file("augreg", "Ti/16", num_classes=1000)
+    path = saved(tmp_path / "Ti_16-i21k.npz", file)
+    params = fresh("Ti/16", 224, scan=True)
     loaded = load_pretrained(path, params)
     path.unlink()
     assert_loaded(loaded, params, stacked(in_our_layout(file), 12) | HEAD)
 
 
-def test_the_big_vision_b_16_of_scanned_blocks(tmp_path):
-    file = make_file("big_vision", "B/16", num_classes=1000, scan=True, prefix="params/")
+def test_the_big_vision_ti_16_of_scanned_blocks(tmp_path):
+    file = make_file("big_vision", "Ti/16", num_classes=1000, scan=True, prefix="params/")
     moments = {"opt/0/mu/cls": np.zeros(3), "chrono/steps": np.int64(7)}
     path = saved(tmp_path / "checkpoint.npz", file | moments)
-    params = fresh("B/16", 224, num_classes=1000)
+    params = fresh("Ti/16", 224, num_classes=1000)
     loaded = load_pretrained(path, params, keep_head=True)
     path.unlink()
     file = {name.removeprefix("params/"): array for name, array in file.items()}

@@ -6,9 +6,11 @@ import shlex
 import fsspec
 import pytest
 
-from scripts.launch import command
+from scripts.launch import code, command
 from tests.experiments import buckets
 from tests.scripts.launch.fakes import World
+
+WHOLE = code._PARTS  # of the code
 
 
 @pytest.fixture(scope="session")
@@ -27,6 +29,9 @@ def world(tmp_path, monkeypatch, bucket_server):
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("FAKE_WORLD", str(world.path))
     monkeypatch.setenv("PATH", str(programs), prepend=":")
+    # What workers of this world run: to pack and unpack all, each time, takes long.
+    monkeypatch.setattr(code, "_PARTS", ("scripts/launch", "requirements.txt"))
+    monkeypatch.setattr(code.Code, "archive", tmp_path / "code.tar.gz")
     with contextlib.suppress(ValueError):
         fsspec.filesystem("gs").clear_instance_cache()
     return world

@@ -9,13 +9,15 @@ the real install.sh makes by a fake uv, is this machine's, except that `-m exper
 import json
 import os
 import re
-import shutil
+import shlex
 import signal
-import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
+
+# A test starts dozens of these. So what few of them need is imported where it is needed, and they run this file as a
+# module, which Python keeps compiled.
+START = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import fakes; fakes.main()"
 
 PROGRAMS = ("gcloud", "xpk", "kubectl", "sbatch", "srun")
 # What every worker runs for its environment: shell, which starts sooner than Python.
@@ -31,7 +33,7 @@ if [[ $1 == venv ]]; then
 fi
 """
 PYTHON = f"""#!/usr/bin/env bash
-if [[ $2 == experiments.* ]]; then exec {sys.executable} -IS {__file__} train "$@"; fi
+if [[ $2 == experiments.* ]]; then exec {sys.executable} -IS -c {shlex.quote(START)} train "$@"; fi
 exec {sys.executable} -S "$@"
 """
 
@@ -47,7 +49,8 @@ class World:
         programs = self.path / "bin"
         programs.mkdir(parents=True)
         scripts = {
-            name: f'#!/usr/bin/env bash\nexec {sys.executable} -IS {__file__} {name} "$@"\n' for name in PROGRAMS
+            name: f'#!/usr/bin/env bash\nexec {sys.executable} -IS -c {shlex.quote(START)} {name} "$@"\n'
+            for name in PROGRAMS
         }
         scripts |= {"curl": CURL, "uv": UV, "../python": PYTHON}
         for name, script in scripts.items():
@@ -126,6 +129,8 @@ def gcloud(world, arguments):
             nodes = [{"nodeId": name, "node": {"acceleratorType": type_}}]
             world.put(f"{kind}-{name}", {"state": {"state": "ACTIVE"}, "tpu": {"nodeSpec": nodes}})
     elif verb == "scp":
+        import shutil
+
         target, path = rest[0].split(":")
         shutil.copy(name, world.home(target, flag(rest, "worker")) / path)
     elif verb == "ssh":
@@ -133,6 +138,10 @@ def gcloud(world, arguments):
 
 
 def ssh(world, name, worker, command):
+    import shutil
+    import subprocess
+    import threading
+
     home = world.home(name, worker)
     outcome = world.next(f"ssh-{worker}") if "scripts.launch.worker -- " in command else None
     variables = os.environ | {"HOME": str(home), "FAKE_WORKER": worker, "FAKE_TPU": name}
@@ -222,6 +231,9 @@ def exists(workdir, name):
 
 
 def xpk(world, arguments):
+    import shutil
+    import subprocess
+
     verb = arguments[1]
     if outcome := world.next(f"xpk-{verb}"):
         print(outcome["says"])
@@ -258,6 +270,8 @@ def kubectl(world, arguments):
 
 
 def sbatch(world, arguments):
+    import subprocess
+
     outcome = world.next("sbatch")
     if outcome:
         fail(outcome)
@@ -269,9 +283,12 @@ def sbatch(world, arguments):
 
 
 def srun(world, arguments):
-    command = next(index for index, argument in enumerate(arguments) if not argument.startswith("--"))
-    training = arguments[command + 1 :]
-    done = subprocess.run([sys.executable, "-IS", __file__, "train", *training], capture_output=True, text=True)
+    import subprocess
+
+    program = next(index for index, argument in enumerate(arguments) if not argument.startswith("--"))
+    training = arguments[program + 1 :]
+    command = [sys.executable, "-IS", "-c", START, "train", *training]
+    done = subprocess.run(command, capture_output=True, text=True)
     for line in (done.stdout + done.stderr).splitlines():
         print(f"0: {line}", flush=True)
     if done.returncode:
@@ -279,7 +296,8 @@ def srun(world, arguments):
     sys.exit(done.returncode)
 
 
-if __name__ == "__main__":
+def main():
+    """What one of the programs does, by its name and arguments on the command line."""
     program, *given = sys.argv[1:]
     here = World(os.environ["FAKE_WORLD"])
     if program not in ("train", "srun"):

@@ -14,6 +14,7 @@ from tests.experiments.support import wait_for_end
 from tests.scripts.launch.conftest import commands
 
 DIGITS = ["--config.dataset=digits", "--config.seeds=(0, 1)", "--config.epochs=40", "--config.checkpoint_every=8"]
+DIGITS += ["--config.hidden=()", "--config.prune_layers=(1,)"]  # to compile takes as long as the layers are many
 SWEEP = "--sweep=config.optimizer.learning_rate=0.1,0.05"
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from scripts.launch import code, state
 from scripts.launch.code import ROOT
-from tests.scripts.launch.conftest import commands
+from tests.scripts.launch.conftest import WHOLE, commands
 
 WORKDIR = "gs://bucket/runs/a"
 SMALL = "--type=v6e-4"  # one worker
@@ -51,7 +51,8 @@ def test_a_dry_run_prints_what_a_run_does(world, launch, platform):
     assert world.thing("tpu-vm-tpu") is None
 
 
-def test_every_worker_gets_the_arguments_byte_for_byte(world, launch):
+def test_every_worker_gets_the_arguments_byte_for_byte(world, launch, monkeypatch):
+    monkeypatch.setattr(code, "_PARTS", WHOLE)
     status, out, _ = launch(*arguments("tpu-vm", "--env=NAME=a b"))
     assert status == 0
     assert starts(world) == ["0", "1"]

@@ -19,7 +19,7 @@ from experiments.core.record import metrics
 from experiments.core.training import train
 from experiments.core.training.experiment import Recipe
 from tests.experiments.support import start, wait_for_end
-from tests.experiments.toy import RECIPE, build, load_streams, toy_config
+from tests.experiments.toy import RECIPE, START, build, load_streams, toy_config
 
 STREAM = {"feed": "stream", "eval_batch_size": 128}
 
@@ -77,7 +77,7 @@ def test_streams_are_closed_however_a_run_ends(tmp_path, capsys, end):
     log: list[str] = []
     foreign = {"head": np.zeros(3, np.float32)} if end == "refused" else None
     expected = {"failed": pytest.raises(Broken), "refused": pytest.raises(UsageError, match=r"not one of the model")}
-    recipe, config = recording(log, at_step, foreign), toy_config(**STREAM)
+    recipe, config = recording(log, at_step, foreign), toy_config(steps=12, checkpoint_every=12, **STREAM)
     if end in expected:
         with expected[end]:
             train.run(recipe, config, tmp_path)
@@ -139,7 +139,7 @@ def _children(pid: int) -> list[int]:
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes in /proc")
 def test_sigterm_ends_the_workers_in_silence(tmp_path):
     fields = pipeline_fields(workers=1) | {"steps": 100_000, "eval_every": 20, "checkpoint_every": 1000}
-    process = start([sys.executable, "-m", "tests.experiments.toy", str(tmp_path), json.dumps(fields)])
+    process = start([sys.executable, "-c", START, str(tmp_path), json.dumps(fields)])
     deadline = time.monotonic() + 120
     while len(metrics.read(tmp_path / "metrics.jsonl")) < 3:
         assert process.poll() is None, process.communicate()

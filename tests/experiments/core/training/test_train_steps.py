@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import random
+import shutil
 
 import jax
 import jax.monitoring
@@ -21,6 +22,7 @@ MESHES = {"data": {"data": 8}, "fsdp": {"data": 2, "fsdp": 4}, "expert": {"data"
 
 
 EACH_STEP = {"eval_every": 1, "checkpoint_every": 20}
+FOURTH = {"eval_every": 4, "checkpoint_every": 20}
 
 
 def run(workdir, recipe=RECIPE, **fields):
@@ -37,9 +39,9 @@ def assert_same(rows, expected):
 
 
 @pytest.fixture(scope="module")
-def each_step(tmp_path_factory):
-    """Rows after each of twenty steps, on one device."""
-    return run(tmp_path_factory.mktemp("runs") / "w", **EACH_STEP)
+def one(tmp_path_factory):
+    """Rows after each fourth of twenty steps, on one device, which takes four at once."""
+    return run(tmp_path_factory.mktemp("runs") / "w", steps_per_dispatch=4, **FOURTH)
 
 
 def test_rows_say_what_was_learnt_at_which_rate_and_speed(tmp_path, capsys):
@@ -88,30 +90,33 @@ def test_nothing_is_compiled_in_the_time_that_is_counted(tmp_path, monkeypatch):
     assert counted == [counted[0]] * 4
 
 
-def test_the_train_loss_is_the_mean_over_the_interval(tmp_path, each_step):
-    rows = run(tmp_path / "w", eval_every=5, steps_per_dispatch=5, checkpoint_every=5)
+def test_the_train_loss_is_the_mean_over_the_interval(tmp_path, one):
+    each_step = run(tmp_path / "w", **EACH_STEP)
     steps = np.asarray([row["train_loss"][0] for row in each_step[1:]])
-    np.testing.assert_allclose([row["train_loss"][0] for row in rows[1:]], steps.reshape(4, 5).mean(axis=1), rtol=1e-5)
-    assert rows[-1]["test_error"] == each_step[-1]["test_error"]
+    np.testing.assert_allclose([row["train_loss"][0] for row in one[1:]], steps.reshape(5, 4).mean(axis=1), rtol=1e-5)
+    assert one[-1]["test_error"] == each_step[-1]["test_error"]
 
 
 @pytest.mark.parametrize(("name", "accumulate"), [("data", 1), ("fsdp", 4), ("expert", 1)])
-def test_eight_devices_and_microbatches_have_the_losses_of_one_device(tmp_path, each_step, name, accumulate):
-    fields = {"mesh": MESHES[name], "accumulate": accumulate, "eval_batch_size": 128} | EACH_STEP
-    assert_close(run(tmp_path / "w", **fields), each_step)
+def test_eight_devices_and_microbatches_have_the_losses_of_one_device(tmp_path, one, name, accumulate):
+    fields = {"mesh": MESHES[name], "accumulate": accumulate, "eval_batch_size": 128} | FOURTH
+    assert_close(run(tmp_path / "w", **fields), one)
 
 
-def test_a_stream_has_the_batches_of_resident_data(tmp_path, each_step):
-    assert_close(run(tmp_path / "memory", feed="stream", **EACH_STEP), each_step)
-    fields = {"feed": "stream", "eval_batch_size": 128, "mesh": MESHES["fsdp"], "steps_per_dispatch": 1} | EACH_STEP
-    assert_close(run(tmp_path / "pipeline", STREAMED, **fields), each_step)
+def test_a_stream_has_the_batches_of_resident_data(tmp_path, one):
+    assert_close(run(tmp_path / "memory", feed="stream", **FOURTH), one)
+    fields = {"feed": "stream", "eval_batch_size": 128, "mesh": MESHES["fsdp"]} | FOURTH
+    assert_close(run(tmp_path / "pipeline", STREAMED, **fields), one)
 
 
-def test_seeds_side_by_side_train_as_alone(tmp_path, each_step):
-    rows = run(tmp_path / "w", seeds=(5, 3), mesh=MESHES["fsdp"], **EACH_STEP)
+def test_seeds_side_by_side_train_as_alone(tmp_path, one):
+    rows = run(tmp_path / "w", seeds=(5, 3), mesh=MESHES["fsdp"], **FOURTH)
     assert [row["train_loss"][1] for row in rows[1:]] == pytest.approx(
-        [row["train_loss"][0] for row in each_step[1:]], rel=1e-5
+        [row["train_loss"][0] for row in one[1:]], rel=1e-5
     )
+
+
+NOISY = STREAM | {"checkpoint_every": 5}  # on the fifth step, rows on the fourth
 
 
 @pytest.fixture(scope="module")
@@ -119,25 +124,19 @@ def noisy(tmp_path_factory):
     """Rows of uninterrupted runs with random inputs, on one device and on eight."""
     root = tmp_path_factory.mktemp("noisy")
     meshes = {"one": {}, "fsdp": {"mesh": MESHES["fsdp"]}}
-    return {name: run(root / name, STREAMED, **STREAM, **mesh) for name, mesh in meshes.items()}
+    return {name: run(root / name, STREAMED, **NOISY, **mesh) for name, mesh in meshes.items()}
 
 
-@pytest.mark.parametrize("name", ["one", "fsdp"])
-def test_broken_off_at_random_steps_it_ends_with_the_same_rows(tmp_path, noisy, name):
-    mesh = {"mesh": MESHES[name]} if name in MESHES else {}
+@pytest.mark.parametrize(("here", "elsewhere"), [("one", "fsdp"), ("fsdp", "one")])
+def test_broken_off_at_random_steps_it_ends_with_the_same_rows_and_goes_on_elsewhere(tmp_path, noisy, here, elsewhere):
+    meshes = {"one": {}, "fsdp": {"mesh": MESHES["fsdp"]}}
     for step in sorted(random.Random(1).sample(range(4, 20), 2)):
         with pytest.raises(Killed):
-            run(tmp_path / "w", killed_at(step), **STREAM, **mesh)
-    assert_same(run(tmp_path / "w", STREAMED, **STREAM, **mesh), noisy[name])
-
-
-@pytest.mark.parametrize(("before", "after"), [("one", "fsdp"), ("fsdp", "one")])
-def test_it_goes_on_elsewhere(tmp_path, noisy, before, after):
-    meshes = {"one": {}, "fsdp": {"mesh": MESHES["fsdp"]}}
-    with pytest.raises(Killed):
-        run(tmp_path / "w", killed_at(11), **STREAM, **meshes[before])
-    rows = run(tmp_path / "w", STREAMED, **STREAM, **meshes[after])
-    assert_same(rows[:2], noisy[before][:2])
+            run(tmp_path / "w", killed_at(step), **NOISY, **meshes[here])
+    shutil.copytree(tmp_path / "w", tmp_path / "copy")
+    assert_same(run(tmp_path / "w", STREAMED, **NOISY, **meshes[here]), noisy[here])
+    rows = run(tmp_path / "copy", STREAMED, **NOISY, **meshes[elsewhere])
+    assert_same(rows[:2], noisy[here][:2])
     assert_close(rows, noisy["one"])
 
 
@@ -148,7 +147,7 @@ def pretrained(arrays):
 def test_pretrained_parameters_take_the_place_of_some(tmp_path):
     kernel = np.zeros((512, 10), np.float32)
     for name, fields in {"one": {}, "fsdp": {"mesh": MESHES["fsdp"]}, "seeds": {"seeds": (0, 1)}}.items():
-        rows = run(tmp_path / name, pretrained({"second": {"kernel": kernel}}), steps=5, **fields)
+        rows = run(tmp_path / name, pretrained({"second": {"kernel": kernel}}), steps=5, checkpoint_every=5, **fields)
         assert rows[0]["test"]["loss"] == pytest.approx(
             [np.log(10)] * len(rows[0]["diverged"])
         )  # zeros: uniform predictions
