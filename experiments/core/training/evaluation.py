@@ -96,7 +96,8 @@ class _InBatches:
             metrics = experiment.evaluate(params, batch, progress)
             return jax.tree_util.tree_map_with_path(lambda path, value: _sum(path, value, real), metrics)
 
-        self._sums = jax.vmap(sums, in_axes=(0, None, None, None)) if seed_axis else sums
+        # Compiled within `_add` alone; but so it is traced once, for its shapes and for that.
+        self._sums = jax.jit(jax.vmap(sums, in_axes=(0, None, None, None)) if seed_axis else sums)
         everywhere = mesh_lib.replicated(mesh)
         self._add: Any = jax.jit(
             lambda totals, *arguments: jax.tree.map(jnp.add, totals, self._sums(*arguments)), out_shardings=everywhere

@@ -46,7 +46,8 @@ def abstract(experiment: Experiment, seeds: jax.Array, mesh: Mesh) -> TrainState
     Raises:
       UsageError: if the experiment's pretrained parameters are not those of its model.
     """
-    _check_pretrained(experiment)
+    if jax.tree.leaves(experiment.pretrained):
+        _check_pretrained(experiment)
     shapes = jax.eval_shape(lambda seeds: _begin(experiment, seeds, None), seeds)
     shardings = mesh_lib.state_shardings(mesh, shapes, leading=seeds.ndim)
     return jax.tree.map(
@@ -82,9 +83,12 @@ def _check_pretrained(experiment: Experiment) -> None:
             raise UsageError(f"{name} has shape {leaf.shape}, in the model {shapes[keystr(path)]}")
 
 
-def init(experiment: Experiment, seeds: jax.Array, mesh: Mesh) -> TrainState:
-    """The state before the first step for `seeds` ([S], or a scalar), made where it is to lie."""
-    shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract(experiment, seeds, mesh))
+def init(experiment: Experiment, seeds: jax.Array, mesh: Mesh, like: TrainState | None = None) -> TrainState:
+    """The state before the first step for `seeds` ([S], or a scalar), made where it is to lie.
+
+    `like` is what `abstract` says of the same, where that is known: to trace a network takes a second.
+    """
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, like or abstract(experiment, seeds, mesh))
     # An argument, lest the compiler takes them for constants; every process has them whole.
     pretrained = jax.tree.map(
         mesh_lib.put,

@@ -166,7 +166,7 @@ class _Run:
             now, state, unfinished = restored.step, restored.state, restored.stretch
             self._say(f"resuming after {self.plan.describe(now)}")
         else:
-            now, state, unfinished = 0, state_lib.init(self.experiment, self.seeds, self.mesh), None
+            now, state, unfinished = 0, state_lib.init(self.experiment, self.seeds, self.mesh, self.like), None
         with closing(Checkpoints(self.workdir.checkpoints)) as checkpoints:
             tensorboard = self.workdir.tensorboard if self.config.get("tensorboard") else None
             with closing(metrics.Writer(self.workdir.metrics if _is_first() else None, rows, tensorboard)) as writer:

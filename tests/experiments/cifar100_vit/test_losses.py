@@ -54,13 +54,13 @@ def test_losses_are_what_they_are_said_to_be_and_their_gradients_those_of_finite
     mixture = fine_tuning_loss("topk_mixture", 3, 4 / 3, LAM, "smooth", (0.5, 0.0, 1.5))
     cases.append((mixture, 0.5 * expected(1, 4 / 3, "smooth") + 1.5 * expected(3, 4 / 3, "smooth")))
     cases.append((fine_tuning_loss("xent"), np.log(np.exp(LOGITS).sum(axis=1)) - (LOGITS * ONE_HOT).sum(axis=1)))
-    for loss, wanted in cases:
 
-        def total(x, loss=loss):
-            values = loss(x, labels)
-            return values.sum(), values
+    def values_and_gradient(loss, x):
+        values, pull_back = jax.vjp(lambda x: loss(x, labels), x)
+        return values, pull_back(jnp.ones_like(values))[0]
 
-        (_, values), gradients = jax.jit(jax.value_and_grad(total, has_aux=True))(jnp.asarray(points))
+    found = jax.jit(lambda x: [values_and_gradient(loss, x) for loss, _ in cases])(points)
+    for (_, wanted), (values, gradients) in zip(cases, found, strict=True):
         here, ahead, behind = np.split(np.asarray(values).reshape(15, 6), [1, 8])
         np.testing.assert_allclose(here[0], wanted, rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(gradients[:6], (ahead - behind).T / (2 * step), atol=1e-5)
@@ -69,16 +69,15 @@ def test_losses_are_what_they_are_said_to_be_and_their_gradients_those_of_finite
 
 @pytest.mark.parametrize("name", ["xent", "topk"])
 def test_labels_may_be_one_value_per_class(name):
-    logits = jnp.asarray(LOGITS, jnp.float32)
-    wanted = fine_tuning_loss(name)(logits, jnp.asarray(LABELS))
-    found = fine_tuning_loss(name)(logits, jnp.asarray(ONE_HOT, jnp.float32))
+    loss = fine_tuning_loss(name)
+    both = jax.jit(lambda logits, *labels: [loss(logits, of_one) for of_one in labels])
+    wanted, found = both(LOGITS.astype(np.float32), LABELS, ONE_HOT.astype(np.float32))
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
 
 
 def test_the_mixture_is_the_mean_over_k_unless_told_otherwise():
-    logits, labels = jnp.asarray(LOGITS, jnp.float32), jnp.asarray(LABELS)
-    single = [fine_tuning_loss("topk", k)(logits, labels) for k in (1, 2, 3)]
-    mixture = fine_tuning_loss("topk_mixture", 3)(logits, labels)
+    losses = [fine_tuning_loss("topk_mixture", 3), *(fine_tuning_loss("topk", k) for k in (1, 2, 3))]
+    mixture, *single = jax.jit(lambda *batch: [loss(*batch) for loss in losses])(LOGITS.astype(np.float32), LABELS)
     np.testing.assert_allclose(mixture, np.mean(single, axis=0), rtol=1e-5, atol=1e-6)
 
 
@@ -91,8 +90,8 @@ def test_cross_entropy_is_that_of_optax():
 def test_the_smooth_target_bounds_the_loss_and_one_hot_does_not():
     labels = jnp.asarray(LABELS)
     p = 4 / 3
-    smooth = fine_tuning_loss("topk", 3, p, LAM, "smooth")
-    one_hot = fine_tuning_loss("topk", 3, p, LAM)
+    smooth = jax.jit(fine_tuning_loss("topk", 3, p, LAM, "smooth"))
+    one_hot = jax.jit(fine_tuning_loss("topk", 3, p, LAM))
     logits = jnp.asarray(LOGITS, jnp.float32)
     assert (smooth(logits, labels) > 1e-3).all()
     # Every common shift of -1 takes k - 1 = 2 off.
@@ -111,7 +110,7 @@ def test_the_smooth_target_bounds_the_loss_and_one_hot_does_not():
 @pytest.mark.parametrize("name", ["xent", "topk"])
 def test_half_precision_is_computed_in_float32(name):
     logits = jnp.asarray(LOGITS, jnp.bfloat16)
-    loss = fine_tuning_loss(name, 3, 2.0, 0.1, "smooth")
+    loss = jax.jit(fine_tuning_loss(name, 3, 2.0, 0.1, "smooth"))
     found = loss(logits, jnp.asarray(LABELS))
     assert found.dtype == jnp.float32
     np.testing.assert_array_equal(found, loss(logits.astype(jnp.float32), jnp.asarray(LABELS)))

@@ -67,7 +67,7 @@ def test_with_room_all_are_the_dense_oracle(name):
 def test_what_finds_no_room_has_no_part(name):
     found = outputs_and_gradients(FULL[name])
     assert_equal(found["gather"], found["einsum"])
-    routed = jax.tree.map(np.asarray, jax.jit(lambda logits: route(FULL[name], logits))(LOGITS))
+    routed = jax.tree.map(np.asarray, jax.jit(functools.partial(route, FULL[name]))(LOGITS))
     expected = np.zeros((G, S, D))
     for group in range(G):
         for expert in range(E):
@@ -94,12 +94,19 @@ def test_soft_moe_is_that_of_numpy():
 def test_what_comes_back_in_bfloat16_is_added_up_in_float32():
     """Of 1 and 32 times 2**-9: added one by one in bfloat16, the small ones would all be lost."""
     num_experts = 33
-    gates = jnp.full((1, 1, num_experts), 1.0, jnp.float32).at[0, 0, 1:].set(2.0**-9)
-    ones = jnp.ones((1, num_experts, 1, D), jnp.bfloat16)
-    router = TokenChoice(num_experts, 1)
-    routed = dataclasses.replace(route(router, jnp.zeros_like(gates)), weight=gates.swapaxes(1, 2), combine=gates)
-    for dispatcher in DISPATCHERS.values():
-        np.testing.assert_array_equal(dispatcher.put(ones, routed), jnp.full((1, 1, D), 1.0625, jnp.bfloat16))
+    gates = np.full((1, 1, num_experts), 2.0**-9, np.float32)
+    gates[..., 0] = 1
+    ones = np.ones((1, num_experts, 1, D), jnp.bfloat16)
+
+    @jax.jit
+    def put(gates, ones):
+        routed = route(TokenChoice(num_experts, 1), jnp.zeros_like(gates))
+        routed = dataclasses.replace(routed, weight=gates.swapaxes(1, 2), combine=gates)
+        return [dispatcher.put(ones, routed) for dispatcher in DISPATCHERS.values()]
+
+    for found in put(gates, ones):
+        assert found.dtype == jnp.bfloat16
+        np.testing.assert_array_equal(found, np.full((1, 1, D), 1.0625, jnp.bfloat16))
 
 
 def test_tokens_in_bfloat16_are_routed_in_float32():

@@ -1,4 +1,4 @@
-"""V-MoE on two processes of four devices, on eight of one process, and on one device, however often interrupted."""
+"""V-MoE on two processes of two devices, on eight of one process, and on one device, however often interrupted."""
 
 import contextlib
 import io
@@ -23,7 +23,7 @@ FIELDS = DEMO | {
     "moe.blocks": (0,),
     "batch_size": 80,
     "eval_batch_size": 160,
-    "steps": 24,
+    "steps": 20,
     "steps_per_dispatch": 1,
     "eval_every": 4,
     "checkpoint_every": 4,
@@ -32,15 +32,15 @@ FIELDS = DEMO | {
 
 
 def two_processes(workdir):
-    """The processes of a run, with four devices each; two parts of matrices and four of the experts."""
-    fields = FIELDS | {"mesh.data": 1, "mesh.fsdp": 2, "mesh.expert": 4}
-    return begin("experiments.vmoe", f"configs/vmoe.py:{VARIANT}", workdir, fields, processes=2, devices=4)
+    """The processes of a run, with two devices each; two parts of matrices and two of the experts."""
+    fields = FIELDS | {"mesh.data": 1, "mesh.fsdp": 2, "mesh.expert": 2}
+    return begin("experiments.vmoe", f"configs/vmoe.py:{VARIANT}", workdir, fields, processes=2, devices=2)
 
 
-def alone(workdir, **mesh):
+def alone(workdir, fields=FIELDS, **mesh):
     """A run of this process; what it printed."""
     config = get_config(VARIANT)
-    config.update_from_flattened_dict(FIELDS)
+    config.update_from_flattened_dict(fields)
     if mesh:
         config.mesh.update(mesh)
     else:
@@ -75,13 +75,13 @@ def test_killed_gone_on_stopped_and_gone_on_elsewhere_it_trains_as_on_one_device
     assert "step" not in second  # only the first process reports
     last = re.search(r"^stopped by a signal to another process after step (\d+)", first, re.MULTILINE)
     assert last, first
-    assert 12 <= int(last[1]) < 24
+    assert 12 <= int(last[1]) < 20
     assert not (workdir / "summary.json").exists()
     parts = {path.name for path in (workdir / "checkpoints" / last[1] / "state").glob("ocdbt.process_*")}
     assert parts == {"ocdbt.process_0", "ocdbt.process_1"}
 
-    assert f"resuming after step {last[1]}\n" in alone(workdir, data=1, fsdp=2, expert=4)
-    alone(tmp_path / "one")
+    assert f"resuming after step {last[1]}\n" in alone(workdir, data=2, fsdp=2, expert=2)
+    alone(tmp_path / "one", FIELDS | {"checkpoint_every": 20})
     losses = [row["train_loss"][0] for row in metrics.read(workdir / "metrics.jsonl")[1:]]
-    assert len(set(losses)) == 6
+    assert len(set(losses)) == 5
     assert_same_rows(workdir, tmp_path / "one")

@@ -18,7 +18,7 @@ from tests.experiments.vision import numpy_vit
 from tests.experiments.vmoe import numpy_routing
 
 RNG = np.random.default_rng(0)
-B, S, D, H, E = 6, 3, 4, 5, 4  # images, tokens of each, widths, experts
+B, S, D, H, E = 16, 3, 4, 5, 4  # images, tokens of each, widths, experts
 IMAGES = 2  # of a group
 K, CAPACITY, LAM = 2, 3, 2.0
 X = RNG.normal(size=(B, S, D)).astype(np.float32)
@@ -208,12 +208,12 @@ def test_without_noise_no_random_numbers_are_needed():
 
 
 def test_over_several_seeds_on_a_mesh():
-    router, x = ROUTERS["relaxed"], RNG.normal(size=(8 * IMAGES, S, D)).astype(np.float32)
+    router = ROUTERS["relaxed"]
     params = [jax.tree.map(lambda leaf, factor=factor: factor * leaf, random_params(router)) for factor in (1.0, 0.5)]
-    expected = [apply(layer(router), of_one, x) for of_one in params]
+    expected = [apply(layer(router), of_one, X) for of_one in params]
     mesh = mesh_lib.make(ml_collections.ConfigDict({"mesh": {"data": 2, "fsdp": 1, "expert": 4}}))
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *params)
-    run = lambda params: layer(router).apply({"params": params}, x, mutable=[ROUTING])  # noqa: E731
+    run = lambda params: layer(router).apply({"params": params}, X, mutable=[ROUTING])  # noqa: E731
     with jax.set_mesh(mesh):
         y, sown = jax.jit(jax.vmap(run))(stacked)
     for seed, (own, own_sown) in enumerate(expected):

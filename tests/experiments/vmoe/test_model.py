@@ -62,7 +62,7 @@ def test_fields_win_over_those_of_the_size():
 
 
 def test_a_fresh_network_gives_every_class_one_thousandth():
-    of_model = network("mu/8", (1,), router=HardExpertChoice(2), num_experts=4)
+    of_model = network("mu/8", (0,), depth=1, router=HardExpertChoice(2), num_experts=4)
     images = np.random.default_rng(0).normal(size=(2, 16, 16, 3)).astype(np.float32)
     logits = jax.jit(lambda: of_model.init_with_output(jax.random.key(0), images)[0])()
     np.testing.assert_allclose(logits, np.full((2, 1000), -np.log(1000)), rtol=1e-6)

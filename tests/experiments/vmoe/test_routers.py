@@ -105,19 +105,23 @@ def test_without_relaxation_it_is_the_hard_router_with_its_gradient(score):
     assert (scores[:, -K] - scores[:, -K - 1]).min() > 2 * small
     cotangents = RNG.normal(size=(G, E, K)).astype(np.float32), RNG.normal(size=(G, S, E)).astype(np.float32)
 
-    @functools.partial(jax.jit, static_argnums=0)
-    @functools.partial(jax.grad, argnums=1, has_aux=True)
-    def gradient(make, values, lam):
-        routed = make(lam)(logits_of(values))
-        weights = routed.weight[..., :K], routed.combine
-        return sum((c * w).sum() for c, w in zip(cotangents, weights, strict=True)), routed
+    def gradient(router, values):
+        def outcome(values):
+            routed = router(logits_of(values))
+            weights = routed.weight[..., :K], routed.combine
+            return sum((c * w).sum() for c, w in zip(cotangents, weights, strict=True)), routed
 
-    expected, hard = gradient(lambda lam: HardExpertChoice(K, score), LOGITS, 0.0)
+        return jax.grad(outcome, has_aux=True)(values)
+
+    @jax.jit
+    def gradients(values, lam):
+        routers = [HardExpertChoice(K, score)]
+        routers += [RelaxedExpertChoice(K, K + 2, lam, score=score), RelaxedExpertChoice(K, K, 0.0, score=score)]
+        return [gradient(router, values) for router in routers]
+
+    (expected, hard), *of_small = gradients(LOGITS, small)
     assert np.abs(expected).max() > 0.1
-    traced = lambda lam: RelaxedExpertChoice(K, K + 2, lam, score=score)  # noqa: E731
-    known = lambda lam: RelaxedExpertChoice(K, K, 0.0, score=score)  # noqa: E731
-    for make, lam in ((traced, small), (traced, 0.0), (known, 0.0)):
-        found, relaxed = gradient(make, LOGITS, lam)
+    for found, relaxed in (*of_small, *gradients(LOGITS, 0.0)[1:]):
         np.testing.assert_array_equal(relaxed.token[..., :K], hard.token)
         np.testing.assert_allclose(relaxed.weight[..., :K], hard.weight, rtol=1e-6)
         np.testing.assert_array_equal(relaxed.weight[..., K:], 0)

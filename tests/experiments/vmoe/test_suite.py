@@ -3,6 +3,7 @@
 import json
 
 import jax
+import numpy as np
 import pytest
 
 from experiments.core.record import metrics
@@ -13,8 +14,8 @@ from experiments.vmoe.suite.__main__ import SUITE
 from experiments.vmoe.suite.presets import BEST_RATE, DEMO, FINAL_SEEDS, LAMS, RATES
 from tests.experiments.support import ROOT, assert_sound, suite_configs
 
-SHORT = DEMO | {"steps": 20, "steps_per_dispatch": 10, "eval_every": 10, "checkpoint_every": 20, "seeds": (0, 1)}
-SHORT |= {"optimizer.warmup_steps": 2, "model.depth": 1, "moe.blocks": (0,)}
+SHORT = DEMO | {"steps": 50, "steps_per_dispatch": 25, "eval_every": 25, "checkpoint_every": 50, "seeds": (0, 1)}
+SHORT |= {"optimizer.learning_rate": 1e-2, "optimizer.warmup_steps": 5, "model.depth": 1, "moe.blocks": (0,)}
 TINY = [
     SuiteRun("final-hard", SHORT, variant="small,router=hard"),
     SuiteRun("final-relaxed", SHORT, variant="small,router=relaxed"),
@@ -64,18 +65,28 @@ def test_the_demo_needs_no_download():
 
 
 def test_a_suite_trains_draws_and_skips_what_is_done(tmp_path, capsys, monkeypatch):
+    """Its runs end with a precision above chance and say what their routers did."""
     monkeypatch.setattr(jax, "device_count", lambda: 1)  # to divide a run among eight devices takes long to compile
     assert command.run_suite(SUITE, tmp_path, TINY, TINY, ["suite"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     assert "2 of 2 runs done in " in out
     rows = metrics.read(tmp_path / "final-relaxed" / "metrics.jsonl")
-    assert [row["step"] for row in rows] == [0, 10, 20]
+    assert [row["step"] for row in rows] == [0, 25, 50]
+    start, _, end = rows
+    assert start["test_precision_at_1"] == pytest.approx([10, 10], abs=5)
+    assert min(end["test_precision_at_1"]) > 50
+    np.testing.assert_allclose(end["test_error"], 100 - np.array(end["test_precision_at_1"]), atol=1e-4)
+    for prefix in ("train", "test"):
+        router = end[f"{prefix}_router"]["block_0"]
+        assert min(router["support"]) >= 44
+        assert max(router["dropped_mass"]) < 20
+    assert start["train_router"]["block_0"]["support"] == [None, None]  # nothing has been trained
     table = (tmp_path / "table.md").read_text()
     assert (
         "A stand-in for V-MoE S/32 on JFT-300M, which is not public: 1 blocks of width 32 on digits, 1 of them" in table
     )
-    assert "| relaxed expert choice, p = 2, of the logits | learning rate 3e-3, lam = 0.1 | " in table
+    assert "| relaxed expert choice, p = 2, of the logits | learning rate 0.01, lam = 0.1 | " in table
     assert (tmp_path / "figures" / "figure7.svg").exists()
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
     assert command.run_suite(SUITE, tmp_path, TINY, TINY, ["suite"]) == 0
