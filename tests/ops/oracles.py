@@ -158,8 +158,8 @@ def scalar_map(function):
 
 
 @functools.cache
-def with_gradients(operator, **options):
-    """A compiled function of ``(x, k, lam, cotangent)``: the value, and its gradients in the first three.
+def with_gradients(operator, *, of=(0, 1, 2), **options):
+    """A compiled function of ``(x, k, lam, cotangent)``: the value, and gradients in some of the first three.
 
     The same one each time, so that tests that ask for the same at one shape share one compilation.
     """
@@ -169,7 +169,7 @@ def with_gradients(operator, **options):
         return jnp.sum(y * cotangent), y
 
     def apply(*arguments):
-        (_, y), gradients = jax.value_and_grad(weighed, (0, 1, 2), has_aux=True)(*arguments)
+        (_, y), gradients = jax.value_and_grad(weighed, of, has_aux=True)(*arguments)
         return y, *gradients
 
     return jax.jit(apply)

@@ -23,7 +23,7 @@ CARRIED_OUT = (
     "mean of topk_fenchel_young_loss",
     "topk_accuracy",
     "k_support_norm",
-    "project_permutahedron",
+    "soft_rank",
     "lapsum_topk_mask",
     "sparse_code",
     "sparsemax_attention",
@@ -117,7 +117,7 @@ def test_rows_in_shard_map(name):
     mesh = mesh_of(AxisType.Auto)
     with jax.set_mesh(mesh):
         function, arrays = rows_in_shard_map(name, mesh)
-        if name in ("project_permutahedron", "sparse_code"):
+        if name in ("soft_rank", "sparse_code"):
             check(function(arrays), on_one_device(name))
         else:
             jax.eval_shape(function, arrays)

@@ -47,9 +47,9 @@ def test_jvp_is_the_transpose_of_vjp():
 
 
 def test_vmap_over_lam_alone():
-    lam = np.float32([0.01, 0.1, 1])
-    y = jax.vmap(lambda lam: topk_mask(X[0, 0], 3, lam=lam))(lam)
-    np.testing.assert_allclose(y, [topk_mask(X[0, 0], 3, lam=float(v)) for v in lam], atol=1e-6)
+    lam, rows = np.float32([0.01, 0.1, 1, 3, 10, 0.3]), np.broadcast_to(X[0, 0], X.shape)
+    y = jax.jit(jax.vmap(lambda lam: topk_mask(X[0, 0], 3, lam=lam)))(lam)
+    np.testing.assert_allclose(y, topk_mask(rows, 3, lam=lam.reshape(2, 3)).reshape(6, 12), atol=1e-6)
 
 
 def test_one_compilation_for_all_k_and_lam(caplog):

@@ -76,13 +76,14 @@ def test_the_gap_bounds_the_error(x64):
 
 
 def test_scale_and_shift_do_not_matter():
-    x, dictionary = jnp.float32(X), jnp.float32(D)
+    x, dictionary = np.float32(X), np.float32(D)
     weights = scale_free_attention(x, dictionary, tolerance=1e-6).weights
-    for scale in (2.0**-40, 1024.0):  # powers of two, which round nothing
+    for scale in np.float32([2.0**-40, 1024.0]):  # powers of two, which round nothing
         np.testing.assert_array_equal(
             scale_free_attention(scale * x, scale * dictionary, tolerance=1e-6).weights, weights
         )
-    shifted = scale_free_attention(3.0 * x + 5.0, 3.0 * dictionary + 5.0, tolerance=1e-6).weights
+    three, five = np.float32([3, 5])
+    shifted = scale_free_attention(three * x + five, three * dictionary + five, tolerance=1e-6).weights
     np.testing.assert_allclose(np.asarray(shifted) @ D.T, np.asarray(weights) @ D.T, atol=2e-3)
 
 
@@ -94,7 +95,7 @@ def test_derivatives(x64):
 
 
 def test_degenerate_dictionaries():
-    x, same = jnp.float32(X), jnp.ones((FEATURES, 4))
+    x, same = np.float32(X), np.ones((FEATURES, 4), np.float32)
 
     def loss(dictionary):
         found = scale_free_attention(x, dictionary)
@@ -103,12 +104,12 @@ def test_degenerate_dictionaries():
     (_, found), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(same)
     np.testing.assert_array_equal(found.weights, np.full((2, 3, 4), 0.25))
     assert np.all(found.converged)
-    assert bool(jnp.isfinite(gradient).all())
+    assert np.isfinite(gradient).all()
     np.testing.assert_array_equal(scale_free_attention(x, same[:, :1]).weights, np.ones((2, 3, 1)))
 
 
 def test_a_query_that_is_a_key_attends_to_it_alone():
-    corners = jnp.float32(np.linalg.qr(D[:, :FEATURES])[0])
+    corners = np.float32(np.linalg.qr(D[:, :FEATURES])[0])
     found = scale_free_attention(corners.T, corners)
     np.testing.assert_allclose(found.weights, np.eye(FEATURES), atol=1e-2)
 
@@ -117,7 +118,8 @@ def test_sparsemax_attention_is_a_sort(x64):
     query, keys, values = (oracles.samples(shape, seed) for seed, shape in enumerate([(2, 3, 4), (2, 7, 4), (2, 7, 5)]))
     where = oracles.samples((2, 3, 7), 5) > -0.3
     where[1, 2] = False
-    found = np.asarray(sparsemax_attention(query, keys, values, scale=1.3, where=where))
+    attention = jax.jit(sparsemax_attention)
+    found = np.asarray(attention(query, keys, values, scale=1.3, where=where))
     expected = np.zeros((2, 3, 5))
     for b, q in np.ndindex(2, 3):
         open_keys = np.flatnonzero(where[b, q])
@@ -126,7 +128,7 @@ def test_sparsemax_attention_is_a_sort(x64):
     np.testing.assert_allclose(found, expected, atol=1e-12)
     assert np.all(found[1, 2] == 0)
     unscaled = np.stack([sparsemax(keys[0] @ q / 2) @ values[0] for q in query[0]])  # 1 / sqrt(4)
-    np.testing.assert_allclose(sparsemax_attention(query[0], keys[0], values[0]), unscaled, atol=1e-12)
+    np.testing.assert_allclose(attention(query[0], keys[0], values[0]), unscaled, atol=1e-12)
 
 
 def test_gradients_of_sparsemax_attention(x64):
@@ -137,9 +139,9 @@ def test_gradients_of_sparsemax_attention(x64):
 
 
 def test_narrow_floats_keep_their_dtype():
-    query = jnp.bfloat16(X[0])
-    assert sparsemax_attention(query, query, query).dtype == jnp.bfloat16
-    found = scale_free_attention(query, jnp.bfloat16(D))
+    query = X[0].astype(jnp.bfloat16)
+    assert jax.eval_shape(sparsemax_attention, query, query, query).dtype == jnp.bfloat16
+    found = scale_free_attention(query, D.astype(jnp.bfloat16))
     assert found.weights.dtype == jnp.bfloat16
     assert np.all(found.converged)
 
