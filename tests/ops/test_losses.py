@@ -406,4 +406,4 @@ def test_a_target_where_the_mask_underflows():
     single = topk_fenchel_young_loss(np.float32(x), np.float32(target), k=4.2255, lam=1.6477, p=1.019)
     with jax.enable_x64(True):
         double = topk_fenchel_young_loss(x, target, k=4.2255, lam=1.6477, p=1.019)
-    np.testing.assert_allclose(single, double, rtol=1e-6)
+    np.testing.assert_allclose(single, double, rtol=3e-6)  # a position is raised to the power 53
