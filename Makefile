@@ -51,7 +51,7 @@ demo: $(READY)  ## Every experiment on bundled data, no download: tables and fig
 	@$(RUN) experiments.cifar100_vit.suite --preset=demo --out=$(RUNS)/demo/cifar100_vit
 	@$(RUN) experiments.mnist_pruning.suite --preset=demo --out=$(RUNS)/demo/mnist_pruning
 
-# A file's tests share what they compile: they go to one worker, and files in order, or the longest would come last.
+# A file's tests share what they compile: they go to one worker, in the order of the files, or those of few long tests would come last.
 test: $(READY)  ## Run the tests.
 	@$(RUN) pytest -n $(JOBS) --dist=loadfile --no-loadscope-reorder
 
