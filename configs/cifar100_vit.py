@@ -123,6 +123,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.loss.target = options["target"]
 
     config.tensorboard = False
+    config.compilation_cache = config_dict.placeholder(str)  # a directory, "off", or a default in ~/.cache
     if "yes" in (options["small"], options["pretrain"]):
         _make_small(config)
     if options["pretrain"] == "yes":

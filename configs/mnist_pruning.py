@@ -93,6 +93,7 @@ def get_config(variant: str = "relaxed") -> ml_collections.ConfigDict:
     # beside metrics.jsonl, where TensorFlow is installed.
     config.checkpoint_every = 5
     config.tensorboard = False
+    config.compilation_cache = config_dict.placeholder(str)  # a directory, "off", or a default in ~/.cache
 
     config.update_from_flattened_dict(VARIANTS[variant])
     return config

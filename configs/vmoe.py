@@ -134,6 +134,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.router.auxiliary = 0.01  # weight of the importance and load loss of token_choice
 
     config.tensorboard = False
+    config.compilation_cache = config_dict.placeholder(str)  # a directory, "off", or a default in ~/.cache
     if options["small"] == "yes":
         _make_small(config)
     return config

@@ -13,6 +13,9 @@ import numpy as np
 
 from experiments.core.errors import UsageError
 
+# Fields that say where and how a run is computed, not what: it may go on with others.
+COMPUTED_HOW = ("mesh", "compilation_cache")
+
 _FLOAT32 = np.finfo(np.float32)
 _INT32 = np.iinfo(np.int32)
 

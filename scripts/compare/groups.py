@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from experiments.core.config import COMPUTED_HOW
 from experiments.core.record.metrics import flatten
 from experiments.core.report.markdown import number, p_name
 from experiments.core.report.pooled import alike, pooled
@@ -33,7 +34,7 @@ class Group:
       experiment: what the runs are of.
       runs: without rows.
       series: of all their seeds.
-      config: by field, nested ones as `lam.start`; without seeds and mesh, which do not tell groups apart.
+      config: by field, nested ones as `lam.start`; without seeds and `COMPUTED_HOW`, which do not tell groups apart.
       differing: the part of it that differs within the experiment.
     """
 
@@ -105,7 +106,7 @@ def shown(name: str, value: Any) -> str:
 
 
 def _fields(run: Run) -> Fields:
-    config = {name: value for name, value in run.config.items() if name not in ("seeds", "mesh")}
+    config = {name: value for name, value in run.config.items() if name not in ("seeds", *COMPUTED_HOW)}
     return {name.replace("/", "."): value for name, value in sorted(flatten(config))}
 
 

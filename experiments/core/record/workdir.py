@@ -41,7 +41,7 @@ class Workdir:
     def check(self, config: ml_collections.ConfigDict) -> None:
         """Checks that a run of `config` can begin or go on in the directory.
 
-        `config.mesh` may be another: a run may go on elsewhere, on fewer devices or more.
+        Fields in `COMPUTED_HOW` may be others: a run may go on elsewhere, on fewer devices or more.
 
         Raises:
           UsageError: it holds the run of another config, or damaged files.
@@ -54,7 +54,8 @@ class Workdir:
             return
         advice = "put back a copy of it; the same command with another --workdir begins by writing the same file"
         saved = read_object(self.config, advice)
-        if different := config_lib.differences(saved | {"mesh": None}, asked | {"mesh": None}):
+        anyhow = dict.fromkeys(config_lib.COMPUTED_HOW)
+        if different := config_lib.differences(saved | anyhow, asked | anyhow):
             raise UsageError(f"--workdir={self.path} holds a run with another config: " + "; ".join(different))
         self._launches()
         self.is_done()

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from experiments.core.config import COMPUTED_HOW
 from experiments.core.record.summary import interval
 from experiments.core.report.results import Run
 
@@ -20,8 +21,7 @@ def alike(runs: Iterable[Run]) -> list[list[Run]]:
     """
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        # A run may go on with another mesh.
-        config = run.config | {"seeds": None, "mesh": None}
+        config = run.config | dict.fromkeys(("seeds", *COMPUTED_HOW))
         groups.setdefault(json.dumps([config, run.done], sort_keys=True), []).append(run)
     result = []
     for members in groups.values():

@@ -17,8 +17,9 @@ Fields of the config that the trainer reads:
     eval_batch_size   for evaluation in batches; left out: in one piece, with all data on every device
     export_params     parameters at the end as a file, see export.py; False
     tensorboard
+    compilation_cache   where compiled programs are kept, see compilation_cache.py
 
-The last five may be left out. A loss may be as simple as
+The last six may be left out. A loss may be as simple as
 
     def loss(params, batch, key, progress):
         logits = model.apply({"params": params}, batch["image"].astype(jnp.float32))

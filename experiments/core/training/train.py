@@ -26,7 +26,7 @@ from experiments.core.record import checksums, metrics, summary
 from experiments.core.record.environment import Launch
 from experiments.core.record.files import write_json
 from experiments.core.record.workdir import Workdir
-from experiments.core.training import checkpoint, evaluation, export, feed, optimizer, plan, step
+from experiments.core.training import checkpoint, compilation_cache, evaluation, export, feed, optimizer, plan, step
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training import state as state_lib
 from experiments.core.training.checkpoint import Checkpoints, Restored
@@ -55,6 +55,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
     mesh_lib.validate(config)
     evaluation.validate(config)
     export.validate(config)
+    compilation_cache.validate(config)
 
 
 def check_fields(recipe: Recipe, config: ml_collections.ConfigDict) -> None:
@@ -110,6 +111,7 @@ def run(recipe: Recipe, config: ml_collections.ConfigDict, path: Any, launch: La
 
 def start(recipe: Recipe, config: ml_collections.ConfigDict, workdir: Workdir, launch: Launch) -> None:
     """As `run`, what is neither done nor invalid, on a machine that is prepared: the last step of it."""
+    compilation_cache.use(config)
     with config_lib.reading(recipe.name):
         experiment_run = _Run(recipe, config, recipe.load(config), workdir)
     with (

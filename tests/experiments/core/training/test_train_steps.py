@@ -200,11 +200,11 @@ def test_streams_are_not_taken_for_arrays(tmp_path, fields, message):
         run(tmp_path / "w", STREAMED, **fields)
 
 
-def test_another_optimizer_is_another_run_and_another_mesh_is_not(tmp_path):
+def test_another_optimizer_is_another_run_and_another_mesh_or_cache_is_not(tmp_path):
     run(tmp_path / "w", steps=5)
     with pytest.raises(UsageError, match=r"another config: config\.optimizer\.clip_norm"):
         run(tmp_path / "w", steps=5, optimizer={"clip_norm": 2.0})
-    run(tmp_path / "w", steps=5, mesh=MESHES["data"])
+    run(tmp_path / "w", steps=5, mesh=MESHES["data"], compilation_cache="off")
 
 
 def test_a_loss_that_is_not_a_scalar_is_an_error(tmp_path):
