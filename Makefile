@@ -128,6 +128,12 @@ bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, tr
 	@$(VENV)-bench/bin/python -m scripts.bench.router
 	@$(VENV)-bench/bin/python -m scripts.bench.pages
 
+bench-gpu:  ## What a GPU is worth timing on it, under 20 minutes; goes on where it was stopped: MINUTES=10 for a part.
+	@$(MAKE) --no-print-directory bench-device JAX=$(if $(filter cpu,$(JAX)),cuda13,$(JAX))
+
+bench-device: $(VENV)-bench/.ready-$(JAX)
+	@$(VENV)-bench/bin/python -m scripts.bench.device $(if $(MINUTES),--minutes=$(MINUTES))
+
 $(VENV)-bench/.ready-$(JAX): requirements.txt requirements-bench.txt
 	@$(call into,$(VENV)-bench,-r requirements.txt -r requirements-bench.txt $(EXTRA))
 	@touch $@
@@ -136,5 +142,5 @@ clean:  ## Remove the environments and caches, never runs/ or results/.
 	rm -rf $(VENV) $(VENV)-bench .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo test chaos lint format mnist mnist-quick cifar100 cifar100-small vmoe vmoe-small figures compare report bench fuzz \
+.PHONY: help install demo test chaos lint format mnist mnist-quick cifar100 cifar100-small vmoe vmoe-small figures compare report bench bench-gpu bench-device fuzz \
   clean launch-mnist launch-cifar100 launch-vmoe launch-experiment

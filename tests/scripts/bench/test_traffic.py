@@ -1,0 +1,56 @@
+import json
+
+import jax.numpy as jnp
+import pytest
+
+import ops
+from scripts.bench import traffic
+from scripts.bench.sizes import Case
+
+CASE = Case(3, 40, 5)
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Three functions, as tests compile slowly."""
+    every = traffic.functions
+
+    def some(k):
+        found = every(k)
+        return {name: found[name] for name in (traffic.COPY, traffic.TOP_K, "topk_mask p=2 lam=0.1")}
+
+    monkeypatch.setattr(traffic, "functions", some)
+
+
+def test_what_is_timed_is_what_its_name_says():
+    found, x = traffic.functions(2), jnp.asarray([[3.0, 1.0, 2.0]])
+    assert found["topk_mask p=4/3 lam=0.01"](x).tolist() == ops.topk_mask(x, 2, lam=0.01, p=4 / 3).tolist()
+    assert found["topk_mag p=2 lam=0.1"](x).tolist() == ops.topk_mag(x, 2, lam=0.1, p=2.0).tolist()
+    assert found[traffic.TOP_K](x).tolist() == [[3.0, 2.0]]
+    assert found[traffic.COPY](x).tolist() == x.tolist()
+
+
+def test_a_record_holds_speeds_ratios_and_targets(few, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(traffic, "SMALL", (CASE,))
+    assert traffic.main(["--small", "--seconds=0.01", f"--results={tmp_path}"]) == 0
+    (path,) = tmp_path.iterdir()
+    document = json.loads(path.read_text())
+    (case,) = document["cases"]
+    rows = {(row["name"], row["mode"]): row for row in case["results"]}
+    copy, mask = rows[traffic.COPY, "forward"], rows["topk_mask p=2 lam=0.1", "forward"]
+    assert (case["batch"], case["n"], case["k"]) == CASE
+    assert copy["over_copy"] == 1
+    assert mask["over_copy"] == pytest.approx(mask["median_ms"] / copy["median_ms"])
+    assert mask["gb_a_second"] == pytest.approx(2 * 4 * 3 * 40 / mask["median_ms"] / 1e6)
+    gradient = rows["topk_mask p=2 lam=0.1", "gradient"]
+    assert gradient["over_top_k"] == pytest.approx(gradient["median_ms"] / rows[traffic.TOP_K, "gradient"]["median_ms"])
+    assert [target["measured"] for target in document["targets"]] == [mask["over_copy"]]
+    assert f"results are in {path}" in capsys.readouterr().out
+
+
+def test_calls_are_queued_as_often_as_makes_them_long_enough_to_time():
+    counts = []
+    times = traffic.time_queues({("f", "forward"): counts.append}, 0.0)
+    assert counts[:2] == [2, 4]
+    assert min(counts[2:]) > 100
+    assert times["f", "forward"].repetitions == len(counts) - 2 >= 3
