@@ -134,13 +134,19 @@ bench-gpu:  ## What a GPU is worth timing on it, under 20 minutes; goes on where
 bench-device: $(VENV)-bench/.ready-$(JAX)
 	@$(VENV)-bench/bin/python -m scripts.bench.device $(if $(MINUTES),--minutes=$(MINUTES))
 
+check-accelerators:  ## Compile operators and full-size runs for TPUs and GPUs that are not here: results/accelerators (hours; resumes; TYPES=v5e,...).
+	-@$(MAKE) --no-print-directory install VENV=.venv-tpu JAX=tpu || echo "no environment for TPUs (above): nothing is compiled for them"
+	-@$(MAKE) --no-print-directory install VENV=.venv-cuda13 JAX=cuda13 || echo "no environment for GPUs (above): nothing is compiled for them"
+	@$(MAKE) --no-print-directory install
+	@$(RUN) scripts.aot check $(if $(TYPES),--types=$(TYPES)) $(if $(ANEW),--anew)
+
 $(VENV)-bench/.ready-$(JAX): requirements.txt requirements-bench.txt
 	@$(call into,$(VENV)-bench,-r requirements.txt -r requirements-bench.txt $(EXTRA))
 	@touch $@
 
 clean:  ## Remove the environments and caches, never runs/ or results/.
-	rm -rf $(VENV) $(VENV)-bench .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-bench .venv-tpu .venv-cuda13 .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo test chaos lint format mnist mnist-quick cifar100 cifar100-small vmoe vmoe-small figures compare report bench bench-gpu bench-device fuzz \
+.PHONY: help install demo test check-accelerators chaos lint format mnist mnist-quick cifar100 cifar100-small vmoe vmoe-small figures compare report bench bench-gpu bench-device fuzz \
   clean launch-mnist launch-cifar100 launch-vmoe launch-experiment

@@ -66,6 +66,7 @@ def _launch(options: argparse.Namespace, console: Console, trainings: Sequence[T
         options.pause_seconds,
         checked=not options.no_check,
         take_over=options.take_over,
+        compile_for=_compile_for(options),
     )
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -95,6 +96,17 @@ def _launch(options: argparse.Namespace, console: Console, trainings: Sequence[T
         _show(console, trainings)
         console.say(f"results are in {options.workdir}")
     return status
+
+
+def _compile_for(options: argparse.Namespace) -> str | None:
+    """The type to compile for first, if that is asked for."""
+    if not options.compile_first:
+        return None
+    if options.platform not in _FAR:
+        raise UsageError(f"--compile_first is for {', '.join(_FAR)}: {options.platform} names no TPU to compile for")
+    if getattr(options, "slices", 1) > 1:
+        raise UsageError(f"--compile_first with --slices={options.slices}: only one slice can be compiled for")
+    return options.type
 
 
 def _show(console: Console, trainings: Sequence[Training]) -> None:
@@ -145,6 +157,12 @@ def _add_common_options(parser: argparse.ArgumentParser) -> None:
         "--no_check",
         action="store_true",
         help="launch without asking the experiment, here, whether it can run the configs (local never asks)",
+    )
+    parser.add_argument(
+        "--compile_first",
+        action="store_true",
+        help="compile the step of each run for the type of TPU, here, before one is asked for: what does not fit is "
+        "refused (needs make install VENV=.venv-tpu JAX=tpu)",
     )
     parser.add_argument(
         "--take_over",

@@ -11,6 +11,7 @@ from experiments.core.errors import UsageError
 from experiments.core.record.files import is_remote
 from scripts.launch import state
 from scripts.launch.check import check
+from scripts.launch.compile_first import compile_first
 from scripts.launch.process import Console, Failed, Stopped
 from scripts.launch.training import Training
 
@@ -75,9 +76,10 @@ class Scheduler:
         *,
         checked: bool,
         take_over: bool,
+        compile_for: str | None = None,
     ):
         self._platform, self._trainings, self._console = machines, trainings, console
-        self._checked, self._take_over = checked, take_over
+        self._checked, self._take_over, self._compile_for = checked, take_over, compile_for
         self._retries, self._pause = retries, pause
         self._status = 0
         self.going_on: list[str] = []  # the runs that were submitted when the launcher was stopped
@@ -104,6 +106,8 @@ class Scheduler:
             check(left, self._platform.num_devices, self._platform.num_processes, self._console)
         elif self._checked and self._platform.num_devices is None and not self._console.dry_run:
             self._console.say("not checked before it is run: how many devices there will be is not known here")
+        if self._compile_for:
+            compile_first(left, self._compile_for, self._console)
         for training in left:
             self._left.put(training)
         self._platform.prepare()

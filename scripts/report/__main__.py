@@ -11,6 +11,7 @@ from pathlib import Path
 
 from experiments.core.record.files import write_atomically
 from experiments.core.report.command import on_directory
+from scripts.aot import tables as accelerators
 from scripts.compare.contents import contents
 from scripts.compare.groups import group
 from scripts.compare.page import listed, page
@@ -24,6 +25,11 @@ _SUMMARY = (
     "<p><cite>Fast, Differentiable and Sparse Top-k: a Convex Analysis Perspective</cite> (Sander, Puigcerver, "
     "Djolonga, Peyré and Blondel, ICML 2023): what it claims, what the results in this directory say, and the runs "
     "behind them.</p>"
+)
+
+_ACCELERATORS = (
+    "<p>What the compilers of TPUs and GPUs say of the operators and of full-size training steps, computed and not "
+    'measured: <a href="accelerators/README.md">accelerators</a>.</p>'
 )
 
 
@@ -43,8 +49,11 @@ def make(directory: Path) -> Path:
     path = directory / "index.html"
     data = contents(group(found), found.problems, REPORTED)
     before, after = table(CLAIMS, findings, directory), listed("Figures", figures)
+    if (directory / "accelerators" / "README.md").exists():
+        before += _ACCELERATORS
     write_atomically(path, page("Claims and results", data, summary=_SUMMARY, before=before, after=after))
     if directory.resolve() == readme.RESULTS:
+        accelerators.write(directory / "accelerators")
         for changed in readme.update(CLAIMS, findings):
             print(f"the tables of {changed} are new", flush=True)
     return path

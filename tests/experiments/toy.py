@@ -19,6 +19,7 @@ from experiments.core.input.dataset import Data
 from experiments.core.input.stream import InOrder, Shuffled, Stream
 from experiments.core.training import optimizer, train
 from experiments.core.training.experiment import Experiment, Recipe
+from experiments.core.training.feed import row_of
 
 # Not as `-m`: the processes that make batches would import this file, as they do the main program.
 START = "from tests.experiments import toy; toy.main()"
@@ -104,10 +105,14 @@ def load_streams(config: ml_collections.ConfigDict) -> Data:
     return dataclasses.replace(
         data,
         train_stream=Stream(
-            data.num_train, lambda seed, rows: slow(Shuffled(data.train, config.batch_size, seed, rows))
+            data.num_train,
+            lambda seed, rows: slow(Shuffled(data.train, config.batch_size, seed, rows)),
+            row_of(data.train),
         ),
         evaluation_stream=Stream(
-            len(data.evaluation["label"]), lambda seed, rows: InOrder(data.evaluation, config.eval_batch_size, rows)
+            len(data.evaluation["label"]),
+            lambda seed, rows: InOrder(data.evaluation, config.eval_batch_size, rows),
+            row_of(data.evaluation),
         ),
     )
 
@@ -150,7 +155,7 @@ def killed_at(step: int, act: Callable[[], None] = kill) -> Recipe:
 
             return Breaking()
 
-        return dataclasses.replace(data, train_stream=Stream(data.train_stream.num_examples, opened))
+        return dataclasses.replace(data, train_stream=dataclasses.replace(data.train_stream, open=opened))
 
     return Recipe("toy", lambda config: None, build, load)
 

@@ -67,6 +67,11 @@ def load(config: ml_collections.ConfigDict) -> Data:
         source = sources.digits(label)
     else:
         source = sources.from_tfds(config.dataset, config.data_dir, download=config.download, label=label)
+    return divided(config, source)
+
+
+def divided(config: ml_collections.ConfigDict, source: sources.Source) -> Data:
+    """What trains and what evaluates of a source, as `load` says."""
     train, evaluation = source.train, source.test
     if config.split == "validation":
         num_train = len(train) - config.validation_size

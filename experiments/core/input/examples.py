@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
-from experiments.core.input.stream import Arrays
+from experiments.core.input.stream import Arrays, blank
 
 # Two threads that are the first to use TFDS can wait for each other forever. One imports it, the other looks something
 # up in it; for that both need a lock of a module and one of TFDS's own, and each may have got one of them.
@@ -65,6 +65,16 @@ class Examples(Protocol):
         """The examples from `start` to before `stop`."""
         ...
 
+    @property
+    def channels(self) -> int:
+        """C of the images."""
+        ...
+
+    @property
+    def label_like(self) -> np.ndarray:
+        """An array of the shape and type of a label, whatever is in it."""
+        ...
+
 
 @dataclasses.dataclass(frozen=True)
 class InMemory:
@@ -81,6 +91,17 @@ class InMemory:
     def part(self, start: int, stop: int) -> "InMemory":
         """Views of the arrays."""
         return InMemory({name: array[start:stop] for name, array in self.arrays.items()})
+
+    @property
+    def channels(self) -> int:
+        """As the arrays have it."""
+        return self.arrays["image"].shape[-1]
+
+    @property
+    def label_like(self) -> np.ndarray:
+        """As the arrays have it."""
+        labels = self.arrays["label"]
+        return blank(labels.shape[1:], labels.dtype)
 
 
 class OnDisk:
@@ -108,6 +129,16 @@ class OnDisk:
     def part(self, start: int, stop: int) -> "OnDisk":
         """The same files, a part of the indices."""
         return OnDisk(self.directory, self.split, self.label, self.start + start, self.start + stop)
+
+    @property
+    def channels(self) -> int:
+        """Of RGB."""
+        return 3
+
+    @property
+    def label_like(self) -> np.ndarray:
+        """As the label encodes it."""
+        return blank(self.label.shape, self.label.dtype)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_source": None}

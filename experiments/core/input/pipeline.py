@@ -33,7 +33,7 @@ from experiments.core.config import require, require_one_of
 from experiments.core.input.batches import step_indices
 from experiments.core.input.examples import Examples
 from experiments.core.input.images import PREPROCESSING
-from experiments.core.input.stream import Arrays, Stream
+from experiments.core.input.stream import Arrays, Stream, blank
 
 AUGMENT_ON = ("host", "device")
 _MOST_PIXELS, _MOST_WORKERS, _MOST_AHEAD = 8192, 1024, 1024
@@ -119,7 +119,7 @@ def train_stream(config: ml_collections.ConfigDict, examples: Examples) -> Strea
         job = TrainingJob(examples, field.recipe, field.size, config.batch_size, seed)
         return Batches(job, rows, workers=field.workers, prefetch=field.prefetch)
 
-    return Stream(len(examples), open_stream)
+    return Stream(len(examples), open_stream, _row_like(examples, field.size))
 
 
 def evaluation_stream(config: ml_collections.ConfigDict, examples: Examples) -> Stream:
@@ -131,7 +131,11 @@ def evaluation_stream(config: ml_collections.ConfigDict, examples: Examples) -> 
         job = EvaluationJob(examples, field.recipe, field.size, config.eval_batch_size)
         return Batches(job, rows, workers=field.workers, prefetch=field.prefetch)
 
-    return Stream(len(examples), open_stream)
+    return Stream(len(examples), open_stream, _row_like(examples, field.size))
+
+
+def _row_like(examples: Examples, size: int) -> Arrays:
+    return {"image": blank((size, size, examples.channels), np.uint8), "label": examples.label_like}
 
 
 class Batches:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -36,10 +36,12 @@ class Stream:
       open: `open(seed, rows) -> HostBatches`, those `rows` [R] of batches of `config.batch_size`.
         To evaluate, of `config.eval_batch_size`: batch m then holds the examples from m times that
         on in their own order whatever the seed, and its rows past the last example may hold anything.
+      example: arrays of the shapes and types of a single row, whatever is in them: what a step is compiled for.
     """
 
     num_examples: int
     open: Callable[[int, np.ndarray], HostBatches]
+    example: Arrays
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +77,11 @@ class InOrder:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def blank(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """An array of zeros that takes no memory, to be looked at for its shape and type."""
+    return np.broadcast_to(np.zeros((), dtype), shape)
 
 
 def num_examples(examples: Arrays) -> int:

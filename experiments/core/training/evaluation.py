@@ -1,5 +1,6 @@
 """Evaluation on a whole data set: in one piece, or in batches of `config.eval_batch_size`. `B` batch, `S` seeds."""
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import jax
@@ -7,20 +8,24 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 from jax.sharding import Mesh
+from jax.stages import Traced
 
 from experiments.core.config import require
 from experiments.core.input.dataset import Data
 from experiments.core.input.stream import HostBatches, InOrder, num_examples
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training.experiment import Experiment, Metrics, Params
-from experiments.core.training.feed import Streamed, chunks
+from experiments.core.training.feed import Shapes, Streamed, chunks, row_of
 
 
 class Evaluate(Protocol):
     """Metrics of parameters, on the host: scalars, or [S] where there is an axis of seeds."""
 
+    def trace(self, params: Params) -> Traced:
+        """The program of a call for parameters like `params`, arrays or shapes, on any mesh; no data are touched."""
+
     def compile(self, params: Params) -> None:
-        """Compiles for parameters like `params`; once, before the first call."""
+        """Opens the data, and compiles for parameters like `params`; once, before the first call."""
 
     def __call__(self, params: Params, progress: float) -> Metrics:
         """The metrics over all examples."""
@@ -49,28 +54,40 @@ def make(
     if size is None:
         require(stream is None, "eval_batch_size", size, "given for data that do not lie in memory")
         return _InOnePiece(experiment, data.evaluation, mesh, seed_axis=seed_axis)
-    rows = mesh_lib.local_rows(mesh, size)
-    host: HostBatches = stream.open(0, rows) if stream else InOrder(data.evaluation, size, rows)
+
+    def opened() -> Streamed:
+        rows = mesh_lib.local_rows(mesh, size)
+        host: HostBatches = stream.open(0, rows) if stream else InOrder(data.evaluation, size, rows)
+        return Streamed(host, size, 1, mesh)
+
     count = stream.num_examples if stream else num_examples(data.evaluation)
-    return _InBatches(experiment, Streamed(host, size, 1, mesh), count, size, mesh, seed_axis=seed_axis)
+    shapes = Streamed.shapes(stream.example if stream else row_of(data.evaluation), size, 1, mesh)
+    return _InBatches(experiment, opened, shapes, count, size, mesh, seed_axis=seed_axis)
 
 
 class _InOnePiece:
     """All examples on every device: for small data sets, and metrics that are no means over examples."""
 
     def __init__(self, experiment: Experiment, examples: dict[str, np.ndarray], mesh: Mesh, *, seed_axis: bool):
-        everywhere = mesh_lib.replicated(mesh)
-        self._examples = {name: mesh_lib.put(array, everywhere) for name, array in examples.items()}
+        self._arrays, self._everywhere = examples, mesh_lib.replicated(mesh)
+        self._examples: Any = {}
 
         def evaluate(params: Params, examples: Any, progress: jax.Array) -> Metrics:
             metrics = experiment.evaluate(params, examples, progress)
             return jax.tree.map(lambda value: value.mean(axis=0) if jnp.ndim(value) else value, metrics)
 
         over_seeds = jax.vmap(evaluate, in_axes=(0, None, None)) if seed_axis else evaluate
-        self._evaluate: Any = jax.jit(over_seeds, out_shardings=everywhere)
+        self._evaluate: Any = jax.jit(over_seeds, out_shardings=self._everywhere)
+
+    def trace(self, params: Params) -> Traced:
+        examples = {
+            name: mesh_lib.like(array.shape, array.dtype, self._everywhere) for name, array in self._arrays.items()
+        }
+        return self._evaluate.trace(params, examples, np.float32(0))
 
     def compile(self, params: Params) -> None:
-        self._evaluate = self._evaluate.lower(params, self._examples, np.float32(0)).compile()
+        self._examples = {name: mesh_lib.put(array, self._everywhere) for name, array in self._arrays.items()}
+        self._evaluate = self.trace(params).lower().compile()
 
     def __call__(self, params: Params, progress: float) -> Metrics:
         return jax.device_get(self._evaluate(params, self._examples, np.float32(progress)))
@@ -83,10 +100,19 @@ class _InBatches:
     """One compiled call per batch, which adds to sums over the examples; every process reads its rows alone."""
 
     def __init__(
-        self, experiment: Experiment, feed: Streamed, num_examples: int, batch_size: int, mesh: Mesh, *, seed_axis: bool
+        self,
+        experiment: Experiment,
+        open_feed: Callable[[], Streamed],
+        shapes: Shapes,
+        num_examples: int,
+        batch_size: int,
+        mesh: Mesh,
+        *,
+        seed_axis: bool,
     ):
-        self._feed, self._num_examples = feed, num_examples
+        self._open_feed, self._shapes, self._num_examples = open_feed, shapes, num_examples
         self._num_batches = -(-num_examples // batch_size)
+        self._feed: Streamed | None = None
 
         def sums(params: Params, chunk: Any, number: jax.Array, progress: jax.Array) -> Metrics:
             batch = jax.tree.map(lambda array: array[0], chunk)
@@ -98,26 +124,39 @@ class _InBatches:
 
         # Compiled within `_add` alone; but so it is traced once, for its shapes and for that.
         self._sums = jax.jit(jax.vmap(sums, in_axes=(0, None, None, None)) if seed_axis else sums)
-        everywhere = mesh_lib.replicated(mesh)
+        self._everywhere = mesh_lib.replicated(mesh)
         self._add: Any = jax.jit(
-            lambda totals, *arguments: jax.tree.map(jnp.add, totals, self._sums(*arguments)), out_shardings=everywhere
+            lambda totals, *arguments: jax.tree.map(jnp.add, totals, self._sums(*arguments)),
+            out_shardings=self._everywhere,
         )
         self._zeros: Metrics = {}
-        self._place = lambda shape: mesh_lib.put(np.zeros(shape.shape, shape.dtype), everywhere)
+
+    def _totals(self, params: Params) -> Metrics:
+        """The shapes of the sums."""
+        shapes = jax.eval_shape(self._sums, params, self._shapes.chunk, np.int32(0), np.float32(0))
+        return jax.tree.map(lambda shape: mesh_lib.like(shape.shape, shape.dtype, self._everywhere), shapes)
+
+    def trace(self, params: Params) -> Traced:
+        return self._add.trace(self._totals(params), params, self._shapes.chunk, np.int32(0), np.float32(0))
 
     def compile(self, params: Params) -> None:
-        arguments = (params, self._feed.chunk(0), np.int32(0), np.float32(0))
-        self._zeros = jax.tree.map(self._place, jax.eval_shape(self._sums, *arguments))
-        self._add = self._add.lower(self._zeros, *arguments).compile()
+        self._feed = self._open_feed()
+        self._zeros = jax.tree.map(
+            lambda total: mesh_lib.put(np.zeros(total.shape, total.dtype), self._everywhere), self._totals(params)
+        )
+        self._add = self.trace(params).lower().compile()
 
     def __call__(self, params: Params, progress: float) -> Metrics:
+        if self._feed is None:
+            raise RuntimeError("compile before the first call")
         totals = self._zeros
         for number, chunk in enumerate(chunks(self._feed, range(self._num_batches))):
             totals = self._add(totals, params, chunk, np.int32(number), np.float32(progress))
         return jax.tree.map(lambda total: total / np.float32(self._num_examples), jax.device_get(totals))
 
     def close(self) -> None:
-        self._feed.close()
+        if self._feed:
+            self._feed.close()
 
 
 def _sum(path: Any, value: jax.Array, real: jax.Array) -> jax.Array:

@@ -6,6 +6,7 @@ batch of a step of the two, inside the compiled code. `S` seeds, `K` steps, `B` 
 """
 
 import collections
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -22,6 +23,16 @@ from experiments.core.training import mesh as mesh_lib
 from experiments.core.training.plan import by_steps
 
 Take = Callable[[Any, Any], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Shapes:
+    """What a feed hands to a compiled call, as `jax.ShapeDtypeStruct` with their places, and how it takes a batch."""
+
+    examples: Any
+    chunk: Any
+    take: Take
+
 
 NAMES = ("resident", "stream")
 
@@ -58,6 +69,19 @@ class Resident:
         self._sharding = mesh_lib.batch_sharding(mesh, axis=2 if seed_axis else 1)
 
     @staticmethod
+    def shapes(
+        examples: Arrays, num_seeds: int, batch_size: int, num_steps: int, mesh: Mesh, *, seed_axis: bool
+    ) -> Shapes:
+        """Of a feed that is made of the same."""
+        everywhere, divided = mesh_lib.replicated(mesh), mesh_lib.batch_sharding(mesh, axis=2 if seed_axis else 1)
+        shape = (num_seeds, num_steps, batch_size)
+        return Shapes(
+            {name: mesh_lib.like(array.shape, array.dtype, everywhere) for name, array in examples.items()},
+            mesh_lib.like(shape if seed_axis else shape[1:], np.int32, divided),
+            Resident.take,
+        )
+
+    @staticmethod
     def take(examples: Any, at_step: Any) -> Any:
         """The rows that the indices [B] name."""
         return jax.tree.map(lambda array: array[at_step], examples)
@@ -80,6 +104,16 @@ class Streamed:
         self.examples: Arrays = {}
         self._host, self._batch_size, self._num_steps = host, batch_size, num_steps
         self._sharding = mesh_lib.batch_sharding(mesh, axis=1)
+
+    @staticmethod
+    def shapes(example: Arrays, batch_size: int, num_steps: int, mesh: Mesh) -> Shapes:
+        """Of a feed of rows like `example`."""
+        divided = mesh_lib.batch_sharding(mesh, axis=1)
+        rows = {
+            name: mesh_lib.like((num_steps, batch_size, *array.shape), array.dtype, divided)
+            for name, array in example.items()
+        }
+        return Shapes({}, rows, Streamed.take)
 
     @staticmethod
     def take(examples: Any, at_step: Any) -> Any:
@@ -124,14 +158,25 @@ def validate(config: ml_collections.ConfigDict) -> None:
         require(by_steps(config), "feed", name, "'resident' where the length is given in epochs")
 
 
+def shapes(config: ml_collections.ConfigDict, data: Data, num_steps: int, mesh: Mesh, *, seed_axis: bool) -> Shapes:
+    """What the feed that `make` makes of the same hands out; nothing is opened, and `mesh` may be a compiler's.
+
+    Raises:
+      UsageError: as `make`.
+    """
+    if _is_resident(config, data):
+        return Resident.shapes(data.train, len(config.seeds), config.batch_size, num_steps, mesh, seed_axis=seed_axis)
+    example = data.train_stream.example if data.train_stream else row_of(data.train)
+    return Streamed.shapes(example, config.batch_size, num_steps, mesh)
+
+
 def make(config: ml_collections.ConfigDict, data: Data, num_steps: int, mesh: Mesh, *, seed_axis: bool) -> Feed:
     """The feed of a valid config, of `num_steps` steps per call.
 
     Raises:
       UsageError: for data that are a stream where the config wants them resident.
     """
-    if config.get("feed", "resident") == "resident":
-        require(data.train_stream is None, "feed", "resident", "'stream' for data that do not lie in memory")
+    if _is_resident(config, data):
         return Resident(data.train, config.seeds, config.batch_size, num_steps, mesh, seed_axis=seed_axis)
     (seed,) = config.seeds
     rows = mesh_lib.local_rows(mesh, config.batch_size)
@@ -141,3 +186,15 @@ def make(config: ml_collections.ConfigDict, data: Data, num_steps: int, mesh: Me
     else:
         host = Shuffled(data.train, config.batch_size, seed, rows)
     return Streamed(host, config.batch_size, num_steps, mesh)
+
+
+def _is_resident(config: ml_collections.ConfigDict, data: Data) -> bool:
+    resident = config.get("feed", "resident") == "resident"
+    if resident:
+        require(data.train_stream is None, "feed", "resident", "'stream' for data that do not lie in memory")
+    return resident
+
+
+def row_of(examples: Arrays) -> Arrays:
+    """Arrays of the shapes and types of one of the examples."""
+    return {name: array[0] for name, array in examples.items()}

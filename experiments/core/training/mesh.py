@@ -11,7 +11,7 @@ are several processes, each with a copy of the model.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -26,14 +26,14 @@ SMALLEST = 2**14  # entries: to gather a smaller array costs more than its memor
 EXPERTS = "experts"  # in the path of a parameter: its leading axis is that of the experts
 
 
-def validate(config: ml_collections.ConfigDict) -> None:
-    """Checks `config.mesh` and the batch size against the devices there are."""
+def validate(config: ml_collections.ConfigDict, num_devices: int | None = None) -> None:
+    """Checks `config.mesh` and the batch size against so many devices, or those there are."""
     if "mesh" in config:
         sizes = config.mesh.to_dict()
         for axis, size in sizes.items():
             require_one_of("mesh", axis, AXES)
             require(size == -1 or size > 0, f"mesh.{axis}", size, "positive, or -1 for what is left")
-        _sizes(sizes, jax.device_count())
+        _sizes(sizes, num_devices or jax.device_count())
     microbatches = config.get("accumulate") or 1
     parts = batch_parts(config)
     require(
@@ -49,10 +49,11 @@ def batch_parts(config: ml_collections.ConfigDict) -> int:
     return math.prod(axis_sizes(config).values())
 
 
-def make(config: ml_collections.ConfigDict) -> Mesh:
-    """The mesh that a valid `config` asks for."""
+def make(config: ml_collections.ConfigDict, devices: Sequence[jax.Device] | None = None) -> Mesh:
+    """The mesh that a valid `config` asks for: of `devices`, which may be a compiler's alone, or those there are."""
     sizes = axis_sizes(config)
-    devices = jax.devices() if "mesh" in config or jax.process_count() > 1 else jax.local_devices()[:1]
+    if devices is None:
+        devices = jax.devices() if "mesh" in config or jax.process_count() > 1 else jax.local_devices()[:1]
     # Auto: the compiler chooses layouts inside the step, from those of its arguments and results.
     return jax.make_mesh(tuple(sizes.values()), AXES, (AxisType.Auto,) * len(AXES), devices=devices)
 
@@ -67,10 +68,27 @@ def of_processes(config: ml_collections.ConfigDict, num_processes: int) -> ml_co
     return config
 
 
+def of_devices(config: ml_collections.ConfigDict, num_devices: int) -> ml_collections.ConfigDict:
+    """`config` with the sizes that its mesh has on so many devices in the place of -1: it says all by itself then.
+
+    Raises:
+      UsageError: it has none.
+    """
+    if "mesh" not in config:
+        return config
+    sizes = _sizes(config.mesh.to_dict(), num_devices)
+    config = config.copy_and_resolve_references()
+    with config.unlocked():
+        config.mesh = sizes
+    return config
+
+
 def axis_sizes(config: ml_collections.ConfigDict) -> dict[str, int]:
     """The size of every axis, in the order of AXES."""
     if "mesh" in config:
-        return _sizes(config.mesh.to_dict(), jax.device_count())
+        given = config.mesh.to_dict()
+        # Sizes without a -1 are what they are, on whatever devices; `validate` holds them against those there are.
+        return _sizes(given, jax.device_count() if -1 in given.values() else math.prod(given.values()))
     return _sizes({"data": -1}, jax.device_count() if jax.process_count() > 1 else 1)
 
 
@@ -134,6 +152,11 @@ def local_rows(mesh: Mesh, batch_size: int) -> np.ndarray:
     indices = batch_sharding(mesh).addressable_devices_indices_map((batch_size,)).values()
     parts = {index[0].indices(batch_size)[:2] for index in indices if index}
     return np.concatenate([np.arange(*part) for part in sorted(parts)])
+
+
+def like(shape: tuple[int, ...], dtype: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
+    """What an array of the shape would be there, on devices that need not be at hand."""
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
 
 
 def put(array: np.ndarray, sharding: NamedSharding) -> jax.Array:

@@ -40,8 +40,8 @@ def _begin(experiment: Experiment, seeds: jax.Array, pretrained: Any) -> TrainSt
     return (jax.vmap(begin_one) if seeds.ndim else begin_one)(seeds)
 
 
-def abstract(experiment: Experiment, seeds: jax.Array, mesh: Mesh) -> TrainState:
-    """The shapes, types and shardings of the state, without a single array.
+def abstract(experiment: Experiment, seeds: jax.Array | jax.ShapeDtypeStruct, mesh: Mesh) -> TrainState:
+    """The shapes, types and shardings of the state, without a single array: `mesh` may be of a compiler's devices.
 
     Raises:
       UsageError: if the experiment's pretrained parameters are not those of its model.
@@ -73,7 +73,7 @@ def require_memory(state: TrainState) -> None:
 
 
 def _check_pretrained(experiment: Experiment) -> None:
-    model = jax.eval_shape(experiment.init, jax.random.key(0))
+    model = jax.eval_shape(lambda: experiment.init(jax.random.key(0)))
     shapes = {keystr(path): leaf.shape for path, leaf in tree_flatten_with_path(model)[0]}
     for path, leaf in tree_flatten_with_path(experiment.pretrained)[0]:
         name = f"the pretrained parameter {keystr(path)}"

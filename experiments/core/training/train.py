@@ -26,20 +26,21 @@ from experiments.core.record import checksums, metrics, summary
 from experiments.core.record.environment import Launch
 from experiments.core.record.files import write_json
 from experiments.core.record.workdir import Workdir
-from experiments.core.training import checkpoint, compilation_cache, evaluation, export, feed, optimizer, plan, step
+from experiments.core.training import checkpoint, compilation_cache, evaluation, export, feed, optimizer, plan
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training import state as state_lib
 from experiments.core.training.checkpoint import Checkpoints, Restored
 from experiments.core.training.experiment import Recipe
 from experiments.core.training.interrupt import Interrupt
 from experiments.core.training.performance import Performance
+from experiments.core.training.program import Program
 from experiments.core.training.progress import Progress
 from experiments.core.training.state import TrainState
 from experiments.core.training.stretch import Stretch
 
 
-def validate(config: ml_collections.ConfigDict) -> None:
-    """Checks the fields that every experiment has."""
+def validate(config: ml_collections.ConfigDict, num_devices: int | None = None) -> None:
+    """Checks the fields that every experiment has, for so many devices, or for those there are."""
     config_lib.require_plain(config)
     data_lib.validate(config)
     plan.validate(config)
@@ -52,21 +53,23 @@ def validate(config: ml_collections.ConfigDict) -> None:
         "a tuple of different integers in [0, 2**31)",
     )
     feed.validate(config)
-    mesh_lib.validate(config)
+    mesh_lib.validate(config, num_devices)
     evaluation.validate(config)
     export.validate(config)
     compilation_cache.validate(config)
 
 
-def check_fields(recipe: Recipe, config: ml_collections.ConfigDict) -> None:
-    """Checks all fields for as many devices as JAX sees, of whatever kind.
+def check_fields(recipe: Recipe, config: ml_collections.ConfigDict, num_devices: int | None = None) -> None:
+    """Checks all fields for so many devices, or as many as JAX sees, of whatever kind.
+
+    For another number than JAX sees, `config` must name all sizes of its mesh: see `mesh.of_devices`.
 
     Raises:
       UsageError: as it says.
     """
     with config_lib.reading(recipe.name):
         try:
-            validate(config)
+            validate(config, num_devices)
             recipe.validate(config)
         except TypeError as error:  # of a config file; on the command line fields keep their types
             raise UsageError(f"a field of the config is of another type than is computed with: {error}") from error
@@ -135,21 +138,16 @@ class _Run:
     def __init__(self, recipe: Recipe, config: ml_collections.ConfigDict, data: Data, workdir: Workdir):
         self.recipe, self.config, self.workdir, self.prefix = recipe, config, workdir, data.prefix
         self.interrupt = Interrupt()
-        self.plan = plan.Plan.of(config, data.num_train)
-        self.mesh = mesh_lib.make(config)
-        self.experiment = recipe.build(config, data)
-        # A large model trains alone, and goes without the axis.
-        seed_axis = self.plan.unit == "epoch" or len(config.seeds) > 1
-        seeds = np.asarray(config.seeds if seed_axis else config.seeds[0], np.int32)
+        self.program = program = Program(recipe, config, data)
+        self.plan, self.mesh, self.experiment = program.plan, program.mesh, program.experiment
+        state_lib.require_memory(program.state)
+        seeds = np.asarray(config.seeds if program.seed_axis else config.seeds[0], np.int32)
         self.seeds = mesh_lib.put(seeds, mesh_lib.replicated(self.mesh))
         with ExitStack() as opened:
-            self.feed = feed.make(config, data, self.plan.steps_per_dispatch, self.mesh, seed_axis=seed_axis)
+            self.feed = feed.make(config, data, self.plan.steps_per_dispatch, self.mesh, seed_axis=program.seed_axis)
             opened.callback(self.feed.close)
-            self.evaluate = evaluation.make(config, data, self.experiment, self.mesh, seed_axis=seed_axis)
+            self.evaluate = program.make_evaluate()
             opened.callback(self.evaluate.close)
-            with jax.set_mesh(self.mesh):
-                self.like = state_lib.abstract(self.experiment, self.seeds, self.mesh)
-            state_lib.require_memory(self.like)
             self._opened = opened.pop_all()
 
     def close(self) -> None:
@@ -158,7 +156,7 @@ class _Run:
 
     def go(self, launch: Launch) -> None:
         """Trains from the last checkpoint that is intact to the end, or to an interruption."""
-        restored = checkpoint.restore(self.workdir.checkpoints, self.like)
+        restored = checkpoint.restore(self.workdir.checkpoints, self.program.state)
         rows = self._rows_until(restored)
         # Only now is anything changed of what an earlier launch has left.
         if _is_first():
@@ -168,7 +166,7 @@ class _Run:
             now, state, unfinished = restored.step, restored.state, restored.stretch
             self._say(f"resuming after {self.plan.describe(now)}")
         else:
-            now, state, unfinished = 0, state_lib.init(self.experiment, self.seeds, self.mesh, self.like), None
+            now, state, unfinished = 0, state_lib.init(self.experiment, self.seeds, self.mesh, self.program.state), None
         with closing(Checkpoints(self.workdir.checkpoints)) as checkpoints:
             tensorboard = self.workdir.tensorboard if self.config.get("tensorboard") else None
             with closing(metrics.Writer(self.workdir.metrics if _is_first() else None, rows, tensorboard)) as writer:
@@ -195,12 +193,12 @@ class _Run:
     ) -> tuple[TrainState, int]:
         """Trains on from step `now`, perhaps within a stretch; the last state, and the step it is of."""
         at_once, total_steps = self.plan.steps_per_dispatch, self.plan.total_steps
-        # The first chunk is needed to compile, even where no step is left.
-        chunk = self.feed.chunk(min(now, total_steps - at_once))
-        chunks = itertools.chain([chunk], feed.chunks(self.feed, range(now + at_once, total_steps, at_once)))
-        train, no_steps = self._compile(state, chunk)
-        performance = self._performance(state, chunk)
-        del chunk  # a batch on the device
+        # The first chunk comes before the program is compiled, so that a stream's workers are at work meanwhile.
+        first = [self.feed.chunk(now)] if now < total_steps else []
+        chunks = itertools.chain(first, feed.chunks(self.feed, range(now + at_once, total_steps, at_once)))
+        train, no_steps = self._compile()
+        performance = self._performance()
+        del first  # a batch on the device
         progress = Progress(self.experiment.headline, self.plan, now, len(self.config.seeds), self.interrupt.say)
         stretch = unfinished or Stretch(no_steps)
 
@@ -286,39 +284,25 @@ class _Run:
         if restored.damaged and jax.process_count() > 1:
             multihost_utils.sync_global_devices("damaged checkpoints are set aside")
 
-    def _compile(self, state: TrainState, chunk: Any) -> tuple[Any, Any]:
+    def _compile(self) -> tuple[Any, Any]:
         """The train step, ahead of time, and its metrics over no steps at all [S, 0]; evaluation compiles too.
 
         Ahead of time, so that the first steps take as long as the others.
         """
         start = time.perf_counter()
-        jitted = jax.jit(
-            step.make_train(self.experiment, self.plan.total_steps, self.feed.take, self.config.get("accumulate", 1)),
-            donate_argnums=0,
-            out_shardings=(jax.tree.map(lambda leaf: leaf.sharding, self.like), mesh_lib.replicated(self.mesh)),
-        )
-        lowered = jitted.lower(state, self.seeds, self.feed.examples, chunk, np.int32(0))
+        lowered = self.program.trace_train().lower()
         no_steps = jax.tree.map(lambda _: np.zeros((len(self.config.seeds), 0), np.float32), lowered.out_info[1])
         train = lowered.compile()
-        self.evaluate.compile(state.params)
+        self.evaluate.compile(self.program.state.params)
         optimizer.learning_rate(self.config, 0)  # which rows have; JAX keeps what it compiles
         self._say(f"compiled in {time.perf_counter() - start:.1f} s")
         return train, no_steps
 
-    def _performance(self, state: TrainState, chunk: Any) -> Performance | None:
+    def _performance(self) -> Performance | None:
         """What rows say of speed; runs in epochs, of small networks, leave it out."""
         if self.plan.unit == "epoch":
             return None
-        seed_axis = self.seeds.ndim
-        batch = jax.eval_shape(
-            lambda examples, chunk: step.first_batch(
-                self.experiment, self.feed.take, examples, chunk, seed_axis=bool(seed_axis)
-            ),
-            self.feed.examples,
-            chunk,
-        )
-        params = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[seed_axis:], leaf.dtype), state.params)
-        performance = Performance.of(self.experiment, self.mesh, params, batch, len(self.config.seeds))
+        performance = Performance.of(self.experiment, self.mesh, *self.program.first_batch(), len(self.config.seeds))
         if performance.why_no_mfu:
             self._say(f"mfu is not measured: {performance.why_no_mfu}")
         return performance

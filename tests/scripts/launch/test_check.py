@@ -2,6 +2,7 @@
 
 import pytest
 
+from scripts.launch import compile_first
 from scripts.launch.check import tpu_devices, tpu_processes
 from tests.scripts.launch.conftest import commands
 
@@ -60,3 +61,44 @@ def test_what_can_be_run_is_launched_though_there_is_no_accelerator_here(world, 
     status, out, err = launch(*VMOE, *TPU, check=True)
     assert (status, err) == (0, "")
     assert "checking what is to be run, for 8 devices" in out
+
+
+def compiler_of(tmp_path, monkeypatch, status, *said):
+    """In the place of `scripts.aot`, a program that notes its arguments, says something and ends so."""
+    program = tmp_path / "python"
+    noted = tmp_path / "arguments"
+    lines = "\n".join(f"echo '{line}'" for line in said)
+    program.write_text(f'#!/bin/sh\necho "$@" >> {noted}\n{lines}\nexit {status}\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(compile_first, "python_with_compiler", lambda: str(program))
+    return noted
+
+
+def test_what_does_not_fit_is_refused_before_a_tpu_is_asked_for(world, launch, tmp_path, monkeypatch):
+    noted = compiler_of(tmp_path, monkeypatch, 3, "it does not fit", "what helps: --config.mesh.fsdp=N")
+    status, out, err = launch(*VMOE, *TPU, "--compile_first", "--", "--config.mesh.expert=4")
+    assert status == 2
+    assert "what helps: --config.mesh.fsdp=N" in out
+    assert err == "error: vmoe does not fit on v5p-16: see above for what to change\n"
+    assert world.recorded("calls") == []
+    assert noted.read_text() == (
+        "-m scripts.aot vmoe --config=configs/vmoe.py:router=hard --type=v5p-16 --results=runs/compiled "
+        "--no_evaluation -- --config.mesh.expert=4\n"
+    )
+
+
+def test_what_cannot_be_compiled_is_said_and_what_fits_is_launched(world, launch, tmp_path, monkeypatch):
+    compiler_of(tmp_path, monkeypatch, 2, "error: --type=v5p-16 needs the package libtpu")
+    status, _, err = launch(*VMOE, *TPU, "--compile_first")
+    assert (status, world.recorded("calls")) == (2, [])
+    assert err == "error: vmoe could not be compiled for v5p-16: --type=v5p-16 needs the package libtpu\n"
+    compiler_of(tmp_path, monkeypatch, 0, "train: fits on v5p-16")
+    _, out, _ = launch(*VMOE, *TPU, "--compile_first", "--retries=0")
+    assert "train: fits on v5p-16" in out
+    assert world.recorded("calls")
+
+
+def test_to_compile_first_takes_a_type(launch, tmp_path):
+    status, _, err = launch("local", "mnist_pruning", f"--workdir={tmp_path}", "--compile_first")
+    assert status == 2
+    assert err.startswith("error: --compile_first is for tpu-vm, queued-resource, gke: local names no TPU")

@@ -58,7 +58,9 @@ def test_a_stream_may_fill_up_with_anything():
                 batch["x"][3:] = np.nan
             return batch
 
-    streamed = dataclasses.replace(DATA, evaluation={}, evaluation_stream=Stream(83, lambda seed, rows: Spoilt(rows)))
+    streamed = dataclasses.replace(
+        DATA, evaluation={}, evaluation_stream=Stream(83, lambda seed, rows: Spoilt(rows), {"x": VALUES[0]})
+    )
     assert measure(streamed, eval_batch_size=40)["scaled"] == pytest.approx(2 * VALUES.mean(), rel=1e-5)
 
 

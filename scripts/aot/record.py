@@ -1,0 +1,95 @@
+"""Where results are kept: JSON files in a directory, each with the code, the versions and the slice that it is of."""
+
+import functools
+import hashlib
+import importlib.metadata
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.core.errors import DamagedError
+from experiments.core.record.environment import Launch, describe
+from experiments.core.record.files import write_json
+from scripts.aot.hardware import Slice
+
+DIRECTORY = Path("results/accelerators")
+_ROOT = Path(__file__).resolve().parents[2]
+_PACKAGES = {"tpu": ("jax", "jaxlib", "libtpu"), "cuda": ("jax", "jaxlib", "jax-cuda13-plugin")}
+
+
+def compilers(slice_: Slice) -> dict[str, str | None]:
+    """The versions that a program depends on."""
+    return {name: _version(name) for name in _PACKAGES[slice_.device.platform]}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+@functools.cache
+def digest(*packages: str) -> str:
+    """Of the Python files of these directories: the same code has the same one, whatever else is committed."""
+    total = hashlib.sha256()
+    for package in packages:
+        for path in sorted((_ROOT / package).rglob("*.py")):
+            total.update(f"{path.relative_to(_ROOT)}\0".encode() + path.read_bytes() + b"\0")
+    return total.hexdigest()[:16]
+
+
+def header(slice_: Slice, command: Sequence[str], code: str) -> dict[str, Any]:
+    """What every record begins with."""
+    environment = describe(Launch(command=command))
+    device = slice_.device
+    return {
+        "type": slice_.type,
+        "topology": slice_.topology,
+        "devices": slice_.count,
+        "code": code,
+        "compilers": compilers(slice_),
+        "git": environment["git"],
+        "started": environment["started"],
+        "command": environment["command"],
+        "rates": {
+            "device": device.name,
+            "bfloat16_flops": device.flops,
+            "memory_bytes": device.memory,
+            "memory_bandwidth": device.memory_bandwidth,
+            "interconnect_bandwidth": device.interconnect,
+            "source": device.source,
+        },
+    }
+
+
+def read(path: Path) -> dict[str, Any] | None:
+    """A record, or None where there is none yet.
+
+    Raises:
+      DamagedError: the file is not JSON.
+    """
+    if not path.exists():
+        return None
+    try:
+        return json.loads(path.read_text())
+    except ValueError as error:
+        raise DamagedError(path, str(error), "restore it (git checkout) or remove it, to compile anew") from error
+
+
+def write(path: Path, document: dict[str, Any]) -> None:
+    """Writes it, wholly or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, document)
+
+
+def is_of(document: dict[str, Any] | None, slice_: Slice, code: str) -> bool:
+    """Whether a record, or a row of one, is of this code and these versions."""
+    return document is not None and (document.get("code"), document.get("compilers")) == (code, compilers(slice_))
+
+
+def slug(name: str) -> str:
+    """A file name."""
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")

@@ -1,0 +1,139 @@
+"""Train step and evaluation of a run on a slice: compiled, counted, and held against the devices' rates."""
+
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import ml_collections
+from jax.stages import Traced
+
+from experiments.core.training.program import Program
+from scripts.aot import advice, compiled, operations, roofline
+from scripts.aot.compiled import Compiled, TooLarge
+from scripts.aot.contents import Part
+from scripts.aot.hardware import Slice
+
+_LARGEST = 6
+_Say = Callable[[str], None]
+
+
+def train(program: Program, slice_: Slice, assumed: float, say: _Say, keep: Path | None = None) -> dict[str, Any]:
+    """The record of the train step."""
+    record = _record(program, program.trace_train, slice_, assumed, say, keep)
+    if record["fits"] is not None and "roofline" in record and program.experiment.flops_per_example:
+        steps = program.plan.steps_per_dispatch
+        batch = program.config.batch_size * len(program.config.seeds) * steps
+        needed = program.experiment.flops_per_example * batch / slice_.count
+        record["model_operations"] = needed
+        record["mfu_at_most"] = needed / (record["roofline"]["least_seconds"] * slice_.device.flops)
+        record["images_a_second_at_most"] = batch / record["roofline"]["least_seconds"]
+    return record
+
+
+def evaluation(program: Program, slice_: Slice, assumed: float, say: _Say, keep: Path | None = None) -> dict[str, Any]:
+    """The record of a call of the evaluation."""
+    return _record(program, program.trace_evaluation, slice_, assumed, say, keep)
+
+
+def state_bytes(program: Program) -> float:
+    """Of parameters and what the optimizer keeps for them, on a device."""
+    leaves = jax.tree.leaves(program.state)
+    return float(sum(math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize for leaf in leaves))
+
+
+def _record(
+    program: Program, trace: Callable[[], Traced], slice_: Slice, assumed: float, say: _Say, keep: Path | None
+) -> dict[str, Any]:
+    device = slice_.device
+    held = state_bytes(program)
+    start = time.perf_counter()
+    with jax.set_mesh(program.mesh):
+        traced = trace()
+        counted = operations.count(traced.jaxpr.jaxpr, device.platform, assumed)
+        lowered = traced.lower()
+    say(f"traced in {time.perf_counter() - start:.0f} s, compiling")
+    try:
+        done = compiled.compile_(lowered, device.platform, keep)
+    except TooLarge as error:
+        # Where the compiler has stopped before it had placed any: as traced, of all devices together.
+        largest = error.largest or operations.largest(traced.jaxpr.jaxpr, _LARGEST)
+        for line in advice.lines(program.config, slice_, held, error.needed, error.available, largest):
+            say(line)
+        return {
+            "fits": False,
+            "needed_bytes": error.needed,
+            "available_bytes": error.available,
+            "state_bytes": held,
+            "largest": _buffers(largest),
+            "largest_of_all_devices_together": not error.largest,
+            "change": advice.changes(program.config, held, error.available),
+        }
+    return described(program.config, slice_, done, counted, held, assumed, say)
+
+
+def described(
+    config: ml_collections.ConfigDict,
+    slice_: Slice,
+    done: Compiled,
+    counted: operations.Operations,
+    held: float,
+    assumed: float,
+    say: _Say,
+) -> dict[str, Any]:
+    """The record of a program that the compiler has taken."""
+    device, inside = slice_.device, done.contents
+    fits = done.memory.peak <= device.memory
+    bound = roofline.of(device, counted.weighted / slice_.count, inside.total("bytes", assumed), inside.sent(assumed))
+    record = {
+        "fits": fits,
+        "compile_seconds": round(done.seconds, 1),
+        "state_bytes": held,
+        "memory": {
+            "arguments": done.memory.arguments,
+            "results": done.memory.results,
+            "temporary": done.memory.temporary,
+            "code": done.memory.code,
+            "peak": done.memory.peak,
+            "available": device.memory,
+        },
+        "largest": _buffers(inside.largest),
+        "operations": counted.products / slice_.count,
+        "operations_in_bfloat16": counted.weighted / slice_.count,
+        "operations_by_the_compiler_loops_once": done.flops,
+        "assumed_rounds": assumed if inside.unknown else None,
+        "loops": [_loop(part) for part in inside.loops],
+        "kernels": inside.total("kernels", assumed),
+        "kernels_outside_loops": inside.outside.kernels,
+        "sorts": inside.total("sorts", assumed),
+        "gathers": inside.total("gathers", assumed),
+        "host_round_trips": inside.total("host", assumed),
+        "bytes": inside.total("bytes", assumed),
+        "sent_bytes": inside.sent(assumed),
+        "collectives": inside.collectives(assumed),
+        "roofline": bound.record(),
+    }
+    if not fits:
+        for line in advice.lines(config, slice_, held, done.memory.peak, device.memory, inside.largest):
+            say(line)
+        record["change"] = advice.changes(config, held, device.memory)
+    return record
+
+
+def _loop(part: Part) -> dict[str, Any]:
+    return {
+        "name": part.name,
+        "rounds": part.rounds,
+        "inside": len(part.parents),
+        "kernels": part.kernels,
+        "bytes": part.bytes,
+        "sorts": part.sorts,
+        "gathers": part.gathers,
+        "host": part.host,
+    }
+
+
+def _buffers(buffers: Any) -> list[dict[str, Any]]:
+    return [{"shape": one.shape, "bytes": one.bytes, "source": one.source} for one in buffers]

@@ -1,0 +1,71 @@
+"""Data sets in outline are what they are when read, but for what is in them."""
+
+import os
+from pathlib import Path
+
+import ml_collections
+import numpy as np
+import pytest
+
+from configs import vmoe
+from experiments.core.errors import UsageError
+from experiments.core.input import dataset, sources
+from experiments.core.input.outline import OUTLINES, outline
+
+
+def config_of(name, **fields):
+    common = {"dataset": name, "split": "test", "validation_size": 100, "data_dir": None, "download": False}
+    return ml_collections.ConfigDict(common | fields)
+
+
+def described(data):
+    arrays = {"train": data.train, "evaluation": data.evaluation}
+    shapes = {part: {k: (v.shape, v.dtype) for k, v in examples.items()} for part, examples in arrays.items()}
+    return shapes, data.num_classes, data.prefix, data.num_train
+
+
+@pytest.mark.parametrize("fields", [{}, {"split": "validation"}, {"label": "coarse_label"}])
+def test_digits(fields):
+    config = config_of("digits", **fields)
+    assert described(outline(config)) == described(dataset.load(config))
+
+
+@pytest.mark.parametrize("name", ["mnist", "cifar100"])
+def test_what_is_at_hand(name):
+    directory = os.environ.get("TFDS_DATA_DIR", str(sources._SHARED))
+    if not (Path(directory) / name).is_dir():
+        pytest.skip(f"no {name} in {directory}: set TFDS_DATA_DIR to where it is")
+    config = config_of(name, data_dir=directory)
+    assert described(outline(config)) == described(dataset.load(config))
+
+
+def test_no_image_is_made():
+    data = outline(config_of("cifar100"))
+    for array in (*data.train.values(), *data.evaluation.values()):
+        assert array.base is not None
+        assert array.base.size <= 32  # of 150 million entries
+    _, deviation = outline(config_of("digits")).pixel_mean_and_std()
+    assert deviation > 0
+
+
+@pytest.mark.parametrize(
+    ("data", "train", "shape", "dtype", "classes"),
+    [
+        ("imagenet2012", 1_281_167, (), np.int32, 1000),
+        ("imagenet21k", 14_145_922, (21_843,), np.uint8, 21_843),
+    ],
+)
+def test_images_that_differ_in_size_come_as_streams(data, train, shape, dtype, classes):
+    found = outline(vmoe.get_config(f"data={data}"))
+    assert (found.train, found.num_train, found.num_classes) == ({}, train, classes)
+    row = found.train_stream.example
+    assert (row["image"].shape, row["image"].dtype) == ((224, 224, 3), np.uint8)
+    assert (row["label"].shape, row["label"].dtype) == (shape, dtype)
+
+
+def test_what_is_not_known_is_said():
+    with pytest.raises(UsageError, match=r"config\.dataset='jft' is not allowed: it must be one of digits, mnist"):
+        outline(config_of("jft"))
+    with pytest.raises(UsageError, match=r"config\.label='fine' is not allowed: it must be one of label, coarse_label"):
+        outline(config_of("cifar100", label="fine"))
+    assert all(known.train > known.test for known in OUTLINES.values())

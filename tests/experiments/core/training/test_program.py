@@ -1,0 +1,99 @@
+"""What is compiled follows from shapes: it is the same without data, and takes what the feeds hand out."""
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import Mesh
+
+from configs import cifar100_vit, vmoe
+from experiments.cifar100_vit.experiment import RECIPE as VIT
+from experiments.core.errors import UsageError
+from experiments.core.input import dataset
+from experiments.core.input.outline import outline
+from experiments.core.training import feed, train
+from experiments.core.training import mesh as mesh_lib
+from experiments.core.training import state as state_lib
+from experiments.core.training.program import Program
+from experiments.vmoe.experiment import RECIPE as VMOE
+from tests.experiments.support import set_fields
+from tests.experiments.toy import RECIPE, load_streams, toy_config
+
+
+def described(tree):
+    return jax.tree.map(lambda leaf: (leaf.shape, np.dtype(leaf.dtype), leaf.sharding), tree)
+
+
+STREAM = {"feed": "stream", "eval_batch_size": 128}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"seeds": (3, 4), "mesh": {"data": 4, "fsdp": 2}}, STREAM, STREAM | {"mesh": {"data": 8}}],
+    ids=["resident", "seeds on a mesh", "stream", "stream on a mesh"],
+)
+def test_feeds_hand_out_what_is_compiled_for(fields):
+    config = toy_config(**fields)
+    data = load_streams(config) if "feed" in fields else dataset.load(config)
+    program = Program(RECIPE, config, data)
+    opened = feed.make(config, data, 1, program.mesh, seed_axis=program.seed_axis)
+    assert described(program.feed.examples) == described(opened.examples)
+    assert described(program.feed.chunk) == described(opened.chunk(0))
+    opened.close()
+    seeds = mesh_lib.put(np.zeros(program.seeds.shape, np.int32), program.seeds.sharding)
+    assert described(program.seeds) == described(seeds)
+    with jax.set_mesh(program.mesh):
+        begun = state_lib.init(program.experiment, seeds, program.mesh)
+    assert described(program.state) == described(begun)
+
+
+def small(experiment, **fields):
+    config = cifar100_vit.get_config("small") if experiment is VIT else vmoe.get_config("small,router=hard")
+    common = {
+        "dataset": "digits",
+        "batch_size": 50,
+        "eval_batch_size": 100,
+        "model.depth": 1,
+        "steps": 10,
+        "optimizer.warmup_steps": 1,
+        "checkpoint_every": 10,
+        "eval_every": 10,
+    }
+    set_fields(config, fields, common)
+    del config.mesh
+    train.check_fields(experiment, config)
+    return config
+
+
+@pytest.mark.parametrize(
+    ("recipe", "fields"),
+    [
+        (VMOE, {"moe.blocks": (0,)}),
+        (VIT, {"feed": "stream", "input.augment_on": "host", "split": "validation", "validation_size": 300}),
+    ],
+    ids=["vmoe", "vit from the host"],
+)
+def test_without_data_the_program_is_the_same(recipe, fields):
+    config = small(recipe, **fields)
+    real, outlined = (Program(recipe, config, load(config)) for load in (dataset.load, outline))
+    assert real.trace_train().lower().as_text() == outlined.trace_train().lower().as_text()
+    assert real.trace_evaluation().lower().as_text() == outlined.trace_evaluation().lower().as_text()
+
+
+def test_devices_are_those_given():
+    config = toy_config(mesh={"data": -1, "fsdp": 2})
+    config = mesh_lib.of_devices(config, 4)
+    assert config.mesh.to_dict() == {"data": 2, "fsdp": 2, "expert": 1}
+    train.check_fields(RECIPE, config, 4)
+    devices = jax.devices()[4:]
+    program = Program(RECIPE, config, dataset.load(config), devices)
+    assert isinstance(program.mesh, Mesh)
+    assert set(program.mesh.devices.flat) == set(devices)
+
+
+def test_a_mesh_is_checked_for_the_devices_that_there_will_be():
+    config = toy_config(mesh={"data": 4, "fsdp": 4}, batch_size=32)
+    mesh_lib.validate(config, 16)
+    with pytest.raises(UsageError, match=r"config\.mesh=.* multiply to the 8 devices"):
+        mesh_lib.validate(config)
+    with pytest.raises(UsageError, match=r"config\.mesh=.* multiply to the 12 devices"):
+        mesh_lib.of_devices(config, 12)

@@ -1,0 +1,177 @@
+"""Mistakes are one line, before anything is compiled; and the whole way for the CPU's compiler."""
+
+import json
+
+import jax
+import pytest
+
+from scripts.aot import check, command, compiled, compiler, hardware, one, runs, tables
+from scripts.aot.compiled import Buffer, TooLarge
+
+pytestmark = pytest.mark.filterwarnings(r"ignore:the load_module\(\) method:DeprecationWarning")  # of ml_collections
+VMOE = ["vmoe", "--config=configs/vmoe.py:small", "--type=v5litepod-4"]
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """The devices of this machine in the place of a slice's."""
+    monkeypatch.setattr(compiler, "prepare", lambda slice_: None)
+    monkeypatch.setattr(compiler, "devices", lambda slice_: jax.devices()[: slice_.count])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["vmoe"], "--type is required, for example --type=v5litepod-16"),
+        (["vmoe", "--type=v5litepod-5"], "--type=v5litepod-5 is not allowed: it must be one of "),
+        (["nothing", "--type=v5e"], "'nothing' is not an experiment: there is no experiments/nothing"),
+        (["core", "--type=v5e"], "'core' is not an experiment: experiments.core.experiment has no RECIPE"),
+        (["vmoe", "--type=v5e", "--config=configs/none.py"], "--config=configs/none.py: there is no such file"),
+        ([*VMOE, "--", "--config.moe.expert=3"], "--config.moe.expert: the config has no field 'expert'"),
+        ([*VMOE, "--", "--config.steps=x"], "config.steps='x' is not allowed: it must be an integer"),
+        (["operators", "--type=v5e", "--only=topk"], "--only=topk is not allowed: it must be some of topk_mask, "),
+        (["operators", "--type=v5e", "--n=7"], "--n=7 is not allowed: it must be some of 400, 1000, "),
+        (["check", "--types=v4-8"], "--types=v4-8 is not allowed: it must be some of "),
+    ],
+)
+def test_mistakes(here, capsys, tmp_path, arguments, message):
+    assert command.main([*arguments[:1], f"--results={tmp_path}", *arguments[1:]]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: {message}") or err.startswith(f"error: --{message}")
+    assert err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_mesh_that_does_not_fit_the_slice(here, capsys, tmp_path):
+    assert command.main([*VMOE, f"--results={tmp_path}", "--", "--config.mesh.expert=3"]) == 2
+    assert "sizes that multiply to the 4 devices" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("type_", "package", "extra"), [("v5litepod-16", "libtpu", "tpu"), ("h200-1", "jax_cuda13_plugin", "cuda13")]
+)
+def test_a_package_that_is_missing(monkeypatch, capsys, type_, package, extra):
+    monkeypatch.setattr(compiler, "available", lambda platform: False)
+    assert command.main(["vmoe", f"--type={type_}"]) == 2
+    err = capsys.readouterr().err
+    assert f"needs the package {package}, which is not installed here" in err
+    assert f"make install VENV=.venv-{extra} JAX={extra}" in err
+    assert err.count("\n") == 1
+
+
+DIGITS = ["--config.dataset=digits", "--config.epochs=2", "--config.seeds=(0,)", "--config.hidden=(16,)"]
+DIGITS += ["--config.prune_layers=(1,)", "--config.checkpoint_every=2", "--config.optimizer.learning_rate=0.1"]
+MNIST = ["mnist_pruning", "--config=configs/mnist_pruning.py:dense", "--type=v5litepod-1"]
+
+
+def test_from_the_command_to_the_table(here, capsys, tmp_path):
+    """Of the CPU's compiler, under the name of a TPU: a record, lines for people, and a table."""
+    assert command.main([*MNIST, f"--results={tmp_path}", "--no_evaluation", "--", *DIGITS]) == 0
+    out = capsys.readouterr().out
+    assert "train: fits on v5litepod-1" in out
+    # The evaluation may follow later.
+    assert command.main([*MNIST, f"--results={tmp_path}", "--", *DIGITS]) == 0
+    out += capsys.readouterr().out
+    assert out.count("the train step for v5litepod-1") == out.count("the evaluation for v5litepod-1") == 1
+    assert "computed, not measured" in out
+    (path,) = tmp_path.glob("steps/*.json")
+    document = json.loads(path.read_text())
+    train = document["train"]
+    assert document["git"]["commit"]
+    # 1438 digits of 64 pixels in 11 batches of 128, forwards and twice backwards, but for the pixels' own gradient.
+    products = 11 * 128 * 2 * (2 * 64 * 16 + 3 * 16 * 10)
+    assert train["operations"] == products
+    assert train["roofline"]["compute_seconds"] == pytest.approx(products / 197e12)
+    assert any(loop["rounds"] == 11 for loop in train["loops"])
+    assert train["memory"]["peak"] > 0
+    assert document["evaluation"]["fits"]
+    # What is there is not compiled again.
+    assert command.main([*MNIST, f"--results={tmp_path}", "--", *DIGITS]) == 0
+    assert "has it already" in capsys.readouterr().out
+    assert command.main(["tables", f"--results={tmp_path}"]) == 0
+    page = (tmp_path / "README.md").read_text()
+    assert "| mnist_pruning dense dataset=digits" in page
+    assert "Nothing of it is measured" in page
+
+
+def test_a_step_that_does_not_fit(here, capsys, tmp_path, monkeypatch):
+    def refuse(lowered, platform, keep):
+        raise TooLarge(20e9, 16e9, (Buffer("f32[4096,4096]", 2**26, "jit(train)/dot"),))
+
+    monkeypatch.setattr(compiled, "compile_", refuse)
+    assert command.main([*MNIST, f"--results={tmp_path}", "--", *DIGITS]) == command.DOES_NOT_FIT
+    out = capsys.readouterr().out
+    assert "it does not fit: a device of v5litepod-1 has 16.0 GB, the step needs 20.0 GB" in out
+    assert "f32[4096,4096]  jit(train)/dot" in out
+    assert "what helps: --config.batch_size below 128" in out
+    (path,) = tmp_path.glob("steps/*.json")
+    assert not json.loads(path.read_text())["train"]["fits"]
+    assert "**no**" in "\n".join(tables.steps_table([json.loads(path.read_text())]))
+
+
+def test_any_other_refusal_is_a_line(here, capsys, tmp_path, monkeypatch):
+    def refuse(lowered, platform, keep):
+        raise compiled.Refused("INTERNAL: a reason")
+
+    monkeypatch.setattr(compiled, "compile_", refuse)
+    assert command.main([*MNIST, f"--results={tmp_path}", "--", *DIGITS]) == 2
+    assert capsys.readouterr().err.endswith("for v5litepod-1: INTERNAL: a reason\n")
+
+
+def test_every_run_of_the_check_is_valid_where_it_is_compiled():
+    """But for those refused before: groups, experts and devices have to divide one another."""
+    for run in check.RUNS:
+        recipe = runs.recipe_of(run.experiment)
+        path = f"configs/{run.experiment}.py:{run.variant}"
+        overrides = [f"--config.{override}" for override in run.overrides]
+        config = runs.config_of(recipe, path, overrides)
+        for type_ in run.types:
+            slice_ = hardware.parse(type_)
+            sized = runs.sized(config, slice_)
+            runs.train.check_fields(recipe, sized, slice_.count)
+
+
+def test_what_the_check_does_by_type(tmp_path):
+    everything = check.commands(None, tmp_path, anew=False)
+    assert [type_ for type_, arguments in everything if arguments[0] == "operators"] == list(check.OPERATORS)
+    some = check.commands(["v6e-16", "h200"], tmp_path, anew=True)
+    assert {type_ for type_, _ in some} == {"v6e-16", "h200"}
+    assert all("--anew" in arguments for _, arguments in some)
+    names = [(type_, a[3]) for type_, a in everything if a[0] != "operators"]
+    assert len(set(names)) == len(names)
+
+
+def test_without_an_environment_it_is_said_and_the_rest_is_done(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(check, "_python", lambda platform: "true" if platform == "cuda" else None)
+    assert check.go(["h200", "v5e"], tmp_path, anew=False) == 0
+    out = capsys.readouterr().out
+    assert "nothing is compiled for tpu: there is no .venv-tpu/bin/python" in out
+    assert "[1/1] operators --type=h200" in out
+    monkeypatch.setattr(check, "_python", lambda platform: "false")
+    assert check.go(["h200"], tmp_path, anew=False) == 1
+    assert "FAILED: operators --type=h200" in capsys.readouterr().err
+
+
+def test_the_share_of_the_relaxed_router():
+    def document(name, operations, least):
+        roofline = dict.fromkeys(("compute_seconds", "memory_seconds", "interconnect_seconds"), least)
+        train = {"fits": True, "operations_in_bfloat16": operations, "bytes": 100.0, "sent_bytes": 10.0}
+        train |= {"memory": {"peak": 1e9, "available": 16e9}, "roofline": roofline | {"least_seconds": least}}
+        rates = {"device": "TPU v5e"}
+        return {
+            "name": name,
+            "type": "v5litepod-16",
+            "mesh": {"data": 16},
+            "train": train,
+            "rates": rates,
+            "devices": 16,
+        }
+
+    pair = [document("vmoe S/32 relaxed", 101.0, 0.02), document("vmoe S/32 hard", 100.0, 0.016)]
+    (share,) = [line for line in tables._shares(pair) if "relaxed |" in line]
+    assert share == "| vmoe S/32 relaxed | v5litepod-16 | 1.0100 | 1.0000 | 1.0000 | 1.2500 |"
+    assert list(tables._shares(pair[:1])) == []
+
+
+def test_names_of_records():
+    assert one.name_of("vmoe", "configs/vmoe.py:small", ["--config.mesh.expert=4"]) == "vmoe small mesh.expert=4"

@@ -1,0 +1,45 @@
+"""Types of slices by the names that users know."""
+
+import pytest
+
+from experiments.core.errors import UsageError
+from scripts.aot import hardware
+from scripts.launch import check
+
+
+@pytest.mark.parametrize(
+    ("type_", "devices", "topology", "processes"),
+    [
+        ("v5litepod-16", 16, "v5e:4x4", 4),
+        ("v5litepod-8", 8, "v5e:2x4", 1),
+        ("v6e-256", 256, "v6e:16x16", 64),
+        ("v5p-16", 8, "v5p:2x2x2", 2),
+        ("tpu7x-4", 8, "tpu7x:2x2x1", 1),
+        ("h200-8", 8, "1x1x8", 1),
+        ("v5e", 4, "v5e:2x2", 1),
+    ],
+)
+def test_slices(type_, devices, topology, processes):
+    found = hardware.parse(type_)
+    assert (found.count, found.topology, found.processes) == (devices, topology, processes)
+
+
+@pytest.mark.parametrize("type_", ["v5litepod-16", "v5litepod-256", "v6e-4", "v6e-8", "v5p-64", "v4-8"])
+def test_the_launcher_counts_the_same_devices_and_processes(type_):
+    found = hardware.parse(type_)
+    assert (check.tpu_devices(type_), check.tpu_processes(type_)) == (found.count, found.processes)
+
+
+@pytest.mark.parametrize("type_", ["v5litepod-17", "v5p-7", "h200-16", "a100-8", "", "v6e-", "v6e-08"])
+def test_others_are_refused_in_a_line_that_names_those_known(type_):
+    with pytest.raises(UsageError, match=r"--type=.* is not allowed: it must be one of v4, .*v5litepod-\{1,4,8,16"):
+        hardware.parse(type_)
+
+
+def test_rates_are_of_one_device():
+    """The data sheets': operations a byte of memory, 240 of a v5e, 560 of a v6e."""
+    assert hardware.V5E.flops / hardware.V5E.memory_bandwidth == pytest.approx(240, rel=0.01)
+    assert hardware.V6E.flops / hardware.V6E.memory_bandwidth == pytest.approx(560, rel=0.01)
+    for device in (hardware.V4, hardware.V5E, hardware.V5P, hardware.V6E, hardware.TPU7X, hardware.H200):
+        assert device.source.startswith("https://")
+        assert device.interconnect < device.memory_bandwidth < device.memory * 1000
