@@ -13,11 +13,13 @@ from ops.interface.arguments import (
     WHOLE_UP_TO_N,
     Range,
     Vanishing,
+    check_axis,
     check_choice,
     check_p,
     is_wide,
     real,
     which_vanish,
+    working_dtype,
 )
 from ops.interface.rowwise import AxisName, rowwise
 from ops.isotonic.problem import Problem
@@ -27,13 +29,17 @@ from ops.isotonic.solvers import Solver as IsotonicSolver
 from ops.isotonic.solvers import as_solver
 from ops.nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
 from ops.scalar.choice import choose
-from ops.scalar.equation import Equation
+from ops.scalar.equation import Equation, Method
+from ops.scalar.kernels.platforms import why_not
 from ops.scalar.magnitude import in_units, magnitude_of
 from ops.scalar.mask import hard_selection, mask_of, with_hard_rows
 from ops.scalar.rows import Rows
 from ops.scalar.threshold import remainder
 
-Solver = Literal["threshold", "pav", "dykstra", "dual"] | IsotonicSolver
+Solver = Literal["threshold", "kernel", "loop", "pav", "dykstra", "dual"] | IsotonicSolver
+
+# The solvers of the scalar equation, and by which method each does.
+_METHODS: dict[str, Method] = {"threshold": "auto", "kernel": "kernel", "loop": "loop"}
 
 
 def relaxed_topk(
@@ -70,7 +76,10 @@ def relaxed_topk(
       p: exponent of the regularisation, a Python number in (1, 2].
       axis: the axis along which entries compete.
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
-      solver: ``"threshold"`` solves one scalar equation: exact and fastest. The others sort and solve the isotonic
+      solver: ``"threshold"`` solves one scalar equation: exact and fastest. On GPUs and TPUs it does so in one kernel
+        that keeps rows on chip, if they fit, and otherwise in a loop of passes over them; ``"kernel"`` and ``"loop"``
+        are the same solver made to take one of the two, for float32 and whole rows (on a CPU the kernel is interpreted:
+        slowly, to look at what it gives). The others sort and solve the isotonic
         problem of the paper: ``"pav"`` (exact), ``"dykstra"`` (``p = 2`` only) and ``"dual"`` (both iterative; slow
         where many entries are partly selected), or one of ``ops.isotonic``'s with settings of its own, like
         ``Dykstra(max_iter=10, tol=0.0)``. What such a run came to is told by ``ops.isotonic.topk_solution``.
@@ -282,13 +291,16 @@ def _operate(
 ) -> Array:
     p = check_p(p)
     if isinstance(solver, str):
-        check_choice("solver", solver, ("threshold", *ISOTONIC_SOLVERS))
-    isotonic = None if isinstance(solver, str) and solver == "threshold" else as_solver(solver, p)
-    if isotonic is not None and axis_name is not None:
-        raise ValueError(f"axis_name must be None unless solver is 'threshold', got {axis_name!r}")
-    equation, zero = Equation(p, phi, Rows(-1, axis_name)), which_vanish(lam)
+        check_choice("solver", solver, (*_METHODS, *ISOTONIC_SOLVERS))
+    method = _METHODS.get(solver) if isinstance(solver, str) else None
+    isotonic = None if method else as_solver(solver, p)
+    if method in (None, "kernel") and axis_name is not None:
+        raise ValueError(f"axis_name must be None unless solver is 'threshold' or 'loop', got {axis_name!r}")
+    equation, zero = Equation(p, phi, Rows(-1, axis_name), method=method or "auto"), which_vanish(lam)
     per_row = {"k": (k, allowed), "lam": (lam, STRENGTH)}
     x = real(x)
+    if method == "kernel" and (reason := why_not(x.shape[check_axis(axis, x.ndim)], working_dtype(x.dtype))):
+        raise ValueError(f"x must have {reason}, for solver='kernel'")
     if zero == "all" and phi in (IDENTITY, ABS, HALF_SQUARE) and is_wide(x.dtype):
         return _of_integers(x, axis=axis, per_row=per_row, where=where, axis_name=axis_name, equation=equation)
     return rowwise(

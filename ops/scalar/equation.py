@@ -19,6 +19,7 @@ devices) needs no concatenation. With ``Rows(axis=-1)`` every array is ``(rows, 
 
 import dataclasses
 import functools
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -33,11 +34,16 @@ from ops.scalar.powers import dual_exponent, power
 from ops.scalar.rows import Rows
 from ops.scalar.twofloat import TwoFloat
 
+Method = Literal["auto", "kernel", "loop"]
+
 
 @functools.cache
 def _has_kink(phi: Nonlinearity) -> bool:
+    # Of these it is known: nothing can be computed where a program is traced for devices that are not there.
+    if phi in (ABS, HALF_SQUARE) or not phi.even:
+        return phi == ABS
     with jax.ensure_compile_time_eval():
-        return phi.even and bool(phi.slope(jnp.zeros(())) > 0)
+        return bool(phi.slope(jnp.zeros(())) > 0)
 
 
 def _finite(value: Array) -> Array:
@@ -54,12 +60,14 @@ class Equation:
       phi: nonlinearity.
       rows: how rows are laid out and reduced.
       zero: which rows have ``lam = 0``, and so select all or nothing of an entry.
+      method: whether it is solved in a kernel that keeps rows on chip, by a loop over passes, or as suits the device.
     """
 
     p: float
     phi: Nonlinearity = IDENTITY
     rows: Rows = Rows()
     zero: Vanishing = "none"
+    method: Method = "auto"
 
     @property
     def exponent(self) -> float:

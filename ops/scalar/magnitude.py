@@ -15,6 +15,7 @@ from ops.scalar.equation import Equation, active_position, dense, inner, partly,
 from ops.scalar.mask import Selected, select_topk
 from ops.scalar.shrinkage import before_slope
 from ops.scalar.slope_in_k import with_slope_in_k
+from ops.scalar.threshold import Given
 from ops.scalar.twofloat import TwoFloat, power_of_two, select
 
 
@@ -178,8 +179,9 @@ def magnitude_of(
 ) -> tuple[Array, ...]:
     """The operator on entries laid out as ``equation.rows`` says; ``zero`` tells which ``lam`` are 0."""
     equation = dataclasses.replace(equation, zero=zero)
+    given = entries
     entries, lam, unit = in_units(entries, lam, equation)
-    selected = select_topk(entries, k, lam, equation, where)
+    selected = select_topk(entries, k, lam, equation, where, Given(given, 1.0 / unit))
     if debias and zero != "all" and equation.p < 2:
         selected = _without_traces(selected, k, lam, equation)
     return tuple(y * unit for y in magnitude_from(selected, entries, k, lam, equation, debias))

@@ -13,7 +13,7 @@ from ops.scalar.equation import Equation, selection
 from ops.scalar.hard import anywhere, tied_selection
 from ops.scalar.rows import Rows
 from ops.scalar.slope_in_k import with_slope_in_k
-from ops.scalar.threshold import pooled_value
+from ops.scalar.threshold import Given, pooled_value
 from ops.scalar.twofloat import TwoFloat
 
 
@@ -32,7 +32,12 @@ class Selected(NamedTuple):
 
 
 def select_topk(
-    entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, where: tuple[Array, ...] | None = None
+    entries: tuple[Array, ...],
+    k: Array,
+    lam: Array,
+    equation: Equation,
+    where: tuple[Array, ...] | None = None,
+    given: Given | None = None,
 ) -> Selected:
     """Selects by the scalar equation; where ``lam`` is 0 the ``k`` largest, ties broken by index.
 
@@ -45,12 +50,14 @@ def select_topk(
       lam: strength of the relaxation, one value per row.
       equation: exponent, nonlinearity, layout, and which ``lam`` are 0.
       where: the entries that take part, boolean; default: all, of an increasing ``phi`` all but ``-inf``.
+      given: what ``entries`` were made from, if not ``entries`` themselves.
     """
+    given = None if where is not None or equation.zero == "all" else given or Given(entries)
     keys = tuple(equation.keys(x, lam) for x in entries)
     if where is not None:
         keys = tuple(choose(present, s, -jnp.inf) for present, s in zip(where, keys, strict=True))
     seen, amount = (keys, k) if equation.zero != "all" else lax.stop_gradient((keys, k))
-    gamma = pooled_value(seen, amount, lam, equation)
+    gamma = pooled_value(seen, amount, lam, equation, given)
     z = tuple(selection(s, gamma, lam, equation) for s in seen)
     if equation.zero != "none":
         tied = tied_selection(seen, gamma, amount, lam, equation.rows)

@@ -17,7 +17,6 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ops.interface.rowwise import varying_as
 from ops.scalar.choice import choose
 from ops.scalar.twofloat import TwoFloat, middle, two_sum
 
@@ -71,7 +70,7 @@ class Root(NamedTuple):
 
 class _State(NamedTuple):
     anchor: Array  # points are measured from here: from 0, or between two neighbouring floats from the upper one
-    anchored: Array  # which of the two
+    anchored: Array  # which of the two: 0, or 1 (the compilers of kernels carry no booleans through a loop)
     point: Array  # evaluated next
     rest: Array  # what it lies beyond `point`, between this float and the next
     last_level: Array
@@ -81,7 +80,7 @@ class _State(NamedTuple):
     right: Array
     right_level: Array
     slow: Array  # successive evaluations that have hardly lowered the best level
-    done: Array
+    done: Array  # 0, or the most evaluations there may be
     evaluations: Array
 
 
@@ -121,18 +120,21 @@ def find_root(
     least = 2.0 * float(jnp.finfo(dtype).tiny)  # differences below it are 0 on some devices
     limit = most_evaluations(dtype)
 
-    def full(value: float | Array, kind: jnp.dtype = dtype) -> Array:
-        return varying_as(jnp.full(start.shape, value, kind), start)
+    # Made of `start`, zeros vary over devices as it does, and are laid out as it is by compilers of kernels: those want
+    # a loop to start from what is laid out as what it goes on with.
+    nowhere = lax.abs(start) < 0
+    zero, count = nowhere.astype(dtype), nowhere.astype(jnp.int32)
 
-    zero, no, infinite, count = full(0.0), full(False, jnp.bool_), full(jnp.inf), full(0, jnp.int32)
-    first, last = full(left.point), full(right.point)
-    extended = full(extended, jnp.bool_)
+    def full(value: float | Array) -> Array:
+        return zero + value if isinstance(value, float) else value
+
+    infinite, first, last = full(jnp.inf), full(left.point), full(right.point)
     # Finite where an end is not; and not as half of a sum, which XLA makes of two halves, and which may overflow.
     finite = jnp.minimum(last, float(jnp.finfo(dtype).max))
     half_way = 0.5 * first + (finite - 0.5 * finite)
     initial = _State(
         anchor=zero,
-        anchored=no,
+        anchored=count,
         point=lax.select((start > first) & (start < last), start, half_way),
         rest=zero,
         last_level=infinite,
@@ -142,18 +144,17 @@ def find_root(
         right=last,
         right_level=full(right.level),
         slow=count,
-        done=no,
+        done=count,
         evaluations=count,
     )
 
     def unfinished(state: _State) -> Array:
-        return jnp.any(~state.done & (state.evaluations < limit))
+        return jnp.min(lax.max(state.done, state.evaluations)) < limit
 
     def advance(state: _State) -> _State:
         point, rest = state.point, state.rest
-        found = evaluate(
-            TwoFloat(lax.select(state.anchored, state.anchor, point), lax.select(state.anchored, point, rest))
-        )
+        anchored, was_done = state.anchored > 0, state.done > 0
+        found = evaluate(TwoFloat(lax.select(anchored, state.anchor, point), lax.select(anchored, point, rest)))
         level, step = found.level, found.step
         is_left = found.excess > 0
         # The ends are floats: rounded outwards, so that the root stays between them.
@@ -162,6 +163,10 @@ def find_root(
         left = lax.select(is_left, lax.max(below, state.left), state.left)
         right = lax.select(is_left, state.right, lax.min(above, state.right))
         gap = right - left
+
+        def where_extended(condition: Array) -> Array:
+            """The condition, where points between neighbouring floats are looked at."""
+            return condition if extended is True else condition & extended
 
         def inside(candidate: Array, beyond: Array = zero) -> Array:
             # Compared, not subtracted: a difference may be too small for a normal number, and 0 on some devices.
@@ -179,7 +184,7 @@ def find_root(
         slow = choose(size > 0.7 * state.best_level, state.slow + 1, 0)
         moved = two_sum(point, rest + step)
         proposal = lax.select(found.trusted, moved.hi, interpolated)
-        beyond = lax.select(found.trusted & extended, moved.lo, zero)
+        beyond = lax.select(where_extended(found.trusted), moved.lo, zero)
 
         near_by = gap < 0.125 * found.scale
         low, high = lax.abs(left), lax.abs(right)
@@ -195,13 +200,13 @@ def find_root(
         leads = found.trusted & (step != 0)
         arrived = found.converged & (~leads | leads_outside)
         settled = leads & (moved.hi == point) & (moved.lo == rest)
-        narrow = extended & (gap <= jnp.maximum(quarter_eps * found.scale, least))
+        narrow = where_extended(gap <= jnp.maximum(quarter_eps * found.scale, least))
         finished = arrived | settled | narrow | jnp.isnan(found.excess)
-        done = state.done | finished | (stuck & (state.anchored | ~extended))
+        done = was_done | finished | (stuck & (anchored if extended is True else anchored | ~jnp.asarray(extended)))
         go_between = stuck & ~done
         return _State(
             anchor=lax.select(go_between, right, state.anchor),
-            anchored=state.anchored | go_between,
+            anchored=lax.max(state.anchored, go_between.astype(count.dtype)),
             point=lax.select(done, point, lax.select(go_between, -0.5 * gap, proposal)),
             rest=lax.select(done, rest, beyond),
             last_level=level,
@@ -211,13 +216,13 @@ def find_root(
             right=lax.select(go_between, zero, right),
             right_level=right_level,
             slow=lax.select(bisect, count, slow),
-            done=done,
-            evaluations=lax.select(state.done, state.evaluations, state.evaluations + 1),
+            done=done.astype(count.dtype) * limit,
+            evaluations=lax.select(was_done, state.evaluations, state.evaluations + 1),
         )
 
     final = lax.while_loop(unfinished, advance, initial)
     # A row for which the bound is not enough would be an error of ours: it must not pass for a result.
-    valid = final.done & (final.last_level == final.last_level)
+    valid = (final.done > 0) & (final.last_level == final.last_level)
     total = two_sum(final.anchor, final.point)
     total = two_sum(total.hi, total.lo + final.rest)
     return Root(

@@ -1,19 +1,21 @@
 """The root of the scalar equation: solved in few passes over the data, differentiated implicitly."""
 
+import dataclasses
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
 from ops.nonlinearities import HALF_SQUARE
 from ops.scalar.choice import choose
 from ops.scalar.equation import Equation, active_position, inner, partly, position
-from ops.scalar.powers import power
+from ops.scalar.kernels.platforms import PLATFORMS, kernels_for
+from ops.scalar.powers import expm1, power
 from ops.scalar.rootfinding import End, Evaluation, find_root
-from ops.scalar.rows import solve_rows
+from ops.scalar.rows import Rows, solve_rows
 from ops.scalar.shrinkage import shrink_roughly, unshifted
 from ops.scalar.twofloat import TwoFloat, select
 
@@ -92,7 +94,7 @@ def _evaluate(
         # Newton on partial ** (1 / exponent), nearly linear in gamma where partial itself is nearly a power; written
         # so that partial - rest, all but equal near the root, cancel only once.
         surplus = choose(partial > 0, jnp.minimum(excess / partial, 1.0), 0.0)
-        change = -exponent * partial * jnp.expm1(jnp.log1p(-surplus) / exponent)
+        change = -exponent * partial * expm1(jnp.log1p(-surplus) / exponent)
         # Far away it is the density of the entries that counts.
         change = choose(jnp.abs(excess) <= partial, change, excess)
     step = change / slope
@@ -106,7 +108,7 @@ def _evaluate(
     roundings = (2 if equation.linear else 4) * (1 + exponent)
     # Where the gap at k is wider than the width, every gamma in an interval is a root, and selects nothing in part.
     # At its very ends rounding would leave 1 - eps or some 1e-20: a step further in, they are 1 and 0.
-    whole = rest == lax.round(rest, lax.RoundingMethod.TO_NEAREST_EVEN)
+    whole = rest == jnp.floor(rest)
     tolerance = eps * jnp.maximum(roundings * partial, choose(whole, 4 * jnp.minimum(k, 1.0), 0.0))
     if equation.zero == "some":  # all or nothing is exact
         tolerance = choose(lam == 0, 0.0, tolerance)
@@ -252,17 +254,33 @@ def evaluations(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equa
     return _solve(entries, k, lam, equation)[1]
 
 
-def pooled_value(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation) -> TwoFloat:
+def pooled_value(
+    entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, given: "Given | None" = None
+) -> TwoFloat:
     """The value ``gamma`` of the pooled block: the root of the scalar equation, or 0 where a kink there holds it."""
-    gamma = threshold(entries, k, lam, equation)
+    gamma = threshold(entries, k, lam, equation, given)
     if not equation.kinked:
         return gamma
     nothing = jnp.zeros_like(k)
     return select(gamma.hi < 0, TwoFloat(nothing, nothing), gamma)
 
 
+class Given(NamedTuple):
+    """Entries as the operator was given them, from which those that compete are made as a kernel reads them.
+
+    Attributes:
+      entries: of which ``equation.keys`` are what competes.
+      scale: by which they are multiplied before, one value per row; ``None`` for 1.
+    """
+
+    entries: tuple[Array, ...]
+    scale: Array | None = None
+
+
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
-def threshold(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation) -> TwoFloat:
+def threshold(
+    entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, given: Given | None = None
+) -> TwoFloat:
     """The root ``gamma`` of the scalar equation, one per row; where ``lam`` is 0 the least float ``k`` entries exceed.
 
     Args:
@@ -271,24 +289,39 @@ def threshold(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equati
       k: how much is selected in total, one value per row, >= 0; more than there are entries selects them all.
       lam: strength of the regularisation, one value per row, >= 0.
       equation: exponent, nonlinearity, layout, and which ``lam`` are 0.
+      given: what ``entries`` were made from, which saves a kernel to have them written first; with no derivative.
 
     Returns:
       One value per row. ``hi`` is a constant to differentiation and ``lo`` carries the derivative. A row with a NaN
       among its entries, or a NaN ``k`` or ``lam``, gets NaN.
     """
 
-    def solve(entries: tuple[Array, ...], k: Array, lam: Array) -> TwoFloat:
-        return _solve(entries, k, lam, equation)[0]
+    def solve(entries: tuple[Any, ...], k: Array, lam: Array, rows: Rows) -> TwoFloat:
+        return _solve(entries, k, lam, dataclasses.replace(equation, rows=rows))[0]
 
-    return solve_rows(solve, entries, k, lam, equation.rows)
+    def loop(entries: tuple[Array, ...], k: Array, lam: Array, rows: Rows) -> TwoFloat:
+        return solve_rows(functools.partial(solve, rows=rows), entries, k, lam, rows)
+
+    by_hand = equation.method == "kernel"
+    platforms = PLATFORMS if by_hand else kernels_for(entries, equation)
+    if not platforms:
+        return loop(entries, k, lam, equation.rows)
+    from ops.scalar.kernels.solver import solve_in_kernel  # importing Pallas takes half a second
+
+    def keys(x: Array, k: Array, lam: Array, *scale: Array) -> Array:
+        return equation.keys(x * scale[0] if scale else x, lam) if given else x
+
+    ((s,), scale) = given or (entries, None)
+    scalars = (k, lam) if scale is None else (k, lam, scale)
+    return solve_in_kernel(s, scalars, keys=keys, solve=solve, loop=loop, platforms=platforms, interpret=by_hand)
 
 
 @functools.partial(threshold.defjvp, symbolic_zeros=True)
 def _threshold_jvp(equation, primals, tangents):
     """Implicit function theorem on the scalar equation: Proposition 7 for the one block there is."""
-    entries, k, lam = primals
-    entries_dot, k_dot, lam_dot = tangents
-    gamma = threshold(entries, k, lam, equation)
+    entries, _, lam, _ = primals
+    entries_dot, k_dot, lam_dot, _ = tangents
+    gamma = threshold(*primals[:3], equation, *primals[3:])
     value = gamma.hi + gamma.lo
     rows, exponent = equation.rows, equation.exponent
 

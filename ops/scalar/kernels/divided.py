@@ -1,0 +1,103 @@
+"""One kernel for all rows: of a batch under ``vmap``, and of a mesh whose devices each solve the rows they have."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.custom_batching import custom_vmap
+from jax.experimental.custom_partitioning import custom_partitioning
+from jax.extend.core import Primitive
+from jax.interpreters import mlir
+from jax.sharding import NamedSharding, PartitionSpec
+
+from ops.scalar.rows import Rows
+from ops.scalar.twofloat import TwoFloat
+
+ByRows = Callable[..., TwoFloat]  # of rows (rows, n), and of scalars of these (rows, 1)
+
+
+def over_batches(kernel: ByRows) -> ByRows:
+    """``kernel`` for a batch under ``vmap``, too: its rows are so many more."""
+
+    @custom_vmap
+    def solve(*arrays: Array) -> tuple[Array, ...]:
+        return tuple(kernel(*arrays))
+
+    @solve.def_vmap
+    def of_batch(size: int, batched: list[bool], *arrays: Array) -> tuple[tuple[Array, ...], tuple[bool, ...]]:
+        whole = [
+            array if has else jnp.broadcast_to(array, (size, *array.shape))
+            for array, has in zip(arrays, batched, strict=True)
+        ]
+        found = solve(*(array.reshape(-1, array.shape[-1]) for array in whole))
+        return tuple(value.reshape(size, -1, 1) for value in found), (True, True)
+
+    return lambda *arrays: TwoFloat(*solve(*arrays))
+
+
+def over_devices(kernel: ByRows, loop: Callable[..., TwoFloat], scalars: int) -> ByRows:
+    """``kernel`` for arrays that the compiler divides over devices, too.
+
+    Rows stay where they are. Where they are themselves divided, ``loop`` solves them, a few scalars communicated in
+    every pass, as ``rows`` tells it to. There are so many ``scalars`` of each row.
+    """
+
+    @custom_partitioning
+    def solve(*arrays: Array) -> tuple[Array, ...]:
+        return tuple(kernel(*arrays))
+
+    def partition(mesh: Any, arguments: Any, result: Any) -> tuple[Any, ...]:
+        spec = arguments[0].sharding.spec
+        rows, along = (*spec, None, None)[:2]
+        scalar = NamedSharding(mesh, PartitionSpec(rows, None))
+        solver = kernel if along is None else functools.partial(loop, rows=Rows(-1, along))
+        places = (NamedSharding(mesh, PartitionSpec(rows, along)), *scalars * [scalar])
+
+        def part(*arrays: Array) -> tuple[Array, ...]:
+            with jax.sharding.use_abstract_mesh(nowhere):  # what is divided already lies on no mesh any more
+                return tuple(solver(*arrays))
+
+        return mesh, part, (scalar, scalar), places
+
+    nowhere = jax.sharding.AbstractMesh((), ())
+    given = ", ".join(["r n", *(f"r a{number}" for number in range(scalars))])
+    solve.def_partition(partition, sharding_rule=f"{given} -> r b0, r b1")
+    return lambda *arrays: TwoFloat(*solve(*arrays))
+
+
+def unless_divided(kernel: ByRows, loop: ByRows) -> ByRows:
+    """``kernel`` in a program for one device, or for one part of many, as in ``shard_map``; ``loop`` in another.
+
+    For a platform whose compiler does not ask how a kernel is to be divided. What a program is for is known when it is
+    lowered, and not before.
+    """
+    return lambda *arrays: TwoFloat(*_UNLESS_DIVIDED.bind(*arrays, kernel=kernel, loop=loop))
+
+
+_UNLESS_DIVIDED = Primitive("unless_divided")
+_UNLESS_DIVIDED.multiple_results = True
+
+
+@_UNLESS_DIVIDED.def_impl
+def _at_once(*arrays: Array, kernel: ByRows, loop: ByRows) -> list[Array]:
+    return list(jax.jit(loop)(*arrays))
+
+
+@_UNLESS_DIVIDED.def_abstract_eval
+def _scalars(s: Any, *scalars: Any, kernel: ByRows, loop: ByRows) -> list[Any]:
+    return 2 * [s.update(shape=(s.shape[0], 1))]
+
+
+def _lowered(context: mlir.LoweringRuleContext, *values: Any, kernel: ByRows, loop: ByRows) -> Any:
+    program: Any = context.module_context.axis_context
+    if hasattr(program, "manual_axes"):
+        whole = set(program.manual_axes) == set(program.mesh.axis_names)
+    else:
+        whole = getattr(program, "num_devices", None) == 1
+    return mlir.lower_fun(kernel if whole else loop)(context, *values)
+
+
+mlir.register_lowering(_UNLESS_DIVIDED, _lowered)

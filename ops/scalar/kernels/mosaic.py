@@ -1,0 +1,125 @@
+"""The kernels for TPUs, compiled by Mosaic: blocks of rows side by side along the lanes, or one long row at a time."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from ops.scalar.choice import choose
+from ops.scalar.kernels.passes import Keys, Pieces, Scalars, Solve
+from ops.scalar.twofloat import TwoFloat
+
+_LANES = 128
+# Registers hold 8 by 128 numbers; with so many of them a piece, its sums and what is on the way fit into all 64.
+_SUBLANES = 64
+# Bytes that the compiler needs beside the rows.
+_SPARE = 2 * 2**20
+# Bytes of a row up to which there is room for the next one, too, on any chip.
+_ROOM = 4 * 2**20
+
+
+def _up(size: int, to: int) -> int:
+    return -(-size // to) * to
+
+
+def side_by_side(s: Array, scalars: Scalars, keys: Keys, solve: Solve, *, interpret: bool = False) -> TwoFloat:
+    """Thresholds of rows ``(rows, n)``, with scalars ``(rows, 1)``: 128 of them at a time, each in a lane of its own.
+
+    What is computed of rows rather than of entries then fills registers, too: 128 rows take one. The compiler lays out
+    a matrix the way that pads it least, and so are rows taken: turned before they are handed on, which moves nothing
+    then, or on chip.
+    """
+    count, n = s.shape
+    if count < _LANES:
+        missing = ((0, _LANES - count), (0, 0))
+        s = jnp.pad(s, missing)
+        scalars = tuple(jnp.pad(value, missing) for value in scalars)
+    rows, size = s.shape[0], _up(n, _LANES)
+    turned = rows * size > _up(rows, _LANES) * _up(n, 8)
+    layout = Pieces(shape=(_SUBLANES, _LANES), count=-(-n // _SUBLANES))
+
+    def kernel(s_ref: Any, *refs: Any) -> None:
+        *scalar_refs, hi_ref, lo_ref, lanes_ref = refs
+        first = pl.program_id(0) * _LANES
+        real = lax.broadcasted_iota(jnp.int32, (1, _LANES), 1) + first < count
+        k, *others = (choose(real, ref[...], fill) for ref, fill in zip(scalar_refs, (0.0, 1.0, 1.0), strict=False))
+
+        def load(number: Array, _: None) -> None:
+            start = pl.multiple_of(number * _LANES, _LANES)
+            tile = s_ref[pl.ds(start, _LANES), :] if turned else s_ref[:, pl.ds(start, _LANES)].T
+            entry = lax.broadcasted_iota(jnp.int32, tile.shape, 0) + start
+            row = lax.broadcasted_iota(jnp.int32, tile.shape, 1) + first
+            lanes_ref[pl.ds(start, _LANES), :] = choose((row < count) & (entry < n), keys(tile, k, *others), -jnp.inf)
+
+        lax.fori_loop(0, size // _LANES, load, None)
+        found = solve(
+            (lambda number: lanes_ref[pl.ds(pl.multiple_of(number * _SUBLANES, _SUBLANES), _SUBLANES), :],),
+            k,
+            others[0],
+            layout,
+        )
+        hi_ref[...], lo_ref[...] = found
+
+    scalar = pl.BlockSpec((1, _LANES), lambda i: (0, i))
+    one = jax.ShapeDtypeStruct((1, rows), s.dtype, manual_axis_type=jax.typeof(s).manual_axis_type)
+    block = pl.BlockSpec((size, _LANES), lambda i: (0, i)) if turned else pl.BlockSpec((_LANES, size), lambda i: (i, 0))
+    hi, lo = pl.pallas_call(
+        kernel,
+        grid=(-(-rows // _LANES),),
+        in_specs=[block, *len(scalars) * [scalar]],
+        out_specs=[scalar, scalar],
+        out_shape=[one, one],
+        scratch_shapes=[pltpu.VMEM((size, _LANES), s.dtype)],
+        compiler_params=pltpu.CompilerParams(
+            dimension_semantics=("parallel",), vmem_limit_bytes=3 * 4 * _LANES * size + _SPARE
+        ),
+        interpret=interpret,
+        name="topk_threshold",
+    )(s.T if turned else s, *(value.reshape(1, rows) for value in scalars))
+    return TwoFloat(hi.reshape(rows, 1)[:count], lo.reshape(rows, 1)[:count])
+
+
+def one_by_one(s: Array, scalars: Scalars, keys: Keys, solve: Solve, *, interpret: bool = False) -> TwoFloat:
+    """Thresholds of rows ``(rows, n)``, with scalars ``(rows, 1)``: one at a time, folded to fill whole registers."""
+    (count, n), (k, lam), s = s.shape, scalars[:2], keys(s, *scalars)
+    size = _up(n, _SUBLANES * _LANES)
+    folded = jnp.pad(s, ((0, 0), (0, size - n)), constant_values=-jnp.inf).reshape(count, -1, _LANES)
+    layout = Pieces(shape=(_SUBLANES, _LANES), count=size // (_SUBLANES * _LANES), over=(0, 1))
+
+    def kernel(s_ref: Any, k_ref: Any, lam_ref: Any, hi_ref: Any, lo_ref: Any) -> None:
+        found = solve(
+            (lambda number: s_ref[pl.ds(pl.multiple_of(number * _SUBLANES, _SUBLANES), _SUBLANES), :],),
+            k_ref[...][:, :1],
+            lam_ref[...][:, :1],
+            layout,
+        )
+        for ref, value in zip((hi_ref, lo_ref), found, strict=True):
+            ref[...] = jnp.broadcast_to(value, (1, _LANES))
+
+    def spread(value: Array) -> Array:
+        return jnp.broadcast_to(value[:, None], (count, 1, _LANES))
+
+    scalar = pl.BlockSpec((None, 1, _LANES), lambda i: (i, 0, 0))
+    # Where there is room, one row of several is solved while the next is fetched.
+    buffers = 1 if count == 1 or 4 * size > _ROOM else 2
+    one = jax.ShapeDtypeStruct((count, 1, _LANES), s.dtype, manual_axis_type=jax.typeof(s).manual_axis_type)
+    hi, lo = pl.pallas_call(
+        kernel,
+        grid=(count,),
+        in_specs=[
+            pl.BlockSpec((None, size // _LANES, _LANES), lambda i: (i, 0, 0), pipeline_mode=pl.Buffered(buffers)),
+            scalar,
+            scalar,
+        ],
+        out_specs=[scalar, scalar],
+        out_shape=[one, one],
+        compiler_params=pltpu.CompilerParams(
+            dimension_semantics=("parallel",), vmem_limit_bytes=buffers * 4 * size + _SPARE
+        ),
+        interpret=interpret,
+        name="topk_threshold_of_long_rows",
+    )(folded, spread(k), spread(lam))
+    return TwoFloat(hi[:, 0, :1], lo[:, 0, :1])

@@ -1,0 +1,61 @@
+"""Rows that lie on chip, passed over a piece at a time."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from ops.scalar.rows import Entry, Rows, Summed
+from ops.scalar.twofloat import TwoFloat
+
+Piece = Callable[[Any], Array]  # the piece of this number
+Scalars = tuple[Array, ...]  # k, lam and what else the keys of a row depend on
+Keys = Callable[..., Array]  # what competes, of entries and the scalars of their rows
+Solve = Callable[..., TwoFloat]  # of entries in a layout, k, lam and the layout (Rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pieces(Rows):
+    """How one scalar per row is reduced from entries that are read a piece at a time, one function of its number each.
+
+    A compiler of kernels unrolls what is done with an array over its registers: pieces are as large as that pays.
+
+    Attributes:
+      shape: of a piece.
+      count: how many there are.
+      over: axes of a piece along which the entries of a row lie; the others tell rows apart.
+    """
+
+    axis: None = None
+    shape: tuple[int, ...] = ()
+    count: int = 1
+    over: tuple[int, ...] = (0,)
+
+    def _fold(self, function: Callable, pieces: tuple[Any, ...], step: Callable, first: float) -> list[Array]:
+        piece: Piece = pieces[0]
+        kinds = jax.tree.leaves(jax.eval_shape(function, jax.ShapeDtypeStruct(self.shape, jnp.float32)))
+        start = [jnp.full(kind.shape, first, jnp.float32) for kind in kinds]
+
+        def fold(number: Array | int, sofar: list[Array]) -> list[Array]:
+            values = jax.tree.leaves(function(piece(number)))
+            return [step(one, value.astype(jnp.float32)) for one, value in zip(sofar, values, strict=True)]
+
+        return fold(0, start) if self.count == 1 else lax.fori_loop(0, self.count, fold, start)
+
+    def sum(self, function: Callable[[Entry], Summed], entries: tuple[Entry, ...]) -> Summed:
+        """As of ``Rows``."""
+        kinds = jax.eval_shape(function, jax.ShapeDtypeStruct(self.shape, jnp.float32))
+        totals = [jnp.sum(part, self.over, keepdims=True) for part in self._fold(function, entries, jnp.add, 0.0)]
+        flat, tree = jax.tree.flatten(kinds)
+        parts = [
+            total.astype(jnp.int32) if kind.dtype == bool else total for total, kind in zip(totals, flat, strict=True)
+        ]
+        return jax.tree.unflatten(tree, parts)
+
+    def max(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
+        """As of ``Rows``."""
+        (best,) = self._fold(function, entries, jnp.maximum, -jnp.inf)
+        return jnp.max(best, self.over, keepdims=True)

@@ -1,0 +1,64 @@
+"""Where there is a kernel: for which chips, rows and equations. Imports nothing of Pallas, which takes a while."""
+
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.sharding import AxisType
+
+from ops.nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY
+from ops.scalar.equation import Equation
+from ops.scalar.rows import Rows
+
+Platform = Literal["tpu", "cuda"]
+PLATFORMS: tuple[Platform, ...] = ("tpu", "cuda")
+
+# The longest rows. On a TPU one of them has to fit in the 64 MB of vector memory that chips have from v5e on (older
+# ones have 16 MB). On a GPU one of its many processors works on a row, which pays while it is in reach of its cache.
+LONGEST: dict[Platform, int] = {"tpu": 12 * 2**20, "cuda": 2**17}
+_LONGEST_ON_OLDER_TPUS = 2 * 2**20
+
+
+def target() -> tuple[str, str]:
+    """Platform and kind of the device that a program being traced is likely to be compiled for.
+
+    That of the mesh in force, if it has devices (as those of a topology, where there is no device at all), or JAX's
+    default.
+    """
+    device = jax.sharding.get_abstract_mesh().abstract_device
+    if device is not None:
+        platform, kind = device.platform, device.device_kind
+    else:
+        platform, device = jax.default_backend(), jax.devices()[0]
+        kind = device.device_kind
+        if platform == "gpu" and float(getattr(device, "compute_capability", 8)) < 8:  # which Triton asks for
+            platform = "older"
+    return {"gpu": "cuda"}.get(platform, platform), kind
+
+
+def why_not(n: int, dtype: Any) -> str | None:
+    """What rows would have to have to be solved in a kernel, of any platform; ``None`` if they do."""
+    if dtype != jnp.float32:
+        return f"a dtype of at most 32 bits, got {dtype}"
+    longest = max(LONGEST.values())
+    return f"at most {longest} entries in a row, got {n}" if n > longest else None
+
+
+def kernels_for(entries: tuple[Array, ...], equation: Equation) -> tuple[Platform, ...]:
+    """The platform whose kernel pays for these rows, if they are likely to be solved there."""
+    known = equation.phi in (IDENTITY, ABS, HALF_SQUARE, EXP)
+    if equation.method == "loop" or equation.rows != Rows() or not known or jnp.result_type(float) == jnp.float64:
+        return ()
+    (s,) = entries
+    platform, kind = target()
+    if platform not in LONGEST or why_not(s.shape[1], s.dtype):
+        return ()
+    mesh = jax.sharding.get_abstract_mesh()
+    manual = [kind == AxisType.Manual for kind, size in zip(mesh.axis_types, mesh.axis_sizes, strict=True) if size > 1]
+    if any(manual) and not all(manual):  # what is divided by hand in part, the compiler does not divide any further
+        return ()
+    longest = LONGEST[platform]
+    if platform == "tpu" and any(old in kind for old in ("v2", "v3", "v4")):
+        longest = _LONGEST_ON_OLDER_TPUS
+    return (platform,) if s.shape[1] <= longest else ()

@@ -1,0 +1,212 @@
+"""The kernels, interpreted, give what the loop and the oracles give; and they are taken where they are said to be."""
+
+import dataclasses
+import functools
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import ops
+from ops.nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY
+from ops.scalar.equation import Equation, _has_kink, selection
+from ops.scalar.hard import tied_selection
+from ops.scalar.kernels import platforms
+from ops.scalar.kernels.divided import unless_divided
+from ops.scalar.kernels.solver import kernel_of
+from ops.scalar.threshold import _solve
+from ops.scalar.twofloat import TwoFloat
+from scripts.fuzz.run import try_setting
+from scripts.fuzz.setting import Setting
+from tests.ops import oracles
+
+
+def rows_of(n, phi, seed=0):
+    """Rows of all kinds, with ``k`` and ``lam``; the last four hold what no oracle takes."""
+    rng = np.random.default_rng(seed)
+    count = 24
+    x = rng.normal(size=(count, n)).astype(np.float32)
+    k = rng.uniform(0, 0.5 * n, size=(count, 1)).astype(np.float32)
+    lam = (10 ** rng.uniform(-3, 1, size=(count, 1))).astype(np.float32)
+    lam[:6] = 0
+    x[4:9] = rng.integers(-3, 4, size=(5, n))  # ties
+    k[9:12], k[12:14] = 0, n
+    k[14:17] = np.round(k[14:17])
+    x[17] += 1000
+    if phi == HALF_SQUARE:
+        x[18:20, ::2] = 0
+    else:
+        x[18:20, n // 3 :] = -np.inf  # fewer than k may be left
+    k[4] = 1
+    x[20, 3], lam[21], k[22] = np.nan, np.nan, np.nan
+    x[23, :2] = np.inf
+    return x, k, lam
+
+
+def shares(solve, equation, x, k, lam):
+    """How much of every entry is selected, by thresholds that ``solve`` finds."""
+
+    @jax.jit
+    def run(x, k, lam):
+        s = equation.keys(x, lam)
+        gamma = solve(x, k, lam)
+        return selection(s, gamma, lam, equation) + tied_selection((s,), gamma, k, lam, equation.rows)[0]
+
+    return np.asarray(run(x, k, lam))
+
+
+@pytest.mark.parametrize(
+    ("platform", "n", "phi", "p"),
+    [
+        ("tpu", 50, IDENTITY, 2.0),
+        ("tpu", 50, HALF_SQUARE, 4 / 3),
+        ("cuda", 50, IDENTITY, 1.1),
+        ("cuda", 50, HALF_SQUARE, 2.0),
+        ("tpu", 8200, IDENTITY, 4 / 3),  # long rows: one by one, and in pieces
+        ("cuda", 8200, HALF_SQUARE, 4 / 3),
+    ],
+)
+def test_kernels_select_what_the_loop_selects(platform, n, phi, p):
+    equation = Equation(p, phi, zero="some")
+    x, k, lam = rows_of(n, phi)
+
+    def solve(entries, k, lam, rows):
+        return _solve(entries, k, lam, dataclasses.replace(equation, rows=rows))[0]
+
+    def kernel(x, k, lam):
+        keys = lambda x, k, lam: equation.keys(x, lam)  # noqa: E731
+        return kernel_of(platform, x, k, lam, keys=keys, solve=solve, interpret=True)
+
+    def loop(x, k, lam):
+        return _solve((equation.keys(x, lam),), k, lam, equation)[0]
+
+    z, expected = shares(kernel, equation, x, k, lam), shares(loop, equation, x, k, lam)
+    hard = lam[:, 0] == 0
+    np.testing.assert_array_equal(z[hard], expected[hard])
+    np.testing.assert_allclose(z, expected, rtol=2e-4 if p < 1.2 else 2e-5, atol=2e-6)
+    assert np.isnan(z[20:23]).all()
+    if n == 50 and phi == IDENTITY:
+        finite = (lam[:20, 0] > 0) & (x[:20] > -np.inf).all(axis=1)
+        wanted = oracles.by_rows(
+            functools.partial(oracles.pooled, p=p), x[:20][finite], k[:20][finite, 0], lam[:20][finite, 0]
+        )
+        np.testing.assert_allclose(z[:20][finite], wanted, atol=2e-4 if p < 1.2 else 2e-5)
+
+
+X = np.random.default_rng(1).normal(size=(8, 24)).astype(np.float32)
+K = np.linspace(0, 12, 8, dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        Setting("topk_mask", 33, rows=32, layout="vmap", solver="kernel"),
+        Setting("topk_mag", 5, rows=32, p=4 / 3, where=True, solver="kernel"),
+    ],
+    ids=lambda setting: setting.operator,
+)
+def test_random_problems_and_their_derivatives(setting):
+    """Some of those of `make fuzz`, against its oracle: under `vmap`, with entries that take no part."""
+    outcome = try_setting(setting, batches=2, seed=0, config=0)
+    assert outcome.judged["value"] > 50
+    assert not outcome.failures
+
+
+def check(found, expected):
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_on_a_mesh(kind):
+    """Rows stay where they are; where rows themselves are divided, the loop solves them, and none is gathered."""
+    mesh = jax.make_mesh((4, 2), ("a", "b"), axis_types=2 * (kind,))
+    place = P("a", "b") if kind == AxisType.Auto else P(("a", "b"), None)
+    x = jax.device_put(X, NamedSharding(mesh, place))
+    with jax.set_mesh(mesh):
+        call = jax.jit(lambda x: ops.topk_mask(x, 5, solver="kernel")).lower(x).compile()
+    y = call(x)
+    assert y.sharding.spec == place
+    check(y, ops.topk_mask(X, 5))
+    assert "all-gather" not in call.as_text()
+    assert ("all-reduce" in call.as_text()) == (kind == AxisType.Auto)
+
+
+def test_in_shard_map():
+    mesh = jax.make_mesh((8,), ("a",), axis_types=(AxisType.Auto,))
+    # Interpreting a kernel mixes what varies over devices with what does not; compiling one does not.
+    options = {"mesh": mesh, "in_specs": P("a"), "out_specs": P("a"), "check_vma": False}
+    y = jax.jit(jax.shard_map(lambda x: ops.topk_mask(x, 5, solver="kernel"), **options))(X)
+    check(y, ops.topk_mask(X, 5))
+
+
+KERNELS = {"pallas_call", "unless_divided"}
+
+
+def primitives(function, *shapes):
+    jaxpr = jax.make_jaxpr(function)(*(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes)).jaxpr
+    return {equation.primitive.name for equation in oracles.equations(jaxpr)}
+
+
+@pytest.mark.parametrize(
+    ("target", "n", "taken"),
+    [
+        (("cpu", ""), 301, False),
+        (("tpu", "TPU v5 lite"), 302, True),
+        (("tpu", "TPU v5 lite"), 10_000_000, True),
+        (("tpu", "TPU v4"), 10_000_001, False),
+        (("cuda", ""), 100_001, True),
+        (("cuda", ""), 200_000, False),  # one processor a row would be slower than all of them
+        (("rocm", ""), 303, False),
+    ],
+)
+def test_where_a_kernel_is_taken(monkeypatch, target, n, taken):
+    monkeypatch.setattr(platforms, "target", lambda: target)
+    assert bool(KERNELS & primitives(lambda x: ops.topk_mask(x, 5), (3, n))) == taken
+    assert not KERNELS & primitives(lambda x: ops.topk_mask(x, 5, solver="loop"), (3, n))
+    assert not KERNELS & primitives(lambda x: ops.topk_mag_tree({"x": x}, 0.1), (3, n))
+
+
+def test_programs_for_accelerators_run_on_a_cpu_too(monkeypatch):
+    monkeypatch.setattr(platforms, "target", lambda: ("tpu", "TPU v5 lite"))
+    np.testing.assert_array_equal(ops.topk_mask(X[:, :23], 5), ops.topk_mask(X[:, :23], 5, solver="loop"))
+
+
+def test_pallas_is_imported_where_it_is_used():
+    code = "import sys, ops; ops.topk_mag([1.0, 2.0], 1); assert 'jax.experimental.pallas' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_no_kernel_takes_is_refused(x64):
+    with pytest.raises(ValueError, match=r"^x must have a dtype of at most 32 bits, got float64"):
+        ops.topk_mask(X.astype(np.float64), 2, solver="kernel")
+    with pytest.raises(ValueError, match=r"^x must have at most 12582912 entries in a row, got 20000000"):
+        jax.eval_shape(lambda x: ops.topk_mask(x, 2, solver="kernel"), jax.ShapeDtypeStruct((2 * 10**7,), jnp.float32))
+    with pytest.raises(ValueError, match=r"^axis_name must be None unless solver is 'threshold' or 'loop'"):
+        ops.topk_mask(X, 2, solver="kernel", axis_name="a")
+
+
+def test_what_no_compiler_divides_is_taken_where_nothing_is_divided():
+    """A stand-in for the kernel of TPUs, which cannot be compiled here: 1 where it is taken, 0 where the loop is."""
+
+    def gives(number):
+        return lambda s, k: TwoFloat(jnp.full_like(k, number) + 0 * s[:, :1], k)
+
+    taken = unless_divided(gives(1), gives(0))
+    mesh = jax.make_mesh((8,), ("a",), axis_types=(AxisType.Auto,))
+    on_mesh = jax.device_put(X, NamedSharding(mesh, P("a")))
+    assert jax.jit(taken)(X, K[:, None]).hi.sum() == 8
+    assert jax.jit(taken)(on_mesh, K[:, None]).hi.sum() == 0
+    by_hand = jax.shard_map(taken, mesh=mesh, in_specs=(P("a"), P("a")), out_specs=TwoFloat(P("a"), P("a")))
+    assert jax.jit(by_hand)(X, K[:, None]).hi.sum() == 8
+
+
+def test_nothing_is_computed_where_there_may_be_no_device(monkeypatch):
+    """Tracing for a topology, whose devices only compile: what is known of a nonlinearity is not tried out."""
+    monkeypatch.setattr(jax, "ensure_compile_time_eval", None)
+    _has_kink.cache_clear()
+    assert [Equation(2.0, phi).kinked for phi in (IDENTITY, ABS, HALF_SQUARE, EXP)] == [False, True, False, False]
