@@ -55,6 +55,12 @@ demo: $(READY)  ## Every experiment on bundled data, no download: tables and fig
 test: $(READY)  ## Run the tests.
 	@$(RUN) pytest -n $(JOBS) --dist=loadfile --no-loadscope-reorder
 
+# The tests of the operators with the oldest JAX that pyproject.toml allows: that one, in front of the environment's own.
+OLDEST := $(shell sed -n 's/^dependencies = \["jax>=\([0-9.]*\)".*/\1/p' pyproject.toml)
+test-oldest: $(READY)  ## The tests of the operators with the oldest JAX that the package may be installed with.
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --target $(VENV)-oldest jax==$(OLDEST) jaxlib==$(OLDEST)
+	@echo "JAX $(OLDEST)"; PYTHONPATH=$(abspath $(VENV))-oldest $(RUN) pytest -n $(JOBS) --dist=loadfile --no-loadscope-reorder tests/ops
+
 chaos: $(READY)  ## Kill runs at random moments and damage their files: all must end with the same numbers (10 minutes). KILLS=50 SEED=0.
 	@nice $(RUN) scripts.chaos --kills=$(KILLS) --seed=$(SEED) --out=$(RUNS)/chaos
 
@@ -145,8 +151,8 @@ $(VENV)-bench/.ready-$(JAX): requirements.txt requirements-bench.txt
 	@touch $@
 
 clean:  ## Remove the environments and caches, never runs/ or results/.
-	rm -rf $(VENV) $(VENV)-bench .venv-tpu .venv-cuda13 .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-bench $(VENV)-oldest .venv-tpu .venv-cuda13 .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo test check-accelerators chaos lint format mnist mnist-quick cifar100 cifar100-small vmoe vmoe-small figures compare report bench bench-gpu bench-device fuzz \
+.PHONY: help install demo test test-oldest check-accelerators chaos lint format mnist mnist-quick cifar100 cifar100-small vmoe vmoe-small figures compare report bench bench-gpu bench-device fuzz \
   clean launch-mnist launch-cifar100 launch-vmoe launch-experiment

@@ -1,16 +1,19 @@
 """Relaxed, sparse and differentiable top-k operators in JAX."""
 
-from ops import baselines, isotonic
-from ops.accuracy import topk_accuracy
-from ops.gradients import straight_through
-from ops.isotonic import isotonic_regression
-from ops.losses import topk_fenchel_young_loss, topk_fenchel_young_mixture
-from ops.nonlinearities import Nonlinearity, register_nonlinearity
-from ops.norms import k_support_negentropy, k_support_norm, owl_norm, topk_conjugate
-from ops.permutahedron import lmo, project_permutahedron, soft_quantile, soft_rank, soft_sort
-from ops.topk import hard_topk_mag, hard_topk_mask, relaxed_topk, sparsemax, topk_mag, topk_mask
-from ops.trees import topk_mag_tree
-from ops.values import relaxed_topk_value, topk_sum
+__version__ = "0.1.0"
+
+from . import baselines, isotonic
+from .accuracy import topk_accuracy
+from .gradients import straight_through
+from .isotonic import isotonic_regression
+from .knapsack import knapsack_mask
+from .losses import topk_fenchel_young_loss, topk_fenchel_young_mixture
+from .nonlinearities import Nonlinearity, register_nonlinearity
+from .norms import k_support_negentropy, k_support_norm, owl_norm, topk_conjugate
+from .permutahedron import lmo, project_permutahedron, soft_quantile, soft_rank, soft_sort
+from .topk import hard_topk_mag, hard_topk_mask, relaxed_topk, sparsemax, topk_mag, topk_mask
+from .trees import topk_mag_tree
+from .values import relaxed_topk_value, topk_sum
 
 __all__ = [
     "Nonlinearity",
@@ -21,6 +24,7 @@ __all__ = [
     "isotonic_regression",
     "k_support_negentropy",
     "k_support_norm",
+    "knapsack_mask",
     "lmo",
     "owl_norm",
     "project_permutahedron",

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from ops.interface.arguments import check_axis, check_whole, real
-from ops.interface.labels import LABELS, check_targets, is_class
-from ops.interface.rowwise import FEATURES, rowwise
-from ops.scalar.choice import choose
+from .interface.arguments import check_axis, check_whole, real
+from .interface.labels import LABELS, check_targets, is_class
+from .interface.rowwise import FEATURES, rowwise
+from .scalar.choice import choose
 
 
 def topk_accuracy(

@@ -9,8 +9,8 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ops.gradients import envelope
-from ops.interface.arguments import (
+from .gradients import envelope
+from .interface.arguments import (
     NON_NEGATIVE,
     STRENGTH,
     UP_TO_N,
@@ -26,12 +26,12 @@ from ops.interface.arguments import (
     known,
     which_vanish,
 )
-from ops.interface.labels import LABELS, check_targets, is_class, signed
-from ops.interface.rowwise import ROWS, WIDE, rowwise
-from ops.scalar.choice import choose
-from ops.scalar.equation import Equation
-from ops.scalar.mask import select_topk
-from ops.scalar.twofloat import TwoFloat, difference, select, shift
+from .interface.labels import LABELS, check_targets, is_class, signed
+from .interface.rowwise import ROWS, WIDE, rowwise
+from .scalar.choice import choose
+from .scalar.equation import Equation
+from .scalar.mask import select_topk
+from .scalar.twofloat import TwoFloat, difference, select, shift
 
 Target = Literal["one_hot", "smooth"]
 TARGETS: tuple[str, ...] = ("one_hot", "smooth")

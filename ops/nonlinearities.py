@@ -6,8 +6,8 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jax import Array
 
-from ops.interface.arguments import shown
-from ops.scalar.choice import choose
+from .interface.arguments import shown
+from .scalar.choice import choose
 
 Entrywise = Callable[[Array], Array]
 

@@ -6,13 +6,13 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from ops.interface.arguments import TINY, Range, check_axis, floating, known, numbers, shown
-from ops.interface.rowwise import ROWS, rowwise
-from ops.nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
-from ops.scalar.choice import choose
-from ops.scalar.rootfinding import End, Evaluation, find_root
-from ops.scalar.threshold import remainder
-from ops.scalar.twofloat import TwoFloat
+from .interface.arguments import TINY, Range, check_axis, floating, known, numbers, shown
+from .interface.rowwise import ROWS, rowwise
+from .nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
+from .scalar.choice import choose
+from .scalar.rootfinding import End, Evaluation, find_root
+from .scalar.threshold import remainder
+from .scalar.twofloat import TwoFloat
 
 # Membership of a polytope is decided up to this many units in the last place, relative to k for the sum.
 _TOLERANCE = 64

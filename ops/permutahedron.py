@@ -10,13 +10,13 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ops.interface.arguments import STRENGTH, Range, check_axis, check_p, floating
-from ops.interface.rowwise import ROWS, rowwise
-from ops.isotonic.problem import Problem
-from ops.isotonic.solvers import Solver, SolverName, as_solver, solve
-from ops.isotonic.sorting import descending
-from ops.nonlinearities import IDENTITY
-from ops.scalar.choice import choose
+from .interface.arguments import STRENGTH, Range, check_axis, check_p, floating
+from .interface.rowwise import ROWS, rowwise
+from .isotonic.problem import Problem
+from .isotonic.solvers import Solver, SolverName, as_solver, solve
+from .isotonic.sorting import descending
+from .nonlinearities import IDENTITY
+from .scalar.choice import choose
 
 _PROBABILITY = Range("in [0, 1]", 0, 1)
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from ops.interface.arguments import (
+from .interface.arguments import (
     STRENGTH,
     UP_TO_N,
     WHOLE_UP_TO_N,
@@ -21,20 +21,20 @@ from ops.interface.arguments import (
     which_vanish,
     working_dtype,
 )
-from ops.interface.rowwise import AxisName, rowwise
-from ops.isotonic.problem import Problem
-from ops.isotonic.selection import isotonic_topk
-from ops.isotonic.solvers import SOLVERS as ISOTONIC_SOLVERS
-from ops.isotonic.solvers import Solver as IsotonicSolver
-from ops.isotonic.solvers import as_solver
-from ops.nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
-from ops.scalar.choice import choose
-from ops.scalar.equation import Equation, Method
-from ops.scalar.kernels.platforms import why_not
-from ops.scalar.magnitude import in_units, magnitude_of
-from ops.scalar.mask import hard_selection, mask_of, with_hard_rows
-from ops.scalar.rows import Rows
-from ops.scalar.threshold import remainder
+from .interface.rowwise import AxisName, rowwise
+from .isotonic.problem import Problem
+from .isotonic.selection import isotonic_topk
+from .isotonic.solvers import SOLVERS as ISOTONIC_SOLVERS
+from .isotonic.solvers import Solver as IsotonicSolver
+from .isotonic.solvers import as_solver
+from .nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
+from .scalar.choice import choose
+from .scalar.equation import Equation, Method
+from .scalar.kernels.platforms import why_not
+from .scalar.magnitude import in_units, magnitude_of
+from .scalar.mask import hard_selection, mask_of, with_hard_rows
+from .scalar.rows import Rows
+from .scalar.threshold import remainder
 
 Solver = Literal["threshold", "kernel", "loop", "pav", "dykstra", "dual"] | IsotonicSolver
 

@@ -10,7 +10,7 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 
-from ops.interface.arguments import (
+from .interface.arguments import (
     STRENGTH,
     Range,
     Vanishing,
@@ -21,11 +21,11 @@ from ops.interface.arguments import (
     which_vanish,
     working_dtype,
 )
-from ops.interface.rowwise import AxisName, on_mesh, spec_of
-from ops.nonlinearities import HALF_SQUARE
-from ops.scalar.equation import Equation
-from ops.scalar.magnitude import magnitude_of
-from ops.scalar.rows import Rows
+from .interface.rowwise import AxisName, on_mesh, spec_of
+from .nonlinearities import HALF_SQUARE
+from .scalar.equation import Equation
+from .scalar.magnitude import magnitude_of
+from .scalar.rows import Rows
 
 _SHARE = Range("in [0, 1]", 0, 1)
 

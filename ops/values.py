@@ -7,16 +7,16 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ops.gradients import envelope
-from ops.interface.arguments import STRENGTH, UP_TO_N, Vanishing, check_p, which_vanish
-from ops.interface.rowwise import ROWS, rowwise
-from ops.nonlinearities import IDENTITY, Nonlinearity, nonlinearity
-from ops.scalar.choice import choose
-from ops.scalar.equation import Equation
-from ops.scalar.magnitude import in_units, magnitude_from
-from ops.scalar.mask import mask_from, select_topk
-from ops.scalar.shrinkage import before_slope
-from ops.scalar.threshold import remainder
+from .gradients import envelope
+from .interface.arguments import STRENGTH, UP_TO_N, Vanishing, check_p, which_vanish
+from .interface.rowwise import ROWS, rowwise
+from .nonlinearities import IDENTITY, Nonlinearity, nonlinearity
+from .scalar.choice import choose
+from .scalar.equation import Equation
+from .scalar.magnitude import in_units, magnitude_from
+from .scalar.mask import mask_from, select_topk
+from .scalar.shrinkage import before_slope
+from .scalar.threshold import remainder
 
 
 def relaxed_topk_value(

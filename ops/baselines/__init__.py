@@ -1,13 +1,13 @@
 """Methods that the paper's operators are compared with, one file each: masks, sparse coding, random gates."""
 
-from ops.baselines.coding.attention import ScaleFreeAttention, scale_free_attention, sparsemax_attention
-from ops.baselines.coding.least_squares import curvature_bound
-from ops.baselines.coding.lista import Lista
-from ops.baselines.coding.ridge_regression import ridge_code
-from ops.baselines.coding.soft_threshold import sigshrink, soft_threshold_topk
-from ops.baselines.coding.sparse_coding import SparseCode, sparse_code
-from ops.baselines.gates.binary_concrete import binary_concrete_cdf, binary_concrete_pdf, sample_binary_concrete
-from ops.baselines.gates.hard_concrete import (
+from .coding.attention import ScaleFreeAttention, scale_free_attention, sparsemax_attention
+from .coding.least_squares import curvature_bound
+from .coding.lista import Lista
+from .coding.ridge_regression import ridge_code
+from .coding.soft_threshold import sigshrink, soft_threshold_topk
+from .coding.sparse_coding import SparseCode, sparse_code
+from .gates.binary_concrete import binary_concrete_cdf, binary_concrete_pdf, sample_binary_concrete
+from .gates.hard_concrete import (
     deterministic_gates,
     hard_concrete_cdf,
     hard_concrete_pdf,
@@ -17,12 +17,12 @@ from ops.baselines.gates.hard_concrete import (
     probability_zero,
     sample_gates,
 )
-from ops.baselines.masks.entropic_ot import entropic_ot_topk_mask
-from ops.baselines.masks.lapsum import lapsum_topk_mask
-from ops.baselines.masks.neuralsort import neuralsort_topk_mask
-from ops.baselines.masks.perturbed import perturbed_topk_mask
-from ops.baselines.masks.sigmoid import sigmoid_topk_mask
-from ops.baselines.masks.softsort import softsort_topk_mask
+from .masks.entropic_ot import entropic_ot_topk_mask
+from .masks.lapsum import lapsum_topk_mask
+from .masks.neuralsort import neuralsort_topk_mask
+from .masks.perturbed import perturbed_topk_mask
+from .masks.sigmoid import sigmoid_topk_mask
+from .masks.softsort import softsort_topk_mask
 
 __all__ = [
     "Lista",

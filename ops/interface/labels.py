@@ -4,8 +4,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ops.interface.arguments import Range, real
-from ops.interface.rowwise import batch_shape
+from .arguments import Range, real
+from .rowwise import batch_shape
 
 LABELS = Range("integers", integer=True)
 

@@ -16,7 +16,7 @@ from jax import Array, lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec, auto_axes
 from jax.typing import ArrayLike
 
-from ops.interface.arguments import (
+from .arguments import (
     Range,
     check_axis,
     check_values,
@@ -178,7 +178,9 @@ def varying_as(tree: Any, like: Any) -> Any:
     """
 
     def axes(leaf: Array) -> frozenset[str]:
-        return frozenset(jax.typeof(leaf).manual_axis_type.varying)
+        kind = jax.typeof(leaf)
+        # `vma` before JAX 0.10.
+        return frozenset(kind.manual_axis_type.varying if hasattr(kind, "manual_axis_type") else kind.vma)
 
     wanted = frozenset().union(*map(axes, jax.tree.leaves(like)))
     return jax.tree.map(lambda leaf: lax.pcast(leaf, tuple(sorted(wanted - axes(leaf))), to="varying"), tree)

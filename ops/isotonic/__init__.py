@@ -1,8 +1,8 @@
 """Isotonic optimisation: the paper's reduction of its operators for general weights, and three solvers for it."""
 
-from ops.isotonic.regression import isotonic_regression
-from ops.isotonic.solvers import PAV, Dual, Dykstra, Solution
-from ops.isotonic.topk import topk_solution
+from .regression import isotonic_regression
+from .solvers import PAV, Dual, Dykstra, Solution
+from .topk import topk_solution
 
 __all__ = ["PAV", "Dual", "Dykstra", "Solution", "isotonic_regression", "topk_solution"]
 

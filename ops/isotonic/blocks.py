@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ops.isotonic.problem import Problem
-from ops.scalar.choice import choose
-from ops.scalar.twofloat import TwoFloat
+from ..scalar.choice import choose
+from ..scalar.twofloat import TwoFloat
+from .problem import Problem
 
 
 def block_sum(values: Array, linked: Array) -> Array:

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from ops.isotonic.merging import Segments, merge
-from ops.isotonic.problem import Problem, minimisers
-from ops.scalar.choice import choose
-from ops.scalar.twofloat import TwoFloat
+from ..scalar.choice import choose
+from ..scalar.twofloat import TwoFloat
+from .merging import Segments, merge
+from .problem import Problem, minimisers
 
 
 class Multipliers(NamedTuple):

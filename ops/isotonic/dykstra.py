@@ -10,8 +10,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from ops.isotonic.problem import Problem
-from ops.scalar.choice import choose
+from ..scalar.choice import choose
+from .problem import Problem
 
 
 class Iterate(NamedTuple):

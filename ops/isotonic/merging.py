@@ -15,10 +15,10 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ops.isotonic.problem import Problem, span
-from ops.scalar.choice import choose
-from ops.scalar.rootfinding import End, Evaluation, find_root
-from ops.scalar.twofloat import TwoFloat, difference, select
+from ..scalar.choice import choose
+from ..scalar.rootfinding import End, Evaluation, find_root
+from ..scalar.twofloat import TwoFloat, difference, select
+from .problem import Problem, span
 
 
 class Segments:

@@ -9,10 +9,10 @@ of which solves one scalar equation for every pair of segments.
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ops.interface.rowwise import varying_as
-from ops.isotonic.merging import Segments, merge
-from ops.isotonic.problem import Problem, minimisers
-from ops.scalar.twofloat import TwoFloat
+from ..interface.rowwise import varying_as
+from ..scalar.twofloat import TwoFloat
+from .merging import Segments, merge
+from .problem import Problem, minimisers
 
 
 def pool_adjacent_violators(problem: Problem, s: Array, w: Array, lam: Array) -> tuple[TwoFloat, Array, Array]:

@@ -11,11 +11,11 @@ import dataclasses
 import jax.numpy as jnp
 from jax import Array
 
-from ops.nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity
-from ops.scalar.choice import choose
-from ops.scalar.powers import dual_exponent, power, ratio
-from ops.scalar.rootfinding import End, Evaluation, find_root
-from ops.scalar.twofloat import TwoFloat, select, shift
+from ..nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity
+from ..scalar.choice import choose
+from ..scalar.powers import dual_exponent, power, ratio
+from ..scalar.rootfinding import End, Evaluation, find_root
+from ..scalar.twofloat import TwoFloat, select, shift
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,11 +4,11 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from ops.interface.arguments import POSITIVE_STRENGTH, check_p, floating, known
-from ops.interface.rowwise import rowwise
-from ops.isotonic.problem import Problem
-from ops.isotonic.solvers import REPORT, Solution, Solver, SolverName, as_solver, solve
-from ops.nonlinearities import Nonlinearity, nonlinearity
+from ..interface.arguments import POSITIVE_STRENGTH, check_p, floating, known
+from ..interface.rowwise import rowwise
+from ..nonlinearities import Nonlinearity, nonlinearity
+from .problem import Problem
+from .solvers import REPORT, Solution, Solver, SolverName, as_solver, solve
 
 
 def isotonic_regression(

@@ -3,15 +3,15 @@
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ops.isotonic.problem import Problem
-from ops.isotonic.solvers import PAV, Pooled, Solver, solve
-from ops.isotonic.sorting import descending
-from ops.nonlinearities import HALF_SQUARE, IDENTITY
-from ops.scalar.choice import choose
-from ops.scalar.equation import Equation
-from ops.scalar.magnitude import gain, gain_debiased
-from ops.scalar.mask import gain_of_mask
-from ops.scalar.slope_in_k import with_slope_in_k
+from ..nonlinearities import HALF_SQUARE, IDENTITY
+from ..scalar.choice import choose
+from ..scalar.equation import Equation
+from ..scalar.magnitude import gain, gain_debiased
+from ..scalar.mask import gain_of_mask
+from ..scalar.slope_in_k import with_slope_in_k
+from .problem import Problem
+from .solvers import PAV, Pooled, Solver, solve
+from .sorting import descending
 
 
 def topk_weights(k: Array, n: int) -> Array:

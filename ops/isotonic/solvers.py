@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ops.interface.arguments import check_choice, check_whole, shown
-from ops.interface.rowwise import ENTRIES, ROWS, WIDE, varying_as
-from ops.isotonic import dual, dykstra
-from ops.isotonic.blocks import attach_derivative, residual
-from ops.isotonic.pav import pool_adjacent_violators
-from ops.isotonic.problem import Problem
-from ops.scalar.choice import choose
-from ops.scalar.twofloat import TwoFloat, select
+from ..interface.arguments import check_choice, check_whole, shown
+from ..interface.rowwise import ENTRIES, ROWS, WIDE, varying_as
+from ..scalar.choice import choose
+from ..scalar.twofloat import TwoFloat, select
+from . import dual, dykstra
+from .blocks import attach_derivative, residual
+from .pav import pool_adjacent_violators
+from .problem import Problem
 
 
 @dataclasses.dataclass(frozen=True)

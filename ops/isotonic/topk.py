@@ -3,12 +3,12 @@
 from jax import Array
 from jax.typing import ArrayLike
 
-from ops.interface.arguments import POSITIVE_STRENGTH, UP_TO_N, check_p, floating
-from ops.interface.rowwise import ENTRIES, rowwise
-from ops.isotonic.problem import Problem
-from ops.isotonic.selection import isotonic_topk
-from ops.isotonic.solvers import REPORT, Solution, Solver, SolverName, as_solver
-from ops.nonlinearities import Nonlinearity, nonlinearity
+from ..interface.arguments import POSITIVE_STRENGTH, UP_TO_N, check_p, floating
+from ..interface.rowwise import ENTRIES, rowwise
+from ..nonlinearities import Nonlinearity, nonlinearity
+from .problem import Problem
+from .selection import isotonic_topk
+from .solvers import REPORT, Solution, Solver, SolverName, as_solver
 
 
 def topk_solution(

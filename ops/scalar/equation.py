@@ -26,13 +26,13 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
-from ops.interface.arguments import Vanishing
-from ops.interface.rowwise import varying_as
-from ops.nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity
-from ops.scalar.choice import choose
-from ops.scalar.powers import dual_exponent, power
-from ops.scalar.rows import Rows
-from ops.scalar.twofloat import TwoFloat
+from ..interface.arguments import Vanishing
+from ..interface.rowwise import varying_as
+from ..nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity
+from .choice import choose
+from .powers import dual_exponent, power
+from .rows import Rows
+from .twofloat import TwoFloat
 
 Method = Literal["auto", "kernel", "loop"]
 

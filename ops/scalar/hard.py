@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ops.interface.rowwise import varying_as
-from ops.scalar.choice import choose
-from ops.scalar.rows import Rows
-from ops.scalar.threshold import remainder
-from ops.scalar.twofloat import TwoFloat
+from ..interface.rowwise import varying_as
+from .choice import choose
+from .rows import Rows
+from .threshold import remainder
+from .twofloat import TwoFloat
 
 
 @jax.custom_batching.custom_vmap

@@ -8,15 +8,15 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ops.interface.arguments import Vanishing
-from ops.nonlinearities import HALF_SQUARE
-from ops.scalar.choice import choose
-from ops.scalar.equation import Equation, active_position, dense, inner, partly, passing, steepness
-from ops.scalar.mask import Selected, select_topk
-from ops.scalar.shrinkage import before_slope
-from ops.scalar.slope_in_k import with_slope_in_k
-from ops.scalar.threshold import Given
-from ops.scalar.twofloat import TwoFloat, power_of_two, select
+from ..interface.arguments import Vanishing
+from ..nonlinearities import HALF_SQUARE
+from .choice import choose
+from .equation import Equation, active_position, dense, inner, partly, passing, steepness
+from .mask import Selected, select_topk
+from .shrinkage import before_slope
+from .slope_in_k import with_slope_in_k
+from .threshold import Given
+from .twofloat import TwoFloat, power_of_two, select
 
 
 def _signed(x: Array, magnitude: Array, equation: Equation) -> Array:

@@ -7,14 +7,14 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ops.interface.arguments import Vanishing
-from ops.scalar.choice import choose
-from ops.scalar.equation import Equation, selection
-from ops.scalar.hard import anywhere, tied_selection
-from ops.scalar.rows import Rows
-from ops.scalar.slope_in_k import with_slope_in_k
-from ops.scalar.threshold import Given, pooled_value
-from ops.scalar.twofloat import TwoFloat
+from ..interface.arguments import Vanishing
+from .choice import choose
+from .equation import Equation, selection
+from .hard import anywhere, tied_selection
+from .rows import Rows
+from .slope_in_k import with_slope_in_k
+from .threshold import Given, pooled_value
+from .twofloat import TwoFloat
 
 
 class Selected(NamedTuple):

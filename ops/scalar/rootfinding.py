@@ -17,8 +17,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ops.scalar.choice import choose
-from ops.scalar.twofloat import TwoFloat, middle, two_sum
+from .choice import choose
+from .twofloat import TwoFloat, middle, two_sum
 
 # Typical rows are done after 3 to 8 evaluations.
 GUESSES = 48

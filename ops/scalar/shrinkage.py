@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ops.nonlinearities import HALF_SQUARE
-from ops.scalar.choice import choose
-from ops.scalar.equation import Equation
-from ops.scalar.powers import dual_exponent, power
-from ops.scalar.rootfinding import End, Evaluation, find_root
-from ops.scalar.twofloat import TwoFloat
+from ..nonlinearities import HALF_SQUARE
+from .choice import choose
+from .equation import Equation
+from .powers import dual_exponent, power
+from .rootfinding import End, Evaluation, find_root
+from .twofloat import TwoFloat
 
 # From the start below, Newton's method has converged to float64 after this many steps for every p in (1, 2].
 _NEWTON_STEPS = 9

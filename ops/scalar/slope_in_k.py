@@ -13,9 +13,9 @@ import jax.numpy as jnp
 from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
-from ops.scalar.choice import choose
-from ops.scalar.equation import Equation, at, dense
-from ops.scalar.hard import indices
+from .choice import choose
+from .equation import Equation, at, dense
+from .hard import indices
 
 Gain = Callable[[Array, Array, Array, Equation], Array]
 

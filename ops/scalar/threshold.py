@@ -9,15 +9,15 @@ import jax.numpy as jnp
 from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
-from ops.nonlinearities import HALF_SQUARE
-from ops.scalar.choice import choose
-from ops.scalar.equation import Equation, active_position, inner, partly, position
-from ops.scalar.kernels.platforms import PLATFORMS, kernels_for
-from ops.scalar.powers import expm1, power
-from ops.scalar.rootfinding import End, Evaluation, find_root
-from ops.scalar.rows import Rows, solve_rows
-from ops.scalar.shrinkage import shrink_roughly, unshifted
-from ops.scalar.twofloat import TwoFloat, select
+from ..nonlinearities import HALF_SQUARE
+from .choice import choose
+from .equation import Equation, active_position, inner, partly, position
+from .kernels.platforms import PLATFORMS, kernels_for
+from .powers import expm1, power
+from .rootfinding import End, Evaluation, find_root
+from .rows import Rows, solve_rows
+from .shrinkage import shrink_roughly, unshifted
+from .twofloat import TwoFloat, select
 
 # To guess where the root lies every eighth entry of a long row is looked at, of shorter ones some 256: where the guess
 # is good that saves half a pass over all of them.
@@ -306,7 +306,7 @@ def threshold(
     platforms = PLATFORMS if by_hand else kernels_for(entries, equation)
     if not platforms:
         return loop(entries, k, lam, equation.rows)
-    from ops.scalar.kernels.solver import solve_in_kernel  # importing Pallas takes half a second
+    from .kernels.solver import solve_in_kernel  # importing Pallas takes half a second
 
     def keys(x: Array, k: Array, lam: Array, *scale: Array) -> Array:
         return equation.keys(x * scale[0] if scale else x, lam) if given else x

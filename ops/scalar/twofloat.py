@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ops.scalar.choice import choose
+from .choice import choose
 
 
 class TwoFloat(NamedTuple):

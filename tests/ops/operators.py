@@ -92,6 +92,7 @@ CALLS = {
     "topk_mask": _call(ops.topk_mask, x=X, k=K, lam=LAM, where=WHERE, split=True),
     "topk_mag": _call(ops.topk_mag, x=X, k=K, lam=LAM, p=4 / 3, debias=True, split=True),
     "relaxed_topk": _call(ops.relaxed_topk, x=X, k=K, lam=LAM, phi="exp", where=WHERE, split=True),
+    "knapsack_mask": _call(ops.knapsack_mask, x=X, k=K, lam=LAM, costs=np.exp(W), caps=np.exp(-W), where=WHERE),
     "sparsemax": _call(ops.sparsemax, x=X, where=WHERE),
     "hard_topk_mask": _call(ops.hard_topk_mask, x=X, k=WHOLE, split=True),
     "hard_topk_mag": _call(ops.hard_topk_mag, x=X, k=WHOLE, where=WHERE, split=True),

@@ -8,13 +8,13 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 
-from ops.baselines.coding.least_squares import check_dictionary, curvature_bound, matmul
-from ops.baselines.coding.proximal_gradient import minimise
-from ops.baselines.masks.implicit import differentiable
-from ops.interface.arguments import HUGE, NON_NEGATIVE, Range, check_scalar, check_where, floating, working_dtype
-from ops.interface.rowwise import FEATURES, ROWS, on_mesh, rowwise, spec_of
-from ops.scalar.choice import choose
-from ops.topk import topk_mask
+from ...interface.arguments import HUGE, NON_NEGATIVE, Range, check_scalar, check_where, floating, working_dtype
+from ...interface.rowwise import FEATURES, ROWS, on_mesh, rowwise, spec_of
+from ...scalar.choice import choose
+from ...topk import topk_mask
+from ..masks.implicit import differentiable
+from .least_squares import check_dictionary, curvature_bound, matmul
+from .proximal_gradient import minimise
 
 
 def sparsemax_attention(

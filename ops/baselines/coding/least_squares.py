@@ -7,9 +7,9 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 
-from ops.interface.arguments import floating, working_dtype
-from ops.interface.rowwise import on_mesh
-from ops.scalar.choice import choose
+from ...interface.arguments import floating, working_dtype
+from ...interface.rowwise import on_mesh
+from ...scalar.choice import choose
 
 # Matrix products in the full precision of their dtype, on accelerators too: gaps are differences.
 matmul = functools.partial(jnp.matmul, precision="highest")

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from ops.baselines.coding.least_squares import check_dictionary, curvature_bound, matmul
-from ops.baselines.coding.soft_threshold import sigshrink, soft_threshold
-from ops.interface.arguments import check_choice, check_whole, floating
+from ...interface.arguments import check_choice, check_whole, floating
+from .least_squares import check_dictionary, curvature_bound, matmul
+from .soft_threshold import sigshrink, soft_threshold
 
 Shrinkage = Literal["soft", "sigshrink"]
 SHRINKAGES: tuple[str, ...] = ("soft", "sigshrink")

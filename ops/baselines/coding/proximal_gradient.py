@@ -6,9 +6,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ops.baselines.coding.least_squares import matmul
-from ops.interface.rowwise import varying_as
-from ops.scalar.choice import choose
+from ...interface.rowwise import varying_as
+from ...scalar.choice import choose
+from .least_squares import matmul
 
 
 class State(NamedTuple):

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from ops.baselines.coding.least_squares import check_dictionary, matmul
-from ops.interface.arguments import POSITIVE, check_scalar, floating
-from ops.interface.rowwise import FEATURES, rowwise
+from ...interface.arguments import POSITIVE, check_scalar, floating
+from ...interface.rowwise import FEATURES, rowwise
+from .least_squares import check_dictionary, matmul
 
 
 def ridge_code(x: ArrayLike, dictionary: ArrayLike, lam: ArrayLike) -> Array:

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from ops.topk import hard_topk_mask
+from ...topk import hard_topk_mask
 
 
 def soft_threshold(x: jax.Array, threshold: jax.Array | float) -> jax.Array:

@@ -8,13 +8,13 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ops.baselines.coding.least_squares import check_dictionary, curvature_bound
-from ops.baselines.coding.proximal_gradient import minimise
-from ops.baselines.coding.soft_threshold import soft_threshold
-from ops.baselines.masks.implicit import differentiable
-from ops.interface.arguments import NON_NEGATIVE, POSITIVE, Range, check_choice, check_scalar, floating
-from ops.interface.rowwise import FEATURES, ROWS, rowwise
-from ops.scalar.choice import choose
+from ...interface.arguments import NON_NEGATIVE, POSITIVE, Range, check_choice, check_scalar, floating
+from ...interface.rowwise import FEATURES, ROWS, rowwise
+from ...scalar.choice import choose
+from ..masks.implicit import differentiable
+from .least_squares import check_dictionary, curvature_bound
+from .proximal_gradient import minimise
+from .soft_threshold import soft_threshold
 
 Solver = Literal["fista", "ista", "homotopy"]
 SOLVERS: tuple[str, ...] = ("fista", "ista", "homotopy")

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from ops.interface.arguments import check_range, floating, working_dtype
+from ...interface.arguments import check_range, floating, working_dtype
 
 
 def sample_binary_concrete(key: Array, log_alpha: Array, *, temperature: ArrayLike) -> Array:

@@ -28,13 +28,13 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from ops.baselines.gates.binary_concrete import (
+from ...interface.arguments import floating, working_dtype
+from .binary_concrete import (
     binary_concrete_cdf,
     binary_concrete_pdf,
     check_temperature,
     sample_binary_concrete,
 )
-from ops.interface.arguments import floating, working_dtype
 
 # Those of the paper's experiments.
 TEMPERATURE = 2 / 3

@@ -15,10 +15,10 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from ops.baselines.masks.shared import finite_above, mask_rows
-from ops.interface.arguments import INSIDE_N, POSITIVE
-from ops.scalar.choice import choose
-from ops.scalar.twofloat import TwoFloat
+from ...interface.arguments import INSIDE_N, POSITIVE
+from ...scalar.choice import choose
+from ...scalar.twofloat import TwoFloat
+from .shared import finite_above, mask_rows
 
 Solve = Callable[[Array, Array, Array], TwoFloat]
 

@@ -20,9 +20,9 @@ from jax import Array, lax
 from jax.scipy.special import logit
 from jax.typing import ArrayLike
 
-from ops.baselines.masks.shared import finite, mask_rows, unit_of
-from ops.interface.arguments import INSIDE_N, Range, check_range, check_whole
-from ops.scalar.choice import choose
+from ...interface.arguments import INSIDE_N, Range, check_range, check_whole
+from ...scalar.choice import choose
+from .shared import finite, mask_rows, unit_of
 
 _ENTROPY = Range("positive", 1e-8)
 

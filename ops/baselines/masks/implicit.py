@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ops.baselines.coding.least_squares import matmul
-from ops.scalar.choice import choose
+from ...scalar.choice import choose
+from ..coding.least_squares import matmul
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(4,))

@@ -14,11 +14,11 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from ops.baselines.masks import laplace_sums
-from ops.baselines.masks.distribution import Distribution, distribution_mask
-from ops.baselines.masks.shared import finite
-from ops.scalar.choice import choose
-from ops.scalar.twofloat import TwoFloat, shift
+from ...scalar.choice import choose
+from ...scalar.twofloat import TwoFloat, shift
+from . import laplace_sums
+from .distribution import Distribution, distribution_mask
+from .shared import finite
 
 
 def _cumulative(t: Array) -> Array:

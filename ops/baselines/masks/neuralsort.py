@@ -13,10 +13,10 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ops.baselines.masks.shared import finite_above, mask_rows, unit_of
-from ops.interface.arguments import POSITIVE, check_axis, check_whole, floating
-from ops.isotonic.sorting import descending
-from ops.scalar.choice import choose
+from ...interface.arguments import POSITIVE, check_axis, check_whole, floating
+from ...isotonic.sorting import descending
+from ...scalar.choice import choose
+from .shared import finite_above, mask_rows, unit_of
 
 # Numbers of the matrix in memory at a time.
 _CHUNK_ENTRIES = 2**20

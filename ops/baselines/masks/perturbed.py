@@ -17,10 +17,10 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ops.baselines.masks.shared import mask_rows
-from ops.interface.arguments import POSITIVE, WHOLE_UP_TO_N, check_whole
-from ops.scalar.choice import choose
-from ops.scalar.mask import hard_selection
+from ...interface.arguments import POSITIVE, WHOLE_UP_TO_N, check_whole
+from ...scalar.choice import choose
+from ...scalar.mask import hard_selection
+from .shared import mask_rows
 
 
 def _hard(x: Array, k: Array) -> Array:

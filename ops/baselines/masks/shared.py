@@ -7,9 +7,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ops.interface.arguments import Range
-from ops.interface.rowwise import rowwise
-from ops.scalar.choice import choose
+from ...interface.arguments import Range
+from ...interface.rowwise import rowwise
+from ...scalar.choice import choose
 
 
 def mask_rows(

@@ -13,13 +13,13 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from ops.baselines.masks.distribution import Distribution, distribution_mask, position
-from ops.scalar.choice import choose
-from ops.scalar.equation import Equation
-from ops.scalar.rootfinding import End, Evaluation, find_root
-from ops.scalar.rows import Rows, solve_rows
-from ops.scalar.threshold import extent, guess
-from ops.scalar.twofloat import TwoFloat
+from ...scalar.choice import choose
+from ...scalar.equation import Equation
+from ...scalar.rootfinding import End, Evaluation, find_root
+from ...scalar.rows import Rows, solve_rows
+from ...scalar.threshold import extent, guess
+from ...scalar.twofloat import TwoFloat
+from .distribution import Distribution, distribution_mask, position
 
 
 def _density(t: Array) -> Array:

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from ops.baselines.masks.laplace_sums import sum_above, sum_below
-from ops.baselines.masks.shared import finite, mask_rows
-from ops.interface.arguments import POSITIVE, UP_TO_N
-from ops.isotonic.sorting import descending
-from ops.scalar.choice import choose
+from ...interface.arguments import POSITIVE, UP_TO_N
+from ...isotonic.sorting import descending
+from ...scalar.choice import choose
+from .laplace_sums import sum_above, sum_below
+from .shared import finite, mask_rows
 
 
 def _mask(x: Array, k: Array, temperature: Array) -> Array:

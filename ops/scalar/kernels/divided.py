@@ -13,8 +13,8 @@ from jax.extend.core import Primitive
 from jax.interpreters import mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ops.scalar.rows import Rows
-from ops.scalar.twofloat import TwoFloat
+from ..rows import Rows
+from ..twofloat import TwoFloat
 
 ByRows = Callable[..., TwoFloat]  # of rows (rows, n), and of scalars of these (rows, 1)
 

@@ -8,9 +8,9 @@ from jax import Array, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from ops.scalar.choice import choose
-from ops.scalar.kernels.passes import Keys, Pieces, Scalars, Solve
-from ops.scalar.twofloat import TwoFloat
+from ..choice import choose
+from ..twofloat import TwoFloat
+from .passes import Keys, Pieces, Scalars, Solve
 
 _LANES = 128
 # Registers hold 8 by 128 numbers; with so many of them a piece, its sums and what is on the way fit into all 64.

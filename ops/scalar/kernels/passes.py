@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ops.scalar.rows import Entry, Rows, Summed
-from ops.scalar.twofloat import TwoFloat
+from ..rows import Entry, Rows, Summed
+from ..twofloat import TwoFloat
 
 Piece = Callable[[Any], Array]  # the piece of this number
 Scalars = tuple[Array, ...]  # k, lam and what else the keys of a row depend on

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 from jax import Array
 from jax.sharding import AxisType
 
-from ops.nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY
-from ops.scalar.equation import Equation
-from ops.scalar.rows import Rows
+from ...nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY
+from ..equation import Equation
+from ..rows import Rows
 
 Platform = Literal["tpu", "cuda"]
 PLATFORMS: tuple[Platform, ...] = ("tpu", "cuda")

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 from jax import Array, lax
 
-from ops.scalar.kernels import mosaic, triton
-from ops.scalar.kernels.divided import over_batches, over_devices, unless_divided
-from ops.scalar.kernels.passes import Keys, Scalars, Solve
-from ops.scalar.kernels.platforms import Platform
-from ops.scalar.rows import Rows
-from ops.scalar.twofloat import TwoFloat
+from ..rows import Rows
+from ..twofloat import TwoFloat
+from . import mosaic, triton
+from .divided import over_batches, over_devices, unless_divided
+from .passes import Keys, Scalars, Solve
+from .platforms import Platform
 
 # On a TPU 128 rows lie side by side as long as they leave room for the next 128; longer ones are taken one by one.
 _SIDE_BY_SIDE = 8192

@@ -8,9 +8,9 @@ from jax import Array, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as pltriton
 
-from ops.scalar.choice import choose
-from ops.scalar.kernels.passes import Keys, Pieces, Scalars, Solve
-from ops.scalar.twofloat import TwoFloat
+from ..choice import choose
+from ..twofloat import TwoFloat
+from .passes import Keys, Pieces, Scalars, Solve
 
 # As many entries as the registers of one program hold; of longer rows pieces of this size are read from cache.
 _PIECE = 8192

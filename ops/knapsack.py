@@ -1,0 +1,81 @@
+"""The relaxed top-k mask of entries that cost differently, and of which there is more or less than one."""
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from .interface.arguments import NON_NEGATIVE, POSITIVE_STRENGTH, check_p
+from .interface.rowwise import rowwise
+from .scalar.budget import Wares, buy
+from .scalar.choice import choose
+
+
+def knapsack_mask(
+    x: ArrayLike,
+    k: ArrayLike,
+    *,
+    costs: ArrayLike = 1.0,
+    caps: ArrayLike = 1.0,
+    lam: ArrayLike = 0.1,
+    p: float = 2.0,
+    axis: int = -1,
+    where: ArrayLike | None = None,
+) -> Array:
+    """Relaxed knapsack: how much to take of each entry for a budget ``k``, most of what is worth most for its cost.
+
+    The solution of ``max_z <x, z> - lam / p * ||z||_p^p`` over ``0 <= z <= caps, <costs, z> = k``: with costs and caps
+    of 1 that is ``topk_mask``, Proposition 2 of Sander et al. (2023) with ``phi(x) = x`` and ``w = 1_k``, and like it
+    one scalar equation, solved exactly. ``lam -> 0`` gives the fractional knapsack: entries in the order of ``x /
+    costs``, each in full until the budget is spent. To prune by bytes or operations, let ``costs`` count them.
+
+    Differentiable in ``x``, ``k``, ``costs``, ``caps`` and ``lam``, forwards and backwards, to any order; where nothing
+    is taken in part the derivative in ``k`` is 0. Takes O(n) time and memory.
+
+    Args:
+      x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent; ``+inf``
+        entries come first. A NaN makes its row NaN.
+      k: the budget, >= 0 and in the units of ``costs``; one number, or an array that broadcasts to one value per row
+        (the shape of ``x`` without ``axis``). More than all that there is costs takes it all.
+      costs: of a unit of each entry, positive; broadcasts against ``x``. Others make their row NaN.
+      caps: the most to take of each entry, >= 0; likewise.
+      lam: strength of the relaxation, in [1e-32, 1e32], in the units of ``x``; shape as ``k``.
+      p: exponent of the regularisation, a Python number in (1, 2].
+      axis: the axis along which entries compete.
+      where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
+
+    Returns:
+      Array of the shape and dtype of ``x`` (integers are promoted to float). Computed in float32 at least.
+
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+
+    >>> knapsack_mask([3.0, 2.0, 1.0], 3.0, costs=[4.0, 1.0, 1.0], lam=0.1)
+    Array([0.25, 1.  , 1.  ], dtype=float32)
+    """
+    return rowwise(
+        _knapsack,
+        x,
+        axis=axis,
+        beside={"costs": jnp.asarray(costs), "caps": jnp.asarray(caps)},
+        per_row={"k": (k, NON_NEGATIVE), "lam": (lam, POSITIVE_STRENGTH)},
+        where=where,
+        p=check_p(p),
+    )
+
+
+def _knapsack(
+    x: Array, *, costs: Array, caps: Array, k: Array, lam: Array, where: Array | None = None, p: float
+) -> Array:
+    there = x != -jnp.inf
+    if where is not None:
+        there = there & where
+    valid = (costs > 0) & (costs < jnp.inf) & (caps >= 0) & (caps < jnp.inf)
+    bad = jnp.any(there & ~valid, axis=-1, keepdims=True)
+    usable = there & valid
+    cost, cap = choose(usable, costs, 1.0), choose(usable, caps, 0.0)
+    largest = jnp.finfo(x.dtype).max
+    worth = choose(usable, jnp.minimum(x, largest) / cost, -jnp.inf)
+    worth = choose(worth == jnp.inf, largest, worth)
+    empty = ~jnp.any(usable & (cap > 0), axis=-1, keepdims=True)
+    z = buy(Wares(worth, cost, cap), choose(bad, jnp.nan, k), lam, p)
+    return choose(there & ~(empty & ~bad), z, 0.0)

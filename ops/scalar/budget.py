@@ -1,0 +1,167 @@
+"""The scalar equation where entries have costs and caps: a relaxed fractional knapsack.
+
+    z_i(gamma) = min((x_i - gamma * c_i)_+ / lam, u_i ** (p - 1)) ** (1 / (p - 1)),        sum_i c_i z_i(gamma) = k.
+
+That is the maximiser of ``<x, z> - lam / p * ||z||_p^p`` over ``0 <= z <= u, <c, z> = k``, with ``gamma`` the price of
+a unit of the budget. With ``c = u = 1`` it is the equation of the relaxed mask. Entries compete by what they are worth
+for their cost, ``s_i = x_i / c_i``; between ``gamma`` and ``gamma + lam * u_i ** (p - 1) / c_i`` they are bought in
+part. The left side decreases in ``gamma``.
+
+Arrays are ``(rows, n)``, scalars ``(rows, 1)``.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from .choice import choose
+from .powers import dual_exponent, power
+from .rootfinding import End, Evaluation, find_root
+from .twofloat import TwoFloat, select
+
+
+class Wares(NamedTuple):
+    """What there is to buy.
+
+    Attributes:
+      worth: ``s``, of a unit of the budget; ``-inf`` where there is nothing to buy.
+      cost: positive.
+      cap: how much there is at most.
+    """
+
+    worth: Array
+    cost: Array
+    cap: Array
+
+
+def _sum(value: Array) -> Array:
+    return jnp.sum(value, axis=-1, keepdims=True)
+
+
+def _position(wares: Wares, gamma: TwoFloat, lam: Array) -> Array:
+    """``(x - gamma * c) / lam``: at most 0 where nothing is bought."""
+    return ((wares.worth - gamma.hi) - gamma.lo) * (wares.cost / lam)
+
+
+def _bought(wares: Wares, gamma: TwoFloat, lam: Array, p: float) -> tuple[Array, Array, Array]:
+    """Position, where it is in part that is bought, and where all there is."""
+    t = _position(wares, gamma, lam)
+    whole = t >= power_of_cap(wares.cap, p)
+    return t, (t > 0) & ~whole, whole & (t > 0)
+
+
+def power_of_cap(cap: Array, p: float) -> Array:
+    """``u ** (p - 1)``: from which position on all there is is bought."""
+    return cap if p == 2 else cap ** (p - 1.0)
+
+
+def _evaluate(wares: Wares, k: Array, total: Array, lam: Array, p: float, gamma: TwoFloat) -> Evaluation:
+    exponent = dual_exponent(p)
+    t, part, whole = _bought(wares, gamma, lam, p)
+    some = choose(part, t, 1.0)
+    share = choose(part, wares.cost * power(some, exponent - 1), 0.0)
+    # A NaN has to reach a sum, to mark its row.
+    partial = _sum(choose(jnp.isnan(t), t, share * some))
+    full = _sum(choose(whole, wares.cost * wares.cap, 0.0))
+    excess = (full - k) + partial
+    moving = exponent * _sum(share * (wares.cost / lam))
+    surplus = choose(partial > 0, jnp.minimum(excess / partial, 1.0), 0.0)
+    # Newton on partial ** (1 / exponent), nearly linear in gamma where partial itself is nearly a power.
+    change = excess if exponent == 1 else -exponent * partial * jnp.expm1(jnp.log1p(-surplus) / exponent)
+    change = choose(jnp.abs(excess) <= partial, change, excess)
+    step = change / moving
+    number = _sum(part.astype(k.dtype))
+    reach = exponent * _sum(share) * jnp.maximum(1.0, 0.5 * jnp.sqrt(number))
+    eps = jnp.finfo(k.dtype).eps
+    small = jnp.abs(excess) <= eps * (4 * (1 + exponent) * partial + 2 * jnp.minimum(full + k, 2 * k))
+    slack = 0.01 * total
+    width = _sum(choose(part, lam / wares.cost, 0.0)) / jnp.maximum(number, 1.0)
+    least = jnp.min(choose(wares.worth > -jnp.inf, lam / wares.cost, jnp.inf), axis=-1, keepdims=True)
+    return Evaluation(
+        excess=excess,
+        level=jnp.log1p(excess / (k + slack)) - jnp.log1p(-excess / (total - k + slack)),
+        step=choose(small, 0.0, step),
+        trusted=jnp.isfinite(step) & (jnp.abs(excess) <= reach),
+        converged=small,
+        scale=choose(width > 0, jnp.minimum(width, least), least),
+    )
+
+
+def _solve(wares: Wares, k: Array, lam: Array, p: float) -> TwoFloat:
+    limits = jnp.finfo(k.dtype)
+    there = wares.worth != -jnp.inf
+    stock = choose(there, wares.cost * wares.cap, 0.0)
+    total = _sum(stock)
+    k = jnp.minimum(k, total)
+    width = lam * power_of_cap(wares.cap, p) / wares.cost
+    # Where everything is bought, and where nothing is.
+    low = jnp.min(choose(there, wares.worth - width, jnp.inf), axis=-1, keepdims=True)
+    high = jnp.max(wares.worth, axis=-1, keepdims=True)
+    low, high = (choose(jnp.abs(end) < jnp.inf, end, 0.0) for end in (low, high))
+    margin = 4 * limits.eps * (jnp.abs(low) + jnp.abs(high))
+    low = jnp.maximum(jnp.nextafter(low - margin, -jnp.inf), limits.min)
+    high = jnp.minimum(jnp.nextafter(high + margin, jnp.inf), limits.max)
+    slack = 0.01 * total
+    ends = (
+        End(low, jnp.log1p((total - k) / (k + slack)) - jnp.log1p(-(total - k) / (total - k + slack))),
+        End(high, jnp.log1p(-k / (k + slack)) - jnp.log1p(k / (total - k + slack))),
+    )
+    # As if what is worth how much were evenly spread, by cost.
+    centre = _sum(choose(there, stock * wares.worth, 0.0)) / total
+    spread = jnp.sqrt(_sum(choose(there, stock * jnp.square(wares.worth - centre), 0.0)) / total)
+    start = centre + spread * (1.7 - 3.4 * k / total) - lam * _sum(stock / wares.cost) / total / p
+    root = find_root(functools.partial(_evaluate, wares, k, total, lam, p), start, *ends)
+    # All or nothing is exact: not short of it by rounding, nor by what underflows.
+    nothing = jnp.zeros_like(k)
+    number = root.point.hi == root.point.hi  # a NaN has to mark its row
+    point = select((k == 0) & number, TwoFloat(high, nothing), root.point)
+    return select((k == total) & (k > 0) & number, TwoFloat(low, nothing), point)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
+def price(wares: Wares, k: Array, lam: Array, p: float) -> TwoFloat:
+    """``gamma``, the root of the equation, one per row; ``hi`` is a constant to differentiation.
+
+    Args:
+      wares: what there is to buy; ``(rows, n)``.
+      k: the budget, one value per row, >= 0; more than all costs buys all.
+      lam: strength of the regularisation, one value per row, > 0.
+      p: its exponent.
+    """
+    return _solve(wares, k, lam, p)
+
+
+@price.defjvp
+def _price_jvp(p, primals, tangents):
+    """Implicit function theorem on the equation."""
+    wares, k, lam = primals
+    worth_dot, cost_dot, cap_dot = tangents[0]
+    gamma = price(wares, k, lam, p)
+    exponent = dual_exponent(p)
+    t, part, whole = _bought(wares, gamma, lam, p)
+    some = choose(part, t, 1.0)
+    bought = choose(part, power(some, exponent), choose(whole, wares.cap, 0.0))
+    # How the amount of an entry that is bought in part grows with its position, times its cost.
+    growth = choose(part, exponent * wares.cost * power(some, exponent - 1), 0.0)
+    apart = (wares.worth - gamma.hi) - gamma.lo
+    moved = wares.cost * choose(part, worth_dot, 0.0) + choose(part, apart, 0.0) * cost_dot
+    spent = _sum(growth * (moved - some * tangents[2]) / lam)
+    spent = spent + _sum(choose(whole, wares.cost * cap_dot, 0.0)) + _sum(bought * cost_dot)
+    resistance = _sum(growth * (wares.cost / lam))
+    some_part = resistance > 0
+    lo_dot = choose(some_part, (spent - tangents[1]) / choose(some_part, resistance, 1.0), 0.0)
+    return gamma, TwoFloat(jnp.zeros_like(gamma.hi), lo_dot)
+
+
+def buy(wares: Wares, k: Array, lam: Array, p: float) -> Array:
+    """``z``, how much is bought of every entry: exactly 0, exactly its cap, or strictly between."""
+    gamma = price(wares, k, lam, p)
+    _, part, whole = _bought(wares, gamma, lam, p)
+    # Off the active set the position is that of a constant: nothing of an infinite entry comes into a derivative.
+    still = wares._replace(worth=choose(part, wares.worth, gamma.hi + lam / wares.cost))
+    t = choose(part, _position(still, gamma, lam), 1.0)
+    marked = choose(jnp.isnan(gamma.hi), gamma.hi, 0.0)
+    return choose(part, power(t, dual_exponent(p)), choose(whole, wares.cap, 0.0)) + marked

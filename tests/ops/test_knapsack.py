@@ -1,0 +1,149 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+from scipy import optimize
+
+from ops import knapsack_mask, topk_mask
+
+N = 12
+EXPONENTS = [2.0, 4 / 3]
+
+
+def problem(seed, n=N):
+    """Entries, costs and caps of orders of magnitude, and a budget."""
+    rng = np.random.default_rng(seed)
+    x, costs, caps = rng.normal(size=n), np.exp(rng.normal(size=n)), np.exp(0.5 * rng.normal(size=n))
+    return x, costs, caps, rng.uniform() * (costs @ caps)
+
+
+def bisected(x, k, costs, caps, lam, p):
+    """The scalar equation by bisection, in NumPy."""
+
+    def taken(price):
+        return np.minimum(np.maximum((x - price * costs) / lam, 0), caps ** (p - 1)) ** (1 / (p - 1))
+
+    low, high = ((x - lam * caps ** (p - 1)) / costs).min() - 1, (x / costs).max() + 1
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if costs @ taken(middle) > min(k, costs @ caps) else (low, middle)
+    return taken((low + high) / 2)
+
+
+@pytest.mark.parametrize("p", EXPONENTS)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 2e-5), (np.float64, 1e-11)])
+def test_it_solves_the_equation_at_every_strength(dtype, tolerance, p):
+    strengths = np.array([1e-3, 1e-2, 0.1, 1.0, 10.0], dtype)
+    problems = [problem(seed) for seed in range(40)]
+    x, costs, caps = (np.stack(part).astype(dtype) for part in list(zip(*problems, strict=True))[:3])
+    k = np.array([found[3] for found in problems], dtype)
+    with jax.enable_x64(dtype == np.float64):
+        for lam in strengths:
+            z = np.asarray(knapsack_mask(x, k, costs=costs, caps=caps, lam=lam, p=p))
+            for row in range(len(x)):
+                wide = (part[row].astype(np.float64) for part in (x, costs, caps))
+                row_x, row_costs, row_caps = wide
+                right = bisected(row_x, float(k[row]), row_costs, row_caps, float(lam), p)
+                assert np.abs(z[row] - right).max() <= tolerance * max(1.0, row_caps.max()), (row, lam)
+
+
+def test_a_weak_one_is_the_linear_program():
+    for seed in range(10):
+        x, costs, caps, k = problem(seed)
+        found = optimize.linprog(-x, A_eq=costs[None], b_eq=[k], bounds=[(0, cap) for cap in caps])
+        z = knapsack_mask(x.astype(np.float32), k, costs=costs, caps=caps, lam=1e-6)
+        np.testing.assert_allclose(z, found.x, atol=1e-4)
+
+
+def test_it_is_the_quadratic_program_for_p_2():
+    x, costs, caps, k = problem(3, 6)
+    lam = 0.7
+    found = optimize.minimize(
+        lambda z: lam / 2 * z @ z - x @ z,
+        np.full(6, k / costs.sum()),
+        jac=lambda z: lam * z - x,
+        bounds=[(0, cap) for cap in caps],
+        constraints={"type": "eq", "fun": lambda z: costs @ z - k, "jac": lambda z: costs},
+        method="SLSQP",
+        options={"ftol": 1e-12},
+    )
+    assert found.success
+    np.testing.assert_allclose(
+        knapsack_mask(x.astype(np.float32), k, costs=costs, caps=caps, lam=lam), found.x, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("p", EXPONENTS)
+def test_with_costs_and_caps_of_1_it_is_the_mask(p):
+    x = np.random.default_rng(0).normal(size=(5, 40)).astype(np.float32)
+    for lam in (0.01, 1.0):
+        np.testing.assert_allclose(
+            knapsack_mask(x, 7.5, lam=lam, p=p), topk_mask(x, 7.5, lam=lam, p=p), atol=2e-6 / min(1, lam)
+        )
+
+
+@pytest.mark.parametrize("p", EXPONENTS)
+def test_derivatives_in_all_arguments_are_right(p, x64):
+    x, costs, caps, _ = problem(1, 5)
+    k, lam = 0.5 * costs @ caps, 1.3
+
+    def function(x, k, costs, caps, lam):
+        return knapsack_mask(x, k, costs=costs, caps=caps, lam=lam, p=p)
+
+    assert np.count_nonzero(np.asarray(function(x, k, costs, caps, lam)) % caps) > 1
+    check_grads(function, (x, k, costs, caps, lam), order=2, modes=["fwd", "rev"], eps=1e-6, atol=1e-5, rtol=1e-4)
+
+
+def test_the_budget_is_spent_or_everything_is_taken():
+    x, costs, caps, _ = problem(2)
+    for k in (0.0, 1e-3, 1.0, costs @ caps, 1e6):
+        z = np.asarray(knapsack_mask(x.astype(np.float32), k, costs=costs, caps=caps, lam=0.3))
+        np.testing.assert_allclose(costs @ z, min(k, costs @ caps), rtol=1e-5)
+        assert (z >= 0).all()
+        assert (z <= caps.astype(np.float32)).all()
+
+
+def test_absent_infinite_and_impossible_entries():
+    inf, nan = np.inf, np.nan
+    z = knapsack_mask([1.0, -inf, inf, 2.0], 2.0, costs=[1.0, 2.0, 0.5, 1.0], caps=[1.0, 1.0, 3.0, 1.0], lam=0.1)
+    assert z.tolist() == [0, 0, 3, 0.5]
+    where = np.array([True, True, False, True])
+    rest = knapsack_mask([1.0, 3.0, 2.0], 1.5, costs=[1.0, 2.0, 3.0], lam=0.5)
+    among = knapsack_mask([1.0, 3.0, nan, 2.0], 1.5, costs=[1.0, 2.0, 0.0, 3.0], lam=0.5, where=where)
+    np.testing.assert_allclose(among[where], rest, rtol=1e-6)
+    assert among[2] == 0
+    for bad in ({"costs": [1.0, 0.0]}, {"costs": [1.0, inf]}, {"caps": [1.0, -1.0]}, {"caps": [nan, 1.0]}):
+        assert np.isnan(knapsack_mask([1.0, 2.0], 1.0, **bad)).all(), bad
+    rows = knapsack_mask([[1.0, nan], [1.0, 2.0], [-inf, -inf]], 1.0)
+    assert np.isnan(rows).tolist() == [[True, True], [False, False], [False, False]]
+    assert rows[2].tolist() == [0, 0]
+    assert np.isnan(knapsack_mask([1.0, nan], np.array(0.0))).all()
+    assert np.isnan(knapsack_mask([1.0, nan], 9.0)).all()
+    assert knapsack_mask([1.0, 2.0], 7.0, caps=0.0).tolist() == [0, 0]
+    assert knapsack_mask([1.0, 2.0], 7.0, costs=3.0).tolist() == [1, 1]
+
+
+def test_gradients_are_finite_where_entries_are_not():
+    x = jnp.array([1.0, -jnp.inf, jnp.inf, 2.0, 1.9])
+
+    def function(x, costs, caps):
+        return knapsack_mask(x, 2.0, costs=costs, caps=caps, lam=0.5)[3]
+
+    found = jax.grad(function, argnums=(0, 1, 2))(x, jnp.array([1.0, 2.0, 0.5, 1.0, 1.0]), jnp.ones(5))
+    assert all(np.isfinite(part).all() for part in found)
+    assert found[0][3] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"k": -1.0}, "k must be finite and >= 0"),
+        ({"k": 1.0, "lam": 0.0}, "lam must be in"),
+        ({"k": 1.0, "p": 3.0}, "p must be"),
+        ({"k": 1.0, "costs": np.ones(4)}, "costs"),
+    ],
+)
+def test_what_cannot_be_is_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        knapsack_mask(np.zeros(3, np.float32), **arguments)
