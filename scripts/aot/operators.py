@@ -53,6 +53,7 @@ CALLS: dict[str, _Call] = {
     ),
     "topk_accuracy": lambda x, k, labels: ops.topk_accuracy(x, labels, 10),
     "topk_mag_tree": lambda x, k, labels: ops.topk_mag_tree({"whole": x, "first": x[0]}, 0.1, lam=_LAM),
+    "knapsack_mask": lambda x, k, labels: ops.knapsack_mask(x, k, lam=_LAM),
     "sparsemax": lambda x, k, labels: ops.sparsemax(x),
     "relaxed_topk": lambda x, k, labels: ops.relaxed_topk(x, k, lam=_LAM, phi="exp"),
     "relaxed_topk_value": lambda x, k, labels: ops.relaxed_topk_value(x, k, lam=_LAM),
