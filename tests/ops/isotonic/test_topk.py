@@ -180,7 +180,10 @@ def test_axes_and_half_precision():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"solver": "newton"}, "solver must be one of 'threshold', 'pav', 'dykstra', 'dual', got 'newton'"),
+        (
+            {"solver": "newton"},
+            "solver must be one of 'threshold', 'kernel', 'loop', 'pav', 'dykstra', 'dual', got 'newton'",
+        ),
         ({"solver": "dykstra", "p": 1.5}, "p must be 2 for the solver 'dykstra', got 1.5"),
         ({"solver": "pav", "axis_name": "devices"}, "axis_name"),
     ],
