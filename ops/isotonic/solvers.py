@@ -26,7 +26,7 @@ class PAV:
 
 @dataclasses.dataclass(frozen=True)
 class Dykstra:
-    """Dykstra's alternating projections (Algorithm 1): ``p = 2`` and ``phi`` in {x, |x|, x^2/2}.
+    """Dykstra's alternating projections (Algorithm 1): ``p = 2`` and ``phi`` in ``{x, |x|, x^2/2}``.
 
     Attributes:
       max_iter: most iterations, each a projection onto ``C_1`` and one onto ``C_2``.

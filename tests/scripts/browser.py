@@ -16,16 +16,33 @@ class Seen:
     requests: list[str] = dataclasses.field(default_factory=list)
 
     def wrong(self, url: str) -> list[str]:
-        """Errors, and requests for anything but the page itself and what lies inside it."""
-        inside = ("data:", "blob:", url.partition("#")[0])
+        """Errors, and requests for anything but what lies inside the page, or below the URL."""
+        inside = ("data:", "blob:", url)
         return self.errors + [request for request in self.requests if not request.startswith(inside)]
 
 
 @contextmanager
 def watched(
-    browser: BrowserContext, path: Path, *, width: int = 1280, height: int = 900, scheme: str = "light"
+    browser: BrowserContext,
+    path: Path,
+    *,
+    width: int = 1280,
+    height: int = 900,
+    scheme: str = "light",
+    ready: str = "#curves-plot .main-svg",
+    site: Path | None = None,
 ) -> Iterator[tuple[Page, Seen]]:
-    """The page of a file, once it is drawn; at the end nothing may have gone wrong."""
+    """The page of a file, once it is drawn; at the end nothing may have gone wrong.
+
+    Args:
+      browser: what opens it.
+      path: of the file.
+      width: of the window, in pixels.
+      height: of the window, in pixels.
+      scheme: "light" or "dark".
+      ready: selector of what is there once the page is drawn.
+      site: the directory that the page may load files from; None: it may load nothing.
+    """
     page, seen = browser.new_page(), Seen()
     page.set_viewport_size({"width": width, "height": height})
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
@@ -33,7 +50,7 @@ def watched(
     page.on("pageerror", lambda error: seen.errors.append(str(error)))
     page.on("request", lambda request: seen.requests.append(request.url))
     page.goto(path.as_uri())
-    page.wait_for_selector("#curves-plot .main-svg")
+    page.wait_for_selector(ready)
     yield page, seen
     page.close()
-    assert seen.wrong(path.as_uri()) == []
+    assert seen.wrong((site or path).as_uri()) == []

@@ -63,7 +63,7 @@ def sparse_code(
     the threshold, too.
 
     Each row stops once it is certified: the scaled residual `u = s (x - D y)`, with `s <= 1` such that
-    `max |D^T u| <= lam`, is feasible for the dual problem, and the duality gap, a sum of terms of one sign,
+    `max |D^T u| <= lam`, is feasible for the dual problem, and the duality gap, a sum of terms of one sign::
 
         (1 - s)^2 / 2 ||x - D y||^2 + sum_i (lam |y_i| - s y_i (D^T (x - D y))_i),
 

@@ -1,0 +1,120 @@
+"""The documentation site, by Sphinx: `make docs`."""
+
+import ast
+import hashlib
+import importlib.util
+import os
+import re
+import sys
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+sys.path[:0] = [str(ROOT), str(HERE)]
+
+from including import IMPORT_NAME, link_from, rename  # noqa: E402, found by the line above
+
+project = "sparse-topk"
+author = "the authors of sparse-topk"
+copyright = "the authors of sparse-topk, Apache-2.0"
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx.ext.mathjax",
+    "sphinx_copybutton",
+    "sphinx_design",
+]
+exclude_patterns = ["_build"]
+default_role = "literal"  # single backticks in docstrings
+
+
+def program(path: Path) -> str:
+    """What a module does: its syntax tree without docstrings and comments."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:]
+    return ast.dump(tree)
+
+
+# Tutorials run when the site is built, and again only after their code or the operators changed: what a run gave is
+# kept under a digest of the operators and of the versions of the packages.
+_inputs = [program(path) for path in sorted((ROOT / "ops").rglob("*.py"))]
+_inputs += [path.read_text() for path in (ROOT / "requirements.txt", HERE / "tutorials" / "matplotlibrc")]
+_digest = hashlib.sha256("".join(_inputs).encode()).hexdigest()[:12]
+nb_execution_mode = "cache"
+nb_execution_cache_path = str(HERE / "_build" / "executed" / _digest)
+nb_execution_timeout = 600  # of one cell, on a machine that does other things, too; they take seconds
+nb_execution_raise_on_error = True
+nb_execution_show_tb = True
+nb_merge_streams = True
+nb_render_markdown_format = "myst"
+# Of the kernels: nobody's settings but these, and no warning that they listen on a port of this machine.
+os.environ["IPYTHONDIR"] = str(HERE / "_build" / "ipython")
+_profile = HERE / "_build" / "ipython" / "profile_default"
+_profile.mkdir(parents=True, exist_ok=True)
+(_profile / "ipython_kernel_config.py").write_text("c = get_config()\nc.IPKernelApp.log_level = 40\n")
+os.environ["PYTHONPATH"] = str(ROOT)
+os.environ.setdefault("JAX_PLATFORMS", "cpu")  # a GPU is not waited for, nor are pages made with one
+os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"  # or the debugger of the kernels complains of frozen modules
+
+myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+myst_links_external_new_tab = False
+highlight_language = "none"
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+autodoc_typehints = "none"  # the docstrings say shapes and dtypes, which types do not
+autodoc_preserve_defaults = True
+autodoc_member_order = "bysource"
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_attr_annotations = False
+napoleon_use_ivar = True
+add_module_names = False
+
+html_theme = "sphinx_book_theme"
+html_title = "sparse-topk"
+html_theme_options = {
+    "show_toc_level": 2,
+    "use_download_button": False,
+    "use_fullscreen_button": False,
+    "home_page_in_toc": True,
+    "navbar_persistent": [],  # a second field for searching, in a bar of its own
+    "footer_content_items": ["copyright.html"],
+}
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_context = {"default_mode": "auto"}  # light or dark, as the reader's system is
+html_show_search_summary = False  # they are fetched, which browsers refuse to pages that are files
+html_show_sphinx = False
+html_last_updated_fmt = None
+
+# MathJax in one file, out of a package: no page asks a network for anything.
+_mathjax = Path(importlib.util.find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax"
+html_static_path.append(str(_mathjax / "tex-svg-full.js"))
+mathjax_path = "tex-svg-full.js"
+
+
+def _on_read(app: Sphinx, docname: str, source: list[str]) -> None:
+    source[0] = rename(source[0], IMPORT_NAME)
+
+
+def _on_include(app: Sphinx, path: Path, parent: str, source: list[str]) -> None:
+    file, page = (HERE / path).resolve(), Path("docs", f"{app.env.docname}.md")
+    text = re.sub(r"(?<=\]\()[^)\s]+(?=\))", lambda match: link_from(file.relative_to(ROOT), match[0], page), source[0])
+    if file.name == "table.md":  # which begins at the third level
+        text = re.sub(r"(?m)^###", "##", text)
+    source[0] = rename(text, IMPORT_NAME)
+
+
+def setup(app: Sphinx) -> None:
+    """Hooks of the events of a build."""
+    app.connect("source-read", _on_read)
+    app.connect("include-read", _on_include)

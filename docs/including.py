@@ -1,0 +1,51 @@
+"""What becomes of a text of the repository on a page of the site."""
+
+import os
+import posixpath
+import re
+from pathlib import Path
+
+# What users import. The pages are written with the name that the checkout has; another one put here replaces it in all
+# of them, code and prose alike. Paths (`ops/README.md`) stay.
+WRITTEN, IMPORT_NAME = "ops", "ops"
+
+# Files of the repository that are pages here, too: links to them lead to these pages, links to others to a copy.
+PAGES = {
+    "README.md": "index",
+    "CHANGELOG.md": "changelog",
+    "CONTRIBUTING.md": "contributing",
+    "ops/README.md": "choosing",
+    "scripts/launch/README.md": "how_to/launch",
+    "results/bench/README.md": "results/benchmarks",
+    "results/chaos/README.md": "results/chaos",
+    "results/figures/captions.md": "results/figures",
+    "results/mnist_pruning/README.md": "results/mnist_pruning",
+    "results/cifar100_vit/README.md": "results/cifar100_vit",
+    "results/vmoe/README.md": "results/vmoe",
+    "results/mnist_pruning/table.md": "results/mnist_pruning_table",
+    "results/cifar100_vit/table.md": "results/cifar100_vit_table",
+    "results/vmoe/table.md": "results/vmoe_table",
+}
+# Parts of these files that are on pages of their own.
+PARTS = {
+    "map-of-the-repository": "repository",
+    "what-does-not-hold-as-the-paper-states-it": "deviations",
+    "speed-of-the-solvers": "results/benchmarks",
+    "from-the-paper-to-functions-and-tests": "paper",
+}
+
+
+def rename(text: str, name: str) -> str:
+    """The text with the library called `name`."""
+    return re.sub(rf"(?<![\w/.-]){WRITTEN}(?![\w/-])", name, text)
+
+
+def link_from(path: Path, link: str, page: Path) -> str:
+    """What a link in a file becomes on a page that includes the file; all paths are relative to the repository."""
+    target, _, part = link.partition("#")
+    if "://" in link or not target:
+        return link
+    name = posixpath.normpath((path.parent / target).as_posix())
+    if name in PAGES:
+        return f"/{PARTS.get(part, PAGES[name])}.md" + (f"#{part}" if part else "")
+    return Path(os.path.relpath(name, page.parent)).as_posix()
