@@ -1,5 +1,6 @@
 """Data sets in outline are what they are when read, but for what is in them."""
 
+import json
 import os
 from pathlib import Path
 
@@ -32,11 +33,23 @@ def test_digits(fields):
 
 @pytest.mark.parametrize("name", ["mnist", "cifar100"])
 def test_what_is_at_hand(name):
-    directory = os.environ.get("TFDS_DATA_DIR", str(sources._SHARED))
-    if not (Path(directory) / name).is_dir():
-        pytest.skip(f"no {name} in {directory}: set TFDS_DATA_DIR to where it is")
-    config = config_of(name, data_dir=directory)
-    assert described(outline(config)) == described(dataset.load(config))
+    """As TFDS describes it: to decode its images would take longer than all else here."""
+    directory = Path(os.environ.get("TFDS_DATA_DIR", str(sources._SHARED))) / name
+    if not directory.is_dir():
+        pytest.skip(f"no {name} in {directory.parent}: set TFDS_DATA_DIR to where it is")
+    (described_in,) = directory.glob("*/dataset_info.json")
+    splits = json.loads(described_in.read_text())["splits"]
+    features = json.loads((described_in.parent / "features.json").read_text())["featuresDict"]["features"]
+    known = OUTLINES[name]
+    numbers = {split["name"]: sum(map(int, split["shardLengths"])) for split in splits}
+    assert numbers == {"train": known.train, "test": known.test}
+    assert tuple(map(int, features["image"]["image"]["shape"]["dimensions"])) == known.shape
+    classes = {
+        label: int(feature["classLabel"]["numClasses"])
+        for label, feature in features.items()
+        if "classLabel" in feature
+    }
+    assert classes == {name: label.num_classes for name, label in known.labels.items()}
 
 
 def test_no_image_is_made():
