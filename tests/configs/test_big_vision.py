@@ -78,7 +78,7 @@ def launch(tmp_path):
         environment = os.environ | {"PYTHONPATH": str(path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
         return subprocess.run(
             [sys.executable, "-m", "configs.big_vision.train", *arguments],
-            cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False,
+            cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
 
     return run

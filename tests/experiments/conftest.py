@@ -25,7 +25,7 @@ def small_run(tmp_path_factory) -> Run:
     workdir = tmp_path_factory.mktemp("runs") / "uninterrupted"
     options = ("--config.epochs=20", "--config.checkpoint_every=3")
     process = start(command(workdir, *options), env=os.environ | {"PYTHONPROFILEIMPORTTIME": "1"})
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=600)
     imports = [line.removeprefix("import time:").split("|") for line in err.splitlines()]
     assert all(len(fields) == 3 for fields in imports), err  # and nothing else
     assert process.returncode == 0

@@ -82,8 +82,8 @@ def is_running(pid: int) -> bool:
 
 
 def wait_for_end(pids: list[int]) -> list[int]:
-    """Those of `pids` that still run after ten seconds."""
-    deadline = time.monotonic() + 10
+    """Those of `pids` that still run after ten minutes."""
+    deadline = time.monotonic() + 600
     while (left := [pid for pid in pids if is_running(pid)]) and time.monotonic() < deadline:
         time.sleep(0.05)
     return left

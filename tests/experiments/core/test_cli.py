@@ -24,7 +24,7 @@ MISTAKES = {
 
 
 def assert_one_line(process, parts):
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 2, err
     assert out == ""
     assert err.startswith("error: ")

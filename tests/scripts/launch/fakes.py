@@ -145,6 +145,8 @@ def ssh(world, name, worker, command):
     home = world.home(name, worker)
     outcome = world.next(f"ssh-{worker}") if "scripts.launch.worker -- " in command else None
     variables = os.environ | {"HOME": str(home), "FAKE_WORKER": worker, "FAKE_TPU": name}
+    if outcome == "preempt":  # before it has trained anything, however late it is noticed here
+        variables["FAKE_TRAINING"] = "hang"
     process = subprocess.Popen(
         ["bash", "-c", command],
         cwd=home,
@@ -180,7 +182,7 @@ def train(world, arguments):
     worker = os.environ.get("FAKE_WORKER", "0")
     world.record("trained", {"worker": worker, "arguments": arguments})
     print(f"training on worker {worker}", flush=True)
-    outcome = world.next(f"train-{worker}") or ("wait" if worker != "0" else None)
+    outcome = os.environ.get("FAKE_TRAINING") or world.next(f"train-{worker}") or ("wait" if worker != "0" else None)
     workdir = flag(arguments, "workdir")
     if isinstance(outcome, dict):  # so far, and no further
         write(workdir, "metrics.jsonl", rows(outcome["rows"]))

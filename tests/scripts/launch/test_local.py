@@ -44,7 +44,7 @@ def test_a_sweep_stopped_half_way_finishes_what_was_left_once_nobody_holds_it(tm
 
     # As if a launcher had been killed that leaves its run, which ends a little later.
     holds = "import fcntl, sys, time; file = open(sys.argv[1], 'w'); fcntl.flock(file, fcntl.LOCK_EX)"
-    holds += "; print(flush=True); time.sleep(2)"
+    holds += "; print(flush=True); time.sleep(4)"
     lock = tmp_path / "sweep" / "learning_rate=0.05" / ".lock"
     with subprocess.Popen([sys.executable, "-c", holds, str(lock)], stdout=subprocess.PIPE) as left:
         left.stdout.readline()

@@ -20,7 +20,7 @@ class Broken(io.StringIO):
 
 
 def ended(stream):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while stream.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
     return stream.poll()

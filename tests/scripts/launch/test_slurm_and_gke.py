@@ -56,7 +56,7 @@ def interrupted(tmp_path, capfd, word):
     record = tmp_path / "50% done" / "launch.json"
 
     def interrupt():
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while time.monotonic() < deadline and not (record.exists() and f'"state": "{word}"' in record.read_text()):
             time.sleep(0.02)
         time.sleep(0.5)  # it says so, and waits

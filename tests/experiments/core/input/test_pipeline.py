@@ -213,7 +213,7 @@ def test_workers_end_with_their_program(photos, end):
     if end != "close":
         assert all(is_running(pid) for pid in report["workers"])
         process.send_signal(getattr(signal, end))
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=600)
     if end == "close":
         assert (process.returncode, err) == (0, "")
     assert wait_for_end(report["workers"]) == []

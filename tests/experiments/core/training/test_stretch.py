@@ -23,7 +23,7 @@ def test_means_over_the_steps_of_all_calls():
     np.testing.assert_allclose(stretch.means()["loss"], [3])
     np.testing.assert_allclose(stretch.means()["router"]["dropped"], [1])
     first, second = stretch.step_seconds
-    assert 0.01 <= first < 1
+    assert first >= 0.01
     assert np.isclose(stretch.seconds, 2 * first + second)
 
 
