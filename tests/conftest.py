@@ -5,6 +5,7 @@ import gc
 import os
 import shutil
 import tempfile
+from pathlib import Path
 
 # Nearly all the suite's time is compilation. So code is generated quickly rather than well, and its processes (those
 # of pytest-xdist, the command lines under test) share a cache of it as long as the session. `XLA_FLAGS= make test` runs
@@ -33,6 +34,9 @@ hypothesis.settings.register_profile("deterministic", derandomize=True, max_exam
 hypothesis.settings.load_profile("deterministic")
 
 
+# Of the 65,530 that a process of Linux may have by default; a module makes some thousands.
+MOST_MAPPINGS = 30_000
+
 # What programs are traced to is garbage in cycles, and more of it than Python expects of 700 new objects.
 gc.set_threshold(100_000, 50, 1000)
 
@@ -46,6 +50,14 @@ def x64():
 
 @pytest.fixture(autouse=True, scope="module")
 def _release_executables():
-    """Frees what a module compiled: the pages of thousands of executables exhaust the mappings a process may have."""
+    """Frees what was compiled before the pages of thousands of executables exhaust the mappings a process may have.
+
+    Not after each module: the next ones use many of the same small programs.
+    """
     yield
-    jax.clear_caches()
+    try:
+        mappings = Path("/proc/self/maps").read_bytes().count(b"\n")
+    except FileNotFoundError:  # not Linux
+        mappings = MOST_MAPPINGS
+    if mappings >= MOST_MAPPINGS:
+        jax.clear_caches()

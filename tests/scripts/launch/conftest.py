@@ -2,6 +2,7 @@
 
 import contextlib
 import shlex
+import signal
 
 import fsspec
 import pytest
@@ -17,6 +18,16 @@ WHOLE = code._PARTS  # of the code
 def bucket_server():
     with buckets.serve() as server:
         yield server
+
+
+@pytest.fixture(autouse=True)
+def _signals_count():
+    """None is ignored, as SIGINT is by what a shell starts in the background, and SIGHUP by what nohup does."""
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    yield
+    for number, handler in previous.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
