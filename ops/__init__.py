@@ -2,9 +2,10 @@
 
 __version__ = "0.1.0"
 
-from . import baselines, isotonic
+from . import baselines, isotonic, pruning
 from .accuracy import topk_accuracy
 from .gradients import straight_through
+from .groups import NM, Blocks, Channels
 from .isotonic import isotonic_regression
 from .knapsack import knapsack_mask
 from .losses import topk_fenchel_young_loss, topk_fenchel_young_mixture
@@ -12,14 +13,19 @@ from .nonlinearities import Nonlinearity, register_nonlinearity
 from .norms import k_support_negentropy, k_support_norm, owl_norm, topk_conjugate
 from .permutahedron import lmo, project_permutahedron, soft_quantile, soft_rank, soft_sort
 from .topk import hard_topk_mag, hard_topk_mask, relaxed_topk, sparsemax, topk_mag, topk_mask
-from .trees import topk_mag_tree
+from .trees import hard_topk_mag_tree, hard_topk_mask_tree, topk_mag_tree, topk_mask_tree
 from .values import relaxed_topk_value, topk_sum
 
 __all__ = [
+    "NM",
+    "Blocks",
+    "Channels",
     "Nonlinearity",
     "baselines",
     "hard_topk_mag",
+    "hard_topk_mag_tree",
     "hard_topk_mask",
+    "hard_topk_mask_tree",
     "isotonic",
     "isotonic_regression",
     "k_support_negentropy",
@@ -28,6 +34,7 @@ __all__ = [
     "lmo",
     "owl_norm",
     "project_permutahedron",
+    "pruning",
     "register_nonlinearity",
     "relaxed_topk",
     "relaxed_topk_value",
@@ -43,6 +50,7 @@ __all__ = [
     "topk_mag",
     "topk_mag_tree",
     "topk_mask",
+    "topk_mask_tree",
     "topk_sum",
 ]
 

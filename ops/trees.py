@@ -1,43 +1,81 @@
 """Top-k over more than one array: a whole pytree of parameters competing for one budget."""
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-from jax import Array, lax
-from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 
-from .interface.arguments import (
-    STRENGTH,
-    Range,
-    Vanishing,
-    check_p,
-    check_scalar,
-    real,
-    strength,
-    which_vanish,
-    working_dtype,
-)
-from .interface.rowwise import AxisName, on_mesh, spec_of
-from .nonlinearities import HALF_SQUARE
-from .scalar.equation import Equation
-from .scalar.magnitude import magnitude_of
-from .scalar.rows import Rows
+from .groups import Channels, Groups  # noqa: F401 (Channels is in an example)
+from .interface.rowwise import AxisName
+from .leaves import Include, of_tree
+from .nonlinearities import HALF_SQUARE, IDENTITY
 
-_SHARE = Range("in [0, 1]", 0, 1)
+
+def topk_mask_tree(
+    scores: Any,
+    density: ArrayLike | None = None,
+    *,
+    k: ArrayLike | None = None,
+    lam: ArrayLike = 0.1,
+    p: float = 2.0,
+    include: Include | None = None,
+    per_leaf: bool = False,
+    groups: Groups | None = None,
+    axis_name: AxisName = None,
+) -> Any:
+    """Global relaxed top-k mask: about 1 for the largest entries of a pytree, whichever leaves they lie in.
+
+    Equal to ``topk_mask`` of all leaves concatenated, without concatenating them. Multiplied with the parameters that
+    the scores are of, it prunes them. Arguments, differentiability and errors as in ``topk_mag_tree``.
+
+    Args:
+      scores: pytree of real arrays.
+      density: share of the entries that is selected, in [0, 1], a scalar.
+      k: instead of ``density``, how many entries are selected.
+      lam: strength of the relaxation, in the units of the scores, as in ``topk_mask``; a scalar.
+      p: exponent of the regularisation, in (1, 2].
+      include: which leaves take part.
+      per_leaf: whether each leaf has a budget of its own.
+      groups: entries that are selected together, by the mean of their scores.
+      axis_name: mesh axis or axes over which every leaf is split, inside ``shard_map``.
+
+    Returns:
+      A pytree like ``scores``, with 1 for all of a leaf that takes no part (keys of ``jax.random`` are left as they
+      are), so that multiplying with it leaves these leaves alone.
+
+    Raises:
+      ValueError: an argument known at trace time is out of range, not exactly one of ``density`` and ``k`` is given, or
+        no leaf takes part.
+
+    >>> import jax.numpy as jnp
+    >>> topk_mask_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 1.5])}, k=2, lam=1.0)
+    {'a': Array([0.25, 0.  ], dtype=float32), 'b': Array([1.  , 0.75], dtype=float32)}
+    """
+    return of_tree(
+        scores,
+        density,
+        k,
+        IDENTITY,
+        lam,
+        p,
+        include,
+        per_leaf=per_leaf,
+        groups=groups,
+        axis_name=axis_name,
+        name="scores",
+    )
 
 
 def topk_mag_tree(
     params: Any,
-    density: ArrayLike,
+    density: ArrayLike | None = None,
     *,
+    k: ArrayLike | None = None,
     lam: ArrayLike = 0.1,
     p: float = 2.0,
     debias: bool = False,
-    include: Callable[[Any, Array], bool] | None = None,
+    include: Include | None = None,
+    per_leaf: bool = False,
+    groups: Groups | None = None,
     axis_name: AxisName = None,
 ) -> Any:
     """Global relaxed top-k in magnitude: keeps a share of all entries of a pytree, whichever leaves they lie in.
@@ -51,61 +89,112 @@ def topk_mag_tree(
         no part and are returned as they are.
       density: share of the entries that is kept, in [0, 1], a scalar; ``k`` is ``density`` times the number of entries,
         rounded down.
+      k: instead of ``density``, how many entries are kept: a real number, at most the number of entries; a scalar.
       lam: strength of the relaxation, as in ``topk_mag``; a scalar.
       p: exponent of the regularisation, in (1, 2].
       debias: whether to undo the shrinkage of kept entries.
       include: called with the key path and the array of every floating leaf; leaves for which it is false are returned
         as they are and take no part (biases, say).
+      per_leaf: whether each leaf has a budget of its own: ``density`` of its entries, or ``k`` of them. Then it is
+        ``topk_mag`` of each leaf as one row.
+      groups: which entries are kept or pruned together, by their root mean square: ``Blocks``, tiles of a matrix, or
+        ``Channels``, its rows or columns. Then ``k`` counts groups, and ``density`` is a share of them. Or ``NM``: of
+        every so many entries in a row ``k`` are kept. ``None`` for single entries. Inside ``shard_map`` they are groups
+        of the part that a device has.
       axis_name: mesh axis or axes over which every leaf is split, inside ``shard_map``.
 
     Returns:
       A pytree like ``params``.
 
     Raises:
-      ValueError: an argument known at trace time is out of range, or no leaf takes part.
+      ValueError: an argument known at trace time is out of range, not exactly one of ``density`` and ``k`` is given, or
+        no leaf takes part.
 
+    >>> import jax.numpy as jnp
     >>> topk_mag_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 0.5])}, 0.5, lam=0.0)
     {'a': Array([ 0., -3.], dtype=float32), 'b': Array([2., 0.], dtype=float32)}
+    >>> topk_mag_tree({"w": jnp.array([[1.0, 4.0], [2.0, -3.0]])}, k=1, lam=0.0, groups=Channels(-1))
+    {'w': Array([[ 0.,  4.],
+           [ 0., -3.]], dtype=float32)}
     """
-    p = check_p(p)
-    density, lam = check_scalar("density", density, _SHARE), check_scalar("lam", lam, STRENGTH)
-    paths, treedef = jax.tree_util.tree_flatten_with_path(params)
-    results = [leaf for _, leaf in paths]
-    chosen = {}
-    for index, (path, leaf) in enumerate(paths):
-        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
-            continue
-        array = real(leaf, f"params{jax.tree_util.keystr(path)}")
-        if jnp.issubdtype(array.dtype, jnp.floating) and array.size and (include is None or include(path, leaf)):
-            chosen[index] = array
-    if not chosen:
-        raise ValueError("params must have at least one floating leaf that takes part, got none")
-    kept = _compiled(
-        tuple(chosen.values()),
+    return of_tree(
+        params,
         density,
+        k,
+        HALF_SQUARE,
         lam,
-        equation=Equation(p, HALF_SQUARE, Rows(None, axis_name)),
-        debias=bool(debias),
-        zero=which_vanish(lam),
+        p,
+        include,
+        debias=debias,
+        per_leaf=per_leaf,
+        groups=groups,
+        axis_name=axis_name,
     )
-    for index, leaf in zip(chosen, kept, strict=True):
-        results[index] = leaf
-    return jax.tree_util.tree_unflatten(treedef, results)
 
 
-@functools.partial(jax.jit, static_argnames=("equation", "debias", "zero"))
-def _compiled(
-    entries: tuple[Array, ...], density: Array, lam: Array, *, equation: Equation, debias: bool, zero: Vanishing
-) -> tuple[Array, ...]:
-    dtype = jnp.result_type(*(working_dtype(leaf.dtype) for leaf in entries))
-    axis_name = equation.rows.axis_name
-    size = (1 if axis_name is None else lax.axis_size(axis_name)) * sum(leaf.size for leaf in entries)
+def hard_topk_mask_tree(
+    scores: Any,
+    density: ArrayLike | None = None,
+    *,
+    k: ArrayLike | None = None,
+    include: Include | None = None,
+    per_leaf: bool = False,
+    groups: Groups | None = None,
+    axis_name: AxisName = None,
+) -> Any:
+    """Global top-k mask: exactly ``k`` ones, at the largest entries of a pytree; of equal ones the first come first.
 
-    def apply(entries: tuple[Array, ...], density: Array, lam: Array) -> tuple[Array, ...]:
-        # The product is rounded before it is rounded down: 0.1 * 70 is a little less than 7.
-        k = jnp.floor(density.astype(dtype) * size * (1 + 4 * jnp.finfo(dtype).eps))
-        working = tuple(leaf.astype(dtype) for leaf in entries)
-        kept = magnitude_of(working, k, strength(lam.astype(dtype)), equation, zero=zero, debias=debias)
-        return tuple(y.astype(leaf.dtype) for y, leaf in zip(kept, entries, strict=True))
+    ``hard_topk_mask`` of all leaves concatenated. The derivative is 0. Arguments, result and errors as in
+    ``topk_mask_tree``; ``k`` is a whole number.
 
-    return on_mesh(apply, tuple(PartitionSpec(*spec_of(leaf)) for leaf in entries))(entries, density, lam)
+    >>> import jax.numpy as jnp
+    >>> hard_topk_mask_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 1.5])}, k=2)
+    {'a': Array([0., 0.], dtype=float32), 'b': Array([1., 1.], dtype=float32)}
+    """
+    return of_tree(
+        scores,
+        density,
+        k,
+        IDENTITY,
+        None,
+        2.0,
+        include,
+        per_leaf=per_leaf,
+        groups=groups,
+        axis_name=axis_name,
+        name="scores",
+    )
+
+
+def hard_topk_mag_tree(
+    params: Any,
+    density: ArrayLike | None = None,
+    *,
+    k: ArrayLike | None = None,
+    include: Include | None = None,
+    per_leaf: bool = False,
+    groups: Groups | None = None,
+    axis_name: AxisName = None,
+) -> Any:
+    """Global top-k in magnitude: the ``k`` entries of largest magnitude of a pytree as they are, zeros elsewhere.
+
+    ``hard_topk_mag`` of all leaves concatenated. The derivative is 1 for kept entries and 0 for the others. Arguments,
+    result and errors as in ``topk_mag_tree``; ``k`` is a whole number.
+
+    >>> import jax.numpy as jnp
+    >>> hard_topk_mag_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 0.5])}, per_leaf=True, k=1)
+    {'a': Array([ 0., -3.], dtype=float32), 'b': Array([2., 0.], dtype=float32)}
+    """
+    return of_tree(
+        params,
+        density,
+        k,
+        HALF_SQUARE,
+        None,
+        2.0,
+        include,
+        debias=True,
+        per_leaf=per_leaf,
+        groups=groups,
+        axis_name=axis_name,
+    )

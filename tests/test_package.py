@@ -27,6 +27,67 @@ assert not foreign, foreign
 sys.exit(failed)
 """
 
+# Ten lines in one's own network, whichever library it is written with.
+NETWORKS = """
+import sys
+sys.path.insert(0, {site!r})
+import flax.linen as linen, jax, jax.numpy as jnp, optax
+from flax import nnx
+from jax.experimental.sparse import BCOO
+from sparse_topk.pruning import Pruner, matching, share_of_nonzeros
+
+x = jax.random.normal(jax.random.key(0), (128, 8))
+y = jnp.tanh(x[:, :1] - 2 * x[:, 3:4])
+pruner = Pruner(density=0.25, lam=optax.exponential_decay(10.0, 100, 1e-4), p=4 / 3, exclude=matching("head"))
+optimizer = optax.adam(0.05)
+
+def trained(params, apply):
+    def loss(params, step):
+        return jnp.mean((apply(pruner(params, step)) - y) ** 2)
+
+    def update(state, step):
+        params, momenta = state
+        updates, momenta = optimizer.update(jax.grad(loss)(params, step), momenta, params)
+        return (optax.apply_updates(params, updates), momenta), None
+
+    return jax.jit(lambda state: jax.lax.scan(update, state, jnp.arange(100)))((params, optimizer.init(params)))[0][0]
+
+class Linen(linen.Module):
+    @linen.compact
+    def __call__(self, x):
+        return linen.Dense(1, name="head")(jnp.tanh(linen.Dense(16, name="body")(x)))
+
+class Nnx(nnx.Module):
+    def __init__(self, rngs):
+        self.body, self.head = nnx.Linear(8, 16, rngs=rngs), nnx.Linear(16, 1, rngs=rngs)
+
+    def __call__(self, x):
+        return self.head(jnp.tanh(self.body(x)))
+
+graph, state = nnx.split(Nnx(nnx.Rngs(0)))
+params = Linen().init(jax.random.key(1), x)["params"]
+networks = dict(
+    linen=(params, lambda params: Linen().apply(dict(params=params), x)),
+    nnx=(state, lambda state: nnx.merge(graph, state)(x)),
+    plain=(
+        dict(body=params["body"]["kernel"], head=[params["head"]["kernel"]]),
+        lambda params: jnp.tanh(x @ params["body"]) @ params["head"][0],
+    ),
+)
+for name, (start, apply) in networks.items():
+    dense = trained(start, apply)
+    sparse = pruner.harden(dense)
+    assert jax.tree.structure(sparse) == jax.tree.structure(start), name
+    assert share_of_nonzeros(sparse, pruner.prunes) == 0.25, name
+    assert share_of_nonzeros(sparse, matching("head")) > 0.9, name
+    error = float(jnp.mean((apply(sparse) - y) ** 2))
+    assert error < 0.1 * float(jnp.var(y)), (name, error)
+    stored = jax.tree.leaves(pruner.harden(dense, format="bcoo"), is_leaf=lambda leaf: isinstance(leaf, BCOO))
+    (body,) = [leaf for leaf in stored if isinstance(leaf, BCOO)]
+    assert body.nse == 32 and (x @ body).shape == (128, 16), name
+    print(name, error)
+"""
+
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
@@ -62,16 +123,30 @@ def test_the_source_distribution_builds_the_same_and_has_no_experiments(built):
     assert tops <= {"ops", "pyproject.toml", "LICENSE", "PKG-INFO", ".gitignore"}
 
 
-def test_installed_elsewhere_it_does_what_its_page_says(built, tmp_path):
+@pytest.fixture(scope="module")
+def site(built, tmp_path_factory):
+    """The folder where the wheel is installed."""
+    folder = tmp_path_factory.mktemp("site")
     (wheel,) = built.glob("*.whl")
-    site, page = tmp_path / "site", tmp_path / "page.md"
     with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(site)
-    page.write_text((ROOT / "ops" / "README.md").read_text().replace("from ops", "from sparse_topk"))
-    code = USE.format(site=str(site), page=str(page))
-    # Isolated: neither the folder it is started in nor PYTHONPATH lead back to the checkout.
-    done = subprocess.run([sys.executable, "-I", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+        archive.extractall(folder)
+    return folder
+
+
+def run_elsewhere(code, folder):
+    """Isolated: neither the folder it is started in nor PYTHONPATH lead back to the checkout."""
+    done = subprocess.run([sys.executable, "-I", "-c", code], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_installed_elsewhere_it_does_what_its_page_says(site, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text((ROOT / "ops" / "README.md").read_text().replace("from ops", "from sparse_topk"))
+    run_elsewhere(USE.format(site=str(site), page=str(page)), tmp_path)
+
+
+def test_installed_elsewhere_it_prunes_a_linen_an_nnx_and_a_plain_network(site, tmp_path):
+    run_elsewhere(NETWORKS.replace("{site!r}", repr(str(site))), tmp_path)
 
 
 def test_the_library_names_no_import_of_its_own_by_where_it_lies():

@@ -1,33 +1,29 @@
 """The paper's operator to prune with: forward and backward, or backward alone behind a hard top-k."""
 
-from collections.abc import Callable
-
-import jax
 import ml_collections
 
-import ops
 from experiments.core.config import require
 from experiments.core.report.markdown import number, p_name
 from experiments.core.report.style import GREEN, ORANGE, PURPLE, RED, SKY, Look
 from experiments.core.training.schedules import lam_schedule, validate_lam
-from experiments.mnist_pruning.method import Config, Fields, Method, PruningMethod, Trial, in_name, on_vector
+from experiments.mnist_pruning.method import Config, Fields, Method, PruningMethod, Trial, in_name
+from ops.pruning import Pruner
 
 PAPER_LAM = 1e-4
 P = {"p2": 2.0, "p4_3": 4 / 3}
 
 
-def _operator(config: ml_collections.ConfigDict) -> Callable[..., jax.Array]:
-    lam = lam_schedule(config.lam)
-    return lambda w, k, progress: ops.topk_mag(w, k, lam=lam(progress), p=config.p, debias=config.debias)
-
-
-def _straight_through(config: ml_collections.ConfigDict) -> Method:
-    """Hard top-k forward, the gradient of the paper's operator backward."""
-    relaxed = _operator(config)
-    return on_vector(
-        lambda w, k, progress: ops.straight_through(ops.hard_topk_mag(w, k), relaxed(w, k, progress)),
-        config.density,
+def _method(config: ml_collections.ConfigDict, *, straight_through: bool = False) -> Method:
+    """The paper's operator, or a hard top-k forward and its gradient backward; lam by the progress of training."""
+    pruner = Pruner(
+        density=config.density,
+        lam=lam_schedule(config.lam),
+        p=config.p,
+        debias=config.debias,
+        straight_through=straight_through,
+        per_leaf=True,
     )
+    return Method(weights=lambda kernel, state, progress, key: pruner(kernel, progress))
 
 
 def _validate(config: ml_collections.ConfigDict) -> None:
@@ -98,7 +94,7 @@ def _trials() -> dict[str, Trial]:
 
 
 RELAXED = PruningMethod(
-    lambda config: on_vector(_operator(config), config.density),
+    _method,
     "relaxed top-k",
     _look,
     _legend,
@@ -114,7 +110,7 @@ RELAXED = PruningMethod(
     trials=_trials,
 )
 STRAIGHT_THROUGH = PruningMethod(
-    _straight_through,
+    lambda config: _method(config, straight_through=True),
     "hard, relaxed gradient",
     (SKY, "--"),
     setting=_setting,

@@ -54,9 +54,9 @@ def setting(operator: str, rng: np.random.Generator) -> Setting:
         phi = str(rng.choice(["identity", "abs", "exp", "half_square"]))
     if operator == "topk_fenchel_young_loss":
         target = str(rng.choice(["one_hot", "smooth"]))
-    if operator in ("sparsemax", "hard_topk_mask", "hard_topk_mag", "topk_sum"):
+    if operator in ("sparsemax", "topk_sum") or operator.startswith("hard"):
         p, known = 2.0, False
-    if operator == "topk_mag_tree":
+    if operator.endswith("_tree"):
         n, layout, where, known = max(n, 3), "rows", False, False
     if operator in PERMUTAHEDRON:
         n, where, known = min(n, 8 if p == 2 else 5), False, False

@@ -159,7 +159,7 @@ def _counts(setting: Setting, rng: Random) -> np.ndarray:
     )
     k = np.where((drawn > 0.4) & (drawn < 0.44), 0.0, k)
     k = np.where((drawn > 0.44) & (drawn < 0.48), float(n), k)
-    if setting.operator in ("hard_topk_mask", "hard_topk_mag", "topk_mag_tree"):
+    if setting.operator.startswith("hard") or setting.operator == "topk_mag_tree":
         k = whole
     if setting.operator == "sparsemax":
         k = np.ones(rows)
@@ -170,10 +170,11 @@ def _special(setting: Setting, rng: Random, x: np.ndarray, where: np.ndarray, ex
     """Infinities and NaNs among the entries of a few rows, and rubbish in those that take no part."""
     chance = rng.random((setting.rows, 1))
     spots = rng.random(x.shape) < 0.3
-    selects = setting.operator in ("topk_mask", "hard_topk_mask", "sparsemax", "topk_fenchel_young_loss", "topk_sum")
+    masks = setting.operator.removesuffix("_tree") in ("topk_mask", "hard_topk_mask")
+    selects = masks or setting.operator in ("sparsemax", "topk_fenchel_young_loss", "topk_sum")
     if selects or (setting.operator.startswith("relaxed") and setting.phi == "identity"):
         x = np.where((chance < 0.05) & spots & (extra == 0), -np.inf, x)
-    if setting.operator in ("topk_mask", "hard_topk_mask"):
+    if masks:
         x = np.where((chance > 0.05) & (chance < 0.07) & spots, np.inf, x)
     if setting.operator not in PERMUTAHEDRON:
         x = np.where((chance > 0.07) & (chance < 0.08) & spots, np.nan, x)

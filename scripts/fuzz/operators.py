@@ -37,7 +37,7 @@ class Operator:
 
 
 def _curve(setting: Setting) -> Curve:
-    magnitude = setting.operator in ("topk_mag", "hard_topk_mag", "topk_mag_tree")
+    magnitude = setting.operator in ("topk_mag", "hard_topk_mag", "topk_mag_tree", "hard_topk_mag_tree")
     return Curve("half_square" if magnitude else setting.phi)
 
 
@@ -104,19 +104,27 @@ def _sparsemax_call(setting: Setting) -> Call:
     return call
 
 
-def _tree_call(setting: Setting) -> Call:
+def _tree_call(name: str) -> Callable[[Setting], Call]:
     """Of one row at a time, cut into three leaves."""
 
-    def call(x: Array, k: Array, lam: Array, where: Array, extra: Array, axis: int) -> Array:
-        def one(x: Array, k: Array, lam: Array) -> Array:
-            first, second = setting.n // 3, setting.n // 2
-            leaves = {"a": x[:first], "b": x[None, first:second], "c": x[second:]}
-            kept = ops.topk_mag_tree(leaves, k / setting.n, lam=lam, p=setting.p, debias=setting.debias)
-            return jnp.concatenate([kept["a"], kept["b"][0], kept["c"]])
+    def of(setting: Setting) -> Call:
+        def call(x: Array, k: Array, lam: Array, where: Array, extra: Array, axis: int) -> Array:
+            def one(x: Array, k: Array, lam: Array) -> Array:
+                first, second = setting.n // 3, setting.n // 2
+                leaves = {"a": x[:first], "b": x[None, first:second], "c": x[second:]}
+                options: dict[str, Any] = {} if name.startswith("hard") else {"lam": lam, "p": setting.p}
+                if name == "topk_mag_tree":
+                    options |= {"density": k / setting.n, "debias": setting.debias}
+                else:
+                    options |= {"k": k}
+                kept = getattr(ops, name)(leaves, **options)
+                return jnp.concatenate([kept["a"], kept["b"][0], kept["c"]])
 
-        return jax.vmap(one)(x, k, lam)
+            return jax.vmap(one)(x, k, lam)
 
-    return call
+        return call
+
+    return of
 
 
 def _loss_call(setting: Setting) -> Call:
@@ -154,7 +162,8 @@ OPERATORS: dict[str, Operator] = {
     "topk_mask": Operator(_plain("topk_mask", "solver"), _top_k, ("x", "k", "lam"), 26),
     "topk_mag": Operator(_plain("topk_mag", "solver", "debias"), _top_k, ("x", "k", "lam"), 26),
     "relaxed_topk": Operator(_plain("relaxed_topk", "solver", "phi"), _top_k, ("x", "k", "lam"), 12),
-    "topk_mag_tree": Operator(_tree_call, _top_k, ("x", "lam"), 4),
+    "topk_mag_tree": Operator(_tree_call("topk_mag_tree"), _top_k, ("x", "lam"), 4),
+    "topk_mask_tree": Operator(_tree_call("topk_mask_tree"), _top_k, ("x", "k", "lam"), 3),
     "relaxed_topk_value": Operator(_plain("relaxed_topk_value", "phi"), _value, ("x", "k", "lam"), 6),
     "topk_fenchel_young_loss": Operator(_loss_call, _loss, ("x", "k", "lam"), 8),
     "topk_sum": Operator(_hard_call("topk_sum"), _sum, ("x",), 2),
@@ -163,6 +172,8 @@ OPERATORS: dict[str, Operator] = {
     "soft_rank": Operator(_projection_call, _projection, ("x", "lam"), 2),
     "project_permutahedron": Operator(_projection_call, _projection, ("x", "lam"), 2),
     "hard_topk_mask": Operator(_hard_call("hard_topk_mask"), _hard, ("x",), 4),
+    "hard_topk_mag_tree": Operator(_tree_call("hard_topk_mag_tree"), _hard, ("x",), 1),
+    "hard_topk_mask_tree": Operator(_tree_call("hard_topk_mask_tree"), _hard, ("x",), 1),
     "hard_topk_mag": Operator(_hard_call("hard_topk_mag"), _hard, ("x",), 3),
 }
 

@@ -11,7 +11,7 @@ import pytest
 import ops
 from tests.docs.pages import DOCS, PAGES, ROOT, TUTORIALS, directives, name_of
 
-MODULES = {"ops": ops, "ops.isotonic": ops.isotonic, "ops.baselines": ops.baselines}
+MODULES = {"ops": ops, "ops.isotonic": ops.isotonic, "ops.baselines": ops.baselines, "ops.pruning": ops.pruning}
 
 
 def listed(path):

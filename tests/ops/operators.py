@@ -59,6 +59,15 @@ def _tree(x, w, steps, density, **options):
     return ops.topk_mag_tree({"x": x, "w": w, "steps": steps}, density, **options)
 
 
+def _mask_tree(x, w, steps, lam, k):
+    tree = {"x": x, "w": w, "steps": steps}
+    return ops.topk_mask_tree(tree, k=k, lam=lam), ops.topk_mask_tree(tree, 0.3, lam=lam, per_leaf=True)
+
+
+def _hard_trees(x, w):
+    return ops.hard_topk_mask_tree({"x": x, "w": w}, 0.3), ops.hard_topk_mag_tree({"x": x, "w": w}, k=7)
+
+
 def _straight_through(x, lam):
     return ops.straight_through(ops.hard_topk_mask(x, 2), ops.topk_mask(x, 2, lam=lam))
 
@@ -98,6 +107,8 @@ CALLS = {
     "hard_topk_mag": _call(ops.hard_topk_mag, x=X, k=WHOLE, where=WHERE, split=True),
     "hard_topk_mask of integers": _call(ops.hard_topk_mask, x=(100 * X).astype(np.int32) + 2**24, k=WHOLE, split=True),
     "topk_mag_tree": _call(_tree, x=X, w=W, steps=LABELS, density=np.float32(0.3), lam=np.float32(0.4), by_rows=False),
+    "topk_mask_tree": _call(_mask_tree, x=X, w=W, steps=LABELS, lam=np.float32(0.4), k=np.float32(9.5), by_rows=False),
+    "hard_topk_mask_tree hard_topk_mag_tree": _call(_hard_trees, x=X, w=W, by_rows=False),
     "straight_through": _call(_straight_through, x=X, lam=LAM),
     "pav": _call(ops.topk_mask, x=X, k=K, lam=LAM, where=WHERE, solver="pav"),
     "dykstra": _call(ops.topk_mag, x=X, k=K, lam=LAM, solver=Dykstra(4, 0.0)),

@@ -6,15 +6,16 @@ import inspect
 import pytest
 
 import ops
-from ops import baselines, isotonic
+from ops import baselines, isotonic, pruning
 
-PACKAGES = {"ops": ops, "ops.isotonic": isotonic, "ops.baselines": baselines}
+PACKAGES = {"ops": ops, "ops.isotonic": isotonic, "ops.baselines": baselines, "ops.pruning": pruning}
 # A sample of a random number is no example.
 WITHOUT = {"sample_binary_concrete", "sample_gates"}
 
 
 def functions(package):
-    return [name for name in package.__all__ if inspect.isfunction(getattr(package, name))]
+    public = {name: getattr(package, name) for name in package.__all__}
+    return [name for name, value in public.items() if inspect.isfunction(value) or ">>>" in (value.__doc__ or "")]
 
 
 @pytest.mark.parametrize("name", PACKAGES)

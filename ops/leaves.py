@@ -1,0 +1,194 @@
+"""What is behind the operators of pytrees: which leaves take part, and one solution for all of them or for each."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.sharding import PartitionSpec
+from jax.typing import ArrayLike
+
+from .groups import NM, Groups, Whole, rescaled, scaled, sizes, spread
+from .interface.arguments import (
+    STRENGTH,
+    Range,
+    Vanishing,
+    check_p,
+    check_scalar,
+    check_values,
+    real,
+    shown,
+    strength,
+    which_vanish,
+    working_dtype,
+)
+from .interface.rowwise import AxisName, on_mesh, spec_of
+from .nonlinearities import HALF_SQUARE, IDENTITY, Nonlinearity
+from .scalar.equation import Equation
+from .scalar.magnitude import magnitude_of
+from .scalar.mask import mask_of
+from .scalar.rows import Rows
+
+Include = Callable[[Any, Array], bool]
+
+_SHARE = Range("in [0, 1]", 0, 1)
+
+
+def of_tree(
+    tree: Any,
+    density: ArrayLike | None,
+    k: ArrayLike | None,
+    phi: Nonlinearity,
+    lam: ArrayLike | None,
+    p: float,
+    include: Include | None,
+    *,
+    debias: bool = False,
+    per_leaf: bool = False,
+    groups: Groups | None = None,
+    axis_name: AxisName = None,
+    name: str = "params",
+) -> Any:
+    """The operator of ``phi``; the hard one where ``lam`` is ``None``."""
+    p, whole = check_p(p), lam is None
+    lam = 0.0 if lam is None else lam
+    strength_of_it = check_scalar("lam", lam, STRENGTH)
+    if (density is None) == (k is None):
+        raise ValueError(f"exactly one of density and k must be given, got density={shown(density)}, k={shown(k)}")
+    share = None if density is None else check_scalar("density", density, _SHARE)
+    if not isinstance(groups, Groups | None):
+        raise ValueError(f"groups must be None, Blocks, Channels or NM, got {shown(groups)}")
+    paths, treedef = jax.tree_util.tree_flatten_with_path(tree)
+    results = [leaf for _, leaf in paths]
+    chosen = {}
+    for index, (path, leaf) in enumerate(paths):
+        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
+            continue
+        array = real(leaf, f"{name}{jax.tree_util.keystr(path)}")
+        if jnp.issubdtype(array.dtype, jnp.floating) and array.size and (include is None or include(path, leaf)):
+            misfit = groups.misfit(array.shape) if groups else ""
+            if misfit:
+                leaf_name = f"{name}{jax.tree_util.keystr(path)}"
+                raise ValueError(
+                    f"{leaf_name} {misfit} for {groups}, got shape {array.shape}; include may leave it out"
+                )
+            chosen[index] = array
+        elif phi != HALF_SQUARE:
+            results[index] = jnp.ones_like(array)
+    if not chosen:
+        raise ValueError(f"{name} must have at least one floating leaf that takes part, got none")
+    # Runs lie on one device, whatever the leaf does.
+    rows = Rows() if isinstance(groups, NM) else Rows(-1 if per_leaf else None, axis_name)
+    leaves = tuple(chosen.values())
+    kept = _compiled(
+        leaves,
+        _count(k, leaves, rows, groups, whole) if share is None else share,
+        strength_of_it,
+        is_share=share is not None,
+        equation=Equation(p, phi, rows),
+        groups=groups,
+        debias=bool(debias),
+        zero=which_vanish(lam),
+    )
+    for index, leaf in zip(chosen, kept, strict=True):
+        results[index] = leaf
+    return jax.tree_util.tree_unflatten(treedef, results)
+
+
+def _count(k: Any, leaves: tuple[Array, ...], rows: Rows, groups: Groups | None, whole: bool) -> Array:
+    """``k``, if it can be had of these leaves."""
+    numbers = [_width(leaf, groups) * _shards(rows.axis_name) for leaf in leaves]
+    of = "entries" if groups is None else "entries of a run" if isinstance(groups, NM) else "groups"
+    if rows.axis is None:
+        largest = sum(numbers)
+    else:
+        largest = min(numbers)
+        of = of if isinstance(groups, NM) else f"{of} of the smallest leaf that takes part"
+    limits = Range(f"in [0, {{n}}], the number of {of}", 0, share=1.0, whole=whole)
+    dtype = jnp.result_type(*(working_dtype(leaf.dtype) for leaf in leaves))
+    given = check_values("k", k, limits, n=largest, dtype=dtype)
+    if given.ndim:
+        raise ValueError(f"k must be a scalar, got shape {given.shape}")
+    return jnp.asarray(given)
+
+
+def _width(leaf: Array, groups: Groups | None) -> int:
+    """How many of a leaf compete with each other."""
+    return leaf.size if groups is None else groups.count(leaf.shape)
+
+
+def _shards(axis_name: AxisName) -> int:
+    return 1 if axis_name is None else lax.axis_size(axis_name)
+
+
+@functools.partial(jax.jit, static_argnames=("is_share", "equation", "groups", "debias", "zero"))
+def _compiled(
+    entries: tuple[Array, ...],
+    amount: Array,
+    lam: Array,
+    *,
+    is_share: bool,
+    equation: Equation,
+    groups: Groups | None,
+    debias: bool,
+    zero: Vanishing,
+) -> tuple[Array, ...]:
+    signed = equation.linear
+    # Of whole groups the hard operator is a mask: its derivative is that of what is kept, also of a group of zeros.
+    hard_groups = isinstance(groups, Whole) and zero == "all"
+    if hard_groups:
+        equation = dataclasses.replace(equation, phi=IDENTITY)
+    operator = mask_of if equation.linear else functools.partial(magnitude_of, debias=debias)
+
+    def solve(leaves: tuple[Array, ...], amount: Array, lam: Array) -> tuple[Array, ...]:
+        """What is selected of leaves that compete with each other, or of one whose rows do not."""
+        dtype = jnp.result_type(*(working_dtype(leaf.dtype) for leaf in leaves))
+        width = sum(_width(leaf, groups) for leaf in leaves)
+        size = width * _shards(equation.rows.axis_name)
+        k, lam = amount.astype(dtype), strength(lam.astype(dtype))
+        if is_share:
+            # The product is rounded before it is rounded down: 0.1 * 70 is a little less than 7.
+            k = jnp.floor(k * size * (1 + 4 * jnp.finfo(dtype).eps))
+        working = tuple(leaf.astype(dtype) for leaf in leaves)
+        competing = tuple(_competing(x, groups, signed) for x in working)
+        kept = operator(*_in_rows(competing, k, lam, equation.rows, width), equation, zero=zero)
+        kept = tuple(y.reshape(s.shape) for y, s in zip(kept, competing, strict=True))
+        if isinstance(groups, NM):
+            kept = tuple(groups.together(y, x.shape) for y, x in zip(kept, working, strict=True))
+        elif groups and signed:
+            kept = tuple(spread(groups, y, x) for y, x in zip(kept, working, strict=True))
+        elif groups and hard_groups:
+            kept = tuple(scaled(groups, x, y) for y, x in zip(kept, working, strict=True))
+        elif groups:
+            # Where all are kept, a group of zeros moves as any other; where they compete, it does not.
+            shrunk = 1.0 / (1.0 + lam) if equation.p == 2 else jnp.where(lam == 0, 1.0, 0.0).astype(dtype)
+            at_zero = jnp.where(k >= size, jnp.ones_like(lam) if debias else shrunk, 0.0)
+            kept = tuple(rescaled(groups, *part, at_zero) for part in zip(working, competing, kept, strict=True))
+        return tuple(y.astype(leaf.dtype) for y, leaf in zip(kept, leaves, strict=True))
+
+    def apply(entries: tuple[Array, ...], amount: Array, lam: Array) -> tuple[Array, ...]:
+        if equation.rows.axis is None:
+            return solve(entries, amount, lam)
+        return tuple(solve((leaf,), amount, lam)[0] for leaf in entries)
+
+    return on_mesh(apply, tuple(PartitionSpec(*spec_of(leaf)) for leaf in entries))(entries, amount, lam)
+
+
+def _competing(x: Array, groups: Groups | None, signed: bool) -> Array:
+    """What competes in a leaf: its entries, as they lie or in runs, or the sizes of its groups."""
+    if groups is None:
+        return x
+    return groups.runs(x) if isinstance(groups, NM) else sizes(groups, x, signed=signed)
+
+
+def _in_rows(
+    competing: tuple[Array, ...], k: Array, lam: Array, rows: Rows, width: int
+) -> tuple[tuple[Array, ...], Array, Array]:
+    """Entries and scalars in the layout of the solvers: a leaf in rows of a width, or all leaves as one row."""
+    if rows.axis is None:
+        return competing, k, lam
+    (x,) = (s.reshape(-1, width) for s in competing)
+    return (x,), jnp.broadcast_to(k, (len(x), 1)), jnp.broadcast_to(lam, (len(x), 1))

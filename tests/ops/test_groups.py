@@ -1,0 +1,255 @@
+"""Blocks, channels and runs: what is kept together or among its neighbours, against solvers that know no sizes."""
+
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from scipy import optimize
+
+from ops import (
+    NM,
+    Blocks,
+    Channels,
+    hard_topk_mag,
+    hard_topk_mag_tree,
+    hard_topk_mask_tree,
+    topk_mag,
+    topk_mag_tree,
+    topk_mask,
+    topk_mask_tree,
+)
+from tests.ops import oracles
+
+MATRIX = oracles.samples((6, 7), 4)
+MEMBERS = {
+    Blocks((2, 3)): [(slice(2 * i, 2 * i + 2), slice(3 * j, 3 * j + 3)) for i in range(3) for j in range(3)],
+    Blocks((4, 4)): [(slice(4 * i, 4 * i + 4), slice(4 * j, 4 * j + 4)) for i in range(2) for j in range(2)],
+    Blocks((3,)): [(i, slice(3 * j, 3 * j + 3)) for i in range(6) for j in range(3)],
+    Channels(-1): [(slice(None), j) for j in range(7)],
+    Channels(0): [(i, slice(None)) for i in range(6)],
+}
+WHOLE = pytest.mark.parametrize("groups", MEMBERS)
+
+
+def by_hand(x, groups, operator, *, signed=False):
+    """Of one matrix, with sizes taken group by group in NumPy."""
+    parts = [np.asarray(x[member], np.float64) for member in MEMBERS[groups]]
+    sizes = np.array([part.mean() if signed else np.sqrt(np.mean(part**2)) for part in parts])
+    kept, y = operator(sizes), np.empty(x.shape)
+    for member, part, size, left in zip(MEMBERS[groups], parts, sizes, kept, strict=True):
+        y[member] = left if signed else part * left / size
+    return y
+
+
+@WHOLE
+@pytest.mark.parametrize(("p", "debias"), [(2.0, False), (4 / 3, True)])
+def test_the_operator_of_the_sizes_scaled_back(groups, p, debias, x64):
+    k = len(MEMBERS[groups]) / 2 - 0.3
+    for lam in (0.05, 1.0):
+        magnitudes = functools.partial(oracles.pooled, k=k, lam=lam, p=p, kind="mag", debias=debias)
+        found = topk_mag_tree({"w": MATRIX}, k=k, lam=lam, p=p, debias=debias, groups=groups)["w"]
+        np.testing.assert_allclose(found, by_hand(MATRIX, groups, magnitudes), atol=1e-12)
+        mask = functools.partial(oracles.pooled, k=k, lam=lam, p=p)
+        found = topk_mask_tree({"w": MATRIX}, k=k, lam=lam, p=p, groups=groups)["w"]
+        np.testing.assert_allclose(found, by_hand(MATRIX, groups, mask, signed=True), atol=1e-12)
+
+
+def test_it_solves_the_problem_of_the_group_k_support_norm(x64):
+    """A generic solver over all entries, told neither that groups keep their direction nor what their sizes are."""
+    x, shape = oracles.samples((4, 3), 6), Blocks((2, 2))
+    members = [(slice(2 * i, 2 * i + 2), slice(2 * j, 2 * j + 2)) for i in range(2) for j in range(2)]
+    counts, k, lam, p = np.array([4, 2, 4, 2]), 2.3, 0.4, 1.5
+
+    def objective(parameters):
+        # k_support_norm(r)^2 = min sum r^2 / z over 0 <= z <= 1, sum z = k (Argyriou et al., 2012).
+        y, z = parameters[:12].reshape(4, 3), parameters[12:]
+        r = np.array([np.sqrt(np.mean(y[member] ** 2)) for member in members])
+        gain = sum(np.mean(x[member] * y[member]) for member in members)
+        return np.sum(r**2 / z) / 2 + lam / p * np.sum(r**p) - gain
+
+    found = optimize.minimize(
+        objective,
+        np.concatenate([0.5 * x.ravel(), np.full(4, k / 4)]),
+        method="SLSQP",
+        bounds=12 * [(None, None)] + 4 * [(1e-6, 1)],
+        constraints={"type": "eq", "fun": lambda parameters: parameters[12:].sum() - k},
+        options={"ftol": 1e-15, "maxiter": 2000},
+    )
+    assert found.success
+    y = np.asarray(topk_mag_tree({"w": x}, k=k, lam=lam, p=p, groups=shape)["w"])
+    assert np.count_nonzero([np.any(y[member]) for member in members]) == 4 - np.count_nonzero(found.x[12:] < 1e-5)
+    np.testing.assert_allclose(y, found.x[:12].reshape(4, 3), atol=2e-4)
+    assert counts.sum() == y.size
+
+
+@WHOLE
+def test_hard_ones_keep_the_best_of_all_subsets(groups):
+    x, members, k = MATRIX.astype(np.float32), MEMBERS[groups], 3
+    subsets = list(itertools.combinations(range(len(members)), k))
+    energy = [np.mean(np.square(x[member])) for member in members]
+    scores = [np.mean(x[member]) for member in members]
+    best, first = (max(subsets, key=lambda chosen, of=of: sum(of[i] for i in chosen)) for of in (energy, scores))
+    for found, chosen, values in (
+        (hard_topk_mag_tree({"w": x}, k=k, groups=groups)["w"], best, x),
+        (hard_topk_mask_tree({"w": x}, k=k, groups=groups)["w"], first, np.ones_like(x)),
+    ):
+        expected = np.zeros_like(x)
+        for i in chosen:
+            expected[members[i]] = values[members[i]]
+        np.testing.assert_array_equal(found, expected)
+    gradient = jax.grad(lambda w: jnp.sum(2 * hard_topk_mag_tree({"w": w}, k=k, groups=groups)["w"]))(x)
+    np.testing.assert_array_equal(gradient, 2 * (by_subset(x, members, best) != 0))
+
+
+def by_subset(x, members, chosen):
+    kept = np.zeros_like(x)
+    for i in chosen:
+        kept[members[i]] = x[members[i]]
+    return kept
+
+
+@pytest.mark.parametrize("groups", [Blocks((4, 4)), Channels(-1)])
+@pytest.mark.parametrize(("operator", "p"), [(topk_mag_tree, 2.0), (topk_mag_tree, 4 / 3), (topk_mask_tree, 2.0)])
+def test_derivatives_in_entries_and_number_and_strength(groups, operator, p, x64):
+    k = 1.7 if groups == Blocks((4, 4)) else 3.7
+
+    def function(x, k, lam):
+        return operator({"w": x}, k=k, lam=lam, p=p, groups=groups)["w"]
+
+    oracles.check_derivatives(function, (MATRIX, k, 1.3 if operator == topk_mag_tree else 0.3))
+
+
+@pytest.mark.parametrize("p", [2.0, 4 / 3])
+@pytest.mark.parametrize("debias", [False, True])
+@pytest.mark.parametrize("tiny", [0.0, 1e-30])
+def test_gradients_are_finite_where_groups_vanish(tiny, debias, p):
+    w = MATRIX.astype(np.float32)
+    w[:, 2:4] = tiny
+
+    def loss(w, k, lam):
+        kept = topk_mag_tree({"w": w}, k=k, lam=lam, p=p, debias=debias, groups=Channels(-1))["w"]
+        return jnp.sum(jnp.sin(3 * kept))
+
+    first = jax.grad(loss, (0, 1, 2))
+    second = jax.jit(lambda *at: jax.jvp(lambda w: first(w, *at[1:]), (at[0],), (jnp.ones_like(at[0]),)))
+    for k, lam in ((3.0, 0.5), (0.0, 0.5), (3.0, 1e-6), (7.0, 0.5)):
+        gradients, further = second(w, jnp.float32(k), jnp.float32(lam))
+        # Of a tiny group that is kept the second derivative has digits no more: it is that of its direction.
+        seen = (gradients, further) if lam > 0.1 and (k < 7 or tiny == 0) else gradients
+        assert all(np.isfinite(part).all() for part in jax.tree.leaves(seen))
+        if k < 7:  # it competes and loses
+            assert not np.any(gradients[0][:, 2:4])
+    if tiny == 0:  # where all are kept it moves as a kept one does, as a single entry would
+        alone = jax.grad(lambda x: jnp.sum(3 * topk_mag(x, 7, lam=0.5, p=p, debias=debias)))(w[0])
+        np.testing.assert_allclose(gradients[0][0, 2:4], alone[2:4], rtol=1e-5)
+
+
+def test_sizes_do_not_under_or_overflow():
+    for scale in (1e-25, 1e25):
+        w = (scale * MATRIX).astype(np.float32)
+        kept = topk_mag_tree({"w": w}, k=3, lam=0.3, groups=Blocks((2, 3)))["w"]
+        expected = topk_mag_tree({"w": MATRIX.astype(np.float32)}, k=3, lam=0.3, groups=Blocks((2, 3)))["w"]
+        np.testing.assert_allclose(kept / np.float32(scale), expected, atol=1e-5)
+
+
+def test_groups_of_several_leaves_and_axes():
+    tree = {"conv": oracles.samples((3, 3, 4, 6), 1, np.float32), "dense": oracles.samples((10, 6), 2, np.float32)}
+    sizes = np.concatenate([np.sqrt(np.mean(leaf**2, axis=tuple(range(leaf.ndim - 1)))) for leaf in tree.values()])
+    wanted = np.asarray(topk_mag(sizes, 4, lam=0.3)) / sizes
+    kept = topk_mag_tree(tree, 1 / 3, lam=0.3, groups=Channels())
+    np.testing.assert_allclose(kept["conv"], tree["conv"] * wanted[:6], atol=1e-6)
+    np.testing.assert_allclose(kept["dense"], tree["dense"] * wanted[6:], atol=1e-6)
+    alone = topk_mag_tree(tree, k=2, lam=0.3, groups=Channels(), per_leaf=True)["dense"]
+    np.testing.assert_allclose(
+        alone, topk_mag_tree({"w": tree["dense"]}, k=2, lam=0.3, groups=Channels())["w"], atol=1e-6
+    )
+    filters = hard_topk_mag_tree({"conv": tree["conv"]}, k=5, groups=Channels((-2, -1)))["conv"]
+    left = np.any(filters != 0, axis=(0, 1))
+    energy = np.sum(tree["conv"] ** 2, axis=(0, 1))
+    np.testing.assert_array_equal(left, energy >= np.sort(energy, axis=None)[-5])
+    stacked = np.stack([MATRIX, 2 * MATRIX]).astype(np.float32)  # tiles lie at one index of the axes before
+    kept = hard_topk_mag_tree({"w": stacked}, k=4, groups=Blocks((3, 4)))["w"]
+    assert np.count_nonzero(np.any(kept != 0, axis=(1, 2))) >= 1
+    assert (
+        np.count_nonzero(
+            [np.any(kept[i, 3 * a : 3 * a + 3, 4 * b : 4 * b + 4]) for i in (0, 1) for a in (0, 1) for b in (0, 1)]
+        )
+        == 4
+    )
+
+
+@pytest.mark.parametrize(("axis", "shape"), [(-2, (8, 5)), (-1, (3, 8)), (1, (2, 4, 3))])
+def test_runs_compete_among_themselves(axis, shape):
+    x = oracles.samples(shape, 5, np.float32)
+    groups = NM(4, axis)
+    rows = np.moveaxis(x, axis, -1).reshape(-1, 4)
+
+    def back(y):
+        moved = np.moveaxis(x, axis, -1).shape
+        return np.moveaxis(np.asarray(y).reshape(moved), -1, axis)
+
+    tree = {"w": x}
+    np.testing.assert_array_equal(hard_topk_mag_tree(tree, k=2, groups=groups)["w"], back(hard_topk_mag(rows, 2)))
+    found = topk_mag_tree(tree, k=2, lam=0.5, p=4 / 3, debias=True, groups=groups)["w"]
+    np.testing.assert_allclose(found, back(topk_mag(rows, 2, lam=0.5, p=4 / 3, debias=True)), atol=1e-6)
+    found = topk_mask_tree(tree, 0.5, lam=0.5, groups=groups)["w"]
+    np.testing.assert_allclose(found, back(topk_mask(rows, 2, lam=0.5)), atol=1e-6)
+
+
+@pytest.mark.parametrize("groups", [Blocks((2, 3)), NM(2)])
+def test_on_meshes_they_are_as_on_one_device(groups):
+    mesh = Mesh(np.array(jax.devices("cpu")[:2]), ("model",), axis_types=(AxisType.Explicit,))
+    spec = PartitionSpec(None, "model")
+    x = oracles.samples((6, 6), 8, np.float32)
+
+    def function(w, axis_name=None):
+        return topk_mag_tree({"w": w}, 0.5, lam=0.4, groups=groups, axis_name=axis_name)["w"]
+
+    expected = function(x)
+    with jax.set_mesh(mesh):
+        placed = jax.device_put(x, NamedSharding(mesh, spec))
+        found = jax.jit(function)(placed)
+        assert jax.typeof(found) == jax.typeof(placed)
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+        inside = jax.shard_map(functools.partial(function, axis_name="model"), in_specs=spec, out_specs=spec)
+        np.testing.assert_allclose(jax.jit(inside)(placed), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Blocks((0, 2)), r"^shape must be a tuple of positive whole numbers, got 0$"),
+        (lambda: Blocks(4), r"^shape must be a tuple of positive whole numbers, got 4$"),
+        (lambda: Channels((1, 1)), r"^axis must be a whole number or a tuple of different ones, got \(1, 1\)$"),
+        (lambda: Channels(0.5), r"^axis must be a whole number .* got 0\.5$"),
+        (lambda: NM(0), r"^m must be a positive whole number, got 0$"),
+        (lambda: NM(4, None), r"^axis must be a whole number, got None$"),
+    ],
+)
+def test_groups_that_cannot_be(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"groups": 4}, r"^groups must be None, Blocks, Channels or NM, got 4$"),
+        (
+            {"groups": NM(4)},
+            r"^params\['w'\] must have a multiple of 4 entries along axis -2 for NM\(m=4, axis=-2\), got",
+        ),
+        ({"groups": Blocks((2, 2, 2))}, r"^params\['w'\] must have at least 3 axes for Blocks"),
+        ({"groups": Channels(2)}, r"^params\['w'\] must have axis 2 for"),
+        ({"groups": Channels((1, -1))}, r"^params\['w'\] must have as many different axes"),
+        ({"groups": Channels(), "k": 8}, r"^k must be in \[0, 7\], the number of groups, got 8$"),
+        ({"groups": NM(2), "k": 3}, r"^k must be in \[0, 2\], the number of entries of a run, got 3$"),
+    ],
+)
+def test_what_does_not_fit_is_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        topk_mag_tree({"w": MATRIX.astype(np.float32)}, **{"k": 1} | options)
