@@ -12,6 +12,8 @@ from .losses import topk_fenchel_young_loss, topk_fenchel_young_mixture
 from .nonlinearities import Nonlinearity, register_nonlinearity
 from .norms import k_support_negentropy, k_support_norm, owl_norm, topk_conjugate
 from .permutahedron import lmo, project_permutahedron, soft_quantile, soft_rank, soft_sort
+from .plan import TopkPlan, topk_plan
+from .slots import SoftTopk, gather_slots, scatter_slots, soft_topk
 from .topk import hard_topk_mag, hard_topk_mask, relaxed_topk, sparsemax, topk_mag, topk_mask
 from .trees import hard_topk_mag_tree, hard_topk_mask_tree, topk_mag_tree, topk_mask_tree
 from .values import relaxed_topk_value, topk_sum
@@ -21,7 +23,10 @@ __all__ = [
     "Blocks",
     "Channels",
     "Nonlinearity",
+    "SoftTopk",
+    "TopkPlan",
     "baselines",
+    "gather_slots",
     "hard_topk_mag",
     "hard_topk_mag_tree",
     "hard_topk_mask",
@@ -38,9 +43,11 @@ __all__ = [
     "register_nonlinearity",
     "relaxed_topk",
     "relaxed_topk_value",
+    "scatter_slots",
     "soft_quantile",
     "soft_rank",
     "soft_sort",
+    "soft_topk",
     "sparsemax",
     "straight_through",
     "topk_accuracy",
@@ -51,6 +58,7 @@ __all__ = [
     "topk_mag_tree",
     "topk_mask",
     "topk_mask_tree",
+    "topk_plan",
     "topk_sum",
 ]
 

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from .interface.arguments import NON_NEGATIVE, POSITIVE_STRENGTH, check_p
+from .interface.arguments import NON_NEGATIVE, POSITIVE_STRENGTH, Axis, check_p
 from .interface.rowwise import rowwise
 from .scalar.budget import Wares, buy
 from .scalar.choice import choose
@@ -18,7 +18,7 @@ def knapsack_mask(
     caps: ArrayLike = 1.0,
     lam: ArrayLike = 0.1,
     p: float = 2.0,
-    axis: int = -1,
+    axis: Axis = -1,
     where: ArrayLike | None = None,
 ) -> Array:
     """Relaxed knapsack: how much to take of each entry for a budget ``k``, most of what is worth most for its cost.
@@ -40,7 +40,7 @@ def knapsack_mask(
       caps: the most to take of each entry, >= 0; likewise.
       lam: strength of the relaxation, in [1e-32, 1e32], in the units of ``x``; shape as ``k``.
       p: exponent of the regularisation, a Python number in (1, 2].
-      axis: the axis along which entries compete.
+      axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
 
     Returns:

@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 
 from .groups import NM, Groups, Whole, rescaled, scaled, sizes, spread
 from .interface.arguments import (
+    SHARE,
     STRENGTH,
     Range,
     Vanishing,
@@ -20,6 +21,7 @@ from .interface.arguments import (
     check_scalar,
     check_values,
     real,
+    share_of,
     shown,
     strength,
     which_vanish,
@@ -33,8 +35,6 @@ from .scalar.mask import mask_of
 from .scalar.rows import Rows
 
 Include = Callable[[Any, Array], bool]
-
-_SHARE = Range("in [0, 1]", 0, 1)
 
 
 def of_tree(
@@ -58,7 +58,7 @@ def of_tree(
     strength_of_it = check_scalar("lam", lam, STRENGTH)
     if (density is None) == (k is None):
         raise ValueError(f"exactly one of density and k must be given, got density={shown(density)}, k={shown(k)}")
-    share = None if density is None else check_scalar("density", density, _SHARE)
+    share = None if density is None else check_scalar("density", density, SHARE)
     if not isinstance(groups, Groups | None):
         raise ValueError(f"groups must be None, Blocks, Channels or NM, got {shown(groups)}")
     paths, treedef = jax.tree_util.tree_flatten_with_path(tree)
@@ -150,8 +150,7 @@ def _compiled(
         size = width * _shards(equation.rows.axis_name)
         k, lam = amount.astype(dtype), strength(lam.astype(dtype))
         if is_share:
-            # The product is rounded before it is rounded down: 0.1 * 70 is a little less than 7.
-            k = jnp.floor(k * size * (1 + 4 * jnp.finfo(dtype).eps))
+            k = jnp.asarray(share_of(amount, size, dtype))
         working = tuple(leaf.astype(dtype) for leaf in leaves)
         competing = tuple(_competing(x, groups, signed) for x in working)
         kept = operator(*_in_rows(competing, k, lam, equation.rows, width), equation, zero=zero)

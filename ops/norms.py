@@ -6,7 +6,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from .interface.arguments import TINY, Range, check_axis, floating, known, numbers, shown
+from .interface.arguments import TINY, Axis, Range, check_axes, floating, known, numbers, shown, size_along
 from .interface.rowwise import ROWS, rowwise
 from .nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
 from .scalar.choice import choose
@@ -20,7 +20,7 @@ _TOLERANCE = 64
 _SUPPORT = Range("in (0, {n}], the size along axis {axis}", TINY, share=1.0)
 
 
-def topk_conjugate(y: ArrayLike, k: ArrayLike, *, phi: str | Nonlinearity = "half_square", axis: int = -1) -> Array:
+def topk_conjugate(y: ArrayLike, k: ArrayLike, *, phi: str | Nonlinearity = "half_square", axis: Axis = -1) -> Array:
     """The conjugate ``f_phi*(y, 1_k)``: what the relaxed operators regularise besides ``R``.
 
     ``min_z sum_i z_i phi*(|y_i| / z_i)`` over ``0 <= z <= 1, sum(z) = k`` (Proposition 3 of Sander et al., 2023), which
@@ -38,7 +38,7 @@ def topk_conjugate(y: ArrayLike, k: ArrayLike, *, phi: str | Nonlinearity = "hal
       y: real array, any shape. Negative entries make the value ``inf`` if ``phi`` is increasing.
       k: real number in ``(0, n]``, ``n`` the size of ``y`` along ``axis``; one number, or one per row.
       phi: name of a nonlinearity or a ``Nonlinearity``.
-      axis: the axis along which entries compete.
+      axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
 
     Returns:
       Array of the shape of ``y`` without ``axis``, and of its dtype (integers are promoted to float). Computed in
@@ -53,7 +53,7 @@ def topk_conjugate(y: ArrayLike, k: ArrayLike, *, phi: str | Nonlinearity = "hal
     return _conjugate_of(_conjugate, y, k, axis, nonlinearity(phi))
 
 
-def k_support_norm(y: ArrayLike, k: ArrayLike, *, axis: int = -1) -> Array:
+def k_support_norm(y: ArrayLike, k: ArrayLike, *, axis: Axis = -1) -> Array:
     """The k-support norm (Argyriou et al., 2012): the l1 norm for ``k = 1``, the l2 norm for ``k = n``.
 
     ``sqrt(2 f_phi*(y, 1_k))`` with ``phi(x) = x^2 / 2`` (Section 4 of Sander et al., 2023). Its derivative at 0 is 0.
@@ -65,7 +65,7 @@ def k_support_norm(y: ArrayLike, k: ArrayLike, *, axis: int = -1) -> Array:
     return _conjugate_of(_norm, y, k, axis, HALF_SQUARE)
 
 
-def k_support_negentropy(y: ArrayLike, k: ArrayLike, *, axis: int = -1) -> Array:
+def k_support_negentropy(y: ArrayLike, k: ArrayLike, *, axis: Axis = -1) -> Array:
     """The k-support negative entropy ``min_z sum_i y_i log(y_i / z_i)`` (Appendix B.1 of Sander et al., 2023).
 
     That is ``topk_conjugate`` with ``phi(x) = exp(x - 1)``; ``inf`` if an entry is negative. Arguments, result and
@@ -77,14 +77,14 @@ def k_support_negentropy(y: ArrayLike, k: ArrayLike, *, axis: int = -1) -> Array
     return _conjugate_of(_conjugate, y, k, axis, EXP)
 
 
-def owl_norm(x: ArrayLike, w: ArrayLike, *, axis: int = -1) -> Array:
+def owl_norm(x: ArrayLike, w: ArrayLike, *, axis: Axis = -1) -> Array:
     """The ordered weighted lasso norm ``sum_i w_i |x|_[i]``, magnitudes from large to small (Section 4).
 
     Args:
       x: real array, any shape.
       w: weights of shape ``(n,)``, ``n`` the size of ``x`` along ``axis``: non-negative and non-increasing. For
         ``1_k`` the value is ``relaxed_topk_value(x, k, phi="abs", lam=0)``, which needs no sort.
-      axis: the axis that is sorted.
+      axis: the axis that is sorted; a tuple of several, or ``None`` for all.
 
     Returns:
       Array of the shape of ``x`` without ``axis``, and of its dtype (integers are promoted to float).
@@ -96,8 +96,8 @@ def owl_norm(x: ArrayLike, w: ArrayLike, *, axis: int = -1) -> Array:
     11.0
     """
     x = floating(x)
-    axis = check_axis(axis, x.ndim)
-    n = x.shape[axis]
+    axis = check_axes(axis, x.ndim)
+    n = size_along(x.shape, axis)
     w = numbers("w", w)
     if w.shape != (n,):
         raise ValueError(f"w must have shape ({n},), the size of x along axis {axis}, got {w.shape}")
@@ -106,7 +106,7 @@ def owl_norm(x: ArrayLike, w: ArrayLike, *, axis: int = -1) -> Array:
     return rowwise(_weighted, x, axis=axis, whole={"w": w}, returns=ROWS)
 
 
-def _conjugate_of(function, y: ArrayLike, k: ArrayLike, axis: int, phi: Nonlinearity) -> Array:
+def _conjugate_of(function, y: ArrayLike, k: ArrayLike, axis: Axis, phi: Nonlinearity) -> Array:
     return rowwise(function, y, axis=axis, name="y", per_row={"k": (k, _SUPPORT)}, returns=ROWS, phi=phi)
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from .interface.arguments import STRENGTH, Range, check_axis, check_p, floating
+from .interface.arguments import STRENGTH, Axis, Range, check_axes, check_p, floating, size_along
 from .interface.rowwise import ROWS, rowwise
 from .isotonic.problem import Problem
 from .isotonic.solvers import Solver, SolverName, as_solver, solve
@@ -21,13 +21,13 @@ from .scalar.choice import choose
 _PROBABILITY = Range("in [0, 1]", 0, 1)
 
 
-def lmo(x: ArrayLike, w: ArrayLike, *, axis: int = -1) -> Array:
+def lmo(x: ArrayLike, w: ArrayLike, *, axis: Axis = -1) -> Array:
     """``argmax <x, y>`` over the permutahedron ``P(w)``: the weights, sorted as ``x`` is (Proposition 1).
 
     Args:
       x: real array, any shape. Among equal entries the first gets the largest weight.
       w: real array that broadcasts against ``x``, in any order along ``axis``.
-      axis: the axis that is permuted.
+      axis: the axis that is permuted; a tuple of several, or ``None`` for all.
 
     Returns:
       Array of the shape and dtype of ``x`` (integers are promoted to float). Its derivative in ``x`` is 0.
@@ -47,7 +47,7 @@ def project_permutahedron(
     *,
     lam: ArrayLike = 1.0,
     p: float = 2.0,
-    axis: int = -1,
+    axis: Axis = -1,
     solver: SolverName | Solver = "pav",
 ) -> Array:
     """``argmax <x, y> - lam / p * ||y||_p^p`` over ``y`` in the permutahedron ``P(w)`` (Proposition 2, ``phi(x) = x``).
@@ -63,7 +63,7 @@ def project_permutahedron(
         without ``axis``). At 0 a vertex of the polytope is returned, as by ``lmo``. Rows in which ``lam * w`` overflows
         are NaN.
       p: exponent of the regularisation, a Python number in (1, 2].
-      axis: the axis along which entries compete.
+      axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
       solver: how the isotonic problem is solved, as in ``isotonic_regression``.
 
     Returns:
@@ -83,7 +83,7 @@ def soft_sort(
     *,
     lam: ArrayLike = 1.0,
     p: float = 2.0,
-    axis: int = -1,
+    axis: Axis = -1,
     descending: bool = False,
     solver: SolverName | Solver = "pav",
 ) -> Array:
@@ -97,7 +97,7 @@ def soft_sort(
       lam: strength of the regularisation, 0 or in [1e-32, 1e32], in 1 / the units of ``x`` for ``p = 2``; a scalar, or
         one value per row. Rows in which ``lam * x`` overflows are NaN.
       p: exponent of the regularisation, a Python number in (1, 2].
-      axis: the axis that is sorted.
+      axis: the axis that is sorted; a tuple of several, or ``None`` for all.
       descending: whether the largest comes first.
       solver: how the isotonic problem is solved, as in ``isotonic_regression``.
 
@@ -118,7 +118,7 @@ def soft_rank(
     *,
     lam: ArrayLike = 1.0,
     p: float = 2.0,
-    axis: int = -1,
+    axis: Axis = -1,
     descending: bool = False,
     solver: SolverName | Solver = "pav",
 ) -> Array:
@@ -131,7 +131,7 @@ def soft_rank(
       lam: strength of the regularisation, 0 or in [1e-32, 1e32], in the units of ``x`` for ``p = 2``; a scalar, or one
         value per row.
       p: exponent of the regularisation, a Python number in (1, 2].
-      axis: the axis along which entries are ranked.
+      axis: the axis along which entries are ranked; a tuple of several, or ``None`` for all.
       descending: whether the largest has rank 1, as in the paper; by default the smallest has.
       solver: how the isotonic problem is solved, as in ``isotonic_regression``.
 
@@ -153,7 +153,7 @@ def soft_quantile(
     *,
     lam: ArrayLike = 1.0,
     p: float = 2.0,
-    axis: int = -1,
+    axis: Axis = -1,
     solver: SolverName | Solver = "pav",
 ) -> Array:
     """Differentiable quantile: that of the soft sorted values, interpolated linearly.
@@ -163,7 +163,7 @@ def soft_quantile(
       q: the probability, in [0, 1]: a scalar, or one value per row.
       lam: strength of the regularisation, as in ``soft_sort``. At 0 this is ``jax.numpy.quantile``.
       p: exponent of the regularisation, a Python number in (1, 2].
-      axis: the axis along which the quantile is taken.
+      axis: the axis along which the quantile is taken; a tuple of several, or ``None`` for all.
       solver: how the isotonic problem is solved, as in ``isotonic_regression``.
 
     Returns:
@@ -176,13 +176,13 @@ def soft_quantile(
     2.5
     """
     x = floating(x)
-    if 0 in x.shape[check_axis(axis, x.ndim) :][:1]:
+    if size_along(x.shape, check_axes(axis, x.ndim)) == 0:
         raise ValueError(f"x must have at least one entry along axis {axis}, got shape {x.shape}")
     return _operate(_quantile, x, lam, p, axis, solver, per_row={"q": (q, _PROBABILITY)}, returns=ROWS)
 
 
 def _operate(
-    function, x: ArrayLike, lam: ArrayLike, p: float, axis: int, solver: SolverName | Solver, **options
+    function, x: ArrayLike, lam: ArrayLike, p: float, axis: Axis, solver: SolverName | Solver, **options
 ) -> Any:
     p = check_p(p)
     per_row = {"lam": (lam, STRENGTH)} | options.pop("per_row", {})

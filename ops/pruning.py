@@ -87,7 +87,7 @@ def share_of_nonzeros(params: Any, include: Include | None = None) -> Array:
     ]
     if not leaves:
         raise ValueError("params must have at least one floating leaf that is counted, got none")
-    nonzero = sum(jnp.count_nonzero(leaf).astype(float) for leaf in leaves)
+    nonzero = jnp.asarray(sum(jnp.count_nonzero(leaf).astype(float) for leaf in leaves))
     return nonzero / sum(jnp.size(leaf) for leaf in leaves)
 
 

@@ -8,20 +8,23 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from .interface.arguments import (
+    POSITIVE_STRENGTH,
     STRENGTH,
     UP_TO_N,
     WHOLE_UP_TO_N,
+    Axis,
     Range,
     Vanishing,
-    check_axis,
+    check_axes,
     check_choice,
     check_p,
     is_wide,
     real,
+    size_along,
     which_vanish,
     working_dtype,
 )
-from .interface.rowwise import AxisName, rowwise
+from .interface.rowwise import AxisName, amount, rowwise
 from .isotonic.problem import Problem
 from .isotonic.selection import isotonic_topk
 from .isotonic.solvers import SOLVERS as ISOTONIC_SOLVERS
@@ -44,12 +47,13 @@ _METHODS: dict[str, Method] = {"threshold": "auto", "kernel": "kernel", "loop": 
 
 def relaxed_topk(
     x: ArrayLike,
-    k: ArrayLike,
+    k: ArrayLike | None = None,
     *,
+    density: ArrayLike | None = None,
     phi: str | Nonlinearity = "identity",
     lam: ArrayLike = 0.1,
     p: float = 2.0,
-    axis: int = -1,
+    axis: Axis = -1,
     where: ArrayLike | None = None,
     solver: Solver = "threshold",
     axis_name: AxisName = None,
@@ -71,10 +75,11 @@ def relaxed_topk(
       x: real array, any shape. A NaN makes its row NaN. An entry equal to ``-inf`` gets 0 and leaves the others as if
         it were absent, if ``phi`` is increasing.
       k: how much is selected, as in ``topk_mask``.
+      density: as there.
       phi: name of a nonlinearity, of those above or registered, or a ``Nonlinearity``.
       lam: strength of the relaxation, as in ``topk_mask``. At 0 this is the hard operator.
       p: exponent of the regularisation, a Python number in (1, 2].
-      axis: the axis along which entries compete.
+      axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
       solver: ``"threshold"`` solves one scalar equation: exact and fastest. On GPUs and TPUs it does so in one kernel
         that keeps rows on chip, if they fit, and otherwise in a loop of passes over them; ``"kernel"`` and ``"loop"``
@@ -94,16 +99,17 @@ def relaxed_topk(
     >>> relaxed_topk([1.0, -3.0, 2.5, 2.0], 2, phi="abs", lam=1.0)
     Array([ 0.  , -1.  ,  0.75,  0.25], dtype=float32)
     """
-    return _operate(nonlinearity(phi), x, k, lam, p, axis, where, axis_name, solver=solver)
+    return _operate(nonlinearity(phi), x, k, density, lam, p, axis, where, axis_name, solver=solver)
 
 
 def topk_mask(
     x: ArrayLike,
-    k: ArrayLike,
+    k: ArrayLike | None = None,
     *,
+    density: ArrayLike | None = None,
     lam: ArrayLike = 0.1,
     p: float = 2.0,
-    axis: int = -1,
+    axis: Axis = -1,
     where: ArrayLike | None = None,
     solver: Solver = "threshold",
     axis_name: AxisName = None,
@@ -130,11 +136,13 @@ def topk_mask(
       k: how much is selected: a real number in ``[0, n]``, ``n`` the size of ``x`` along ``axis``; one number, or an
         array that broadcasts to one value per row (the shape of ``x`` without ``axis``). Where fewer than ``k``
         entries take part, they all get 1.
+      density: instead of ``k``, the share of the entries along ``axis`` that is selected, in [0, 1], of shape as
+        ``k``: ``k`` is ``density * n``, rounded down, without a derivative.
       lam: strength of the relaxation, 0 or in [1e-32, 1e32], in the units of ``x``; shape as ``k``. At 0 this is the
         hard mask, ties broken by index, with derivative 0 in ``x``. One that is traced and out of range makes its row
         NaN.
       p: exponent of the regularisation, a Python number in (1, 2]. Smaller is smoother.
-      axis: the axis along which entries compete.
+      axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
       solver: as in ``relaxed_topk``.
       axis_name: name of the mesh axis (or axes) over which ``axis`` is split, inside ``jax.shard_map``. Each device
@@ -150,16 +158,17 @@ def topk_mask(
     >>> topk_mask([1.0, 3.0, 2.5, 2.0], 2, lam=1.0)
     Array([0.  , 1.  , 0.75, 0.25], dtype=float32)
     """
-    return _operate(IDENTITY, x, k, lam, p, axis, where, axis_name, solver=solver)
+    return _operate(IDENTITY, x, k, density, lam, p, axis, where, axis_name, solver=solver)
 
 
 def topk_mag(
     x: ArrayLike,
-    k: ArrayLike,
+    k: ArrayLike | None = None,
     *,
+    density: ArrayLike | None = None,
     lam: ArrayLike = 0.1,
     p: float = 2.0,
-    axis: int = -1,
+    axis: Axis = -1,
     where: ArrayLike | None = None,
     debias: bool = False,
     solver: Solver = "threshold",
@@ -182,10 +191,11 @@ def topk_mag(
     Args:
       x: real array, any shape. A NaN makes its row NaN.
       k: how much is kept, as in ``topk_mask``.
+      density: as there.
       lam: strength of the relaxation, 0 or in [1e-32, 1e32], without units for ``p = 2``; otherwise as there. At 0 this
         is the hard operator.
       p: exponent of the regularisation, a Python number in (1, 2].
-      axis: the axis along which entries compete.
+      axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
       debias: whether to undo the shrinkage of kept entries.
       solver: as in ``relaxed_topk``.
@@ -200,17 +210,18 @@ def topk_mag(
     >>> topk_mag([1.0, -3.0, 2.0, 0.5], 2, lam=1.0)
     Array([ 0. , -1.5,  1. ,  0. ], dtype=float32)
     """
-    return _operate(HALF_SQUARE, x, k, lam, p, axis, where, axis_name, solver=solver, debias=bool(debias))
+    return _operate(HALF_SQUARE, x, k, density, lam, p, axis, where, axis_name, solver=solver, debias=bool(debias))
 
 
-def sparsemax(x: ArrayLike, *, axis: int = -1, where: ArrayLike | None = None) -> Array:
-    """Euclidean projection onto the probability simplex: non-negative, sums to 1, sparse.
+def sparsemax(x: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
+    """Euclidean projection of ``x / temperature`` onto the probability simplex: non-negative, sums to 1, sparse.
 
-    The relaxed top-1 mask with ``p = 2`` and ``lam = 1`` (Martins and Astudillo, 2016). Its Jacobian is
-    ``diag(a) - a a^T / |a|``, ``a`` the indicator of the non-zero entries.
+    The relaxed top-1 mask with ``p = 2`` and ``lam = temperature`` (Martins and Astudillo, 2016). Its Jacobian is
+    ``(diag(a) - a a^T / |a|) / temperature``, ``a`` the indicator of the non-zero entries.
 
     Args:
       x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent.
+      temperature: in [1e-32, 1e32], in the units of ``x``; one number, or one per row. The lower, the sparser.
       axis: the axis that sums to 1.
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
 
@@ -223,14 +234,20 @@ def sparsemax(x: ArrayLike, *, axis: int = -1, where: ArrayLike | None = None) -
     >>> sparsemax([1.0, 0.5, -2.0])
     Array([0.75, 0.25, 0.  ], dtype=float32)
     """
-    return _operate(IDENTITY, x, 1, 1.0, 2.0, axis, where, None)
+    return rowwise(_sparsemax, x, axis=axis, per_row={"temperature": (temperature, POSITIVE_STRENGTH)}, where=where)
+
+
+def _sparsemax(x: Array, temperature: Array, where: Array | None = None) -> Array:
+    one, equation = jnp.ones_like(temperature), Equation(2.0, IDENTITY)
+    return _relaxed(x, one, temperature, where, equation=equation, debias=False, zero="none", isotonic=None)
 
 
 def hard_topk_mask(
     x: ArrayLike,
-    k: ArrayLike,
+    k: ArrayLike | None = None,
     *,
-    axis: int = -1,
+    density: ArrayLike | None = None,
+    axis: Axis = -1,
     where: ArrayLike | None = None,
     axis_name: AxisName = None,
 ) -> Array:
@@ -241,6 +258,7 @@ def hard_topk_mask(
     Args:
       x: as in ``topk_mask``; but integers are compared as such, exactly.
       k: as in ``topk_mask``, but a whole number.
+      density: as there.
       axis: as in ``topk_mask``.
       where: as in ``topk_mask``.
       axis_name: as in ``topk_mask``.
@@ -254,14 +272,15 @@ def hard_topk_mask(
     >>> hard_topk_mask([1.0, 3.0, 2.0, 3.0], 2)
     Array([0., 1., 0., 1.], dtype=float32)
     """
-    return _operate(IDENTITY, x, k, 0.0, 2.0, axis, where, axis_name, allowed=WHOLE_UP_TO_N)
+    return _operate(IDENTITY, x, k, density, 0.0, 2.0, axis, where, axis_name, allowed=WHOLE_UP_TO_N)
 
 
 def hard_topk_mag(
     x: ArrayLike,
-    k: ArrayLike,
+    k: ArrayLike | None = None,
     *,
-    axis: int = -1,
+    density: ArrayLike | None = None,
+    axis: Axis = -1,
     where: ArrayLike | None = None,
     axis_name: AxisName = None,
 ) -> Array:
@@ -272,16 +291,17 @@ def hard_topk_mag(
     >>> hard_topk_mag([1.0, -3.0, 2.0, 0.5], 2)
     Array([ 0., -3.,  2.,  0.], dtype=float32)
     """
-    return _operate(HALF_SQUARE, x, k, 0.0, 2.0, axis, where, axis_name, allowed=WHOLE_UP_TO_N, debias=True)
+    return _operate(HALF_SQUARE, x, k, density, 0.0, 2.0, axis, where, axis_name, allowed=WHOLE_UP_TO_N, debias=True)
 
 
 def _operate(
     phi: Nonlinearity,
     x: ArrayLike,
-    k: ArrayLike,
+    k: ArrayLike | None,
+    density: ArrayLike | None,
     lam: ArrayLike,
     p: float,
-    axis: int,
+    axis: Axis,
     where: ArrayLike | None,
     axis_name: AxisName,
     *,
@@ -297,9 +317,11 @@ def _operate(
     if method in (None, "kernel") and axis_name is not None:
         raise ValueError(f"axis_name must be None unless solver is 'threshold' or 'loop', got {axis_name!r}")
     equation, zero = Equation(p, phi, Rows(-1, axis_name), method=method or "auto"), which_vanish(lam)
-    per_row = {"k": (k, allowed), "lam": (lam, STRENGTH)}
     x = real(x)
-    if method == "kernel" and (reason := why_not(x.shape[check_axis(axis, x.ndim)], working_dtype(x.dtype))):
+    per_row = {"k": (amount(k, density, x, axis, axis_name), allowed), "lam": (lam, STRENGTH)}
+    if method == "kernel" and (
+        reason := why_not(size_along(x.shape, check_axes(axis, x.ndim)), working_dtype(x.dtype))
+    ):
         raise ValueError(f"x must have {reason}, for solver='kernel'")
     if zero == "all" and phi in (IDENTITY, ABS, HALF_SQUARE) and is_wide(x.dtype):
         return _of_integers(x, axis=axis, per_row=per_row, where=where, axis_name=axis_name, equation=equation)

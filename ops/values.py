@@ -8,8 +8,8 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from .gradients import envelope
-from .interface.arguments import STRENGTH, UP_TO_N, Vanishing, check_p, which_vanish
-from .interface.rowwise import ROWS, rowwise
+from .interface.arguments import STRENGTH, UP_TO_N, Axis, Vanishing, check_p, floating, which_vanish
+from .interface.rowwise import ROWS, amount, rowwise
 from .nonlinearities import IDENTITY, Nonlinearity, nonlinearity
 from .scalar.choice import choose
 from .scalar.equation import Equation
@@ -21,12 +21,13 @@ from .scalar.threshold import remainder
 
 def relaxed_topk_value(
     x: ArrayLike,
-    k: ArrayLike,
+    k: ArrayLike | None = None,
     *,
+    density: ArrayLike | None = None,
     phi: str | Nonlinearity = "identity",
     lam: ArrayLike = 0.1,
     p: float = 2.0,
-    axis: int = -1,
+    axis: Axis = -1,
     where: ArrayLike | None = None,
 ) -> Array:
     """The value ``f_{phi,R}(x, 1_k) = max_y <x, y> - f_phi*(y, 1_k) - lam / p * ||y||_p^p``.
@@ -42,10 +43,11 @@ def relaxed_topk_value(
       x: real array, any shape. A NaN makes its row NaN. Entries equal to ``-inf`` count as absent if ``phi`` is
         increasing.
       k: as in ``relaxed_topk``.
+      density: as there.
       phi: as in ``relaxed_topk``.
       lam: as in ``relaxed_topk``.
       p: as in ``relaxed_topk``.
-      axis: the axis along which entries compete.
+      axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
       where: boolean array, broadcasting against ``x``: entries that take part.
 
     Returns:
@@ -58,11 +60,12 @@ def relaxed_topk_value(
     >>> float(relaxed_topk_value([1.0, 3.0, 2.0], 2, lam=1.0))
     4.0
     """
+    x = floating(x)
     return rowwise(
         _values,
         x,
         axis=axis,
-        per_row={"k": (k, UP_TO_N), "lam": (lam, STRENGTH)},
+        per_row={"k": (amount(k, density, x, axis), UP_TO_N), "lam": (lam, STRENGTH)},
         where=where,
         returns=ROWS,
         equation=Equation(check_p(p), nonlinearity(phi)),
@@ -70,7 +73,14 @@ def relaxed_topk_value(
     )
 
 
-def topk_sum(x: ArrayLike, k: ArrayLike, *, axis: int = -1, where: ArrayLike | None = None) -> Array:
+def topk_sum(
+    x: ArrayLike,
+    k: ArrayLike | None = None,
+    *,
+    density: ArrayLike | None = None,
+    axis: Axis = -1,
+    where: ArrayLike | None = None,
+) -> Array:
     """The sum of the ``k`` largest entries, ``f(x, 1_k)`` (Section 3 of Sander et al., 2023).
 
     A real ``k`` gives what is left over to the next entry. The gradient is the hard mask. Arguments, result and errors
@@ -79,7 +89,7 @@ def topk_sum(x: ArrayLike, k: ArrayLike, *, axis: int = -1, where: ArrayLike | N
     >>> float(topk_sum([1.0, 3.0, 2.0], 2))
     5.0
     """
-    return relaxed_topk_value(x, k, phi=IDENTITY, lam=0.0, axis=axis, where=where)
+    return relaxed_topk_value(x, k, density=density, phi=IDENTITY, lam=0.0, axis=axis, where=where)
 
 
 def _values(

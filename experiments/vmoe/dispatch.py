@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+import ops
 from experiments.vmoe.routers import Mixtures, Slots
 
 # In all digits of the factors, which accelerators would round.
@@ -38,19 +39,12 @@ class Dispatcher:
 
 
 def _gather(tokens: Array, routed: Slots) -> Array:
-    groups, _, width = tokens.shape
-    index = routed.token.reshape(groups, -1)
-    slots = jax.vmap(lambda tokens, index: tokens.at[index].get(mode="promise_in_bounds"))(tokens, index)
-    return slots.reshape(*routed.token.shape, width)
+    return jax.vmap(ops.gather_slots)(tokens, routed.token)
 
 
 def _scatter(outputs: Array, routed: Slots) -> Array:
-    groups, *_, width = outputs.shape
-    index = routed.token.reshape(groups, -1)
-    weighed = (outputs.astype(jnp.float32) * routed.weight[..., None]).reshape(groups, -1, width)
-    nothing = jnp.zeros((groups, routed.gates.shape[1], width), jnp.float32)
-    add = jax.vmap(lambda sums, index, new: sums.at[index].add(new, mode="promise_in_bounds"))
-    return add(nothing, index, weighed).astype(outputs.dtype)
+    back = functools.partial(ops.scatter_slots, n=routed.gates.shape[1])
+    return jax.vmap(back)(outputs, routed.token, routed.weight)
 
 
 def _matrix(routed: Slots, dtype: jnp.dtype) -> Array:

@@ -4,6 +4,7 @@ Each error names the argument, its value and what is allowed. What is not known 
 other processes) passes.
 """
 
+import math
 import operator
 from typing import Any, Literal, NamedTuple
 
@@ -14,6 +15,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 Vanishing = Literal["all", "some", "none"]
+Axis = int | tuple[int, ...] | None  # along which entries compete: one, several, or all there are
 
 TINY, HUGE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 WEAKEST, STRONGEST = 1e-32, 1e32
@@ -47,6 +49,7 @@ WHOLE_UP_TO_N = UP_TO_N._replace(whole=True)
 INSIDE_N = Range("in (0, {n})", 1e-6, share=1 - 1e-6)
 NON_NEGATIVE = Range("finite and >= 0", 0, HUGE)
 POSITIVE = Range("positive and finite", TINY, HUGE)
+SHARE = Range("in [0, 1]", 0, 1)
 STRENGTH = Range(f"0 or in [{WEAKEST}, {STRONGEST}]", 0, STRONGEST, strength=True)
 POSITIVE_STRENGTH = Range(f"in [{WEAKEST}, {STRONGEST}]", WEAKEST, STRONGEST, strength=True)
 
@@ -71,17 +74,14 @@ def check_p(p: float) -> float:
     if not known(p) or not isinstance(p, int | float | np.number):
         raise ValueError(f"p must be a Python number in (1, 2], got {shown(p)}")
     if not 1.0 < p <= 2.0:
-        raise ValueError(f"p must be in (1, 2], got {p!r}")
+        why = ": above 2 derivatives have no bound" if p > 2 else ""
+        why = ": at 1 there is but the hard operator, which lam=0 gives" if p == 1 else why
+        raise ValueError(f"p must be in (1, 2], got {p!r}{why}")
     return float(p)
 
 
 def check_axis(axis: int, ndim: int, name: str = "x") -> int:
     """The axis as a non-negative number."""
-    if axis is None or isinstance(axis, tuple | list):
-        raise ValueError(
-            f"axis must be an integer, got {axis!r}; entries compete over several axes where these are made one, over "
-            f"all in {name}.ravel(), and over several arrays in topk_mag_tree"
-        )
     try:
         index = operator.index(axis)
     except TypeError:
@@ -91,6 +91,31 @@ def check_axis(axis: int, ndim: int, name: str = "x") -> int:
     if not -ndim <= index < ndim:
         raise ValueError(f"axis must be in [{-ndim}, {ndim}) for an array of {ndim} dimensions, got {axis!r}")
     return index % ndim
+
+
+def check_axes(axis: Axis, ndim: int, name: str = "x") -> int | tuple[int, ...]:
+    """The axis as a non-negative number; or several in ascending order, ``None`` standing for all."""
+    if axis is not None and not isinstance(axis, tuple):
+        return check_axis(axis, ndim, name)
+    axes = tuple(sorted(check_axis(one, ndim, name) for one in (range(ndim) if axis is None else axis)))
+    if not axes or len(set(axes)) < len(axes):
+        what = f"got a scalar {name}" if axis is None else f"got {axis!r}"
+        raise ValueError(f"axis must be an integer, different ones, or None for all there are, {what}")
+    return axes if len(axes) > 1 else axes[0]
+
+
+def size_along(shape: tuple[int, ...], axis: int | tuple[int, ...]) -> int:
+    """How many entries lie along an axis, or several."""
+    return math.prod(shape[one] for one in (axis if isinstance(axis, tuple) else (axis,)))
+
+
+def share_of(density: ArrayLike, size: int, dtype: Any) -> Array | np.ndarray:
+    """``density`` times ``size``, rounded down; computed in ``dtype``."""
+    density = check_values("density", density, SHARE)
+    module: Any = np if known(density) else jnp
+    # The product is rounded before it is rounded down: 0.1 * 70 is a little less than 7.
+    share = module.asarray(density).astype(dtype) * (size * (1 + 4 * float(np.finfo(dtype).eps)))
+    return module.minimum(module.floor(share), size)
 
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> str:
@@ -136,7 +161,7 @@ def check_range(name: str, value: ArrayLike, low: float, high: float, allowed: s
 
 
 def check_values(
-    name: str, value: ArrayLike, limits: Range, n: int = 0, axis: int = 0, dtype: Any = np.float32
+    name: str, value: ArrayLike, limits: Range, n: int = 0, axis: int | tuple[int, ...] = 0, dtype: Any = np.float32
 ) -> Array | np.ndarray:
     """Values within their range if they are known; ``n`` is the size along ``axis``, ``dtype`` what they become."""
     array = numbers(name, value)

@@ -17,13 +17,16 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec, auto_axes
 from jax.typing import ArrayLike
 
 from .arguments import (
+    Axis,
     Range,
-    check_axis,
+    check_axes,
     check_values,
     check_where,
     floating,
     known,
     real,
+    share_of,
+    size_along,
     strength,
     working_dtype,
 )
@@ -42,7 +45,7 @@ def rowwise(
     function: Callable[..., Any],
     x: ArrayLike,
     *,
-    axis: int,
+    axis: Axis,
     name: str = "x",
     beside: Mapping[str, ArrayLike] | None = None,
     per_row: Mapping[str, tuple[ArrayLike, Range]] | None = None,
@@ -57,7 +60,7 @@ def rowwise(
     Args:
       function: of rows ``(rows, n)``; one of a module, as a function made for the call would be compiled at each.
       x: real array of any shape but ``()``; integers are promoted to float.
-      axis: along which its rows lie.
+      axis: along which its rows lie; with several, or ``None`` for all, a row has the entries of all in their order.
       name: what ``x`` is called in errors.
       beside: real or boolean arrays that broadcast against ``x``; handed on as rows.
       per_row: values that broadcast to one per row, the shape of ``x`` without ``axis``, and what is allowed; handed
@@ -77,8 +80,8 @@ def rowwise(
       ValueError: an argument is none of the above, or known at trace time and out of range.
     """
     x = floating(x, name)
-    axis = check_axis(axis, x.ndim, name)
-    size = x.shape[axis] * (1 if axis_name is None else lax.axis_size(axis_name))
+    axis = check_axes(axis, x.ndim, name)
+    size = size_along(x.shape, axis) * (1 if axis_name is None else lax.axis_size(axis_name))
     batch, dtype = batch_shape(x, axis), working_dtype(x.dtype)
     traced = isinstance(x, jax.core.Tracer)
     values = {
@@ -92,6 +95,20 @@ def rowwise(
     return compiled(*arrays) if x.size else _nothing(compiled, axis, returns, *arrays)
 
 
+def amount(k: ArrayLike | None, density: ArrayLike | None, x: Array, axis: Axis, axis_name: AxisName = None) -> Any:
+    """How much is selected of the rows of ``x``: ``k`` as it is, or what a density comes to.
+
+    Raises:
+      ValueError: both are given, or neither, or the density is known and out of range.
+    """
+    if (k is None) == (density is None):
+        raise ValueError(f"k must be given or else density, got {'neither' if k is None else 'both'}")
+    if density is None:
+        return k
+    size = size_along(x.shape, check_axes(axis, x.ndim)) * (1 if axis_name is None else lax.axis_size(axis_name))
+    return share_of(density, size, working_dtype(x.dtype))
+
+
 @functools.partial(jax.jit, static_argnames=("function", "axis", "returns", "static"))
 def _compiled(
     x: Array,
@@ -101,7 +118,7 @@ def _compiled(
     whole: dict[str, Any],
     *,
     function: Callable[..., Any],
-    axis: int,
+    axis: int | tuple[int, ...],
     returns: Any,
     static: tuple[tuple[str, Hashable], ...],
 ) -> Any:
@@ -123,19 +140,23 @@ def _compiled(
     return on_mesh(apply, specs)(x, beside, per_row, where, whole)
 
 
-def _restored(x: Array, axis: int, kind: str, found: Array) -> Array:
+def _restored(x: Array, axis: int | tuple[int, ...], kind: str, found: Array) -> Array:
     """A result of rows in the shape and dtype of ``x``."""
     if kind != WIDE and jnp.issubdtype(found.dtype, jnp.floating):
         found = found.astype(x.dtype)
     batch = batch_shape(x, axis)
     if kind in (ROWS, WIDE):
         return found.reshape(batch)
+    if isinstance(axis, tuple):  # of entries: what has features lies along one
+        return jnp.moveaxis(found.reshape(*batch, *(x.shape[one] for one in axis)), range(-len(axis), 0), axis)
     return jnp.moveaxis(found.reshape(*batch, found.shape[-1]), -1, axis)
 
 
-def _spec(x: Array, axis: int, kind: str) -> PartitionSpec:
+def _spec(x: Array, axis: int | tuple[int, ...], kind: str) -> PartitionSpec:
     """Where on the mesh a result of ``x`` lies: where ``x`` does."""
     parts = spec_of(x)
+    if isinstance(axis, tuple):
+        return PartitionSpec(*(part for i, part in enumerate(parts) if kind == ENTRIES or i not in axis))
     along = {ENTRIES: parts[axis : axis + 1], FEATURES: (None,)}.get(kind, ())
     return PartitionSpec(*parts[:axis], *along, *parts[axis + 1 :])
 
@@ -186,13 +207,17 @@ def varying_as(tree: Any, like: Any) -> Any:
     return jax.tree.map(lambda leaf: lax.pcast(leaf, tuple(sorted(wanted - axes(leaf))), to="varying"), tree)
 
 
-def batch_shape(x: Array, axis: int) -> tuple[int, ...]:
+def batch_shape(x: Array, axis: int | tuple[int, ...]) -> tuple[int, ...]:
     """The shape of ``x`` without ``axis`` (not negative): that of one value per row."""
+    if isinstance(axis, tuple):
+        return tuple(size for i, size in enumerate(x.shape) if i not in axis)
     return x.shape[:axis] + x.shape[axis + 1 :]
 
 
-def as_rows(x: Array, axis: int, dtype: Any) -> Array:
-    """``x`` as rows along ``axis`` (not negative), shape ``(rows, n)``."""
+def as_rows(x: Array, axis: int | tuple[int, ...], dtype: Any) -> Array:
+    """``x`` as rows along ``axis`` (not negative, and in ascending order), shape ``(rows, n)``."""
+    if isinstance(axis, tuple):
+        return jnp.moveaxis(x, axis, range(-len(axis), 0)).reshape(-1, size_along(x.shape, axis)).astype(dtype)
     return jnp.moveaxis(x, axis, -1).reshape(-1, x.shape[axis]).astype(dtype)
 
 
@@ -230,7 +255,7 @@ def _per_row(
         ) from None
 
 
-def _nothing(compiled: Callable[..., Any], axis: int, returns: Any, x: Array, *arrays: Any) -> Any:
+def _nothing(compiled: Callable[..., Any], axis: int | tuple[int, ...], returns: Any, x: Array, *arrays: Any) -> Any:
     """What there is to return for an ``x`` without entries: what it would be for one with, as far as there is any."""
 
     def filled(leaf: Array | np.ndarray) -> jax.ShapeDtypeStruct:
@@ -240,6 +265,8 @@ def _nothing(compiled: Callable[..., Any], axis: int, returns: Any, x: Array, *a
         batch = batch_shape(x, axis)
         if kind in (ROWS, WIDE):
             return jnp.zeros(batch, found.dtype)
+        if isinstance(axis, tuple):
+            return jnp.zeros(x.shape, found.dtype)
         along = x.shape[axis] if kind == ENTRIES else found.shape[axis]
         return jnp.zeros((*batch[:axis], along, *batch[axis:]), found.dtype)
 

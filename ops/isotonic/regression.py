@@ -4,7 +4,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from ..interface.arguments import POSITIVE_STRENGTH, check_p, floating, known
+from ..interface.arguments import POSITIVE_STRENGTH, Axis, check_p, floating, known
 from ..interface.rowwise import rowwise
 from ..nonlinearities import Nonlinearity, nonlinearity
 from .problem import Problem
@@ -18,7 +18,7 @@ def isotonic_regression(
     lam: ArrayLike = 1.0,
     p: float = 2.0,
     phi: str | Nonlinearity = "identity",
-    axis: int = -1,
+    axis: Axis = -1,
     nonnegative: bool | None = None,
     solver: SolverName | Solver = "pav",
 ) -> Solution:
@@ -38,7 +38,7 @@ def isotonic_regression(
         ``axis``).
       p: exponent of the regularisation, a Python number in (1, 2].
       phi: the nonlinearity, or its name: ``"identity"``, ``"abs"``, ``"half_square"``, ``"exp"``, or a registered one.
-      axis: the axis along which ``v`` decreases.
+      axis: the axis along which ``v`` decreases; a tuple of several, or ``None`` for all.
       nonnegative: whether ``v >= 0`` as well; by default for an even ``phi`` (Proposition 6), whose ``s`` then have
         to be magnitudes.
       solver: ``"pav"`` (exact), ``"dykstra"`` (``p = 2`` only), ``"dual"``, or one of these with settings of its own,

@@ -3,7 +3,7 @@
 from jax import Array
 from jax.typing import ArrayLike
 
-from ..interface.arguments import POSITIVE_STRENGTH, UP_TO_N, check_p, floating
+from ..interface.arguments import POSITIVE_STRENGTH, UP_TO_N, Axis, check_p, floating
 from ..interface.rowwise import ENTRIES, rowwise
 from ..nonlinearities import Nonlinearity, nonlinearity
 from .problem import Problem
@@ -18,7 +18,7 @@ def topk_solution(
     phi: str | Nonlinearity = "identity",
     lam: ArrayLike = 0.1,
     p: float = 2.0,
-    axis: int = -1,
+    axis: Axis = -1,
     solver: SolverName | Solver = "pav",
 ) -> tuple[Array, Solution]:
     """``relaxed_topk`` by an isotonic solver, and what that solver found: so that a run not converged can be seen.

@@ -104,6 +104,18 @@ def _sparsemax_call(setting: Setting) -> Call:
     return call
 
 
+def _slots_call(setting: Setting) -> Call:
+    """All entries in slots, and put back from there."""
+
+    def call(x: Array, k: Array, lam: Array, where: Array, extra: Array, axis: int) -> Array:
+        present = where if setting.where else None
+        found = ops.soft_topk(x, k, num_slots=setting.n, lam=lam, p=setting.p, axis=axis, where=present)
+        left = jnp.expand_dims(found.overflow, axis)  # exactly 0
+        return jnp.put_along_axis(x, found.indices, found.weights + left, axis=axis, inplace=False)
+
+    return call
+
+
 def _tree_call(name: str) -> Callable[[Setting], Call]:
     """Of one row at a time, cut into three leaves."""
 
@@ -162,6 +174,7 @@ OPERATORS: dict[str, Operator] = {
     "topk_mask": Operator(_plain("topk_mask", "solver"), _top_k, ("x", "k", "lam"), 26),
     "topk_mag": Operator(_plain("topk_mag", "solver", "debias"), _top_k, ("x", "k", "lam"), 26),
     "relaxed_topk": Operator(_plain("relaxed_topk", "solver", "phi"), _top_k, ("x", "k", "lam"), 12),
+    "soft_topk": Operator(_slots_call, _top_k, ("x", "k", "lam"), 4),
     "topk_mag_tree": Operator(_tree_call("topk_mag_tree"), _top_k, ("x", "lam"), 4),
     "topk_mask_tree": Operator(_tree_call("topk_mask_tree"), _top_k, ("x", "k", "lam"), 3),
     "relaxed_topk_value": Operator(_plain("relaxed_topk_value", "phi"), _value, ("x", "k", "lam"), 6),

@@ -92,6 +92,13 @@ def _attention(x, w):
     return baselines.sparsemax_attention(x[:, None], w[:, None], w[:, None])
 
 
+def _slots(x, w, labels):
+    slots = jax.vmap(ops.gather_slots)(x[..., None], jnp.stack([labels % N, (labels + 1) % N], axis=-1))
+    return jax.vmap(lambda out, at, w: ops.scatter_slots(out, at, w, N))(
+        slots, labels[:, None] % N + jnp.zeros((1, 2), int), w[:, :2]
+    )[..., 0]
+
+
 def _weighted(x, labels, w, **options):
     weights = jnp.sum(jnp.abs(w), axis=-1)
     return ops.topk_fenchel_young_loss(x, labels, 2, example_weights=weights, reduction="mean", **options)
@@ -102,7 +109,12 @@ CALLS = {
     "topk_mag": _call(ops.topk_mag, x=X, k=K, lam=LAM, p=4 / 3, debias=True, split=True),
     "relaxed_topk": _call(ops.relaxed_topk, x=X, k=K, lam=LAM, phi="exp", where=WHERE, split=True),
     "knapsack_mask": _call(ops.knapsack_mask, x=X, k=K, lam=LAM, costs=np.exp(W), caps=np.exp(-W), where=WHERE),
-    "sparsemax": _call(ops.sparsemax, x=X, where=WHERE),
+    "soft_topk": _call(ops.soft_topk, x=X, k=K, lam=LAM, num_slots=3, where=WHERE),
+    "gather_slots scatter_slots": _call(_slots, x=X, w=W, labels=LABELS),
+    "topk_plan": _call(
+        ops.topk_plan, x=X, k=WHOLE, limit=np.float32(5.5), lam=np.float32(0.7), max_iter=4, by_rows=False
+    ),
+    "sparsemax": _call(ops.sparsemax, x=X, temperature=LAM, where=WHERE),
     "hard_topk_mask": _call(ops.hard_topk_mask, x=X, k=WHOLE, split=True),
     "hard_topk_mag": _call(ops.hard_topk_mag, x=X, k=WHOLE, where=WHERE, split=True),
     "hard_topk_mask of integers": _call(ops.hard_topk_mask, x=(100 * X).astype(np.int32) + 2**24, k=WHOLE, split=True),

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import ops
 from ops import hard_topk_mag, hard_topk_mask, topk_mag, topk_mask
 from tests.ops import oracles
 
@@ -92,3 +93,40 @@ def test_where_along_another_axis():
 
 def test_nowhere():
     assert np.all(np.asarray(topk_mask(X, 2, where=np.zeros(6, bool))) == 0)
+
+
+SEVERAL = [(0, 2), (-1, 0), (1, 2), (0, 1, 2), None, (1,)]
+
+
+@pytest.mark.parametrize("axis", SEVERAL)
+@pytest.mark.parametrize("operator", [topk_mask, hard_topk_mag])
+def test_entries_compete_over_several_axes(operator, axis):
+    along = sorted(range(3) if axis is None else [one % 3 for one in axis])
+    rest = [i for i in range(3) if i not in along]
+    rows = np.transpose(X, rest + along).reshape(*(X.shape[i] for i in rest), -1)
+    k = np.arange(rows[..., 0].size).reshape(rows.shape[:-1]) % 5 + 2
+    expected = np.asarray(operator(rows, k)).reshape([X.shape[i] for i in rest + along])
+    found = operator(X, k, axis=axis, where=np.ones((6, 6), bool))
+    np.testing.assert_array_equal(found, np.transpose(expected, np.argsort(rest + along)))
+
+
+def test_one_value_for_several_axes():
+    value = ops.relaxed_topk_value(X, 3, axis=(0, 2))
+    assert value.shape == (6,)
+    np.testing.assert_allclose(value[2], ops.relaxed_topk_value(X[:, 2].ravel(), 3), rtol=1e-6)
+    gradient = jax.grad(lambda x: jnp.sum(ops.relaxed_topk_value(x, 3, axis=(0, 2))))(X)
+    np.testing.assert_allclose(gradient, topk_mask(X, 3, axis=(0, 2)), atol=1e-6)
+    assert ops.relaxed_topk_value(X, 3, axis=None).shape == ()
+    np.testing.assert_array_equal(ops.lmo(X, X[::-1], axis=None).ravel(), ops.lmo(X.ravel(), X[::-1].ravel()))
+    assert topk_mask(X[:, :0], 0, axis=(0, 1)).shape == (4, 0, 6)
+
+
+@pytest.mark.parametrize("operator", ALL)
+def test_density_is_a_share_of_the_entries(operator):
+    x = oracles.samples((3, 70), dtype=np.float32)
+    traced = jax.jit(lambda density: operator(x, density=density))
+    for density, k in ((0.1, 7), (0.29, 20), (1.0, 70), ([0.1, 0.5, 0.99], [7, 35, 69])):
+        expected = operator(x, np.full(3, k, np.float32))
+        np.testing.assert_array_equal(operator(x, density=density), expected)
+        np.testing.assert_allclose(traced(np.full(3, density, np.float32)), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(operator(x[:2, :35], density=0.1, axis=None), operator(x[:2, :35], 7, axis=None))

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from ...interface.arguments import INSIDE_N, POSITIVE
+from ...interface.arguments import INSIDE_N, POSITIVE, Axis
 from ...scalar.choice import choose
 from ...scalar.twofloat import TwoFloat
 from .shared import finite_above, mask_rows
@@ -67,7 +67,7 @@ def _threshold_jvp(distribution, solve, primals, tangents):
 
 
 def distribution_mask(
-    x: ArrayLike, k: ArrayLike, temperature: ArrayLike, axis: int, distribution: Distribution, solve: Solve
+    x: ArrayLike, k: ArrayLike, temperature: ArrayLike, axis: Axis, distribution: Distribution, solve: Solve
 ) -> Array:
     """The mask along ``axis``; ``k`` and ``temperature`` are one number or one value per row.
 

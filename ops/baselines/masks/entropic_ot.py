@@ -20,7 +20,7 @@ from jax import Array, lax
 from jax.scipy.special import logit
 from jax.typing import ArrayLike
 
-from ...interface.arguments import INSIDE_N, Range, check_range, check_whole
+from ...interface.arguments import INSIDE_N, Axis, Range, check_range, check_whole
 from ...scalar.choice import choose
 from .shared import finite, mask_rows, unit_of
 
@@ -93,7 +93,7 @@ def entropic_ot_topk_mask(
     k: ArrayLike,
     *,
     epsilon: ArrayLike = 1e-2,
-    axis: int = -1,
+    axis: Axis = -1,
     tolerance: float = 1e-3,
     max_iterations: int = 1000,
 ) -> Array:
@@ -114,7 +114,7 @@ def entropic_ot_topk_mask(
         to one value per row.
       epsilon: strength of the entropy, positive, in units of the squared distance between the two targets; broadcasts
         like ``k``.
-      axis: the axis along which entries compete.
+      axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
       tolerance: relative error of ``sum(mask) = k`` at which the iterations stop.
       max_iterations: where they stop in any case.
 

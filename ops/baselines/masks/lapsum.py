@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from ...interface.arguments import Axis
 from ...scalar.choice import choose
 from ...scalar.twofloat import TwoFloat, shift
 from . import laplace_sums
@@ -66,7 +67,7 @@ def _solve(x: Array, k: Array, temperature: Array) -> TwoFloat:
     return shift(TwoFloat(anchor, jnp.zeros_like(anchor)), temperature * move)
 
 
-def lapsum_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0, axis: int = -1) -> Array:
+def lapsum_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1) -> Array:
     """Dense relaxed top-k mask by sums of Laplace distribution functions, in closed form after a sort.
 
     Struski, Bednarczyk, Podolak and Tabor, "LapSum - One Method to Differentiate Them All: Ranking, Sorting and Top-k
@@ -81,7 +82,7 @@ def lapsum_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0
       k: how much is selected in total, in ``(0, n)``, not necessarily whole; one number, or an array that broadcasts
         to one value per row.
       temperature: scale of the distribution, positive, in the units of ``x``; broadcasts like ``k``.
-      axis: the axis along which entries compete.
+      axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
 
     Returns:
       Array of the shape and dtype of ``x`` (integers are promoted to float), strictly between 0 and 1 up to rounding.

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ...interface.arguments import POSITIVE, check_axis, check_whole, floating
+from ...interface.arguments import POSITIVE, Axis, check_axes, check_whole, floating, size_along
 from ...isotonic.sorting import descending
 from ...scalar.choice import choose
 from .shared import finite_above, mask_rows, unit_of
@@ -72,7 +72,7 @@ def _mask(x: Array, temperature: Array, *, k: int) -> Array:
     return restore(lax.scan(lambda mask, ranks: (mask + chunk_sum(ranks), None), jnp.zeros_like(s), ranks)[0])
 
 
-def neuralsort_topk_mask(x: ArrayLike, k: int, *, temperature: ArrayLike = 1.0, axis: int = -1) -> Array:
+def neuralsort_topk_mask(x: ArrayLike, k: int, *, temperature: ArrayLike = 1.0, axis: Axis = -1) -> Array:
     """Dense relaxed top-k mask: the first ``k`` rows of the NeuralSort matrix, summed.
 
     Grover, Wang, Zweig and Ermon, "Stochastic Optimization of Sorting Networks via Continuous Relaxations" (ICLR 2019).
@@ -90,7 +90,7 @@ def neuralsort_topk_mask(x: ArrayLike, k: int, *, temperature: ArrayLike = 1.0, 
         fewer than ``k`` are left, the sum is their number. ``+inf`` entries come first. A NaN makes its row NaN.
       k: how many rows are summed: a whole number in ``[0, n]``, not traced.
       temperature: positive, in the units of ``x``; one number, or an array that broadcasts to one value per row.
-      axis: the axis along which entries compete.
+      axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
 
     Returns:
       Array of the shape and dtype of ``x`` (integers are promoted to float), not negative. Computed in float32 at
@@ -104,7 +104,7 @@ def neuralsort_topk_mask(x: ArrayLike, k: int, *, temperature: ArrayLike = 1.0, 
     Array([22., 92., 82.,  5.], dtype=float32)
     """
     x = floating(x)
-    axis = check_axis(axis, x.ndim)
-    n = x.shape[axis]
+    axis = check_axes(axis, x.ndim)
+    n = size_along(x.shape, axis)
     k = check_whole("k", k, 0, n, f"in [0, {n}], the size along axis {axis}")
     return mask_rows(_mask, x, axis, {"temperature": (temperature, POSITIVE)}, k=k)

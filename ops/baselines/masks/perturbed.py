@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ...interface.arguments import POSITIVE, WHOLE_UP_TO_N, check_whole
+from ...interface.arguments import POSITIVE, WHOLE_UP_TO_N, Axis, check_whole
 from ...scalar.choice import choose
 from ...scalar.mask import hard_selection
 from .shared import mask_rows
@@ -83,7 +83,7 @@ def perturbed_topk_mask(
     sigma: ArrayLike = 1.0,
     num_samples: int = 100,
     key: Array,
-    axis: int = -1,
+    axis: Axis = -1,
 ) -> Array:
     """Relaxed top-k mask: the mean of hard masks of ``x`` plus Gaussian noise. Random, and sparse for few samples.
 
@@ -105,7 +105,7 @@ def perturbed_topk_mask(
       num_samples: how many masks the mean is over, positive.
       key: of ``jax.random``. Every row has noise of its own, but for rows added by ``jax.vmap`` over ``x`` alone, and
         those of different devices inside ``jax.shard_map``, unless their keys differ.
-      axis: the axis along which entries compete.
+      axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
 
     Returns:
       Array of the shape and dtype of ``x`` (integers are promoted to float), multiples of ``1 / num_samples`` between

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ...interface.arguments import Range
+from ...interface.arguments import Axis, Range
 from ...interface.rowwise import rowwise
 from ...scalar.choice import choose
 
@@ -15,7 +15,7 @@ from ...scalar.choice import choose
 def mask_rows(
     mask: Callable[..., Array],
     x: ArrayLike,
-    axis: int,
+    axis: Axis,
     per_row: dict[str, tuple[ArrayLike, Range]],
     whole: dict[str, Any] | None = None,
     **static: Any,

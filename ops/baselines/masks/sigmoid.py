@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from ...interface.arguments import Axis
 from ...scalar.choice import choose
 from ...scalar.equation import Equation
 from ...scalar.rootfinding import End, Evaluation, find_root
@@ -67,7 +68,7 @@ def _solve_rows(x: Array, k: Array, temperature: Array) -> TwoFloat:
     return solve_rows(_solve, (x,), k, temperature, Rows())
 
 
-def sigmoid_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0, axis: int = -1) -> Array:
+def sigmoid_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1) -> Array:
     """Dense relaxed top-k mask ``sigmoid((x - tau) / temperature)`` that sums to ``k``.
 
     Amos, Koltun and Kolter, "The Limited Multi-Label Projection Layer" (2019); Qian et al., "Multi-Vector Retrieval
@@ -84,7 +85,7 @@ def sigmoid_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.
       k: how much is selected in total, in ``(0, n)``, not necessarily whole; one number, or an array that broadcasts
         to one value per row.
       temperature: positive, in the units of ``x``; broadcasts like ``k``.
-      axis: the axis along which entries compete.
+      axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
 
     Returns:
       Array of the shape and dtype of ``x`` (integers are promoted to float), strictly between 0 and 1 up to rounding.

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from ...interface.arguments import POSITIVE, UP_TO_N
+from ...interface.arguments import POSITIVE, UP_TO_N, Axis
 from ...isotonic.sorting import descending
 from ...scalar.choice import choose
 from .laplace_sums import sum_above, sum_below
@@ -33,7 +33,7 @@ def _mask(x: Array, k: Array, temperature: Array) -> Array:
     return restore(present * sums(present * jnp.clip(k - rank, 0.0, 1.0) / normaliser))
 
 
-def softsort_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0, axis: int = -1) -> Array:
+def softsort_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1) -> Array:
     """Dense relaxed top-k mask: the first ``k`` rows of the SoftSort matrix, summed.
 
     Prillo and Eisenschlos, "SoftSort: A Continuous Relaxation for the argsort Operator" (ICML 2020).
@@ -50,7 +50,7 @@ def softsort_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1
       k: how many rows are summed, in ``[0, n]``; where it is not whole, the last row counts in part. One number, or an
         array that broadcasts to one value per row.
       temperature: positive, in the units of ``x``; broadcasts like ``k``.
-      axis: the axis along which entries compete.
+      axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
 
     Returns:
       Array of the shape and dtype of ``x`` (integers are promoted to float), not negative. Computed in float32 at

@@ -62,7 +62,7 @@ def test_p(operator, p):
 
 
 @pytest.mark.parametrize("operator", ALL)
-@pytest.mark.parametrize("axis", [2, -3, 1.5, "rows", None])
+@pytest.mark.parametrize("axis", [2, -3, 1.5, "rows", (0, 0), ()])
 def test_axis(operator, axis):
     with raises("axis", axis):
         operator(X, 2, axis=axis)
@@ -153,7 +153,7 @@ WRONG = {
     "epsilon": [*NO_NUMBER, 0, COLUMN],
     "q": [*NO_NUMBER, 1.5, -0.1],
     "where": ["yes", PYTREE, np.ones(ENTRIES.shape), np.ones(ROWS + 1, bool)],
-    "axis": [None, (0, 1), [0], "rows", 0.5, 7, -3, np.array([0, 1])],
+    "axis": [(0, 0), (), (0, 7), [0], "rows", 0.5, 7, -3, np.array([0, 1])],
     "p": ["2", None, 3, 1, np.array([1.5, 1.5]), jnp.float32(2), np.nan, PYTREE],
     "phi": ["cube", None, abs, ["abs"]],
     "solver": ["newton", None, 3, ENTRIES],
@@ -181,8 +181,13 @@ def test_what_an_argument_cannot_be_is_said_in_one_line(call, argument):
 
 
 def test_hints():
-    with pytest.raises(ValueError, match=r"^axis must be an integer, got None; .* x\.ravel\(\), .* topk_mag_tree$"):
-        topk_mask(X, 2, axis=None)
+    with pytest.raises(ValueError, match=r"^axis must be an integer, different ones, or None .* got \(1, -1\)$"):
+        topk_mask(X, 2, axis=(1, -1))
+    for given, said in (({}, "neither"), ({"k": 2, "density": 0.5}, "both")):
+        with pytest.raises(ValueError, match=rf"^k must be given or else density, got {said}$"):
+            topk_mask(X, **given)
+    with pytest.raises(ValueError, match=r"^density must be in \[0, 1\], got 1.5$"):
+        topk_mask(X, density=1.5)
     with pytest.raises(ValueError, match=r"^k must be .* shape \(3,\), got shape \(3, 1\): squeeze it"):
         topk_mask(X, np.ones((3, 1)))
     with pytest.raises(ValueError, match=r"^labels must be .*shape \(3, 1\): squeeze them$"):

@@ -1,0 +1,155 @@
+"""The relaxed top-k of every row of a matrix, with a limit to how often a column is selected."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from .interface.arguments import (
+    NON_NEGATIVE,
+    POSITIVE_STRENGTH,
+    UP_TO_N,
+    Range,
+    check_axes,
+    check_p,
+    check_values,
+    check_whole,
+    floating,
+    shown,
+    working_dtype,
+)
+from .interface.rowwise import ENTRIES, ROWS, WIDE, batch_shape, broadcast, rowwise
+from .scalar.choice import choose
+from .scalar.marginals import Problem, solve
+
+_COUNT = Range("at least 1", 1, integer=True)
+
+
+class TopkPlan(NamedTuple):
+    """A plan, and how it was found.
+
+    Attributes:
+      plan: in the shape and dtype of the scores.
+      iterations: int32, how many there were; one value per matrix, the shape of the scores without their ``axis``, as
+        below.
+      residual: how far the sum of a row is from ``k``, that of a column above ``limit``, or off it where that binds:
+        the largest of all, in units of the plan.
+      converged: bool, whether the residual is within the tolerance.
+    """
+
+    plan: Array
+    iterations: Array
+    residual: Array
+    converged: Array
+
+
+def topk_plan(
+    x: ArrayLike,
+    k: ArrayLike,
+    limit: ArrayLike,
+    *,
+    lam: ArrayLike = 0.1,
+    p: float = 2.0,
+    axis: tuple[int, int] = (-2, -1),
+    where: ArrayLike | None = None,
+    max_iter: int = 200,
+    tol: ArrayLike | None = None,
+) -> TopkPlan:
+    """Relaxed top-k of every row with limited columns: each expert takes ``k`` tokens, each token ``limit`` experts.
+
+    The solution of ``max_T <x, T> - lam / p * ||T||_p^p`` over ``0 <= T <= 1`` with rows that sum to ``k`` and columns
+    that sum to at most ``limit``: ``topk_mask(x, k)`` where no limit binds. For ``lam -> 0`` a matching; with it a
+    transport plan regularised as in Blondel, Seguy and Rolet (2018), sparse like those of Liu, Puigcerver and Blondel
+    (2023). Its dual is solved by turns of the scalar equation of all rows and of all columns (block-coordinate ascent),
+    and Newton's method between them, until rows and columns are within ``tol``.
+
+    Differentiable in ``x``, ``k``, ``limit`` and ``lam``, forwards and backwards, to any order, by the implicit
+    function theorem: a symmetric linear system in one unknown a row, solved by conjugate gradients. What is not
+    converged has derivatives that are as inexact. Where all limits bind, ``k`` and ``limit`` can only change together.
+    Takes O(m n) memory for a matrix ``(m, n)``.
+
+    Args:
+      x: real array of at least two dimensions; finite, but that entries equal to ``-inf`` get 0 and leave the others as
+        if they were absent. Others that are not finite make their matrix NaN.
+      k: how much is selected in a row: a real number in ``[0, n]``; one number, or an array that broadcasts to one
+        value per row (the shape of ``x`` without the second ``axis``). Where fewer entries take part, all are wanted.
+      limit: the most that is selected in a column, >= 0; one number, or one value per column, likewise.
+      lam: strength of the relaxation, in [1e-32, 1e32], in the units of ``x``; one number, or one per matrix.
+      p: exponent of the regularisation, a Python number in (1, 2].
+      axis: two axes: that along which the rows lie one below the other, and that along which they select.
+      where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
+      max_iter: the most iterations; typical problems take 5 to 50.
+      tol: residual at which a matrix has converged; default 1e-4 in float32, 1e-9 in float64. In float32 rounding
+        leaves about ``1e-7 * max(abs(x)) / lam``.
+
+    Returns:
+      A ``TopkPlan``. Without a plan that has these sums (as with ``m * k > n * limit``), or with too few iterations, it
+      is not converged, and its rows sum to ``k`` while columns are over their limit.
+
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+
+    >>> topk_plan([[3.0, 2.0, 0.0], [3.0, 1.0, 0.0]], 1, 1, lam=0.1).plan
+    Array([[0., 1., 0.],
+           [1., 0., 0.]], dtype=float32)
+    """
+    x = floating(x)
+    if not (isinstance(axis, tuple) and len(axis) == 2):
+        raise ValueError(f"axis must be two integers, got {shown(axis)}")
+    check_axes(axis, x.ndim)
+    row, column = (one % x.ndim for one in axis)
+    dtype = working_dtype(x.dtype)
+    if tol is None:
+        tol = 1e-9 if dtype == jnp.float64 else 1e-4
+    k = check_values("k", k, UP_TO_N, x.shape[column], column, dtype)
+    limit = check_values("limit", limit, NON_NEGATIVE)
+    return rowwise(
+        _plans,
+        x,
+        axis=axis,
+        beside={"k": _spread(k, x, column, "k"), "limit": _spread(limit, x, row, "limit")},
+        per_row={
+            "lam": (lam, POSITIVE_STRENGTH),
+            "max_iter": (check_whole("max_iter", max_iter, 1, 2**31 - 1, "at least 1"), _COUNT),
+            "tol": (tol, NON_NEGATIVE),
+        },
+        where=where,
+        returns=TopkPlan(ENTRIES, ROWS, WIDE, ROWS),
+        p=check_p(p),
+        shape=(x.shape[min(row, column)], x.shape[max(row, column)]),
+        turned=column < row,
+    )
+
+
+def _spread(value: Array | np.ndarray, x: Array, axis: int, name: str) -> Array | np.ndarray:
+    """One value per row or column, with an axis of size 1 along which they are alike."""
+    value = broadcast(value, batch_shape(x, axis), name, f"x without axis {axis}")
+    return value.reshape(*x.shape[:axis], 1, *x.shape[axis + 1 :])
+
+
+def _plans(
+    x: Array,
+    *,
+    k: Array,
+    limit: Array,
+    lam: Array,
+    where: Array | None = None,
+    p: float,
+    shape: tuple[int, int],
+    turned: bool,
+    max_iter: Array,
+    tol: Array,
+) -> TopkPlan:
+    def matrices(value: Array) -> Array:
+        value = value.reshape(-1, *shape)
+        return jnp.swapaxes(value, 1, 2) if turned else value
+
+    scores = matrices(x if where is None else choose(where, x, -jnp.inf))
+    available = jnp.sum((scores != -jnp.inf).astype(x.dtype), axis=2, keepdims=True)
+    wanted = jnp.minimum(matrices(k)[:, :, :1], available)
+    problem = Problem(scores, wanted, matrices(limit)[:, :1], lam[:, :, None])
+    plan, found = solve(problem, p, max_iter[:, :, None].astype(jnp.int32), tol[:, :, None])
+    plan = jnp.swapaxes(plan, 1, 2) if turned else plan
+    return TopkPlan(plan.reshape(x.shape), found.iterations, found.residual, found.residual <= tol)

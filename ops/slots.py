@@ -1,0 +1,173 @@
+"""The relaxed top-k in a number of slots known beforehand, and what is gathered into slots and added up from them."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from .interface.arguments import (
+    STRENGTH,
+    UP_TO_N,
+    Vanishing,
+    check_axis,
+    check_p,
+    check_whole,
+    floating,
+    real,
+    shown,
+    which_vanish,
+    working_dtype,
+)
+from .interface.rowwise import FEATURES, ROWS, amount, rowwise
+from .nonlinearities import IDENTITY
+from .scalar.choice import choose
+from .scalar.equation import Equation
+from .scalar.mask import mask_of
+
+
+class SoftTopk(NamedTuple):
+    """The support of a relaxed top-k mask, in slots.
+
+    Attributes:
+      weights: the mask of the entry in each slot, largest entries first; 0 where there are more slots than it has
+        entries that are not 0. The shape of the scores with ``num_slots`` along the axis, and their dtype.
+      indices: int32, which entry that is; those of weight 0 are the next largest.
+      overflow: what the mask has that found no slot, one value per row; exactly 0 where all of it did.
+    """
+
+    weights: Array
+    indices: Array
+    overflow: Array
+
+
+def soft_topk(
+    x: ArrayLike,
+    k: ArrayLike | None = None,
+    *,
+    num_slots: int,
+    density: ArrayLike | None = None,
+    lam: ArrayLike = 0.1,
+    p: float = 2.0,
+    axis: int = -1,
+    where: ArrayLike | None = None,
+) -> SoftTopk:
+    """``topk_mask`` as weights and indices, like ``jax.lax.top_k``, with gradients through the weights.
+
+    More than ``k`` entries have a mask that is not 0; the ``num_slots`` largest get a slot. With ``gather_slots`` and
+    ``scatter_slots``, tokens go to buffers of static size and back, or beams to the next step, in memory that depends
+    on the slots alone. ``jax.lax.top_k`` is what costs time: O(n log num_slots).
+
+    Args:
+      x: as in ``topk_mask``.
+      k: as there.
+      num_slots: a Python integer in ``[1, n]``, ``n`` the size of ``x`` along ``axis``.
+      density: as there.
+      lam: as there; at 0 the first ``k`` slots have weight 1.
+      p: as there.
+      axis: the axis along which entries compete.
+      where: as there. Where fewer than ``num_slots`` entries take part, others fill the slots with weight 0.
+
+    Returns:
+      A ``SoftTopk``.
+
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+
+    >>> weights, indices, overflow = soft_topk([1.0, 3.0, 2.5, 2.0], 2, num_slots=2, lam=1.0)
+    >>> weights, indices, float(overflow)
+    (Array([1.  , 0.75], dtype=float32), Array([1, 2], dtype=int32), 0.25)
+    """
+    x = floating(x)
+    n = x.shape[check_axis(axis, x.ndim)]
+    return rowwise(
+        _in_slots,
+        x,
+        axis=axis,
+        per_row={"k": (amount(k, density, x, axis), UP_TO_N), "lam": (lam, STRENGTH)},
+        where=where,
+        returns=SoftTopk(FEATURES, FEATURES, ROWS),
+        equation=Equation(check_p(p), IDENTITY),
+        zero=which_vanish(lam),
+        num_slots=check_whole("num_slots", num_slots, 1, n, f"in [1, {n}], the size along axis {axis}"),
+    )
+
+
+def _in_slots(
+    x: Array, k: Array, lam: Array, where: Array | None = None, *, equation: Equation, zero: Vanishing, num_slots: int
+) -> SoftTopk:
+    entries = x if where is None else choose(where, x, -jnp.inf)
+    (mask,) = mask_of((entries,), k, lam, equation, zero=zero)
+    # The mask grows with the entries, which also tell apart those that are selected in full.
+    _, indices = lax.top_k(lax.stop_gradient(entries), num_slots)
+    weights = jnp.take_along_axis(mask, indices, axis=1, mode="promise_in_bounds")
+    # Counted out, not subtracted: nothing is left where all found a slot.
+    row = lax.broadcasted_iota(indices.dtype, indices.shape, 0)
+    rest = mask.at[row, indices].set(0.0, mode="promise_in_bounds")
+    return SoftTopk(weights, indices.astype(jnp.int32), jnp.sum(rest, axis=1, keepdims=True))
+
+
+def gather_slots(values: ArrayLike, indices: ArrayLike) -> Array:
+    """What the slots hold: copies of ``values`` at ``indices``, differentiable in the values; batches by ``jax.vmap``.
+
+    Args:
+      values: real array ``(n, width)``.
+      indices: integers in ``[0, n)`` of any shape, as those of ``soft_topk``; not checked.
+
+    Returns:
+      Array of the shape of ``indices`` with ``width`` at the end, and the dtype of ``values``.
+
+    Raises:
+      ValueError: these are no such arrays.
+
+    >>> gather_slots(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([1, 1]))
+    Array([[3., 4.],
+           [3., 4.]], dtype=float32)
+    """
+    values, indices = real(values, "values"), _whole(indices)
+    if values.ndim != 2:
+        raise ValueError(f"values must have shape (n, width), got {values.shape}")
+    taken = values.at[indices.reshape(-1)].get(mode="promise_in_bounds")
+    return taken.reshape(*indices.shape, values.shape[1])
+
+
+def scatter_slots(outputs: ArrayLike, indices: ArrayLike, weights: ArrayLike, n: int) -> Array:
+    """The way back from slots: ``outputs`` times ``weights``, added up at ``indices``; batches by ``jax.vmap``.
+
+    Differentiable in both.
+
+    Args:
+      outputs: real array of the shape of ``indices`` with a ``width`` at the end.
+      indices: integers in ``[0, n)`` of any shape, as those of ``soft_topk``; not checked.
+      weights: of the slots, in the shape of ``indices``: those of ``soft_topk``, or these times a gate.
+      n: how many entries there are, a Python integer; those without a slot get 0.
+
+    Returns:
+      Array ``(n, width)`` of the dtype of ``outputs``. Computed in float32 at least, and rounded once.
+
+    Raises:
+      ValueError: these are no such arrays, or not of these shapes.
+
+    >>> scatter_slots(jnp.array([[1.0, 1.0], [2.0, 4.0]]), jnp.array([2, 0]), jnp.array([1.0, 0.5]), 3)
+    Array([[1., 2.],
+           [0., 0.],
+           [1., 1.]], dtype=float32)
+    """
+    outputs, indices, weights = real(outputs, "outputs"), _whole(indices), real(weights, "weights")
+    if outputs.shape[:-1] != indices.shape or not outputs.ndim:
+        raise ValueError(f"outputs must have the shape of indices, {indices.shape}, and a width, got {outputs.shape}")
+    if weights.shape != indices.shape:
+        raise ValueError(f"weights must have the shape of indices, {indices.shape}, got {weights.shape}")
+    n = check_whole("n", n, 1, np.inf, "at least 1")
+    dtype, width = working_dtype(outputs.dtype), outputs.shape[-1]
+    weighed = (outputs.astype(dtype) * weights.astype(dtype)[..., None]).reshape(-1, width)
+    sums = jnp.zeros((n, width), dtype).at[indices.reshape(-1)].add(weighed, mode="promise_in_bounds")
+    return sums.astype(outputs.dtype)
+
+
+def _whole(indices: ArrayLike) -> Array:
+    indices = real(indices, "indices")
+    if not jnp.issubdtype(indices.dtype, jnp.integer):
+        raise ValueError(f"indices must be integers, got {shown(indices)}")
+    return indices

@@ -1,0 +1,197 @@
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import optimize
+
+from ops import topk_mask, topk_plan
+from tests.ops import oracles
+
+EXPONENTS = [2.0, 1.5, 4 / 3]
+
+
+def scores(m, n, seed=0):
+    """Of rows that agree in part on which columns are good, so that limits bind."""
+    return oracles.samples((m, n), seed) + oracles.samples((1, n), seed + 100)
+
+
+def generic(x, k, limit, lam, p):
+    """The plan by a general-purpose convex solver."""
+    m, n = x.shape
+    rows, columns = np.kron(np.eye(m), np.ones(n)), np.kron(np.ones(m), np.eye(n))
+    found = optimize.minimize(
+        lambda t: lam / p * np.sum(t**p) - x.ravel() @ t,
+        np.repeat(k / n * np.ones(m), n),
+        jac=lambda t: lam * t ** (p - 1) - x.ravel(),
+        bounds=[(0, 1)] * (m * n),
+        constraints=[
+            {"type": "eq", "fun": lambda t: rows @ t - k, "jac": lambda t: rows},
+            {"type": "ineq", "fun": lambda t: limit - columns @ t, "jac": lambda t: -columns},
+        ],
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 1000},
+    )
+    assert found.success
+    return found.x.reshape(m, n)
+
+
+def alternated(x, k, limit, lam, p, turns=400):
+    """The plan by turns alone, in NumPy, each by bisection: of rows, of columns."""
+
+    def taken(s):
+        return np.clip(s / lam, 0, 1) ** (1 / (p - 1))
+
+    def thresholds(s, total):
+        low, high = s.min(axis=1) - lam - 1, s.max(axis=1) + 1
+        for _ in range(50):
+            middle = (low + high) / 2
+            more = taken(s - middle[:, None]).sum(axis=1) > total
+            low, high = np.where(more, middle, low), np.where(more, high, middle)
+        return (low + high) / 2
+
+    v = np.zeros(x.shape[1])
+    for _ in range(turns):
+        u = thresholds(x - v, k)
+        v = np.maximum(thresholds((x - u[:, None]).T, limit), 0)
+    return taken(x - thresholds(x - v, k)[:, None] - v)
+
+
+@pytest.mark.parametrize("p", EXPONENTS)
+def test_agrees_with_a_generic_convex_solver(p, x64):
+    x = scores(4, 5)
+    for k, limit, lam in ((2.0, 2.0, 0.5), (np.array([1.0, 2.5, 0.5, 1.0]), 1.2, 1.0)):
+        found = topk_plan(x, k, limit, lam=lam, p=p)
+        assert found.converged
+        assert (found.plan.sum(axis=0) > limit - 1e-6).any()
+        assert np.abs(found.plan - topk_mask(x, k, lam=lam, p=p)).max() > 0.1
+        np.testing.assert_allclose(found.plan, generic(x, k, limit, lam, p), atol=2e-5)
+
+
+def test_agrees_with_turns_alone(x64):
+    x = np.stack([scores(6, 20, seed) for seed in range(3)])
+    found = topk_plan(x, 5, 2.5, lam=0.5, p=1.5)
+    assert found.converged.all()
+    for row in range(3):
+        np.testing.assert_allclose(found.plan[row], alternated(x[row], 5, 2.5, 0.5, 1.5), atol=1e-6)
+
+
+def test_a_weak_one_is_the_linear_program():
+    m, n, k, limit = 5, 8, 3, 2
+    sums = np.kron(np.eye(m), np.ones(n)), np.kron(np.ones(m), np.eye(n))
+    for seed in range(4):
+        x = scores(m, n, seed)
+        found = optimize.linprog(-x.ravel(), sums[1], [limit] * n, sums[0], [k] * m, bounds=(0, 1))
+        plan = topk_plan(x.astype(np.float32), k, limit, lam=0.001)
+        assert plan.converged
+        np.testing.assert_allclose(plan.plan, found.x.reshape(m, n), atol=1e-3)
+
+
+@pytest.mark.parametrize("p", [2.0, 4 / 3])
+def test_it_converges_and_says_how_far_it_is_off(p):
+    x = np.stack([scores(8, 40, seed) for seed in range(3)]).astype(np.float32)
+    for lam, limit in itertools.product((0.01, 0.1, 1.0, 30.0), (1, 2, 8)):
+        found = topk_plan(x, 5, limit, lam=lam, p=p)
+        assert found.converged.all(), (lam, limit, found)
+        plan = np.asarray(found.plan, np.float64)
+        off = np.maximum(np.abs(plan.sum(axis=2) - 5).max(axis=1), (plan.sum(axis=1) - limit).max(axis=1))
+        assert (off <= found.residual + 1e-5).all()
+        assert plan.min() >= 0
+        assert plan.max() <= 1
+        assert found.iterations.max() < 150
+        if limit == 8:  # which binds nowhere
+            np.testing.assert_allclose(plan, topk_mask(x, 5, lam=lam, p=p), atol=2e-6 / min(lam, 1))
+
+
+@pytest.mark.parametrize("p", [2.0, 4 / 3])
+def test_derivatives_in_all_arguments(p, x64):
+    def function(x, k, limit, lam):
+        return topk_plan(x, k, limit, lam=lam, p=p, tol=1e-13).plan
+
+    arguments = scores(3, 5, 3), np.array([1.2, 2.0, 1.5]), np.full(5, 1.4), 0.9
+    plan = oracles.check_derivatives(function, arguments, tolerance=2e-6)
+    assert np.count_nonzero(plan.sum(axis=0) > 1.4 - 1e-9) in (1, 2, 3)
+    assert np.count_nonzero(plan % 1) > 4
+
+
+def test_derivatives_where_every_limit_binds(x64):
+    x, c = scores(3, 6, 1), oracles.samples((3, 6), 9)
+
+    def value(x):
+        return jnp.sum(c * topk_plan(x, 2, 1, lam=1.5, tol=1e-13).plan)
+
+    direction = oracles.samples((3, 6), 10)
+    slope = jax.jvp(value, (x,), (direction,))[1]
+    np.testing.assert_allclose(jnp.vdot(jax.grad(value)(x), direction), slope, rtol=1e-8)
+    difference = (value(x + 1e-6 * direction) - value(x - 1e-6 * direction)) / 2e-6
+    np.testing.assert_allclose(slope, difference, rtol=1e-6)
+    assert abs(slope) > 0.01
+
+
+def test_batches_axes_and_transformations():
+    x = np.stack([scores(3, 4, seed) for seed in range(3)]).astype(np.float32)
+    k, limit = np.float32([1, 2, 1.5]), np.float32([1, 2, 1, 1])
+    whole = topk_plan(x, k, limit, lam=0.4)
+    assert whole.converged.shape == (3,)
+    alone = jnp.stack([topk_plan(one, k, limit, lam=0.4).plan for one in x])
+    mapped = jax.vmap(lambda x, lam: topk_plan(x, k, limit, lam=lam).plan)(x, jnp.full(3, 0.4))
+    turned = topk_plan(x.transpose(2, 0, 1), k, limit[:, None], lam=0.4, axis=(2, -3)).plan.transpose(1, 2, 0)
+    for one in (alone, mapped, turned):
+        np.testing.assert_allclose(one, whole.plan, atol=1e-4)
+
+
+def test_what_is_not_there_takes_no_part():
+    x = scores(3, 5).astype(np.float32)
+    where = np.ones((3, 5), bool)
+    where[:, 2] = False
+    rest = topk_plan(x[:, [0, 1, 3, 4]], 2, 1.8, lam=0.5).plan
+    found = topk_plan(np.where(where, x, np.nan), 2, 1.8, lam=0.5, where=where)
+    np.testing.assert_allclose(found.plan[:, [0, 1, 3, 4]], rest, atol=1e-4)
+    assert not found.plan[:, 2].any()
+
+    def loss(x):
+        plan = topk_plan(x, 2, 1.8, lam=0.5).plan
+        return jnp.sum(plan**2), plan
+
+    gradient, plan = jax.grad(loss, has_aux=True)(jnp.where(where, x, -jnp.inf))
+    np.testing.assert_allclose(plan, found.plan, atol=1e-5)
+    assert np.isfinite(gradient).all()
+    assert np.abs(gradient).max() > 0.01
+
+
+def test_what_has_no_plan_is_flagged_and_spoils_no_other():
+    x = np.stack([scores(3, 4, seed) for seed in range(3)]).astype(np.float32)
+    x[1, 0, 0] = np.nan
+    limit = np.float32([[2.0] * 4, [2.0] * 4, [1.0] * 4])
+    found = topk_plan(x, 2, limit, lam=0.5, max_iter=60)
+    assert found.converged.tolist() == [True, False, False]
+    assert np.isnan(found.plan).any(axis=(1, 2)).tolist() == [False, True, False]
+    np.testing.assert_allclose(found.plan[2].sum(axis=1), 2, rtol=1e-4)
+    assert found.residual[2] > (found.plan[2].sum(axis=0) - 1).max() - 1e-4
+    assert found.residual[2] > 0.4
+    np.testing.assert_allclose(found.plan[0], topk_plan(x[0], 2, 2, lam=0.5).plan, atol=1e-5)
+    hasty = topk_plan(x[0], 2, 1.6, lam=0.01, max_iter=1)
+    assert not hasty.converged
+    assert hasty.iterations == 1
+    assert hasty.residual > (hasty.plan.sum(axis=0) - 1.6).max() - 1e-4
+    assert hasty.residual > 0.01
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"k": 5.0}, r"k must be in \[0, 4\], the size along axis 1, got 5.0"),
+        ({"limit": -1.0}, "limit must be finite and >= 0, got -1.0"),
+        ({"limit": np.ones(3)}, r"limit must broadcast to the shape of x without axis 0, \(4,\), got shape \(3,\)"),
+        ({"lam": 0.0}, "lam must be in"),
+        ({"p": 3.0}, "p must be"),
+        ({"axis": -1}, "axis must be two integers, got -1"),
+        ({"axis": (0, -2)}, "axis must be"),
+        ({"tol": -1}, "tol must be finite and >= 0, got -1"),
+        ({"max_iter": 0}, "max_iter must be at least 1, got 0"),
+    ],
+)
+def test_what_cannot_be_is_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        topk_plan(**{"x": np.zeros((3, 4), np.float32), "k": 1, "limit": 1} | arguments)

@@ -1,0 +1,96 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ops import gather_slots, hard_topk_mask, scatter_slots, soft_topk, topk_mask
+from tests.ops import oracles
+
+X = oracles.samples((3, 4, 12), dtype=np.float32)
+
+
+@pytest.mark.parametrize("num_slots", [3, 12])
+@pytest.mark.parametrize("p", [2.0, 4 / 3])
+def test_slots_hold_the_largest_of_the_mask_and_say_what_is_left(num_slots, p):
+    mask = np.asarray(topk_mask(X, 4, lam=1.0, p=p))
+    found = soft_topk(X, 4, num_slots=num_slots, lam=1.0, p=p)
+    assert found.weights.shape == found.indices.shape == (3, 4, num_slots)
+    assert found.indices.dtype == jnp.int32
+    np.testing.assert_array_equal(np.take_along_axis(mask, np.asarray(found.indices), axis=-1), found.weights)
+    order = np.argsort(-X, axis=-1, kind="stable")[..., :num_slots]
+    np.testing.assert_array_equal(found.indices, order)
+    np.testing.assert_allclose(found.overflow, 4 - np.asarray(found.weights).sum(axis=-1), atol=2e-6)
+    assert (np.asarray(found.overflow) == 0).all() == (num_slots == 12)
+
+
+def test_gradients_are_those_of_the_mask(x64):
+    c = oracles.samples((12,))
+
+    def slots(x, k, lam):
+        found = soft_topk(x, k, num_slots=5, lam=lam, p=4 / 3)
+        return jnp.sum(c[found.indices] * found.weights) + 2.0 * jnp.sum(found.overflow)
+
+    def mask(x, k, lam):
+        y = topk_mask(x, k, lam=lam, p=4 / 3)
+        order = jnp.argsort(-x)
+        return jnp.sum((c * y)[order[:5]]) + 2.0 * jnp.sum(y[order[5:]])
+
+    arguments = X[0, 0].astype(np.float64), 4.0, 2.0
+    found, expected = (jax.grad(f, (0, 1, 2))(*arguments) for f in (slots, mask))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
+        assert np.abs(other).max() > 1e-3
+
+
+def test_axis_where_density_and_hard_slots():
+    along = soft_topk(X, 2, num_slots=3, lam=0.5, axis=1)
+    rows = soft_topk(np.moveaxis(X, 1, -1), 2, num_slots=3, lam=0.5)
+    np.testing.assert_array_equal(np.moveaxis(np.asarray(along.weights), 1, -1), rows.weights)
+    np.testing.assert_array_equal(along.overflow, rows.overflow)
+    where = np.arange(12) % 2 == 0
+    found = soft_topk(X, 3, num_slots=8, lam=0.5, where=where)
+    assert (np.asarray(found.weights)[..., 6:] == 0).all()
+    assert where[np.asarray(found.indices)[..., :6]].all()
+    np.testing.assert_array_equal(soft_topk(X, density=0.25, num_slots=8).weights, soft_topk(X, 3, num_slots=8).weights)
+    ties = np.float32([1, 2, 2, 2, 0])
+    hard = soft_topk(ties, 2, num_slots=2, lam=0.0)
+    np.testing.assert_array_equal(hard.weights, [1, 1])
+    np.testing.assert_array_equal(np.flatnonzero(hard_topk_mask(ties, 2)), hard.indices)
+
+
+def test_there_and_back_is_the_mask_times_the_tokens():
+    tokens = oracles.samples((12, 5), 3).astype(np.float32)
+
+    def there_and_back(x, tokens):
+        weights, indices, _ = soft_topk(x, 4, num_slots=12, lam=1.0)
+        return scatter_slots(gather_slots(tokens, indices), indices, weights, 12)
+
+    def product(x, tokens):
+        return jnp.sum(topk_mask(x, 4, lam=1.0), axis=0)[:, None] * tokens
+
+    np.testing.assert_allclose(there_and_back(X[0], tokens), product(X[0], tokens), rtol=1e-5, atol=1e-6)
+    one, other = (
+        jax.grad(lambda *a, f=f: jnp.sum(jnp.sin(f(*a))), (0, 1))(X[0], tokens) for f in (there_and_back, product)
+    )
+    for found, expected in zip(one, other, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    half = scatter_slots(jnp.ones((2, 1), jnp.bfloat16) * 1.5, [0, 0], [256.0, 1.0], 1)  # 384, and what is added last
+    assert half.dtype == jnp.bfloat16
+    assert float(half[0, 0]) == 386.0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: soft_topk(X, 2, num_slots=13), r"num_slots must be in \[1, 12\], the size along axis -1, got 13"),
+        (lambda: soft_topk(X, 2, num_slots=3, axis=(0, 1)), "axis must be an integer, got"),
+        (lambda: gather_slots(X, [0]), r"values must have shape \(n, width\), got \(3, 4, 12\)"),
+        (lambda: gather_slots(X[0], [0.5]), "indices must be integers"),
+        (lambda: scatter_slots(X[0], [0], [1.0], 4), "outputs must have the shape of indices"),
+        (lambda: scatter_slots(X[0, :1], [0], 1.0, 4), r"weights must have the shape of indices, \(1,\), got \(\)"),
+        (lambda: scatter_slots(X[0, :1], [0], [1.0], 0), "n must be at least 1, got 0"),
+    ],
+)
+def test_what_cannot_be_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
