@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
@@ -108,11 +109,16 @@ def _count(k: Any, leaves: tuple[Array, ...], rows: Rows, groups: Groups | None,
         largest = min(numbers)
         of = of if isinstance(groups, NM) else f"{of} of the smallest leaf that takes part"
     limits = Range(f"in [0, {{n}}], the number of {of}", 0, share=1.0, whole=whole)
-    dtype = jnp.result_type(*(working_dtype(leaf.dtype) for leaf in leaves))
+    dtype = _working_dtype(leaves)
     given = check_values("k", k, limits, n=largest, dtype=dtype)
     if given.ndim:
         raise ValueError(f"k must be a scalar, got shape {given.shape}")
     return jnp.asarray(given)
+
+
+def _working_dtype(leaves: tuple[Array, ...]) -> np.dtype:
+    """The widest that one of the leaves is computed in, by itself: allowed too where promotion is strict."""
+    return max((working_dtype(leaf.dtype) for leaf in leaves), key=lambda dtype: dtype.itemsize)
 
 
 def _width(leaf: Array, groups: Groups | None) -> int:
@@ -145,7 +151,7 @@ def _compiled(
 
     def solve(leaves: tuple[Array, ...], amount: Array, lam: Array) -> tuple[Array, ...]:
         """What is selected of leaves that compete with each other, or of one whose rows do not."""
-        dtype = jnp.result_type(*(working_dtype(leaf.dtype) for leaf in leaves))
+        dtype = _working_dtype(leaves)
         width = sum(_width(leaf, groups) for leaf in leaves)
         size = width * _shards(equation.rows.axis_name)
         k, lam = amount.astype(dtype), strength(lam.astype(dtype))
