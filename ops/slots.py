@@ -1,10 +1,13 @@
 """The relaxed top-k in a number of slots known beforehand, and what is gathered into slots and added up from them."""
 
+import functools
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 
 from .interface.arguments import (
@@ -20,7 +23,7 @@ from .interface.arguments import (
     which_vanish,
     working_dtype,
 )
-from .interface.rowwise import FEATURES, ROWS, amount, rowwise
+from .interface.rowwise import FEATURES, ROWS, amount, on_mesh, rowwise, spec_of
 from .nonlinearities import IDENTITY
 from .scalar.choice import choose
 from .scalar.equation import Equation
@@ -128,8 +131,16 @@ def gather_slots(values: ArrayLike, indices: ArrayLike) -> Array:
     values, indices = real(values, "values"), _whole(indices)
     if values.ndim != 2:
         raise ValueError(f"values must have shape (n, width), got {values.shape}")
-    taken = values.at[indices.reshape(-1)].get(mode="promise_in_bounds")
-    return taken.reshape(*indices.shape, values.shape[1])
+    return _gathered(values, indices)
+
+
+@jax.jit
+def _gathered(values: Array, indices: Array) -> Array:
+    def apply(values: Array, indices: Array) -> Array:
+        taken = values.at[indices.reshape(-1)].get(mode="promise_in_bounds")
+        return taken.reshape(*indices.shape, values.shape[1])
+
+    return on_mesh(apply, PartitionSpec(*spec_of(indices), None))(values, indices)
 
 
 def scatter_slots(outputs: ArrayLike, indices: ArrayLike, weights: ArrayLike, n: int) -> Array:
@@ -160,10 +171,19 @@ def scatter_slots(outputs: ArrayLike, indices: ArrayLike, weights: ArrayLike, n:
     if weights.shape != indices.shape:
         raise ValueError(f"weights must have the shape of indices, {indices.shape}, got {weights.shape}")
     n = check_whole("n", n, 1, np.inf, "at least 1")
+    return _scattered(outputs, indices, weights, n=n)
+
+
+@functools.partial(jax.jit, static_argnames="n")
+def _scattered(outputs: Array, indices: Array, weights: Array, *, n: int) -> Array:
     dtype, width = working_dtype(outputs.dtype), outputs.shape[-1]
-    weighed = (outputs.astype(dtype) * weights.astype(dtype)[..., None]).reshape(-1, width)
-    sums = jnp.zeros((n, width), dtype).at[indices.reshape(-1)].add(weighed, mode="promise_in_bounds")
-    return sums.astype(outputs.dtype)
+
+    def apply(outputs: Array, indices: Array, weights: Array) -> Array:
+        weighed = (outputs.astype(dtype) * weights.astype(dtype)[..., None]).reshape(-1, width)
+        sums = jnp.zeros((n, width), dtype).at[indices.reshape(-1)].add(weighed, mode="promise_in_bounds")
+        return sums.astype(outputs.dtype)
+
+    return on_mesh(apply, PartitionSpec(None, None))(outputs, indices, weights)
 
 
 def _whole(indices: ArrayLike) -> Array:

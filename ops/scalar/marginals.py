@@ -161,12 +161,12 @@ def conjugate_gradients(matrix: Callable[[Array], Array], right: Array, iteratio
         rest: Array
         direction: Array
         square: Array
-        iterations: Array
+        steps: Array
 
     least = tolerance**2 * _dot(right, right)
 
     def going(state: State) -> Array:
-        return jnp.any(state.square > least) & (state.iterations < iterations)
+        return jnp.any(state.square > least) & (state.steps < iterations)
 
     def step(state: State) -> State:
         image = matrix(state.direction)
@@ -176,10 +176,10 @@ def conjugate_gradients(matrix: Callable[[Array], Array], right: Array, iteratio
         y, rest = state.y + length * state.direction, state.rest - length * image
         square = choose(on, _dot(rest, rest), 0.0)
         ratio = choose(on, square / choose(on, state.square, 1.0), 0.0)
-        return State(y, rest, rest + ratio * state.direction, square, state.iterations + 1)
+        return State(y, rest, rest + ratio * state.direction, square, state.steps + 1)
 
     start = State(jnp.zeros_like(right), right, right, _dot(right, right), jnp.zeros((), jnp.int32))
-    initial = varying_as(start._replace(iterations=right), right)._replace(iterations=start.iterations)
+    initial = varying_as(start._replace(steps=right), right)._replace(steps=start.steps)
     return lax.while_loop(going, step, initial).y
 
 
