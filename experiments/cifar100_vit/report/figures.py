@@ -1,7 +1,8 @@
-"""The figure of the fine-tuning experiment: `python -m experiments.cifar100_vit.report.figures DIR`.
+"""The figures of the fine-tuning experiment: `python -m experiments.cifar100_vit.report.figures DIR`.
 
 Reads the workdirs below DIR and writes PNG and SVG files to DIR/figures: the paper's Figure 6, the
-top-k accuracy against k for each loss. The same data give the same bytes.
+top-k accuracy against k for each loss; where there are runs at the paper's learning rates besides, the same of these;
+and where learning rates were chosen for features, the accuracy against them. The same data give the same bytes.
 """
 
 import sys
@@ -23,11 +24,40 @@ from experiments.core.report.style import BLUE, STYLE, save
 
 def make(directory: Path) -> list[Path]:
     """Draws what the runs below `directory` allow; returns the files written."""
-    final = naming.final(drawable(naming.load(directory)))
-    if not final:
-        return []
+    runs = drawable(naming.load(directory))
+    final = naming.final(runs)
+    tried = naming.by_loss(run for run in runs if run.config["split"] == "validation" and naming.has_features(run))
+    own = [run for run in final if not naming.is_at_paper_rate(run)]
+    paper = [run for run in final if naming.is_at_paper_rate(run)]
+    written = []
     with mpl.rc_context(STYLE):
-        return save(figure6(final), directory / "figures", "figure6")
+        for name, shown in {"figure6": own, "figure6-paper-rates": paper}.items():
+            if shown:
+                written += save(figure6(shown), directory / "figures", name)
+        if tried:
+            written += save(by_rate(tried), directory / "figures", "accuracy-by-rate")
+    return written
+
+
+def by_rate(runs: Sequence[Run]) -> Figure:
+    """Accuracy on validation against the learning rate, a curve for each loss: which is ahead depends on the rate."""
+    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    curves: dict[str, list[Run]] = {}
+    for run in runs:
+        curves.setdefault(naming.loss(run), []).append(run)
+    for axes, k in zip(figure.subplots(1, 2), (1, 5), strict=True):
+        for label, members in curves.items():
+            ordered = sorted(members, key=_rate)
+            rates = [_rate(run) for run in ordered]
+            means, _ = _band([interval(run.final(f"valid_accuracy/{k}")) for run in ordered])
+            colour, line = naming.look(members[0])
+            axes.plot(rates, means, line, color=colour, marker="o", markersize=3.5, linewidth=1.5, label=label)
+        axes.set_xscale("log")
+        axes.set_xlabel("learning rate")
+        axes.set_ylabel(f"top-{k} accuracy on validation, %")
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8)
+    return figure
 
 
 def figure6(runs: Sequence[Run]) -> Figure:
@@ -53,10 +83,18 @@ def figure6(runs: Sequence[Run]) -> Figure:
     for axes in (accuracy, paired):
         axes.set_xlabel("k of the top-k accuracy")
         axes.xaxis.set_major_locator(MultipleLocator(1))
-    if any(naming.is_stand_in(run) for run in runs):
+    if any(naming.has_features(run) for run in runs):
+        figure.suptitle(
+            "A stand-in for ViT-B/16 (linear head on features of EfficientNet-Lite0, ImageNet-1k)", fontsize=10
+        )
+    elif any(naming.is_stand_in(run) for run in runs):
         figure.suptitle("A stand-in for ViT-B/16 (small network, pretrained on coarse labels)", fontsize=10)
     figure.legend(*accuracy.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=9)
     return figure
+
+
+def _rate(run: Run) -> float:
+    return run.config["optimizer"]["learning_rate"]
 
 
 def _band(values: Sequence[dict]) -> tuple[np.ndarray, np.ndarray]:

@@ -11,6 +11,8 @@ from experiments.core.report.pooled import pooled
 from experiments.core.report.results import Problem, Run
 from experiments.core.report.style import Look
 
+PAPER = "paper/"  # begins the names of runs at the paper's learning rates, where others have chosen theirs
+
 
 def load(directory: Path) -> tuple[list[Run], list[Problem]]:
     """The runs of this experiment below `directory`, by name; those of others as problems, as what is broken."""
@@ -30,7 +32,7 @@ def look(run: Run) -> Look:
 def setting(run: Run) -> str:
     """The hyper-parameters that are chosen, for example `learning rate 0.1, lam = 1`."""
     rate, fields = f"learning rate {number(run.config['optimizer']['learning_rate'])}", run.config["loss"]
-    return f"{rate}, lam = {number(fields['lam'])}" if LOSSES[fields["name"]].topk else rate
+    return f"{rate}, lam = {number(fields['lam'])}" if LOSSES[fields["name"]].relaxed else rate
 
 
 def is_pretraining(run: Run) -> bool:
@@ -43,12 +45,22 @@ def final(runs: Iterable[Run]) -> list[Run]:
     return by_loss(pooled(run for run in runs if run.config["split"] == "test" and not is_pretraining(run)))
 
 
+def is_at_paper_rate(run: Run) -> bool:
+    """Whether its learning rate was not chosen, but the paper's."""
+    return run.name.startswith(PAPER)
+
+
+def has_features(run: Run) -> bool:
+    """Whether a head was trained on features of a frozen network."""
+    return "features" in run.config
+
+
 def by_loss(runs: Iterable[Run]) -> list[Run]:
     """In the order of LOSSES; then by learning rate and lam."""
 
     def key(run: Run) -> tuple[Any, ...]:
         fields = run.config["loss"]
-        kind = (list(LOSSES).index(fields["name"]), fields["target"] != "one_hot", -fields["p"])
+        kind = (list(LOSSES).index(fields["name"]), -fields["k"], fields["target"] != "one_hot", -fields["p"])
         return (*kind, run.config["optimizer"]["learning_rate"], fields["lam"], run.name)
 
     return sorted(runs, key=key)
@@ -56,4 +68,4 @@ def by_loss(runs: Iterable[Run]) -> list[Run]:
 
 def is_stand_in(run: Run) -> bool:
     """Whether its weights are not ImageNet's."""
-    return run.config["model"]["variant"] != "B/16"
+    return run.config.get("model", {}).get("variant") != "B/16"

@@ -36,13 +36,38 @@ def measure(runs: Sequence[Run], chosen: frozenset[str]) -> Numbers:
     pretraining = [run for run in runs if naming.is_pretraining(run)]
     tried = [run for run in runs if run.config["split"] == "validation" and not naming.is_pretraining(run)]
     final = naming.final(runs)
-    reference = next((run for run in final if run.config["loss"]["name"] == "xent"), None)
-    return {
+    paper, own = ([run for run in final if naming.is_at_paper_rate(run) == at_paper] for at_paper in (True, False))
+    # Of a suite with both only: other tables are as they were.
+    more: Numbers = {}
+    if paper:
+        more["final_at_paper_rates"] = _final_rows(paper)
+    if any(naming.has_features(run) for run in final):
+        more["features"] = next(run.config["features"] for run in final if naming.has_features(run))
+        more["at_an_edge"] = _at_an_edge(tried, chosen)
+    return more | {
         "pretraining": [_pretraining_row(run) for run in pretraining],
         "stand_in": any(naming.is_stand_in(run) for run in final),
-        "final": [_final_row(run, reference) for run in final],
+        "final": _final_rows(own),
         "sweep": [_sweep_row(run, chosen) for run in naming.by_loss(tried)],
     }
+
+
+def _final_rows(runs: Sequence[Run]) -> list[Numbers]:
+    reference = next((run for run in runs if run.config["loss"]["name"] == "xent"), None)
+    return [_final_row(run, reference) for run in runs]
+
+
+def _at_an_edge(tried: Sequence[Run], chosen: frozenset[str]) -> list[str]:
+    """The chosen runs whose learning rate is the least or the greatest of those tried for their loss."""
+    rates: dict[str, list[float]] = {}
+    for run in tried:
+        rates.setdefault(naming.loss(run), []).append(run.config["optimizer"]["learning_rate"])
+    ends = {loss: (min(values), max(values)) for loss, values in rates.items()}
+    return [
+        run.name
+        for run in naming.by_loss(tried)
+        if run.name in chosen and run.config["optimizer"]["learning_rate"] in ends[naming.loss(run)]
+    ]
 
 
 def _pretraining_row(run: Run) -> Numbers:
@@ -99,10 +124,7 @@ def _accuracies(run: Run, prefix: str) -> dict[str, Numbers]:
 def markdown(numbers: Numbers) -> list[str]:
     """The lines of the table, but for what is left out."""
     lines = []
-    if numbers["final"]:
-        first = numbers["final"][0]
-        lines += [f"### Test, {first['dataset']}: top-k accuracy after {first['steps']} steps, %", ""]
-        lines += [*map(_stand_in, numbers["pretraining"]), ""] if numbers["stand_in"] else []
+    if numbers["final"] or "final_at_paper_rates" in numbers:
         header = [
             "loss",
             "setting",
@@ -110,7 +132,22 @@ def markdown(numbers: Numbers) -> list[str]:
             *(f"top-{k} minus cross-entropy" for k in PAIRED_K),
         ]
         header += ["mean of top-1 to 10", "s per step and seed", "seeds", "diverged"]
-        lines += [*grid(header, map(_final_cells, numbers["final"])), ""]
+        blocks = {"": numbers["final"]}
+        if "final_at_paper_rates" in numbers:
+            blocks = {
+                ", at the paper's learning rates": numbers["final_at_paper_rates"],
+                ", each loss at its own": numbers["final"],
+            }
+        stand_in = [_frozen(numbers["features"])] if "features" in numbers else []
+        stand_in += map(_stand_in, numbers["pretraining"])
+        for block, rows in blocks.items():
+            if not rows:
+                continue
+            first = rows[0]
+            steps = f"top-k accuracy after {first['steps']} steps{block}, %"
+            lines += [f"### Test, {first['dataset']}: {steps}", ""]
+            lines += [*stand_in, ""] if numbers["stand_in"] else []
+            lines += [*grid(header, map(_final_cells, rows)), ""]
         lines += [
             "Mean ± half width of the 95 % t-interval over seeds; differences are paired by seed.",
             *_PAPER_STEPS,
@@ -129,7 +166,19 @@ def markdown(numbers: Numbers) -> list[str]:
         lines += ["### Validation, top-k accuracy, %", ""]
         lines += [*grid(header, map(_sweep_cells, numbers["sweep"])), ""]
         lines += ["Chosen for each loss: the setting with the largest mean of the top-1 to top-10 accuracies.", ""]
+        if "at_an_edge" in numbers:
+            edges = ", ".join(f"`{name}`" for name in numbers["at_an_edge"])
+            found = f"At an edge of the learning rates tried: {edges}." if edges else "None is at an edge of the rates."
+            lines += [found, ""]
     return lines
+
+
+def _frozen(features: Numbers) -> str:
+    return (
+        "A stand-in for ViT-B/16 with ImageNet-21k weights, which could not be obtained: a linear head on the features "
+        f"of EfficientNet-Lite0 (ImageNet-1k weights, {features['size']} pixels), which is not trained itself. Seeds "
+        "differ in the order of the images alone."
+    )
 
 
 def _stand_in(row: Numbers) -> str:

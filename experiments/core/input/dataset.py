@@ -18,6 +18,7 @@ SPLITS = {"test": "test", "validation": "valid"}  # the prefix of the metrics of
 class Data:
     """Images [N, H, W, C] in uint8 and labels, to train and to evaluate on.
 
+    In the place of images there may be features [N, ...] in floats, computed of them by a network that is not trained.
     Labels are classes [N] in int32, or where images have several each, multi-hot vectors [N, num_classes] in uint8.
     Where there is a stream, it takes the place of the arrays, which may then be empty.
     """
@@ -63,11 +64,14 @@ def load(config: ml_collections.ConfigDict) -> Data:
     the way. Images that are not in memory are available in no other way, and have no arrays.
     """
     label = config.get("label", "label")
-    if config.dataset == "digits":
-        source = sources.digits(label)
-    else:
-        source = sources.from_tfds(config.dataset, config.data_dir, download=config.download, label=label)
-    return divided(config, source)
+    return divided(config, source(config.dataset, config.data_dir, download=config.download, label=label))
+
+
+def source(name: str, data_dir: str | None, *, download: bool, label: str) -> sources.Source:
+    """Both splits of a data set: scikit-learn's `digits`, or one of TFDS (`sources.py`)."""
+    if name == "digits":
+        return sources.digits(label)
+    return sources.from_tfds(name, data_dir, download=download, label=label)
 
 
 def divided(config: ml_collections.ConfigDict, source: sources.Source) -> Data:

@@ -10,12 +10,14 @@ import optax
 import pytest
 from scipy import optimize
 
+import ops
 from experiments.cifar100_vit.losses import LOSSES, LossKind, fine_tuning_loss
 from experiments.cifar100_vit.report import figures, naming, table
 from experiments.cifar100_vit.suite.__main__ import SUITE
-from experiments.cifar100_vit.suite.presets import RATES
+from experiments.cifar100_vit.suite.presets import RATES, RATES_ON_FEATURES
 from experiments.core import config_file
 from experiments.core.report.style import STYLE
+from experiments.vision.losses import smooth_svm, sorted_cross_entropy, truncated_entropy
 from tests.experiments.support import ROOT
 from tests.scripts.workdirs import write_fine_tuning
 
@@ -107,6 +109,28 @@ def test_the_smooth_target_bounds_the_loss_and_one_hot_does_not():
     assert (smooth(other, labels) > 1e-3).all()
 
 
+def test_the_losses_of_others_and_the_surrogate_are_those_of_their_modules():
+    logits, labels = jnp.asarray(LOGITS, jnp.float32), jnp.asarray(LABELS)
+    halves = np.array([0.5, 0.0, 0.5])
+    wanted = {
+        "topk_surrogate": lambda: ops.topk_surrogate_loss(logits, labels, 3, lam=LAM, p=4 / 3),
+        "truncated_entropy": lambda: truncated_entropy(logits, labels, 3),
+        "smooth_svm": lambda: smooth_svm(logits, labels, 3, LAM),
+        "sorted_xent": lambda: sorted_cross_entropy(logits, labels, halves, LAM),
+        "xent_smoothed": lambda: optax.softmax_cross_entropy(logits, 0.9 * jnp.asarray(ONE_HOT, jnp.float32) + 0.1 / 7),
+    }
+    assert wanted.keys() | {"xent", "topk", "topk_mixture"} == LOSSES.keys()
+    for name, loss in wanted.items():
+        found = fine_tuning_loss(name, 3, 4 / 3, LAM)(logits, labels)
+        np.testing.assert_allclose(found, loss(), rtol=1e-5, atol=1e-6, err_msg=name)
+        assert np.ptp(found) > 0.1
+    for name in wanted.keys() - {"xent_smoothed"}:
+        with pytest.raises(ValueError, match="this loss is one of integer labels"):
+            fine_tuning_loss(name, 3, 4 / 3, LAM)(logits, jnp.asarray(ONE_HOT))
+    uneven = fine_tuning_loss("sorted_xent", 2, lam=LAM, weights=(0.25, 0.75))(logits, labels)
+    np.testing.assert_allclose(uneven, sorted_cross_entropy(logits, labels, np.array([0.25, 0.75]), LAM), rtol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["xent", "topk"])
 def test_half_precision_is_computed_in_float32(name):
     logits = jnp.asarray(LOGITS, jnp.bfloat16)
@@ -128,6 +152,8 @@ def test_half_precision_is_computed_in_float32(name):
         ({"name": "topk_mixture", "weights": (1.0,)}, r"weights must be one for each of 1, ..., k = 3, got 1"),
         ({"name": "topk_mixture", "k": 2, "weights": (1.0, -1.0)}, r"weights must be finite and >= 0, got -1.0"),
         ({"name": "topk", "k": 8}, r"k must be in \[0, 7\]"),
+        ({"name": "smooth_svm", "lam": 0.0}, r"lam, the temperature of smooth_svm, must be positive, got 0.0"),
+        ({"name": "sorted_xent", "lam": 0.0}, r"lam, the temperature of sorted_xent, must be positive, got 0.0"),
     ],
 )
 def test_arguments_out_of_range_are_named(arguments, message):
@@ -146,7 +172,7 @@ def test_a_loss_is_one_entry(tmp_path, monkeypatch):
     kind = LossKind(
         make, lambda fields: f"first logit, k = {fields['k']}", lambda fields: ("#123456", ":"), learning_rate=0.07
     )
-    with pytest.raises(ValueError, match="name must be one of 'xent', 'topk', 'topk_mixture', got 'first'"):
+    with pytest.raises(ValueError, match=r"name must be one of 'xent', .*, got 'first'"):
         fine_tuning_loss("first")
     monkeypatch.setitem(LOSSES, "first", kind)
     found = fine_tuning_loss("first", k=2, lam=3.0)(jnp.asarray(LOGITS, jnp.float32), jnp.asarray(LABELS))
@@ -158,6 +184,7 @@ def test_a_loss_is_one_entry(tmp_path, monkeypatch):
         ("demo", ["final-first"]),
         ("small", [*(f"sweep/first-lr{rate:g}" for rate in RATES), "final-first"]),
         ("full", [f"final-first-seed{seed}" for seed in (0, 1, 2)]),
+        ("pretrained", ["paper/first", *(f"sweep/first-lr{rate:g}" for rate in RATES_ON_FEATURES), "final-first"]),
     ):
         runs = [run for run in SUITE.presets[preset]() if run.base.get("loss.name") == "first"]
         assert [run.name for run in runs] == names

@@ -7,8 +7,16 @@ import jax
 import numpy as np
 import pytest
 
+from experiments.cifar100_vit.losses import LOSSES
 from experiments.cifar100_vit.suite.__main__ import SUITE
-from experiments.cifar100_vit.suite.presets import DEMO, PRETRAIN, RATES, forms
+from experiments.cifar100_vit.suite.presets import (
+    DEMO,
+    PRETRAIN,
+    RATES,
+    RATES_ON_FEATURES,
+    forms,
+    forms_on_features,
+)
 from experiments.core.record import metrics
 from experiments.core.suite import command
 from experiments.core.suite.plan import SuiteRun
@@ -56,7 +64,7 @@ def test_pretraining_comes_first_and_all_others_start_from_it(preset):
 def test_the_help_names_the_command_and_every_preset(capsys):
     with pytest.raises(SystemExit):
         command.main(SUITE, ["--help"])
-    usage = "python -m experiments.cifar100_vit.suite --out=DIR [--preset=small|demo|full] [--only=REGEX]"
+    usage = "python -m experiments.cifar100_vit.suite --out=DIR [--preset=small|pretrained|demo|full] [--only=REGEX]"
     assert usage in capsys.readouterr().out
 
 
@@ -74,6 +82,29 @@ def test_the_sweep_tries_the_same_rates_for_every_loss_and_never_sees_the_test_i
             assert (config.split, config.steps, len(config.seeds)) == ("test", 100, 5)
     assert {name for name, _ in rates} == set(forms())
     assert {tuple(tried) for tried in rates.values()} == {RATES}
+
+
+def test_on_features_every_loss_is_trained_at_the_papers_rate_and_at_its_own_of_one_grid():
+    rates, paper, final = {}, {}, set()
+    for run, config in suite_configs(SUITE, "pretrained"):
+        assert (config.features.size, config.loss.lam, config.batch_size) == (160, 1.0, 512)
+        assert (config.split, len(config.seeds)) == (("validation", 1) if run.candidate_for else ("test", 5))
+        if run.candidate_for:
+            assert not paper.keys() - forms_on_features()  # what is cheap, and shows the claim, comes first
+            rates.setdefault(run.candidate_for, []).append(config.optimizer.learning_rate)
+        elif run.best_of:
+            final.add(run.best_of)
+        else:
+            paper[run.name.removeprefix("paper/")] = config.optimizer.learning_rate
+    assert rates.keys() == paper.keys() == final == set(forms_on_features())
+    assert {tuple(tried) for tried in rates.values()} == {RATES_ON_FEATURES}
+    assert {name: paper[name] for name in ("xent", "topk-p2", "topk-p4_3")} == {
+        "xent": 3e-3,
+        "topk-p2": 5e-3,
+        "topk-p4_3": 5e-3,
+    }
+    assert {form["loss.name"] for form in forms_on_features().values()} == set(LOSSES)
+    assert set(forms()) < set(forms_on_features())
 
 
 def test_at_full_size_the_values_are_the_papers():

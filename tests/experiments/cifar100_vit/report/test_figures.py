@@ -90,3 +90,21 @@ def test_nothing_to_draw_is_said(tmp_path, capsys):
     write_fine_tuning(tmp_path / "sweep", rising(50.0), split="validation")
     assert figures.main([str(tmp_path)]) == 1
     assert "no finished runs" in capsys.readouterr().err
+
+
+def test_on_features_both_kinds_of_rates_are_drawn_and_the_accuracy_against_the_rate(tmp_path):
+    write_fine_tuning(tmp_path / "paper" / "xent", rising(20.0, 22.0), "features,loss=xent")
+    write_fine_tuning(tmp_path / "final-xent", rising(30.0, 32.0), "features,loss=xent", optimizer__learning_rate=0.1)
+    for rate, start in ((0.1, 30.0), (0.01, 20.0)):
+        fields = {"split": "validation", "optimizer__learning_rate": rate}
+        write_fine_tuning(tmp_path / f"sweep/xent-{rate}", rising(start), "features,loss=xent", **fields)
+        write_fine_tuning(tmp_path / f"sweep/topk-{rate}", rising(start + 1), "features", **fields)
+    written = {path.name for path in figures.make(tmp_path) if path.suffix == ".svg"}
+    assert written == {"figure6.svg", "figure6-paper-rates.svg", "accuracy-by-rate.svg"}
+    runs, _ = naming.load(tmp_path)
+    with mpl.rc_context(STYLE):
+        figure = figures.by_rate(naming.by_loss(run for run in runs if run.config["split"] == "validation"))
+    first, fifth = ({line.get_label(): line for line in axes.get_lines()} for axes in figure.axes)
+    assert list(first) == ["cross-entropy", "top-3, p = 2, the paper's"]
+    np.testing.assert_allclose(first["cross-entropy"].get_xydata(), [[0.01, 24], [0.1, 34]])
+    np.testing.assert_allclose(fifth["top-3, p = 2, the paper's"].get_xydata(), [[0.01, 41], [0.1, 51]])

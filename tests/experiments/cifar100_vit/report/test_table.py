@@ -149,3 +149,35 @@ def test_a_directory_without_runs_and_one_that_is_not_there(tmp_path, capsys):
     assert "No runs." in capsys.readouterr().out
     assert table.main([str(tmp_path / "nowhere")]) == 2
     assert capsys.readouterr().err == f"error: {tmp_path / 'nowhere'} is not a directory\n"
+
+
+def test_runs_at_the_papers_rates_have_a_table_of_their_own_and_choices_at_an_edge_are_named(tmp_path):
+    xent, topk = "features,loss=xent", "features,p=4/3"
+    write_fine_tuning(tmp_path / "paper" / "xent", XENT, xent)
+    write_fine_tuning(tmp_path / "paper" / "topk", TOPK, topk)
+    write_fine_tuning(tmp_path / "final-xent", {1: [50.0, 50.0, 50.0]}, xent, optimizer__learning_rate=0.1)
+    write_fine_tuning(tmp_path / "final-topk", {1: [49.0, 48.0, 50.0]}, topk, optimizer__learning_rate=0.01)
+    choices = {}
+    for name, variant, rates, best in (("xent", xent, (0.01, 0.1, 1.0), 0.1), ("topk", topk, (0.01, 0.1), 0.01)):
+        for rate in rates:
+            run = f"sweep/{name}-lr{rate:g}"
+            fields = {"split": "validation", "optimizer__learning_rate": rate}
+            write_fine_tuning(tmp_path / run, {1: [45.0]}, variant, **fields)
+        choices[name] = {"chosen": f"sweep/{name}-lr{best:g}"}
+    (tmp_path / "choices.json").write_text(json.dumps(choices))
+    numbers = numbers_of(tmp_path)
+    rows = {row["run"]: row for row in numbers["final_at_paper_rates"] + numbers["final"]}
+    assert rows["paper/topk"]["minus_cross_entropy"]["3"]["per_seed"] == [1.0, 2.0, 3.0]
+    assert rows["final-topk"]["minus_cross_entropy"]["1"]["per_seed"] == [-1.0, -2.0, 0.0]
+    assert len(numbers["final_at_paper_rates"]) == len(numbers["final"]) == 2
+    assert numbers["at_an_edge"] == ["sweep/topk-lr0.01"]
+    text = text_of(tmp_path)
+    paper = text.index("100 steps, at the paper's learning rates, %")
+    own = text.index("100 steps, each loss at its own, %")
+    assert paper < text.index("| cross-entropy | learning rate 3e-3 |") < own
+    assert own < text.index("| cross-entropy | learning rate 0.1 |")
+    assert text.count("a linear head on the features of EfficientNet-Lite0 (ImageNet-1k weights, 160 pixels)") == 2
+    assert "At an edge of the learning rates tried: `sweep/topk-lr0.01`." in text
+    write_fine_tuning(tmp_path / "sweep/lower", {1: [1.0]}, topk, split="validation", optimizer__learning_rate=1e-3)
+    assert numbers_of(tmp_path)["at_an_edge"] == []
+    assert "None is at an edge of the rates." in text_of(tmp_path)

@@ -1,0 +1,161 @@
+"""EfficientNet-Lite0 (Tan and Le 2019; Lite: without squeeze-and-excitation, ReLU6 for swish) with frozen statistics.
+
+The axes are `B` batch, `H` height, `W` width, `C` channels. Parameters and statistics, all in float32, are
+
+    stem, head                                 a convolution with its norm
+    block_0, ..., block_15
+        expand, depthwise, project             the same; block_0, which does not expand, has the last two
+    classifier/{kernel,bias}                   [1280, 1000]
+
+and of each convolution `kernel` [k, k, C, C'] ([k, k, 1, C] if depthwise), `norm/{scale,bias}`, and in the collection
+`batch_stats` `norm/{mean,var}`. Convolutions are padded as XLA has it ("SAME"), at the far side where padding is odd.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax import Array
+
+STAGES = (  # repeats, kernel size, stride of the first, expansion, channels
+    (1, 3, 1, 1, 16),
+    (2, 3, 2, 6, 24),
+    (2, 5, 2, 6, 40),
+    (3, 3, 2, 6, 80),
+    (3, 5, 1, 6, 112),
+    (4, 5, 2, 6, 192),
+    (1, 3, 1, 6, 320),
+)
+STEM, WIDTH, NUM_CLASSES = 32, 1280, 1000
+REDUCTION = 32  # pixels, along a side, of a place in the last map
+EPSILON = 1e-3
+
+
+class Outputs(NamedTuple):
+    """What the network says of images, the last stages first computed; a compiler leaves out what is not used.
+
+    Attributes:
+      maps: [B, H / 32, W / 32, 320] of the last block, sides rounded up. All else follows place by place from these.
+      pooled: [B, 1280], the features that the classifier sees.
+      logits: [B, 1000] of ImageNet's classes.
+    """
+
+    maps: Array
+    pooled: Array
+    logits: Array
+
+
+class EfficientNetLite0(nn.Module):
+    """Images to features and logits; BatchNorm always has the statistics it was trained with."""
+
+    @nn.compact
+    def __call__(self, images: Array) -> Outputs:
+        """Images [B, H, W, 3] in float32, as `preprocess` returns them."""
+        x = Convolution(STEM, 3, 2, name="stem")(images)
+        number = 0
+        for repeats, kernel_size, stride, expansion, channels in STAGES:
+            for repeat in range(repeats):
+                block = Block(channels, kernel_size, 1 if repeat else stride, expansion, name=f"block_{number}")
+                x, number = block(x), number + 1
+        pooled = Convolution(WIDTH, 1, name="head")(x).mean(axis=(1, 2))
+        return Outputs(x, pooled, nn.Dense(NUM_CLASSES, name="classifier")(pooled))
+
+
+class Block(nn.Module):
+    """An inverted residual: more channels, a depthwise convolution, fewer channels, which are added to the input."""
+
+    channels: int
+    kernel_size: int
+    stride: int
+    expansion: int
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """[B, H, W, C] to [B, H / stride, W / stride, channels]."""
+        y = x
+        if self.expansion > 1:
+            y = Convolution(self.expansion * x.shape[-1], 1, name="expand")(y)
+        y = Convolution(y.shape[-1], self.kernel_size, self.stride, depthwise=True, name="depthwise")(y)
+        y = Convolution(self.channels, 1, activation=False, name="project")(y)
+        return x + y if x.shape == y.shape else y
+
+
+class Convolution(nn.Module):
+    """A convolution without bias, its norm, and ReLU6 unless there is to be none."""
+
+    channels: int
+    kernel_size: int
+    stride: int = 1
+    depthwise: bool = False
+    activation: bool = True
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """[B, H, W, C] to [B, H / stride, W / stride, channels]."""
+        size, inputs = self.kernel_size, 1 if self.depthwise else x.shape[-1]
+        kernel = self.param("kernel", nn.initializers.lecun_normal(), (size, size, inputs, self.channels))
+        if self.depthwise:
+            x = depthwise_convolution(x, kernel, self.stride)
+        elif size == 1:
+            x = x @ kernel[0, 0]
+        else:
+            x = _convolution(x, kernel, self.stride, groups=1)
+        x = nn.BatchNorm(use_running_average=True, epsilon=EPSILON, name="norm")(x)
+        return jnp.clip(x, 0.0, 6.0) if self.activation else x
+
+
+def preprocess(images: Array, size: int) -> Array:
+    """uint8 images [B, H, W, C] to floats [B, S, S, C] about 0: resized bicubically, whatever their aspect.
+
+    As the weights were trained: (x - 127) / 128. Resizing widens the filter where images shrink (antialias), and what
+    it takes beyond 0 or 255 is cut off, as where images are stored between the two steps.
+    """
+    batch, height, width, channels = images.shape
+    x = images.astype(jnp.float32)
+    if (height, width) != (size, size):
+        x = jnp.clip(jax.image.resize(x, (batch, size, size, channels), "bicubic", antialias=True), 0.0, 255.0)
+    return (x - 127.0) / 128.0
+
+
+def depthwise_convolution(x: Array, kernel: Array, stride: int) -> Array:
+    """[B, H, W, C] with a kernel [k, k, 1, C] to [B, H / stride, W / stride, C].
+
+    On CPUs as a sum of k^2 shifted products, which XLA makes one loop of: its grouped convolution is a tenth as fast
+    there.
+    """
+
+    def shifted(x: Array, kernel: Array) -> Array:
+        return _shifted_products(x, kernel, stride)
+
+    def grouped(x: Array, kernel: Array) -> Array:
+        return _convolution(x, kernel, stride, groups=x.shape[-1])
+
+    return jax.lax.platform_dependent(x, kernel, cpu=shifted, default=grouped)
+
+
+def _convolution(x: Array, kernel: Array, stride: int, groups: int) -> Array:
+    return jax.lax.conv_general_dilated(
+        x,
+        kernel,
+        (stride, stride),
+        "SAME",
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        feature_group_count=groups,
+    )
+
+
+def _shifted_products(x: Array, kernel: Array, stride: int) -> Array:
+    size = kernel.shape[0]
+    strides = (1, stride, stride, 1)
+    sides = x.shape[1:3]
+    padding = jax.lax.padtype_to_pads(sides, (size, size), (stride, stride), "SAME")
+    padded = jnp.pad(x, ((0, 0), *padding, (0, 0)))
+    # The last pixel of a shifted image that is seen, relative to the shift.
+    height, width = (stride * (-(-side // stride) - 1) + 1 for side in sides)
+    total = jnp.zeros((), x.dtype)
+    for i in range(size):
+        for j in range(size):
+            limits = (x.shape[0], i + height, j + width, x.shape[3])
+            total = total + jax.lax.slice(padded, (0, i, j, 0), limits, strides) * kernel[None, None, i, j]
+    return total

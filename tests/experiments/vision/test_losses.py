@@ -1,0 +1,94 @@
+"""Losses of others against their definitions, with sets and sorts written out in NumPy."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from experiments.vision.losses import smooth_svm, sorted_cross_entropy, truncated_entropy
+
+RNG = np.random.default_rng(0)
+LOGITS = RNG.normal(size=(6, 7)) * np.array([0.1, 0.3, 1.0, 1.0, 3.0, 10.0])[:, None]
+LABELS = np.array([0, 6, 3, 1, 5, 2])
+TEMPERATURE = 0.7
+
+
+def others(x, y):
+    return sorted(np.delete(x, y), reverse=True)
+
+
+def truncated(x, y, k):
+    return np.log(1 + sum(np.exp(other - x[y]) for other in others(x, y)[k - 1 :]))
+
+
+def svm(x, y, k):
+    sets = [(set(chosen), np.mean(x[list(chosen)])) for chosen in itertools.combinations(range(7), k)]
+    whole = sum(np.exp(((y not in chosen) + mean) / TEMPERATURE) for chosen, mean in sets)
+    with_label = sum(np.exp(mean / TEMPERATURE) for chosen, mean in sets if y in chosen)
+    return TEMPERATURE * (np.log(whole) - np.log(with_label))
+
+
+def petersen(x, y, k):
+    rows = np.exp(-np.abs(np.sort(x)[::-1][:, None] - x) / TEMPERATURE)
+    ranks = (rows / rows.sum(axis=1, keepdims=True))[:, y]
+    probabilities = [np.exp(x[y]) / np.exp(x).sum(), *(min(1.0, ranks[:m].sum()) for m in range(2, k + 1))]
+    return -np.log(0.5 * probabilities[0] + 0.5 * probabilities[-1])
+
+
+def halves(k):
+    return 0.5 * np.eye(k)[0] + 0.5 * np.eye(k)[-1]
+
+
+LOSSES = {
+    "truncated": (truncated, lambda x, k: truncated_entropy(x, LABELS, k)),
+    "svm": (svm, lambda x, k: smooth_svm(x, LABELS, k, TEMPERATURE)),
+    "petersen": (petersen, lambda x, k: sorted_cross_entropy(x, LABELS, halves(k), TEMPERATURE)),
+}
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("name", LOSSES)
+def test_values_are_those_of_the_definition_and_gradients_those_of_differences(name):
+    definition, loss = LOSSES[name]
+    step = 1e-6
+    for k in (1, 3, 5):
+        found, gradient = jax.jit(lambda x, k=k: (loss(x, k), jax.grad(lambda x: loss(x, k).sum())(x)))(LOGITS)
+        wanted = [definition(x, y, k) for x, y in zip(LOGITS, LABELS, strict=True)]
+        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12, err_msg=str(k))
+        for i, direction in enumerate(step * np.eye(7)):
+            ahead, behind = (
+                [definition(x + sign * direction, y, k) for x, y in zip(LOGITS, LABELS, strict=True)]
+                for sign in (1, -1)
+            )
+            np.testing.assert_allclose(gradient[:, i], np.subtract(ahead, behind) / (2 * step), atol=1e-7)
+        assert np.abs(gradient).max() > 0.1
+
+
+@pytest.mark.usefixtures("x64")
+def test_known_cases():
+    cross_entropy = optax.softmax_cross_entropy_with_integer_labels(jnp.asarray(LOGITS), jnp.asarray(LABELS))
+    np.testing.assert_allclose(truncated_entropy(LOGITS, LABELS, 1), cross_entropy, rtol=1e-12)
+    np.testing.assert_allclose(sorted_cross_entropy(LOGITS, LABELS, [2.0], 1.0), cross_entropy, rtol=1e-12)
+    # The hinge that the smooth loss tends to.
+    hinge = [
+        max(0, 1 + np.mean(others(x, y)[:3]) - np.mean([x[y], *others(x, y)[:2]]))
+        for x, y in zip(LOGITS, LABELS, strict=True)
+    ]
+    np.testing.assert_allclose(smooth_svm(LOGITS, LABELS, 3, 1e-3), hinge, atol=1e-2)
+    assert sum(np.array(hinge) > 0.1) > 2
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_logits_far_apart_and_absent_classes_have_finite_gradients_in_float32(name):
+    _, loss = LOSSES[name]
+    far = np.float32(LOGITS * 30)
+    assert np.ptp(far) > 800
+    for logits in (far, far - 5000, np.where(np.arange(7) == 4, -1e4, LOGITS).astype(np.float32)):
+        values, gradient = jax.jit(lambda x: (loss(x, 3), jax.grad(lambda x: loss(x, 3).sum())(x)))(logits)
+        assert np.isfinite(values).all()
+        assert np.isfinite(gradient).all()
+        assert (values >= -1e-6).all()
+        np.testing.assert_allclose(gradient.sum(axis=1), 0, atol=1e-3)  # indifferent to a common shift

@@ -1,0 +1,133 @@
+"""The surrogate against its definition, both maxima by a generic solver, and against what it must be in known cases."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import optimize
+
+from ops import relaxed_topk_value, topk_fenchel_young_loss, topk_mask, topk_surrogate_loss
+
+RNG = np.random.default_rng(0)
+LOGITS = RNG.normal(size=(8, 6)) * np.array([0.1, 0.3, 1, 1, 1, 3, 3, 10])[:, None]
+LABELS = np.array([0, 5, 2, 1, 4, 3, 0, 2])
+LAM, K = 0.5, 3
+
+
+def value(x, k, p, label=None):
+    """`max <x, y> - LAM / p |y|^p` over the polytope, with the label's entry 1 if there is one."""
+    bounds = [(1.0 if i == label else 0.0, 1.0) for i in range(len(x))]
+    found = optimize.minimize(
+        lambda y: LAM / p * (y**p).sum() - x @ y,
+        np.full(len(x), k / len(x)),
+        jac=lambda y: LAM * np.maximum(y, 0) ** (p - 1) - x,
+        bounds=bounds,
+        constraints={"type": "eq", "fun": lambda y: y.sum() - k, "jac": np.ones_like},
+        method="SLSQP",
+        options={"ftol": 1e-13, "maxiter": 500},
+    )
+    return -found.fun
+
+
+@pytest.mark.usefixtures("x64")
+def test_it_is_the_difference_of_two_maxima_and_its_gradient_that_of_two_masks():
+    p = 4 / 3
+    wanted = [value(x, K, p) - value(x, K, p, label) for x, label in zip(LOGITS, LABELS, strict=True)]
+    step, direction = 1e-6, RNG.normal(size=LOGITS.shape)
+    # All that is to be evaluated as one batch: it is compiling that takes time.
+    moves = np.stack([0 * direction, direction, *(np.eye(6)[i] + 0 * direction for i in range(6))])
+    points = np.concatenate([LOGITS + step * moves, LOGITS - step * moves, np.stack([LOGITS, LOGITS])]).reshape(-1, 6)
+    lams = np.repeat(LAM + step * np.array([0] * 16 + [1, -1]), 8)
+    labels, directions = np.tile(LABELS, 18), np.tile(direction, (18, 1))
+
+    @jax.jit
+    def derivatives(points, lams):
+        def slopes(points):
+            values, pull_back = jax.vjp(lambda *at: topk_surrogate_loss(at[0], labels, K, lam=at[1], p=p), points, lams)
+            return values, *pull_back(jnp.ones_like(values))
+
+        (values, in_x, in_lam), (_, along, _) = jax.jvp(slopes, (points,), (directions,))
+        return [found.reshape(18, 8, *found.shape[1:]) for found in (values, in_x, in_lam, along)]
+
+    values, in_x, in_lam, along = map(np.asarray, derivatives(points, lams))
+    np.testing.assert_allclose(values[0], wanted, atol=3e-7)
+    assert sum(np.array(wanted) > 0.1) > 3
+    differences = (values[:8] - values[8:16]) / (2 * step)
+    np.testing.assert_allclose(in_x[0], differences[2:].T, atol=1e-7)
+    np.testing.assert_allclose(in_lam[0], (values[16] - values[17]) / (2 * step), atol=1e-7)
+    # Second derivatives are those of the gradient.
+    np.testing.assert_allclose(along[0], (in_x[1] - in_x[9]) / (2 * step), atol=1e-5)
+    assert np.abs(along[0]).max() > 0.1
+
+
+@pytest.mark.usefixtures("x64")
+def test_known_cases():
+    # k = 1: the sparsemax loss; k = 6: all are selected, so there is nothing to lose.
+    ks, lams = np.repeat([1.0, 6.0, K, K], 8), np.repeat([LAM, LAM, 0.0, LAM], 8)
+    x, labels = np.tile(LOGITS, (4, 1)), np.tile(LABELS, 4)
+    first, whole, hard, loss = topk_surrogate_loss(x, labels, ks, lam=lams).reshape(4, 8)
+    np.testing.assert_allclose(first, topk_fenchel_young_loss(LOGITS, LABELS, 1, lam=LAM), atol=1e-12)
+    np.testing.assert_allclose(whole, 0, atol=1e-12)
+    others = np.sort(np.where(np.eye(6)[LABELS] == 1, -np.inf, LOGITS))[:, ::-1]
+    hinge = np.maximum(0, others[:, K - 1] - LOGITS[np.arange(8), LABELS])
+    np.testing.assert_allclose(hard, hinge, atol=1e-12)
+    # 0 just where the label is selected in full.
+    in_full = topk_mask(LOGITS, K, lam=LAM)[np.arange(8), LABELS] == 1
+    np.testing.assert_array_equal(loss < 1e-12, in_full)
+    assert 0 < in_full.sum() < 8
+
+
+def test_it_does_not_cancel():
+    """In float32, where values are differences of large numbers: the value functions alone would lose them."""
+    x = np.array([[3e6, 2e6, 0.3, 0.0, -1e6], [0.3, 2e6, 3e6, 0.0, -1e6]], np.float32)
+    x, labels = np.tile(x, (2, 1)), np.array([3, 3, 0, 2])
+    found = topk_surrogate_loss(x, labels, 3, lam=1.0)
+    # The mask of 0.3 and 0 is (0.65, 0.35), which is worth 0.195 - 0.2725; with the label alone it is 0 - 0.5.
+    np.testing.assert_allclose(found[:2], 0.4225, rtol=1e-6)
+    np.testing.assert_allclose(found[2:], 0, atol=1e-6)
+    assert abs(float(relaxed_topk_value(x[0], 3, lam=1.0)) - (5e6 - 1 - 0.0775)) > 0.01
+
+
+def test_absent_classes_and_half_precision():
+    x = jnp.asarray(LOGITS[:, :4], jnp.float32)
+    labels = jnp.asarray(LABELS % 4)
+    more = jnp.concatenate([x, jnp.full((8, 1), -jnp.inf), 100 * jnp.ones((8, 1))], axis=1)
+    wanted = topk_surrogate_loss(x, labels, 2, lam=LAM)
+    where = jnp.arange(6)[None] < 5
+
+    @jax.jit
+    def others(x, more):
+        def sum_(more):
+            losses = topk_surrogate_loss(more, labels, 2, lam=LAM, where=where)
+            return losses.sum(), losses
+
+        gradient, losses = jax.grad(sum_, has_aux=True)(more)
+        return losses, gradient, topk_surrogate_loss(x.astype(jnp.bfloat16), labels, 2, lam=LAM)
+
+    losses, gradient, half = others(x, more)
+    np.testing.assert_allclose(losses, wanted, rtol=1e-6)
+    assert jnp.isfinite(gradient).all()
+    assert (gradient[:, 4:] == 0).all()
+    assert half.dtype == jnp.bfloat16
+    np.testing.assert_allclose(np.float32(half), wanted, rtol=0.05, atol=0.05)
+    with_inf = jnp.array([[0.0, -jnp.inf, 1.0], [0.0, 1.0, 2.0]])
+    found = jax.jit(lambda x, labels: topk_surrogate_loss(x, labels, 2))(with_inf, jnp.array([1, 5]))
+    assert found[0] == jnp.inf
+    assert jnp.isnan(found[1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"k": 0.5}, r"k must be in \[1, 3\]"),
+        ({"k": 4}, r"k must be in \[1, 3\]"),
+        ({"labels": 3}, r"labels must be in \[0, 3\), got 3"),
+        ({"labels": [0.0, 1.0, 0.0]}, "labels must be integers of shape"),
+        ({"labels": [0, 1]}, "labels must be integer"),
+        ({"lam": -1.0}, "lam must be 0 or in"),
+        ({"p": 1.0}, r"p must be in \(1, 2\]"),
+    ],
+)
+def test_arguments_out_of_range_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        topk_surrogate_loss(**({"logits": [1.0, 2.0, 3.0], "labels": 0, "k": 2} | arguments))
