@@ -87,8 +87,8 @@ def share_of_nonzeros(params: Any, include: Include | None = None) -> Array:
     ]
     if not leaves:
         raise ValueError("params must have at least one floating leaf that is counted, got none")
-    nonzero = jnp.asarray(sum(jnp.count_nonzero(leaf).astype(float) for leaf in leaves))
-    return nonzero / sum(jnp.size(leaf) for leaf in leaves)
+    nonzero = jnp.stack([jnp.count_nonzero(leaf).astype(float) for leaf in leaves])
+    return jnp.sum(nonzero) / sum(jnp.size(leaf) for leaf in leaves)
 
 
 def _takes_part(path: Any, leaf: Any, include: Include) -> bool:

@@ -38,7 +38,7 @@ from sparse_topk.pruning import Pruner, matching, share_of_nonzeros
 
 x = jax.random.normal(jax.random.key(0), (128, 8))
 y = jnp.tanh(x[:, :1] - 2 * x[:, 3:4])
-pruner = Pruner(density=0.25, lam=optax.exponential_decay(10.0, 100, 1e-4), p=4 / 3, exclude=matching("head"))
+pruner = Pruner(density=0.25, lam=optax.exponential_decay(10.0, 100, 1e-4), exclude=matching("head"))
 optimizer = optax.adam(0.05)
 
 def trained(params, apply):
