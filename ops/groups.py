@@ -11,6 +11,9 @@ since for given ``r`` the first term is largest where each ``y_g`` points where 
 is the problem of ``topk_mag`` in the sizes: Proposition 2 of Sander et al. (2023) with the k-support norm of groups in
 the place of that of entries. The mask of groups is ``z = topk_mask(s, k)`` throughout each, the maximiser of ``sum_g
 <x_g, y_g> / m_g - lam / p * sum_g r_g^p`` over the ``y`` that are constant on groups, ``0 <= z <= 1, sum_g z_g = k``.
+
+Derivatives are finite also at groups of zeros and near them: where others compete they are 0, where all are kept those
+of a group that is kept. Second ones are for sizes that are 0 or whose square does not underflow (1e-19 in float32).
 """
 
 import dataclasses

@@ -138,8 +138,8 @@ def test_gradients_are_finite_where_groups_vanish(tiny, debias, p):
     second = jax.jit(lambda *at: jax.jvp(lambda w: first(w, *at[1:]), (at[0],), (jnp.ones_like(at[0]),)))
     for k, lam in ((3.0, 0.5), (0.0, 0.5), (3.0, 1e-6), (7.0, 0.5)):
         gradients, further = second(w, jnp.float32(k), jnp.float32(lam))
-        # Of a tiny group that is kept the second derivative has digits no more: it is that of its direction.
-        seen = (gradients, further) if lam > 0.1 and (k < 7 or tiny == 0) else gradients
+        # The square of the size is in the second, and underflows below 1e-19.
+        seen = (gradients, further) if lam > 0.1 and tiny == 0 else gradients
         assert all(np.isfinite(part).all() for part in jax.tree.leaves(seen))
         if k < 7:  # it competes and loses
             assert not np.any(gradients[0][:, 2:4])
