@@ -96,7 +96,7 @@ def _slots(x, w, labels):
     slots = jax.vmap(ops.gather_slots)(x[..., None], jnp.stack([labels % N, (labels + 1) % N], axis=-1))
     return jax.vmap(lambda out, at, w: ops.scatter_slots(out, at, w, N))(
         slots, labels[:, None] % N + jnp.zeros((1, 2), int), w[:, :2]
-    )[..., 0]
+    )
 
 
 def _weighted(x, labels, w, **options):
