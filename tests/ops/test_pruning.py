@@ -130,7 +130,7 @@ def test_falling_lam_finds_the_weights_that_a_hard_top_k_does_not():
         ({"lam": 0.1}, r"^exactly one of density and k must be given, got density=None, k=None$"),
         ({"lam": 0.1, "k": 1, "density": falling}, r"^exactly one of density and k must be given, got density=<func"),
         ({"lam": -1.0, "k": 1}, r"^lam must be 0 or in .* got -1\.0$"),
-        ({"lam": 0.1, "k": 1, "p": 3}, r"^p must be in \(1, 2\], got 3$"),
+        ({"lam": 0.1, "k": 1, "p": 3}, r"^p must be in \(1, 2\], got 3"),
         ({"lam": 0.1, "k": 1, "include": "kernel"}, r"^include must be a function of key path and leaf, got 'kernel'$"),
     ],
 )
