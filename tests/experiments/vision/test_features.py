@@ -130,7 +130,7 @@ def test_features_take_the_place_of_images(on_digits, tmp_path):
     assert places == [f"digits-efficientnet_lite0-{name}" for name in names]
 
 
-def test_a_head_is_trained_on_them_and_resumes(on_digits, tmp_path):
+def test_a_head_is_trained_on_them(on_digits, tmp_path):
     config, _ = on_digits
     fields = {"steps": 40, "eval_every": 20, "checkpoint_every": 20, "batch_size": 128, "optimizer.learning_rate": 1.0}
     run = config(seeds=(0, 1), **fields)
