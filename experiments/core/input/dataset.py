@@ -64,10 +64,12 @@ def load(config: ml_collections.ConfigDict) -> Data:
     the way. Images that are not in memory are available in no other way, and have no arrays.
     """
     label = config.get("label", "label")
+    if config.dataset == "digits":  # which lie nowhere and are not downloaded
+        return divided(config, source(config.dataset, label=label))
     return divided(config, source(config.dataset, config.data_dir, download=config.download, label=label))
 
 
-def source(name: str, data_dir: str | None, *, download: bool, label: str) -> sources.Source:
+def source(name: str, data_dir: str | None = None, *, download: bool = False, label: str = "label") -> sources.Source:
     """Both splits of a data set: scikit-learn's `digits`, or one of TFDS (`sources.py`)."""
     if name == "digits":
         return sources.digits(label)
