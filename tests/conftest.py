@@ -34,8 +34,8 @@ hypothesis.settings.register_profile("deterministic", derandomize=True, max_exam
 hypothesis.settings.load_profile("deterministic")
 
 
-# Of the 65,530 that a process of Linux may have by default; a module makes some thousands.
-MOST_MAPPINGS = 30_000
+# Of the 65,530 that a process of Linux may have by default. It takes some 4 GB by then.
+MOST_MAPPINGS = 12_000
 
 # What programs are traced to is garbage in cycles, and more of it than Python expects of 700 new objects.
 gc.set_threshold(100_000, 50, 1000)
