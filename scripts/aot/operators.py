@@ -59,6 +59,10 @@ CALLS: dict[str, _Call] = {
     "hard_topk_mask_tree": lambda x, k, labels: ops.hard_topk_mask_tree({"whole": x, "first": x[0]}, 0.1),
     "knapsack_mask": lambda x, k, labels: ops.knapsack_mask(x, k, lam=_LAM),
     "soft_topk": lambda x, k, labels: ops.soft_topk(x, k, lam=_LAM, num_slots=min(2 * k, x.shape[1])).weights,
+    "gather_slots": lambda x, k, labels: jax.vmap(ops.gather_slots)(x[:, :, None], labels[:, None]),
+    "scatter_slots": lambda x, k, labels: jax.vmap(ops.scatter_slots, (0, 0, 0, None))(
+        x[:, :1, None], labels[:, None], x[:, 1:2], x.shape[1]
+    ),
     "topk_plan": lambda x, k, labels: ops.topk_plan(x[None], k, 0.5 * x.shape[0], lam=_LAM).plan[0],
     "sparsemax": lambda x, k, labels: ops.sparsemax(x),
     "relaxed_topk": lambda x, k, labels: ops.relaxed_topk(x, k, lam=_LAM, phi="exp"),

@@ -52,5 +52,5 @@ def test_calls_are_queued_as_often_as_makes_them_long_enough_to_time():
     counts = []
     times = traffic.time_queues({("f", "forward"): counts.append}, 0.0)
     assert counts[:2] == [2, 4]
-    assert min(counts[2:]) > 100
+    assert min(counts[2:]) > 8  # by thousands, unless the machine stalls
     assert times["f", "forward"].repetitions == len(counts) - 2 >= 3

@@ -206,6 +206,7 @@ SHORT = [
     Setting("topk_mask", n=5, p=4 / 3, layout="vmap"),
     Setting("topk_mag", n=6, p=1.1, debias=True, where=True, layout="columns"),
     Setting("relaxed_topk", n=5, dtype="float64", phi="abs"),
+    Setting("soft_topk", n=6),
     Setting("topk_mag_tree", n=6),
     Setting("topk_mask_tree", n=6, p=1.5),
     Setting("hard_topk_mag_tree", n=6),
