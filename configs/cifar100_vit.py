@@ -134,6 +134,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.loss.lam = 0.1
     config.loss.target = options["target"]
 
+    config.export_examples = False  # True: the rank of every image's label at the end, for intervals over images
     config.tensorboard = False
     config.compilation_cache = config_dict.placeholder(str)  # a directory, "off", or a default in ~/.cache
     if options["features"] == "yes":
@@ -164,6 +165,8 @@ def _make_features(config: ml_collections.ConfigDict) -> None:
     config.features.size = 160  # a ridge regression of the classes is right in 59 % of cases; at 128 in 55 %
     config.features.layer = "pooled"
     config.features.directory = config_dict.placeholder(str)  # where they are kept, else runs/features
+    config.images_per_class = 0  # to train on, the first ones; 0: all
+    config.optimizer.weight_decay = 0.0
     for of_the_transformer in ("input", "model", "accelerator"):
         del config[of_the_transformer]
     config.update(

@@ -26,12 +26,14 @@ from experiments.vision.head import Head
 from experiments.vision.pretrained import load_pretrained
 
 MAX_K = 10  # of the top-k accuracies
+RANK = "rank"  # the name of what is kept of each image
 
 
 def validate(config: ml_collections.ConfigDict) -> None:
     """Checks the fields that the trainer knows nothing of."""
     if has_features(config):
         features.validate(config)
+        require(config.images_per_class >= 0, "images_per_class", config.images_per_class, "at least 0")
     else:
         model_fields.validate(config, make_model(config, num_classes=1))
     try:
@@ -59,7 +61,10 @@ def has_features(config: ml_collections.ConfigDict) -> bool:
 
 def load(config: ml_collections.ConfigDict) -> Data:
     """The images, or their features."""
-    return features.load(config) if has_features(config) else data_lib.load(config)
+    if not has_features(config):
+        return data_lib.load(config)
+    data, count = features.load(config), config.images_per_class
+    return data_lib.first_of_each_class(data, count) if count else data
 
 
 def make_model(config: ml_collections.ConfigDict, num_classes: int) -> vit.VisionTransformer:
@@ -93,10 +98,17 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
             "mean_topk_error": 100.0 - hits.mean(axis=1),
         }
 
+    def examine(params: Params, examples: Batch) -> dict[str, jax.Array]:
+        logits = network.logits(params, network.prepare(examples["image"]))
+        hits = ops.topk_accuracy(logits, examples["label"], max_k)
+        # How many classes are ahead of the label, max_k at most.
+        return {RANK: max_k - hits.sum(axis=1, dtype=jnp.uint8)}
+
     return Experiment(
         init=network.init,
         loss=loss,
         evaluate=evaluate,
+        examine=examine,
         optimizer=optimizer.make(config),
         pretrained=_body(config, network.init) if config.pretrained else None,
         augment=network.augment,

@@ -115,7 +115,8 @@ def suite_configs(suite: Suite, preset: str) -> list[tuple[SuiteRun, ml_collecti
     for run in runs:
         if run.candidate_for:
             candidates.setdefault(run.candidate_for, run.setting)
-    return [(run, suite.config(run, Path("out"), candidates[run.best_of] if run.best_of else None)) for run in runs]
+    settings = [dict(candidates[run.best_of] if run.best_of else {}) | dict(run.setting) for run in runs]
+    return [(run, suite.config(run, Path("out"), setting)) for run, setting in zip(runs, settings, strict=True)]
 
 
 def assert_sound(suite: Suite, preset: str) -> None:

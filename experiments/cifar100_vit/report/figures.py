@@ -27,16 +27,24 @@ def make(directory: Path) -> list[Path]:
     runs = drawable(naming.load(directory))
     final = naming.final(runs)
     tried = naming.by_loss(run for run in runs if run.config["split"] == "validation" and naming.has_features(run))
-    own = [run for run in final if not naming.is_at_paper_rate(run)]
-    paper = [run for run in final if naming.is_at_paper_rate(run)]
+    first = min(map(naming.circumstances, tried), default=None)
+    tried = [run for run in tried if naming.circumstances(run) == first and not naming.decay(run)]
+    own = naming.by_circumstances(run for run in final if not naming.is_at_paper_rate(run))
+    shown = {f"figure6{_suffix(runs[0]) if number else ''}": runs for number, runs in enumerate(own)}
+    if paper := [run for run in final if naming.is_at_paper_rate(run)]:
+        shown["figure6-paper-rates"] = paper
     written = []
     with mpl.rc_context(STYLE):
-        for name, shown in {"figure6": own, "figure6-paper-rates": paper}.items():
-            if shown:
-                written += save(figure6(shown), directory / "figures", name)
+        for name, compared in shown.items():
+            written += save(figure6(compared), directory / "figures", name)
         if tried:
             written += save(by_rate(tried), directory / "figures", "accuracy-by-rate")
     return written
+
+
+def _suffix(run: Run) -> str:
+    images, steps = naming.circumstances(run)
+    return f"-{steps}-steps" + (f"-{images}-images" if images else "")
 
 
 def by_rate(runs: Sequence[Run]) -> Figure:

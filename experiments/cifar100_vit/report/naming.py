@@ -11,7 +11,7 @@ from experiments.core.report.pooled import pooled
 from experiments.core.report.results import Problem, Run
 from experiments.core.report.style import Look
 
-PAPER = "paper/"  # begins the names of runs at the paper's learning rates, where others have chosen theirs
+PAPER = "paper/"  # in the names of runs at the paper's learning rates, where others have chosen theirs
 
 
 def load(directory: Path) -> tuple[list[Run], list[Problem]]:
@@ -30,9 +30,23 @@ def look(run: Run) -> Look:
 
 
 def setting(run: Run) -> str:
-    """The hyper-parameters that are chosen, for example `learning rate 0.1, lam = 1`."""
-    rate, fields = f"learning rate {number(run.config['optimizer']['learning_rate'])}", run.config["loss"]
-    return f"{rate}, lam = {number(fields['lam'])}" if LOSSES[fields["name"]].relaxed else rate
+    """The hyper-parameters that are chosen, for example `learning rate 0.1, lam = 1`; weight decay, if there is any."""
+    parts = [f"learning rate {number(run.config['optimizer']['learning_rate'])}"]
+    if LOSSES[run.config["loss"]["name"]].relaxed:
+        parts.append(f"lam = {number(run.config['loss']['lam'])}")
+    if decay(run):
+        parts.append(f"decay {number(decay(run))}")
+    return ", ".join(parts)
+
+
+def decay(run: Run) -> float:
+    """The weight decay of the optimizer."""
+    return run.config["optimizer"].get("weight_decay", 0.0)
+
+
+def circumstances(run: Run) -> tuple[int, int]:
+    """Training images of each class (all of them: 0) and steps: in what is alike runs are compared."""
+    return run.config.get("images_per_class", 0), run.config["steps"]
 
 
 def is_pretraining(run: Run) -> bool:
@@ -45,9 +59,17 @@ def final(runs: Iterable[Run]) -> list[Run]:
     return by_loss(pooled(run for run in runs if run.config["split"] == "test" and not is_pretraining(run)))
 
 
+def by_circumstances(runs: Iterable[Run]) -> list[list[Run]]:
+    """Runs that are compared together; first those on all images, and of them the shortest."""
+    groups: dict[tuple[int, int], list[Run]] = {}
+    for run in runs:
+        groups.setdefault(circumstances(run), []).append(run)
+    return [groups[key] for key in sorted(groups)]
+
+
 def is_at_paper_rate(run: Run) -> bool:
     """Whether its learning rate was not chosen, but the paper's."""
-    return run.name.startswith(PAPER)
+    return PAPER in run.name
 
 
 def has_features(run: Run) -> bool:
@@ -61,7 +83,7 @@ def by_loss(runs: Iterable[Run]) -> list[Run]:
     def key(run: Run) -> tuple[Any, ...]:
         fields = run.config["loss"]
         kind = (list(LOSSES).index(fields["name"]), -fields["k"], fields["target"] != "one_hot", -fields["p"])
-        return (*kind, run.config["optimizer"]["learning_rate"], fields["lam"], run.name)
+        return (*kind, run.config["optimizer"]["learning_rate"], fields["lam"], decay(run), run.name)
 
     return sorted(runs, key=key)
 

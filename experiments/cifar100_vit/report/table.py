@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.cifar100_vit.experiment import RANK
 from experiments.cifar100_vit.report import naming
 from experiments.core.record.summary import interval
 from experiments.core.report import tables
 from experiments.core.report.markdown import grid, mean, plus_minus
-from experiments.core.report.paired import difference
+from experiments.core.report.paired import difference, over_examples
 from experiments.core.report.results import Run
 
 Numbers = dict[str, Any]
@@ -37,17 +38,20 @@ def measure(runs: Sequence[Run], chosen: frozenset[str]) -> Numbers:
     tried = [run for run in runs if run.config["split"] == "validation" and not naming.is_pretraining(run)]
     final = naming.final(runs)
     paper, own = ([run for run in final if naming.is_at_paper_rate(run) == at_paper] for at_paper in (True, False))
-    # Of a suite with both only: other tables are as they were.
+    compared = naming.by_circumstances(own)
+    # Of a suite with such runs only: other tables are as they were.
     more: Numbers = {}
     if paper:
         more["final_at_paper_rates"] = _final_rows(paper)
+    if len(compared) > 1:
+        more["final_in_other_circumstances"] = [_final_rows(rows) for rows in compared[1:]]
     if any(naming.has_features(run) for run in final):
         more["features"] = next(run.config["features"] for run in final if naming.has_features(run))
         more["at_an_edge"] = _at_an_edge(tried, chosen)
     return more | {
         "pretraining": [_pretraining_row(run) for run in pretraining],
         "stand_in": any(naming.is_stand_in(run) for run in final),
-        "final": _final_rows(own),
+        "final": _final_rows(compared[0] if compared else []),
         "sweep": [_sweep_row(run, chosen) for run in naming.by_loss(tried)],
     }
 
@@ -58,16 +62,22 @@ def _final_rows(runs: Sequence[Run]) -> list[Numbers]:
 
 
 def _at_an_edge(tried: Sequence[Run], chosen: frozenset[str]) -> list[str]:
-    """The chosen runs whose learning rate is the least or the greatest of those tried for their loss."""
-    rates: dict[str, list[float]] = {}
+    """The chosen runs whose rate is the least or the greatest tried for their loss, or whose decay is the greatest."""
+    rivals: dict[tuple[Any, ...], list[Run]] = {}
     for run in tried:
-        rates.setdefault(naming.loss(run), []).append(run.config["optimizer"]["learning_rate"])
-    ends = {loss: (min(values), max(values)) for loss, values in rates.items()}
-    return [
-        run.name
-        for run in naming.by_loss(tried)
-        if run.name in chosen and run.config["optimizer"]["learning_rate"] in ends[naming.loss(run)]
-    ]
+        rivals.setdefault((naming.loss(run), *naming.circumstances(run)), []).append(run)
+    found = []
+    for runs in rivals.values():
+        rates = [_rate(run) for run in runs]
+        most = max(map(naming.decay, runs))
+        for run in runs:
+            if run.name in chosen and (_rate(run) in (min(rates), max(rates)) or naming.decay(run) == most > 0):
+                found.append(run.name)
+    return sorted(found)
+
+
+def _rate(run: Run) -> float:
+    return run.config["optimizer"]["learning_rate"]
 
 
 def _pretraining_row(run: Run) -> Numbers:
@@ -83,16 +93,21 @@ def _pretraining_row(run: Run) -> Numbers:
 
 def _final_row(run: Run, reference: Run | None) -> Numbers:
     others = _accuracies(run, "test")
-    paired = {
-        k: None if reference is None or reference is run else difference(run, reference, f"test_accuracy/{k}")
-        for k in others
-    }
+    paired = {k: None if reference is None or reference is run else _difference(run, reference, k) for k in others}
     seconds, steps = run.summary["seconds"], run.summary["steps"]
     return _common(run) | {
         "accuracy": others,
         "minus_cross_entropy": paired,
         "seconds_per_step_and_seed": seconds / (steps * len(run.summary["seeds"])),
     }
+
+
+def _difference(run: Run, reference: Run, k: str) -> Numbers:
+    """Paired by seed; and where ranks were kept, by image."""
+    metric = f"test_accuracy/{k}"
+    by_image = over_examples(run, reference, metric, lambda kept: 100.0 * (kept[RANK] < int(k)))
+    found = difference(run, reference, metric)
+    return found if by_image is None else found | {"interval95_over_images": by_image}
 
 
 def _sweep_row(run: Run, chosen: frozenset[str]) -> Numbers:
@@ -111,6 +126,7 @@ def _common(run: Run) -> Numbers:
         ),
         "seeds": run.summary["seeds"],
         "steps": run.summary["steps"],
+        "images_per_class": naming.circumstances(run)[0],
         "diverged": run.summary["diverged"],
     }
 
@@ -123,36 +139,7 @@ def _accuracies(run: Run, prefix: str) -> dict[str, Numbers]:
 
 def markdown(numbers: Numbers) -> list[str]:
     """The lines of the table, but for what is left out."""
-    lines = []
-    if numbers["final"] or "final_at_paper_rates" in numbers:
-        header = [
-            "loss",
-            "setting",
-            *(f"top-{k}" for k in SHOWN_K),
-            *(f"top-{k} minus cross-entropy" for k in PAIRED_K),
-        ]
-        header += ["mean of top-1 to 10", "s per step and seed", "seeds", "diverged"]
-        blocks = {"": numbers["final"]}
-        if "final_at_paper_rates" in numbers:
-            blocks = {
-                ", at the paper's learning rates": numbers["final_at_paper_rates"],
-                ", each loss at its own": numbers["final"],
-            }
-        stand_in = [_frozen(numbers["features"])] if "features" in numbers else []
-        stand_in += map(_stand_in, numbers["pretraining"])
-        for block, rows in blocks.items():
-            if not rows:
-                continue
-            first = rows[0]
-            steps = f"top-k accuracy after {first['steps']} steps{block}, %"
-            lines += [f"### Test, {first['dataset']}: {steps}", ""]
-            lines += [*stand_in, ""] if numbers["stand_in"] else []
-            lines += [*grid(header, map(_final_cells, rows)), ""]
-        lines += [
-            "Mean ± half width of the 95 % t-interval over seeds; differences are paired by seed.",
-            *_PAPER_STEPS,
-            "",
-        ]
+    lines = final_lines(numbers)
     if numbers["sweep"]:
         header = [
             "loss",
@@ -168,9 +155,47 @@ def markdown(numbers: Numbers) -> list[str]:
         lines += ["Chosen for each loss: the setting with the largest mean of the top-1 to top-10 accuracies.", ""]
         if "at_an_edge" in numbers:
             edges = ", ".join(f"`{name}`" for name in numbers["at_an_edge"])
-            found = f"At an edge of the learning rates tried: {edges}." if edges else "None is at an edge of the rates."
+            found = f"At an edge of what was tried: {edges}." if edges else "None is at an edge of what was tried."
             lines += [found, ""]
     return lines
+
+
+def final_lines(numbers: Numbers) -> list[str]:
+    """Those of the tables of test."""
+    blocks = {}
+    if "final_at_paper_rates" in numbers:
+        blocks[", at the paper's learning rates"] = numbers["final_at_paper_rates"]
+    blocks[", each loss at its own" if blocks else ""] = numbers["final"]
+    shown = [(_title(rows[0], which), rows) for which, rows in blocks.items() if rows]
+    shown += [(_title(rows[0], ""), rows) for rows in numbers.get("final_in_other_circumstances", [])]
+    if not shown:
+        return []
+    header = ["loss", "setting", *(f"top-{k}" for k in SHOWN_K), *(f"top-{k} minus cross-entropy" for k in PAIRED_K)]
+    header += ["mean of top-1 to 10", "s per step and seed", "seeds", "diverged"]
+    stand_in = [_frozen(numbers["features"])] if "features" in numbers else []
+    stand_in += map(_stand_in, numbers["pretraining"])
+    lines = []
+    for title, rows in shown:
+        lines += [f"### Test, {title}", ""]
+        lines += [*stand_in, ""] if numbers["stand_in"] and rows is shown[0][1] else []
+        lines += [*grid(header, map(_final_cells, rows)), ""]
+    both = any(_over_images(row) for _, rows in shown for row in rows)
+    lines += [
+        "Mean ± half width of the 95 % t-interval over seeds; differences are paired by seed"
+        + (", and after the stroke is the half width over test images, paired by image." if both else "."),
+        *_PAPER_STEPS,
+        "",
+    ]
+    return lines
+
+
+def _title(row: Numbers, which: str) -> str:
+    images = f" on {row['images_per_class']} images of each class" if row.get("images_per_class") else ""
+    return f"{row['dataset']}: top-k accuracy after {row['steps']} steps{images}{which}, %"
+
+
+def _over_images(row: Numbers) -> bool:
+    return any(value and "interval95_over_images" in value for value in row["minus_cross_entropy"].values())
 
 
 def _frozen(features: Numbers) -> str:
@@ -193,7 +218,7 @@ def _stand_in(row: Numbers) -> str:
 
 def _final_cells(row: Numbers) -> list[str]:
     shown = [plus_minus(row["accuracy"].get(str(k))) for k in SHOWN_K]
-    paired = [plus_minus(row["minus_cross_entropy"].get(str(k)), signed=True) for k in PAIRED_K]
+    paired = [_paired_cell(row["minus_cross_entropy"].get(str(k))) for k in PAIRED_K]
     return [
         row["loss"],
         row["setting"],
@@ -203,6 +228,11 @@ def _final_cells(row: Numbers) -> list[str]:
         f"{row['seconds_per_step_and_seed']:.2g}",
         *tables.outcome(row),
     ]
+
+
+def _paired_cell(value: Numbers | None) -> str:
+    text, by_image = plus_minus(value, signed=True), (value or {}).get("interval95_over_images")
+    return text if by_image is None else f"{text} / {by_image:.2f}"
 
 
 def _sweep_cells(row: Numbers) -> list[str]:

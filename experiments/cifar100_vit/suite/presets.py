@@ -12,14 +12,12 @@ Pretraining sees neither the validation nor the test images.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from experiments.cifar100_vit.losses import LOSSES
-from experiments.cifar100_vit.report.naming import PAPER
+from experiments.cifar100_vit.suite.forms import Fields, forms
+from experiments.cifar100_vit.suite.on_features import pretrained
 from experiments.core.suite.plan import SuiteRun
 from experiments.vision.digits import DIGITS
-
-Fields = dict[str, Any]
 
 PRETRAIN = "pretrain"
 SWEEP_SEEDS = (100,)
@@ -29,9 +27,6 @@ FINAL_SEEDS = (0, 1, 2, 3, 4)
 RATES = (0.001, 0.003, 0.01, 0.03, 0.1)  # 0.3 was worse than 0.1 for every loss it was tried with
 # One at a time: batches of 512 images of 384 pixels fill the devices, and a stream is of one seed.
 FULL_SEEDS = (0, 1, 2)
-
-# On features, where a run takes seconds. Of a head that starts from zeros only rate / lam matters: lam stays as it is.
-RATES_ON_FEATURES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 
 DEMO_SEEDS = (0, 1, 2)
 DEMO = DIGITS | {"batch_size": 64}
@@ -62,25 +57,6 @@ def demo() -> list[SuiteRun]:
     return runs
 
 
-def pretrained() -> list[SuiteRun]:
-    """On features: every loss at the paper's rate on test, the sweep on validation, every loss at its best on test."""
-    runs = []
-    for name, form in forms_on_features().items():
-        rate = LOSSES[form["loss.name"]].learning_rate
-        base = {"split": "test", "seeds": FINAL_SEEDS, "optimizer.learning_rate": rate, "checkpoint_every": 100}
-        runs.append(SuiteRun(f"{PAPER}{name}", base | form, variant="features"))
-    for name, form in forms_on_features().items():
-        base = {"split": "validation", "seeds": SWEEP_SEEDS, "checkpoint_every": 100}
-        for rate in RATES_ON_FEATURES:
-            setting = {"optimizer.learning_rate": rate}
-            run = f"sweep/{name}-lr{rate:g}"
-            runs.append(SuiteRun(run, base | form, setting, candidate_for=name, variant="features"))
-    for name, form in forms_on_features().items():
-        base = {"split": "test", "seeds": FINAL_SEEDS, "checkpoint_every": 100}
-        runs.append(SuiteRun(f"final-{name}", base | form, best_of=name, variant="features"))
-    return runs
-
-
 def full() -> list[SuiteRun]:
     """Every loss from public weights, three seeds."""
     return [
@@ -88,25 +64,6 @@ def full() -> list[SuiteRun]:
         for name, form in forms().items()
         for seed in FULL_SEEDS
     ]
-
-
-def forms() -> dict[str, Fields]:
-    """The losses that are compared, as fields of the config, by name."""
-    return {
-        form: {"loss.name": name, **fields}
-        for name, loss in LOSSES.items()
-        if loss.everywhere
-        for form, fields in (loss.forms or {name: {}}).items()
-    }
-
-
-def forms_on_features() -> dict[str, Fields]:
-    """The losses that are compared on features: those of the other suites, and more."""
-    return {
-        form: {"loss.name": name, **fields}
-        for name, loss in LOSSES.items()
-        for form, fields in (dict(loss.forms or {name: {}}) | dict(loss.on_features)).items()
-    }
 
 
 PRESETS: dict[str, Callable[[], list[SuiteRun]]] = {

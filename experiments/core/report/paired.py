@@ -1,5 +1,6 @@
-"""Differences between runs, seed by seed."""
+"""Differences between runs, seed by seed and example by example."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,31 @@ from experiments.core.report.results import Run
 def difference(run: Run, reference: Run, metric: str) -> dict[str, Any]:
     """Mean and interval of a final metric of `run` minus that of `reference`, over the seeds that both finished."""
     return interval(_differences(run, reference, metric))
+
+
+def over_examples(
+    run: Run, reference: Run, metric: str, worth: Callable[[Mapping[str, np.ndarray]], np.ndarray]
+) -> float | None:
+    """Half width of the 95 % interval of that difference over examples: had others of their kind been evaluated on.
+
+    Args:
+      run, reference: evaluated on the same N examples, in one order.
+      metric: the final one.
+      worth: of `Run.examples`, the values [S, N] that the metric is the mean of.
+
+    Returns:
+      The normal interval of the differences per example, each the mean over the seeds that both finished; None where
+      nothing was kept of examples, or no seed is left.
+    """
+    if not run.examples or not reference.examples:
+        return None
+    finished = [value is not None for value in _differences(run, reference, metric)]
+    seeds = [seed for seed, both in zip(run.summary["seeds"], finished, strict=True) if both]
+    if not seeds:
+        return None
+    mine, others = (dict(zip(r.summary["seeds"], worth(r.examples), strict=True)) for r in (run, reference))
+    differences = np.mean([mine[seed] - others[seed] for seed in seeds], axis=0)
+    return float(stats.norm.ppf(0.975) * differences.std(ddof=1) / np.sqrt(len(differences)))
 
 
 def significance(run: Run, reference: Run, metric: str) -> float | None:

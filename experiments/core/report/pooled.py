@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from experiments.core.config import COMPUTED_HOW
 from experiments.core.record.summary import interval
 from experiments.core.report.results import Run
@@ -36,11 +38,13 @@ def _one(members: list[Run]) -> Run:
     sums = {name: sum(summary[name] for summary in summaries) for name in ("diverged", "seconds")}
     final = _joined([summary["final"] for summary in summaries])
     first = members[0]
+    kept = set.intersection(*(set(run.examples) for run in members))
     return Run(
         name=", ".join(run.name for run in members),
         config=first.config | {"seeds": seeds},
         rows=[],
         summary=first.summary | sums | {"seeds": seeds, "final": final},
+        examples={name: np.concatenate([run.examples[name] for run in members]) for name in sorted(kept)},
     )
 
 

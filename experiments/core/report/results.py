@@ -1,9 +1,13 @@
 """Reads what runs leave behind: the workdirs below a directory, whole or broken."""
 
 import dataclasses
+import hashlib
+import io
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from experiments.core.errors import UsageError
 from experiments.core.record import metrics
@@ -37,6 +41,7 @@ class Run:
       summary: as in summary.json; of an unfinished run, what that would be after its last row.
       environment: as in environment.json, if there is one.
       reason: of an unfinished run, the last error that its launcher has recorded; often none.
+      examples: what was kept of each evaluated example, arrays [S, N] by name; often none.
     """
 
     name: str
@@ -45,6 +50,7 @@ class Run:
     summary: dict[str, Any]
     environment: dict[str, Any] | None = None
     reason: str = ""
+    examples: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     @property
     def state(self) -> str:
@@ -217,4 +223,15 @@ def _read(path: Path, name: str) -> Run:
         metrics.require_sha256(workdir.metrics, summary["metrics_sha256"])
     if (last[unit], last["step"]) != (total, summary["steps"]) or _values(last) != _final_values(summary):
         raise _BrokenError("summary.json does not belong to the last row of metrics.jsonl")
-    return Run(name, config, rows, summary, environment)
+    return Run(name, config, rows, summary, environment, examples=_examples(workdir, summary))
+
+
+def _examples(workdir: Workdir, summary: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Those of a run that is done."""
+    if "examples_sha256" not in summary:
+        return {}
+    content = workdir.examples.read_bytes()
+    if hashlib.sha256(content).hexdigest() != summary["examples_sha256"]:
+        raise _BrokenError(f"{workdir.examples.name} is damaged: its SHA-256 is not the one in summary.json, {_ADVICE}")
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        return dict(arrays)

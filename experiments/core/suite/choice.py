@@ -15,28 +15,38 @@ def choose(suite: Suite, out: Path, runs: Iterable[SuiteRun]) -> dict[str, dict[
     """For every choice among the `runs` below `out`, its candidates and the best of those that are finished.
 
     A candidate is worth the mean over its seeds of `suite.chosen_by` at the end, where a seed that
-    diverged counts `suite.if_diverged`. The earlier of two equals wins.
+    diverged counts `suite.if_diverged`. The earlier of two equals wins. Where candidates take the winner of an earlier
+    choice (`best_of`), that competes with them; the settings are then those of both choices.
     """
     candidates: dict[str, list[SuiteRun]] = {}
     for run in runs:
         if run.candidate_for:
             candidates.setdefault(run.candidate_for, []).append(run)
-    return {choice: _decide([_measure(suite, out, run) for run in rivals]) for choice, rivals in candidates.items()}
+    choices: dict[str, dict[str, Any]] = {}
+    for choice, rivals in candidates.items():
+        earlier = {run.best_of: choices[run.best_of] for run in rivals if run.best_of}
+        measured = [entry for won in earlier.values() for entry in won["candidates"] if entry["run"] == won["chosen"]]
+        missing = [name for won in earlier.values() for name in won["missing"]]
+        choices[choice] = _decide(measured + [_measure(suite, out, run, choices) for run in rivals], missing)
+    return choices
 
 
-def _decide(measured: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _decide(measured: Sequence[dict[str, Any]], missing: Sequence[str]) -> dict[str, Any]:
     finished = [entry for entry in measured if entry["mean"] is not None]
     best = min(finished, key=lambda entry: entry["mean"], default=None)
     return {
         "chosen": best["run"] if best else None,
         "setting": best["setting"] if best else None,
-        "missing": [entry["run"] for entry in measured if entry["mean"] is None],
+        "missing": [*missing, *(entry["run"] for entry in measured if entry["mean"] is None)],
         "candidates": measured,
     }
 
 
-def _measure(suite: Suite, out: Path, run: SuiteRun) -> dict[str, Any]:
-    entry: dict[str, Any] = {"run": run.name, "setting": dict(run.setting), "per_seed": None, "mean": None}
+def _measure(suite: Suite, out: Path, run: SuiteRun, choices: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    setting = dict(run.setting)
+    if run.best_of is not None:
+        setting = (choices[run.best_of]["setting"] or {}) | setting
+    entry: dict[str, Any] = {"run": run.name, "setting": setting, "per_seed": None, "mean": None}
     try:
         summary = Workdir(out / run.name).read_summary()
         values = summary["final"][suite.chosen_by]["per_seed"]

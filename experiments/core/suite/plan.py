@@ -25,7 +25,7 @@ class SuiteRun:
       base: fields of the config.
       setting: further fields; in a sweep, those that are being chosen.
       candidate_for: the choice for which this run competes, on validation.
-      best_of: the choice whose winning setting this run takes.
+      best_of: the choice whose winning setting this run takes, before `setting`; its candidates come earlier.
       variant: the argument of the config.
       weights_of: the run whose exported parameters are to be `config.pretrained`.
     """

@@ -115,13 +115,13 @@ class _Runner:
         return data
 
     def _setting(self, run: SuiteRun) -> Fields:
-        """The fields to put over the base: the run's own, or the winner's."""
+        """The fields to put over the base: the winner's, if the run takes one, then the run's own."""
         if run.best_of is None:
             return run.setting
         choice = choose(self.suite, self.out, self.runs)[run.best_of]
         if choice["setting"] is None or set(choice["missing"]) - set(self.failed):
             raise UsageError(f"its setting is not chosen yet: {', '.join(choice['missing'])} must run first")
-        return choice["setting"]
+        return choice["setting"] | dict(run.setting)
 
     def _fail(self, run: SuiteRun, reason: str) -> None:
         self.failed.append(run.name)

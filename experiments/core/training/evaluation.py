@@ -1,13 +1,13 @@
 """Evaluation on a whole data set: in one piece, or in batches of `config.eval_batch_size`. `B` batch, `S` seeds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import ml_collections
 import numpy as np
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 from jax.stages import Traced
 
 from experiments.core.config import require
@@ -29,6 +29,9 @@ class Evaluate(Protocol):
 
     def __call__(self, params: Params, progress: float) -> Metrics:
         """The metrics over all examples."""
+
+    def examine(self, params: Params) -> dict[str, np.ndarray]:
+        """What the experiment's `examine` says of all N examples, in their order: [S, N], S = 1 without that axis."""
 
     def close(self) -> None:
         """Gives back what is held to read the examples."""
@@ -78,6 +81,7 @@ class _InOnePiece:
 
         over_seeds = jax.vmap(evaluate, in_axes=(0, None, None)) if seed_axis else evaluate
         self._evaluate: Any = jax.jit(over_seeds, out_shardings=self._everywhere)
+        self._examine = _examination(experiment, self._everywhere, seed_axis=seed_axis)
 
     def trace(self, params: Params) -> Traced:
         examples = {
@@ -91,6 +95,9 @@ class _InOnePiece:
 
     def __call__(self, params: Params, progress: float) -> Metrics:
         return jax.device_get(self._evaluate(params, self._examples, np.float32(progress)))
+
+    def examine(self, params: Params) -> dict[str, np.ndarray]:
+        return _by_seed(jax.device_get(self._examine(params, self._examples)))
 
     def close(self) -> None:
         pass
@@ -115,7 +122,7 @@ class _InBatches:
         self._feed: Streamed | None = None
 
         def sums(params: Params, chunk: Any, number: jax.Array, progress: jax.Array) -> Metrics:
-            batch = jax.tree.map(lambda array: array[0], chunk)
+            batch = _only(chunk)
             # What fills up the last batch is computed with but not counted, whatever comes of it. (Where images compete
             # in groups, it takes part in the group of the last real ones.)
             real = number * batch_size + jnp.arange(batch_size, dtype=jnp.int32) < num_examples
@@ -129,6 +136,7 @@ class _InBatches:
             lambda totals, *arguments: jax.tree.map(jnp.add, totals, self._sums(*arguments)),
             out_shardings=self._everywhere,
         )
+        self._examine = _examination(experiment, self._everywhere, seed_axis=seed_axis)
         self._zeros: Metrics = {}
 
     def _totals(self, params: Params) -> Metrics:
@@ -147,16 +155,43 @@ class _InBatches:
         self._add = self.trace(params).lower().compile()
 
     def __call__(self, params: Params, progress: float) -> Metrics:
-        if self._feed is None:
-            raise RuntimeError("compile before the first call")
         totals = self._zeros
-        for number, chunk in enumerate(chunks(self._feed, range(self._num_batches))):
+        for number, chunk in enumerate(self._chunks()):
             totals = self._add(totals, params, chunk, np.int32(number), np.float32(progress))
         return jax.tree.map(lambda total: total / np.float32(self._num_examples), jax.device_get(totals))
+
+    def examine(self, params: Params) -> dict[str, np.ndarray]:
+        batches = [_by_seed(jax.device_get(self._examine(params, _only(chunk)))) for chunk in self._chunks()]
+        return jax.tree.map(lambda *parts: np.concatenate(parts, axis=1)[:, : self._num_examples], *batches)
+
+    def _chunks(self) -> Iterator[Any]:
+        if self._feed is None:
+            raise RuntimeError("compile before the first call")
+        return chunks(self._feed, range(self._num_batches))
 
     def close(self) -> None:
         if self._feed:
             self._feed.close()
+
+
+def _examination(experiment: Experiment, everywhere: NamedSharding, *, seed_axis: bool) -> Any:
+    """`experiment.examine` over seeds, compiled when it is first called."""
+
+    def examine(params: Params, examples: Any) -> dict[str, jax.Array]:
+        if experiment.examine is None:
+            raise ValueError("this experiment has nothing to say of single examples")
+        return experiment.examine(params, examples)
+
+    return jax.jit(jax.vmap(examine, in_axes=(0, None)) if seed_axis else examine, out_shardings=everywhere)
+
+
+def _by_seed(values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: np.atleast_2d(value) for name, value in values.items()}
+
+
+def _only(chunk: Any) -> Any:
+    """The batch of a chunk that has one."""
+    return jax.tree.map(lambda array: array[0], chunk)
 
 
 def _sum(path: Any, value: jax.Array, real: jax.Array) -> jax.Array:

@@ -16,10 +16,11 @@ Fields of the config that the trainer reads:
     mesh.*         see mesh.py; one device, or all of several processes
     eval_batch_size   for evaluation in batches; left out: in one piece, with all data on every device
     export_params     parameters at the end as a file, see export.py; False
+    export_examples   what there is to say of each evaluated example at the end, as a file, see export.py; False
     tensorboard
     compilation_cache   where compiled programs are kept, see compilation_cache.py
 
-The last six may be left out. A loss may be as simple as
+The last seven may be left out. A loss may be as simple as
 
     def loss(params, batch, key, progress):
         logits = model.apply({"params": params}, batch["image"].astype(jnp.float32))
@@ -62,6 +63,8 @@ class Experiment:
         whole data set, or has one value per example, [B], of which the trainer takes the mean; with
         `config.eval_batch_size` it must be the latter. A metric named `error` is prefixed by
         the split (`test_error`); others keep their name, which may begin with `data.prefix`.
+      examine: `examine(params, examples) -> values`, arrays [B] by name, of small types: what is kept of each example
+        with `config.export_examples`, so that two runs can be compared example by example. None: nothing.
       optimizer: applied to the gradient of the objective; most often `optimizer.make(config)`.
       pretrained: parameters to start from, NumPy arrays in a part of the tree that `init` makes (or
         all of it): they take the place of what `init` makes there. None: all are from `init`.
@@ -79,6 +82,7 @@ class Experiment:
     loss: Callable[[Params, Batch, jax.Array, jax.Array], tuple[jax.Array, Metrics]]
     evaluate: Callable[[Params, Batch, jax.Array], Metrics]
     optimizer: optax.GradientTransformation
+    examine: Callable[[Params, Batch], dict[str, jax.Array]] | None = None
     pretrained: Params | None = None
     project: Callable[[Params, jax.Array], Params] = lambda params, progress: params
     augment: Callable[[jax.Array, jax.Array], jax.Array] | None = None

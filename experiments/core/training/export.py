@@ -1,11 +1,15 @@
-"""The parameters of a finished run as a file that any program with NumPy reads.
+"""What a finished run leaves as files that any program with NumPy reads, if its config asks for them.
 
-config.export_params    write them when the run is done; of a single seed; False if left out
+config.export_params      its parameters; of a single seed; False if left out
+config.export_examples    what its experiment says of each evaluated example (`Experiment.examine`); False if left out
 
 `params.npz` has one float32 array per parameter, under its path in the tree joined by slashes
-("Transformer/encoder_norm/scale"): the layout of big_vision without a prefix.
+("Transformer/encoder_norm/scale"): the layout of big_vision without a prefix. `examples.npz` has arrays [S, N], of
+seeds and examples in the order of the data set.
 """
 
+import hashlib
+import io
 from pathlib import Path
 
 import jax
@@ -15,15 +19,16 @@ from jax.experimental import multihost_utils
 from jax.tree_util import keystr, tree_leaves_with_path
 
 from experiments.core.config import require
-from experiments.core.record.files import replacing
+from experiments.core.record.files import replacing, write_atomically
 from experiments.core.training.experiment import Params
 
 
 def validate(config: ml_collections.ConfigDict) -> None:
-    """Checks `config.export_params`, which may be left out."""
-    export = config.get("export_params", False)
-    require(isinstance(export, bool), "export_params", export, "True or False")
-    if export:
+    """Checks `config.export_params` and `config.export_examples`, which may be left out."""
+    for name in ("export_params", "export_examples"):
+        export = config.get(name, False)
+        require(isinstance(export, bool), name, export, "True or False")
+    if config.get("export_params"):
         require(len(config.seeds) == 1, "seeds", config.seeds, "a single one where export_params=True")
 
 
@@ -47,3 +52,12 @@ def write(path: Path, arrays: dict[str, np.ndarray]) -> None:
     """Writes an `.npz` file of `arrays` by name, atomically."""
     with replacing(path) as file:
         np.savez(file, allow_pickle=False, **arrays)
+
+
+def write_examples(path: Path, arrays: dict[str, np.ndarray]) -> str:
+    """Writes an `.npz` file of `arrays` by name, compressed and atomically; returns its SHA-256."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    content = buffer.getvalue()
+    write_atomically(path, content)
+    return hashlib.sha256(content).hexdigest()

@@ -140,6 +140,8 @@ class _Run:
         self.interrupt = Interrupt()
         self.program = program = Program(recipe, config, data)
         self.plan, self.mesh, self.experiment = program.plan, program.mesh, program.experiment
+        allowed = f"False for {recipe.name}, which has nothing to say of single examples"
+        require(not config.get("export_examples") or bool(self.experiment.examine), "export_examples", True, allowed)
         state_lib.require_memory(program.state)
         seeds = np.asarray(config.seeds if program.seed_axis else config.seeds[0], np.int32)
         self.seeds = mesh_lib.put(seeds, mesh_lib.replicated(self.mesh))
@@ -179,9 +181,14 @@ class _Run:
             arrays = export.gather(state.params, seed_axis=bool(self.seeds.ndim))
             if _is_first():
                 export.write(self.workdir.params, arrays)
+        sums = {"metrics_sha256": writer.sha256}
+        if self.config.get("export_examples"):
+            values = self.evaluate.examine(state.params)
+            if _is_first():
+                sums["examples_sha256"] = export.write_examples(self.workdir.examples, values)
         if _is_first():
             result = summary.summarize(list(self.config.seeds), writer.rows[-1])
-            write_json(self.workdir.summary, result | {"metrics_sha256": writer.sha256})
+            write_json(self.workdir.summary, result | sums)
 
     def _train(
         self,

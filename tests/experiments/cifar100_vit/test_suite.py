@@ -9,14 +9,10 @@ import pytest
 
 from experiments.cifar100_vit.losses import LOSSES
 from experiments.cifar100_vit.suite.__main__ import SUITE
-from experiments.cifar100_vit.suite.presets import (
-    DEMO,
-    PRETRAIN,
-    RATES,
-    RATES_ON_FEATURES,
-    forms,
-    forms_on_features,
-)
+from experiments.cifar100_vit.suite.forms import forms, forms_on_features
+from experiments.cifar100_vit.suite.on_features import DECAYS, OTHERS
+from experiments.cifar100_vit.suite.on_features import RATES as RATES_ON_FEATURES
+from experiments.cifar100_vit.suite.presets import DEMO, PRETRAIN, RATES
 from experiments.core.record import metrics
 from experiments.core.suite import command
 from experiments.core.suite.plan import SuiteRun
@@ -85,19 +81,30 @@ def test_the_sweep_tries_the_same_rates_for_every_loss_and_never_sees_the_test_i
 
 
 def test_on_features_every_loss_is_trained_at_the_papers_rate_and_at_its_own_of_one_grid():
-    rates, paper, final = {}, {}, set()
+    rates, decays, paper, final = {}, {}, {}, {}
     for run, config in suite_configs(SUITE, "pretrained"):
         assert (config.features.size, config.loss.lam, config.batch_size) == (160, 1.0, 512)
         assert (config.split, len(config.seeds)) == (("validation", 1) if run.candidate_for else ("test", 5))
-        if run.candidate_for:
+        # For intervals over images.
+        assert config.export_examples == (config.split == "test")
+        if "optimizer.weight_decay" in run.setting:
+            decays.setdefault(run.candidate_for, []).append(config.optimizer.weight_decay)
+            assert run.best_of == f"{run.candidate_for}, rate"
+        elif run.candidate_for:
             assert not paper.keys() - forms_on_features()  # what is cheap, and shows the claim, comes first
-            rates.setdefault(run.candidate_for, []).append(config.optimizer.learning_rate)
+            rates.setdefault(run.candidate_for.removesuffix(", rate"), []).append(config.optimizer.learning_rate)
         elif run.best_of:
-            final.add(run.best_of)
+            final[run.best_of] = (config.images_per_class, config.steps)
         else:
+            assert config.steps == 100
             paper[run.name.removeprefix("paper/")] = config.optimizer.learning_rate
-    assert rates.keys() == paper.keys() == final == set(forms_on_features())
+    assert rates.keys() == decays.keys() == final.keys() > paper.keys() == set(forms_on_features())
     assert {tuple(tried) for tried in rates.values()} == {RATES_ON_FEATURES}
+    assert {tuple(tried) for tried in decays.values()} == {DECAYS}
+    assert {final[name] for name in paper} == {(0, 100)}
+    assert {final[f"{setting.prefix}{name}"] for setting in OTHERS for name in setting.losses} == {
+        (setting.fields.get("images_per_class", 0), setting.steps) for setting in OTHERS
+    }
     assert {name: paper[name] for name in ("xent", "topk-p2", "topk-p4_3")} == {
         "xent": 3e-3,
         "topk-p2": 5e-3,

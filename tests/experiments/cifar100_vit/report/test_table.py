@@ -176,8 +176,8 @@ def test_runs_at_the_papers_rates_have_a_table_of_their_own_and_choices_at_an_ed
     own = text.index("100 steps, each loss at its own, %")
     assert paper < text.index("| cross-entropy | learning rate 3e-3 |") < own
     assert own < text.index("| cross-entropy | learning rate 0.1 |")
-    assert text.count("a linear head on the features of EfficientNet-Lite0 (ImageNet-1k weights, 160 pixels)") == 2
-    assert "At an edge of the learning rates tried: `sweep/topk-lr0.01`." in text
+    assert text.count("a linear head on the features of EfficientNet-Lite0 (ImageNet-1k weights, 160 pixels)") == 1
+    assert "At an edge of what was tried: `sweep/topk-lr0.01`." in text
     write_fine_tuning(tmp_path / "sweep/lower", {1: [1.0]}, topk, split="validation", optimizer__learning_rate=1e-3)
     assert numbers_of(tmp_path)["at_an_edge"] == []
-    assert "None is at an edge of the rates." in text_of(tmp_path)
+    assert "None is at an edge of what was tried." in text_of(tmp_path)

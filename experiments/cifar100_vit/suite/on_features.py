@@ -1,0 +1,88 @@
+"""The runs on features of a frozen network: every loss at the paper's learning rate, and each at its own.
+
+Its own are chosen on validation: the learning rate, then at that rate the weight decay. Of a head that starts from
+zeros only rate / lam matters where nothing is clipped, so that lam stays as it is.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from experiments.cifar100_vit.losses import LOSSES
+from experiments.cifar100_vit.report.naming import PAPER
+from experiments.cifar100_vit.suite.forms import forms_on_features
+from experiments.core.suite.plan import SuiteRun
+
+SWEEP_SEEDS = (100,)
+FINAL_SEEDS = (0, 1, 2, 3, 4)
+
+RATES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+DECAYS = (0.01, 0.1, 1.0)  # besides none; they are scaled by the rate
+# In the other settings: cross-entropy, the paper's losses, and those of this library that come closest to it or ahead.
+FEW = ("xent", "topk-p2", "topk-p4_3", "top1-p4_3", "surrogate-k5-p2")
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """Data and length of training, in which losses are compared.
+
+    Attributes:
+      prefix: of the names of its runs.
+      fields: of the config.
+      steps: the option of that name.
+      losses: by their names in `forms_on_features`; none: all.
+    """
+
+    prefix: str
+    fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    steps: int = 100
+    losses: Sequence[str] = ()
+
+
+PAPERS = Setting("")
+OTHERS = (
+    Setting("images10/", {"images_per_class": 10}, losses=FEW),
+    Setting("images50/", {"images_per_class": 50}, losses=FEW),
+    Setting("steps1000/", steps=1000, losses=FEW),
+)
+
+
+def pretrained() -> list[SuiteRun]:
+    """In the paper's setting every loss, at the paper's rates and at its own; in the others a few, at their own."""
+    return [*_at_paper_rates(), *(run for setting in (PAPERS, *OTHERS) for run in _tuned(setting))]
+
+
+def _at_paper_rates() -> Iterator[SuiteRun]:
+    for name, form in forms_on_features().items():
+        rate = {"optimizer.learning_rate": LOSSES[form["loss.name"]].learning_rate}
+        yield SuiteRun(f"{PAPER}{name}", _final(PAPERS) | rate | form, variant="features")
+
+
+def _tuned(setting: Setting) -> Iterator[SuiteRun]:
+    """For each loss the rates, then decays at the best of them, then the best of all on test."""
+    variant = f"features,steps={setting.steps}"
+    for name, form in forms_on_features().items():
+        if setting.losses and name not in setting.losses:
+            continue
+        validation = {"split": "validation", "seeds": SWEEP_SEEDS, "checkpoint_every": setting.steps}
+        base, sweep = validation | dict(setting.fields) | form, f"{setting.prefix}sweep/{name}"
+        at_best_rate, best = f"{setting.prefix}{name}, rate", f"{setting.prefix}{name}"
+        for rate in RATES:
+            tried = {"optimizer.learning_rate": rate}
+            yield SuiteRun(f"{sweep}-lr{rate:g}", base, tried, candidate_for=at_best_rate, variant=variant)
+        for decay in DECAYS:
+            tried = {"optimizer.weight_decay": decay}
+            yield SuiteRun(
+                f"{sweep}-decay{decay:g}", base, tried, candidate_for=best, best_of=at_best_rate, variant=variant
+            )
+        yield SuiteRun(f"{setting.prefix}final-{name}", _final(setting) | form, best_of=best, variant=variant)
+
+
+def _final(setting: Setting) -> dict[str, Any]:
+    return {
+        "split": "test",
+        "seeds": FINAL_SEEDS,
+        "checkpoint_every": setting.steps,
+        "export_examples": True,
+        **setting.fields,
+    }
