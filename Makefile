@@ -119,6 +119,8 @@ figures: $(READY)  ## Tables and figures again, from the committed results; the 
 	@$(RUN) experiments.mnist_pruning.report.figures results/mnist_pruning
 	@$(RUN) experiments.cifar100_vit.report.table results/cifar100_vit
 	@$(RUN) experiments.cifar100_vit.report.figures results/cifar100_vit
+	@$(RUN) experiments.cifar100_vit.report.table results/cifar100_pretrained
+	@$(RUN) experiments.cifar100_vit.report.figures results/cifar100_pretrained
 	@$(RUN) experiments.vmoe.report.table results/vmoe
 	@$(RUN) experiments.vmoe.report.figures results/vmoe
 	@$(RUN) scripts.paper_figures

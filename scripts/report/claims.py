@@ -8,7 +8,7 @@ from scripts.report import operators, solvers
 
 _BENCH = "results/bench/README.md"
 _MNIST = ("configs/mnist_pruning.py", "make mnist", "results/mnist_pruning/README.md")
-_CIFAR = ("configs/cifar100_vit.py", "make cifar100-small", "results/cifar100_vit/README.md")
+_CIFAR = ("configs/cifar100_vit.py", "make cifar100-pretrained", "results/cifar100_pretrained/README.md")
 _VMOE = ("configs/vmoe.py", "make vmoe-small", "results/vmoe/README.md")
 _OPERATORS = ("scripts/report/operators.py", "make report", "ops/README.md")
 
@@ -51,7 +51,7 @@ CLAIMS = (
         "Section 6, Figure 6",
         "in a figure only",
         fine_tuning.accuracy,
-        "cifar100_vit/figures/figure6.png",
+        "cifar100_pretrained/figures/figure6-paper-rates.png",
         *_CIFAR,
     ),
     Claim(

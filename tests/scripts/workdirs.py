@@ -13,17 +13,25 @@ from experiments.core.record.files import write_json
 from experiments.core.record.metrics import Row, Writer
 from experiments.core.record.summary import summarize
 from experiments.core.record.workdir import Workdir
+from experiments.core.training.export import write_examples
 from tests.experiments.support import set_fields
 
 
-def write_run(path: Path, config: ml_collections.ConfigDict, rows: Sequence[Row], experiment: str) -> None:
-    """A finished run of `config` that wrote these rows."""
+def write_run(
+    path: Path,
+    config: ml_collections.ConfigDict,
+    rows: Sequence[Row],
+    experiment: str,
+    examples: Mapping[str, np.ndarray] | None = None,
+) -> None:
+    """A finished run of `config` that wrote these rows, and kept `examples`."""
     workdir = Workdir(path)
     path.mkdir(parents=True)
     write_json(workdir.config, to_json(config))
     write_json(workdir.environment, {"experiment": experiment, "resumed": []})
     Writer(workdir.metrics, list(rows)).close()
-    write_json(workdir.summary, summarize(list(config.seeds), rows[-1]))
+    sums = {"examples_sha256": write_examples(workdir.examples, dict(examples))} if examples else {}
+    write_json(workdir.summary, summarize(list(config.seeds), rows[-1]) | sums)
 
 
 def write_workdir(
@@ -58,11 +66,16 @@ def write_workdir(
 
 
 def write_fine_tuning(
-    path: Path, accuracies: Mapping[int, list[float | None]], variant: str = "small", **fields: Any
+    path: Path,
+    accuracies: Mapping[int, list[float | None]],
+    variant: str = "small",
+    *,
+    ranks: Sequence[Sequence[int]] | None = None,
+    **fields: Any,
 ) -> None:
     """A finished fine-tuning run whose top-k accuracy was `accuracies[k][seed]` at the end, after a second a step.
 
-    `fields` are as in `write_workdir`.
+    `ranks[seed][image]` were kept of the labels, if they are given; `fields` are as in `write_workdir`.
     """
     first = next(iter(accuracies.values()))
     seeds = fields.pop("seeds", tuple(range(len(first))))
@@ -87,7 +100,8 @@ def write_fine_tuning(
         }
 
     chance = {k: [float(k)] * len(lost) for k in accuracies}
-    write_run(path, config, [row(0, chance), row(config.steps, accuracies)], "cifar100_vit")
+    examples = None if ranks is None else {"rank": np.array(ranks, np.uint8)}
+    write_run(path, config, [row(0, chance), row(config.steps, accuracies)], "cifar100_vit", examples)
 
 
 def write_vmoe(

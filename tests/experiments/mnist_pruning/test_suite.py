@@ -180,3 +180,25 @@ def test_sigterm_stops_with_status_0_and_the_same_command_goes_on(tmp_path, caps
     out, err = capsys.readouterr()
     assert err == ""
     assert "2 of 2 runs done" in out
+
+
+def test_a_second_choice_starts_from_the_winner_of_the_first_which_competes(tmp_path):
+    start, settings = [[90.0]], {"split": "validation", "dataset": "digits"}
+    second = [
+        SuiteRun(f"sweep/b1-{b1:g}", VALIDATION, {"optimizer.momentum": b1}, candidate_for="both", best_of="rate")
+        for b1 in (0.5, 0.8)
+    ]
+    for rate, error in ((0.001, 9.0), (0.01, 8.0), (0.1, 10.0)):
+        write_workdir(tmp_path / f"sweep/rate{rate:g}", [*start, [error]], hardened=[error], **settings)
+    choices = choose(SUITE, tmp_path, SWEEP + second)
+    assert choices["rate"]["setting"] == choices["both"]["setting"] == {"optimizer.learning_rate": 0.01}
+    assert choices["both"]["missing"] == ["sweep/b1-0.5", "sweep/b1-0.8"]
+    write_workdir(tmp_path / "sweep/b1-0.5", [*start, [8.5]], hardened=[8.5], **settings)
+    assert choose(SUITE, tmp_path, SWEEP + second)["both"]["chosen"] == "sweep/rate0.01"
+    write_workdir(tmp_path / "sweep/b1-0.8", [*start, [7.5]], hardened=[7.5], **settings)
+    both = choose(SUITE, tmp_path, SWEEP + second)["both"]
+    assert both["chosen"] == "sweep/b1-0.8"
+    assert both["setting"] == {"optimizer.learning_rate": 0.01, "optimizer.momentum": 0.8}
+    assert len(both["candidates"]) == 3
+    (tmp_path / "sweep/rate0.001" / "summary.json").unlink()
+    assert choose(SUITE, tmp_path, SWEEP + second)["both"]["missing"] == ["sweep/rate0.001"]

@@ -181,3 +181,59 @@ def test_runs_at_the_papers_rates_have_a_table_of_their_own_and_choices_at_an_ed
     write_fine_tuning(tmp_path / "sweep/lower", {1: [1.0]}, topk, split="validation", optimizer__learning_rate=1e-3)
     assert numbers_of(tmp_path)["at_an_edge"] == []
     assert "None is at an edge of what was tried." in text_of(tmp_path)
+
+
+def test_where_ranks_are_kept_differences_have_an_interval_over_images_too(tmp_path):
+    """Of four images, by the ranks of their labels; the third seed of one of them has diverged and does not count."""
+    write_fine_tuning(
+        tmp_path / "xent", {1: [25.0, 50.0, 50.0]}, "loss=xent", ranks=[[0, 1, 2, 3], [0, 0, 5, 9], [0, 0, 9, 9]]
+    )
+    write_fine_tuning(
+        tmp_path / "topk", {1: [75.0, 75.0, None]}, "", ranks=[[0, 0, 0, 2], [0, 0, 1, 0], [10, 10, 10, 10]]
+    )
+    row = rows_by_run(tmp_path)["topk"]["minus_cross_entropy"]["1"]
+    assert row["per_seed"] == [50.0, 25.0, None]
+    # By image (0 + 0) / 2, (1 + 0) / 2, (1 + 0) / 2 and (0 + 1) / 2, in percent: a standard deviation of 25.
+    assert row["interval95_over_images"] == pytest.approx(1.959964 * 25 / 2)
+    text = text_of(tmp_path)
+    assert "| +37.50 ± 158.83 / 24.50 |" in text
+    assert "after the stroke is the half width over test images, paired by image." in text
+    # As at full size, where every seed trains alone.
+    for name, ranks in {"xent": [[0, 1, 2, 3], [0, 0, 5, 9]], "topk": [[0, 0, 0, 2], [0, 0, 1, 0]]}.items():
+        for seed in range(2):
+            run = tmp_path / "full" / f"{name}-seed{seed}"
+            write_fine_tuning(run, {1: [5.0 * seed]}, f"loss={name}", ranks=ranks[seed : seed + 1], seeds=(seed,))
+    (found,) = (row for row in numbers_of(tmp_path / "full")["final"] if row["run"].startswith("topk"))
+    assert found["minus_cross_entropy"]["1"]["interval95_over_images"] == pytest.approx(1.959964 * 25 / 2)
+
+
+def test_runs_in_other_circumstances_have_tables_of_their_own(tmp_path):
+    for steps, images in ((100, 0), (100, 10), (1000, 0)):
+        for loss, top1 in (("xent", [50.0, 51.0]), ("topk", [49.0, 52.0])):
+            fields = {"images_per_class": images, "optimizer__weight_decay": 0.1 if steps == 1000 else 0.0}
+            name = f"{steps}-{images}/final-{loss}"
+            write_fine_tuning(tmp_path / name, {1: top1}, f"features,loss={loss},steps={steps}", **fields)
+    numbers = numbers_of(tmp_path)
+    others = [[row["run"] for row in rows] for rows in numbers["final_in_other_circumstances"]]
+    assert [row["run"] for row in numbers["final"]] == ["100-0/final-xent", "100-0/final-topk"]
+    assert others == [[f"{which}/final-{loss}" for loss in ("xent", "topk")] for which in ("1000-0", "100-10")]
+    assert numbers["final_in_other_circumstances"][0][1]["minus_cross_entropy"]["1"]["per_seed"] == [-1.0, 1.0]
+    text = text_of(tmp_path)
+    titles = ["after 100 steps, %", "after 1000 steps, %", "after 100 steps on 10 images of each class, %"]
+    places = [text.index(f"### Test, cifar100: top-k accuracy {title}\n") for title in titles]
+    assert places == sorted(places)
+    assert "| cross-entropy | learning rate 3e-3, decay 0.1 | 50.50" in text
+
+
+def test_a_decay_that_is_the_greatest_tried_lies_at_an_edge_and_none_does_not(tmp_path):
+    base = {"split": "validation", "optimizer__learning_rate": 0.1}
+    for rate in (0.01, 1.0):
+        fields = base | {"optimizer__learning_rate": rate}
+        write_fine_tuning(tmp_path / f"lr{rate:g}", {1: [1.0]}, "features,loss=xent", **fields)
+    for decay in (0.0, 0.1, 1.0):
+        run = tmp_path / f"decay{decay:g}"
+        write_fine_tuning(run, {1: [1.0]}, "features,loss=xent", optimizer__weight_decay=decay, **base)
+    write_fine_tuning(tmp_path / "final", {1: [1.0]}, "features,loss=xent", optimizer__learning_rate=0.1)
+    for decay, edges in ((0.0, []), (0.1, []), (1.0, ["decay1"])):
+        (tmp_path / "choices.json").write_text(json.dumps({"xent": {"chosen": f"decay{decay:g}"}}))
+        assert numbers_of(tmp_path)["at_an_edge"] == edges

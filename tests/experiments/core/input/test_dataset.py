@@ -321,3 +321,15 @@ def test_real_mnist(monkeypatch):
     assert source.train[59_999]["image"].shape[:2] == (28, 28)
     labels = [int(source.test[index]["label"]) for index in range(len(source.test))]
     np.testing.assert_array_equal(np.bincount(labels), [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009])
+
+
+def test_the_first_of_each_class():
+    labels = np.array([2, 0, 1, 0, 2, 1, 0, 2], np.int32)
+    arrays = {"image": np.arange(8), "label": labels}
+    whole = data.Data(arrays, arrays, num_classes=3, prefix="valid")
+    few = data.first_of_each_class(whole, 2)
+    np.testing.assert_array_equal(few.train["image"], [0, 1, 2, 3, 4, 5])
+    np.testing.assert_array_equal(few.train["label"], labels[:6])
+    assert few.evaluation is arrays
+    with pytest.raises(UsageError, match=r"config\.images_per_class=3 .* at most 2, as many as every class has"):
+        data.first_of_each_class(whole, 3)

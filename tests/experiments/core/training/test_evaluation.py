@@ -26,12 +26,17 @@ def evaluate(params, examples, progress):
 EXPERIMENT = Experiment(lambda key: None, lambda *arguments: None, evaluate, optax.identity())
 
 
-def measure(data=DATA, experiment=EXPERIMENT, scale=2.0, **fields):
+def compiled(data=DATA, experiment=EXPERIMENT, scale=2.0, **fields):
     config = toy_config(**fields)
     evaluation.validate(config)
     params = {"scale": jnp.asarray(scale)}
     made = evaluation.make(config, data, experiment, mesh_lib.make(config), seed_axis=jnp.ndim(params["scale"]) == 1)
     made.compile(params)
+    return made, params
+
+
+def measure(*arguments, **fields):
+    made, params = compiled(*arguments, **fields)
     return made(params, 0.25)
 
 
@@ -69,3 +74,16 @@ def test_a_metric_of_the_whole_set_cannot_be_made_of_batches():
     assert measure(experiment=whole)["top"] == VALUES.max()
     with pytest.raises(ValueError, match=r"metric \['top'\] has shape \(\): .* one value per example, \(40,\)"):
         measure(experiment=whole, eval_batch_size=40)
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"eval_batch_size": 40}, {"eval_batch_size": 16, "mesh": {"data": 4, "fsdp": 2}}]
+)
+def test_what_is_said_of_each_example_is_in_the_order_of_the_data(fields):
+    examined = dataclasses.replace(
+        EXPERIMENT, examine=lambda params, examples: {"positive": params["scale"] * examples["x"] > 0}
+    )
+    made, params = compiled(experiment=examined, scale=[1.0, -3.0], **fields)
+    np.testing.assert_array_equal(made.examine(params)["positive"], [VALUES > 0, VALUES < 0])
+    made, params = compiled(experiment=examined, **fields)
+    np.testing.assert_array_equal(made.examine(params)["positive"], [VALUES > 0])

@@ -13,6 +13,7 @@ from experiments.core.errors import UsageError
 from experiments.core.input import dataset as data_lib
 from experiments.core.record import metrics
 from experiments.core.record.workdir import Workdir
+from experiments.core.report import results
 from experiments.core.training import export, train
 from experiments.core.training.experiment import Recipe
 from experiments.mnist_pruning.experiment import RECIPE as PRUNING
@@ -129,3 +130,34 @@ def test_a_vision_transformer_is_loaded_as_a_pretrained_one(tmp_path):
     for name, array in saved(workdir).items():
         np.testing.assert_array_equal(named[name], array)
     assert np.abs(np.asarray(named["head/kernel"])).max() > 0  # 0 before the training
+
+
+def build_examined(config, data):
+    """The toy, which says of an example whether it is an error."""
+    experiment = build(config, data)
+
+    def examine(params, examples):
+        hidden = jnp.maximum(examples["image"].reshape(-1, 64) / 16 @ params["first"]["kernel"], 0)
+        return {"wrong": (hidden @ params["second"]["kernel"]).argmax(axis=1) != examples["label"]}
+
+    return dataclasses.replace(experiment, examine=examine)
+
+
+def test_what_is_said_of_examples_is_kept_and_read_and_damage_is_named(tmp_path):
+    recipe = Recipe("toy", lambda config: None, build_examined)
+    train.run(recipe, toy_config(steps=5, seeds=(0, 1), export_examples=True), tmp_path / "w")
+    (run,), problems = results.load(tmp_path)
+    assert problems == []
+    assert run.examples["wrong"].shape == (2, 359)
+    assert run.examples["wrong"].mean(axis=1) * 100 == pytest.approx(run.final("test_error"))
+    path = Workdir(tmp_path / "w").examples
+    path.write_bytes(path.read_bytes()[:-1])
+    runs, (problem,) = results.load(tmp_path)
+    assert runs == []
+    assert problem.reason.startswith("examples.npz is damaged: its SHA-256 is not the one in summary.json")
+
+
+def test_an_experiment_with_nothing_to_say_of_examples_is_not_asked(tmp_path):
+    with pytest.raises(UsageError, match=r"^config\.export_examples=True .* False for toy, which has nothing to say"):
+        train.run(RECIPE, toy_config(export_examples=True), tmp_path / "w")
+    assert not (tmp_path / "w").exists()
