@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.cifar100_vit.report import table, verdict
 from experiments.core.record.files import read_object, write_atomically
 from experiments.core.report.finding import Claim, Finding
 from experiments.core.report.markdown import line
@@ -37,7 +38,7 @@ def update(claims: Sequence[Claim], findings: Sequence[Finding | None]) -> list[
       findings: on them, in the committed results: no other directory has a README to show it.
     """
     changed = []
-    made = {"claims": claims_table(claims, findings), **speed_tables()}
+    made = {"claims": claims_table(claims, findings), **speed_tables(), "fine-tuning on features": features_lines()}
     for path in (RESULTS.parent / "README.md", *sorted(RESULTS.glob("*/README.md"))):
         before = path.read_text()
         after = fill(before, made)
@@ -69,6 +70,13 @@ def claim_row(claim: Claim, finding: Finding | None) -> str:
     page = Path(claim.page)
     cells = [f"{claim.says} *{claim.source}*", claim.paper, ours, f"**{verdict}**"]
     return line([*(cell.replace("|", r"\|") for cell in cells), f"[{page.parent.name}]({page})"])
+
+
+def features_lines() -> list[str]:
+    """The verdict on a head on features of a frozen network, and the tables of its test."""
+    path = RESULTS / "cifar100_pretrained" / "table.json"
+    numbers = read_object(path, "put back a copy of it, or make it again")
+    return [*verdict.lines(numbers), "", *table.final_lines(numbers)[:-1]]
 
 
 def speed_tables() -> dict[str, list[str]]:

@@ -26,7 +26,7 @@ def make(directory: Path) -> list[Path]:
     """Draws what the runs below `directory` allow; returns the files written."""
     runs = drawable(naming.load(directory))
     final = naming.final(runs)
-    tried = naming.by_loss(run for run in runs if run.config["split"] == "validation" and naming.has_features(run))
+    tried = naming.by_loss(run for run in runs if run.config["split"] == "validation" and naming.tries_rates_alone(run))
     first = min(map(naming.circumstances, tried), default=None)
     tried = [run for run in tried if naming.circumstances(run) == first and not naming.decay(run)]
     own = naming.by_circumstances(run for run in final if not naming.is_at_paper_rate(run))

@@ -77,6 +77,11 @@ def has_features(run: Run) -> bool:
     return "features" in run.config
 
 
+def tries_rates_alone(run: Run) -> bool:
+    """Whether runs of its suite on validation try learning rates at one lam, so that there is a curve to draw."""
+    return has_features(run) or not is_stand_in(run)
+
+
 def by_loss(runs: Iterable[Run]) -> list[Run]:
     """In the order of LOSSES; then by learning rate and lam."""
 

@@ -47,6 +47,7 @@ def measure(runs: Sequence[Run], chosen: frozenset[str]) -> Numbers:
         more["final_in_other_circumstances"] = [_final_rows(rows) for rows in compared[1:]]
     if any(naming.has_features(run) for run in final):
         more["features"] = next(run.config["features"] for run in final if naming.has_features(run))
+    if paper or "features" in more:
         more["at_an_edge"] = _at_an_edge(tried, chosen)
     return more | {
         "pretraining": [_pretraining_row(run) for run in pretraining],
@@ -218,7 +219,7 @@ def _stand_in(row: Numbers) -> str:
 
 def _final_cells(row: Numbers) -> list[str]:
     shown = [plus_minus(row["accuracy"].get(str(k))) for k in SHOWN_K]
-    paired = [_paired_cell(row["minus_cross_entropy"].get(str(k))) for k in PAIRED_K]
+    paired = [paired_cell(row["minus_cross_entropy"].get(str(k))) for k in PAIRED_K]
     return [
         row["loss"],
         row["setting"],
@@ -230,7 +231,8 @@ def _final_cells(row: Numbers) -> list[str]:
     ]
 
 
-def _paired_cell(value: Numbers | None) -> str:
+def paired_cell(value: Numbers | None) -> str:
+    """`+0.20 ± 0.05 / 0.31`: a difference, its interval over seeds, and if there is one, that over images."""
     text, by_image = plus_minus(value, signed=True), (value or {}).get("interval95_over_images")
     return text if by_image is None else f"{text} / {by_image:.2f}"
 

@@ -12,7 +12,7 @@ from experiments.cifar100_vit.suite.__main__ import SUITE
 from experiments.cifar100_vit.suite.forms import forms, forms_on_features
 from experiments.cifar100_vit.suite.on_features import DECAYS, OTHERS
 from experiments.cifar100_vit.suite.on_features import RATES as RATES_ON_FEATURES
-from experiments.cifar100_vit.suite.presets import DEMO, PRETRAIN, RATES
+from experiments.cifar100_vit.suite.presets import DEMO, FULL_RATES, PRETRAIN, RATES
 from experiments.core.record import metrics
 from experiments.core.suite import command
 from experiments.core.suite.plan import SuiteRun
@@ -114,11 +114,25 @@ def test_on_features_every_loss_is_trained_at_the_papers_rate_and_at_its_own_of_
     assert set(forms()) < set(forms_on_features())
 
 
-def test_at_full_size_the_values_are_the_papers():
+def test_at_full_size_the_values_are_the_papers_and_rates_are_chosen_besides():
+    rates, own = {}, {}
     for run, config in suite_configs(SUITE, "full"):
         assert (config.batch_size, config.steps, config.model.variant, config.input.size) == (512, 100, "B/16", 384)
-        assert config.optimizer.learning_rate == (3e-3 if "xent" in run.name else 5e-3)
         assert config.loss.name == run.base["loss.name"]
+        assert (config.split == "validation", config.export_examples) == (
+            bool(run.candidate_for),
+            not run.candidate_for,
+        )
+        if run.candidate_for:
+            rates.setdefault(run.candidate_for, []).append(config.optimizer.learning_rate)
+        elif run.best_of:
+            own.setdefault(run.best_of, set()).update(config.seeds)
+        else:
+            assert run.name.startswith("paper/")
+            assert config.optimizer.learning_rate == (3e-3 if "xent" in run.name else 5e-3)
+    assert set(own) == set(rates) == set(forms())
+    assert {tuple(tried) for tried in rates.values()} == {FULL_RATES}
+    assert {frozenset(seeds) for seeds in own.values()} == {frozenset({0, 1, 2})}
     tried = {(config.loss.name, config.loss.p, config.loss.target) for _, config in suite_configs(SUITE, "full")}
     assert tried >= {("xent", 2.0, "one_hot"), ("topk", 2.0, "one_hot"), ("topk", 4 / 3, "one_hot")}
 

@@ -1,5 +1,7 @@
 """What can be proved of the paper's loss `f_R(x, 1_k) - <x, t>`, and decides what is to be seen in the experiment."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -85,6 +87,34 @@ def test_of_a_head_from_zeros_on_frozen_features_rate_over_lam_decides_and_drift
     np.testing.assert_allclose(once - once.mean(axis=1, keepdims=True), centred, atol=1e-9)
     # A proper surrogate has no drift to begin with.
     assert (np.abs(once - centred).max() > 1) == (loss is paper)
+
+
+def test_a_body_that_is_trained_too_is_torn_by_the_drift():
+    """What all logits have in common reaches the body by the head, grows there with every step, and drowns the rest."""
+    labels = np.tile(np.arange(N), 20)
+    inputs = RNG.normal(size=(N, 8))[labels] + 0.5 * RNG.normal(size=(120, 8))
+    body = RNG.normal(size=(8, 16)) / np.sqrt(8)
+
+    def logits(params):
+        return jnp.maximum(inputs @ params["body"], 0) @ params["head"]
+
+    @partial(jax.jit, static_argnums=(0, 1))
+    def trained(target, body_rate):
+        rates = {"body": body_rate, "head": 0.05}
+
+        def step(params, _):
+            gradient = jax.grad(lambda params: paper(logits(params), labels, target=target).mean())(params)
+            moved = jax.tree.map(lambda leaf, rate, slope: leaf - rate * slope, params, rates, gradient)
+            return moved, jnp.linalg.norm(gradient["body"])
+
+        params, norms = jax.lax.scan(step, {"body": body, "head": jnp.zeros((16, N))}, length=100)
+        return norms[-1] / norms[1], 100 * (logits(params).argmax(axis=1) == labels).mean()
+
+    growth, accuracy = trained("one_hot", 0.05)
+    proper_growth, proper_accuracy = trained("smooth", 0.05)
+    _, frozen_accuracy = trained("one_hot", 0.0)
+    assert growth > 100 > 10 > proper_growth
+    assert accuracy < 60 < 80 < min(proper_accuracy, frozen_accuracy)
 
 
 def test_at_the_minimum_the_mask_is_the_posterior_smoothed_and_ranks_as_it():
