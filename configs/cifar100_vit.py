@@ -21,7 +21,7 @@ here, as the weights could not be obtained: no number to expect is our own.
 
 `features` is the first stand-in: a linear head on the features of EfficientNet-Lite0, which has ImageNet's weights and
 is not trained. But for that network and lam = 1 it is the paper's setting; 100 steps take seconds, once the features
-are there.
+are there. With `last_block` the network's last block is trained, too, and with `whole` all of it.
 
 `small` is the second, which learns its features itself: a small network at 32 pixels, whose weights come from training
 it on the 20 coarse labels (`pretrain`). `make cifar100-small` does both, for all losses;
@@ -37,6 +37,7 @@ from ml_collections import config_dict
 from experiments.cifar100_vit.losses import LOSSES
 from experiments.core.config import parse_options
 from experiments.core.errors import UsageError
+from experiments.vision.efficientnet import BEFORE_LAST_BLOCK
 
 OPTIONS = {
     "loss": "topk",  # or another of LOSSES in experiments/cifar100_vit/losses.py
@@ -46,12 +47,16 @@ OPTIONS = {
     "recipe": "vit_jax",  # of Dosovitskiy et al.; or big_vision, its own for transfer
     "weights": "original",  # of Dosovitskiy et al.; or augreg, of Steiner et al.
     "features": "no",  # a stand-in: the head alone, on features of a frozen network
+    "last_block": "no",  # of that network the last block is trained, too
+    "whole": "no",  # and all of it, which is for accelerators
     "small": "no",  # the other, from the weights in config.pretrained
     "pretrain": "no",  # the run that makes these weights
 }
 # What these forms settle themselves.
 FIXED = {
     "features": ("recipe", "weights"),
+    "last_block": ("recipe", "weights"),
+    "whole": ("recipe", "weights"),
     "small": ("recipe", "weights"),
     "pretrain": ("loss", "p", "target", "steps", "recipe", "weights"),
 }
@@ -61,15 +66,16 @@ WEIGHTS = {
 }
 RECIPES = {"vit_jax": "inception", "big_vision": "big_vision"}
 BIG_VISION_LEARNING_RATE = 1e-2
+SIZE = 160  # pixels, of EfficientNet-Lite0
 
 
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
     """The paper's setting, changed by `argument`: "loss=topk,p=4/3", "small,loss=xent" and the like, see OPTIONS."""
     options = parse_options(argument, OPTIONS, {"loss": LOSSES, "recipe": RECIPES, "weights": WEIGHTS})
     p, steps = p_and_steps(options)
-    for other in ("small", "pretrain"):
-        if options["features"] == options[other] == "yes":
-            raise UsageError(f"features is not allowed with {other}: they are two networks")
+    of_networks = [form for form in ("features", "last_block", "whole", "small", "pretrain") if options[form] == "yes"]
+    if len(of_networks) > 1 and of_networks != ["small", "pretrain"]:
+        raise UsageError(f"{of_networks[0]} is not allowed with {of_networks[1]}: they are two networks")
     for form, others in FIXED.items():
         if options[form] == "yes" and (given := [name for name in others if options[name] != OPTIONS[name]]):
             name = given[0]
@@ -137,8 +143,10 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.export_examples = False  # True: the rank of every image's label at the end, for intervals over images
     config.tensorboard = False
     config.compilation_cache = config_dict.placeholder(str)  # a directory, "off", or a default in ~/.cache
-    if options["features"] == "yes":
-        _make_features(config)
+    if "yes" in (options["features"], options["last_block"]):
+        _make_features(config, "pooled" if options["features"] == "yes" else BEFORE_LAST_BLOCK)
+    if options["whole"] == "yes":
+        _make_whole(config)
     if "yes" in (options["small"], options["pretrain"]):
         _make_small(config)
     if options["pretrain"] == "yes":
@@ -158,12 +166,12 @@ def p_and_steps(options: Mapping[str, str]) -> tuple[float, int]:
         raise UsageError(f"p={options['p']} and steps={options['steps']} must be numbers") from error
 
 
-def _make_features(config: ml_collections.ConfigDict) -> None:
-    """The head alone, which two CPU cores train in seconds."""
+def _make_features(config: ml_collections.ConfigDict, layer: str) -> None:
+    """The head alone, which two CPU cores train in seconds; or with it the last block, which takes them minutes."""
     config.features = ml_collections.ConfigDict()
     config.features.network = "efficientnet_lite0"
-    config.features.size = 160  # a ridge regression of the classes is right in 59 % of cases; at 128 in 55 %
-    config.features.layer = "pooled"
+    config.features.size = SIZE  # a ridge regression of the classes is right in 59 % of cases; at 128 in 55 %
+    config.features.layer = layer
     config.features.directory = config_dict.placeholder(str)  # where they are kept, else runs/features
     config.images_per_class = 0  # to train on, the first ones; 0: all
     config.optimizer.weight_decay = 0.0
@@ -175,6 +183,22 @@ def _make_features(config: ml_collections.ConfigDict) -> None:
             "validation_size": 5000,
             "steps_per_dispatch": min(10, config.steps),
             "eval_batch_size": 1000,
+            "pretrained": "",
+            "loss": {"lam": 1.0},
+        }
+    )
+
+
+def _make_whole(config: ml_collections.ConfigDict) -> None:
+    """All of EfficientNet-Lite0, at the size at which its features are kept."""
+    config.network = "efficientnet_lite0"
+    del config["model"]
+    config.optimizer.weight_decay = 0.0
+    config.update(
+        {
+            "feed": "resident",
+            "validation_size": 5000,
+            "input": {"size": SIZE, "augment_on": "device", "workers": 0},
             "pretrained": "",
             "loss": {"lam": 1.0},
         }

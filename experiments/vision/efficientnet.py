@@ -28,6 +28,8 @@ STAGES = (  # repeats, kernel size, stride of the first, expansion, channels
     (1, 3, 1, 6, 320),
 )
 STEM, WIDTH, NUM_CLASSES = 32, 1280, 1000
+LAST_BLOCK = sum(repeats for repeats, *_ in STAGES) - 1
+BEFORE_LAST_BLOCK = "before_last_block"  # the name of what it gets, among the outputs
 REDUCTION = 32  # pixels, along a side, of a place in the last map
 EPSILON = 1e-3
 
@@ -36,30 +38,45 @@ class Outputs(NamedTuple):
     """What the network says of images, the last stages first computed; a compiler leaves out what is not used.
 
     Attributes:
-      maps: [B, H / 32, W / 32, 320] of the last block, sides rounded up. All else follows place by place from these.
+      before_last_block: [B, H / 32, W / 32, 192], what the last block gets, sides rounded up.
+      maps: [B, H / 32, W / 32, 320] of the last block. All else follows place by place from these.
       pooled: [B, 1280], the features that the classifier sees.
-      logits: [B, 1000] of ImageNet's classes.
+      logits: [B, 1000] of ImageNet's classes, or of others.
     """
 
+    before_last_block: Array
     maps: Array
     pooled: Array
     logits: Array
 
 
 class EfficientNetLite0(nn.Module):
-    """Images to features and logits; BatchNorm always has the statistics it was trained with."""
+    """Images to features and logits; BatchNorm always has the statistics it was trained with.
+
+    Attributes:
+      num_classes: of the logits.
+      first_block: the first block there is; without block 0 there is no stem either, and the input is what it gets.
+    """
+
+    num_classes: int = NUM_CLASSES
+    first_block: int = 0
 
     @nn.compact
-    def __call__(self, images: Array) -> Outputs:
-        """Images [B, H, W, 3] in float32, as `preprocess` returns them."""
-        x = Convolution(STEM, 3, 2, name="stem")(images)
-        number = 0
+    def __call__(self, x: Array) -> Outputs:
+        """Images [B, H, W, 3] in float32, as `preprocess` returns them; or the maps in front of `first_block`."""
+        if not self.first_block:
+            x = Convolution(STEM, 3, 2, name="stem")(x)
+        number, before = 0, x
         for repeats, kernel_size, stride, expansion, channels in STAGES:
             for repeat in range(repeats):
-                block = Block(channels, kernel_size, 1 if repeat else stride, expansion, name=f"block_{number}")
-                x, number = block(x), number + 1
+                if number >= self.first_block:
+                    before = x
+                    x = Block(channels, kernel_size, 1 if repeat else stride, expansion, name=f"block_{number}")(x)
+                number += 1
         pooled = Convolution(WIDTH, 1, name="head")(x).mean(axis=(1, 2))
-        return Outputs(x, pooled, nn.Dense(NUM_CLASSES, name="classifier")(pooled))
+        # From zeros, where it is not loaded.
+        classifier = nn.Dense(self.num_classes, kernel_init=nn.initializers.zeros, name="classifier")
+        return Outputs(before, x, pooled, classifier(pooled))
 
 
 class Block(nn.Module):
@@ -116,6 +133,11 @@ def preprocess(images: Array, size: int) -> Array:
     if (height, width) != (size, size):
         x = jnp.clip(jax.image.resize(x, (batch, size, size, channels), "bicubic", antialias=True), 0.0, 255.0)
     return (x - 127.0) / 128.0
+
+
+def from_normalised(images: Array) -> Array:
+    """What `preprocess` returns, from the same values in [-1, 1]."""
+    return (images * 127.5 + 0.5) / 128.0
 
 
 def depthwise_convolution(x: Array, kernel: Array, stride: int) -> Array:

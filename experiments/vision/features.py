@@ -3,7 +3,8 @@
 config.features.network     efficientnet_lite0, with ImageNet's weights
                .size        side of the images in pixels; they are resized to it bicubically
                .layer       pooled [1280] in float32, what the network's own classifier sees; or
-                            maps [size / 32, size / 32, 320] in float16, of its last block
+                            maps [size / 32, size / 32, 320] in float16, of its last block; or
+                            before_last_block [size / 32, size / 32, 192] in float16, what that gets
                .directory   where they are kept; None: runs/features
 
 They are kept in blocks, in a directory that is named after data set, network, size, layer, and a digest of all that
@@ -33,7 +34,7 @@ from experiments.core.input.examples import Examples, InMemory
 from experiments.core.input.sources import Source
 from experiments.core.record.files import write_atomically
 from experiments.vision import efficientnet_weights
-from experiments.vision.efficientnet import REDUCTION, EfficientNetLite0, preprocess
+from experiments.vision.efficientnet import BEFORE_LAST_BLOCK, REDUCTION, EfficientNetLite0, preprocess
 
 NETWORKS = ("efficientnet_lite0",)
 DIRECTORY = Path("runs/features")
@@ -55,7 +56,11 @@ class Layer(NamedTuple):
     dtype: type
 
 
-LAYERS = {"pooled": Layer("pooled", np.float32), "maps": Layer("maps", np.float16)}
+LAYERS = {
+    "pooled": Layer("pooled", np.float32),
+    "maps": Layer("maps", np.float16),
+    BEFORE_LAST_BLOCK: Layer(BEFORE_LAST_BLOCK, np.float16),
+}
 
 
 def validate(config: ml_collections.ConfigDict) -> None:

@@ -7,7 +7,8 @@ import pytest
 from flax.traverse_util import flatten_dict
 
 from configs.cifar100_vit import OPTIONS, WEIGHTS, get_config
-from experiments.cifar100_vit.experiment import RECIPE, make_model
+from experiments.cifar100_vit.experiment import RECIPE
+from experiments.cifar100_vit.networks import make_transformer
 from experiments.core.errors import UsageError
 from experiments.core.training import optimizer, train
 
@@ -50,7 +51,7 @@ def test_the_full_size_is_the_papers():
 
 
 def test_the_network_is_a_b16_of_577_tokens():
-    model = make_model(get_config(), num_classes=100)
+    model = make_transformer(get_config(), num_classes=100)
     assert (model.width, model.depth, model.mlp_dim, model.num_heads, model.patch_size) == (768, 12, 3072, 12, 16)
     params = jax.eval_shape(model.init, jax.random.key(0), jax.ShapeDtypeStruct((1, 384, 384, 3), jnp.float32))[
         "params"

@@ -73,7 +73,7 @@ def is_at_paper_rate(run: Run) -> bool:
 
 
 def has_features(run: Run) -> bool:
-    """Whether a head was trained on features of a frozen network."""
+    """Whether what was trained begins at features of a frozen network."""
     return "features" in run.config
 
 

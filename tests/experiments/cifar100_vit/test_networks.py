@@ -1,0 +1,104 @@
+"""EfficientNet-Lite0 in whole and in part: what is trained starts from ImageNet's weights, with a head of zeros."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs.cifar100_vit import get_config
+from experiments.cifar100_vit.experiment import RECIPE
+from experiments.core.errors import UsageError
+from experiments.core.input.dataset import Data
+from experiments.core.training import train
+from experiments.vision import efficientnet_weights
+from experiments.vision.efficientnet import EfficientNetLite0
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module")
+def variables():
+    shapes = jax.eval_shape(EfficientNetLite0().init, jax.random.key(0), jnp.zeros((1, 32, 32, 3)))
+    scale = {"kernel": 0.1, "bias": 0.1}
+    return jax.tree_util.tree_map_with_path(
+        lambda at, leaf: (
+            scale.get(at[-1].key, 0.0) * RNG.normal(size=leaf.shape) + (at[-1].key in ("scale", "var"))
+        ).astype(np.float32),
+        shapes,
+    )
+
+
+@pytest.fixture
+def build(monkeypatch, variables):
+    monkeypatch.setattr(efficientnet_weights, "load", lambda: variables)
+
+    def built(argument, shape, dtype):
+        config = get_config(argument)
+        train.validate(config)
+        RECIPE.validate(config)
+        images = (RNG.uniform(0, 3, size=(6, *shape))).astype(dtype)
+        examples = {"image": images, "label": np.arange(6, dtype=np.int32)}
+        return RECIPE.build(config, Data(examples, examples, 10, "test")), examples
+
+    return built
+
+
+def test_the_last_block_goes_on_where_the_others_end(build, variables):
+    experiment, _ = build("last_block,loss=xent", (5, 5, 192), np.float16)
+
+    @jax.jit
+    def both(images):
+        whole = EfficientNetLite0().apply(variables, images)
+        last = EfficientNetLite0(first_block=15).apply(variables, whole.before_last_block)
+        return whole.pooled, last.pooled
+
+    whole, last = both(RNG.normal(size=(2, 32, 32, 3)).astype(np.float32))
+    np.testing.assert_allclose(last, whole, rtol=1e-5)
+    assert np.ptp(whole) > 0.01
+    assert experiment.pretrained.keys() == {"block_15", "head"}
+
+
+def test_the_last_block_and_a_head_of_zeros_are_trained(build, variables):
+    experiment, examples = build("last_block,loss=xent", (1, 1, 192), np.float16)
+    params = experiment.init(jax.random.key(0)) | experiment.pretrained
+    np.testing.assert_array_equal(
+        params["block_15"]["expand"]["kernel"], variables["params"]["block_15"]["expand"]["kernel"]
+    )
+    value_and_grad = jax.jit(jax.value_and_grad(lambda params: experiment.loss(params, examples, None, None)[0]))
+    value, gradient = value_and_grad(params)
+    assert value == pytest.approx(np.log(10))
+    assert jnp.abs(gradient["block_15"]["expand"]["kernel"]).max() == 0  # nothing comes through a head of zeros
+    params["classifier"] = jax.tree.map(lambda leaf, slope: leaf - slope, params["classifier"], gradient["classifier"])
+    value, gradient = value_and_grad(params)
+    assert value < np.log(10)
+    assert all(jnp.abs(leaf).max() > 0 for leaf in jax.tree.leaves(gradient))
+
+
+def test_the_whole_network_takes_images_and_asks_for_an_accelerator(build, monkeypatch):
+    experiment, examples = build("whole", (32, 32, 3), np.uint8)
+    params = jax.eval_shape(experiment.init, jax.random.key(0))
+    assert params.keys() - experiment.pretrained.keys() == {"classifier"}
+    # As many as ImageNet's network has, but for 900 classes.
+    assert sum(leaf.size for leaf in jax.tree.leaves(params)) == 4_652_008 - 1281 * 990
+    metrics = jax.eval_shape(experiment.evaluate, params, examples, 0.0)
+    assert metrics["test_accuracy"]["10"].shape == (6,)
+    augmented = jax.eval_shape(experiment.augment, jax.random.key(0), examples["image"])
+    assert augmented.shape == (6, 160, 160, 3)
+    monkeypatch.setattr(efficientnet_weights, "is_installed", lambda: True)
+    with pytest.raises(
+        UsageError, match=r"efficientnet_lite0 at 160 pixels .* `make cifar100-pretrained` runs anywhere"
+    ):
+        RECIPE.prepare(get_config("whole"))
+
+
+def test_two_networks_are_refused():
+    for one, other in (
+        ("features", "last_block"),
+        ("features", "whole"),
+        ("last_block", "small"),
+        ("whole", "pretrain"),
+    ):
+        with pytest.raises(UsageError, match=f"{one} is not allowed with {other}: they are two networks"):
+            get_config(f"{other},{one}")
+    with pytest.raises(UsageError, match="weights=augreg is not allowed with whole"):
+        get_config("whole,weights=augreg")
