@@ -55,6 +55,7 @@ class _Runner:
         self.recipe = dataclasses.replace(suite.recipe, load=self._load)
         self.failed: list[str] = []
         self.cost_done = self.seconds = 0.0  # of the runs trained here
+        self.loading = 0.0  # seconds of the run under way, which may decode the data of all
         self.data_found = False
 
     def go(self) -> list[str]:
@@ -89,7 +90,7 @@ class _Runner:
             raise UsageError(f"its weights are not there yet: {run.weights_of} must run first")
         if run.best_of is not None:  # the fields of others have been checked ahead of all runs
             train.check_fields(self.suite.recipe, config)
-        start = time.monotonic()
+        start, self.loading = time.monotonic(), 0.0
         overrides = {name: str(value) for name, value in (dict(run.base) | dict(setting)).items()}
         try:
             with Sieve(sys.stdout) as sieve, contextlib.redirect_stdout(sieve):
@@ -99,19 +100,20 @@ class _Runner:
         if not workdir.is_done():
             raise Stopped
         seconds = time.monotonic() - start
-        self.seconds += seconds
+        self.seconds += seconds - self.loading
         self.cost_done += self.suite.cost(run)
         return seconds
 
     def _load(self, config: ml_collections.ConfigDict) -> Data:
         """The data of a run. Where the first run finds none, each of the others would fail for the same reason."""
+        start = time.monotonic()
         try:
             data = self.suite.recipe.load(config)
         except UsageError as error:
             if self.data_found:
                 raise
             raise DataError(str(error)) from error
-        self.data_found = True
+        self.data_found, self.loading = True, time.monotonic() - start
         return data
 
     def _setting(self, run: SuiteRun) -> Fields:
