@@ -20,9 +20,11 @@ PAGES = {
     "results/chaos/README.md": "results/chaos",
     "results/figures/captions.md": "results/figures",
     "results/mnist_pruning/README.md": "results/mnist_pruning",
+    "results/cifar100_pretrained/README.md": "results/cifar100_pretrained",
     "results/cifar100_vit/README.md": "results/cifar100_vit",
     "results/vmoe/README.md": "results/vmoe",
     "results/mnist_pruning/table.md": "results/mnist_pruning_table",
+    "results/cifar100_pretrained/table.md": "results/cifar100_pretrained_table",
     "results/cifar100_vit/table.md": "results/cifar100_vit_table",
     "results/vmoe/table.md": "results/vmoe_table",
 }

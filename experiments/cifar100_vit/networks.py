@@ -163,7 +163,8 @@ def _convolutional(model: EfficientNetLite0, shape: tuple[int, ...]) -> Network:
     statistics = {name: part for name, part in weights["batch_stats"].items() if name in kept}
 
     def logits(params: Params, x: jax.Array) -> jax.Array:
-        return model.apply({"params": params, "batch_stats": statistics}, x).logits
+        outputs: Any = model.apply({"params": params, "batch_stats": statistics}, x)
+        return outputs.logits
 
     pretrained = {name: part for name, part in weights["params"].items() if name in kept}
     return Network(init, logits, None, lambda x: x, pretrained=pretrained)

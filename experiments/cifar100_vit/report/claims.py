@@ -1,5 +1,6 @@
 """Findings on the fine-tuning experiment. Where a small network stands in for ViT-B/16, no verdict goes beyond that."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.cifar100_vit.report.table import SHOWN_K
@@ -14,63 +15,59 @@ PAPER_OVERHEAD = {"top-3, p = 2": 9.7 / 9.5, "top-3, p = 4/3": 10 / 9.5}
 
 
 def accuracy(results: Path) -> Finding | None:
-    """The top-3 losses against cross-entropy, for several k: on ImageNet's features, if there are such results."""
+    """The top-3 losses against cross-entropy, for several k: of the transformer, or if that is a stand-in on features."""
+    transformer = read(results / "cifar100_vit" / "table.json")
     features = read(results / "cifar100_pretrained" / "table.json")
-    return _on_features(features) if features else _on_small_network(results)
+    if features and (transformer is None or transformer["stand_in"]):
+        return _on_features(features)
+    return _of_transformer(transformer) if transformer else None
+
+
+def _of_transformer(table: Numbers) -> Finding | None:
+    """At the paper's rates, if there are such runs."""
+    rows = [row for row in table.get("final_at_paper_rates") or table["final"] if row["loss"].startswith("top-3")]
+    if not rows:
+        return None
+    differences = [value for row in rows for value in _differences(row).values()]
+    stand_in = "a small network pretrained on coarse labels" if table["stand_in"] else ""
+    ours = f"accuracy minus cross-entropy's, points: {_in_full(rows)}"
+    return all_above(ours, differences, f"top-3 accuracy minus cross-entropy's, points: {_in_brief(rows)}", stand_in)
 
 
 def _on_features(table: Numbers) -> Finding:
     """The paper's two losses at the paper's learning rates, and all at their own: two answers to one question."""
-    wholes, briefs, counts = [], [], []
-    for where, rows in {
-        "at the paper's rates": table["final_at_paper_rates"],
-        "each at its own rate": table["final"],
-    }.items():
-        papers = [row for row in rows if row["loss"] in PAPERS]
-        found = [row["minus_cross_entropy"][str(k)] for row in papers for k in SHOWN_K]
-        counts.append(f"{sum(map(above, found))} of {len(found)} above 0 {where}")
-        shown = {
-            row["loss"].removeprefix("top-3, ").removesuffix(", the paper's"): row["minus_cross_entropy"]
-            for row in papers
-        }
-        wholes.append(
-            f"{where}: "
-            + "; ".join(
-                f"{loss}: " + ", ".join(f"top-{k} {plus_minus(values[str(k)], signed=True)}" for k in SHOWN_K)
-                for loss, values in shown.items()
-            )
-        )
-        briefs.append(
-            f"{where} " + ", ".join(f"{loss}: {plus_minus(values['3'], signed=True)}" for loss, values in shown.items())
-        )
-    network = "a linear head on features of EfficientNet-Lite0 (ImageNet-1k)"
+    blocks = {"at the paper's rates": table["final_at_paper_rates"], "each at its own": table["final"]}
+    papers = {where: [row for row in rows if row["loss"] in PAPERS] for where, rows in blocks.items()}
+    counts = []
+    for where, rows in papers.items():
+        found = [above(value) for row in rows for value in _differences(row).values()]
+        counts.append(f"{sum(found)} of {len(found)} intervals lie above 0 {where}")
+    ours = "; ".join(f"{where}: {_in_full(rows)}" for where, rows in papers.items())
+    brief = "; ".join(f"{where}, {_in_brief(rows)}" for where, rows in papers.items())
     return Finding(
-        "accuracy minus cross-entropy's, points, " + "; ".join(wholes),
+        f"accuracy minus cross-entropy's, points, {ours}",
         "substitute",
-        f"intervals: {'; '.join(counts)}; on {network}",
-        f"on ImageNet-1k features, top-3 accuracy minus cross-entropy's, points: {'; '.join(briefs)}",
+        f"{'; '.join(counts)}, on a linear head on features of EfficientNet-Lite0 (ImageNet-1k)",
+        f"on ImageNet-1k features, top-3 accuracy minus cross-entropy's, points: {brief}",
     )
 
 
-def _on_small_network(results: Path) -> Finding | None:
-    table = read(results / "cifar100_vit" / "table.json")
-    rows = [row for row in (table or {}).get("final", []) if row["loss"].startswith("top-3")]
-    if not rows:
-        return None
-    parts: list[str] = []
-    all_differences: list[Numbers | None] = []
-    for row in rows:
-        differences = {k: row["minus_cross_entropy"].get(str(k)) for k in SHOWN_K}
-        all_differences += differences.values()
-        shown = ", ".join(f"top-{k} {plus_minus(value, signed=True)}" for k, value in differences.items())
-        parts.append(f"{row['loss']}: {shown}")
-    ours = "accuracy minus cross-entropy's, points: " + "; ".join(parts)
-    brief = "top-3 accuracy minus cross-entropy's, points: " + "; ".join(
-        f"{row['loss'].removeprefix('top-3, ')}: {plus_minus(row['minus_cross_entropy'].get('3'), signed=True)}"
+def _differences(row: Numbers) -> dict[int, Numbers | None]:
+    return {k: row["minus_cross_entropy"].get(str(k)) for k in SHOWN_K}
+
+
+def _in_full(rows: Sequence[Numbers]) -> str:
+    return "; ".join(
+        f"{row['loss']}: "
+        + ", ".join(f"top-{k} {plus_minus(value, signed=True)}" for k, value in _differences(row).items())
         for row in rows
     )
-    stand_in = "a small network pretrained on coarse labels" if table["stand_in"] else ""
-    return all_above(ours, all_differences, brief, stand_in)
+
+
+def _in_brief(rows: Sequence[Numbers]) -> str:
+    return "; ".join(
+        f"{row['loss'].removeprefix('top-3, ')}: {plus_minus(_differences(row)[3], signed=True)}" for row in rows
+    )
 
 
 def step_times(results: Path) -> Finding | None:

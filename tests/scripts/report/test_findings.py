@@ -8,6 +8,7 @@ import pytest
 
 from experiments.cifar100_vit.report import claims as fine_tuning
 from experiments.cifar100_vit.report import table as fine_tuning_table
+from experiments.cifar100_vit.report import verdict
 from experiments.core.record.files import write_json
 from experiments.mnist_pruning.report import claims as pruning
 from experiments.mnist_pruning.report import table as pruning_table
@@ -102,6 +103,41 @@ def test_fine_tuning_of_a_stand_in_settles_nothing(tmp_path, variant, top3, verd
     finding = fine_tuning.accuracy(tmp_path)
     assert finding.verdict == verdict
     assert f"{4 if top3 > 60 else 0} of 4 intervals lie above 0" in finding.why
+
+
+def on_features(results, papers, own):
+    """Cross-entropy with 60 % at every k at the paper's rates, 70 % at its own, and top-3 losses so far ahead of it."""
+    directory = results / "cifar100_pretrained"
+    for folder, level, losses in (("paper/", 60.0, papers), ("final-", 70.0, own)):
+        for name, ahead in {"xent": 0.0, "topk": losses}.items():
+            accuracies = {k: [level + ahead + seed / 10 * (k % 2) for seed in range(3)] for k in range(1, 11)}
+            # Of ten images; where a loss is ahead, on two more the label comes first.
+            ranks = [[0] * (6 + 2 * (ahead > 0)) + [10] * (4 - 2 * (ahead > 0))] * 3
+            write_fine_tuning(directory / f"{folder}{name}", accuracies, f"features,loss={name}", ranks=ranks)
+    fine_tuning_table.make(directory)
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("papers", "own", "counts", "words"),
+    [
+        (9.0, -1.0, ("4 of 4", "0 of 4"), ("ahead of", "behind")),
+        (-9.0, 40.0, ("0 of 4", "4 of 4"), ("behind", "ahead of")),
+        (0.0, 0.0, ("0 of 4", "0 of 4"), ("not clearly apart from",) * 2),
+    ],
+)
+def test_on_features_the_claim_is_read_at_the_papers_rates_and_at_each_its_own(tmp_path, papers, own, counts, words):
+    directory = on_features(tmp_path, papers, own)
+    finding = fine_tuning.accuracy(tmp_path)
+    assert finding.verdict == "substitute"
+    assert f"{counts[0]} intervals lie above 0 at the paper's rates; {counts[1]} intervals lie" in finding.why
+    assert finding.brief.count("p = 2, the paper's: ") == 2
+    lines = verdict.lines(json.loads((directory / "table.json").read_text()))
+    for line, where, word in zip(lines, verdict.BLOCKS.values(), words, strict=False):
+        assert f"**{where}, top-3, p = 2, the paper's: {word}** cross-entropy" in line
+    # The interval over ten images is 26 points.
+    found = "top-3, p = 2, the paper's (+40.00 ± 0.00 / 26.13)" if own == 40 else "none"
+    assert f"- Ahead of tuned cross-entropy in top-5 by more than both intervals: {found}." in lines
 
 
 def bench(results, name, **record):
