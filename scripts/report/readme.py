@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.cifar100_vit.report import table, verdict
+from experiments.cifar100_vit.report import lines as fine_tuning
+from experiments.cifar100_vit.report import verdict
 from experiments.core.record.files import read_object, write_atomically
 from experiments.core.report.finding import Claim, Finding
 from experiments.core.report.markdown import line
@@ -76,7 +77,7 @@ def features_lines() -> list[str]:
     """The verdict on a head on features of a frozen network, and the tables of its test."""
     path = RESULTS / "cifar100_pretrained" / "table.json"
     numbers = read_object(path, "put back a copy of it, or make it again")
-    return [*verdict.lines(numbers), "", *table.final_lines(numbers)[:-1]]
+    return [*verdict.lines(numbers), "", *fine_tuning.of_test(numbers)[:-1]]
 
 
 def speed_tables() -> dict[str, list[str]]:

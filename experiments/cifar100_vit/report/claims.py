@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.cifar100_vit.report.table import SHOWN_K
+from experiments.cifar100_vit.report.lines import SHOWN_K
 from experiments.core.report.benchmarks import first_on_accelerator, name_of, on_accelerator
 from experiments.core.report.finding import Finding, Numbers, above, all_above, read
 from experiments.core.report.markdown import plus_minus
@@ -15,7 +15,7 @@ PAPER_OVERHEAD = {"top-3, p = 2": 9.7 / 9.5, "top-3, p = 4/3": 10 / 9.5}
 
 
 def accuracy(results: Path) -> Finding | None:
-    """The top-3 losses against cross-entropy, for several k: of the transformer, or if that is a stand-in on features."""
+    """The top-3 losses against cross-entropy, for several k: of the transformer, or if that is small on features."""
     transformer = read(results / "cifar100_vit" / "table.json")
     features = read(results / "cifar100_pretrained" / "table.json")
     if features and (transformer is None or transformer["stand_in"]):

@@ -83,12 +83,19 @@ def tries_rates_alone(run: Run) -> bool:
 
 
 def by_loss(runs: Iterable[Run]) -> list[Run]:
-    """In the order of LOSSES; then by learning rate and lam."""
+    """By circumstances, in the order of LOSSES; then by learning rate, lam and decay."""
 
     def key(run: Run) -> tuple[Any, ...]:
         fields = run.config["loss"]
         kind = (list(LOSSES).index(fields["name"]), -fields["k"], fields["target"] != "one_hot", -fields["p"])
-        return (*kind, run.config["optimizer"]["learning_rate"], fields["lam"], decay(run), run.name)
+        return (
+            *circumstances(run),
+            *kind,
+            run.config["optimizer"]["learning_rate"],
+            fields["lam"],
+            decay(run),
+            run.name,
+        )
 
     return sorted(runs, key=key)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from experiments.cifar100_vit.report.claims import PAPERS
-from experiments.cifar100_vit.report.table import PAIRED_K, paired_cell
+from experiments.cifar100_vit.report.lines import PAIRED_K, paired_cell
 from experiments.core.report.finding import Numbers, above, below
 
 BLOCKS = {"final_at_paper_rates": "At the paper's learning rates", "final": "Each loss at its own rate and decay"}

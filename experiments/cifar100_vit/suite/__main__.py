@@ -13,6 +13,8 @@ def _cost(run: SuiteRun) -> float:
     # Seconds on 2 CPU cores: compilation and evaluation, then images.
     if run.name == PRETRAIN:
         return 900.0
+    if run.variant.startswith("last_block"):
+        return 150.0 * len(run.base["seeds"])
     if run.variant.startswith("features"):
         return 4.0 + 1.0 * len(run.base["seeds"])
     return 12.0 + 24.0 * len(run.base["seeds"])

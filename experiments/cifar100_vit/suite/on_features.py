@@ -10,7 +10,7 @@ from typing import Any
 
 from experiments.cifar100_vit.losses import LOSSES
 from experiments.cifar100_vit.report.naming import PAPER
-from experiments.cifar100_vit.suite.forms import forms_on_features
+from experiments.cifar100_vit.suite.forms import Fields, forms_on_features
 from experiments.core.suite.plan import SuiteRun
 
 SWEEP_SEEDS = (100,)
@@ -33,6 +33,7 @@ class Setting:
       steps: the option of that name.
       losses: by their names in `forms_on_features`; none: all.
       rates, decays: tried for each of them.
+      form: of the config.
     """
 
     prefix: str
@@ -41,6 +42,7 @@ class Setting:
     losses: Sequence[str] = ()
     rates: Sequence[float] = RATES
     decays: Sequence[float] = DECAYS
+    form: str = "features"
 
 
 PAPERS = Setting("")
@@ -51,23 +53,33 @@ OTHERS = (
 )
 
 
+LAST_BLOCK = Setting("", losses=FEW, rates=FEW_RATES, decays=(), form="last_block")
+
+
 def pretrained() -> list[SuiteRun]:
     """In the paper's setting every loss, at the paper's rates and at its own; in the others a few, at their own."""
-    return [*_at_paper_rates(), *(run for setting in (PAPERS, *OTHERS) for run in _tuned(setting))]
+    return [*_at_paper_rates(PAPERS), *(run for setting in (PAPERS, *OTHERS) for run in _tuned(setting))]
 
 
-def _at_paper_rates() -> Iterator[SuiteRun]:
-    for name, form in forms_on_features().items():
+def last_block() -> list[SuiteRun]:
+    """A few losses where the last block is trained with the head, at the paper's rates and at their own."""
+    return [*_at_paper_rates(LAST_BLOCK), *_tuned(LAST_BLOCK)]
+
+
+def _forms(setting: Setting) -> dict[str, Fields]:
+    return {name: form for name, form in forms_on_features().items() if name in setting.losses or not setting.losses}
+
+
+def _at_paper_rates(setting: Setting) -> Iterator[SuiteRun]:
+    for name, form in _forms(setting).items():
         rate = {"optimizer.learning_rate": LOSSES[form["loss.name"]].learning_rate}
-        yield SuiteRun(f"{PAPER}{name}", _final(PAPERS) | rate | form, variant="features")
+        yield SuiteRun(f"{PAPER}{name}", _final(setting) | rate | form, variant=setting.form)
 
 
 def _tuned(setting: Setting) -> Iterator[SuiteRun]:
     """For each loss the rates, then decays at the best of them, then the best of all on test."""
-    variant = f"features,steps={setting.steps}"
-    for name, form in forms_on_features().items():
-        if setting.losses and name not in setting.losses:
-            continue
+    variant = f"{setting.form},steps={setting.steps}"
+    for name, form in _forms(setting).items():
         validation = {"split": "validation", "seeds": SWEEP_SEEDS, "checkpoint_every": setting.steps}
         base, sweep = validation | dict(setting.fields) | form, f"{setting.prefix}sweep/{name}"
         best = f"{setting.prefix}{name}"

@@ -4,6 +4,7 @@ small  what results/cifar100_vit holds, the stand-in for ViT-B/16: pretraining o
        hyper-parameters of every loss chosen on validation, then every loss on test; under an hour on 2 CPU cores
 pretrained   the stand-in with ImageNet's features: a linear head on those of a frozen EfficientNet-Lite0. Every loss at
        the paper's learning rate, and at its own, chosen on validation from one grid; under an hour on 2 CPU cores
+last_block   the same of a few losses, with that network's last block trained, too: hours on 2 CPU cores
 demo   the same in little on scikit-learn's digits, without the choice; under a minute
 full   the paper's three runs at full size, those with a smooth target, and the mixture: for accelerators, at the
        paper's learning rates and each at its own
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator
 from experiments.cifar100_vit.losses import LOSSES
 from experiments.cifar100_vit.report.naming import PAPER
 from experiments.cifar100_vit.suite.forms import Fields, forms
-from experiments.cifar100_vit.suite.on_features import pretrained
+from experiments.cifar100_vit.suite.on_features import last_block, pretrained
 from experiments.core.suite.plan import SuiteRun
 from experiments.vision.digits import DIGITS
 
@@ -79,6 +80,7 @@ def full() -> list[SuiteRun]:
 PRESETS: dict[str, Callable[[], list[SuiteRun]]] = {
     "small": small,
     "pretrained": pretrained,
+    "last_block": last_block,
     "demo": demo,
     "full": full,
 }

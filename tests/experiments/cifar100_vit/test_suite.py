@@ -60,7 +60,7 @@ def test_pretraining_comes_first_and_all_others_start_from_it(preset):
 def test_the_help_names_the_command_and_every_preset(capsys):
     with pytest.raises(SystemExit):
         command.main(SUITE, ["--help"])
-    usage = "python -m experiments.cifar100_vit.suite --out=DIR [--preset=small|pretrained|demo|full] [--only=REGEX]"
+    usage = "python -m experiments.cifar100_vit.suite --out=DIR [--preset=small|pretrained|last_block|demo|full] [--only=REGEX]"
     assert usage in capsys.readouterr().out
 
 
