@@ -150,7 +150,7 @@ LOSSES = {
     "topk_mixture": LossKind(
         _mixture,
         lambda fields: f"mixture of top-1 to top-{fields['k']}, {_form(fields)}",
-        lambda fields: (PURPLE, "-"),
+        lambda fields: (PURPLE, "-" if fields["p"] == 2.0 else "--"),
         forms={"mixture-p2": {"loss.p": 2.0, "loss.target": "smooth", "loss.k": 5}},
         demo=(),
         lams=(1.0, 10.0),
@@ -159,7 +159,7 @@ LOSSES = {
     "topk_surrogate": LossKind(
         _surrogate,
         lambda fields: f"top-{fields['k']} surrogate, p = {p_name(fields['p'])}",
-        lambda fields: (BLACK, "-" if fields["k"] == 5 else "--"),
+        lambda fields: (BLACK, "--" if fields["k"] != 5 else "-" if fields["p"] == 2.0 else ":"),
         everywhere=False,
         forms={
             "surrogate-k3-p2": {"loss.p": 2.0, "loss.k": 3},

@@ -8,6 +8,7 @@ and where learning rates were chosen for features, the accuracy against them. Th
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -31,7 +32,8 @@ def make(directory: Path) -> list[Path]:
     tried = [run for run in tried if naming.circumstances(run) == first and not naming.decay(run)]
     own = naming.by_circumstances(run for run in final if not naming.is_at_paper_rate(run))
     shown = {f"figure6{_suffix(runs[0]) if number else ''}": runs for number, runs in enumerate(own)}
-    if paper := [run for run in final if naming.is_at_paper_rate(run)]:
+    # At these rates losses of others may not have learnt to rank yet, and take the axis for themselves.
+    if paper := [run for run in final if naming.is_at_paper_rate(run) and naming.is_everywhere(run)]:
         shown["figure6-paper-rates"] = paper
     written = []
     with mpl.rc_context(STYLE):
@@ -48,18 +50,24 @@ def _suffix(run: Run) -> str:
 
 
 def by_rate(runs: Sequence[Run]) -> Figure:
-    """Accuracy on validation against the learning rate, a curve for each loss: which is ahead depends on the rate."""
-    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    """Accuracy on validation against the learning rate, a curve for each loss: which is ahead depends on the rate.
+
+    What is far below cross-entropy at any rate is cut off.
+    """
     curves: dict[str, list[Run]] = {}
     for run in runs:
         curves.setdefault(naming.loss(run), []).append(run)
+    figure = _figure(-(-len(curves) // 3))
     for axes, k in zip(figure.subplots(1, 2), (1, 5), strict=True):
         for label, members in curves.items():
             ordered = sorted(members, key=_rate)
             rates = [_rate(run) for run in ordered]
-            means, _ = _band([interval(run.final(f"valid_accuracy/{k}")) for run in ordered])
+            means, _ = _band([_valid(run, k) for run in ordered])
             colour, line = naming.look(members[0])
             axes.plot(rates, means, line, color=colour, marker="o", markersize=3.5, linewidth=1.5, label=label)
+        least = [mean for run in runs if naming.is_cross_entropy(run) for mean in _band([_valid(run, k)])[0]]
+        if least:
+            axes.set_ylim(bottom=min(least) - 5)
         axes.set_xscale("log")
         axes.set_xlabel("learning rate")
         axes.set_ylabel(f"top-{k} accuracy on validation, %")
@@ -70,9 +78,9 @@ def by_rate(runs: Sequence[Run]) -> Figure:
 
 def figure6(runs: Sequence[Run]) -> Figure:
     """Top-k accuracy against k; beside it the differences to cross-entropy, paired by seed, with intervals."""
-    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    figure = _figure(-(-len(runs) // 2))
     accuracy, paired = figure.subplots(1, 2)
-    reference = next((run for run in runs if run.config["loss"]["name"] == "xent"), None)
+    reference = next((run for run in runs if naming.is_cross_entropy(run)), None)
     for run in runs:
         ks = sorted(run.summary["final"]["test_accuracy"], key=int)
         colour, line = naming.look(run)
@@ -99,6 +107,15 @@ def figure6(runs: Sequence[Run]) -> Figure:
         figure.suptitle("A stand-in for ViT-B/16 (small network, pretrained on coarse labels)", fontsize=10)
     figure.legend(*accuracy.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=9)
     return figure
+
+
+def _figure(rows: int) -> Figure:
+    """Two axes side by side above a legend of so many rows."""
+    return Figure(figsize=(11, 3.6 + 0.2 * rows), layout="constrained")
+
+
+def _valid(run: Run, k: int) -> dict[str, Any]:
+    return interval(run.final(f"valid_accuracy/{k}"))
 
 
 def _rate(run: Run) -> float:

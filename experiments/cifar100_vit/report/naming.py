@@ -77,6 +77,16 @@ def has_features(run: Run) -> bool:
     return "features" in run.config
 
 
+def is_cross_entropy(run: Run) -> bool:
+    """Whether others are compared to it."""
+    return run.config["loss"]["name"] == "xent"
+
+
+def is_everywhere(run: Run) -> bool:
+    """Whether all suites have its loss."""
+    return LOSSES[run.config["loss"]["name"]].everywhere
+
+
 def tries_rates_alone(run: Run) -> bool:
     """Whether runs of its suite on validation try learning rates at one lam, so that there is a curve to draw."""
     return has_features(run) or not is_stand_in(run)

@@ -49,7 +49,7 @@ def measure(runs: Sequence[Run], chosen: frozenset[str]) -> Numbers:
 
 
 def _final_rows(runs: Sequence[Run]) -> list[Numbers]:
-    reference = next((run for run in runs if run.config["loss"]["name"] == "xent"), None)
+    reference = next((run for run in runs if naming.is_cross_entropy(run)), None)
     return [_final_row(run, reference) for run in runs]
 
 

@@ -12,7 +12,7 @@ from experiments.cifar100_vit.suite.__main__ import SUITE
 from experiments.cifar100_vit.suite.forms import forms, forms_on_features
 from experiments.cifar100_vit.suite.on_features import DECAYS, FEW_RATES, OTHERS
 from experiments.cifar100_vit.suite.on_features import RATES as RATES_ON_FEATURES
-from experiments.cifar100_vit.suite.presets import DEMO, FULL_RATES, PRETRAIN, RATES
+from experiments.cifar100_vit.suite.presets import DEMO, FULL_RATES, PRESETS, PRETRAIN, RATES
 from experiments.core.record import metrics
 from experiments.core.suite import command
 from experiments.core.suite.plan import SuiteRun
@@ -60,8 +60,9 @@ def test_pretraining_comes_first_and_all_others_start_from_it(preset):
 def test_the_help_names_the_command_and_every_preset(capsys):
     with pytest.raises(SystemExit):
         command.main(SUITE, ["--help"])
-    usage = "python -m experiments.cifar100_vit.suite --out=DIR [--preset=small|pretrained|last_block|demo|full] [--only=REGEX]"
+    usage = f"python -m experiments.cifar100_vit.suite --out=DIR [--preset={'|'.join(PRESETS)}] [--only=REGEX]"
     assert usage in capsys.readouterr().out
+    assert set(PRESETS) >= {"small", "pretrained", "last_block", "demo", "full"}
 
 
 def test_the_demo_needs_no_download():
