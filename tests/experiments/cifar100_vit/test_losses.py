@@ -13,8 +13,9 @@ from scipy import optimize
 import ops
 from experiments.cifar100_vit.losses import LOSSES, LossKind, fine_tuning_loss
 from experiments.cifar100_vit.report import figures, naming, table
+from experiments.cifar100_vit.suite import on_features
 from experiments.cifar100_vit.suite.__main__ import SUITE
-from experiments.cifar100_vit.suite.presets import RATES, RATES_ON_FEATURES
+from experiments.cifar100_vit.suite.presets import FULL_RATES, RATES
 from experiments.core import config_file
 from experiments.core.report.style import STYLE
 from experiments.vision.losses import smooth_svm, sorted_cross_entropy, truncated_entropy
@@ -180,11 +181,17 @@ def test_a_loss_is_one_entry(tmp_path, monkeypatch):
     assert (made["k"], made["p"], made["target"]) == (2, 2.0, "one_hot")
     config = config_file.of_file(ROOT / "configs/cifar100_vit.py", "loss=first")
     assert (config.loss.name, config.optimizer.learning_rate) == ("first", 0.07)
+
+    def sweep(rates):
+        return [f"sweep/first-lr{rate:g}" for rate in rates]
+
+    at_papers, at_own = ([f"{prefix}first-seed{seed}" for seed in (0, 1, 2)] for prefix in ("paper/", "final-"))
+    decays = [f"sweep/first-decay{decay:g}" for decay in on_features.DECAYS]
     for preset, names in (
         ("demo", ["final-first"]),
-        ("small", [*(f"sweep/first-lr{rate:g}" for rate in RATES), "final-first"]),
-        ("full", [f"final-first-seed{seed}" for seed in (0, 1, 2)]),
-        ("pretrained", ["paper/first", *(f"sweep/first-lr{rate:g}" for rate in RATES_ON_FEATURES), "final-first"]),
+        ("small", [*sweep(RATES), "final-first"]),
+        ("full", [*at_papers, *sweep(FULL_RATES), *at_own]),
+        ("pretrained", ["paper/first", *sweep(on_features.RATES), *decays, "final-first"]),
     ):
         runs = [run for run in SUITE.presets[preset]() if run.base.get("loss.name") == "first"]
         assert [run.name for run in runs] == names
