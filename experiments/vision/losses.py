@@ -82,18 +82,18 @@ def _log_symmetric(logs: Array, degree: int) -> Array:
 
     They are the coefficients of `prod_j (1 + exp(logs_j) z)`, multiplied by twos.
     """
-    batch, n = logs.shape
+    n = logs.shape[1]
     width = 1 << max(n - 1, 1).bit_length()
     logs = jnp.pad(logs, ((0, 0), (0, width - n)), constant_values=_NONE)
-    factors = [jnp.zeros_like(logs), logs]  # coefficients, each [B, number of factors]
-    while factors[0].shape[1] > 1:
-        left, right = ([coefficient[:, side::2] for coefficient in factors] for side in (0, 1))
-        last = len(factors) - 1
-        factors = [
-            jax.nn.logsumexp(
-                jnp.stack([left[i] + right[m - i] for i in range(max(0, m - last), min(m, last) + 1)]), axis=0
-            )
-            for m in range(min(degree, 2 * last) + 1)
+    missing = jnp.full((*logs.shape, degree), _NONE, logs.dtype)
+    # [B, number of factors, degree + 1], higher coefficients left out.
+    factors = jnp.concatenate([jnp.zeros_like(logs)[..., None], logs[..., None], missing], axis=-1)[..., : degree + 1]
+    while factors.shape[1] > 1:
+        left, right = factors[:, 0::2], factors[:, 1::2]
+        # Coefficient m of the product: the sum over i of left i and right m - i.
+        turned = [
+            jnp.concatenate([right[..., m::-1], missing[:, : right.shape[1], : degree - m]], axis=-1)
+            for m in range(degree + 1)
         ]
-    missing = [jnp.full((batch, 1), _NONE, logs.dtype)] * (degree + 1 - len(factors))
-    return jnp.concatenate([*factors, *missing], axis=1)
+        factors = jax.nn.logsumexp(left[..., None, :] + jnp.stack(turned, axis=-2), axis=-1)
+    return factors[:, 0]
