@@ -159,10 +159,9 @@ LOSSES = {
     "topk_surrogate": LossKind(
         _surrogate,
         lambda fields: f"top-{fields['k']} surrogate, p = {p_name(fields['p'])}",
-        lambda fields: (BLACK, "--" if fields["k"] != 5 else "-" if fields["p"] == 2.0 else ":"),
+        lambda fields: (BLACK, "-" if fields["p"] == 2.0 else "--"),
         everywhere=False,
         forms={
-            "surrogate-k3-p2": {"loss.p": 2.0, "loss.k": 3},
             "surrogate-k5-p2": {"loss.p": 2.0, "loss.k": 5},
             "surrogate-k5-p4_3": {"loss.p": 4 / 3, "loss.k": 5},
         },
