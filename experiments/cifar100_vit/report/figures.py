@@ -67,7 +67,7 @@ def by_rate(runs: Sequence[Run]) -> Figure:
             axes.plot(rates, means, line, color=colour, marker="o", markersize=3.5, linewidth=1.5, label=label)
         least = [mean for run in runs if naming.is_cross_entropy(run) for mean in _band([_valid(run, k)])[0]]
         if least:
-            axes.set_ylim(bottom=min(least) - 5)
+            axes.set_ylim(bottom=min(least) - 2)
         axes.set_xscale("log")
         axes.set_xlabel("learning rate")
         axes.set_ylabel(f"top-{k} accuracy on validation, %")
