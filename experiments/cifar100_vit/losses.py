@@ -159,12 +159,9 @@ LOSSES = {
     "topk_surrogate": LossKind(
         _surrogate,
         lambda fields: f"top-{fields['k']} surrogate, p = {p_name(fields['p'])}",
-        lambda fields: (BLACK, "-" if fields["p"] == 2.0 else "--"),
+        lambda fields: (BLACK, "-"),
         everywhere=False,
-        forms={
-            "surrogate-k5-p2": {"loss.p": 2.0, "loss.k": 5},
-            "surrogate-k5-p4_3": {"loss.p": 4 / 3, "loss.k": 5},
-        },
+        forms={"surrogate-k5-p2": {"loss.p": 2.0, "loss.k": 5}},
     ),
     "xent_smoothed": LossKind(
         lambda **options: _smoothed_cross_entropy,
