@@ -22,6 +22,8 @@ from experiments.core.report.paired import difference
 from experiments.core.report.results import Run
 from experiments.core.report.style import BLUE, STYLE, save
 
+_MANY = 6  # losses, of which the labels are set smaller
+
 
 def make(directory: Path) -> list[Path]:
     """Draws what the runs below `directory` allow; returns the files written."""
@@ -105,7 +107,8 @@ def figure6(runs: Sequence[Run]) -> Figure:
         )
     elif any(naming.is_stand_in(run) for run in runs):
         figure.suptitle("A stand-in for ViT-B/16 (small network, pretrained on coarse labels)", fontsize=10)
-    figure.legend(*accuracy.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=9)
+    size = 9 if len(runs) <= _MANY else 8
+    figure.legend(*accuracy.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=size)
     return figure
 
 

@@ -16,7 +16,7 @@ def lines(numbers: Numbers) -> list[str]:
         for row in (row for row in numbers[block] if row["loss"] in PAPERS):
             differences = [row["minus_cross_entropy"][str(k)] for k in PAIRED_K]
             shown = ", ".join(f"top-{k} {paired_cell(value)}" for k, value in zip(PAIRED_K, differences, strict=True))
-            found.append(f"- **{where}, {row['loss']}: {_word(differences)}** cross-entropy ({shown} points).")
+            found.append(f"- {where}, {row['loss']}: **{_word(differences)} cross-entropy** ({shown} points).")
     for k in PAIRED_K:
         ahead = [
             f"{row['loss']} ({paired_cell(row['minus_cross_entropy'][str(k)])})"

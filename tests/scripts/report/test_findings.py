@@ -134,7 +134,7 @@ def test_on_features_the_claim_is_read_at_the_papers_rates_and_at_each_its_own(t
     assert finding.brief.count("p = 2, the paper's: ") == 2
     lines = verdict.lines(json.loads((directory / "table.json").read_text()))
     for line, where, word in zip(lines, verdict.BLOCKS.values(), words, strict=False):
-        assert f"**{where}, top-3, p = 2, the paper's: {word}** cross-entropy" in line
+        assert f"{where}, top-3, p = 2, the paper's: **{word} cross-entropy**" in line
     # The interval over ten images is 26 points.
     found = "top-3, p = 2, the paper's (+40.00 ± 0.00 / 26.13)" if own == 40 else "none"
     assert f"- Ahead of tuned cross-entropy in top-5 by more than both intervals: {found}." in lines
