@@ -87,8 +87,9 @@ def test_times_of_solvers_come_from_the_benchmark():
 
 def test_update_writes_between_the_marks_alone(tmp_path, monkeypatch):
     results = tmp_path / "results"
-    (results / "bench").mkdir(parents=True)
-    (results / "bench" / readme.RECORD).write_text((RESULTS / "bench" / readme.RECORD).read_text())
+    for name in (f"bench/{readme.RECORD}", f"{ON_FEATURES}/table.json"):
+        (results / name).parent.mkdir(parents=True)
+        (results / name).write_text((RESULTS / name).read_text())
     (results / "bench" / "README.md").write_text("no table\n")
     (tmp_path / "README.md").write_text("before\n<!-- claims: by hand -->\n| old |\n<!-- end of claims -->\nafter\n")
     monkeypatch.setattr(readme, "RESULTS", results)
