@@ -102,12 +102,25 @@ class Equation:
 
     def keys(self, x: Array, lam: Array) -> Array:
         """``s``, by which entries compete; where they take no part it has to be replaced by ``-inf``."""
-        s = jnp.abs(x) if self.phi.even else x
+        return self.tied(self.unsigned(x), lam)
+
+    def unsigned(self, x: Array) -> Array:
+        """By which entries compete before infinite ones are tied."""
+        return jnp.abs(x) if self.phi.even else x
+
+    def tied(self, s: Array, lam: Array) -> Array:
+        """+inf as the largest number there is: more of them than k have to share, unless they are all or nothing."""
         if self.phi == HALF_SQUARE or self.zero == "all":
             return s
-        # +inf ties with the largest number there is: more of them than k have to share, unless they are all or nothing.
         beyond = s == jnp.inf
         return choose(beyond if self.zero == "none" else beyond & (lam > 0), jnp.finfo(s.dtype).max, s)
+
+    def above(self, s: Array, gamma: TwoFloat) -> Array:
+        """``s - gamma``, of entries that need not be tied."""
+        first = s - gamma.hi
+        if self.phi != HALF_SQUARE:
+            first = jnp.minimum(first, jnp.finfo(s.dtype).max - gamma.hi)
+        return first - gamma.lo
 
     def slope(self, gamma: Array) -> Array:
         """``phi'(gamma)``, continued below a kink as it is there, and finite."""
@@ -159,7 +172,7 @@ def position(s: Array, gamma: TwoFloat, lam: Array, equation: Equation) -> Array
     if equation.zero == "all":
         value = gamma.hi + gamma.lo
         return choose(s > value, 1.0, choose(jnp.isnan(value), value, 0.0))
-    t = ((s - gamma.hi) - gamma.lo) * inverse_width(gamma, lam, equation)
+    t = equation.above(s, gamma) * inverse_width(gamma, lam, equation)
     if equation.zero == "none":
         return t
     # Without a width there is no position: a difference may underflow, and that of two infinities is none. But a NaN

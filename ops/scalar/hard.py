@@ -6,6 +6,7 @@ from jax import Array, lax
 
 from ..interface.rowwise import varying_as
 from .choice import choose
+from .cpu import loops_over
 from .rows import Rows
 from .threshold import remainder
 from .twofloat import TwoFloat
@@ -78,17 +79,27 @@ def tied_selection(entries: tuple[Array, ...], gamma: TwoFloat, k: Array, lam: A
         bound = bound * lax.axis_size(rows.axis_name)
 
     def some(entries: tuple[Array, ...]) -> tuple[Array, ...]:
-        tied = tuple(
-            ((s == value) & (s > -jnp.inf), index) for s, index in zip(entries, indices(entries, rows), strict=True)
-        )
-        above = rows.sum(lambda s: s > value, entries)
-        among = rows.sum(lambda pair: pair[0], tied).astype(k.dtype)
+        counting = loops_over(rows) or rows
+
+        def ties(s: Array) -> Array:
+            return (s == value) & (s > -jnp.inf)
+
+        above, among = counting.sum(lambda s: (s > value, ties(s)), entries)
+        among = among.astype(k.dtype)
         quota = choose(lam == 0, jnp.clip(remainder(k, above), 0.0, among), 0.0)
-        last = _first(tied, jnp.ceil(quota), bound, rows) - 1
-        left_over = quota - (jnp.ceil(quota) - 1.0)
-        return tuple(
-            choose(tie & (index < last), 1.0, choose(tie & (index == last), left_over, 0.0)) for tie, index in tied
-        )
+
+        def by_index(entries: tuple[Array, ...]) -> tuple[Array, ...]:
+            tied = tuple((ties(s), index) for s, index in zip(entries, indices(entries, rows), strict=True))
+            last = _first(tied, jnp.ceil(quota), bound, rows) - 1
+            left_over = quota - (jnp.ceil(quota) - 1.0)
+            return tuple(
+                choose(tie & (index < last), 1.0, choose(tie & (index == last), left_over, 0.0)) for tie, index in tied
+            )
+
+        def all_or_none(entries: tuple[Array, ...]) -> tuple[Array, ...]:
+            return tuple(choose(quota > 0, ties(s).astype(s.dtype), 0.0) for s in entries)
+
+        return lax.cond(anywhere((quota > 0) & (quota < among)), by_index, all_or_none, entries)
 
     def none(entries: tuple[Array, ...]) -> tuple[Array, ...]:
         return tuple(map(jnp.zeros_like, entries))

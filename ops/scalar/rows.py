@@ -9,12 +9,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from .choice import choose
+
 Entry = TypeVar("Entry")  # an array, or several of one shape read side by side
 Summed = TypeVar("Summed")  # an array, or a tuple of them
-Solved = TypeVar("Solved")  # arrays with one scalar per row
-
-# On a CPU rows are solved in blocks of about this many entries, which stay in cache from one pass to the next.
-_BLOCK_ENTRIES = 16384
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,39 +55,13 @@ class Rows:
         )
         return best if self.axis_name is None else lax.pmax(best, self.axis_name)
 
+    def extent(self, entries: tuple[Array, ...], floor: Array | float, *, signed: bool) -> tuple[Array, Array, Array]:
+        """How many entries exceed ``floor`` (int32), the smallest that is not ``-inf``, and the largest of each row.
 
-def solve_rows(
-    solve: Callable[[tuple[Array, ...], Array, Array], Solved],
-    entries: tuple[Array, ...],
-    k: Array,
-    lam: Array,
-    rows: Rows,
-) -> Solved:
-    """Applies ``solve`` to all rows at once, or on a CPU to a few at a time.
-
-    A block of rows is then read from cache on every pass but the first, and a row that takes long holds up only its
-    own block. What ``solve`` returns are arrays with one scalar per row.
-    """
-    if rows != Rows():
-        return solve(entries, k, lam)
-    (s,) = entries
-    count, n = s.shape
-    size = max(1, _BLOCK_ENTRIES // n)
-    blocks = -(-count // size)
-    if blocks == 1:
-        return solve(entries, k, lam)
-
-    def in_blocks(s: Array, k: Array, lam: Array) -> Solved:
-        def split(value: Array, fill: float) -> Array:
-            padded = jnp.pad(value, ((0, blocks * size - count), (0, 0)), constant_values=fill)
-            return padded.reshape(blocks, size, -1)
-
-        found = lax.map(
-            lambda block: solve((block[0],), block[1], block[2]), (split(s, -jnp.inf), split(k, 0.0), split(lam, 1.0))
-        )
-        return jax.tree.map(lambda value: value.reshape(-1, 1)[:count], found)
-
-    def at_once(s: Array, k: Array, lam: Array) -> Solved:
-        return solve((s,), k, lam)
-
-    return lax.platform_dependent(s, k, lam, cpu=in_blocks, default=at_once)
+        ``inf`` and ``-inf`` where there is none; ``signed`` says that some may be negative: 0 is the smallest if not.
+        """
+        available = self.sum(lambda s: s > floor, entries)
+        largest = self.max(lambda s: s, entries)
+        if not signed:
+            return available, jnp.zeros_like(largest), largest
+        return available, -self.max(lambda s: choose(s > -jnp.inf, -s, -jnp.inf), entries), largest

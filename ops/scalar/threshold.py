@@ -11,11 +11,12 @@ from jax.custom_derivatives import SymbolicZero
 
 from ..nonlinearities import HALF_SQUARE
 from .choice import choose
+from .cpu import loops_over
 from .equation import Equation, active_position, inner, partly, position
 from .kernels.platforms import PLATFORMS, kernels_for
 from .powers import expm1, power
 from .rootfinding import End, Evaluation, find_root
-from .rows import Rows, solve_rows
+from .rows import Rows
 from .shrinkage import shrink_roughly, unshifted
 from .twofloat import TwoFloat, select
 
@@ -38,10 +39,11 @@ def _sums(entries: tuple[Array, ...], gamma: TwoFloat, lam: Array, equation: Equ
         some = jnp.maximum(t, 0.0)
         partial = choose(full, 0.0, power(some, exponent))
         if exponent == 1:
-            return full, partial, partly(t).astype(t.dtype)
+            return full, partial, partly(t)
         return full, partial, choose(full, 0.0, power(some, exponent - 1))
 
-    return rows.sum(of_entry, entries)
+    full, partial, weight = rows.sum(of_entry, entries)
+    return full, partial, weight.astype(partial.dtype)
 
 
 def remainder(k: Array, count: Array) -> Array:
@@ -54,7 +56,8 @@ def remainder(k: Array, count: Array) -> Array:
 
 def _log_odds(excess: Array, k: Array, available: Array) -> Array:
     """Log odds of being selected less those wanted: of Gaussian entries, and of many others, nearly linear in gamma."""
-    return jnp.log1p(excess / (k + 0.1)) - jnp.log1p(-excess / (available - k + 0.1))
+    missing = excess / (available - k + 0.1)
+    return jnp.log1p((excess / (k + 0.1) + missing) / (1.0 - missing))
 
 
 def _visible(gamma: Array, lam: Array, equation: Equation) -> Array:
@@ -136,16 +139,11 @@ class Extent(NamedTuple):
 
 def extent(entries: tuple[Array, ...], lam: Array, equation: Equation) -> Extent:
     """The extent of every row, of its numbers; 0 where nothing is available."""
-    rows = equation.rows
-    floor = equation.floor(lam)
-    available = rows.sum(lambda s: s > floor, entries)
-    largest = rows.max(lambda s: s, entries)
-    if equation.phi.even:  # magnitudes: no pass to find that none is below 0
-        smallest = jnp.zeros_like(largest)
-    else:
-        smallest = -rows.max(lambda s: choose(s > -jnp.inf, -s, -jnp.inf), entries)
-        smallest = choose(smallest == jnp.inf, 0.0, smallest)
-    return Extent(available.astype(largest.dtype), smallest, choose(largest == -jnp.inf, 0.0, largest))
+    # Of magnitudes none is below 0.
+    available, smallest, largest = equation.rows.extent(entries, equation.floor(lam), signed=not equation.phi.even)
+    smallest = choose(smallest == jnp.inf, 0.0, smallest)
+    largest = equation.tied(choose(largest == -jnp.inf, 0.0, largest), lam)
+    return Extent(available.astype(largest.dtype), smallest, largest)
 
 
 def guess(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, size: Extent) -> tuple[Array, Array]:
@@ -162,7 +160,7 @@ def guess(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, 
     floor = equation.floor(lam)
 
     def finite(s: Array) -> Array:
-        return (s > floor) & (s < jnp.inf)
+        return jnp.abs(s) < jnp.inf if isinstance(floor, float) and floor < 0 else (s > floor) & (s < jnp.inf)
 
     largest = jnp.maximum(jnp.abs(size.smallest), jnp.abs(size.largest))
     sensible = (largest > 0) & (largest < jnp.inf)
@@ -299,13 +297,16 @@ def threshold(
     def solve(entries: tuple[Any, ...], k: Array, lam: Array, rows: Rows) -> TwoFloat:
         return _solve(entries, k, lam, dataclasses.replace(equation, rows=rows))[0]
 
-    def loop(entries: tuple[Array, ...], k: Array, lam: Array, rows: Rows) -> TwoFloat:
-        return solve_rows(functools.partial(solve, rows=rows), entries, k, lam, rows)
-
     by_hand = equation.method == "kernel"
     platforms = PLATFORMS if by_hand else kernels_for(entries, equation)
     if not platforms:
-        return loop(entries, k, lam, equation.rows)
+        read, scale = given or (entries, None)
+
+        def unsigned(x: Array) -> Array:
+            return equation.unsigned(x if scale is None else x * scale) if given else x
+
+        rows = loops_over(equation.rows, unsigned)
+        return solve(entries, k, lam, equation.rows) if rows is None else solve(read, k, lam, rows)
     from .kernels.solver import solve_in_kernel  # importing Pallas takes half a second
 
     def keys(x: Array, k: Array, lam: Array, *scale: Array) -> Array:
@@ -313,7 +314,7 @@ def threshold(
 
     ((s,), scale) = given or (entries, None)
     scalars = (k, lam) if scale is None else (k, lam, scale)
-    return solve_in_kernel(s, scalars, keys=keys, solve=solve, loop=loop, platforms=platforms, interpret=by_hand)
+    return solve_in_kernel(s, scalars, keys=keys, solve=solve, loop=solve, platforms=platforms, interpret=by_hand)
 
 
 @functools.partial(threshold.defjvp, symbolic_zeros=True)

@@ -15,9 +15,10 @@ from jax.typing import ArrayLike
 
 from ...interface.arguments import Axis
 from ...scalar.choice import choose
+from ...scalar.cpu import loops_over
 from ...scalar.equation import Equation
 from ...scalar.rootfinding import End, Evaluation, find_root
-from ...scalar.rows import Rows, solve_rows
+from ...scalar.rows import Rows
 from ...scalar.threshold import extent, guess
 from ...scalar.twofloat import TwoFloat
 from .distribution import Distribution, distribution_mask, position
@@ -30,18 +31,19 @@ def _density(t: Array) -> Array:
 _LOGISTIC = Distribution(jax.nn.sigmoid, _density)
 
 
-def _solve(entries: tuple[Array, ...], k: Array, temperature: Array) -> TwoFloat:
-    (x,) = entries
-    limits = jnp.finfo(x.dtype)
-    present = x > -jnp.inf
-    equation = Equation(p=2.0)
-    size = extent(entries, temperature, equation)
+def _solve(x: Array, k: Array, temperature: Array) -> TwoFloat:
+    limits, rows = jnp.finfo(x.dtype), loops_over(Rows()) or Rows()
+    equation = Equation(p=2.0, rows=rows)
+    size = extent((x,), temperature, equation)
     available = size.available
 
     def evaluate(tau: TwoFloat) -> Evaluation:
-        t = position(x, tau, temperature)
-        total = jnp.sum(choose(present, jax.nn.sigmoid(t), 0.0), axis=-1, keepdims=True)
-        slope = jnp.sum(choose(present, _density(t), 0.0), axis=-1, keepdims=True) / temperature
+        def of_entry(x: Array) -> tuple[Array, Array]:
+            t, present = position(x, tau, temperature), x > -jnp.inf
+            return choose(present, jax.nn.sigmoid(t), 0.0), choose(present, _density(t), 0.0)
+
+        total, density = rows.sum(of_entry, (x,))
+        slope = density / temperature
         excess = total - k
         # Newton on the log-odds of total / available, which is linear in tau where the entries are all alike.
         odds = jnp.log1p(excess / k) - jnp.log1p(-excess / (available - k))
@@ -58,14 +60,10 @@ def _solve(entries: tuple[Array, ...], k: Array, temperature: Array) -> TwoFloat
     # The guess is for entries less a uniform variable on (0, width). Less a logistic one it is to be, which has mean 0
     # and the variance of a uniform one of this width.
     width = 2 * jnp.pi * temperature
-    start, _ = guess(entries, k, width, equation, size)
+    start, _ = guess((x,), k, width, equation, size)
     return find_root(
         evaluate, start + 0.5 * width, End(float(limits.min), jnp.inf), End(float(limits.max), -jnp.inf)
     ).point
-
-
-def _solve_rows(x: Array, k: Array, temperature: Array) -> TwoFloat:
-    return solve_rows(_solve, (x,), k, temperature, Rows())
 
 
 def sigmoid_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1) -> Array:
@@ -97,4 +95,4 @@ def sigmoid_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.
     >>> (100 * sigmoid_topk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
     Array([35., 80., 60., 25.], dtype=float32)
     """
-    return distribution_mask(x, k, temperature, axis, _LOGISTIC, _solve_rows)
+    return distribution_mask(x, k, temperature, axis, _LOGISTIC, _solve)

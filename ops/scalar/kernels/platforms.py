@@ -30,7 +30,9 @@ def target() -> tuple[str, str]:
     if device is not None:
         platform, kind = device.platform, device.device_kind
     else:
-        platform, device = jax.default_backend(), jax.devices()[0]
+        chosen = jax.config.jax_default_device  # type: ignore[attr-defined]
+        device = chosen if isinstance(chosen, jax.Device) else jax.devices(chosen)[0]
+        platform = jax.default_backend() if chosen is None else device.platform
         kind = device.device_kind
         if platform == "gpu" and float(getattr(device, "compute_capability", 8)) < 8:  # which Triton asks for
             platform = "older"

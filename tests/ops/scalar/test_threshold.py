@@ -244,7 +244,8 @@ def test_the_search_for_ties_stays_a_choice_under_vmap(operator, expected):
         return jax.vmap(lambda x, lam: operator(x, 2, lam=lam))(x, lam)
 
     x, lam = np.float32(2 * [[3, 1, 1, 0]]), np.float32([0, 0.5])
-    assert list(primitives(batch.trace(x, lam).jaxpr.jaxpr)).count("cond") == 1
+    # Whether there is a row with lam = 0, and if so whether more tie than are wanted.
+    assert list(primitives(batch.trace(x, lam).jaxpr.jaxpr)).count("cond") == 2
     np.testing.assert_allclose(batch(x, lam), expected, rtol=1e-6)
 
 

@@ -1,0 +1,127 @@
+"""Rows as XLA's CPU backend reduces them fast: in vector registers, all that is wanted of a pass in one loop."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from .choice import choose
+from .kernels.platforms import target
+from .rows import Entry, Rows, Summed
+
+# A long row is added up in pieces of at most so many entries, which the cores share: their sums lose less to rounding
+# than one running sum of all.
+_PIECE = 4096
+
+
+def _piece(n: int) -> int:
+    """Into pieces of which length ``n`` entries are divided: the largest that leaves no rest, if that is not tiny."""
+    longest = min(n, _PIECE)
+    size = next(size for size in range(longest, 0, -1) if n % size == 0)
+    return size if 16 * size >= longest else _PIECE
+
+
+def _reduced(parts: list[Array], adds: list[bool], first: list[Any]) -> list[Array]:
+    """Sums or maxima over the last axis of arrays ``(rows, n)``, in one loop; the axis is kept."""
+    count, n = parts[0].shape
+    piece = _piece(n)
+    if n > piece:
+        rest = -n % piece
+        if rest:
+            parts = [lax.pad(part, one, ((0, 0, 0), (0, rest, 0))) for part, one in zip(parts, first, strict=True)]
+        pieces = [part.reshape(-1, piece) for part in parts]
+        return _reduced([part.reshape(count, -1) for part in _reduced(pieces, adds, first)], adds, first)
+
+    def step(sofar: list[Array], more: list[Array]) -> list[Array]:
+        return [lax.add(a, b) if add else lax.max(a, b) for a, b, add in zip(sofar, more, adds, strict=True)]
+
+    # Without the barrier a value that nobody uses would be left out again, and with it what makes the loop a fast one.
+    return lax.optimization_barrier([part[:, None] for part in lax.reduce(parts, first, step, (1,))])
+
+
+def _order(value: Array) -> Array:
+    """Integers in the order of floats: their maxima are taken several times faster."""
+    bits = lax.bitcast_convert_type(value, jnp.dtype(f"int{8 * value.dtype.itemsize}"))
+    return choose(bits < 0, bits ^ jnp.iinfo(bits.dtype).max, bits)
+
+
+def _ordered(key: Array) -> Array:
+    """The floats that these integers stand for."""
+    bits = choose(key < 0, key ^ jnp.iinfo(key.dtype).max, key)
+    return lax.bitcast_convert_type(bits, jnp.dtype(f"float{8 * key.dtype.itemsize}"))
+
+
+def _as_given(x: Any) -> Any:
+    return x
+
+
+@dataclasses.dataclass(frozen=True)
+class VectorRows(Rows):
+    """How one scalar per row is reduced from the entries on a CPU.
+
+    XLA makes a loop in vector registers of a reduction of several values at once, where one of them at most is a float
+    that is added up. A reduction of one value it writes out and adds up in windows, and two floats one by one: both
+    take several times as long. Reductions of several values have no derivative.
+
+    Attributes:
+      keys: what competes, of an entry as it is given; it is not written out.
+    """
+
+    keys: Callable[[Any], Any] = _as_given
+
+    def sum(self, function: Callable[[Entry], Summed], entries: tuple[Entry, ...]) -> Summed:
+        """As of ``Rows``."""
+        totals = [self._add_up(function(self.keys(s))) for s in entries]
+        total = functools.reduce(functools.partial(jax.tree.map, jnp.add), totals)
+        return total if self.axis_name is None else lax.psum(total, self.axis_name)
+
+    def extent(self, entries: tuple[Array, ...], floor: Array | float, *, signed: bool) -> tuple[Array, Array, Array]:
+        """As of ``Rows``."""
+        nowhere = _order(jnp.array(-jnp.inf, jnp.result_type(entries[0])))
+
+        def of_entry(s: Array) -> list[Array]:
+            within = [(s > floor).astype(jnp.int32), _order(s)]
+            return [*within, choose(s > -jnp.inf, _order(-s), nowhere)] if signed else within
+
+        adds, first = [True, False, False], [np.int32(0), nowhere, nowhere]
+        found = [self._reduce(of_entry(self.keys(s)), adds, first) for s in entries]
+        counts, *extremes = zip(*found, strict=True)
+        available, (largest, *negative) = sum(counts), [_ordered(functools.reduce(jnp.maximum, of)) for of in extremes]
+        if self.axis_name is not None:
+            available = lax.psum(available, self.axis_name)
+            largest, *negative = lax.pmax((largest, *negative), self.axis_name)
+        return available, -negative[0] if signed else jnp.zeros_like(largest), largest
+
+    def _reduce(self, parts: list[Array], adds: list[bool], first: list[Any]) -> list[Array]:
+        if self.axis is None:
+            parts = [part.reshape(1, -1) for part in parts]
+        found = _reduced(parts, adds[: len(parts)], first[: len(parts)])
+        return [part.reshape(()) for part in found] if self.axis is None else found
+
+    def _add_up(self, value: Any) -> Any:
+        parts, tree = jax.tree.flatten(value)
+        floats = [index for index, part in enumerate(parts) if part.dtype != bool]
+        counts = [index for index, part in enumerate(parts) if part.dtype == bool]
+        # A loop for each float, and the counts beside them.
+        loops = [[index] for index in floats] or [[]]
+        for turn, index in enumerate(counts):
+            loops[turn % len(loops)].append(index)
+        totals = list(parts)
+        for loop in loops:
+            operands = [parts[index].astype(jnp.int32) if index in counts else parts[index] for index in loop]
+            if len(operands) == 1:
+                operands.append((operands[0] == 0).astype(jnp.int32))
+            found = self._reduce(operands, [True] * len(operands), [np.zeros((), part.dtype) for part in operands])
+            for index, total in zip(loop, found[: len(loop)], strict=True):
+                totals[index] = total
+        return jax.tree.unflatten(tree, totals)
+
+
+def loops_over(rows: Rows, keys: Callable[[Any], Any] = _as_given) -> Rows | None:
+    """These rows for the loops of a CPU, if that is where a program being traced is likely to run."""
+    return VectorRows(rows.axis, rows.axis_name, keys) if target()[0] == "cpu" else None

@@ -1,0 +1,104 @@
+"""The loops of a CPU against sums and extremes taken one by one."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+from jax.sharding import AxisType, PartitionSpec
+
+from ops.scalar.cpu import VectorRows, loops_over
+from ops.scalar.rows import Rows
+
+# In one piece, in pieces that leave no rest, of a length that nothing divides, and of one that only small ones do.
+LENGTHS = (400, 25088, 4099, 12345)
+
+
+def parts(s: Array) -> tuple[Array, Array, Array]:
+    """A count between two floats."""
+    return jnp.maximum(s, 0.0), s > 0.5, jnp.square(s)
+
+
+def entries(n: int, dtype: str = "float32", rows: int = 3) -> Array:
+    return jax.random.normal(jax.random.key(n), (rows, n), dtype)
+
+
+@pytest.mark.parametrize("n", LENGTHS)
+def test_sums_are_those_of_numpy(n):
+    s = entries(n)
+    positive, count, square = jax.jit(lambda s: VectorRows().sum(parts, (s,)))(s)
+    exact = np.float64(s)
+    np.testing.assert_allclose(positive[:, 0], np.maximum(exact, 0).sum(1), rtol=1e-6)
+    np.testing.assert_allclose(square[:, 0], np.square(exact).sum(1), rtol=1e-6)
+    np.testing.assert_array_equal(count[:, 0], (exact > 0.5).sum(1))
+    assert count.dtype == jnp.int32
+
+
+@pytest.mark.parametrize("axis", [-1, None])
+@pytest.mark.parametrize("function", [lambda s: s > 0, lambda s: (s > 0, s > 1), jnp.abs, parts])
+def test_sums_of_several_arrays_are_those_of_rows(axis, function):
+    if axis is None:
+        arrays = (entries(6).reshape(2, 3, 3), entries(5000, rows=1)[0], jnp.float32(0.75))
+    else:
+        arrays = (entries(6), entries(5000))
+    found, expected = (rows.sum(function, arrays) for rows in (VectorRows(axis), Rows(axis)))
+    assert jax.tree.map(jnp.shape, found) == jax.tree.map(jnp.shape, expected)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), found, expected)
+
+
+def test_counts_stay_exact_where_floats_are_not():
+    s = jnp.ones((1, 2**24 + 1))
+    assert int(jax.jit(lambda s: VectorRows().sum(lambda s: s > 0, (s,)))(s)[0, 0]) == 2**24 + 1
+
+
+@pytest.mark.parametrize("axis", [-1, None])
+@pytest.mark.parametrize("signed", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_extent_is_that_of_rows(axis, signed, dtype):
+    with jax.enable_x64(dtype == "float64"):
+        s = entries(5000, dtype, rows=4)
+        s = s.at[0, :4].set(jnp.array([-jnp.inf, jnp.inf, 0.0, -0.0], dtype)).at[1].set(-jnp.inf).at[2].set(-1e-30)
+        s = s if signed else jnp.abs(s)
+        for arrays in ((s,), (s[:, :7], s[:, 7:]), (s[1:2], s[1:2])):
+            found, expected = (rows.extent(arrays, 0.5, signed=signed) for rows in (VectorRows(axis), Rows(axis)))
+            for one, other in zip(found, expected, strict=True):
+                assert one.dtype == other.dtype
+                np.testing.assert_array_equal(one, other)
+
+
+def test_keys_are_read_of_what_is_given():
+    s = entries(400)
+    rows = VectorRows(keys=jnp.abs)
+    np.testing.assert_allclose(rows.sum(lambda s: s, (s,)), Rows().sum(jnp.abs, (s,)), rtol=1e-6)
+    available, _, largest = rows.extent((s,), 1.0, signed=False)
+    np.testing.assert_array_equal(available[:, 0], (np.abs(s) > 1).sum(1))
+    np.testing.assert_array_equal(largest[:, 0], np.abs(s).max(1))
+
+
+def test_a_nan_reaches_every_sum():
+    s = entries(9000).at[1, 8500].set(jnp.nan)
+    positive, _, square = VectorRows().sum(parts, (s,))
+    np.testing.assert_array_equal(
+        np.isnan(np.concatenate([positive, square], 1)), [[False] * 2, [True] * 2, [False] * 2]
+    )
+
+
+def test_rows_divided_over_devices_are_reduced_over_all():
+    mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Auto,), devices=jax.devices()[:2])
+    s = entries(8192)
+
+    def reduced(s: Array) -> tuple[Array, ...]:
+        rows = VectorRows(-1, "d")
+        return *rows.sum(parts, (s,)), *rows.extent((s,), 0.0, signed=True)
+
+    found = jax.jit(jax.shard_map(reduced, mesh=mesh, in_specs=PartitionSpec(None, "d"), out_specs=PartitionSpec()))(s)
+    for one, other in zip(found, (*Rows().sum(parts, (s,)), *Rows().extent((s,), 0.0, signed=True)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_loops_are_taken_where_a_cpu_is_likely(monkeypatch):
+    assert loops_over(Rows(None, "d")) == VectorRows(None, "d")
+    with jax.default_device("cpu"):
+        assert loops_over(Rows()) == VectorRows()
+    monkeypatch.setattr("ops.scalar.cpu.target", lambda: ("tpu", "v5e"))
+    assert loops_over(Rows()) is None
