@@ -28,14 +28,14 @@ _MANY = 6  # losses, of which the labels are set smaller
 def make(directory: Path) -> list[Path]:
     """Draws what the runs below `directory` allow; returns the files written."""
     runs = drawable(naming.load(directory))
-    final = naming.final(runs)
+    # Some losses of others take the axis for themselves; the table has them.
+    final = [run for run in naming.final(runs) if naming.is_everywhere(run)]
     tried = naming.by_loss(run for run in runs if run.config["split"] == "validation" and naming.tries_rates_alone(run))
     first = min(map(naming.circumstances, tried), default=None)
     tried = [run for run in tried if naming.circumstances(run) == first and not naming.decay(run)]
     own = naming.by_circumstances(run for run in final if not naming.is_at_paper_rate(run))
     shown = {f"figure6{_suffix(runs[0]) if number else ''}": runs for number, runs in enumerate(own)}
-    # At these rates losses of others may not have learnt to rank yet, and take the axis for themselves.
-    if paper := [run for run in final if naming.is_at_paper_rate(run) and naming.is_everywhere(run)]:
+    if paper := [run for run in final if naming.is_at_paper_rate(run)]:
         shown["figure6-paper-rates"] = paper
     written = []
     with mpl.rc_context(STYLE):
