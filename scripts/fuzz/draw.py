@@ -74,6 +74,8 @@ def setting(operator: str, rng: np.random.Generator) -> Setting:
             n, groups = int(rng.choice(_GROUPED)), str(rng.choice(GROUPS))
     if layout in ("several", "all") and operator in _ONE_AXIS:
         layout = "rows"
+    if operator == "knapsack_mask":
+        n, known = min(n, 64), False
     if operator == "topk_plan":
         n, where, known = int(rng.choice(_PLANNED)), False, False
         layout = layout if layout in ("columns", "vmap") else "rows"

@@ -90,11 +90,13 @@ def draw(setting: Setting, rng: Random) -> Rows:
         where = rng.random(shape) < rng.choice([0.0, 0.3, 0.7, 1.0], p=[0.05, 0.25, 0.5, 0.2], size=(setting.rows, 1))
     lam = _strengths(setting, rng, x, far)
     k = _counts(setting, rng)
-    if setting.operator == "topk_plan":
+    if setting.operator in ("topk_plan", "knapsack_mask"):
         x, lam = _of_matrices(setting, rng, x)
     if setting.known:  # one for all rows
         k, lam = np.full_like(k, k[0]), np.full_like(lam, rng.choice([0.0, 10.0 ** rng.uniform(-2, 1)], p=[0.3, 0.7]))
     extra = _extra(setting, rng, k)
+    if setting.operator == "knapsack_mask":
+        k = k / setting.n * (extra * (1 + (extra < 1))).sum(axis=1)
     x = _special(setting, rng, x, where, extra)
     if setting.groups:
         x = _with_exact_sizes(setting, rng, x)
@@ -216,7 +218,7 @@ def _special(setting: Setting, rng: Random, x: np.ndarray, where: np.ndarray, ex
         x = np.where((chance < 0.05) & spots & (extra == 0), -np.inf, x)
     if masks:
         x = np.where((chance > 0.05) & (chance < 0.07) & spots, np.inf, x)
-    if setting.operator not in (*PERMUTAHEDRON, "topk_plan"):
+    if setting.operator not in (*PERMUTAHEDRON, "topk_plan", "knapsack_mask"):
         x = np.where((chance > 0.07) & (chance < 0.08) & spots, np.nan, x)
     rubbish = rng.choice([np.nan, np.inf, -np.inf, 1e30], size=x.shape)
     return np.where(~where & (chance > 0.5), rubbish, x)
@@ -240,6 +242,8 @@ def _extra(setting: Setting, rng: Random, k: np.ndarray) -> np.ndarray:
         return np.where(rng.random((setting.rows, 1)) < 0.5, rng.normal(size=shape), rng.integers(-2, 3, size=shape))
     if setting.operator == "topk_plan":
         return _limits(setting, rng, k)
+    if setting.operator == "knapsack_mask":
+        return np.exp(rng.normal(size=shape) * rng.choice([0.0, 0.3, 1.0, 3.0], size=(setting.rows, 1)))
     if setting.operator != "topk_fenchel_young_loss":
         return np.zeros(shape)
     one_hot = np.arange(setting.n) == rng.integers(setting.n, size=(setting.rows, 1))

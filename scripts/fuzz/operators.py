@@ -12,7 +12,7 @@ from jax import Array, lax
 import ops
 from ops.losses import Target
 from scripts.fuzz import grouping
-from scripts.fuzz.oracle import grouped, loss, plan, projection, topk, value
+from scripts.fuzz.oracle import grouped, knapsack, loss, plan, projection, topk, value
 from scripts.fuzz.oracle.equation import Curve
 from scripts.fuzz.oracle.topk import Truth
 from scripts.fuzz.quantity import Quantity
@@ -102,6 +102,26 @@ def _loss(setting: Setting, rows: Rows) -> Truth:
     of = topk.numbers(rows.x, rows.where, rows.k, rows.lam, even=False)
     smooth = setting.target == "smooth"
     return loss.expect(of, setting.p, setting.precision, rows.cotangent, rows.extra, rows.where, smooth)
+
+
+def _knapsack(setting: Setting, rows: Rows) -> Truth:
+    costs = rows.extra
+    return knapsack.expect(
+        rows.x, costs, _caps(costs), rows.where, rows.k, rows.lam, setting.p, setting.precision, rows.cotangent
+    )
+
+
+def _caps(costs: Any) -> Any:
+    """2 of what is cheap, 1 of what is not."""
+    return 1 + (costs < 1)
+
+
+def _knapsack_call(setting: Setting) -> Call:
+    def call(x: Array, k: Array, lam: Array, where: Array, extra: Array, axis: int) -> Array:
+        caps, present = _caps(extra).astype(extra.dtype), where if setting.where else None
+        return ops.knapsack_mask(x, k, costs=extra, caps=caps, lam=lam, p=setting.p, axis=axis, where=present)
+
+    return call
 
 
 def _amount(setting: Setting, k: Array) -> dict[str, Any]:
@@ -240,6 +260,7 @@ OPERATORS: dict[str, Operator] = {
     "soft_topk": Operator(_slots_call, _top_k, ("x", "k", "lam"), 4),
     "topk_mag_tree": Operator(_tree_call("topk_mag_tree"), _tree, ("x", "k", "lam"), 6),
     "topk_mask_tree": Operator(_tree_call("topk_mask_tree"), _tree, ("x", "k", "lam"), 5),
+    "knapsack_mask": Operator(_knapsack_call, _knapsack, ("x", "k", "lam"), 5),
     "topk_plan": Operator(_plan_call, _plan, ("x", "k", "lam"), 4),
     "relaxed_topk_value": Operator(_plain("relaxed_topk_value", "phi"), _value, ("x", "k", "lam"), 6),
     "topk_fenchel_young_loss": Operator(_loss_call, _loss, ("x", "k", "lam"), 8),

@@ -93,8 +93,8 @@ class Rows:
       lam: strengths.
       where: entries that take part, boolean, of the shape of ``x``.
       cotangent: weights of the outputs, whose weighted sum is differentiated; shape of the output, a row each.
-      extra: targets of a loss, weights of a permutahedron, of the shape of ``x``; limits of the columns of a plan, in
-        the first row of each matrix; zeros elsewhere.
+      extra: targets of a loss, weights of a permutahedron, costs, of the shape of ``x``; limits of the columns of a
+        plan, in the first row of each matrix; zeros elsewhere.
       kinds: what each row was drawn to be.
     """
 

@@ -151,7 +151,7 @@ def _at_zero(of: Grouped, p: float, debias: bool) -> Reals:
     """By how much a group of zeros moves: as one that is kept where all are."""
     lam = real(of.lam)[:, None]
     kept = np.ones_like(lam) if debias else np.where(lam == 0, 1, 1 / (1 + lam) if p == 2 else 0)
-    return np.where(real(of.k)[:, None] > of.members.max(), kept, 0)
+    return np.where(real(of.k)[:, None] >= of.members.max() + 1, kept, 0)
 
 
 def expect_runs(of: Grouped, p: float, curve: Curve, precision: Precision, debias: bool) -> Truth:

@@ -141,7 +141,11 @@ def _derivatives(
     near = bound ** (1 / of.exponent)  # by how much a position may be off
     kink = (np.minimum(np.abs(t), np.abs(t - 1)) <= near).any(axis=(1, 2))
     column = np.abs(plan.sum(axis=1, keepdims=True) - of.b)
-    kink |= np.where(v > 0, v <= near * of.lam * (m + n), column <= (m + n) * bound).any(axis=(1, 2))
+    least = near * of.lam * (m + n)
+    turning = np.where(v > 0, v <= least, column <= (m + n) * bound).any(axis=(1, 2))
+    # Where all limits together are just what rows select, all bind, whatever the least potential is.
+    filled = np.isclose(of.b.sum(axis=(1, 2)), m * of.k[:, 0, 0], rtol=1e-9, atol=0)
+    kink |= turning & ~(filled & ((v <= least).sum(axis=(1, 2)) <= 1))
 
     matrix = _system(of, t, v > 0)
     diagonal = np.einsum("rii->ri", matrix)
@@ -168,7 +172,8 @@ def _derivatives(
     of_lam = (spent * (np.abs(h) + np.abs(shares))).sum(axis=(1, 2))[:, None] + most
     judged = known[:, 0] & ~kink[:, None] & (off < 0.05)
     # Where all limits of rows that hang together bind, `k` can change only with them.
-    tied = ((levels <= 1e-9) & (np.einsum("rij,ri->rj", vectors**2, diagonal) > 0)).any(axis=1)[:, None]
+    tied = ((levels <= 1e-9) & (np.einsum("rij,ri->rj", vectors**2, diagonal) > 0)).any(axis=1)
+    tied = (tied | filled)[:, None]
     no_part = (diagonal[:, :m] == 0).any(axis=1)[:, None]
     flat = np.ones((1, m * n))
     return [
