@@ -113,12 +113,12 @@ def _knapsack(setting: Setting, rows: Rows) -> Truth:
 
 def _caps(costs: Any) -> Any:
     """2 of what is cheap, 1 of what is not."""
-    return 1 + (costs < 1)
+    return 1 + (costs < 1).astype(costs.dtype)
 
 
 def _knapsack_call(setting: Setting) -> Call:
     def call(x: Array, k: Array, lam: Array, where: Array, extra: Array, axis: int) -> Array:
-        caps, present = _caps(extra).astype(extra.dtype), where if setting.where else None
+        caps, present = _caps(extra), where if setting.where else None
         return ops.knapsack_mask(x, k, costs=extra, caps=caps, lam=lam, p=setting.p, axis=axis, where=present)
 
     return call

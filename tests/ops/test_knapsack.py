@@ -171,6 +171,16 @@ def test_gradients_are_finite_where_entries_are_not():
     assert found[0][3] > 0
 
 
+@pytest.mark.parametrize("p", EXPONENTS)
+def test_gradients_are_0_where_there_is_nothing_to_take(p):
+    def function(x, k, costs, lam, where):
+        return jnp.sum(knapsack_mask(x, k, costs=costs, lam=lam, p=p, where=where) ** 2)
+
+    arguments = jnp.float32([1, 2, 3]), jnp.float32(1), jnp.float32([1, 2, 1]), jnp.float32(0.5)
+    found = jax.grad(function, argnums=(0, 1, 2, 3))(*arguments, np.zeros(3, bool))
+    assert all((np.asarray(part) == 0).all() for part in found)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -54,9 +54,10 @@ class Wares:
     def price(self, k: Reals, off: Reals) -> Reals:
         """At which ``k`` is spent, where positions are off by as much."""
         width = self.lam * (self.top + np.abs(off)) / self.cost
-        worth = np.where(self.present, self.x / self.cost, np.nan)
-        low = np.nan_to_num(np.nanmin(worth - width, axis=1, keepdims=True)) - 1
-        high = np.nan_to_num(np.nanmax(worth + width, axis=1, keepdims=True)) + 1
+        worth = self.x / self.cost
+        low = np.where(self.present, worth - width, np.inf).min(axis=1, keepdims=True) - 1
+        high = np.where(self.present, worth + width, -np.inf).max(axis=1, keepdims=True) + 1
+        low, high = (np.where(np.isfinite(end), end, 0) for end in (low, high))
         for _ in range(_HALVINGS):
             middle = low + (high - low) / 2
             more = self.spent(self.position(middle) + off) > k
