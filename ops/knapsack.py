@@ -29,8 +29,8 @@ def knapsack_mask(
     one scalar equation, solved exactly. ``lam -> 0`` gives the fractional knapsack: entries in the order of ``x /
     costs``, each in full until the budget is spent. To prune by bytes or operations, let ``costs`` count them.
 
-    Differentiable in ``x``, ``k``, ``density``, ``costs``, ``caps`` and ``lam``, forwards and backwards, to any order; where nothing
-    is taken in part the derivative in ``k`` is 0. Takes O(n) time and memory.
+    Differentiable in ``x``, ``k``, ``density``, ``costs``, ``caps`` and ``lam``, forwards and backwards, to any order;
+    where nothing is taken in part the derivative in ``k`` is 0. Takes O(n) time and memory.
 
     Args:
       x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent; ``+inf``

@@ -215,7 +215,8 @@ def _plan_call(setting: Setting) -> Call:
         shape = (*x.shape[:along], *setting.matrix, *x.shape[along + 1 :])
         limit = lax.index_in_dim(extra.reshape(shape), 0, along, keepdims=False)
         amount = jnp.expand_dims(k, along)
-        found = ops.topk_plan(x.reshape(shape), amount, limit, lam=lam, p=setting.p, axis=(along, along + 1))
+        options: dict[str, Any] = {"p": setting.p, "axis": (along, along + 1), "max_iter": 2000}
+        found = ops.topk_plan(x.reshape(shape), amount, limit, lam=lam, **options)
         converged = jnp.expand_dims(found.converged, (along, along + 1))
         return jnp.where(converged, found.plan, jnp.nan).reshape(x.shape)
 
