@@ -109,7 +109,7 @@ def test_it_converges_and_says_how_far_it_is_off(p):
 
 
 def test_a_weak_one_of_ties_does_not_go_round(x64):
-    """Found by the fuzz: steps to a smaller residual and a larger dual, and back; and a crawl where the dual is flat."""
+    """Found by the fuzz: steps to a smaller residual and a larger dual, and back; a crawl where the dual is flat."""
     x = np.array([[[1, 0.5, -0.5], [-1, 0, 1]], [[1, -1, 0.5], [1, 0, -0.5]]])
     k, limit, lam = np.array([[1.0], [2.3]]), np.array([[0.7, 2.7, 1.0], [1.5, 1.5, 6.1]]), np.array([6e-4, 1.1e-3])
     found = topk_plan(x, k, limit, lam=lam)
