@@ -14,7 +14,14 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 sys.path[:0] = [str(ROOT), str(HERE)]
 
-from including import IMPORT_NAME, link_from, rename  # noqa: E402, found by the line above
+from including import IMPORT_NAME, WRITTEN, link_from, rename  # noqa: E402, found by the line above
+
+# The library under the name that it is installed with, of which the reference and the tutorials are made.
+LIBRARY = HERE / "_build" / "library"
+LIBRARY.mkdir(parents=True, exist_ok=True)
+if not (LIBRARY / IMPORT_NAME).exists():
+    (LIBRARY / IMPORT_NAME).symlink_to(ROOT / WRITTEN)
+sys.path.insert(0, str(LIBRARY))
 
 project = "sparse-topk"
 author = "the authors of sparse-topk"
@@ -59,7 +66,7 @@ os.environ["IPYTHONDIR"] = str(HERE / "_build" / "ipython")
 _profile = HERE / "_build" / "ipython" / "profile_default"
 _profile.mkdir(parents=True, exist_ok=True)
 (_profile / "ipython_kernel_config.py").write_text("c = get_config()\nc.IPKernelApp.log_level = 40\n")
-os.environ["PYTHONPATH"] = str(ROOT)
+os.environ["PYTHONPATH"] = os.pathsep.join(map(str, (LIBRARY, ROOT)))
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # a GPU is not waited for, nor are pages made with one
 os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"  # or the debugger of the kernels complains of frozen modules
 
@@ -114,7 +121,12 @@ def _on_include(app: Sphinx, path: Path, parent: str, source: list[str]) -> None
     source[0] = rename(text, IMPORT_NAME)
 
 
+def _on_docstring(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    lines[:] = [rename(line, IMPORT_NAME) for line in lines]
+
+
 def setup(app: Sphinx) -> None:
     """Hooks of the events of a build."""
+    app.connect("autodoc-process-docstring", _on_docstring, priority=0)
     app.connect("source-read", _on_read)
     app.connect("include-read", _on_include)

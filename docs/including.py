@@ -5,9 +5,9 @@ import posixpath
 import re
 from pathlib import Path
 
-# What users import. The pages are written with the name that the checkout has; another one put here replaces it in all
-# of them, code and prose alike. Paths (`ops/README.md`) stay.
-WRITTEN, IMPORT_NAME = "ops", "ops"
+# What users import. The pages are written with the name that the checkout has; this one replaces it in all of them,
+# code and prose alike. Paths (`ops/README.md`) stay.
+WRITTEN, IMPORT_NAME = "ops", "sparse_topk"
 
 # Files of the repository that are pages here, too: links to them lead to these pages, links to others to a copy.
 PAGES = {

@@ -4,16 +4,17 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from .interface.arguments import NON_NEGATIVE, POSITIVE_STRENGTH, Axis, check_p
-from .interface.rowwise import rowwise
+from .interface.arguments import NON_NEGATIVE, POSITIVE_STRENGTH, SHARE, Axis, check_p
+from .interface.rowwise import check_one_of, rowwise
 from .scalar.budget import Wares, buy
 from .scalar.choice import choose
 
 
 def knapsack_mask(
     x: ArrayLike,
-    k: ArrayLike,
+    k: ArrayLike | None = None,
     *,
+    density: ArrayLike | None = None,
     costs: ArrayLike = 1.0,
     caps: ArrayLike = 1.0,
     lam: ArrayLike = 0.1,
@@ -28,14 +29,16 @@ def knapsack_mask(
     one scalar equation, solved exactly. ``lam -> 0`` gives the fractional knapsack: entries in the order of ``x /
     costs``, each in full until the budget is spent. To prune by bytes or operations, let ``costs`` count them.
 
-    Differentiable in ``x``, ``k``, ``costs``, ``caps`` and ``lam``, forwards and backwards, to any order; where nothing
-    is taken in part the derivative in ``k`` is 0. Takes O(n) time and memory.
+    Differentiable in ``x``, ``k``, ``density``, ``costs``, ``caps`` and ``lam``, forwards and backwards, to any order;
+    where nothing is taken in part the derivative in ``k`` is 0. Takes O(n) time and memory.
 
     Args:
       x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent; ``+inf``
         entries come first. A NaN makes its row NaN.
       k: the budget, >= 0 and in the units of ``costs``; one number, or an array that broadcasts to one value per row
         (the shape of ``x`` without ``axis``). More than all that there is costs takes it all.
+      density: instead of ``k``, the budget as a share of what all that takes part costs, in [0, 1]; not rounded. Shape
+        as ``k``.
       costs: of a unit of each entry, positive; broadcasts against ``x``. Others make their row NaN.
       caps: the most to take of each entry, >= 0; likewise.
       lam: strength of the relaxation, in [1e-32, 1e32], in the units of ``x``; shape as ``k``.
@@ -52,19 +55,29 @@ def knapsack_mask(
     >>> knapsack_mask([3.0, 2.0, 1.0], 3.0, costs=[4.0, 1.0, 1.0], lam=0.1)
     Array([0.25, 1.  , 1.  ], dtype=float32)
     """
+    check_one_of(k, density)
+    budget = {"density": (density, SHARE)} if k is None else {"k": (k, NON_NEGATIVE)}
     return rowwise(
         _knapsack,
         x,
         axis=axis,
         beside={"costs": jnp.asarray(costs), "caps": jnp.asarray(caps)},
-        per_row={"k": (k, NON_NEGATIVE), "lam": (lam, POSITIVE_STRENGTH)},
+        per_row=budget | {"lam": (lam, POSITIVE_STRENGTH)},
         where=where,
         p=check_p(p),
     )
 
 
 def _knapsack(
-    x: Array, *, costs: Array, caps: Array, k: Array, lam: Array, where: Array | None = None, p: float
+    x: Array,
+    *,
+    costs: Array,
+    caps: Array,
+    lam: Array,
+    k: Array | None = None,
+    density: Array | None = None,
+    where: Array | None = None,
+    p: float,
 ) -> Array:
     there = x != -jnp.inf
     if where is not None:
@@ -77,5 +90,7 @@ def _knapsack(
     worth = choose(usable, jnp.minimum(x, largest) / cost, -jnp.inf)
     worth = choose(worth == jnp.inf, largest, worth)
     empty = ~jnp.any(usable & (cap > 0), axis=-1, keepdims=True)
+    if k is None:
+        k = density * jnp.sum(choose(usable, cost * cap, 0.0), axis=-1, keepdims=True)
     z = buy(Wares(worth, cost, cap), choose(bad, jnp.nan, k), lam, p)
     return choose(there & ~(empty & ~bad), z, 0.0)

@@ -7,7 +7,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from .interface.arguments import TINY, Axis, Range, check_axes, floating, known, numbers, shown, size_along
-from .interface.rowwise import ROWS, rowwise
+from .interface.rowwise import ROWS, amount, rowwise
 from .nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
 from .scalar.choice import choose
 from .scalar.rootfinding import End, Evaluation, find_root
@@ -20,7 +20,14 @@ _TOLERANCE = 64
 _SUPPORT = Range("in (0, {n}], the size along axis {axis}", TINY, share=1.0)
 
 
-def topk_conjugate(y: ArrayLike, k: ArrayLike, *, phi: str | Nonlinearity = "half_square", axis: Axis = -1) -> Array:
+def topk_conjugate(
+    y: ArrayLike,
+    k: ArrayLike | None = None,
+    *,
+    density: ArrayLike | None = None,
+    phi: str | Nonlinearity = "half_square",
+    axis: Axis = -1,
+) -> Array:
     """The conjugate ``f_phi*(y, 1_k)``: what the relaxed operators regularise besides ``R``.
 
     ``min_z sum_i z_i phi*(|y_i| / z_i)`` over ``0 <= z <= 1, sum(z) = k`` (Proposition 3 of Sander et al., 2023), which
@@ -37,6 +44,8 @@ def topk_conjugate(y: ArrayLike, k: ArrayLike, *, phi: str | Nonlinearity = "hal
     Args:
       y: real array, any shape. Negative entries make the value ``inf`` if ``phi`` is increasing.
       k: real number in ``(0, n]``, ``n`` the size of ``y`` along ``axis``; one number, or one per row.
+      density: instead of ``k``, a share of the entries along ``axis``, of shape as ``k``: ``k`` is ``density * n``,
+        rounded down, and at least 1 where the density is known.
       phi: name of a nonlinearity or a ``Nonlinearity``.
       axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
 
@@ -50,10 +59,12 @@ def topk_conjugate(y: ArrayLike, k: ArrayLike, *, phi: str | Nonlinearity = "hal
     >>> float(topk_conjugate([3.0, -4.0, 0.0], 2, phi="half_square"))
     12.5
     """
-    return _conjugate_of(_conjugate, y, k, axis, nonlinearity(phi))
+    return _conjugate_of(_conjugate, y, k, density, axis, nonlinearity(phi))
 
 
-def k_support_norm(y: ArrayLike, k: ArrayLike, *, axis: Axis = -1) -> Array:
+def k_support_norm(
+    y: ArrayLike, k: ArrayLike | None = None, *, density: ArrayLike | None = None, axis: Axis = -1
+) -> Array:
     """The k-support norm (Argyriou et al., 2012): the l1 norm for ``k = 1``, the l2 norm for ``k = n``.
 
     ``sqrt(2 f_phi*(y, 1_k))`` with ``phi(x) = x^2 / 2`` (Section 4 of Sander et al., 2023). Its derivative at 0 is 0.
@@ -62,10 +73,12 @@ def k_support_norm(y: ArrayLike, k: ArrayLike, *, axis: Axis = -1) -> Array:
     >>> float(k_support_norm([3.0, -4.0, 0.0], 2))
     5.0
     """
-    return _conjugate_of(_norm, y, k, axis, HALF_SQUARE)
+    return _conjugate_of(_norm, y, k, density, axis, HALF_SQUARE)
 
 
-def k_support_negentropy(y: ArrayLike, k: ArrayLike, *, axis: Axis = -1) -> Array:
+def k_support_negentropy(
+    y: ArrayLike, k: ArrayLike | None = None, *, density: ArrayLike | None = None, axis: Axis = -1
+) -> Array:
     """The k-support negative entropy ``min_z sum_i y_i log(y_i / z_i)`` (Appendix B.1 of Sander et al., 2023).
 
     That is ``topk_conjugate`` with ``phi(x) = exp(x - 1)``; ``inf`` if an entry is negative. Arguments, result and
@@ -74,7 +87,7 @@ def k_support_negentropy(y: ArrayLike, k: ArrayLike, *, axis: Axis = -1) -> Arra
     >>> float(k_support_negentropy([0.5, 0.5, 0.0], 1).round())
     0.0
     """
-    return _conjugate_of(_conjugate, y, k, axis, EXP)
+    return _conjugate_of(_conjugate, y, k, density, axis, EXP)
 
 
 def owl_norm(x: ArrayLike, w: ArrayLike, *, axis: Axis = -1) -> Array:
@@ -106,8 +119,12 @@ def owl_norm(x: ArrayLike, w: ArrayLike, *, axis: Axis = -1) -> Array:
     return rowwise(_weighted, x, axis=axis, whole={"w": w}, returns=ROWS)
 
 
-def _conjugate_of(function, y: ArrayLike, k: ArrayLike, axis: Axis, phi: Nonlinearity) -> Array:
-    return rowwise(function, y, axis=axis, name="y", per_row={"k": (k, _SUPPORT)}, returns=ROWS, phi=phi)
+def _conjugate_of(
+    function, y: ArrayLike, k: ArrayLike | None, density: ArrayLike | None, axis: Axis, phi: Nonlinearity
+) -> Array:
+    y = floating(y, "y")
+    per_row = {"k": (amount(k, density, y, axis), _SUPPORT)}
+    return rowwise(function, y, axis=axis, name="y", per_row=per_row, returns=ROWS, phi=phi)
 
 
 def _weighted(x: Array, *, w: Array) -> Array:

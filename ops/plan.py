@@ -80,7 +80,8 @@ def topk_plan(
       p: exponent of the regularisation, a Python number in (1, 2].
       axis: two axes: that along which the rows lie one below the other, and that along which they select.
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
-      max_iter: the most iterations; typical problems take 5 to 50.
+      max_iter: the most iterations; typical problems take 5 to 50, and some hundreds where ``lam`` is far below the
+        differences of the scores, where limits leave no room, or where ``k`` is far below 1.
       tol: residual at which a matrix has converged; default 1e-4 in float32, 1e-9 in float64. In float32 rounding
         leaves about ``1e-7 * max(abs(x)) / lam``.
 

@@ -101,12 +101,17 @@ def amount(k: ArrayLike | None, density: ArrayLike | None, x: Array, axis: Axis,
     Raises:
       ValueError: both are given, or neither, or the density is known and out of range.
     """
-    if (k is None) == (density is None):
-        raise ValueError(f"k must be given or else density, got {'neither' if k is None else 'both'}")
+    check_one_of(k, density)
     if density is None:
         return k
     size = size_along(x.shape, check_axes(axis, x.ndim)) * (1 if axis_name is None else lax.axis_size(axis_name))
     return share_of(density, size, working_dtype(x.dtype))
+
+
+def check_one_of(k: ArrayLike | None, density: ArrayLike | None) -> None:
+    """Checks that an amount is given one way."""
+    if (k is None) == (density is None):
+        raise ValueError(f"k must be given or else density, got {'neither' if k is None else 'both'}")
 
 
 @functools.partial(jax.jit, static_argnames=("function", "axis", "returns", "static"))
@@ -199,9 +204,7 @@ def varying_as(tree: Any, like: Any) -> Any:
     """
 
     def axes(leaf: Array) -> frozenset[str]:
-        kind = jax.typeof(leaf)
-        # `vma` before JAX 0.10.
-        return frozenset(kind.manual_axis_type.varying if hasattr(kind, "manual_axis_type") else kind.vma)
+        return frozenset(jax.typeof(leaf).manual_axis_type.varying)
 
     wanted = frozenset().union(*map(axes, jax.tree.leaves(like)))
     return jax.tree.map(lambda leaf: lax.pcast(leaf, tuple(sorted(wanted - axes(leaf))), to="varying"), tree)

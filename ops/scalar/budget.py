@@ -117,7 +117,8 @@ def _solve(wares: Wares, k: Array, lam: Array, p: float) -> TwoFloat:
     # All or nothing is exact: not short of it by rounding, nor by what underflows.
     nothing = jnp.zeros_like(k)
     number = root.point.hi == root.point.hi  # a NaN has to mark its row
-    point = select((k == 0) & number, TwoFloat(high, nothing), root.point)
+    # Where there is nothing to buy, there is no root.
+    point = select((k == 0) & (number | (total == 0)), TwoFloat(high, nothing), root.point)
     return select((k == total) & (k > 0) & number, TwoFloat(low, nothing), point)
 
 

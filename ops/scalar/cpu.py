@@ -80,6 +80,17 @@ class VectorRows(Rows):
         total = functools.reduce(functools.partial(jax.tree.map, jnp.add), totals)
         return total if self.axis_name is None else lax.psum(total, self.axis_name)
 
+    def max(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
+        """As of ``Rows``, of floats."""
+        values = [function(self.keys(s)) for s in entries]
+        nowhere = _order(jnp.array(-jnp.inf, values[0].dtype))
+        # The second value is none that anybody wants: of one alone XLA makes a slow loop.
+        found = [
+            self._reduce([_order(value), ~_order(value)], [False, False], [nowhere, nowhere])[0] for value in values
+        ]
+        best = _ordered(functools.reduce(jnp.maximum, found))
+        return best if self.axis_name is None else lax.pmax(best, self.axis_name)
+
     def extent(self, entries: tuple[Array, ...], floor: Array | float, *, signed: bool) -> tuple[Array, Array, Array]:
         """As of ``Rows``."""
         nowhere = _order(jnp.array(-jnp.inf, jnp.result_type(entries[0])))
@@ -125,3 +136,19 @@ class VectorRows(Rows):
 def loops_over(rows: Rows, keys: Callable[[Any], Any] = _as_given) -> Rows | None:
     """These rows for the loops of a CPU, if that is where a program being traced is likely to run."""
     return VectorRows(rows.axis, rows.axis_name, keys) if target()[0] == "cpu" else None
+
+
+def constants_of(rows: Rows) -> Rows:
+    """These rows for what is reduced without a derivative: counts and extremes."""
+    return loops_over(rows) or rows
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+def summed(parts: tuple[Array, ...], rows: Rows) -> Array:
+    """The sum of arrays laid out as ``rows`` says, one per row; differentiable any number of times."""
+    return constants_of(rows).sum(_as_given, parts)
+
+
+@summed.defjvp
+def _summed_jvp(rows, primals, tangents):
+    return summed(*primals, rows), rows.sum(_as_given, tangents[0])

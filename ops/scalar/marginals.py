@@ -232,7 +232,10 @@ def _solve(problem: Problem, p: float, max_iter: Array, tolerance: Array) -> Sol
         dual = _dual(taken, here, now, p)
 
         enough = dual <= state.dual - 1e-4 * state.length * state.slope
-        helped = (state.length == 0) | enough | (residual < 0.9 * state.residual)
+        # In the end the dual does not show what is gained. Before, a smaller residual is no gain: turns would go round.
+        sizes = _dot(k, jnp.abs(state.u.hi)) + _dot(problem.b, v) + jnp.abs(dual)
+        same = dual <= state.dual + 64.0 * jnp.finfo(x.dtype).eps * sizes
+        helped = (state.length == 0) | enough | (same & (residual < 0.9 * state.residual))
         shorter = 0.25 * state.length
 
         # Rows have the last word, so that each selects what it should up to rounding.
@@ -254,7 +257,10 @@ def _solve(problem: Problem, p: float, max_iter: Array, tolerance: Array) -> Sol
         moved = (turn.hi - state.u.hi) + (turn.lo - state.u.lo)
         direction = choose(matrix.scale > 0, matrix.scale * found, moved)
         size = _largest(jnp.abs(direction))
-        length = choose(size > spread, spread / choose(size > spread, size, 1.0), 1.0)
+        # Where a whole step leaves as much to do, the dual is flat: go further, till something comes in or goes out.
+        further = choose((state.length >= 1.0) & (residual > 0.9 * state.residual), 4.0 * state.length, 1.0)
+        long = further * size > spread
+        length = choose(long, spread / choose(long, size, 1.0), further)
 
         new = helped & ~weaker
         start, length = select(new, state.u, state.start), choose(new, length, shorter)

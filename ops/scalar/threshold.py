@@ -11,7 +11,7 @@ from jax.custom_derivatives import SymbolicZero
 
 from ..nonlinearities import HALF_SQUARE
 from .choice import choose
-from .cpu import loops_over
+from .cpu import loops_over, summed
 from .equation import Equation, active_position, inner, partly, position
 from .kernels.platforms import PLATFORMS, kernels_for
 from .powers import expm1, power
@@ -329,23 +329,19 @@ def _threshold_jvp(equation, primals, tangents):
     positions = tuple(active_position(s, gamma, lam, equation) for s in entries)
     weights = tuple(inner(t, exponent - 1) for t in positions)
 
-    def resistance(pair: tuple[Array, Array]) -> Array:
-        t, weight = pair
+    def resistance(t: Array, weight: Array) -> Array:
         return choose(weight > 0, weight * equation.steepening(t, value, lam), 0.0)
 
     moved = jnp.zeros_like(value)
     for weight, s_dot in zip(weights, entries_dot, strict=True):
         if not isinstance(s_dot, SymbolicZero):
             moved = moved + rows.sum(lambda pair: choose(pair[0] > 0, pair[0] * pair[1], 0.0), ((weight, s_dot),))
-    if equation.linear:
-        total = rows.sum(lambda weight: weight, weights)
-    else:
-        total = rows.sum(resistance, tuple(zip(positions, weights, strict=True)))
+    total = summed(weights if equation.linear else tuple(map(resistance, positions, weights)), rows)
     # No active entry: the selection is locally constant (the hard regime), and so is gamma as far as it can tell.
     some = total > 0
     if not isinstance(lam_dot, SymbolicZero):
         width = choose(some, equation.width(value, jnp.ones_like(lam)), 0.0)
-        partial = rows.sum(lambda t: inner(t, exponent), positions)
+        partial = summed(tuple(inner(t, exponent) for t in positions), rows)
         moved = moved - width * partial * lam_dot
     if not isinstance(k_dot, SymbolicZero):
         moved = moved - choose(some, equation.width(value, lam), 0.0) / exponent * k_dot

@@ -21,7 +21,7 @@ _QUICK = {
     "xla_cpu_use_fusion_emitters": False,
     "xla_cpu_parallel_codegen_split_count": 1,
 }
-_AXIS = {"rows": -1, "columns": 0, "middle": 1, "vmap": -1}
+_AXIS = {"rows": -1, "columns": 0, "middle": 1, "vmap": -1, "several": (0, 2), "all": None}
 
 
 def lay_out(setting: Setting, values: np.ndarray) -> np.ndarray:
@@ -29,6 +29,9 @@ def lay_out(setting: Setting, values: np.ndarray) -> np.ndarray:
     if setting.layout == "middle":
         values = values.reshape(2, -1, *values.shape[1:])
         return np.moveaxis(values, 2, 1) if values.ndim == 3 else values
+    if setting.layout in ("several", "all") and values.ndim == 2:
+        values = values.reshape(-1, *setting.matrix)
+        return np.moveaxis(values, 1, 0) if setting.layout == "several" else values
     return values.T if setting.layout == "columns" and values.ndim == 2 else values
 
 
@@ -38,6 +41,8 @@ def gather(setting: Setting, values: np.ndarray) -> np.ndarray:
         return values.reshape(setting.rows, 1)
     if setting.layout == "middle":
         values = np.moveaxis(values, 1, 2)
+    if setting.layout == "several":
+        values = np.moveaxis(values, 0, 1)
     return values.T if setting.layout == "columns" else values.reshape(setting.rows, setting.n)
 
 
@@ -51,7 +56,7 @@ def compiled(setting: Setting, k: float | None = None, lam: float | None = None)
     """
     operator = OPERATORS[setting.operator]
     call = functools.partial(operator.call(setting), axis=_AXIS[setting.layout])
-    if setting.layout == "vmap":
+    if setting.layout in ("vmap", "all"):
         call = jax.vmap(call, in_axes=(0, None if setting.known else 0, None if setting.known else 0, 0, 0))
 
     def run(

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from scripts.fuzz.entries import PERMUTAHEDRON
+from scripts.fuzz.grouping import GROUPS
 from scripts.fuzz.operators import OPERATORS
 from scripts.fuzz.oracle.reals import EXTENDED
 from scripts.fuzz.setting import LAYOUTS, Setting, generator
@@ -13,8 +14,17 @@ from scripts.fuzz.setting import LAYOUTS, Setting, generator
 _CALL, _ENTRIES = 16384, 40_000
 _SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 16, 24, 32, 64, 100, 300, 1000)
 _OFTEN = np.array([1, 2, 3, 3, 3, 4, 4, 4, 4, 3, 3, 2, 1, 0.5, 0.5])
+# Entries in groups whose sizes floating point has exactly, and those of matrices.
+_GROUPED, _PLANNED = (12, 24, 48, 96), (2, 4, 6, 9, 12, 16, 20, 24, 30, 48)
 _EXACT = (2.0, 4 / 3, 1.5)
 _OTHER = (1.01, 1.05, 1.1, 1.2, 1.25, 1.9, 1.99, 1.999, 4 / 3 + 1e-10)
+
+# Operators of which entries compete along one axis, and those that take a share of them in the place of ``k``.
+_ONE_AXIS = ("soft_topk", "topk_fenchel_young_loss")
+_WITH_DENSITY = (
+    "topk_mask", "topk_mag", "relaxed_topk", "soft_topk", "relaxed_topk_value", "topk_sum", "hard_topk_mask",
+    "hard_topk_mag", "topk_mask_tree", "topk_mag_tree", "hard_topk_mask_tree", "hard_topk_mag_tree",
+)  # fmt: skip
 
 
 def exponent(rng: np.random.Generator) -> float:
@@ -44,7 +54,7 @@ def setting(operator: str, rng: np.random.Generator) -> Setting:
     debias, where, known, optimized = rng.random(4) < (0.5, 0.3, 0.15, 0.3)
     dtypes = ["float32", "float64", "bfloat16", "float16"]
     dtype = str(rng.choice(dtypes, p=[0.55, 0.25, 0.1, 0.1]))
-    layout = str(rng.choice(LAYOUTS, p=[0.5, 0.15, 0.15, 0.2]))
+    layout = str(rng.choice(LAYOUTS, p=[0.4, 0.12, 0.12, 0.16, 0.12, 0.08]))
     p, phi, solver, target = exponent(rng), "identity", "threshold", "one_hot"
     if operator == "relaxed_topk":
         phi = str(rng.choice(["abs", "exp", "identity", "half_square"], p=[0.4, 0.4, 0.1, 0.1]))
@@ -56,18 +66,30 @@ def setting(operator: str, rng: np.random.Generator) -> Setting:
         target = str(rng.choice(["one_hot", "smooth"]))
     if operator in ("sparsemax", "topk_sum") or operator.startswith("hard"):
         p, known = 2.0, False
+    density = operator in _WITH_DENSITY and rng.random() < 0.2
+    groups = ""
     if operator.endswith("_tree"):
         n, layout, where, known = max(n, 3), "rows", False, False
+        if rng.random() < 0.6:
+            n, groups = int(rng.choice(_GROUPED)), str(rng.choice(GROUPS))
+    if layout in ("several", "all") and operator in _ONE_AXIS:
+        layout = "rows"
+    if operator == "knapsack_mask":
+        n, known = min(n, 64), False
+    if operator == "topk_plan":
+        n, where, known = int(rng.choice(_PLANNED)), False, False
+        layout = layout if layout in ("columns", "vmap") else "rows"
     if operator in PERMUTAHEDRON:
         n, where, known = min(n, 8 if p == 2 else 5), False, False
     if phi == "exp" and dtype == "float16":
         dtype = "float32"  # exp(50) is no float16
+    most = 64 if operator == "topk_plan" else 256  # of which the oracle takes long
     # Those with a number known to the compiler come in one batch: each would be compiled anew.
-    rows = int(np.clip(_CALL // n // 2 * 2, 16, 1024 if known else 256))
+    rows = int(np.clip(_CALL // n // 2 * 2, 16, 1024 if known else most))
     return Setting(
         operator, n, rows, dtype if EXTENDED else dtype.replace("64", "32"), p, phi,
         bool(debias) and operator in ("topk_mag", "topk_mag_tree"),
-        solver, target, layout, bool(where), bool(known), bool(optimized),
+        solver, target, layout, bool(where), bool(known), bool(optimized), bool(density), groups,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 import numpy as np
 
+from scripts.fuzz.grouping import members
 from scripts.fuzz.setting import Rows, Setting
 
 # What the operators are documented to be right for, besides 0; ``exp`` overflows long before.
@@ -89,10 +90,16 @@ def draw(setting: Setting, rng: Random) -> Rows:
         where = rng.random(shape) < rng.choice([0.0, 0.3, 0.7, 1.0], p=[0.05, 0.25, 0.5, 0.2], size=(setting.rows, 1))
     lam = _strengths(setting, rng, x, far)
     k = _counts(setting, rng)
+    if setting.operator in ("topk_plan", "knapsack_mask"):
+        x, lam = _of_matrices(setting, rng, x)
     if setting.known:  # one for all rows
         k, lam = np.full_like(k, k[0]), np.full_like(lam, rng.choice([0.0, 10.0 ** rng.uniform(-2, 1)], p=[0.3, 0.7]))
     extra = _extra(setting, rng, k)
+    if setting.operator == "knapsack_mask":
+        k = k / setting.n * (extra * (1 + (extra < 1))).sum(axis=1)
     x = _special(setting, rng, x, where, extra)
+    if setting.groups:
+        x = _with_exact_sizes(setting, rng, x)
     with np.errstate(over="ignore", under="ignore"):
         x = x.astype(jnp.dtype(setting.dtype))
         lam, k, extra = (value.astype(setting.working) for value in (lam, k, extra))
@@ -147,8 +154,39 @@ def _strengths(setting: Setting, rng: Random, x: np.ndarray, far: np.ndarray) ->
     return np.where(rng.random(rows) < 0.05, 0.0, lam)
 
 
+def _of_matrices(setting: Setting, rng: Random, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Entries, and strengths at which rounding leaves the digits that a plan has to have."""
+    x = x / np.maximum(np.abs(x).max(axis=1, keepdims=True), 1e-300)
+    finest, small = (-4, 1e-3) if setting.working == "float64" else (-1.5, 0.1)
+    size = 10.0 ** rng.uniform(np.log10(small), 3, size=setting.rows)
+    return x * size[:, None], size * 10.0 ** rng.uniform(finest, 2, size=setting.rows)
+
+
+def _with_exact_sizes(setting: Setting, rng: Random, x: np.ndarray) -> np.ndarray:
+    """One number for each group, of a few bits, and entries whose mean, or root mean square, is just that.
+
+    So what competes is known to the last bit, and what is judged is the selection.
+    """
+    groups = members(setting.groups, setting.n)
+    if setting.groups == "runs":
+        return x
+    first = np.unique(groups, return_index=True)[1]
+    fraction, power = np.frexp(x[:, first])
+    size = np.ldexp(np.rint(16 * fraction) / 16, power)
+    limit = float(jnp.finfo(setting.dtype).max) / 16
+    size = np.where(np.abs(size) > limit, size / 16, size)[:, groups]
+    place = np.array([np.count_nonzero(groups[:i] == group) for i, group in enumerate(groups)])
+    count = np.bincount(groups)[groups]
+    if setting.operator.endswith("mask_tree"):
+        around = np.where(place % 2 == 0, 2, 0) + np.where(place % 2 == 0, 1, -1) * rng.integers(-1, 2, (len(x), 1))
+        return size * np.where(count % 2 == 0, around, 1)
+    signs = rng.choice([-1.0, 1.0], size=x.shape)
+    few = (count % 4 == 0) & (rng.random((len(x), 1)) < 0.4)
+    return size * signs * np.where(few, np.where(place % 4 == 0, 2, 0), 1)
+
+
 def _counts(setting: Setting, rng: Random) -> np.ndarray:
-    rows, n = setting.rows, setting.n
+    rows, n = setting.rows, setting.competing
     whole = rng.integers(0, n + 1, size=rows).astype(float)
     whole = np.where(rng.random(rows) < 0.4, np.minimum(n, rng.integers(1, 6, size=rows)), whole)
     k = whole
@@ -159,15 +197,21 @@ def _counts(setting: Setting, rng: Random) -> np.ndarray:
     )
     k = np.where((drawn > 0.4) & (drawn < 0.44), 0.0, k)
     k = np.where((drawn > 0.44) & (drawn < 0.48), float(n), k)
-    if setting.operator.startswith("hard") or setting.operator == "topk_mag_tree":
+    if setting.density:  # clearly not whole, or just so
+        k = whole + np.where(drawn < 0.5, 0, rng.uniform(0.05, 0.95, size=rows))
+    elif setting.operator.startswith("hard"):
         k = whole
     if setting.operator == "sparsemax":
         k = np.ones(rows)
+    if setting.operator == "topk_plan":  # much smaller ones take long
+        k = np.maximum(k, 0.1)
     return np.clip(k, 0, n)
 
 
 def _special(setting: Setting, rng: Random, x: np.ndarray, where: np.ndarray, extra: np.ndarray) -> np.ndarray:
     """Infinities and NaNs among the entries of a few rows, and rubbish in those that take no part."""
+    if setting.groups:
+        return x
     chance = rng.random((setting.rows, 1))
     spots = rng.random(x.shape) < 0.3
     masks = setting.operator.removesuffix("_tree") in ("topk_mask", "hard_topk_mask")
@@ -176,7 +220,7 @@ def _special(setting: Setting, rng: Random, x: np.ndarray, where: np.ndarray, ex
         x = np.where((chance < 0.05) & spots & (extra == 0), -np.inf, x)
     if masks:
         x = np.where((chance > 0.05) & (chance < 0.07) & spots, np.inf, x)
-    if setting.operator not in PERMUTAHEDRON:
+    if setting.operator not in (*PERMUTAHEDRON, "topk_plan", "knapsack_mask"):
         x = np.where((chance > 0.07) & (chance < 0.08) & spots, np.nan, x)
     rubbish = rng.choice([np.nan, np.inf, -np.inf, 1e30], size=x.shape)
     return np.where(~where & (chance > 0.5), rubbish, x)
@@ -185,10 +229,23 @@ def _special(setting: Setting, rng: Random, x: np.ndarray, where: np.ndarray, ex
 PERMUTAHEDRON = ("soft_sort", "soft_rank", "project_permutahedron")
 
 
+def _limits(setting: Setting, rng: Random, k: np.ndarray) -> np.ndarray:
+    """Of columns, such that there is a plan: that of equal entries is within them."""
+    height, width = setting.matrix
+    least = (height * k / width)[:, None]
+    above = rng.choice([1.0, 1.05, 1.5, 4.0], p=[0.3, 0.3, 0.3, 0.1], size=(setting.rows, width))
+    above = np.where(rng.random((setting.rows, 1)) < 0.2, 1.0, above)  # all bind
+    return np.concatenate([least * above, np.zeros((setting.rows, setting.n - width))], axis=1)
+
+
 def _extra(setting: Setting, rng: Random, k: np.ndarray) -> np.ndarray:
     shape = (setting.rows, setting.n)
     if setting.operator == "project_permutahedron":
         return np.where(rng.random((setting.rows, 1)) < 0.5, rng.normal(size=shape), rng.integers(-2, 3, size=shape))
+    if setting.operator == "topk_plan":
+        return _limits(setting, rng, k)
+    if setting.operator == "knapsack_mask":
+        return np.exp(rng.normal(size=shape) * rng.choice([0.0, 0.3, 1.0, 3.0], size=(setting.rows, 1)))
     if setting.operator != "topk_fenchel_young_loss":
         return np.zeros(shape)
     one_hot = np.arange(setting.n) == rng.integers(setting.n, size=(setting.rows, 1))

@@ -1,15 +1,17 @@
 """What is fixed when an operator is compiled, and the rows of numbers it is then given; both as one line of text."""
 
 import dataclasses
+import math
 import zlib
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from scripts.fuzz.grouping import number
 from scripts.fuzz.oracle.rounding import Precision
 
-LAYOUTS = ("rows", "columns", "middle", "vmap")
+LAYOUTS = ("rows", "columns", "middle", "vmap", "several", "all")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,10 +28,13 @@ class Setting:
       debias: whether ``topk_mag`` and its tree rescale.
       solver: of the top-k operators.
       target: of the losses.
-      layout: ``rows`` (the last axis), ``columns`` (the first), ``middle``, or ``vmap`` over vectors.
+      layout: ``rows`` (the last axis), ``columns`` (the first), ``middle``, ``vmap`` over vectors, ``several`` (a tuple
+        of two axes) or ``all`` (``axis=None`` of matrices, under ``vmap``).
       where: whether some entries are masked out.
       known: whether ``k`` and ``lam`` are numbers known to the compiler, the same for all rows.
       optimized: whether the code is compiled as users do, or quickly.
+      density: whether ``k`` is given as a share of what competes.
+      groups: of the operators of pytrees, by their name in ``scripts.fuzz.grouping``; none if empty.
     """
 
     operator: str
@@ -45,6 +50,21 @@ class Setting:
     where: bool = False
     known: bool = False
     optimized: bool = False
+    density: bool = False
+    groups: str = ""
+
+    @property
+    def matrix(self) -> tuple[int, int]:
+        """The entries of a row as a matrix, as square as can be."""
+        height = next(size for size in range(math.isqrt(self.n), 0, -1) if self.n % size == 0)
+        return height, self.n // height
+
+    @property
+    def competing(self) -> int:
+        """How many there are to select from."""
+        if self.operator == "topk_plan":
+            return self.matrix[1]
+        return number(self.groups, self.n) if self.groups else self.n
 
     @property
     def working(self) -> str:
@@ -73,7 +93,8 @@ class Rows:
       lam: strengths.
       where: entries that take part, boolean, of the shape of ``x``.
       cotangent: weights of the outputs, whose weighted sum is differentiated; shape of the output, a row each.
-      extra: targets of a loss, weights of a permutahedron, of the shape of ``x``; zeros elsewhere.
+      extra: targets of a loss, weights of a permutahedron, costs, of the shape of ``x``; limits of the columns of a
+        plan, in the first row of each matrix; zeros elsewhere.
       kinds: what each row was drawn to be.
     """
 

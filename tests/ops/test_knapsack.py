@@ -107,6 +107,27 @@ def test_the_budget_is_spent_or_everything_is_taken():
         assert (z <= caps.astype(np.float32)).all()
 
 
+def test_density_is_a_share_of_what_all_that_takes_part_costs(x64):
+    x, costs, caps, _ = problem(4, 6)
+    where = np.arange(6) != 2
+
+    def by_share(density, costs, caps):
+        return knapsack_mask(x, density=density, costs=costs, caps=caps, lam=0.8, where=where)
+
+    def by_budget(density, costs, caps):
+        budget = density * jnp.sum(jnp.where(where, costs * caps, 0.0))
+        return knapsack_mask(x, budget, costs=costs, caps=caps, lam=0.8, where=where)
+
+    at, along = (0.35, costs, caps), (0.7, costs**0.5, 1 / caps)
+    for found, expected in zip(jax.jvp(by_share, at, along), jax.jvp(by_budget, at, along), strict=True):
+        assert np.count_nonzero(found) > 1
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+    np.testing.assert_array_equal(by_share(1.0, costs, caps), np.where(where, caps, 0))
+    shares = np.array([0.1, 0.5, 0.9])
+    spent = knapsack_mask(np.tile(x, (3, 1)), density=shares, costs=costs, caps=caps) @ costs
+    np.testing.assert_allclose(spent, shares * (costs @ caps), rtol=1e-9)
+
+
 def test_absent_infinite_and_impossible_entries():
     inf, nan = np.inf, np.nan
     # Entries, costs, caps and budget of a row, and what is taken; None for a row that has to be NaN.
@@ -150,6 +171,16 @@ def test_gradients_are_finite_where_entries_are_not():
     assert found[0][3] > 0
 
 
+@pytest.mark.parametrize("p", EXPONENTS)
+def test_gradients_are_0_where_there_is_nothing_to_take(p):
+    def function(x, k, costs, lam, where):
+        return jnp.sum(knapsack_mask(x, k, costs=costs, lam=lam, p=p, where=where) ** 2)
+
+    arguments = jnp.float32([1, 2, 3]), jnp.float32(1), jnp.float32([1, 2, 1]), jnp.float32(0.5)
+    found = jax.grad(function, argnums=(0, 1, 2, 3))(*arguments, np.zeros(3, bool))
+    assert all((np.asarray(part) == 0).all() for part in found)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -157,6 +188,7 @@ def test_gradients_are_finite_where_entries_are_not():
         ({"k": 1.0, "lam": 0.0}, "lam must be in"),
         ({"k": 1.0, "p": 3.0}, "p must be"),
         ({"k": 1.0, "costs": np.ones(4)}, "costs"),
+        ({"density": 1.5}, r"density must be in \[0, 1\], got 1.5"),
     ],
 )
 def test_what_cannot_be_is_named(arguments, message):

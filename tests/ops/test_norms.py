@@ -54,6 +54,14 @@ def test_proposition_3(x64, phi):
     np.testing.assert_allclose(topk_conjugate(y, K, phi=phi), expected, rtol=1e-6)
 
 
+def test_density_is_a_share_of_the_entries():
+    for norm in (topk_conjugate, k_support_norm, k_support_negentropy):
+        np.testing.assert_array_equal(norm(Y, density=[0.2, 0.4, 0.5, 0.6, 0.99, 1]), norm(Y, [1, 2, 2, 3, 4, 5]))
+        np.testing.assert_array_equal(norm(Y, density=0.1, axis=None), norm(Y, 3, axis=None))
+    with pytest.raises(ValueError, match=r"^k must be in \(0, 5\], the size along axis 1, got 0"):
+        k_support_norm(Y, density=0.1)
+
+
 @pytest.mark.parametrize("phi", ["half_square", "exp"])
 def test_proposition_4(x64, phi):
     # The conjugate of sum(phi*) restricted to k-sparse vectors, over all supports of size k; then conjugated again.

@@ -77,12 +77,16 @@ def test_agrees_with_turns_alone(x64):
         np.testing.assert_allclose(found.plan[row], alternated(x[row], 5, 2.5, 0.5, 1.5), atol=1e-6)
 
 
+def linear(m, n, limit, k):
+    """The sums of columns and rows, and what they are, as SciPy wants them."""
+    return np.kron(np.ones(m), np.eye(n)), limit * np.ones(n), np.kron(np.eye(m), np.ones(n)), k * np.ones(m)
+
+
 def test_a_weak_one_is_the_linear_program():
     m, n, k, limit = 5, 8, 3, 2
-    sums = np.kron(np.eye(m), np.ones(n)), np.kron(np.ones(m), np.eye(n))
     for seed in range(4):
         x = scores(m, n, seed)
-        found = optimize.linprog(-x.ravel(), sums[1], [limit] * n, sums[0], [k] * m, bounds=(0, 1))
+        found = optimize.linprog(-x.ravel(), *linear(m, n, limit, k), bounds=(0, 1))
         plan = topk_plan(x.astype(np.float32), k, limit, lam=0.001)
         assert plan.converged
         np.testing.assert_allclose(plan.plan, found.x.reshape(m, n), atol=1e-3)
@@ -102,6 +106,17 @@ def test_it_converges_and_says_how_far_it_is_off(p):
         assert found.iterations.max() < 150
         if limit == 8:  # which binds nowhere
             np.testing.assert_allclose(plan, topk_mask(x, 5, lam=lam, p=p), atol=2e-6 / min(lam, 1))
+
+
+def test_a_weak_one_of_ties_does_not_go_round(x64):
+    """Found by the fuzz: steps to a smaller residual and a larger dual, and back; a crawl where the dual is flat."""
+    x = np.array([[[1, 0.5, -0.5], [-1, 0, 1]], [[1, -1, 0.5], [1, 0, -0.5]]])
+    k, limit, lam = np.array([[1.0], [2.3]]), np.array([[0.7, 2.7, 1.0], [1.5, 1.5, 6.1]]), np.array([6e-4, 1.1e-3])
+    found = topk_plan(x, k, limit, lam=lam)
+    assert found.converged.all()
+    assert found.iterations.max() < 80
+    best = [optimize.linprog(-s.ravel(), *linear(2, 3, limit[i], k[i]), bounds=(0, 1)).fun for i, s in enumerate(x)]
+    np.testing.assert_allclose(-np.sum(x * found.plan, axis=(1, 2)), best, atol=4e-3)
 
 
 @pytest.mark.parametrize("p", [2.0, 4 / 3])

@@ -74,7 +74,8 @@ def test_there_and_back_is_the_mask_times_the_tokens():
     )
     for found, expected in zip(one, other, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-    half = scatter_slots(jnp.ones((2, 1), jnp.bfloat16) * 1.5, [0, 0], [256.0, 1.0], 1)  # 384, and what is added last
+    # 384, and what is added to it, which one by one bfloat16 would lose.
+    half = scatter_slots(jnp.ones((3, 1), jnp.bfloat16) * 1.5, [0, 0, 0], [256.0, 0.5, 0.5], 1)
     assert half.dtype == jnp.bfloat16
     assert float(half[0, 0]) == 386.0
 

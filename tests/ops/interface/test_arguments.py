@@ -13,6 +13,7 @@ from ops import (
     hard_topk_mag,
     hard_topk_mask,
     isotonic_regression,
+    knapsack_mask,
     owl_norm,
     soft_quantile,
     straight_through,
@@ -184,6 +185,8 @@ def test_hints():
     with pytest.raises(ValueError, match=r"^axis must be an integer, different ones, or None .* got \(1, -1\)$"):
         topk_mask(X, 2, axis=(1, -1))
     for given, said in (({}, "neither"), ({"k": 2, "density": 0.5}, "both")):
+        with pytest.raises(ValueError, match=rf"^k must be given or else density, got {said}$"):
+            knapsack_mask(X, **given)
         with pytest.raises(ValueError, match=rf"^k must be given or else density, got {said}$"):
             topk_mask(X, **given)
     with pytest.raises(ValueError, match=r"^density must be in \[0, 1\], got 1.5$"):

@@ -1,0 +1,182 @@
+"""What the tests of softjax's top_k, of fast-soft-sort and of the authors ask of theirs, asked of ours.
+
+Not asked, with the reason:
+
+    softjax         soft indices of each rank, which sum to one: a mask says how much of an entry is among the k
+                    largest, not at which place. Its other relaxations: SoftSort, NeuralSort and transport are masks in
+                    `ops.baselines`; sorting networks are not here. `keepdims` and interpolations of quantiles.
+    fast-soft-sort  the regularisation by KL, which is dense: p is in (1, 2]. Bounds of isotonic regression: see
+                    `tests/ops/test_peers.py`.
+    the authors     p = 3, see there. The roots of cubic polynomials: there are none in ours.
+"""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from scipy import optimize
+
+from ops import (
+    hard_topk_mag,
+    hard_topk_mask,
+    isotonic_regression,
+    project_permutahedron,
+    soft_rank,
+    soft_sort,
+    soft_topk,
+    topk_mag,
+    topk_mask,
+)
+
+EXPONENTS = [2.0, 1.5, 4 / 3]
+SOLVERS = [("threshold", 2.0), ("threshold", 4 / 3), ("threshold", 1.5), ("pav", 2.0), ("pav", 4 / 3), ("dykstra", 2.0)]
+LONG = np.random.RandomState(0).randn(1000).astype(np.float32)
+
+
+@pytest.mark.parametrize(("solver", "p"), SOLVERS)
+def test_authors_mask_of_a_thousand_entries(solver, p):
+    mask = np.asarray(topk_mask(LONG, 10, lam=0.01, p=p, solver=solver))
+    assert np.count_nonzero(mask) == 10
+    assert set(np.flatnonzero(mask)) == set(np.argsort(LONG)[-10:])
+
+
+@pytest.mark.parametrize(("solver", "p"), SOLVERS)
+def test_authors_magnitudes_of_a_thousand_entries(solver, p):
+    kept = np.asarray(topk_mag(LONG, 10, lam=0.001, p=p, solver=solver))
+    assert np.count_nonzero(kept) == 10
+    largest = np.where(np.abs(LONG) > np.sort(np.abs(LONG))[-11], LONG, 0)
+    assert np.mean((kept - largest) ** 2) < 1e-6  # they ask for 5e-4
+
+
+@pytest.mark.parametrize("operator", [topk_mask, topk_mag])
+def test_authors_rows_are_as_one_by_one(operator):
+    x = np.random.RandomState(0).randn(3, 5).astype(np.float32)
+    for p in EXPONENTS:
+        whole = operator(x, 2, lam=0.1, p=p)
+        for row, alone in zip(x, whole, strict=True):
+            np.testing.assert_allclose(operator(row, 2, lam=0.1, p=p), alone, atol=1e-6)
+
+
+def test_authors_hard_operators():
+    x = np.random.RandomState(0).randn(20).astype(np.float32)
+    mask = np.asarray(hard_topk_mask(x, 3))
+    assert set(np.flatnonzero(mask)) == set(np.argsort(x)[-3:])
+    np.testing.assert_array_equal(hard_topk_mag(x, 3), x * np.asarray(hard_topk_mask(np.abs(x), 3)))
+
+
+def isotonic_objective(v, s, w, lam, p, phi):
+    q = p / (p - 1)
+    return np.sum(np.abs(s - v) ** q / q + lam ** (q - 1) * w * (v if phi == "identity" else v**2 / 2))
+
+
+@pytest.mark.parametrize("phi", ["identity", "half_square"])
+@pytest.mark.parametrize("p", EXPONENTS)
+def test_authors_isotonic_problems_of_entries_in_any_order(p, phi, x64):
+    rng = np.random.RandomState(0)
+    s, w = rng.rand(10), rng.rand(10)
+    for lam in (0.01, 0.1, 1.0):
+        v = np.asarray(isotonic_regression(s, w, lam=lam, p=p, phi=phi).v)
+        found = optimize.minimize(
+            isotonic_objective,
+            np.full(10, s.mean()),
+            args=(s, w, lam, p, phi),
+            constraints={"type": "ineq", "fun": lambda v: -np.diff(v)},
+            method="SLSQP",
+            options={"ftol": 1e-14, "maxiter": 1000},
+        )
+        assert (np.diff(v) <= 0).all()
+        assert isotonic_objective(v, s, w, lam, p, phi) <= found.fun + 1e-9
+        # Where the objective is flat it is not `v` that is compared.
+        assert isotonic_objective(v, s, w, lam, p, phi) >= found.fun - 1e-4
+
+
+@pytest.mark.parametrize("phi", ["identity", "half_square"])
+def test_authors_dykstra_against_pav(phi, x64):
+    rng = np.random.RandomState(0)
+    s, w = rng.rand(10), rng.rand(10)
+    for lam in (0.001, 0.01, 0.1, 1.0, 10.0):
+        expected = isotonic_regression(s, w, lam=lam, phi=phi).v
+        np.testing.assert_allclose(isotonic_regression(s, w, lam=lam, phi=phi, solver="dykstra").v, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("phi", ["identity", "half_square"])
+@pytest.mark.parametrize("p", EXPONENTS)
+def test_authors_derivatives_of_isotonic_problems(p, phi, x64):
+    rng = np.random.RandomState(0)
+    s, w, along = np.abs(rng.randn(20)), rng.rand(20), rng.randn(20)
+    for lam in (0.01, 0.1, 1.0):
+
+        def solution(s, lam=lam):
+            return isotonic_regression(s, w, lam=lam, p=p, phi=phi).v
+
+        slope = jax.jvp(solution, (s,), (along,))[1]
+        difference = (solution(s + 1e-6 * along) - solution(s - 1e-6 * along)) / 2e-6
+        np.testing.assert_allclose(slope, difference, atol=1e-5)
+
+
+def permuted(x, lam=1.0, descending=False):
+    return project_permutahedron(x, np.arange(5.0)[::-1], lam=lam)
+
+
+def test_fast_soft_sort_by_the_numbers_of_its_page():
+    x = np.float32([[5, 1, 2], [2, 1, 5]])
+    np.testing.assert_allclose(soft_sort(x, lam=1.0), np.tile([5 / 3, 8 / 3, 11 / 3], (2, 1)), rtol=1e-6)
+    np.testing.assert_allclose(soft_sort(x, lam=0.1), np.tile([1, 2, 5], (2, 1)), rtol=1e-6)
+    np.testing.assert_allclose(soft_rank(x, lam=2.0), [[3, 1.25, 1.75], [1.75, 1.25, 3]], rtol=1e-6)
+    np.testing.assert_allclose(soft_rank(x, lam=1.0), [[3, 1, 2], [2, 1, 3]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_fast_soft_sort_converges_to_the_hard_one(descending):
+    x = np.random.RandomState(0).randn(5).astype(np.float32)
+    sign = -1 if descending else 1
+    np.testing.assert_allclose(soft_sort(x, lam=1e-3, descending=descending), sign * np.sort(sign * x), atol=1e-6)
+    ranks = np.argsort(np.argsort(sign * x)) + 1
+    np.testing.assert_allclose(soft_rank(x, lam=1e-3, descending=descending), ranks, atol=1e-5)
+
+
+@pytest.mark.parametrize("operator", [soft_sort, soft_rank, permuted])
+def test_fast_soft_sort_jacobians(operator, x64):
+    rng = np.random.RandomState(0)
+    x, v = rng.randn(5), rng.randn(5)
+    steps = 1e-6 * np.concatenate([np.eye(5), -np.eye(5)])
+    for lam, descending in itertools.product((0.1, 1.0, 10.0), (False, True)):
+        found = operator(x + steps, lam=lam, descending=descending)
+        jacobian = np.asarray(found[:5] - found[5:]).T / 2e-6
+        of_x = jax.jvp(lambda x, at=(lam, descending): operator(x, lam=at[0], descending=at[1]), (x,), (v,))[1]
+        _, pull = jax.vjp(lambda x, at=(lam, descending): operator(x, lam=at[0], descending=at[1]), x)
+        np.testing.assert_allclose(of_x, jacobian @ v, atol=1e-6)
+        np.testing.assert_allclose(pull(v)[0], v @ jacobian, atol=1e-6)
+
+
+NEARLY_HARD, VERY_SOFT = 1e-4, 1e4
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((4,), 0), ((2, 3), 0), ((2, 3), -1)])
+def test_softjax_top_k(shape, axis):
+    x = np.random.RandomState(0).randn(*shape).astype(np.float32)
+    for k in (k for k in (1, 2, 4) if k <= shape[axis]):
+
+        def values(x, lam, k=k):
+            weights, indices, overflow = soft_topk(x, k, num_slots=k, lam=lam, axis=axis)
+            return weights * jnp.take_along_axis(x, indices, axis=axis), (weights, indices, overflow)
+
+        hard, first = lax.top_k(np.moveaxis(x, axis, -1), k)
+        found, (weights, indices, overflow) = values(x, NEARLY_HARD)
+        np.testing.assert_allclose(np.moveaxis(found, axis, -1), hard, atol=1e-6)
+        np.testing.assert_array_equal(np.moveaxis(indices, axis, -1), first)
+        np.testing.assert_array_equal(overflow, np.zeros_like(overflow))
+        for lam in (NEARLY_HARD, VERY_SOFT):
+            found, (weights, indices, overflow) = jax.jit(values)(x, lam)
+            assert weights.min() >= 0
+            np.testing.assert_allclose(weights.sum(axis=axis) + overflow, k * np.ones_like(overflow), rtol=1e-5)
+            gradient = jax.grad(lambda x, lam=lam: jnp.sum(values(x, lam)[0]))(x)
+            assert np.isfinite(gradient).all()
+            assert np.abs(gradient).max() > 0.1
+    if axis == -1:
+        mapped = jax.vmap(lambda row: soft_topk(row, 2, num_slots=2, lam=0.5))(x)
+        for one, other in zip(mapped, soft_topk(x, 2, num_slots=2, lam=0.5), strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-6)
