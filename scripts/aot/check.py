@@ -1,4 +1,4 @@
-"""All that results/accelerators/ is to hold: operators for every chip, and the experiments at full size on slices.
+"""All that results/accelerators/ is to hold: the experiments at full size on slices, and operators for every chip.
 
 Each is a process of its own, by the interpreter of the environment that has its compiler. What is there already is
 passed over, and what cannot be done, for want of a package or since the compiler refuses it, is said; the rest goes on.
@@ -16,7 +16,7 @@ from scripts.aot import hardware, tables
 
 # Of `make check-accelerators`.
 ENVIRONMENTS = {"tpu": ".venv-tpu", "cuda": ".venv-cuda13"}
-OPERATORS = ("v5e", "v6e", "h200", "v5p")
+OPERATORS = ("v5e", "v6e", "h200", "v5p", "tpu7x")
 _ROOT = Path(__file__).resolve().parents[2]
 _TRIES = 3
 _OK = (0, 3)  # 3: a step that does not fit, which is a result
@@ -73,13 +73,14 @@ def commands(types: Sequence[str] | None, results: Path, *, anew: bool) -> list[
       UsageError: a type is unknown, or nothing is to be done for it.
     """
     common = [f"--results={results}", *(["--anew"] if anew else [])]
-    found = [(type_, ["operators", f"--type={type_}", *common]) for type_ in OPERATORS]
+    found = []
     for run in RUNS:
         config = f"--config=configs/{run.experiment}.py:{run.variant}"
         overrides = [f"--config.{override}" for override in run.overrides]
         for type_ in run.types:
             options = [config, f"--type={type_}", f"--name={run.name}", *common]
             found.append((type_, [run.experiment, *options, "--", *overrides]))
+    found += [(type_, ["operators", f"--type={type_}", *common]) for type_ in OPERATORS]
     if types is None:
         return found
     known = {type_ for type_, _ in found}

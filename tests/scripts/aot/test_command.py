@@ -88,6 +88,12 @@ def test_from_the_command_to_the_table(here, capsys, tmp_path):
     # What is there is not compiled again.
     assert command.main([*MNIST, f"--results={tmp_path}", "--", *DIGITS]) == 0
     assert "has it already" in capsys.readouterr().out
+    # Nor are the programs where other code has changed.
+    path.write_text(json.dumps(document | {"code": "another"}))
+    assert command.main([*MNIST, f"--results={tmp_path}", "--", *DIGITS]) == 0
+    assert capsys.readouterr().out.count("the program is the one that was compiled before") == 2
+    again = json.loads(path.read_text())
+    assert (again["train"], again["code"]) == (document["train"], document["code"])
     assert command.main(["tables", f"--results={tmp_path}"]) == 0
     page = (tmp_path / "README.md").read_text()
     assert "| mnist_pruning dense dataset=digits" in page
