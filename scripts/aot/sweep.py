@@ -83,9 +83,7 @@ def _named(case: Case) -> dict[str, Any]:
     }
 
 
-def measure(
-    case: Case, slice_: Slice, devices: Sequence[Any], earlier: dict[str, Any] | None = None
-) -> dict[str, Any]:
+def measure(case: Case, slice_: Slice, devices: Sequence[Any], earlier: dict[str, Any] | None = None) -> dict[str, Any]:
     """The row of a case; the `earlier` one, if that is of the same program."""
     size, row = case.size, _named(case)
     start = time.perf_counter()

@@ -5,7 +5,7 @@ import json
 import jax
 import pytest
 
-from scripts.aot import check, command, compiled, compiler, hardware, one, runs, tables
+from scripts.aot import check, command, compiled, compiler, hardware, one, runs, step_tables, wanted
 from scripts.aot.compiled import Buffer, TooLarge
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:the load_module\(\) method:DeprecationWarning")  # of ml_collections
@@ -112,7 +112,7 @@ def test_a_step_that_does_not_fit(here, capsys, tmp_path, monkeypatch):
     assert "what helps: --config.batch_size below 128" in out
     (path,) = tmp_path.glob("steps/*.json")
     assert not json.loads(path.read_text())["train"]["fits"]
-    assert "**no**" in "\n".join(tables.steps_table([json.loads(path.read_text())]))
+    assert "**no**" in "\n".join(step_tables.steps_table([json.loads(path.read_text())]))
 
 
 def test_any_other_refusal_is_a_line(here, capsys, tmp_path, monkeypatch):
@@ -126,7 +126,7 @@ def test_any_other_refusal_is_a_line(here, capsys, tmp_path, monkeypatch):
 
 def test_every_run_of_the_check_is_valid_where_it_is_compiled():
     """But for those refused before: groups, experts and devices have to divide one another."""
-    for run in check.RUNS:
+    for run in wanted.RUNS:
         recipe = runs.recipe_of(run.experiment)
         path = f"configs/{run.experiment}.py:{run.variant}"
         overrides = [f"--config.{override}" for override in run.overrides]
@@ -139,7 +139,7 @@ def test_every_run_of_the_check_is_valid_where_it_is_compiled():
 
 def test_what_the_check_does_by_type(tmp_path):
     everything = check.commands(None, tmp_path, anew=False)
-    assert [type_ for type_, arguments in everything if arguments[0] == "operators"] == list(check.OPERATORS)
+    assert [type_ for type_, arguments in everything if arguments[0] == "operators"] == list(wanted.OPERATORS)
     some = check.commands(["v6e-16", "h200"], tmp_path, anew=True)
     assert {type_ for type_, _ in some} == {"v6e-16", "h200"}
     assert all("--anew" in arguments for _, arguments in some)
@@ -171,12 +171,13 @@ def test_the_share_of_the_relaxed_router():
             "train": train,
             "rates": rates,
             "devices": 16,
+            "git": {"commit": "0123456789"},
         }
 
     pair = [document("vmoe S/32 relaxed", 101.0, 0.02), document("vmoe S/32 hard", 100.0, 0.016)]
-    (share,) = [line for line in tables._shares(pair) if "relaxed |" in line]
+    (share,) = [line for line in step_tables.shares(pair) if "relaxed |" in line]
     assert share == "| vmoe S/32 relaxed | v5litepod-16 | 1.0100 | 1.0000 | 1.0000 | 1.2500 |"
-    assert list(tables._shares(pair[:1])) == []
+    assert list(step_tables.shares(pair[:1])) == []
 
 
 def test_names_of_records():
