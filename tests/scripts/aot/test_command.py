@@ -158,27 +158,5 @@ def test_without_an_environment_it_is_said_and_the_rest_is_done(tmp_path, capsys
     assert "FAILED: operators --type=h200" in capsys.readouterr().err
 
 
-def test_the_share_of_the_relaxed_router():
-    def document(name, operations, least):
-        roofline = dict.fromkeys(("compute_seconds", "memory_seconds", "interconnect_seconds"), least)
-        train = {"fits": True, "operations_in_bfloat16": operations, "bytes": 100.0, "sent_bytes": 10.0}
-        train |= {"memory": {"peak": 1e9, "available": 16e9}, "roofline": roofline | {"least_seconds": least}}
-        rates = {"device": "TPU v5e"}
-        return {
-            "name": name,
-            "type": "v5litepod-16",
-            "mesh": {"data": 16},
-            "train": train,
-            "rates": rates,
-            "devices": 16,
-            "git": {"commit": "0123456789"},
-        }
-
-    pair = [document("vmoe S/32 relaxed", 101.0, 0.02), document("vmoe S/32 hard", 100.0, 0.016)]
-    (share,) = [line for line in step_tables.shares(pair) if "relaxed |" in line]
-    assert share == "| vmoe S/32 relaxed | v5litepod-16 | 1.0100 | 1.0000 | 1.0000 | 1.2500 |"
-    assert list(step_tables.shares(pair[:1])) == []
-
-
 def test_names_of_records():
     assert one.name_of("vmoe", "configs/vmoe.py:small", ["--config.mesh.expert=4"]) == "vmoe small mesh.expert=4"
