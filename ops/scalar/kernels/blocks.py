@@ -94,28 +94,31 @@ def _find_root(
         there = here.search()
         state = there.initial
         if before:
-            state, part_refs = jax.tree.map(lambda ref: ref[...], before[0]), before[1]
+            last, part_refs = jax.tree.map(lambda ref: ref[...], before[0]), before[1]
             index = lax.iota(jnp.int32, pl.next_power_of_2(blocks))
 
             def part(number: int) -> Array:
                 return pltriton.load(part_refs[number].at[pl.ds(0, index.size)], mask=index < blocks, other=0.0)
 
-            state = there.advance(state, here.of(one_pass, part, _Parts())(there.looked_at(state)))
+            state = there.advance(last, here.of(one_pass, part, _Parts())(there.looked_at(last)))
+            state = jax.tree.map(functools.partial(lax.select, last.done > 0), last, state)
         first = pl.program_id(1) * pieces
 
         def piece(number: Array | int) -> Array:
             return read_piece(s_ref, first + number, PIECE, n, keys, here.scalars)
 
-        mine = here.of(one_pass, piece, Pieces(shape=(PIECE,), count=pieces))
-        sums = jax.tree.leaves(mine.sums(there.looked_at(state)))
-        for ref, value in zip((*new_state, *new_parts), (*state, *sums), strict=True):
-            ref[...] = value.astype(ref.dtype)
+        def sums() -> list[Array]:
+            mine = here.of(one_pass, piece, Pieces(shape=(PIECE,), count=pieces))
+            return [total.astype(s_ref.dtype) for total in jax.tree.leaves(mine.sums(there.looked_at(state)))]
+
+        nothing = [jnp.zeros((1,), s_ref.dtype)] * summands  # of a row that is done
+        found = lax.cond(jnp.max(state.done) > 0, lambda: nothing, sums)
+        for ref, value in zip((*new_state, *new_parts), (*state, *found), strict=True):
+            ref[...] = value
 
     row = pl.BlockSpec((1,), lambda i, j: (i,))  # of scalars
-    all_parts, own_part = (
-        pl.BlockSpec((None, blocks), lambda i, j: (i, 0)),
-        pl.BlockSpec((None, 1), lambda i, j: (i, j)),
-    )
+    all_parts = pl.BlockSpec((None, blocks), lambda i, j: (i, 0))
+    own_part = pl.BlockSpec((None, 1), lambda i, j: (i, j))
     kind = jax.typeof(s).manual_axis_type
 
     def launch(*before: Any) -> tuple[State, list[Array]]:
