@@ -28,7 +28,8 @@ that a round reads and writes over those of the data, on the chip included. *Mem
 _STEPS = """
 ## Training steps at full size
 
-A device's memory against what it has, what it sends in a step, and the least time of a step.
+A device's memory against what it has, what it sends in a step, and the least time of a step; *code* is the commit that
+was compiled.
 """
 
 
