@@ -68,7 +68,9 @@ class Root(NamedTuple):
     evaluations: Array
 
 
-class _State(NamedTuple):
+class State(NamedTuple):
+    """How far the search has come, one of each per row."""
+
     anchor: Array  # points are measured from here: from 0, or between two neighbouring floats from the upper one
     anchored: Array  # which of the two: 0, or 1 (the compilers of kernels carry no booleans through a loop)
     point: Array  # evaluated next
@@ -90,6 +92,24 @@ def most_evaluations(dtype: jnp.dtype) -> int:
     return GUESSES + 2 * limits.bits + limits.nmant + 2
 
 
+class Search(NamedTuple):
+    """A search for roots, round by round.
+
+    Attributes:
+      initial: before anything is evaluated.
+      unfinished: whether a row is not done.
+      looked_at: the points to evaluate next.
+      advance: the state after that.
+      root: what was found.
+    """
+
+    initial: State
+    unfinished: Callable[[State], Array]
+    looked_at: Callable[[State], TwoFloat]
+    advance: Callable[[State, Evaluation], State]
+    root: Callable[[State], Root]
+
+
 def find_root(
     evaluate: Callable[[TwoFloat], Evaluation],
     start: Array,
@@ -100,20 +120,32 @@ def find_root(
 ) -> Root:
     """Finds ``gamma`` between ``left`` and ``right`` with ``excess(gamma) = 0`` for every row at once.
 
+    Args:
+      evaluate: one pass over the data.
+      start: as the rest, of ``search``.
+      left: likewise.
+      right: likewise.
+      extended: likewise.
+    """
+    by = search(start, left, right, extended=extended)
+    return by.root(lax.while_loop(by.unfinished, lambda s: by.advance(s, evaluate(by.looked_at(s))), by.initial))
+
+
+def search(start: Array, left: End, right: End, *, extended: bool | Array = True) -> Search:
+    """The search for ``gamma`` between ``left`` and ``right`` with ``excess(gamma) = 0`` for every row at once.
+
     A bracket is kept and never left. Each next point comes from, in this order: the local model where it can be
     trusted; false position on the bracket (with Illinois weights) where the levels of both ends are known; and
     bisection where these lead outside, where both ends are tried and differ by orders of magnitude, where two
     evaluations in a row have hardly lowered the best level, and where there have been too many guesses.
 
     Args:
-      evaluate: one pass over the data.
       start: first point, shape of one scalar per row; the middle of the bracket is taken for what is not inside.
       left: at or to the left of every root, and finite; one for all, or one per row.
       right: at or to the right of every root; likewise.
       extended: whether points between two neighbouring floats are looked at as well; one for all, or one per row.
 
-    Returns:
-      The root of each row, a NaN where ``evaluate`` gave NaN, the right end of its bracket, and the cost.
+    The root of a row is NaN where the evaluation gave NaN.
     """
     dtype = start.dtype
     quarter_eps = 0.25 * float(jnp.finfo(dtype).eps)
@@ -132,7 +164,7 @@ def find_root(
     # Finite where an end is not; and not as half of a sum, which XLA makes of two halves, and which may overflow.
     finite = jnp.minimum(last, float(jnp.finfo(dtype).max))
     half_way = 0.5 * first + (finite - 0.5 * finite)
-    initial = _State(
+    initial = State(
         anchor=zero,
         anchored=count,
         point=lax.select((start > first) & (start < last), start, half_way),
@@ -148,13 +180,16 @@ def find_root(
         evaluations=count,
     )
 
-    def unfinished(state: _State) -> Array:
+    def unfinished(state: State) -> Array:
         return jnp.min(lax.max(state.done, state.evaluations)) < limit
 
-    def advance(state: _State) -> _State:
+    def looked_at(state: State) -> TwoFloat:
+        anchored = state.anchored > 0
+        return TwoFloat(lax.select(anchored, state.anchor, state.point), lax.select(anchored, state.point, state.rest))
+
+    def advance(state: State, found: Evaluation) -> State:
         point, rest = state.point, state.rest
         anchored, was_done = state.anchored > 0, state.done > 0
-        found = evaluate(TwoFloat(lax.select(anchored, state.anchor, point), lax.select(anchored, point, rest)))
         level, step = found.level, found.step
         is_left = found.excess > 0
         # The ends are floats: rounded outwards, so that the root stays between them.
@@ -204,7 +239,7 @@ def find_root(
         finished = arrived | settled | narrow | jnp.isnan(found.excess)
         done = was_done | finished | (stuck & (anchored if extended is True else anchored | ~jnp.asarray(extended)))
         go_between = stuck & ~done
-        return _State(
+        return State(
             anchor=lax.select(go_between, right, state.anchor),
             anchored=lax.max(state.anchored, go_between.astype(count.dtype)),
             point=lax.select(done, point, lax.select(go_between, -0.5 * gap, proposal)),
@@ -220,13 +255,15 @@ def find_root(
             evaluations=lax.select(was_done, state.evaluations, state.evaluations + 1),
         )
 
-    final = lax.while_loop(unfinished, advance, initial)
-    # A row for which the bound is not enough would be an error of ours: it must not pass for a result.
-    valid = (final.done > 0) & (final.last_level == final.last_level)
-    total = two_sum(final.anchor, final.point)
-    total = two_sum(total.hi, total.lo + final.rest)
-    return Root(
-        point=TwoFloat(choose(valid, total.hi, jnp.nan), total.lo),
-        right=choose(valid, final.anchor + final.right, jnp.nan),
-        evaluations=final.evaluations,
-    )
+    def root(final: State) -> Root:
+        # A row for which the bound is not enough would be an error of ours: it must not pass for a result.
+        valid = (final.done > 0) & (final.last_level == final.last_level)
+        total = two_sum(final.anchor, final.point)
+        total = two_sum(total.hi, total.lo + final.rest)
+        return Root(
+            point=TwoFloat(choose(valid, total.hi, jnp.nan), total.lo),
+            right=choose(valid, final.anchor + final.right, jnp.nan),
+            evaluations=final.evaluations,
+        )
+
+    return Search(initial, unfinished, looked_at, advance, root)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +16,7 @@ from .cpu import loops_over, summed
 from .equation import Equation, active_position, inner, partly, position
 from .kernels.platforms import PLATFORMS, kernels_for
 from .powers import expm1, power
-from .rootfinding import End, Evaluation, find_root
+from .rootfinding import End, Evaluation, Root, find_root
 from .rows import Rows
 from .shrinkage import shrink_roughly, unshifted
 from .twofloat import TwoFloat, select
@@ -129,6 +130,32 @@ def _evaluate(
     )
 
 
+class OnePass(NamedTuple):
+    """Evaluates the scalar equation at a point; what it is made of, see ``threshold``.
+
+    Attributes:
+      entries: passed over.
+      k: how much is selected, at most ``available``.
+      available: how many entries can be.
+      lam: strength of the regularisation.
+      equation: as above.
+    """
+
+    entries: tuple[Any, ...]
+    k: Array
+    available: Array
+    lam: Array
+    equation: Equation
+
+    def sums(self, gamma: TwoFloat) -> tuple[Array, Array, Array]:
+        """All that the entries are asked for."""
+        return _sums(self.entries, gamma, self.lam, self.equation)
+
+    def __call__(self, gamma: TwoFloat) -> Evaluation:
+        """What they say of the point."""
+        return _evaluate(*self, gamma)
+
+
 class Extent(NamedTuple):
     """What there is to select from, one of each per row: how many entries, a bound of the smallest, and the largest."""
 
@@ -223,16 +250,18 @@ def _ends(start: Array, falls: Array, lam: Array, equation: Equation, size: Exte
     )
 
 
-def _solve(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation) -> tuple[TwoFloat, Array]:
-    """The threshold, and how many passes each row took."""
+def _solve(
+    entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, find: Callable[..., Root] = find_root
+) -> tuple[TwoFloat, Array]:
+    """The threshold, and how many passes each row took; ``find`` takes an ``OnePass`` where ``find_root`` evaluates."""
     size = extent(entries, lam, equation)
     k = jnp.minimum(k, size.available)
     if equation.zero == "all":  # comparisons do not see a NaN, which has to mark its row
         k = choose(equation.rows.sum(jnp.isnan, entries) > 0, jnp.nan, k)
     start, falls = guess(entries, k, lam, equation, size)
     left, right = _ends(start, falls, lam, equation, size)
-    root = find_root(
-        functools.partial(_evaluate, entries, k, size.available, lam, equation),
+    root = find(
+        OnePass(entries, k, size.available, lam, equation),
         start,
         left,
         right,
@@ -294,8 +323,10 @@ def threshold(
       among its entries, or a NaN ``k`` or ``lam``, gets NaN.
     """
 
-    def solve(entries: tuple[Any, ...], k: Array, lam: Array, rows: Rows) -> TwoFloat:
-        return _solve(entries, k, lam, dataclasses.replace(equation, rows=rows))[0]
+    def solve(
+        entries: tuple[Any, ...], k: Array, lam: Array, rows: Rows, find: Callable[..., Root] = find_root
+    ) -> TwoFloat:
+        return _solve(entries, k, lam, dataclasses.replace(equation, rows=rows), find)[0]
 
     by_hand = equation.method == "kernel"
     platforms = PLATFORMS if by_hand else kernels_for(entries, equation)

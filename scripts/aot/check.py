@@ -1,10 +1,9 @@
-"""All that results/accelerators/ is to hold: operators for every chip, and the experiments at full size on slices.
+"""All that results/accelerators/ is to hold: the experiments at full size on slices, and operators for every chip.
 
 Each is a process of its own, by the interpreter of the environment that has its compiler. What is there already is
 passed over, and what cannot be done, for want of a package or since the compiler refuses it, is said; the rest goes on.
 """
 
-import dataclasses
 import subprocess
 import sys
 import time
@@ -12,58 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.core.errors import UsageError
-from scripts.aot import hardware, tables
+from scripts.aot import hardware, tables, wanted
 
 # Of `make check-accelerators`.
 ENVIRONMENTS = {"tpu": ".venv-tpu", "cuda": ".venv-cuda13"}
-OPERATORS = ("v5e", "v6e", "h200", "v5p")
 _ROOT = Path(__file__).resolve().parents[2]
 _TRIES = 3
 _OK = (0, 3)  # 3: a step that does not fit, which is a result
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """An experiment on slices.
-
-    Attributes:
-      name: of the records.
-      experiment: the package.
-      variant: of its config, after the colon.
-      overrides: `FIELD=VALUE` of the config.
-      types: slices.
-    """
-
-    name: str
-    experiment: str
-    variant: str
-    overrides: tuple[str, ...]
-    types: tuple[str, ...]
-
-
-_SIXTEEN = ("v5litepod-16", "v6e-16")
-_OTHERS = (*(f"{kind}-{count}" for count in (8, 64, 256) for kind in ("v5litepod", "v6e")), "h200-8")
-_AND_GPUS = (*_SIXTEEN, "h200-8")
-_EXPERT = ("mesh.expert=4",)
-_EINSUM = (*_EXPERT, "moe.dispatcher=einsum")
-# Those first that say most.
-RUNS = (
-    Run("vmoe S/32 relaxed", "vmoe", "router=relaxed", _EXPERT, _SIXTEEN),
-    Run("vmoe S/32 hard", "vmoe", "router=hard", _EXPERT, _SIXTEEN),
-    Run("vit B/16 top-3", "cifar100_vit", "loss=topk", (), _SIXTEEN),
-    Run("vmoe S/32 relaxed", "vmoe", "router=relaxed", _EXPERT, _OTHERS),
-    Run("vmoe S/32 hard", "vmoe", "router=hard", _EXPERT, _OTHERS),
-    Run("vit B/16 top-3", "cifar100_vit", "loss=topk", (), _OTHERS),
-    Run("vmoe S/32 token choice", "vmoe", "router=token_choice", _EXPERT, _AND_GPUS),
-    Run("vmoe S/32 relaxed einsum", "vmoe", "router=relaxed", _EINSUM, _SIXTEEN),
-    Run("vmoe S/32 hard einsum", "vmoe", "router=hard", _EINSUM, _SIXTEEN),
-    Run("vit B/16 top-3 without remat", "cifar100_vit", "loss=topk", ("model.remat=False",), _AND_GPUS),
-    Run("vit B/16 top-3 fsdp", "cifar100_vit", "loss=topk", ("mesh.fsdp=8",), _SIXTEEN),
-    Run("vit B/16 cross-entropy", "cifar100_vit", "loss=xent", (), _AND_GPUS),
-    Run("vmoe B/16 relaxed", "vmoe", "router=relaxed,size=B/16", _EXPERT, (*_SIXTEEN, *_OTHERS)),
-    Run("vmoe B/16 hard", "vmoe", "router=hard,size=B/16", _EXPERT, (*_SIXTEEN, *_OTHERS)),
-    Run("vmoe B/16 token choice", "vmoe", "router=token_choice,size=B/16", _EXPERT, _SIXTEEN),
-)
 
 
 def commands(types: Sequence[str] | None, results: Path, *, anew: bool) -> list[tuple[str, list[str]]]:
@@ -73,13 +27,14 @@ def commands(types: Sequence[str] | None, results: Path, *, anew: bool) -> list[
       UsageError: a type is unknown, or nothing is to be done for it.
     """
     common = [f"--results={results}", *(["--anew"] if anew else [])]
-    found = [(type_, ["operators", f"--type={type_}", *common]) for type_ in OPERATORS]
-    for run in RUNS:
+    found = []
+    for run in wanted.RUNS:
         config = f"--config=configs/{run.experiment}.py:{run.variant}"
         overrides = [f"--config.{override}" for override in run.overrides]
         for type_ in run.types:
             options = [config, f"--type={type_}", f"--name={run.name}", *common]
             found.append((type_, [run.experiment, *options, "--", *overrides]))
+    found += [(type_, ["operators", f"--type={type_}", *common]) for type_ in wanted.OPERATORS]
     if types is None:
         return found
     known = {type_ for type_, _ in found}

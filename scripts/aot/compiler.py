@@ -68,6 +68,8 @@ def prepare(slice_: Slice) -> None:
     else:
         given = os.environ.get("XLA_FLAGS", "").split()
         os.environ["XLA_FLAGS"] = " ".join([*given, *(flag for flag in _NO_TUNING if flag not in given)])
+    # A program says what is computed, and not in which lines of which files: two that are the same look the same.
+    jax.config.update("jax_traceback_in_locations_limit", 0)
     # No CPU is computed on, whatever the environment said when JAX was imported.
     jax.config.update("jax_platforms", "cpu")
 

@@ -6,6 +6,7 @@ compiler does not know, since a loop goes on until its data are done, are `assum
 
 import dataclasses
 import math
+import re
 from typing import Any
 
 from scripts.aot import collectives, hlo, traffic
@@ -13,6 +14,7 @@ from scripts.aot.collectives import Collective
 from scripts.aot.hlo import Computation, Instruction, Module, parse
 
 _HOST = ("infeed", "outfeed", "send", "recv")
+_TOP_K = re.compile(r'custom_call_target="[^"]*topk', re.IGNORECASE)
 _LARGEST = 6
 
 
@@ -167,7 +169,8 @@ def _walk(
 def _look_inside(module: Module, instruction: Instruction, computation: Computation, part: Part) -> None:
     """What the kernel does, and those that are fused in it."""
     opcode = instruction.opcode
-    part.sorts += opcode == "sort" or (opcode == "custom-call" and "topk" in instruction.attributes.lower())
+    # By its target alone: kernels of the operators are called after a top-k, too.
+    part.sorts += opcode == "sort" or _TOP_K.search(instruction.attributes) is not None
     part.gathers += opcode in ("gather", "scatter")
     part.host += opcode.removesuffix("-start") in _HOST or "callback" in instruction.attributes.split("metadata=")[0]
     operand_bytes = sum(

@@ -16,6 +16,7 @@ from scripts.aot.compiled import Refused
 from scripts.aot.hardware import Slice
 
 _CODE = ("ops", "experiments")
+_PARTS = {"train": "train step", "evaluation": "evaluation"}
 _Say = Callable[[str], None]
 
 
@@ -41,14 +42,14 @@ def go(
       UsageError: the config cannot be run on the slice, or the compiler refuses it for another reason than memory.
     """
     code = record.digest(*_CODE)
-    known = record.read(path)
-    if (
-        known is None
-        or options.anew
-        or not record.is_of(known, slice_, code)
-        or (known["config"], known["rounds"]) != (to_json(config), options.rounds)
+    earlier = record.read(path)
+    if earlier and (
+        options.anew
+        or not record.is_by(earlier, slice_)
+        or (earlier["config"], earlier["rounds"]) != (to_json(config), options.rounds)
     ):
-        known = None
+        earlier = None
+    known = earlier if record.is_of(earlier, slice_, code) else None
     with_evaluation = not options.no_evaluation and (known is None or known["train"]["fits"])
     if known and ("evaluation" in known or not with_evaluation):
         say(f"{path} has it already, of this code and these versions; --anew compiles again")
@@ -66,17 +67,14 @@ def go(
     }
     where = f"{slice_.type}, {slice_.count} devices ({shape})"
     try:
-        if not known:
-            say(f"{name}: the train step for {where}: some minutes")
+        for part, compile_ in (("train", steps.train), ("evaluation", steps.evaluation)):
+            if part in document or (part == "evaluation" and (options.no_evaluation or not document["train"]["fits"])):
+                continue
+            say(f"{name}: the {_PARTS[part]} for {where}: some minutes")
             start = time.perf_counter()
-            document["train"] = steps.train(program, slice_, options.rounds, say, _kept(options, path, "train"))
-            say(f"the train step took {time.perf_counter() - start:.0f} s")
-            record.write(path, document)
-        if document["train"]["fits"] and not options.no_evaluation:
-            say(f"{name}: the evaluation for {where}")
-            document["evaluation"] = steps.evaluation(
-                program, slice_, options.rounds, say, _kept(options, path, "evaluation")
-            )
+            before = (earlier or {}).get(part)
+            document[part] = compile_(program, slice_, options.rounds, say, before, _kept(options, path, part))
+            say(f"the {_PARTS[part]} took {time.perf_counter() - start:.0f} s")
             record.write(path, document)
     except Refused as error:
         raise UsageError(f"the compiler refuses {name} for {slice_.type}: {error}") from error

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from jax.stages import Lowered
+
 from experiments.core.errors import DamagedError
 from experiments.core.record.environment import Launch, describe
 from experiments.core.record.files import write_json
@@ -39,6 +41,11 @@ def digest(*packages: str) -> str:
         for path in sorted((_ROOT / package).rglob("*.py")):
             total.update(f"{path.relative_to(_ROOT)}\0".encode() + path.read_bytes() + b"\0")
     return total.hexdigest()[:16]
+
+
+def program(lowered: Lowered) -> str:
+    """Of a program as the compiler is given it: it is the same after a change of the code that does not concern it."""
+    return hashlib.sha256(lowered.as_text().encode()).hexdigest()[:16]
 
 
 def header(slice_: Slice, command: Sequence[str], code: str) -> dict[str, Any]:
@@ -87,7 +94,12 @@ def write(path: Path, document: dict[str, Any]) -> None:
 
 def is_of(document: dict[str, Any] | None, slice_: Slice, code: str) -> bool:
     """Whether a record, or a row of one, is of this code and these versions."""
-    return document is not None and (document.get("code"), document.get("compilers")) == (code, compilers(slice_))
+    return is_by(document, slice_) and document is not None and document.get("code") == code
+
+
+def is_by(document: dict[str, Any] | None, slice_: Slice) -> bool:
+    """Whether it is of these versions, and perhaps of other code."""
+    return document is not None and document.get("compilers") == compilers(slice_)
 
 
 def slug(name: str) -> str:

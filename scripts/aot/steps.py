@@ -11,31 +11,46 @@ import ml_collections
 from jax.stages import Traced
 
 from experiments.core.training.program import Program
-from scripts.aot import advice, compiled, operations, roofline
+from scripts.aot import advice, compiled, operations, record, roofline
 from scripts.aot.compiled import Compiled, TooLarge
 from scripts.aot.contents import Part
 from scripts.aot.hardware import Slice
 
 _LARGEST = 6
 _Say = Callable[[str], None]
+_Record = dict[str, Any]
 
 
-def train(program: Program, slice_: Slice, assumed: float, say: _Say, keep: Path | None = None) -> dict[str, Any]:
-    """The record of the train step."""
-    record = _record(program, program.trace_train, slice_, assumed, say, keep)
-    if record["fits"] is not None and "roofline" in record and program.experiment.flops_per_example:
+def train(
+    program: Program,
+    slice_: Slice,
+    assumed: float,
+    say: _Say,
+    earlier: _Record | None = None,
+    keep: Path | None = None,
+) -> _Record:
+    """The record of the train step; the `earlier` one, if that is of the same program."""
+    found = _record(program, program.trace_train, slice_, assumed, say, earlier, keep)
+    if "roofline" in found and program.experiment.flops_per_example:
         steps = program.plan.steps_per_dispatch
         batch = program.config.batch_size * len(program.config.seeds) * steps
         needed = program.experiment.flops_per_example * batch / slice_.count
-        record["model_operations"] = needed
-        record["mfu_at_most"] = needed / (record["roofline"]["least_seconds"] * slice_.device.flops)
-        record["images_a_second_at_most"] = batch / record["roofline"]["least_seconds"]
-    return record
+        found["model_operations"] = needed
+        found["mfu_at_most"] = needed / (found["roofline"]["least_seconds"] * slice_.device.flops)
+        found["images_a_second_at_most"] = batch / found["roofline"]["least_seconds"]
+    return found
 
 
-def evaluation(program: Program, slice_: Slice, assumed: float, say: _Say, keep: Path | None = None) -> dict[str, Any]:
-    """The record of a call of the evaluation."""
-    return _record(program, program.trace_evaluation, slice_, assumed, say, keep)
+def evaluation(
+    program: Program,
+    slice_: Slice,
+    assumed: float,
+    say: _Say,
+    earlier: _Record | None = None,
+    keep: Path | None = None,
+) -> _Record:
+    """The record of a call of the evaluation, likewise."""
+    return _record(program, program.trace_evaluation, slice_, assumed, say, earlier, keep)
 
 
 def state_bytes(program: Program) -> float:
@@ -45,8 +60,14 @@ def state_bytes(program: Program) -> float:
 
 
 def _record(
-    program: Program, trace: Callable[[], Traced], slice_: Slice, assumed: float, say: _Say, keep: Path | None
-) -> dict[str, Any]:
+    program: Program,
+    trace: Callable[[], Traced],
+    slice_: Slice,
+    assumed: float,
+    say: _Say,
+    earlier: _Record | None,
+    keep: Path | None,
+) -> _Record:
     device = slice_.device
     held = state_bytes(program)
     start = time.perf_counter()
@@ -54,6 +75,10 @@ def _record(
         traced = trace()
         counted = operations.count(traced.jaxpr.jaxpr, device.platform, assumed)
         lowered = traced.lower()
+    digest = record.program(lowered)
+    if earlier and earlier.get("program") == digest:
+        say("the program is the one that was compiled before")
+        return earlier
     say(f"traced in {time.perf_counter() - start:.0f} s, compiling")
     try:
         done = compiled.compile_(lowered, device.platform, keep)
@@ -63,6 +88,7 @@ def _record(
         for line in advice.lines(program.config, slice_, held, error.needed, error.available, largest):
             say(line)
         return {
+            "program": digest,
             "fits": False,
             "needed_bytes": error.needed,
             "available_bytes": error.available,
@@ -71,7 +97,7 @@ def _record(
             "largest_of_all_devices_together": not error.largest,
             "change": advice.changes(program.config, held, error.available),
         }
-    return described(program.config, slice_, done, counted, held, assumed, say)
+    return {"program": digest} | described(program.config, slice_, done, counted, held, assumed, say)
 
 
 def described(
@@ -82,12 +108,12 @@ def described(
     held: float,
     assumed: float,
     say: _Say,
-) -> dict[str, Any]:
+) -> _Record:
     """The record of a program that the compiler has taken."""
     device, inside = slice_.device, done.contents
     fits = done.memory.peak <= device.memory
     bound = roofline.of(device, counted.weighted / slice_.count, inside.total("bytes", assumed), inside.sent(assumed))
-    record = {
+    found = {
         "fits": fits,
         "compile_seconds": round(done.seconds, 1),
         "state_bytes": held,
@@ -118,8 +144,8 @@ def described(
     if not fits:
         for line in advice.lines(config, slice_, held, done.memory.peak, device.memory, inside.largest):
             say(line)
-        record["change"] = advice.changes(config, held, device.memory)
-    return record
+        found["change"] = advice.changes(config, held, device.memory)
+    return found
 
 
 def _loop(part: Part) -> dict[str, Any]:

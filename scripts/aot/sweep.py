@@ -1,4 +1,7 @@
-"""Compiles operators for a chip, case by case, and keeps what came of each; what is known already is passed over."""
+"""Compiles operators for a chip, case by case, and keeps what came of each; what is known already is passed over.
+
+That is what was compiled of the same code and, of another, the programs that are still the same.
+"""
 
 import contextlib
 import time
@@ -44,7 +47,8 @@ def go(
         with _attempt(path.with_suffix(".attempt"), case.key) as before:
             # One that has ended two processes, as a compiler may, is left at that, and the others go on.
             ended = {"compiles": False, "error": "the compiler ended the process"}
-            row = _named(case) | ended if before >= _ATTEMPTS else measure(case, slice_, devices)
+            earlier = rows.get(case.key) if not anew and record.is_by(rows.get(case.key), slice_) else None
+            row = _named(case) | ended if before >= _ATTEMPTS else measure(case, slice_, devices, earlier)
         rows[case.key] = row | {"code": code, "compilers": record.compilers(slice_)}
         say(progress.end(_summary(row)))
         if time.monotonic() - saved > _SAVE_SECONDS or case is todo[-1] or not row["compiles"]:
@@ -79,13 +83,17 @@ def _named(case: Case) -> dict[str, Any]:
     }
 
 
-def measure(case: Case, slice_: Slice, devices: Sequence[Any]) -> dict[str, Any]:
-    """The row of a case."""
+def measure(case: Case, slice_: Slice, devices: Sequence[Any], earlier: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The row of a case; the `earlier` one, if that is of the same program."""
     size, row = case.size, _named(case)
     start = time.perf_counter()
     try:
         lowered = _lowered(case, devices)
         traced = time.perf_counter() - start
+        program = record.program(lowered)
+        if earlier and earlier.get("program") == program:
+            return earlier
+        row["program"] = program
         done = compiled.compile_(lowered, slice_.device.platform)
     except TooLarge as error:
         need = f"needs {error.needed / 1e9:.1f} GB of {error.available / 1e9:.1f}"

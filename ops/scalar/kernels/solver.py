@@ -7,7 +7,7 @@ from jax import Array, lax
 
 from ..rows import Rows
 from ..twofloat import TwoFloat
-from . import mosaic, triton
+from . import blocks, mosaic, triton
 from .divided import over_batches, over_devices, unless_divided
 from .passes import Keys, Scalars, Solve
 from .platforms import Platform
@@ -17,16 +17,18 @@ _SIDE_BY_SIDE = 8192
 # Nor do a few rows fill 128 lanes. What is computed of a row in each round takes about as long as so many entries of
 # it, where all others of its register are idle.
 _ENTRIES_A_ROW = 128
+# On a GPU one of its many processors works on a row as long as that is in reach of its cache.
+_ONE_PROGRAM = 2**17
 
 
 def kernel_of(
     platform: Platform, s: Array, *scalars: Array, keys: Keys, solve: Solve, interpret: bool = False
 ) -> TwoFloat:
     """The thresholds of rows ``(rows, n)`` by the kernel of a platform; interpreted, on any platform."""
+    count, n = s.shape
     if platform == "cuda":
-        kernel = triton.row_by_row
+        kernel = triton.row_by_row if n <= _ONE_PROGRAM else blocks.in_blocks
     else:
-        count, n = s.shape
         kernel = mosaic.side_by_side if n <= min(_SIDE_BY_SIDE, _ENTRIES_A_ROW * count) else mosaic.one_by_one
     return kernel(s, scalars, keys, solve, interpret=interpret)
 

@@ -13,13 +13,21 @@ from ..twofloat import TwoFloat
 from .passes import Keys, Pieces, Scalars, Solve
 
 # As many entries as the registers of one program hold; of longer rows pieces of this size are read from cache.
-_PIECE = 8192
+PIECE = 8192
+
+
+def read_piece(s_ref: Any, number: Array | int, size: int, n: int, keys: Keys, scalars: Scalars) -> Array:
+    """What competes among the entries of a piece of a row of ``n``; ``-inf`` beyond its end."""
+    start = number * size
+    index = lax.iota(jnp.int32, size) + start
+    x = pltriton.load(s_ref.at[pl.ds(start, size)], mask=index < n, other=0.0)
+    return choose(index < n, keys(x, *scalars), -jnp.inf)
 
 
 def row_by_row(s: Array, scalars: Scalars, keys: Keys, solve: Solve, *, interpret: bool = False) -> TwoFloat:
     """Thresholds of rows ``(rows, n)``, with scalars ``(rows, 1)``."""
     count, n = s.shape
-    piece = min(_PIECE, pl.next_power_of_2(max(n, 32)))
+    piece = min(PIECE, pl.next_power_of_2(max(n, 32)))
     pieces = -(-n // piece)
     layout = Pieces(shape=(piece,), count=pieces)
 
@@ -27,10 +35,7 @@ def row_by_row(s: Array, scalars: Scalars, keys: Keys, solve: Solve, *, interpre
         values = [ref[...] for ref in refs[:-2]]
 
         def read(number: Array | int) -> Array:
-            start = number * piece
-            index = lax.iota(jnp.int32, piece) + start
-            x = pltriton.load(s_ref.at[pl.ds(start, piece)], mask=index < n, other=0.0)
-            return choose(index < n, keys(x, *values), -jnp.inf)
+            return read_piece(s_ref, number, piece, n, keys, tuple(values))
 
         held = read(0) if pieces == 1 else None
         found = solve((read if held is None else lambda _: held,), *values[:2], layout)

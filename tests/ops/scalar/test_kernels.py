@@ -16,9 +16,10 @@ import ops
 from ops.nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY
 from ops.scalar.equation import Equation, _has_kink, selection
 from ops.scalar.hard import tied_selection
-from ops.scalar.kernels import platforms
+from ops.scalar.kernels import blocks, platforms, solver
 from ops.scalar.kernels.divided import unless_divided
 from ops.scalar.kernels.solver import kernel_of
+from ops.scalar.rootfinding import find_root
 from ops.scalar.threshold import _solve
 from ops.scalar.twofloat import TwoFloat
 from scripts.fuzz.run import try_setting
@@ -69,14 +70,20 @@ def shares(solve, equation, x, k, lam):
         ("cuda", 50, HALF_SQUARE, 2.0),
         ("tpu", 8200, IDENTITY, 4 / 3),  # long rows: one by one, and in pieces
         ("cuda", 8200, HALF_SQUARE, 4 / 3),
+        ("several programs", 150, IDENTITY, 2.0),
+        ("several programs", 150, HALF_SQUARE, 4 / 3),
     ],
 )
-def test_kernels_select_what_the_loop_selects(platform, n, phi, p):
+def test_kernels_select_what_the_loop_selects(monkeypatch, platform, n, phi, p):
+    if platform == "several programs":  # four, of three pieces each
+        platform = "cuda"
+        for module, name, size in ((solver, "_ONE_PROGRAM", 10), (blocks, "PIECE", 16), (blocks, "_PROGRAMS", 4)):
+            monkeypatch.setattr(module, name, size)
     equation = Equation(p, phi, zero="some")
     x, k, lam = rows_of(n, phi)
 
-    def solve(entries, k, lam, rows):
-        return _solve(entries, k, lam, dataclasses.replace(equation, rows=rows))[0]
+    def solve(entries, k, lam, rows, find=find_root):
+        return _solve(entries, k, lam, dataclasses.replace(equation, rows=rows), find)[0]
 
     def kernel(x, k, lam):
         keys = lambda x, k, lam: equation.keys(x, lam)  # noqa: E731
@@ -160,7 +167,7 @@ def primitives(function, *shapes):
         (("tpu", "TPU v5 lite"), 10_000_000, True),
         (("tpu", "TPU v4"), 10_000_001, False),
         (("cuda", ""), 100_001, True),
-        (("cuda", ""), 200_000, False),  # one processor a row would be slower than all of them
+        (("cuda", ""), 20_000_000, True),
         (("rocm", ""), 303, False),
     ],
 )

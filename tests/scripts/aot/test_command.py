@@ -5,7 +5,7 @@ import json
 import jax
 import pytest
 
-from scripts.aot import check, command, compiled, compiler, hardware, one, runs, tables
+from scripts.aot import check, command, compiled, compiler, hardware, one, runs, step_tables, wanted
 from scripts.aot.compiled import Buffer, TooLarge
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:the load_module\(\) method:DeprecationWarning")  # of ml_collections
@@ -88,6 +88,12 @@ def test_from_the_command_to_the_table(here, capsys, tmp_path):
     # What is there is not compiled again.
     assert command.main([*MNIST, f"--results={tmp_path}", "--", *DIGITS]) == 0
     assert "has it already" in capsys.readouterr().out
+    # Nor are the programs where other code has changed.
+    path.write_text(json.dumps(document | {"code": "another"}))
+    assert command.main([*MNIST, f"--results={tmp_path}", "--", *DIGITS]) == 0
+    assert capsys.readouterr().out.count("the program is the one that was compiled before") == 2
+    again = json.loads(path.read_text())
+    assert (again["train"], again["code"]) == (document["train"], document["code"])
     assert command.main(["tables", f"--results={tmp_path}"]) == 0
     page = (tmp_path / "README.md").read_text()
     assert "| mnist_pruning dense dataset=digits" in page
@@ -106,7 +112,7 @@ def test_a_step_that_does_not_fit(here, capsys, tmp_path, monkeypatch):
     assert "what helps: --config.batch_size below 128" in out
     (path,) = tmp_path.glob("steps/*.json")
     assert not json.loads(path.read_text())["train"]["fits"]
-    assert "**no**" in "\n".join(tables.steps_table([json.loads(path.read_text())]))
+    assert "**no**" in "\n".join(step_tables.steps_table([json.loads(path.read_text())]))
 
 
 def test_any_other_refusal_is_a_line(here, capsys, tmp_path, monkeypatch):
@@ -120,7 +126,7 @@ def test_any_other_refusal_is_a_line(here, capsys, tmp_path, monkeypatch):
 
 def test_every_run_of_the_check_is_valid_where_it_is_compiled():
     """But for those refused before: groups, experts and devices have to divide one another."""
-    for run in check.RUNS:
+    for run in wanted.RUNS:
         recipe = runs.recipe_of(run.experiment)
         path = f"configs/{run.experiment}.py:{run.variant}"
         overrides = [f"--config.{override}" for override in run.overrides]
@@ -133,7 +139,7 @@ def test_every_run_of_the_check_is_valid_where_it_is_compiled():
 
 def test_what_the_check_does_by_type(tmp_path):
     everything = check.commands(None, tmp_path, anew=False)
-    assert [type_ for type_, arguments in everything if arguments[0] == "operators"] == list(check.OPERATORS)
+    assert [type_ for type_, arguments in everything if arguments[0] == "operators"] == list(wanted.OPERATORS)
     some = check.commands(["v6e-16", "h200"], tmp_path, anew=True)
     assert {type_ for type_, _ in some} == {"v6e-16", "h200"}
     assert all("--anew" in arguments for _, arguments in some)
@@ -150,27 +156,6 @@ def test_without_an_environment_it_is_said_and_the_rest_is_done(tmp_path, capsys
     monkeypatch.setattr(check, "_python", lambda platform: "false")
     assert check.go(["h200"], tmp_path, anew=False) == 1
     assert "FAILED: operators --type=h200" in capsys.readouterr().err
-
-
-def test_the_share_of_the_relaxed_router():
-    def document(name, operations, least):
-        roofline = dict.fromkeys(("compute_seconds", "memory_seconds", "interconnect_seconds"), least)
-        train = {"fits": True, "operations_in_bfloat16": operations, "bytes": 100.0, "sent_bytes": 10.0}
-        train |= {"memory": {"peak": 1e9, "available": 16e9}, "roofline": roofline | {"least_seconds": least}}
-        rates = {"device": "TPU v5e"}
-        return {
-            "name": name,
-            "type": "v5litepod-16",
-            "mesh": {"data": 16},
-            "train": train,
-            "rates": rates,
-            "devices": 16,
-        }
-
-    pair = [document("vmoe S/32 relaxed", 101.0, 0.02), document("vmoe S/32 hard", 100.0, 0.016)]
-    (share,) = [line for line in tables._shares(pair) if "relaxed |" in line]
-    assert share == "| vmoe S/32 relaxed | v5litepod-16 | 1.0100 | 1.0000 | 1.0000 | 1.2500 |"
-    assert list(tables._shares(pair[:1])) == []
 
 
 def test_names_of_records():

@@ -195,3 +195,12 @@ def test_collectives_of_a_program_on_eight_devices(mesh):
 def test_what_is_no_program_is_said_to_be_none():
     with pytest.raises(ValueError, match="no ENTRY computation"):
         hlo.parse("hello")
+
+
+@pytest.mark.parametrize(
+    ("target", "sorts"), [("__gpu$TopK", 1), ("TopK", 1), ("__gpu$xla.gpu.triton", 0), ("tpu_custom_call", 0)]
+)
+def test_a_sort_is_a_librarys_top_k_not_a_kernel_named_after_one(target, sorts):
+    call = f'custom-call(%x), custom_call_target="{target}", backend_config={{name = "topk_threshold"}}'
+    text = f"ENTRY %main (x: f32[8]) -> f32[8] {{\n  %x = f32[8] parameter(0)\n  ROOT %y = f32[8] {call}\n}}\n"
+    assert contents.of(text, "cuda").outside.sorts == sorts

@@ -50,6 +50,15 @@ def test_of_a_case_all_is_counted():
     assert row["temporary_over_data"] == pytest.approx(row["temporary_bytes"] / (8 * 16 * 4), abs=1e-3)
 
 
+def test_a_program_that_is_still_the_same_is_not_compiled_again(monkeypatch):
+    case = Case("topk_sum", SMALL, "float32", operators.VALUE, "")
+    row = sweep.measure(case, V5E, jax.devices())
+    monkeypatch.setattr(sweep.compiled, "compile_", None)
+    assert sweep.measure(case, V5E, jax.devices(), row) is row
+    with pytest.raises(TypeError):
+        sweep.measure(case, V5E, jax.devices(), row | {"program": "another"})
+
+
 class Sweep:
     """Sweeps over cases of which nothing is compiled."""
 
@@ -58,7 +67,7 @@ class Sweep:
         self.fails = {}
         monkeypatch.setattr(sweep, "measure", self.measure)
 
-    def measure(self, case, slice_, devices):
+    def measure(self, case, slice_, devices, earlier):
         self.compiled.append(case.operator)
         if isinstance(self.fails.get(case.operator), BaseException):
             raise self.fails[case.operator]

@@ -12,12 +12,12 @@ CASE = Case(3, 40, 5)
 
 @pytest.fixture
 def few(monkeypatch):
-    """Three functions, as tests compile slowly."""
+    """Four functions, as tests compile slowly."""
     every = traffic.functions
 
     def some(k):
         found = every(k)
-        return {name: found[name] for name in (traffic.COPY, traffic.TOP_K, "topk_mask p=2 lam=0.1")}
+        return {name: found[name] for name in (traffic.COPY, traffic.TOP_K, traffic.RTOPK, "topk_mask p=2 lam=0.1")}
 
     monkeypatch.setattr(traffic, "functions", some)
 
@@ -44,7 +44,10 @@ def test_a_record_holds_speeds_ratios_and_targets(few, monkeypatch, tmp_path, ca
     assert mask["gb_a_second"] == pytest.approx(2 * 4 * 3 * 40 / mask["median_ms"] / 1e6)
     gradient = rows["topk_mask p=2 lam=0.1", "gradient"]
     assert gradient["over_top_k"] == pytest.approx(gradient["median_ms"] / rows[traffic.TOP_K, "gradient"]["median_ms"])
-    assert [target["measured"] for target in document["targets"]] == [mask["over_copy"]]
+    peer = rows[traffic.RTOPK, "forward"]
+    assert (traffic.RTOPK, "gradient") not in rows
+    ratios = [mask["over_copy"], pytest.approx(mask["median_ms"] / peer["median_ms"])]
+    assert [target["measured"] for target in document["targets"]] == ratios
     assert f"results are in {path}" in capsys.readouterr().out
 
 

@@ -1,0 +1,76 @@
+"""The page of results: what a step needs, how it scales, what an operator moves, and what is not known yet."""
+
+import json
+
+from scripts.aot import hardware, operator_tables, operators, step_tables, tables
+from scripts.aot.operators import GRADIENT, ROWS, VALUE, Case
+
+
+def step(name, type_, least, sent=10e6, bound="compute"):
+    roofline = dict.fromkeys(("compute_seconds", "memory_seconds", "interconnect_seconds", "least_seconds"), least)
+    train = {"fits": True, "operations_in_bfloat16": 1e12 * least, "bytes": 100.0, "sent_bytes": sent}
+    train |= {"memory": {"peak": 1e9, "available": 16e9}, "roofline": roofline | {"bound": bound}}
+    slice_ = hardware.parse(type_)
+    return {
+        "name": name,
+        "type": type_,
+        "mesh": {"data": slice_.count},
+        "train": train,
+        "rates": {"device": slice_.device.name},
+        "devices": slice_.count,
+        "git": {"commit": "0123456789"},
+        "rounds": 9.0,
+    }
+
+
+def test_how_a_step_scales_and_what_stops_it():
+    found = [step("a", "v5litepod-64", 0.01, bound="interconnect"), step("a", "v5litepod-8", 0.04)]
+    rows = [line for line in step_tables.scaling([*found, step("b", "v5litepod-8", 1.0)]) if line.startswith("| a")]
+    assert rows == [
+        "| a | TPU v5e | 8 | 40.00 | 100 % | compute | 10.0 |",
+        "| a | TPU v5e | 64 | 10.00 | 50 % | interconnect | 10.0 |",
+    ]
+
+
+def test_the_share_of_the_relaxed_router():
+    pair = [step("vmoe S/32 relaxed", "v5litepod-16", 0.02), step("vmoe S/32 hard", "v5litepod-16", 0.016)]
+    (share,) = [line for line in step_tables.shares(pair) if "relaxed |" in line]
+    assert share == "| vmoe S/32 relaxed | v5litepod-16 | 1.2500 | 1.0000 | 1.0000 | 1.2500 |"
+    assert list(step_tables.shares(pair[:1])) == []
+
+
+def row(mode, dtype="float32", divided="", **changed):
+    case = Case("topk_mask", operators.SIZES[0], dtype, mode, divided)
+    counts = {"kernels_outside_loops": 4, "main_memory_passes_outside_loops": 3.0, "temporary_over_data": 0.1}
+    counts |= {"sorts": 0, "gathers": 0, "host_round_trips_outside_loops": 0, "compile_seconds": 2.0, "loops": []}
+    named = {"operator": case.operator, "rows": case.size.rows, "n": case.size.n, "compiles": True}
+    return case.key, named | {"dtype": dtype, "mode": mode, "divided": divided} | counts | changed
+
+
+def test_what_an_operator_moves_and_what_fails():
+    loop = {"rounds": None, "kernels": 3, "passes": 1.0, "main_memory_passes": 2.0, "host": 1}
+    cases = dict(
+        [row(VALUE), row(GRADIENT, loops=[loop]), row(GRADIENT, divided=ROWS, compiles=False, error="too large")]
+    )
+    page = list(
+        operator_tables.operators_table({"cases": cases, "rates": {"device": "H200"}, "compilers": {"jax": "1"}})
+    )
+    assert page[0] == "### H200: 2 of 3 programs compile (jax 1)"
+    assert "| `topk_mask` | (12800, 400) | 4 | - | 1.50 | - | 2.0 |" in page
+    assert "| `topk_mask` | (12800, 400) | 4 | 3 | 1.00 | 0.10 | 0 | 0 | 1 | 2.0 |" in page
+    (failure,) = [line for line in page if "**fails**" in line]
+    assert failure.endswith("float32, (12800, 400), rows divided over 8 devices: too large")
+
+
+def test_what_is_not_compiled_is_named(tmp_path):
+    (tmp_path / "steps").mkdir()
+    known = step("vmoe S/32 token choice", "v6e-16", 1.0)
+    (tmp_path / "steps" / "one.json").write_text(json.dumps(known))
+    cases = dict([row(VALUE), row(GRADIENT)])
+    document = {"cases": cases, "rates": {"device": "TPU v5e"}, "compilers": {"jax": "1"}}
+    (tmp_path / "operators-tpu-v5e.json").write_text(json.dumps(document))
+    page = tables.write(tmp_path).read_text()
+    assert "- vmoe S/32 token choice: v5litepod-16, h200-8\n" in page
+    everything = len(list(operators.every(list(operators.CALLS), operators.SIZES)))
+    assert f"- operators for TPU v5e: {everything - 2} of {everything} programs\n" in page
+    assert f"- operators for TPU7x: {everything} of {everything} programs\n" in page
