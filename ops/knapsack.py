@@ -56,7 +56,8 @@ def knapsack_mask(
     Array([0.25, 1.  , 1.  ], dtype=float32)
     """
     check_one_of(k, density)
-    budget = {"density": (density, SHARE)} if k is None else {"k": (k, NON_NEGATIVE)}
+    amounts = (("k", k, NON_NEGATIVE), ("density", density, SHARE))
+    budget = {name: (value, allowed) for name, value, allowed in amounts if value is not None}
     return rowwise(
         _knapsack,
         x,
@@ -90,7 +91,7 @@ def _knapsack(
     worth = choose(usable, jnp.minimum(x, largest) / cost, -jnp.inf)
     worth = choose(worth == jnp.inf, largest, worth)
     empty = ~jnp.any(usable & (cap > 0), axis=-1, keepdims=True)
-    if k is None:
+    if density is not None:
         k = density * jnp.sum(choose(usable, cost * cap, 0.0), axis=-1, keepdims=True)
     z = buy(Wares(worth, cost, cap), choose(bad, jnp.nan, k), lam, p)
     return choose(there & ~(empty & ~bad), z, 0.0)

@@ -23,9 +23,9 @@ def members(groups: str, n: int) -> np.ndarray:
             for column in range(width):
                 place = {"blocks": (row // 2, column // 4), "channels": (row, 0), "runs": (0, column)}[groups]
                 numbers.append((leaf, *place))
-    for place in sorted(numbers):
-        found.setdefault(place, len(found))
-    return np.array([found[place] for place in numbers])
+    for group in sorted(numbers):
+        found.setdefault(group, len(found))
+    return np.array([found[group] for group in numbers])
 
 
 def number(groups: str, n: int) -> int:

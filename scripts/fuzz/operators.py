@@ -179,9 +179,9 @@ def _slots_call(setting: Setting) -> Call:
 def _leaves(setting: Setting, x: Array) -> list[Array]:
     """A row cut into leaves."""
     if setting.groups:
-        first, second = grouping.shapes(setting.n)
-        cut = first[0] * first[1]
-        return [x[:cut].reshape(first), x[cut:].reshape(second)]
+        above, below = grouping.shapes(setting.n)
+        cut = above[0] * above[1]
+        return [x[:cut].reshape(above), x[cut:].reshape(below)]
     first, second = setting.n // 3, setting.n // 2
     return [x[:first], x[None, first:second], x[second:]]
 

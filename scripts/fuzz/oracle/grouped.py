@@ -176,7 +176,7 @@ def expect_runs(of: Grouped, p: float, curve: Curve, precision: Precision, debia
 
     answers = []
     for quantity in found.quantities:
-        judged = of_row(quantity.judged).all(axis=1, keepdims=True)
+        judged = np.all(of_row(quantity.judged), axis=1, keepdims=True)
         scale = of_row(quantity.scale).sum(axis=1, keepdims=True)
         if quantity.wanted.shape[1] > 1:
             wanted, bound, other = map(together, (quantity.wanted, quantity.bound, quantity.other))
@@ -186,4 +186,4 @@ def expect_runs(of: Grouped, p: float, curve: Curve, precision: Precision, debia
             )
             bound = bound + precision.unit * (4 + 0.5 * runs) * scale
         answers.append(Quantity(quantity.name, wanted, bound, judged, other, scale))
-    return Truth(answers, *(of_row(flags).any(axis=1, keepdims=True) for flags in (found.nan, found.free)))
+    return Truth(answers, *(np.any(of_row(flags), axis=1, keepdims=True) for flags in (found.nan, found.free)))

@@ -78,7 +78,7 @@ def expect(
 ) -> Truth:
     """What is taken, and its derivatives in ``x``, ``k`` and ``lam``, weighted by ``cotangent``."""
     entries = real(x)
-    nan = (np.isnan(entries) & where).any(axis=1, keepdims=True)
+    nan = np.any(np.isnan(entries) & where, axis=1, keepdims=True)
     present = where & np.isfinite(entries)
     by = strength(real(lam)[:, None], p)
     of = Wares(

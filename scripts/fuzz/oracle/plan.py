@@ -107,7 +107,7 @@ def solve(of: Problem) -> tuple[Reals, Reals]:
             there = u + length * step[:, :m], np.maximum(v + length * np.swapaxes(step[:, m:], 1, 2) * (v > 0), 0)
             off = now.residual(*there)
             better = off < left
-            best = tuple(np.where(better, new, old) for new, old in zip(there, best, strict=True))
+            best = np.where(better, there[0], best[0]), np.where(better, there[1], best[1])
             left = np.where(better, off, left)
         u, v = best
         lam = np.where(left <= 0.3, np.maximum(of.lam, lam / 4), lam)
