@@ -75,10 +75,9 @@ def _knapsack(
     costs: Array,
     caps: Array,
     lam: Array,
-    k: Array | None = None,
-    density: Array | None = None,
     where: Array | None = None,
     p: float,
+    **amount: Array,
 ) -> Array:
     there = x != -jnp.inf
     if where is not None:
@@ -91,7 +90,8 @@ def _knapsack(
     worth = choose(usable, jnp.minimum(x, largest) / cost, -jnp.inf)
     worth = choose(worth == jnp.inf, largest, worth)
     empty = ~jnp.any(usable & (cap > 0), axis=-1, keepdims=True)
-    if density is not None:
-        k = density * jnp.sum(choose(usable, cost * cap, 0.0), axis=-1, keepdims=True)
-    z = buy(Wares(worth, cost, cap), choose(bad, jnp.nan, k), lam, p)
+    ((given, budget),) = amount.items()
+    if given == "density":
+        budget = budget * jnp.sum(choose(usable, cost * cap, 0.0), axis=-1, keepdims=True)
+    z = buy(Wares(worth, cost, cap), choose(bad, jnp.nan, budget), lam, p)
     return choose(there & ~(empty & ~bad), z, 0.0)
