@@ -23,7 +23,7 @@ from experiments.mnist_pruning.methods import METHODS
 
 # Every method in the paper's setting, and `annealed`.
 VARIANTS: dict[str, dict[str, Any]] = {
-    variant: {"method": name, **fields}
+    variant: {"method": name, **method.fields, **fields}
     for name, method in METHODS.items()
     for variant, fields in {name: {}, **method.variants}.items()
 }
@@ -59,6 +59,12 @@ def get_config(variant: str = "relaxed") -> ml_collections.ConfigDict:
     config.method = "relaxed"
     config.prune_layers = (1, 2, 3)  # the paper's text; its slides say (2, 3)
     config.density = 0.1
+    config.budget = "matrix"  # each has one of its own; or "network", all share one; or "row", each unit has one
+    config.density_schedule = ml_collections.ConfigDict()
+    config.density_schedule.name = "constant"  # or "cubic", from 1 down to it, for the methods that can
+    config.density_schedule.begin = 0.0  # shares of training between which it falls
+    config.density_schedule.end = 0.7
+    config.density_schedule.every = 100  # steps between two masks (methods gradual and rigl)
 
     # The relaxed operator (methods relaxed and straight_through).
     config.p = 2.0
@@ -69,6 +75,7 @@ def get_config(variant: str = "relaxed") -> ml_collections.ConfigDict:
     # Whether a selected weight keeps its value (the published code) or is shrunk by 1 / (1 + lam)
     # and the like (the paper). Only with it does the operator tend to the identity as lam grows.
     config.debias = False
+    config.hard_after = 1.0  # share of training that lam's schedule takes; from then on the top-k is hard, 1: never
 
     # Entropic optimal transport (method ot_straight_through).
     config.ot = ml_collections.ConfigDict()
@@ -82,6 +89,21 @@ def get_config(variant: str = "relaxed") -> ml_collections.ConfigDict:
     # weights, which here are about 0.04 in layer 1 and 0.2 in layers 2 and 3).
     config.mask.strength = 0.1
     config.mask.num_samples = 10  # of perturbed: each costs a hard top-k forward, and two backward
+
+    # RigL (method rigl), at the paper's values: how much is dropped at first, and until when.
+    config.rigl = ml_collections.ConfigDict()
+    config.rigl.drop = 0.3
+    config.rigl.until = 0.75
+
+    # Top-KAST (method topkast): how much has a gradient, and the penalty of its weights.
+    config.topkast = ml_collections.ConfigDict()
+    config.topkast.backward_density = 0.5
+    config.topkast.penalty = 1e-4
+
+    # Soft threshold reparameterization (method str): the decay of weights and thresholds makes it sparse.
+    config.str = ml_collections.ConfigDict()
+    config.str.weight_decay = 1e-3
+    config.str.initial = -5.0  # the threshold starts at sigmoid of this
 
     # Hard concrete gates (method hard_concrete).
     config.hard_concrete = ml_collections.ConfigDict()

@@ -1,5 +1,7 @@
 """The paper's operator to prune with: forward and backward, or backward alone behind a hard top-k."""
 
+import jax
+import jax.numpy as jnp
 import ml_collections
 
 from experiments.core.config import require
@@ -7,6 +9,7 @@ from experiments.core.report.markdown import number, p_name
 from experiments.core.report.style import GREEN, ORANGE, PURPLE, RED, SKY, Look
 from experiments.core.training.schedules import lam_schedule, validate_lam
 from experiments.mnist_pruning.method import Config, Fields, Method, PruningMethod, Trial, in_name
+from experiments.mnist_pruning.schedules import DENSITY_SCHEDULES, density_of
 from ops.pruning import Pruner
 
 PAPER_LAM = 1e-4
@@ -15,20 +18,27 @@ P = {"p2": 2.0, "p4_3": 4 / 3}
 
 def _method(config: ml_collections.ConfigDict, *, straight_through: bool = False) -> Method:
     """The paper's operator, or a hard top-k forward and its gradient backward; lam by the progress of training."""
+    falling = lam_schedule(config.lam)
+
+    def lam(progress: jax.Array) -> jax.Array:
+        strength = falling(jnp.minimum(progress / config.hard_after, 1.0))
+        return jnp.where(progress < config.hard_after, strength, 0.0) if config.hard_after < 1 else strength
+
     pruner = Pruner(
-        density=config.density,
-        lam=lam_schedule(config.lam),
+        density=density_of(config),
+        lam=lam,
         p=config.p,
         debias=config.debias,
         straight_through=straight_through,
-        per_leaf=True,
+        include=lambda path, leaf: True,
     )
-    return Method(weights=lambda kernel, state, progress, key: pruner(kernel, progress))
+    return Method(weights=lambda vector, state, progress, key: pruner(vector, progress))
 
 
 def _validate(config: ml_collections.ConfigDict) -> None:
     require(1 < config.p <= 2, "p", config.p, "in (1, 2]")
     validate_lam(config.lam)
+    require(0 < config.hard_after <= 1, "hard_after", config.hard_after, "in (0, 1]")
 
 
 def is_annealed(config: Config) -> bool:
@@ -94,12 +104,13 @@ def _trials() -> dict[str, Trial]:
 
 
 RELAXED = PruningMethod(
-    _method,
+    lambda config, total_steps: _method(config),
     "relaxed top-k",
     _look,
     _legend,
     setting=_setting,
     validate=_validate,
+    density_schedules=DENSITY_SCHEDULES,
     variants={"annealed": _annealed(4 / 3, 3.0)},
     cost=3.4,
     fixed=lambda: {
@@ -110,10 +121,11 @@ RELAXED = PruningMethod(
     trials=_trials,
 )
 STRAIGHT_THROUGH = PruningMethod(
-    lambda config: _method(config, straight_through=True),
+    lambda config, total_steps: _method(config, straight_through=True),
     "hard, relaxed gradient",
     (SKY, "--"),
     setting=_setting,
+    density_schedules=DENSITY_SCHEDULES,
     fixed=lambda: {"straight_through": _rescaled(2.0) | {"lam.start": 0.1}},
     trials=lambda: {"straight_through": Trial(_rescaled(2.0), _starts("lam", 1e-2, 1e-1, 1.0))},
 )

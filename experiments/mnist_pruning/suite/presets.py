@@ -84,7 +84,7 @@ def _final(layers: Sequence[int], trials: Mapping[str, Trial]) -> Iterator[Suite
 def _fixed() -> dict[str, Fields]:
     """The runs at settings that are given, by name, in the order of METHODS."""
     return {
-        run: {"method": name, **fields}
+        run: {"method": name, **method.fields, **fields}
         for name, method in METHODS.items()
         for run, fields in (method.fixed() if method.fixed else {name: {}}).items()
     }
@@ -93,7 +93,7 @@ def _fixed() -> dict[str, Fields]:
 def _trials() -> dict[str, Trial]:
     """The lines of the full suite, by name, in the order of METHODS."""
     return {
-        run: dataclasses.replace(trial, fields={"method": name, **trial.fields})
+        run: dataclasses.replace(trial, fields={"method": name, **method.fields, **trial.fields})
         for name, method in METHODS.items()
         for run, trial in (method.trials() if method.trials else {name: Trial()}).items()
     }

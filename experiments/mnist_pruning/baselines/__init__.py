@@ -1,0 +1,1 @@
+"""Ways to prune that the literature calls strong, each true to its paper but for what its function says."""
