@@ -54,6 +54,10 @@ def get_config(variant: str = "relaxed") -> ml_collections.ConfigDict:
 
     # The network: widths of the hidden layers.
     config.hidden = (32, 32)
+    config.inputs = (
+        "standardised"  # or unit (in [0, 1]), symmetric (in [-1, 1]), raw (0 to 255); the paper says nothing
+    )
+    config.initialisation = "lecun_normal"  # or glorot_uniform, torch, normal_0.1, normal_0.01; nor of this
 
     # Pruning: which weight matrices, numbered from 1, and how much of each is kept.
     config.method = "relaxed"
@@ -75,6 +79,10 @@ def get_config(variant: str = "relaxed") -> ml_collections.ConfigDict:
     # Whether a selected weight keeps its value (the published code) or is shrunk by 1 / (1 + lam)
     # and the like (the paper). Only with it does the operator tend to the identity as lam grows.
     config.debias = False
+    # What else the paper may mean: lam times the number of weights (a regulariser that is a mean, not a sum); the
+    # weights times the relaxed mask of their magnitudes or squares; or no derivative of which weights are selected.
+    config.lam_times_size = False
+    config.form = "operator"  # or mask, mask_of_squares, stop_gradient
     config.hard_after = 1.0  # share of training that lam's schedule takes; from then on the top-k is hard, 1: never
 
     # Entropic optimal transport (method ot_straight_through).

@@ -9,12 +9,13 @@ import ml_collections
 import optax
 
 import ops
-from experiments.core.config import require, require_wholes
+from experiments.core.config import require, require_one_of, require_wholes
 from experiments.core.input.dataset import Data
 from experiments.core.training import optimizer
 from experiments.core.training.experiment import Batch, Experiment, Metrics, Recipe
 from experiments.core.training.plan import Plan
 from experiments.mnist_pruning import methods
+from experiments.mnist_pruning.conventions import INITIALISATIONS, INPUTS
 from experiments.mnist_pruning.method import over_rows
 from experiments.mnist_pruning.model import MLP
 from experiments.mnist_pruning.model import Params as Network
@@ -27,6 +28,8 @@ Params = dict[str, Any]  # {"network": Network, "method": {pool: State}}
 def validate(config: ml_collections.ConfigDict) -> None:
     """Checks the fields that the trainer knows nothing of."""
     methods.validate(config)
+    require_one_of("inputs", config.inputs, INPUTS)
+    require_one_of("initialisation", config.initialisation, INITIALISATIONS)
     require_wholes(lambda widths: all(width > 0 for width in widths), "hidden", config.hidden, "a tuple of widths")
     num_layers = len(config.hidden) + 1
     require_wholes(
@@ -41,18 +44,18 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     """The experiment on images of the size and with the number of classes that `data` have."""
     several = data.train["label"].ndim > 1
     require(not several, "label", config.get("label", "label"), "a feature of one class an image")
-    model = MLP(config.hidden, data.num_classes)
+    model = MLP(config.hidden, data.num_classes, INITIALISATIONS[config.initialisation])
     total_steps = Plan.of(config, data.num_train).total_steps
     pruned = [str(layer) for layer in config.prune_layers]
     pools = Pools(config.budget, pruned)
     _validate_density(config, data, pools)
     method = methods.METHODS[config.method].make(config, total_steps)
     method = over_rows(method) if pools.in_rows else method
-    mean, std = data.pixel_mean_and_std()
+    shift, scale = INPUTS[config.inputs](data)
 
     def inputs(images: jax.Array) -> jax.Array:
-        """Standardised vectors [B, D] of images [B, H, W, C]."""
-        return (images.reshape(images.shape[0], -1).astype(jnp.float32) - mean) / std
+        """Vectors [B, D], scaled as the config has it, of images [B, H, W, C]."""
+        return (images.reshape(images.shape[0], -1).astype(jnp.float32) - shift) / scale
 
     def logits(network: Network, images: jax.Array) -> jax.Array:
         return jnp.asarray(model.apply({"params": network}, inputs(images)))

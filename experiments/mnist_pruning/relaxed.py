@@ -1,14 +1,17 @@
 """The paper's operator to prune with: forward and backward, or backward alone behind a hard top-k."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import ml_collections
 
-from experiments.core.config import require
+import ops
+from experiments.core.config import require, require_one_of
 from experiments.core.report.markdown import number, p_name
 from experiments.core.report.style import GREEN, ORANGE, PURPLE, RED, SKY, Look
 from experiments.core.training.schedules import lam_schedule, validate_lam
-from experiments.mnist_pruning.method import Config, Fields, Method, PruningMethod, Trial, in_name
+from experiments.mnist_pruning.method import Config, Fields, Method, PruningMethod, State, Trial, in_name
 from experiments.mnist_pruning.schedules import DENSITY_SCHEDULES, density_of
 from ops.pruning import Pruner
 
@@ -16,28 +19,54 @@ PAPER_LAM = 1e-4
 P = {"p2": 2.0, "p4_3": 4 / 3}
 
 
+# What `config.form` makes of weights [n]: what the paper means, and what else it might.
+Form = Callable[..., jax.Array]  # (w, pruner, progress)
+FORMS: dict[str, Form] = {
+    "operator": lambda w, pruner, progress: pruner(w, progress),
+    "mask": lambda w, pruner, progress: w * _mask(jnp.abs(w), pruner, progress),
+    "mask_of_squares": lambda w, pruner, progress: w * _mask(jnp.square(w), pruner, progress),
+    # As many entries of a vector are kept as are not 0, each with the derivative of a product with a constant.
+    "stop_gradient": lambda w, pruner, progress: w * jax.lax.stop_gradient(_ratio(pruner(w, progress), w)),
+}
+
+
+def _mask(scores: jax.Array, pruner: Pruner, progress: jax.Array) -> jax.Array:
+    density = pruner.density(progress) if callable(pruner.density) else pruner.density
+    return ops.topk_mask(scores, density=density, lam=pruner.lam(progress), p=pruner.p)
+
+
+def _ratio(kept: jax.Array, w: jax.Array) -> jax.Array:
+    return jnp.where(w == 0, 0.0, kept / jnp.where(w == 0, 1.0, w))
+
+
 def _method(config: ml_collections.ConfigDict, *, straight_through: bool = False) -> Method:
     """The paper's operator, or a hard top-k forward and its gradient backward; lam by the progress of training."""
-    falling = lam_schedule(config.lam)
+    falling, form = lam_schedule(config.lam), FORMS[config.form]
 
     def lam(progress: jax.Array) -> jax.Array:
         strength = falling(jnp.minimum(progress / config.hard_after, 1.0))
         return jnp.where(progress < config.hard_after, strength, 0.0) if config.hard_after < 1 else strength
 
-    pruner = Pruner(
-        density=density_of(config),
-        lam=lam,
-        p=config.p,
-        debias=config.debias,
-        straight_through=straight_through,
-        include=lambda path, leaf: True,
-    )
-    return Method(weights=lambda vector, state, progress, key: pruner(vector, progress))
+    def weights(w: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
+        del state, key
+        factor = float(w.size) if config.lam_times_size else 1.0
+        pruner = Pruner(
+            density=density_of(config),
+            lam=lambda progress: factor * lam(progress),
+            p=config.p,
+            debias=config.debias,
+            straight_through=straight_through,
+            include=lambda path, leaf: True,
+        )
+        return form(w, pruner, progress)
+
+    return Method(weights)
 
 
 def _validate(config: ml_collections.ConfigDict) -> None:
     require(1 < config.p <= 2, "p", config.p, "in (1, 2]")
     validate_lam(config.lam)
+    require_one_of("form", config.form, FORMS)
     require(0 < config.hard_after <= 1, "hard_after", config.hard_after, "in (0, 1]")
 
 
