@@ -51,6 +51,7 @@ def get_config(variant: str = "relaxed") -> ml_collections.ConfigDict:
     config.optimizer.name = "sgd"
     config.optimizer.learning_rate = 1e-2
     config.optimizer.momentum = 0.0
+    config.optimizer.schedule = "constant"  # the paper's; or "cosine", down to 0
 
     # The network: widths of the hidden layers.
     config.hidden = (32, 32)

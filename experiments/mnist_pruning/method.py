@@ -75,6 +75,8 @@ class PruningMethod:
     # its own name.
     fixed: Callable[[], dict[str, Fields]] | None = None
     trials: Callable[[], dict[str, Trial]] | None = None
+    # Its lines of the comparison of methods at their best, with two settings to choose from each. None by default.
+    best: Callable[[], dict[str, Trial]] = dict
 
 
 def by_number(function: Callable[[jax.Array, Any], jax.Array], config: ml_collections.ConfigDict) -> Method:

@@ -13,11 +13,12 @@ from experiments.core.config import require, require_one_of
 from experiments.core.report.style import BLACK, BLUE, GREY, SKY
 from experiments.mnist_pruning import masks, relaxed, schedules
 from experiments.mnist_pruning.baselines import gradual, movement, rigl, soft_threshold, topkast
-from experiments.mnist_pruning.method import Method, PruningMethod, State, by_number
+from experiments.mnist_pruning.method import Method, PruningMethod, State, Trial, by_number
 from experiments.mnist_pruning.pools import BUDGETS
 from experiments.mnist_pruning.schedules import (
     DENSITY_SCHEDULES,
     cubic_density,
+    cubic_ends,
     cubic_setting,
     linear_density,
     num_kept,
@@ -115,7 +116,13 @@ def _ista(config: ml_collections.ConfigDict, total_steps: int) -> Method:
 METHODS = {
     "dense": PruningMethod(_dense, "dense", (GREY, "-"), cost=0.6),
     "hard": PruningMethod(
-        _hard, "hard top-k", (BLUE, "-"), setting=cubic_setting, density_schedules=DENSITY_SCHEDULES, cost=1.6
+        _hard,
+        "hard top-k",
+        (BLUE, "-"),
+        setting=cubic_setting,
+        density_schedules=DENSITY_SCHEDULES,
+        cost=1.6,
+        best=lambda: {"hard": Trial(candidates={"constant": {}} | cubic_ends(0.7))},
     ),
     "relaxed": relaxed.RELAXED,
     "straight_through": relaxed.STRAIGHT_THROUGH,
@@ -138,6 +145,7 @@ METHODS = {
         density_schedules=DENSITY_SCHEDULES,
         cost=1.6,
         trials=dict,
+        best=lambda: {"identity_straight_through": Trial(candidates={"constant": {}} | cubic_ends(0.7))},
     ),
     "gradual": gradual.GRADUAL,
     "movement": movement.MOVEMENT,

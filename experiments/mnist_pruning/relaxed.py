@@ -12,7 +12,7 @@ from experiments.core.report.markdown import number, p_name
 from experiments.core.report.style import GREEN, ORANGE, PURPLE, RED, SKY, Look
 from experiments.core.training.schedules import lam_schedule, validate_lam
 from experiments.mnist_pruning.method import Config, Fields, Method, PruningMethod, State, Trial, in_name
-from experiments.mnist_pruning.schedules import DENSITY_SCHEDULES, density_of
+from experiments.mnist_pruning.schedules import DENSITY_SCHEDULES, cubic_setting, density_of
 from ops.pruning import Pruner
 
 PAPER_LAM = 1e-4
@@ -85,7 +85,10 @@ def _setting(config: Config) -> list[str]:
     lam = config["lam"]
     start, end = number(lam["start"]), number(lam["end"])
     strength = f"lam {start} to {end}" if lam["schedule"] == "geometric" else f"lam = {start}"
-    return [f"p = {p_name(config['p'])}", strength] + (["rescaled"] if config["debias"] else [])
+    rescaled = ["rescaled"] if config["debias"] else []
+    hard_after = config.get("hard_after", 1.0)  # runs made before there was such a field have none
+    hard = [f"hard after {100 * hard_after:g} % of training"] if hard_after < 1 else []
+    return [f"p = {p_name(config['p'])}", strength, *rescaled, *hard, *cubic_setting(config)]
 
 
 def _legend(config: Config) -> str:
@@ -132,6 +135,14 @@ def _trials() -> dict[str, Trial]:
     return trials
 
 
+def _best() -> dict[str, Trial]:
+    """Hard for the last tenth of training, so that what is left of more than k has time to make up for it."""
+    return {
+        f"annealed-{name}": Trial(_annealed(p, 1.0) | {"hard_after": 0.9}, _starts("start", *starts))
+        for name, p, starts in (("p2", 2.0, (10.0, 3.0)), ("p4_3", 4 / 3, (3.0, 1.0)))
+    }
+
+
 RELAXED = PruningMethod(
     lambda config, total_steps: _method(config),
     "relaxed top-k",
@@ -148,6 +159,7 @@ RELAXED = PruningMethod(
         "annealed-p4_3": _annealed(4 / 3, 3.0),
     },
     trials=_trials,
+    best=_best,
 )
 STRAIGHT_THROUGH = PruningMethod(
     lambda config, total_steps: _method(config, straight_through=True),

@@ -57,6 +57,11 @@ def num_kept(density: float, size: int) -> int:
     return int(density * size + 1e-9)
 
 
+def cubic_ends(*ends: float) -> dict[str, dict[str, Any]]:
+    """Fields of the config, by the name of a candidate."""
+    return {f"end{end:g}": CUBIC | {"density_schedule.end": end} for end in ends}
+
+
 def cubic_setting(config: Mapping[str, Any]) -> list[str]:
     """What tables say of a density that falls; nothing where it does not, or in runs made before there was a choice."""
     fields = config.get("density_schedule", {"name": "constant"})

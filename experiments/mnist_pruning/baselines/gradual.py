@@ -7,8 +7,8 @@ import optax
 
 import ops
 from experiments.core.report.style import BLUE
-from experiments.mnist_pruning.method import Method, PruningMethod, State
-from experiments.mnist_pruning.schedules import CUBIC, cubic_setting, kept
+from experiments.mnist_pruning.method import Method, PruningMethod, State, Trial
+from experiments.mnist_pruning.schedules import CUBIC, cubic_ends, cubic_setting, kept
 
 
 def make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
@@ -55,4 +55,5 @@ GRADUAL = PruningMethod(
     fields=CUBIC,
     cost=1.0,
     trials=dict,
+    best=lambda: {"gradual": Trial(candidates=cubic_ends(0.7, 0.9))},
 )

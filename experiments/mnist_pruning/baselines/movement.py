@@ -7,8 +7,8 @@ import optax
 
 import ops
 from experiments.core.report.style import RED
-from experiments.mnist_pruning.method import Method, PruningMethod, State
-from experiments.mnist_pruning.schedules import CUBIC, cubic_setting, kept
+from experiments.mnist_pruning.method import Method, PruningMethod, State, Trial
+from experiments.mnist_pruning.schedules import CUBIC, cubic_ends, cubic_setting, kept
 
 
 def make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
@@ -43,4 +43,5 @@ MOVEMENT = PruningMethod(
     fields=CUBIC,
     cost=1.6,
     trials=dict,
+    best=lambda: {"movement": Trial(candidates=cubic_ends(0.7, 0.9))},
 )

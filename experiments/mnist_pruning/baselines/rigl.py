@@ -9,7 +9,7 @@ import ops
 from experiments.core.config import require
 from experiments.core.report.markdown import number
 from experiments.core.report.style import GREEN
-from experiments.mnist_pruning.method import Config, Method, PruningMethod, State
+from experiments.mnist_pruning.method import Config, Method, PruningMethod, State, Trial
 from experiments.mnist_pruning.schedules import num_kept
 
 
@@ -77,4 +77,13 @@ def _validate(config: ml_collections.ConfigDict) -> None:
         require(0 < value <= 1, f"rigl.{field}", value, "in (0, 1]")
 
 
-RIGL = PruningMethod(make, "RigL", (GREEN, "-."), setting=_setting, validate=_validate, cost=1.0, trials=dict)
+RIGL = PruningMethod(
+    make,
+    "RigL",
+    (GREEN, "-."),
+    setting=_setting,
+    validate=_validate,
+    cost=1.0,
+    trials=dict,
+    best=lambda: {"rigl": Trial(candidates={f"drop{drop:g}": {"rigl.drop": drop} for drop in (0.3, 0.5)})},
+)

@@ -8,7 +8,7 @@ from experiments.core.config import require
 from experiments.core.report.markdown import number
 from experiments.core.report.style import PURPLE
 from experiments.core.training import optimizer
-from experiments.mnist_pruning.method import Config, Method, PruningMethod, State
+from experiments.mnist_pruning.method import Config, Method, PruningMethod, State, Trial, in_name
 
 
 def make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
@@ -52,4 +52,7 @@ STR = PruningMethod(
     validate=_validate,
     cost=0.8,
     trials=dict,
+    best=lambda: {
+        "str": Trial(candidates={f"decay{in_name(decay)}": {"str.weight_decay": decay} for decay in (3e-4, 1e-3)})
+    },
 )

@@ -2,7 +2,8 @@
 
 Reads the workdirs below DIR and writes PNG and SVG files to DIR/figures: the paper's Figure 5 (test
 error against training time and epochs) for each set of pruned layers, the same with every method,
-and the validation error against lam. The same data give the same bytes.
+the validation error against lam, and every method at its best: the error against density, and the
+density of layers over time. The same data give the same bytes.
 """
 
 import sys
@@ -17,9 +18,12 @@ from experiments.core.report.command import drawable, figures_of
 from experiments.core.report.results import Run
 from experiments.core.report.style import STYLE, save
 from experiments.mnist_pruning import relaxed
-from experiments.mnist_pruning.report import naming
+from experiments.mnist_pruning.report import best, naming
 from experiments.mnist_pruning.report.curves import figure5
+from experiments.mnist_pruning.report.densities import density_over_time, error_against_density
 from experiments.mnist_pruning.report.lam_sweep import lam_sweep
+
+OVER_TIME = ("network", 0.02)  # budget and density whose layers are shown over time
 
 
 def make(directory: Path) -> list[Path]:
@@ -48,6 +52,7 @@ def draw(runs: Sequence[Run]) -> dict[str, Figure]:
             drawn[f"all-methods-{name}"] = figure5(members)
         if tuned:
             drawn[f"tuned-{name}"] = figure5(tuned)
+    drawn |= _best(runs)
     sweeps = naming.group(runs, "validation")
     for dataset in dict.fromkeys(key[:2] for key in sweeps):
         panels = [
@@ -58,6 +63,18 @@ def draw(runs: Sequence[Run]) -> dict[str, Figure]:
         name = "lam-sweep" if len({key[:2] for key in sweeps}) == 1 else f"lam-sweep-{dataset[0]}-{dataset[1]:g}"
         if figure := lam_sweep([(key[2], members) for key, members in panels]):
             drawn[name] = figure
+    return drawn
+
+
+def _best(runs: Sequence[Run]) -> dict[str, Figure]:
+    """Of every method at its best."""
+    drawn = {}
+    for dataset in dict.fromkeys(key[0] for key in best.cells(runs)):
+        suffix = "" if dataset == "mnist" else f"-{dataset}"
+        drawn[f"error-against-density{suffix}"] = error_against_density(runs, dataset)
+        cells = {key[1:]: members for key, members in best.cells(runs).items() if key[0] == dataset}
+        if members := cells.get(OVER_TIME):
+            drawn[f"density-over-time{suffix}"] = density_over_time(members)
     return drawn
 
 

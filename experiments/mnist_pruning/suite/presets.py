@@ -1,7 +1,8 @@
 """The suites on offer, as lists of runs.
 
 full   what results/mnist_pruning holds: hyper-parameters chosen on validation, then every method on
-       test, for both sets of pruned layers; under an hour on 2 CPU cores
+       test, for both sets of pruned layers; then every method at its best (`best.py`)
+best   the last of these alone
 quick  the main methods at the paper's and at known good settings, 3 seeds, 10 epochs; minutes
 demo   every method on scikit-learn's digits, nothing to download; under two minutes
 """
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from experiments.core.suite.plan import SuiteRun
 from experiments.mnist_pruning.method import Fields, Trial
 from experiments.mnist_pruning.methods import METHODS
+from experiments.mnist_pruning.suite import best
 
 LAYERS = ((1, 2, 3), (2, 3))
 EPOCHS = 30
@@ -46,13 +48,15 @@ def full() -> list[SuiteRun]:
     rates = {f"lr{rate:g}": {"optimizer.learning_rate": rate} for rate in TUNED_RATES}
     tuned = {f"tuned-{name}": Trial(_fixed()[name], rates) for name in TUNED}
     rounds = [*((layers, _trials()) for layers in LAYERS), (TUNED_LAYERS, tuned)]
-    return [run for make in (_sweep, _final) for layers, trials in rounds for run in make(layers, trials)]
+    papers = [run for make in (_sweep, _final) for layers, trials in rounds for run in make(layers, trials)]
+    return papers + best.best()
 
 
 def quick() -> list[SuiteRun]:
     """The main methods, all layers pruned, without a sweep."""
     base = {"seeds": QUICK_SEEDS, "epochs": QUICK_EPOCHS, "checkpoint_every": QUICK_EPOCHS, "prune_layers": (1, 2, 3)}
-    return [SuiteRun(f"final-{_layers((1, 2, 3))}-{name}", base | _fixed()[name]) for name in QUICK]
+    papers = [SuiteRun(f"final-{_layers((1, 2, 3))}-{name}", base | _fixed()[name]) for name in QUICK]
+    return papers + best.quick()
 
 
 def demo() -> list[SuiteRun]:
@@ -61,7 +65,7 @@ def demo() -> list[SuiteRun]:
     return [SuiteRun(f"final-{_layers((1, 2, 3))}-{name}", base | fields) for name, fields in _fixed().items()]
 
 
-PRESETS: dict[str, Callable[[], list[SuiteRun]]] = {"full": full, "quick": quick, "demo": demo}
+PRESETS: dict[str, Callable[[], list[SuiteRun]]] = {"full": full, "best": best.best, "quick": quick, "demo": demo}
 
 
 def _sweep(layers: Sequence[int], trials: Mapping[str, Trial]) -> Iterator[SuiteRun]:
