@@ -1,6 +1,7 @@
-"""What the paper leaves open of the network: the scale of its inputs, and how its kernels start."""
+"""What the paper leaves open: the scale of inputs, how kernels start, and all that may change how its lam does."""
 
 from collections.abc import Callable
+from typing import Any
 
 from jax.nn import initializers
 
@@ -20,3 +21,30 @@ INITIALISATIONS: dict[str, initializers.Initializer] = {
     "normal_0.1": initializers.normal(0.1),
     "normal_0.01": initializers.normal(0.01),
 }
+
+# Variants of the network, its training and the budget: fields of the config, by what reports call them.
+OPEN: dict[str, dict[str, Any]] = {
+    "as elsewhere": {},
+    "inputs in [0, 1]": {"inputs": "unit"},
+    "inputs in [-1, 1]": {"inputs": "symmetric"},
+    "inputs from 0 to 255": {"inputs": "raw"},
+    "Glorot-uniform": {"initialisation": "glorot_uniform"},
+    "torch's initialisation": {"initialisation": "torch"},
+    "normal, 0.1": {"initialisation": "normal_0.1"},
+    "normal, 0.01": {"initialisation": "normal_0.01"},
+    "momentum 0.9": {"optimizer.momentum": 0.9},
+    "gradient / 10 (mean over classes)": {"optimizer.learning_rate": 1e-3},
+    "a budget for each unit": {"budget": "row"},
+}
+# Variants of the operator alone, to be compared with hard top-k as in the first above.
+OF_OPERATOR: dict[str, dict[str, Any]] = {
+    "lam times the number of weights": {"lam_times_size": True},
+    "weights times the mask of |w|": {"form": "mask"},
+    "weights times the mask of w^2": {"form": "mask_of_squares"},
+    "no gradient of the selection": {"form": "stop_gradient"},
+}
+
+
+def in_name(variant: str) -> str:
+    """`inputs-in-0-1` of `inputs in [0, 1]`, as names of runs have it."""
+    return "-".join("".join(letter if letter.isalnum() else " " for letter in variant).split())

@@ -107,7 +107,7 @@ def _look(config: Config) -> Look:
     return (RED if second else GREEN), "-" if is_papers(config) else ":"
 
 
-def _papers(p: float) -> Fields:
+def papers(p: float) -> Fields:
     """As in the paper: lam = 1e-4, and selected weights shrunk."""
     return {"p": p, "debias": False, "lam.schedule": "constant", "lam.start": PAPER_LAM}
 
@@ -128,7 +128,7 @@ def _starts(label: str, *lams: float) -> dict[str, Fields]:
 
 def _trials() -> dict[str, Trial]:
     """The paper's settings; lam at its best, constant and annealed."""
-    trials = {f"relaxed-{name}": Trial(_papers(p)) for name, p in P.items()}
+    trials = {f"relaxed-{name}": Trial(papers(p)) for name, p in P.items()}
     for name, p in P.items():
         trials[f"constant-{name}"] = Trial(_rescaled(p), _starts("lam", 1e-4, 1e-3, 1e-2, 1e-1, 1.0))
         trials[f"annealed-{name}"] = Trial(_annealed(p, 1.0), _starts("start", 1.0, 3.0, 10.0))
@@ -154,7 +154,7 @@ RELAXED = PruningMethod(
     variants={"annealed": _annealed(4 / 3, 3.0)},
     cost=3.4,
     fixed=lambda: {
-        **{f"relaxed-{name}": _papers(p) for name, p in P.items()},
+        **{f"relaxed-{name}": papers(p) for name, p in P.items()},
         "annealed-p2": _annealed(2.0, 10.0),
         "annealed-p4_3": _annealed(4 / 3, 3.0),
     },

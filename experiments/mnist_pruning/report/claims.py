@@ -128,7 +128,7 @@ def _is_final(run: Run) -> bool:
     return (
         (config["split"], config["dataset"]) == ("test", "mnist")
         and naming.layers(run) == (1, 2, 3)
-        and not (naming.is_tuned(run) or naming.is_best(run))
+        and not (naming.is_tuned(run) or naming.part(run))
     )
 
 

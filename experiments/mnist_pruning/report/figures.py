@@ -18,7 +18,7 @@ from experiments.core.report.command import drawable, figures_of
 from experiments.core.report.results import Run
 from experiments.core.report.style import STYLE, save
 from experiments.mnist_pruning import relaxed
-from experiments.mnist_pruning.report import best, naming
+from experiments.mnist_pruning.report import best, naming, why
 from experiments.mnist_pruning.report.curves import figure5
 from experiments.mnist_pruning.report.densities import density_over_time, error_against_density
 from experiments.mnist_pruning.report.lam_sweep import lam_sweep
@@ -53,6 +53,8 @@ def draw(runs: Sequence[Run]) -> dict[str, Figure]:
         if tuned:
             drawn[f"tuned-{name}"] = figure5(tuned)
     drawn |= _best(runs)
+    if why.measure(runs):
+        drawn["step-of-a-pair"] = why.step_of_a_pair()
     sweeps = naming.group(runs, "validation")
     for dataset in dict.fromkeys(key[:2] for key in sweeps):
         panels = [

@@ -58,14 +58,14 @@ def is_tuned(run: Run) -> bool:
     return "-tuned-" in run.name
 
 
-def is_best(run: Run) -> bool:
-    """Whether the run is one of those of every method at its best, by the directory the suite gives them."""
-    return "best" in run.name.split("/")
+def part(run: Run) -> str:
+    """Of the suite: `best`, every method at its best, or `why`, by its directory; else empty, the paper's setting."""
+    return next((part for part in ("best", "why") if part in run.name.split("/")), "")
 
 
 def best_of(runs: Iterable[Run], split: str) -> list[Run]:
-    """Those that are evaluated on `split`, in the order of METHODS."""
-    return sorted((run for run in runs if is_best(run) and run.config["split"] == split), key=_order)
+    """The runs of every method at its best that are evaluated on `split`, in the order of METHODS."""
+    return sorted((run for run in runs if part(run) == "best" and run.config["split"] == split), key=_order)
 
 
 def kind(run: Run) -> str:
@@ -86,7 +86,7 @@ def group(runs: Iterable[Run], split: str) -> dict[tuple[Any, ...], list[Run]]:
     """
     groups: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs:
-        if run.config["split"] == split and not is_best(run):
+        if run.config["split"] == split and not part(run):
             groups.setdefault((run.config["dataset"], run.config["density"], layers(run)), []).append(run)
     for members in groups.values():
         members.sort(key=_order)

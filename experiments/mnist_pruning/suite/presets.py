@@ -1,8 +1,9 @@
 """The suites on offer, as lists of runs.
 
 full   what results/mnist_pruning holds: hyper-parameters chosen on validation, then every method on
-       test, for both sets of pruned layers; then every method at its best (`best.py`)
-best   the last of these alone
+       test, for both sets of pruned layers; then every method at its best (`best.py`), and why the
+       paper's lam fails (`why.py`); under 90 minutes on 2 CPU cores
+best, why   these parts alone
 quick  the main methods at the paper's and at known good settings, 3 seeds, 10 epochs; minutes
 demo   every method on scikit-learn's digits, nothing to download; under two minutes
 """
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from experiments.core.suite.plan import SuiteRun
 from experiments.mnist_pruning.method import Fields, Trial
 from experiments.mnist_pruning.methods import METHODS
-from experiments.mnist_pruning.suite import best
+from experiments.mnist_pruning.suite import best, why
 
 LAYERS = ((1, 2, 3), (2, 3))
 EPOCHS = 30
@@ -49,7 +50,7 @@ def full() -> list[SuiteRun]:
     tuned = {f"tuned-{name}": Trial(_fixed()[name], rates) for name in TUNED}
     rounds = [*((layers, _trials()) for layers in LAYERS), (TUNED_LAYERS, tuned)]
     papers = [run for make in (_sweep, _final) for layers, trials in rounds for run in make(layers, trials)]
-    return papers + best.best()
+    return papers + best.best() + why.why()
 
 
 def quick() -> list[SuiteRun]:
@@ -65,7 +66,13 @@ def demo() -> list[SuiteRun]:
     return [SuiteRun(f"final-{_layers((1, 2, 3))}-{name}", base | fields) for name, fields in _fixed().items()]
 
 
-PRESETS: dict[str, Callable[[], list[SuiteRun]]] = {"full": full, "best": best.best, "quick": quick, "demo": demo}
+PRESETS: dict[str, Callable[[], list[SuiteRun]]] = {
+    "full": full,
+    "best": best.best,
+    "why": why.why,
+    "quick": quick,
+    "demo": demo,
+}
 
 
 def _sweep(layers: Sequence[int], trials: Mapping[str, Trial]) -> Iterator[SuiteRun]:
