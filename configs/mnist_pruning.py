@@ -124,6 +124,7 @@ def get_config(variant: str = "relaxed") -> ml_collections.ConfigDict:
     # beside metrics.jsonl, where TensorFlow is installed.
     config.checkpoint_every = 5
     config.tensorboard = False
+    config.export_params = False  # of a single seed, the parameters at the end, in params.npz
     config.compilation_cache = config_dict.placeholder(str)  # a directory, "off", or a default in ~/.cache
 
     config.update_from_flattened_dict(VARIANTS[variant])

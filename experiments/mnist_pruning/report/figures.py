@@ -3,11 +3,12 @@
 Reads the workdirs below DIR and writes PNG and SVG files to DIR/figures: the paper's Figure 5 (test
 error against training time and epochs) for each set of pruned layers, the same with every method,
 the validation error against lam, and every method at its best: the error against density, and the
-density of layers over time. The same data give the same bytes.
+density of layers over time, which pixels the first layer is left with, and how lam decides it. The
+same data give the same bytes.
 """
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from experiments.core.report.command import drawable, figures_of
 from experiments.core.report.results import Run
 from experiments.core.report.style import STYLE, save
 from experiments.mnist_pruning import relaxed
-from experiments.mnist_pruning.report import best, naming, why
+from experiments.mnist_pruning.report import best, naming, pictures, why
 from experiments.mnist_pruning.report.curves import figure5
 from experiments.mnist_pruning.report.densities import density_over_time, error_against_density
 from experiments.mnist_pruning.report.lam_sweep import lam_sweep
@@ -31,7 +32,7 @@ def make(directory: Path) -> list[Path]:
     runs = drawable(naming.load(directory))
     written = []
     with mpl.rc_context(STYLE):
-        for name, figure in draw(runs).items():
+        for name, figure in (draw(runs) | _pictures(pictures.load(runs, directory))).items():
             written += save(figure, directory / "figures", name)
     return written
 
@@ -77,6 +78,14 @@ def _best(runs: Sequence[Run]) -> dict[str, Figure]:
         cells = {key[1:]: members for key, members in best.cells(runs).items() if key[0] == dataset}
         if members := cells.get(OVER_TIME):
             drawn[f"density-over-time{suffix}"] = density_over_time(members)
+    return drawn
+
+
+def _pictures(found: Mapping[str, tuple[Run, Any]]) -> dict[str, Figure]:
+    """Of the runs that have left parameters."""
+    drawn = {"first-layer": pictures.masks(found)} if found else {}
+    if annealed := next((of for of in found.values() if relaxed.is_annealed(of[0].config)), None):
+        drawn["lam-falling"] = pictures.lam_falling(*annealed)
     return drawn
 
 

@@ -59,8 +59,8 @@ def is_tuned(run: Run) -> bool:
 
 
 def part(run: Run) -> str:
-    """Of the suite: `best`, every method at its best, or `why`, by its directory; else empty, the paper's setting."""
-    return next((part for part in ("best", "why") if part in run.name.split("/")), "")
+    """Of the suite: every method at its `best`, `pictures` of some, or `why`; else empty, the paper's setting."""
+    return next((part for part in ("best", "pictures", "why") if part in run.name.split("/")), "")
 
 
 def best_of(runs: Iterable[Run], split: str) -> list[Run]:

@@ -36,7 +36,8 @@ QUICK = {
 def best() -> list[SuiteRun]:
     """The sweeps, then the runs on test."""
     trials = {"dense": _dense()} | _trials()
-    return [run for make in (_sweep, _final) for name, trial in trials.items() for run in make(name, trial)]
+    runs = [run for make in (_sweep, _final) for name, trial in trials.items() for run in make(name, trial)]
+    return runs + [_picture(name, trials[name]) for name in EVERYWHERE]
 
 
 def quick() -> list[SuiteRun]:
@@ -82,6 +83,18 @@ def _sweep(name: str, trial: Trial) -> Iterator[SuiteRun]:
                 setting = own | {"optimizer.learning_rate": rate}
                 run = f"sweep/best/{name}-{density:g}-{label}-lr{rate:g}"
                 yield SuiteRun(run, base | {"density": density}, setting, candidate_for=f"best-{name}-{density:g}")
+
+
+def _picture(name: str, trial: Trial) -> SuiteRun:
+    """A single seed that leaves its parameters."""
+    fields = trial.fields | {
+        "split": "test",
+        "seeds": (0,),
+        "budget": "network",
+        "density": 0.02,
+        "export_params": True,
+    }
+    return SuiteRun(f"pictures/{name}", fields, best_of=f"best-{name}-0.02")
 
 
 def _final(name: str, trial: Trial) -> Iterator[SuiteRun]:

@@ -2,9 +2,10 @@
 
 import json
 
+import numpy as np
 import pytest
 
-from experiments.mnist_pruning.report import figures, naming, table
+from experiments.mnist_pruning.report import figures, naming, pictures, table
 from tests.scripts.workdirs import write_workdir
 
 START = [90.0, 90.0, 90.0]
@@ -77,3 +78,16 @@ def test_errors_are_drawn_against_density_and_layers_over_time(directory):
     assert len(panels) == 3
     for line, share in zip(panels[0].get_lines(), (1.0, 20.0, 50.0), strict=True):
         assert line.get_ydata() == pytest.approx([share, share])
+
+
+def test_pictures_are_of_the_weights_of_the_forward_pass(tmp_path):
+    learned = np.random.default_rng(0).normal(size=(64, 10)).astype(np.float32)
+    fields = {"lam__schedule": "geometric", "lam__start": 3.0, "hard_after": 0.9, "debias": True}
+    write_workdir(tmp_path / "pictures/annealed", [[90.0], [5.0]], prune_layers=(1,), **fields)
+    np.savez(tmp_path / "pictures/annealed/params.npz", **{"network/1/kernel": learned})
+    runs, _ = naming.load(tmp_path)
+    (found,) = pictures.load(runs, tmp_path).values()
+    assert np.count_nonzero(pictures.first_layer(*found)) == 64
+    np.testing.assert_array_equal(pictures.first_layer(*found, method="dense"), learned)
+    written = {path.stem for path in figures.make(tmp_path)}
+    assert written == {"first-layer", "lam-falling"}
