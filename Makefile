@@ -80,10 +80,10 @@ format: $(READY)  ## Format the code and fix what ruff can.
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-mnist: $(READY)  ## The whole pruning experiment on MNIST: hyper-parameters, final runs, table, figures (under an hour on 2 cores).
+mnist: $(READY)  ## The whole pruning experiment on MNIST: hyper-parameters, final runs, table, figures (under 90 minutes on 2 cores).
 	@$(RUN) experiments.mnist_pruning.suite --preset=full --out=$(RUNS)/mnist_pruning
 
-mnist-quick: $(READY)  ## The main methods at 3 seeds and 10 epochs (under 5 minutes).
+mnist-quick: $(READY)  ## The main methods at 3 seeds and 10 epochs (under 4 minutes).
 	@$(RUN) experiments.mnist_pruning.suite --preset=quick --out=$(RUNS)/mnist_pruning-quick
 
 cifar100: $(READY)  ## Fine-tune ViT-B/16 on CIFAR-100, losses of the paper, full size: needs an accelerator and public weights.
