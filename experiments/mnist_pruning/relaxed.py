@@ -19,20 +19,16 @@ PAPER_LAM = 1e-4
 P = {"p2": 2.0, "p4_3": 4 / 3}
 
 
-# What `config.form` makes of weights [n]: what the paper means, and what else it might.
-Form = Callable[..., jax.Array]  # (w, pruner, progress)
-FORMS: dict[str, Form] = {
-    "operator": lambda w, pruner, progress: pruner(w, progress),
-    "mask": lambda w, pruner, progress: w * _mask(jnp.abs(w), pruner, progress),
-    "mask_of_squares": lambda w, pruner, progress: w * _mask(jnp.square(w), pruner, progress),
-    # As many entries of a vector are kept as are not 0, each with the derivative of a product with a constant.
-    "stop_gradient": lambda w, pruner, progress: w * jax.lax.stop_gradient(_ratio(pruner(w, progress), w)),
+Function = Callable[[jax.Array], jax.Array]
+
+# What `config.form` makes of weights [n], of the operator in magnitude and of the mask of scores: what the paper means,
+# and what else it might.
+FORMS: dict[str, Callable[[jax.Array, Function, Function], jax.Array]] = {
+    "operator": lambda w, operator, mask: operator(w),
+    "mask": lambda w, operator, mask: w * mask(jnp.abs(w)),
+    "mask_of_squares": lambda w, operator, mask: w * mask(jnp.square(w)),
+    "stop_gradient": lambda w, operator, mask: w * jax.lax.stop_gradient(_ratio(operator(w), w)),
 }
-
-
-def _mask(scores: jax.Array, pruner: Pruner, progress: jax.Array) -> jax.Array:
-    density = pruner.density(progress) if callable(pruner.density) else pruner.density
-    return ops.topk_mask(scores, density=density, lam=pruner.lam(progress), p=pruner.p)
 
 
 def _ratio(kept: jax.Array, w: jax.Array) -> jax.Array:
@@ -41,24 +37,24 @@ def _ratio(kept: jax.Array, w: jax.Array) -> jax.Array:
 
 def _method(config: ml_collections.ConfigDict, *, straight_through: bool = False) -> Method:
     """The paper's operator, or a hard top-k forward and its gradient backward; lam by the progress of training."""
-    falling, form = lam_schedule(config.lam), FORMS[config.form]
+    density, falling = density_of(config), lam_schedule(config.lam)
 
-    def lam(progress: jax.Array) -> jax.Array:
-        strength = falling(jnp.minimum(progress / config.hard_after, 1.0))
-        return jnp.where(progress < config.hard_after, strength, 0.0) if config.hard_after < 1 else strength
+    def strength(n: int, progress: jax.Array) -> jax.Array:
+        lam = falling(jnp.minimum(progress / config.hard_after, 1.0)) * (float(n) if config.lam_times_size else 1.0)
+        return jnp.where(progress < config.hard_after, lam, 0.0) if config.hard_after < 1 else lam
 
     def weights(w: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
         del state, key
-        factor = float(w.size) if config.lam_times_size else 1.0
+        share, lam = density(progress) if callable(density) else density, strength(w.size, progress)
         pruner = Pruner(
-            density=density_of(config),
-            lam=lambda progress: factor * lam(progress),
+            density=share,
+            lam=lam,
             p=config.p,
             debias=config.debias,
             straight_through=straight_through,
             include=lambda path, leaf: True,
         )
-        return form(w, pruner, progress)
+        return FORMS[config.form](w, pruner, lambda scores: ops.topk_mask(scores, density=share, lam=lam, p=config.p))
 
     return Method(weights)
 

@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
         for form, call in calls(matrices, batch).items()
     }
     times = interleave(timed, Budget(options.seconds, fewest=20, most=2000))
-    document = {
+    document: dict[str, Any] = {
         "bytes": [
             {"network": name, "density": density} | sizes(matrices) for (name, density), matrices in networks.items()
         ],

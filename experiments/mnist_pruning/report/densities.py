@@ -1,10 +1,13 @@
 """Every method at its best, in pictures: error against density, and the density of each layer over time."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from experiments.core.record.summary import interval
@@ -27,7 +30,7 @@ def error_against_density(runs: Sequence[Run], dataset: str) -> Figure:
         for run in members:
             series.setdefault((budget, naming.kind(run)), {})[density] = run
     names = list(dict.fromkeys(name for _, name in series))
-    shown = {}
+    shown: dict[str, Any] = {}
     for axes, budget in zip(panels, budgets, strict=True):
         if dense := best.dense_of(runs, dataset):
             shown["dense"] = _band(axes, interval(dense.final("test_error")))
@@ -41,13 +44,13 @@ def error_against_density(runs: Sequence[Run], dataset: str) -> Figure:
     return figure
 
 
-def _band(axes: Axes, error: dict) -> object:
+def _band(axes: Axes, error: dict[str, Any]) -> Line2D:
     half = error["interval95"] or 0.0
     axes.axhspan(error["mean"] - half, error["mean"] + half, color=GREY, alpha=0.2, linewidth=0)
     return axes.axhline(error["mean"], color=GREY, linewidth=1.5)
 
 
-def _errors(axes: Axes, runs: dict[float, Run], aside: float) -> object:
+def _errors(axes: Axes, runs: dict[float, Run], aside: float) -> ErrorbarContainer:
     colour, dashes = naming.look(next(iter(runs.values())))
     densities = sorted(runs)
     errors = [interval(runs[density].final(best.METRIC)) for density in densities]

@@ -68,7 +68,9 @@ def lam_falling(run: Run, params: Mapping[str, Any]) -> Figure:
     """How many units see each pixel, of the weights that an annealed run has learned, as lam falls."""
     figure = Figure(figsize=(1.5 * (len(_LAMS) + 1), 1.8), layout="constrained")
     panels = figure.subplots(1, len(_LAMS) + 1)
-    settings = [(f"$\\lambda$ = {lam:g}", {"lam__start": lam, "hard_after": 1.0}) for lam in _LAMS]
+    settings: list[tuple[str, dict[str, Any]]] = [
+        (f"$\\lambda$ = {lam:g}", {"lam__start": lam, "hard_after": 1.0}) for lam in _LAMS
+    ]
     settings.append(("hard", {"method": "hard"}))
     for axes, (title, fields) in zip(panels, settings, strict=True):
         kernel = first_layer(run, params, lam__schedule="constant", **fields)

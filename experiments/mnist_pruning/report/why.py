@@ -52,7 +52,7 @@ def step_of_a_pair() -> Figure:
     figure = Figure(figsize=(6.6, 3.8), layout="constrained")
     axes = figure.subplots()
     lams = np.logspace(-5, 1, 61)
-    lines = (
+    lines: tuple[tuple[str, dict[str, float], str], ...] = (
         ("momentum 0.9", {"momentum": 0.9}, RED),
         ("SGD", {}, BLUE),
         ("SGD, gradient / 10", {"scale": 0.1}, GREEN),
