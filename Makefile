@@ -80,7 +80,7 @@ format: $(READY)  ## Format the code and fix what ruff can.
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-mnist: $(READY)  ## The whole pruning experiment on MNIST: hyper-parameters, final runs, table, figures (under 90 minutes on 2 cores).
+mnist: $(READY)  ## The whole pruning experiment on MNIST: hyper-parameters, final runs, table, figures (planned for under 90 minutes on 2 cores).
 	@$(RUN) experiments.mnist_pruning.suite --preset=full --out=$(RUNS)/mnist_pruning
 
 mnist-quick: $(READY)  ## The main methods at 3 seeds and 10 epochs (under 4 minutes).
