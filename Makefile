@@ -80,10 +80,10 @@ format: $(READY)  ## Format the code and fix what ruff can.
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-mnist: $(READY)  ## The whole pruning experiment on MNIST: hyper-parameters, final runs, table, figures (under an hour on 2 cores).
+mnist: $(READY)  ## The whole pruning experiment on MNIST: hyper-parameters, final runs, table, figures (planned for under 90 minutes on 2 cores).
 	@$(RUN) experiments.mnist_pruning.suite --preset=full --out=$(RUNS)/mnist_pruning
 
-mnist-quick: $(READY)  ## The main methods at 3 seeds and 10 epochs (under 5 minutes).
+mnist-quick: $(READY)  ## The main methods at 3 seeds and 10 epochs (under 4 minutes).
 	@$(RUN) experiments.mnist_pruning.suite --preset=quick --out=$(RUNS)/mnist_pruning-quick
 
 cifar100: $(READY)  ## Fine-tune ViT-B/16 on CIFAR-100, losses of the paper, full size: needs an accelerator and public weights.
@@ -136,7 +136,7 @@ fuzz: SEED ?= 0
 fuzz: $(READY)  ## Random problems for every operator against an independent oracle: N=100000, SEED=0 (ten minutes).
 	@$(RUN) scripts.fuzz --count=$(N) --seed=$(SEED)
 
-bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, training steps, isotonic solvers, the input pipeline, losses and routers, in an environment of its own.
+bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, training steps, isotonic solvers, the input pipeline, losses and routers, sparse inference, in an environment of its own.
 	@$(VENV)-bench/bin/python -m scripts.bench
 	@$(VENV)-bench/bin/python -m scripts.bench.steps
 	@$(VENV)-bench/bin/python -m scripts.bench.isotonic
@@ -144,6 +144,7 @@ bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, tr
 	@$(VENV)-bench/bin/python -m scripts.bench.losses
 	@$(VENV)-bench/bin/python -m scripts.bench.router
 	@$(VENV)-bench/bin/python -m scripts.bench.pages
+	@$(VENV)-bench/bin/python -m scripts.bench.sparsity
 
 bench-gpu:  ## What a GPU is worth timing on it, under 20 minutes; goes on where it was stopped: MINUTES=10 for a part.
 	@$(MAKE) --no-print-directory bench-device JAX=$(if $(filter cpu,$(JAX)),cuda13,$(JAX))

@@ -23,7 +23,7 @@ from experiments.mnist_pruning.methods import METHODS
 
 # Every method in the paper's setting, and `annealed`.
 VARIANTS: dict[str, dict[str, Any]] = {
-    variant: {"method": name, **fields}
+    variant: {"method": name, **method.fields, **fields}
     for name, method in METHODS.items()
     for variant, fields in {name: {}, **method.variants}.items()
 }
@@ -51,14 +51,25 @@ def get_config(variant: str = "relaxed") -> ml_collections.ConfigDict:
     config.optimizer.name = "sgd"
     config.optimizer.learning_rate = 1e-2
     config.optimizer.momentum = 0.0
+    config.optimizer.schedule = "constant"  # the paper's; or "cosine", down to 0
 
     # The network: widths of the hidden layers.
     config.hidden = (32, 32)
+    config.inputs = (
+        "standardised"  # or unit (in [0, 1]), symmetric (in [-1, 1]), raw (0 to 255); the paper says nothing
+    )
+    config.initialisation = "lecun_normal"  # or glorot_uniform, torch, normal_0.1, normal_0.01; nor of this
 
     # Pruning: which weight matrices, numbered from 1, and how much of each is kept.
     config.method = "relaxed"
     config.prune_layers = (1, 2, 3)  # the paper's text; its slides say (2, 3)
     config.density = 0.1
+    config.budget = "matrix"  # each has one of its own; or "network", all share one; or "row", each unit has one
+    config.density_schedule = ml_collections.ConfigDict()
+    config.density_schedule.name = "constant"  # or "cubic", from 1 down to it, for the methods that can
+    config.density_schedule.begin = 0.0  # shares of training between which it falls
+    config.density_schedule.end = 0.7
+    config.density_schedule.every = 100  # steps between two masks (methods gradual and rigl)
 
     # The relaxed operator (methods relaxed and straight_through).
     config.p = 2.0
@@ -69,6 +80,11 @@ def get_config(variant: str = "relaxed") -> ml_collections.ConfigDict:
     # Whether a selected weight keeps its value (the published code) or is shrunk by 1 / (1 + lam)
     # and the like (the paper). Only with it does the operator tend to the identity as lam grows.
     config.debias = False
+    # What else the paper may mean: lam times the number of weights (a regulariser that is a mean, not a sum); the
+    # weights times the relaxed mask of their magnitudes or squares; or no derivative of which weights are selected.
+    config.lam_times_size = False
+    config.form = "operator"  # or mask, mask_of_squares, stop_gradient
+    config.hard_after = 1.0  # share of training that lam's schedule takes; from then on the top-k is hard, 1: never
 
     # Entropic optimal transport (method ot_straight_through).
     config.ot = ml_collections.ConfigDict()
@@ -83,6 +99,21 @@ def get_config(variant: str = "relaxed") -> ml_collections.ConfigDict:
     config.mask.strength = 0.1
     config.mask.num_samples = 10  # of perturbed: each costs a hard top-k forward, and two backward
 
+    # RigL (method rigl), at the paper's values: how much is dropped at first, and until when.
+    config.rigl = ml_collections.ConfigDict()
+    config.rigl.drop = 0.3
+    config.rigl.until = 0.75
+
+    # Top-KAST (method topkast): how much has a gradient, and the penalty of its weights.
+    config.topkast = ml_collections.ConfigDict()
+    config.topkast.backward_density = 0.5
+    config.topkast.penalty = 1e-4
+
+    # Soft threshold reparameterization (method str): the decay of weights and thresholds makes it sparse.
+    config.str = ml_collections.ConfigDict()
+    config.str.weight_decay = 1e-3
+    config.str.initial = -5.0  # the threshold starts at sigmoid of this
+
     # Hard concrete gates (method hard_concrete).
     config.hard_concrete = ml_collections.ConfigDict()
     config.hard_concrete.learning_rate = 0.02  # of the gates, by Adam
@@ -93,6 +124,7 @@ def get_config(variant: str = "relaxed") -> ml_collections.ConfigDict:
     # beside metrics.jsonl, where TensorFlow is installed.
     config.checkpoint_every = 5
     config.tensorboard = False
+    config.export_params = False  # of a single seed, the parameters at the end, in params.npz
     config.compilation_cache = config_dict.placeholder(str)  # a directory, "off", or a default in ~/.cache
 
     config.update_from_flattened_dict(VARIANTS[variant])

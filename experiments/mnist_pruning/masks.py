@@ -14,7 +14,8 @@ import ops
 from experiments.core.config import require, require_one_of
 from experiments.core.report.markdown import number
 from experiments.core.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, Look
-from experiments.mnist_pruning.method import Config, Method, PruningMethod, State, Trial, in_name, num_kept
+from experiments.mnist_pruning.method import Config, Method, PruningMethod, State, Trial, in_name
+from experiments.mnist_pruning.schedules import num_kept
 from ops import baselines
 
 Mask = Callable[[jax.Array, int, jax.Array], jax.Array]  # (magnitudes [n], k, key) -> mask [n]
@@ -55,13 +56,12 @@ def mask_of(name: str, strength: float, num_samples: int = 1) -> Mask:
 def _behind_hard(mask: Mask, density: float) -> Method:
     """Hard top-k forward, the gradient of `w * mask(|w|)` backward, where `mask` is relaxed."""
 
-    def weights(kernel: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
+    def weights(w: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
         del state, progress
-        w, k = kernel.ravel(), num_kept(density, kernel.size)
+        k = num_kept(density, w.size)
         hard = ops.hard_topk_mag(w, k)
         # Without a key it is evaluated and not differentiated: the mask, whose value nothing depends on, is left out.
-        kept = hard if key is None else ops.straight_through(hard, w * mask(jnp.abs(w), k, key))
-        return kept.reshape(kernel.shape)
+        return hard if key is None else ops.straight_through(hard, w * mask(jnp.abs(w), k, key))
 
     return Method(weights)
 
@@ -85,7 +85,7 @@ def _validate(config: ml_collections.ConfigDict) -> None:
 
 # Hard top-k forward, the gradient of the mask that `config.mask` names backward.
 MASK_STRAIGHT_THROUGH = PruningMethod(
-    lambda config: _behind_hard(mask_of(**config.mask), config.density),
+    lambda config, total_steps: _behind_hard(mask_of(**config.mask), config.density),
     _label,
     lambda config: MASKS[config["mask"]["name"]].look,
     lambda config: ", ".join([_label(config), *_setting(config)]),
@@ -102,7 +102,7 @@ MASK_STRAIGHT_THROUGH = PruningMethod(
 # The same of entropic optimal transport (Cuturi et al. 2019). Each step costs many times that of the others, so fewer
 # seeds; epsilons below these take many times as long and learn more slowly.
 OT_STRAIGHT_THROUGH = PruningMethod(
-    lambda config: _behind_hard(mask_of("entropic_ot", config.ot.epsilon), config.density),
+    lambda config, total_steps: _behind_hard(mask_of("entropic_ot", config.ot.epsilon), config.density),
     "hard, optimal-transport gradient",
     (BLACK, "--"),
     "hard, OT gradient",

@@ -1,6 +1,6 @@
-"""What a way to prune is: functions of a layer for training, and what suites, tables and figures know of it.
+"""What a way to prune is: functions of weights for training, and what suites, tables and figures know of it.
 
-A kernel of size n is pruned as one vector, of which `k = int(density * n)` entries are kept.
+Weights that compete for one budget are a vector of size n (`pools.py`), of which `k = int(density * n)` are kept.
 """
 
 import dataclasses
@@ -8,33 +8,41 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import ml_collections
 import optax
 
 from experiments.core.report.style import Look
+from experiments.mnist_pruning.schedules import kept
 
-State = dict[str, jax.Array]  # what a method learns for one layer besides the kernel; often empty
+State = dict[str, jax.Array]  # what a method keeps of one vector besides the weights; often empty
 Config = Mapping[str, Any]  # of a run, as it reads back from its file
 Fields = dict[str, Any]  # of a config, by dotted name
 
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """One way to prune, as functions of one layer.
+    """One way to prune, as functions of one vector.
 
     Attributes:
-      weights: `weights(kernel, state, progress, key) -> kernel` of the forward pass in training;
+      weights: `weights(vector, state, progress, key) -> vector` of the forward pass in training;
         with `key=None` its deterministic form, for evaluation.
-      init: `init(kernel) -> state`.
-      penalty: `penalty(state, progress) -> scalar`, added to the loss.
-      project: `project(kernel, progress) -> kernel`, applied after each update.
+      init: `init(vector, key) -> state`.
+      penalty: `penalty(vector, state, progress) -> scalar`, added to the loss.
+      after_update: `after_update(vector, state, gradient, progress) -> vector, state`, applied after each update;
+        `gradient` is that in the vector.
+      active: `active(state) -> mask` of the weights of which the optimizer keeps what it remembers (momentum) after an
+        update; of the others it forgets it. None: it remembers all.
       optimizers: of the entries of the state, by name.
     """
 
     weights: Callable[[jax.Array, State, jax.Array, jax.Array | None], jax.Array]
-    init: Callable[[jax.Array], State] = lambda kernel: {}
-    penalty: Callable[[State, jax.Array], jax.Array | float] = lambda state, progress: 0.0
-    project: Callable[[jax.Array, jax.Array], jax.Array] = lambda kernel, progress: kernel
+    init: Callable[[jax.Array, jax.Array], State] = lambda vector, key: {}
+    penalty: Callable[[jax.Array, State, jax.Array], jax.Array | float] = lambda vector, state, progress: 0.0
+    after_update: Callable[[jax.Array, State, jax.Array, jax.Array], tuple[jax.Array, State]] = (
+        lambda vector, state, gradient, progress: (vector, state)
+    )
+    active: Callable[[State], jax.Array] | None = None
     optimizers: dict[str, optax.GradientTransformation] = dataclasses.field(default_factory=dict)
 
 
@@ -52,35 +60,49 @@ class Trial:
 class PruningMethod:
     """A way to prune, as `METHODS` lists it: all there is to be said of it."""
 
-    make: Callable[[ml_collections.ConfigDict], Method]
+    make: Callable[[ml_collections.ConfigDict, int], Method]  # of a config and the number of steps
     label: str | Callable[[Config], str]  # in tables
     look: Look | Callable[[Config], Look]  # in figures
     legend: str | Callable[[Config], str] = ""  # in figures; empty: the label
     setting: Callable[[Config], Sequence[str]] = lambda config: ()  # its hyper-parameters, as tables write them
     validate: Callable[[ml_collections.ConfigDict], None] = lambda config: None  # of its own fields, in all runs
     keeps_all: bool = True  # whether the density may be 1
+    density_schedules: Sequence[str] = ("constant",)  # those of `config.density_schedule.name` that it can follow
+    fields: Fields = dataclasses.field(default_factory=dict)  # of the config, wherever it is used
     variants: dict[str, Fields] = dataclasses.field(default_factory=dict)  # of the config, besides that of its own name
     cost: float = 4.0  # seconds per epoch of ten seeds, relative to the other methods
     # Its runs at given settings, by name, all of which the demo makes, and its lines of the full suite. None: one of
     # its own name.
     fixed: Callable[[], dict[str, Fields]] | None = None
     trials: Callable[[], dict[str, Trial]] | None = None
+    # Its lines of the comparison of methods at their best, with two settings to choose from each. None by default.
+    best: Callable[[], dict[str, Trial]] = dict
 
 
-def num_kept(density: float, size: int) -> int:
-    """`k`, rounded down; the tolerance keeps 0.29 * 100 from being 28."""
-    return int(density * size + 1e-9)
+def by_number(function: Callable[[jax.Array, Any], jax.Array], config: ml_collections.ConfigDict) -> Method:
+    """The method whose weights are `function(vector, k)`, with nothing else to learn."""
+    return Method(lambda vector, state, progress, key: function(vector, kept(config, vector.size)(progress)))
 
 
-def on_vector(function: Callable[[jax.Array, int, jax.Array], jax.Array], density: float) -> Method:
-    """The method whose weights are `function(vector, k, progress)`, with nothing else to learn."""
+def over_rows(method: Method) -> Method:
+    """The method for a matrix each of whose rows is pruned as a vector by itself."""
 
-    def weights(kernel: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
-        del state, key
-        k = num_kept(density, kernel.size)
-        return function(kernel.ravel(), k, progress).reshape(kernel.shape)
+    def weights(rows: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
+        if key is None:
+            return jax.vmap(lambda w, s: method.weights(w, s, progress, None))(rows, state)
+        keys = jax.random.split(key, len(rows))
+        return jax.vmap(lambda w, s, key: method.weights(w, s, progress, key))(rows, state, keys)
 
-    return Method(weights)
+    def penalty(rows: jax.Array, state: State, progress: jax.Array) -> jax.Array:
+        return jnp.sum(jax.vmap(lambda w, s: jnp.asarray(method.penalty(w, s, progress)))(rows, state))
+
+    return dataclasses.replace(
+        method,
+        weights=weights,
+        init=lambda rows, key: jax.vmap(method.init)(rows, jax.random.split(key, len(rows))),
+        penalty=penalty,
+        after_update=jax.vmap(method.after_update, in_axes=(0, 0, 0, None)),
+    )
 
 
 def in_name(value: float) -> str:

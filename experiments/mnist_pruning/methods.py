@@ -11,25 +11,41 @@ import optax
 import ops
 from experiments.core.config import require, require_one_of
 from experiments.core.report.style import BLACK, BLUE, GREY, SKY
-from experiments.mnist_pruning import masks, relaxed
-from experiments.mnist_pruning.method import Method, PruningMethod, State, num_kept, on_vector
-from experiments.mnist_pruning.schedules import cubic_density, linear_density
-from ops.baselines.coding import soft_threshold
+from experiments.mnist_pruning import masks, relaxed, schedules
+from experiments.mnist_pruning.baselines import gradual, movement, rigl, soft_threshold, topkast
+from experiments.mnist_pruning.method import Method, PruningMethod, State, Trial, by_number
+from experiments.mnist_pruning.pools import BUDGETS
+from experiments.mnist_pruning.schedules import (
+    DENSITY_SCHEDULES,
+    cubic_density,
+    cubic_ends,
+    cubic_setting,
+    linear_density,
+    num_kept,
+)
+from ops.baselines.coding.soft_threshold import soft_threshold_topk
 from ops.baselines.gates import hard_concrete
 
 
-def _dense(config: ml_collections.ConfigDict) -> Method:
+def _dense(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     """No pruning."""
-    del config
-    return Method(weights=lambda kernel, state, progress, key: kernel)
+    del config, total_steps
+    return Method(weights=lambda vector, state, progress, key: vector)
 
 
-def _hard(config: ml_collections.ConfigDict) -> Method:
+def _hard(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     """Hard top-k in magnitude; only the entries kept have a gradient."""
-    return on_vector(lambda w, k, progress: ops.hard_topk_mag(w, k), config.density)
+    del total_steps
+    return by_number(ops.hard_topk_mag, config)
 
 
-def _hard_concrete(config: ml_collections.ConfigDict) -> Method:
+def _identity_straight_through(config: ml_collections.ConfigDict, total_steps: int) -> Method:
+    """Hard top-k in magnitude, whose gradient goes to all weights as if it were the identity (Bengio et al. 2013)."""
+    del total_steps
+    return by_number(lambda w, k: ops.straight_through(ops.hard_topk_mag(w, k), w), config)
+
+
+def _hard_concrete(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     """L0 gates (Louizos et al. 2018) whose expected density a multiplier drives to the target.
 
     The penalty of a layer is an augmented Lagrangian, `mu excess + damping / 2 excess^2`, with the
@@ -39,21 +55,24 @@ def _hard_concrete(config: ml_collections.ConfigDict) -> Method:
     of the layer's density, 1 / n, would move it imperceptibly. The training density reported is
     the fraction of deterministic gates that are not 0.
     """
+    del total_steps
     fields = config.hard_concrete
     target = cubic_density(config.density)
 
-    def init(kernel: jax.Array) -> State:
+    def init(w: jax.Array, key: jax.Array) -> State:
+        del key
         # 2 opens a gate with probability 0.97.
-        return {"log_alpha": jnp.full_like(kernel, 2.0), "multiplier": jnp.zeros((), kernel.dtype)}
+        return {"log_alpha": jnp.full_like(w, 2.0), "multiplier": jnp.zeros((), w.dtype)}
 
-    def weights(kernel: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
+    def weights(w: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
         del progress
         log_alpha = state["log_alpha"]
         if key is None:
-            return kernel * hard_concrete.deterministic_gates(log_alpha)
-        return kernel * hard_concrete.sample_gates(key, log_alpha)
+            return w * hard_concrete.deterministic_gates(log_alpha)
+        return w * hard_concrete.sample_gates(key, log_alpha)
 
-    def penalty(state: State, progress: jax.Array) -> jax.Array:
+    def penalty(w: jax.Array, state: State, progress: jax.Array) -> jax.Array:
+        del w
         expected_density = hard_concrete.probability_open(state["log_alpha"]).mean()
         excess = expected_density - target(progress)
         return state["multiplier"] * excess + fields.damping / 2 * jnp.square(excess)
@@ -74,7 +93,7 @@ def _validate_hard_concrete(config: ml_collections.ConfigDict) -> None:
         require(value > 0, f"hard_concrete.{field}", value, "positive")
 
 
-def _ista(config: ml_collections.ConfigDict) -> Method:
+def _ista(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     """Iterative soft thresholding: a gradient step, then the proximal step of an L1 penalty.
 
     The threshold of each step and layer is the one that leaves the number of entries asked for,
@@ -82,19 +101,29 @@ def _ista(config: ml_collections.ConfigDict) -> Method:
     density, ends near the density wanted at best: with batches of 128 the noise of the gradient
     lifts or drops a tenth of the entries at once.
     """
+    del total_steps
     density = linear_density(config.density)
 
-    def project(kernel: jax.Array, progress: jax.Array) -> jax.Array:
-        k = jnp.maximum(density(progress) * kernel.size, num_kept(config.density, kernel.size))
-        return soft_threshold.soft_threshold_topk(kernel.ravel(), k).reshape(kernel.shape)
+    def after_update(w: jax.Array, state: State, gradient: jax.Array, progress: jax.Array) -> tuple[jax.Array, State]:
+        del gradient
+        k = jnp.maximum(density(progress) * w.size, num_kept(config.density, w.size))
+        return soft_threshold_topk(w, k), state
 
-    return Method(weights=lambda kernel, state, progress, key: kernel, project=project)
+    return Method(weights=lambda w, state, progress, key: w, after_update=after_update)
 
 
 # In the order of the tables.
 METHODS = {
     "dense": PruningMethod(_dense, "dense", (GREY, "-"), cost=0.6),
-    "hard": PruningMethod(_hard, "hard top-k", (BLUE, "-"), cost=1.6),
+    "hard": PruningMethod(
+        _hard,
+        "hard top-k",
+        (BLUE, "-"),
+        setting=cubic_setting,
+        density_schedules=DENSITY_SCHEDULES,
+        cost=1.6,
+        best=lambda: {"hard": Trial(candidates={"constant": {}} | cubic_ends(0.7))},
+    ),
     "relaxed": relaxed.RELAXED,
     "straight_through": relaxed.STRAIGHT_THROUGH,
     "ot_straight_through": masks.OT_STRAIGHT_THROUGH,
@@ -108,6 +137,21 @@ METHODS = {
         cost=3.0,
     ),
     "ista": PruningMethod(_ista, "iterative soft-thresholding", (BLACK, ":"), "soft-thresholding", cost=1.6),
+    "identity_straight_through": PruningMethod(
+        _identity_straight_through,
+        "hard, gradient to all",
+        (GREY, "-."),
+        setting=cubic_setting,
+        density_schedules=DENSITY_SCHEDULES,
+        cost=1.6,
+        trials=dict,
+        best=lambda: {"identity_straight_through": Trial(candidates={"constant": {}} | cubic_ends(0.7))},
+    ),
+    "gradual": gradual.GRADUAL,
+    "movement": movement.MOVEMENT,
+    "rigl": rigl.RIGL,
+    "topkast": topkast.TOPKAST,
+    "str": soft_threshold.STR,
 }
 
 
@@ -115,7 +159,11 @@ def validate(config: ml_collections.ConfigDict) -> None:
     """Checks the fields of all methods, whichever is used."""
     require_one_of("method", config.method, METHODS)
     require(0 < config.density <= 1, "density", config.density, "in (0, 1]")
+    require_one_of("budget", config.budget, BUDGETS)
+    schedules.validate(config)
     for method in METHODS.values():
         method.validate(config)
+    followed, name = METHODS[config.method].density_schedules, config.density_schedule.name
+    require(name in followed, "density_schedule.name", name, f"{' or '.join(followed)} for {config.method}")
     if not METHODS[config.method].keeps_all:
         require(config.density < 1, "density", config.density, f"in (0, 1) for {config.method}")

@@ -10,22 +10,24 @@ Params = dict[str, dict[str, jax.Array]]  # {"1": {"kernel": [in, out], "bias": 
 
 
 class MLP(nn.Module):
-    """Layers named "1", "2", ... as the paper numbers them; kernels start LeCun-normal.
+    """Layers named "1", "2", ... as the paper numbers them; biases start at 0.
 
     Attributes:
       widths: of the hidden layers.
       num_classes: width of the output.
+      kernel_init: of all kernels.
     """
 
     widths: Sequence[int]
     num_classes: int
+    kernel_init: nn.initializers.Initializer = nn.initializers.lecun_normal()
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """Inputs [B, D] to logits [B, num_classes]."""
         for layer, width in enumerate(self.widths, start=1):
-            x = nn.relu(nn.Dense(width, name=str(layer))(x))
-        return nn.Dense(self.num_classes, name=str(len(self.widths) + 1))(x)
+            x = nn.relu(nn.Dense(width, kernel_init=self.kernel_init, name=str(layer))(x))
+        return nn.Dense(self.num_classes, kernel_init=self.kernel_init, name=str(len(self.widths) + 1))(x)
 
 
 def map_kernels(function: Any, params: Params, layers: Sequence[str]) -> Params:

@@ -1,34 +1,69 @@
 """The paper's operator to prune with: forward and backward, or backward alone behind a hard top-k."""
 
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
 import ml_collections
 
-from experiments.core.config import require
+import ops
+from experiments.core.config import require, require_one_of
 from experiments.core.report.markdown import number, p_name
 from experiments.core.report.style import GREEN, ORANGE, PURPLE, RED, SKY, Look
 from experiments.core.training.schedules import lam_schedule, validate_lam
-from experiments.mnist_pruning.method import Config, Fields, Method, PruningMethod, Trial, in_name
+from experiments.mnist_pruning.method import Config, Fields, Method, PruningMethod, State, Trial, in_name
+from experiments.mnist_pruning.schedules import DENSITY_SCHEDULES, cubic_setting, density_of
 from ops.pruning import Pruner
 
 PAPER_LAM = 1e-4
 P = {"p2": 2.0, "p4_3": 4 / 3}
 
 
+Function = Callable[[jax.Array], jax.Array]
+
+# What `config.form` makes of weights [n], of the operator in magnitude and of the mask of scores: what the paper means,
+# and what else it might.
+FORMS: dict[str, Callable[[jax.Array, Function, Function], jax.Array]] = {
+    "operator": lambda w, operator, mask: operator(w),
+    "mask": lambda w, operator, mask: w * mask(jnp.abs(w)),
+    "mask_of_squares": lambda w, operator, mask: w * mask(jnp.square(w)),
+    "stop_gradient": lambda w, operator, mask: w * jax.lax.stop_gradient(_ratio(operator(w), w)),
+}
+
+
+def _ratio(kept: jax.Array, w: jax.Array) -> jax.Array:
+    return jnp.where(w == 0, 0.0, kept / jnp.where(w == 0, 1.0, w))
+
+
 def _method(config: ml_collections.ConfigDict, *, straight_through: bool = False) -> Method:
     """The paper's operator, or a hard top-k forward and its gradient backward; lam by the progress of training."""
-    pruner = Pruner(
-        density=config.density,
-        lam=lam_schedule(config.lam),
-        p=config.p,
-        debias=config.debias,
-        straight_through=straight_through,
-        per_leaf=True,
-    )
-    return Method(weights=lambda kernel, state, progress, key: pruner(kernel, progress))
+    density, falling = density_of(config), lam_schedule(config.lam)
+
+    def strength(n: int, progress: jax.Array) -> jax.Array:
+        lam = falling(jnp.minimum(progress / config.hard_after, 1.0)) * (float(n) if config.lam_times_size else 1.0)
+        return jnp.where(progress < config.hard_after, lam, 0.0) if config.hard_after < 1 else lam
+
+    def weights(w: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
+        del state, key
+        share, lam = density(progress) if callable(density) else density, strength(w.size, progress)
+        pruner = Pruner(
+            density=share,
+            lam=lam,
+            p=config.p,
+            debias=config.debias,
+            straight_through=straight_through,
+            include=lambda path, leaf: True,
+        )
+        return FORMS[config.form](w, pruner, lambda scores: ops.topk_mask(scores, density=share, lam=lam, p=config.p))
+
+    return Method(weights)
 
 
 def _validate(config: ml_collections.ConfigDict) -> None:
     require(1 < config.p <= 2, "p", config.p, "in (1, 2]")
     validate_lam(config.lam)
+    require_one_of("form", config.form, FORMS)
+    require(0 < config.hard_after <= 1, "hard_after", config.hard_after, "in (0, 1]")
 
 
 def is_annealed(config: Config) -> bool:
@@ -46,7 +81,10 @@ def _setting(config: Config) -> list[str]:
     lam = config["lam"]
     start, end = number(lam["start"]), number(lam["end"])
     strength = f"lam {start} to {end}" if lam["schedule"] == "geometric" else f"lam = {start}"
-    return [f"p = {p_name(config['p'])}", strength] + (["rescaled"] if config["debias"] else [])
+    rescaled = ["rescaled"] if config["debias"] else []
+    hard_after = config.get("hard_after", 1.0)  # runs made before there was such a field have none
+    hard = [f"hard after {100 * hard_after:g} % of training"] if hard_after < 1 else []
+    return [f"p = {p_name(config['p'])}", strength, *rescaled, *hard, *cubic_setting(config)]
 
 
 def _legend(config: Config) -> str:
@@ -65,7 +103,7 @@ def _look(config: Config) -> Look:
     return (RED if second else GREEN), "-" if is_papers(config) else ":"
 
 
-def _papers(p: float) -> Fields:
+def papers(p: float) -> Fields:
     """As in the paper: lam = 1e-4, and selected weights shrunk."""
     return {"p": p, "debias": False, "lam.schedule": "constant", "lam.start": PAPER_LAM}
 
@@ -80,40 +118,60 @@ def _annealed(p: float, start: float) -> Fields:
     return _rescaled(p) | {"lam.schedule": "geometric", "lam.start": start, "lam.end": 1e-3}
 
 
+def _steady(p: float, start: float) -> Fields:
+    """As `_annealed`, but lam stays above what makes steps at the threshold large; hard for the last tenth.
+
+    A step moves a pair at the threshold by the learning rate over 2 lam (`report/why.py`). At a rate of 0.05 and lam =
+    1e-3 that is 25 times the difference of gradients, and now and then a network is lost in its last epochs.
+    """
+    return _annealed(p, start) | {"lam.end": 1e-2, "hard_after": 0.9}
+
+
 def _starts(label: str, *lams: float) -> dict[str, Fields]:
     return {f"{label}{in_name(lam)}": {"lam.start": lam} for lam in lams}
 
 
 def _trials() -> dict[str, Trial]:
     """The paper's settings; lam at its best, constant and annealed."""
-    trials = {f"relaxed-{name}": Trial(_papers(p)) for name, p in P.items()}
+    trials = {f"relaxed-{name}": Trial(papers(p)) for name, p in P.items()}
     for name, p in P.items():
         trials[f"constant-{name}"] = Trial(_rescaled(p), _starts("lam", 1e-4, 1e-3, 1e-2, 1e-1, 1.0))
         trials[f"annealed-{name}"] = Trial(_annealed(p, 1.0), _starts("start", 1.0, 3.0, 10.0))
     return trials
 
 
+def _best() -> dict[str, Trial]:
+    """Of each p two values of lam to start at."""
+    return {
+        f"annealed-{name}": Trial(_steady(p, 1.0), _starts("start", *starts))
+        for name, p, starts in (("p2", 2.0, (10.0, 3.0)), ("p4_3", 4 / 3, (3.0, 1.0)))
+    }
+
+
 RELAXED = PruningMethod(
-    _method,
+    lambda config, total_steps: _method(config),
     "relaxed top-k",
     _look,
     _legend,
     setting=_setting,
     validate=_validate,
+    density_schedules=DENSITY_SCHEDULES,
     variants={"annealed": _annealed(4 / 3, 3.0)},
     cost=3.4,
     fixed=lambda: {
-        **{f"relaxed-{name}": _papers(p) for name, p in P.items()},
-        "annealed-p2": _annealed(2.0, 10.0),
-        "annealed-p4_3": _annealed(4 / 3, 3.0),
+        **{f"relaxed-{name}": papers(p) for name, p in P.items()},
+        "annealed-p2": _steady(2.0, 10.0),
+        "annealed-p4_3": _steady(4 / 3, 3.0),
     },
     trials=_trials,
+    best=_best,
 )
 STRAIGHT_THROUGH = PruningMethod(
-    lambda config: _method(config, straight_through=True),
+    lambda config, total_steps: _method(config, straight_through=True),
     "hard, relaxed gradient",
     (SKY, "--"),
     setting=_setting,
+    density_schedules=DENSITY_SCHEDULES,
     fixed=lambda: {"straight_through": _rescaled(2.0) | {"lam.start": 0.1}},
     trials=lambda: {"straight_through": Trial(_rescaled(2.0), _starts("lam", 1e-2, 1e-1, 1.0))},
 )

@@ -20,7 +20,7 @@ from experiments.core.input.dataset import Data
 from experiments.core.report.style import BLUE
 from experiments.core.training import mesh, state, step
 from experiments.mnist_pruning.experiment import RECIPE
-from experiments.mnist_pruning.method import Method, PruningMethod, on_vector
+from experiments.mnist_pruning.method import Method, PruningMethod, by_number
 from experiments.mnist_pruning.methods import METHODS
 from scripts.bench import record
 from scripts.bench.timing import Budget, interleave
@@ -36,15 +36,15 @@ LIMITS = {
 }
 
 
-def _hard_by_lax(config: Any) -> Method:
+def _hard_by_lax(config: Any, total_steps: int) -> Method:
     """Hard top-k in magnitude as one writes it with what JAX has."""
+    del total_steps
 
-    def keep(w: jax.Array, k: int, progress: jax.Array) -> jax.Array:
-        del progress
+    def keep(w: jax.Array, k: int) -> jax.Array:
         _, kept = lax.top_k(jnp.abs(w), k)
         return w * jnp.zeros_like(w).at[kept].set(1.0)
 
-    return on_vector(keep, config.density)
+    return by_number(keep, config)
 
 
 def contestants() -> dict[str, dict[str, Any]]:

@@ -35,9 +35,16 @@ def write_run(
 
 
 def write_workdir(
-    path: Path, errors: list[list[float | None]], *, hardened: list[float | None] | None = None, **fields: Any
+    path: Path,
+    errors: list[list[float | None]],
+    *,
+    hardened: list[float | None] | None = None,
+    layers: Mapping[str, float] | None = None,
+    **fields: Any,
 ) -> None:
     """A finished pruning run whose error was `errors[epoch][seed]`, and after hardening `hardened[seed]` at the end.
+
+    Of `layers` each has a density; left out, rows say nothing of them.
 
     `fields` are the config's, with `__` for the dots; a `None` stands for a seed that diverged.
     """
@@ -62,6 +69,9 @@ def write_workdir(
                 "hardened_density": density,
             }
         )
+        if layers:
+            shares = {layer: [None if value is None else share for value in values] for layer, share in layers.items()}
+            rows[-1]["train_density_per_layer"] = shares
     write_run(path, config, rows, "mnist_pruning")
 
 

@@ -68,7 +68,9 @@ class Experiment:
       optimizer: applied to the gradient of the objective; most often `optimizer.make(config)`.
       pretrained: parameters to start from, NumPy arrays in a part of the tree that `init` makes (or
         all of it): they take the place of what `init` makes there. None: all are from `init`.
-      project: `project(params, progress) -> params`, applied after every update.
+      after_update: `after_update(params, opt_state, gradient, progress) -> params, opt_state`, applied after every
+        update: to put parameters back where they may lie, or to rewire a network by its `gradient`, which is that of
+        the objective before the update, and clear what the optimizer remembers of weights that start anew.
       augment: `augment(key, images) -> images`, on the device, of a whole training batch before
         the loss sees it; the key is fresh in every step.
       flops_per_example: operations of a training step per example, forward and backward and
@@ -84,7 +86,9 @@ class Experiment:
     optimizer: optax.GradientTransformation
     examine: Callable[[Params, Batch], dict[str, jax.Array]] | None = None
     pretrained: Params | None = None
-    project: Callable[[Params, jax.Array], Params] = lambda params, progress: params
+    after_update: Callable[[Params, optax.OptState, Params, jax.Array], tuple[Params, optax.OptState]] = (
+        lambda params, opt_state, gradient, progress: (params, opt_state)
+    )
     augment: Callable[[jax.Array, jax.Array], jax.Array] | None = None
     flops_per_example: float | None = None
     headline: tuple[str, ...] = ()

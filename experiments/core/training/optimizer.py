@@ -15,8 +15,8 @@
 The fields from b2 on may be left out; in brackets is what they are then.
 
 Steps count from 0, and the update of step t is scaled by the rate at t. With a peak r, w steps of
-warm-up and T = `config.steps` in all, it is r t / w while t < w (so the first update is zero), and
-from there on, r itself at t = w,
+warm-up and T in all (`config.steps`, or those of the epochs), it is r t / w while t < w (so the first
+update is zero), and from there on, r itself at t = w,
 
     constant   r
     cosine     end + (r - end) (1 + cos(pi (t - w) / (T - w))) / 2
@@ -78,14 +78,21 @@ def validate(config: ml_collections.ConfigDict) -> None:
         require_field(fields[name] >= 0, name, "at least 0")
     steps = config.get("steps")
     if steps is None:
-        require_field(fields.schedule == "constant", "schedule", "constant where the length is given in epochs")
         require_field(fields.warmup_steps >= 0, "warmup_steps", "at least 0")
     else:
         require_field(0 <= fields.warmup_steps < steps, "warmup_steps", f"in [0, {steps}), {steps} being config.steps")
 
 
-def make(config: ml_collections.ConfigDict) -> optax.GradientTransformation:
-    """Clipping, then the direction of SGD or Adam, then weight decay, then the learning rate."""
+def make(config: ml_collections.ConfigDict, total_steps: int | None = None) -> optax.GradientTransformation:
+    """Clipping, then the direction of SGD or Adam, then weight decay, then the learning rate.
+
+    Args:
+      config: valid.
+      total_steps: of the run; `config.steps` if left out.
+
+    Raises:
+      UsageError: warm-up takes all of the steps.
+    """
     fields = _fields(config)
     parts = []
     if fields.clip_norm:
@@ -96,35 +103,37 @@ def make(config: ml_collections.ConfigDict) -> optax.GradientTransformation:
         parts.append(optax.trace(decay=fields.momentum))
     if fields.weight_decay:
         parts.append(optax.add_decayed_weights(fields.weight_decay, mask=_decays(DECAYED[fields.decayed])))
-    return optax.chain(*parts, optax.scale_by_learning_rate(_schedule(config)))
+    return optax.chain(*parts, optax.scale_by_learning_rate(_schedule(config, total_steps)))
 
 
 def _decays(rule: Callable[[jax.Array], bool]) -> Callable[[Any], Any]:
     return lambda params: jax.tree.map(rule, params)
 
 
-def learning_rate(config: ml_collections.ConfigDict, step: int) -> float:
-    """The rate that scales the update of step number `step`, from 0."""
-    schedule = _schedule(config)
+def learning_rate(config: ml_collections.ConfigDict, step: int, total_steps: int | None = None) -> float:
+    """The rate that scales the update of step number `step`, from 0; `total_steps` as for `make`."""
+    schedule = _schedule(config, total_steps)
     if not callable(schedule):
         return schedule
     with jax.numpy_dtype_promotion("standard"):
         return float(schedule(step))
 
 
-def _schedule(config: ml_collections.ConfigDict) -> float | optax.Schedule:
+def _schedule(config: ml_collections.ConfigDict, total_steps: int | None) -> float | optax.Schedule:
     """A number where the rate is constant: optax then keeps no count of steps."""
     fields = _fields(config)
     peak, warmup = fields.learning_rate, fields.warmup_steps
     if fields.schedule == "constant" and not warmup:
         return peak
+    steps = config.steps if total_steps is None else total_steps
+    require(warmup < steps, "optimizer.warmup_steps", warmup, f"less than the {steps} steps of the run")
     after: optax.Schedule  # of the steps since the end of warm-up
     if fields.schedule == "constant":
         after = optax.constant_schedule(peak)
     elif fields.schedule == "cosine":
-        after = optax.cosine_decay_schedule(peak, config.steps - warmup, alpha=fields.end / peak)
+        after = optax.cosine_decay_schedule(peak, steps - warmup, alpha=fields.end / peak)
     elif fields.schedule == "linear":
-        after = optax.linear_schedule(peak, fields.end, config.steps - warmup)
+        after = optax.linear_schedule(peak, fields.end, steps - warmup)
     else:
         after = lambda step: peak * jax.lax.rsqrt(1.0 + jnp.maximum(step, 0) / fields.timescale)  # noqa: E731
     return optax.join_schedules([optax.linear_schedule(0.0, peak, warmup), after], [warmup]) if warmup else after

@@ -58,7 +58,8 @@ def make_train(
             with jax.numpy_dtype_promotion("standard"):
                 updates, opt_state = experiment.optimizer.update(gradient, state.opt_state, state.params)
             params = optax.apply_updates(state.params, updates)
-            params = experiment.project(params, (number + 1).astype(jnp.float32) / total_steps)
+            progress = (number + 1).astype(jnp.float32) / total_steps
+            params, opt_state = experiment.after_update(params, opt_state, gradient, progress)
             return TrainState(params, opt_state, state.diverged), tree_map_with_path(_scalar, metrics)
 
         num_steps = jax.tree.leaves(chunk)[0].shape[0]

@@ -213,7 +213,7 @@ class _Run:
             seconds = stretch.seconds + (writer.rows[-1]["seconds"] if writer.rows else 0.0)
             row = self._row(now, seconds, state, stretch)
             if performance:
-                rate = optimizer.learning_rate(self.config, now - 1) if now else None
+                rate = optimizer.learning_rate(self.config, now - 1, self.plan.total_steps) if now else None
                 row |= {"learning_rate": rate, "performance": performance.row(stretch)}
             writer.append(row)
             if _is_first():
@@ -301,7 +301,7 @@ class _Run:
         no_steps = jax.tree.map(lambda _: np.zeros((len(self.config.seeds), 0), np.float32), lowered.out_info[1])
         train = lowered.compile()
         self.evaluate.compile(self.program.state.params)
-        optimizer.learning_rate(self.config, 0)  # which rows have; JAX keeps what it compiles
+        optimizer.learning_rate(self.config, 0, self.plan.total_steps)  # which rows have; JAX keeps what it compiles
         self._say(f"compiled in {time.perf_counter() - start:.1f} s")
         return train, no_steps
 

@@ -13,7 +13,7 @@ from experiments.core.report.results import Run
 from experiments.core.report.style import Look
 from experiments.mnist_pruning.report import naming
 
-_TICKS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 90)
+TICKS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 90)
 _LOG_TIME_FROM = 6.0  # how many times longer the slowest run is than the fastest
 
 
@@ -90,7 +90,7 @@ def _error_axis(axes: Axes, curves: Sequence[Curve]) -> None:
     axes.set_yscale("log")
     lowest = np.nanmin([np.nanmin(drawn.mean) for drawn in curves] or [1.0])
     axes.set_ylim(max(0.5, 0.85 * lowest), 100)
-    axes.yaxis.set_major_locator(FixedLocator(_TICKS))
+    axes.yaxis.set_major_locator(FixedLocator(TICKS))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 

@@ -2,11 +2,13 @@
 
 Reads the workdirs below DIR and writes PNG and SVG files to DIR/figures: the paper's Figure 5 (test
 error against training time and epochs) for each set of pruned layers, the same with every method,
-and the validation error against lam. The same data give the same bytes.
+the validation error against lam, and every method at its best: the error against density, and the
+density of layers over time, which pixels the first layer is left with, and how lam decides it. The
+same data give the same bytes.
 """
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,12 @@ from experiments.core.report.command import drawable, figures_of
 from experiments.core.report.results import Run
 from experiments.core.report.style import STYLE, save
 from experiments.mnist_pruning import relaxed
-from experiments.mnist_pruning.report import naming
+from experiments.mnist_pruning.report import best, naming, pictures, why
 from experiments.mnist_pruning.report.curves import figure5
+from experiments.mnist_pruning.report.densities import density_over_time, error_against_density
 from experiments.mnist_pruning.report.lam_sweep import lam_sweep
+
+OVER_TIME = ("network", 0.02)  # budget and density whose layers are shown over time
 
 
 def make(directory: Path) -> list[Path]:
@@ -27,7 +32,7 @@ def make(directory: Path) -> list[Path]:
     runs = drawable(naming.load(directory))
     written = []
     with mpl.rc_context(STYLE):
-        for name, figure in draw(runs).items():
+        for name, figure in (draw(runs) | _pictures(pictures.load(runs, directory))).items():
             written += save(figure, directory / "figures", name)
     return written
 
@@ -48,6 +53,9 @@ def draw(runs: Sequence[Run]) -> dict[str, Figure]:
             drawn[f"all-methods-{name}"] = figure5(members)
         if tuned:
             drawn[f"tuned-{name}"] = figure5(tuned)
+    drawn |= _best(runs)
+    if why.measure(runs):
+        drawn["step-of-a-pair"] = why.step_of_a_pair()
     sweeps = naming.group(runs, "validation")
     for dataset in dict.fromkeys(key[:2] for key in sweeps):
         panels = [
@@ -58,6 +66,26 @@ def draw(runs: Sequence[Run]) -> dict[str, Figure]:
         name = "lam-sweep" if len({key[:2] for key in sweeps}) == 1 else f"lam-sweep-{dataset[0]}-{dataset[1]:g}"
         if figure := lam_sweep([(key[2], members) for key, members in panels]):
             drawn[name] = figure
+    return drawn
+
+
+def _best(runs: Sequence[Run]) -> dict[str, Figure]:
+    """Of every method at its best."""
+    drawn = {}
+    for dataset in dict.fromkeys(key[0] for key in best.cells(runs)):
+        suffix = "" if dataset == "mnist" else f"-{dataset}"
+        drawn[f"error-against-density{suffix}"] = error_against_density(runs, dataset)
+        cells = {key[1:]: members for key, members in best.cells(runs).items() if key[0] == dataset}
+        if members := cells.get(OVER_TIME):
+            drawn[f"density-over-time{suffix}"] = density_over_time(members)
+    return drawn
+
+
+def _pictures(found: Mapping[str, tuple[Run, Any]]) -> dict[str, Figure]:
+    """Of the runs that have left parameters."""
+    drawn = {"first-layer": pictures.masks(found)} if found else {}
+    if annealed := next((of for of in found.values() if relaxed.is_annealed(of[0].config)), None):
+        drawn["lam-falling"] = pictures.lam_falling(*annealed)
     return drawn
 
 

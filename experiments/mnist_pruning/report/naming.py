@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.core.report import results
-from experiments.core.report.markdown import number
+from experiments.core.report.markdown import number, p_name
 from experiments.core.report.results import Problem, Run
 from experiments.core.report.style import Look
 from experiments.mnist_pruning import relaxed
@@ -44,14 +44,34 @@ def look(run: Run) -> Look:
 def setting(run: Run) -> str:
     """The hyper-parameters of the method, for example `p = 4/3, lam 3 to 1e-3, rescaled`."""
     parts = [*METHODS[run.config["method"]].setting(run.config)]
-    if (rate := run.config["optimizer"]["learning_rate"]) != PAPER_LEARNING_RATE:
-        parts.append(f"learning rate {number(rate)}")
+    optimizer = run.config["optimizer"]
+    schedule = optimizer.get("schedule", "constant")  # runs made before there was a choice have none
+    if optimizer["learning_rate"] != PAPER_LEARNING_RATE or schedule != "constant":
+        parts.append(f"learning rate {number(optimizer['learning_rate'])}")
+    if schedule != "constant":
+        parts.append(schedule)
     return ", ".join(parts) + (" (the paper's lam)" if relaxed.is_papers(run.config) else "")
 
 
 def is_tuned(run: Run) -> bool:
     """Whether the run is one of those at a learning rate chosen for their method, by the name the suite gives them."""
     return "-tuned-" in run.name
+
+
+def part(run: Run) -> str:
+    """Of the suite: every method at its `best`, `pictures` of some, or `why`; else empty, the paper's setting."""
+    return next((part for part in ("best", "pictures", "why") if part in run.name.split("/")), "")
+
+
+def best_of(runs: Iterable[Run], split: str) -> list[Run]:
+    """The runs of every method at its best that are evaluated on `split`, in the order of METHODS."""
+    return sorted((run for run in runs if part(run) == "best" and run.config["split"] == split), key=_order)
+
+
+def kind(run: Run) -> str:
+    """What it is called where runs differ by method alone: without what is chosen for it."""
+    name = method(run)
+    return f"{name}, p = {p_name(run.config['p'])}" if run.config["method"] == "relaxed" else name
 
 
 def layers(run: Run) -> tuple[int, ...]:
@@ -66,7 +86,7 @@ def group(runs: Iterable[Run], split: str) -> dict[tuple[Any, ...], list[Run]]:
     """
     groups: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs:
-        if run.config["split"] == split:
+        if run.config["split"] == split and not part(run):
             groups.setdefault((run.config["dataset"], run.config["density"], layers(run)), []).append(run)
     for members in groups.values():
         members.sort(key=_order)

@@ -13,7 +13,7 @@ from experiments.core.report import tables
 from experiments.core.report.markdown import grid, line, mean, plus_minus
 from experiments.core.report.paired import difference
 from experiments.core.report.results import Run
-from experiments.mnist_pruning.report import naming
+from experiments.mnist_pruning.report import best, naming, why
 
 Numbers = dict[str, Any]
 
@@ -42,10 +42,14 @@ def make(directory: Path) -> list[Path]:
 
 def measure(runs: Sequence[Run], chosen: frozenset[str]) -> Numbers:
     """All numbers of the table; `chosen` names the runs of the sweep that won."""
-    return {
-        "final": [_final_group(key, members) for key, members in naming.group(runs, "test").items()],
-        "sweep": [_sweep_group(key, members, chosen) for key, members in naming.group(runs, "validation").items()],
-    }
+    return (
+        {
+            "final": [_final_group(key, members) for key, members in naming.group(runs, "test").items()],
+            "sweep": [_sweep_group(key, members, chosen) for key, members in naming.group(runs, "validation").items()],
+        }
+        | best.measure(runs, chosen)
+        | why.measure(runs)
+    )
 
 
 def _final_group(key: tuple[Any, ...], members: list[Run]) -> Numbers:
@@ -114,7 +118,7 @@ def markdown(numbers: Numbers) -> list[str]:
             *grid(_SWEEP_HEADER, map(_sweep_cells, section["rows"])),
             "",
         ]
-    return lines
+    return lines + best.markdown(numbers) + why.markdown(numbers)
 
 
 def _title(section: Numbers) -> str:

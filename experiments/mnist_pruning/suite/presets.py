@@ -1,7 +1,9 @@
 """The suites on offer, as lists of runs.
 
 full   what results/mnist_pruning holds: hyper-parameters chosen on validation, then every method on
-       test, for both sets of pruned layers; under an hour on 2 CPU cores
+       test, for both sets of pruned layers; then every method at its best (`best.py`), and why the
+       paper's lam fails (`why.py`); under 90 minutes on 2 CPU cores
+best, why   these parts alone
 quick  the main methods at the paper's and at known good settings, 3 seeds, 10 epochs; minutes
 demo   every method on scikit-learn's digits, nothing to download; under two minutes
 """
@@ -10,8 +12,10 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from experiments.core.suite.plan import SuiteRun
+from experiments.mnist_pruning import relaxed
 from experiments.mnist_pruning.method import Fields, Trial
 from experiments.mnist_pruning.methods import METHODS
+from experiments.mnist_pruning.suite import best, why
 
 LAYERS = ((1, 2, 3), (2, 3))
 EPOCHS = 30
@@ -21,7 +25,11 @@ FINAL_SEEDS = tuple(range(10))
 # The paper's learning rate is low for 30 epochs, and the relaxed operator has most to learn in them: once more, each
 # method at the best of these. Only the method's own choice is made here, so lam is the config's.
 TUNED_LAYERS = (1, 2, 3)
-TUNED = ("dense", "hard", "annealed-p4_3")
+TUNED: dict[str, Fields] = {
+    "dense": {"method": "dense"},
+    "hard": {"method": "hard"},
+    "annealed-p4_3": {"method": "relaxed", **relaxed.RELAXED.variants["annealed"]},
+}
 TUNED_RATES = (0.03, 0.1)
 
 QUICK_SEEDS = (0, 1, 2)
@@ -44,15 +52,17 @@ DEMO = {
 def full() -> list[SuiteRun]:
     """The sweep on validation, then the final runs on test."""
     rates = {f"lr{rate:g}": {"optimizer.learning_rate": rate} for rate in TUNED_RATES}
-    tuned = {f"tuned-{name}": Trial(_fixed()[name], rates) for name in TUNED}
+    tuned = {f"tuned-{name}": Trial(fields, rates) for name, fields in TUNED.items()}
     rounds = [*((layers, _trials()) for layers in LAYERS), (TUNED_LAYERS, tuned)]
-    return [run for make in (_sweep, _final) for layers, trials in rounds for run in make(layers, trials)]
+    papers = [run for make in (_sweep, _final) for layers, trials in rounds for run in make(layers, trials)]
+    return papers + best.best() + why.why()
 
 
 def quick() -> list[SuiteRun]:
     """The main methods, all layers pruned, without a sweep."""
     base = {"seeds": QUICK_SEEDS, "epochs": QUICK_EPOCHS, "checkpoint_every": QUICK_EPOCHS, "prune_layers": (1, 2, 3)}
-    return [SuiteRun(f"final-{_layers((1, 2, 3))}-{name}", base | _fixed()[name]) for name in QUICK]
+    papers = [SuiteRun(f"final-{_layers((1, 2, 3))}-{name}", base | _fixed()[name]) for name in QUICK]
+    return papers + best.quick()
 
 
 def demo() -> list[SuiteRun]:
@@ -61,7 +71,13 @@ def demo() -> list[SuiteRun]:
     return [SuiteRun(f"final-{_layers((1, 2, 3))}-{name}", base | fields) for name, fields in _fixed().items()]
 
 
-PRESETS: dict[str, Callable[[], list[SuiteRun]]] = {"full": full, "quick": quick, "demo": demo}
+PRESETS: dict[str, Callable[[], list[SuiteRun]]] = {
+    "full": full,
+    "best": best.best,
+    "why": why.why,
+    "quick": quick,
+    "demo": demo,
+}
 
 
 def _sweep(layers: Sequence[int], trials: Mapping[str, Trial]) -> Iterator[SuiteRun]:
@@ -84,7 +100,7 @@ def _final(layers: Sequence[int], trials: Mapping[str, Trial]) -> Iterator[Suite
 def _fixed() -> dict[str, Fields]:
     """The runs at settings that are given, by name, in the order of METHODS."""
     return {
-        run: {"method": name, **fields}
+        run: {"method": name, **method.fields, **fields}
         for name, method in METHODS.items()
         for run, fields in (method.fixed() if method.fixed else {name: {}}).items()
     }
@@ -93,7 +109,7 @@ def _fixed() -> dict[str, Fields]:
 def _trials() -> dict[str, Trial]:
     """The lines of the full suite, by name, in the order of METHODS."""
     return {
-        run: dataclasses.replace(trial, fields={"method": name, **trial.fields})
+        run: dataclasses.replace(trial, fields={"method": name, **method.fields, **trial.fields})
         for name, method in METHODS.items()
         for run, trial in (method.trials() if method.trials else {name: Trial()}).items()
     }

@@ -45,11 +45,11 @@ def test_a_mask_is_one_entry(tmp_path):
         RECIPE.validate(small_config(mask__name="magic"))
 
     fields = {"method": "mask_straight_through", "mask__name": "cauchy", "mask__strength": 0.25}
-    kernel = jnp.linspace(-1.0, 0.9, 20).reshape(4, 5)
+    w = jnp.linspace(-1.0, 0.9, 20)
     config = small_config(**fields)
-    weights = METHODS["mask_straight_through"].make(config).weights
-    pull = jax.grad(lambda w: weights(w, {}, jnp.float32(0), jax.random.key(0)).sum())(kernel).ravel()
-    expected = jax.grad(lambda w: (w * _cauchy(jnp.abs(w), 2, scale=0.25)).sum())(kernel.ravel())
+    weights = METHODS["mask_straight_through"].make(config, 1).weights
+    pull = jax.grad(lambda w: weights(w, {}, jnp.float32(0), jax.random.key(0)).sum())(w)
+    expected = jax.grad(lambda w: (w * _cauchy(jnp.abs(w), 2, scale=0.25)).sum())(w)
     np.testing.assert_allclose(pull, expected, rtol=1e-5)
 
     label = "hard, arctangent gradient"

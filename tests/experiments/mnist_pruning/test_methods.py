@@ -15,8 +15,9 @@ from experiments.core.record import metrics
 from experiments.core.training import train
 from experiments.mnist_pruning.experiment import RECIPE
 from experiments.mnist_pruning.masks import MASKS
-from experiments.mnist_pruning.method import PruningMethod, num_kept, on_vector
+from experiments.mnist_pruning.method import PruningMethod, by_number
 from experiments.mnist_pruning.methods import METHODS
+from experiments.mnist_pruning.schedules import num_kept
 from experiments.mnist_pruning.suite.__main__ import SUITE
 from tests.experiments.mnist_pruning.reported import assert_reported
 from tests.experiments.support import ROOT, small_config
@@ -125,10 +126,23 @@ def test_num_kept_rounds_down():
         ("lam.schedule", "cosine"),
         ("lam.start", -1.0),
         ("ot.epsilon", 0.0),
+        ("inputs", "pixels"),
+        ("initialisation", "zeros"),
+        ("form", "magic"),
+        ("budget", "layer"),
+        ("density_schedule.name", "linear"),
+        ("density_schedule.begin", 1.0),
+        ("density_schedule.end", 0.0),
+        ("density_schedule.every", 0),
+        ("hard_after", 0.0),
         ("mask.name", "magic"),
         ("mask.strength", 0.0),
         ("mask.num_samples", 0),
         ("hard_concrete.damping", -1.0),
+        ("rigl.drop", 0.0),
+        ("topkast.backward_density", 1.5),
+        ("topkast.penalty", -1.0),
+        ("str.weight_decay", -1.0),
         ("prune_layers", ()),
         ("prune_layers", (1, 4)),
         ("hidden", (32, 0)),
@@ -158,7 +172,7 @@ def test_dense_prunes_only_when_hardened_and_the_saved_config_is_the_one_asked_f
 def test_a_method_is_one_entry(tmp_path, monkeypatch):
     """Whatever has to know of it finds it there."""
     first = PruningMethod(
-        lambda config: on_vector(lambda w, k, progress: w.at[k:].set(0), config.density),
+        lambda config, total_steps: by_number(lambda w, k: w.at[k:].set(0), config),
         "the first k",
         ("#123456", ":"),
         "first",
@@ -176,7 +190,7 @@ def test_a_method_is_one_entry(tmp_path, monkeypatch):
         assert SUITE.cost(runs[0]) > 1000
     assert config_file.of_file(ROOT / "configs/mnist_pruning.py", "first").method == "first"
     for fields, message in (
-        ({"method": "magic"}, r"^config\.method='magic' .* one of dense, .*, ista, first$"),
+        ({"method": "magic"}, r"^config\.method='magic' .* one of dense, .*, str, first$"),
         ({"method": "hard", "hidden": (9, 9)}, r"^config\.hidden=\(9, 9\) .* must be wider"),
         ({"method": "first", "density": 1.0}, r"^config\.density=1\.0 .* must be in \(0, 1\) for first"),
     ):

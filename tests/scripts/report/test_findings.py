@@ -61,6 +61,17 @@ def test_pruning_numbers_are_those_of_the_table(tmp_path):
     assert "rescaled: 1.00 ± 0.00 (2 s)" in pruning.speed(results).ours
 
 
+def test_variants_of_what_the_paper_leaves_open_are_counted(tmp_path):
+    results = pruned(tmp_path, papers=BAD, annealed=BAD)
+    assert pruning.accuracy(results).why == "0 of 2 intervals at the paper's lam lie below 0"
+    for variant, errors in (("as-elsewhere", BAD), ("momentum-0-9", GOOD)):
+        for which, final in (("hard", [12.0, 14.0, 13.0]), ("p2", errors)):
+            method = {"method": "hard" if which == "hard" else "relaxed"}
+            write_workdir(tmp_path / f"mnist_pruning/why/{variant}-{which}", [START, final], **method)
+    pruning_table.make(tmp_path / "mnist_pruning")
+    assert pruning.accuracy(results).why.endswith("lie below 0, and 1 of 2 under what it leaves open")
+
+
 def test_without_hard_top_k_there_is_no_verdict_on_pruning_and_lost_seeds_are_no_success(tmp_path):
     lost = [None, None, None]
     results = pruned(tmp_path, papers=lost, annealed=BAD, ot=lost)

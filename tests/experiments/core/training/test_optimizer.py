@@ -111,7 +111,7 @@ def test_clipping_scales_the_whole_gradient_to_the_norm():
     ("steps", "fields"),
     [
         (100, {"schedule": "step"}),
-        (None, {"schedule": "cosine"}),
+        (None, {"warmup_steps": -1}),
         (100, {"warmup_steps": 100}),
         (100, {"b2": 1.0}),
         (100, {"weight_decay": -1.0}),
@@ -125,3 +125,10 @@ def test_a_field_out_of_range_is_named(steps, fields):
     (name,) = fields
     with pytest.raises(UsageError, match=rf"^config\.optimizer\.{name}=.* must be "):
         config_of(steps, **fields)
+
+
+def test_a_length_in_epochs_is_counted_in_steps_too():
+    config = config_of(None, schedule="cosine", warmup_steps=20)
+    assert optimizer.learning_rate(config, 60, 100) == pytest.approx(0.25)
+    with pytest.raises(UsageError, match=r"^config\.optimizer\.warmup_steps=20 .* less than the 20 steps of the run$"):
+        optimizer.make(config, 20)

@@ -33,10 +33,10 @@ def toy(fatal: float) -> Recipe:
             "error": params["mean"],
             "fate": params["fate"],
             "progress": progress,
-            "projections": params["steps"],
+            "updates": params["steps"],
         },
         optimizer=optax.sgd(0.1),
-        project=lambda params, progress: params | {"steps": params["steps"] + 1.0},
+        after_update=lambda params, state, gradient, progress: (params | {"steps": params["steps"] + 1.0}, state),
     )
     return Recipe("toy", lambda config: None, lambda config, data: experiment)
 
@@ -59,10 +59,10 @@ def test_diverged_seeds_are_recorded_and_leave_the_others_alone(tmp_path):
     assert json.loads((tmp_path / "some" / "summary.json").read_text())["diverged"] == sum(doomed)
 
 
-def test_progress_runs_from_0_to_1_and_every_step_projects(tmp_path):
+def test_progress_runs_from_0_to_1_and_every_update_is_followed_up(tmp_path):
     rows = rows_of(toy(fatal=2.0), tmp_path / "w", epochs=4)
     assert [row["progress"] for row in rows] == [[value] * 2 for value in (0.0, 0.25, 0.5, 0.75, 1.0)]
-    assert [row["projections"][0] for row in rows] == [row["step"] for row in rows]
+    assert [row["updates"][0] for row in rows] == [row["step"] for row in rows]
 
 
 def test_the_metric_of_a_validation_split_is_named_so(tmp_path):

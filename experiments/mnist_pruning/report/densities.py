@@ -1,0 +1,101 @@
+"""Every method at its best, in pictures: error against density, and the density of each layer over time."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.container import ErrorbarContainer
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from experiments.core.record.summary import interval
+from experiments.core.report.results import Run
+from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, RED
+from experiments.mnist_pruning.report import best, naming
+from experiments.mnist_pruning.report.curves import TICKS
+
+_LAYERS = (BLUE, GREEN, RED, BLACK)
+
+
+def error_against_density(runs: Sequence[Run], dataset: str) -> Figure:
+    """A panel for each budget; points are moved aside a little, so that intervals do not cover each other."""
+    cells = {key[1:]: members for key, members in best.cells(runs).items() if key[0] == dataset}
+    budgets = [budget for budget in best.BUDGETS if any(key[0] == budget for key in cells)]
+    figure = Figure(figsize=(3.4 + 4.2 * len(budgets), 4.6), layout="constrained")
+    panels = figure.subplots(1, len(budgets), sharey=True, squeeze=False)[0]
+    series: dict[tuple[str, str], dict[float, Run]] = {}  # by budget and legend
+    for (budget, density), members in cells.items():
+        for run in members:
+            series.setdefault((budget, naming.kind(run)), {})[density] = run
+    names = list(dict.fromkeys(name for _, name in series))
+    shown: dict[str, Any] = {}
+    for axes, budget in zip(panels, budgets, strict=True):
+        if dense := best.dense_of(runs, dataset):
+            shown["dense"] = _band(axes, interval(dense.final("test_error")))
+        for i, name in enumerate(names):
+            if found := series.get((budget, name)):
+                shown[name] = _errors(axes, found, 1.02 ** (i - len(names) / 2))
+        _scales(axes, sorted({density for _, density in cells}))
+        axes.set_title(f"budget of {best.BUDGETS[budget]}")
+    panels[0].set_ylabel("test error, %")
+    figure.legend(list(shown.values()), list(shown), loc="outside right center", fontsize=9)
+    return figure
+
+
+def _band(axes: Axes, error: dict[str, Any]) -> Line2D:
+    half = error["interval95"] or 0.0
+    axes.axhspan(error["mean"] - half, error["mean"] + half, color=GREY, alpha=0.2, linewidth=0)
+    return axes.axhline(error["mean"], color=GREY, linewidth=1.5)
+
+
+def _errors(axes: Axes, runs: dict[float, Run], aside: float) -> ErrorbarContainer:
+    colour, dashes = naming.look(next(iter(runs.values())))
+    densities = sorted(runs)
+    errors = [interval(runs[density].final(best.METRIC)) for density in densities]
+    return axes.errorbar(
+        [100 * density * aside for density in densities],
+        [np.nan if error["mean"] is None else error["mean"] for error in errors],
+        [error["interval95"] or 0.0 for error in errors],
+        color=colour,
+        linestyle=dashes,
+        marker="o",
+        markersize=3,
+        capsize=2,
+        linewidth=1.5,
+    )
+
+
+def _scales(axes: Axes, densities: Sequence[float]) -> None:
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for axis, ticks in ((axes.xaxis, [100 * density for density in densities]), (axes.yaxis, list(TICKS))):
+        axis.set_major_locator(FixedLocator(ticks))
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.set_xlabel("weights kept, %")
+
+
+def density_over_time(runs: Sequence[Run]) -> Figure:
+    """A panel for each run: the share of weights that are not zero, by layer and epoch, as the mean over seeds."""
+    columns = min(len(runs), 4)
+    rows = -(-len(runs) // columns)
+    figure = Figure(figsize=(1.5 + 2.6 * columns, 0.6 + 2.3 * rows), layout="constrained")
+    panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
+    for axes, run in zip(panels, runs, strict=False):
+        epochs = [row["epoch"] for row in run.rows]
+        for layer, colour in zip(run.rows[0]["train_density_per_layer"], _LAYERS, strict=False):
+            means = [interval(row["train_density_per_layer"][layer])["mean"] for row in run.rows]
+            shares = [np.nan if mean is None else 100 * mean for mean in means]
+            axes.plot(epochs, shares, color=colour, label=f"layer {layer}", linewidth=1.5)
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.set_title(naming.kind(run), fontsize=9)
+    for axes in panels[len(runs) :]:
+        axes.set_visible(False)
+    figure.supxlabel("epochs")
+    figure.supylabel("weights that are not zero, %")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right center", fontsize=9)
+    return figure

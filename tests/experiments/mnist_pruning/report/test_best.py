@@ -1,0 +1,93 @@
+"""Every method at its best: apart from the paper's setting, with differences to the strong baselines."""
+
+import json
+
+import numpy as np
+import pytest
+
+from experiments.mnist_pruning.report import figures, naming, pictures, table
+from tests.scripts.workdirs import write_workdir
+
+START = [90.0, 90.0, 90.0]
+COSINE = {"optimizer__schedule": "cosine", "optimizer__learning_rate": 0.2, "layers": {"1": 0.01, "2": 0.2, "3": 0.5}}
+CUBIC = {"density_schedule__name": "cubic"}
+RUNS = {
+    "dense-0.05": ({"method": "dense", "density": 0.05}, [3.0, 2.9, 3.1], [70.0, 70.0, 70.0]),
+    "gradual-0.02": ({"method": "gradual", "density": 0.02, **CUBIC}, [8.0, 8.2, 8.4], None),
+    "movement-0.02": ({"method": "movement", "density": 0.02, **CUBIC}, [5.0, 5.1, 5.2], None),
+    "annealed-0.02": (
+        {"density": 0.02, "p": 1.5, "lam__start": 3.0, "hard_after": 0.9},
+        [5.5, 5.2, 4.9],
+        [6.0, 6.2, 6.4],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs")
+    for name, (fields, errors, hardened) in RUNS.items():
+        fields = {"budget": "network", **COSINE, **fields}
+        write_workdir(path / "best" / f"network-{name}", [START, errors], hardened=hardened, **fields)
+    fields = RUNS["gradual-0.02"][0] | {"budget": "network", "split": "validation", **COSINE}
+    write_workdir(path / "sweep/best/gradual-0.02-lr0.2", [START, [8.0, 8.0, 8.0]], **fields)
+    write_workdir(path / "final-hard", [START, [12.0, 13.0, 14.0]], method="hard")
+    table.make(path)
+    return path
+
+
+def test_differences_are_of_hardened_networks_and_of_the_whole_dense_one(directory):
+    numbers = json.loads((directory / "table.json").read_text())
+    (section,) = numbers["best"]
+    assert (section["budget"], section["density"]) == ("network", 0.02)
+    rows = {row["run"]: row for row in section["rows"]}
+    assert section["rows"][0]["method"] == "dense"
+    ours = rows["best/network-annealed-0.02"]
+    means = {name: minus["mean"] for name, minus in ours["minus"].items()}
+    assert means == pytest.approx({"dense": 3.2, "gradual": -2.0, "movement": 1.1})
+    assert ours["error"]["mean"] == pytest.approx(6.2)
+    assert rows["best/network-dense-0.05"]["error"]["mean"] == pytest.approx(3.0)
+    assert rows["best/network-gradual-0.02"]["minus"]["gradual"] is None
+    assert ours["setting"] == "p = 1.5, lam = 3, hard after 90 % of training, learning rate 0.2, cosine"
+    (candidate,) = numbers["best_sweep"]
+    assert (candidate["density"], candidate["setting"]) == (
+        0.02,
+        "cubic to 70 % of training, learning rate 0.2, cosine",
+    )
+
+
+def test_the_papers_setting_stays_apart(directory):
+    numbers = json.loads((directory / "table.json").read_text())
+    assert [row["run"] for section in numbers["final"] for row in section["rows"]] == ["final-hard"]
+    assert numbers["sweep"] == []
+    text = (directory / "table.md").read_text()
+    assert "### Test, mnist: every method at its best, 2 % of the whole network kept" in text
+
+
+def test_errors_are_drawn_against_density_and_layers_over_time(directory):
+    drawn = figures.draw(naming.load(directory)[0])
+    (panel,) = drawn["error-against-density"].axes
+    assert {text.get_text() for text in drawn["error-against-density"].legends[0].get_texts()} == {
+        "dense",
+        "gradual magnitude pruning",
+        "movement pruning",
+        "relaxed top-k, p = 1.5",
+    }
+    assert len(panel.containers) == 3
+    panels = [axes for axes in drawn["density-over-time"].axes if axes.get_visible()]
+    assert len(panels) == 3
+    for line, share in zip(panels[0].get_lines(), (1.0, 20.0, 50.0), strict=True):
+        assert line.get_ydata() == pytest.approx([share, share])
+
+
+def test_pictures_are_of_the_weights_of_the_forward_pass(tmp_path):
+    learned = np.random.default_rng(0).normal(size=(64, 10)).astype(np.float32)
+    fields = {"lam__schedule": "geometric", "lam__start": 3.0, "hard_after": 0.9, "debias": True}
+    write_workdir(tmp_path / "pictures/annealed", [[90.0], [5.0]], prune_layers=(1,), **fields)
+    np.savez(tmp_path / "pictures/annealed/params.npz", **{"network/1/kernel": learned})
+    runs, _ = naming.load(tmp_path)
+    (found,) = pictures.load(runs, tmp_path).values()
+    assert np.count_nonzero(pictures.first_layer(*found)) == 64
+    np.testing.assert_array_equal(pictures.first_layer(*found, method="dense"), learned)
+    written = {path.stem for path in figures.make(tmp_path)}
+    assert written == {"first-layer", "lam-falling"}

@@ -1,0 +1,46 @@
+"""The parts of the full suite beyond the paper's setting: every method at its best, and why the paper's lam fails."""
+
+import collections
+
+from experiments.mnist_pruning.conventions import OF_OPERATOR, OPEN
+from experiments.mnist_pruning.suite.__main__ import SUITE
+from experiments.mnist_pruning.suite.best import CELLS, EVERYWHERE, RATES, best, quick
+from experiments.mnist_pruning.suite.why import why
+from tests.experiments.support import assert_sound
+
+
+def test_every_run_is_one_that_the_trainer_accepts():
+    for preset in ("best", "why", "quick"):
+        assert_sound(SUITE, preset)
+
+
+def test_every_method_that_prunes_has_as_many_candidates_as_any_other():
+    candidates = collections.Counter(run.candidate_for for run in best() if run.candidate_for)
+    assert candidates.pop("best-dense") == len(RATES)
+    assert set(candidates.values()) == {2 * len(RATES)}
+
+
+def test_choices_are_on_validation_and_what_is_compared_has_equal_steps_and_other_seeds():
+    runs = best()
+    assert all((run.base["split"] == "validation") == bool(run.candidate_for) for run in runs)
+    assert {(run.base["split"], run.base["epochs"]) for run in runs} == {("validation", 15), ("test", 30)}
+    tried = {seed for run in runs if run.candidate_for for seed in run.base["seeds"]}
+    assert not tried & {seed for run in runs if not run.candidate_for for seed in run.base["seeds"]}
+
+
+def test_the_strongest_baselines_and_ours_have_every_density_and_budget():
+    names = {run.name for run in best()}
+    assert len(set(CELLS)) == 8
+    for name in EVERYWHERE:
+        assert {f"best/{budget}-{name}-{density:g}" for budget, density in CELLS} <= names
+    assert [run.base["density"] for run in quick()] == [0.02] * (1 + len(EVERYWHERE))
+
+
+def test_every_variant_of_what_is_open_has_its_hard_top_k():
+    names = {run.name for run in why()}
+    assert len(names) == 2 * len(OPEN) + 1 + len(OF_OPERATOR)
+    for run in why():
+        if run.base["method"] == "hard":
+            assert {"form", "lam_times_size"}.isdisjoint(run.base)
+        else:
+            assert (run.base["lam.start"], run.base["lam.schedule"], run.base["debias"]) == (1e-4, "constant", False)
