@@ -34,7 +34,7 @@ def over_examples(
     """
     if not run.examples or not reference.examples:
         return None
-    finished = [value is not None for value in _differences(run, reference, metric)]
+    finished = [value is not None for value in _differences(run, reference, metric, metric)]
     seeds = [seed for seed, both in zip(run.summary["seeds"], finished, strict=True) if both]
     if not seeds:
         return None
