@@ -63,8 +63,6 @@ class Experiment:
         whole data set, or has one value per example, [B], of which the trainer takes the mean; with
         `config.eval_batch_size` it must be the latter. A metric named `error` is prefixed by
         the split (`test_error`); others keep their name, which may begin with `data.prefix`.
-      examine: `examine(params, examples) -> values`, arrays [B] by name, of small types: what is kept of each example
-        with `config.export_examples`, so that two runs can be compared example by example. None: nothing.
       optimizer: applied to the gradient of the objective; most often `optimizer.make(config)`.
       pretrained: parameters to start from, NumPy arrays in a part of the tree that `init` makes (or
         all of it): they take the place of what `init` makes there. None: all are from `init`.
@@ -78,13 +76,14 @@ class Experiment:
         where loops count as a single round.
       headline: the metrics of a row that the progress line shows beside `train_loss`; nested ones
         as `test_accuracy/1`.
+      examine: `examine(params, examples) -> values`, arrays [B] by name, of small types: what is kept of each example
+        with `config.export_examples`, so that two runs can be compared example by example. None: nothing.
     """
 
     init: Callable[[jax.Array], Params]
     loss: Callable[[Params, Batch, jax.Array, jax.Array], tuple[jax.Array, Metrics]]
     evaluate: Callable[[Params, Batch, jax.Array], Metrics]
     optimizer: optax.GradientTransformation
-    examine: Callable[[Params, Batch], dict[str, jax.Array]] | None = None
     pretrained: Params | None = None
     after_update: Callable[[Params, optax.OptState, Params, jax.Array], tuple[Params, optax.OptState]] = (
         lambda params, opt_state, gradient, progress: (params, opt_state)
@@ -92,6 +91,7 @@ class Experiment:
     augment: Callable[[jax.Array, jax.Array], jax.Array] | None = None
     flops_per_example: float | None = None
     headline: tuple[str, ...] = ()
+    examine: Callable[[Params, Batch], dict[str, jax.Array]] | None = None
 
 
 @dataclasses.dataclass(frozen=True)

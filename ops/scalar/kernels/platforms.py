@@ -24,7 +24,7 @@ def target() -> tuple[str, str]:
     """Platform and kind of the device that a program being traced is likely to be compiled for.
 
     That of the mesh in force, if it has devices (as those of a topology, where there is no device at all), or JAX's
-    default.
+    default: that of ``jax.default_device``, if one is in force.
     """
     device = jax.sharding.get_abstract_mesh().abstract_device
     if device is not None:
