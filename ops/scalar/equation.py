@@ -182,9 +182,10 @@ def position(s: Array, gamma: TwoFloat, lam: Array, equation: Equation) -> Array
 
 
 def inverse_width(gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
-    """``1 / width``, kept finite: 0 * finite is 0 on the threshold, where 0 / 0 would be NaN."""
+    """``1 / width``, finite and positive: 0 / 0 on the threshold, and an absent entry over inf, would be NaN."""
     limits = jnp.finfo(lam.dtype)
-    inverse = jnp.minimum(1.0 / jnp.maximum(equation.width(gamma.hi + gamma.lo, lam), limits.tiny), limits.max)
+    inverse = 1.0 / jnp.maximum(equation.width(gamma.hi + gamma.lo, lam), limits.tiny)
+    inverse = jnp.maximum(jnp.minimum(inverse, limits.max), limits.tiny)
     # Where lam is 0, any difference between numbers of sensible size has to become at least 1.
     return inverse if equation.zero == "none" else choose(lam == 0, limits.max, inverse)
 

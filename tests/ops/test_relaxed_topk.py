@@ -242,3 +242,12 @@ def test_a_value_is_0_where_everything_underflows():
     """exp(v - 1) at v = -190: less than any number, selected in full or in part."""
     _, values, _ = of_extreme_rows(EXP)
     assert np.all(np.abs(values[14:]) < 1e-34)
+
+
+@pytest.mark.parametrize("solver", ["threshold", "kernel"])
+def test_absent_entries_stay_0_where_the_width_overflows(solver):
+    """The width is `lam exp(gamma)`, and 1 over it 0: which makes a NaN of an entry of -inf."""
+    x = jnp.array([49.99, 50.0, -jnp.inf])
+    y, slope = jax.value_and_grad(lambda x: relaxed_topk(x, 0, phi=EXP, lam=1e9, solver=solver).sum())(x)
+    assert y == 0
+    np.testing.assert_array_equal(slope, np.zeros(3))

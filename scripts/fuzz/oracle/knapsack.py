@@ -96,7 +96,8 @@ def _answers(of: Wares, precision: Precision, h: Reals) -> list[Quantity]:
     k = np.minimum(of.k, everything)
     price = of.price(k, np.zeros_like(of.x))
     t = of.position(price)
-    z = of.taken(t)
+    # Nothing, and everything, are exact.
+    z = np.where(of.present & (k > 0), np.where(k == everything, of.cap, of.taken(t)), 0)
     off = unit * (4 * np.abs(t) + 4 * np.abs(of.x) / of.lam)
     own = unit * (4 * e + 4 + np.abs(np.log2(np.where(z > 0, z, 1)))) * z
     adding = unit * (8 + 0.5 * n)
