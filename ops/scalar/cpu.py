@@ -27,7 +27,7 @@ def _piece(n: int) -> int:
 
 
 def _reduced(parts: list[Array], adds: list[bool], first: list[Any]) -> list[Array]:
-    """Sums or maxima over the last axis of arrays ``(rows, n)``, in one loop; the axis is kept."""
+    """Sums (``adds``) or maxima over the last axis of arrays ``(rows, n)``, from ``first`` on; the axis is kept."""
     count, n = parts[0].shape
     piece = _piece(n)
     if n > piece:
@@ -99,7 +99,7 @@ class VectorRows(Rows):
             within = [(s > floor).astype(jnp.int32), _order(s)]
             return [*within, choose(s > -jnp.inf, _order(-s), nowhere)] if signed else within
 
-        adds, first = [True, False, False], [np.int32(0), nowhere, nowhere]
+        adds, first = [True, False, False][: 2 + signed], [np.int32(0), nowhere, nowhere][: 2 + signed]
         found = [self._reduce(of_entry(self.keys(s)), adds, first) for s in entries]
         counts, *extremes = zip(*found, strict=True)
         available, (largest, *negative) = sum(counts), [_ordered(functools.reduce(jnp.maximum, of)) for of in extremes]
@@ -111,7 +111,7 @@ class VectorRows(Rows):
     def _reduce(self, parts: list[Array], adds: list[bool], first: list[Any]) -> list[Array]:
         if self.axis is None:
             parts = [part.reshape(1, -1) for part in parts]
-        found = _reduced(parts, adds[: len(parts)], first[: len(parts)])
+        found = _reduced(parts, adds, first)
         return [part.reshape(()) for part in found] if self.axis is None else found
 
     def _add_up(self, value: Any) -> Any:
@@ -133,20 +133,20 @@ class VectorRows(Rows):
         return jax.tree.unflatten(tree, totals)
 
 
-def loops_over(rows: Rows, keys: Callable[[Any], Any] = _as_given) -> Rows | None:
+def vector_rows(rows: Rows, keys: Callable[[Any], Any] = _as_given) -> Rows | None:
     """These rows for the loops of a CPU, if that is where a program being traced is likely to run."""
     return VectorRows(rows.axis, rows.axis_name, keys) if target()[0] == "cpu" else None
 
 
-def constants_of(rows: Rows) -> Rows:
-    """These rows for what is reduced without a derivative: counts and extremes."""
-    return loops_over(rows) or rows
+def undifferentiated(rows: Rows) -> Rows:
+    """These rows for what has no derivative, counts and extremes: as suits the device."""
+    return vector_rows(rows) or rows
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
 def summed(parts: tuple[Array, ...], rows: Rows) -> Array:
     """The sum of arrays laid out as ``rows`` says, one per row; differentiable any number of times."""
-    return constants_of(rows).sum(_as_given, parts)
+    return undifferentiated(rows).sum(_as_given, parts)
 
 
 @summed.defjvp

@@ -6,7 +6,7 @@ from jax import Array, lax
 
 from ..interface.rowwise import varying_as
 from .choice import choose
-from .cpu import constants_of
+from .cpu import undifferentiated
 from .rows import Rows
 from .threshold import remainder
 from .twofloat import TwoFloat
@@ -79,7 +79,7 @@ def tied_selection(entries: tuple[Array, ...], gamma: TwoFloat, k: Array, lam: A
         bound = bound * lax.axis_size(rows.axis_name)
 
     def some(entries: tuple[Array, ...]) -> tuple[Array, ...]:
-        counting = constants_of(rows)
+        counting = undifferentiated(rows)
 
         def ties(s: Array) -> Array:
             return (s == value) & (s > -jnp.inf)

@@ -11,7 +11,7 @@ from jax import Array, lax
 from ..interface.arguments import Vanishing
 from ..nonlinearities import HALF_SQUARE
 from .choice import choose
-from .cpu import constants_of
+from .cpu import undifferentiated
 from .equation import Equation, active_position, dense, inner, partly, passing, steepness
 from .mask import Selected, select_topk
 from .shrinkage import before_slope
@@ -129,7 +129,7 @@ def in_units(entries: tuple[Array, ...], lam: Array, equation: Equation) -> Unit
     """
     if equation.phi != HALF_SQUARE or equation.zero == "all":
         return Units(entries, lam, jnp.ones_like(lam))
-    largest = constants_of(equation.rows).max(jnp.abs, lax.stop_gradient(entries))
+    largest = undifferentiated(equation.rows).max(jnp.abs, lax.stop_gradient(entries))
     sensible = (largest > 0) & (largest < jnp.inf)
     size = choose(sensible, largest, 1.0)
     mean = choose(lam > 0, jnp.sqrt(lam) * size ** (0.5 * equation.p), size)
@@ -143,7 +143,7 @@ def magnitude_from(
     selected: Selected, entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, debias: bool = False
 ) -> tuple[Array, ...]:
     """The operator where it is known which entries are selected; in units of ``in_units``, if any."""
-    available = constants_of(equation.rows).sum(lambda s: s > -jnp.inf, lax.stop_gradient(selected.keys))
+    available = undifferentiated(equation.rows).sum(lambda s: s > -jnp.inf, lax.stop_gradient(selected.keys))
     all_of_it = k >= available.astype(k.dtype)
     y = tuple(
         keep(x, s, z, selected.gamma, lam, all_of_it, equation, debias)
@@ -159,7 +159,7 @@ def _without_traces(selected: Selected, k: Array, lam: Array, equation: Equation
     Any from there up to a width below these will do. One that is lower selects so little of others that their sum does
     not tell, but of what is rescaled it is far from little.
     """
-    rows, pairs = constants_of(equation.rows), lax.stop_gradient(tuple(zip(selected.keys, selected.z, strict=True)))
+    rows, pairs = undifferentiated(equation.rows), lax.stop_gradient(tuple(zip(selected.keys, selected.z, strict=True)))
     full = rows.sum(lambda pair: pair[1] == 1, pairs).astype(k.dtype)
     least = -rows.max(lambda pair: choose(pair[1] == 1, -pair[0], -jnp.inf), pairs)
     largest = rows.max(lambda pair: choose(pair[1] == 1, 0.0, pair[0]), pairs)

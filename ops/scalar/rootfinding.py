@@ -122,10 +122,13 @@ def find_root(
 
     Args:
       evaluate: one pass over the data.
-      start: as the rest, of ``search``.
-      left: likewise.
-      right: likewise.
-      extended: likewise.
+      start: first point, shape of one scalar per row; this and the rest as ``search`` takes them.
+      left: at or to the left of every root.
+      right: at or to the right of every root.
+      extended: whether points between two neighbouring floats are looked at as well.
+
+    Returns:
+      The root of each row, a NaN where ``evaluate`` gave NaN, the right end of its bracket, and the cost.
     """
     by = search(start, left, right, extended=extended)
     return by.root(lax.while_loop(by.unfinished, lambda s: by.advance(s, evaluate(by.looked_at(s))), by.initial))
@@ -145,7 +148,8 @@ def search(start: Array, left: End, right: End, *, extended: bool | Array = True
       right: at or to the right of every root; likewise.
       extended: whether points between two neighbouring floats are looked at as well; one for all, or one per row.
 
-    The root of a row is NaN where the evaluation gave NaN.
+    Returns:
+      The search, to be advanced by one evaluation a round.
     """
     dtype = start.dtype
     quarter_eps = 0.25 * float(jnp.finfo(dtype).eps)

@@ -12,7 +12,7 @@ from jax.custom_derivatives import SymbolicZero
 
 from ..nonlinearities import HALF_SQUARE
 from .choice import choose
-from .cpu import loops_over, summed
+from .cpu import summed, vector_rows
 from .equation import Equation, active_position, inner, partly, position
 from .kernels.platforms import PLATFORMS, kernels_for
 from .powers import expm1, power
@@ -336,7 +336,7 @@ def threshold(
         def unsigned(x: Array) -> Array:
             return equation.unsigned(x if scale is None else x * scale) if given else x
 
-        rows = loops_over(equation.rows, unsigned)
+        rows = vector_rows(equation.rows, unsigned)
         return solve(entries, k, lam, equation.rows) if rows is None else solve(read, k, lam, rows)
     from .kernels.solver import solve_in_kernel  # importing Pallas takes half a second
 

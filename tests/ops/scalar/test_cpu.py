@@ -7,7 +7,7 @@ import pytest
 from jax import Array
 from jax.sharding import AxisType, PartitionSpec
 
-from ops.scalar.cpu import VectorRows, loops_over
+from ops.scalar.cpu import VectorRows, vector_rows
 from ops.scalar.rows import Rows
 
 # In one piece, in pieces that leave no rest, of a length that nothing divides, and of one that only small ones do.
@@ -96,9 +96,21 @@ def test_rows_divided_over_devices_are_reduced_over_all():
         np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
+def test_every_float_has_a_loop_of_its_own_with_a_count_beside_it():
+    """Two floats in one loop, or a value alone, are what XLA makes slow."""
+    for function in (parts, jnp.abs, lambda s: s > 0):
+        traced = jax.make_jaxpr(lambda s: VectorRows().sum(function, (s,)))(entries(400))  # noqa: B023
+        loops = [equation for equation in traced.jaxpr.eqns if equation.primitive.name.startswith("reduce")]
+        for loop in loops:
+            kinds = [one.aval.dtype for one in loop.invars if one.aval.ndim]
+            assert len(kinds) > 1
+            assert sum(jnp.issubdtype(kind, jnp.floating) for kind in kinds) <= 1
+        assert len(loops) == max(1, function is parts and 2)
+
+
 def test_loops_are_taken_where_a_cpu_is_likely(monkeypatch):
-    assert loops_over(Rows(None, "d")) == VectorRows(None, "d")
+    assert vector_rows(Rows(None, "d")) == VectorRows(None, "d")
+    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+    assert vector_rows(Rows()) is None
     with jax.default_device("cpu"):
-        assert loops_over(Rows()) == VectorRows()
-    monkeypatch.setattr("ops.scalar.cpu.target", lambda: ("tpu", "v5e"))
-    assert loops_over(Rows()) is None
+        assert vector_rows(Rows()) == VectorRows()
