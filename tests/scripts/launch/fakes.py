@@ -74,10 +74,14 @@ class World:
             (self.path / "plans" / f"{event}.{number:03d}").write_text(json.dumps(outcome))
 
     def next(self, event):
+        """Takes the first outcome planned for `event`: programs that run at the same time never take the same one."""
         for path in sorted((self.path / "plans").glob(f"{event}.*")):
-            outcome = json.loads(path.read_text())
-            path.unlink()
-            return outcome
+            taken = self.path / "plans" / f"taken.{os.getpid()}.{path.name}"
+            try:
+                path.rename(taken)
+            except FileNotFoundError:
+                continue  # another program was first
+            return json.loads(taken.read_text())
         return None
 
     def thing(self, name):
@@ -88,8 +92,10 @@ class World:
         path = self.path / "things" / f"{name}.json"
         if value is None:
             path.unlink()
-        else:
-            path.write_text(json.dumps(value))
+        else:  # at once: another program may read it meanwhile
+            written = path.with_suffix(f".{os.getpid()}")
+            written.write_text(json.dumps(value))
+            written.replace(path)
 
     def home(self, tpu, worker):
         path = self.path / "homes" / f"{tpu}-{worker}"
