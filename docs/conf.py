@@ -84,6 +84,8 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_attr_annotations = False
 napoleon_use_ivar = True
+# What comes before a colon under "Returns" says what it is of, and is no type.
+napoleon_use_rtype = False
 add_module_names = False
 
 html_theme = "sphinx_book_theme"
