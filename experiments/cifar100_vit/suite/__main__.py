@@ -16,7 +16,8 @@ def _cost(run: SuiteRun) -> float:
     if run.variant.startswith("last_block"):
         return 150.0 * len(run.base["seeds"])
     if run.variant.startswith("features"):
-        return 4.0 + 1.0 * len(run.base["seeds"])
+        steps = int(run.variant.partition("steps=")[2] or 100)
+        return 3.0 + (0.5 + 0.003 * steps) * len(run.base["seeds"])
     return 12.0 + 24.0 * len(run.base["seeds"])
 
 
