@@ -1,4 +1,4 @@
-"""Dispatchers: take tokens to the experts, and what these make of them back, weighed. Axes as in `routers.py`.
+"""Dispatchers: take tokens to the experts, and what these make of them back, weighed. Axes as in `routers/`.
 
     gather   tokens are copied into the slots and added up from there; its cost does not depend on S
     einsum   the same as products with matrices of zeros and ones, [G, E, C, S]

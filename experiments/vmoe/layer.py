@@ -32,7 +32,7 @@ class MoeLayer(nn.Module):
     Attributes:
       num_experts: E.
       mlp_dim: width of the hidden layer of an expert.
-      router: of `routers.py`.
+      router: of `routers/`.
       group_images: images whose tokens make a group; the number of images must be a multiple.
       dispatcher: a name in `dispatch.DISPATCHERS`; Soft MoE has its own.
       noise: standard deviation of what is added to the logits, in units of 1 / E; above 0 it takes the random numbers

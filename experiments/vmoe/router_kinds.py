@@ -1,6 +1,6 @@
 """The routers of the experiment, by the name that `config.router.name` has for them.
 
-To add one: a class in `routers.py`, and an entry of ROUTERS.
+To add one: a class in `routers/`, and an entry of ROUTERS.
 """
 
 import dataclasses

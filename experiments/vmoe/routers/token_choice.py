@@ -1,0 +1,63 @@
+"""Tokens choose their experts."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from experiments.vmoe.routers.routing import Logits, PerExpert, Slots, fill_slots, no_loss
+
+PRIORITIES = ("order", "gates")
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenChoice(PerExpert):
+    """Every token takes its `selected` experts of largest gate; an expert serves no more than `capacity` of them.
+
+    First choices come before second ones, and so on. In training, with noise, the importance and the load loss of
+    Riquelme et al. (2021, Appendix A) keep the experts in balance.
+
+    Attributes:
+      selected: experts of a token, K in [1, E].
+      capacity: slots of the buffer of an expert, C in [1, S].
+      priority: who comes first among equal choices: "order", the first token of the group, or "gates", the token of
+        largest gate (batch prioritized routing).
+    """
+
+    selected: int
+    capacity: int
+    priority: str = "order"
+
+    def __call__(self, logits: Logits) -> Slots:
+        """At most `selected` experts for every token, at most `capacity` tokens for every expert."""
+        gates = jax.nn.softmax(logits.noisy)
+        largest, expert = jax.lax.top_k(gates, self.selected)  # [G, S, K]
+        num_tokens, num_experts = gates.shape[1:]
+        if self.priority == "gates":
+            rank = jnp.argsort(jnp.argsort(-largest[..., 0], stable=True), stable=True)
+        else:
+            rank = jnp.arange(num_tokens)[None]
+        choice = jnp.arange(self.selected)[None, None]
+        place = choice * num_tokens + rank[..., None]  # [G, S, K], all different in a group
+        chosen = jax.nn.one_hot(expert, num_experts, dtype=gates.dtype)  # [G, S, K, E]
+        mask = chosen.sum(axis=2)
+        order = jnp.where(mask > 0, -(chosen * place[..., None].astype(gates.dtype)).sum(axis=2), -jnp.inf)
+        _, token = jax.lax.top_k(jax.lax.stop_gradient(order).swapaxes(1, 2), self.capacity)
+        routed = fill_slots(gates, mask.swapaxes(1, 2), token)
+        return dataclasses.replace(routed, auxiliary=self._auxiliary(logits))
+
+    def _auxiliary(self, logits: Logits) -> Array:
+        """The mean of importance and load loss, [G]; 0 without noise, where there is no load to expect."""
+        if logits.noise == 0.0:
+            return no_loss(logits.clean)
+        threshold = jax.lax.top_k(logits.noisy, self.selected)[0][..., -1:]
+        # The probability that an expert is selected again if the noise is drawn anew.
+        load = jax.scipy.stats.norm.sf((threshold - logits.clean) / logits.noise)
+        return 0.5 * (_squared_variation(jax.nn.softmax(logits.clean)) + _squared_variation(load))
+
+
+def _squared_variation(values: Array) -> Array:
+    """The squared coefficient of variation over the experts of the mean over the tokens; [G, S, E] to [G]."""
+    mean = values.mean(axis=1)
+    return mean.var(axis=1) / jnp.square(mean.mean(axis=1))
