@@ -128,10 +128,13 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.router.lam.schedule = "constant"  # at start; or "geometric": from start to end, step by step
     config.router.lam.start = 0.1
     config.router.lam.end = 0.1
+    config.router.hard_after = 1.0  # share of training that lam's schedule takes; from then on it is hard, 1: never
     config.router.dykstra = 0  # iterations of Dykstra's algorithm, the paper's 10; 0: the exact solver
+    config.router.limit = 3.0  # experts of a token at most, of balanced
     config.router.selected = 2  # experts of a token, of token_choice
     config.router.priority = "order"  # or gates, of token_choice: who comes first when a buffer is full
     config.router.auxiliary = 0.01  # weight of the importance and load loss of token_choice
+    config.router.update_from_flattened_dict(dict(ROUTERS[options["router"]].fields))
 
     config.tensorboard = False
     config.compilation_cache = config_dict.placeholder(str)  # a directory, "off", or a default in ~/.cache

@@ -37,11 +37,10 @@ def _ratio(kept: jax.Array, w: jax.Array) -> jax.Array:
 
 def _method(config: ml_collections.ConfigDict, *, straight_through: bool = False) -> Method:
     """The paper's operator, or a hard top-k forward and its gradient backward; lam by the progress of training."""
-    density, falling = density_of(config), lam_schedule(config.lam)
+    density, falling = density_of(config), lam_schedule(config.lam, config.hard_after)
 
     def strength(n: int, progress: jax.Array) -> jax.Array:
-        lam = falling(jnp.minimum(progress / config.hard_after, 1.0)) * (float(n) if config.lam_times_size else 1.0)
-        return jnp.where(progress < config.hard_after, lam, 0.0) if config.hard_after < 1 else lam
+        return falling(progress) * (float(n) if config.lam_times_size else 1.0)
 
     def weights(w: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
         del state, key

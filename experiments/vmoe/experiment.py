@@ -35,7 +35,7 @@ def routing_shape(config: ml_collections.ConfigDict) -> Shape:
         # In fractions of the decimal number as written: the float next to it may be above an integer.
         share = Fraction(str(fields.factor)) * tokens / config.moe.num_experts
         k = math.ceil(share / fields.multiple_of) * fields.multiple_of
-    return Shape(tokens, k, fields.capacity or k)
+    return Shape(tokens, k, tokens if ROUTERS[fields.name].unbounded else fields.capacity or k)
 
 
 def validate(config: ml_collections.ConfigDict) -> None:
@@ -91,13 +91,13 @@ def _validate_groups(config: ml_collections.ConfigDict) -> None:
     require(config.moe.num_experts % of_mesh == 0, "moe.num_experts", config.moe.num_experts, allowed)
 
 
-def make_router(config: ml_collections.ConfigDict, lam: Any) -> routers.Router:
+def make_router(config: ml_collections.ConfigDict, lam: Any) -> routers.Router | routers.Dense:
     """The router of a config, relaxed at the strength `lam`."""
     return ROUTERS[config.router.name].make(config.router, routing_shape(config), lam)
 
 
 def _model(
-    config: ml_collections.ConfigDict, num_classes: int, router: routers.Router, noise: float = 0.0
+    config: ml_collections.ConfigDict, num_classes: int, router: routers.Router | routers.Dense, noise: float = 0.0
 ) -> vit.VisionTransformer:
     options = model_fields.options(config)
     with about("model.variant", config.model.variant):
@@ -119,7 +119,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     size, recipe = config.input.size, config.input.recipe
     on_device = config.input.augment_on == "device"
     channels = data.train["image"].shape[-1] if data.train else 3
-    lam_of = schedules.lam_schedule(config.router.lam)
+    lam_of = schedules.lam_schedule(config.router.lam, config.router.hard_after)
     name = f"{data.prefix}_precision_at_1"
 
     def network(progress: jax.Array, noise: float) -> vit.VisionTransformer:

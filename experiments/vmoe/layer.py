@@ -16,7 +16,7 @@ from experiments.vision.vit import MlpBlock
 from experiments.vmoe.dispatch import DISPATCHERS, SOFT
 from experiments.vmoe.exchange import by_group, to_experts, to_groups, whole
 from experiments.vmoe.measures import measure
-from experiments.vmoe.routers import Logits, Mixtures, Router, unbounded
+from experiments.vmoe.routers import Dense, Logits, Mixtures, Router, unbounded
 
 ROUTING = "routing"  # the collection of metrics, [G] each
 AUXILIARY = "auxiliary"  # that of the losses of routers, [G]
@@ -28,6 +28,7 @@ class MoeLayer(nn.Module):
 
     The parameters are `router` [D, E] and, below `experts`, those of `vit.MlpBlock`, each with a leading axis of
     experts. It sows the metrics of `measures.py` in the collection `routing`, the loss of the router in `auxiliary`.
+    With `routers.Dense` there is neither router nor expert, but one MLP.
 
     Attributes:
       num_experts: E.
@@ -42,7 +43,7 @@ class MoeLayer(nn.Module):
 
     num_experts: int
     mlp_dim: int
-    router: Router
+    router: Router | Dense
     group_images: int
     dispatcher: str = "gather"
     noise: float = 0.0
@@ -55,11 +56,13 @@ class MoeLayer(nn.Module):
         Raises:
           ValueError: B is not a multiple of `group_images`.
         """
+        if isinstance(self.router, Dense):
+            return MlpBlock(self.router.mlp_dim(self.num_experts, self.mlp_dim), self.dtype)(x)
         images, per_image, width = x.shape
         if images % self.group_images:
             raise ValueError(f"the images must be a multiple of group_images={self.group_images}, got {images}")
         groups = x.reshape(-1, self.group_images * per_image, width)
-        routed = by_group(self.router)(self._logits(groups.astype(jnp.float32)))
+        routed = by_group(self.router)(self._logits(groups.astype(jnp.float32), self.router))
         dispatcher = SOFT if isinstance(routed, Mixtures) else DISPATCHERS[self.dispatcher]
         slots = by_group(dispatcher.take)(groups.astype(self.dtype), routed)
         outputs = to_groups(self._experts(to_experts(slots)))
@@ -72,10 +75,10 @@ class MoeLayer(nn.Module):
             self.sow(AUXILIARY, "loss", routed.auxiliary, reduce_fn=_last, init_fn=_nothing)
         return y.reshape(images, per_image, width)
 
-    def _logits(self, groups: Array) -> Logits:
-        shape = (groups.shape[-1], self.router.num_logits(self.num_experts))
+    def _logits(self, groups: Array, router: Router) -> Logits:
+        shape = (groups.shape[-1], router.num_logits(self.num_experts))
         kernel = self.param("router", nn.initializers.lecun_normal(), shape)
-        if self.router.cosine:
+        if router.cosine:
             scale = self.param("scale", nn.initializers.ones, ())
             groups, kernel = scale * _normalised(groups, axis=-1), _normalised(kernel, axis=0)
         # In all digits: accelerators would round the factors, and so would move masks whose slope is 1 / lam.

@@ -11,7 +11,7 @@ import ml_collections
 
 from experiments.core.config import require, require_one_of
 from experiments.core.report.markdown import number, p_name
-from experiments.core.report.style import BLUE, GREY, Look
+from experiments.core.report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, Look
 from experiments.core.training import schedules
 from experiments.vmoe import routers
 
@@ -31,11 +31,15 @@ class Shape:
 class RouterKind:
     """A router, as `ROUTERS` lists it: all there is to be said of it."""
 
-    make: Callable[[ml_collections.ConfigDict, Shape, Any], routers.Router]  # of `config.router`, the shape, and lam
+    make: Callable[
+        [ml_collections.ConfigDict, Shape, Any], routers.Router | routers.Dense
+    ]  # of `config.router`, the shape, and lam
     label: Callable[[Fields], str]  # in tables and figures
     look: Callable[[Fields], Look] | None = None  # in figures; None: solid, in the next colour that is free
     setting: Callable[[Fields], str] = lambda fields: ""  # what is chosen besides the learning rate, for tables
     score: str = "logits"  # the usual `config.router.score`
+    fields: Fields = dataclasses.field(default_factory=dict)  # what else `config.router` has as it comes
+    unbounded: bool = False  # whether its buffers hold all tokens of a group, whatever `config.router.capacity` is
     same_score: bool = False  # held against the hard router of its own score, rather than that of the gates
     auxiliary: bool = False  # whether it has a loss of its own, which is then reported
     validate: Callable[[ml_collections.ConfigDict], None] = lambda fields: None  # of its own fields, in all runs
@@ -43,24 +47,59 @@ class RouterKind:
     presets: tuple[str, ...] = ("demo", "small")  # that train it as it comes, under its own name
 
 
-def _relaxed_label(fields: Fields) -> str:
-    solver = f", Dykstra with {fields['dykstra']} iterations" if fields["dykstra"] else ""
-    buffer = f", {fields['capacity']} slots" if fields["capacity"] else ""
-    return f"relaxed expert choice, p = {p_name(fields['p'])}, of the {fields['score']}{solver}{buffer}"
+def _relaxed(fields: ml_collections.ConfigDict, shape: Shape, lam: Any) -> routers.Router:
+    return routers.RelaxedExpertChoice(shape.k, shape.capacity, lam, fields.p, fields.score, fields.dykstra or None)
+
+
+def _label(name: str) -> Callable[[Fields], str]:
+    """The label of a router with a relaxed mask."""
+
+    def label(fields: Fields) -> str:
+        solver = f", Dykstra with {fields['dykstra']} iterations" if fields["dykstra"] else ""
+        buffer = f", {fields['capacity']} slots" if fields["capacity"] else ""
+        return f"{name}, p = {p_name(fields['p'])}, of the {fields['score']}{solver}{buffer}"
+
+    return label
 
 
 def _relaxed_setting(fields: Fields) -> str:
     lam = fields["lam"]
+    hard_after = fields.get("hard_after", 1.0)  # runs made before there was such a field have none
+    hard = f", hard after {100 * hard_after:g} % of training" if hard_after < 1 else ""
     if lam["schedule"] == "geometric":
-        return f"lam from {number(lam['start'])} to {number(lam['end'])}"
-    return f"lam = {number(lam['start'])}"
+        return f"lam from {number(lam['start'])} to {number(lam['end'])}{hard}"
+    return f"lam = {number(lam['start'])}{hard}"
+
+
+def _balanced_setting(fields: Fields) -> str:
+    return f"at most {fields['limit']:g} experts of a token, {_relaxed_setting(fields)}"
 
 
 def _validate_relaxed(fields: ml_collections.ConfigDict) -> None:
     require(1 < fields.p <= 2, "router.p", fields.p, "in (1, 2]")
     require(fields.dykstra >= 0, "router.dykstra", fields.dykstra, "positive, or 0")
     require(not fields.dykstra or fields.p == 2, "router.p", fields.p, "2 with router.dykstra, which knows no other")
+    require(0 < fields.hard_after <= 1, "router.hard_after", fields.hard_after, "in (0, 1]")
     schedules.validate_lam(fields.lam, "router.lam")
+
+
+def _validate_capacity(fields: ml_collections.ConfigDict, shape: Shape, num_experts: int) -> None:
+    del fields, num_experts
+    require(shape.capacity >= shape.k, "router.capacity", shape.capacity, f"at least k={shape.k}, or 0 for as many")
+
+
+def _validate_exact(fields: ml_collections.ConfigDict, shape: Shape, num_experts: int) -> None:
+    """Of those that know the threshold alone."""
+    require(not fields.dykstra, "router.dykstra", fields.dykstra, f"0 for router.name={fields.name!r}")
+    _validate_capacity(fields, shape, num_experts)
+
+
+def _validate_balance(fields: ml_collections.ConfigDict, shape: Shape, num_experts: int) -> None:
+    _validate_exact(fields, shape, num_experts)
+    require(fields.hard_after == 1, "router.hard_after", fields.hard_after, "1: a plan needs a lam above 0")
+    least = num_experts * shape.k / shape.tokens
+    allowed = f"at least {least:g}: {num_experts} experts of k={shape.k} for {shape.tokens} tokens"
+    require(fields.limit >= least, "router.limit", fields.limit, allowed)
 
 
 def _validate_token_choice(fields: ml_collections.ConfigDict) -> None:
@@ -82,17 +121,58 @@ ROUTERS = {
         presets=("demo", "full"),
     ),
     "relaxed": RouterKind(
-        lambda fields, shape, lam: routers.RelaxedExpertChoice(
-            shape.k, shape.capacity, lam, fields.p, fields.score, fields.dykstra or None
-        ),
-        _relaxed_label,
+        _relaxed,
+        _label("relaxed expert choice"),
         setting=_relaxed_setting,
         same_score=True,
         validate=_validate_relaxed,
-        validate_shape=lambda fields, shape, num_experts: require(
-            shape.capacity >= shape.k, "router.capacity", shape.capacity, f"at least k={shape.k}, or 0 for as many"
-        ),
+        validate_shape=_validate_capacity,
         presets=("demo", "full"),
+    ),
+    "annealed": RouterKind(
+        _relaxed,
+        _label("relaxed expert choice annealed to the hard"),
+        lambda fields: (ORANGE, "--"),
+        setting=_relaxed_setting,
+        same_score=True,
+        fields={"lam.schedule": "geometric", "lam.start": 10.0, "lam.end": 0.1, "hard_after": 0.9},
+        validate_shape=_validate_capacity,
+        presets=("demo",),
+    ),
+    "unbounded": RouterKind(
+        _relaxed,
+        _label("relaxed expert choice with buffers for all tokens"),
+        lambda fields: (RED, ":"),
+        setting=_relaxed_setting,
+        same_score=True,
+        unbounded=True,
+        validate_shape=lambda fields, shape, num_experts: require(
+            fields.capacity == 0, "router.capacity", fields.capacity, "0: its buffers hold all tokens of a group"
+        ),
+        presets=(),
+    ),
+    "straight_through": RouterKind(
+        lambda fields, shape, lam: routers.StraightThroughExpertChoice(
+            shape.k, shape.capacity, lam, fields.p, fields.score
+        ),
+        _label("hard expert choice with the relaxed gradient"),
+        lambda fields: (PURPLE, "--"),
+        setting=_relaxed_setting,
+        same_score=True,
+        validate_shape=_validate_exact,
+        presets=("demo",),
+    ),
+    "balanced": RouterKind(
+        lambda fields, shape, lam: routers.BalancedExpertChoice(
+            shape.k, shape.capacity, fields.limit, lam, fields.p, fields.score
+        ),
+        _label("balanced plan"),
+        lambda fields: (GREEN, "--"),
+        setting=_balanced_setting,
+        same_score=True,
+        validate=lambda fields: require(fields.limit > 0, "router.limit", fields.limit, "positive"),
+        validate_shape=_validate_balance,
+        presets=("demo",),
     ),
     "token_choice": RouterKind(
         lambda fields, shape, lam: routers.TokenChoice(fields.selected, shape.capacity, fields.priority),
@@ -106,5 +186,11 @@ ROUTERS = {
     ),
     "soft": RouterKind(
         lambda fields, shape, lam: routers.SoftMoe(shape.capacity), lambda fields: "Soft MoE", presets=()
+    ),
+    "dense": RouterKind(
+        lambda fields, shape, lam: routers.Dense(shape.tokens, shape.capacity),
+        lambda fields: "no experts: a dense MLP of equal cost",
+        lambda fields: (GREY, ":"),
+        presets=("demo",),
     ),
 }

@@ -2,6 +2,8 @@
 
 config.FIELD.schedule   constant (at start), or geometric (from start to end, step by step)
             .start, .end   positive
+
+It may take a part of training only, at the end of which the relaxation is none: lam = 0.
 """
 
 from collections.abc import Callable
@@ -22,8 +24,17 @@ def validate_lam(lam: ml_collections.ConfigDict, field: str = "lam") -> None:
         require(lam[name] > 0, f"{field}.{name}", lam[name], "positive")
 
 
-def lam_schedule(lam: ml_collections.ConfigDict) -> Callable[[jax.Array], jax.Array]:
-    """`lam(progress)`: `start` throughout, or geometrically from `start` to `end`."""
-    if lam.schedule == "constant":
-        return lambda progress: jnp.full_like(progress, lam.start)
-    return lambda progress: lam.start * (lam.end / lam.start) ** progress
+def lam_schedule(lam: ml_collections.ConfigDict, hard_after: float = 1.0) -> Callable[[jax.Array], jax.Array]:
+    """`lam(progress)`: `start` throughout, or geometrically from `start` to `end`.
+
+    With `hard_after` < 1, in (0, 1), it comes to its end at that share of training, and is 0 from there on.
+    """
+
+    def relaxed(progress: jax.Array) -> jax.Array:
+        if lam.schedule == "constant":
+            return jnp.full_like(progress, lam.start)
+        return lam.start * (lam.end / lam.start) ** progress
+
+    if hard_after == 1:
+        return relaxed
+    return lambda progress: jnp.where(progress < hard_after, relaxed(jnp.minimum(progress / hard_after, 1.0)), 0.0)

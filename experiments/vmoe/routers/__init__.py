@@ -8,15 +8,20 @@ each other. A router takes the logits [G, S, E] of a dense layer, in float32, an
 
 The gates are the softmax of the logits over the experts. An output is weighed by gate times mask, not normalised again:
 
-    HardExpertChoice      the mask is the hard top-k over the tokens of a group (Zhou et al. 2022)
-    RelaxedExpertChoice   the relaxed one (Sander et al. 2023, Section 6)
-    TokenChoice           each token selects its experts (Shazeer et al. 2017, Riquelme et al. 2021)
-    SoftMoe               no selection at all (Puigcerver et al. 2024)
+    HardExpertChoice              the mask is the hard top-k over the tokens of a group (Zhou et al. 2022)
+    RelaxedExpertChoice           the relaxed one (Sander et al. 2023, Section 6)
+    StraightThroughExpertChoice   the hard one, with the gradient of the relaxed one
+    BalancedExpertChoice          a relaxed plan, with a limit to the experts of a token (Liu et al. 2023)
+    TokenChoice                   each token selects its experts (Shazeer et al. 2017, Riquelme et al. 2021)
+    SoftMoe                       no selection at all (Puigcerver et al. 2024)
+    Dense                         no experts either: takes the place of a router where there is to be none
 
 These are plain classes, and know nothing of networks: `layer.py` has the layer, `dispatch.py` what moves tokens.
 """
 
-from experiments.vmoe.routers.expert_choice import HardExpertChoice, RelaxedExpertChoice
+from experiments.vmoe.routers.balanced import BalancedExpertChoice
+from experiments.vmoe.routers.dense import Dense
+from experiments.vmoe.routers.expert_choice import HardExpertChoice, RelaxedExpertChoice, StraightThroughExpertChoice
 from experiments.vmoe.routers.routing import SCORES, Logits, Mixtures, Router, Slots, unbounded
 from experiments.vmoe.routers.soft_moe import SoftMoe
 from experiments.vmoe.routers.token_choice import PRIORITIES, TokenChoice
@@ -24,6 +29,8 @@ from experiments.vmoe.routers.token_choice import PRIORITIES, TokenChoice
 __all__ = [
     "PRIORITIES",
     "SCORES",
+    "BalancedExpertChoice",
+    "Dense",
     "HardExpertChoice",
     "Logits",
     "Mixtures",
@@ -31,6 +38,7 @@ __all__ = [
     "Router",
     "Slots",
     "SoftMoe",
+    "StraightThroughExpertChoice",
     "TokenChoice",
     "unbounded",
 ]

@@ -67,3 +67,32 @@ class RelaxedExpertChoice(PerExpert):
         order = scores if self.iterations is None else mask
         _, token = jax.lax.top_k(jax.lax.stop_gradient(order), self.capacity)
         return fill_slots(gates, mask, token)
+
+
+@dataclasses.dataclass(frozen=True)
+class StraightThroughExpertChoice(PerExpert):
+    """The hard router with the gradient of the relaxed mask (the straight-through estimator of Bengio et al., 2013).
+
+    Tokens in the buffer beyond the `k` have the weight 0 and a gradient, which tells the router what they would gain.
+
+    Attributes:
+      k: tokens of an expert, an integer in [1, S].
+      capacity: slots of its buffer, C, at least k and at most S.
+      lam: strength of the relaxation behind the mask, as of `RelaxedExpertChoice`.
+      p: exponent of the regularisation, in (1, 2].
+      score: what the tokens compete by, "gates" or "logits".
+    """
+
+    k: int
+    capacity: int
+    lam: float | Array
+    p: float = 2.0
+    score: str = "logits"
+
+    def __call__(self, logits: Logits) -> Slots:
+        """Exactly `k` tokens for every expert."""
+        gates, scores = gates_and_scores(logits, self.score)
+        hard = ops.hard_topk_mask(scores, self.k)
+        mask = ops.straight_through(hard, ops.topk_mask(scores, self.k, lam=self.lam, p=self.p))
+        _, token = jax.lax.top_k(jax.lax.stop_gradient(scores), self.capacity)
+        return fill_slots(gates, mask, token)

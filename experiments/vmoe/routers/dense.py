@@ -1,0 +1,25 @@
+"""No experts, hence nothing to choose."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Dense:
+    """In the place of a router: the layer is a single MLP of as many operations a token, for reference.
+
+    Attributes:
+      tokens: of a group, S.
+      slots: of each expert that there might have been, C.
+    """
+
+    tokens: int
+    slots: int
+
+    def num_logits(self, num_experts: int) -> int:
+        """None."""
+        del num_experts
+        return 0
+
+    def mlp_dim(self, num_experts: int, of_expert: int) -> int:
+        """The width that makes S tokens cost what E C slots do in experts of the width `of_expert`, rounded."""
+        return max(1, round(num_experts * self.slots * of_expert / self.tokens))
