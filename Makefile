@@ -101,6 +101,9 @@ vmoe: $(READY)  ## V-MoE S/32 with hard and relaxed routers, full size: needs ac
 vmoe-small: $(READY)  ## Its stand-in on CIFAR-100: every router, table, figure (under an hour on 2 cores).
 	@$(RUN) experiments.vmoe.suite --preset=small --out=$(RUNS)/vmoe
 
+vmoe-clusters: $(READY)  ## A task where routing decides and the best assignment is known: every router, table, figures (half an hour on 2 cores, no data).
+	@$(RUN) experiments.vmoe_clusters.suite --preset=clusters --out=$(RUNS)/vmoe_clusters
+
 launch-mnist: EXPERIMENT := mnist_pruning
 launch-cifar100: EXPERIMENT := cifar100_vit
 launch-vmoe: EXPERIMENT := vmoe
@@ -181,5 +184,5 @@ clean:  ## Remove the environments and caches, never runs/ or results/.
 	rm -rf $(VENV) $(VENV)-bench $(VENV)-docs docs/_build $(VENV)-oldest .venv-tpu .venv-cuda13 .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo test test-oldest check-accelerators chaos lint format mnist mnist-quick cifar100 cifar100-pretrained cifar100-small vmoe vmoe-small figures compare report bench bench-gpu bench-device fuzz docs docs-serve \
+.PHONY: help install demo test test-oldest check-accelerators chaos lint format mnist mnist-quick cifar100 cifar100-pretrained cifar100-small vmoe vmoe-small vmoe-clusters figures compare report bench bench-gpu bench-device fuzz docs docs-serve \
   clean launch-mnist launch-cifar100 launch-vmoe launch-experiment

@@ -1,0 +1,129 @@
+"""Linear experts behind a linear router, trained together on the task's squared error by the project's trainer.
+
+The parameters are `problem`, which is drawn from the seed as everything else and then stays as it is; `router` [D, E];
+and `experts` [E, D, F].
+"""
+
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+import optax
+
+from experiments.core.config import require, require_one_of
+from experiments.core.input.dataset import SPLITS, Data
+from experiments.core.training import optimizer, schedules
+from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Recipe
+from experiments.vmoe.dispatch import DISPATCHERS
+from experiments.vmoe.measures import measure
+from experiments.vmoe.router_kinds import ROUTERS, Shape
+from experiments.vmoe.routers import SCORES, HardExpertChoice, Logits, Router, Slots
+from experiments.vmoe_clusters import task
+from experiments.vmoe_clusters.kinds import BEST, NAMES, Assigned
+from experiments.vmoe_clusters.recovery import recovery
+
+_FIRST = {"validation": 2**29, "test": 2**30}  # number of the first group to evaluate on; those to train on are from 0
+
+
+def routing_shape(config: ml_collections.ConfigDict) -> Shape:
+    """Tokens of a group, of an expert, and slots: as `config.task` and `config.router.capacity` have it."""
+    k = task.PER_TOKEN * config.task.tokens // config.task.experts
+    return Shape(config.task.tokens, k, config.router.capacity or k)
+
+
+def validate(config: ml_collections.ConfigDict) -> None:
+    """Checks the fields that the trainer knows nothing of."""
+    fields, router = config.task, config.router
+    for name in ("tokens", "experts", "width", "outputs", "groups"):
+        require(fields[name] > 0, f"task.{name}", fields[name], "positive")
+    require(fields.noise >= 0, "task.noise", fields.noise, "at least 0")
+    unit = f"a multiple of experts / {task.PER_TOKEN}, experts being {fields.experts}"
+    require(task.PER_TOKEN * fields.tokens % fields.experts == 0, "task.tokens", fields.tokens, unit)
+    shape = routing_shape(config)
+    pairs = fields.experts * (fields.experts - 1) // 2
+    require(fields.tokens <= pairs, "task.tokens", fields.tokens, f"at most the {pairs} pairs of clusters")
+    require(fields.width >= fields.experts, "task.width", fields.width, f"at least the {fields.experts} experts")
+    require_one_of("router.name", router.name, NAMES)
+    require_one_of("router.score", router.score, SCORES)
+    require(0 <= router.capacity <= shape.tokens, "router.capacity", router.capacity, f"in [0, {shape.tokens}]")
+    for kind in map(ROUTERS.__getitem__, NAMES[1:]):
+        kind.validate(router)
+    if router.name != BEST:
+        ROUTERS[router.name].validate_shape(router, shape, fields.experts)
+
+
+def load(config: ml_collections.ConfigDict) -> Data:
+    """The numbers of the groups, of which the device makes tokens; none is seen twice in training."""
+    train = np.arange(config.steps * config.batch_size, dtype=np.int32)
+    evaluation = _FIRST[config.split] + np.arange(config.task.groups, dtype=np.int32)
+    # Under the name by which the trainer counts examples.
+    return Data({"label": train}, {"label": evaluation}, config.task.experts, SPLITS[config.split])
+
+
+def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
+    """The experiment on groups whose numbers are the labels of `data`."""
+    shape, num_experts = routing_shape(config), config.task.experts
+    width, outputs = config.task.width, config.task.outputs
+    lam_of = schedules.lam_schedule(config.router.lam, config.router.hard_after)
+
+    def init(key: jax.Array) -> Params:
+        of_problem, of_router, of_experts = jax.random.split(key, 3)
+        scale = np.float32(width**-0.5)
+        return {
+            "problem": task.draw(of_problem, num_experts, width, outputs),
+            "router": scale * jax.random.normal(of_router, (width, num_experts)),
+            "experts": scale * jax.random.normal(of_experts, (num_experts, width, outputs)),
+        }
+
+    def sample(params: Params, batch: Batch) -> task.Groups:
+        return task.sample(params["problem"], batch["label"], config.task.noise, shape.k)
+
+    def router(groups: task.Groups, progress: jax.Array) -> Router:
+        if config.router.name == BEST:
+            return Assigned(task.membership(groups.clusters, num_experts), shape.k)
+        return cast(Router, ROUTERS[config.router.name].make(config.router, shape, lam_of(progress)))
+
+    def squared_error(params: Params, groups: task.Groups, progress: jax.Array) -> tuple[jax.Array, Slots]:
+        """[G], in units of the variance of the targets, which is 1; and the routing."""
+        logits = groups.tokens @ params["router"]
+        routed = router(groups, progress)(Logits(logits, logits))
+        slots = DISPATCHERS["gather"].take(groups.tokens, routed)
+        outputs = DISPATCHERS["gather"].put(jnp.einsum("gecd,edf->gecf", slots, params["experts"]), routed)
+        return jnp.square(outputs - groups.targets).mean(axis=(1, 2)), routed
+
+    def loss(params: Params, batch: Batch, key: jax.Array, progress: jax.Array) -> tuple[jax.Array, Metrics]:
+        del key
+        value = squared_error(params, sample(params, batch), progress)[0].mean()
+        return value, {"loss": value}
+
+    def evaluate(params: Params, examples: Batch, progress: jax.Array) -> Metrics:
+        groups = sample(params, examples)
+        errors, routed = squared_error(params, groups, progress)
+        of_centres = groups.tokens @ params["problem"]["centres"].T
+        reachable = HardExpertChoice(shape.k, "logits")(Logits(of_centres, of_centres))
+
+        def percent(slots: Slots) -> jax.Array:
+            return 100.0 * recovery(slots.token[..., : shape.k], groups.clusters, num_experts)
+
+        return {
+            f"{data.prefix}_loss": 100.0 * errors,
+            f"{data.prefix}_recovery": percent(routed),
+            f"{data.prefix}_reachable": percent(reachable),
+            f"{data.prefix}_router": measure(routed),
+        }
+
+    return Experiment(init, loss, evaluate, _optimizer(config), headline=(f"{data.prefix}_recovery",))
+
+
+def _optimizer(config: ml_collections.ConfigDict) -> optax.GradientTransformation:
+    """That of the config, but for the problem, which is none of what is learned."""
+
+    def learned(params: Params) -> Any:
+        return {name: "fixed" if name == "problem" else "learned" for name in params}
+
+    return optax.multi_transform({"learned": optimizer.make(config), "fixed": optax.set_to_zero()}, learned)
+
+
+RECIPE = Recipe("vmoe_clusters", validate, build, load)

@@ -1,0 +1,56 @@
+"""What a run of the task is called in tables and figures, and when it got there."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from experiments.core.report import results
+from experiments.core.report.markdown import number
+from experiments.core.report.results import Problem, Run
+from experiments.vmoe_clusters import kinds
+
+REACHED = 0.9  # of what the true centres recover
+
+
+def load(directory: Path) -> tuple[list[Run], list[Problem]]:
+    """The runs of this task below `directory`, by name; those of others as problems, as what is broken."""
+    return results.load_of(directory, "vmoe_clusters", "the task of clusters", {"router.name": kinds.NAMES})
+
+
+def router(run: Run) -> str:
+    """For example `relaxed expert choice, p = 2, of the logits, 50 slots`."""
+    return kinds.label(run.config["router"])
+
+
+def setting(run: Run) -> str:
+    """The hyper-parameters that are chosen, for example `learning rate 0.03, lam = 1`."""
+    rate = f"learning rate {number(run.config['optimizer']['learning_rate'])}"
+    return ", ".join(filter(None, [rate, kinds.setting(run.config["router"])]))
+
+
+def noise(run: Run) -> float:
+    """That of the tokens."""
+    return run.config["task"]["noise"]
+
+
+def of_split(runs: Iterable[Run], split: str) -> list[Run]:
+    """The runs of a split, by noise, then in the order of the routers."""
+    chosen = [run for run in runs if run.config["split"] == split]
+    return sorted(chosen, key=lambda run: (noise(run), kinds.NAMES.index(run.config["router"]["name"])))
+
+
+def named(runs: Iterable[Run], name: str, like: Run) -> Run | None:
+    """The run with the router of a name at the noise of another, unless it is that one."""
+    found = [run for run in runs if run.config["router"]["name"] == name and noise(run) == noise(like)]
+    return next((run for run in found if run is not like), None)
+
+
+def steps_to_reach(run: Run, share: float = REACHED) -> list[int | None]:
+    """By seed, the first step with a row that recovers at least this share of what the true centres do; None: never."""
+    prefix = "test" if run.config["split"] == "test" else "valid"
+    reached: list[int | None] = [None] * len(run.summary["seeds"])
+    for row in reversed(run.rows):
+        pairs = zip(row[f"{prefix}_recovery"], row[f"{prefix}_reachable"], strict=True)
+        for seed, (found, reachable) in enumerate(pairs):
+            if found is not None and found >= share * reachable:
+                reached[seed] = row["step"]
+    return reached

@@ -1,0 +1,1 @@
+"""All runs of the task: `python -m experiments.vmoe_clusters.suite --out=DIR`."""

@@ -1,0 +1,28 @@
+"""Trains all runs of a preset, makes table and figures: `python -m experiments.vmoe_clusters.suite --out=DIR`."""
+
+import sys
+
+from experiments.core.suite import command
+from experiments.core.suite.plan import Suite, SuiteRun
+from experiments.vmoe_clusters.experiment import RECIPE
+from experiments.vmoe_clusters.report import figures, table
+from experiments.vmoe_clusters.suite.presets import PRESETS
+
+
+def _cost(run: SuiteRun) -> float:
+    # Seconds on 2 CPU cores: compilation, then steps of every seed; a plan takes several times as long as a mask.
+    return 4.0 + len(run.base["seeds"]) * (5.0 if run.variant == "router=balanced" else 1.0)
+
+
+SUITE = Suite(
+    recipe=RECIPE,
+    presets=PRESETS,
+    chosen_by="valid_loss",
+    shown=("test_loss", "valid_loss"),
+    if_diverged=100.0,
+    cost=_cost,
+    report=lambda out: table.make(out) + figures.make(out),
+)
+
+if __name__ == "__main__":
+    sys.exit(command.main(SUITE, sys.argv[1:]))

@@ -1,0 +1,83 @@
+"""Groups of tokens in clusters that overlap, and what is to be predicted of them.
+
+`G` groups, `S` tokens of a group, `E` clusters and as many experts, `D` the width of a token, `F` that of a target.
+
+Every token lies in two clusters, and every cluster has k = 2 S / E tokens of a group: which two, is a regular graph of
+clusters whose edges are the tokens, and names are dealt out anew in each group. With orthonormal centres `u` and maps
+`A` of the clusters a and b,
+
+    x = scale (u_a + u_b + noise e),     y = (A_a x + A_b x) / sqrt(2),     e normal,
+
+the scale being such that an entry of x has the variance 1, which then holds for y. So the best assignment is known: of
+each token the experts of its two clusters, which have learned sqrt(2) A and weigh one half each. It leaves nothing
+unexplained, gives every expert exactly k tokens and every token exactly 2 experts. With the noise grows the number of
+tokens that look like those of other clusters.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+PER_TOKEN = 2  # clusters of a token
+
+Problem = dict[str, Array]  # `centres` [E, D] and `maps` [E, D, F]
+
+
+class Groups(NamedTuple):
+    """Tokens [G, S, D], their targets [G, S, F], and the two clusters of each, [G, S, 2] int32."""
+
+    tokens: Array
+    targets: Array
+    clusters: Array
+
+
+def pairs(num_clusters: int, k: int) -> np.ndarray:
+    """The clusters of each token, [S, 2] int32: every cluster with its `k` nearest on a circle, and each pair once.
+
+    Args:
+      num_clusters: E.
+      k: tokens of a cluster, below E; `num_clusters * k` is even.
+    """
+    clusters = np.arange(num_clusters)
+    steps = [np.stack([clusters, (clusters + step) % num_clusters], axis=1) for step in range(1, k // 2 + 1)]
+    if k % 2:
+        half = num_clusters // 2
+        steps.append(np.stack([clusters[:half], clusters[:half] + half], axis=1))
+    return np.concatenate(steps).astype(np.int32)
+
+
+def draw(key: Array, num_clusters: int, width: int, outputs: int) -> Problem:
+    """Centres and maps at random; `width` is at least `num_clusters`."""
+    of_centres, of_maps = jax.random.split(key)
+    maps = jax.random.normal(of_maps, (num_clusters, width, outputs)) * np.float32(width**-0.5)
+    return {"centres": jax.random.orthogonal(of_centres, width)[:num_clusters], "maps": maps}
+
+
+def sample(problem: Problem, numbers: Array, noise: float, k: int) -> Groups:
+    """The groups of these numbers, [G] int32, with `k` tokens of a cluster.
+
+    Of two problems, the groups of one number have the same noise. As the centres of each point in directions of their
+    own, it has nothing in common as seen from them.
+    """
+    num_clusters, width = problem["centres"].shape
+    of_tokens = pairs(num_clusters, k)
+
+    def one(number: Array) -> Groups:
+        of_names, of_noise = jax.random.split(jax.random.fold_in(jax.random.key(0), number))
+        clusters = jax.random.permutation(of_names, num_clusters).astype(jnp.int32)[of_tokens]
+        disturbance = np.float32(noise) * jax.random.normal(of_noise, (len(of_tokens), width))
+        scale = np.float32((width / (PER_TOKEN + noise**2 * width)) ** 0.5)
+        tokens = scale * (problem["centres"][clusters].sum(axis=1) + disturbance)
+        mapped = jnp.einsum("sd,edf->sef", tokens, problem["maps"])
+        of_clusters = jnp.take_along_axis(mapped, clusters[..., None], axis=1)
+        return Groups(tokens, of_clusters.sum(axis=1) * np.float32(PER_TOKEN**-0.5), clusters)
+
+    return jax.vmap(one)(numbers)
+
+
+def membership(clusters: Array, num_clusters: int) -> Array:
+    """[G, E, S] float32: 1 where the token lies in the cluster."""
+    return jax.nn.one_hot(clusters, num_clusters, axis=1).sum(axis=-1)

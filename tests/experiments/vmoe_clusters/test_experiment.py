@@ -1,0 +1,85 @@
+"""The task under the trainer: what the best assignment reaches, what stays as it is, and mistakes in the config."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments.core.errors import UsageError
+from experiments.core.record import metrics
+from experiments.core.training import train
+from experiments.vmoe_clusters.experiment import RECIPE, build, load
+from experiments.vmoe_clusters.kinds import NAMES
+from tests.experiments.vmoe_clusters.tiny import tiny_config
+
+
+def experiment(config):
+    return build(config, load(config))
+
+
+def solution(made, scale):
+    """The router of the true centres, sharp without noise, and experts that have learned their maps."""
+    params = made.init(jax.random.key(0))
+    problem = params["problem"]
+    return params | {"router": scale * problem["centres"].T, "experts": np.float32(2**0.5) * problem["maps"]}
+
+
+@pytest.mark.parametrize("router", NAMES)
+def test_without_noise_the_solution_explains_all_and_recovers_all(router):
+    config = tiny_config(router, task__noise=0.0, router__lam__start=0.1, router__lam__end=0.1)
+    made = experiment(config)
+    params = solution(made, 10.0)
+    found = jax.jit(made.evaluate)(params, load(config).evaluation, jnp.float32(1))
+    assert float(found["test_loss"].mean()) < 1e-3  # percent
+    assert found["test_recovery"] == pytest.approx(100)
+    assert found["test_reachable"] == pytest.approx(100)
+    assert float(found["test_router"]["experts_per_token_mean"].mean()) == pytest.approx(2)
+
+
+def test_noise_hides_part_of_the_assignment_but_not_from_the_best():
+    made = {name: experiment(tiny_config(name, task__noise=0.5)) for name in ("best", "hard")}
+    examples = load(tiny_config()).evaluation
+    found = {name: jax.jit(one.evaluate)(solution(one, 1.0), examples, jnp.float32(1)) for name, one in made.items()}
+    assert found["best"]["test_recovery"] == pytest.approx(100)
+    np.testing.assert_allclose(found["hard"]["test_recovery"], found["hard"]["test_reachable"])
+    assert 40 < found["hard"]["test_recovery"] < 95
+    assert found["best"]["test_loss"].mean() < found["hard"]["test_loss"].mean()
+
+
+def test_training_learns_the_assignment_and_leaves_the_problem_alone(tmp_path):
+    config = tiny_config(task__noise=0.1, steps=400, checkpoint_every=400, eval_every=200, steps_per_dispatch=200)
+    config.update({"export_params": True})
+    train.run(RECIPE, config, tmp_path)
+    start, _, end = metrics.read(tmp_path / "metrics.jsonl")
+    assert min(start["test_loss"]) > 80
+    assert max(end["test_loss"]) < 40
+    assert min(np.array(end["test_recovery"]) - start["test_recovery"]) > 20
+    assert end["test_reachable"] == start["test_reachable"]
+    assert start["test_loss"][0] != start["test_loss"][1]  # every seed has a problem of its own
+    with np.load(tmp_path / "params.npz") as saved:
+        for number, seed in enumerate(config.seeds):
+            drawn = experiment(config).init(jax.random.fold_in(jax.random.key(seed), 0))["problem"]
+            (name,) = [name for name in saved if name.endswith("problem/centres")]
+            np.testing.assert_allclose(saved[name][number], drawn["centres"], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("router", "fields", "message"),
+    [
+        ("hard", {"task__experts": 0}, r"config\.task\.experts=0 .* positive"),
+        ("hard", {"task__noise": -1.0}, r"config\.task\.noise=-1\.0 .* at least 0"),
+        ("hard", {"task__tokens": 13}, r"config\.task\.tokens=13 .* a multiple of experts / 2, experts being 6"),
+        ("hard", {"task__tokens": 18}, r"config\.task\.tokens=18 .* at most the 15 pairs"),
+        ("hard", {"task__width": 5}, r"config\.task\.width=5 .* at least the 6 experts"),
+        ("hard", {"router__name": "soft"}, r"config\.router\.name='soft' .* one of best, hard, relaxed"),
+        ("hard", {"router__score": "x"}, r"config\.router\.score='x' .* one of gates, logits"),
+        ("relaxed", {"router__capacity": 13}, r"config\.router\.capacity=13 .* in \[0, 12\]"),
+        ("relaxed", {"router__capacity": 3}, r"config\.router\.capacity=3 .* at least k=4"),
+        ("balanced", {"router__limit": 1.9}, r"config\.router\.limit=1\.9 .* at least 2: 6 experts of k=4"),
+        ("balanced", {"router__hard_after": 0.5}, r"config\.router\.hard_after=0\.5 .* 1: a plan needs a lam above 0"),
+        ("best", {"router__hard_after": 0.0}, r"config\.router\.hard_after=0\.0 .* in \(0, 1\]"),
+    ],
+)
+def test_mistakes_are_named(router, fields, message):
+    with pytest.raises(UsageError, match=message):
+        RECIPE.validate(tiny_config(router, **fields))

@@ -1,0 +1,49 @@
+"""The suites of the task: their runs are sound, compare like with like, and run to the end."""
+
+import jax
+import pytest
+
+from experiments.core.suite import command
+from experiments.core.suite.plan import SuiteRun
+from experiments.vmoe_clusters.kinds import NAMES
+from experiments.vmoe_clusters.suite.__main__ import SUITE
+from experiments.vmoe_clusters.suite.presets import FINAL_SEEDS, NOISE_OF_CHOICE, NOISES, SWEEP_SEEDS
+from tests.experiments.support import assert_sound, suite_configs
+from tests.experiments.vmoe_clusters.tiny import TINY
+
+RUNS = [SuiteRun(f"final-{name}", TINY, variant=f"router={name}") for name in ("best", "hard")]
+
+
+@pytest.mark.parametrize("preset", SUITE.presets)
+def test_every_run_of_a_preset_is_one_that_the_trainer_accepts(preset, monkeypatch):
+    monkeypatch.setattr(jax, "device_count", lambda: 1)
+    assert_sound(SUITE, preset)
+
+
+def test_the_suite_compares_like_with_like():
+    made = suite_configs(SUITE, "clusters")
+    assert len({(config.steps, config.batch_size, config.task.groups) for _, config in made}) == 1
+    tried: dict[str, int] = {}
+    for run, config in made:
+        if run.candidate_for:
+            assert (config.split, config.seeds, config.task.noise) == ("validation", SWEEP_SEEDS, NOISE_OF_CHOICE)
+            tried[run.candidate_for] = tried.get(run.candidate_for, 0) + 1
+        else:
+            assert (config.split, config.seeds) == ("test", FINAL_SEEDS)
+    assert not set(SWEEP_SEEDS) & set(FINAL_SEEDS)  # seeds are problems
+    relaxed = [name for name in NAMES if name not in ("best", "hard")]
+    assert len({tried[name] for name in relaxed}) == 1  # an equal grid for all that have a lam
+    assert tried["hard"] > tried["best"] > 1
+    final = [(config.task.noise, config.router.name) for run, config in made if run.best_of]
+    assert sorted(final) == sorted((noise, name) for noise in NOISES for name in NAMES)
+
+
+def test_a_suite_trains_and_draws(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(jax, "device_count", lambda: 1)
+    assert command.run_suite(SUITE, tmp_path, RUNS, RUNS, ["suite"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "2 of 2 runs done in " in out
+    table = (tmp_path / "table.md").read_text()
+    assert "| hard expert choice, of the gates | learning rate 0.03 | " in table
+    assert {path.stem for path in (tmp_path / "figures").iterdir()} == {"excess", "recovery"}

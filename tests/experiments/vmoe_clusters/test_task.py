@@ -1,0 +1,51 @@
+"""Groups of tokens: who lies where, and what the best assignment explains."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments.vmoe_clusters import task
+
+
+@pytest.mark.parametrize(("num_clusters", "k"), [(4, 3), (5, 2), (6, 4), (32, 25), (32, 31)])
+def test_every_cluster_has_k_tokens_and_no_two_tokens_the_same_clusters(num_clusters, k):
+    pairs = task.pairs(num_clusters, k)
+    assert pairs.shape == (num_clusters * k // 2, 2)
+    np.testing.assert_array_equal(np.bincount(pairs.ravel(), minlength=num_clusters), np.full(num_clusters, k))
+    assert len({frozenset(pair) for pair in pairs.tolist()}) == len(pairs)
+    assert (pairs[:, 0] != pairs[:, 1]).all()
+
+
+def test_targets_are_those_of_the_two_maps_and_entries_have_variance_1():
+    noise, k = 0.5, 7
+    problem = task.draw(jax.random.key(0), 8, 10, 300)
+    np.testing.assert_allclose(problem["centres"] @ problem["centres"].T, np.eye(8), atol=1e-5)
+    groups = jax.jit(lambda problem, numbers: task.sample(problem, numbers, noise, k))(problem, jnp.arange(30))
+    assert groups.tokens.shape == (30, 28, 10)
+    assert groups.targets.shape == (30, 28, 300)
+    for values in groups[:2]:
+        assert np.square(values).mean() == pytest.approx(1, rel=0.05)
+    maps, clusters = np.asarray(problem["maps"]), np.asarray(groups.clusters)
+    for group, token in ((0, 0), (3, 9), (29, 27)):
+        a, b = clusters[group, token]
+        expected = groups.tokens[group, token] @ (maps[a] + maps[b]) / np.sqrt(2)
+        np.testing.assert_allclose(groups.targets[group, token], expected, rtol=1e-4, atol=1e-5)
+    assert (clusters[0] != clusters[1]).any()  # names are dealt out anew
+    for group in clusters:
+        np.testing.assert_array_equal(np.bincount(group.ravel()), np.full(8, k))
+
+
+def test_noise_is_what_is_left_without_the_centres():
+    problem = task.draw(jax.random.key(1), 6, 50, 1)
+    sample = jax.jit(task.sample, static_argnums=(2, 3))
+    for noise in (0.0, 0.3):
+        groups = sample(problem, jnp.arange(40), noise, 4)
+        scale = np.sqrt(50 / (2 + 50 * noise**2))
+        rest = groups.tokens / scale - np.asarray(problem["centres"])[groups.clusters].sum(axis=2)
+        assert rest.std() == pytest.approx(noise, abs=1e-5 + 0.05 * noise)
+
+
+def test_membership():
+    clusters = jnp.array([[[0, 2], [1, 2]]])
+    np.testing.assert_array_equal(task.membership(clusters, 3), [[[1, 0], [0, 1], [1, 1]]])
