@@ -73,9 +73,14 @@ def test_every_router_has_a_config_in_both_sizes_and_small(router):
             type(made).__name__
             == {
                 "relaxed": "RelaxedExpertChoice",
+                "annealed": "RelaxedExpertChoice",
+                "unbounded": "RelaxedExpertChoice",
+                "straight_through": "StraightThroughExpertChoice",
+                "balanced": "BalancedExpertChoice",
                 "hard": "HardExpertChoice",
                 "token_choice": "TokenChoice",
                 "soft": "SoftMoe",
+                "dense": "Dense",
             }[router]
         )
     assert routing_shape(get_config("small")) == Shape(tokens=400, k=28, capacity=28)  # the paper's routing problem
@@ -102,13 +107,22 @@ def _on_cpus(config):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"router.name": "softmax"}, r"config\.router\.name='softmax' .* one of hard, relaxed, token_choice, soft"),
+        ({"router.name": "softmax"}, r"config\.router\.name='softmax' .* one of hard, relaxed, .*, soft, dense"),
         ({"router.score": "both"}, r"config\.router\.score='both' .* one of gates, logits"),
         ({"router.p": 1.0}, r"config\.router\.p=1\.0 .* in \(1, 2\]"),
         ({"router.p": 1.5, "router.dykstra": 10}, r"config\.router\.p=1\.5 .* 2 with router\.dykstra"),
         ({"router.k": 401}, r"config\.router\.k=401 .* at most the 400 tokens of a group"),
         ({"router.capacity": 20}, r"config\.router\.capacity=20 .* at least k=28"),
         ({"router.name": "hard", "router.capacity": 40}, r"config\.router\.capacity=40 .* k=28, or 0"),
+        (
+            {"router.name": "unbounded", "router.capacity": 40},
+            r"config\.router\.capacity=40 .* 0: its buffers hold all",
+        ),
+        ({"router.name": "straight_through", "router.dykstra": 9}, r"config\.router\.dykstra=9 .* 0 for .*straight_"),
+        ({"router.name": "balanced", "router.limit": 2.0}, r"config\.router\.limit=2\.0 .* at least 2\.24: 32 experts"),
+        ({"router.name": "balanced", "router.hard_after": 0.9}, r"config\.router\.hard_after=0\.9 .* 1: a plan needs"),
+        ({"router.limit": 0.0}, r"config\.router\.limit=0\.0 .* positive"),
+        ({"router.hard_after": 1.5}, r"config\.router\.hard_after=1\.5 .* in \(0, 1\]"),
         ({"router.lam.start": 0.0}, r"config\.router\.lam\.start=0\.0 .* positive"),
         ({"router.name": "token_choice", "router.selected": 33}, r"config\.router\.selected=33 .* the 32 experts"),
         ({"moe.blocks": (5, 8)}, r"config\.moe\.blocks=\(5, 8\) .* counted from 0 to 7"),
@@ -146,7 +160,7 @@ def test_without_an_accelerator_the_full_size_says_what_it_needs():
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("router=both", "router=both is not allowed: it must be one of hard, relaxed, token_choice, soft"),
+        ("router=both", "router=both is not allowed: it must be one of hard, relaxed, .*, soft, dense"),
         ("data=jft300m", "data=jft300m is not allowed: it must be one of imagenet2012, imagenet21k"),
         ("small,size=B/16", "size=B/16 is not allowed with small"),
         ("k=3", "'k=3' is not one of OPTION=VALUE"),

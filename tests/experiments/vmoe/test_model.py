@@ -8,7 +8,7 @@ from flax.traverse_util import flatten_dict
 from experiments.core.errors import UsageError
 from experiments.vision import vit
 from experiments.vmoe import model
-from experiments.vmoe.routers import HardExpertChoice
+from experiments.vmoe.routers import Dense, HardExpertChoice
 
 E = 32
 
@@ -48,6 +48,16 @@ def test_the_parameters_of_the_papers_network():
     dense = shapes(network(moe_blocks=()))
     mlp = 2 * 512 * 2048 + 2048 + 512
     assert count(params) == count(dense) + 2 * (31 * mlp + 512 * E)
+
+
+def test_without_experts_there_is_an_mlp_of_equal_cost():
+    params = shapes(network(router=Dense(tokens=400, slots=28)))
+    (name,) = [
+        name for name in params if name.endswith("kernel") and "encoderblock_5/MoeLayer_0/MlpBlock_0/Dense_0" in name
+    ]
+    width = params[name][1]
+    assert width * 400 == pytest.approx(E * 28 * 2048, abs=200)  # half a unit of the width, for each token
+    assert not any(part in name for name in params for part in ("experts", "router"))
 
 
 def test_fields_win_over_those_of_the_size():

@@ -1,20 +1,24 @@
 """A router is one entry: the experiment, the suites, the config, the table and the figure find it there."""
 
+import jax
 import jax.numpy as jnp
 import matplotlib as mpl
+import numpy as np
 import pytest
 
 from experiments.core import config_file
 from experiments.core.config import require
 from experiments.core.errors import UsageError
 from experiments.core.report.style import RED, STYLE
+from experiments.core.training.schedules import lam_schedule
 from experiments.vmoe import routers
 from experiments.vmoe.experiment import RECIPE, make_router
+from experiments.vmoe.measures import measure
 from experiments.vmoe.report import figures, naming, table
 from experiments.vmoe.router_kinds import ROUTERS, RouterKind
 from experiments.vmoe.suite.__main__ import SUITE
 from tests.experiments.support import ROOT
-from tests.experiments.vmoe.tiny import tiny_config
+from tests.experiments.vmoe.tiny import random_params, tiny_config
 from tests.scripts.workdirs import write_vmoe
 
 
@@ -36,11 +40,11 @@ def single(monkeypatch):
 def test_a_router_is_one_entry_for_training():
     path = ROOT / "configs/vmoe.py"
     assert config_file.of_file(path, "small,router=single").router.score == "gates"
-    with pytest.raises(UsageError, match="one of hard, relaxed, token_choice, soft, single"):
+    with pytest.raises(UsageError, match=r"one of hard, relaxed, .*, dense, single"):
         config_file.of_file(path, "router=magic")
     assert make_router(tiny_config(router__name="single"), jnp.float32(0)).selected == 1
     for fields, message in (
-        ({"router__name": "magic"}, "one of hard, relaxed, token_choice, soft, single"),
+        ({"router__name": "magic"}, r"one of hard, relaxed, .*, dense, single"),
         ({"router__noise": 100.0}, r"^config\.router\.noise=100\.0 .* below 100"),
         ({"router__name": "single", "router__k": 7}, r"^config\.router\.k=7 .* above 7"),
     ):
@@ -57,7 +61,7 @@ def test_a_router_is_one_entry_for_the_report(tmp_path, request):
     write_vmoe(tmp_path / "hard", precisions)
     write_vmoe(tmp_path / "single", precisions, router__name="single")
     table.make(tmp_path)
-    reason = "config.router.name='single' is none of hard, relaxed, token_choice, soft"
+    reason = "config.router.name='single' is none of " + ", ".join(ROUTERS)
     assert f"`single`: {reason}" in (tmp_path / "table.md").read_text()
     request.getfixturevalue("single")
     table.make(tmp_path)
@@ -67,3 +71,52 @@ def test_a_router_is_one_entry_for_the_report(tmp_path, request):
     _, line = whole.get_lines()
     assert (line.get_color(), line.get_linestyle()) == (RED, "-")  # the first that is free
     assert line.get_label().startswith("a single expert, order: 22.00 ± ")
+
+
+LOGITS = np.random.default_rng(0).normal(size=(1, 160, 8)).astype(np.float32)  # the group of the tiny setting
+
+
+def test_annealed_is_the_hard_router_at_the_end():
+    config = tiny_config("small,router=annealed")
+    lam_of = lam_schedule(config.router.lam, config.router.hard_after)
+
+    @jax.jit
+    def weights(progress):
+        return make_router(config, lam_of(progress))(routers.Logits(LOGITS, LOGITS)).combine
+
+    hard = routers.HardExpertChoice(config.router.k, "logits")(routers.Logits(LOGITS, LOGITS)).combine
+    start, middle, end = (weights(np.float32(progress)) for progress in (0.0, 0.5, 1.0))
+    supports = [int((combine > 0).sum()) for combine in (start, middle, end)]
+    assert supports[0] > supports[1] > supports[2] == 8 * config.router.k
+    np.testing.assert_allclose(end, hard, rtol=1e-6)
+
+
+def test_buffers_for_all_drop_nothing():
+    dropped = {}
+    for name in ("relaxed", "unbounded"):
+        config = tiny_config(f"small,router={name}")
+        route = jax.jit(lambda values, config=config: measure(make_router(config, 3.0)(routers.Logits(values, values))))
+        dropped[name] = float(route(LOGITS)["dropped_mass"][0])
+    assert dropped["relaxed"] > 5
+    assert dropped["unbounded"] == pytest.approx(0, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", ["straight_through", "balanced", "dense"])
+def test_a_loss_and_its_gradient(name):
+    config = tiny_config(f"small,router={name}", batch_size=10, model__depth=1, moe__blocks=(0,), router__limit=2.5)
+    RECIPE.validate(config)
+    made = RECIPE.build(config, data := RECIPE.load(config))
+    batch = {key: values[:10] for key, values in data.train.items()}
+    batch["image"] = np.float32(batch["image"]) / 127.5 - 1
+    params = random_params(config, data)
+    loss = jax.jit(jax.grad(made.loss, has_aux=True))
+    gradient, metrics = loss(params, batch, jax.random.key(0), jnp.float32(0))
+    assert np.isfinite(metrics["loss"])
+    moe = gradient["Transformer"]["encoderblock_0"]["MoeLayer_0"]
+    assert all(float(jnp.abs(leaf).max()) > 0 for leaf in jax.tree.leaves(moe))
+    if name == "dense":
+        # As wide as to cost what 8 experts of 44 slots do for 160 tokens.
+        assert moe["MlpBlock_0"]["Dense_0"]["kernel"].shape == (32, round(8 * 44 / 160 * config.model.mlp_dim))
+        assert metrics["router"] == {}
+    elif name == "balanced":
+        assert 43 < float(metrics["router"]["block_0"]["support"]) < 160
