@@ -72,7 +72,8 @@ def recovery(runs: Sequence[Run]) -> Figure:
             halves = np.array([value["interval95"] or 0.0 for value in values])
             axes.plot(steps, means, color=colour, linestyle=dashes, linewidth=1.4, label=naming.router(run))
             axes.fill_between(steps, means - halves, means + halves, color=colour, alpha=0.12, linewidth=0)
-        reachable = next(run for run in runs if naming.noise(run) == noise).rows[-1]["test_reachable"]
+        # From the start, when no seed has diverged.
+        reachable = next(run for run in runs if naming.noise(run) == noise).rows[0]["test_reachable"]
         axes.axhline(np.mean(reachable), color=GREY, linestyle=":", linewidth=1.2, label="the true centres, hard top-k")
         axes.set_title(f"noise {noise:g}")
         axes.set_xlabel("steps")
