@@ -41,10 +41,10 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     # Training.
     config.seeds = (0,)
     config.batch_size = 1  # groups
-    config.steps = 600
+    config.steps = 1000
     config.steps_per_dispatch = 25
     config.eval_every = 50
-    config.checkpoint_every = 600
+    config.checkpoint_every = 1000
     config.optimizer = ml_collections.ConfigDict()
     config.optimizer.name = "adam"
     config.optimizer.momentum = 0.9
