@@ -91,13 +91,13 @@ def _validate_groups(config: ml_collections.ConfigDict) -> None:
     require(config.moe.num_experts % of_mesh == 0, "moe.num_experts", config.moe.num_experts, allowed)
 
 
-def make_router(config: ml_collections.ConfigDict, lam: Any) -> routers.Router | routers.Dense:
+def make_router(config: ml_collections.ConfigDict, lam: Any) -> routers.RouterOrDense:
     """The router of a config, relaxed at the strength `lam`."""
     return ROUTERS[config.router.name].make(config.router, routing_shape(config), lam)
 
 
 def _model(
-    config: ml_collections.ConfigDict, num_classes: int, router: routers.Router | routers.Dense, noise: float = 0.0
+    config: ml_collections.ConfigDict, num_classes: int, router: routers.RouterOrDense, noise: float = 0.0
 ) -> vit.VisionTransformer:
     options = model_fields.options(config)
     with about("model.variant", config.model.variant):

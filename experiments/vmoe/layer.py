@@ -16,7 +16,7 @@ from experiments.vision.vit import MlpBlock
 from experiments.vmoe.dispatch import DISPATCHERS, SOFT
 from experiments.vmoe.exchange import by_group, to_experts, to_groups, whole
 from experiments.vmoe.measures import measure
-from experiments.vmoe.routers import Dense, Logits, Mixtures, Router, unbounded
+from experiments.vmoe.routers import Dense, Logits, Mixtures, Router, RouterOrDense, unbounded
 
 ROUTING = "routing"  # the collection of metrics, [G] each
 AUXILIARY = "auxiliary"  # that of the losses of routers, [G]
@@ -43,7 +43,7 @@ class MoeLayer(nn.Module):
 
     num_experts: int
     mlp_dim: int
-    router: Router | Dense
+    router: RouterOrDense
     group_images: int
     dispatcher: str = "gather"
     noise: float = 0.0

@@ -8,7 +8,7 @@ from flax import linen as nn
 
 from experiments.vision import vit
 from experiments.vmoe.layer import MoeLayer
-from experiments.vmoe.routers import Dense, Router
+from experiments.vmoe.routers import RouterOrDense
 
 # Width, depth, width of the MLPs and of the experts, heads, and width of the dense layer with a tanh that the public
 # V-MoE code has in front of the head.
@@ -26,7 +26,7 @@ def make(
     *,
     moe_blocks: Sequence[int],
     num_experts: int,
-    router: Router | Dense,
+    router: RouterOrDense,
     group_images: int,
     dispatcher: str = "gather",
     noise: float = 0.0,

@@ -14,6 +14,7 @@ from experiments.core.report.markdown import number, p_name
 from experiments.core.report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, Look
 from experiments.core.training import schedules
 from experiments.vmoe import routers
+from experiments.vmoe.routers import RouterOrDense
 
 Fields = Mapping[str, Any]  # `config.router` of a run, as it reads back from its file
 
@@ -31,9 +32,7 @@ class Shape:
 class RouterKind:
     """A router, as `ROUTERS` lists it: all there is to be said of it."""
 
-    make: Callable[
-        [ml_collections.ConfigDict, Shape, Any], routers.Router | routers.Dense
-    ]  # of `config.router`, the shape, and lam
+    make: Callable[[ml_collections.ConfigDict, Shape, Any], RouterOrDense]  # of `config.router`, the shape, and lam
     label: Callable[[Fields], str]  # in tables and figures
     look: Callable[[Fields], Look] | None = None  # in figures; None: solid, in the next colour that is free
     setting: Callable[[Fields], str] = lambda fields: ""  # what is chosen besides the learning rate, for tables
@@ -137,7 +136,7 @@ ROUTERS = {
         same_score=True,
         fields={"lam.schedule": "geometric", "lam.start": 10.0, "lam.end": 0.1, "hard_after": 0.9},
         validate_shape=_validate_capacity,
-        presets=("demo",),
+        presets=(),
     ),
     "unbounded": RouterKind(
         _relaxed,
@@ -160,7 +159,7 @@ ROUTERS = {
         setting=_relaxed_setting,
         same_score=True,
         validate_shape=_validate_exact,
-        presets=("demo",),
+        presets=(),
     ),
     "balanced": RouterKind(
         lambda fields, shape, lam: routers.BalancedExpertChoice(

@@ -26,6 +26,8 @@ from experiments.vmoe.routers.routing import SCORES, Logits, Mixtures, Router, S
 from experiments.vmoe.routers.soft_moe import SoftMoe
 from experiments.vmoe.routers.token_choice import PRIORITIES, TokenChoice
 
+RouterOrDense = Router | Dense  # what a layer is given
+
 __all__ = [
     "PRIORITIES",
     "SCORES",
@@ -36,6 +38,7 @@ __all__ = [
     "Mixtures",
     "RelaxedExpertChoice",
     "Router",
+    "RouterOrDense",
     "Slots",
     "SoftMoe",
     "StraightThroughExpertChoice",
