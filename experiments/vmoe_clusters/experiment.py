@@ -4,6 +4,7 @@ The parameters are `problem`, which is drawn from the seed as everything else an
 and `experts` [E, D, F].
 """
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import jax
@@ -19,10 +20,12 @@ from experiments.core.training.experiment import Batch, Experiment, Metrics, Par
 from experiments.vmoe.dispatch import DISPATCHERS
 from experiments.vmoe.measures import measure
 from experiments.vmoe.router_kinds import ROUTERS, Shape
-from experiments.vmoe.routers import SCORES, HardExpertChoice, Logits, Router, Slots
+from experiments.vmoe.routers import SCORES, HardExpertChoice, Logits, Slots
 from experiments.vmoe_clusters import task
 from experiments.vmoe_clusters.kinds import BEST, NAMES, Assigned
 from experiments.vmoe_clusters.recovery import recovery
+
+_ExpertChoice = Callable[[Logits], Slots]  # what all of NAMES are
 
 _FIRST = {"validation": 2**29, "test": 2**30}  # number of the first group to evaluate on; those to train on are from 0
 
@@ -80,10 +83,10 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     def sample(params: Params, batch: Batch) -> task.Groups:
         return task.sample(params["problem"], batch["label"], config.task.noise, shape.k)
 
-    def router(groups: task.Groups, progress: jax.Array) -> Router:
+    def router(groups: task.Groups, progress: jax.Array) -> _ExpertChoice:
         if config.router.name == BEST:
             return Assigned(task.membership(groups.clusters, num_experts), shape.k)
-        return cast(Router, ROUTERS[config.router.name].make(config.router, shape, lam_of(progress)))
+        return cast(_ExpertChoice, ROUTERS[config.router.name].make(config.router, shape, lam_of(progress)))
 
     def squared_error(params: Params, groups: task.Groups, progress: jax.Array) -> tuple[jax.Array, Slots]:
         """[G], in units of the variance of the targets, which is 1; and the routing."""
