@@ -58,7 +58,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.router = ml_collections.ConfigDict()
     config.router.name = name
     config.router.capacity = 0 if name in (BEST, "hard") else 50  # slots of an expert; 0: k
-    config.router.score = "logits"  # or gates: what the tokens compete by
+    config.router.score = "logits" if name == BEST else ROUTERS[name].score  # or gates: what the tokens compete by
     config.router.p = 2.0
     config.router.lam = ml_collections.ConfigDict()  # in the units of the score
     config.router.lam.schedule = "constant"
