@@ -103,6 +103,8 @@ FIELDS = {
             "router.noise": ("inf", "-1"),
             "router.p": ("3",),
             "router.lam.start": ("inf", "0"),
+            "router.limit": ("nan", "0"),
+            "router.hard_after": ("nan", "0", "1.1"),
             "router.name": ("",),
             "router.priority": ("gate",),
             "moe.blocks": ("(1,1)", "(9,)", "('a',)", "(True,)"),
