@@ -81,7 +81,8 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         }
 
     def sample(params: Params, batch: Batch) -> task.Groups:
-        return task.sample(params["problem"], batch["label"], config.task.noise, shape.k)
+        problem = jax.lax.stop_gradient(params["problem"])
+        return task.sample(problem, batch["label"], config.task.noise, shape.k)
 
     def router(groups: task.Groups, progress: jax.Array) -> _ExpertChoice:
         if config.router.name == BEST:
@@ -90,7 +91,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
 
     def squared_error(params: Params, groups: task.Groups, progress: jax.Array) -> tuple[jax.Array, Slots]:
         """[G], in units of the variance of the targets, which is 1; and the routing."""
-        logits = groups.tokens @ params["router"]
+        logits = jnp.matmul(groups.tokens, params["router"], precision=jax.lax.Precision.HIGHEST)  # as in `MoeLayer`
         routed = router(groups, progress)(Logits(logits, logits))
         slots = DISPATCHERS["gather"].take(groups.tokens, routed)
         outputs = DISPATCHERS["gather"].put(jnp.einsum("gecd,edf->gecf", slots, params["experts"]), routed)
