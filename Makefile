@@ -101,7 +101,7 @@ vmoe: $(READY)  ## V-MoE S/32 with hard and relaxed routers, full size: needs ac
 vmoe-small: $(READY)  ## Its stand-in on CIFAR-100: every router, table, figure (under an hour on 2 cores).
 	@$(RUN) experiments.vmoe.suite --preset=small --out=$(RUNS)/vmoe
 
-vmoe-clusters: $(READY)  ## A task where routing decides and the best assignment is known: every router, table, figures (half an hour on 2 cores, no data).
+vmoe-clusters: $(READY)  ## A task where routing decides and the best assignment is known: every router, table, figures (planned for under an hour on 2 cores, no data).
 	@$(RUN) experiments.vmoe_clusters.suite --preset=clusters --out=$(RUNS)/vmoe_clusters
 
 launch-mnist: EXPERIMENT := mnist_pruning

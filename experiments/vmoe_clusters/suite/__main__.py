@@ -10,8 +10,8 @@ from experiments.vmoe_clusters.suite.presets import PRESETS
 
 
 def _cost(run: SuiteRun) -> float:
-    # Seconds on 2 CPU cores: compilation, then steps of every seed; a plan takes several times as long as a mask.
-    return 4.0 + len(run.base["seeds"]) * (5.0 if run.variant == "router=balanced" else 1.0)
+    # Seconds of a CPU core: compilation, then steps of every seed; a plan takes thirty times as long as a mask.
+    return 8.0 + len(run.base["seeds"]) * (12.0 if run.variant == "router=balanced" else 2.0)
 
 
 SUITE = Suite(
