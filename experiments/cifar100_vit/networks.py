@@ -19,11 +19,11 @@ import ml_collections
 import numpy as np
 
 from experiments.core.config import about
-from experiments.core.input import augment
 from experiments.core.input.dataset import Data
 from experiments.core.training.experiment import Params
 from experiments.vision import efficientnet, efficientnet_weights, model_fields, vit
 from experiments.vision.efficientnet import BEFORE_LAST_BLOCK, LAST_BLOCK, EfficientNetLite0
+from experiments.vision.from_images import augment_and_prepare
 from experiments.vision.head import Head
 from experiments.vision.pretrained import load_pretrained
 
@@ -69,9 +69,7 @@ def make(config: ml_collections.ConfigDict, data: Data) -> Network:
 
 def make_transformer(config: ml_collections.ConfigDict, num_classes: int) -> vit.VisionTransformer:
     """The transformer of a config."""
-    options = model_fields.options(config)
-    with about("model.variant", config.model.variant):
-        return vit.make(config.model.variant, num_classes, scan=config.model.scan, **options)
+    return model_fields.make(config, num_classes, scan=config.model.scan)
 
 
 def _transformer(config: ml_collections.ConfigDict, data: Data) -> Network:
@@ -88,7 +86,7 @@ def _transformer(config: ml_collections.ConfigDict, data: Data) -> Network:
     return Network(
         init,
         logits,
-        *_from_images(config),
+        *augment_and_prepare(config),
         flops=3.0 * vit.forward_flops(model, size, channels),
         pretrained=_body(config, init) if config.pretrained else None,
     )
@@ -101,20 +99,6 @@ def _body(config: ml_collections.ConfigDict, init: Any) -> Params:
     with about("pretrained", config.pretrained):
         loaded = load_pretrained(config.pretrained, shapes | {"head": head})
     return {name: jax.tree.map(np.asarray, part) for name, part in loaded.items() if name != "head"}
-
-
-def _from_images(config: ml_collections.ConfigDict) -> tuple[Any, Any]:
-    """`augment` and `prepare`: uint8 images, or those that the host has augmented, to floats in [-1, 1]."""
-    size, recipe = config.input.size, config.input.recipe
-    on_device = config.input.augment_on == "device"
-
-    def augmented(key: jax.Array, images: jax.Array) -> jax.Array:
-        return augment.TRAIN[recipe](key, images, size) if on_device else augment.normalise(images)
-
-    def prepared(images: jax.Array) -> jax.Array:
-        return augment.EVALUATION[recipe](images, size) if on_device else augment.normalise(images)
-
-    return augmented, prepared
 
 
 def _head(data: Data) -> Network:
@@ -144,7 +128,7 @@ def _last_block(data: Data) -> Network:
 
 def _whole(config: ml_collections.ConfigDict, data: Data) -> Network:
     network = _convolutional(EfficientNetLite0(data.num_classes), (config.input.size, config.input.size, 3))
-    augmented, prepared = _from_images(config)
+    augmented, prepared = augment_and_prepare(config)
     return network._replace(
         logits=lambda params, images: network.logits(params, efficientnet.from_normalised(images)),
         augment=augmented,

@@ -1,1 +1,1 @@
-"""Pruning an MLP while it trains (Section 6, Figure 5 and Appendix C.1 of the paper)."""
+"""Pruning a network while it trains: an MLP (Section 6, Figure 5 and Appendix C.1), and a vision transformer."""

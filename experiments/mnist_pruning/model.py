@@ -1,12 +1,9 @@
 """The paper's multilayer perceptron, `W3 relu(W2 relu(W1 a + b1) + b2) + b3`."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 from flax import linen as nn
-
-Params = dict[str, dict[str, jax.Array]]  # {"1": {"kernel": [in, out], "bias": [out]}, "2": ...}
 
 
 class MLP(nn.Module):
@@ -28,11 +25,3 @@ class MLP(nn.Module):
         for layer, width in enumerate(self.widths, start=1):
             x = nn.relu(nn.Dense(width, kernel_init=self.kernel_init, name=str(layer))(x))
         return nn.Dense(self.num_classes, kernel_init=self.kernel_init, name=str(len(self.widths) + 1))(x)
-
-
-def map_kernels(function: Any, params: Params, layers: Sequence[str]) -> Params:
-    """`params` with `function(layer, kernel)` in the place of the kernels of `layers`."""
-    return {
-        layer: leaves | {"kernel": function(layer, leaves["kernel"])} if layer in layers else leaves
-        for layer, leaves in params.items()
-    }

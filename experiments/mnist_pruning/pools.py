@@ -11,10 +11,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
-
-from experiments.mnist_pruning.model import Params, map_kernels
+from flax import traverse_util
 
 BUDGETS = ("matrix", "network", "row")
+Params = dict[str, Any]  # nested, with the kernel of a layer below the key "kernel"
 Vectors = dict[str, jax.Array]  # by pool: [n], or [rows, n]
 
 
@@ -25,7 +25,7 @@ class Pools:
     Attributes:
       budget: of `BUDGETS`. `matrix` and `row` (the weights into one unit) make a pool of each kernel, named after its
         layer, `network` one of all of them.
-      layers: whose kernels are pruned.
+      layers: whose kernels are pruned, each by its keys in the network, with dots between.
     """
 
     budget: str
@@ -36,46 +36,72 @@ class Pools:
         """Whether the rows of a pool have budgets of their own."""
         return self.budget == "row"
 
+    def kernels(self, network: Params) -> dict[str, Any]:
+        """The kernels that are pruned of a network, or of what has its structure, by layer."""
+        leaves = traverse_util.flatten_dict(network)
+        return {layer: leaves[_path(layer)] for layer in self.layers}
+
     def gather(self, network: Params) -> Vectors:
         """The pools of a network, or of what has its shape."""
-        kernels = {layer: network[layer]["kernel"] for layer in self.layers}
+        kernels = self.kernels(network)
         if self.budget == "network":
             return {"network": jnp.concatenate([kernel.ravel() for kernel in kernels.values()])}
         if self.in_rows:
-            return {layer: kernel.T for layer, kernel in kernels.items()}
+            return {layer: kernel.reshape(_matrix(layer, kernel.shape)).T for layer, kernel in kernels.items()}
         return {layer: kernel.ravel() for layer, kernel in kernels.items()}
 
     def scatter(self, vectors: Vectors, network: Params) -> Params:
         """`network` with the kernels that `gather` would make these pools of."""
+        kernels = self.kernels(network)
         if self.budget == "network":
             (vector,) = vectors.values()
             ends = [0]
-            for layer in self.layers:
-                ends.append(ends[-1] + network[layer]["kernel"].size)
+            for kernel in kernels.values():
+                ends.append(ends[-1] + kernel.size)
             parts = {layer: vector[ends[i] : ends[i + 1]] for i, layer in enumerate(self.layers)}
         else:
             parts = {layer: vector.T if self.in_rows else vector for layer, vector in vectors.items()}
-        return map_kernels(lambda layer, kernel: parts[layer].reshape(kernel.shape), network, self.layers)
+        pruned = {_path(layer): parts[layer].reshape(kernel.shape) for layer, kernel in kernels.items()}
+        return traverse_util.unflatten_dict(traverse_util.flatten_dict(network) | pruned)
 
-    def sizes(self, widths: Sequence[int]) -> dict[str, int]:
-        """How many weights compete with each other in each pool, of a network whose layers have these widths."""
-        shapes = {layer: (widths[int(layer) - 1], widths[int(layer)]) for layer in self.layers}
+    def sizes(self, network: Params) -> dict[str, int]:
+        """How many weights compete with each other in each pool of a network, of which the shapes count alone."""
+        kernels = self.kernels(network)
         if self.budget == "network":
-            return {"network": sum(math.prod(shape) for shape in shapes.values())}
-        return {layer: shape[0] if self.in_rows else math.prod(shape) for layer, shape in shapes.items()}
+            return {"network": sum(math.prod(kernel.shape) for kernel in kernels.values())}
+        return {
+            layer: _matrix(layer, kernel.shape)[0] if self.in_rows else math.prod(kernel.shape)
+            for layer, kernel in kernels.items()
+        }
+
+
+def _path(layer: str) -> tuple[str, ...]:
+    return (*layer.split("."), "kernel")
+
+
+def _matrix(layer: str, shape: Sequence[int]) -> tuple[int, int]:
+    """Inputs and units of a kernel; those of attention have an axis of heads, behind the inputs or, in `out`, before.
+
+    The kernels are those of Flax's `Dense` and `MultiHeadDotProductAttention`.
+    """
+    first_unit = len(shape) - 1 if layer.split(".")[-1] == "out" else 1
+    return math.prod(shape[:first_unit]), math.prod(shape[first_unit:])
 
 
 def forget(opt_state: optax.OptState, masks: Mapping[str, jax.Array]) -> optax.OptState:
     """The state of an optimizer of networks with 0 for all that it remembers of kernels' entries whose mask is 0.
 
     Args:
-      opt_state: in which such trees as momenta have the kernel of a layer below the keys "network", LAYER, "kernel".
+      opt_state: in which such trees as momenta have the kernel of a layer below "network", the keys of the layer, and
+        "kernel".
       masks: by layer, of the shape of its kernel.
     """
-    places = {("network", layer, "kernel"): mask for layer, mask in masks.items()}
+    places = {("network", *_path(layer)): mask for layer, mask in masks.items()}
+    lengths = {len(place) for place in places}
 
     def cleared(path: Any, leaf: Any) -> Any:
-        place = tuple(getattr(entry, "key", None) for entry in path[-3:])
-        return leaf * places[place] if place in places else leaf
+        keys = tuple(str(getattr(entry, "key", "")) for entry in path)
+        place = next((keys[-length:] for length in lengths if keys[-length:] in places), None)
+        return leaf if place is None else leaf * places[place]
 
     return jax.tree_util.tree_map_with_path(cleared, opt_state)

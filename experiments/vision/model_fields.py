@@ -13,7 +13,7 @@ from typing import Any
 import jax.numpy as jnp
 import ml_collections
 
-from experiments.core.config import require, require_one_of
+from experiments.core.config import about, require, require_one_of
 from experiments.vision import vit
 
 DTYPES = ("float32", "bfloat16")
@@ -35,6 +35,17 @@ def options(config: ml_collections.ConfigDict) -> dict[str, Any]:
         require(0 <= fields[name] <= most, f"model.{name}", fields[name], allowed)
     sizes = {name: fields[name] for name in SIZES if fields[name]}
     return {"pool": fields.pool, "dtype": jnp.dtype(fields.dtype), "remat": fields.remat} | sizes
+
+
+def make(config: ml_collections.ConfigDict, num_classes: int, **further: Any) -> vit.VisionTransformer:
+    """The transformer of a config; `further` are fields of it that not all experiments have.
+
+    Raises:
+      UsageError: a field is not allowed.
+    """
+    fields = options(config) | further
+    with about("model.variant", config.model.variant):
+        return vit.make(config.model.variant, num_classes, **fields)
 
 
 def validate(config: ml_collections.ConfigDict, model: vit.VisionTransformer) -> None:

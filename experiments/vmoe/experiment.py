@@ -12,12 +12,12 @@ import numpy as np
 import optax
 
 from experiments.core.config import about, require, require_one_of, require_wholes
-from experiments.core.input import augment
 from experiments.core.input.dataset import Data
 from experiments.core.record import hardware
 from experiments.core.training import mesh, optimizer, schedules
 from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Recipe
 from experiments.vision import model_fields, vit
+from experiments.vision.from_images import augment_and_prepare
 from experiments.vmoe import dispatch, layer, model, routers
 from experiments.vmoe.router_kinds import ROUTERS, Shape
 
@@ -116,8 +116,8 @@ def _model(
 
 def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     """The experiment on images with the number of channels and of classes that `data` have."""
-    size, recipe = config.input.size, config.input.recipe
-    on_device = config.input.augment_on == "device"
+    size = config.input.size
+    augmented, prepared = augment_and_prepare(config)
     channels = data.train["image"].shape[-1] if data.train else 3
     lam_of = schedules.lam_schedule(config.router.lam, config.router.hard_after)
     name = f"{data.prefix}_precision_at_1"
@@ -130,9 +130,6 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         images = jnp.zeros((config.moe.group_images * mesh.batch_parts(config), size, size, channels))
         return network(jnp.float32(0), 0.0).init(key, images)["params"]
 
-    def prepare(key: jax.Array, images: jax.Array) -> jax.Array:
-        return augment.TRAIN[recipe](key, images, size) if on_device else augment.normalise(images)
-
     def loss(params: Params, batch: Batch, key: jax.Array, progress: jax.Array) -> tuple[jax.Array, Metrics]:
         logits, routing, auxiliary = _apply(
             network(progress, config.router.noise), params, batch["image"], {layer.NOISE: key}
@@ -144,9 +141,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         return value + config.router.auxiliary * auxiliary.mean(), metrics
 
     def evaluate(params: Params, examples: Batch, progress: jax.Array) -> Metrics:
-        images = examples["image"]
-        images = augment.EVALUATION[recipe](images, size) if on_device else augment.normalise(images)
-        logits, routing, _ = _apply(network(progress, 0.0), params, images, {})
+        logits, routing, _ = _apply(network(progress, 0.0), params, prepared(examples["image"]), {})
         labels = _multi_hot(logits, examples["label"])
         first = jax.nn.one_hot(logits.argmax(axis=1), logits.shape[1], dtype=logits.dtype)
         # A group counts for each of its images.
@@ -173,7 +168,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         loss=loss,
         evaluate=evaluate,
         optimizer=optimizer.make(config),
-        augment=prepare,
+        augment=augmented,
         flops_per_example=3.0 * flops,
         headline=(name,),
     )

@@ -38,6 +38,7 @@ def write_workdir(
     path: Path,
     errors: list[list[float | None]],
     *,
+    variant: str = "relaxed",
     hardened: list[float | None] | None = None,
     layers: Mapping[str, float] | None = None,
     **fields: Any,
@@ -49,9 +50,12 @@ def write_workdir(
     `fields` are the config's, with `__` for the dots; a `None` stands for a seed that diverged.
     """
     seeds = fields.pop("seeds", tuple(range(len(errors[0]))))
-    config = mnist_pruning.get_config()
+    config = mnist_pruning.get_config(variant)
     set_fields(config, fields)
-    config.update(seeds=seeds, epochs=len(errors) - 1)
+    rounds = len(errors) - 1
+    config.update(
+        {"seeds": seeds} | ({"epochs": rounds} if "epochs" in config else {"steps": 10 * rounds, "eval_every": 10})
+    )
     name = "test_error" if config.split == "test" else "valid_error"
     rows = []
     for epoch, values in enumerate(errors):

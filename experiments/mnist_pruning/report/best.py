@@ -31,20 +31,20 @@ _SWEEP_HEADER = ("method", "setting", "validation error, %", "density in trainin
 
 
 def cells(runs: Sequence[Run]) -> dict[tuple[str, str, float], list[Run]]:
-    """The runs on test that prune, by data set, budget and density, in the order of METHODS; highest density first."""
+    """The runs on test that prune, by task, budget and density, in the order of METHODS; highest density first."""
     found: dict[tuple[str, str, float], list[Run]] = {}
     for run in naming.best_of(runs, "test"):
         if run.config["method"] != "dense":
             config = run.config
-            found.setdefault((config["dataset"], config["budget"], config["density"]), []).append(run)
+            found.setdefault((naming.task(run), config["budget"], config["density"]), []).append(run)
     order = list(BUDGETS)
     return dict(sorted(found.items(), key=lambda item: (item[0][0], order.index(item[0][1]), -item[0][2])))
 
 
-def dense_of(runs: Sequence[Run], dataset: str) -> Run | None:
+def dense_of(runs: Sequence[Run], task: str) -> Run | None:
     """The dense network at its best."""
     found = (run for run in naming.best_of(runs, "test") if run.config["method"] == "dense")
-    return next((run for run in found if run.config["dataset"] == dataset), None)
+    return next((run for run in found if naming.task(run) == task), None)
 
 
 def measure(runs: Sequence[Run], chosen: frozenset[str]) -> Numbers:
@@ -55,11 +55,11 @@ def measure(runs: Sequence[Run], chosen: frozenset[str]) -> Numbers:
 
 
 def _section(key: tuple[str, str, float], members: list[Run], runs: Sequence[Run]) -> Numbers:
-    dataset, budget, density = key
-    dense = dense_of(runs, dataset)
+    task, budget, density = key
+    dense = dense_of(runs, task)
     references = {run.config["method"]: run for run in members} | ({"dense": dense} if dense else {})
     rows = [_row(run, references) for run in ([dense] if dense else []) + members]
-    return {"dataset": dataset, "budget": budget, "density": density, "rows": rows}
+    return {"dataset": task, "budget": budget, "density": density, "rows": rows}
 
 
 def _row(run: Run, references: dict[str, Run]) -> Numbers:

@@ -61,10 +61,8 @@ def figure5(runs: Sequence[Run]) -> Figure:
     time.set_ylabel("test error, %")
     _error_axis(time, [drawn for _, drawn in curves])
     first = runs[0]
-    layers = ", ".join(map(str, naming.layers(first)))
-    figure.suptitle(
-        f"{first.config['dataset']}: {100 * first.config['density']:g} % of the weights of layers {layers} kept"
-    )
+    layers = naming.of_layers(naming.layers(first))
+    figure.suptitle(f"{naming.task(first)}: {100 * first.config['density']:g} % of the weights of {layers} kept")
     order = sorted(range(len(curves)), key=lambda i: -np.nan_to_num(curves[i][1].mean[-1], nan=np.inf))
     lines = epochs.get_lines()
     figure.legend(

@@ -19,9 +19,9 @@ from experiments.mnist_pruning.report.curves import TICKS
 _LAYERS = (BLUE, GREEN, RED, BLACK)
 
 
-def error_against_density(runs: Sequence[Run], dataset: str) -> Figure:
+def error_against_density(runs: Sequence[Run], task: str) -> Figure:
     """A panel for each budget; points are moved aside a little, so that intervals do not cover each other."""
-    cells = {key[1:]: members for key, members in best.cells(runs).items() if key[0] == dataset}
+    cells = {key[1:]: members for key, members in best.cells(runs).items() if key[0] == task}
     budgets = [budget for budget in best.BUDGETS if any(key[0] == budget for key in cells)]
     figure = Figure(figsize=(3.4 + 4.2 * len(budgets), 4.6), layout="constrained")
     panels = figure.subplots(1, len(budgets), sharey=True, squeeze=False)[0]
@@ -32,7 +32,7 @@ def error_against_density(runs: Sequence[Run], dataset: str) -> Figure:
     names = list(dict.fromkeys(name for _, name in series))
     shown: dict[str, Any] = {}
     for axes, budget in zip(panels, budgets, strict=True):
-        if dense := best.dense_of(runs, dataset):
+        if dense := best.dense_of(runs, task):
             shown["dense"] = _band(axes, interval(dense.final("test_error")))
         for i, name in enumerate(names):
             if found := series.get((budget, name)):
@@ -77,8 +77,13 @@ def _scales(axes: Axes, densities: Sequence[float]) -> None:
     axes.set_xlabel("weights kept, %")
 
 
-def density_over_time(runs: Sequence[Run]) -> Figure:
-    """A panel for each run: the share of weights that are not zero, by layer and epoch, as the mean over seeds."""
+def density_over_time(runs: Sequence[Run]) -> Figure | None:
+    """A panel for each run: the share of weights that are not zero, by layer and epoch, as the mean over seeds.
+
+    None if there are more layers than lines that can be told apart.
+    """
+    if any(len(run.rows[0]["train_density_per_layer"]) > len(_LAYERS) for run in runs):
+        return None
     columns = min(len(runs), 4)
     rows = -(-len(runs) // columns)
     figure = Figure(figsize=(1.5 + 2.6 * columns, 0.6 + 2.3 * rows), layout="constrained")

@@ -72,12 +72,12 @@ def draw(runs: Sequence[Run]) -> dict[str, Figure]:
 def _best(runs: Sequence[Run]) -> dict[str, Figure]:
     """Of every method at its best."""
     drawn = {}
-    for dataset in dict.fromkeys(key[0] for key in best.cells(runs)):
-        suffix = "" if dataset == "mnist" else f"-{dataset}"
-        drawn[f"error-against-density{suffix}"] = error_against_density(runs, dataset)
-        cells = {key[1:]: members for key, members in best.cells(runs).items() if key[0] == dataset}
-        if members := cells.get(OVER_TIME):
-            drawn[f"density-over-time{suffix}"] = density_over_time(members)
+    for task in dict.fromkeys(key[0] for key in best.cells(runs)):
+        suffix = "" if task == "mnist" else f"-{task}"
+        drawn[f"error-against-density{suffix}"] = error_against_density(runs, task)
+        members = best.cells(runs).get((task, *OVER_TIME))
+        if members and (figure := density_over_time(members)):
+            drawn[f"density-over-time{suffix}"] = figure
     return drawn
 
 
@@ -94,7 +94,7 @@ def _name(key: tuple[Any, ...], keys: Collection[tuple[Any, ...]]) -> str:
     dataset, density, layers = key
     parts = [dataset] if len({other[0] for other in keys}) > 1 else []
     parts += [f"density{density:g}"] if len({other[1] for other in keys}) > 1 else []
-    return "-".join([*parts, "layers" + "".join(map(str, layers))])
+    return "-".join([*parts, "layers" + ("".join(map(str, layers)) or "all")])
 
 
 def main(arguments: Sequence[str]) -> int:

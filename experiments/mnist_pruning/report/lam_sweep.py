@@ -11,6 +11,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from experiments.core.record.summary import interval
 from experiments.core.report.results import Run
 from experiments.core.report.style import GREEN, ORANGE, PURPLE, RED, SKY
+from experiments.mnist_pruning.report import naming
 
 # label, colour, dashes, marker; circles and squares tell p apart without colour.
 _SERIES = {
@@ -37,7 +38,7 @@ def lam_sweep(panels: Sequence[tuple[tuple[int, ...], list[Run]]]) -> Figure | N
             shown[key] = _draw(axes, key, runs)
         axes.set_xscale("log")
         axes.set_xlabel("$\\lambda$ (if annealed: at the start)")
-        axes.set_title("layers " + ", ".join(map(str, layers)))
+        axes.set_title(naming.of_layers(layers))
     all_axes[0].set_yscale("log")
     all_axes[0].yaxis.set_major_locator(FixedLocator(_TICKS))
     all_axes[0].yaxis.set_minor_locator(NullLocator())

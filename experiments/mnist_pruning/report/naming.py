@@ -1,6 +1,6 @@
 """The runs of the pruning experiment, and what they are called in tables and figures."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from experiments.core.report.style import Look
 from experiments.mnist_pruning import relaxed
 from experiments.mnist_pruning.masks import MASKS
 from experiments.mnist_pruning.methods import METHODS
+from experiments.mnist_pruning.networks import NETWORKS
 
 PAPER_LEARNING_RATE = 1e-2
 
@@ -18,8 +19,17 @@ PAPER_LEARNING_RATE = 1e-2
 def load(directory: Path) -> tuple[list[Run], list[Problem]]:
     """The runs of this experiment below `directory`, by name; those of others as problems, as what is broken."""
     return results.load_of(
-        directory, "mnist_pruning", "the pruning experiment", {"method": METHODS, "mask.name": MASKS}
+        directory,
+        "mnist_pruning",
+        "the pruning experiment",
+        {"method": METHODS, "mask.name": MASKS, "network": NETWORKS},
     )
+
+
+def task(run: Run) -> str:
+    """The data set, with the network where that is not the paper's: `mnist`, or `cifar100-vit`."""
+    dataset, network = run.config["dataset"], run.config.get("network", "mlp")  # older runs know of no other
+    return dataset if network == "mlp" else f"{dataset}-{network}"
 
 
 def method(run: Run) -> str:
@@ -75,19 +85,24 @@ def kind(run: Run) -> str:
 
 
 def layers(run: Run) -> tuple[int, ...]:
-    """The pruned layers."""
-    return tuple(run.config["prune_layers"])
+    """The pruned layers, by number; none where they have no numbers, and all matrices are pruned but embeddings."""
+    return tuple(run.config.get("prune_layers", ()))
+
+
+def of_layers(layers: Sequence[int]) -> str:
+    """What figures call them."""
+    return f"layers {', '.join(map(str, layers))}" if layers else "all matrices but embeddings"
 
 
 def group(runs: Iterable[Run], split: str) -> dict[tuple[Any, ...], list[Run]]:
-    """The runs evaluated on `split` by `(dataset, density, pruned layers)`, in the order of METHODS.
+    """The runs evaluated on `split` by `(task, density, pruned layers)`, in the order of METHODS.
 
     Most layers come first: the paper's text prunes all of them.
     """
     groups: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs:
         if run.config["split"] == split and not part(run):
-            groups.setdefault((run.config["dataset"], run.config["density"], layers(run)), []).append(run)
+            groups.setdefault((task(run), run.config["density"], layers(run)), []).append(run)
     for members in groups.values():
         members.sort(key=_order)
     return dict(sorted(groups.items(), key=lambda item: (item[0][0], item[0][1], -len(item[0][2]), item[0][2])))

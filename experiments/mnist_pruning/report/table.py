@@ -123,9 +123,10 @@ def markdown(numbers: Numbers) -> list[str]:
 
 def _title(section: Numbers) -> str:
     layers = " and ".join(map(str, section["prune_layers"]))
-    epochs = " or ".join(map(str, section["epochs"]))
     plural = "s" if len(section["prune_layers"]) > 1 else ""
-    return f"{section['dataset']}: {100 * section['density']:g} % of layer{plural} {layers} kept, {epochs} epochs"
+    of = f"layer{plural} {layers}" if layers else "every matrix but embeddings"
+    epochs = " or ".join(map(str, section["epochs"]))
+    return f"{section['dataset']}: {100 * section['density']:g} % of {of} kept, {epochs} epochs"
 
 
 def _final_cells(row: Numbers) -> list[str]:

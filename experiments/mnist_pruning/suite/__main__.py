@@ -7,10 +7,13 @@ from experiments.core.suite.plan import Suite, SuiteRun
 from experiments.mnist_pruning.experiment import RECIPE
 from experiments.mnist_pruning.methods import METHODS
 from experiments.mnist_pruning.report import figures, table
+from experiments.mnist_pruning.suite import vit
 from experiments.mnist_pruning.suite.presets import PRESETS
 
 
 def _cost(run: SuiteRun) -> float:
+    if run.variant == vit.VARIANT:  # seconds, of compilation and evaluation, then of images, whatever the method
+        return 15.0 + 6.0 * len(run.base["seeds"]) + 0.03 * run.base["steps"] * len(run.base["seeds"])
     # Seeds train side by side: ten take about three times as long as one.
     return 5.0 + METHODS[run.base["method"]].cost * run.base["epochs"] * (3 + len(run.base["seeds"])) / 13
 

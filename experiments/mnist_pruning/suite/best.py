@@ -7,13 +7,19 @@ used for all densities and both budgets. The suite is to take less than 90 minut
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from experiments.core.suite.plan import SuiteRun
 from experiments.mnist_pruning.method import Fields, Trial
 from experiments.mnist_pruning.methods import METHODS
 
 EPOCHS = 30
+COMMON: Fields = {
+    "epochs": EPOCHS,
+    "checkpoint_every": EPOCHS,
+    "prune_layers": (1, 2, 3),
+    "optimizer.schedule": "cosine",
+}
 RATES = (0.1, 0.3)
 SWEEP = {"split": "validation", "seeds": (100, 101), "epochs": 15, "budget": "network", "density": 0.02}
 FINAL = {"split": "test", "seeds": tuple(range(10))}
@@ -35,47 +41,44 @@ QUICK = {
 
 def best() -> list[SuiteRun]:
     """The sweeps, then the runs on test."""
-    trials = {"dense": _dense()} | _trials()
+    trials = _trials()
     runs = [run for make in (_sweep, _final) for name, trial in trials.items() for run in make(name, trial)]
     return runs + [_picture(name, trials[name]) for name in EVERYWHERE]
 
 
 def quick() -> list[SuiteRun]:
     """The methods that are compared everywhere, at given settings: few seeds and epochs, 2 % of the network."""
-    trials = {name: trial for name, trial in _trials().items() if name in EVERYWHERE}
-    runs = {"dense": _dense().fields} | {
-        name: trial.fields | next(iter(trial.candidates.values())) for name, trial in trials.items()
-    }
-    return [SuiteRun(f"best/network-{name}-0.02", fields | QUICK) for name, fields in runs.items()]
+    runs = at_first_setting(EVERYWHERE)
+    return [SuiteRun(f"best/network-{name}-0.02", COMMON | fields | QUICK) for name, fields in runs.items()]
+
+
+def at_first_setting(names: Sequence[str]) -> dict[str, Fields]:
+    """The dense network, and the methods of these names at the first of the settings that they have to choose from."""
+    first = {name: trial.fields | next(iter(trial.candidates.values())) for name, trial in _trials().items()}
+    return {name: first[name] for name in ("dense", *names)}
 
 
 def _trials() -> dict[str, Trial]:
-    """The methods that prune, by name, in the order of METHODS."""
-    return {
-        run: dataclasses.replace(trial, fields=_common() | {"method": name, **method.fields, **trial.fields})
+    """The dense network, then the methods that prune, by name, in the order of METHODS."""
+    return {"dense": Trial({"method": "dense"}, {"dense": {}})} | {
+        run: dataclasses.replace(trial, fields={"method": name, **method.fields, **trial.fields})
         for name, method in METHODS.items()
         for run, trial in method.best().items()
     }
-
-
-def _dense() -> Trial:
-    return Trial(_common() | {"method": "dense"}, {"dense": {}})
-
-
-def _common() -> Fields:
-    return {"epochs": EPOCHS, "checkpoint_every": EPOCHS, "prune_layers": (1, 2, 3), "optimizer.schedule": "cosine"}
 
 
 def _sweep(name: str, trial: Trial) -> Iterator[SuiteRun]:
     for label, own in trial.candidates.items():
         for rate in RATES:
             setting = own | {"optimizer.learning_rate": rate}
-            yield SuiteRun(f"sweep/best/{name}-{label}-lr{rate:g}", trial.fields | SWEEP, setting, f"best-{name}")
+            yield SuiteRun(
+                f"sweep/best/{name}-{label}-lr{rate:g}", COMMON | trial.fields | SWEEP, setting, f"best-{name}"
+            )
 
 
 def _final(name: str, trial: Trial) -> Iterator[SuiteRun]:
     for budget, density in _cells(name):
-        fields = trial.fields | FINAL | {"budget": budget, "density": density}
+        fields = COMMON | trial.fields | FINAL | {"budget": budget, "density": density}
         yield SuiteRun(f"best/{budget}-{name}-{density:g}", fields, best_of=f"best-{name}")
 
 
@@ -87,4 +90,4 @@ def _cells(name: str) -> list[tuple[str, float]]:
 def _picture(name: str, trial: Trial) -> SuiteRun:
     """A single seed that leaves its parameters."""
     fields = FINAL | {"seeds": (0,), "budget": "network", "density": 0.02, "export_params": True}
-    return SuiteRun(f"pictures/{name}", trial.fields | fields, best_of=f"best-{name}")
+    return SuiteRun(f"pictures/{name}", COMMON | trial.fields | fields, best_of=f"best-{name}")

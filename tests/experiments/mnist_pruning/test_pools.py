@@ -23,7 +23,7 @@ NETWORK = {
 def test_pools_are_put_back_where_they_were_taken_from(budget):
     pools = Pools(budget, ("1", "3"))
     vectors = pools.gather(NETWORK)
-    assert {pool: w.shape[-1] for pool, w in vectors.items()} == pools.sizes((5, 4, 3, 2))
+    assert {pool: w.shape[-1] for pool, w in vectors.items()} == pools.sizes(NETWORK)
     doubled = pools.scatter({pool: 2 * w for pool, w in vectors.items()}, NETWORK)
     for layer, factor in {"1": 2, "2": 1, "3": 2}.items():
         np.testing.assert_array_equal(doubled[layer]["kernel"], factor * NETWORK[layer]["kernel"])
@@ -48,6 +48,16 @@ def test_an_optimizer_forgets_what_is_masked_and_nothing_else(optimizer, moments
     assert len(masked) == moments
     for path, leaf in after.items():
         np.testing.assert_array_equal(leaf, before[path] * masks["1"] if path in masked else before[path])
+
+
+def test_an_optimizer_forgets_layers_within_layers():
+    params = {"network": {"block": {"query": {"kernel": jnp.ones((2, 3))}, "key": {"kernel": jnp.ones((2, 3))}}}}
+    optimizer = optax.sgd(0.1, momentum=0.9)
+    _, state = optimizer.update(params, optimizer.init(params))
+    mask = jnp.zeros((2, 3)).at[1, 2].set(1.0)
+    (trace, *_) = forget(state, {"block.query": mask})
+    np.testing.assert_array_equal(trace.trace["network"]["block"]["query"]["kernel"], mask)
+    np.testing.assert_array_equal(trace.trace["network"]["block"]["key"]["kernel"], 1.0)
 
 
 def rows_of(tmp_path, variant, **fields):

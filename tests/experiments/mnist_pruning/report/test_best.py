@@ -91,3 +91,29 @@ def test_pictures_are_of_the_weights_of_the_forward_pass(tmp_path):
     np.testing.assert_array_equal(pictures.first_layer(*found, method="dense"), learned)
     written = {path.stem for path in figures.make(tmp_path)}
     assert written == {"first-layer", "lam-falling"}
+
+
+def test_a_second_network_has_a_table_of_its_own_without_a_line_for_each_of_its_matrices(tmp_path):
+    layers = {f"block.{i}": 0.02 for i in range(13)}
+    for method, errors in {"dense": [60.0, 61.0], "gradual": [66.0, 66.0], "movement": [63.0, 64.0]}.items():
+        path = tmp_path / "best" / f"network-{method}-0.02"
+        fields = {"density": 0.02, "optimizer__learning_rate": 1e-3}
+        write_workdir(path, [[95.0, 95.0], errors], variant=f"{method},network=vit", layers=layers, **fields)
+    write_workdir(tmp_path / "best" / "network-hard-0.02", [START, START], method="hard", density=0.02)
+    written = {path.stem for path in figures.make(tmp_path)}
+    assert written == {"error-against-density-cifar100-vit", "error-against-density"}
+    table.make(tmp_path)
+    text = (tmp_path / "table.md").read_text()
+    title = "### Test, cifar100-vit: every method at its best, 2 % of the whole network kept"
+    section = text.partition(title)[2].partition("###")[0]
+    assert "| movement pruning | cubic to 70 % of training, learning rate 1e-3, cosine | 63.50 ± 6.35 |" in section
+    assert "hard" not in section
+    assert "| +3.00 ± 0.00 | -2.50 ± 6.35 | - |" in section
+
+
+def test_a_single_run_of_the_second_network_is_reported(tmp_path):
+    write_workdir(tmp_path / "mine", [[95.0, 95.0], [60.0, 61.0]], variant="hard,network=vit")
+    table.make(tmp_path)
+    title = "### Test, cifar100-vit: 10 % of every matrix but embeddings kept, "
+    assert title in (tmp_path / "table.md").read_text()
+    assert {path.stem for path in figures.make(tmp_path)} == {"figure5-layersall"}
