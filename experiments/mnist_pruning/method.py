@@ -79,9 +79,54 @@ class PruningMethod:
     best: Callable[[], dict[str, Trial]] = dict
 
 
+def baseline(
+    name: str,
+    make: Callable[[ml_collections.ConfigDict, int], Method],
+    label: str,
+    look: Look,
+    candidates: dict[str, Fields],
+    **fields: Any,
+) -> PruningMethod:
+    """A way to prune of the literature, compared where every method is at its best, and not in the paper's setting.
+
+    Args:
+      name: of its runs.
+      make, label, look: of `PruningMethod`, as are further `fields`.
+      candidates: the two settings to choose from, by name.
+    """
+    best = {name: Trial(candidates=candidates)}
+    return PruningMethod(make, label, look, trials=dict, best=lambda: best, **fields)
+
+
 def by_number(function: Callable[[jax.Array, Any], jax.Array], config: ml_collections.ConfigDict) -> Method:
     """The method whose weights are `function(vector, k)`, with nothing else to learn."""
     return Method(lambda vector, state, progress, key: function(vector, kept(config, vector.size)(progress)))
+
+
+def by_mask(
+    weights: Callable[[jax.Array, jax.Array], jax.Array],
+    first: Callable[[jax.Array, jax.Array], jax.Array],
+    after_update: Callable[[jax.Array, jax.Array, jax.Array, jax.Array], tuple[jax.Array, jax.Array]],
+) -> Method:
+    """The method that holds a mask, which does not learn; the optimizer forgets what it remembers of what is masked.
+
+    Args:
+      weights: `weights(vector, mask) -> vector` of the forward pass.
+      first: `first(vector, key) -> mask` to begin with.
+      after_update: `after_update(vector, mask, gradient, progress) -> vector, mask`.
+    """
+
+    def follow_up(w: jax.Array, state: State, gradient: jax.Array, progress: jax.Array) -> tuple[jax.Array, State]:
+        w, mask = after_update(w, state["mask"], gradient, progress)
+        return w, {"mask": mask}
+
+    return Method(
+        lambda vector, state, progress, key: weights(vector, state["mask"]),
+        init=lambda vector, key: {"mask": first(vector, key)},
+        after_update=follow_up,
+        active=lambda state: state["mask"],
+        optimizers={"mask": optax.set_to_zero()},
+    )
 
 
 def over_rows(method: Method) -> Method:

@@ -13,13 +13,12 @@ from experiments.core.config import require, require_one_of
 from experiments.core.report.style import BLACK, BLUE, GREY, SKY
 from experiments.mnist_pruning import masks, relaxed, schedules
 from experiments.mnist_pruning.baselines import gradual, movement, rigl, soft_threshold, topkast
-from experiments.mnist_pruning.method import Method, PruningMethod, State, Trial, by_number
+from experiments.mnist_pruning.method import Method, PruningMethod, State, Trial, baseline, by_number
 from experiments.mnist_pruning.pools import BUDGETS
 from experiments.mnist_pruning.schedules import (
-    DENSITY_SCHEDULES,
+    EITHER,
     cubic_density,
     cubic_ends,
-    cubic_setting,
     linear_density,
     num_kept,
 )
@@ -112,6 +111,8 @@ def _ista(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     return Method(weights=lambda w, state, progress, key: w, after_update=after_update)
 
 
+_CONSTANT_OR_CUBIC = {"constant": {}} | cubic_ends(0.7)
+
 # In the order of the tables.
 METHODS = {
     "dense": PruningMethod(_dense, "dense", (GREY, "-"), cost=0.6),
@@ -119,10 +120,9 @@ METHODS = {
         _hard,
         "hard top-k",
         (BLUE, "-"),
-        setting=cubic_setting,
-        density_schedules=DENSITY_SCHEDULES,
         cost=1.6,
-        best=lambda: {"hard": Trial(candidates={"constant": {}} | cubic_ends(0.7))},
+        best=lambda: {"hard": Trial(candidates=_CONSTANT_OR_CUBIC)},
+        **EITHER,
     ),
     "relaxed": relaxed.RELAXED,
     "straight_through": relaxed.STRAIGHT_THROUGH,
@@ -137,15 +137,14 @@ METHODS = {
         cost=3.0,
     ),
     "ista": PruningMethod(_ista, "iterative soft-thresholding", (BLACK, ":"), "soft-thresholding", cost=1.6),
-    "identity_straight_through": PruningMethod(
+    "identity_straight_through": baseline(
+        "identity_straight_through",
         _identity_straight_through,
         "hard, gradient to all",
         (GREY, "-."),
-        setting=cubic_setting,
-        density_schedules=DENSITY_SCHEDULES,
+        _CONSTANT_OR_CUBIC,
         cost=1.6,
-        trials=dict,
-        best=lambda: {"identity_straight_through": Trial(candidates={"constant": {}} | cubic_ends(0.7))},
+        **EITHER,
     ),
     "gradual": gradual.GRADUAL,
     "movement": movement.MOVEMENT,

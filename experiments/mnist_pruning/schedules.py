@@ -68,6 +68,11 @@ def cubic_setting(config: Mapping[str, Any]) -> list[str]:
     return [] if fields["name"] == "constant" else [f"cubic to {100 * fields['end']:g} % of training"]
 
 
+# What is said in METHODS of a method that follows either schedule, and of one that follows the cubic one alone.
+EITHER: dict[str, Any] = {"setting": cubic_setting, "density_schedules": DENSITY_SCHEDULES}
+CUBIC_ALONE: dict[str, Any] = {"setting": cubic_setting, "density_schedules": ("cubic",), "fields": CUBIC}
+
+
 def validate(config: ml_collections.ConfigDict) -> None:
     """Checks `config.density_schedule`."""
     fields = config.density_schedule

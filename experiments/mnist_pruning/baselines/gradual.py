@@ -3,12 +3,11 @@
 import jax
 import jax.numpy as jnp
 import ml_collections
-import optax
 
 import ops
 from experiments.core.report.style import BLUE
-from experiments.mnist_pruning.method import Method, PruningMethod, State, Trial
-from experiments.mnist_pruning.schedules import CUBIC, cubic_ends, cubic_setting, kept
+from experiments.mnist_pruning.method import Method, baseline, by_mask
+from experiments.mnist_pruning.schedules import CUBIC_ALONE, cubic_ends, kept
 
 
 def make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
@@ -21,39 +20,21 @@ def make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     fields = config.density_schedule
     begin, end = round(fields.begin * total_steps), round(fields.end * total_steps)
 
-    def init(w: jax.Array, key: jax.Array) -> State:
-        del key
-        return {"mask": jnp.ones_like(w)}
+    def weights(w: jax.Array, mask: jax.Array) -> jax.Array:
+        return w * jax.lax.stop_gradient(mask)
 
-    def weights(w: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
-        del progress, key
-        return w * jax.lax.stop_gradient(state["mask"])
-
-    def after_update(w: jax.Array, state: State, gradient: jax.Array, progress: jax.Array) -> tuple[jax.Array, State]:
+    def after_update(
+        w: jax.Array, mask: jax.Array, gradient: jax.Array, progress: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         del gradient
         step = jnp.round(progress * total_steps)
         due = (step == end) | ((step % fields.every == 0) & (step >= begin) & (step < end))
         k = kept(config, w.size)
-        mask = jax.lax.cond(due, lambda: ops.hard_topk_mask(jnp.abs(w), k(step / total_steps)), lambda: state["mask"])
-        return w, {"mask": mask}
+        return w, jax.lax.cond(due, lambda: ops.hard_topk_mask(jnp.abs(w), k(step / total_steps)), lambda: mask)
 
-    return Method(
-        weights,
-        init=init,
-        after_update=after_update,
-        active=lambda state: state["mask"],
-        optimizers={"mask": optax.set_to_zero()},
-    )
+    return by_mask(weights, lambda w, key: jnp.ones_like(w), after_update)
 
 
-GRADUAL = PruningMethod(
-    make,
-    "gradual magnitude pruning",
-    (BLUE, "-."),
-    setting=cubic_setting,
-    density_schedules=("cubic",),
-    fields=CUBIC,
-    cost=1.0,
-    trials=dict,
-    best=lambda: {"gradual": Trial(candidates=cubic_ends(0.7, 0.9))},
+GRADUAL = baseline(
+    "gradual", make, "gradual magnitude pruning", (BLUE, "-."), cubic_ends(0.7, 0.9), cost=1.0, **CUBIC_ALONE
 )

@@ -7,8 +7,8 @@ import optax
 
 import ops
 from experiments.core.report.style import RED
-from experiments.mnist_pruning.method import Method, PruningMethod, State, Trial
-from experiments.mnist_pruning.schedules import CUBIC, cubic_ends, cubic_setting, kept
+from experiments.mnist_pruning.method import Method, State, baseline
+from experiments.mnist_pruning.schedules import CUBIC_ALONE, cubic_ends, kept
 
 
 def make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
@@ -34,14 +34,4 @@ def make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     return Method(weights, init=init, optimizers={"scores": optax.sgd(1.0)})
 
 
-MOVEMENT = PruningMethod(
-    make,
-    "movement pruning",
-    (RED, "-."),
-    setting=cubic_setting,
-    density_schedules=("cubic",),
-    fields=CUBIC,
-    cost=1.6,
-    trials=dict,
-    best=lambda: {"movement": Trial(candidates=cubic_ends(0.7, 0.9))},
-)
+MOVEMENT = baseline("movement", make, "movement pruning", (RED, "-."), cubic_ends(0.7, 0.9), cost=1.6, **CUBIC_ALONE)

@@ -3,13 +3,12 @@
 import jax
 import jax.numpy as jnp
 import ml_collections
-import optax
 
 import ops
 from experiments.core.config import require
 from experiments.core.report.markdown import number
 from experiments.core.report.style import GREEN
-from experiments.mnist_pruning.method import Config, Method, PruningMethod, State, Trial
+from experiments.mnist_pruning.method import Config, Method, baseline, by_mask
 from experiments.mnist_pruning.schedules import num_kept
 
 
@@ -39,32 +38,22 @@ def make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     """
     fields, every = config.rigl, config.density_schedule.every
 
-    def init(w: jax.Array, key: jax.Array) -> State:
-        return {"mask": ops.hard_topk_mask(jax.random.uniform(key, w.shape, w.dtype), num_kept(config.density, w.size))}
+    def first(w: jax.Array, key: jax.Array) -> jax.Array:
+        return ops.hard_topk_mask(jax.random.uniform(key, w.shape, w.dtype), num_kept(config.density, w.size))
 
-    def weights(w: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
-        del progress, key
-        return ops.straight_through(w * state["mask"], w)  # so that the gradient is that of all weights
+    def weights(w: jax.Array, mask: jax.Array) -> jax.Array:
+        return ops.straight_through(w * mask, w)  # so that the gradient is that of all weights
 
-    def after_update(w: jax.Array, state: State, gradient: jax.Array, progress: jax.Array) -> tuple[jax.Array, State]:
+    def after_update(
+        w: jax.Array, mask: jax.Array, gradient: jax.Array, progress: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         step = jnp.round(progress * total_steps)
         due = (step % every == 0) & (step < fields.until * total_steps)
         num_dropped = jnp.floor(drop_fraction(progress, fields.drop, fields.until) * num_kept(config.density, w.size))
-        w, mask = jax.lax.cond(
-            due,
-            lambda: rewired(w, state["mask"], gradient, num_dropped),
-            lambda: (w * state["mask"], state["mask"]),
-        )
-        return w, {"mask": mask}
+        return jax.lax.cond(due, lambda: rewired(w, mask, gradient, num_dropped), lambda: (w * mask, mask))
 
     # What the optimizer remembers of weights outside of the mask is cleared in every step: only those in it learn.
-    return Method(
-        weights,
-        init=init,
-        after_update=after_update,
-        active=lambda state: state["mask"],
-        optimizers={"mask": optax.set_to_zero()},
-    )
+    return by_mask(weights, first, after_update)
 
 
 def _setting(config: Config) -> list[str]:
@@ -77,13 +66,13 @@ def _validate(config: ml_collections.ConfigDict) -> None:
         require(0 < value <= 1, f"rigl.{field}", value, "in (0, 1]")
 
 
-RIGL = PruningMethod(
+RIGL = baseline(
+    "rigl",
     make,
     "RigL",
     (GREEN, "-."),
+    {f"drop{drop:g}": {"rigl.drop": drop} for drop in (0.3, 0.5)},
     setting=_setting,
     validate=_validate,
     cost=1.0,
-    trials=dict,
-    best=lambda: {"rigl": Trial(candidates={f"drop{drop:g}": {"rigl.drop": drop} for drop in (0.3, 0.5)})},
 )

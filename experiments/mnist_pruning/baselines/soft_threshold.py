@@ -8,7 +8,7 @@ from experiments.core.config import require
 from experiments.core.report.markdown import number
 from experiments.core.report.style import PURPLE
 from experiments.core.training import optimizer
-from experiments.mnist_pruning.method import Config, Method, PruningMethod, State, Trial, in_name
+from experiments.mnist_pruning.method import Config, Method, State, baseline, in_name
 
 
 def make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
@@ -43,16 +43,14 @@ def _validate(config: ml_collections.ConfigDict) -> None:
     require(config.str.weight_decay >= 0, "str.weight_decay", config.str.weight_decay, "at least 0")
 
 
-STR = PruningMethod(
+STR = baseline(
+    "str",
     make,
     "soft threshold reparameterization",
     (PURPLE, "-."),
-    "STR",
+    {f"decay{in_name(decay)}": {"str.weight_decay": decay} for decay in (3e-4, 1e-3)},
+    legend="STR",
     setting=_setting,
     validate=_validate,
     cost=0.8,
-    trials=dict,
-    best=lambda: {
-        "str": Trial(candidates={f"decay{in_name(decay)}": {"str.weight_decay": decay} for decay in (3e-4, 1e-3)})
-    },
 )

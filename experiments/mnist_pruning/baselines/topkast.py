@@ -8,7 +8,7 @@ import ops
 from experiments.core.config import require
 from experiments.core.report.markdown import number
 from experiments.core.report.style import ORANGE
-from experiments.mnist_pruning.method import Config, Method, PruningMethod, State, Trial
+from experiments.mnist_pruning.method import Config, Method, State, baseline
 from experiments.mnist_pruning.schedules import num_kept
 
 
@@ -52,15 +52,13 @@ def _validate(config: ml_collections.ConfigDict) -> None:
     require(fields.penalty >= 0, "topkast.penalty", fields.penalty, "at least 0")
 
 
-TOPKAST = PruningMethod(
+TOPKAST = baseline(
+    "topkast",
     make,
     "Top-KAST",
     (ORANGE, "-."),
+    {f"backward{share:g}": {"topkast.backward_density": share} for share in (0.2, 0.5)},
     setting=_setting,
     validate=_validate,
     cost=2.5,
-    trials=dict,
-    best=lambda: {
-        "topkast": Trial(candidates={f"backward{share:g}": {"topkast.backward_density": share} for share in (0.2, 0.5)})
-    },
 )

@@ -83,10 +83,12 @@ def test_movement_keeps_what_moves_away_from_0_whatever_its_size():
 
 
 def test_rigl_drops_the_smallest_and_grows_where_the_gradient_is_largest():
+    method = method_of("rigl", density=0.5, rigl__drop=0.35)
+    assert int(10 * rigl.drop_fraction(jnp.float32(0.1), 0.35, 0.75)) == 3
     mask = jnp.zeros(N).at[jnp.arange(0, N, 2)].set(1.0)
     pull = jnp.asarray(np.random.default_rng(1).normal(size=N), jnp.float32)
-    w, grown = rigl.rewired(W * mask, mask, pull, jnp.float32(3))
-    active = indices(mask)
+    w, state = method.after_update(W * mask, {"mask": mask}, pull, at(10))
+    active, grown = indices(mask), state["mask"]
     left = sorted(active, key=lambda i: -abs(float(W[i])))[:7]
     others = [i for i in range(N) if i not in left]  # one that is dropped may grow again
     new = sorted(others, key=lambda i: -abs(float(pull[i])))[:3]

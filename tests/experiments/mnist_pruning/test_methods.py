@@ -36,12 +36,18 @@ def assert_exact(densities):
 
 
 # Those with other masks are compared with hard top-k below.
-@pytest.mark.parametrize("variant", ["straight_through", "mask_straight_through"])
-def test_hard_forward_keeps_exactly_k_per_layer_all_along(tmp_path, variant):
-    for row in rows_of(tmp_path, variant):
+@pytest.mark.parametrize(
+    ("variant", "fields"), [("straight_through", {"lam__start": 1.0}), ("mask_straight_through", {})]
+)
+def test_hard_forward_keeps_exactly_k_per_layer_all_along_and_others_learn(tmp_path, variant, fields):
+    for row in rows_of(tmp_path, variant, **fields):
         assert_exact(row["train_density_per_layer"])
         assert_exact(row["hardened_density_per_layer"])
         assert row["hardened_error"] == row["test_error"]
+    weights = METHODS[variant].make(small_config(variant, **fields), 1).weights
+    w = jnp.linspace(-1.0, 0.9, 20)
+    pull = jax.grad(lambda w: jnp.vdot(weights(w, {}, jnp.float32(0), jax.random.key(0)), jnp.arange(20.0)))(w)
+    assert np.asarray(pull)[np.argsort(-np.abs(w))[2:]].any()
 
 
 def test_every_mask_moves_weights_that_a_hard_top_k_does_not_select():
