@@ -42,6 +42,7 @@ OF_OPERATOR: dict[str, dict[str, Any]] = {
     "weights times the mask of |w|": {"form": "mask"},
     "weights times the mask of w^2": {"form": "mask_of_squares"},
     "no gradient of the selection": {"form": "stop_gradient"},
+    "the published code's Jacobian": {"form": "published_jacobian"},
 }
 
 

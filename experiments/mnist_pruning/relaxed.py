@@ -1,5 +1,7 @@
 """The paper's operator to prune with: forward and backward, or backward alone behind a hard top-k."""
 
+import dataclasses
+import functools
 from collections.abc import Callable
 
 import jax
@@ -12,22 +14,32 @@ from experiments.core.report.markdown import number, p_name
 from experiments.core.report.style import GREEN, ORANGE, PURPLE, RED, SKY, Look
 from experiments.core.training.schedules import lam_schedule, validate_lam
 from experiments.mnist_pruning.method import Config, Fields, Method, PruningMethod, State, Trial, in_name
-from experiments.mnist_pruning.schedules import DENSITY_SCHEDULES, cubic_setting, density_of
+from experiments.mnist_pruning.published import with_dykstras_jacobian
+from experiments.mnist_pruning.schedules import DENSITY_SCHEDULES, cubic_setting, density_of, kept
 from ops.pruning import Pruner
 
 PAPER_LAM = 1e-4
 P = {"p2": 2.0, "p4_3": 4 / 3}
+PUBLISHED = "published_jacobian"  # of `config.form`
 
 
-Function = Callable[[jax.Array], jax.Array]
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """What weights [n] are selected by in a step."""
 
-# What `config.form` makes of weights [n], of the operator in magnitude and of the mask of scores: what the paper means,
-# and what else it might.
-FORMS: dict[str, Callable[[jax.Array, Function, Function], jax.Array]] = {
-    "operator": lambda w, operator, mask: operator(w),
-    "mask": lambda w, operator, mask: w * mask(jnp.abs(w)),
-    "mask_of_squares": lambda w, operator, mask: w * mask(jnp.square(w)),
-    "stop_gradient": lambda w, operator, mask: w * jax.lax.stop_gradient(_ratio(operator(w), w)),
+    operator: Callable[[jax.Array], jax.Array]  # in magnitude, of weights
+    mask: Callable[[jax.Array], jax.Array]  # of scores
+    k: jax.Array | int
+    lam: jax.Array
+
+
+# What `config.form` makes of weights [n]: what the paper means, and what else it, or its code, might.
+FORMS: dict[str, Callable[[jax.Array, Selection], jax.Array]] = {
+    "operator": lambda w, by: by.operator(w),
+    "mask": lambda w, by: w * by.mask(jnp.abs(w)),
+    "mask_of_squares": lambda w, by: w * by.mask(jnp.square(w)),
+    "stop_gradient": lambda w, by: w * jax.lax.stop_gradient(_ratio(by.operator(w), w)),
+    PUBLISHED: lambda w, by: with_dykstras_jacobian(w, by.operator(w), by.k, by.lam),
 }
 
 
@@ -53,7 +65,8 @@ def _method(config: ml_collections.ConfigDict, *, straight_through: bool = False
             straight_through=straight_through,
             include=lambda path, leaf: True,
         )
-        return FORMS[config.form](w, pruner, lambda scores: ops.topk_mask(scores, density=share, lam=lam, p=config.p))
+        mask = functools.partial(ops.topk_mask, density=share, lam=lam, p=config.p)
+        return FORMS[config.form](w, Selection(pruner, mask, kept(config, w.size)(progress), lam))
 
     return Method(weights)
 
@@ -63,6 +76,9 @@ def _validate(config: ml_collections.ConfigDict) -> None:
     validate_lam(config.lam)
     require_one_of("form", config.form, FORMS)
     require(0 < config.hard_after <= 1, "hard_after", config.hard_after, "in (0, 1]")
+    if config.form == PUBLISHED:
+        for field, only in {"p": 2.0, "debias": False, "hard_after": 1.0}.items():
+            require(config[field] == only, field, config[field], f"{only} with form={PUBLISHED!r}")
 
 
 def is_annealed(config: Config) -> bool:

@@ -1,0 +1,42 @@
+"""The derivative that the authors' published code gives of the top-k in magnitude (p = 2), beside the exact one.
+
+The code, `sparse_soft_topk` in google-research, has two solvers. That by PAV pools what the solution ties to within
+1e-9, so for p = 2 its Jacobian is the exact one; for p = 4/3 it divides 0 by 0 at every weight that is not selected
+alone, and training ends in NaN. That by Dykstra's algorithm, for p = 2 alone, takes neighbours within `TOLERANCE` for
+one block. The weights of a layer are many and lie closer than that, so that nearly all of them become a block, whose
+derivative, of the order of 1 / lam, the exact one has at the threshold alone.
+"""
+
+import jax
+import jax.numpy as jnp
+
+import ops
+
+TOLERANCE = 1e-4
+
+
+def with_dykstras_jacobian(w: jax.Array, kept: jax.Array, k: jax.Array | int, lam: jax.Array) -> jax.Array:
+    """`kept` forward, and backward the derivative that the code by Dykstra's algorithm gives it.
+
+    In a block of c entries, m of them among the k largest, an entry with the gradient g_i gets `(g_i - sum of all g_j /
+    (c + lam m)) / lam`, which is Proposition 7 for these blocks. The code's rescaling by 1 + lam is left out.
+
+    Args:
+      w: weights [n].
+      kept: their relaxed top-k in magnitude for p = 2, not rescaled, [n].
+      k: how many are kept.
+      lam: strength of the regularisation, a scalar.
+    """
+    order = jnp.argsort(-jnp.abs(w))
+    magnitudes = jnp.abs(w)[order]
+    solution = jax.lax.stop_gradient(magnitudes - lam * jnp.abs(kept)[order])  # of the isotonic problem: it decreases
+    apart = solution[:-1] - solution[1:] > TOLERANCE
+    block = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(apart, dtype=jnp.int32)])
+    selected = (jnp.arange(w.size) < k).astype(w.dtype)
+
+    def total(values: jax.Array) -> jax.Array:
+        """Of the block of each entry."""
+        return jax.ops.segment_sum(values, block, num_segments=w.size, indices_are_sorted=True)[block]
+
+    pulled = (magnitudes - total(magnitudes) / total(1.0 + lam * selected)) / lam
+    return ops.straight_through(kept, jnp.sign(w) * jnp.zeros_like(w).at[order].set(pulled))
