@@ -13,7 +13,7 @@ from experiments.core.config import require, require_one_of
 from experiments.core.report.style import BLACK, BLUE, GREY, SKY
 from experiments.mnist_pruning import masks, relaxed, schedules
 from experiments.mnist_pruning.baselines import gradual, movement, rigl, soft_threshold, topkast
-from experiments.mnist_pruning.method import Method, PruningMethod, State, Trial, baseline, by_number
+from experiments.mnist_pruning.method import Fields, Method, PruningMethod, State, Trial, baseline, by_number
 from experiments.mnist_pruning.pools import BUDGETS
 from experiments.mnist_pruning.schedules import (
     EITHER,
@@ -111,7 +111,7 @@ def _ista(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     return Method(weights=lambda w, state, progress, key: w, after_update=after_update)
 
 
-_CONSTANT_OR_CUBIC = {"constant": {}} | cubic_ends(0.7)
+_CONSTANT_OR_CUBIC: dict[str, Fields] = {"constant": {}} | cubic_ends(0.7)
 
 # In the order of the tables.
 METHODS = {
