@@ -10,6 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import ml_collections
+from flax import linen as nn
 from flax import traverse_util
 
 from experiments.core.config import require_one_of, require_wholes
@@ -81,9 +82,12 @@ def _validate_mlp(config: ml_collections.ConfigDict) -> None:
 
 
 def _transformer(config: ml_collections.ConfigDict, data: Data) -> Network:
-    """From scratch, with every matrix pruned but embeddings: those of patches and positions, and the class token."""
+    """From scratch, with every matrix pruned but embeddings: those of patches and positions, and the class token.
+
+    A head of zeros, as the transformer comes with, is never among the largest weights, and would stay as it is.
+    """
     size, channels = config.input.size, data.train["image"].shape[-1]
-    model = model_fields.make(config, data.num_classes)
+    model = model_fields.make(config, data.num_classes, head_init=nn.initializers.lecun_normal())
 
     def init(key: jax.Array) -> Params:
         return model.init(key, jnp.zeros((1, size, size, channels)))["params"]

@@ -190,7 +190,8 @@ class VisionTransformer(nn.Module):
       num_heads: H.
       pool: what the head sees: "tok", a class token, or "gap", the average over the tokens.
       rep_size: width of a dense layer with a tanh in front of the head; None: there is none.
-      head_bias: what the bias of the head starts from; its kernel starts from zero.
+      head_init: what the kernel of the head starts from.
+      head_bias: what its bias starts from.
       make_mlp: `make_mlp(block)` makes the MLP of the block of that number, from 0: a module from
         [B, S, D] in float32 to [B, S, D], of whatever kind. It is called inside the block, so that
         the module is named after its class (`MlpBlock_0`) unless it has a name. The module may
@@ -210,6 +211,7 @@ class VisionTransformer(nn.Module):
     num_heads: int
     pool: str = "tok"
     rep_size: int | None = None
+    head_init: nn.initializers.Initializer = nn.initializers.zeros
     head_bias: float = 0.0
     make_mlp: MakeMlp | None = None
     dtype: jnp.dtype = jnp.float32
@@ -252,7 +254,7 @@ class VisionTransformer(nn.Module):
         return nn.Dense(
             self.num_classes,
             dtype=x.dtype,
-            kernel_init=nn.initializers.zeros,
+            kernel_init=self.head_init,
             bias_init=nn.initializers.constant(self.head_bias),
             name="head",
         )(x)

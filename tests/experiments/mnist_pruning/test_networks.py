@@ -1,6 +1,7 @@
 """The second network: what of a vision transformer is pruned, by the methods that prune the paper's."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import traverse_util
@@ -64,6 +65,12 @@ def test_every_matrix_is_pruned_but_embeddings(network):
             for name in ("query", "key", "value")
         ),
     }
+
+
+def test_no_matrix_starts_from_zeros_which_a_top_k_would_never_select(network):
+    made, params = network
+    for kernel in Pools("network", made.pruned).kernels(params).values():
+        assert float(jnp.abs(kernel).mean()) > 0.05
 
 
 def test_a_class_token_is_an_embedding():
