@@ -44,7 +44,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     """The experiment on images of the size and with the number of classes that `data` have."""
     several = data.train["label"].ndim > 1
     require(not several, "label", config.get("label", "label"), "a feature of one class an image")
-    model = MLP(config.hidden, data.num_classes, INITIALISATIONS[config.initialisation])
+    model = MLP(config.hidden, data.num_classes, INITIALISATIONS[config.initialisation]())
     total_steps = Plan.of(config, data.num_train).total_steps
     pruned = [str(layer) for layer in config.prune_layers]
     pools = Pools(config.budget, pruned)

@@ -1,25 +1,32 @@
 """The paper's operator to prune with: forward and backward, or backward alone behind a hard top-k."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
+from typing import TypeAlias
 
-import jax
-import jax.numpy as jnp
 import ml_collections
+from etils import epy
 
-import ops
 from experiments.core.config import require, require_one_of
 from experiments.core.report.markdown import number, p_name
 from experiments.core.report.style import GREEN, ORANGE, PURPLE, RED, SKY, Look
 from experiments.core.training.schedules import lam_schedule, validate_lam
 from experiments.mnist_pruning.method import Config, Fields, Method, PruningMethod, State, Trial, in_name
 from experiments.mnist_pruning.schedules import DENSITY_SCHEDULES, cubic_setting, density_of
-from ops.pruning import Pruner
+
+with epy.lazy_imports():  # --help does without them
+    import jax
+    import jax.numpy as jnp
+
+    import ops
+    from ops import pruning
 
 PAPER_LAM = 1e-4
 P = {"p2": 2.0, "p4_3": 4 / 3}
 
 
-Function = Callable[[jax.Array], jax.Array]
+Function: TypeAlias = "Callable[[jax.Array], jax.Array]"
 
 # What `config.form` makes of weights [n], of the operator in magnitude and of the mask of scores: what the paper means,
 # and what else it might.
@@ -46,7 +53,7 @@ def _method(config: ml_collections.ConfigDict, *, straight_through: bool = False
     def weights(w: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
         del state, key
         share, lam = density(progress) if callable(density) else density, strength(w.size, progress)
-        pruner = Pruner(
+        pruner = pruning.Pruner(
             density=share,
             lam=lam,
             p=config.p,

@@ -3,17 +3,22 @@
 To add one: a class in `routers.py`, and an entry of ROUTERS.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import ml_collections
+from etils import epy
 
 from experiments.core.config import require, require_one_of
 from experiments.core.report.markdown import number, p_name
 from experiments.core.report.style import BLUE, GREY, Look
-from experiments.core.training import schedules
-from experiments.vmoe import routers
+
+with epy.lazy_imports():  # --help does without them
+    from experiments.core.training import schedules
+    from experiments.vmoe import routers
 
 Fields = Mapping[str, Any]  # `config.router` of a run, as it reads back from its file
 
