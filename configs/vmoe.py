@@ -134,7 +134,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.router.priority = "order"  # or gates, of token_choice: who comes first when a buffer is full
     config.router.auxiliary = 0.01  # weight of the importance and load loss of token_choice
 
-    config.tensorboard = False
+    config.tensorboard = False  # True: curves, config, summary and histograms of parameters, in WORKDIR/tensorboard
     config.compilation_cache = config_dict.placeholder(str)  # a directory, "off", or a default in ~/.cache
     if options["small"] == "yes":
         _make_small(config)
