@@ -310,6 +310,7 @@ class _Run:
         Ahead of time, so that the first steps take as long as the others.
         """
         start = time.perf_counter()
+        self._say("compiling the train step and the evaluation")
         lowered = self.program.trace_train().lower()
         no_steps = jax.tree.map(lambda _: np.zeros((len(self.config.seeds), 0), np.float32), lowered.out_info[1])
         train = lowered.compile()
