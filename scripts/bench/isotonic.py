@@ -113,7 +113,7 @@ def measure(
 
 
 def _finished(compiled: Operator, *arguments: Any) -> None:
-    jax.block_until_ready(compiled(*arguments))
+    compiled(*arguments).block_until_ready()
 
 
 def table(rows: Sequence[dict[str, Any]], sizes: Sequence[int] = (100, 1000, 10_000, 100_000)) -> list[str]:
