@@ -49,7 +49,7 @@ def test_help_of_an_experiment_has_every_field_variant_and_default(name):
     for variant in getattr(EXPERIMENTS[name], "VARIANTS", {}):
         assert re.search(rf"\b{variant}\b", said)
     for option, default in getattr(EXPERIMENTS[name], "OPTIONS", {}).items():
-        assert f"\n  {option}={default} " in said
+        assert re.search(rf"\n  {option}={default}\s", said)
 
 
 def leaves(node, prefix=""):

@@ -129,4 +129,8 @@ def test_the_config_is_shown_with_its_overrides_and_nothing_is_begun(capsys):
         == 0
     )
     shown = capsys.readouterr().out.splitlines()
-    assert {"config.p = 1.5", "config.lam.start = 10.0", "config.seeds = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)"} <= set(shown)
+    assert {
+        "config.p = 1.5",
+        "config.lam.schedule = 'geometric'",
+        "config.seeds = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)",
+    } <= set(shown)
