@@ -28,7 +28,7 @@ it on the 20 coarse labels (`pretrain`). `make cifar100-small` does both, for al
 results/cifar100_vit/table.md has what to expect.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from fractions import Fraction
 
 import ml_collections
@@ -68,7 +68,7 @@ WEIGHTS = {
     "augreg": "gs://vit_models/augreg/B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0.npz",
 }
 RECIPES = {"vit_jax": "inception", "big_vision": "big_vision"}
-CHOICES = {"loss": LOSSES, "recipe": RECIPES, "weights": WEIGHTS}  # of these options
+CHOICES: dict[str, Collection[str]] = {"loss": LOSSES, "recipe": RECIPES, "weights": WEIGHTS}  # of these options
 BIG_VISION_LEARNING_RATE = 1e-2
 SIZE = 160  # pixels, of EfficientNet-Lite0
 

@@ -23,6 +23,7 @@ size has not been trained here, as data and accelerators could not be obtained: 
 experts and k = 28. `make vmoe-small` trains it with every router; results/vmoe/table.md has what to expect.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 import ml_collections
@@ -47,7 +48,7 @@ DATA: dict[str, dict[str, Any]] = {
     "imagenet2012": {"dataset": "imagenet2012", "label": "label", "loss": "softmax", "steps": 93_800},
     "imagenet21k": {"dataset": "imagenet21k", "label": "labels", "loss": "sigmoid", "steps": 24_300},
 }
-CHOICES = {"router": ROUTERS, "data": DATA, "size": SIZES}  # of these options
+CHOICES: dict[str, Collection[str]] = {"router": ROUTERS, "data": DATA, "size": SIZES}  # of these options
 
 
 def get_config(argument: str = "") -> ml_collections.ConfigDict:

@@ -77,7 +77,7 @@ class _Comments:
                 and ast.unparse(node.targets[0]) == name
             ):
                 keys = [key for key in node.value.keys if isinstance(key, ast.Constant)]
-                return {key.value: self._by_line.get(key.lineno, "") for key in keys}
+                return {str(key.value): self._by_line.get(key.lineno, "") for key in keys}
         return {}
 
     def _above(self, line: int) -> str:
