@@ -67,6 +67,9 @@ test-oldest: $(READY)  ## The tests of the operators with the oldest JAX that th
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --target $(VENV)-oldest jax==$(OLDEST) jaxlib==$(OLDEST)
 	@echo "JAX $(OLDEST)"; PYTHONPATH=$(abspath $(VENV))-oldest $(RUN) pytest -n $(JOBS) --dist=loadfile --no-loadscope-reorder tests/ops
 
+test-slurm: $(READY)  ## Launch tiny runs on a real SLURM of one node: root, and slurmctld, slurmd, slurm-client, munge by apt-get.
+	@$(RUN) tests.real_slurm
+
 chaos: $(READY)  ## Kill runs at random moments and damage their files: all must end with the same numbers (10 minutes). KILLS=50 SEED=0.
 	@nice $(RUN) scripts.chaos --kills=$(KILLS) --seed=$(SEED) --out=$(RUNS)/chaos
 
@@ -187,5 +190,5 @@ clean:  ## Remove the environments and caches, never runs/ or results/.
 	rm -rf $(VENV) $(VENV)-bench $(VENV)-docs docs/_build $(VENV)-oldest .venv-tpu .venv-cuda13 .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo test test-oldest check-accelerators chaos lint format mnist mnist-quick cifar100-pruning cifar100 cifar100-pretrained cifar100-small vmoe vmoe-small vmoe-clusters figures compare report bench bench-gpu bench-device fuzz docs docs-serve \
+.PHONY: help install demo test test-oldest test-slurm check-accelerators chaos lint format mnist mnist-quick cifar100-pruning cifar100 cifar100-pretrained cifar100-small vmoe vmoe-small vmoe-clusters figures compare report bench bench-gpu bench-device fuzz docs docs-serve \
   clean launch-mnist launch-cifar100 launch-vmoe launch-experiment

@@ -28,19 +28,22 @@ it on the 20 coarse labels (`pretrain`). `make cifar100-small` does both, for al
 results/cifar100_vit/table.md has what to expect.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from fractions import Fraction
 
 import ml_collections
+from etils import epy
 from ml_collections import config_dict
 
 from experiments.cifar100_vit.losses import LOSSES
 from experiments.core.config import parse_options
 from experiments.core.errors import UsageError
-from experiments.vision.efficientnet import BEFORE_LAST_BLOCK
+
+with epy.lazy_imports():  # --help does without it
+    from experiments.vision import efficientnet
 
 OPTIONS = {
-    "loss": "topk",  # or another of LOSSES in experiments/cifar100_vit/losses.py
+    "loss": "topk",  # of experiments/cifar100_vit/losses.py
     "p": "2",  # a number or a fraction in (1, 2]
     "target": "one_hot",  # the paper's; or smooth, which keeps the loss from falling without bound
     "steps": "100",
@@ -65,13 +68,14 @@ WEIGHTS = {
     "augreg": "gs://vit_models/augreg/B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0.npz",
 }
 RECIPES = {"vit_jax": "inception", "big_vision": "big_vision"}
+CHOICES: dict[str, Collection[str]] = {"loss": LOSSES, "recipe": RECIPES, "weights": WEIGHTS}  # of these options
 BIG_VISION_LEARNING_RATE = 1e-2
 SIZE = 160  # pixels, of EfficientNet-Lite0
 
 
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
     """The paper's setting, changed by `argument`: "loss=topk,p=4/3", "small,loss=xent" and the like, see OPTIONS."""
-    options = parse_options(argument, OPTIONS, {"loss": LOSSES, "recipe": RECIPES, "weights": WEIGHTS})
+    options = parse_options(argument, OPTIONS, CHOICES)
     p, steps = p_and_steps(options)
     of_networks = [form for form in ("features", "last_block", "whole", "small", "pretrain") if options[form] == "yes"]
     if len(of_networks) > 1 and of_networks != ["small", "pretrain"]:
@@ -141,10 +145,10 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.loss.target = options["target"]
 
     config.export_examples = False  # True: the rank of every image's label at the end, for intervals over images
-    config.tensorboard = False
+    config.tensorboard = False  # True: curves, config, summary and histograms of parameters, in WORKDIR/tensorboard
     config.compilation_cache = config_dict.placeholder(str)  # a directory, "off", or a default in ~/.cache
     if "yes" in (options["features"], options["last_block"]):
-        _make_features(config, "pooled" if options["features"] == "yes" else BEFORE_LAST_BLOCK)
+        _make_features(config, "pooled" if options["features"] == "yes" else efficientnet.BEFORE_LAST_BLOCK)
     if options["whole"] == "yes":
         _make_whole(config)
     if "yes" in (options["small"], options["pretrain"]):

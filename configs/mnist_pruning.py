@@ -129,10 +129,9 @@ def get_config(argument: str = "relaxed") -> ml_collections.ConfigDict:
     config.hard_concrete.multiplier_rate = 0.3  # of the multipliers, by gradient ascent
     config.hard_concrete.damping = 100.0  # of their oscillation: weight of the squared excess
 
-    # Keeping: epochs between checkpoints (a kill loses at most these), and TensorBoard events
-    # beside metrics.jsonl, where TensorFlow is installed.
-    config.checkpoint_every = 5
-    config.tensorboard = False
+    # Keeping.
+    config.checkpoint_every = 5  # epochs: a kill loses at most these
+    config.tensorboard = False  # True: curves, config, summary and histograms of parameters, in WORKDIR/tensorboard
     config.export_params = False  # of a single seed, the parameters at the end, in params.npz
     config.compilation_cache = config_dict.placeholder(str)  # a directory, "off", or a default in ~/.cache
 

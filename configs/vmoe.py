@@ -23,6 +23,7 @@ size has not been trained here, as data and accelerators could not be obtained: 
 experts and k = 28. `make vmoe-small` trains it with every router; results/vmoe/table.md has what to expect.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 import ml_collections
@@ -33,9 +34,9 @@ from experiments.core.errors import UsageError
 from experiments.vmoe.router_kinds import ROUTERS
 
 OPTIONS = {
-    "router": "relaxed",  # or another of ROUTERS in experiments/vmoe/router_kinds.py
-    "data": "imagenet2012",  # or imagenet21k, with several labels an image
-    "size": "S/32",  # or B/16
+    "router": "relaxed",  # of experiments/vmoe/router_kinds.py
+    "data": "imagenet2012",  # imagenet21k has several labels an image
+    "size": "S/32",
     "small": "no",  # the stand-in
 }
 SIZES: dict[str, dict[str, Any]] = {
@@ -47,11 +48,12 @@ DATA: dict[str, dict[str, Any]] = {
     "imagenet2012": {"dataset": "imagenet2012", "label": "label", "loss": "softmax", "steps": 93_800},
     "imagenet21k": {"dataset": "imagenet21k", "label": "labels", "loss": "sigmoid", "steps": 24_300},
 }
+CHOICES: dict[str, Collection[str]] = {"router": ROUTERS, "data": DATA, "size": SIZES}  # of these options
 
 
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
     """The paper's setting, changed by `argument`: "router=hard", "small,router=token_choice" and the like."""
-    options = parse_options(argument, OPTIONS, {"router": ROUTERS, "data": DATA, "size": SIZES})
+    options = parse_options(argument, OPTIONS, CHOICES)
     if options["small"] == "yes" and (given := [name for name in ("data", "size") if options[name] != OPTIONS[name]]):
         raise UsageError(f"{given[0]}={options[given[0]]} is not allowed with small, which has its own")
     data, size = DATA[options["data"]], SIZES[options["size"]]
@@ -136,7 +138,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.router.auxiliary = 0.01  # weight of the importance and load loss of token_choice
     config.router.update_from_flattened_dict(dict(ROUTERS[options["router"]].fields))
 
-    config.tensorboard = False
+    config.tensorboard = False  # True: curves, config, summary and histograms of parameters, in WORKDIR/tensorboard
     config.compilation_cache = config_dict.placeholder(str)  # a directory, "off", or a default in ~/.cache
     if options["small"] == "yes":
         _make_small(config)

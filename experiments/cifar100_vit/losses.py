@@ -21,23 +21,29 @@ and the loss with them. The second is a Fenchel-Young loss proper. See `ops.topk
 To add one: a function that makes it of k, p, lam, target and weights, and an entry of LOSSES.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
+from etils import epy
 
-import ops
 from experiments.core.report.markdown import p_name
 from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, Look
-from experiments.vision.losses import smooth_svm, sorted_cross_entropy, truncated_entropy
-from ops.interface.arguments import check_choice, check_p, check_range
-from ops.losses import TARGETS, Target
 
-Loss = Callable[[jax.Array, jax.Array], jax.Array]
+with epy.lazy_imports():  # --help does without them
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    import ops
+    from experiments.vision import losses as others
+    from ops import losses as ops_losses
+    from ops.interface import arguments
+
+Loss: TypeAlias = "Callable[[jax.Array, jax.Array], jax.Array]"
 Fields = Mapping[str, Any]  # `config.loss` of a run
 
 
@@ -94,7 +100,7 @@ def _sorted(k: int, lam: float, weights: Sequence[float] | None, **unused: Any) 
     """Half for top-1 and half for top-k, if there are no weights."""
     del unused
     mixed = 0.5 * (np.eye(k)[0] + np.eye(k)[-1]) if weights is None else np.asarray(weights, float)
-    return _of_labels(lambda logits, labels: sorted_cross_entropy(logits, labels, mixed, lam))
+    return _of_labels(lambda logits, labels: others.sorted_cross_entropy(logits, labels, mixed, lam))
 
 
 def _topk(k: int, weights: Any, **options: Any) -> Loss:
@@ -173,7 +179,7 @@ LOSSES = {
         everywhere=False,
     ),
     "truncated_entropy": LossKind(
-        lambda k, **options: _of_labels(lambda logits, labels: truncated_entropy(logits, labels, k)),
+        lambda k, **options: _of_labels(lambda logits, labels: others.truncated_entropy(logits, labels, k)),
         lambda fields: f"truncated top-{fields['k']} entropy",
         lambda fields: (GREY, "-"),
         relaxed=False,
@@ -182,7 +188,7 @@ LOSSES = {
         forms={"truncated-entropy": {"loss.k": 5}},
     ),
     "smooth_svm": LossKind(
-        lambda k, lam, **options: _of_labels(lambda logits, labels: smooth_svm(logits, labels, k, lam)),
+        lambda k, lam, **options: _of_labels(lambda logits, labels: others.smooth_svm(logits, labels, k, lam)),
         lambda fields: f"smooth top-{fields['k']} SVM",
         lambda fields: (GREY, "--"),
         everywhere=False,
@@ -203,7 +209,7 @@ def fine_tuning_loss(
     k: int = 3,
     p: float = 2.0,
     lam: float = 0.1,
-    target: Target = "one_hot",
+    target: ops_losses.Target = "one_hot",
     weights: Sequence[float] | None = None,
 ) -> Loss:
     """The loss of that name, as a function of logits and labels.
@@ -223,11 +229,11 @@ def fine_tuning_loss(
     Raises:
       ValueError: an argument is out of range; the message names it and its value.
     """
-    check_choice("name", name, tuple(LOSSES))
-    check_choice("target", target, TARGETS)
-    p = check_p(p)
-    check_range("k", k, 1, np.inf, "at least 1")
-    check_range("lam", lam, 0, float(np.finfo(np.float32).max), "finite and >= 0")
+    arguments.check_choice("name", name, tuple(LOSSES))
+    arguments.check_choice("target", target, ops_losses.TARGETS)
+    p = arguments.check_p(p)
+    arguments.check_range("k", k, 1, np.inf, "at least 1")
+    arguments.check_range("lam", lam, 0, float(np.finfo(np.float32).max), "finite and >= 0")
     if np.isnan(lam):  # operators let it pass
         raise ValueError(f"lam must be finite and >= 0, got {lam}")
     if name in ("smooth_svm", "sorted_xent") and lam == 0:

@@ -5,31 +5,40 @@
 A mistake of the user's ends in one line on stderr and exit status 2; a bug ends in a traceback.
 """
 
+from __future__ import annotations
+
 import re
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import ml_collections
 from absl import app, flags, logging
+from etils import epy
 from ml_collections import config_flags
 
-from experiments.core import config_file
+from experiments.core import config_file, config_help
 from experiments.core.errors import UsageError, in_one_line
 from experiments.core.record.environment import Launch
-from experiments.core.training import mesh, processes, train
-from experiments.core.training.experiment import Recipe
+
+with epy.lazy_imports():  # --help does without them
+    from experiments.core.training import experiment, mesh, processes, train
 
 config_flags.register_flag_parser_for_type(tuple, config_file.TupleParser())
 
+_HELP = {"-h", "-help", "--help", "--helpshort", "--helpfull"}
 
-def main(recipe: Recipe) -> None:
-    """Runs the experiment that `recipe` makes of the config given on the command line."""
+
+def main(name: str, recipe: Callable[[], experiment.Recipe]) -> None:
+    """Runs the experiment `name`, which `recipe` gives, with the config given on the command line."""
+    if _HELP & set(sys.argv[1:]):
+        sys.exit(in_one_line(lambda: _help(name, sys.argv)))
     command: Command
     rest: list[str] = []
 
     def parse() -> int:
         nonlocal command, rest
-        command = Command(recipe, flags.FLAGS, sys.argv)
+        command = Command(recipe(), flags.FLAGS, sys.argv)
         rest = command.parse()
         return 0
 
@@ -41,10 +50,50 @@ def main(recipe: Recipe) -> None:
     app.run(lambda _: in_one_line(command.run), flags_parser=parsed)
 
 
+def _help(name: str, argv: Sequence[str]) -> int:
+    """Prints what there is to be given: the options, and the fields of the config that is given or the usual one."""
+    paths = [value for flag, value in config_file.given(argv[1:]) if flag == "config" and value]
+    options = flags.FlagValues()
+    _define_options(options)
+    said = [
+        f"python -m experiments.{name} --config=configs/{name}.py[:VARIANT] --workdir=DIR [--config.FIELD=VALUE ...]",
+        "",
+        *(line for flag in options for line in config_help.row(f"--{flag}", options[flag].help)),
+        *config_help.row("--help", "this, of the config and variant that --config names"),
+        "",
+        *config_help.lines(paths[-1] if paths else f"configs/{name}.py"),
+    ]
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as it is long, it may be read by head or less
+    print("\n".join(said))
+    return 0
+
+
+def _define_options(flag_values: flags.FlagValues) -> None:
+    """Defines the flags besides `--config`, and its fields."""
+    flags.DEFINE_string("workdir", None, "Where config, metrics and checkpoints are kept.", flag_values=flag_values)
+    flags.DEFINE_bool(
+        "check",
+        False,
+        "Only say whether the config can be run in the workdir, on as many devices as JAX sees; neither accelerators "
+        "nor data are asked for.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_integer(
+        "check_processes",
+        1,
+        "With --check: how many processes there will be, which JAX cannot see.",
+        lower_bound=1,
+        flag_values=flag_values,
+    )
+    flags.DEFINE_bool(
+        "show_config", False, "Only print every field of the config, all overrides applied.", flag_values=flag_values
+    )
+
+
 class Command:
     """The flags of an experiment, and what they ask for."""
 
-    def __init__(self, recipe: Recipe, flag_values: flags.FlagValues, argv: Sequence[str]):
+    def __init__(self, recipe: experiment.Recipe, flag_values: flags.FlagValues, argv: Sequence[str]):
         """Defines the flags in `flag_values`, for the command line `argv` alone."""
         self._recipe, self._flags = recipe, flag_values
         try:
@@ -54,23 +103,7 @@ class Command:
         self._config = config_flags.DEFINE_config_file(
             "config", help_string="Path of the config file.", flag_values=flag_values, sys_argv=self._argv
         )
-        self._workdir = flags.DEFINE_string(
-            "workdir", None, "Where config, metrics and checkpoints are kept.", flag_values=flag_values
-        )
-        self._check = flags.DEFINE_bool(
-            "check",
-            False,
-            "Only say whether the config can be run in the workdir, on as many devices as JAX sees; neither "
-            "accelerators nor data are asked for.",
-            flag_values=flag_values,
-        )
-        self._check_processes = flags.DEFINE_integer(
-            "check_processes",
-            1,
-            "With --check: how many processes there will be, which JAX cannot see.",
-            lower_bound=1,
-            flag_values=flag_values,
-        )
+        _define_options(flag_values)
 
     def parse(self) -> list[str]:
         """Reads the command line, and checks that there is a config whose fields are those overridden.
@@ -101,7 +134,7 @@ class Command:
             raise UsageError(f"unexpected argument {rest[1]!r}: every option starts with --")
         if config is None:
             raise UsageError("--config is required, for example --config=configs/mnist_pruning.py")
-        if not self._workdir.value:
+        if not self._flags.workdir and not self._flags.show_config:
             raise UsageError("--workdir is required: the directory that keeps the run")
         for name, value in overrides:
             tuple_ = self._flags[name].value
@@ -116,9 +149,12 @@ class Command:
 
     def run(self) -> int:
         """Does what the command line asks for; returns the exit status."""
-        config, workdir = self.config, self._workdir.value
-        if self._check.value:
-            train.check(self._recipe, mesh.of_processes(config, self._check_processes.value), workdir)
+        config, workdir = self.config, self._flags.workdir
+        if self._flags.show_config:
+            print("\n".join(config_help.values(config)))
+            return 0
+        if self._flags.check:
+            train.check(self._recipe, mesh.of_processes(config, self._flags.check_processes), workdir)
             print("the config can be run")
             return 0
         overrides = config_flags.get_override_values(self._flags["config"])

@@ -83,7 +83,7 @@ def of_file(path: str | Path, variant: str | None = None) -> ml_collections.Conf
             raise UsageError(f"--config={argument}: {path} is a directory, and no config file")
         if not Path(path).is_file():
             raise UsageError(f"--config={argument}: there is no such file")
-        config = _module(path).get_config(*([] if variant is None else [variant]))
+        config = module_of(path).get_config(*([] if variant is None else [variant]))
     except UsageError:
         raise
     # Whatever a file may do that is run as a program.
@@ -102,7 +102,8 @@ def of_file(path: str | Path, variant: str | None = None) -> ml_collections.Conf
     return config
 
 
-def _module(path: str) -> ModuleType:
+def module_of(path: str) -> ModuleType:
+    """What a config file defines; it is run for that, and may raise anything."""
     spec = importlib.util.spec_from_loader("config_file", importlib.machinery.SourceFileLoader("config_file", path))
     assert spec is not None
     assert spec.loader is not None

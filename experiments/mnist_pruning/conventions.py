@@ -1,11 +1,16 @@
 """What the paper leaves open: the scale of inputs, how kernels start, and all that may change how its lam does."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 
-from jax.nn import initializers
+from etils import epy
 
 from experiments.core.input.dataset import Data
+
+with epy.lazy_imports():  # --help does without it
+    from jax.nn import initializers
 
 # Pixels x in [0, 255] become (x - shift) / scale.
 INPUTS: dict[str, Callable[[Data], tuple[float, float]]] = {
@@ -14,12 +19,12 @@ INPUTS: dict[str, Callable[[Data], tuple[float, float]]] = {
     "symmetric": lambda data: (127.5, 127.5),  # in [-1, 1]
     "raw": lambda data: (0.0, 1.0),
 }
-INITIALISATIONS: dict[str, initializers.Initializer] = {
-    "lecun_normal": initializers.lecun_normal(),
-    "glorot_uniform": initializers.glorot_uniform(),
-    "torch": initializers.variance_scaling(1 / 3, "fan_in", "uniform"),  # within 1 / sqrt(inputs)
-    "normal_0.1": initializers.normal(0.1),
-    "normal_0.01": initializers.normal(0.01),
+INITIALISATIONS: dict[str, Callable[[], initializers.Initializer]] = {
+    "lecun_normal": lambda: initializers.lecun_normal(),
+    "glorot_uniform": lambda: initializers.glorot_uniform(),
+    "torch": lambda: initializers.variance_scaling(1 / 3, "fan_in", "uniform"),  # within 1 / sqrt(inputs)
+    "normal_0.1": lambda: initializers.normal(0.1),
+    "normal_0.01": lambda: initializers.normal(0.01),
 }
 
 # Variants of the network, its training and the budget: fields of the config, by what reports call them.

@@ -3,29 +3,36 @@
 To add one: an operator `(x [n], k, *, <strength>) -> mask [n]` of `ops.baselines`, and an entry of MASKS.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Callable
+from typing import TypeAlias
 
-import jax
-import jax.numpy as jnp
 import ml_collections
+from etils import epy
 
-import ops
 from experiments.core.config import require, require_one_of
 from experiments.core.report.markdown import number
 from experiments.core.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, Look
 from experiments.mnist_pruning.method import Config, Method, PruningMethod, State, Trial, in_name
 from experiments.mnist_pruning.schedules import num_kept
-from ops import baselines
 
-Mask = Callable[[jax.Array, int, jax.Array], jax.Array]  # (magnitudes [n], k, key) -> mask [n]
+with epy.lazy_imports():  # --help does without them
+    import jax
+    import jax.numpy as jnp
+
+    import ops
+    from ops import baselines
+
+Mask: TypeAlias = "Callable[[jax.Array, int, jax.Array], jax.Array]"  # (magnitudes [n], k, key) -> mask [n]
 
 
 @dataclasses.dataclass(frozen=True)
 class RelaxedMask:
     """A relaxed mask, as `MASKS` lists it."""
 
-    operator: Callable[..., jax.Array]  # of `ops.baselines`
+    operator: Callable[[], Callable[..., jax.Array]]  # returns one of `ops.baselines`
     strength: str  # what it calls `config.mask.strength`
     label: str  # in tables and figures: "hard, LABEL gradient"
     look: Look  # in figures
@@ -35,22 +42,24 @@ class RelaxedMask:
 
 # Dash-dotted in figures: optimal transport has a method of its own, which is not.
 MASKS = {
-    "entropic_ot": RelaxedMask(baselines.entropic_ot_topk_mask, "epsilon", "optimal-transport", (BLACK, "-.")),
-    "perturbed": RelaxedMask(baselines.perturbed_topk_mask, "sigma", "perturbed-mask", (BLUE, "-."), draws=True),
-    "sigmoid": RelaxedMask(baselines.sigmoid_topk_mask, "temperature", "sigmoid-mask", (GREEN, "-.")),
-    "lapsum": RelaxedMask(baselines.lapsum_topk_mask, "temperature", "LapSum", (ORANGE, "-."), demo=0.1),
-    "softsort": RelaxedMask(baselines.softsort_topk_mask, "temperature", "SoftSort", (PURPLE, "-.")),
-    "neuralsort": RelaxedMask(baselines.neuralsort_topk_mask, "temperature", "NeuralSort", (SKY, "-.")),
+    "entropic_ot": RelaxedMask(lambda: baselines.entropic_ot_topk_mask, "epsilon", "optimal-transport", (BLACK, "-.")),
+    "perturbed": RelaxedMask(
+        lambda: baselines.perturbed_topk_mask, "sigma", "perturbed-mask", (BLUE, "-."), draws=True
+    ),
+    "sigmoid": RelaxedMask(lambda: baselines.sigmoid_topk_mask, "temperature", "sigmoid-mask", (GREEN, "-.")),
+    "lapsum": RelaxedMask(lambda: baselines.lapsum_topk_mask, "temperature", "LapSum", (ORANGE, "-."), demo=0.1),
+    "softsort": RelaxedMask(lambda: baselines.softsort_topk_mask, "temperature", "SoftSort", (PURPLE, "-.")),
+    "neuralsort": RelaxedMask(lambda: baselines.neuralsort_topk_mask, "temperature", "NeuralSort", (SKY, "-.")),
 }
 
 
 def mask_of(name: str, strength: float, num_samples: int = 1) -> Mask:
     """The mask called `name` at a strength; `num_samples` are those of one that draws."""
     entry = MASKS[name]
-    options = {entry.strength: strength}
+    options, operator = {entry.strength: strength}, entry.operator()
     if entry.draws:
-        return lambda x, k, key: entry.operator(x, k, key=key, num_samples=num_samples, **options)
-    return lambda x, k, key: entry.operator(x, k, **options)
+        return lambda x, k, key: operator(x, k, key=key, num_samples=num_samples, **options)
+    return lambda x, k, key: operator(x, k, **options)
 
 
 def _behind_hard(mask: Mask, density: float) -> Method:

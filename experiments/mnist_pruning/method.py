@@ -3,19 +3,24 @@
 Weights that compete for one budget are a vector of size n (`pools.py`), of which `k = int(density * n)` are kept.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
-import jax
-import jax.numpy as jnp
 import ml_collections
-import optax
+from etils import epy
 
 from experiments.core.report.style import Look
 from experiments.mnist_pruning.schedules import kept
 
-State = dict[str, jax.Array]  # what a method keeps of one vector besides the weights; often empty
+with epy.lazy_imports():  # --help does without them
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+State: TypeAlias = "dict[str, jax.Array]"  # what a method keeps of one vector besides the weights; often empty
 Config = Mapping[str, Any]  # of a run, as it reads back from its file
 Fields = dict[str, Any]  # of a config, by dotted name
 

@@ -3,18 +3,16 @@
 To add one: a function that makes it of a config, and an entry of METHODS.
 """
 
-import jax
-import jax.numpy as jnp
-import ml_collections
-import optax
+from __future__ import annotations
 
-import ops
+import ml_collections
+from etils import epy
+
 from experiments.core.config import require, require_one_of
 from experiments.core.report.style import BLACK, BLUE, GREY, SKY
 from experiments.mnist_pruning import masks, relaxed, schedules
 from experiments.mnist_pruning.baselines import gradual, movement, rigl, soft_threshold, topkast
 from experiments.mnist_pruning.method import Fields, Method, PruningMethod, State, Trial, baseline, by_number
-from experiments.mnist_pruning.pools import BUDGETS
 from experiments.mnist_pruning.schedules import (
     EITHER,
     cubic_density,
@@ -22,8 +20,16 @@ from experiments.mnist_pruning.schedules import (
     linear_density,
     num_kept,
 )
-from ops.baselines.coding.soft_threshold import soft_threshold_topk
-from ops.baselines.gates import hard_concrete
+
+with epy.lazy_imports():  # --help does without them
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    import ops
+    from experiments.mnist_pruning import pools
+    from ops.baselines.coding import soft_threshold as proximal
+    from ops.baselines.gates import hard_concrete
 
 
 def _dense(config: ml_collections.ConfigDict, total_steps: int) -> Method:
@@ -106,7 +112,7 @@ def _ista(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     def after_update(w: jax.Array, state: State, gradient: jax.Array, progress: jax.Array) -> tuple[jax.Array, State]:
         del gradient
         k = jnp.maximum(density(progress) * w.size, num_kept(config.density, w.size))
-        return soft_threshold_topk(w, k), state
+        return proximal.soft_threshold_topk(w, k), state
 
     return Method(weights=lambda w, state, progress, key: w, after_update=after_update)
 
@@ -158,7 +164,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
     """Checks the fields of all methods, whichever is used."""
     require_one_of("method", config.method, METHODS)
     require(0 < config.density <= 1, "density", config.density, "in (0, 1]")
-    require_one_of("budget", config.budget, BUDGETS)
+    require_one_of("budget", config.budget, pools.BUDGETS)
     schedules.validate(config)
     for method in METHODS.values():
         method.validate(config)

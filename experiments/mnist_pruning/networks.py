@@ -3,24 +3,29 @@
 To add one: a function that makes it of a config and data, and an entry of NETWORKS.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import ml_collections
-from flax import linen as nn
-from flax import traverse_util
+from etils import epy
 
 from experiments.core.config import require_one_of, require_wholes
 from experiments.core.errors import UsageError
 from experiments.core.input.dataset import Data
 from experiments.mnist_pruning.conventions import INITIALISATIONS, INPUTS
-from experiments.mnist_pruning.model import MLP
-from experiments.mnist_pruning.pools import Params
-from experiments.vision import model_fields, vit
-from experiments.vision.from_images import augment_and_prepare
+
+with epy.lazy_imports():  # --help does without them
+    import jax
+    import jax.numpy as jnp
+    from flax import linen as nn
+    from flax import traverse_util
+
+    from experiments.mnist_pruning import model as perceptron
+    from experiments.mnist_pruning import pools
+    from experiments.vision import from_images, model_fields, vit
 
 
 class Network(NamedTuple):
@@ -35,8 +40,8 @@ class Network(NamedTuple):
       flops: of a training step per example; None: to be counted.
     """
 
-    init: Callable[[jax.Array], Params]
-    logits: Callable[[Params, jax.Array], jax.Array]
+    init: Callable[[jax.Array], pools.Params]
+    logits: Callable[[pools.Params, jax.Array], jax.Array]
     pruned: Sequence[str]
     augment: Callable[[jax.Array, jax.Array], jax.Array] | None = None
     prepare: Callable[[jax.Array], jax.Array] = lambda images: images
@@ -54,7 +59,7 @@ class NetworkKind:
 
 def _mlp(config: ml_collections.ConfigDict, data: Data) -> Network:
     """The paper's, with `config.prune_layers` pruned."""
-    model = MLP(config.hidden, data.num_classes, INITIALISATIONS[config.initialisation])
+    model = perceptron.MLP(config.hidden, data.num_classes, INITIALISATIONS[config.initialisation]())
     shift, scale = INPUTS[config.inputs](data)
 
     def inputs(images: jax.Array) -> jax.Array:
@@ -89,11 +94,11 @@ def _transformer(config: ml_collections.ConfigDict, data: Data) -> Network:
     size, channels = config.input.size, data.train["image"].shape[-1]
     model = model_fields.make(config, data.num_classes, head_init=nn.initializers.lecun_normal())
 
-    def init(key: jax.Array) -> Params:
+    def init(key: jax.Array) -> pools.Params:
         return model.init(key, jnp.zeros((1, size, size, channels)))["params"]
 
     leaves = traverse_util.flatten_dict(jax.eval_shape(init, jax.random.key(0)))
-    augment, prepare = augment_and_prepare(config)
+    augment, prepare = from_images.augment_and_prepare(config)
     return Network(
         init,
         lambda params, images: jnp.asarray(model.apply({"params": params}, images)),

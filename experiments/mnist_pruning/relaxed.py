@@ -1,22 +1,28 @@
 """The paper's operator to prune with: forward and backward, or backward alone behind a hard top-k."""
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 from collections.abc import Callable
 
-import jax
-import jax.numpy as jnp
 import ml_collections
+from etils import epy
 
-import ops
 from experiments.core.config import require, require_one_of
 from experiments.core.report.markdown import number, p_name
 from experiments.core.report.style import GREEN, ORANGE, PURPLE, RED, SKY, Look
 from experiments.core.training.schedules import lam_schedule, validate_lam
 from experiments.mnist_pruning.method import Config, Fields, Method, PruningMethod, State, Trial, in_name
-from experiments.mnist_pruning.published import with_dykstras_jacobian
 from experiments.mnist_pruning.schedules import DENSITY_SCHEDULES, cubic_setting, density_of, kept
-from ops.pruning import Pruner
+
+with epy.lazy_imports():  # --help does without them
+    import jax
+    import jax.numpy as jnp
+
+    import ops
+    from experiments.mnist_pruning import published
+    from ops import pruning
 
 PAPER_LAM = 1e-4
 P = {"p2": 2.0, "p4_3": 4 / 3}
@@ -39,7 +45,7 @@ FORMS: dict[str, Callable[[jax.Array, Selection], jax.Array]] = {
     "mask": lambda w, by: w * by.mask(jnp.abs(w)),
     "mask_of_squares": lambda w, by: w * by.mask(jnp.square(w)),
     "stop_gradient": lambda w, by: w * jax.lax.stop_gradient(_ratio(by.operator(w), w)),
-    PUBLISHED: lambda w, by: with_dykstras_jacobian(w, by.operator(w), by.k, by.lam),
+    PUBLISHED: lambda w, by: published.with_dykstras_jacobian(w, by.operator(w), by.k, by.lam),
 }
 
 
@@ -57,7 +63,7 @@ def _method(config: ml_collections.ConfigDict, *, straight_through: bool = False
     def weights(w: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
         del state, key
         share, lam = density(progress) if callable(density) else density, strength(w.size, progress)
-        pruner = Pruner(
+        pruner = pruning.Pruner(
             density=share,
             lam=lam,
             p=config.p,

@@ -5,18 +5,23 @@ config.density_schedule.name   constant (at config.density), or cubic (from 1 to
                        .every         steps between two masks, of methods that hold one for a while
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
 import ml_collections
+from etils import epy
 
 from experiments.core.config import is_whole, require, require_one_of
 
+with epy.lazy_imports():  # --help does without them
+    import jax
+    import jax.numpy as jnp
+
 DENSITY_SCHEDULES = ("constant", "cubic")
 CUBIC = {"density_schedule.name": "cubic"}  # fields of the config
-Density = Callable[[jax.Array], jax.Array]  # of progress, from 0 to 1
+Density: TypeAlias = "Callable[[jax.Array], jax.Array]"  # of progress, from 0 to 1
 
 
 def linear_density(target: float) -> Density:

@@ -32,6 +32,7 @@ from experiments.core.input import dataset as data_lib
 from experiments.core.input.dataset import Data
 from experiments.core.input.examples import Examples, InMemory
 from experiments.core.input.sources import Source
+from experiments.core.pace import pace
 from experiments.core.record.files import write_atomically
 from experiments.vision import efficientnet_weights
 from experiments.vision.efficientnet import BEFORE_LAST_BLOCK, REDUCTION, EfficientNetLite0, preprocess
@@ -184,12 +185,8 @@ class Progress:
         self._computed += images
         now = time.monotonic()
         if now - self._last >= _PATIENCE or self._done == self._total:
-            rate = self._computed / max(now - self._start, 1e-9)
-            left = int((self._total - self._done) / rate)
-            self._say(
-                f"{self._what}: {self._done} of {self._total} images, {rate:.0f} a second, "
-                f"{left // 60}:{left % 60:02d} left"
-            )
+            left = pace(self._computed, self._computed + self._total - self._done, now - self._start)
+            self._say(f"{self._what}: {self._done} of {self._total} images, {left}")
             self._last = now
 
 

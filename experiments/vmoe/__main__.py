@@ -1,8 +1,12 @@
-"""python -m experiments.vmoe --config=configs/vmoe.py --workdir=DIR"""
+"""python -m experiments.vmoe --config=configs/vmoe.py --workdir=DIR; or --help"""
 
 if __name__ == "__main__":
     # Only then: the processes that make batches import this file, too, and need little of it.
-    from experiments.core import cli
-    from experiments.vmoe.experiment import RECIPE
+    from etils import epy
 
-    cli.main(RECIPE)
+    from experiments.core import cli
+
+    with epy.lazy_imports():  # --help does without it
+        from experiments.vmoe import experiment
+
+    cli.main("vmoe", lambda: experiment.RECIPE)

@@ -3,18 +3,22 @@
 To add one: a class in `routers/`, and an entry of ROUTERS.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import ml_collections
+from etils import epy
 
 from experiments.core.config import require, require_one_of
 from experiments.core.report.markdown import number, p_name
 from experiments.core.report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, Look
-from experiments.core.training import schedules
-from experiments.vmoe import routers
-from experiments.vmoe.routers import RouterOrDense
+
+with epy.lazy_imports():  # --help does without them
+    from experiments.core.training import schedules
+    from experiments.vmoe import routers
 
 Fields = Mapping[str, Any]  # `config.router` of a run, as it reads back from its file
 
@@ -32,7 +36,9 @@ class Shape:
 class RouterKind:
     """A router, as `ROUTERS` lists it: all there is to be said of it."""
 
-    make: Callable[[ml_collections.ConfigDict, Shape, Any], RouterOrDense]  # of `config.router`, the shape, and lam
+    make: Callable[
+        [ml_collections.ConfigDict, Shape, Any], routers.RouterOrDense
+    ]  # of `config.router`, the shape, and lam
     label: Callable[[Fields], str]  # in tables and figures
     look: Callable[[Fields], Look] | None = None  # in figures; None: solid, in the next colour that is free
     setting: Callable[[Fields], str] = lambda fields: ""  # what is chosen besides the learning rate, for tables

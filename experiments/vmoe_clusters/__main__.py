@@ -1,7 +1,11 @@
-"""python -m experiments.vmoe_clusters --config=configs/vmoe_clusters.py --workdir=DIR"""
+"""python -m experiments.vmoe_clusters --config=configs/vmoe_clusters.py --workdir=DIR; or --help"""
 
 if __name__ == "__main__":
-    from experiments.core import cli
-    from experiments.vmoe_clusters.experiment import RECIPE
+    from etils import epy
 
-    cli.main(RECIPE)
+    from experiments.core import cli
+
+    with epy.lazy_imports():  # --help does without it
+        from experiments.vmoe_clusters import experiment
+
+    cli.main("vmoe_clusters", lambda: experiment.RECIPE)

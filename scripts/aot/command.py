@@ -11,15 +11,22 @@ eight. The third does both for all that results/accelerators/ is to hold, and `t
 v5litepod-16, v6e-64, v5p-16 or h200-8. Times are computed, from published rates: nothing is run.
 """
 
+from __future__ import annotations
+
 import argparse
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from etils import epy
+
 from experiments.core.errors import UsageError, in_one_line
-from scripts.aot import compiler, hardware, record
+from scripts.aot import hardware
 from scripts.aot.hardware import Slice
+
+with epy.lazy_imports():  # --help does without them
+    from scripts.aot import compiler, record
 
 _OPERATORS, _CHECK, _TABLES = "operators", "check", "tables"
 _EIGHT = {"TPU v4": "v4-16", "TPU v5e": "v5litepod-8", "TPU v5p": "v5p-16", "TPU v6e": "v6e-8", "H200": "h200-8"}

@@ -67,13 +67,16 @@ def go(
     }
     where = f"{slice_.type}, {slice_.count} devices ({shape})"
     try:
-        for part, compile_ in (("train", steps.train), ("evaluation", steps.evaluation)):
+        for part in _PARTS:
             if part in document or (part == "evaluation" and (options.no_evaluation or not document["train"]["fits"])):
                 continue
             say(f"{name}: the {_PARTS[part]} for {where}: some minutes")
             start = time.perf_counter()
             before = (earlier or {}).get(part)
-            document[part] = compile_(program, slice_, options.rounds, say, before, _kept(options, path, part))
+            kept = _kept(options, path, part)
+            document[part] = steps.compile_(part, program, slice_, options.rounds, say, before, kept)
+            if part == "train":
+                document[part] |= steps.rates(program, slice_, document[part])
             say(f"the {_PARTS[part]} took {time.perf_counter() - start:.0f} s")
             record.write(path, document)
     except Refused as error:

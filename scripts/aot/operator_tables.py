@@ -1,13 +1,14 @@
 """Tables of the operators that were compiled for a chip."""
 
 import collections
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from experiments.core.report.markdown import line
 from scripts.aot.operators import GRADIENT, PARTS, VALUE
 
 Row = dict[str, Any]
+Columns = Mapping[str, Callable[[Row], str]]
 
 
 def operators_table(document: dict[str, Any]) -> Iterator[str]:
@@ -15,36 +16,64 @@ def operators_table(document: dict[str, Any]) -> Iterator[str]:
     cases = list(document["cases"].values())
     compiled = sum(case["compiles"] for case in cases)
     versions = ", ".join(f"{name} {version}" for name, version in document["compilers"].items())
-    yield f"### {document['rates']['device']}: {compiled} of {len(cases)} programs compile ({versions})"
+    code = f"`{document['git']['commit'][:7]}`" + (" and changes" if document["git"]["dirty"] else "")
+    device = document["rates"]["device"]
+    yield f"### {device}: {compiled} of {len(cases)} programs compile ({versions}; code {code})"
     yield ""
     yield _by_kind(cases)
     yield from _failures(cases)
-    yield from _launches([case for case in cases if case["compiles"] and _kind(case) == ("float32", VALUE, "")])
-    shown = [case for case in cases if case["compiles"] and _kind(case) == ("float32", GRADIENT, "")]
-    if not shown:
+    alone, with_gradient = (
+        [case for case in cases if case["compiles"] and _kind(case) == ("float32", mode, "")]
+        for mode in (VALUE, GRADIENT)
+    )
+    yield from _table("Value alone", _MOVED, alone)
+    yield from _table("Value and gradient", _NEEDED, with_gradient)
+
+
+def _in_rounds(case: Row, cell: Callable[[Row], str]) -> str:
+    """A cell for each of the loops that go on until their data are done."""
+    return " + ".join(cell(loop) for loop in case["loops"] if loop["rounds"] is None) or "-"
+
+
+def _host(case: Row) -> str:
+    in_rounds = sum(loop["host"] for loop in case["loops"] if loop["rounds"] is None)
+    return str(case["host_round_trips_outside_loops"] + in_rounds)
+
+
+# Columns that both tables have, at their beginning and at their end, and those of each: heads, and cells of a case.
+_SHAPE: Columns = {
+    "operator": lambda case: f"`{case['operator']}`",
+    "shape": lambda case: f"({case['rows']}, {case['n']})",
+    "kernels": lambda case: str(case["kernels_outside_loops"]),
+    "in a round": lambda case: _in_rounds(case, lambda loop: str(loop["kernels"])),
+}
+_COMPILED: Columns = {"compiled in, s": lambda case: f"{case['compile_seconds']:.1f}"}
+_MOVED: Columns = {
+    **_SHAPE,
+    "moved": lambda case: f"{case['main_memory_passes_outside_loops'] / 2:.2f}",  # over one read and one write
+    "moved in a round": lambda case: _in_rounds(case, lambda loop: f"{loop['main_memory_passes'] / 2:.2f}"),
+    **_COMPILED,
+}
+_NEEDED: Columns = {
+    **_SHAPE,
+    "passes in a round": lambda case: _in_rounds(case, lambda loop: f"{loop['passes']:.2f}"),
+    "memory": lambda case: f"{case['temporary_over_data']:.2f}",
+    "sorts": lambda case: str(case["sorts"]),
+    "gathers": lambda case: str(case["gathers"]),
+    "host": _host,
+    **_COMPILED,
+}
+
+
+def _table(title: str, columns: Columns, cases: Sequence[Row]) -> Iterator[str]:
+    """A row for each case, by operator and size; nothing without any."""
+    if not cases:
         return
-    yield ""
-    yield "Value and gradient:"
-    yield ""
-    yield line(("operator", "shape", "kernels", "in a round", "passes in a round", "memory", "sorts", "gathers",
-                "host", "compiled in, s"))  # fmt: skip
-    yield line(["---"] * 2 + ["---:"] * 8)
-    for case in sorted(shown, key=lambda case: (case["operator"], case["rows"] * case["n"])):
-        loops = [loop for loop in case["loops"] if loop["rounds"] is None]
-        yield line(
-            [
-                f"`{case['operator']}`",
-                f"({case['rows']}, {case['n']})",
-                str(case["kernels_outside_loops"]),
-                " + ".join(str(loop["kernels"]) for loop in loops) or "-",
-                " + ".join(f"{loop['passes']:.2f}" for loop in loops) or "-",
-                f"{case['temporary_over_data']:.2f}",
-                str(case["sorts"]),
-                str(case["gathers"]),
-                str(case["host_round_trips_outside_loops"] + sum(loop["host"] for loop in loops)),
-                f"{case['compile_seconds']:.1f}",
-            ]
-        )
+    yield from ("", f"{title}:", "")
+    yield line(list(columns))
+    yield line(["---"] * 2 + ["---:"] * (len(columns) - 2))
+    for case in sorted(cases, key=lambda case: (case["operator"], case["rows"] * case["n"])):
+        yield line([cell(case) for cell in columns.values()])
 
 
 def _kind(case: Row) -> tuple[str, str, str]:
@@ -68,27 +97,3 @@ def _failures(cases: Sequence[Row]) -> Iterator[str]:
         where = f", {case['divided']} divided over {PARTS} devices" if case["divided"] else ""
         what = f"`{case['operator']}`, {case['mode']}, {case['dtype']}, ({case['rows']}, {case['n']}){where}"
         yield f"- **fails**: {what}: {case['error']}"
-
-
-def _launches(cases: Sequence[Row]) -> Iterator[str]:
-    """Of values: kernels, and bytes over those of one read and one write."""
-    if not cases:
-        return
-    yield ""
-    yield "Value alone:"
-    yield ""
-    yield line(("operator", "shape", "kernels", "in a round", "moved", "moved in a round", "compiled in, s"))
-    yield line(["---"] * 2 + ["---:"] * 5)
-    for case in sorted(cases, key=lambda case: (case["operator"], case["rows"] * case["n"])):
-        loops = [loop for loop in case["loops"] if loop["rounds"] is None]
-        yield line(
-            [
-                f"`{case['operator']}`",
-                f"({case['rows']}, {case['n']})",
-                str(case["kernels_outside_loops"]),
-                " + ".join(str(loop["kernels"]) for loop in loops) or "-",
-                f"{case['main_memory_passes_outside_loops'] / 2:.2f}",
-                " + ".join(f"{loop['main_memory_passes'] / 2:.2f}" for loop in loops) or "-",
-                f"{case['compile_seconds']:.1f}",
-            ]
-        )

@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable
 
+from experiments.core.pace import pace
+
 
 class Progress:
     """The time left is that of the rest at the mean of those done so far."""
@@ -18,6 +20,5 @@ class Progress:
     def end(self, result: str) -> str:
         """The line of what is done now."""
         self._done += 1
-        left = (self._clock() - self._start) / self._done * (self._count - self._done)
-        minutes, seconds = divmod(round(left), 60)
-        return f"[{self._done}/{self._count}] {self._name}: {result} (about {minutes}:{seconds:02d} left)"
+        left = pace(self._done, self._count, self._clock() - self._start)
+        return f"[{self._done}/{self._count}] {self._name}: {result} ({left})"

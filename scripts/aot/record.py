@@ -1,5 +1,7 @@
 """Where results are kept: JSON files in a directory, each with the code, the versions and the slice that it is of."""
 
+from __future__ import annotations
+
 import functools
 import hashlib
 import importlib.metadata
@@ -9,12 +11,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jax.stages import Lowered
+from etils import epy
 
 from experiments.core.errors import DamagedError
 from experiments.core.record.environment import Launch, describe
 from experiments.core.record.files import write_json
 from scripts.aot.hardware import Slice
+
+with epy.lazy_imports():  # --help does without it
+    from jax import stages
 
 DIRECTORY = Path("results/accelerators")
 _ROOT = Path(__file__).resolve().parents[2]
@@ -43,7 +48,7 @@ def digest(*packages: str) -> str:
     return total.hexdigest()[:16]
 
 
-def program(lowered: Lowered) -> str:
+def program(lowered: stages.Lowered) -> str:
     """Of a program as the compiler is given it: it is the same after a change of the code that does not concern it."""
     return hashlib.sha256(lowered.as_text().encode()).hexdigest()[:16]
 

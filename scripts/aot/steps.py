@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import ml_collections
-from jax.stages import Traced
 
 from experiments.core.training.program import Program
 from scripts.aot import advice, compiled, operations, record, roofline
@@ -21,7 +20,8 @@ _Say = Callable[[str], None]
 _Record = dict[str, Any]
 
 
-def train(
+def compile_(
+    part: str,
     program: Program,
     slice_: Slice,
     assumed: float,
@@ -29,45 +29,18 @@ def train(
     earlier: _Record | None = None,
     keep: Path | None = None,
 ) -> _Record:
-    """The record of the train step; the `earlier` one, if that is of the same program."""
-    found = _record(program, program.trace_train, slice_, assumed, say, earlier, keep)
-    if "roofline" in found and program.experiment.flops_per_example:
-        steps = program.plan.steps_per_dispatch
-        batch = program.config.batch_size * len(program.config.seeds) * steps
-        needed = program.experiment.flops_per_example * batch / slice_.count
-        found["model_operations"] = needed
-        found["mfu_at_most"] = needed / (found["roofline"]["least_seconds"] * slice_.device.flops)
-        found["images_a_second_at_most"] = batch / found["roofline"]["least_seconds"]
-    return found
+    """The record of the `train` step of a run, or of a call of its `evaluation`.
 
-
-def evaluation(
-    program: Program,
-    slice_: Slice,
-    assumed: float,
-    say: _Say,
-    earlier: _Record | None = None,
-    keep: Path | None = None,
-) -> _Record:
-    """The record of a call of the evaluation, likewise."""
-    return _record(program, program.trace_evaluation, slice_, assumed, say, earlier, keep)
-
-
-def state_bytes(program: Program) -> float:
-    """Of parameters and what the optimizer keeps for them, on a device."""
-    leaves = jax.tree.leaves(program.state)
-    return float(sum(math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize for leaf in leaves))
-
-
-def _record(
-    program: Program,
-    trace: Callable[[], Traced],
-    slice_: Slice,
-    assumed: float,
-    say: _Say,
-    earlier: _Record | None,
-    keep: Path | None,
-) -> _Record:
+    Args:
+      part: which of the two.
+      program: of the run.
+      slice_: to compile for.
+      assumed: rounds of loops whose number the data decide.
+      say: takes lines for people.
+      earlier: a record, which is returned if it is of the same program.
+      keep: where to keep the compiled program, as XLA prints it.
+    """
+    trace = {"train": program.trace_train, "evaluation": program.trace_evaluation}[part]
     device = slice_.device
     held = state_bytes(program)
     start = time.perf_counter()
@@ -98,6 +71,26 @@ def _record(
             "change": advice.changes(program.config, held, error.available),
         }
     return {"program": digest} | described(program.config, slice_, done, counted, held, assumed, say)
+
+
+def rates(program: Program, slice_: Slice, found: _Record) -> _Record:
+    """What follows for the rates of training from the record of the train step; nothing where that does not fit."""
+    if "roofline" not in found or not program.experiment.flops_per_example:
+        return {}
+    steps = program.plan.steps_per_dispatch
+    batch = program.config.batch_size * len(program.config.seeds) * steps
+    needed, least = program.experiment.flops_per_example * batch / slice_.count, found["roofline"]["least_seconds"]
+    return {
+        "model_operations": needed,
+        "mfu_at_most": needed / (least * slice_.device.flops),
+        "images_a_second_at_most": batch / least,
+    }
+
+
+def state_bytes(program: Program) -> float:
+    """Of parameters and what the optimizer keeps for them, on a device."""
+    leaves = jax.tree.leaves(program.state)
+    return float(sum(math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize for leaf in leaves))
 
 
 def described(

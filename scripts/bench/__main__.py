@@ -4,22 +4,27 @@ Prints tables and the targets, and writes ``<results>/<hardware>.json``. Peers t
 and said to be; ``pip install -r requirements-bench.txt`` brings them all. About six minutes on two cores.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import sys
 from collections.abc import Sequence
 
-from scripts.bench import peers, record, report, sizes
-from scripts.bench.contestants import baselines, operators
-from scripts.bench.run import run
+from etils import epy
+
+from scripts.bench import record, sizes
+
+with epy.lazy_imports():  # --help does without them
+    from scripts.bench import contestants, peers, report, run
 
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the command; 1 if an operator of ours raised or computed something wrong."""
     parser = record.parser("scripts.bench", __doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, under a minute")
-    parser.add_argument("--peers", default=",".join(peers.PEERS), help="comma-separated, may be empty; default: all")
+    parser.add_argument("--peers", help="comma-separated, may be empty; default: all")
     options = record.parse(parser, arguments)
-    wanted = [name for name in options.peers.split(",") if name]
+    wanted = list(peers.PEERS) if options.peers is None else [name for name in options.peers.split(",") if name]
     if unknown := sorted(set(wanted) - set(peers.PEERS)):
         parser.error(f"--peers: unknown {', '.join(unknown)}; known: {', '.join(peers.PEERS)}")
     environment = record.begin("scripts.bench", arguments, options.results)
@@ -29,8 +34,8 @@ def main(arguments: Sequence[str]) -> int:
     for name, peer in found.items():
         if peer["status"] in ("missing", "unusable"):
             print(f"peer {name} is {peer['status']}: {peer['reason']}", flush=True)
-    contestants = [*operators(chosen.lams), *baselines(), *others]
-    results = run(chosen, contestants, lambda line: print(line, flush=True))
+    compared = [*contestants.operators(chosen.lams), *contestants.baselines(), *others]
+    results = run.run(chosen, compared, lambda line: print(line, flush=True))
     settings = {"quick": options.quick, **dataclasses.asdict(chosen)}
     document = {"settings": settings, "peers": found, **results}
 
@@ -39,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     for line in report.lines(document):
         print(line)
     print(f"results are in {path}")
-    ours = {contestant.name for contestant in contestants if contestant.ours}
+    ours = {contestant.name for contestant in compared if contestant.ours}
     rows = [row for case in results["cases"] for row in case["results"] if row["contestant"] in ours]
     return int(any(row["status"] in ("wrong", "failed") for row in rows))
 

@@ -6,32 +6,36 @@ JAX offers to select and to sort. The errors are those of the very outputs that 
 Figure 4 of the paper is drawn from it. Writes ``<results>/isotonic-<hardware>.json``. About two minutes on two cores.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from etils import epy
 
-from ops import topk_mask
-from ops.isotonic import PAV, Dykstra
-from ops.topk import Solver
 from scripts.bench import record
-from scripts.bench.contestants import draw
-from scripts.bench.oracle import Reference, expected
 from scripts.bench.sizes import Case
 from scripts.bench.timing import Budget, interleave
+
+with epy.lazy_imports():  # --help does without them
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+
+    import ops
+    from ops import isotonic, topk
+    from scripts.bench import contestants, oracle
 
 _MODULE = "scripts.bench.isotonic"
 
 SIZES = [100, 300, 1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000]
 
-Operator = Callable[[Array, int, float], Array]
+Operator: TypeAlias = "Callable[[jax.Array, int, float], jax.Array]"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,16 +53,16 @@ class Way:
     mask: bool = True
 
 
-def _by(solver: Solver) -> Operator:
-    return lambda x, k, lam: topk_mask(x, k, lam=lam, solver=solver)
+def _by(solver: Callable[[], topk.Solver]) -> Operator:
+    return lambda x, k, lam: ops.topk_mask(x, k, lam=lam, solver=solver())
 
 
 WAYS = {
-    "PAV": Way(_by(PAV()), 10**5),
+    "PAV": Way(_by(lambda: isotonic.PAV()), 10**5),
     # With a tolerance of 0 all iterations are made.
-    "Dykstra, 100 iterations": Way(_by(Dykstra(max_iter=100, tol=0.0)), 10**5),
-    "Dykstra, 10 iterations": Way(_by(Dykstra(max_iter=10, tol=0.0)), 10**5),
-    "scalar equation": Way(_by("threshold")),
+    "Dykstra, 100 iterations": Way(_by(lambda: isotonic.Dykstra(max_iter=100, tol=0.0)), 10**5),
+    "Dykstra, 10 iterations": Way(_by(lambda: isotonic.Dykstra(max_iter=10, tol=0.0)), 10**5),
+    "scalar equation": Way(_by(lambda: "threshold")),
     "lax.top_k": Way(lambda x, k, lam: lax.top_k(x, k)[0], mask=False),
     "jnp.sort": Way(lambda x, k, lam: jnp.sort(x), mask=False),
 }
@@ -82,9 +86,11 @@ def measure(
     rows = []
     for n in sizes:
         begun = time.monotonic()
-        inputs = draw(Case(1, n, n // 10), seed)
+        inputs = contestants.draw(Case(1, n, n // 10), seed)
         x, k = jnp.asarray(inputs.x), inputs.case.k
-        truth = {lam: expected(Reference("mask", 2.0, lam), inputs.x, k, inputs.weights).output for lam in lams}
+        truth = {
+            lam: oracle.expected(oracle.Reference("mask", 2.0, lam), inputs.x, k, inputs.weights).output for lam in lams
+        }
         calls: dict[str, Callable[[], Any]] = {}
         errors: dict[str, dict[str, float]] = {}
         for name, way in WAYS.items():
@@ -107,7 +113,7 @@ def measure(
 
 
 def _finished(compiled: Operator, *arguments: Any) -> None:
-    jax.block_until_ready(compiled(*arguments))
+    compiled(*arguments).block_until_ready()
 
 
 def table(rows: Sequence[dict[str, Any]], sizes: Sequence[int] = (100, 1000, 10_000, 100_000)) -> list[str]:

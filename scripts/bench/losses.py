@@ -7,22 +7,29 @@ cross-entropy, in units of a step. Random images; the weights are as initialised
 Writes ``<results>/losses-<hardware>.json``.
 """
 
+from __future__ import annotations
+
 import functools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+from etils import epy
 
 from configs.cifar100_vit import get_config
-from experiments.cifar100_vit.experiment import RECIPE
 from experiments.cifar100_vit.losses import fine_tuning_loss
 from experiments.core.input.dataset import Data
-from experiments.core.training.experiment import Experiment
-from scripts.bench import record, training
+from scripts.bench import record
 from scripts.bench.timing import Budget, interleave
+
+with epy.lazy_imports():  # --help does without them
+    import jax
+    import jax.numpy as jnp
+
+    from experiments.cifar100_vit import experiment
+    from experiments.core.training import experiment as experiment_lib
+    from scripts.bench import training
 
 _MODULE = "scripts.bench.losses"
 
@@ -39,7 +46,7 @@ LOSSES: dict[str, dict[str, Any]] = {
 LIMITS = {"top-3, p = 2": 1.01, "top-3, p = 4/3": 1.02}
 
 
-def experiments(variant: str, size: int, data: Data) -> dict[str, Experiment]:
+def experiments(variant: str, size: int, data: Data) -> dict[str, experiment_lib.Experiment]:
     """By loss."""
     made = {}
     for name, fields in LOSSES.items():
@@ -48,7 +55,7 @@ def experiments(variant: str, size: int, data: Data) -> dict[str, Experiment]:
         config.model.update(variant=variant, dtype="bfloat16" if jax.default_backend() != "cpu" else "float32")
         config.input.size = size
         config.loss.update(fields)
-        made[name] = RECIPE.build(config, data)
+        made[name] = experiment.RECIPE.build(config, data)
     return made
 
 
@@ -69,12 +76,13 @@ def alone(batch_size: int) -> dict[str, Callable[[], None]]:
 def main(arguments: Sequence[str]) -> int:
     """Runs the command."""
     parser = record.parser(_MODULE, __doc__)
-    accelerated = jax.default_backend() != "cpu"
     parser.add_argument("--variant", default="B/16", help="of the vision transformer: a size, a slash, the patch size")
     parser.add_argument("--size", type=int, default=384, help="side of the images in pixels")
-    parser.add_argument("--batch_size", type=int, default=64 if accelerated else 2, help="images a step")
+    parser.add_argument("--batch_size", type=int, help="images a step (64; on a CPU 2)")
     parser.add_argument("--seconds", type=float, default=240.0, help="of timed steps, all together")
     options = record.parse(parser, arguments)
+    if options.batch_size is None:
+        options.batch_size = 64 if jax.default_backend() != "cpu" else 2
     environment = record.begin(_MODULE, arguments, options.results)
 
     by_itself = interleave(alone(options.batch_size), Budget(10.0, fewest=20, most=2000))

@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable, Sequence
 
+from experiments.core.pace import clock
+
 
 class Progress:
     """Announces stages whose lengths were guessed beforehand; the guesses are corrected by how the first ones went."""
@@ -17,6 +19,5 @@ class Progress:
         """Begins the next stage."""
         done, left = sum(self._guesses[: self._stage]), sum(self._guesses[self._stage :])
         pace = (time.monotonic() - self._start) / done if done else 1.0
-        seconds = round(pace * left)
         self._stage += 1
-        self._say(f"[{self._stage}/{len(self._guesses)}] {name}, about {seconds // 60}:{seconds % 60:02d} left")
+        self._say(f"[{self._stage}/{len(self._guesses)}] {name}, about {clock(pace * left)} left")

@@ -8,25 +8,29 @@ that of the router by itself leaves out what further slots cost the experts. Ran
 About six minutes on two cores. Writes ``<results>/router-<hardware>.json``.
 """
 
+from __future__ import annotations
+
 import functools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from etils import epy
 
-import ops
 from configs.vmoe import get_config
 from experiments.core.input.dataset import Data
-from experiments.vmoe.dispatch import DISPATCHERS, Dispatcher
-from experiments.vmoe.experiment import RECIPE, make_router, routing_shape
-from experiments.vmoe.model import SIZES
-from experiments.vmoe.routers import Logits, Router, Slots
-from scripts.bench import record, training
+from scripts.bench import record
 from scripts.bench.timing import Budget, interleave
+
+with epy.lazy_imports():  # --help does without them
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+
+    import ops
+    from experiments.vmoe import dispatch, experiment, model, routers
+    from scripts.bench import training
 
 _MODULE = "scripts.bench.router"
 
@@ -59,13 +63,13 @@ def config_of(name: str, size: int) -> Any:
     return config
 
 
-def _router(config: Any, lam: Any) -> Router:
-    return cast(Router, make_router(config, lam))  # none of ROUTERS is without experts
+def _router(config: Any, lam: Any) -> routers.Router:
+    return cast(routers.Router, experiment.make_router(config, lam))  # none of ROUTERS is without experts
 
 
 def alone(groups: int, size: int) -> dict[str, Callable[[], None]]:
     """Every router, the mask and the usual hard one with their gradients in the logits, compiled."""
-    shape = routing_shape(config_of(REFERENCE, size))
+    shape = experiment.routing_shape(config_of(REFERENCE, size))
     num_experts = config_of(REFERENCE, size).moe.num_experts
     rng = np.random.default_rng(0)
     logits = jnp.asarray(rng.normal(size=(groups, shape.tokens, num_experts)), jnp.float32)
@@ -73,8 +77,8 @@ def alone(groups: int, size: int) -> dict[str, Callable[[], None]]:
 
     def weights(name: str, logits: jax.Array) -> jax.Array:
         config = config_of(name, size)
-        routed = _router(config, jnp.float32(config.router.lam.start))(Logits(logits, logits))
-        assert isinstance(routed, Slots)
+        routed = _router(config, jnp.float32(config.router.lam.start))(routers.Logits(logits, logits))
+        assert isinstance(routed, routers.Slots)
         return (routed.weight * towards.swapaxes(1, 2)[..., : routed.weight.shape[-1]]).sum()
 
     def relaxed(logits: jax.Array) -> jax.Array:
@@ -98,18 +102,18 @@ def alone(groups: int, size: int) -> dict[str, Callable[[], None]]:
 def dispatchers(groups: int, size: int) -> dict[str, Callable[[], None]]:
     """Taking tokens to the slots of the hard router and back, with the gradient in the tokens, compiled."""
     config = config_of(REFERENCE, size)
-    shape, width = routing_shape(config), SIZES[config.model.variant.partition("/")[0]][0]
+    shape, width = experiment.routing_shape(config), model.SIZES[config.model.variant.partition("/")[0]][0]
     rng = np.random.default_rng(0)
     logits = jnp.asarray(rng.normal(size=(groups, shape.tokens, config.moe.num_experts)), jnp.float32)
     tokens = jnp.asarray(rng.normal(size=(groups, shape.tokens, width)), jnp.float32)
-    routed = jax.jit(_router(config, 0.0))(Logits(logits, logits))
+    routed = jax.jit(_router(config, 0.0))(routers.Logits(logits, logits))
 
-    def back_and_forth(dispatcher: Dispatcher, tokens: jax.Array, routed: Slots) -> jax.Array:
+    def back_and_forth(dispatcher: dispatch.Dispatcher, tokens: jax.Array, routed: routers.Slots) -> jax.Array:
         return jnp.square(dispatcher.put(dispatcher.take(tokens, routed), routed)).sum()
 
     calls: dict[str, Callable[[], None]] = {}
     for name in (GATHER, EINSUM):
-        both = jax.jit(jax.value_and_grad(functools.partial(back_and_forth, DISPATCHERS[name])))
+        both = jax.jit(jax.value_and_grad(functools.partial(back_and_forth, dispatch.DISPATCHERS[name])))
         calls[name] = functools.partial(training.finished, both, tokens, routed)
         calls[name]()
     return calls
@@ -118,11 +122,13 @@ def dispatchers(groups: int, size: int) -> dict[str, Callable[[], None]]:
 def main(arguments: Sequence[str]) -> int:
     """Runs the command."""
     parser = record.parser(_MODULE, __doc__)
-    platform = jax.default_backend()
     parser.add_argument("--size", type=int, default=224, help="side of the images in pixels")
-    parser.add_argument("--batch_size", type=int, default=32 if platform == "cpu" else 1024, help="images a step")
+    parser.add_argument("--batch_size", type=int, help="images a step (1024; on a CPU 32)")
     parser.add_argument("--seconds", type=float, default=240.0, help="of timed steps, all together")
     options = record.parse(parser, arguments)
+    platform = jax.default_backend()
+    if options.batch_size is None:
+        options.batch_size = 32 if platform == "cpu" else 1024
     environment = record.begin(_MODULE, arguments, options.results)
 
     config = config_of(REFERENCE, options.size)
@@ -131,7 +137,7 @@ def main(arguments: Sequence[str]) -> int:
     by_itself = interleave(parts, Budget(25.0, fewest=20, most=2000))
     examples = training.random_images(options.batch_size, options.size, NUM_CLASSES)
     data = Data(train=examples, evaluation=examples, num_classes=NUM_CLASSES, prefix="test")
-    experiments = {name: RECIPE.build(config_of(name, options.size), data) for name in ROUTERS}
+    experiments = {name: experiment.RECIPE.build(config_of(name, options.size), data) for name in ROUTERS}
     calls = training.steps(experiments, examples)
     print(f"timing for {options.seconds:g} s", flush=True)
     times = interleave(calls, Budget(options.seconds, fewest=3, most=200))

@@ -6,19 +6,25 @@ on CPUs is the library to use; on so small a network a dense product may well wi
 ``<results>/sparsity-<hardware>.json``.
 """
 
+from __future__ import annotations
+
 import itertools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from scipy import sparse
+from etils import epy
 
-from ops.pruning import Pruner
 from scripts.bench import record
 from scripts.bench.timing import Budget, interleave
+
+with epy.lazy_imports():  # --help does without them
+    import jax
+    import jax.numpy as jnp
+    from scipy import sparse
+
+    from ops import pruning
 
 _MODULE = "scripts.bench.sparsity"
 
@@ -36,7 +42,7 @@ def pruned(widths: Sequence[int], density: float) -> Matrices:
         str(i): jax.random.normal(key, shape) / jnp.sqrt(shape[0])
         for i, (key, shape) in enumerate(zip(keys, shapes, strict=True))
     }
-    return [np.asarray(leaf) for leaf in Pruner(density=density, lam=0.0).harden(params).values()]
+    return [np.asarray(leaf) for leaf in pruning.Pruner(density=density, lam=0.0).harden(params).values()]
 
 
 def sizes(matrices: Matrices) -> dict[str, int]:

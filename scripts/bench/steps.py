@@ -5,25 +5,31 @@ MNIST's shape, with the weights as initialised: the learning rate is next to not
 they start. Writes ``<results>/steps-<hardware>.json``.
 """
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from etils import epy
 
 from configs.mnist_pruning import get_config
 from experiments.core.input.batches import seeds_epoch_indices
 from experiments.core.input.dataset import Data
 from experiments.core.report.style import BLUE
-from experiments.core.training import mesh, state, step
-from experiments.mnist_pruning.experiment import RECIPE
 from experiments.mnist_pruning.method import Method, PruningMethod, by_number
 from experiments.mnist_pruning.methods import METHODS
 from scripts.bench import record
 from scripts.bench.timing import Budget, interleave
+
+with epy.lazy_imports():  # --help does without them
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+
+    from experiments.core.training import mesh, state, step
+    from experiments.mnist_pruning import experiment
 
 _MODULE = "scripts.bench.steps"
 
@@ -72,11 +78,11 @@ def training(fields: dict[str, Any], seeds: Sequence[int], steps: int, warm_up: 
     labels = rng.integers(0, 10, size, dtype=np.int32)
     examples = {"image": images, "label": labels}
     data = Data(train=examples, evaluation=examples, num_classes=10, prefix="test")
-    experiment = RECIPE.build(config, data)
+    built = experiment.RECIPE.build(config, data)
     numbers = jnp.asarray(seeds, jnp.int32)
-    begun = state.init(experiment, numbers, mesh.make(config))
+    begun = state.init(built, numbers, mesh.make(config))
     arguments = (numbers, jax.device_put(examples), seeds_epoch_indices(seeds, 0, size, config.batch_size), np.int32(0))
-    train = jax.jit(step.make_train(experiment, 1), donate_argnums=0).lower(begun, *arguments).compile()
+    train = jax.jit(step.make_train(built, 1), donate_argnums=0).lower(begun, *arguments).compile()
 
     def call() -> None:
         nonlocal begun

@@ -7,10 +7,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from experiments.core.pace import pace
+
 Key = TypeVar("Key", bound=Hashable)
 
 _BURST = 4
 _FAST = 0.05
+_PATIENCE = 10.0  # seconds between two lines of progress
 
 
 class Summary(NamedTuple):
@@ -32,7 +35,10 @@ class Budget:
 
 
 def interleave(
-    calls: Mapping[Key, Callable[[], Any]], budget: Budget, settle: Mapping[Key, float] | None = None
+    calls: Mapping[Key, Callable[[], Any]],
+    budget: Budget,
+    settle: Mapping[Key, float] | None = None,
+    say: Callable[[str], None] = lambda line: print(line, flush=True),
 ) -> dict[Key, Summary]:
     """Times functions that have been called before (and are compiled), in rounds.
 
@@ -44,6 +50,7 @@ def interleave(
       calls: functions that return when their work is done.
       budget: how long to go on.
       settle: seconds to wait after a turn of a function.
+      say: takes a line of progress now and then, between two rounds.
     """
     rng = np.random.default_rng(0)
     settle = settle or {}
@@ -58,7 +65,11 @@ def interleave(
     rounds = max(turns.values(), default=0)
     keys = list(calls)
     times: dict[Key, list[float]] = {key: [] for key in keys}
+    start = last = time.monotonic()
     for number in range(rounds):
+        if number and time.monotonic() - last > _PATIENCE:
+            last = time.monotonic()
+            say(f"{number} of {rounds} rounds, {pace(number, rounds, last - start)}")
         for index in rng.permutation(len(keys)):
             key = keys[index]
             if (number + 1) * turns[key] // rounds == number * turns[key] // rounds:

@@ -8,22 +8,29 @@ the entries (float32), whatever was moved; it is held against that of the copy. 
 ``<results>/traffic-<hardware>.json``.
 """
 
+from __future__ import annotations
+
 import functools
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from etils import epy
 
-import ops
-from scripts.bench import record, rtopk
+from scripts.bench import record
 from scripts.bench.progress import Progress
 from scripts.bench.sizes import Case
 from scripts.bench.timing import summarise
+
+with epy.lazy_imports():  # --help does without them
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+
+    import ops
+    from scripts.bench import rtopk
 
 _MODULE = "scripts.bench.traffic"
 

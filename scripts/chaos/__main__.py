@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.core.pace import pace
 from experiments.core.record.files import read_object, write_json
 from experiments.core.record.workdir import Workdir
 from scripts.chaos import damages, kills
@@ -38,9 +39,9 @@ class Progress:
         """Notes a case, and what was wrong in it, if anything."""
         self.note(name, reason)
         self.done += 1
-        left = int((time.monotonic() - self.start) / self.done * (self.total - self.done))
+        left = pace(self.done, self.total, time.monotonic() - self.start)
         number = f"[{self.done:{len(str(self.total))}}/{self.total}]"
-        print(f"{number} {name}: {reason or said}  {left // 60}:{left % 60:02d} left", flush=True)
+        print(f"{number} {name}: {reason or said}  {left}", flush=True)
 
     def note(self, name: str, reason: str) -> None:
         """Notes what comes besides the cases that are counted."""

@@ -6,12 +6,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from etils import epy
 
 from experiments.core.report.results import Problem, Run
 from scripts.compare import downsample
 from scripts.compare.groups import Group, shown, varying
 from scripts.compare.series import Curve, Series
+
+with epy.lazy_imports():  # --help does without it
+    from scipy import stats
 
 Json = dict[str, Any]
 

@@ -6,9 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from etils import epy
 
 from experiments.core.record.metrics import Row
+
+with epy.lazy_imports():  # --help does without it
+    from scipy import stats
 
 # What a row says once, for all of its seeds.
 OF_THE_RUN = ("learning_rate", "performance")

@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 import jax
 import numpy as np
 
+from experiments.core.pace import pace
 from scripts.fuzz import calls, entries
 from scripts.fuzz.entries import BEYOND
 from scripts.fuzz.judge import Fault, judge
@@ -147,11 +148,11 @@ def try_all(planned: list[tuple[Setting, int]], seed: int, jobs: int, say: Calla
     for outcome in _outcomes(planned, seed, jobs):
         done, tried, failed = done + 1, tried + outcome.tried, failed + len(outcome.failures)
         # Most of the time goes into compiling, which takes as long for any setting.
-        left = round((time.monotonic() - start) / done * (len(planned) - done))
+        left = pace(done, len(planned), time.monotonic() - start)
         what = f"{outcome.setting.operator} {outcome.setting.dtype} n={outcome.setting.n} p={outcome.setting.p:.4g}"
         say(
             f"[{done}/{len(planned)}] {what}: {len(outcome.failures)} of {outcome.tried} wrong; "
-            f"{failed} of {tried} so far, {total - tried} to go, about {left // 60}:{left % 60:02d} left"
+            f"{failed} of {tried} so far, {total - tried} to go, {left}"
         )
         yield outcome
 

@@ -1,6 +1,7 @@
 """Workloads on a cluster of Google Kubernetes Engine, by xpk, which queues them and restarts them after preemption."""
 
 import argparse
+import re
 import shlex
 import tempfile
 from pathlib import Path
@@ -9,9 +10,14 @@ from experiments.core.errors import UsageError
 from scripts.launch import state
 from scripts.launch.check import tpu_devices, tpu_processes
 from scripts.launch.code import Code
-from scripts.launch.process import Console, Failed, Stopped, error_line
+from scripts.launch.process import USAGE, Console, Failed, Stopped, error_line
 from scripts.launch.scheduler import label
 from scripts.launch.training import Training
+
+# What xpk takes for the name of a cluster or a workload: the pattern, and at most so many characters.
+_NAME, _LONGEST_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?"), 40
+_NOT_COMPLETED, _WAITED_TOO_LONG = 125, 124  # xpk's exit statuses: the workload's end, and a week of waiting
+_BY_SIGNAL = 128  # from here on exit statuses of containers are those of signals, which are what the others get
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +46,11 @@ class Gke:
 
     def __init__(self, options: argparse.Namespace, console: Console):
         self._options, self._console = options, console
+        if not _NAME.fullmatch(options.cluster) or len(options.cluster) > _LONGEST_NAME:
+            raise UsageError(
+                f"--cluster={options.cluster} is not allowed: it must be of at most {_LONGEST_NAME} small letters, "
+                "digits and dashes, a letter first and no dash last, as xpk has it"
+            )
         devices = tpu_devices(options.type)
         self.num_devices = options.slices * devices if devices else None
         self.num_processes = options.slices * tpu_processes(options.type) if devices else 1
@@ -78,7 +89,7 @@ class Gke:
 
     def _create(self, training: Training, name: str) -> None:
         options = self._options
-        self._console.run(
+        done = self._console.ask(
             [
                 *("xpk", "workload", "create", f"--cluster={options.cluster}", f"--workload={name}"),
                 *(f"--tpu-type={options.type}", f"--num-slices={options.slices}", f"--max-restarts={options.restarts}"),
@@ -90,8 +101,12 @@ class Gke:
                 f"--command={self.command(training)}",
             ]
         )
+        if done.returncode:
+            # 2 is how it says that an option is none.
+            again = done.returncode != USAGE
+            raise Failed(f"xpk: {error_line(done.stderr + done.stdout)}", done.returncode, again=again)
         if not self._console.dry_run:
-            logs = f"kubectl logs --selector=xpk.google.com/workload={name} --prefix --follow --max-log-requests=100"
+            logs = f"kubectl logs {_selector(name)} --prefix --follow --max-log-requests=100"
             self._console.say(f"{label(training)}: workload {name}; what it says: {logs}")
 
     def command(self, training: Training) -> str:
@@ -115,28 +130,43 @@ class Gke:
           Failed: it has not completed.
         """
         console, cluster = self._console, f"--cluster={self._options.cluster}"
+        wait = ["xpk", "workload", "list", cluster, f"--wait-for-job-completion={name}", *self._place()]
         try:
-            done = console.ask(
-                ["xpk", "workload", "list", cluster, f"--wait-for-job-completion={name}", *self._place()]
-            )
+            while (done := console.ask(wait)).returncode == _WAITED_TOO_LONG:
+                console.say(f"{label(training)}: workload {name} goes on, and is waited for")
         except Stopped as stopped:
             raise Stopped(goes_on=True) from stopped
         if done.returncode == 1 and "does not exist" in done.stdout + done.stderr:
             return False
-        if done.returncode not in (0, 125):  # not of the workload, which goes on
+        if done.returncode not in (0, _NOT_COMPLETED):  # not of the workload, which goes on
             raise Failed(f"xpk: {error_line(done.stdout + done.stderr)}", done.returncode)
         if not console.dry_run:
             state.record(training, state.RUNNING, submitted=False)
         if done.returncode:
-            said = console.ask(["kubectl", "logs", f"--selector=xpk.google.com/workload={name}", "--tail=50"])
-            raise Failed(f"workload {name}: {error_line(said.stdout or done.stdout)}", done.returncode)
+            said = console.ask(["kubectl", "logs", _selector(name), "--tail=50"])
+            status = self._exit_status(name) or done.returncode
+            reason = f"workload {name}: {error_line(said.stdout or done.stdout)}"
+            raise Failed(reason, status, again=status != USAGE)
         return True
+
+    def _exit_status(self, name: str) -> int:
+        """The worst of the containers of a workload that failed by themselves, else of all; 0 if it is not known."""
+        of_all = "jsonpath={.items[*].status.containerStatuses[*].state.terminated.exitCode}"
+        said = self._console.ask(["kubectl", "get", "pods", _selector(name), f"--output={of_all}"])
+        statuses = [int(word) for word in said.stdout.split() if word.isdigit()]
+        return max([status for status in statuses if status < _BY_SIGNAL], default=0) or max(statuses, default=0)
 
     def _place(self) -> list[str]:
         project = [f"--project={self._options.project}"] if self._options.project else []
         return [f"--zone={self._options.zone}", *project]
 
 
+def _selector(name: str) -> str:
+    """An option of kubectl's: of the pods of a workload."""
+    return f"--selector=xpk.google.com/workload={name}"
+
+
 def _name(training: Training, attempt: int) -> str:
-    """Of a workload: at most 28 letters, digits and dashes, and never the same twice for a workdir."""
-    return f"{training.experiment.split('_')[0][:16]}-{training.digest}-{attempt}"
+    """Of a workload: at most 28 small letters, digits and dashes, and never the same twice for a workdir."""
+    word = re.search(r"[a-z][a-z0-9]*", training.experiment.lower())
+    return f"{word[0][:16] if word else 'run'}-{training.digest}-{attempt}"

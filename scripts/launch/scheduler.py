@@ -164,6 +164,7 @@ class Scheduler:
             except Stopped as stopped:
                 if stopped.goes_on:
                     self.going_on.append(label(training))
+                    self._record(training, state.INTERRUPTED, "its launcher was stopped; what it submitted goes on")
                 else:
                     self._record(training, state.TO_DO)
                 raise
@@ -181,8 +182,16 @@ class Scheduler:
                     return
                 pause = min(self._pause * 2 ** (failures - 1), LONGEST_PAUSE)
                 console.say(f"{label(training)}: {failed}; attempt {failures} of {self._retries} more in {pause:.0f} s")
-                self._record(training, state.TO_DO, str(failed))
-                console.wait(pause)
+                self._pause_for(training, pause, str(failed))
+
+    def _pause_for(self, training: Training, seconds: float, reason: str) -> None:
+        """Waits before another attempt, for which the run stays in the hands of this launcher."""
+        self._record(training, state.PAUSED, reason)
+        try:
+            self._console.wait(seconds)
+        except Stopped:
+            self._record(training, state.TO_DO, reason)
+            raise
 
     def _attempt(self, training: Training, slot: int, verb: str) -> None:
         self._record(training, state.RUNNING)

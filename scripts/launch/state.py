@@ -14,6 +14,9 @@ from scripts.launch.training import Training
 
 RECORD = "launch.json"  # in the workdir, beside what the run writes itself
 DONE, RUNNING, FAILED, TO_DO = "done", "running", "failed", "to do"
+PAUSED = "paused"  # its last attempt has failed, and its launcher waits for the next
+INTERRUPTED = "interrupted"  # its launcher was stopped, and what that had submitted goes on
+_HELD = (RUNNING, PAUSED)  # by a launcher
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,8 +38,10 @@ def read(training: Training) -> State:
     except DamagedError as error:
         return State(FAILED, reached, str(error))
     record = read_record(training)
-    if record.get("state") == FAILED:
-        return State(FAILED, reached, record["reason"])
+    if record.get("state") in (FAILED, INTERRUPTED):
+        return State(record["state"], reached, record["reason"])
+    if record.get("state") == PAUSED and _is_alive(record):
+        return State(PAUSED, reached, record["reason"])
     # What is submitted goes on without the launcher, which has not seen its end.
     if record.get("state") == RUNNING and (record.get("submitted") or _is_alive(record)):
         return State(RUNNING, reached)
@@ -46,7 +51,7 @@ def read(training: Training) -> State:
 def launcher_of(training: Training) -> dict[str, Any] | None:
     """The launcher that has the run, if one does: its `host`, and its `pid` there."""
     record = read_record(training)
-    return record["launcher"] if record.get("state") == RUNNING and _is_alive(record) else None
+    return record["launcher"] if record.get("state") in _HELD and _is_alive(record) else None
 
 
 def num_rows(training: Training) -> int:

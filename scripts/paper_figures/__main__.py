@@ -6,53 +6,16 @@ results/figures. The same code and timings give the same bytes.
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import jax
-import matplotlib as mpl
+from etils import epy
 
 from experiments.core.errors import in_one_line
-from experiments.core.record.files import write_atomically
-from experiments.core.report.style import save
-from scripts.paper_figures.baselines import BASELINES
-from scripts.paper_figures.figure1 import FIGURE1
-from scripts.paper_figures.figure2 import FIGURE2
-from scripts.paper_figures.figure3 import FIGURE3
-from scripts.paper_figures.figure4 import FIGURE4
-from scripts.paper_figures.figure8 import FIGURE8
-from scripts.paper_figures.figure9 import FIGURE9
-from scripts.paper_figures.setting import Drawing, MissingError, Setting
-from scripts.paper_figures.style import DPI, SHEET
+from scripts.paper_figures.setting import Setting
 
-DRAWINGS = (FIGURE1, FIGURE2, FIGURE3, FIGURE4, FIGURE8, FIGURE9, BASELINES)
-
-
-def make(directory: Path, setting: Setting) -> list[Path]:
-    """Draws all figures whose data are there; returns the files written, and says on stderr what is missing."""
-    written, drawn = [], []
-    with mpl.rc_context(SHEET), jax.enable_x64(True):
-        for drawing in DRAWINGS:
-            try:
-                figure = drawing.draw(setting)
-            except MissingError as missing:
-                print(missing, file=sys.stderr)
-                continue
-            written += save(figure, directory, drawing.name, dpi=DPI)
-            drawn.append(drawing)
-    if drawn:
-        written.append(directory / "captions.md")
-        write_atomically(written[-1], captions(drawn))
-    return written
-
-
-def captions(drawings: Iterable[Drawing]) -> str:
-    """The captions as a page of Markdown with the figures in it."""
-    parts = ["# Figures of the operators", "Made by `python -m scripts.paper_figures`."]
-    for drawing in drawings:
-        source = f"Figure {drawing.number} of the paper, recomputed" if drawing.number else "Not in the paper"
-        parts += [f"![{drawing.name}]({drawing.name}.svg)", f"**{source}.** {drawing.caption}"]
-    return "\n\n".join(parts) + "\n"
+with epy.lazy_imports():  # --help does without it
+    from scripts.paper_figures import drawings
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -63,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
 
     def work() -> int:
-        written = make(options.out, Setting(bench=options.bench))
+        written = drawings.make(options.out, Setting(bench=options.bench))
         for path in written:
             print(path)
         return 0 if written else 1

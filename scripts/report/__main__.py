@@ -5,21 +5,26 @@ DIR/index.html opens with every claim of the paper beside what the results say, 
 give the same bytes. Where DIR is `results`, the tables that the READMEs show of it are made again, too.
 """
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from etils import epy
+
 from experiments.core.record.files import write_atomically
 from experiments.core.report.command import on_directory
-from scripts.aot import tables as accelerators
 from scripts.compare.contents import contents
 from scripts.compare.groups import group
 from scripts.compare.page import listed, page
 from scripts.compare.workdirs import find
-from scripts.report import readme
-from scripts.report.claims import CLAIMS
 from scripts.report.paper import REPORTED
 from scripts.report.table import table
+
+with epy.lazy_imports():  # --help does without them
+    from scripts.aot import tables as accelerators
+    from scripts.report import claims, readme
 
 _SUMMARY = (
     "<p><cite>Fast, Differentiable and Sparse Top-k: a Convex Analysis Perspective</cite> (Sander, Puigcerver, "
@@ -36,7 +41,7 @@ _ACCELERATORS = (
 def make(directory: Path) -> Path:
     """Writes the page; returns its path."""
     findings = []
-    for claim in CLAIMS:
+    for claim in claims.CLAIMS:
         findings.append(claim.find(directory))
         verdict = findings[-1].verdict if findings[-1] else "not measured"
         print(f"{verdict:12}  {claim.says}", flush=True)
@@ -48,13 +53,13 @@ def make(directory: Path) -> Path:
     )
     path = directory / "index.html"
     data = contents(group(found), found.problems, REPORTED)
-    before, after = table(CLAIMS, findings, directory), listed("Figures", figures)
+    before, after = table(claims.CLAIMS, findings, directory), listed("Figures", figures)
     if (directory / "accelerators" / "README.md").exists():
         before += _ACCELERATORS
     write_atomically(path, page("Claims and results", data, summary=_SUMMARY, before=before, after=after))
     if directory.resolve() == readme.RESULTS:
         accelerators.write(directory / "accelerators")
-        for changed in readme.update(CLAIMS, findings):
+        for changed in readme.update(claims.CLAIMS, findings):
             print(f"the tables of {changed} are new", flush=True)
     return path
 

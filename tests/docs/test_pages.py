@@ -31,6 +31,16 @@ def test_every_page_is_in_one_toctree():
     assert sorted(entries) == sorted({name_of(path) for path in PAGES} - {"index"})
 
 
+def test_the_words_of_the_glossary_are_those_that_are_used():
+    _, _, *rows = re.findall(r"(?m)^\| (.+?) \| .+ \|$", (DOCS / "glossary.md").read_text())
+    assert rows == sorted(rows)
+    places = [("docs", "**/*.md"), ("ops", "*.md"), ("scripts", "**/*.md"), ("results", "*/*.md")]
+    pages = [path for top, pattern in places for path in (ROOT / top).glob(pattern) if path.name != "glossary.md"]
+    text = " ".join(" ".join(path.read_text().lower().split()) for path in pages)
+    for word in ", ".join(rows).split(", "):
+        assert word in text, f"{word!r} is in the glossary alone"
+
+
 def test_there_are_tutorials():
     assert len(TUTORIALS) >= 7
     assert all(len(cells(path)) >= 5 for path in TUTORIALS)

@@ -8,8 +8,18 @@ import pytest
 
 from scripts.bench import isotonic
 from scripts.bench.timing import Budget
-from scripts.paper_figures import __main__ as paper_figures
-from scripts.paper_figures import baselines, figure2, figure3, figure4, figure8, figure9, moving_entry, simplex
+from scripts.paper_figures import __main__ as command
+from scripts.paper_figures import (
+    baselines,
+    drawings,
+    figure2,
+    figure3,
+    figure4,
+    figure8,
+    figure9,
+    moving_entry,
+    simplex,
+)
 from scripts.paper_figures.setting import Setting
 
 
@@ -101,14 +111,14 @@ def test_the_strength_gives_the_climb_and_the_relaxed_mask_is_sparse(x64):
 def test_all_are_drawn_and_regenerated_byte_for_byte(timings, tmp_path, monkeypatch):
     monkeypatch.setattr(baselines, "METHODS", baselines.METHODS[:1])
     monkeypatch.setattr(figure8, "EXPONENTS", {"2": 2.0, "1.1": 1.1})
-    monkeypatch.setattr(paper_figures, "DPI", 50)
+    monkeypatch.setattr(drawings, "DPI", 50)
     setting = Setting(fineness=0.01, bench=timings)
-    first = {path.name: path.read_bytes() for path in paper_figures.make(tmp_path / "first", setting)}
-    names = [drawing.name for drawing in paper_figures.DRAWINGS]
+    first = {path.name: path.read_bytes() for path in drawings.make(tmp_path / "first", setting)}
+    names = [drawing.name for drawing in drawings.DRAWINGS]
     assert set(first) == {f"{name}.{suffix}" for name in names for suffix in ("png", "svg")} | {"captions.md"}
     # The way to the files is the same for all: of two, one has areas and the other lines.
-    monkeypatch.setattr(paper_figures, "DRAWINGS", (figure2.FIGURE2, figure4.FIGURE4))
-    again = {path.name: path.read_bytes() for path in paper_figures.make(tmp_path / "again", setting)}
+    monkeypatch.setattr(drawings, "DRAWINGS", (figure2.FIGURE2, figure4.FIGURE4))
+    again = {path.name: path.read_bytes() for path in drawings.make(tmp_path / "again", setting)}
     del again["captions.md"]
     assert len(again) == 4
     assert again.items() <= first.items()
@@ -118,13 +128,13 @@ def test_all_are_drawn_and_regenerated_byte_for_byte(timings, tmp_path, monkeypa
 
 
 def test_without_timings_one_line_names_the_command_and_the_others_are_drawn(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(paper_figures, "DRAWINGS", (figure2.FIGURE2, figure4.FIGURE4))
+    monkeypatch.setattr(drawings, "DRAWINGS", (figure2.FIGURE2, figure4.FIGURE4))
     out, bench = tmp_path / "out", tmp_path / "none"
-    assert paper_figures.main([f"--out={out}", f"--bench={bench}"]) == 0
+    assert command.main([f"--out={out}", f"--bench={bench}"]) == 0
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("figure4 is left out")
     assert "python -m scripts.bench.isotonic" in line
     assert {path.name for path in out.iterdir()} == {"figure2.png", "figure2.svg", "captions.md"}
-    monkeypatch.setattr(paper_figures, "DRAWINGS", (figure4.FIGURE4,))
-    assert paper_figures.main([f"--out={tmp_path / 'empty'}", f"--bench={bench}"]) == 1
+    monkeypatch.setattr(drawings, "DRAWINGS", (figure4.FIGURE4,))
+    assert command.main([f"--out={tmp_path / 'empty'}", f"--bench={bench}"]) == 1
     assert not (tmp_path / "empty").exists()

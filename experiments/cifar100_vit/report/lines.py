@@ -2,9 +2,13 @@
 
 from typing import Any
 
+from etils import epy
+
 from experiments.core.report import tables
 from experiments.core.report.markdown import grid, mean, plus_minus
-from experiments.vision.efficientnet import BEFORE_LAST_BLOCK
+
+with epy.lazy_imports():  # --help does without it
+    from experiments.vision import efficientnet
 
 Numbers = dict[str, Any]
 
@@ -79,7 +83,9 @@ def _over_images(row: Numbers) -> bool:
 
 
 def _frozen(features: Numbers) -> str:
-    trained = "the last block and a linear head" if features["layer"] == BEFORE_LAST_BLOCK else "a linear head"
+    trained = (
+        "the last block and a linear head" if features["layer"] == efficientnet.BEFORE_LAST_BLOCK else "a linear head"
+    )
     return (
         f"A stand-in for ViT-B/16 with ImageNet-21k weights, which could not be obtained: {trained} on the features "
         f"of EfficientNet-Lite0 (ImageNet-1k weights, {features['size']} pixels), which is not trained itself. Seeds "

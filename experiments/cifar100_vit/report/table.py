@@ -8,12 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.cifar100_vit.experiment import RANK
+from etils import epy
+
 from experiments.cifar100_vit.report import lines, naming
 from experiments.core.record.summary import interval
 from experiments.core.report import tables
 from experiments.core.report.paired import difference, over_examples
 from experiments.core.report.results import Run
+
+with epy.lazy_imports():  # --help does without it
+    from experiments.cifar100_vit import experiment
 
 Numbers = dict[str, Any]
 
@@ -97,7 +101,7 @@ def _final_row(run: Run, reference: Run | None) -> Numbers:
 def _difference(run: Run, reference: Run, k: str) -> Numbers:
     """Paired by seed; and where ranks were kept, by image."""
     metric = f"test_accuracy/{k}"
-    by_image = over_examples(run, reference, metric, lambda kept: 100.0 * (kept[RANK] < int(k)))
+    by_image = over_examples(run, reference, metric, lambda kept: 100.0 * (kept[experiment.RANK] < int(k)))
     found = difference(run, reference, metric)
     return found if by_image is None else found | {"interval95_over_images": by_image}
 

@@ -2,11 +2,15 @@
 
 import sys
 
-from experiments.cifar100_vit.experiment import RECIPE
-from experiments.cifar100_vit.report import figures, table
+from etils import epy
+
 from experiments.cifar100_vit.suite.presets import PRESETS, PRETRAIN
 from experiments.core.suite import command
 from experiments.core.suite.plan import Suite, SuiteRun
+
+with epy.lazy_imports():  # --help does without them
+    from experiments.cifar100_vit import experiment
+    from experiments.cifar100_vit.report import figures, table
 
 
 def _cost(run: SuiteRun) -> float:
@@ -22,7 +26,8 @@ def _cost(run: SuiteRun) -> float:
 
 
 SUITE = Suite(
-    recipe=RECIPE,
+    name="cifar100_vit",
+    load=lambda: experiment.RECIPE,
     presets=PRESETS,
     chosen_by="mean_topk_error",
     shown=("test_accuracy/1", "test_accuracy/3", "valid_accuracy/1", "valid_accuracy/3", "mean_topk_error"),

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import math
 import os
+import time
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
@@ -16,9 +17,10 @@ from experiments.core.config import require_one_of
 from experiments.core.errors import UsageError
 from experiments.core.input import cache
 from experiments.core.input.examples import Arrays, Examples, InMemory, Label, OnDisk
+from experiments.core.pace import pace
 
 _SHARED = Path(__file__).resolve().parents[4] / "shared" / "tfds"  # beside the repository
-_BLOCK = 10_000  # images between two lines of progress
+_PATIENCE = 3.0  # seconds between two lines of progress
 _LARGEST = 4 * 2**30  # bytes of decoded images and multi-hot labels above which they are left on disk
 _TEST = {"imagenet2012": "validation"}  # the split that tests, where it is not `test`
 # Of data sets with the split `full` alone: how many of the first images test, those that big_vision holds out.
@@ -197,6 +199,9 @@ def _remove_if_empty(path: Path) -> None:
 
 def _decode(name: str, builder: Any, splits: dict[str, Any], labels: dict[str, Label]) -> Arrays:
     arrays: Arrays = {}
+    done, total, start = 0, sum(info.num_examples for info in splits.values()), time.monotonic()
+    last = start
+    print(f"decoding {total} images of {name}, once", flush=True)
     for split, info in splits.items():
         source = builder.as_data_source(split=info.name)
         image = np.empty((len(source), *source[0]["image"].shape), np.uint8)
@@ -206,8 +211,10 @@ def _decode(name: str, builder: Any, splits: dict[str, Any], labels: dict[str, L
             image[i] = example["image"]
             for feature, label in labels.items():
                 targets[feature][i] = label.encode(example[feature])
-            if (i + 1) % _BLOCK == 0 or i + 1 == len(source):
-                print(f"decoding {name} {split}: {i + 1} of {len(source)} images", flush=True)
+            done, now = done + 1, time.monotonic()
+            if now - last >= _PATIENCE or done == total:
+                print(f"decoding {name}: {done} of {total} images, {pace(done, total, now - start)}", flush=True)
+                last = now
         arrays |= {f"{split}_image": image} | {f"{split}_{feature}": target for feature, target in targets.items()}
     return arrays
 

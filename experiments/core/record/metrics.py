@@ -14,11 +14,10 @@ their last step, and what the steps cost (`performance.py`):
 """
 
 import hashlib
-import importlib.util
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ import orjson
 
 from experiments.core.errors import DamagedError
 from experiments.core.record.files import is_remote, naming, write_atomically
+from experiments.core.record.tensorboard import TensorBoard
 
 Row = dict[str, Any]
 
@@ -139,20 +139,20 @@ def require_complete(path: Path, rows: Sequence[Row], config: Mapping[str, Any])
 class Writer:
     """Appends rows to a metrics file that already holds `rows`, and to TensorBoard if asked."""
 
-    def __init__(self, path: Path | None, rows: list[Row], tensorboard: Path | None = None):
+    def __init__(self, path: Path | None, rows: list[Row], tensorboard: TensorBoard | None = None):
         """Without a `path`, rows are only kept in memory: in all processes but the one that writes."""
         self.rows = rows
         self._path = path
         self._sum = hashlib.sha256()
         for row in rows:
             self._sum.update(_line(row).encode())
-        self._file = self._write_scalars = None
+        self._file = None
+        self._tensorboard = tensorboard
         if path:
             # Rows that a killed run wrote after its last checkpoint go; they will be computed again.
             write_atomically(path, "".join(map(_line, rows)))
             # To an object in a bucket nothing can be appended.
             self._file = None if is_remote(path) else path.open("a")
-            self._write_scalars = _scalar_writer(tensorboard) if tensorboard else None
 
     def append(self, row: Row) -> None:
         """Adds a row and waits until it is on the disk: checkpoints count on the rows before them."""
@@ -165,8 +165,8 @@ class Writer:
         self._sum.update(_line(row).encode())
         if self._path and is_remote(self._path):
             write_atomically(self._path, "".join(map(_line, self.rows)))
-        if self._write_scalars:
-            self._write_scalars(row["step"], _means(row))
+        if self._tensorboard:
+            self._tensorboard.scalars(row["step"], _means(row))
 
     @property
     def sha256(self) -> str:
@@ -192,19 +192,3 @@ def _means(row: Row) -> dict[str, float]:
         if numbers:
             means[name] = float(np.mean(numbers))
     return means
-
-
-def _scalar_writer(directory: Path) -> Callable[[int, dict[str, float]], None] | None:
-    """Writes TensorBoard events where TensorFlow is installed; importing it takes eight seconds."""
-    if importlib.util.find_spec("tensorflow") is None:
-        print("config.tensorboard is on, but TensorFlow is not installed: metrics.jsonl only")
-        return None
-    from clu import metric_writers
-
-    writer = metric_writers.SummaryWriter(str(directory))
-
-    def write(step: int, scalars: dict[str, float]) -> None:
-        writer.write_scalars(step, scalars)
-        writer.flush()
-
-    return write

@@ -4,10 +4,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from etils import epy
 
 from experiments.core.record.summary import interval
 from experiments.core.report.results import Run
+
+with epy.lazy_imports():  # --help does without it
+    from scipy import stats
 
 
 def difference(run: Run, reference: Run, metric: str, *, of_reference: str | None = None) -> dict[str, Any]:

@@ -9,11 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from absl import logging
+from etils import epy
 
 from experiments.core.errors import in_one_line
-from experiments.core.suite import runner
 from experiments.core.suite.plan import Suite, SuiteRun
-from experiments.core.training import train
+
+with epy.lazy_imports():  # --help does without them
+    from experiments.core.suite import runner
+    from experiments.core.training import train
 
 _HELP = """Trains all runs of a preset and makes their table and figures.
 

@@ -1,15 +1,20 @@
 """What a suite consists of: named runs, some of which compete, some of which wait for a winner or for parameters."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import ml_collections
+from etils import epy
 
 from experiments.core import config_file
 from experiments.core.record.workdir import Workdir
-from experiments.core.training.experiment import Recipe
+
+with epy.lazy_imports():  # --help does without it
+    from experiments.core.training import experiment
 
 Fields = Mapping[str, Any]  # of the config, by dotted name
 
@@ -44,7 +49,8 @@ class Suite:
     """The suites of an experiment.
 
     Attributes:
-      recipe: of the experiment.
+      name: of the experiment.
+      load: returns its recipe.
       presets: lists of runs on offer, by name.
       chosen_by: the metric of the last row that decides a choice; the lower the better.
       shown: metrics of the last row that are printed after a run, those it has, in percent.
@@ -53,7 +59,8 @@ class Suite:
       report: writes table and figures of the runs below a directory, and returns the files written.
     """
 
-    recipe: Recipe
+    name: str
+    load: Callable[[], experiment.Recipe]
     presets: Mapping[str, Callable[[], Sequence[SuiteRun]]]
     chosen_by: str
     shown: Sequence[str]
@@ -62,13 +69,18 @@ class Suite:
     report: Callable[[Path], list[Path]]
 
     @property
+    def recipe(self) -> experiment.Recipe:
+        """Of the experiment."""
+        return self.load()
+
+    @property
     def package(self) -> str:
         """`python -m <package>` runs it."""
-        return f"experiments.{self.recipe.name}.suite"
+        return f"experiments.{self.name}.suite"
 
     def config(self, run: SuiteRun, out: Path, setting: Fields | None = None) -> ml_collections.ConfigDict:
         """The config of a run below `out`: base, and `setting` (its own if left out), over the experiment's."""
-        config = config_file.of_file(_ROOT / f"configs/{self.recipe.name}.py", run.variant or None)
+        config = config_file.of_file(_ROOT / f"configs/{self.name}.py", run.variant or None)
         config.update_from_flattened_dict(dict(run.base) | dict(run.setting if setting is None else setting))
         if run.weights_of is not None:
             # Not absolute, so that the config says the same wherever the repository lies.

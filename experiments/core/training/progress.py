@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from experiments.core.pace import pace
 from experiments.core.record.metrics import Row, flatten
 from experiments.core.training.plan import Plan
 
@@ -12,7 +13,7 @@ _PATIENCE = 30.0  # seconds without a line
 
 
 class Progress:
-    """Prints epoch or step, headline metrics (mean over seeds), seeds lost and time left."""
+    """Prints epoch or step, headline metrics (mean over seeds), seeds lost, rate and time left."""
 
     def __init__(
         self,
@@ -58,7 +59,5 @@ class Progress:
         done = self._plan.count(step)
         line = [f"{self._plan.unit} {done:{len(str(self._total))}}/{self._total}", *parts]
         if done > self._first:
-            left = int((self._last - self._start) / (done - self._first) * (self._total - done))
-            hours, minutes, seconds = left // 3600, left // 60 % 60, left % 60
-            line.append(f"{hours}:{minutes:02d}:{seconds:02d} left" if hours else f"{minutes}:{seconds:02d} left")
+            line.append(pace(done - self._first, self._total - self._first, self._last - self._start))
         self._say("  ".join(line))

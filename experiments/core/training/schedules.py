@@ -6,13 +6,18 @@ config.FIELD.schedule   constant (at start), or geometric (from start to end, st
 It may take a part of training only, at the end of which the relaxation is none: lam = 0.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
-import jax
-import jax.numpy as jnp
 import ml_collections
+from etils import epy
 
 from experiments.core.config import require, require_one_of
+
+with epy.lazy_imports():  # --help does without them
+    import jax
+    import jax.numpy as jnp
 
 LAM_SCHEDULES = ("constant", "geometric")
 

@@ -18,13 +18,15 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from experiments.core import config as config_lib
+from experiments.core import config_help
 from experiments.core.config import require, require_wholes
 from experiments.core.errors import UsageError
 from experiments.core.input import dataset as data_lib
 from experiments.core.input.dataset import Data
-from experiments.core.record import checksums, metrics, summary
+from experiments.core.record import checksums, metrics, summary, tensorboard
 from experiments.core.record.environment import Launch
 from experiments.core.record.files import write_json
+from experiments.core.record.tensorboard import TensorBoard
 from experiments.core.record.workdir import Workdir
 from experiments.core.training import checkpoint, compilation_cache, evaluation, export, feed, optimizer, plan
 from experiments.core.training import mesh as mesh_lib
@@ -170,8 +172,10 @@ class _Run:
         else:
             now, state, unfinished = 0, state_lib.init(self.experiment, self.seeds, self.mesh, self.program.state), None
         with closing(Checkpoints(self.workdir.checkpoints)) as checkpoints:
-            tensorboard = self.workdir.tensorboard if self.config.get("tensorboard") else None
-            with closing(metrics.Writer(self.workdir.metrics if _is_first() else None, rows, tensorboard)) as writer:
+            board = self._tensorboard()
+            if board and not rows:
+                board.config(config_help.values(self.config))
+            with closing(metrics.Writer(self.workdir.metrics if _is_first() else None, rows, board)) as writer:
                 state, now = self._train(state, now, unfinished, checkpoints, writer)
         if now < self.plan.total_steps:
             by = self.interrupt.received or "a signal to another process"
@@ -186,9 +190,18 @@ class _Run:
             values = self.evaluate.examine(state.params)
             if _is_first():
                 sums["examples_sha256"] = export.write_examples(self.workdir.examples, values)
+        params = export.gather(state.params, seed_axis=False) if self.config.get("tensorboard") else {}
         if _is_first():
             result = summary.summarize(list(self.config.seeds), writer.rows[-1])
+            if board:
+                board.end(now, result, params)
             write_json(self.workdir.summary, result | sums)
+
+    def _tensorboard(self) -> TensorBoard | None:
+        """What TensorBoard is to show, if that is asked for, of the process that writes."""
+        if not (self.config.get("tensorboard") and _is_first() and tensorboard.available()):
+            return None
+        return self._opened.enter_context(closing(TensorBoard(self.workdir.tensorboard)))
 
     def _train(
         self,
@@ -297,6 +310,7 @@ class _Run:
         Ahead of time, so that the first steps take as long as the others.
         """
         start = time.perf_counter()
+        self._say("compiling the train step and the evaluation")
         lowered = self.program.trace_train().lower()
         no_steps = jax.tree.map(lambda _: np.zeros((len(self.config.seeds), 0), np.float32), lowered.out_info[1])
         train = lowered.compile()

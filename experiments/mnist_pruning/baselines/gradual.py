@@ -1,13 +1,19 @@
 """Gradual magnitude pruning (Zhu and Gupta 2017, "To prune, or not to prune")."""
 
-import jax
-import jax.numpy as jnp
-import ml_collections
+from __future__ import annotations
 
-import ops
+import ml_collections
+from etils import epy
+
 from experiments.core.report.style import BLUE
 from experiments.mnist_pruning.method import Method, baseline, by_mask
 from experiments.mnist_pruning.schedules import CUBIC_ALONE, cubic_ends, kept
+
+with epy.lazy_imports():  # --help does without them
+    import jax
+    import jax.numpy as jnp
+
+    import ops
 
 
 def make(config: ml_collections.ConfigDict, total_steps: int) -> Method:

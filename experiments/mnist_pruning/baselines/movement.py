@@ -1,14 +1,20 @@
 """Movement pruning (Sanh, Wolf and Rush 2020)."""
 
-import jax
-import jax.numpy as jnp
-import ml_collections
-import optax
+from __future__ import annotations
 
-import ops
+import ml_collections
+from etils import epy
+
 from experiments.core.report.style import RED
 from experiments.mnist_pruning.method import Method, State, baseline
 from experiments.mnist_pruning.schedules import CUBIC_ALONE, cubic_ends, kept
+
+with epy.lazy_imports():  # --help does without them
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    import ops
 
 
 def make(config: ml_collections.ConfigDict, total_steps: int) -> Method:

@@ -1,15 +1,21 @@
 """RigL (Evci et al. 2020, "Rigging the lottery"): sparse from the first step to the last, rewired now and then."""
 
-import jax
-import jax.numpy as jnp
-import ml_collections
+from __future__ import annotations
 
-import ops
+import ml_collections
+from etils import epy
+
 from experiments.core.config import require
 from experiments.core.report.markdown import number
 from experiments.core.report.style import GREEN
 from experiments.mnist_pruning.method import Config, Method, baseline, by_mask
 from experiments.mnist_pruning.schedules import num_kept
+
+with epy.lazy_imports():  # --help does without them
+    import jax
+    import jax.numpy as jnp
+
+    import ops
 
 
 def drop_fraction(progress: jax.Array, drop: float, until: float) -> jax.Array:

@@ -1,14 +1,20 @@
 """STR: soft threshold weight reparameterization (Kusupati et al. 2020)."""
 
-import jax
-import jax.numpy as jnp
+from __future__ import annotations
+
 import ml_collections
+from etils import epy
 
 from experiments.core.config import require
 from experiments.core.report.markdown import number
 from experiments.core.report.style import PURPLE
-from experiments.core.training import optimizer
 from experiments.mnist_pruning.method import Config, Method, State, baseline, in_name
+
+with epy.lazy_imports():  # --help does without them
+    import jax
+    import jax.numpy as jnp
+
+    from experiments.core.training import optimizer
 
 
 def make(config: ml_collections.ConfigDict, total_steps: int) -> Method:

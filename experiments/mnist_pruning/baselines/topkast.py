@@ -1,15 +1,21 @@
 """Top-KAST (Jayakumar et al. 2020, "Top-K always sparse training")."""
 
-import jax
-import jax.numpy as jnp
-import ml_collections
+from __future__ import annotations
 
-import ops
+import ml_collections
+from etils import epy
+
 from experiments.core.config import require
 from experiments.core.report.markdown import number
 from experiments.core.report.style import ORANGE
 from experiments.mnist_pruning.method import Config, Method, State, baseline
 from experiments.mnist_pruning.schedules import num_kept
+
+with epy.lazy_imports():  # --help does without them
+    import jax
+    import jax.numpy as jnp
+
+    import ops
 
 
 def make(config: ml_collections.ConfigDict, total_steps: int) -> Method:

@@ -1,22 +1,28 @@
 """Pictures of the first layer: which pixels its units are left with, and how lam decides it."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import ml_collections
 import numpy as np
-from flax import traverse_util
+from etils import epy
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.core.record.workdir import Workdir
 from experiments.core.report.results import Run
 from experiments.mnist_pruning.methods import METHODS
-from experiments.mnist_pruning.pools import Pools
 from experiments.mnist_pruning.report import naming
+
+with epy.lazy_imports():  # --help does without them
+    import jax
+    import jax.numpy as jnp
+    from flax import traverse_util
+
+    from experiments.mnist_pruning import pools as pools_lib
 
 _UNITS = 7  # that are shown, of those with most weights
 _LAMS = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01)
@@ -38,7 +44,7 @@ def first_layer(run: Run, params: Mapping[str, Any], **fields: Any) -> np.ndarra
     config = ml_collections.ConfigDict(run.config)
     config.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
     method = METHODS[config.method].make(config, run.summary["steps"])
-    pools = Pools(config.budget, [str(layer) for layer in config.prune_layers])
+    pools = pools_lib.Pools(config.budget, [str(layer) for layer in config.prune_layers])
     network = jax.tree.map(jnp.asarray, params["network"])
     states = jax.tree.map(jnp.asarray, params.get("method", {}))
     kept = {

@@ -2,13 +2,17 @@
 
 import sys
 
+from etils import epy
+
 from experiments.core.suite import command
 from experiments.core.suite.plan import Suite, SuiteRun
-from experiments.mnist_pruning.experiment import RECIPE
 from experiments.mnist_pruning.methods import METHODS
-from experiments.mnist_pruning.report import figures, table
 from experiments.mnist_pruning.suite import vit
 from experiments.mnist_pruning.suite.presets import PRESETS
+
+with epy.lazy_imports():  # --help does without them
+    from experiments.mnist_pruning import experiment
+    from experiments.mnist_pruning.report import figures, table
 
 
 def _cost(run: SuiteRun) -> float:
@@ -19,7 +23,8 @@ def _cost(run: SuiteRun) -> float:
 
 
 SUITE = Suite(
-    recipe=RECIPE,
+    name="mnist_pruning",
+    load=lambda: experiment.RECIPE,
     presets=PRESETS,
     chosen_by="hardened_error",
     shown=("test_error", "valid_error", "hardened_error"),

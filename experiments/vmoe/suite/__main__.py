@@ -2,11 +2,15 @@
 
 import sys
 
+from etils import epy
+
 from experiments.core.suite import command
 from experiments.core.suite.plan import Suite, SuiteRun
-from experiments.vmoe.experiment import RECIPE
-from experiments.vmoe.report import figures, table
 from experiments.vmoe.suite.presets import PRESETS
+
+with epy.lazy_imports():  # --help does without them
+    from experiments.vmoe import experiment
+    from experiments.vmoe.report import figures, table
 
 
 def _cost(run: SuiteRun) -> float:
@@ -15,7 +19,8 @@ def _cost(run: SuiteRun) -> float:
 
 
 SUITE = Suite(
-    recipe=RECIPE,
+    name="vmoe",
+    load=lambda: experiment.RECIPE,
     presets=PRESETS,
     chosen_by="valid_error",
     shown=("test_precision_at_1", "valid_precision_at_1"),

@@ -2,11 +2,15 @@
 
 import sys
 
+from etils import epy
+
 from experiments.core.suite import command
 from experiments.core.suite.plan import Suite, SuiteRun
-from experiments.vmoe_clusters.experiment import RECIPE
-from experiments.vmoe_clusters.report import figures, table
 from experiments.vmoe_clusters.suite.presets import PRESETS
+
+with epy.lazy_imports():  # --help does without them
+    from experiments.vmoe_clusters import experiment
+    from experiments.vmoe_clusters.report import figures, table
 
 
 def _cost(run: SuiteRun) -> float:
@@ -15,7 +19,8 @@ def _cost(run: SuiteRun) -> float:
 
 
 SUITE = Suite(
-    recipe=RECIPE,
+    name="vmoe_clusters",
+    load=lambda: experiment.RECIPE,
     presets=PRESETS,
     chosen_by="valid_loss",
     shown=("test_loss", "valid_loss"),

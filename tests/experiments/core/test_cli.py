@@ -120,3 +120,17 @@ def test_a_check_says_whether_a_run_could_be_and_leaves_nothing(tmp_path, capsys
     several = command(tmp_path / "w", "--config.batch_size=9", "--check", "--check_processes=2")
     assert_refused(several, ["config.batch_size=9 ", "devices of config.mesh"], capsys)
     assert not (tmp_path / "w").exists()
+
+
+@LOADING
+def test_the_config_is_shown_with_its_overrides_and_nothing_is_begun(capsys):
+    assert (
+        here(["python", "-m", "x", "--config=configs/mnist_pruning.py:annealed", "--config.p=1.5", "--show_config"])
+        == 0
+    )
+    shown = capsys.readouterr().out.splitlines()
+    assert {
+        "config.p = 1.5",
+        "config.lam.schedule = 'geometric'",
+        "config.seeds = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)",
+    } <= set(shown)

@@ -26,7 +26,9 @@ def test_inputs_are_scaled_as_their_name_says():
 
 
 def test_kernels_start_as_wide_as_their_name_says():
-    kernels = {name: init(jax.random.key(0), (400, 100)) for name, init in INITIALISATIONS.items()}
+    kernels = {
+        name: initialisation()(jax.random.key(0), (400, 100)) for name, initialisation in INITIALISATIONS.items()
+    }
     widths = {name: float(kernel.std()) for name, kernel in kernels.items()}
     expected = {"lecun_normal": 0.05, "glorot_uniform": (2 / 500) ** 0.5, "normal_0.1": 0.1, "normal_0.01": 0.01}
     assert widths == pytest.approx(expected | {"torch": 0.05 / 3**0.5}, rel=0.02)

@@ -23,7 +23,9 @@ def _cauchy(x, k, *, scale):
 @pytest.fixture
 def cauchy(monkeypatch):
     """The entry of a mask that there is not."""
-    monkeypatch.setitem(MASKS, "cauchy", RelaxedMask(_cauchy, "scale", "arctangent", ("#123456", ":"), demo=0.25))
+    monkeypatch.setitem(
+        MASKS, "cauchy", RelaxedMask(lambda: _cauchy, "scale", "arctangent", ("#123456", ":"), demo=0.25)
+    )
 
 
 def test_every_mask_is_made_with_its_strength():

@@ -52,10 +52,12 @@ def test_what_an_operator_moves_and_what_fails():
     cases = dict(
         [row(VALUE), row(GRADIENT, loops=[loop]), row(GRADIENT, divided=ROWS, compiles=False, error="too large")]
     )
-    page = list(
-        operator_tables.operators_table({"cases": cases, "rates": {"device": "H200"}, "compilers": {"jax": "1"}})
-    )
-    assert page[0] == "### H200: 2 of 3 programs compile (jax 1)"
+    git = {"commit": "0123456789", "dirty": False}
+    document = {"cases": cases, "rates": {"device": "H200"}, "compilers": {"jax": "1"}, "git": git}
+    page = list(operator_tables.operators_table(document))
+    assert page[0] == "### H200: 2 of 3 programs compile (jax 1; code `0123456`)"
+    changed = document | {"git": git | {"dirty": True}}
+    assert next(operator_tables.operators_table(changed)).endswith("(jax 1; code `0123456` and changes)")
     assert "| `topk_mask` | (12800, 400) | 4 | - | 1.50 | - | 2.0 |" in page
     assert "| `topk_mask` | (12800, 400) | 4 | 3 | 1.00 | 0.10 | 0 | 0 | 1 | 2.0 |" in page
     (failure,) = [line for line in page if "**fails**" in line]
@@ -67,7 +69,8 @@ def test_what_is_not_compiled_is_named(tmp_path):
     known = step("vmoe S/32 token choice", "v6e-16", 1.0)
     (tmp_path / "steps" / "one.json").write_text(json.dumps(known))
     cases = dict([row(VALUE), row(GRADIENT)])
-    document = {"cases": cases, "rates": {"device": "TPU v5e"}, "compilers": {"jax": "1"}}
+    git = {"commit": "0123456789", "dirty": False}
+    document = {"cases": cases, "rates": {"device": "TPU v5e"}, "compilers": {"jax": "1"}, "git": git}
     (tmp_path / "operators-tpu-v5e.json").write_text(json.dumps(document))
     page = tables.write(tmp_path).read_text()
     assert "- vmoe S/32 token choice: v5litepod-16, h200-8\n" in page

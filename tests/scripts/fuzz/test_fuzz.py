@@ -188,7 +188,7 @@ def test_the_command(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["--count=0"], "must be at least 1, got 0"),
-        (["--only=softmax"], "invalid choice: 'softmax'"),
+        (["--only=softmax"], "--only=softmax is not allowed"),
         (["--problem=topk_mask n=3 x"], "words of the form name=value"),
         (["--problem=topk_mask n=3 y=1"], "a problem has no 'y'"),
         (["--problem=softmax n=3 x=1,2,3 cotangent=1,1,1"], "softmax"),

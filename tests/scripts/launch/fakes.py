@@ -268,13 +268,15 @@ def xpk(world, arguments):
         capture_output=True,
         text=True,
     )
-    world.put(name, workload | {"logs": done.stdout + done.stderr})
+    world.put(name, workload | {"logs": done.stdout + done.stderr, "status": done.returncode})
     print(f"[XPK] Your workload finished with status: {'Completed' if done.returncode == 0 else 'Failed'}")
     sys.exit(125 if done.returncode else 0)
 
 
 def kubectl(world, arguments):
-    print(world.thing(flag(arguments, "selector").split("=")[1])["logs"])
+    thing = world.thing(flag(arguments, "selector").split("=")[1])
+    # Of the pod that failed, and of another, which was ended for that.
+    print(thing["logs"] if arguments[0] == "logs" else f"{thing['status']} 143")
 
 
 def sbatch(world, arguments):

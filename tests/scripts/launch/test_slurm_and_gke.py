@@ -12,7 +12,9 @@ import time
 import pytest
 
 from scripts.launch import command
+from scripts.launch import gke as gke_lib
 from scripts.launch import slurm as slurm_lib
+from scripts.launch.training import Training
 from tests.scripts.launch.conftest import commands
 
 OVERRIDES = ["--config.seeds=(0, 1)", "--config.note=it's $HOME $$; `x`"]
@@ -73,7 +75,7 @@ def interrupted(tmp_path, capfd, word):
 
 def test_ctrl_c_before_another_submission_says_that_nothing_is_queued(world, tmp_path, capfd):
     world.plan("sbatch", "sbatch: error: QOSMaxSubmitJobPerUserLimit")
-    out = interrupted(tmp_path, capfd, "to do")
+    out = interrupted(tmp_path, capfd, "paused")
     assert "attempt 1 of 3 more in 60 s" in out
     assert "stopped; nothing is submitted or queued any more; run it again and it resumes" in out
     assert re.search(r"mnist_pruning +to do +job: .*QOSMax", out)
@@ -84,6 +86,7 @@ def test_ctrl_c_while_a_job_runs_names_it_as_going_on(world, tmp_path, capfd):
     world.plan("train-0", "hang")
     out = interrupted(tmp_path, capfd, "running")
     assert "stopped; submitted, and going on without the launcher: mnist_pruning; run it again and it resumes" in out
+    assert re.search(r"mnist_pruning +interrupted .*; what it submitted goes on", out)
 
 
 def test_what_slurm_says_is_the_reason_only_where_no_task_gives_one():
@@ -123,6 +126,45 @@ def test_a_workload_that_fails_has_a_successor_with_another_name(world, launch):
     assert [name[-2:] for name in names] == ["-0", "-1", "-2"]
     assert "[XPK] ERROR: no quota; attempt 1 of 1" in out
     assert "ValueError: a reason; attempt 1 of 1" in out
+
+
+def test_a_mistake_in_the_config_is_not_tried_again_in_a_workload(world, launch):
+    world.plan("train-0", {"rows": 0, "status": 2, "error": "error: config.p=9 is not allowed"})
+    status, out, _ = launch(*gke())
+    assert status == 2
+    assert "FAILED: workload" in out
+    assert "config.p=9 is not allowed" in out
+    assert len(calls(world, "xpk", "workload", "create")) == 1
+
+
+def test_an_option_that_xpk_does_not_know_is_not_tried_again(world, launch):
+    world.plan("xpk-create", {"says": "xpk workload create: error: unrecognized arguments: --no", "status": 2})
+    status, _, _ = launch(*gke("--create_flag=--no"))
+    assert status == 2
+    assert len(calls(world, "xpk", "workload", "create")) == 1
+
+
+def test_a_workload_that_outlasts_the_wait_is_waited_for_again(world, launch):
+    world.plan("xpk-list", {"says": "[XPK] Timed out waiting for your workload", "status": 124})
+    status, out, _ = launch(*gke("--retries=0"))
+    assert status == 0
+    assert "goes on, and is waited for" in out
+
+
+@pytest.mark.parametrize("cluster", ["My_Cluster", "1st", "c-", "c" * 41])
+def test_a_name_that_xpk_refuses_is_refused_at_once(world, launch, cluster):
+    status, _, err = launch(*gke(f"--cluster={cluster}"))
+    assert status == 2
+    assert err.startswith(f"error: --cluster={cluster} is not allowed: ")
+    assert err.count("\n") == 1
+    assert not world.recorded("calls")
+
+
+def test_workloads_have_names_that_xpk_takes_whatever_the_experiment_is_called():
+    for experiment in ("mnist_pruning", "VMoE", "_9", "a" * 99):
+        name = gke_lib._name(Training("", experiment, "", "gs://b/r"), 10)
+        assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name)
+        assert len(name) <= 28
 
 
 def test_a_workload_that_an_earlier_launcher_has_left_is_waited_for(world, launch, bucket_server):

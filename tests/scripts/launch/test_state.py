@@ -1,6 +1,8 @@
 """How far runs are, told from workdirs of which some files are damaged."""
 
 import json
+import os
+import platform
 
 import pytest
 
@@ -40,3 +42,20 @@ def test_a_record_that_is_damaged_is_named(training, tmp_path):
         (tmp_path / "launch.json").write_text(content)
         with pytest.raises(DamagedError, match=r"launch\.json is damaged \(.*\): remove it, if no launcher"):
             state.read_record(training)
+
+
+def test_a_launcher_in_its_pause_keeps_others_out_and_a_dead_one_does_not(training, tmp_path):
+    (tmp_path / "summary.json").unlink()
+    for parent, held, word in ((os.getppid(), True, state.PAUSED), (2**22 + 1, False, state.TO_DO)):
+        record = {"state": "paused", "reason": "no quota", "launcher": {"host": platform.node(), "pid": parent}}
+        (tmp_path / "launch.json").write_text(json.dumps(record))
+        assert (state.launcher_of(training) is not None) is held
+        assert state.read(training) == state.State(word, "epoch 0/4", "no quota")
+
+
+def test_a_run_whose_launcher_was_stopped_is_interrupted_until_it_is_done(training, tmp_path):
+    state.record(training, state.INTERRUPTED, reason="it goes on")
+    assert state.read(training).word == state.DONE
+    (tmp_path / "summary.json").unlink()
+    assert state.read(training) == state.State(state.INTERRUPTED, "epoch 0/4", "it goes on")
+    assert state.launcher_of(training) is None

@@ -29,12 +29,12 @@ def test_time_left_counts_from_where_this_launch_began(clock, capsys):
     progress.reached(302)  # too soon after the last line
     assert capsys.readouterr().out.splitlines() == [
         "step  200/1000  train_loss -  error 1.5  1 of 3 seeds diverged",
-        "step  300/1000  train_loss 3  error 1.5  1 of 3 seeds diverged  10:30 left",
-        "step  301/1000  8:39:03 left",
+        "step  300/1000  train_loss 3  error 1.5  1 of 3 seeds diverged  1.11 a second, 10:30 left",
+        "step  301/1000  44.6 s each, 8:39:04 left",
     ]
 
 
-@pytest.mark.parametrize(("first_call", "left"), [(12.0, "15:00 left"), (50.0, "22:21 left")])
+@pytest.mark.parametrize(("first_call", "left"), [(12.0, "1 a second, 15:00 left"), (50.0, "1.49 s each, 22:21 left")])
 def test_what_the_first_call_alone_has_to_do_is_counted_only_where_it_matters_little(clock, capsys, first_call, left):
     progress = Progress((), Plan(10, 1000, 1, 100, 100, "step"), 0, 1)
     clock[0] = first_call
@@ -51,4 +51,7 @@ def test_there_is_no_time_left_to_tell_before_a_second_call(clock, capsys):
     progress.show({"step": 100, "diverged": [False], "train_loss": [1.0]})
     clock[0] = 15.0
     progress.show({"step": 200, "diverged": [False], "train_loss": [1.0]})
-    assert capsys.readouterr().out == "step  100/1000  train_loss 1\nstep  200/1000  train_loss 1  1:20 left\n"
+    assert (
+        capsys.readouterr().out
+        == "step  100/1000  train_loss 1\nstep  200/1000  train_loss 1  10 a second, 1:20 left\n"
+    )

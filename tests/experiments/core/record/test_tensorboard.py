@@ -1,0 +1,50 @@
+"""What a run gives to TensorBoard, told from the calls of clu: TensorFlow, which writes the events, is not imported."""
+
+import json
+import sys
+import types
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from experiments.core.record import metrics
+from experiments.core.record.tensorboard import TensorBoard
+
+
+class SummaryWriter:
+    """Keeps what it is told."""
+
+    def __init__(self, directory):
+        self.directory, self.written = directory, []
+
+    def __getattr__(self, name):
+        return lambda *arguments: self.written.append((name, *arguments))
+
+
+@pytest.fixture
+def board(monkeypatch, tmp_path):
+    clu = types.SimpleNamespace(metric_writers=types.SimpleNamespace(SummaryWriter=SummaryWriter))
+    monkeypatch.setitem(sys.modules, "clu", clu)
+    return TensorBoard(tmp_path / "tensorboard")
+
+
+def written(board, kind):
+    return [entry[1:] for entry in board._writer.written if entry[0] == kind]
+
+
+def test_curves_are_means_over_the_seeds_that_have_a_value(board, tmp_path):
+    with closing(metrics.Writer(tmp_path / "metrics.jsonl", [], board)) as writer:
+        writer.append({"step": 3, "epoch": 1, "error": [1.0, None, 2.0], "by_layer": {"1": [4.0, 4.0, 7.0]}})
+    ((step, scalars),) = written(board, "write_scalars")
+    assert step == 3
+    assert (scalars["error"], scalars["by_layer/1"]) == (1.5, 5.0)
+
+
+def test_config_summary_and_parameters_are_there(board, tmp_path):
+    board.config(["config.p = 2.0", "config.lam = 1"])
+    board.end(7, {"state": "done"}, {"kernel": np.arange(3.0)})
+    (config, summary), ((step, histograms),) = written(board, "write_texts"), written(board, "write_histograms")
+    assert config == (0, {"config": "    config.p = 2.0\n    config.lam = 1"})
+    assert json.loads(summary[1]["summary"]) == {"state": "done"}
+    assert (step, list(histograms)) == (7, ["kernel"])
