@@ -128,8 +128,9 @@ figures: $(READY)  ## Tables and figures again, from the committed results; the 
 	@$(RUN) experiments.vmoe.report.figures results/vmoe
 	@$(RUN) scripts.paper_figures
 
-compare: $(READY)  ## Put runs side by side: RUNS="results/mnist_pruning gs://bucket/runs" [OUT=runs/compare] [FORMAT=text].
-	@$(RUN) scripts.compare $(RUNS) --out="$(OUT)" --format="$(FORMAT)"
+compare: PORT ?= 0
+compare: $(READY)  ## Put runs side by side: RUNS="results/mnist_pruning gs://bucket/runs" [OUT=runs/compare] [FORMAT=text]; WATCH=1 follows runs that go on.
+	@$(RUN) scripts.compare $(RUNS) --out="$(OUT)" --format="$(FORMAT)" $(if $(WATCH),--watch --port=$(PORT))
 
 report: $(READY)  ## results/index.html: every claim of the paper beside what the committed results say, and their runs.
 	@$(RUN) scripts.report results

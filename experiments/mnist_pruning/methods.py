@@ -17,6 +17,7 @@ from experiments.mnist_pruning.method import Method, PruningMethod, State, Trial
 from experiments.mnist_pruning.pools import BUDGETS
 from experiments.mnist_pruning.schedules import (
     DENSITY_SCHEDULES,
+    FALLING,
     cubic_density,
     cubic_ends,
     cubic_setting,
@@ -120,6 +121,7 @@ METHODS = {
         "hard top-k",
         (BLUE, "-"),
         setting=cubic_setting,
+        reads=FALLING,
         density_schedules=DENSITY_SCHEDULES,
         cost=1.6,
         best=lambda: {"hard": Trial(candidates={"constant": {}} | cubic_ends(0.7))},
@@ -133,6 +135,7 @@ METHODS = {
         "hard-concrete L0 gates",
         (SKY, ":"),
         "hard-concrete gates",
+        reads=("hard_concrete",),
         validate=_validate_hard_concrete,
         cost=3.0,
     ),
@@ -142,6 +145,7 @@ METHODS = {
         "hard, gradient to all",
         (GREY, "-."),
         setting=cubic_setting,
+        reads=FALLING,
         density_schedules=DENSITY_SCHEDULES,
         cost=1.6,
         trials=dict,

@@ -16,6 +16,8 @@ from experiments.core.config import is_whole, require, require_one_of
 
 DENSITY_SCHEDULES = ("constant", "cubic")
 CUBIC = {"density_schedule.name": "cubic"}  # fields of the config
+# What a method reads whose density may fall.
+FALLING = ("density_schedule.name", "density_schedule.begin", "density_schedule.end")
 Density = Callable[[jax.Array], jax.Array]  # of progress, from 0 to 1
 
 

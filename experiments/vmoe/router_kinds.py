@@ -36,6 +36,7 @@ class RouterKind:
     label: Callable[[Fields], str]  # in tables and figures
     look: Callable[[Fields], Look] | None = None  # in figures; None: solid, in the next colour that is free
     setting: Callable[[Fields], str] = lambda fields: ""  # what is chosen besides the learning rate, for tables
+    reads: tuple[str, ...] = ()  # of the fields of `config.router` that not all read
     score: str = "logits"  # the usual `config.router.score`
     fields: Fields = dataclasses.field(default_factory=dict)  # what else `config.router` has as it comes
     unbounded: bool = False  # whether its buffers hold all tokens of a group, whatever `config.router.capacity` is
@@ -113,6 +114,7 @@ ROUTERS = {
         lambda fields, shape, lam: routers.HardExpertChoice(shape.k, fields.score),
         lambda fields: f"hard expert choice, of the {fields['score']}",
         lambda fields: (BLUE, "-" if fields["score"] == "gates" else "--"),
+        reads=("score",),
         score="gates",  # Zhou et al.; that of the logits is there for the relaxed one to be held against
         validate_shape=lambda fields, shape, num_experts: require(
             shape.capacity == shape.k, "router.capacity", shape.capacity, f"k={shape.k}, or 0: it takes no more"
@@ -123,6 +125,7 @@ ROUTERS = {
         _relaxed,
         _label("relaxed expert choice"),
         setting=_relaxed_setting,
+        reads=("score", "p", "lam", "dykstra"),
         same_score=True,
         validate=_validate_relaxed,
         validate_shape=_validate_capacity,
@@ -177,6 +180,7 @@ ROUTERS = {
         lambda fields, shape, lam: routers.TokenChoice(fields.selected, shape.capacity, fields.priority),
         lambda fields: f"token choice, {fields['selected']} experts",
         lambda fields: (GREY, "-"),
+        reads=("selected", "priority", "auxiliary"),
         auxiliary=True,
         validate=_validate_token_choice,
         validate_shape=lambda fields, shape, num_experts: require(

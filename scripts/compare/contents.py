@@ -1,6 +1,7 @@
 """What the page holds: curves, final values, configs and where runs come from, as JSON."""
 
 import dataclasses
+import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -45,15 +46,19 @@ def contents(groups: Sequence[Group], problems: Sequence[Problem], reported: Seq
     curves = [_curves(group, limit) for group in groups]
     configs = [group.config for group in groups]
     differing = varying(configs)
+    mixed = len({group.own for group in groups}) > 1
     return {
         "metrics": metrics_of(groups),
         "groups": [
             {
+                "id": _id(group),
                 "label": group.label,
                 "parts": group.parts,
                 "experiment": group.experiment,
                 "state": group.state,
                 "done": group.done,
+                "own": group.own and mixed,
+                "trial": group.trial,
                 "runs": [run.name for run in group.runs],
                 "seeds": list(group.series.seeds),
                 "diverged": sum(run.summary["diverged"] for run in group.runs),
@@ -72,6 +77,11 @@ def contents(groups: Sequence[Group], problems: Sequence[Problem], reported: Seq
         "quantiles": _quantiles(groups),
         "levels": _LEVELS,
     }
+
+
+def _id(group: Group) -> str:
+    """Short, and the same on the page that is made when the runs have gone on."""
+    return hashlib.sha256(group.runs[0].name.encode()).hexdigest()[:8]
 
 
 def metrics_of(groups: Iterable[Group]) -> list[Json]:

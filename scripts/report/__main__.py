@@ -15,7 +15,7 @@ from scripts.aot import tables as accelerators
 from scripts.compare.contents import contents
 from scripts.compare.groups import group
 from scripts.compare.page import listed, page
-from scripts.compare.workdirs import find
+from scripts.compare.workdirs import RESULTS, find
 from scripts.report import readme
 from scripts.report.claims import CLAIMS
 from scripts.report.paper import REPORTED
@@ -52,7 +52,7 @@ def make(directory: Path) -> Path:
     if (directory / "accelerators" / "README.md").exists():
         before += _ACCELERATORS
     write_atomically(path, page("Claims and results", data, summary=_SUMMARY, before=before, after=after))
-    if directory.resolve() == readme.RESULTS:
+    if directory.resolve() == RESULTS:
         accelerators.write(directory / "accelerators")
         for changed in readme.update(CLAIMS, findings):
             print(f"the tables of {changed} are new", flush=True)

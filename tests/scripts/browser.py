@@ -17,7 +17,7 @@ class Seen:
 
     def wrong(self, url: str) -> list[str]:
         """Errors, and requests for anything but what lies inside the page, or below the URL."""
-        inside = ("data:", "blob:", url)
+        inside = ("data:", "blob:", url.partition("#")[0])
         return self.errors + [request for request in self.requests if not request.startswith(inside)]
 
 

@@ -51,6 +51,7 @@ GRADUAL = PruningMethod(
     "gradual magnitude pruning",
     (BLUE, "-."),
     setting=cubic_setting,
+    reads=("density_schedule",),
     density_schedules=("cubic",),
     fields=CUBIC,
     cost=1.0,

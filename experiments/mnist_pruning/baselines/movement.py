@@ -8,7 +8,7 @@ import optax
 import ops
 from experiments.core.report.style import RED
 from experiments.mnist_pruning.method import Method, PruningMethod, State, Trial
-from experiments.mnist_pruning.schedules import CUBIC, cubic_ends, cubic_setting, kept
+from experiments.mnist_pruning.schedules import CUBIC, FALLING, cubic_ends, cubic_setting, kept
 
 
 def make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
@@ -39,6 +39,7 @@ MOVEMENT = PruningMethod(
     "movement pruning",
     (RED, "-."),
     setting=cubic_setting,
+    reads=FALLING,
     density_schedules=("cubic",),
     fields=CUBIC,
     cost=1.6,

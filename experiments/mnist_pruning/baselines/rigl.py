@@ -83,6 +83,7 @@ RIGL = PruningMethod(
     (GREEN, "-."),
     setting=_setting,
     validate=_validate,
+    reads=("rigl", "density_schedule.every"),
     cost=1.0,
     trials=dict,
     best=lambda: {"rigl": Trial(candidates={f"drop{drop:g}": {"rigl.drop": drop} for drop in (0.3, 0.5)})},

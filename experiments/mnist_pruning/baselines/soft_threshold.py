@@ -50,6 +50,7 @@ STR = PruningMethod(
     "STR",
     setting=_setting,
     validate=_validate,
+    reads=("str",),
     cost=0.8,
     trials=dict,
     best=lambda: {

@@ -58,6 +58,7 @@ TOPKAST = PruningMethod(
     (ORANGE, "-."),
     setting=_setting,
     validate=_validate,
+    reads=("topkast",),
     cost=2.5,
     trials=dict,
     best=lambda: {

@@ -49,7 +49,7 @@ def test_the_page_holds_curves_finals_configs_and_problems(runs, tmp_path, capsy
     assert hard["x"] == {"step": [0, 10, 20], "epoch": [0, 1, 2], "seconds": [0, 2, 4]}
     assert hard["curves"]["test_error"]["mean"] == [89, 8.1667, 7]
     assert relaxed["final"]["test_error"] == [5, 6.5, 5]
-    assert data["fields"]["lam.start"] == ["1e-4", "0.1", "1"]
+    assert data["fields"]["lam.start"] == ["-", "0.1", "1"]
     assert data["common"]["optimizer.learning_rate"] == "0.01"
     assert stopped["state"] == "unfinished, at epoch 1 of 2"
     assert stopped["diverged"] == 1
@@ -94,10 +94,10 @@ def test_the_text_table_has_paired_differences_and_their_significance(runs, caps
     (hard, relaxed), _ = load(runs)
     p = significance(relaxed, hard, "test_error")
     cells = {line.split("  ")[0]: re.split(r"\s{2,}", line) for line in lines}
-    assert cells["lam.start=1e-4, method=hard"][1:] == ["3", "0", "7.00 ± 2.48", "reference", "-", "done"]
+    assert cells["hard top-k"][1:] == ["3", "0", "7.00 ± 2.48", "reference", "-", "done"]
     minus = difference(relaxed, hard, "test_error")
-    assert cells["lam.start=0.1, method=relaxed"][4] == f"{minus['mean']:.2f} ± {minus['interval95']:.2f}"
-    assert cells["lam.start=0.1, method=relaxed"][5] == f"{p:.2g}"
+    assert cells["relaxed top-k, p = 2, lam = 0.1"][4] == f"{minus['mean']:.2f} ± {minus['interval95']:.2f}"
+    assert cells["relaxed top-k, p = 2, lam = 0.1"][5] == f"{p:.2g}"
     stopped = next(line for line in lines if "unfinished" in line)
     assert re.split(r"\s{2,}", stopped)[2:6] == ["1", "8.50 ± 6.35", "-", "-"]
 
@@ -145,10 +145,10 @@ def test_runs_of_two_experiments_are_told_apart(tmp_path):
             Workdir(path).environment.write_text(json.dumps(command))
     groups = group(find([str(tmp_path)]))
     assert [item.label for item in groups] == [
-        "cifar100_vit, optimizer.learning_rate=0.1",
-        "cifar100_vit, optimizer.learning_rate=1.1",
-        "mnist_pruning, p=2",
-        "mnist_pruning, p=1.5",
+        "mnist_pruning, relaxed top-k, p = 2, lam = 1e-4 (the paper's lam)",
+        "mnist_pruning, relaxed top-k, p = 1.5, lam = 1e-4 (the paper's lam)",
+        "cifar100_vit, top-3, p = 2, the paper's, learning rate 0.1, lam = 0.1",
+        "cifar100_vit, top-3, p = 2, the paper's, learning rate 1.1, lam = 0.1",
     ]
     data = contents(groups, [])
     names = [metric["name"] for metric in data["metrics"] if "accuracy" in metric["name"]]
