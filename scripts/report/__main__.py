@@ -17,9 +17,9 @@ from scripts.compare.groups import group
 from scripts.compare.page import listed, page
 from scripts.compare.workdirs import RESULTS, find
 from scripts.report import readme
+from scripts.report.cards import cards
 from scripts.report.claims import CLAIMS
 from scripts.report.paper import REPORTED
-from scripts.report.table import table
 
 _SUMMARY = (
     "<p><cite>Fast, Differentiable and Sparse Top-k: a Convex Analysis Perspective</cite> (Sander, Puigcerver, "
@@ -48,7 +48,7 @@ def make(directory: Path) -> Path:
     )
     path = directory / "index.html"
     data = contents(group(found), found.problems, REPORTED)
-    before, after = table(CLAIMS, findings, directory), listed("Figures", figures)
+    before, after = cards(CLAIMS, findings, directory), listed("Figures", figures)
     if (directory / "accelerators" / "README.md").exists():
         before += _ACCELERATORS
     write_atomically(path, page("Claims and results", data, summary=_SUMMARY, before=before, after=after))

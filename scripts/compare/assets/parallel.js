@@ -45,14 +45,15 @@ function drawParallel() {
   const text = (field, group) => DATA.fields[field][DATA.groups.indexOf(group)];
   const fields = fieldsHere().filter((field) => new Set(groups.map((group) => text(field, group))).size > 1)
     .sort((a, b) => new Set(groups.map((group) => text(b, group))).size - new Set(groups.map((group) => text(a, group))).size)
-    .slice(0, MOST_AXES);
+    .slice(0, narrow() ? 4 : MOST_AXES);
   const ends = groups.map((group) => interval(group.final[metric]));
   const axes = [
     ...fields.map((field) => [field, scaleOf(groups.map((group) => group.fields[field]), groups.map((group) => text(field, group)))]),
     [metric, scaleOf(ends.map(({ mean }) => mean), ends.map(({ mean }) => digits(mean)))],
   ];
+  const ranked = ends.map(({ mean }) => mean).filter((mean) => mean !== null).sort((a, b) => a - b);
   const traces = groups.map((group, i) => {
-    const share = axes[axes.length - 1][1].place(i) ?? 0.5;
+    const share = ends[i].mean === null ? 0.5 : ranked.indexOf(ends[i].mean) / Math.max(1, ranked.length - 1);
     return {
       x: axes.map((_, axis) => axis), y: axes.map(([, scale]) => scale.place(i)), mode: "lines+markers", connectgaps: true,
       line: { color: between(share), width: group.own ? 4 : 1.5 }, marker: { color: between(share), size: 6 }, opacity: 0.85,
@@ -71,8 +72,8 @@ function drawParallel() {
     { shapes: axes.map((_, axis) => line(axis)), annotations: ticks, dragmode: false },
   ), PLOT_OPTIONS);
   const left = fieldsHere().length - fields.length;
-  byId("parallel-caption").textContent = `A line for each group, from field to field to ${metric} at the end, whose low values have the first
-    colour of the list of curves and high ones the second. A field that a run does not use is passed by.
+  byId("parallel-caption").textContent = `A line for each group, from field to field to ${metric} at the end. Colours go by its order: from blue, the
+    lowest, to orange, the highest. A field that a run does not use is passed by.
     ${left > 0 ? `The ${fields.length} fields with most values are drawn, ${left} more differ.` : ""}`;
   byId("parallel-plot").setAttribute("aria-label",
     `Parallel coordinates of ${groups.length} groups over ${fields.join(", ")} and ${metric}. The table of final values has the same, with these columns chosen.`);

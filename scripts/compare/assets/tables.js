@@ -71,8 +71,8 @@ function drawChooser(id, columns, chosen, redraw) {
 /** Buttons for every table of the page, in the section's place for them or above the table. */
 function startTables() {
   for (const table of document.querySelectorAll("main table")) {
-    const section = table.closest("section"), title = section.querySelector("h2").textContent;
-    const name = section.id, region = table.closest(".scroll");
+    const title = table.closest("article, section").querySelector("h2, h3").textContent;
+    const name = table.id.replace(/-table$/, ""), region = table.closest(".scroll");
     let tools = byId(`${name}-tools`);
     if (!tools) region.before(tools = element("div", { class: "controls", id: `${name}-tools` }));
     tools.append(element("span", { class: "buttons", role: "group", "aria-label": `Save or copy: ${title}` },
