@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from experiments.core.report.identity import is_bookkeeping
 from experiments.core.report.results import Problem, Run
 from scripts.compare import downsample
 from scripts.compare.groups import Group, shown, varying
@@ -69,6 +70,7 @@ def contents(groups: Sequence[Group], problems: Sequence[Problem], reported: Seq
             for group, drawn in zip(groups, curves, strict=True)
         ],
         "fields": {name: [shown(name, config.get(name)) for config in configs] for name in differing},
+        "bookkeeping": [name for name in differing if is_bookkeeping(name)],
         "common": {name: shown(name, value) for name, value in _common(configs).items()},
         "runs": [_provenance(run) for group in groups for run in group.runs],
         "problems": [{"name": problem.name, "reason": problem.reason} for problem in problems],

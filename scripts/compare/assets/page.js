@@ -180,6 +180,8 @@ function hideTrials() {
 }
 /** The place of a group, by its id; -1 if there is none. */
 const placeOf = (id) => DATA.groups.findIndex((group) => group.id === id);
+/** Those that the numbers of runs depend on. */
+const sweptHere = () => fieldsHere().filter((name) => !DATA.bookkeeping.includes(name));
 const namesOf = (list) => list.map((item) => item.name ?? item).map((name) => [name, name]);
 const metricOf = (name) => DATA.metrics.find((metric) => metric.name === name);
 /** The indices of the groups of the experiment that have a metric. */

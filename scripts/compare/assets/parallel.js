@@ -12,7 +12,7 @@ function startParallel() {
 
 /** For another experiment; a sweep has three groups or more, and more than a field. */
 function parallelChanged() {
-  byId("parallel").hidden = groupsHere().length < 3 || fieldsHere().length < 2;
+  byId("parallel").hidden = groupsHere().length < 3 || sweptHere().length < 2;
   setOptions(byId("parallel-metric"), namesOf(metricsHere()));
   drawParallel();
 }
@@ -26,9 +26,10 @@ function scaleOf(values, texts) {
     return { place: (i) => typeof values[i] === "number" ? (on(values[i]) - on(low)) / width : null,
       ticks: [[0, digits(low)], ...(high > low ? [[1, digits(high)]] : [])] };
   }
-  const kinds = [...new Set(texts)].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+  const known = (i) => values[i] !== null && values[i] !== undefined;
+  const kinds = [...new Set(texts.filter((_, i) => known(i)))].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
   const place = (text) => kinds.length < 2 ? 0.5 : kinds.indexOf(text) / (kinds.length - 1);
-  return { place: (i) => place(texts[i]), ticks: kinds.length > 9 ? [] : kinds.map((text) => [place(text), text]) };
+  return { place: (i) => known(i) ? place(texts[i]) : null, ticks: kinds.length > 9 ? [] : kinds.map((text) => [place(text), text]) };
 }
 
 /** From the first colour of the palette to the second. */
@@ -43,7 +44,7 @@ function drawParallel() {
   const groups = groupsHere().filter((group) => group.final[metric]
     && !(byId("parallel-shown").checked && hidden.has(DATA.groups.indexOf(group))));
   const text = (field, group) => DATA.fields[field][DATA.groups.indexOf(group)];
-  const fields = fieldsHere().filter((field) => new Set(groups.map((group) => text(field, group))).size > 1)
+  const fields = sweptHere().filter((field) => new Set(groups.map((group) => text(field, group))).size > 1)
     .sort((a, b) => new Set(groups.map((group) => text(b, group))).size - new Set(groups.map((group) => text(a, group))).size)
     .slice(0, narrow() ? 4 : MOST_AXES);
   const ends = groups.map((group) => interval(group.final[metric]));
@@ -71,7 +72,7 @@ function drawParallel() {
     { visible: false, fixedrange: true, range: [-0.06, 1.06] },
     { shapes: axes.map((_, axis) => line(axis)), annotations: ticks, dragmode: false },
   ), PLOT_OPTIONS);
-  const left = fieldsHere().length - fields.length;
+  const left = sweptHere().length - fields.length;
   byId("parallel-caption").textContent = `A line for each group, from field to field to ${metric} at the end. Colours go by its order: from blue, the
     lowest, to orange, the highest. A field that a run does not use is passed by.
     ${left > 0 ? `The ${fields.length} fields with most values are drawn, ${left} more differ.` : ""}`;

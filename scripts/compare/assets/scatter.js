@@ -12,7 +12,7 @@ function startScatter() {
 
 /** For another experiment. */
 function scatterChanged() {
-  const fields = fieldsHere();
+  const fields = sweptHere();
   byId("scatter").hidden = !fields.length;
   if (!fields.length) return;
   setOptions(byId("scatter-metric"), namesOf(metricsHere()));

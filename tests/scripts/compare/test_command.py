@@ -11,6 +11,7 @@ from experiments.core.report.paired import difference, significance
 from experiments.core.report.results import load
 from scripts.bench import pages
 from scripts.compare.__main__ import main
+from scripts.compare.comparison import comparison
 from scripts.compare.contents import contents
 from scripts.compare.groups import group
 from scripts.compare.workdirs import find
@@ -86,6 +87,15 @@ def test_names_cannot_end_the_data_or_become_markup(tmp_path):
     assert "onerror=alert(1)>" in page
     assert "<img src=x" not in page
     assert data_of(page)["fields"]["data_dir"][1] == name
+
+
+def test_a_page_asks_for_nothing_and_one_that_is_served_asks_its_server_alone(runs):
+    found = find([str(runs)])
+    still, served = (comparison(found, group(found), followed=followed) for followed in (None, {"version": "1"}))
+    policy = "Content-Security-Policy\" content=\"default-src 'none';"
+    assert f"{policy} script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:\"" in still
+    assert f"{policy} connect-src 'self'; script-src" in served
+    assert re.findall(r'<(?:script|link|img|iframe)[^>]* (?:src|href)="(?!data:)', still) == []
 
 
 def test_the_text_table_has_paired_differences_and_their_significance(runs, capsys):
