@@ -4,8 +4,6 @@ import dataclasses
 import json
 
 import fsspec
-import jax
-import jax.numpy as jnp
 import ml_collections
 import pytest
 
@@ -14,8 +12,6 @@ from experiments.core.config import to_json
 from experiments.core.record.files import write_json
 from experiments.core.record.workdir import Workdir
 from experiments.core.report.identity import dotted
-from experiments.mnist_pruning.methods import METHODS
-from experiments.mnist_pruning.report.naming import IDENTITY
 from scripts.compare.__main__ import main
 from scripts.compare.contents import contents
 from scripts.compare.groups import group, shown
@@ -90,24 +86,6 @@ def test_the_readers_own_runs_come_first_and_trials_of_sweeps_are_known(tmp_path
     found = group(find([*places, str(tmp_path)]))
     assert [item.own for item in found] == [True, False, False]
     assert [item.trial for item in found] == [True, False, False]
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_a_method_reads_no_more_than_it_says(name):
-    config = mnist_pruning.get_config(name)
-    read = IDENTITY.fields(dotted(to_json(config)))
-    for field in dotted(to_json(config)):
-        section, _, leaf = field.rpartition(".")
-        if field not in read:
-            del (config[section] if section else config)[leaf]
-    method = METHODS[name].make(config, 10)
-
-    def trained(w, key, progress):
-        state = method.init(w, key)
-        w, state = method.after_update(w, state, w, progress)
-        return method.weights(w, state, progress, key), method.penalty(w, state, progress)
-
-    jax.eval_shape(trained, jnp.ones(20), jax.random.key(0), jnp.float32(0.5))
 
 
 def test_labels_of_many_groups_leave_out_the_usual_and_the_implied(tmp_path):
