@@ -1,6 +1,6 @@
 """What a run of the fine-tuning experiment is called in tables and figures."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from experiments.core.report.pooled import pooled
 from experiments.core.report.results import Problem, Run
 from experiments.core.report.style import Look
 
-_KNOWN = {"loss.name": LOSSES}
+_KNOWN: dict[str, Collection[str]] = {"loss.name": LOSSES}
 PAPER = "paper/"  # in the names of runs at the paper's learning rates, where others have chosen theirs
 
 

@@ -1,6 +1,6 @@
 """The runs of the pruning experiment, and what they are called in tables and figures."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from experiments.mnist_pruning.masks import MASKS
 from experiments.mnist_pruning.methods import METHODS
 
 PAPER_LEARNING_RATE = 1e-2
-_KNOWN = {"method": METHODS, "mask.name": MASKS}
+_KNOWN: dict[str, Collection[str]] = {"method": METHODS, "mask.name": MASKS}
 
 
 def load(directory: Path) -> tuple[list[Run], list[Problem]]:

@@ -1,6 +1,6 @@
 """What a run of the V-MoE experiment is called in tables and figures."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from experiments.core.report.pooled import pooled
 from experiments.core.report.results import Problem, Run
 from experiments.vmoe.router_kinds import ROUTERS, RouterKind
 
-_KNOWN = {"router.name": ROUTERS}
+_KNOWN: dict[str, Collection[str]] = {"router.name": ROUTERS}
 
 
 def load(directory: Path) -> tuple[list[Run], list[Problem]]:
