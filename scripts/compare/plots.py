@@ -50,8 +50,8 @@ def _curves(groups: Sequence[Group], metric: str, reported: Sequence[Reported]) 
     mixed = len({group.own for group in groups}) > 1
     for i, group in enumerate(groups):
         curve = Curve.of(_values(group, metric))
-        look = {"color": _COLOURS[i % 7], "linestyle": _DASHES[i // 7 % 4]}
-        look["linewidth"] = 2.6 if mixed and group.own else 1.3
+        width = 2.6 if mixed and group.own else 1.3
+        look = {"color": _COLOURS[i % 7], "linestyle": _DASHES[i // 7 % 4], "linewidth": width}
         for axes, x in ((steps, group.series.step), (time, group.series.seconds)):
             axes.plot(x, curve.mean, label=group.label, marker="." if len(x) < 3 else None, **look)
             if few:

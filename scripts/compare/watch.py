@@ -43,7 +43,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         # A page of another site whose name leads to this machine is not answered.
-        known = self.headers.get("Host") in (f"{name}:{self.server.server_port}" for name in (_HOST, "localhost"))
+        known = self.headers.get("Host") in [f"{name}:{self.server.server_port}" for name in (_HOST, "localhost")]
         found = {"/": ("text/html", self.server.page), "/version": ("text/plain", self.server.version)}.get(self.path)
         if not known or found is None:
             self.send_error(HTTPStatus.NOT_FOUND if known else HTTPStatus.FORBIDDEN)
