@@ -69,9 +69,9 @@ function drawHidden() {
   const note = byId("hidden-note");
   note.hidden = !out.length;
   if (!out.length) return;
-  const trials = out.every((group) => group.trial) ? ", trials of sweeps" : "";
+  const trials = out.every((group) => group.trial) ? ", trials of sweeps" : "", open = note.querySelector("details")?.open;
   note.replaceChildren(
-    element("details", {}, element("summary", {}, `${out.length} of ${others.length} groups are hidden${trials}`),
+    element("details", { open }, element("summary", {}, `${out.length} of ${others.length} groups are hidden${trials}`),
       element("ul", {}, ...out.map((group) => element("li", {}, labelAmong(group, others))))),
     button("show-hidden", "Show them", () => {
       for (const group of out) hidden.delete(DATA.groups.indexOf(group));

@@ -62,7 +62,9 @@ async function startState() {
     }
     byId(id).on?.("plotly_relayout", stateChanged);
   }
-  goTo(state.get("at") ?? location.hash.slice(1));
+  const reloaded = performance.getEntriesByType("navigation")[0]?.type === "reload"; // then the browser keeps its place
+  if (reloaded) sectionShown = state.get("at") ?? "";
+  else goTo(state.get("at") ?? location.hash.slice(1));
   addEventListener("hashchange", () => location.hash.includes("=") ? location.reload() : goTo(location.hash.slice(1)));
 }
 
