@@ -108,6 +108,8 @@ def _validate_token_choice(fields: ml_collections.ConfigDict) -> None:
     require(fields.auxiliary >= 0, "router.auxiliary", fields.auxiliary, "at least 0")
 
 
+_OF_RELAXED = ("score", "p", "lam", "hard_after", "dykstra")  # what it reads of `config.router`
+
 # In the order of the tables.
 ROUTERS = {
     "hard": RouterKind(
@@ -125,7 +127,7 @@ ROUTERS = {
         _relaxed,
         _label("relaxed expert choice"),
         setting=_relaxed_setting,
-        reads=("score", "p", "lam", "dykstra"),
+        reads=_OF_RELAXED,
         same_score=True,
         validate=_validate_relaxed,
         validate_shape=_validate_capacity,
@@ -136,6 +138,7 @@ ROUTERS = {
         _label("relaxed expert choice annealed to the hard"),
         lambda fields: (ORANGE, "--"),
         setting=_relaxed_setting,
+        reads=_OF_RELAXED,
         same_score=True,
         fields={"lam.schedule": "geometric", "lam.start": 10.0, "lam.end": 0.1, "hard_after": 0.9},
         validate_shape=_validate_capacity,
@@ -146,6 +149,7 @@ ROUTERS = {
         _label("relaxed expert choice with buffers for all tokens"),
         lambda fields: (RED, ":"),
         setting=_relaxed_setting,
+        reads=_OF_RELAXED,
         same_score=True,
         unbounded=True,
         validate_shape=lambda fields, shape, num_experts: require(
@@ -160,6 +164,7 @@ ROUTERS = {
         _label("hard expert choice with the relaxed gradient"),
         lambda fields: (PURPLE, "--"),
         setting=_relaxed_setting,
+        reads=("score", "p", "lam", "hard_after"),
         same_score=True,
         validate_shape=_validate_exact,
         presets=(),
@@ -171,6 +176,7 @@ ROUTERS = {
         _label("balanced plan"),
         lambda fields: (GREEN, "--"),
         setting=_balanced_setting,
+        reads=("score", "p", "lam", "hard_after", "limit"),
         same_score=True,
         validate=lambda fields: require(fields.limit > 0, "router.limit", fields.limit, "positive"),
         validate_shape=_validate_balance,

@@ -85,6 +85,8 @@ IDENTITY = Identity(
     parts=lambda run: [router(run), *_settings(run)],
     told=(
         *("router.name", "router.score", "router.p", "router.lam", "router.dykstra"),
+        *("router.hard_after", "router.limit"),
         *("router.capacity", "router.selected", "optimizer.learning_rate"),
     ),
+    earlier={"router.hard_after": 1.0},
 )
