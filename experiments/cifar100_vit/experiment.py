@@ -63,7 +63,7 @@ def load(config: ml_collections.ConfigDict) -> Data:
 
 def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     """The experiment on images with the number of channels and of classes that `data` have."""
-    if LOSSES[config.loss.name].topk:
+    if "k" in LOSSES[config.loss.name].reads:
         allowed = f"at most the {data.num_classes} classes of {config.dataset}"
         require(config.loss.k <= data.num_classes, "loss.k", config.loss.k, allowed)
     network = networks.make(config, data)

@@ -54,8 +54,7 @@ class LossKind:
     make: Callable[..., Loss]  # of k, p, lam, target and weights, which have been checked
     label: Callable[[Fields], str]  # in tables and figures
     look: Callable[[Fields], Look]  # in figures
-    topk: bool = True  # whether it has a use for k
-    relaxed: bool = True  # whether it has one for lam
+    reads: Sequence[str] = ("k", "p", "lam", "target", "weights")  # of `config.loss`, besides its name
     learning_rate: float = 5e-3  # the config's
     everywhere: bool = True  # whether all suites have it; False: that on features of a frozen network alone
     on_features: Mapping[str, Fields] = dataclasses.field(default_factory=dict)  # forms that this suite has besides
@@ -132,8 +131,7 @@ LOSSES = {
         lambda **options: _cross_entropy,
         lambda fields: "cross-entropy",
         lambda fields: (BLUE, "-"),
-        topk=False,
-        relaxed=False,
+        reads=(),
         learning_rate=3e-3,
     ),
     "topk": LossKind(
@@ -166,6 +164,7 @@ LOSSES = {
         _surrogate,
         lambda fields: f"top-{fields['k']} surrogate, p = {p_name(fields['p'])}",
         lambda fields: (BLACK, "-"),
+        reads=("k", "p", "lam"),
         everywhere=False,
         forms={"surrogate-k5-p2": {"loss.p": 2.0, "loss.k": 5}},
     ),
@@ -173,8 +172,7 @@ LOSSES = {
         lambda **options: _smoothed_cross_entropy,
         lambda fields: f"cross-entropy, {SMOOTHING:g} of the target spread",
         lambda fields: (BLUE, "--"),
-        topk=False,
-        relaxed=False,
+        reads=(),
         learning_rate=3e-3,
         everywhere=False,
     ),
@@ -182,7 +180,7 @@ LOSSES = {
         lambda k, **options: _of_labels(lambda logits, labels: others.truncated_entropy(logits, labels, k)),
         lambda fields: f"truncated top-{fields['k']} entropy",
         lambda fields: (GREY, "-"),
-        relaxed=False,
+        reads=("k",),
         learning_rate=3e-3,
         everywhere=False,
         forms={"truncated-entropy": {"loss.k": 5}},
@@ -191,6 +189,7 @@ LOSSES = {
         lambda k, lam, **options: _of_labels(lambda logits, labels: others.smooth_svm(logits, labels, k, lam)),
         lambda fields: f"smooth top-{fields['k']} SVM",
         lambda fields: (GREY, "--"),
+        reads=("k", "lam"),
         everywhere=False,
         forms={"smooth-svm": {"loss.k": 5}},
     ),
@@ -198,6 +197,7 @@ LOSSES = {
         _sorted,
         lambda fields: f"sorted cross-entropy, top-1 and top-{fields['k']}",
         lambda fields: (GREY, ":"),
+        reads=("k", "lam", "weights"),
         everywhere=False,
         forms={"sorted-xent": {"loss.k": 5}},
     ),

@@ -100,6 +100,7 @@ MASK_STRAIGHT_THROUGH = PruningMethod(
     lambda config: ", ".join([_label(config), *_setting(config)]),
     setting=_setting,
     validate=_validate,
+    reads=("mask",),
     keeps_all=False,
     fixed=lambda: {
         f"{name}_straight_through": {"mask.name": name, "mask.strength": mask.demo}
@@ -117,6 +118,7 @@ OT_STRAIGHT_THROUGH = PruningMethod(
     "hard, OT gradient",
     setting=lambda config: [f"epsilon = {number(config['ot']['epsilon'])}"],
     validate=lambda config: require(config.ot.epsilon > 0, "ot.epsilon", config.ot.epsilon, "positive"),
+    reads=("ot",),
     keeps_all=False,
     cost=10.0,
     trials=lambda: {

@@ -72,6 +72,8 @@ class PruningMethod:
     setting: Callable[[Config], Sequence[str]] = lambda config: ()  # its hyper-parameters, as tables write them
     validate: Callable[[ml_collections.ConfigDict], None] = lambda config: None  # of its own fields, in all runs
     keeps_all: bool = True  # whether the density may be 1
+    # Of the fields that not all methods read, those that it does: by name, or a whole section ("lam").
+    reads: Sequence[str] = ()
     density_schedules: Sequence[str] = ("constant",)  # those of `config.density_schedule.name` that it can follow
     fields: Fields = dataclasses.field(default_factory=dict)  # of the config, wherever it is used
     variants: dict[str, Fields] = dataclasses.field(default_factory=dict)  # of the config, besides that of its own name

@@ -139,6 +139,7 @@ METHODS = {
         "hard-concrete L0 gates",
         (SKY, ":"),
         "hard-concrete gates",
+        reads=("hard_concrete",),
         validate=_validate_hard_concrete,
         cost=3.0,
     ),

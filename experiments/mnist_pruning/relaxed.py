@@ -14,7 +14,7 @@ from experiments.core.report.markdown import number, p_name
 from experiments.core.report.style import GREEN, ORANGE, PURPLE, RED, SKY, Look
 from experiments.core.training.schedules import lam_schedule, validate_lam
 from experiments.mnist_pruning.method import Config, Fields, Method, PruningMethod, State, Trial, in_name
-from experiments.mnist_pruning.schedules import DENSITY_SCHEDULES, cubic_setting, density_of, kept
+from experiments.mnist_pruning.schedules import DENSITY_SCHEDULES, FALLING, cubic_setting, density_of, kept
 
 with epy.lazy_imports():  # --help does without them
     import jax
@@ -27,6 +27,7 @@ with epy.lazy_imports():  # --help does without them
 PAPER_LAM = 1e-4
 P = {"p2": 2.0, "p4_3": 4 / 3}
 PUBLISHED = "published_jacobian"  # of `config.form`
+_READS = ("p", "lam", "debias", "lam_times_size", "form", "hard_after", *FALLING)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,6 +177,7 @@ RELAXED = PruningMethod(
     _legend,
     setting=_setting,
     validate=_validate,
+    reads=_READS,
     density_schedules=DENSITY_SCHEDULES,
     variants={"annealed": _annealed(4 / 3, 3.0)},
     cost=3.4,
@@ -192,6 +194,7 @@ STRAIGHT_THROUGH = PruningMethod(
     "hard, relaxed gradient",
     (SKY, "--"),
     setting=_setting,
+    reads=_READS,
     density_schedules=DENSITY_SCHEDULES,
     fixed=lambda: {"straight_through": _rescaled(2.0) | {"lam.start": 0.1}},
     trials=lambda: {"straight_through": Trial(_rescaled(2.0), _starts("lam", 1e-2, 1e-1, 1.0))},

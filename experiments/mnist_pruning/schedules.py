@@ -21,6 +21,8 @@ with epy.lazy_imports():  # --help does without them
 
 DENSITY_SCHEDULES = ("constant", "cubic")
 CUBIC = {"density_schedule.name": "cubic"}  # fields of the config
+# What a method reads whose density may fall.
+FALLING = ("density_schedule.name", "density_schedule.begin", "density_schedule.end")
 Density: TypeAlias = "Callable[[jax.Array], jax.Array]"  # of progress, from 0 to 1
 
 
@@ -74,7 +76,7 @@ def cubic_setting(config: Mapping[str, Any]) -> list[str]:
 
 
 # What is said in METHODS of a method that follows either schedule, and of one that follows the cubic one alone.
-EITHER: dict[str, Any] = {"setting": cubic_setting, "density_schedules": DENSITY_SCHEDULES}
+EITHER: dict[str, Any] = {"setting": cubic_setting, "reads": FALLING, "density_schedules": DENSITY_SCHEDULES}
 CUBIC_ALONE: dict[str, Any] = {"setting": cubic_setting, "density_schedules": ("cubic",), "fields": CUBIC}
 
 

@@ -42,6 +42,7 @@ class RouterKind:
     label: Callable[[Fields], str]  # in tables and figures
     look: Callable[[Fields], Look] | None = None  # in figures; None: solid, in the next colour that is free
     setting: Callable[[Fields], str] = lambda fields: ""  # what is chosen besides the learning rate, for tables
+    reads: tuple[str, ...] = ()  # of the fields of `config.router` that not all read
     score: str = "logits"  # the usual `config.router.score`
     fields: Fields = dataclasses.field(default_factory=dict)  # what else `config.router` has as it comes
     unbounded: bool = False  # whether its buffers hold all tokens of a group, whatever `config.router.capacity` is
@@ -113,12 +114,15 @@ def _validate_token_choice(fields: ml_collections.ConfigDict) -> None:
     require(fields.auxiliary >= 0, "router.auxiliary", fields.auxiliary, "at least 0")
 
 
+_OF_RELAXED = ("score", "p", "lam", "hard_after", "dykstra")  # what it reads of `config.router`
+
 # In the order of the tables.
 ROUTERS = {
     "hard": RouterKind(
         lambda fields, shape, lam: routers.HardExpertChoice(shape.k, fields.score),
         lambda fields: f"hard expert choice, of the {fields['score']}",
         lambda fields: (BLUE, "-" if fields["score"] == "gates" else "--"),
+        reads=("score",),
         score="gates",  # Zhou et al.; that of the logits is there for the relaxed one to be held against
         validate_shape=lambda fields, shape, num_experts: require(
             shape.capacity == shape.k, "router.capacity", shape.capacity, f"k={shape.k}, or 0: it takes no more"
@@ -129,6 +133,7 @@ ROUTERS = {
         _relaxed,
         _label("relaxed expert choice"),
         setting=_relaxed_setting,
+        reads=_OF_RELAXED,
         same_score=True,
         validate=_validate_relaxed,
         validate_shape=_validate_capacity,
@@ -139,6 +144,7 @@ ROUTERS = {
         _label("relaxed expert choice annealed to the hard"),
         lambda fields: (ORANGE, "--"),
         setting=_relaxed_setting,
+        reads=_OF_RELAXED,
         same_score=True,
         fields={"lam.schedule": "geometric", "lam.start": 10.0, "lam.end": 0.1, "hard_after": 0.9},
         validate_shape=_validate_capacity,
@@ -149,6 +155,7 @@ ROUTERS = {
         _label("relaxed expert choice with buffers for all tokens"),
         lambda fields: (RED, ":"),
         setting=_relaxed_setting,
+        reads=_OF_RELAXED,
         same_score=True,
         unbounded=True,
         validate_shape=lambda fields, shape, num_experts: require(
@@ -163,6 +170,7 @@ ROUTERS = {
         _label("hard expert choice with the relaxed gradient"),
         lambda fields: (PURPLE, "--"),
         setting=_relaxed_setting,
+        reads=("score", "p", "lam", "hard_after"),
         same_score=True,
         validate_shape=_validate_exact,
         presets=(),
@@ -174,6 +182,7 @@ ROUTERS = {
         _label("balanced plan"),
         lambda fields: (GREEN, "--"),
         setting=_balanced_setting,
+        reads=("score", "p", "lam", "hard_after", "limit"),
         same_score=True,
         validate=lambda fields: require(fields.limit > 0, "router.limit", fields.limit, "positive"),
         validate_shape=_validate_balance,
@@ -183,6 +192,7 @@ ROUTERS = {
         lambda fields, shape, lam: routers.TokenChoice(fields.selected, shape.capacity, fields.priority),
         lambda fields: f"token choice, {fields['selected']} experts",
         lambda fields: (GREY, "-"),
+        reads=("selected", "priority", "auxiliary"),
         auxiliary=True,
         validate=_validate_token_choice,
         validate_shape=lambda fields, shape, num_experts: require(

@@ -1,7 +1,8 @@
-"""Puts runs side by side: `python -m scripts.compare PLACE... [--out=DIR] [--format=html|text]`.
+"""Puts runs side by side: `python -m scripts.compare PLACE... [--out=DIR] [--format=html|text] [--watch]`.
 
 Each PLACE is a workdir, a directory with workdirs at any depth, or the URL of one (gs://bucket/runs). Writes
-DIR/index.html, which needs no network, and every plot in it to DIR/plots as PNG and SVG; or prints a table.
+DIR/index.html, which needs no network, and every plot in it to DIR/plots as PNG and SVG; or prints a table; or serves
+the page on this machine and follows runs that go on, until Ctrl-C.
 """
 
 import argparse
@@ -9,12 +10,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.core.errors import in_one_line
+from experiments.core.errors import UsageError, in_one_line
 from experiments.core.record.files import write_atomically
-from scripts.compare import plots, text
-from scripts.compare.contents import contents
+from scripts.compare import plots, text, watch
+from scripts.compare.comparison import comparison
 from scripts.compare.groups import Group, group
-from scripts.compare.page import listed, page
+from scripts.compare.page import listed
 from scripts.compare.workdirs import Found, find
 from scripts.report.paper import REPORTED
 
@@ -25,23 +26,10 @@ def make(found: Found, groups: Sequence[Group], out: Path, *, figures: bool = Tr
     if figures:
         print(f"drawing the plots of {len(groups)} groups", file=sys.stderr, flush=True)
     written = plots.make(groups, out / "plots", REPORTED) if figures else []
-    problems = len(found.problems)
-    summary = (
-        f"<p>{_counted(len(found.runs), 'run')} in {_counted(len(groups), 'group')}: runs whose configs differ in "
-        "their seeds alone are one group, named by the fields in which groups differ; a value that most of many groups "
-        "share goes without saying. "
-    )
-    summary += f'<a href="#problems">{problems} left out</a>.</p>' if problems else "Nothing was left out.</p>"
     after = listed("Plots as files", [path.relative_to(out) for path in written])
     path = out / "index.html"
-    write_atomically(
-        path, page("Runs compared", contents(groups, found.problems, REPORTED), summary=summary, after=after)
-    )
+    write_atomically(path, comparison(found, groups, after=after))
     return [path, *written]
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -55,10 +43,16 @@ def _compare(arguments: Sequence[str]) -> int:
     parser.add_argument("places", nargs="+", metavar="PLACE", help="a workdir, a directory with some below, or a URL")
     parser.add_argument("--out", type=Path, default=Path("runs/compare"), help="where to write (default: %(default)s)")
     parser.add_argument("--format", choices=("html", "text"), default="html", help="a page, or a table in the terminal")
+    parser.add_argument(
+        "--watch", action="store_true", help="serve the page on this machine, and follow runs that go on"
+    )
+    parser.add_argument("--port", type=int, default=0, help="of --watch (default: any that is free)")
     parser.add_argument("--no_figures", action="store_true", help="the page alone, without PNG and SVG files")
     parser.add_argument("--metric", help="of the text table (default: the first that is measured)")
     parser.add_argument("--reference", help="of its differences: part of a label or name (default: the first row)")
     options = parser.parse_args(arguments)
+    if options.watch:
+        return _watch(options.places, options.port)
     found = find(options.places)
     groups = group(found)
     for problem in found.problems:
@@ -77,6 +71,14 @@ def _compare(arguments: Sequence[str]) -> int:
     if written[1:]:
         print(f"their plots: {written[1].parent}")
     return 0
+
+
+def _watch(places: Sequence[str], port: int) -> int:
+    try:
+        site = watch.Site(port)
+    except (OSError, OverflowError) as error:
+        raise UsageError(f"--port={port} cannot be listened at ({error}): it must be one that is free") from error
+    return watch.follow(places, site)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What the page holds: curves, final values, configs and where runs come from, as JSON."""
 
 import dataclasses
+import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 from etils import epy
 
+from experiments.core.report.identity import is_bookkeeping
 from experiments.core.report.results import Problem, Run
 from scripts.compare import downsample
 from scripts.compare.groups import Group, shown, varying
@@ -48,15 +50,19 @@ def contents(groups: Sequence[Group], problems: Sequence[Problem], reported: Seq
     curves = [_curves(group, limit) for group in groups]
     configs = [group.config for group in groups]
     differing = varying(configs)
+    mixed = len({group.own for group in groups}) > 1
     return {
         "metrics": metrics_of(groups),
         "groups": [
             {
+                "id": _id(group),
                 "label": group.label,
                 "parts": group.parts,
                 "experiment": group.experiment,
                 "state": group.state,
                 "done": group.done,
+                "own": group.own and mixed,
+                "trial": group.trial,
                 "runs": [run.name for run in group.runs],
                 "seeds": list(group.series.seeds),
                 "diverged": sum(run.summary["diverged"] for run in group.runs),
@@ -67,6 +73,7 @@ def contents(groups: Sequence[Group], problems: Sequence[Problem], reported: Seq
             for group, drawn in zip(groups, curves, strict=True)
         ],
         "fields": {name: [shown(name, config.get(name)) for config in configs] for name in differing},
+        "bookkeeping": [name for name in differing if is_bookkeeping(name)],
         "common": {name: shown(name, value) for name, value in _common(configs).items()},
         "runs": [_provenance(run) for group in groups for run in group.runs],
         "problems": [{"name": problem.name, "reason": problem.reason} for problem in problems],
@@ -75,6 +82,11 @@ def contents(groups: Sequence[Group], problems: Sequence[Problem], reported: Seq
         "quantiles": _quantiles(groups),
         "levels": _LEVELS,
     }
+
+
+def _id(group: Group) -> str:
+    """Short, and the same on the page that is made when the runs have gone on."""
+    return hashlib.sha256(group.runs[0].name.encode()).hexdigest()[:8]
 
 
 def metrics_of(groups: Iterable[Group]) -> list[Json]:

@@ -6,21 +6,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.core.config import COMPUTED_HOW
-from experiments.core.record.metrics import flatten
+from experiments.core.report.identity import Fields, is_bookkeeping
 from experiments.core.report.markdown import number, p_name
 from experiments.core.report.pooled import alike, pooled
 from experiments.core.report.results import Run
+from scripts.compare import identities
 from scripts.compare.series import Series, pool
 from scripts.compare.workdirs import Found
 
-Fields = dict[str, Any]
-# How a run is carried out; its numbers do not depend on these.
-BOOKKEEPING = (
-    *("accelerator", "checkpoint_every", "data_dir", "download", "eval_batch_size", "eval_every", "export_params"),
-    *("feed", "input.augment_on", "input.prefetch", "input.workers", "steps_per_dispatch", "tensorboard"),
-)
 _FIELDS_IN_LABEL = 4  # at most, unless more are needed
+_SWEEP = "sweep"  # the directory in which suites keep the trials of a choice
 ABSENT = None  # of a field that a config does not have; JSON's null says the same of one that is not set
 
 
@@ -29,13 +24,14 @@ class Group:
     """Runs of one config: all of its seeds.
 
     Attributes:
-      parts: what it is called by: the fields that differ from other groups of the experiment (`p=4/3`), and how far
-        it has come.
+      parts: what it is called by: what tables call it, the other fields that differ from other groups of the experiment
+        (`split=validation`), and how far it has come.
       experiment: what the runs are of.
       runs: without rows.
       series: of all their seeds.
-      config: by field, nested ones as `lam.start`; without seeds and `COMPUTED_HOW`, which do not tell groups apart.
+      config: the fields that its runs read, by dotted name; without seeds.
       differing: the part of it that differs within the experiment.
+      own: whether a run of it is none of the committed results.
     """
 
     parts: tuple[str, ...]
@@ -44,10 +40,11 @@ class Group:
     series: Series
     config: Fields
     differing: Fields
+    own: bool = False
 
     @property
     def label(self) -> str:
-        """For example `method=relaxed, p=4/3`."""
+        """For example `relaxed top-k, p = 4/3, lam = 0.1`."""
         return ", ".join(self.parts)
 
     @property
@@ -65,11 +62,19 @@ class Group:
         """Whether the runs have come to their end."""
         return self.runs[0].done
 
+    @property
+    def trial(self) -> bool:
+        """Whether the runs are trials of a suite's sweep, from which a setting was chosen."""
+        return all(_SWEEP in run.name.split("/") for run in self.runs)
+
 
 def group(found: Found) -> list[Group]:
-    """The groups of all runs, by experiment, and named."""
-    members = sorted(alike(found.runs), key=lambda runs: (runs[0].experiment, runs[0].name))
-    configs = [_fields(runs[0]) for runs in members]
+    """The groups of all runs, named: by experiment, those first that are not all committed."""
+    members = alike(found.runs, _identity)
+    own = [any(run.name not in found.committed for run in runs) for runs in members]
+    order = sorted(range(len(members)), key=lambda i: (identities.place(members[i][0]), not own[i], members[i][0].name))
+    members, own = [members[i] for i in order], [own[i] for i in order]
+    configs = [identities.fields(runs[0]) for runs in members]
     experiments = [runs[0].experiment for runs in members]
     fields = {
         name: varying([config for config, its in zip(configs, experiments, strict=True) if its == name])
@@ -81,11 +86,17 @@ def group(found: Found) -> list[Group]:
     ]
     labels = _parts(members, experiments, differing)
     return [
-        Group(parts, experiment, runs, pool([found.series[run.name] for run in runs]), config, differs)
-        for parts, experiment, runs, config, differs in zip(
-            labels, experiments, members, configs, differing, strict=True
+        Group(parts, experiment, runs, pool([found.series[run.name] for run in runs]), config, differs, mine)
+        for parts, experiment, runs, config, differs, mine in zip(
+            labels, experiments, members, configs, differing, own, strict=True
         )
     ]
+
+
+def _identity(run: Run) -> Any:
+    """What runs of one group have in common."""
+    fields = identities.fields(run)
+    return run.experiment, {name: value for name, value in fields.items() if not is_bookkeeping(name)}
 
 
 def varying(configs: Sequence[Fields]) -> list[str]:
@@ -105,28 +116,35 @@ def shown(name: str, value: Any) -> str:
     return f"({', '.join(shown('', part) for part in value)})" if isinstance(value, list) else str(value)
 
 
-def _fields(run: Run) -> Fields:
-    config = {name: value for name, value in run.config.items() if name not in ("seeds", *COMPUTED_HOW)}
-    return {name.replace("/", "."): value for name, value in sorted(flatten(config))}
-
-
 def _parts(
     members: Sequence[list[Run]], experiments: Sequence[str], differing: Sequence[Fields]
 ) -> list[tuple[str, ...]]:
-    among: dict[str, list[Fields]] = {}
-    for experiment, fields in zip(experiments, differing, strict=True):
-        among.setdefault(experiment, []).append(fields)
-    told = {experiment: _telling(configs) for experiment, configs in among.items()}
-    labels: list[tuple[str, ...]] = []
-    for runs, experiment, fields in zip(members, experiments, differing, strict=True):
-        parts = [experiment or "another experiment"] if len(told) > 1 else []
-        parts += [
-            f"{name}={shown(name, fields[name])}"
-            for name, usual in told[experiment].items()
-            if fields[name] is not ABSENT and fields[name] != usual
-        ]
-        parts += [] if runs[0].done else [f"({runs[0].state})"]
-        labels.append(tuple(parts or [runs[0].name]))
+    names = [identities.identity(runs[0]).name(runs[0]) for runs in members]
+    among: dict[str, list[int]] = {}
+    for i, experiment in enumerate(experiments):
+        among.setdefault(experiment, []).append(i)
+    labels: list[tuple[str, ...]] = [()] * len(members)
+    for experiment, places in among.items():
+        told = _telling([_untold(members[i][0], names[i], differing[i]) for i in places])
+        its = identities.identity(members[places[0]][0])
+        if any(names[i] for i in places):  # which say of which entry a run is, and so which fields it has
+            told = {
+                name: usual
+                for name, usual in told.items()
+                if not its.is_of_entries(name)
+                or len({json.dumps(differing[i][name]) for i in places} - {json.dumps(ABSENT)}) > 1
+            }
+        for i in places:
+            runs, fields = members[i], differing[i]
+            parts = [experiment or "another experiment"] if len(among) > 1 else []
+            parts += names[i]
+            parts += [
+                f"{name}={shown(name, fields[name])}"
+                for name, usual in told.items()
+                if fields[name] not in (ABSENT, usual) and name in _untold(runs[0], names[i], fields)
+            ]
+            parts += [] if runs[0].done else [f"({runs[0].state})"]
+            labels[i] = tuple(parts or [runs[0].name])
     # Repetitions of one config differ in their place alone, and so may what is too alike for a short label.
     return [
         parts if labels.count(parts) == 1 else (*parts, f"[{runs[0].name}]")
@@ -134,13 +152,20 @@ def _parts(
     ]
 
 
+def _untold(run: Run, name: Sequence[str], fields: Fields) -> Fields:
+    """The fields that its name, if it has one, does not tell."""
+    tells = identities.identity(run).tells
+    return {field: value for field, value in fields.items() if not (name and tells(field))}
+
+
 def _telling(among: Sequence[Fields]) -> Fields:
     """The differing fields that labels give, each with the value that goes without saying, if it has one.
 
     Of many fields, only as many as tell all groups apart. What goes without saying is the value of most groups.
     """
-    written = {name: [json.dumps(fields[name]) for fields in among] for name in among[0]}
-    names = [name for name in written if name not in BOOKKEEPING]
+    fields = dict.fromkeys(name for one in among for name in one)
+    written = {name: [json.dumps(one.get(name, ABSENT)) for one in among] for name in fields}
+    names = [name for name in written if not is_bookkeeping(name)]
     most = _distinct(written, list(written))
     for name in sorted(names, key=lambda name: -name.count(".")):
         others = [other for other in names if other != name]

@@ -10,7 +10,10 @@ from urllib.parse import quote
 import plotly
 
 _ASSETS = Path(__file__).parent / "assets"
-_SCRIPTS = ("page", "curves", "finals", "scatter", "configs", "runs", "start")
+_SCRIPTS = (
+    *("page", "tables", "curves", "finals", "scatter", "parallel", "configs", "runs"),
+    *("state", "follow", "start"),
+)
 _PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 
@@ -23,9 +26,12 @@ def page(title: str, data: dict[str, Any], *, summary: str, before: str = "", af
       summary: HTML of what is compared.
       before: HTML of the sections before the curves.
       after: HTML of the sections after all others.
+
+    A page whose data have a `version` is served, and asks its server for a newer one; any other asks for nothing.
     """
     parts = {
         "TITLE": html.escape(title),
+        "CONNECT": " connect-src 'self';" if "version" in data else "",
         "SUMMARY": summary,
         "BEFORE": before,
         "AFTER": after,

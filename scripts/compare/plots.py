@@ -8,9 +8,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments.core.report.identity import is_bookkeeping
 from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, STYLE, save
 from scripts.compare.contents import Reported, metrics_of
-from scripts.compare.groups import BOOKKEEPING, Group, varying
+from scripts.compare.groups import Group, varying
 from scripts.compare.series import Curve
 
 _COLOURS = (BLUE, RED, GREEN, PURPLE, ORANGE, SKY, GREY)
@@ -46,9 +47,11 @@ def _curves(groups: Sequence[Group], metric: str, reported: Sequence[Reported]) 
     few = len(groups) <= _LEGEND
     figure = Figure(figsize=(11, 4 + (0.22 * len(groups) if few else 0)), layout="constrained")
     steps, time = figure.subplots(1, 2, sharey=True)
+    mixed = len({group.own for group in groups}) > 1
     for i, group in enumerate(groups):
         curve = Curve.of(_values(group, metric))
-        look = {"color": _COLOURS[i % 7], "linestyle": _DASHES[i // 7 % 4], "linewidth": 1.3}
+        width = 2.6 if mixed and group.own else 1.3
+        look = {"color": _COLOURS[i % 7], "linestyle": _DASHES[i // 7 % 4], "linewidth": width}
         for axes, x in ((steps, group.series.step), (time, group.series.seconds)):
             axes.plot(x, curve.mean, label=group.label, marker="." if len(x) < 3 else None, **look)
             if few:
@@ -80,7 +83,7 @@ def _legend(figure: Figure, axes: Axes) -> None:
 
 def _swept(groups: Sequence[Group]) -> list[str]:
     """The fields with several numbers."""
-    fields = [name for name in varying([group.config for group in groups]) if name not in BOOKKEEPING]
+    fields = [name for name in varying([group.config for group in groups]) if not is_bookkeeping(name)]
     return [name for name in fields if len({x for x, _ in _points(groups, name)}) > 1]
 
 

@@ -45,6 +45,20 @@ def local(place: str) -> Iterator[Path]:
         yield Path(directory)
 
 
+def stamps(place: str) -> dict[str, tuple[int, str]]:
+    """Of every file that a comparison reads, its size and when it was changed; empty of a place that cannot be read."""
+    try:
+        filesystem, root = fsspec.core.url_to_fs(place)
+        found = filesystem.find(root, detail=True)
+    except Exception:  # each storage has exceptions of its own, and the page says what is wrong
+        return {}
+    return {
+        path: (entry["size"], str(entry.get("mtime") or entry.get("updated") or entry.get("created")))
+        for path, entry in found.items()
+        if path.rsplit("/", 1)[-1] in _READ
+    }
+
+
 def _copy(filesystem: Any, root: str, directory: Path) -> int:
     """Copies the files of all workdirs at or below `root`; returns how many."""
     root = root.rstrip("/")

@@ -12,6 +12,7 @@ from experiments.core.report.results import UNREADABLE, Problem, Run, read
 from scripts.compare import remote
 from scripts.compare.series import Series
 
+RESULTS = Path(__file__).parents[2] / "results"
 _PATIENCE = 5.0  # seconds without a line
 
 
@@ -23,11 +24,13 @@ class Found:
       runs: without rows, each under a name of its own.
       series: their rows, by the name of the run.
       problems: the workdirs and places left out.
+      committed: the names of the runs that are among the results of this repository.
     """
 
     runs: list[Run]
     series: dict[str, Series]
     problems: list[Problem]
+    committed: set[str] = dataclasses.field(default_factory=set)
 
 
 def find(places: Sequence[str]) -> Found:
@@ -68,6 +71,8 @@ def _add(found: Found, directory: Path, place: str, prefix: str) -> None:
             continue
         found.runs.append(dataclasses.replace(item, name=name, rows=[]))
         found.series[name] = series
+        if (directory / item.name).resolve().is_relative_to(RESULTS):
+            found.committed.add(name)
     if empty:
         found.problems.append(Problem(place, "holds no run"))
 

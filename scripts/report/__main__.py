@@ -18,9 +18,9 @@ from experiments.core.report.command import on_directory
 from scripts.compare.contents import contents
 from scripts.compare.groups import group
 from scripts.compare.page import listed, page
-from scripts.compare.workdirs import find
+from scripts.compare.workdirs import RESULTS, find
+from scripts.report.cards import cards
 from scripts.report.paper import REPORTED
-from scripts.report.table import table
 
 with epy.lazy_imports():  # --help does without them
     from scripts.aot import tables as accelerators
@@ -53,11 +53,11 @@ def make(directory: Path) -> Path:
     )
     path = directory / "index.html"
     data = contents(group(found), found.problems, REPORTED)
-    before, after = table(claims.CLAIMS, findings, directory), listed("Figures", figures)
+    before, after = cards(claims.CLAIMS, findings, directory), listed("Figures", figures)
     if (directory / "accelerators" / "README.md").exists():
         before += _ACCELERATORS
     write_atomically(path, page("Claims and results", data, summary=_SUMMARY, before=before, after=after))
-    if directory.resolve() == readme.RESULTS:
+    if directory.resolve() == RESULTS:
         accelerators.write(directory / "accelerators")
         for changed in readme.update(claims.CLAIMS, findings):
             print(f"the tables of {changed} are new", flush=True)

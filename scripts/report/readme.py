@@ -13,8 +13,7 @@ from experiments.core.report.markdown import line
 from scripts.bench import programs
 from scripts.bench.case import find
 from scripts.bench.contestants import BOTH, FORWARD, MODES
-
-RESULTS = Path(__file__).parents[2] / "results"
+from scripts.compare.workdirs import RESULTS
 
 # Of the benchmark of masks: the record that the READMEs show.
 RECORD = "cpu-amd-epyc-2c.json"

@@ -17,7 +17,7 @@ class Seen:
 
     def wrong(self, url: str) -> list[str]:
         """Errors, and requests for anything but what lies inside the page, or below the URL."""
-        inside = ("data:", "blob:", url)
+        inside = ("data:", "blob:", url.partition("#")[0])
         return self.errors + [request for request in self.requests if not request.startswith(inside)]
 
 
@@ -31,6 +31,7 @@ def watched(
     scheme: str = "light",
     ready: str = "#curves-plot .main-svg",
     site: Path | None = None,
+    fragment: str = "",
 ) -> Iterator[tuple[Page, Seen]]:
     """The page of a file, once it is drawn; at the end nothing may have gone wrong.
 
@@ -42,6 +43,7 @@ def watched(
       scheme: "light" or "dark".
       ready: selector of what is there once the page is drawn.
       site: the directory that the page may load files from; None: it may load nothing.
+      fragment: what comes after the path in the address.
     """
     page, seen = browser.new_page(), Seen()
     page.set_viewport_size({"width": width, "height": height})
@@ -49,7 +51,7 @@ def watched(
     page.on("console", lambda message: seen.errors.append(message.text) if message.type != "log" else None)
     page.on("pageerror", lambda error: seen.errors.append(str(error)))
     page.on("request", lambda request: seen.requests.append(request.url))
-    page.goto(path.as_uri())
+    page.goto(path.as_uri() + fragment)
     page.wait_for_selector(ready)
     yield page, seen
     page.close()

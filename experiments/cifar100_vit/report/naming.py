@@ -1,22 +1,24 @@
 """What a run of the fine-tuning experiment is called in tables and figures."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
 from experiments.cifar100_vit.losses import LOSSES
 from experiments.core.report import results
+from experiments.core.report.identity import Identity
 from experiments.core.report.markdown import number
 from experiments.core.report.pooled import pooled
 from experiments.core.report.results import Problem, Run
 from experiments.core.report.style import Look
 
+_KNOWN: dict[str, Collection[str]] = {"loss.name": LOSSES}
 PAPER = "paper/"  # in the names of runs at the paper's learning rates, where others have chosen theirs
 
 
 def load(directory: Path) -> tuple[list[Run], list[Problem]]:
     """The runs of this experiment below `directory`, by name; those of others as problems, as what is broken."""
-    return results.load_of(directory, "cifar100_vit", "the fine-tuning experiment", {"loss.name": LOSSES})
+    return results.load_of(directory, "cifar100_vit", "the fine-tuning experiment", _KNOWN)
 
 
 def loss(run: Run) -> str:
@@ -31,12 +33,16 @@ def look(run: Run) -> Look:
 
 def setting(run: Run) -> str:
     """The hyper-parameters that are chosen, for example `learning rate 0.1, lam = 1`; weight decay, if there is any."""
+    return ", ".join(_settings(run))
+
+
+def _settings(run: Run) -> list[str]:
     parts = [f"learning rate {number(run.config['optimizer']['learning_rate'])}"]
-    if LOSSES[run.config["loss"]["name"]].relaxed:
+    if "lam" in LOSSES[run.config["loss"]["name"]].reads:
         parts.append(f"lam = {number(run.config['loss']['lam'])}")
     if decay(run):
         parts.append(f"decay {number(decay(run))}")
-    return ", ".join(parts)
+    return parts
 
 
 def decay(run: Run) -> float:
@@ -113,3 +119,16 @@ def by_loss(runs: Iterable[Run]) -> list[Run]:
 def is_stand_in(run: Run) -> bool:
     """Whether its weights are not ImageNet's."""
     return run.config.get("model", {}).get("variant") != "B/16"
+
+
+IDENTITY = Identity(
+    entry="loss.name",
+    reads={name: [f"loss.{field}" for field in loss.reads] for name, loss in LOSSES.items()},
+    only_if={},
+    known=_KNOWN,
+    parts=lambda run: [loss(run), *_settings(run)],
+    told=(
+        *("loss.name", "loss.k", "loss.p", "loss.lam", "loss.target"),
+        *("optimizer.learning_rate", "optimizer.weight_decay"),
+    ),
+)

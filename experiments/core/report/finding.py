@@ -1,7 +1,7 @@
 """What our results say of a claim of the paper."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +14,24 @@ Verdict = Literal["reproduced", "partly", "not", "substitute"]
 
 
 @dataclasses.dataclass(frozen=True)
+class Measured:
+    """One of the numbers of a finding: what it is of, its mean, and half the width of its 95 % interval.
+
+    Where there is no mean, `instead` says why; without a half width there are no seeds to tell it by.
+    """
+
+    name: str
+    mean: float | None
+    half: float | None = None
+    instead: str = "not measured"
+
+    @staticmethod
+    def of(name: str, value: Numbers | None) -> "Measured":
+        """Of an interval (`summary.interval`), if there is one."""
+        return Measured(name, None) if value is None else Measured(name, value["mean"], value["interval95"])
+
+
+@dataclasses.dataclass(frozen=True)
 class Finding:
     """Our side of a claim.
 
@@ -22,12 +40,18 @@ class Finding:
       verdict: what they make of the claim.
       why: the rule by which, or what limits it.
       brief: the numbers that matter most, for the README, where `ours` is too long for it.
+      plain: the finding in one sentence, for readers who know nothing of it.
+      unit: what is measured.
+      measured: the numbers that matter most, one by one.
     """
 
     ours: str
     verdict: Verdict
     why: str
     brief: str = ""
+    plain: str = ""
+    unit: str = ""
+    measured: Sequence[Measured] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,19 +79,35 @@ class Claim:
     page: str
 
 
-def all_above(ours: str, differences: Sequence[Numbers | None], brief: str, stand_in: str = "") -> Finding:
+def all_above(
+    ours: str,
+    differences: Mapping[str, Numbers | None],
+    brief: str,
+    *,
+    ahead: str,
+    unit: str,
+    stand_in: str = "",
+) -> Finding:
     """The finding on a claim that differences are above 0: reproduced if all whole intervals are, in part if some.
 
     Args:
-      ours, brief: of the finding.
-      differences: with their intervals.
+      ours, brief, unit: of the finding.
+      differences: with their intervals, by what they are of.
+      ahead: what it means that a difference is above 0, as a plain sentence begins.
       stand_in: what was trained in the place of the paper's network, if it was another; then that is the verdict.
     """
-    better = [above(difference) for difference in differences]
-    count = f"{sum(better)} of {len(better)} intervals lie above 0"
-    if stand_in:
-        return Finding(ours, "substitute", f"{count}, on {stand_in}", brief)
-    return Finding(ours, "reproduced" if all(better) else "partly" if any(better) else "not", count, brief)
+    better = [above(difference) for difference in differences.values()]
+    count = f"{sum(better)} of {len(better)}"
+    verdict: Verdict = "reproduced" if all(better) else "partly" if any(better) else "not"
+    return Finding(
+        ours,
+        "substitute" if stand_in else verdict,
+        f"{count} intervals lie above 0{f', on {stand_in}' if stand_in else ''}",
+        brief,
+        plain=f"{f'On {stand_in}, {ahead[0].lower()}{ahead[1:]}' if stand_in else ahead} in {count} comparisons.",
+        unit=unit,
+        measured=[Measured.of(name, value) for name, value in differences.items()],
+    )
 
 
 def read(path: Path) -> Any:

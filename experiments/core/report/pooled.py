@@ -1,7 +1,7 @@
 """Runs of one seed each as one run of many seeds: large networks train alone."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,15 +16,18 @@ def pooled(runs: Iterable[Run]) -> list[Run]:
     return [_one(members) if len(members) > 1 else members[0] for members in alike(runs)]
 
 
-def alike(runs: Iterable[Run]) -> list[list[Run]]:
-    """Runs grouped by config, seeds aside; finished and unfinished ones apart.
+def _config(run: Run) -> Any:
+    return run.config | dict.fromkeys(("seeds", *COMPUTED_HOW))
+
+
+def alike(runs: Iterable[Run], what: Callable[[Run], Any] = _config) -> list[list[Run]]:
+    """Runs grouped by `what` they are of: by default their config, seeds aside; finished and unfinished ones apart.
 
     Where two of them have a seed in common, one of them is a repetition: then all stay by themselves.
     """
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        config = run.config | dict.fromkeys(("seeds", *COMPUTED_HOW))
-        groups.setdefault(json.dumps([config, run.done], sort_keys=True), []).append(run)
+        groups.setdefault(json.dumps([what(run), run.done], sort_keys=True), []).append(run)
     result = []
     for members in groups.values():
         seeds = [seed for run in members for seed in run.summary["seeds"]]

@@ -120,14 +120,15 @@ def load_of(
     runs, problems = load(directory)
     found = []
     for run in runs:
-        if reason := f"not a run of {title}" if run.experiment != experiment else _unknown(run.config, known):
+        if reason := f"not a run of {title}" if run.experiment != experiment else unknown(run.config, known):
             problems.append(Problem(run.name, reason))
         else:
             found.append(run)
     return found, sorted(problems, key=lambda problem: problem.name)
 
 
-def _unknown(config: dict[str, Any], known: Mapping[str, Collection[str]]) -> str:
+def unknown(config: dict[str, Any], known: Mapping[str, Collection[str]]) -> str:
+    """Why there is no label for a config: a field has none of the names `known` for it; else empty."""
     for field, names in known.items():
         value: Any = config
         for part in field.split("."):

@@ -42,5 +42,12 @@ def make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
 
 
 GRADUAL = baseline(
-    "gradual", make, "gradual magnitude pruning", (BLUE, "-."), cubic_ends(0.7, 0.9), cost=1.0, **CUBIC_ALONE
+    "gradual",
+    make,
+    "gradual magnitude pruning",
+    (BLUE, "-."),
+    cubic_ends(0.7, 0.9),
+    reads=("density_schedule",),
+    cost=1.0,
+    **CUBIC_ALONE,
 )

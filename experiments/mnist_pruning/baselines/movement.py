@@ -7,7 +7,7 @@ from etils import epy
 
 from experiments.core.report.style import RED
 from experiments.mnist_pruning.method import Method, State, baseline
-from experiments.mnist_pruning.schedules import CUBIC_ALONE, cubic_ends, kept
+from experiments.mnist_pruning.schedules import CUBIC_ALONE, FALLING, cubic_ends, kept
 
 with epy.lazy_imports():  # --help does without them
     import jax
@@ -40,4 +40,13 @@ def make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     return Method(weights, init=init, optimizers={"scores": optax.sgd(1.0)})
 
 
-MOVEMENT = baseline("movement", make, "movement pruning", (RED, "-."), cubic_ends(0.7, 0.9), cost=1.6, **CUBIC_ALONE)
+MOVEMENT = baseline(
+    "movement",
+    make,
+    "movement pruning",
+    (RED, "-."),
+    cubic_ends(0.7, 0.9),
+    reads=FALLING,
+    cost=1.6,
+    **CUBIC_ALONE,
+)

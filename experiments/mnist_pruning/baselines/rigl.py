@@ -80,5 +80,6 @@ RIGL = baseline(
     {f"drop{drop:g}": {"rigl.drop": drop} for drop in (0.3, 0.5)},
     setting=_setting,
     validate=_validate,
+    reads=("rigl", "density_schedule.every"),
     cost=1.0,
 )

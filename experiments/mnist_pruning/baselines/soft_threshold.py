@@ -58,5 +58,6 @@ STR = baseline(
     legend="STR",
     setting=_setting,
     validate=_validate,
+    reads=("str",),
     cost=0.8,
 )

@@ -66,5 +66,6 @@ TOPKAST = baseline(
     {f"backward{share:g}": {"topkast.backward_density": share} for share in (0.2, 0.5)},
     setting=_setting,
     validate=_validate,
+    reads=("topkast",),
     cost=2.5,
 )

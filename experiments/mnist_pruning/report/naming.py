@@ -1,10 +1,11 @@
 """The runs of the pruning experiment, and what they are called in tables and figures."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from experiments.core.report import results
+from experiments.core.report.identity import Identity
 from experiments.core.report.markdown import number, p_name
 from experiments.core.report.results import Problem, Run
 from experiments.core.report.style import Look
@@ -14,16 +15,12 @@ from experiments.mnist_pruning.methods import METHODS
 from experiments.mnist_pruning.networks import NETWORKS
 
 PAPER_LEARNING_RATE = 1e-2
+_KNOWN: dict[str, Collection[str]] = {"method": METHODS, "mask.name": MASKS, "network": NETWORKS}
 
 
 def load(directory: Path) -> tuple[list[Run], list[Problem]]:
     """The runs of this experiment below `directory`, by name; those of others as problems, as what is broken."""
-    return results.load_of(
-        directory,
-        "mnist_pruning",
-        "the pruning experiment",
-        {"method": METHODS, "mask.name": MASKS, "network": NETWORKS},
-    )
+    return results.load_of(directory, "mnist_pruning", "the pruning experiment", _KNOWN)
 
 
 def task(run: Run) -> str:
@@ -53,6 +50,10 @@ def look(run: Run) -> Look:
 
 def setting(run: Run) -> str:
     """The hyper-parameters of the method, for example `p = 4/3, lam 3 to 1e-3, rescaled`."""
+    return ", ".join(_settings(run))
+
+
+def _settings(run: Run) -> list[str]:
     parts = [*METHODS[run.config["method"]].setting(run.config)]
     optimizer = run.config["optimizer"]
     schedule = optimizer.get("schedule", "constant")  # runs made before there was a choice have none
@@ -60,7 +61,7 @@ def setting(run: Run) -> str:
         parts.append(f"learning rate {number(optimizer['learning_rate'])}")
     if schedule != "constant":
         parts.append(schedule)
-    return ", ".join(parts) + (" (the paper's lam)" if relaxed.is_papers(run.config) else "")
+    return [*parts[:-1], f"{parts[-1]} (the paper's lam)"] if relaxed.is_papers(run.config) else parts
 
 
 def is_tuned(run: Run) -> bool:
@@ -114,3 +115,31 @@ def _order(run: Run) -> tuple[Any, ...]:
     mask = config.get("mask", {"name": "", "strength": 0.0})  # runs made before there were others than ot
     other = (config["ot"]["epsilon"], mask["name"], mask["strength"])
     return (is_tuned(run), list(METHODS).index(config["method"]), *lam, *other, run.name)
+
+
+IDENTITY = Identity(
+    entry="method",
+    reads={name: method.reads for name, method in METHODS.items()},
+    only_if={
+        "lam.end": ("lam.schedule", "geometric"),
+        "density_schedule.begin": ("density_schedule.name", "cubic"),
+        "density_schedule.end": ("density_schedule.name", "cubic"),
+    },
+    known=_KNOWN,
+    parts=lambda run: [method(run), *_settings(run)],
+    told=(
+        *("method", "mask", "ot", "p", "lam", "debias", "hard_after", "density_schedule.name", "density_schedule.end"),
+        *("optimizer.learning_rate", "optimizer.schedule", "rigl.drop", "topkast.backward_density", "str.weight_decay"),
+    ),
+    earlier={
+        "budget": "matrix",
+        "density_schedule.name": "constant",
+        "form": "operator",
+        "hard_after": 1.0,
+        "initialisation": "lecun_normal",
+        "inputs": "standardised",
+        "lam_times_size": False,
+        "network": "mlp",
+        "optimizer.schedule": "constant",
+    },
+)

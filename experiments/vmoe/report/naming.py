@@ -1,19 +1,22 @@
 """What a run of the V-MoE experiment is called in tables and figures."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
 from experiments.core.report import results
+from experiments.core.report.identity import Identity
 from experiments.core.report.markdown import number
 from experiments.core.report.pooled import pooled
 from experiments.core.report.results import Problem, Run
 from experiments.vmoe.router_kinds import ROUTERS, RouterKind
 
+_KNOWN: dict[str, Collection[str]] = {"router.name": ROUTERS}
+
 
 def load(directory: Path) -> tuple[list[Run], list[Problem]]:
     """The runs of this experiment below `directory`, by name; those of others as problems, as what is broken."""
-    return results.load_of(directory, "vmoe", "the V-MoE experiment", {"router.name": ROUTERS})
+    return results.load_of(directory, "vmoe", "the V-MoE experiment", _KNOWN)
 
 
 def router(run: Run) -> str:
@@ -28,8 +31,12 @@ def kind(run: Run) -> RouterKind:
 
 def setting(run: Run) -> str:
     """The hyper-parameters that are chosen, for example `learning rate 3e-3, lam = 0.1`."""
+    return ", ".join(_settings(run))
+
+
+def _settings(run: Run) -> list[str]:
     rate = f"learning rate {number(run.config['optimizer']['learning_rate'])}"
-    return ", ".join(filter(None, [rate, kind(run).setting(run.config["router"])]))
+    return [part for part in (rate, kind(run).setting(run.config["router"])) if part]
 
 
 def final(runs: Iterable[Run]) -> list[Run]:
@@ -64,3 +71,22 @@ def by_router(runs: Iterable[Run]) -> list[Run]:
 def is_stand_in(run: Run) -> bool:
     """Whether it is of another size than the paper's."""
     return run.config["model"]["variant"] not in ("S/32", "B/16")
+
+
+IDENTITY = Identity(
+    entry="router.name",
+    reads={name: [f"router.{field}" for field in router.reads] for name, router in ROUTERS.items()},
+    only_if={
+        "router.lam.end": ("router.lam.schedule", "geometric"),
+        "router.factor": ("router.k", 0),
+        "router.multiple_of": ("router.k", 0),
+    },
+    known=_KNOWN,
+    parts=lambda run: [router(run), *_settings(run)],
+    told=(
+        *("router.name", "router.score", "router.p", "router.lam", "router.dykstra"),
+        *("router.hard_after", "router.limit"),
+        *("router.capacity", "router.selected", "optimizer.learning_rate"),
+    ),
+    earlier={"router.hard_after": 1.0},
+)

@@ -1,27 +1,53 @@
-// The fields in which two groups differ.
+// The fields in which groups differ, as many of them as the reader chooses.
+
+let compared = []; // places of the groups
 
 function startConfigs() {
-  const options = DATA.groups.map((group, i) => [i, group.label]);
-  byId("configs").hidden = !options.length;
-  if (!options.length) return;
-  const first = select("first", "First", options, drawConfigs), second = select("second", "Second", options, drawConfigs);
+  byId("configs").hidden = !DATA.groups.length;
+  if (!DATA.groups.length) return;
+  const add = select("add-config", "Add", [], (event) => {
+    if (event.target.value) comparedChanged([...compared, placeOf(event.target.value)]);
+  });
   const equal = checkbox("equal", "show equal fields, too", false, drawConfigs);
-  byId("configs-controls").append(first.label, second.label, equal.label);
-  if (options.length > 1) byId("second").value = "1";
+  byId("configs-controls").append(add.label, equal.label);
+  configsChanged();
+}
+
+/** For another experiment: its first two that are not hidden. */
+function configsChanged() {
+  const here = groupsHere().map((group) => DATA.groups.indexOf(group));
+  compared = [...here.filter((i) => !hidden.has(i)), ...here.filter((i) => hidden.has(i))].slice(0, 2);
   drawConfigs();
 }
 
+function comparedChanged(places) {
+  compared = places;
+  drawConfigs();
+  stateChanged();
+}
+
 function drawConfigs() {
-  const [a, b] = [Number(byId("first").value), Number(byId("second").value)];
-  const value = (shown, i, name) => name in DATA.groups[i].fields ? shown[i] : "absent";
-  const rows = [["seeds", DATA.groups[a].seeds.join(", "), DATA.groups[b].seeds.join(", ")]];
-  for (const [name, shown] of Object.entries(DATA.fields)) rows.push([name, value(shown, a, name), value(shown, b, name)]);
-  for (const [name, shown] of Object.entries(DATA.common)) rows.push([name, shown, shown]);
+  setOptions(byId("add-config"), [["", "a config"], ...DATA.groups.map((group, i) => [group, i])
+    .filter(([, i]) => !compared.includes(i)).map(([group]) => [group.id, group.label])]);
+  byId("add-config").value = "";
+  const others = compared.map((i) => DATA.groups[i]);
+  const value = (shown, i, name) => name in DATA.groups[i].fields ? shown[i] : "not used";
+  const rows = [["seeds", ...others.map((group) => group.seeds.join(", "))]];
+  for (const [name, shown] of Object.entries(DATA.fields)) rows.push([name, ...compared.map((i) => value(shown, i, name))]);
+  for (const [name, shown] of Object.entries(DATA.common)) rows.push([name, ...compared.map(() => shown)]);
   rows.sort((x, y) => x[0].localeCompare(y[0], "en"));
-  const kept = rows.filter((row) => byId("equal").checked || row[1] !== row[2]);
-  const body = element("tbody", {}, ...kept.map((row) => element("tr", {}, element("th", { scope: "row" }, element("code", {}, row[0])),
-    element("td", { class: "long" }, row[1]), element("td", { class: "long" }, row[2]))));
-  if (!kept.length) body.append(element("tr", {}, element("td", { colspan: 3 }, "No field differs.")));
-  byId("configs-table").replaceChildren(element("caption", { class: "unseen" }, "Fields of two configs"),
-    element("thead", {}, element("tr", {}, ...["field", "first", "second"].map((name) => element("th", { scope: "col" }, name)))), body);
+  const kept = rows.filter((row) => byId("equal").checked || new Set(row.slice(1)).size > 1);
+  const body = element("tbody", {}, ...kept.map(([name, ...values]) => element("tr", {}, element("th", { scope: "row" }, element("code", {}, name)),
+    ...values.map((text) => element("td", { class: text === values[0] ? null : "other" }, text)))));
+  if (!kept.length) body.append(element("tr", {}, element("th", { scope: "row", colspan: compared.length + 1 }, "No field differs.")));
+  const head = element("tr", {}, element("th", { scope: "col" }, "field"), ...compared.map((place, i) => {
+    const text = labelAmong(DATA.groups[place], others);
+    const remove = button(`remove-config-${DATA.groups[place].id}`, "×", () => {
+      comparedChanged(compared.filter((_, j) => j !== i));
+      byId("add-config").focus();
+      announce(`${text} is removed`);
+    }, `Remove ${text}`);
+    return element("th", { scope: "col", "data-text": text }, text, compared.length > 1 ? remove : "");
+  }));
+  byId("configs-table").replaceChildren(element("caption", { class: "unseen" }, "Fields of the configs"), element("thead", {}, head), body);
 }

@@ -35,7 +35,9 @@ function visibilityChanged(text) {
   drawCurves();
   drawFinals();
   drawScatter();
+  drawParallel();
   announce(text);
+  stateChanged();
 }
 
 /** The groups in the legend: those that have the metric and match the filter. */
@@ -54,10 +56,28 @@ function drawLegend() {
       event.target.checked ? hidden.delete(i) : hidden.add(i);
       visibilityChanged(`${group.label} is ${event.target.checked ? "shown" : "hidden"}`);
     } });
-    return element("li", {}, element("label", { title: group.runs.join(", ") }, box, swatch(look(ranks.get(i))),
-      element("span", {}, labelAmong(group, others) + seedsOf(group))));
+    return element("li", {}, element("label", { title: group.runs.join(", ") }, box, swatch(look(ranks.get(i)), group.own),
+      element("span", {}, ownLabel(group, labelAmong(group, others)), seedsOf(group))));
   }));
+  drawHidden();
   if (focused?.startsWith("show-")) byId(focused)?.focus();
+}
+
+/** What is hidden of the experiment, whatever it measures, by name, and a button that shows it. */
+function drawHidden() {
+  const others = groupsHere(), out = others.filter((group) => hidden.has(DATA.groups.indexOf(group)));
+  const note = byId("hidden-note");
+  note.hidden = !out.length;
+  if (!out.length) return;
+  const trials = out.every((group) => group.trial) ? ", trials of sweeps" : "", open = note.querySelector("details")?.open;
+  note.replaceChildren(
+    element("details", { open }, element("summary", {}, `${out.length} of ${others.length} groups are hidden${trials}`),
+      element("ul", {}, ...out.map((group) => element("li", {}, labelAmong(group, others))))),
+    button("show-hidden", "Show them", () => {
+      for (const group of out) hidden.delete(DATA.groups.indexOf(group));
+      visibilityChanged("All groups are shown");
+      byId("show-all").focus();
+    }));
 }
 
 function seedsOf(group) {
@@ -66,14 +86,37 @@ function seedsOf(group) {
 }
 
 /** A short line in the look of a curve. */
-function swatch({ colour, dash }) {
+function swatch({ colour, dash }, own) {
   const space = "http://www.w3.org/2000/svg";
   const drawing = document.createElementNS(space, "svg"), line = document.createElementNS(space, "line");
   const set = (node, values) => Object.entries(values).forEach(([name, value]) => node.setAttribute(name, value));
   set(drawing, { width: 26, height: 10, "aria-hidden": "true" });
-  set(line, { x1: 1, x2: 25, y1: 5, y2: 5, stroke: colour, "stroke-width": 3, "stroke-dasharray": DASH_ARRAYS[dash] });
+  set(line, { x1: 1, x2: 25, y1: 5, y2: 5, stroke: colour, "stroke-width": own ? 5 : 3, "stroke-dasharray": DASH_ARRAYS[dash] });
   drawing.append(line);
   return drawing;
+}
+
+/** Whether these are finished and were measured at their start and their end alone: there is no course to draw. */
+const onlyEnds = (places, metric) => places.length > 0
+  && places.every((i) => DATA.groups[i].done && DATA.groups[i].curves[metric].mean.length < 3);
+
+/** The values at the end in the place of curves: a dot for each group, with its interval. */
+function drawEnds(places, metric) {
+  const traces = places.map((i, line) => {
+    const group = DATA.groups[i], { mean, half } = interval(group.final[metric]), { colour, symbol } = look(having(metric).indexOf(i));
+    return {
+      x: [mean], y: [-line], mode: "markers", name: plain(group.label), marker: { color: colour, symbol, size: group.own ? 14 : 9 },
+      error_x: { type: "data", array: [half ?? 0], visible: half !== null, thickness: 1.5, color: colour },
+      hovertemplate: `<b>${plusMinus(mean, half)}</b><br>${plain(group.label)}${plain(seedsOf(group))}<extra></extra>`,
+    };
+  });
+  const log = byId("log-y").checked;
+  Plotly.react("curves-plot", traces, layout({ title: { text: plain(metric) }, type: log ? "log" : "linear" }, { showticklabels: false, zeroline: false },
+    { uirevision: ["ends", metric, log].join() }), PLOT_OPTIONS);
+  byId("curves-caption").textContent = `The values at the end, in the order of the list: these runs were measured at their start and end alone, which
+    makes no curve. Mean and 95 % t-interval over seeds.`;
+  byId("curves-plot").setAttribute("aria-label",
+    `Dot plot of ${metric} at the end, ${places.length} of ${having(metric).length} groups shown. The same values are in the table below.`);
 }
 
 /** The places and values of a curve; of its bucket means if it is to be smoothed and was thinned out. */
@@ -109,7 +152,7 @@ function smoothed(x, y, share) {
 }
 
 function curveTraces(metric, axis, smoothing, withBands) {
-  const bands = [], lines = [];
+  const bands = [], lines = [], own = [];
   having(metric).forEach((i, rank) => {
     if (hidden.has(i)) return;
     const group = DATA.groups[i], { colour, dash } = look(rank);
@@ -125,13 +168,13 @@ function curveTraces(metric, axis, smoothing, withBands) {
         name: plain(group.label),
       });
     }
-    lines.push({
+    (group.own ? own : lines).push({
       x, y: shown, mode: x.length > 1 && x.length < 3 ? "lines+markers" : x.length < 2 ? "markers" : "lines",
-      name: plain(group.label), text: texts, line: { color: colour, dash, width: 2 }, marker: { color: colour, size: 7 },
+      name: plain(group.label), text: texts, line: { color: colour, dash, width: group.own ? 4 : 2 }, marker: { color: colour, size: 7 },
       hovertemplate: `<b>%{text}</b><br>${AXES[axis].split(",")[0]} %{x}<br>${plain(group.label)}${plain(seedsOf(group))}<extra></extra>`,
     });
   });
-  return [...bands, ...lines];
+  return [...bands, ...lines, ...own];
 }
 
 /** The paper's number, where runs of the experiment are shown that it is about. */
@@ -154,8 +197,12 @@ function drawCurves() {
   if (!metric) return;
   const share = Number(byId("smooth").value) / 100;
   byId("smooth-value").textContent = share ? `${Math.round(100 * share)} % of the length` : "none";
-  const traces = curveTraces(metric, axis, share, byId("bands").checked);
   const shown = having(metric).filter((i) => !hidden.has(i));
+  if (onlyEnds(shown, metric)) {
+    drawEnds(shown, metric);
+    return;
+  }
+  const traces = curveTraces(metric, axis, share, byId("bands").checked);
   const logX = byId("log-x").checked, logY = byId("log-y").checked;
   Plotly.react("curves-plot", traces, layout(
     { title: { text: narrow() ? AXES[axis].split(",")[0] : AXES[axis] }, type: logX ? "log" : "linear" },
@@ -168,9 +215,7 @@ function drawCurves() {
     : `All ${total.toLocaleString("en")} points of all curves are in the page.`;
   const unseen = metricOf(metric).per_seed ? "Mean over seeds; a seed that has diverged leaves it. Bands are 95 % t-intervals."
     : "Measured once for all seeds of a run; mean over the runs.";
-  const out = having(metric).length - shown.length;
-  const few = out ? `${out} of ${having(metric).length} curves are hidden. ` : "";
-  byId("curves-caption").textContent = `${few}${unseen} ${thinned}${logX || logY ? " On a logarithmic axis, what is not above 0 is not drawn." : ""}`;
+  byId("curves-caption").textContent = `${unseen} ${thinned}${logX || logY ? " On a logarithmic axis, what is not above 0 is not drawn." : ""}`;
   byId("curves-plot").setAttribute("aria-label",
     `Line plot of ${metric} against ${AXES[axis]}, ${shown.length} of ${having(metric).length} curves shown. The final values are in the table below.`);
 }

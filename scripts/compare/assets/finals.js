@@ -1,9 +1,10 @@
 // The table of final values, with differences to a reference that the reader picks.
 
 let drawFinalTable;
+const HEADLINES = 3; // metrics in the table at first, besides that of the differences
 
 function startFinals() {
-  drawFinalTable = sortableTable(byId("finals-table"), "Final values by group of runs");
+  drawFinalTable = dataTable("finals", "Final values by group of runs");
   const metric = select("difference-metric", "Difference of", [], () => {
     referencesChanged();
     drawFinals();
@@ -22,42 +23,44 @@ function finalsChanged() {
   drawFinals();
 }
 
-/** Offers the finished groups that have the metric; at first, one is chosen whose curve is shown, if there is one. */
+/** Offers the finished groups that have the metric; at first one whose curve is shown, rather not the reader's own. */
 function referencesChanged() {
   const metric = byId("difference-metric").value, node = byId("reference"), before = node.value;
   const groups = groupsHere().filter((group) => group.done && group.final[metric]);
-  setOptions(node, groups.map((group) => [DATA.groups.indexOf(group), labelAmong(group, groups)]));
-  const shown = groups.find((group) => !hidden.has(DATA.groups.indexOf(group)));
-  if (node.value !== before && shown) node.value = DATA.groups.indexOf(shown);
+  setOptions(node, groups.map((group) => [group.id, labelAmong(group, groups)]));
+  const seen = groups.filter((group) => !hidden.has(DATA.groups.indexOf(group))), shown = seen.find((group) => !group.own) ?? seen[0];
+  if (node.value !== before && shown) node.value = shown.id;
 }
 
 function drawFinals() {
-  const metric = metricOf(byId("difference-metric").value), reference = DATA.groups[byId("reference").value];
+  const metric = metricOf(byId("difference-metric").value), reference = DATA.groups[placeOf(byId("reference").value)];
   const groups = groupsHere().filter((group) => (!byId("difference-only").checked || !metric || group.final[metric.name])
     && !(byId("shown-only").checked && hidden.has(DATA.groups.indexOf(group))));
   const summary = (group, name) => interval(group.final[name] ?? []);
   const column = ({ name }) => ({
-    name, number: true, value: (group) => summary(group, name).mean,
+    name, number: true, value: (group) => summary(group, name).mean, half: (group) => summary(group, name).half,
     show: (group) => { const { mean, half } = summary(group, name); return plusMinus(mean, half); },
   });
   const first = metric ? [column(metric)] : [];
   const differences = metric && reference ? [
     { name: "difference", number: true, value: (group) => paired(group, reference, metric)?.mean ?? null,
+      half: (group) => paired(group, reference, metric)?.half ?? null,
       show: (group) => { const found = paired(group, reference, metric); return found ? plusMinus(found.mean, found.half, true) : "-"; } },
     { name: "significance", value: (group) => paired(group, reference, metric)?.level ?? null,
       show: (group) => significance(paired(group, reference, metric)) },
     { name: "pairs", number: true, value: (group) => paired(group, reference, metric)?.count ?? null },
   ] : [];
   const others = DATA.metrics.filter((other) => other !== metric && groups.some((group) => group.final[other.name]));
+  const headlines = others.filter(({ name, per_seed }) => per_seed && !name.includes("/")).slice(0, HEADLINES);
   drawFinalTable([
-    { name: "runs", value: (group) => labelAmong(group, groups) },
+    { name: "runs", value: (group) => labelAmong(group, groups), show: (group) => ownLabel(group, labelAmong(group, groups)) },
     ...first, ...differences,
     { name: "seeds", number: true, value: (group) => group.seeds.length },
-    { name: "diverged", number: true, value: (group) => group.diverged },
-    { name: "state", value: (group) => group.state },
-    ...others.map(column),
+    { name: "diverged", number: true, value: (group) => group.diverged, unusual: groups.every((group) => !group.diverged) },
+    { name: "state", value: (group) => group.state, unusual: groups.every((group) => group.done) },
+    ...others.map((other) => ({ ...column(other), unusual: !headlines.includes(other) })),
     ...fieldsHere().map((field) => ({
-      name: field, value: (group) => fieldOrder(group.fields[field]), show: (group) => DATA.fields[field][DATA.groups.indexOf(group)],
+      name: field, unusual: true, value: (group) => fieldOrder(group.fields[field]), show: (group) => DATA.fields[field][DATA.groups.indexOf(group)],
     })),
   ], groups);
   const out = byId("shown-only").checked ? groupsHere().filter((group) => hidden.has(DATA.groups.indexOf(group))).length : 0;

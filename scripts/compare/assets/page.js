@@ -51,7 +51,8 @@ function digits(value, count = 4) {
 function plusMinus(mean, half, signed = false) {
   if (mean === null || mean === undefined) return "-";
   const sign = signed && mean > 0 ? "+" : "";
-  if (half === null || half === undefined || half === 0) return sign + digits(mean);
+  const none = half === null || half === undefined || half < 1e-6 * Math.abs(mean); // but for what rounding leaves
+  if (none || half === 0) return sign + digits(mean);
   const places = Math.max(0, Math.min(8, 1 - Math.floor(Math.log10(half))));
   return `${sign}${mean.toFixed(places)} ± ${half.toFixed(places)}`;
 }
@@ -131,7 +132,7 @@ const PLOT_OPTIONS = {
 };
 
 /** Buttons for what a mouse does in a plot, and to save it. */
-function plotButtons(id, name) {
+function plotButtons(id, name, zooms = true) {
   const scale = (factor) => () => {
     const change = {};
     for (const axis of ["xaxis", "yaxis"]) {
@@ -152,10 +153,11 @@ function plotButtons(id, name) {
     Plotly.relayout(id, { "xaxis.autorange": true, "yaxis.autorange": true }).then(() => announce("Zoom reset"));
   const save = (format) => () =>
     Plotly.downloadImage(id, { format, filename: name(), width: 1100, height: 620, scale: format === "png" ? 2 : 1 });
-  return element("span", { class: "buttons", role: "group", "aria-label": "Zoom and save" },
+  const zoom = zooms ? [
     button(`${id}-in`, "+", scale(0.5), "Zoom in"), button(`${id}-out`, "−", scale(2), "Zoom out"),
     button(`${id}-left`, "←", shift(-0.25), "Move left"), button(`${id}-right`, "→", shift(0.25), "Move right"),
-    button(`${id}-reset`, "Reset zoom", reset), button(`${id}-png`, "PNG", save("png"), "Save as PNG"),
+    button(`${id}-reset`, "Reset zoom", reset)] : [];
+  return element("span", { class: "buttons", role: "group", "aria-label": zooms ? "Zoom and save" : "Save" }, ...zoom, button(`${id}-png`, "PNG", save("png"), "Save as PNG"),
     button(`${id}-svg`, "SVG", save("svg"), "Save as SVG"));
 }
 
@@ -168,64 +170,31 @@ const groupsHere = () => DATA.groups.filter((group) => group.experiment === expe
 const metricsHere = () => DATA.metrics.filter(({ name }) => groupsHere().some((group) => group.curves[name]));
 const fieldsHere = () => Object.keys(DATA.fields).filter((name) =>
   new Set(groupsHere().map((group) => DATA.fields[name][DATA.groups.indexOf(group)])).size > 1);
-/** Of too many curves to tell apart, those of few seeds are hidden at first: the trials of a sweep. */
+/** Of too many curves to tell apart, the trials of sweeps are hidden at first, where there are others. */
 function hideTrials() {
   for (const name of EXPERIMENTS) {
     const groups = DATA.groups.filter((group) => group.experiment === name);
-    const most = Math.max(...groups.map((group) => group.seeds.length));
-    if (groups.length <= MANY_CURVES) continue;
-    DATA.groups.forEach((group, i) => group.experiment === name && 2 * group.seeds.length < most && hidden.add(i));
+    if (groups.length <= MANY_CURVES || groups.every((group) => group.trial)) continue;
+    DATA.groups.forEach((group, i) => group.experiment === name && group.trial && hidden.add(i));
   }
 }
+/** The place of a group, by its id; -1 if there is none. */
+const placeOf = (id) => DATA.groups.findIndex((group) => group.id === id);
+/** Those that the numbers of runs depend on. */
+const sweptHere = () => fieldsHere().filter((name) => !DATA.bookkeeping.includes(name));
 const namesOf = (list) => list.map((item) => item.name ?? item).map((name) => [name, name]);
 const metricOf = (name) => DATA.metrics.find((metric) => metric.name === name);
 /** The indices of the groups of the experiment that have a metric. */
 const having = (name) => DATA.groups.map((_, i) => i).filter((i) => DATA.groups[i].experiment === experiment && DATA.groups[i].curves[name]);
 
+/** Its label among others, and whether it is one of the reader's own. */
+const ownLabel = (group, text) => group.own
+  ? element("span", {}, element("strong", {}, text), " ", element("span", { class: "badge" }, "not in results/")) : text;
+
 /** What tells a group apart among others: its label without what all of them share. */
 function labelAmong(group, others) {
   if (others.length < 2) return group.label;
   return group.parts.filter((part) => !others.every((other) => other.parts.includes(part))).join(", ") || group.label;
-}
-
-/** A table whose columns sort. Columns: {name, number, long, value(row), show(row)}; returns the function that draws it. */
-function sortableTable(table, caption) {
-  let sorted = null, descending = false;
-  return function draw(columns, rows) {
-    const column = columns.find((candidate) => candidate.name === sorted);
-    const ordered = rows.slice();
-    if (column) {
-      const sign = descending ? -1 : 1;
-      ordered.sort((a, b) => {
-        const [x, y] = [column.value(a), column.value(b)];
-        if (x === null || x === undefined) return y === null || y === undefined ? 0 : 1; // what has no value comes last
-        if (y === null || y === undefined) return -1;
-        return sign * (typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y), "en", { numeric: true }));
-      });
-    }
-    const head = element("tr");
-    for (const { name, number } of columns) {
-      const order = name === sorted ? (descending ? "descending" : "ascending") : "none";
-      head.append(element("th", { scope: "col", class: number ? "number" : null, "aria-sort": order },
-        element("button", { type: "button", click: () => {
-          descending = sorted === name && !descending;
-          sorted = name;
-          draw(columns, rows);
-          [...table.querySelectorAll("th button")].find((node) => node.textContent === name)?.focus();
-          announce(`Sorted by ${name}, ${descending ? "descending" : "ascending"}`);
-        } }, name)));
-    }
-    const body = element("tbody");
-    for (const row of ordered) {
-      const line = element("tr");
-      columns.forEach(({ number, long, show, value }, i) => {
-        const content = (show || value)(row) ?? "-";
-        line.append(element(i ? "td" : "th", i ? { class: number ? "number" : long ? "long" : null } : { scope: "row" }, content));
-      });
-      body.append(line);
-    }
-    table.replaceChildren(element("caption", { class: "unseen" }, caption), element("thead", {}, head), body);
-  };
 }
 
 /** "light" or "dark", as chosen or as the system is. */

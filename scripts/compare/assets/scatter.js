@@ -12,7 +12,7 @@ function startScatter() {
 
 /** For another experiment. */
 function scatterChanged() {
-  const fields = fieldsHere();
+  const fields = sweptHere();
   byId("scatter").hidden = !fields.length;
   if (!fields.length) return;
   setOptions(byId("scatter-metric"), namesOf(metricsHere()));
@@ -46,7 +46,7 @@ function drawScatter() {
     return {
       x: [numeric ? group.fields[field] : plain(DATA.fields[field][i])], y: [mean], mode: "markers", name: plain(group.label),
       error_y: { type: "data", array: [half ?? 0], visible: half !== null, thickness: 1.5, color: colour },
-      marker: { color: colour, symbol: group.done ? symbol : `${symbol}-open`, size: 9 },
+      marker: { color: colour, symbol: group.done ? symbol : `${symbol}-open`, size: group.own ? 14 : 9 },
       hovertemplate: `<b>${plusMinus(mean, half)}</b><br>${plain(field)} = ${plain(DATA.fields[field][i])}${by}<br>${plain(group.label)}${plain(seedsOf(group))}<extra></extra>`,
     };
   });

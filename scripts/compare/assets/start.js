@@ -12,6 +12,7 @@ function redraw() {
   drawLegend();
   drawCurves();
   drawScatter();
+  drawParallel();
 }
 
 applyTheme();
@@ -32,16 +33,22 @@ if (DATA.groups.length) {
       metricChanged();
       finalsChanged();
       scatterChanged();
+      parallelChanged();
+      configsChanged();
     }).label);
   }
   startConfigs();
   startFinals();
   startCurves();
   startScatter();
+  startParallel();
 } else {
-  for (const id of ["curves", "finals", "scatter", "configs", "runs"]) byId(id).hidden = true;
+  for (const id of ["curves", "finals", "scatter", "parallel", "configs", "runs"]) byId(id).hidden = true;
 }
 for (const section of document.querySelectorAll("main > section:not([hidden])")) {
   const title = section.querySelector("h2").textContent;
   byId("nav").append(element("li", {}, element("a", { href: `#${section.id}` }, title)));
 }
+startTables();
+startState();
+if (DATA.version) startFollowing();

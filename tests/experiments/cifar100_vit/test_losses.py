@@ -202,3 +202,14 @@ def test_a_loss_is_one_entry(tmp_path, monkeypatch):
         line, *_ = figures.figure6(naming.final(naming.load(tmp_path)[0])).axes[0].get_lines()
     assert (line.get_color(), line.get_linestyle()) == ("#123456", ":")
     assert line.get_label() == "first logit, k = 3 (learning rate 5e-3, lam = 0.1)"
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_depends_on_what_it_reads_alone(name):
+    options = {"k": 3, "p": 2.0, "lam": 0.5, "target": "one_hot", "weights": None}
+    others = {"k": 2, "p": 1.5, "lam": 0.7, "target": "smooth", "weights": (0.2, 0.3, 0.5)}
+    before = fine_tuning_loss(name, **options)(jnp.asarray(LOGITS), LABELS)
+    for option in options.keys() - set(LOSSES[name].reads):
+        np.testing.assert_array_equal(
+            fine_tuning_loss(name, **options | {option: others[option]})(jnp.asarray(LOGITS), LABELS), before
+        )

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from experiments.core import config_file
-from experiments.core.config import require
+from experiments.core.config import require, to_json
 from experiments.core.errors import UsageError
+from experiments.core.report.identity import dotted
 from experiments.core.report.style import RED, STYLE
 from experiments.core.training.schedules import lam_schedule
 from experiments.vmoe import routers
@@ -34,6 +35,15 @@ def single(monkeypatch):
         validate_shape=lambda fields, shape, num_experts: require(shape.k > 7, "router.k", shape.k, "above 7"),
     )
     monkeypatch.setitem(ROUTERS, "single", kind)
+
+
+@pytest.mark.parametrize("name", ROUTERS)
+def test_a_router_is_made_without_the_fields_that_it_does_not_read(name):
+    config = config_file.of_file(ROOT / "configs/vmoe.py", f"small,router={name}")
+    for field in dotted(to_json(config)):
+        if field not in naming.IDENTITY.fields(dotted(to_json(config))) and field.count(".") == 1:
+            del config.router[field.removeprefix("router.")]
+    assert make_router(config, jnp.float32(0.1)) is not None
 
 
 @pytest.mark.usefixtures("single")

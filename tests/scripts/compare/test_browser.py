@@ -1,106 +1,15 @@
 """The page in a browser: it opens without errors and without a network, and its controls do what they say."""
 
-import json
-
 import pytest
 
-from experiments.core.record.files import write_json
-from experiments.core.record.workdir import Workdir
-from experiments.core.report.paired import difference, significance
-from experiments.core.report.results import LAUNCH, load
 from scripts.compare.__main__ import main
+from scripts.compare.workdirs import RESULTS
 from tests.scripts.browser import watched
-from tests.scripts.workdirs import write_fine_tuning, write_workdir
+from tests.scripts.compare.looking import column, lines
+from tests.scripts.workdirs import write_workdir
 
 START = [90.0, 88.0, 89.0]
 STOPPED = 3  # place of that run in the page
-EXPERIMENT = {"experiment": "mnist_pruning", "command": ["python", "-m", "experiments.mnist_pruning"], "resumed": []}
-
-# By the formula of the Web Content Accessibility Guidelines, the worst of some colours on both backgrounds.
-CONTRASTS = """(() => {
-  const channel = (part) => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
-  const light = (hex) => [1, 3, 5].map((i) => channel(parseInt(hex.slice(i, i + 2), 16) / 255))
-    .reduce((sum, part, i) => sum + part * [0.2126, 0.7152, 0.0722][i], 0.05);
-  const ratio = (a, b) => Math.max(light(a) / light(b), light(b) / light(a));
-  const grounds = ["--background", "--raised"].map(style);
-  const worst = (colours) => Math.min(...colours.flatMap((one) => grounds.map((ground) => ratio(one, ground))));
-  const texts = ["--text", "--faint", "--accent", "--good", "--middling", "--bad"];
-  return { theme: theme(), text: worst(texts.map(style)), curves: worst(PALETTES[theme()]),
-    controls: worst([style("--control")]) };
-})()"""
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    """Four pruning runs, and one of another experiment."""
-    directory = tmp_path_factory.mktemp("runs")
-    late = [[20.0 - i, 19.0 - i, 18.0 - i] for i in range(8)]
-    write_workdir(directory / "a", [START, *late, [7.0, 8.0, 6.0]], method="hard")
-    write_workdir(directory / "b", [START, *late, [5.0, 6.5, 4.0]], lam__start=0.1)
-    write_workdir(directory / "c", [START, *late, [9.0, None, 8.5]], lam__start=1.0)
-    write_workdir(directory / "d<b>", [START, *late, [3.0, 3.0, 3.0]], dataset="<script>oops()</script>")
-    Workdir(directory / "d<b>").summary.unlink()
-    write_json(directory / "d<b>" / LAUNCH, {"state": "failed", "reason": "ValueError: <no memory>"})
-    for name in ("a", "b", "c", "d<b>"):
-        Workdir(directory / name).environment.write_text(json.dumps(EXPERIMENT))
-    write_fine_tuning(directory / "e", {1: [20.0, 21.0], 5: [40.0, 41.0]})
-    (directory / "f").mkdir()
-    (directory / "f" / "summary.json").write_text("{}")
-    return directory
-
-
-@pytest.fixture(scope="module")
-def path(runs, tmp_path_factory):
-    """The page, looked at with the pruning experiment chosen."""
-    out = tmp_path_factory.mktemp("page")
-    assert main([str(runs), f"--out={out}", "--no_figures"]) == 0
-    return out / "index.html"
-
-
-@pytest.fixture(scope="module")
-def opened(browser, path):
-    """One page for most tests: to open it takes longer than to look at it."""
-    with watched(browser, path) as (page, seen):
-        page.select_option("#experiment", "mnist_pruning")
-        page.evaluate(
-            "window.before = [...document.querySelectorAll('select, input')]"
-            ".map((node) => [node, node.value, node.checked])"
-        )
-        yield page, seen
-
-
-@pytest.fixture
-def page(opened):
-    """The page as it was opened, with the pruning experiment chosen."""
-    page, seen = opened
-    page.evaluate(
-        """() => {
-          hidden.clear();
-          for (const [node, value, checked] of before) Object.assign(node, { value, checked });
-          byId("experiment").dispatchEvent(new Event("change"));
-          for (const [node, value] of before) node.value = value;
-          redraw();
-          byId("first").dispatchEvent(new Event("change"));
-          byId("curves-plot-reset").click();
-          document.activeElement.blur();
-          scrollTo(0, 0);
-        }"""
-    )
-    yield page
-    assert seen.wrong(page.url) == []
-
-
-def lines(page):
-    """The curves that are drawn, without their bands: name and values."""
-    return page.evaluate(
-        "document.getElementById('curves-plot').data.filter((trace) => !trace.fill)"
-        ".map((trace) => [trace.name, trace.x, trace.y])"
-    )
-
-
-def column(page, name, table="#finals-table"):
-    index = page.locator(f"{table} thead th").all_inner_texts().index(name)
-    return [row.locator("th, td").nth(index).inner_text() for row in page.locator(f"{table} tbody tr").all()]
 
 
 def test_curves_are_hidden_and_shown_by_mouse_and_keyboard(page):
@@ -114,7 +23,7 @@ def test_curves_are_hidden_and_shown_by_mouse_and_keyboard(page):
     assert len(lines(page)) == 4
     page.click("#hide-all")
     assert lines(page) == []
-    page.fill("#filter", "lam.start=0.1")
+    page.fill("#filter", "lam = 0.1")
     assert boxes.count() == 1
     page.click("#show-all")
     assert len(lines(page)) == 1
@@ -176,108 +85,79 @@ def test_hovering_names_the_value_and_its_interval(page):
     assert "step 50" in text
 
 
-def test_columns_sort_both_ways_and_by_keyboard(page):
-    sort = page.locator("#finals-table th button", has_text="test_error")
-    sort.click()
-    ascending = column(page, "test_error")
-    assert ascending == sorted(ascending, key=lambda cell: float(cell.split()[0]))
-    assert page.locator("#finals-table th[aria-sort=ascending]").inner_text() == "test_error"
-    assert page.evaluate("document.activeElement.textContent") == "test_error"
-    page.keyboard.press("Enter")
-    assert column(page, "test_error") == ascending[::-1]
-    assert page.inner_text("#status") == "Sorted by test_error, descending"
-
-
-def test_differences_are_those_that_python_finds(page, runs):
-    found, _ = load(runs)
-    hard, relaxed, lost = found[:3]
-    page.select_option("#reference", str(page.evaluate("DATA.groups.findIndex((group) => group.runs[0] === 'a')")))
-    names, shown = column(page, "runs"), column(page, "difference")
-    by_name = dict(
-        zip(names, zip(shown, column(page, "significance"), column(page, "pairs"), strict=True), strict=True)
-    )
-
-    def of(text):
-        return next(cells for name, cells in by_name.items() if text in name)
-
-    for run, text in ((relaxed, "lam.start=0.1"), (lost, "lam.start=1,")):
-        expected, (minus, p, pairs) = difference(run, hard, "test_error"), of(text)
-        mean, half = map(float, minus.split(" ± "))
-        assert mean == pytest.approx(expected["mean"], abs=0.06)
-        assert half == pytest.approx(expected["interval95"], rel=0.1)
-        assert p == next(
-            (f"p < {level}" for level in (0.001, 0.01, 0.05) if significance(run, hard, "test_error") < level),
-            "p > 0.05",
-        )
-        assert pairs == str(sum(value is not None for value in expected["per_seed"]))
-    assert of("method=hard")[:2] == ("-", "-")
-    assert of("failed")[0] == "-"
-
-
-def test_the_reference_is_at_first_a_group_that_is_shown(page):
-    places = page.evaluate("['a', 'b'].map((name) => DATA.groups.findIndex((group) => group.runs[0] === name))")
-    first, second = map(str, sorted(places))
-    page.uncheck(f"#show-{first}")
-    page.select_option("#experiment", "cifar100_vit")
-    page.select_option("#experiment", "mnist_pruning")
-    assert page.input_value("#reference") == second
-    page.select_option("#reference", first)  # as asked for, shown or not
-    page.select_option("#difference-metric", "train_loss")
-    assert page.input_value("#reference") == first
-
-
-def test_of_many_curves_those_of_few_seeds_are_hidden_at_first(browser, tmp_path):
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """Trials of a sweep, a run on test with its choice, one of the committed runs, and one of the reader's own."""
+    directory = tmp_path_factory.mktemp("swept")
     for number in range(12):
-        write_workdir(tmp_path / f"trial-{number}", [[90.0], [7.0]], lam__start=0.1 * (number + 1), split="validation")
-    write_workdir(tmp_path / "final", [START, [7.0, 8.0, 6.0]], split="test")
-    assert main([str(tmp_path), f"--out={tmp_path / 'page'}", "--no_figures"]) == 0
-    with watched(browser, tmp_path / "page" / "index.html") as (page, seen):
-        page.select_option("#metric", "test_error")
-        assert len(lines(page)) == 1
-        assert len(column(page, "runs")) == 1
-        assert "12 of 13 rows are left out" in page.inner_text("#finals-note")
+        name = directory / "sweep" / f"trial-{number}"
+        write_workdir(name, [[90.0], [7.0]], lam__start=0.1 * (number + 1), split="validation")
+    write_workdir(directory / "final", [START, [7.0, 8.0, 6.0]], split="test")
+    write_workdir(directory / "mine", [[90.0], [30.0], [7.0]], split="validation", lam__start=0.5, density=0.3)
+    committed = RESULTS / "mnist_pruning" / "final-layers123-hard"
+    assert main([str(directory), str(committed), f"--out={directory / 'page'}", "--no_figures"]) == 0
+    return directory / "page" / "index.html"
+
+
+def test_trials_of_sweeps_are_hidden_at_first_and_named_and_one_click_shows_them(browser, swept):
+    with watched(browser, swept) as (page, _):
+        assert "12 of 15 groups are hidden, trials of sweeps" in page.inner_text("#hidden-note")
+        page.click("#hidden-note summary")
+        assert page.locator("#hidden-note li").count() == 12
+        assert "lam = 1.2" in page.inner_text("#hidden-note ul")
         page.select_option("#metric", "valid_error")
-        assert lines(page) == []
-        assert "12 of 12 curves are hidden" in page.inner_text("#curves-caption")
-        page.click("#show-all")
-        assert len(lines(page)) == 12
-        page.select_option("#difference-metric", "valid_error")
-        assert len(column(page, "runs")) == 12
+        assert len(lines(page)) == 1
+        page.uncheck("#difference-only")
+        assert len(column(page, "runs")) == 3
+        assert "12 of 15 rows are left out" in page.inner_text("#finals-note")
+        page.click("#show-hidden")
+        assert len(lines(page)) == 13
+        assert page.locator("#hidden-note").is_hidden()
         page.click("#hide-all")
         page.uncheck("#shown-only")
-        assert len(column(page, "runs")) == 12
-        assert seen.wrong(page.url) == []
+        assert len(column(page, "runs")) == 15
 
 
-def test_configs_differ_in_what_differs(page):
-    groups = page.evaluate("DATA.groups.map((group) => group.runs[0])")
-    page.select_option("#first", str(groups.index("a")))
-    page.select_option("#second", str(groups.index("b")))
-    assert column(page, "field", "#configs-table") == ["lam.start", "method"]
-    assert column(page, "second", "#configs-table") == ["0.1", "relaxed"]
-    page.check("#equal")
-    assert "optimizer.learning_rate" in column(page, "field", "#configs-table")
-    page.uncheck("#equal")
-    page.select_option("#second", str(groups.index("a")))
-    assert page.inner_text("#configs-table tbody") == "No field differs."
+def test_the_readers_own_runs_stand_out(browser, swept):
+    with watched(browser, swept) as (page, _):
+        own = [text for text in page.locator("#legend-list li").all_inner_texts() if "not in results/" in text]
+        assert len(own) == 1
+        assert "relaxed top-k" in own[0]
+        widths = page.evaluate(
+            "byId('curves-plot').data.filter((trace) => !trace.fill).map((trace) => trace.line.width)"
+        )
+        assert widths == [2, 4]
+        assert page.locator("#finals-table tr.own").count() == 1
+
+
+def test_parallel_coordinates_go_through_every_field_to_the_metric(browser, swept):
+    with watched(browser, swept) as (page, _):
+        page.select_option("#parallel-metric", "valid_error")
+        names, traces = page.evaluate(
+            "[byId('parallel-plot').layout.xaxis.ticktext, byId('parallel-plot').data.map((trace) => trace.y)]"
+        )
+        assert names == ["lam.start", "density", "epochs", "valid_error"]
+        assert len(traces) == 13
+        assert sorted(y[0] for y in traces) == pytest.approx([i / 11 for i in sorted([*range(12), 4])])
+        page.check("#parallel-shown")
+        assert page.evaluate("byId('parallel-plot').data.length") == 1
+
+
+def test_what_was_measured_twice_is_drawn_as_values_and_not_as_curves(page):
+    page.select_option("#experiment", "cifar100_vit")
+    (values,) = lines(page)
+    assert values[1:] == [[pytest.approx(69.5)], [0]]
+    assert "which makes no curve" in " ".join(page.inner_text("#curves-caption").split())
 
 
 def test_scatter_against_a_field(page):
     page.select_option("#field", "lam.start")
     page.select_option("#scatter-metric", "test_error")
     points = page.evaluate("document.getElementById('scatter-plot').data.map((trace) => [trace.x[0], trace.y[0]])")
-    assert sorted(points) == [[1e-4, 3], [1e-4, 7], [0.1, pytest.approx(5.1667, rel=1e-4)], [1, 8.75]]
+    assert sorted(points) == [[1e-4, 3], [0.1, pytest.approx(5.1667, rel=1e-4)], [1, 8.75]]
     assert page.evaluate("document.getElementById('scatter-plot')._fullLayout.xaxis.type") == "log"
     page.select_option("#field", "method")
     assert page.evaluate("document.getElementById('scatter-plot')._fullLayout.xaxis.type") == "category"
-
-
-def test_states_and_what_was_left_out_are_shown(page):
-    states = dict(zip(column(page, "run", "#runs-table"), column(page, "state", "#runs-table"), strict=True))
-    assert states == {"a": "done", "b": "done", "c": "done", "d<b>": "failed at epoch 9 of 9", "e": "done"}
-    errors = dict(zip(column(page, "run", "#runs-table"), column(page, "last error", "#runs-table"), strict=True))
-    assert errors == {"a": "-", "b": "-", "c": "-", "d<b>": "ValueError: <no memory>", "e": "-"}
-    assert column(page, "reason", "#problems-table") == ["config.json is missing"]
 
 
 def test_another_experiment_has_its_own_metrics(page):
@@ -285,67 +165,3 @@ def test_another_experiment_has_its_own_metrics(page):
     options = page.locator("#metric option").all_inner_texts()
     assert options[:3] == ["mean_topk_error", "test_accuracy/1", "test_accuracy/5"]
     assert column(page, "mean_topk_error") == ["69.5 ± 6.4"]
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_contrast_of_text_and_curves(browser, path, scheme):
-    with watched(browser, path, scheme=scheme) as (page, _):
-        ratios = page.evaluate(CONTRASTS)
-        assert ratios["theme"] == scheme
-        assert ratios["text"] >= 4.5
-        assert ratios["curves"] >= 3
-        assert ratios["controls"] >= 3
-        other = {"light": "dark", "dark": "light"}[scheme]
-        page.select_option("#theme", other)
-        assert page.evaluate("document.documentElement.dataset.theme") == other
-
-
-def test_a_phone_scrolls_down_and_not_sideways(browser, path):
-    with watched(browser, path, width=360, height=740) as (page, _):
-        page.select_option("#experiment", "mnist_pruning")
-        assert page.evaluate("document.documentElement.scrollWidth") == 360
-        plot = page.locator("#curves-plot").bounding_box()
-        assert plot["x"] >= 0
-        assert plot["x"] + plot["width"] <= 360
-        assert page.evaluate("document.getElementById('curves-plot')._fullLayout.dragmode") is False
-
-
-def test_everything_has_a_name_and_can_be_reached_by_keyboard(page):
-    assert page.locator("[role=img]:not([aria-label])").count() == 0
-    assert "4 of 4 curves shown" in page.get_attribute("#curves-plot", "aria-label")
-    unnamed = page.evaluate(
-        """[...document.querySelectorAll("main select, main input, main button, header select")].filter((node) =>
-          !(node.labels?.length || node.getAttribute("aria-label") || node.textContent))
-          .map((node) => node.outerHTML)"""
-    )
-    assert unnamed == []
-    page.focus("a.skip")
-    reached = set()
-    for _ in range(70):
-        page.keyboard.press("Tab")
-        reached.add(page.evaluate("document.activeElement.id"))
-    wanted = {
-        "metric",
-        "axis",
-        "smooth",
-        "log-x",
-        "curves-plot-in",
-        "filter",
-        "hide-all",
-        "reference",
-        "field",
-        "first",
-    }
-    assert wanted <= reached
-    assert any(name.startswith("show-") for name in reached)
-
-
-def test_printed_pages_are_light_and_whole(browser, path):
-    with watched(browser, path, scheme="dark") as (page, _):
-        page.emulate_media(media="print", color_scheme="dark")
-        page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-        assert page.evaluate("document.documentElement.dataset.theme") == "light"
-        assert page.evaluate("getComputedStyle(document.querySelector('.controls')).display") == "none"
-        assert page.evaluate("getComputedStyle(document.querySelector('.tall')).overflowY") == "visible"
-        page.evaluate("window.dispatchEvent(new Event('afterprint'))")
-        assert page.evaluate("document.documentElement.dataset.theme") == "dark"

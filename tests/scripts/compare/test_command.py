@@ -11,6 +11,7 @@ from experiments.core.report.paired import difference, significance
 from experiments.core.report.results import load
 from scripts.bench import pages
 from scripts.compare.__main__ import main
+from scripts.compare.comparison import comparison
 from scripts.compare.contents import contents
 from scripts.compare.groups import group
 from scripts.compare.workdirs import find
@@ -49,7 +50,7 @@ def test_the_page_holds_curves_finals_configs_and_problems(runs, tmp_path, capsy
     assert hard["x"] == {"step": [0, 10, 20], "epoch": [0, 1, 2], "seconds": [0, 2, 4]}
     assert hard["curves"]["test_error"]["mean"] == [89, 8.1667, 7]
     assert relaxed["final"]["test_error"] == [5, 6.5, 5]
-    assert data["fields"]["lam.start"] == ["1e-4", "0.1", "1"]
+    assert data["fields"]["lam.start"] == ["-", "0.1", "1"]
     assert data["common"]["optimizer.learning_rate"] == "0.01"
     assert stopped["state"] == "unfinished, at epoch 1 of 2"
     assert stopped["diverged"] == 1
@@ -88,16 +89,25 @@ def test_names_cannot_end_the_data_or_become_markup(tmp_path):
     assert data_of(page)["fields"]["data_dir"][1] == name
 
 
+def test_a_page_asks_for_nothing_and_one_that_is_served_asks_its_server_alone(runs):
+    found = find([str(runs)])
+    still, served = (comparison(found, group(found), followed=followed) for followed in (None, {"version": "1"}))
+    policy = "Content-Security-Policy\" content=\"default-src 'none';"
+    assert f"{policy} script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:\"" in still
+    assert f"{policy} connect-src 'self'; script-src" in served
+    assert re.findall(r'<(?:script|link|img|iframe)[^>]* (?:src|href)="(?!data:)', still) == []
+
+
 def test_the_text_table_has_paired_differences_and_their_significance(runs, capsys):
     assert main([str(runs), "--format=text", "--reference=hard"]) == 0
     lines = capsys.readouterr().out.splitlines()
     (hard, relaxed), _ = load(runs)
     p = significance(relaxed, hard, "test_error")
     cells = {line.split("  ")[0]: re.split(r"\s{2,}", line) for line in lines}
-    assert cells["lam.start=1e-4, method=hard"][1:] == ["3", "0", "7.00 ± 2.48", "reference", "-", "done"]
+    assert cells["hard top-k"][1:] == ["3", "0", "7.00 ± 2.48", "reference", "-", "done"]
     minus = difference(relaxed, hard, "test_error")
-    assert cells["lam.start=0.1, method=relaxed"][4] == f"{minus['mean']:.2f} ± {minus['interval95']:.2f}"
-    assert cells["lam.start=0.1, method=relaxed"][5] == f"{p:.2g}"
+    assert cells["relaxed top-k, p = 2, lam = 0.1"][4] == f"{minus['mean']:.2f} ± {minus['interval95']:.2f}"
+    assert cells["relaxed top-k, p = 2, lam = 0.1"][5] == f"{p:.2g}"
     stopped = next(line for line in lines if "unfinished" in line)
     assert re.split(r"\s{2,}", stopped)[2:6] == ["1", "8.50 ± 6.35", "-", "-"]
 
@@ -145,10 +155,10 @@ def test_runs_of_two_experiments_are_told_apart(tmp_path):
             Workdir(path).environment.write_text(json.dumps(command))
     groups = group(find([str(tmp_path)]))
     assert [item.label for item in groups] == [
-        "cifar100_vit, optimizer.learning_rate=0.1",
-        "cifar100_vit, optimizer.learning_rate=1.1",
-        "mnist_pruning, p=2",
-        "mnist_pruning, p=1.5",
+        "mnist_pruning, relaxed top-k, p = 2, lam = 1e-4 (the paper's lam)",
+        "mnist_pruning, relaxed top-k, p = 1.5, lam = 1e-4 (the paper's lam)",
+        "cifar100_vit, top-3, p = 2, the paper's, learning rate 0.1, lam = 0.1",
+        "cifar100_vit, top-3, p = 2, the paper's, learning rate 1.1, lam = 0.1",
     ]
     data = contents(groups, [])
     names = [metric["name"] for metric in data["metrics"] if "accuracy" in metric["name"]]

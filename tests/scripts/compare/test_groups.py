@@ -1,17 +1,21 @@
 """Which runs are one group, and what groups are called."""
 
+import dataclasses
 import json
 
 import fsspec
 import ml_collections
 import pytest
 
+from configs import mnist_pruning
+from experiments.core.config import to_json
 from experiments.core.record.files import write_json
 from experiments.core.record.workdir import Workdir
+from experiments.core.report.identity import dotted
 from scripts.compare.__main__ import main
 from scripts.compare.contents import contents
 from scripts.compare.groups import group, shown
-from scripts.compare.workdirs import find
+from scripts.compare.workdirs import RESULTS, Found, find
 from scripts.launch import state
 from scripts.launch.training import Training
 from tests.scripts.workdirs import write_fine_tuning, write_workdir
@@ -30,7 +34,7 @@ def labels(directory):
 def test_labels_give_the_fields_that_differ_and_no_others(tmp_path):
     write_workdir(tmp_path / "a", [START, [7.0, 8.0]], method="hard")
     write_workdir(tmp_path / "b", [START, [6.0, 8.0]], p=4 / 3, checkpoint_every=7)
-    assert labels(tmp_path) == ["method=hard, p=2", "method=relaxed, p=4/3"]
+    assert labels(tmp_path) == ["hard top-k", "relaxed top-k, p = 4/3, lam = 1e-4 (the paper's lam)"]
 
 
 def test_runs_of_other_seeds_are_one_group(tmp_path):
@@ -41,15 +45,47 @@ def test_runs_of_other_seeds_are_one_group(tmp_path):
     assert [run.name for run in a.runs] == ["a0", "a1"]
     assert a.series.seeds == [0, 1]
     assert a.run.final("test_accuracy/1") == [20.0, 22.0]
-    assert (a.label, b.label) == ("optimizer.learning_rate=5e-3", "optimizer.learning_rate=0.5")
+    loss = "top-3, p = 2, the paper's"
+    assert a.label == f"{loss}, learning rate 5e-3, lam = 0.1"
+    assert b.label == f"{loss}, learning rate 0.5, lam = 0.1"
 
 
 def test_repetitions_stay_apart_and_are_told_by_name(tmp_path):
     for name in "ab":
         write_workdir(tmp_path / name, [START, [7.0, 8.0]])
-    assert labels(tmp_path) == ["a", "b"]
+    name = "relaxed top-k, p = 2, lam = 1e-4 (the paper's lam)"
+    assert labels(tmp_path) == [f"{name}, [a]", f"{name}, [b]"]
     write_workdir(tmp_path / "c", [START, [7.0, 8.0]], method="hard")
-    assert labels(tmp_path) == ["method=relaxed, [a]", "method=relaxed, [b]", "method=hard"]
+    assert labels(tmp_path) == [f"{name}, [a]", f"{name}, [b]", "hard top-k"]
+
+
+def test_what_a_method_does_not_read_and_how_a_run_is_carried_out_tell_no_groups_apart(tmp_path):
+    write_workdir(tmp_path / "a", [START, [7.0, 8.0]], method="hard", seeds=(0, 1))
+    unread = {"mask__strength": 0.7, "lam__start": 3.0, "p": 1.5, "checkpoint_every": 1, "tensorboard": True}
+    write_workdir(tmp_path / "b", [START, [6.0, 8.0]], method="hard", seeds=(2, 3), **unread)
+    write_workdir(tmp_path / "c", [START, [6.0, 8.0]], method="hard", seeds=(4, 5), density=0.2)
+    assert labels(tmp_path) == ["hard top-k, density=0.1", "hard top-k, density=0.2"]
+
+
+def test_a_rerun_of_a_committed_run_is_of_the_same_group():
+    committed = RESULTS / "mnist_pruning" / "final-layers123-hard"
+    (before,) = find([str(committed)]).runs
+    now = to_json(mnist_pruning.get_config("hard"))
+    assert dotted(now).keys() > dotted(before.config).keys()
+    rerun = dataclasses.replace(before, name="mine", config=now | {"seeds": [98, 99]})
+    rerun = dataclasses.replace(rerun, summary=before.summary | {"seeds": [98, 99]})
+    series = find([str(committed)]).series[before.name]
+    (found,) = group(Found([before, rerun], {before.name: series, "mine": series}, [], {before.name}))
+    assert [run.name for run in found.runs] == [before.name, "mine"]
+    assert found.own
+
+
+def test_the_readers_own_runs_come_first_and_trials_of_sweeps_are_known(tmp_path):
+    write_workdir(tmp_path / "sweep" / "lam1", [START, [7.0, 8.0]], lam__start=1.0)
+    places = [str(RESULTS / "mnist_pruning" / f"final-layers123-{name}") for name in ("dense", "hard")]
+    found = group(find([*places, str(tmp_path)]))
+    assert [item.own for item in found] == [True, False, False]
+    assert [item.trial for item in found] == [True, False, False]
 
 
 def test_labels_of_many_groups_leave_out_the_usual_and_the_implied(tmp_path):
@@ -57,12 +93,12 @@ def test_labels_of_many_groups_leave_out_the_usual_and_the_implied(tmp_path):
         write_workdir(tmp_path / f"relaxed{i}", [START, [7.0, 8.0]], lam__start=lam, lam__end=lam, batch_size=64)
     write_workdir(tmp_path / "annealed", [START, [7.0, 8.0]], lam__start=1.0, lam__schedule="geometric", p=1.5)
     assert labels(tmp_path) == [
-        "batch_size=128, lam.schedule=geometric, lam.start=1, p=1.5",
-        "lam.start=1e-4",
-        "lam.start=1e-3",
-        "lam.start=0.01",
-        "lam.start=0.1",
-        "lam.start=1",
+        "relaxed top-k, p = 1.5, lam 1 to 1e-4, batch_size=128",
+        "relaxed top-k, p = 2, lam = 1e-4 (the paper's lam)",
+        "relaxed top-k, p = 2, lam = 1e-3",
+        "relaxed top-k, p = 2, lam = 0.01",
+        "relaxed top-k, p = 2, lam = 0.1",
+        "relaxed top-k, p = 2, lam = 1",
     ]
 
 

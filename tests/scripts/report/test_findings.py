@@ -218,8 +218,13 @@ def test_claims_point_to_what_there_is():
         assert (ROOT / claim.page).exists()
         assert not claim.config or (ROOT / claim.config).exists()
         computed = claim.find.__module__ == operators.__name__
-        if claim.figure and (computed or claim.find(ROOT / "results") is not None):
+        finding = None if computed else claim.find(ROOT / "results")
+        if claim.figure and (computed or finding):
             assert (ROOT / "results" / claim.figure).exists()
+        if finding:
+            assert finding.plain.endswith(".")
+            assert finding.unit
+            assert finding.measured
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,12 @@ import html
 import re
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
+from experiments.core.report.finding import Finding, Measured
 from experiments.mnist_pruning.report import figures, table
 from scripts.report import __main__ as report
-from scripts.report import operators
+from scripts.report import chart, operators
 from scripts.report.claims import CLAIMS
 from tests.scripts.browser import watched
 from tests.scripts.workdirs import write_workdir
@@ -34,22 +36,32 @@ def results(tmp_path_factory):
     return directory
 
 
-def test_every_claim_has_a_row_with_the_papers_number_ours_and_a_verdict(results):
+def test_every_claim_has_its_figure_number_interval_verdict_and_a_plain_sentence(results):
     page = (results / "index.html").read_text()
-    body = page[page.index('<table class="claims"') :].partition("</table>")[0]
+    body = page[page.index('<section id="claims"') :].partition("</section>")[0]
     assert {"1e-4", "top-3"} <= set(re.findall(r'<span class="whole">(.*?)</span>', body))
     whole = re.sub(r'<span class="whole">(.*?)</span>', r"\1", body)
-    rows = [html.unescape(row) for row in whole.split('<tr role="row">')[2:]]
-    assert len(rows) == len(QUICK)
-    for row, claim in zip(rows, QUICK, strict=True):
-        assert claim.says in row
-        assert f'data-name="the paper\'s number">{claim.paper}<' in row
-    assert '<span class="verdict reproduced">reproduced</span>' in rows[0]
-    assert "p = 2, lam = 1e-4: -2.00 ± " in rows[0]
-    assert '<span class="verdict unmeasured">not measured</span>' in rows[6]
-    links = [link for row in rows for link in re.findall(r'href="(mnist[^"]*)"', row)]
+    found = [html.unescape(part) for part in whole.split('<article class="claim">')[1:]]
+    assert len(found) == len(QUICK)
+    for card, claim in zip(found, QUICK, strict=True):
+        assert f"<h3>{claim.says}</h3>" in card
+        assert f"The paper's number: {claim.paper}." in card
+    assert '<span class="verdict reproduced">reproduced</span>: At the paper' in found[0]
+    assert "the relaxed top-k errs less than a hard one in 1 of 1 settings." in found[0]
+    assert re.search(r"p = 2, lam = 1e-4</th><td class=\"number\"[^>]*>-2.00 ± \d", found[0])
+    assert '<img src="data:image/png;base64,' in found[0]
+    assert '<span class="verdict unmeasured">not measured</span>' in found[6]
+    links = [link for card in found for link in re.findall(r'href="(mnist[^"]*)"', card)]
     assert links
     assert all((results / link).exists() for link in links)
+
+
+def test_a_claim_without_a_figure_has_a_chart_of_its_numbers():
+    numbers = [Measured("a < b", 1.5, 0.5), Measured("b", -0.5), Measured("c", None)]
+    drawn = chart.of(Finding("", "not", "", unit="points", measured=numbers))
+    assert drawn.count("<circle") == 2
+    assert "a &lt; b: 1.5" in drawn
+    assert 'aria-label="points: a &lt; b 1.5, b -0.5"' in drawn
 
 
 def test_it_is_not_a_directory(tmp_path, capsys):
@@ -57,13 +69,23 @@ def test_it_is_not_a_directory(tmp_path, capsys):
     assert "is not a directory" in capsys.readouterr().err
 
 
-def test_the_page_opens_with_the_claims_and_fits_a_phone(results, browser):
+def test_the_page_opens_with_the_claims_on_pruning_and_fits_a_phone(results, browser):
     with watched(browser, results / "index.html", width=360, height=740) as (page, _):
         assert page.evaluate("document.documentElement.scrollWidth") == 360
         assert page.locator("main > section").first.get_attribute("id") == "claims"
-        assert page.locator(".claims tbody tr").first.bounding_box()["width"] <= 360
-        page.evaluate("document.querySelector('.claims').style.width = '2ch'")
+        assert page.locator(".claim").first.bounding_box()["width"] <= 360
+        page.evaluate("document.querySelector('#claims').style.width = '2ch'")
         lines = "[...document.querySelectorAll('.whole')].map((node) => node.getClientRects().length)"
         assert set(page.evaluate(lines)) == {1}
-        page.set_viewport_size({"width": 1280, "height": 900})
-        assert page.locator(".claims thead").is_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(results, browser, scheme):
+    with watched(browser, results / "index.html", scheme=scheme) as (page, _):
+        for summary in page.locator("summary").all():
+            summary.click()
+        found = Axe().run(page)
+        assert [(violation["id"], violation["nodes"][0]["html"]) for violation in found.response["violations"]] == []
+        with page.expect_download() as download:
+            page.click("#claim-1-csv")
+        assert "half width of the 95 % interval" in download.value.path().read_text()

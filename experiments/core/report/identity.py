@@ -1,0 +1,84 @@
+"""What of a config makes a run what it is, and what the run is called by it."""
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from experiments.core.config import COMPUTED_HOW
+from experiments.core.record.metrics import flatten
+from experiments.core.report.results import Run, unknown
+
+Fields = dict[str, Any]  # of a config, by dotted name
+
+# How a run is carried out and what it keeps; its numbers do not depend on these.
+BOOKKEEPING = (
+    *("accelerator", "checkpoint_every", "data_dir", "download", "eval_batch_size", "eval_every", "export_examples"),
+    *("export_params", "features.directory", "feed", "input.augment_on", "input.prefetch", "input.workers"),
+    *("steps_per_dispatch", "tensorboard", *COMPUTED_HOW),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Identity:
+    """How the configs of an experiment are read where runs are compared.
+
+    Attributes:
+      entry: the field that names an entry of the experiment's registry, as `method`.
+      reads: by entry, those of the fields that not all entries read which it does; `lam` stands for all of `lam.*`.
+      only_if: fields that are read only where another has one value: that field and value.
+      earlier: fields that came later than the first runs, with the value by which those were made.
+      known: the names that fields may have, for which there are labels.
+      parts: what tables call a run: for example `["relaxed top-k", "p = 2", "lam = 0.1"]`.
+      told: the fields that these parts tell, where their entry reads them.
+    """
+
+    entry: str
+    reads: Mapping[str, Collection[str]]
+    only_if: Mapping[str, tuple[str, Any]]
+    known: Mapping[str, Collection[str]]
+    parts: Callable[[Run], list[str]]
+    told: Collection[str]
+    earlier: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def fields(self, config: Fields) -> Fields:
+        """The fields that a run of the config reads, those that it lacks with the value of the time."""
+        config = {**self.earlier, **config}
+        own = self.reads.get(config.get(self.entry, ""), self._of_entries)
+        idle = {name for name, (other, value) in self.only_if.items() if config.get(other) != value}
+        return {
+            name: value
+            for name, value in config.items()
+            if (_is_of(name, own) or not self.is_of_entries(name)) and name not in idle
+        }
+
+    @property
+    def _of_entries(self) -> set[str]:
+        return {name for names in self.reads.values() for name in names}
+
+    def is_of_entries(self, field: str) -> bool:
+        """Whether the field is one that not all entries read."""
+        return _is_of(field, self._of_entries)
+
+    def name(self, run: Run) -> list[str]:
+        """The parts of its name; none where an entry is not known any more."""
+        return [] if unknown(run.config, self.known) else self.parts(run)
+
+    def tells(self, field: str) -> bool:
+        """Whether names of runs say what the field is."""
+        return _is_of(field, self.told)
+
+
+def dotted(config: Mapping[str, Any]) -> Fields:
+    """The fields of a config as it was saved, in order, but its seeds."""
+    flat = flatten({name: value for name, value in config.items() if name != "seeds"})
+    return {name.replace("/", "."): value for name, value in sorted(flat)}
+
+
+def is_bookkeeping(field: str) -> bool:
+    """Whether no number of a run depends on the field."""
+    return _is_of(field, BOOKKEEPING)
+
+
+def _is_of(field: str, names: Collection[str]) -> bool:
+    """Whether it is one of them, or of a section that is."""
+    return any(field == name or field.startswith(f"{name}.") for name in names)

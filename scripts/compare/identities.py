@@ -1,0 +1,28 @@
+"""What runs are of, by the experiments that they belong to."""
+
+from experiments.cifar100_vit.report import naming as fine_tuning
+from experiments.core.report.identity import Fields, Identity, dotted
+from experiments.core.report.results import Run
+from experiments.mnist_pruning.report import naming as pruning
+from experiments.vmoe.report import naming as vmoe
+
+# Of runs of other programs there is nothing to know.
+_OTHERS = Identity(entry="", reads={}, only_if={}, known={}, parts=lambda run: [], told=())
+_IDENTITIES = {"mnist_pruning": pruning.IDENTITY, "cifar100_vit": fine_tuning.IDENTITY, "vmoe": vmoe.IDENTITY}
+EXPERIMENTS = tuple(_IDENTITIES)  # in the order of the paper
+
+
+def identity(run: Run) -> Identity:
+    """How configs of its experiment are read."""
+    return _IDENTITIES.get(run.experiment, _OTHERS)
+
+
+def fields(run: Run) -> Fields:
+    """The fields of its config that it reads, but its seeds."""
+    return identity(run).fields(dotted(run.config))
+
+
+def place(run: Run) -> tuple[int, str]:
+    """Where its experiment comes among others."""
+    name = run.experiment
+    return (EXPERIMENTS.index(name) if name in EXPERIMENTS else len(EXPERIMENTS)), name

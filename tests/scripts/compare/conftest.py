@@ -1,0 +1,76 @@
+"""Runs, their page, and a browser that has it open."""
+
+import json
+
+import pytest
+
+from experiments.core.record.files import write_json
+from experiments.core.record.workdir import Workdir
+from experiments.core.report.results import LAUNCH
+from scripts.compare.__main__ import main
+from tests.scripts.browser import watched
+from tests.scripts.workdirs import write_fine_tuning, write_workdir
+
+START = [90.0, 88.0, 89.0]
+EXPERIMENT = {"experiment": "mnist_pruning", "command": ["python", "-m", "experiments.mnist_pruning"], "resumed": []}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Four pruning runs, and one of another experiment."""
+    directory = tmp_path_factory.mktemp("runs")
+    late = [[20.0 - i, 19.0 - i, 18.0 - i] for i in range(8)]
+    write_workdir(directory / "a", [START, *late, [7.0, 8.0, 6.0]], method="hard")
+    write_workdir(directory / "b", [START, *late, [5.0, 6.5, 4.0]], lam__start=0.1)
+    write_workdir(directory / "c", [START, *late, [9.0, None, 8.5]], lam__start=1.0)
+    write_workdir(directory / "d<b>", [START, *late, [3.0, 3.0, 3.0]], dataset="<script>oops()</script>")
+    Workdir(directory / "d<b>").summary.unlink()
+    write_json(directory / "d<b>" / LAUNCH, {"state": "failed", "reason": "ValueError: <no memory>"})
+    for name in ("a", "b", "c", "d<b>"):
+        Workdir(directory / name).environment.write_text(json.dumps(EXPERIMENT))
+    write_fine_tuning(directory / "e", {1: [20.0, 21.0], 5: [40.0, 41.0]})
+    (directory / "f").mkdir()
+    (directory / "f" / "summary.json").write_text("{}")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def path(runs, tmp_path_factory):
+    """The page, looked at with the pruning experiment chosen."""
+    out = tmp_path_factory.mktemp("page")
+    assert main([str(runs), f"--out={out}", "--no_figures"]) == 0
+    return out / "index.html"
+
+
+@pytest.fixture(scope="module")
+def opened(browser, path):
+    """One page for most tests: to open it takes longer than to look at it."""
+    with watched(browser, path) as (page, seen):
+        page.select_option("#experiment", "mnist_pruning")
+        page.evaluate(
+            "window.before = [...document.querySelectorAll('select, input')]"
+            ".map((node) => [node, node.value, node.checked])"
+        )
+        yield page, seen
+
+
+@pytest.fixture
+def page(opened):
+    """The page as it was opened, with the pruning experiment chosen."""
+    page, seen = opened
+    page.evaluate(
+        """() => {
+          hidden.clear();
+          for (const chosen of Object.values(chosenColumns)) chosen.clear();
+          for (const [node, value, checked] of before) Object.assign(node, { value, checked });
+          byId("experiment").dispatchEvent(new Event("change"));
+          for (const [node, value] of before) node.value = value;
+          redraw();
+          drawRuns();
+          byId("curves-plot-reset").click();
+          document.activeElement.blur();
+          scrollTo(0, 0);
+        }"""
+    )
+    yield page
+    assert seen.wrong(page.url) == []
