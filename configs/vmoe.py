@@ -36,7 +36,8 @@ OPTIONS = {
     "router": "relaxed",  # or another of ROUTERS in experiments/vmoe/router_kinds.py
     "data": "imagenet2012",  # or imagenet21k, with several labels an image
     "size": "S/32",  # or B/16
-    "small": "no",  # the stand-in
+    "tokens": "no",  # the first stand-in, on features of a frozen network
+    "small": "no",  # the second, which learns its features itself
 }
 SIZES: dict[str, dict[str, Any]] = {
     "S/32": {"blocks": (5, 7), "group_images": 8, "k": 28},
@@ -52,8 +53,11 @@ DATA: dict[str, dict[str, Any]] = {
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
     """The paper's setting, changed by `argument`: "router=hard", "small,router=token_choice" and the like."""
     options = parse_options(argument, OPTIONS, {"router": ROUTERS, "data": DATA, "size": SIZES})
-    if options["small"] == "yes" and (given := [name for name in ("data", "size") if options[name] != OPTIONS[name]]):
-        raise UsageError(f"{given[0]}={options[given[0]]} is not allowed with small, which has its own")
+    stand_ins = [name for name in ("tokens", "small") if options[name] == "yes"]
+    if len(stand_ins) > 1:
+        raise UsageError("tokens is not allowed with small: they are two stand-ins")
+    if stand_ins and (given := [name for name in ("data", "size") if options[name] != OPTIONS[name]]):
+        raise UsageError(f"{given[0]}={options[given[0]]} is not allowed with {stand_ins[0]}, which has its own")
     data, size = DATA[options["data"]], SIZES[options["size"]]
     config = ml_collections.ConfigDict()
 
@@ -138,13 +142,15 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
 
     config.tensorboard = False
     config.compilation_cache = config_dict.placeholder(str)  # a directory, "off", or a default in ~/.cache
-    if options["small"] == "yes":
-        _make_small(config)
+    if stand_ins:
+        _make_stand_in(config)
+    if options["tokens"] == "yes":
+        _make_tokens(config)
     return config
 
 
-def _make_small(config: ml_collections.ConfigDict) -> None:
-    """A network and batches for 2 CPU cores; 25 images of 16 tokens are a group."""
+def _make_stand_in(config: ml_collections.ConfigDict) -> None:
+    """`small`: a network and batches for 2 CPU cores; 25 images of 16 tokens are a group."""
     config.update(
         {
             "dataset": "cifar100",
@@ -171,5 +177,21 @@ def _make_small(config: ml_collections.ConfigDict) -> None:
             },
             "moe": {"blocks": (1, 3), "group_images": 25},
             "accelerator": False,
+        }
+    )
+
+
+def _make_tokens(config: ml_collections.ConfigDict) -> None:
+    """Over `small`: its tokens are the 16 places of a map of ImageNet's features, which are computed once."""
+    config.features = ml_collections.ConfigDict()
+    config.features.network = "efficientnet_lite0"
+    config.features.size = 128  # pixels: 4 x 4 places
+    config.features.layer = "maps"
+    config.features.directory = config_dict.placeholder(str)  # where they are kept, else runs/features
+    del config["input"]
+    config.update(
+        {
+            "model": {"variant": "mu/1", "depth": 2},  # of a patch there is a single place
+            "moe": {"blocks": (0, 1)},
         }
     )

@@ -19,12 +19,12 @@ import ml_collections
 import numpy as np
 
 from experiments.core.config import about
-from experiments.core.input import augment
 from experiments.core.input.dataset import Data
 from experiments.core.training.experiment import Params
-from experiments.vision import efficientnet, efficientnet_weights, model_fields, vit
+from experiments.vision import efficientnet, efficientnet_weights, inputs, model_fields, vit
 from experiments.vision.efficientnet import BEFORE_LAST_BLOCK, LAST_BLOCK, EfficientNetLite0
 from experiments.vision.head import Head
+from experiments.vision.inputs import has_features
 from experiments.vision.pretrained import load_pretrained
 
 
@@ -46,11 +46,6 @@ class Network(NamedTuple):
     prepare: Callable[[jax.Array], jax.Array]
     flops: float | None = None
     pretrained: Params | None = None
-
-
-def has_features(config: ml_collections.ConfigDict) -> bool:
-    """Whether what is trained begins at features that do not change."""
-    return config.get("features") is not None
 
 
 def is_convolutional(config: ml_collections.ConfigDict) -> bool:
@@ -75,7 +70,7 @@ def make_transformer(config: ml_collections.ConfigDict, num_classes: int) -> vit
 
 
 def _transformer(config: ml_collections.ConfigDict, data: Data) -> Network:
-    size = config.input.size
+    size, augmented, prepared = inputs.of(config)
     model = make_transformer(config, data.num_classes)
     channels = data.train["image"].shape[-1] if data.train else 3
 
@@ -88,7 +83,8 @@ def _transformer(config: ml_collections.ConfigDict, data: Data) -> Network:
     return Network(
         init,
         logits,
-        *_from_images(config),
+        augmented,
+        prepared,
         flops=3.0 * vit.forward_flops(model, size, channels),
         pretrained=_body(config, init) if config.pretrained else None,
     )
@@ -101,20 +97,6 @@ def _body(config: ml_collections.ConfigDict, init: Any) -> Params:
     with about("pretrained", config.pretrained):
         loaded = load_pretrained(config.pretrained, shapes | {"head": head})
     return {name: jax.tree.map(np.asarray, part) for name, part in loaded.items() if name != "head"}
-
-
-def _from_images(config: ml_collections.ConfigDict) -> tuple[Any, Any]:
-    """`augment` and `prepare`: uint8 images, or those that the host has augmented, to floats in [-1, 1]."""
-    size, recipe = config.input.size, config.input.recipe
-    on_device = config.input.augment_on == "device"
-
-    def augmented(key: jax.Array, images: jax.Array) -> jax.Array:
-        return augment.TRAIN[recipe](key, images, size) if on_device else augment.normalise(images)
-
-    def prepared(images: jax.Array) -> jax.Array:
-        return augment.EVALUATION[recipe](images, size) if on_device else augment.normalise(images)
-
-    return augmented, prepared
 
 
 def _head(data: Data) -> Network:
@@ -143,8 +125,8 @@ def _last_block(data: Data) -> Network:
 
 
 def _whole(config: ml_collections.ConfigDict, data: Data) -> Network:
-    network = _convolutional(EfficientNetLite0(data.num_classes), (config.input.size, config.input.size, 3))
-    augmented, prepared = _from_images(config)
+    size, augmented, prepared = inputs.of(config)
+    network = _convolutional(EfficientNetLite0(data.num_classes), (size, size, 3))
     return network._replace(
         logits=lambda params, images: network.logits(params, efficientnet.from_normalised(images)),
         augment=augmented,

@@ -13,7 +13,7 @@ from experiments.core.record.files import write_json
 from experiments.core.record.metrics import Row, Writer
 from experiments.core.record.summary import summarize
 from experiments.core.record.workdir import Workdir
-from experiments.core.training.export import write_examples
+from experiments.core.training.export import write_compressed
 from tests.experiments.support import set_fields
 
 
@@ -30,7 +30,7 @@ def write_run(
     write_json(workdir.config, to_json(config))
     write_json(workdir.environment, {"experiment": experiment, "resumed": []})
     Writer(workdir.metrics, list(rows)).close()
-    sums = {"examples_sha256": write_examples(workdir.examples, dict(examples))} if examples else {}
+    sums = {"examples_sha256": write_compressed(workdir.examples, dict(examples))} if examples else {}
     write_json(workdir.summary, summarize(list(config.seeds), rows[-1]) | sums)
 
 
