@@ -19,8 +19,13 @@ Hardware: S/32 has 157.8 million parameters at 1000 classes, of which 134 millio
 of their slots; `mesh.fsdp` all large parameters. On 8 devices: --config.mesh.expert=8 --config.mesh.data=-1. The full
 size has not been trained here, as data and accelerators could not be obtained: no number to expect is our own.
 
-`small` is the stand-in that has been run: a small network on CIFAR-100 with the same routing problem, n = 400, 32
-experts and k = 28. `make vmoe-small` trains it with every router; results/vmoe/table.md has what to expect.
+`tokens` is the first stand-in, with the same routing problem, n = 400, 32 experts and k = 28: a network of two blocks,
+both with experts, whose tokens are the 4 x 4 places of the last map of EfficientNet-Lite0, which has ImageNet's weights
+and is not trained, for CIFAR-100's images at 128 pixels. 25 images are a group. `make vmoe-small` trains it with every
+router.
+
+`small` is the second, which learns its features itself: a small network on CIFAR-100 at 32 pixels, with the same
+routing problem. `make vmoe-scratch` trains it; results/vmoe/table.md has what to expect.
 """
 
 from typing import Any
@@ -140,6 +145,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.router.auxiliary = 0.01  # weight of the importance and load loss of token_choice
     config.router.update_from_flattened_dict(dict(ROUTERS[options["router"]].fields))
 
+    config.export_probe = False  # True: which experts work on which token of the first group, at the end
     config.tensorboard = False
     config.compilation_cache = config_dict.placeholder(str)  # a directory, "off", or a default in ~/.cache
     if stand_ins:

@@ -5,7 +5,7 @@ import sys
 from experiments.core.suite import command
 from experiments.core.suite.plan import Suite, SuiteRun
 from experiments.vmoe.experiment import RECIPE
-from experiments.vmoe.report import figures, table
+from experiments.vmoe.report import figures, pictures, table
 from experiments.vmoe.suite.presets import PRESETS
 
 
@@ -21,7 +21,7 @@ SUITE = Suite(
     shown=("test_precision_at_1", "valid_precision_at_1"),
     if_diverged=100.0,
     cost=_cost,
-    report=lambda out: table.make(out) + figures.make(out),
+    report=lambda out: table.make(out) + pictures.keep(out) + figures.make(out),
 )
 
 if __name__ == "__main__":
