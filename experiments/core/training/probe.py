@@ -17,8 +17,8 @@ from experiments.core.training.experiment import Experiment, Metrics, Params
 Found = dict[str, np.ndarray]  # bool [S, ...]
 
 
-class Probe:
-    """That of an experiment; nothing where it has none."""
+class Prober:
+    """Applies the probe of an experiment, if it has one."""
 
     def __init__(self, experiment: Experiment, everywhere: NamedSharding, *, seed_axis: bool):
         """`everywhere` is where findings are to lie; `seed_axis` says whether parameters have one."""

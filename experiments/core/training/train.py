@@ -33,7 +33,7 @@ from experiments.core.training.checkpoint import Checkpoints, Restored
 from experiments.core.training.experiment import Recipe
 from experiments.core.training.interrupt import Interrupt
 from experiments.core.training.performance import Performance
-from experiments.core.training.probe import Found, Probe
+from experiments.core.training.probe import Found, Prober
 from experiments.core.training.program import Program
 from experiments.core.training.progress import Progress
 from experiments.core.training.state import TrainState
@@ -149,7 +149,7 @@ class _Run:
         seeds = np.asarray(config.seeds if program.seed_axis else config.seeds[0], np.int32)
         everywhere = mesh_lib.replicated(self.mesh)
         self.seeds = mesh_lib.put(seeds, everywhere)
-        self.probe = Probe(self.experiment, everywhere, seed_axis=program.seed_axis)
+        self.probe = Prober(self.experiment, everywhere, seed_axis=program.seed_axis)
         with ExitStack() as opened:
             self.feed = feed.make(config, data, self.plan.steps_per_dispatch, self.mesh, seed_axis=program.seed_axis)
             opened.callback(self.feed.close)

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from experiments.core.input import dataset as data_lib
+from experiments.core.input.examples import InMemory
 from experiments.core.record.files import write_atomically
 from experiments.core.report.results import Run
 from experiments.core.report.style import RED
@@ -35,9 +36,9 @@ def keep(directory: Path) -> list[Path]:
     config = found[0].config
     source = data_lib.source(config["dataset"], config["data_dir"], label=config["label"])
     buffer = io.BytesIO()
-    # That lie in memory, as what has a probe does.
-    images = source.test.arrays["image"]  # type: ignore[attr-defined]
-    np.savez_compressed(buffer, allow_pickle=False, image=images[: config["moe"]["group_images"]])
+    assert isinstance(source.test, InMemory)  # as all that a probe sees
+    images = source.test.arrays["image"][: config["moe"]["group_images"]]
+    np.savez_compressed(buffer, allow_pickle=False, image=images)
     write_atomically(path, buffer.getvalue())
     return [path]
 
