@@ -75,7 +75,7 @@ class MoeLayer(nn.Module):
             for name, value in by_group(measure)(counted).items():
                 self.sow(ROUTING, name, value, reduce_fn=_last, init_fn=_nothing)
             self.sow(AUXILIARY, "loss", routed.auxiliary, reduce_fn=_last, init_fn=_nothing)
-            self.sow(ASSIGNED, "experts", by_group(assigned)(counted), reduce_fn=_last, init_fn=_nothing)
+            self.sow(ASSIGNED, "of_tokens", by_group(assigned)(counted), reduce_fn=_last, init_fn=_nothing)
         return y.reshape(images, per_image, width)
 
     def _logits(self, groups: Array, router: Router) -> Logits:

@@ -43,7 +43,7 @@ def apply(
         logits,
         sum(losses, jnp.zeros_like(losses[0])) if losses else jnp.zeros(1),
         _by_block(sown.get(layer.ROUTING, {})),
-        {block: experts["experts"] for block, experts in _by_block(sown.get(layer.ASSIGNED, {})).items()},
+        {block: of["of_tokens"] for block, of in _by_block(sown.get(layer.ASSIGNED, {})).items()},
     )
 
 

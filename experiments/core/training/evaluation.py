@@ -142,7 +142,8 @@ class _InBatches:
         self._examine = _examination(experiment, self._everywhere, seed_axis=seed_axis)
         self._conclude: Any = None
         if conclude := experiment.conclude:
-            self._conclude = jax.jit(jax.vmap(conclude) if seed_axis else conclude)
+            over_seeds = jax.vmap(conclude) if seed_axis else conclude
+            self._conclude = jax.jit(over_seeds, out_shardings=self._everywhere)
         self._zeros: Metrics = {}
 
     def _totals(self, params: Params) -> Metrics:

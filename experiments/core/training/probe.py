@@ -28,7 +28,7 @@ class Prober:
             find = experiment.probe.find
             over_seeds = jax.vmap(find, in_axes=(0, None)) if seed_axis else find
             self._find = jax.jit(over_seeds, out_shardings=everywhere)
-            self._compare = jax.jit(jax.vmap(experiment.probe.compare))
+            self._compare = jax.jit(jax.vmap(experiment.probe.compare), out_shardings=everywhere)
 
     def __call__(self, params: Params, progress: float) -> Found:
         """What is found in a network; empty where there is nothing to find."""

@@ -43,6 +43,7 @@ def test_rows_are_compared_with_those_before_and_go_on_to_be(tmp_path, fields, c
     """Checkpoints lie between two rows, and at one."""
     whole, left = tmp_path / "whole", tmp_path / "left"
     config = toy_config(eval_every=4, checkpoint_every=6, export_probe=True, **fields)
+    config.optimizer.learning_rate = 1e-2
     train.run(PROBED, config, whole)
     num_seeds = len(config.seeds)
     first, *others = changes(whole, "active")
@@ -63,7 +64,7 @@ def test_rows_are_compared_with_those_before_and_go_on_to_be(tmp_path, fields, c
 
 
 def test_what_a_probe_found_is_checked_when_it_is_read(tmp_path):
-    train.run(PROBED, toy_config(steps=4, export_probe=True), tmp_path / "w")
+    train.run(PROBED, toy_config(steps=5, export_probe=True), tmp_path / "w")
     path = Workdir(tmp_path / "w").probe
     path.write_bytes(path.read_bytes()[:-1])
     _, (problem,) = results.load(tmp_path)
