@@ -11,6 +11,8 @@ from experiments.vmoe.suite.presets import PRESETS
 
 def _cost(run: SuiteRun) -> float:
     # Seconds on 2 CPU cores: compilation, then steps of every seed.
+    if run.variant.startswith("tokens"):
+        return 8.0 + 24.0 * len(run.base["seeds"])
     return 20.0 + 60.0 * len(run.base.get("seeds", (0,)))
 
 
