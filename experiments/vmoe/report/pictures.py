@@ -18,9 +18,9 @@ from experiments.core.report.style import RED
 from experiments.vmoe.report import naming
 
 NAME = "pictures.npz"  # beside the runs: their images, of which they may have seen features alone
-_SHOWN = 5  # experts of a router
+_SHOWN = 4  # experts of a router
 _FAINT = 0.25  # of a patch that an expert does not work on
-_PIXELS = 64  # along a side of an image, at least
+_PIXELS = 32  # along a side of an image, at least
 
 
 def keep(directory: Path) -> list[Path]:
@@ -56,9 +56,10 @@ def experts(runs: Sequence[Run], images: np.ndarray) -> Figure:
     """For the first run of every router, a few experts of its last layer, each with the patches it works on."""
     shown = {run.config["router"]["name"]: run for run in reversed(runs)}
     chosen = [run for run in runs if shown[run.config["router"]["name"]] is run]
-    figure = Figure(figsize=(1.9 * _SHOWN, 2.2 * len(chosen)), layout="constrained")
-    panels = figure.subplots(len(chosen), _SHOWN, squeeze=False)
-    for row, run in zip(panels, chosen, strict=True):
+    figure = Figure(figsize=(2.2 * _SHOWN, 2.7 * len(chosen)), layout="constrained")
+    for part, run in zip(figure.subfigures(len(chosen), 1, squeeze=False)[:, 0], chosen, strict=True):
+        part.suptitle(naming.router(run), fontsize=9)
+        row = part.subplots(1, _SHOWN)
         block = max(run.probe, key=lambda name: int(name.removeprefix("block_")))
         works_on = patches(run.probe[block][0], len(images))
         for axes, expert in zip(row, narrowest(works_on)[:_SHOWN], strict=False):
@@ -67,9 +68,6 @@ def experts(runs: Sequence[Run], images: np.ndarray) -> Figure:
             axes.set_title(f"expert {expert}: {works_on[..., expert].sum()} in {number} images", fontsize=7)
         for axes in row:
             axes.set_axis_off()
-        row[_SHOWN // 2].text(
-            0.5, 1.16, naming.router(run), transform=row[_SHOWN // 2].transAxes, ha="center", fontsize=9
-        )
     return figure
 
 
