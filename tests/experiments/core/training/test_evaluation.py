@@ -15,7 +15,7 @@ from experiments.core.training.experiment import Experiment
 from tests.experiments.toy import toy_config
 
 VALUES = np.random.default_rng(0).normal(size=83).astype(np.float32)
-POWERS = np.array([[1, 2]])
+POWERS = np.array([[1, 2]], np.float32)
 DATA = Data({}, {"x": VALUES}, num_classes=2, prefix="test")
 
 
