@@ -20,7 +20,7 @@ WITH_LAM = {"relaxed", "straight_through", "balanced"}  # routers with a constan
 DYKSTRA_ITERATIONS = 10  # the paper's
 LARGE_BUFFER = 84  # slots: three times k
 # Buffers for all tokens take fourteen times the products of k slots; large ones, in FORMS, drop next to nothing.
-OMITTED = {"unbounded"}
+OMITTED = {name for name, kind in ROUTERS.items() if kind.unbounded}
 
 # The two routers of the paper in every form; the others are trained as they come.
 FORMS: dict[str, tuple[str, Fields]] = {
