@@ -19,8 +19,13 @@ Hardware: S/32 has 157.8 million parameters at 1000 classes, of which 134 millio
 of their slots; `mesh.fsdp` all large parameters. On 8 devices: --config.mesh.expert=8 --config.mesh.data=-1. The full
 size has not been trained here, as data and accelerators could not be obtained: no number to expect is our own.
 
-`small` is the stand-in that has been run: a small network on CIFAR-100 with the same routing problem, n = 400, 32
-experts and k = 28. `make vmoe-small` trains it with every router; results/vmoe/table.md has what to expect.
+`tokens` is the first stand-in, with the same routing problem, n = 400, 32 experts and k = 28: a network of two blocks,
+both with experts, whose tokens are the 4 x 4 places of the last map of EfficientNet-Lite0, which has ImageNet's weights
+and is not trained, for CIFAR-100's images at 128 pixels. 25 images are a group. `make vmoe-small` trains it with every
+router.
+
+`small` is the second, which learns its features itself: a small network on CIFAR-100 at 32 pixels, with the same
+routing problem. `make vmoe-scratch` trains it; results/vmoe/table.md has what to expect.
 """
 
 from collections.abc import Collection
@@ -37,7 +42,8 @@ OPTIONS = {
     "router": "relaxed",  # of experiments/vmoe/router_kinds.py
     "data": "imagenet2012",  # imagenet21k has several labels an image
     "size": "S/32",
-    "small": "no",  # the stand-in
+    "tokens": "no",  # the first stand-in, on features of a frozen network
+    "small": "no",  # the second, which learns its features itself
 }
 SIZES: dict[str, dict[str, Any]] = {
     "S/32": {"blocks": (5, 7), "group_images": 8, "k": 28},
@@ -54,8 +60,11 @@ CHOICES: dict[str, Collection[str]] = {"router": ROUTERS, "data": DATA, "size": 
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
     """The paper's setting, changed by `argument`: "router=hard", "small,router=token_choice" and the like."""
     options = parse_options(argument, OPTIONS, CHOICES)
-    if options["small"] == "yes" and (given := [name for name in ("data", "size") if options[name] != OPTIONS[name]]):
-        raise UsageError(f"{given[0]}={options[given[0]]} is not allowed with small, which has its own")
+    stand_ins = [name for name in ("tokens", "small") if options[name] == "yes"]
+    if len(stand_ins) > 1:
+        raise UsageError("tokens is not allowed with small: they are two stand-ins")
+    if stand_ins and (given := [name for name in ("data", "size") if options[name] != OPTIONS[name]]):
+        raise UsageError(f"{given[0]}={options[given[0]]} is not allowed with {stand_ins[0]}, which has its own")
     data, size = DATA[options["data"]], SIZES[options["size"]]
     config = ml_collections.ConfigDict()
 
@@ -138,15 +147,18 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.router.auxiliary = 0.01  # weight of the importance and load loss of token_choice
     config.router.update_from_flattened_dict(dict(ROUTERS[options["router"]].fields))
 
+    config.export_probe = False  # True: which experts work on which token of the first group, at the end
     config.tensorboard = False  # True: curves, config, summary and histograms of parameters, in WORKDIR/tensorboard
     config.compilation_cache = config_dict.placeholder(str)  # a directory, "off", or a default in ~/.cache
-    if options["small"] == "yes":
-        _make_small(config)
+    if stand_ins:
+        _make_stand_in(config)
+    if options["tokens"] == "yes":
+        _make_tokens(config)
     return config
 
 
-def _make_small(config: ml_collections.ConfigDict) -> None:
-    """A network and batches for 2 CPU cores; 25 images of 16 tokens are a group."""
+def _make_stand_in(config: ml_collections.ConfigDict) -> None:
+    """`small`: a network and batches for 2 CPU cores; 25 images of 16 tokens are a group."""
     config.update(
         {
             "dataset": "cifar100",
@@ -173,5 +185,25 @@ def _make_small(config: ml_collections.ConfigDict) -> None:
             },
             "moe": {"blocks": (1, 3), "group_images": 25},
             "accelerator": False,
+        }
+    )
+
+
+def _make_tokens(config: ml_collections.ConfigDict) -> None:
+    """Over `small`: its tokens are the 16 places of a map of ImageNet's features; an epoch of 4 groups a step."""
+    config.features = ml_collections.ConfigDict()
+    config.features.network = "efficientnet_lite0"
+    config.features.size = 128  # pixels: 4 x 4 places
+    config.features.layer = "maps"
+    config.features.directory = config_dict.placeholder(str)  # where they are kept, else runs/features
+    del config["input"]
+    config.update(
+        {
+            "batch_size": 100,
+            "steps": 500,
+            "checkpoint_every": 500,
+            "optimizer": {"warmup_steps": 50},
+            "model": {"variant": "mu/1", "depth": 2},  # of a patch there is a single place
+            "moe": {"blocks": (0, 1)},
         }
     )

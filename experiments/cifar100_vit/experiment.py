@@ -7,7 +7,7 @@ import ml_collections
 import ops
 from experiments.cifar100_vit import networks
 from experiments.cifar100_vit.losses import LOSSES, fine_tuning_loss
-from experiments.cifar100_vit.networks import has_features, is_convolutional
+from experiments.cifar100_vit.networks import is_convolutional
 from experiments.core.config import about, require, require_one_of
 from experiments.core.errors import UsageError
 from experiments.core.input import dataset as data_lib
@@ -16,6 +16,7 @@ from experiments.core.record import hardware
 from experiments.core.training import optimizer
 from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Recipe
 from experiments.vision import download, efficientnet_weights, features, model_fields
+from experiments.vision.inputs import has_features
 
 MAX_K = 10  # of the top-k accuracies
 RANK = "rank"  # the name of what is kept of each image

@@ -21,10 +21,10 @@ import numpy as np
 from experiments.core.config import about
 from experiments.core.input.dataset import Data
 from experiments.core.training.experiment import Params
-from experiments.vision import efficientnet, efficientnet_weights, model_fields, vit
+from experiments.vision import efficientnet, efficientnet_weights, inputs, model_fields, vit
 from experiments.vision.efficientnet import BEFORE_LAST_BLOCK, LAST_BLOCK, EfficientNetLite0
-from experiments.vision.from_images import augment_and_prepare
 from experiments.vision.head import Head
+from experiments.vision.inputs import has_features
 from experiments.vision.pretrained import load_pretrained
 
 
@@ -48,11 +48,6 @@ class Network(NamedTuple):
     pretrained: Params | None = None
 
 
-def has_features(config: ml_collections.ConfigDict) -> bool:
-    """Whether what is trained begins at features that do not change."""
-    return config.get("features") is not None
-
-
 def is_convolutional(config: ml_collections.ConfigDict) -> bool:
     """Whether EfficientNet-Lite0 is trained from images on."""
     return config.get("network") is not None
@@ -73,7 +68,7 @@ def make_transformer(config: ml_collections.ConfigDict, num_classes: int) -> vit
 
 
 def _transformer(config: ml_collections.ConfigDict, data: Data) -> Network:
-    size = config.input.size
+    size, augmented, prepared = inputs.of(config)
     model = make_transformer(config, data.num_classes)
     channels = data.train["image"].shape[-1] if data.train else 3
 
@@ -86,7 +81,8 @@ def _transformer(config: ml_collections.ConfigDict, data: Data) -> Network:
     return Network(
         init,
         logits,
-        *augment_and_prepare(config),
+        augmented,
+        prepared,
         flops=3.0 * vit.forward_flops(model, size, channels),
         pretrained=_body(config, init) if config.pretrained else None,
     )
@@ -127,8 +123,8 @@ def _last_block(data: Data) -> Network:
 
 
 def _whole(config: ml_collections.ConfigDict, data: Data) -> Network:
-    network = _convolutional(EfficientNetLite0(data.num_classes), (config.input.size, config.input.size, 3))
-    augmented, prepared = augment_and_prepare(config)
+    size, augmented, prepared = inputs.of(config)
+    network = _convolutional(EfficientNetLite0(data.num_classes), (size, size, 3))
     return network._replace(
         logits=lambda params, images: network.logits(params, efficientnet.from_normalised(images)),
         augment=augmented,

@@ -25,7 +25,7 @@ with epy.lazy_imports():  # --help does without them
 
     from experiments.mnist_pruning import model as perceptron
     from experiments.mnist_pruning import pools
-    from experiments.vision import from_images, model_fields, vit
+    from experiments.vision import inputs, model_fields, vit
 
 
 class Network(NamedTuple):
@@ -91,14 +91,13 @@ def _transformer(config: ml_collections.ConfigDict, data: Data) -> Network:
 
     A head of zeros, as the transformer comes with, is never among the largest weights, and would stay as it is.
     """
-    size, channels = config.input.size, data.train["image"].shape[-1]
+    (size, augment, prepare), channels = inputs.of(config), data.train["image"].shape[-1]
     model = model_fields.make(config, data.num_classes, head_init=nn.initializers.lecun_normal())
 
     def init(key: jax.Array) -> pools.Params:
         return model.init(key, jnp.zeros((1, size, size, channels)))["params"]
 
     leaves = traverse_util.flatten_dict(jax.eval_shape(init, jax.random.key(0)))
-    augment, prepare = from_images.augment_and_prepare(config)
     return Network(
         init,
         lambda params, images: jnp.asarray(model.apply({"params": params}, images)),

@@ -62,6 +62,7 @@ LAYERS = {
     "maps": Layer("maps", np.float16),
     BEFORE_LAST_BLOCK: Layer(BEFORE_LAST_BLOCK, np.float16),
 }
+MAPS = tuple(name for name in LAYERS if name != "pooled")
 
 
 def validate(config: ml_collections.ConfigDict) -> None:

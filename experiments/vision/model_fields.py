@@ -1,7 +1,7 @@
 """The fields of a config that say what the transformer is, in every experiment that has one.
 
-config.input.size      side of the images in pixels
-config.model.variant   a size, a slash, and the patch size in pixels
+config.input.size      side of the images in pixels; or, in its place, config.features.size: the transformer sees maps
+config.model.variant   a size, a slash, and the patch size in pixels, or in places of a map
             .width, .depth, .mlp_dim, .num_heads   0 for that of the variant
             .pool      tok or gap
             .dtype     of the computation: float32 or bfloat16
@@ -15,6 +15,8 @@ import ml_collections
 
 from experiments.core.config import about, require, require_one_of
 from experiments.vision import vit
+from experiments.vision.efficientnet import REDUCTION
+from experiments.vision.inputs import has_features
 
 DTYPES = ("float32", "bfloat16")
 # What the sizes may be at most; whether the network then fits in memory is for the trainer to say.
@@ -53,9 +55,8 @@ def validate(config: ml_collections.ConfigDict, model: vit.VisionTransformer) ->
     require(
         model.width % model.num_heads == 0, "model.num_heads", model.num_heads, f"a divisor of the width {model.width}"
     )
-    require(
-        config.input.size % model.patch_size == 0,
-        "input.size",
-        config.input.size,
-        f"a multiple of the patch size {model.patch_size}",
-    )
+    field, unit, allowed = "input", model.patch_size, f"a multiple of the patch size {model.patch_size}"
+    if has_features(config):
+        field, unit = "features", REDUCTION * model.patch_size
+        allowed = f"a multiple of {unit}: {REDUCTION} pixels for a place, patch size {model.patch_size}"
+    require(config[field].size % unit == 0, f"{field}.size", config[field].size, allowed)

@@ -1,7 +1,11 @@
-"""The V-MoE experiment for the trainer: a transformer with experts, sigmoid or softmax loss, precision-at-1."""
+"""The V-MoE experiment for the trainer: a transformer with experts, sigmoid or softmax loss, precision-at-1.
+
+Images that follow one another in a batch make a group, in training and in evaluation. What is left of an epoch after
+the last whole batch does not train; where the last group of an evaluation is not full, copies of the last image fill
+it up, which compete for experts as the others do and are not counted.
+"""
 
 import math
-import re
 from fractions import Fraction
 from typing import Any
 
@@ -12,13 +16,14 @@ import numpy as np
 import optax
 
 from experiments.core.config import about, require, require_one_of, require_wholes
+from experiments.core.input import dataset as data_lib
 from experiments.core.input.dataset import Data
 from experiments.core.record import hardware
 from experiments.core.training import mesh, optimizer, schedules
-from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Recipe
-from experiments.vision import model_fields, vit
-from experiments.vision.from_images import augment_and_prepare
-from experiments.vmoe import dispatch, layer, model, routers
+from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Probe, Recipe
+from experiments.vision import features, inputs, model_fields, vit
+from experiments.vision.inputs import has_features
+from experiments.vmoe import dispatch, layer, measures, model, outputs, routers
 from experiments.vmoe.router_kinds import ROUTERS, Shape
 
 LOSSES = ("softmax", "sigmoid")
@@ -28,7 +33,7 @@ def routing_shape(config: ml_collections.ConfigDict) -> Shape:
     """What `config.router.k`, or its factor, and `config.router.capacity` come to."""
     fields = config.router
     tokens = config.moe.group_images * model.tokens_per_image(
-        _model(config, 1, routers.HardExpertChoice(1)), config.input.size
+        _model(config, 1, routers.HardExpertChoice(1)), inputs.of(config).side
     )
     k = fields.k
     if not k:
@@ -54,6 +59,9 @@ def validate(config: ml_collections.ConfigDict) -> None:
     require(fields.noise >= 0, "router.noise", fields.noise, "at least 0")
     for kind in ROUTERS.values():
         kind.validate(fields)
+    if has_features(config):
+        features.validate(config)
+        require_one_of("features.layer", config.features.layer, features.MAPS)
     network = _model(config, 1, routers.HardExpertChoice(1))
     model_fields.validate(config, network)
     require_wholes(
@@ -71,9 +79,16 @@ def validate(config: ml_collections.ConfigDict) -> None:
 
 
 def prepare(config: ml_collections.ConfigDict) -> None:
-    """Asks for accelerators, unless the config does without."""
+    """Asks for accelerators, unless the config does without, and for the weights of features."""
+    if has_features(config):
+        features.prepare(config)
     network = f"{config.model.variant} in batches of {config.batch_size} images"
     hardware.require_accelerator(config, network, f"{config.dataset} prepared in TFDS_DATA_DIR", "make vmoe-small")
+
+
+def load(config: ml_collections.ConfigDict) -> Data:
+    """The images, or their features."""
+    return features.load(config) if has_features(config) else data_lib.load(config)
 
 
 def _validate_groups(config: ml_collections.ConfigDict) -> None:
@@ -116,73 +131,83 @@ def _model(
 
 def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     """The experiment on images with the number of channels and of classes that `data` have."""
-    size = config.input.size
-    augmented, prepared = augment_and_prepare(config)
+    side, augment, prepared = inputs.of(config)
     channels = data.train["image"].shape[-1] if data.train else 3
     lam_of = schedules.lam_schedule(config.router.lam, config.router.hard_after)
-    name = f"{data.prefix}_precision_at_1"
+    group_images, prefix = config.moe.group_images, data.prefix
+    name, of_routers = f"{prefix}_precision_at_1", f"{prefix}_router"
 
     def network(progress: jax.Array, noise: float) -> vit.VisionTransformer:
         return _model(config, data.num_classes, make_router(config, lam_of(progress)), noise)
 
     def init(key: jax.Array) -> Params:
         # A group for every device; the values of parameters do not depend on it.
-        images = jnp.zeros((config.moe.group_images * mesh.batch_parts(config), size, size, channels))
+        images = jnp.zeros((group_images * mesh.batch_parts(config), side, side, channels))
         return network(jnp.float32(0), 0.0).init(key, images)["params"]
 
     def loss(params: Params, batch: Batch, key: jax.Array, progress: jax.Array) -> tuple[jax.Array, Metrics]:
-        logits, routing, auxiliary = _apply(
-            network(progress, config.router.noise), params, batch["image"], {layer.NOISE: key}
-        )
-        value = _loss(config.loss, logits, batch["label"]).mean()
-        metrics = {"loss": value, "router": jax.tree.map(jnp.mean, routing)}
+        noisy = network(progress, config.router.noise)
+        found = outputs.apply(noisy, params, batch["image"], {layer.NOISE: key})
+        value, auxiliary = _loss(config.loss, found.logits, batch["label"]).mean(), found.auxiliary.mean()
+        metrics = {"loss": value, "router": jax.tree.map(jnp.mean, found.routing)}
         if ROUTERS[config.router.name].auxiliary:
-            metrics["auxiliary"] = auxiliary.mean()
-        return value + config.router.auxiliary * auxiliary.mean(), metrics
+            metrics["auxiliary"] = auxiliary
+        return value + config.router.auxiliary * auxiliary, metrics
 
     def evaluate(params: Params, examples: Batch, progress: jax.Array) -> Metrics:
-        logits, routing, _ = _apply(network(progress, 0.0), params, prepared(examples["image"]), {})
-        labels = _multi_hot(logits, examples["label"])
-        first = jax.nn.one_hot(logits.argmax(axis=1), logits.shape[1], dtype=logits.dtype)
+        found = outputs.apply(network(progress, 0.0), params, prepared(examples["image"]))
+        labels = _multi_hot(found.logits, examples["label"])
+        first = jax.nn.one_hot(found.logits.argmax(axis=1), labels.shape[1], dtype=labels.dtype)
         # A group counts for each of its images.
-        per_image = jax.tree.map(lambda values: jnp.repeat(values, config.moe.group_images), routing)
+        routing = jax.tree.map(lambda values: jnp.repeat(values, group_images), found.routing)
+        for block in found.assigned:
+            # Of which `conclude` makes a number, when it knows the mean: the frequencies of expert and class together.
+            routing[block]["specialisation"] = found.experts_of_images(block)[:, :, None] * labels[:, None]
         return {
             name: 100.0 * (first * labels).sum(axis=1),
-            f"{data.prefix}_loss": _loss(config.loss, logits, examples["label"]),
-            f"{data.prefix}_router": per_image,
+            f"{prefix}_loss": _loss(config.loss, found.logits, examples["label"]),
+            of_routers: routing,
             "error": 100.0 - 100.0 * (first * labels).sum(axis=1),  # to choose hyper-parameters by
         }
+
+    def conclude(means: Metrics) -> Metrics:
+        concluded = {
+            block: values | {"specialisation": measures.mutual_information(values["specialisation"])}
+            for block, values in means[of_routers].items()
+        }
+        return means | {of_routers: concluded}
+
+    def find(params: Params, progress: jax.Array) -> dict[str, jax.Array]:
+        """The experts of the tokens of the first group, whatever the devices."""
+        numbers = np.arange(group_images * mesh.batch_parts(config)) % len(data.evaluation["image"])
+        images = prepared(jnp.asarray(data.evaluation["image"][numbers]))
+        found = outputs.apply(network(progress, 0.0), params, images)
+        return {block: assigned[0] for block, assigned in found.assigned.items()}
+
+    def compare(before: dict[str, jax.Array], now: dict[str, jax.Array]) -> Metrics:
+        return {f"{prefix}_stability": jax.tree.map(measures.stability, before, now)}
 
     shape, num_experts = routing_shape(config), config.moe.num_experts
     slots = shape.tokens if config.moe.dispatcher == "dense" else shape.capacity
     flops = model.forward_flops(
         network(jnp.float32(0), 0.0),
-        size,
+        side,
         channels,
         moe_blocks=len(config.moe.blocks),
         num_logits=make_router(config, 0.0).num_logits(num_experts),
-        slots_per_image=num_experts * slots / config.moe.group_images,
+        slots_per_image=num_experts * slots / group_images,
     )
     return Experiment(
         init=init,
         loss=loss,
         evaluate=evaluate,
         optimizer=optimizer.make(config),
-        augment=augmented,
+        augment=augment,
         flops_per_example=3.0 * flops,
         headline=(name,),
+        conclude=conclude,
+        probe=Probe(find, compare) if data.evaluation else None,
     )
-
-
-def _apply(
-    network: vit.VisionTransformer, params: Params, images: jax.Array, rngs: dict[str, jax.Array]
-) -> tuple[jax.Array, dict[str, dict[str, jax.Array]], jax.Array]:
-    """Logits, the metrics [G] of every layer of experts by its block, and the sum of the auxiliary losses [G]."""
-    logits, sown = network.apply({"params": params}, images, rngs=rngs, mutable=[layer.ROUTING, layer.AUXILIARY])
-    blocks = sown.get(layer.ROUTING, {}).get("Transformer", {})
-    routing = {f"block_{re.sub(r'[^0-9]', '', name)}": next(iter(sown.values())) for name, sown in blocks.items()}
-    losses = jax.tree.leaves(sown.get(layer.AUXILIARY, {}))
-    return logits, routing, sum(losses, jnp.zeros_like(losses[0])) if losses else jnp.zeros(1)
 
 
 def _multi_hot(logits: jax.Array, labels: jax.Array) -> jax.Array:
@@ -201,4 +226,4 @@ def _loss(name: str, logits: jax.Array, labels: jax.Array) -> jax.Array:
     return optax.softmax_cross_entropy(logits, targets / jnp.maximum(total, np.float32(1)))
 
 
-RECIPE = Recipe("vmoe", validate, build, prepare=prepare)
+RECIPE = Recipe("vmoe", validate, build, load, prepare)

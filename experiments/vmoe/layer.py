@@ -15,10 +15,11 @@ from experiments.core.training.mesh import EXPERTS
 from experiments.vision.vit import MlpBlock
 from experiments.vmoe.dispatch import DISPATCHERS, SOFT
 from experiments.vmoe.exchange import by_group, to_experts, to_groups, whole
-from experiments.vmoe.measures import measure
+from experiments.vmoe.measures import assigned, measure
 from experiments.vmoe.routers import Dense, Logits, Mixtures, Router, RouterOrDense, unbounded
 
 ROUTING = "routing"  # the collection of metrics, [G] each
+ASSIGNED = "assigned"  # that of the experts that work on each token, bool [G, S, E]
 AUXILIARY = "auxiliary"  # that of the losses of routers, [G]
 NOISE = "router"  # the name of the random numbers
 
@@ -27,7 +28,8 @@ class MoeLayer(nn.Module):
     """A router, and `num_experts` MLPs with parameters of their own.
 
     The parameters are `router` [D, E] and, below `experts`, those of `vit.MlpBlock`, each with a leading axis of
-    experts. It sows the metrics of `measures.py` in the collection `routing`, the loss of the router in `auxiliary`.
+    experts. It sows the metrics of `measures.py` in the collection `routing`, the loss of the router in `auxiliary`,
+    and who works on what in `assigned`.
     With `routers.Dense` there is neither router nor expert, but one MLP.
 
     Attributes:
@@ -73,6 +75,7 @@ class MoeLayer(nn.Module):
             for name, value in by_group(measure)(counted).items():
                 self.sow(ROUTING, name, value, reduce_fn=_last, init_fn=_nothing)
             self.sow(AUXILIARY, "loss", routed.auxiliary, reduce_fn=_last, init_fn=_nothing)
+            self.sow(ASSIGNED, "of_tokens", by_group(assigned)(counted), reduce_fn=_last, init_fn=_nothing)
         return y.reshape(images, per_image, width)
 
     def _logits(self, groups: Array, router: Router) -> Logits:

@@ -1,4 +1,4 @@
-"""What a router does, in numbers: one of each per group, [G] float32."""
+"""What a router does, in numbers: of each group, [G] float32; of all images; and from one evaluation to the next."""
 
 import jax
 import jax.numpy as jnp
@@ -9,24 +9,31 @@ from experiments.vmoe.routers import Slots
 SERVED_BY = (1, 2, 4)  # experts at least
 
 
+def assigned(routed: Slots) -> Array:
+    """[G, S, E] bool: the experts that work on a token, having it in their buffer with a weight above 0."""
+    num_tokens, num_experts = routed.gates.shape[1:]
+
+    def of_group(token: Array, used: Array) -> Array:
+        expert = jnp.arange(num_experts, dtype=token.dtype)[:, None]
+        return jnp.zeros((num_tokens, num_experts), bool).at[token, expert].max(used)
+
+    return jax.vmap(of_group)(routed.token, routed.weight > 0)
+
+
 def measure(routed: Slots) -> dict[str, Array]:
     """Metrics of the routing of each group; what is counted has a weight above 0.
 
     experts_per_token_{mean,min,max}   over the tokens of the group, counting what is in the buffers
     served_by_T                        share of the tokens in the buffers of at least T experts, in percent
     support                            tokens selected by an expert, in its buffer or not; mean over the experts
+    load_variation                     standard deviation over mean of these numbers, over the experts; 0: all alike
     dropped_mass                       share of the weights that found no room, in percent
     smallest_gate                      of a token in a buffer
     entropy                            of the gates of a token, in nats; mean over the tokens
     """
     routed = jax.lax.stop_gradient(routed)
-    num_tokens = routed.gates.shape[1]
-    used = routed.weight > 0
-
-    def count(token: Array, used: Array) -> Array:
-        return jnp.zeros(num_tokens, jnp.float32).at[token.ravel()].add(used.ravel().astype(jnp.float32))
-
-    experts_of = jax.vmap(count)(routed.token, used)  # [G, S]
+    experts_of = assigned(routed).sum(axis=2, dtype=jnp.float32)  # [G, S]
+    support = routed.selected.mean(axis=1)
     gates = jnp.take_along_axis(routed.gates.swapaxes(1, 2), routed.token, axis=-1)
     mass = routed.mass.sum(axis=1)
     # Where all weights are 0 nothing can be dropped.
@@ -39,8 +46,30 @@ def measure(routed: Slots) -> dict[str, Array]:
         "experts_per_token_min": experts_of.min(axis=1),
         "experts_per_token_max": experts_of.max(axis=1),
         **served,
-        "support": routed.selected.mean(axis=1),
+        "support": support,
+        "load_variation": routed.selected.std(axis=1) / jnp.where(support > 0, support, 1.0),
         "dropped_mass": 100.0 * (1.0 - kept),
-        "smallest_gate": jnp.where(used, gates, jnp.inf).min(axis=(1, 2)),
+        "smallest_gate": jnp.where(routed.weight > 0, gates, jnp.inf).min(axis=(1, 2)),
         "entropy": jax.scipy.special.entr(routed.gates).sum(axis=2).mean(axis=1),
     }
+
+
+def mutual_information(joint: Array) -> Array:
+    """Of two variables, from the frequencies [E, n] of their values together, in whatever unit; in nats.
+
+    0 where they are independent, or nothing is known of them; at most the logarithm of the smaller number of values.
+    """
+    total = joint.sum()
+    share = joint / jnp.where(total > 0, total, 1.0)
+    entropies = [jax.scipy.special.entr(values).sum() for values in (share.sum(axis=0), share.sum(axis=1), share)]
+    return jnp.maximum(entropies[0] + entropies[1] - entropies[2], 0.0)
+
+
+def stability(before: Array, now: Array) -> Array:
+    """Of the pairs of a token and an expert that works on it in one of two routings, the share in both, in percent.
+
+    Jaccard's index of the sets of pairs, given as bool [S, E]; 100 if there are none.
+    """
+    either = (before | now).sum(dtype=jnp.float32)
+    both = (before & now).sum(dtype=jnp.float32)
+    return 100.0 * jnp.where(either > 0, both / jnp.where(either > 0, either, 1.0), 1.0)

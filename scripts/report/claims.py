@@ -9,7 +9,7 @@ from scripts.report import operators, solvers
 _BENCH = "results/bench/README.md"
 _MNIST = ("configs/mnist_pruning.py", "make mnist", "results/mnist_pruning/README.md")
 _CIFAR = ("configs/cifar100_vit.py", "make cifar100-pretrained", "results/cifar100_pretrained/README.md")
-_VMOE = ("configs/vmoe.py", "make vmoe-small", "results/vmoe/README.md")
+_VMOE = ("configs/vmoe.py", "make vmoe-scratch", "results/vmoe/README.md")
 _OPERATORS = ("scripts/report/operators.py", "make report", "ops/README.md")
 
 

@@ -13,7 +13,7 @@ from experiments.core.record.files import write_json
 from experiments.core.record.metrics import Row, Writer
 from experiments.core.record.summary import summarize
 from experiments.core.record.workdir import Workdir
-from experiments.core.training.export import write_examples
+from experiments.core.training.export import write_compressed
 from tests.experiments.support import set_fields
 
 
@@ -23,14 +23,16 @@ def write_run(
     rows: Sequence[Row],
     experiment: str,
     examples: Mapping[str, np.ndarray] | None = None,
+    probe: Mapping[str, np.ndarray] | None = None,
 ) -> None:
-    """A finished run of `config` that wrote these rows, and kept `examples`."""
+    """A finished run of `config` that wrote these rows, and kept `examples` and what its `probe` found."""
     workdir = Workdir(path)
     path.mkdir(parents=True)
     write_json(workdir.config, to_json(config))
     write_json(workdir.environment, {"experiment": experiment, "resumed": []})
     Writer(workdir.metrics, list(rows)).close()
-    sums = {"examples_sha256": write_examples(workdir.examples, dict(examples))} if examples else {}
+    sums = {"examples_sha256": write_compressed(workdir.examples, dict(examples))} if examples else {}
+    sums |= {"probe_sha256": write_compressed(workdir.probe, dict(probe))} if probe else {}
     write_json(workdir.summary, summarize(list(config.seeds), rows[-1]) | sums)
 
 
@@ -124,10 +126,15 @@ def write_vmoe(
     variant: str = "small,router=hard",
     *,
     support: float = 28.0,
+    stability: Sequence[float] | None = None,
     step_seconds: float = 1.0,
+    probe: Mapping[str, np.ndarray] | None = None,
     **fields: Any,
 ) -> None:
-    """A finished run of V-MoE whose precision was `precisions[row][seed]`; `fields` are as in `write_workdir`."""
+    """A finished run of V-MoE whose precision was `precisions[row][seed]`; `fields` are as in `write_workdir`.
+
+    With `stability`, that of block 1 in every row but the first, rows have more measures; `probe` is what it kept.
+    """
     config = vmoe.get_config(variant)
     set_fields(config, fields)
     config.seeds = fields.get("seeds", tuple(range(len(precisions[0]))))
@@ -137,6 +144,12 @@ def write_vmoe(
     for number, values in enumerate(precisions):
         block = {"support": [None if value is None else support for value in values]}
         routing = {"block_1": block, "block_3": {"support": [None if value is None else 30.0 for value in values]}}
+        more: Row = {}
+        if stability is not None:
+            for layer in routing.values():
+                layer["entropy"] = [None if value is None else 2.0 - number for value in values]
+            stable = [None if value is None or not number else stability[number - 1] for value in values]
+            more = {f"{prefix}_stability": {"block_1": stable, "block_3": [value and value + 2.0 for value in stable]}}
         rows.append(
             {
                 "epoch": number,
@@ -147,6 +160,7 @@ def write_vmoe(
                 f"{prefix}_router": routing,
                 "learning_rate": None,
                 "performance": {"step_seconds": step_seconds if number else None},
+                **more,
             }
         )
-    write_run(path, config, rows, "vmoe")
+    write_run(path, config, rows, "vmoe", probe=probe)

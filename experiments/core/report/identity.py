@@ -12,7 +12,16 @@ Fields = dict[str, Any]  # of a config, by dotted name
 
 # How a run is carried out and what it keeps; its numbers do not depend on these.
 BOOKKEEPING = (
-    *("accelerator", "checkpoint_every", "data_dir", "download", "eval_batch_size", "eval_every", "export_examples"),
+    *(
+        "accelerator",
+        "checkpoint_every",
+        "data_dir",
+        "download",
+        "eval_batch_size",
+        "eval_every",
+        "export_examples",
+        "export_probe",
+    ),
     *("export_params", "features.directory", "feed", "input.augment_on", "input.prefetch", "input.workers"),
     *("steps_per_dispatch", "tensorboard", *COMPUTED_HOW),
 )

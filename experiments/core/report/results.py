@@ -42,6 +42,7 @@ class Run:
       environment: as in environment.json, if there is one.
       reason: of an unfinished run, the last error that its launcher has recorded; often none.
       examples: what was kept of each evaluated example, arrays [S, N] by name; often none.
+      probe: what the experiment's probe found at the end, boolean arrays [S, ...] by name; often none.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Run:
     environment: dict[str, Any] | None = None
     reason: str = ""
     examples: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    probe: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     @property
     def state(self) -> str:
@@ -224,15 +226,17 @@ def _read(path: Path, name: str) -> Run:
         metrics.require_sha256(workdir.metrics, summary["metrics_sha256"])
     if (last[unit], last["step"]) != (total, summary["steps"]) or _values(last) != _final_values(summary):
         raise _BrokenError("summary.json does not belong to the last row of metrics.jsonl")
-    return Run(name, config, rows, summary, environment, examples=_examples(workdir, summary))
+    examples, probe = _arrays(workdir.examples, summary), _arrays(workdir.probe, summary)
+    return Run(name, config, rows, summary, environment, examples=examples, probe=probe)
 
 
-def _examples(workdir: Workdir, summary: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Those of a run that is done."""
-    if "examples_sha256" not in summary:
+def _arrays(path: Path, summary: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Those in a file of a run that is done; none if it was not asked for."""
+    name = f"{path.stem}_sha256"
+    if name not in summary:
         return {}
-    content = workdir.examples.read_bytes()
-    if hashlib.sha256(content).hexdigest() != summary["examples_sha256"]:
-        raise _BrokenError(f"{workdir.examples.name} is damaged: its SHA-256 is not the one in summary.json, {_ADVICE}")
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != summary[name]:
+        raise _BrokenError(f"{path.name} is damaged: its SHA-256 is not the one in summary.json, {_ADVICE}")
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         return dict(arrays)

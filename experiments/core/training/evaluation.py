@@ -74,10 +74,11 @@ class _InOnePiece:
     def __init__(self, experiment: Experiment, examples: dict[str, np.ndarray], mesh: Mesh, *, seed_axis: bool):
         self._arrays, self._everywhere = examples, mesh_lib.replicated(mesh)
         self._examples: Any = {}
+        conclude = experiment.conclude or (lambda means: means)
 
         def evaluate(params: Params, examples: Any, progress: jax.Array) -> Metrics:
             metrics = experiment.evaluate(params, examples, progress)
-            return jax.tree.map(lambda value: value.mean(axis=0) if jnp.ndim(value) else value, metrics)
+            return conclude(jax.tree.map(lambda value: value.mean(axis=0) if jnp.ndim(value) else value, metrics))
 
         over_seeds = jax.vmap(evaluate, in_axes=(0, None, None)) if seed_axis else evaluate
         self._evaluate: Any = jax.jit(over_seeds, out_shardings=self._everywhere)
@@ -127,7 +128,9 @@ class _InBatches:
             # in groups, it takes part in the group of the last real ones.)
             real = number * batch_size + jnp.arange(batch_size, dtype=jnp.int32) < num_examples
             metrics = experiment.evaluate(params, batch, progress)
-            return jax.tree_util.tree_map_with_path(lambda path, value: _sum(path, value, real), metrics)
+            return jax.tree_util.tree_map_with_path(
+                lambda path, value: _sum(path, value, real, of_scalars=experiment.conclude is None), metrics
+            )
 
         # Compiled within `_add` alone; but so it is traced once, for its shapes and for that.
         self._sums = jax.jit(jax.vmap(sums, in_axes=(0, None, None, None)) if seed_axis else sums)
@@ -137,6 +140,10 @@ class _InBatches:
             out_shardings=self._everywhere,
         )
         self._examine = _examination(experiment, self._everywhere, seed_axis=seed_axis)
+        self._conclude: Any = None
+        if conclude := experiment.conclude:
+            over_seeds = jax.vmap(conclude) if seed_axis else conclude
+            self._conclude = jax.jit(over_seeds, out_shardings=self._everywhere)
         self._zeros: Metrics = {}
 
     def _totals(self, params: Params) -> Metrics:
@@ -158,7 +165,8 @@ class _InBatches:
         totals = self._zeros
         for number, chunk in enumerate(self._chunks()):
             totals = self._add(totals, params, chunk, np.int32(number), np.float32(progress))
-        return jax.tree.map(lambda total: total / np.float32(self._num_examples), jax.device_get(totals))
+        means = jax.tree.map(lambda total: total / np.float32(self._num_examples), jax.device_get(totals))
+        return jax.device_get(self._conclude(means)) if self._conclude else means
 
     def examine(self, params: Params) -> dict[str, np.ndarray]:
         batches = [_by_seed(jax.device_get(self._examine(params, _only(chunk)))) for chunk in self._chunks()]
@@ -194,10 +202,12 @@ def _only(chunk: Any) -> Any:
     return jax.tree.map(lambda array: array[0], chunk)
 
 
-def _sum(path: Any, value: jax.Array, real: jax.Array) -> jax.Array:
-    if value.shape != real.shape:
+def _sum(path: Any, value: jax.Array, real: jax.Array, *, of_scalars: bool) -> jax.Array:
+    """Over the real ones of a batch; of what there is only one for each example, unless more is to be concluded of."""
+    if value.shape[:1] != real.shape or (of_scalars and value.ndim > 1):
         raise ValueError(
             f"metric {jax.tree_util.keystr(path)} has shape {value.shape}: "
             f"with config.eval_batch_size it must have one value per example, {real.shape}"
         )
-    return jnp.where(real, value.astype(jnp.float32), 0.0).sum()
+    real = real.reshape(-1, *[1] * (value.ndim - 1))
+    return jnp.where(real, value.astype(jnp.float32), 0.0).sum(axis=0)

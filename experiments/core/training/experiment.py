@@ -17,10 +17,11 @@ Fields of the config that the trainer reads:
     eval_batch_size   for evaluation in batches; left out: in one piece, with all data on every device
     export_params     parameters at the end as a file, see export.py; False
     export_examples   what there is to say of each evaluated example at the end, as a file, see export.py; False
+    export_probe      what the experiment's probe finds at the end, as a file, see export.py; False
     tensorboard
     compilation_cache   where compiled programs are kept, see compilation_cache.py
 
-The last seven may be left out. A loss may be as simple as
+The last eight may be left out. A loss may be as simple as
 
     def loss(params, batch, key, progress):
         logits = model.apply({"params": params}, batch["image"].astype(jnp.float32))
@@ -45,6 +46,19 @@ Metrics = dict[str, Any]  # by name, possibly nested
 
 
 @dataclasses.dataclass(frozen=True)
+class Probe:
+    """What changes in a network from row to row, seen with a few fixed examples.
+
+    Attributes:
+      find: `find(params, progress) -> found`: boolean arrays by name, of the same shapes on any devices.
+      compare: `compare(before, now) -> metrics`: scalars of what was found in two rows that follow one another.
+    """
+
+    find: Callable[[Params, jax.Array], dict[str, jax.Array]]
+    compare: Callable[[dict[str, jax.Array], dict[str, jax.Array]], Metrics]
+
+
+@dataclasses.dataclass(frozen=True)
 class Experiment:
     """A model, its loss and its optimizer, for a single seed; the trainer adds the seed axis.
 
@@ -63,6 +77,8 @@ class Experiment:
         whole data set, or has one value per example, [B], of which the trainer takes the mean; with
         `config.eval_batch_size` it must be the latter. A metric named `error` is prefixed by
         the split (`test_error`); others keep their name, which may begin with `data.prefix`.
+      conclude: `conclude(means) -> metrics`: scalars, of the means over all examples of what `evaluate` returns, which
+        may then be [B, ...]; for what is no mean itself, as an entropy is of frequencies. None: the means are it.
       optimizer: applied to the gradient of the objective; most often `optimizer.make(config)`.
       pretrained: parameters to start from, NumPy arrays in a part of the tree that `init` makes (or
         all of it): they take the place of what `init` makes there. None: all are from `init`.
@@ -78,6 +94,7 @@ class Experiment:
         as `test_accuracy/1`.
       examine: `examine(params, examples) -> values`, arrays [B] by name, of small types: what is kept of each example
         with `config.export_examples`, so that two runs can be compared example by example. None: nothing.
+      probe: what else rows compare with the row before. None: nothing.
     """
 
     init: Callable[[jax.Array], Params]
@@ -92,6 +109,8 @@ class Experiment:
     flops_per_example: float | None = None
     headline: tuple[str, ...] = ()
     examine: Callable[[Params, Batch], dict[str, jax.Array]] | None = None
+    conclude: Callable[[Metrics], Metrics] | None = None
+    probe: Probe | None = None
 
 
 @dataclasses.dataclass(frozen=True)

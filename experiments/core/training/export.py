@@ -2,10 +2,11 @@
 
 config.export_params      its parameters; of a single seed; False if left out
 config.export_examples    what its experiment says of each evaluated example (`Experiment.examine`); False if left out
+config.export_probe       what its experiment's probe finds at the end; False if left out
 
 `params.npz` has one float32 array per parameter, under its path in the tree joined by slashes
 ("Transformer/encoder_norm/scale"): the layout of big_vision without a prefix. `examples.npz` has arrays [S, N], of
-seeds and examples in the order of the data set.
+seeds and examples in the order of the data set; `probe.npz` has boolean arrays [S, ...].
 """
 
 import hashlib
@@ -24,8 +25,8 @@ from experiments.core.training.experiment import Params
 
 
 def validate(config: ml_collections.ConfigDict) -> None:
-    """Checks `config.export_params` and `config.export_examples`, which may be left out."""
-    for name in ("export_params", "export_examples"):
+    """Checks `config.export_params`, `config.export_examples` and `config.export_probe`, which may be left out."""
+    for name in ("export_params", "export_examples", "export_probe"):
         export = config.get(name, False)
         require(isinstance(export, bool), name, export, "True or False")
     if config.get("export_params"):
@@ -54,7 +55,7 @@ def write(path: Path, arrays: dict[str, np.ndarray]) -> None:
         np.savez(file, allow_pickle=False, **arrays)
 
 
-def write_examples(path: Path, arrays: dict[str, np.ndarray]) -> str:
+def write_compressed(path: Path, arrays: dict[str, np.ndarray]) -> str:
     """Writes an `.npz` file of `arrays` by name, compressed and atomically; returns its SHA-256."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **arrays)

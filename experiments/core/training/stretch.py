@@ -6,6 +6,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from experiments.core.training import probe
+from experiments.core.training.probe import Found
+
 Metrics = Any  # arrays [S, K] by name, possibly nested: seeds, steps
 
 
@@ -16,10 +19,14 @@ class Stretch:
     evaluation nor saving.
     """
 
-    def __init__(self, metrics: Metrics, seconds: float = 0.0):
-        """Of a stretch that a checkpoint cut in two, `metrics` [S, K] and `seconds` of the first part; else K = 0."""
+    def __init__(self, metrics: Metrics, seconds: float = 0.0, found: Found | None = None):
+        """Of a stretch that a checkpoint cut in two, `metrics` [S, K] and `seconds` of the first part; else K = 0.
+
+        `found` is what the experiment's probe found when it began.
+        """
         self._metrics = [metrics]
         self.seconds = seconds
+        self.found = found or {}
         self.step_seconds: list[float] = []
         self._unread: Metrics = None
         self._last = 0.0
@@ -61,7 +68,8 @@ class Stretch:
 
     def to_json(self) -> dict[str, Any]:
         """What a checkpoint keeps of a finished stretch; as decimals, float32 come back unchanged."""
-        return {"metrics": jax.tree.map(np.ndarray.tolist, self.metrics), "seconds": self.seconds}
+        saved = {"metrics": jax.tree.map(np.ndarray.tolist, self.metrics), "seconds": self.seconds}
+        return saved | ({"found": probe.to_json(self.found)} if self.found else {})
 
     @staticmethod
     def from_json(saved: dict[str, Any]) -> "Stretch":
@@ -69,4 +77,4 @@ class Stretch:
         metrics = jax.tree.map(
             lambda values: np.asarray(values, np.float32), saved["metrics"], is_leaf=lambda node: isinstance(node, list)
         )
-        return Stretch(metrics, saved["seconds"])
+        return Stretch(metrics, saved["seconds"], probe.from_json(saved.get("found", {})))

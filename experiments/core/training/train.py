@@ -35,6 +35,7 @@ from experiments.core.training.checkpoint import Checkpoints, Restored
 from experiments.core.training.experiment import Recipe
 from experiments.core.training.interrupt import Interrupt
 from experiments.core.training.performance import Performance
+from experiments.core.training.probe import Found, Prober
 from experiments.core.training.program import Program
 from experiments.core.training.progress import Progress
 from experiments.core.training.state import TrainState
@@ -144,9 +145,13 @@ class _Run:
         self.plan, self.mesh, self.experiment = program.plan, program.mesh, program.experiment
         allowed = f"False for {recipe.name}, which has nothing to say of single examples"
         require(not config.get("export_examples") or bool(self.experiment.examine), "export_examples", True, allowed)
+        allowed = f"False for {recipe.name}, which has no probe for these data"
+        require(not config.get("export_probe") or bool(self.experiment.probe), "export_probe", True, allowed)
         state_lib.require_memory(program.state)
         seeds = np.asarray(config.seeds if program.seed_axis else config.seeds[0], np.int32)
-        self.seeds = mesh_lib.put(seeds, mesh_lib.replicated(self.mesh))
+        everywhere = mesh_lib.replicated(self.mesh)
+        self.seeds = mesh_lib.put(seeds, everywhere)
+        self.probe = Prober(self.experiment, everywhere, seed_axis=program.seed_axis)
         with ExitStack() as opened:
             self.feed = feed.make(config, data, self.plan.steps_per_dispatch, self.mesh, seed_axis=program.seed_axis)
             opened.callback(self.feed.close)
@@ -189,7 +194,11 @@ class _Run:
         if self.config.get("export_examples"):
             values = self.evaluate.examine(state.params)
             if _is_first():
-                sums["examples_sha256"] = export.write_examples(self.workdir.examples, values)
+                sums["examples_sha256"] = export.write_compressed(self.workdir.examples, values)
+        if self.config.get("export_probe"):
+            found = self.probe(state.params, 1.0)
+            if _is_first():
+                sums["probe_sha256"] = export.write_compressed(self.workdir.probe, found)
         params = export.gather(state.params, seed_axis=False) if self.config.get("tensorboard") else {}
         if _is_first():
             result = summary.summarize(list(self.config.seeds), writer.rows[-1])
@@ -222,18 +231,21 @@ class _Run:
         progress = Progress(self.experiment.headline, self.plan, now, len(self.config.seeds), self.interrupt.say)
         stretch = unfinished or Stretch(no_steps)
 
-        def add_row() -> None:
+        def add_row() -> Stretch:
+            """The stretch that begins with it."""
             seconds = stretch.seconds + (writer.rows[-1]["seconds"] if writer.rows else 0.0)
-            row = self._row(now, seconds, state, stretch)
+            found = self.probe(state.params, now / total_steps)
+            row = self._row(now, seconds, state, stretch, found)
             if performance:
                 rate = optimizer.learning_rate(self.config, now - 1, self.plan.total_steps) if now else None
                 row |= {"learning_rate": rate, "performance": performance.row(stretch)}
             writer.append(row)
             if _is_first():
                 progress.show(row)
+            return Stretch(no_steps, found=found)
 
         if not writer.rows:
-            add_row()
+            stretch = add_row()
         stretch.start()
         is_warm = False
         while now < total_steps and not self._must_stop(now):
@@ -248,8 +260,7 @@ class _Run:
             if is_row or is_checkpoint:
                 stretch.finish()
                 if is_row:
-                    add_row()
-                    stretch = Stretch(no_steps)
+                    stretch = add_row()
                 if is_checkpoint:
                     checkpoints.save(now, state, stretch, writer.sha256)
                 stretch.start()
@@ -328,9 +339,10 @@ class _Run:
             self._say(f"mfu is not measured: {performance.why_no_mfu}")
         return performance
 
-    def _row(self, now: int, seconds: float, state: TrainState, stretch: Stretch) -> metrics.Row:
+    def _row(self, now: int, seconds: float, state: TrainState, stretch: Stretch, found: Found) -> metrics.Row:
         trained = {f"train_{name}": values for name, values in stretch.means().items()}
         measured = trained | _prefixed(self.evaluate(state.params, now / self.plan.total_steps), self.prefix)
+        measured |= self.probe.compare(stretch.found, found)
         diverged = np.atleast_1d(np.asarray(state.diverged))
         return {
             "epoch": self.plan.epochs(now),

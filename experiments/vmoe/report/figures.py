@@ -1,26 +1,32 @@
-"""The figure of the V-MoE experiment: `python -m experiments.vmoe.report.figures DIR`.
+"""The figures of the V-MoE experiment: `python -m experiments.vmoe.report.figures DIR`.
 
-Reads the workdirs below DIR and writes PNG and SVG files to DIR/figures: the paper's Figure 7,
-precision-at-1 in the course of training, with the end enlarged. The same data give the same bytes.
+Reads the workdirs below DIR and writes PNG and SVG files to DIR/figures; the same data give the same bytes.
+
+    figure7   the paper's: precision-at-1 in the course of training, with the end enlarged
+    routing   the entropy of the gates and the stability of a token's experts in the course of training
+    experts   which patches experts work on, drawn on images, where runs and DIR/pictures.npz have kept what it takes
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments.core.record.metrics import Row
 from experiments.core.record.summary import interval
 from experiments.core.report.command import drawable, figures_of
 from experiments.core.report.results import Run
-from experiments.core.report.style import BLACK, GREEN, ORANGE, PURPLE, RED, STYLE, save
-from experiments.vmoe.report import naming
+from experiments.core.report.style import BLACK, GREEN, ORANGE, PURPLE, RED, SKY, STYLE, Look, save
+from experiments.vmoe.report import naming, pictures
 
 _METRIC = "test_precision_at_1"
 _END = 0.6  # of the steps: where the enlargement begins
-_FREE = (RED, GREEN, PURPLE, ORANGE, BLACK)
+_FREE = (RED, GREEN, PURPLE, ORANGE, BLACK, SKY)
 
 
 def make(directory: Path) -> list[Path]:
@@ -29,45 +35,88 @@ def make(directory: Path) -> list[Path]:
     final = [run for run in naming.final(runs) if run.rows]  # seeds of several workdirs have no rows together
     if not final:
         return []
+    target = directory / "figures"
     with mpl.rc_context(STYLE):
-        return save(figure7(final), directory / "figures", "figure7")
+        written = save(figure7(final), target, "figure7")
+        if any(_has_stability(run) for run in final):
+            written += save(routing(final), target, "routing")
+        seen = pictures.read(directory)
+        if drawn := [run for run in final if run.probe] if seen is not None else []:
+            written += save(pictures.experts(drawn, seen), target, "experts", dpi=200)
+    return written
 
 
 def figure7(runs: Sequence[Run]) -> Figure:
     """Precision against steps, mean and interval over the seeds; on the right the last part of training."""
-    figure = Figure(figsize=(11, 4.6), layout="constrained")
+    figure = Figure(figsize=(11, 4.6 + 0.15 * max(0, len(runs) - 8)), layout="constrained")
     whole, end = figure.subplots(1, 2)
-    free = iter(_FREE)
     low, high = [], []
-    for run in runs:
-        look = naming.kind(run).look
-        colour, dashes = look(run.config["router"]) if look else (next(free, BLACK), "-")
-        steps = np.array([row["step"] for row in run.rows])
-        values = [interval(row[_METRIC]) for row in run.rows]
-        means = np.array([np.nan if value["mean"] is None else value["mean"] for value in values])
-        halves = np.array([value["interval95"] or 0.0 for value in values])
+    for run, look in _looks(runs):
+        steps, means, halves = _course(run, lambda row: row[_METRIC])
         late = steps >= _END * steps[-1]
         low.append(np.nanmin((means - halves)[late], initial=np.inf))
         high.append(np.nanmax((means + halves)[late], initial=-np.inf))
         final = "diverged" if np.isnan(means[-1]) else f"{means[-1]:.2f} ± {halves[-1]:.2f} %"
         for axes in (whole, end):
-            axes.plot(
-                steps, means, color=colour, linestyle=dashes, linewidth=1.6, label=f"{naming.router(run)}: {final}"
-            )
-            axes.fill_between(steps, means - halves, means + halves, color=colour, alpha=0.12, linewidth=0)
+            _draw(axes, steps, means, halves, look, f"{naming.router(run)}: {final}")
     last = max(run.rows[-1]["step"] for run in runs)
     end.set_xlim(_END * last, last)
     if np.isfinite(min(low)) and np.isfinite(max(high)):
         margin = 0.05 * (max(high) - min(low)) or 1.0
         end.set_ylim(min(low) - margin, max(high) + margin)
     whole.set_ylabel("test precision-at-1, %")
-    for axes in (whole, end):
+    return _finished(figure, (whole, end), runs)
+
+
+def routing(runs: Sequence[Run]) -> Figure:
+    """What routers do against steps, mean over the layers of experts, and mean and interval over the seeds."""
+    figure = Figure(figsize=(11, 4.6 + 0.15 * max(0, len(runs) - 8)), layout="constrained")
+    entropy, stability = figure.subplots(1, 2)
+    for run, look in _looks(runs):
+        if _has_stability(run):
+            label = naming.router(run)
+            of_gates = _course(run, lambda row: naming.over_layers(row["test_router"], "entropy"))
+            _draw(entropy, *of_gates, look, label)
+            of_experts = _course(run, lambda row: naming.over_layers(row["test_stability"]))
+            _draw(stability, *of_experts, look, label)
+    entropy.set_ylabel("entropy of the gates of a token, nats")
+    stability.set_ylabel("tokens of experts alike in two rows, %")
+    return _finished(figure, (entropy, stability), runs)
+
+
+def _has_stability(run: Run) -> bool:
+    return bool(run.rows[-1].get("test_stability"))
+
+
+def _looks(runs: Sequence[Run]) -> Iterator[tuple[Run, Look]]:
+    """Each with its own, or the next colour that is free; once these are used up, dashed and dotted."""
+    free = iter([(colour, dashes) for dashes in ("-", "--", ":") for colour in _FREE])
+    for run in runs:
+        look = naming.kind(run).look
+        yield run, look(run.config["router"]) if look else next(free, (BLACK, "-."))
+
+
+def _course(run: Run, values: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Steps, and mean and half width of the interval of the values per seed in each row; without seeds NaN and 0."""
+    found: list[tuple[Row, Any]] = [(row, interval(values(row))) for row in run.rows]
+    means = np.array([np.nan if value["mean"] is None else value["mean"] for _, value in found])
+    halves = np.array([value["interval95"] or 0.0 for _, value in found])
+    return np.array([row["step"] for row, _ in found]), means, halves
+
+
+def _draw(axes: Axes, steps: np.ndarray, means: np.ndarray, halves: np.ndarray, look: Look, label: str) -> None:
+    colour, dashes = look
+    axes.plot(steps, means, color=colour, linestyle=dashes, linewidth=1.6, label=label)
+    axes.fill_between(steps, means - halves, means + halves, color=colour, alpha=0.12, linewidth=0)
+
+
+def _finished(figure: Figure, panels: Sequence[Axes], runs: Sequence[Run]) -> Figure:
+    for axes in panels:
         axes.set_xlabel("steps")
     if any(naming.is_stand_in(run) for run in runs):
-        figure.suptitle(
-            f"A stand-in for V-MoE S/32 on JFT-300M (small network, {runs[0].config['dataset']})", fontsize=10
-        )
-    figure.legend(*whole.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=9)
+        title = f"A stand-in for V-MoE S/32 on JFT-300M (small network, {naming.examples(runs[0])})"
+        figure.suptitle(title, fontsize=10)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=9)
     return figure
 
 

@@ -1,8 +1,10 @@
 """What a run of the V-MoE experiment is called in tables and figures."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from experiments.core.report import results
 from experiments.core.report.identity import Identity
@@ -71,6 +73,20 @@ def by_router(runs: Iterable[Run]) -> list[Run]:
 def is_stand_in(run: Run) -> bool:
     """Whether it is of another size than the paper's."""
     return run.config["model"]["variant"] not in ("S/32", "B/16")
+
+
+def examples(run: Run) -> str:
+    """What a run trains on: `cifar100`, or ImageNet's features of it, with their network."""
+    features, dataset = run.config.get("features"), run.config["dataset"]
+    if not features:
+        return dataset
+    return f"ImageNet's features of {dataset} ({features['network']} at {features['size']} pixels, frozen)"
+
+
+def over_layers(values: Mapping[str, Any], metric: str | None = None) -> list[float | None]:
+    """By seed the mean over the layers of experts of what a row has for each of them, or of one metric there."""
+    layers = [layer if metric is None else layer[metric] for layer in values.values()]
+    return [None if None in seed else float(np.mean(np.array(seed, float))) for seed in zip(*layers, strict=True)]
 
 
 IDENTITY = Identity(

@@ -19,13 +19,23 @@ from experiments.vmoe.report import naming
 
 Numbers = dict[str, Any]
 
-# Of the evaluation, means over the layers of experts; the name in a run, and the head of the column.
+# Of the evaluation, means over the layers of experts; the name in a run, and the head of the column. Tables show those
+# that some of their runs have.
 ROUTING = {
     "dropped_mass": "dropped mass, %",
     "support": "tokens of an expert",
+    "load_variation": "their variation",
     "experts_per_token_mean": "experts of a token",
     "experts_per_token_max": "most in a group",
     "served_by_1": "tokens with an expert, %",
+    "entropy": "entropy of gates, nats",
+    "specialisation": "specialisation, nats",
+    "stability": "stability, %",
+}
+_EXPLAINED = {
+    "load_variation": "- variation: standard deviation over mean, over the experts of a group, of the tokens selected",
+    "specialisation": "- specialisation: mutual information of expert and class, over the tokens that experts work on",
+    "stability": "- stability: of the pairs of token and expert in either of two successive rows, the share in both",
 }
 _PAPER = (
     "The paper: V-MoE S/32 on JFT-300M, precision-at-1 in a figure only, 10 h of training with the hard router and",
@@ -50,7 +60,7 @@ def measure(runs: Sequence[Run], chosen: frozenset[str]) -> Numbers:
 
 
 def _network(run: Run) -> Numbers:
-    return {name: run.config[name] for name in ("dataset", "model", "moe", "router")}
+    return {"examples": naming.examples(run)} | {name: run.config[name] for name in ("model", "moe", "router")}
 
 
 def _final_row(run: Run, reference: Run | None) -> Numbers:
@@ -83,17 +93,18 @@ def _common(run: Run, prefix: str) -> Numbers:
 
 def _routing(run: Run, prefix: str) -> dict[str, Numbers]:
     """The metrics of the router, means over its layers for each seed; none of Soft MoE."""
-    layers = run.summary["final"].get(f"{prefix}_router", {})
-
-    def mean(values: Sequence[float | None]) -> float | None:
-        return None if None in values else float(np.mean(np.array(values, float)))
-
-    return {
-        name: interval(
-            [mean(values) for values in zip(*(layer[name]["per_seed"] for layer in layers.values()), strict=True)]
-        )
-        for name in next(iter(layers.values()), {})
+    final = run.summary["final"]
+    layers = {
+        block: {name: value["per_seed"] for name, value in layer.items()}
+        for block, layer in final.get(f"{prefix}_router", {}).items()
     }
+    found = {name: interval(naming.over_layers(layers, name)) for name in next(iter(layers.values()), {})}
+    # From row to row, the first of which has none before it; a run of several workdirs has no rows.
+    if (name := f"{prefix}_stability") in final and run.rows:
+        course = [naming.over_layers(row[name]) for row in run.rows[1:]]
+        seeds = zip(*course, strict=True)
+        found["stability"] = interval([None if None in seed else float(np.mean(seed)) for seed in seeds])
+    return found
 
 
 def _step_seconds(run: Run) -> float | None:
@@ -110,15 +121,16 @@ def markdown(numbers: Numbers) -> list[str]:
         first = numbers["final"][0]
         lines += [f"### Test, {first['dataset']}: precision-at-1 after {first['steps']} steps", ""]
         lines += [_stand_in(numbers["stand_in"]), ""] if numbers["stand_in"] else []
-        header = ["router", "setting", "precision-at-1, %", "minus hard", "step time over hard", *ROUTING.values()]
-        lines += [*grid([*header, "seeds", "diverged"], map(_final_cells, numbers["final"])), ""]
+        header = ["router", "setting", "precision-at-1, %", "minus hard", "step time over hard", "seeds", "diverged"]
+        lines += [*grid(header, map(_final_cells, numbers["final"])), ""]
         lines += [
             "Mean ± half width of the 95 % t-interval over seeds. Differences (paired by seed) and ratios of step",
             "times are to a run with the hard router: of the same score for a relaxed one, of the gates for all the",
             "others. Step times: medians of the second half of training, of runs made one after the other;",
-            "`results/bench` has them side by side. Routing: means over groups, layers and seeds.",
+            "`results/bench` has them side by side.",
             *_PAPER,
             "",
+            *_routing_lines(numbers["final"]),
         ]
     if numbers["sweep"]:
         header = ["router", "setting", "precision-at-1, %", "dropped mass, %", "tokens of an expert", "diverged", ""]
@@ -127,12 +139,34 @@ def markdown(numbers: Numbers) -> list[str]:
     return lines
 
 
+def _routing_lines(rows: Sequence[Numbers]) -> list[str]:
+    """What the routers do, in those columns for which some of them have a number."""
+    shown = [name for name in ROUTING if any(name in row["routing"] for row in rows)]
+    if not shown:
+        return []
+
+    def cells(row: Numbers) -> list[str]:
+        found = row["routing"]
+        return [row["router"], row["setting"], *(_cell(found[n]["mean"]) if n in found else "-" for n in shown)]
+
+    explained = [text for name, text in _EXPLAINED.items() if name in shown]
+    return [
+        "### What the routers do",
+        "",
+        *grid(["router", "setting", *(ROUTING[name] for name in shown)], map(cells, rows)),
+        "",
+        "At the end of training, means over groups, layers and seeds.",
+        "",
+        *([*explained, ""] if explained else []),
+    ]
+
+
 def _stand_in(network: Numbers) -> str:
     model, moe = network["model"], network["moe"]
     depth, width = (f"{model[name]}" if model[name] else "the usual" for name in ("depth", "width"))
     return (
         f"A stand-in for V-MoE S/32 on JFT-300M, which is not public: {depth} blocks of width {width} on "
-        f"{network['dataset']}, {len(moe['blocks'])} of them with {moe['num_experts']} experts, each of which takes "
+        f"{network['examples']}, {len(moe['blocks'])} of them with {moe['num_experts']} experts, each of which takes "
         f"{network['router']['k']} tokens of a group of {moe['group_images']} images."
     )
 
@@ -148,7 +182,6 @@ def _final_cells(row: Numbers) -> list[str]:
         plus_minus(row["precision_at_1"]),
         plus_minus(row["minus_hard"], signed=True),
         _cell(row["step_over_hard"]),
-        *(_cell(row["routing"][name]["mean"]) if name in row["routing"] else "-" for name in ROUTING),
         *tables.outcome(row),
     ]
 

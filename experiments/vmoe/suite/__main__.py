@@ -10,11 +10,13 @@ from experiments.vmoe.suite.presets import PRESETS
 
 with epy.lazy_imports():  # --help does without them
     from experiments.vmoe import experiment
-    from experiments.vmoe.report import figures, table
+    from experiments.vmoe.report import figures, pictures, table
 
 
 def _cost(run: SuiteRun) -> float:
     # Seconds on 2 CPU cores: compilation, then steps of every seed.
+    if run.variant.startswith("tokens"):
+        return 8.0 + 24.0 * len(run.base["seeds"])
     return 20.0 + 60.0 * len(run.base.get("seeds", (0,)))
 
 
@@ -26,7 +28,7 @@ SUITE = Suite(
     shown=("test_precision_at_1", "valid_precision_at_1"),
     if_diverged=100.0,
     cost=_cost,
-    report=lambda out: table.make(out) + figures.make(out),
+    report=lambda out: table.make(out) + pictures.keep(out) + figures.make(out),
 )
 
 if __name__ == "__main__":

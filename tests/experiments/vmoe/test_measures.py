@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.vmoe.measures import measure
+from experiments.vmoe.measures import assigned, measure, mutual_information, stability
 from experiments.vmoe.routers import HardExpertChoice, Logits, RelaxedExpertChoice, TokenChoice
 
 RNG = np.random.default_rng(0)
@@ -35,6 +35,7 @@ def results():
 def measured_by_numpy(routed, group):
     experts = [set() for _ in range(S)]
     kept, selected, weights, gates = 0.0, 0, 0.0, []
+    of_expert = [(routed.combine[group, :, expert] > 0).sum() for expert in range(E)]
     for expert in range(E):
         for token, weight in zip(routed.token[group, expert], routed.weight[group, expert], strict=True):
             if weight > 0:
@@ -51,6 +52,7 @@ def measured_by_numpy(routed, group):
         "experts_per_token_max": max(counts),
         **{f"served_by_{t}": 100 * sum(count >= t for count in counts) / S for t in (1, 2, 4)},
         "support": selected / E,
+        "load_variation": np.std(of_expert) / np.mean(of_expert),
         "dropped_mass": 100 * (1 - kept / weights),
         "smallest_gate": min(gates),
         "entropy": np.mean([-sum(gate * np.log(gate) for gate in of_token) for of_token in routed.gates[group]]),
@@ -84,6 +86,7 @@ def test_where_nothing_is_selected_nothing_is_dropped(results):
     found = jax.jit(measure)(dataclasses.replace(nothing, gates=np.full((G, S, E), 1 / E, np.float32)))
     np.testing.assert_array_equal(found["dropped_mass"], 0)
     np.testing.assert_array_equal(found["experts_per_token_max"], 0)
+    np.testing.assert_array_equal(found["load_variation"], 0)
     np.testing.assert_allclose(found["entropy"], np.log(E), rtol=1e-6)
 
 
@@ -95,3 +98,42 @@ def test_they_have_no_gradient():
         )
 
     np.testing.assert_array_equal(jax.jit(jax.grad(total))(LOGITS), 0)
+
+
+def test_who_works_on_a_token_has_it_in_the_buffer(results):
+    for routed in results[0].values():
+        found = np.asarray(jax.jit(assigned)(routed))
+        assert found.shape == (G, S, E)
+        wanted = np.zeros((G, S, E), bool)
+        for group, expert, slot in np.argwhere(routed.weight > 0):
+            wanted[group, routed.token[group, expert, slot], expert] = True
+        np.testing.assert_array_equal(found, wanted)
+    assert (assigned(results[0]["relaxed without"]).sum(axis=1) <= 4).all()
+
+
+@pytest.mark.parametrize(
+    ("joint", "nats"),
+    [
+        ([[5.0, 0.0], [0.0, 5.0]], np.log(2)),  # each expert has a class
+        ([[1.0, 3.0], [2.0, 6.0]], 0.0),  # a quarter of both is of the first class
+        ([[2.0, 0.0, 0.0], [0.0, 1.0, 1.0]], np.log(2)),
+        ([[1.0, 1.0], [2.0, 0.0]], 1.5 * np.log(2) - 0.75 * np.log(3)),  # of ln 2 and 2 ln 2 - 3/4 ln 3, less 3/2 ln 2
+        ([[0.0, 0.0], [0.0, 0.0]], 0.0),
+    ],
+)
+def test_specialisation_by_hand(joint, nats):
+    np.testing.assert_allclose(jax.jit(mutual_information)(jnp.array(joint)), nats, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "percent"),
+    [
+        ([[1, 0], [0, 1]], [[1, 0], [0, 1]], 100.0),
+        ([[1, 0], [0, 1]], [[0, 1], [1, 0]], 0.0),
+        ([[1, 1], [0, 0]], [[1, 0], [0, 1]], 100.0 / 3),  # one pair of three
+        ([[0, 0], [0, 0]], [[0, 0], [0, 0]], 100.0),
+    ],
+)
+def test_stability_by_hand(before, now, percent):
+    found = jax.jit(stability)(jnp.array(before, bool), jnp.array(now, bool))
+    np.testing.assert_allclose(found, percent, rtol=1e-6)

@@ -6,16 +6,25 @@ import jax
 import numpy as np
 import pytest
 
+from experiments.core.input import sources
 from experiments.core.record import metrics
 from experiments.core.suite import command
 from experiments.core.suite.plan import SuiteRun
 from experiments.vmoe.experiment import routing_shape
+from experiments.vmoe.router_kinds import ROUTERS
+from experiments.vmoe.suite import on_tokens
 from experiments.vmoe.suite.__main__ import SUITE
 from experiments.vmoe.suite.presets import BEST_RATE, DEMO, FINAL_SEEDS, LAMS, RATES
 from tests.experiments.support import ROOT, assert_sound, suite_configs
 
 SHORT = DEMO | {"steps": 50, "steps_per_dispatch": 25, "eval_every": 25, "checkpoint_every": 50, "seeds": (0, 1)}
-SHORT |= {"optimizer.learning_rate": 1e-2, "optimizer.warmup_steps": 5, "model.depth": 1, "moe.blocks": (0,)}
+SHORT |= {
+    "export_probe": True,
+    "optimizer.learning_rate": 1e-2,
+    "optimizer.warmup_steps": 5,
+    "model.depth": 1,
+    "moe.blocks": (0,),
+}
 TINY = [
     SuiteRun("final-hard", SHORT, variant="small,router=hard"),
     SuiteRun("final-relaxed", SHORT, variant="small,router=relaxed"),
@@ -49,6 +58,29 @@ def test_the_small_suite_compares_like_with_like():
         ("relaxed", "logits", 10),
         ("token_choice", "logits", 0),
     }
+
+
+def test_the_suite_on_tokens_is_the_first_and_tunes_every_router_alike():
+    assert next(iter(SUITE.presets)) == "tokens"
+    rates, final, shapes = {}, {}, set()
+    for run, config in suite_configs(SUITE, "tokens"):
+        shape = routing_shape(config)
+        shapes.add((shape.tokens, shape.k, config.moe.num_experts, config.steps, config.batch_size))
+        if run.candidate_for:
+            assert (config.split, tuple(config.seeds)) == ("validation", on_tokens.SWEEP_SEEDS)
+            name = run.candidate_for.removesuffix(", lam")
+            rates.setdefault(name, set()).add(config.optimizer.learning_rate)
+        else:
+            assert (config.split, tuple(config.seeds), config.export_probe) == ("test", on_tokens.FINAL_SEEDS, True)
+            final[run.best_of] = config.router
+    assert len(shapes) == 1
+    assert shapes.pop()[:3] == (400, 28, 32)  # the paper's
+    assert len(on_tokens.FINAL_SEEDS) == 10
+    assert rates.keys() == final.keys()
+    assert all(tried == set(on_tokens.RATES) for tried in rates.values())
+    assert {router.name for router in final.values()} == set(ROUTERS) - on_tokens.OMITTED
+    papers = {(router.score, router.p, router.dykstra) for router in final.values() if router.name == "relaxed"}
+    assert papers >= {("logits", 2.0, 0), ("gates", 2.0, 0), ("logits", 4 / 3, 0), ("logits", 2.0, 10)}
 
 
 def test_all_train_at_the_rate_that_the_committed_sweep_chose():
@@ -87,7 +119,10 @@ def test_a_suite_trains_draws_and_skips_what_is_done(tmp_path, capsys, monkeypat
         "A stand-in for V-MoE S/32 on JFT-300M, which is not public: 1 blocks of width 32 on digits, 1 of them" in table
     )
     assert "| relaxed expert choice, p = 2, of the logits | learning rate 0.01, lam = 0.1 | " in table
-    assert (tmp_path / "figures" / "figure7.svg").exists()
+    assert "| stability, % |" in table
+    assert {path.name for path in (tmp_path / "figures").glob("*.svg")} == {"figure7.svg", "routing.svg", "experts.svg"}
+    with np.load(tmp_path / "pictures.npz") as arrays:
+        np.testing.assert_array_equal(arrays["image"], sources.digits().test.arrays["image"][:10])
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
     assert command.run_suite(SUITE, tmp_path, TINY, TINY, ["suite"]) == 0
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}

@@ -15,6 +15,7 @@ from experiments.core.training.experiment import Experiment
 from tests.experiments.toy import toy_config
 
 VALUES = np.random.default_rng(0).normal(size=83).astype(np.float32)
+POWERS = np.array([[1, 2]], np.float32)
 DATA = Data({}, {"x": VALUES}, num_classes=2, prefix="test")
 
 
@@ -50,6 +51,25 @@ def test_means_over_all_examples(fields):
     assert metrics["progress"] == pytest.approx(0.25)
     seeds = measure(scale=[1.0, -3.0], **fields)
     np.testing.assert_allclose(seeds["scaled"], np.asarray([1, -3]) * VALUES.mean(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("fields", [{}, {"eval_batch_size": 40}])
+def test_metrics_may_be_concluded_from_means_of_arrays(fields):
+    """A variance, of the means of values and of squares; of what fills up the last batch nothing is counted."""
+    concluding = dataclasses.replace(
+        EXPERIMENT,
+        evaluate=lambda params, examples, progress: {"powers": (params["scale"] * examples["x"])[:, None] ** POWERS},
+        conclude=lambda means: {"variance": means["powers"][1] - means["powers"][0] ** 2},
+    )
+    assert measure(experiment=concluding, **fields)["variance"] == pytest.approx(4 * VALUES.var(), rel=1e-4)
+    seeds = measure(experiment=concluding, scale=[1.0, -3.0], **fields)
+    np.testing.assert_allclose(seeds["variance"], np.asarray([1, 9]) * VALUES.var(), rtol=1e-4)
+
+
+def test_arrays_are_no_metrics_unless_something_is_concluded_of_them():
+    powers = lambda params, examples, progress: {"powers": examples["x"][:, None] ** POWERS}  # noqa: E731
+    with pytest.raises(ValueError, match=r"metric \['powers'\] has shape \(40, 2\): .* one value per example, \(40,\)"):
+        measure(experiment=dataclasses.replace(EXPERIMENT, evaluate=powers), eval_batch_size=40)
 
 
 def test_a_stream_may_fill_up_with_anything():

@@ -35,5 +35,12 @@ def test_it_comes_back_from_a_checkpoint_to_the_bit():
     assert restored.seconds == 1.25
     np.testing.assert_array_equal(restored.metrics["loss"], values)
     np.testing.assert_array_equal(restored.metrics["router"]["dropped"], values / 7)
+    assert restored.found == {}
+    found = {"mask": np.random.default_rng(1).uniform(size=(2, 3, 5)) < 0.5, "few": np.ones((2, 1), bool)}
+    began = Stretch.from_json(json.loads(json.dumps(Stretch(metrics_of(), found=found).to_json()))).found
+    assert began.keys() == found.keys()
+    for name, array in found.items():
+        assert began[name].dtype == bool
+        np.testing.assert_array_equal(began[name], array)
     empty = Stretch.from_json(Stretch(metrics_of()).to_json())
     assert empty.metrics["loss"].shape == (1, 0)

@@ -35,13 +35,36 @@ def test_precision_is_compared_seed_by_seed_with_the_hard_router(tmp_path):
     text = text_of(tmp_path)
     assert (
         "| relaxed expert choice, p = 2, of the logits | learning rate 3e-3, lam = 0.1 | 24.00 ± 7.45 | +2.00 ± 2.48 "
-        "| 1.25 | - | 31.00 | - | - | - | 3 | 0 |" in text
+        "| 1.25 | 3 | 0 |" in text
     )
     assert (
         "A stand-in for V-MoE S/32 on JFT-300M, which is not public: 4 blocks of width 64 on cifar100, 2 of them"
         in text
     )
     assert "1.5 times the time" in text
+
+
+def test_routing_has_the_columns_that_some_run_has(tmp_path):
+    write_vmoe(tmp_path / "hard", [*HARD, HARD[-1]], stability=(40.0, 60.0))
+    write_vmoe(tmp_path / "relaxed", RELAXED, "small,router=relaxed", support=32.0)
+    rows = rows_of(tmp_path)
+    # Means over the layers, and of the stability over all rows that have one.
+    assert rows["hard"]["routing"]["stability"]["per_seed"] == [51.0] * 3
+    assert rows["hard"]["routing"]["entropy"]["per_seed"] == [0.0] * 3
+    assert "stability" not in rows["relaxed"]["routing"]
+    text = text_of(tmp_path)
+    assert "| router | setting | tokens of an expert | entropy of gates, nats | stability, % |" in text
+    assert "| hard expert choice, of the gates | learning rate 3e-3 | 29.00 | 0.00 | 51.00 |" in text
+    assert "| relaxed expert choice, p = 2, of the logits | learning rate 3e-3, lam = 0.1 | 31.00 | - | - |" in text
+    assert "the share in both" in text
+    assert "mutual information" not in text
+
+
+def test_a_stand_in_on_features_says_so(tmp_path):
+    write_vmoe(tmp_path / "hard", HARD, "tokens,router=hard")
+    table.make(tmp_path)
+    features = "ImageNet's features of cifar100 (efficientnet_lite0 at 128 pixels, frozen)"
+    assert f"2 blocks of width 64 on {features}, 2 of them with 32 experts" in text_of(tmp_path)
 
 
 def test_without_a_hard_router_there_is_nothing_to_hold_against(tmp_path):

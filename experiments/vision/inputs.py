@@ -1,0 +1,52 @@
+"""What a network sees of the examples: images, augmented on the way, or the maps that a frozen network makes of them.
+
+config.input       of images: see core/input/pipeline.py
+config.features    of maps: see features.py; there is no `config.input` then
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+
+from experiments.core.input import augment
+from experiments.vision.efficientnet import REDUCTION
+
+
+class Inputs(NamedTuple):
+    """How `image` of a batch becomes what the network sees, float32 [B, side, side, C].
+
+    Attributes:
+      side: in pixels, or in places of a map.
+      augment: of a key and the images of a training batch.
+      prepare: of images to evaluate on.
+    """
+
+    side: int
+    augment: Callable[[jax.Array, jax.Array], jax.Array]
+    prepare: Callable[[jax.Array], jax.Array]
+
+
+def has_features(config: ml_collections.ConfigDict) -> bool:
+    """Whether what is trained begins at features that do not change."""
+    return config.get("features") is not None
+
+
+def of(config: ml_collections.ConfigDict) -> Inputs:
+    """Those of a config: uint8 images, or those that the host has augmented, to floats in [-1, 1]; maps as they are."""
+    if has_features(config):
+        return Inputs(
+            config.features.size // REDUCTION,
+            lambda key, maps: maps.astype(jnp.float32),
+            lambda maps: maps.astype(jnp.float32),
+        )
+    size, recipe = config.input.size, config.input.recipe
+    if config.input.augment_on == "host":
+        return Inputs(size, lambda key, images: augment.normalise(images), augment.normalise)
+    return Inputs(
+        size,
+        lambda key, images: augment.TRAIN[recipe](key, images, size),
+        lambda images: augment.EVALUATION[recipe](images, size),
+    )

@@ -1,0 +1,53 @@
+"""What a network with layers of experts says of images, and of how it came to it. `B` images, `G` groups of them."""
+
+import re
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from experiments.core.training.experiment import Params
+from experiments.vision.vit import VisionTransformer
+from experiments.vmoe import layer
+
+
+class Outputs(NamedTuple):
+    """Of one application; the last three by groups, of which the first images make the first, and so on.
+
+    Attributes:
+      logits: [B, n].
+      auxiliary: [G], the sum of the losses of the routers.
+      routing: by block, as "block_1", the metrics of its router, [G] each; none of Soft MoE.
+      assigned: by block the experts that work on each token, bool [G, S, E]; none of Soft MoE.
+    """
+
+    logits: jax.Array
+    auxiliary: jax.Array
+    routing: dict[str, dict[str, jax.Array]]
+    assigned: dict[str, jax.Array]
+
+    def experts_of_images(self, block: str) -> jax.Array:
+        """[B, E] float32: how often each expert works on a token of an image."""
+        assigned = self.assigned[block]
+        return assigned.reshape(len(self.logits), -1, assigned.shape[-1]).sum(axis=1, dtype=jnp.float32)
+
+
+def apply(
+    network: VisionTransformer, params: Params, images: jax.Array, rngs: dict[str, jax.Array] | None = None
+) -> Outputs:
+    """The outputs for images [B, H, W, C]; with noise in the routers `rngs` has random numbers for `layer.NOISE`."""
+    collections = [layer.ROUTING, layer.AUXILIARY, layer.ASSIGNED]
+    logits, sown = network.apply({"params": params}, images, rngs=rngs, mutable=collections)
+    losses = jax.tree.leaves(sown.get(layer.AUXILIARY, {}))
+    return Outputs(
+        logits,
+        sum(losses, jnp.zeros_like(losses[0])) if losses else jnp.zeros(1),
+        _by_block(sown.get(layer.ROUTING, {})),
+        {block: of["of_tokens"] for block, of in _by_block(sown.get(layer.ASSIGNED, {})).items()},
+    )
+
+
+def _by_block(collection: Any) -> dict[str, dict[str, jax.Array]]:
+    """What the one layer of experts in each block has sown."""
+    blocks = collection.get("Transformer", {})
+    return {f"block_{re.sub(r'[^0-9]', '', name)}": next(iter(sown.values())) for name, sown in blocks.items()}

