@@ -40,9 +40,9 @@ def make(directory: Path) -> list[Path]:
         written = save(figure7(final), target, "figure7")
         if any(_has_stability(run) for run in final):
             written += save(routing(final), target, "routing")
-        seen = pictures.read(directory)
-        if drawn := [run for run in final if run.probe] if seen is not None else []:
-            written += save(pictures.experts(drawn, seen), target, "experts", dpi=200)
+        seen, probed = pictures.read(directory), [run for run in final if run.probe]
+        if seen is not None and probed:
+            written += save(pictures.experts(probed, seen), target, "experts", dpi=200)
     return written
 
 
