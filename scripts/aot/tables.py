@@ -24,7 +24,8 @@ _OPERATORS = """
 In float32 on one device. *Kernels*: outside loops, and in a round of the solver's, where a loop solves. *Moved*: bytes
 from and to the main memory, outside loops and in a round, over one read and one write of the entries. *Passes*: bytes
 that a round reads and writes over those of the data, on the chip included. *Memory*: temporary, over the data. *Code*
-is the commit that was compiled last; a program that is the same at a later one is not compiled again.
+is the commit that was compiled last; a program that is the same at a later one is not compiled again. Seconds are those
+of two cores that other jobs had a share of, or nearly all.
 """
 _STEPS = """
 ## Training steps at full size
