@@ -4,6 +4,7 @@ import atexit
 import gc
 import os
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 
@@ -46,6 +47,16 @@ def x64():
     """Double precision within one test."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture
+def signals_count():
+    """None is ignored, as SIGINT is by what a shell starts in the background, and SIGHUP by what nohup does."""
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    yield
+    for number, handler in previous.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -18,13 +18,16 @@ from tests.scripts.workdirs import write_workdir
 
 
 @pytest.fixture
-def running(tmp_path):
+def running(tmp_path, signals_count):
     """A server that follows a directory without a run; at the end it has ended cleanly."""
     command = [sys.executable, "-m", "scripts.compare", str(tmp_path), "--watch"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        yield re.match(r"(http://127.0.0.1:\d+/) until Ctrl-C\n", process.stdout.readline())[1]
-        os.kill(process.pid, signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        try:
+            yield re.match(r"(http://127.0.0.1:\d+/) until Ctrl-C\n", process.stdout.readline())[1]
+            os.kill(process.pid, signal.SIGINT)
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 0
     assert said.endswith("ended\n")
     assert "Traceback" not in said

@@ -2,7 +2,6 @@
 
 import contextlib
 import shlex
-import signal
 
 import fsspec
 import pytest
@@ -21,13 +20,8 @@ def bucket_server():
 
 
 @pytest.fixture(autouse=True)
-def _signals_count():
-    """None is ignored, as SIGINT is by what a shell starts in the background, and SIGHUP by what nohup does."""
-    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
-    previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    yield
-    for number, handler in previous.items():
-        signal.signal(number, handler)
+def _signals_count(signals_count):
+    """For every launch."""
 
 
 @pytest.fixture

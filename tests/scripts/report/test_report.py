@@ -9,12 +9,11 @@ from axe_playwright_python.sync_playwright import Axe
 from experiments.core.report.finding import Finding, Measured
 from experiments.mnist_pruning.report import figures, table
 from scripts.report import __main__ as report
-from scripts.report import chart, operators
-from scripts.report.claims import CLAIMS
+from scripts.report import chart, claims, operators
 from tests.scripts.browser import watched
 from tests.scripts.workdirs import write_workdir
 
-QUICK = tuple(claim for claim in CLAIMS if claim.find.__module__ != operators.__name__)
+QUICK = tuple(claim for claim in claims.CLAIMS if claim.find.__module__ != operators.__name__)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +27,7 @@ def results(tmp_path_factory):
     table.make(directory / "mnist_pruning")
     figures.make(directory / "mnist_pruning")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report, "CLAIMS", QUICK)
+        patch.setattr(claims, "CLAIMS", QUICK)
         assert report.main([str(directory)]) == 0
         first = (directory / "index.html").read_bytes()
         assert report.main([str(directory)]) == 0
