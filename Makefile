@@ -149,7 +149,7 @@ fuzz: SEED ?= 0
 fuzz: $(READY)  ## Random problems for every operator against an independent oracle: N=100000, SEED=0 (ten minutes).
 	@$(RUN) scripts.fuzz --count=$(N) --seed=$(SEED)
 
-bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, training steps, isotonic solvers, the input pipeline, losses and routers, sparse inference, in an environment of its own.
+bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, training steps, isotonic solvers, the input pipeline, losses and routers, pages of runs, --help, sparse inference, in an environment of its own.
 	@$(VENV)-bench/bin/python -m scripts.bench
 	@$(VENV)-bench/bin/python -m scripts.bench.steps
 	@$(VENV)-bench/bin/python -m scripts.bench.isotonic
@@ -157,6 +157,7 @@ bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, tr
 	@$(VENV)-bench/bin/python -m scripts.bench.losses
 	@$(VENV)-bench/bin/python -m scripts.bench.router
 	@$(VENV)-bench/bin/python -m scripts.bench.pages
+	@$(VENV)-bench/bin/python -m scripts.bench.help
 	@$(VENV)-bench/bin/python -m scripts.bench.sparsity
 
 bench-gpu:  ## What a GPU is worth timing on it, under 20 minutes; goes on where it was stopped: MINUTES=10 for a part.

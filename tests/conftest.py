@@ -49,7 +49,7 @@ def x64():
         yield
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def signals_count():
     """None is ignored, as SIGINT is by what a shell starts in the background, and SIGHUP by what nohup does."""
     handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
