@@ -1,11 +1,13 @@
 """What a run of the task is called in tables and figures, and when it got there."""
 
+import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 
 from experiments.core.report import results
 from experiments.core.report.markdown import number
 from experiments.core.report.results import Problem, Run
+from experiments.vmoe.report import naming as of_routers
 from experiments.vmoe_clusters import kinds
 
 REACHED = 0.9  # of what the true centres recover
@@ -54,3 +56,13 @@ def steps_to_reach(run: Run, share: float = REACHED) -> list[int | None]:
             if found is not None and found >= share * reachable:
                 reached[seed] = row["step"]
     return reached
+
+
+IDENTITY = dataclasses.replace(
+    of_routers.IDENTITY,
+    reads={name: of_routers.IDENTITY.reads.get(name, []) for name in kinds.NAMES},
+    only_if={"router.lam.end": ("router.lam.schedule", "geometric")},
+    known={"router.name": kinds.NAMES},
+    parts=lambda run: [router(run), setting(run)],
+    earlier={},
+)
