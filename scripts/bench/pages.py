@@ -1,8 +1,8 @@
 """How long a comparison of many long runs takes, and how large its page is: `python -m scripts.bench.pages`.
 
 Writes runs of noise to a temporary directory, two seeds each, then reads them and makes the page that
-`python -m scripts.compare` makes. Writes `<results>/pages-<hardware>.json`. Fails if the page is made too slowly, or is
-too large to open with pleasure.
+`python -m scripts.compare` makes. Writes `<results>/pages-<hardware>.json`. Fails if that takes a processor too long,
+or if the page is too large to open with pleasure.
 """
 
 import math
@@ -81,14 +81,17 @@ def main(arguments: Sequence[str]) -> int:
         "processor_seconds": round(done[1] - start[1], 2),
         "megabytes": round(megabytes, 2),
     }
-    limits = {"seconds": LIMIT_SECONDS, "megabytes": LIMIT_MB}
+    limits = {"processor_seconds": LIMIT_SECONDS, "megabytes": LIMIT_MB}
     document = {"load_average": record.load_average(), "limits": limits, "pages": [measured]}
-    print("read in {read_seconds} s, page made in {page_seconds} s: {megabytes} MB".format(**measured))
+    line = (
+        "read in {read_seconds} s, page made in {page_seconds} s ({processor_seconds} s of a processor): {megabytes} MB"
+    )
+    print(line.format(**measured))
     print(f"results are in {record.write(options.results, 'pages-{hardware}', environment, document)}")
-    if len(groups) != options.runs or megabytes > LIMIT_MB or done[0] - start[0] > LIMIT_SECONDS:
+    if len(groups) != options.runs or megabytes > LIMIT_MB or measured["processor_seconds"] > LIMIT_SECONDS:
         print(
-            f"error: the page is to show {options.runs} groups, to be made in {LIMIT_SECONDS} s and to have at most "
-            f"{LIMIT_MB} MB",
+            f"error: the page is to show {options.runs} groups, to be made in {LIMIT_SECONDS} s of a processor and to "
+            f"have at most {LIMIT_MB} MB",
             file=sys.stderr,
         )
         return 1

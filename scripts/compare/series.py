@@ -78,9 +78,9 @@ class Curve:
         mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
         squares = np.where(present, (values - mean[:, None]) ** 2, 0.0).sum(axis=1)
         deviation = np.sqrt(squares / np.maximum(count - 1, 1))
-        quantile = {n: stats.t.ppf(0.975, n - 1) if n > 1 else np.nan for n in np.unique(count)}
-        factors = np.array([quantile[n] for n in count])
-        return Curve(mean, factors * deviation / np.sqrt(np.maximum(count, 1)), count)
+        quantiles = np.full(values.shape[1] + 1, np.nan)  # by the number of seeds
+        quantiles[2:] = stats.t.ppf(0.975, np.arange(1, values.shape[1]))
+        return Curve(mean, quantiles[count] * deviation / np.sqrt(np.maximum(count, 1)), count)
 
 
 def pool(members: Sequence[Series]) -> Series:

@@ -141,10 +141,18 @@ def test_parallel_coordinates_go_through_every_field_to_the_metric(swept):
         "[byId('parallel-plot').layout.xaxis.ticktext, byId('parallel-plot').data.map((trace) => trace.y)]"
     )
     assert names == ["lam.start", "density", "epochs", "valid_error"]
+    ticks = swept.evaluate("byId('parallel-plot').layout.annotations.map((tick) => tick.text)")
+    assert ticks[:2] == ["0.1", "1.2"]
     assert len(traces) == 13
     assert sorted(y[0] for y in traces) == pytest.approx([i / 11 for i in sorted([*range(12), 4])])
     swept.check("#parallel-shown")
     assert swept.evaluate("byId('parallel-plot').data.length") == 1
+
+
+def test_a_field_that_runs_agree_on_where_they_use_it_has_no_axis(page):
+    names = page.evaluate("byId('parallel-plot').layout.xaxis.ticktext")
+    assert {"method", "lam.start"} <= set(names)
+    assert "p" not in names  # 2 of the relaxed runs, and not used by the hard one
 
 
 def test_what_was_measured_twice_is_drawn_as_values_and_not_as_curves(page):

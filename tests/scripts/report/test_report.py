@@ -38,7 +38,7 @@ def results(tmp_path_factory):
 def test_every_claim_has_its_figure_number_interval_verdict_and_a_plain_sentence(results):
     page = (results / "index.html").read_text()
     body = page[page.index('<section id="claims"') :].partition("</section>")[0]
-    assert {"1e-4", "top-3"} <= set(re.findall(r'<span class="whole">(.*?)</span>', body))
+    assert {"lam = 1e-4", "p = 2", "top-k", "top-3"} <= set(re.findall(r'<span class="whole">(.*?)</span>', body))
     whole = re.sub(r'<span class="whole">(.*?)</span>', r"\1", body)
     found = [html.unescape(part) for part in whole.split('<article class="claim">')[1:]]
     assert len(found) == len(QUICK)
