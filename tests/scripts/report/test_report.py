@@ -10,7 +10,7 @@ from experiments.core.report.finding import Finding, Measured
 from experiments.mnist_pruning.report import figures, table
 from scripts.report import __main__ as report
 from scripts.report import chart, claims, operators
-from tests.scripts.browser import watched
+from tests.scripts.browser import wait_for, watched
 from tests.scripts.workdirs import write_workdir
 
 QUICK = tuple(claim for claim in claims.CLAIMS if claim.find.__module__ != operators.__name__)
@@ -77,7 +77,7 @@ def page(results, browser):
 
 def test_the_page_opens_with_the_claims_on_pruning_and_fits_a_phone(page):
     page.set_viewport_size({"width": 360, "height": 740})
-    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    wait_for(page, "document.documentElement.scrollWidth", 360)
     assert page.locator("main > section").first.get_attribute("id") == "claims"
     assert page.locator(".claim").first.bounding_box()["width"] <= 360
     page.evaluate("document.querySelector('#claims').style.width = '2ch'")
@@ -91,7 +91,7 @@ def test_axe_finds_nothing(page, scheme):
     page.set_viewport_size({"width": 1280, "height": 900})
     page.emulate_media(color_scheme=scheme)
     page.evaluate("document.querySelectorAll('details').forEach((node) => { node.open = true; })")
-    assert page.evaluate("document.documentElement.dataset.theme") == scheme
+    wait_for(page, "document.documentElement.dataset.theme", scheme)
     found = Axe().run(page)
     assert [(violation["id"], violation["nodes"][0]["html"]) for violation in found.response["violations"]] == []
 
