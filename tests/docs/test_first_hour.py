@@ -73,7 +73,7 @@ def hour(tmp_path, monkeypatch, capsys):
             case ["cd", name]:
                 assert (tmp_path / name / ".git").is_dir()
             case ["make", *arguments]:
-                recipe = ["make", "--dry-run", "--no-print-directory", "READY=", *arguments]
+                recipe = ["make", "--dry-run", "--no-print-directory", "READY=", "VENV=.venv", *arguments]
                 lines = subprocess.run(recipe, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
                 return "".join(carry_out(shlex.split(line)) for line in lines)
             case ["ls", name]:
