@@ -5,10 +5,16 @@ from experiments.core.report.identity import Fields, Identity, dotted
 from experiments.core.report.results import Run
 from experiments.mnist_pruning.report import naming as pruning
 from experiments.vmoe.report import naming as vmoe
+from experiments.vmoe_clusters.report import naming as clusters
 
 # Of runs of other programs there is nothing to know.
 _OTHERS = Identity(entry="", reads={}, only_if={}, known={}, parts=lambda run: [], told=())
-_IDENTITIES = {"mnist_pruning": pruning.IDENTITY, "cifar100_vit": fine_tuning.IDENTITY, "vmoe": vmoe.IDENTITY}
+_IDENTITIES = {
+    "mnist_pruning": pruning.IDENTITY,
+    "cifar100_vit": fine_tuning.IDENTITY,
+    "vmoe": vmoe.IDENTITY,
+    "vmoe_clusters": clusters.IDENTITY,
+}
 EXPERIMENTS = tuple(_IDENTITIES)  # in the order of the paper
 
 

@@ -28,7 +28,7 @@ def make(directory: Path) -> list[Path]:
     final = naming.of_split(drawable(naming.load(directory)), "test")
     written: list[Path] = []
     with mpl.rc_context(STYLE):
-        if any(naming.named(final, BEST, run) for run in final):
+        if any(naming.reference(run, BEST, final) for run in final):
             written += save(excess(final), directory / "figures", "excess")
         if final:
             written += save(recovery(final), directory / "figures", "recovery")
@@ -40,7 +40,7 @@ def excess(runs: Sequence[Run]) -> Figure:
     figure = Figure(figsize=(7.5, 4.4), layout="constrained")
     axes = figure.subplots()
     for place, name in enumerate(kinds.NAMES[1:]):
-        pairs = [(run, naming.named(runs, BEST, run)) for run in runs if run.config["router"]["name"] == name]
+        pairs = [(run, naming.reference(run, BEST, runs)) for run in runs if run.config["router"]["name"] == name]
         held = [(run, difference(run, best, "test_loss")) for run, best in pairs if best]
         held = [(run, value) for run, value in held if value["mean"] is not None]
         if not held:

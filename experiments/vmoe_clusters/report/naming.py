@@ -1,19 +1,22 @@
 """What a run of the task is called in tables and figures, and when it got there."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from experiments.core.report import results
+from experiments.core.report.identity import Identity
 from experiments.core.report.markdown import number
 from experiments.core.report.results import Problem, Run
+from experiments.vmoe.router_kinds import TOLD
 from experiments.vmoe_clusters import kinds
 
 REACHED = 0.9  # of what the true centres recover
+_KNOWN: dict[str, Collection[str]] = {"router.name": kinds.NAMES}
 
 
 def load(directory: Path) -> tuple[list[Run], list[Problem]]:
     """The runs of this task below `directory`, by name; those of others as problems, as what is broken."""
-    return results.load_of(directory, "vmoe_clusters", "the task of clusters", {"router.name": kinds.NAMES})
+    return results.load_of(directory, "vmoe_clusters", "the task of clusters", _KNOWN)
 
 
 def router(run: Run) -> str:
@@ -23,8 +26,12 @@ def router(run: Run) -> str:
 
 def setting(run: Run) -> str:
     """The hyper-parameters that are chosen, for example `learning rate 0.03, lam = 1`."""
+    return ", ".join(_settings(run))
+
+
+def _settings(run: Run) -> list[str]:
     rate = f"learning rate {number(run.config['optimizer']['learning_rate'])}"
-    return ", ".join(filter(None, [rate, kinds.setting(run.config["router"])]))
+    return [part for part in (rate, kinds.setting(run.config["router"])) if part]
 
 
 def noise(run: Run) -> float:
@@ -38,10 +45,11 @@ def of_split(runs: Iterable[Run], split: str) -> list[Run]:
     return sorted(chosen, key=lambda run: (noise(run), kinds.NAMES.index(run.config["router"]["name"])))
 
 
-def named(runs: Iterable[Run], name: str, like: Run) -> Run | None:
-    """The run with the router of a name at the noise of another, unless it is that one."""
-    found = [run for run in runs if run.config["router"]["name"] == name and noise(run) == noise(like)]
-    return next((run for run in found if run is not like), None)
+def reference(run: Run, name: str, runs: Iterable[Run]) -> Run | None:
+    """The first with the router of a name at the noise of `run`; None if that is `run` itself, or there is none."""
+    of_name = (one for one in runs if one.config["router"]["name"] == name and noise(one) == noise(run))
+    found = next(of_name, None)
+    return None if found is run else found
 
 
 def steps_to_reach(run: Run, share: float = REACHED) -> list[int | None]:
@@ -54,3 +62,13 @@ def steps_to_reach(run: Run, share: float = REACHED) -> list[int | None]:
             if found is not None and found >= share * reachable:
                 reached[seed] = row["step"]
     return reached
+
+
+IDENTITY = Identity(
+    entry="router.name",
+    reads={name: kinds.reads(name) for name in kinds.NAMES},
+    only_if={"router.lam.end": ("router.lam.schedule", "geometric")},
+    known=_KNOWN,
+    parts=lambda run: [router(run), f"noise {noise(run):g}", *_settings(run)],
+    told=(*TOLD, "task.noise", "optimizer.learning_rate"),
+)

@@ -36,7 +36,7 @@ def measure(runs: Sequence[Run], chosen: frozenset[str]) -> Numbers:
 
 
 def _final_row(run: Run, final: Sequence[Run]) -> Numbers:
-    best, hard = (naming.named(final, name, run) for name in (BEST, "hard"))
+    best, hard = (naming.reference(run, name, final) for name in (BEST, "hard"))
     minus_hard = None if hard is None or run.config["router"]["name"] == BEST else difference(run, hard, "test_loss")
     return _common(run, "test") | {
         "excess": None if best is None else difference(run, best, "test_loss"),
@@ -65,10 +65,12 @@ def markdown(numbers: Numbers) -> list[str]:
     """The lines of the table, but for what is left out."""
     lines = []
     if numbers["final"]:
+        lines += [f"### Test: loss over that of the best assignment, %, after {numbers['final'][0]['steps']} steps", ""]
+        lines += [*_by_noise(numbers["final"]), ""]
         header = ["router", "setting", "loss, %", "excess", "minus hard", "could be seen", "recovered, %"]
         header += ["steps to 90 % of it", "tokens of an expert", "dropped mass, %", "seeds", "diverged"]
-        lines += [f"### Test: after {numbers['final'][0]['steps']} steps", ""]
-        for noise in sorted({row["noise"] for row in numbers["final"]}):
+        lines += ["### Test in full", ""]
+        for noise in _noises(numbers["final"]):
             rows = [row for row in numbers["final"] if row["noise"] == noise]
             lines += [f"Noise {noise:g}: the true centres recover {plus_minus(rows[0]['reachable'])} %.", ""]
             lines += [*grid(header, map(_final_cells, rows)), ""]
@@ -86,6 +88,19 @@ def markdown(numbers: Numbers) -> list[str]:
         lines += [f"### Validation: noise {numbers['sweep'][0]['noise']:g}", ""]
         lines += [*grid(header, map(_sweep_cells, numbers["sweep"])), ""]
     return lines
+
+
+def _by_noise(rows: Sequence[Numbers]) -> list[str]:
+    """The excess of every router and setting, a column for each noise."""
+    noises = _noises(rows)
+    found = {(row["router"], row["setting"], row["noise"]): row["excess"] for row in rows if row["excess"]}
+    names = dict.fromkeys((router, setting) for router, setting, _ in found)
+    cells = [[*name, *(plus_minus(found.get((*name, noise)), signed=True) for noise in noises)] for name in names]
+    return grid(["router", "setting", *(f"noise {noise:g}" for noise in noises)], cells)
+
+
+def _noises(rows: Sequence[Numbers]) -> list[float]:
+    return sorted({row["noise"] for row in rows})
 
 
 def _steps(value: Numbers) -> str:

@@ -9,6 +9,7 @@ import pytest
 from configs.vmoe_clusters import get_config
 from experiments.core.report.style import STYLE
 from experiments.vmoe_clusters.report import figures, naming, table
+from scripts.compare.identities import fields
 from tests.experiments.support import set_fields
 from tests.scripts.workdirs import write_run
 
@@ -64,6 +65,8 @@ def test_excess_differences_power_and_steps(results, capsys):
     assert rows["relaxed"]["steps_to_reach"]["per_seed"] == [100.0, 50.0, 50.0]
     text = capsys.readouterr().out
     assert "Noise 0.3: the true centres recover 80.00 ± 0.00 %." in text
+    assert "| router | setting | noise 0.3 |" in text
+    assert "| relaxed expert choice, p = 2, of the logits, 50 slots | learning rate 0.03, lam = 1 | +3.00 ± 2.48 |" in text
     assert "| -2.00 ± 2.48 | 3.10 | 75.00 ± 0.00 | 67 | 25.0 | 0.0 | 3 | 0 |" in text
     assert "| 75 (1) | " in text
     assert "### Validation: noise 0.3" in text
@@ -85,6 +88,31 @@ def test_figures_are_of_the_numbers_and_the_same_bytes_every_time(results):
     curve, *_ = low.get_lines()
     np.testing.assert_allclose(curve.get_ydata(), [10, 172 / 3, 218.9 / 3])
     assert (low.get_title(), high.get_title()) == ("noise 0.3", "noise 0.4")
+
+
+def test_the_first_table_has_a_column_for_each_noise(results):
+    write(results / "e", "best", [1.0] * 3, [[100.0] * 3] * 2, noise=0.1)
+    write(results / "f", "relaxed", [1.5, 2.0, 2.5], [[90.0] * 3] * 2, noise=0.1)
+    table.make(results)
+    lines = (results / "table.md").read_text().splitlines()
+    assert lines[:3] == [
+        "### Test: loss over that of the best assignment, %, after 50 steps",
+        "",
+        "| router | setting | noise 0.1 | noise 0.3 |",
+    ]
+    relaxed, hard = lines[4:6]
+    assert relaxed.endswith("| learning rate 0.03, lam = 1 | +1.00 ± 1.24 | +3.00 ± 2.48 |")
+    assert hard.endswith("| learning rate 0.03 | - | +5.00 ± 4.30 |")
+
+
+def test_runs_are_told_apart_by_what_their_routers_read(results):
+    runs = {run.name: run for run in naming.load(results)[0]}
+    assert "router.lam.start" not in fields(runs["a"]).keys() | fields(runs["b"]).keys()
+    assert fields(runs["c"]).keys() >= {"router.lam.start", "router.p", "router.score", "task.noise"}
+    assert "router.limit" not in fields(runs["c"])
+    label = "relaxed expert choice, p = 2, of the logits, 50 slots"
+    assert naming.IDENTITY.name(runs["c"]) == [label, "noise 0.3", "learning rate 0.03", "lam = 1"]
+    assert naming.IDENTITY.tells("task.noise")
 
 
 def test_without_runs_there_is_no_figure(tmp_path, capsys):
