@@ -14,8 +14,9 @@ with epy.lazy_imports():  # --help does without them
 
 
 def _cost(run: SuiteRun) -> float:
-    # Seconds of a CPU core: compilation, then steps of every seed; a plan takes thirty times as long as a mask.
-    return 8.0 + len(run.base["seeds"]) * (12.0 if run.variant == "router=balanced" else 2.0)
+    # Seconds of a CPU core: compilation, then thousands of steps of every seed; a plan takes longer than a mask.
+    thousands = run.base.get("steps", 1000) / 1000
+    return 8.0 + thousands * len(run.base["seeds"]) * (12.0 if run.variant == "router=balanced" else 1.5)
 
 
 SUITE = Suite(

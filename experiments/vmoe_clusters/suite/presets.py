@@ -1,7 +1,8 @@
 """The suites on offer, as lists of runs.
 
-clusters  what results/vmoe_clusters holds: learning rate and lam of every router chosen on problems of their own at one
-          noise, then every router at every noise on 20 others
+clusters  what results/vmoe_clusters holds: score, lam and learning rate of every router chosen on problems of their own
+          at one noise, then every router at every noise on 20 others; and at one noise for longer, to see whether that
+          changes the order
 demo      three routers at one noise, nothing chosen; under a minute
 """
 
@@ -18,9 +19,11 @@ SWEEP_SEEDS = (100, 101, 102, 103)
 FINAL_SEEDS = tuple(range(20))
 NOISES = (0.1, 0.2, 0.3, 0.4)
 NOISE_OF_CHOICE = 0.3
-RATES = (1e-2, 3e-2, 1e-1)
-LAMS = (0.1, 1.0, 10.0)
-SCORES = ("gates", "logits")  # of the hard router, which has no lam
+RATES = (1e-2, 3e-2, 1e-1, 3e-1)
+RATE_OF_CHOICE = 3e-2  # at which score and lam are chosen; the others follow
+LAMS = {"gates": (0.001, 0.01, 0.1), "logits": (0.1, 1.0, 10.0)}  # by score; lam = 0 is the hard router of it
+LONG = 4000  # steps, at the noise of choice
+NOT_LONG = ("balanced",)  # a step takes ten times as long as another router's
 
 DEMO: Fields = {"steps": 200, "checkpoint_every": 200, "seeds": (0, 1, 2)}
 
@@ -43,25 +46,37 @@ def settings(name: str) -> Iterator[tuple[str, Fields]]:
     if name == "best":
         yield "", {}
     elif name == "hard":
-        for score in SCORES:
+        for score in LAMS:
             yield f"-{score}", {"router.score": score}
     else:
-        for lam in LAMS:
-            # Where lam falls, to a hundredth of this.
-            end = lam / 100 if name == "annealed" else lam
-            yield f"-lam{lam:g}", {"router.lam.start": lam, "router.lam.end": end}
+        for score, lams in LAMS.items():
+            for lam in lams:
+                # Where lam falls, to a hundredth of this.
+                end = lam / 100 if name == "annealed" else lam
+                fields: Fields = {"router.score": score, "router.lam.start": lam, "router.lam.end": end}
+                yield f"-{score}-lam{lam:g}", fields
 
 
 def _sweep() -> Iterator[SuiteRun]:
     base: Fields = {"split": "validation", "seeds": SWEEP_SEEDS, "task.noise": NOISE_OF_CHOICE}
     for name in NAMES:
-        for rate, (end, fields) in product(RATES, settings(name)):
-            setting: Fields = {"optimizer.learning_rate": rate} | fields
-            run = f"sweep/{name}-lr{rate:g}{end}"
-            yield SuiteRun(run, base, setting, candidate_for=name, variant=f"router={name}")
+        variant, at_one_rate = f"router={name}", f"{name}, at one rate"
+        for end, fields in settings(name):
+            setting: Fields = {"optimizer.learning_rate": RATE_OF_CHOICE} | fields
+            yield SuiteRun(f"sweep/{name}{end}", base, setting, candidate_for=at_one_rate, variant=variant)
+        for rate in RATES:
+            if rate != RATE_OF_CHOICE:
+                setting = {"optimizer.learning_rate": rate}
+                run = f"sweep/{name}-lr{rate:g}"
+                yield SuiteRun(run, base, setting, candidate_for=name, best_of=at_one_rate, variant=variant)
 
 
 def _final() -> Iterator[SuiteRun]:
+    base: Fields = {"split": "test", "seeds": FINAL_SEEDS}
     for noise, name in product(NOISES, NAMES):
-        base: Fields = {"split": "test", "seeds": FINAL_SEEDS, "task.noise": noise}
-        yield SuiteRun(f"final-noise{noise:g}-{name}", base, best_of=name, variant=f"router={name}")
+        fields = base | {"task.noise": noise}
+        yield SuiteRun(f"final-noise{noise:g}-{name}", fields, best_of=name, variant=f"router={name}")
+    base |= {"task.noise": NOISE_OF_CHOICE, "steps": LONG, "checkpoint_every": LONG, "eval_every": LONG // 20}
+    for name in NAMES:
+        if name not in NOT_LONG:
+            yield SuiteRun(f"final-long-{name}", base, best_of=name, variant=f"router={name}")

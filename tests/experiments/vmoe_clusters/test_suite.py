@@ -7,7 +7,17 @@ from experiments.core.suite import command
 from experiments.core.suite.plan import SuiteRun
 from experiments.vmoe_clusters.kinds import NAMES
 from experiments.vmoe_clusters.suite.__main__ import SUITE
-from experiments.vmoe_clusters.suite.presets import FINAL_SEEDS, NOISE_OF_CHOICE, NOISES, SWEEP_SEEDS
+from experiments.vmoe_clusters.suite.presets import (
+    FINAL_SEEDS,
+    LAMS,
+    LONG,
+    NOISE_OF_CHOICE,
+    NOISES,
+    NOT_LONG,
+    RATE_OF_CHOICE,
+    RATES,
+    SWEEP_SEEDS,
+)
 from tests.experiments.support import assert_sound, suite_configs
 from tests.experiments.vmoe_clusters.tiny import TINY
 
@@ -22,20 +32,27 @@ def test_every_run_of_a_preset_is_one_that_the_trainer_accepts(preset, monkeypat
 
 def test_the_suite_compares_like_with_like():
     made = suite_configs(SUITE, "clusters")
-    assert len({(config.steps, config.batch_size, config.task.groups) for _, config in made}) == 1
-    tried: dict[str, int] = {}
+    assert len({(config.batch_size, config.task.groups) for _, config in made}) == 1
+    tried: dict[str, set[tuple]] = {}
+    final = []
     for run, config in made:
         if run.candidate_for:
             assert (config.split, config.seeds, config.task.noise) == ("validation", SWEEP_SEEDS, NOISE_OF_CHOICE)
-            tried[run.candidate_for] = tried.get(run.candidate_for, 0) + 1
+            router, rate = config.router, config.optimizer.learning_rate
+            setting = rate if run.best_of else (rate, router.score, router.lam.start)
+            tried.setdefault(router.name, set()).add(setting)
         else:
             assert (config.split, config.seeds) == ("test", FINAL_SEEDS)
+            final.append((config.task.noise, config.steps, config.router.name))
     assert not set(SWEEP_SEEDS) & set(FINAL_SEEDS)  # seeds are problems
     relaxed = [name for name in NAMES if name not in ("best", "hard")]
-    assert len({tried[name] for name in relaxed}) == 1  # an equal grid for all that have a lam
-    assert tried["hard"] > tried["best"] > 1
-    final = [(config.task.noise, config.router.name) for run, config in made if run.best_of]
-    assert sorted(final) == sorted((noise, name) for noise in NOISES for name in NAMES)
+    assert all(tried[name] == tried["relaxed"] for name in relaxed)  # one grid for all that have a lam
+    assert len(tried["relaxed"]) == len(LAMS["gates"] + LAMS["logits"]) + len(RATES) - 1
+    assert all(set(RATES) - {RATE_OF_CHOICE} < found for found in tried.values())
+    short = {config.steps for run, config in made if run.candidate_for}.pop()
+    at_noises = [(noise, short, name) for noise in NOISES for name in NAMES]
+    longer = [(NOISE_OF_CHOICE, LONG, name) for name in NAMES if name not in NOT_LONG]
+    assert sorted(final) == sorted(at_noises + longer)
 
 
 def test_a_suite_trains_and_draws(tmp_path, capsys, monkeypatch):
