@@ -11,16 +11,20 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.core.record.summary import interval
 from experiments.core.report.command import drawable, figures_of
+from experiments.core.report.course import course, draw
+from experiments.core.report.markdown import Numbers
 from experiments.core.report.paired import difference
 from experiments.core.report.results import Run
 from experiments.core.report.style import GREY, STYLE, save
 from experiments.vmoe_clusters import kinds
 from experiments.vmoe_clusters.kinds import BEST
 from experiments.vmoe_clusters.report import naming
+
+_APART = 0.003  # routers at one noise
 
 
 def make(directory: Path) -> list[Path]:
@@ -36,49 +40,73 @@ def make(directory: Path) -> list[Path]:
 
 
 def excess(runs: Sequence[Run]) -> Figure:
-    """Loss minus that with the best assignment by seed, mean and interval against the noise: a line for each router."""
-    figure = Figure(figsize=(7.5, 4.4), layout="constrained")
+    """Loss minus that with the best assignment by seed, mean and interval against the noise: a line for each router.
+
+    Runs of other lengths than the shortest stand alone, as hollow points.
+    """
+    figure = Figure(figsize=(7.5, 5.2), layout="constrained")
     axes = figure.subplots()
+    lengths = sorted({run.config["steps"] for run in runs})
+    pairs = [(run, naming.reference(run, BEST, runs)) for run in runs]
+    held = [(run, difference(run, best, "test_loss")) for run, best in pairs if best]
+    held = [(run, value) for run, value in held if value["mean"] is not None]
     for place, name in enumerate(kinds.NAMES[1:]):
-        pairs = [(run, naming.reference(run, BEST, runs)) for run in runs if run.config["router"]["name"] == name]
-        held = [(run, difference(run, best, "test_loss")) for run, best in pairs if best]
-        held = [(run, value) for run, value in held if value["mean"] is not None]
-        if not held:
-            continue
-        colour, dashes = kinds.look(held[0][0].config["router"])
-        # Side by side, lest intervals hide each other.
-        noises = np.array([naming.noise(run) for run, _ in held]) + 0.003 * (place - 2)
-        means, halves = ([value[key] or 0.0 for _, value in held] for key in ("mean", "interval95"))
-        label = naming.router(held[0][0])
-        axes.errorbar(noises, means, halves, color=colour, linestyle=dashes, capsize=2, linewidth=1.4, label=label)
+        for steps in lengths:
+            points = [
+                pair for pair in held if (pair[0].config["router"]["name"], pair[0].config["steps"]) == (name, steps)
+            ]
+            if points:
+                _draw_excess(axes, points, _APART * (place - 2), alone=steps > lengths[0])
     axes.axhline(0.0, color=GREY, linewidth=0.8)
+    noises = sorted({naming.noise(run) for run in runs})
+    axes.set_xticks(noises)
+    axes.set_xlim(noises[0] - 0.04, noises[-1] + 0.04)
+    shortest, *longer = (f"{steps} steps" for steps in lengths)
+    axes.set_title(f"after {shortest}" + (f"; hollow: after {', '.join(longer)}" if longer else ""))
     axes.set_xlabel("noise of the tokens")
-    axes.set_ylabel("loss over the best assignment, % of the variance")
+    axes.set_ylabel("loss over the best assignment, %")
     figure.legend(loc="outside lower center", fontsize=9)
     return figure
 
 
+def _draw_excess(axes: Axes, points: Sequence[tuple[Run, Numbers]], shift: float, *, alone: bool) -> None:
+    """Of one router; side by side with others, lest intervals hide each other."""
+    run = points[0][0]
+    colour, dashes = kinds.look(run.config["router"])
+    axes.errorbar(
+        [naming.noise(run) + shift for run, _ in points],
+        [value["mean"] for _, value in points],
+        [value["interval95"] or 0.0 for _, value in points],
+        color=colour,
+        linestyle="none" if alone else dashes,
+        marker="o",
+        markersize=4,
+        markerfacecolor="white" if alone else colour,
+        capsize=2,
+        linewidth=1.4,
+        label=None if alone else naming.router(run),
+    )
+
+
 def recovery(runs: Sequence[Run]) -> Figure:
-    """Share of the best assignment that is found, mean and interval against steps: a panel for each noise."""
-    noises = sorted({naming.noise(run) for run in runs})
-    figure = Figure(figsize=(2.6 + 2.4 * len(noises), 4.6), layout="constrained")
-    panels = figure.subplots(1, len(noises), sharey=True, squeeze=False)[0]
-    for axes, noise in zip(panels, noises, strict=True):
-        for run in (run for run in runs if naming.noise(run) == noise and run.config["router"]["name"] != BEST):
-            colour, dashes = kinds.look(run.config["router"])
-            values = [interval(row["test_recovery"]) for row in run.rows]
-            steps = np.array([row["step"] for row in run.rows])
-            means = np.array([np.nan if value["mean"] is None else value["mean"] for value in values])
-            halves = np.array([value["interval95"] or 0.0 for value in values])
-            axes.plot(steps, means, color=colour, linestyle=dashes, linewidth=1.4, label=naming.router(run))
-            axes.fill_between(steps, means - halves, means + halves, color=colour, alpha=0.12, linewidth=0)
+    """Share of the best assignment found, mean and interval against steps: a panel for each noise and length."""
+    panels: dict[tuple[int, float], list[Run]] = {}
+    for run in runs:
+        panels.setdefault(naming.circumstances(run), []).append(run)
+    figure = Figure(figsize=(max(7.5, 2.6 + 2.4 * len(panels)), 4.8), layout="constrained")
+    row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axes, ((steps, noise), shown) in zip(row, panels.items(), strict=True):
+        for run in (run for run in shown if run.config["router"]["name"] != BEST):
+            found = course(run, lambda row: row["test_recovery"])
+            draw(axes, found, kinds.look(run.config["router"]), naming.router(run))
         # From the start, when no seed has diverged.
-        reachable = next(run for run in runs if naming.noise(run) == noise).rows[0]["test_reachable"]
-        axes.axhline(np.mean(reachable), color=GREY, linestyle=":", linewidth=1.2, label="the true centres, hard top-k")
-        axes.set_title(f"noise {noise:g}")
+        reachable = np.mean(shown[0].rows[0]["test_reachable"])
+        axes.axhline(reachable, color=GREY, linestyle=":", linewidth=1.2, label="the true centres, hard top-k")
+        axes.set_title(f"noise {noise:g}, {steps} steps")
         axes.set_xlabel("steps")
-    panels[0].set_ylabel("recovered of the best assignment, %")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=9)
+    row[0].set_ylabel("recovered of the best assignment, %")
+    columns = 2 if len(panels) > 2 else 1
+    figure.legend(*row[0].get_legend_handles_labels(), loc="outside lower center", ncols=columns, fontsize=9)
     return figure
 
 

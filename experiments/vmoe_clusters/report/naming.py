@@ -39,16 +39,21 @@ def noise(run: Run) -> float:
     return run.config["task"]["noise"]
 
 
+def circumstances(run: Run) -> tuple[int, float]:
+    """Steps and noise, which routers that are compared have in common."""
+    return run.config["steps"], noise(run)
+
+
 def of_split(runs: Iterable[Run], split: str) -> list[Run]:
-    """The runs of a split, by noise, then in the order of the routers."""
+    """The runs of a split, by steps and noise, then in the order of the routers."""
     chosen = [run for run in runs if run.config["split"] == split]
-    return sorted(chosen, key=lambda run: (noise(run), kinds.NAMES.index(run.config["router"]["name"])))
+    return sorted(chosen, key=lambda run: (*circumstances(run), kinds.NAMES.index(run.config["router"]["name"])))
 
 
 def reference(run: Run, name: str, runs: Iterable[Run]) -> Run | None:
-    """The first with the router of a name at the noise of `run`; None if that is `run` itself, or there is none."""
-    of_name = (one for one in runs if one.config["router"]["name"] == name and noise(one) == noise(run))
-    found = next(of_name, None)
+    """The first in the circumstances of `run` with the router of a name; None if that is `run`, or there is none."""
+    alike = (one for one in runs if circumstances(one) == circumstances(run))
+    found = next((one for one in alike if one.config["router"]["name"] == name), None)
     return None if found is run else found
 
 

@@ -65,14 +65,12 @@ def markdown(numbers: Numbers) -> list[str]:
     """The lines of the table, but for what is left out."""
     lines = []
     if numbers["final"]:
-        lines += [f"### Test: loss over that of the best assignment, %, after {numbers['final'][0]['steps']} steps", ""]
-        lines += [*_by_noise(numbers["final"]), ""]
+        lines += ["### Test: loss over that of the best assignment, %", "", *_excesses(numbers["final"]), ""]
         header = ["router", "setting", "loss, %", "excess", "minus hard", "could be seen", "recovered, %"]
         header += ["steps to 90 % of it", "tokens of an expert", "dropped mass, %", "seeds", "diverged"]
         lines += ["### Test in full", ""]
-        for noise in _noises(numbers["final"]):
-            rows = [row for row in numbers["final"] if row["noise"] == noise]
-            lines += [f"Noise {noise:g}: the true centres recover {plus_minus(rows[0]['reachable'])} %.", ""]
+        for where, rows in _by_circumstances(numbers["final"]).items():
+            lines += [f"At {where}: the true centres recover {plus_minus(rows[0]['reachable'])} %.", ""]
             lines += [*grid(header, map(_final_cells, rows)), ""]
         lines += [
             "Mean ± half width of the 95 % t-interval over seeds, each a problem of its own; differences are paired by",
@@ -90,17 +88,21 @@ def markdown(numbers: Numbers) -> list[str]:
     return lines
 
 
-def _by_noise(rows: Sequence[Numbers]) -> list[str]:
-    """The excess of every router and setting, a column for each noise."""
-    noises = _noises(rows)
-    found = {(row["router"], row["setting"], row["noise"]): row["excess"] for row in rows if row["excess"]}
-    names = dict.fromkeys((router, setting) for router, setting, _ in found)
-    cells = [[*name, *(plus_minus(found.get((*name, noise)), signed=True) for noise in noises)] for name in names]
-    return grid(["router", "setting", *(f"noise {noise:g}" for noise in noises)], cells)
+def _excesses(rows: Sequence[Numbers]) -> list[str]:
+    """Of every router and setting, a column for each noise and number of steps."""
+    columns = _by_circumstances(rows)
+    names = dict.fromkeys((row["router"], row["setting"]) for row in rows if row["excess"])
+    found = {(row["router"], row["setting"], where): row["excess"] for where, alike in columns.items() for row in alike}
+    cells = [[*name, *(plus_minus(found.get((*name, where)), signed=True) for where in columns)] for name in names]
+    return grid(["router", "setting", *columns], cells)
 
 
-def _noises(rows: Sequence[Numbers]) -> list[float]:
-    return sorted({row["noise"] for row in rows})
+def _by_circumstances(rows: Sequence[Numbers]) -> dict[str, list[Numbers]]:
+    """As `noise 0.1, 1000 steps`; the rows of each."""
+    found: dict[str, list[Numbers]] = {}
+    for row in rows:
+        found.setdefault(f"noise {row['noise']:g}, {row['steps']} steps", []).append(row)
+    return found
 
 
 def _steps(value: Numbers) -> str:
@@ -130,7 +132,7 @@ def _sweep_cells(row: Numbers) -> list[str]:
 
 
 def _mean(value: Numbers) -> str:
-    return "-" if value["mean"] is None else f"{value['mean']:.1f}"
+    return "-" if value["mean"] is None else f"{value['mean']:z.1f}"
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -64,16 +64,18 @@ def test_excess_differences_power_and_steps(results, capsys):
     assert rows["hard"]["steps_to_reach"]["per_seed"] == [100.0, 50.0, None]  # 72 is 90 % of 80
     assert rows["relaxed"]["steps_to_reach"]["per_seed"] == [100.0, 50.0, 50.0]
     text = capsys.readouterr().out
-    assert "Noise 0.3: the true centres recover 80.00 ± 0.00 %." in text
-    assert "| router | setting | noise 0.3 |" in text
-    assert "| relaxed expert choice, p = 2, of the logits, 50 slots | learning rate 0.03, lam = 1 | +3.00 ± 2.48 |" in text
+    assert "At noise 0.3, 100 steps: the true centres recover 80.00 ± 0.00 %." in text
+    assert "| router | setting | noise 0.3, 100 steps |" in text
+    assert (
+        "| relaxed expert choice, p = 2, of the logits, 50 slots | learning rate 0.03, lam = 1 | +3.00 ± 2.48 |" in text
+    )
     assert "| -2.00 ± 2.48 | 3.10 | 75.00 ± 0.00 | 67 | 25.0 | 0.0 | 3 | 0 |" in text
     assert "| 75 (1) | " in text
     assert "### Validation: noise 0.3" in text
 
 
 def test_figures_are_of_the_numbers_and_the_same_bytes_every_time(results):
-    write(results / "e", "hard", [7.0] * 3, [[10.0] * 3, [40.0] * 3], noise=0.4)
+    write(results / "e", "hard", [7.0] * 3, [[10.0] * 3, [30.0] * 3, [40.0] * 3], noise=0.4)
     first = {path: path.read_bytes() for path in figures.make(results)}
     assert {path.name for path in first} == {
         f"{name}.{end}" for name in ("excess", "recovery") for end in ("png", "svg")
@@ -87,22 +89,19 @@ def test_figures_are_of_the_numbers_and_the_same_bytes_every_time(results):
     assert list(map(list, drawn.values())) == [[5.0], [3.0]]  # hard, relaxed; of noise 0.4 there is no best
     curve, *_ = low.get_lines()
     np.testing.assert_allclose(curve.get_ydata(), [10, 172 / 3, 218.9 / 3])
-    assert (low.get_title(), high.get_title()) == ("noise 0.3", "noise 0.4")
+    assert (low.get_title(), high.get_title()) == ("noise 0.3, 100 steps", "noise 0.4, 100 steps")
 
 
-def test_the_first_table_has_a_column_for_each_noise(results):
-    write(results / "e", "best", [1.0] * 3, [[100.0] * 3] * 2, noise=0.1)
-    write(results / "f", "relaxed", [1.5, 2.0, 2.5], [[90.0] * 3] * 2, noise=0.1)
+def test_the_first_table_has_a_column_for_each_noise_and_number_of_steps(results):
+    for name, noise, rows in (("near", 0.1, 3), ("long", 0.3, 5)):
+        write(results / f"{name}-best", "best", [1.0] * 3, [[100.0] * 3] * rows, noise=noise)
+        write(results / f"{name}-relaxed", "relaxed", [1.5, 2.0, 2.5], [[90.0] * 3] * rows, noise=noise)
     table.make(results)
     lines = (results / "table.md").read_text().splitlines()
-    assert lines[:3] == [
-        "### Test: loss over that of the best assignment, %, after 50 steps",
-        "",
-        "| router | setting | noise 0.1 | noise 0.3 |",
-    ]
+    assert lines[2] == "| router | setting | noise 0.1, 100 steps | noise 0.3, 100 steps | noise 0.3, 200 steps |"
     relaxed, hard = lines[4:6]
-    assert relaxed.endswith("| learning rate 0.03, lam = 1 | +1.00 ± 1.24 | +3.00 ± 2.48 |")
-    assert hard.endswith("| learning rate 0.03 | - | +5.00 ± 4.30 |")
+    assert relaxed.endswith("| learning rate 0.03, lam = 1 | +1.00 ± 1.24 | +3.00 ± 2.48 | +1.00 ± 1.24 |")
+    assert hard.endswith("| learning rate 0.03 | - | +5.00 ± 4.30 | - |")
 
 
 def test_runs_are_told_apart_by_what_their_routers_read(results):
