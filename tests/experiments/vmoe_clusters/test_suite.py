@@ -8,12 +8,12 @@ from experiments.core.suite.plan import SuiteRun
 from experiments.vmoe_clusters.kinds import NAMES
 from experiments.vmoe_clusters.suite.__main__ import SUITE
 from experiments.vmoe_clusters.suite.presets import (
+    COSTLY,
     FINAL_SEEDS,
     LAMS,
     LONG,
     NOISE_OF_CHOICE,
     NOISES,
-    NOT_LONG,
     RATE_OF_CHOICE,
     RATES,
     SWEEP_SEEDS,
@@ -45,13 +45,13 @@ def test_the_suite_compares_like_with_like():
             assert (config.split, config.seeds) == ("test", FINAL_SEEDS)
             final.append((config.task.noise, config.steps, config.router.name))
     assert not set(SWEEP_SEEDS) & set(FINAL_SEEDS)  # seeds are problems
-    relaxed = [name for name in NAMES if name not in ("best", "hard")]
-    assert all(tried[name] == tried["relaxed"] for name in relaxed)  # one grid for all that have a lam
+    assert tried["annealed"] == tried["straight_through"] == tried["relaxed"]  # one grid
     assert len(tried["relaxed"]) == len(LAMS["gates"] + LAMS["logits"]) + len(RATES) - 1
+    assert len(tried[COSTLY]) == len(LAMS["logits"]) + len(RATES) - 1
     assert all(set(RATES) - {RATE_OF_CHOICE} < found for found in tried.values())
     short = {config.steps for run, config in made if run.candidate_for}.pop()
     at_noises = [(noise, short, name) for noise in NOISES for name in NAMES]
-    longer = [(NOISE_OF_CHOICE, LONG, name) for name in NAMES if name not in NOT_LONG]
+    longer = [(NOISE_OF_CHOICE, LONG, name) for name in NAMES if name != COSTLY]
     assert sorted(final) == sorted(at_noises + longer)
 
 
