@@ -22,7 +22,7 @@ NOISE_OF_CHOICE = 0.3
 RATES = (1e-2, 3e-2, 1e-1, 3e-1)
 RATE_OF_CHOICE = 3e-2  # at which score and lam are chosen; the others follow
 LAMS = {
-    "gates": (0.001, 0.01, 0.1, 1.0),
+    "gates": (0.001, 0.01, 0.1, 1.0, 10.0),
     "logits": (0.1, 1.0, 10.0, 100.0),
 }  # by score; lam = 0 is the hard router of it
 LONG = 4000  # steps, at the noise of choice
