@@ -135,6 +135,8 @@ figures: $(READY)  ## Tables and figures again, from the committed results; the 
 	@$(RUN) experiments.cifar100_vit.report.figures results/cifar100_pretrained
 	@$(RUN) experiments.vmoe.report.table results/vmoe
 	@$(RUN) experiments.vmoe.report.figures results/vmoe
+	@$(RUN) experiments.vmoe_clusters.report.table results/vmoe_clusters
+	@$(RUN) experiments.vmoe_clusters.report.figures results/vmoe_clusters
 	@$(RUN) scripts.paper_figures
 
 compare: PORT ?= 0

@@ -6,48 +6,19 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from configs.vmoe_clusters import get_config
 from experiments.core.report.style import STYLE
 from experiments.vmoe_clusters.report import figures, naming, table
 from scripts.compare.identities import fields
-from tests.experiments.support import set_fields
-from tests.scripts.workdirs import write_run
-
-SEEDS = (0, 1, 2)
-REACHABLE = 80.0
-
-
-def write(path, router, losses, recoveries, noise=0.3, **fields):
-    """A finished run: `recoveries[row][seed]`, every 50 steps, and the losses at the end."""
-    config = get_config(f"router={router}")
-    set_fields(config, {"task__noise": noise, **fields})
-    config.seeds = SEEDS
-    config.steps = 50 * (len(recoveries) - 1)
-    prefix = "test" if config.split == "test" else "valid"
-    rows = [
-        {
-            "epoch": number,
-            "step": 50 * number,
-            "seconds": float(number),
-            "diverged": [value is None for value in losses],
-            "train_loss": [None if value is None else value / 100 for value in losses],
-            f"{prefix}_loss": losses if number == len(recoveries) - 1 else [100.0] * len(losses),
-            f"{prefix}_recovery": values,
-            f"{prefix}_reachable": [REACHABLE] * len(losses),
-            f"{prefix}_router": {"support": [25.0] * len(losses), "dropped_mass": [0.0] * len(losses)},
-        }
-        for number, values in enumerate(recoveries)
-    ]
-    write_run(path, config, rows, "vmoe_clusters")
+from tests.scripts.workdirs import write_clusters
 
 
 @pytest.fixture
 def results(tmp_path):
     """At one noise, with one candidate."""
-    write(tmp_path / "a", "best", [1.0, 2.0, 3.0], [[100.0] * 3] * 3)
-    write(tmp_path / "b", "hard", [5.0, 6.0, 10.0], [[10.0] * 3, [50.0, 72.0, 50.0], [72.0, 75.0, 71.9]])
-    write(tmp_path / "c", "relaxed", [4.0, 4.0, 7.0], [[10.0] * 3, [60.0, 75.0, 80.0], [75.0] * 3])
-    write(tmp_path / "d", "relaxed", [9.0] * 3, [[10.0] * 3] * 2, split="validation")
+    write_clusters(tmp_path / "a", "best", [1.0, 2.0, 3.0], [[100.0] * 3] * 3)
+    write_clusters(tmp_path / "b", "hard", [5.0, 6.0, 10.0], [[10.0] * 3, [50.0, 72.0, 50.0], [72.0, 75.0, 71.9]])
+    write_clusters(tmp_path / "c", "relaxed", [4.0, 4.0, 7.0], [[10.0] * 3, [60.0, 75.0, 80.0], [75.0] * 3])
+    write_clusters(tmp_path / "d", "relaxed", [9.0] * 3, [[10.0] * 3] * 2, split="validation")
     return tmp_path
 
 
@@ -75,7 +46,7 @@ def test_excess_differences_power_and_steps(results, capsys):
 
 
 def test_figures_are_of_the_numbers_and_the_same_bytes_every_time(results):
-    write(results / "e", "hard", [7.0] * 3, [[10.0] * 3, [30.0] * 3, [40.0] * 3], noise=0.4)
+    write_clusters(results / "e", "hard", [7.0] * 3, [[10.0] * 3, [30.0] * 3, [40.0] * 3], task__noise=0.4)
     first = {path: path.read_bytes() for path in figures.make(results)}
     assert {path.name for path in first} == {
         f"{name}.{end}" for name in ("excess", "recovery") for end in ("png", "svg")
@@ -94,8 +65,8 @@ def test_figures_are_of_the_numbers_and_the_same_bytes_every_time(results):
 
 def test_the_first_table_has_a_column_for_each_noise_and_number_of_steps(results):
     for name, noise, rows in (("near", 0.1, 3), ("long", 0.3, 5)):
-        write(results / f"{name}-best", "best", [1.0] * 3, [[100.0] * 3] * rows, noise=noise)
-        write(results / f"{name}-relaxed", "relaxed", [1.5, 2.0, 2.5], [[90.0] * 3] * rows, noise=noise)
+        write_clusters(results / f"{name}-best", "best", [1.0] * 3, [[100.0] * 3] * rows, task__noise=noise)
+        write_clusters(results / f"{name}-relaxed", "relaxed", [1.5, 2.0, 2.5], [[90.0] * 3] * rows, task__noise=noise)
     table.make(results)
     lines = (results / "table.md").read_text().splitlines()
     assert lines[2] == "| router | setting | noise 0.1, 100 steps | noise 0.3, 100 steps | noise 0.3, 200 steps |"
