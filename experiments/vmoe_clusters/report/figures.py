@@ -1,8 +1,9 @@
 """The figures of the task: `python -m experiments.vmoe_clusters.report.figures DIR`.
 
-Reads the workdirs below DIR and writes PNG and SVG files to DIR/figures: `excess`, the loss over that of the best
-assignment against the noise, and `recovery`, how much of that assignment is found in the course of training. The same
-data give the same bytes.
+Reads the workdirs below DIR and writes PNG and SVG files to DIR/figures; the same data give the same bytes.
+
+    excess     the loss over that of the best assignment, and over that of the hard router, against the noise
+    recovery   how much of the best assignment is found in the course of training
 """
 
 import sys
@@ -40,37 +41,41 @@ def make(directory: Path) -> list[Path]:
 
 
 def excess(runs: Sequence[Run]) -> Figure:
-    """Loss minus that with the best assignment by seed, mean and interval against the noise: a line for each router.
+    """Loss minus that with the best assignment, and minus that with the hard router, by seed, against the noise.
 
-    Runs of other lengths than the shortest stand alone, as hollow points.
+    Means and intervals, a line for each router. Runs of other lengths than the shortest stand alone, as hollow points.
     """
-    figure = Figure(figsize=(7.5, 5.2), layout="constrained")
-    axes = figure.subplots()
-    lengths = sorted({run.config["steps"] for run in runs})
-    pairs = [(run, naming.reference(run, BEST, runs)) for run in runs]
-    held = [(run, difference(run, best, "test_loss")) for run, best in pairs if best]
-    held = [(run, value) for run, value in held if value["mean"] is not None]
-    for place, name in enumerate(kinds.NAMES[1:]):
-        for steps in lengths:
-            points = [
-                pair for pair in held if (pair[0].config["router"]["name"], pair[0].config["steps"]) == (name, steps)
-            ]
+    figure = Figure(figsize=(11, 5.2), layout="constrained")
+    panels = figure.subplots(1, 2)
+    for axes, name, of_name in zip(panels, (BEST, "hard"), ("best assignment", "hard router"), strict=True):
+        _draw_differences(axes, runs, name)
+        axes.set_ylabel(f"loss minus that with the {of_name}, %")
+        axes.set_xlabel("noise of the tokens")
+    shortest, *longer = (f"{steps} steps" for steps in sorted({run.config["steps"] for run in runs}))
+    figure.suptitle(f"after {shortest}" + (f"; hollow: after {', '.join(longer)}" if longer else ""), fontsize=11)
+    _legend(figure, columns=2)
+    return figure
+
+
+def _draw_differences(axes: Axes, runs: Sequence[Run], name: str) -> None:
+    """Of the loss to that with the router of a name; side by side, lest intervals hide each other."""
+    shortest = min(run.config["steps"] for run in runs)
+    pairs = [(run, naming.reference(run, name, runs)) for run in runs if run.config["router"]["name"] != BEST]
+    held = [(run, difference(run, other, "test_loss")) for run, other in pairs if other]
+    for place, router in enumerate(kinds.NAMES[1:]):
+        found = [pair for pair in held if pair[0].config["router"]["name"] == router and pair[1]["mean"] is not None]
+        for alone in (False, True):
+            points = [pair for pair in found if (pair[0].config["steps"] > shortest) == alone]
             if points:
-                _draw_excess(axes, points, _APART * (place - 2), alone=steps > lengths[0])
+                _draw_points(axes, points, _APART * (place - 2), alone=alone)
     axes.axhline(0.0, color=GREY, linewidth=0.8)
     noises = sorted({naming.noise(run) for run in runs})
     axes.set_xticks(noises)
     axes.set_xlim(noises[0] - 0.04, noises[-1] + 0.04)
-    shortest, *longer = (f"{steps} steps" for steps in lengths)
-    axes.set_title(f"after {shortest}" + (f"; hollow: after {', '.join(longer)}" if longer else ""))
-    axes.set_xlabel("noise of the tokens")
-    axes.set_ylabel("loss over the best assignment, %")
-    figure.legend(loc="outside lower center", fontsize=9)
-    return figure
 
 
-def _draw_excess(axes: Axes, points: Sequence[tuple[Run, Numbers]], shift: float, *, alone: bool) -> None:
-    """Of one router; side by side with others, lest intervals hide each other."""
+def _draw_points(axes: Axes, points: Sequence[tuple[Run, Numbers]], shift: float, *, alone: bool) -> None:
+    """Of one router."""
     run = points[0][0]
     colour, dashes = kinds.look(run.config["router"])
     axes.errorbar(
@@ -105,9 +110,16 @@ def recovery(runs: Sequence[Run]) -> Figure:
         axes.set_title(f"noise {noise:g}, {steps} steps")
         axes.set_xlabel("steps")
     row[0].set_ylabel("recovered of the best assignment, %")
-    columns = 2 if len(panels) > 2 else 1
-    figure.legend(*row[0].get_legend_handles_labels(), loc="outside lower center", ncols=columns, fontsize=9)
+    _legend(figure, columns=2 if len(panels) > 2 else 1)
     return figure
+
+
+def _legend(figure: Figure, columns: int) -> None:
+    """Below, of what is drawn in any panel."""
+    handles = {}
+    for axes in figure.axes:
+        handles |= {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, fontsize=9)
 
 
 def main(arguments: Sequence[str]) -> int:
