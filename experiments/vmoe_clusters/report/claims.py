@@ -20,15 +20,18 @@ def gradient(results: Path) -> Finding | None:
     count = f"{sum(better)} of {len(better)}"
     verdict: Verdict = "reproduced" if all(better) else "partly" if any(better) else "not"
     what = "loss minus the hard router's, % of the variance"
-    by_name = {
-        called: ", ".join(f"{_shown(row)} ({_where(row)})" for row in rows if row["name"] == name)
+    places = dict.fromkeys(map(_where, rows))
+    shown = {(row["name"], _where(row)): _shown(row) for row in rows}
+    by_name = [
+        f"{called}: {', '.join(shown.get((name, where), '-') for where in places)}"
         for name, called in WITH_GRADIENT.items()
-    }
+        if any(row["name"] == name for row in rows)
+    ]
     return Finding(
         f"{what}: " + "; ".join(f"{row['router']}, {_where(row)}: {_shown(row)}" for row in rows),
         verdict,
         f"{count} intervals lie below 0{_power(rows)}",
-        f"{what}: " + "; ".join(f"{called}: {shown}" for called, shown in by_name.items() if shown),
+        f"{what}, at {', '.join(places)}: {'; '.join(by_name)}",
         plain="On a task with a known best assignment, routers with a gradient through the mask explain more than the "
         f"hard one in {count} comparisons.",
         unit=what,
@@ -43,7 +46,7 @@ def _power(rows: Sequence[Numbers]) -> str:
 
 
 def _where(row: Numbers) -> str:
-    return f"noise {row['noise']:g}, {row['steps']} steps"
+    return f"noise {row['noise']:g} ({row['steps']} steps)"
 
 
 def _shown(row: Numbers) -> str:

@@ -116,10 +116,9 @@ def recovery(runs: Sequence[Run]) -> Figure:
 
 def _legend(figure: Figure, columns: int) -> None:
     """Below, of what is drawn in any panel."""
-    handles = {}
-    for axes in figure.axes:
-        handles |= {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, fontsize=9)
+    drawn = [zip(*axes.get_legend_handles_labels(), strict=True) for axes in figure.axes]
+    handles = {label: handle for pairs in drawn for handle, label in pairs}
+    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=columns, fontsize=9)
 
 
 def main(arguments: Sequence[str]) -> int:
