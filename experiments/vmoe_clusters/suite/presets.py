@@ -26,7 +26,7 @@ LAMS = {
     "logits": (0.1, 1.0, 10.0, 100.0),
 }  # by score; lam = 0 is the hard router of it
 LONG = 4000  # steps, at the noise of choice
-COSTLY = "balanced"  # a step takes ten times as long as another router's: of the logits alone, and not for longer
+COSTLY = "balanced"  # a step takes tens of times as long as another router's: of the logits alone, and not for longer
 
 DEMO: Fields = {"steps": 200, "checkpoint_every": 200, "seeds": (0, 1, 2)}
 
