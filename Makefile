@@ -83,7 +83,7 @@ format: $(READY)  ## Format the code and fix what ruff can.
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-mnist: $(READY)  ## The whole pruning experiment on MNIST: hyper-parameters, final runs, table, figures (2 cores: 38 minutes for the paper's setting; with the parts `best` and `why`, not run to their end yet, planned for under 90).
+mnist: $(READY)  ## The whole pruning experiment on MNIST: hyper-parameters, final runs, table, figures (2 cores: 38 minutes for the paper's setting; with the parts `best` and `why` planned for under 90).
 	@$(RUN) experiments.mnist_pruning.suite --preset=full --out=$(RUNS)/mnist_pruning
 
 mnist-quick: $(READY)  ## The main methods at 3 seeds and 10 epochs (under 4 minutes).
@@ -151,7 +151,7 @@ fuzz: SEED ?= 0
 fuzz: $(READY)  ## Random problems for every operator against an independent oracle: N=100000, SEED=0 (ten minutes).
 	@$(RUN) scripts.fuzz --count=$(N) --seed=$(SEED)
 
-bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, training steps, isotonic solvers, the input pipeline, losses and routers, sparse inference, in an environment of its own.
+bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, training steps, isotonic solvers, the input pipeline, losses and routers, pages of runs, --help, sparse inference, in an environment of its own.
 	@$(VENV)-bench/bin/python -m scripts.bench
 	@$(VENV)-bench/bin/python -m scripts.bench.steps
 	@$(VENV)-bench/bin/python -m scripts.bench.isotonic
@@ -159,6 +159,7 @@ bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, tr
 	@$(VENV)-bench/bin/python -m scripts.bench.losses
 	@$(VENV)-bench/bin/python -m scripts.bench.router
 	@$(VENV)-bench/bin/python -m scripts.bench.pages
+	@$(VENV)-bench/bin/python -m scripts.bench.help
 	@$(VENV)-bench/bin/python -m scripts.bench.sparsity
 
 bench-gpu:  ## What a GPU is worth timing on it, under 20 minutes; goes on where it was stopped: MINUTES=10 for a part.

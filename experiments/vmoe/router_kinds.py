@@ -53,13 +53,6 @@ class RouterKind:
     presets: tuple[str, ...] = ("demo", "small")  # that train it as it comes, under its own name
 
 
-# What labels and settings tell of a config.
-TOLD = (
-    *("router.name", "router.score", "router.p", "router.lam", "router.dykstra"),
-    *("router.hard_after", "router.limit", "router.capacity", "router.selected"),
-)
-
-
 def _relaxed(fields: ml_collections.ConfigDict, shape: Shape, lam: Any) -> routers.Router:
     return routers.RelaxedExpertChoice(shape.k, shape.capacity, lam, fields.p, fields.score, fields.dykstra or None)
 

@@ -23,11 +23,6 @@ def setting(fields: Fields) -> str:
     return "" if fields["name"] == BEST else ROUTERS[fields["name"]].setting(fields)
 
 
-def reads(name: str) -> list[str]:
-    """The fields of a config that not all routers read and this one does."""
-    return [] if name == BEST else [f"router.{field}" for field in ROUTERS[name].reads]
-
-
 def look(fields: Fields) -> Look:
     """In figures."""
     if fields["name"] == BEST:

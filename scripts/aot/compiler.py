@@ -64,7 +64,7 @@ def prepare(slice_: Slice) -> None:
         )
     os.environ.update(_ENVIRONMENT)
     if platform == "tpu":
-        os.environ["TPU_ACCELERATOR_TYPE"] = slice_.type
+        os.environ["TPU_ACCELERATOR_TYPE"] = slice_.type_of_one
     else:
         given = os.environ.get("XLA_FLAGS", "").split()
         os.environ["XLA_FLAGS"] = " ".join([*given, *(flag for flag in _NO_TUNING if flag not in given)])
@@ -85,6 +85,8 @@ def devices(slice_: Slice) -> Sequence[Any]:
     platform = slice_.device.platform
     options: dict[str, Any] = {}
     name = slice_.topology
+    if slice_.slices > 1:
+        options = {"num_slices": slice_.slices}
     if platform == "cuda":
         name = slice_.type
         options = {"topology": slice_.topology, "target_config": _TARGETS[slice_.device.name]}

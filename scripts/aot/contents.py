@@ -14,6 +14,7 @@ from scripts.aot.collectives import Collective
 from scripts.aot.hlo import Computation, Instruction, Module, parse
 
 _HOST = ("infeed", "outfeed", "send", "recv")
+_BETWEEN_SLICES = "xla_megascale_runtime"  # through which hosts send each other what their slices exchange
 _TOP_K = re.compile(r'custom_call_target="[^"]*topk', re.IGNORECASE)
 _LARGEST = 6
 
@@ -32,6 +33,7 @@ class Part:
       sorts: and calls of a library's top-k.
       gathers: and scatters.
       host: times that the host has to look before it goes on.
+      between_slices: bytes sent to other slices, by the network of the data centre.
       collectives: sent and received.
     """
 
@@ -44,6 +46,7 @@ class Part:
     sorts: int = 0
     gathers: int = 0
     host: int = 0
+    between_slices: float = 0.0
     collectives: list[Collective] = dataclasses.field(default_factory=list)
 
     def times(self, assumed: float) -> float:
@@ -88,7 +91,7 @@ class Contents:
         return tuple(part for part in self.loops if part.rounds is None)
 
     def total(self, count: str, assumed: float) -> float:
-        """`kernels`, `bytes`, `touched`, `sorts`, `gathers` or `host` of a call, loops times their rounds."""
+        """A count of parts by its name, as `kernels` or `bytes`, of a call: loops times their rounds."""
         return sum(getattr(part, count) * part.times(assumed) for part in self.parts)
 
     def sent(self, assumed: float) -> float:
@@ -172,13 +175,16 @@ def _look_inside(module: Module, instruction: Instruction, computation: Computat
     # By its target alone: kernels of the operators are called after a top-k, too.
     part.sorts += opcode == "sort" or _TOP_K.search(instruction.attributes) is not None
     part.gathers += opcode in ("gather", "scatter")
-    part.host += opcode.removesuffix("-start") in _HOST or "callback" in instruction.attributes.split("metadata=")[0]
+    attributes = instruction.attributes.split("metadata=")[0]
+    between = _BETWEEN_SLICES in attributes
+    part.host += (opcode.removesuffix("-start") in _HOST and not between) or "callback" in attributes
     operand_bytes = sum(
         shape.bytes
         for name in instruction.operands
         if name in computation.by_name
         for shape in computation.by_name[name].shapes
     )
+    part.between_slices += operand_bytes if between and opcode == "send" else 0.0
     if found := collectives.of(instruction, operand_bytes):
         part.collectives.append(found)
     if opcode == "fusion" and (body := module.computations.get(instruction.called("calls") or "")):

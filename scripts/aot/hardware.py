@@ -42,14 +42,15 @@ class Device:
 
 @dataclasses.dataclass(frozen=True)
 class Slice:
-    """Devices that compute together.
+    """Devices that compute together; or several such slices, which the network of the data centre joins.
 
     Attributes:
-      type: as users ask for it.
+      type: as users ask for it, `2xv5litepod-16` of two slices.
       device: each of them.
-      count: of devices.
-      topology: as the compiler names it.
-      processes: hosts, each with its process.
+      count: of devices, in all slices.
+      topology: of a slice, as the compiler names it.
+      processes: hosts, each with its process, of all slices.
+      slices: how many.
     """
 
     type: str
@@ -57,6 +58,12 @@ class Slice:
     count: int
     topology: str
     processes: int
+    slices: int = 1
+
+    @property
+    def type_of_one(self) -> str:
+        """The type of each slice."""
+        return self.type.removeprefix(f"{self.slices}x")
 
 
 _GIB = 2.0**30
@@ -103,9 +110,16 @@ _SHORT = {"v4": "v4-8", "v5e": "v5litepod-4", "v5p": "v5p-8", "v6e": "v6e-4", "t
 def parse(type_: str) -> Slice:
     """The slice of a type, as `v5litepod-16`, `v5p-32` or `h200-8`; a chip alone, as `v5e`, stands for the smallest.
 
+    `2xv5litepod-16` is two slices of TPUs.
+
     Raises:
       UsageError: it is not one of those known here.
     """
+    if several := re.fullmatch(r"([1-9]\d*)x(.+)", type_):
+        slices, one = int(several[1]), parse(several[2])
+        if slices > 1 and one.slices == 1 and one.device.platform == "tpu":
+            name, count, processes = f"{slices}x{one.type}", slices * one.count, slices * one.processes
+            return dataclasses.replace(one, type=name, count=count, processes=processes, slices=slices)
     name = _SHORT.get(type_, type_)
     start, _, number = name.rpartition("-")
     start, count = f"{start}-", int(number) if re.fullmatch(r"[1-9]\d*", number) else 0

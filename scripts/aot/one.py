@@ -111,3 +111,5 @@ def show(document: dict[str, Any], say: _Say) -> None:
         )
         for one in found["collectives"]:
             say(f"  {one['count']} {one['kind']} among {one['group']}: {one['sent'] / 1e6:.1f} MB sent by a device")
+        if between := found.get("sent_between_slices_bytes"):  # for which the makers publish no rate
+            say(f"  {between / 1e6:.1f} MB sent by a device to other slices, not counted in the time")

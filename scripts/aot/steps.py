@@ -131,6 +131,7 @@ def described(
         "host_round_trips": inside.total("host", assumed),
         "bytes": inside.total("bytes", assumed),
         "sent_bytes": inside.sent(assumed),
+        "sent_between_slices_bytes": inside.total("between_slices", assumed),
         "collectives": inside.collectives(assumed),
         "roofline": bound.record(),
     }

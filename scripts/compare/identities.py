@@ -15,7 +15,7 @@ _IDENTITIES = {
     "vmoe": vmoe.IDENTITY,
     "vmoe_clusters": clusters.IDENTITY,
 }
-EXPERIMENTS = tuple(_IDENTITIES)  # in the order of the paper
+EXPERIMENTS = tuple(_IDENTITIES)  # in the order of the paper, and what it does not have
 
 
 def identity(run: Run) -> Identity:

@@ -104,9 +104,8 @@ def _compile_for(options: argparse.Namespace) -> str | None:
         return None
     if options.platform not in _FAR:
         raise UsageError(f"--compile_first is for {', '.join(_FAR)}: {options.platform} names no TPU to compile for")
-    if getattr(options, "slices", 1) > 1:
-        raise UsageError(f"--compile_first with --slices={options.slices}: only one slice can be compiled for")
-    return options.type
+    slices = getattr(options, "slices", 1)
+    return f"{slices}x{options.type}" if slices > 1 else options.type
 
 
 def _show(console: Console, trainings: Sequence[Training]) -> None:

@@ -24,7 +24,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this platform."""
     parser.add_argument("--cluster", required=True, help="made by `xpk cluster create`")
     parser.add_argument("--type", required=True, help="as xpk's --tpu-type, for example v6e-16")
-    parser.add_argument("--slices", type=int, default=1)
+    parser.add_argument(
+        "--slices", type=int, default=1, help="of the type, joined by the network of the data centre (1)"
+    )
     parser.add_argument("--zone", required=True)
     parser.add_argument("--project", help="left out: gcloud's own")
     parser.add_argument("--restarts", type=int, default=20, help="by the cluster, after preemption (20)")

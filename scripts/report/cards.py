@@ -19,6 +19,7 @@ _MEANINGS = (
     "which cannot settle it. Not measured: the results hold nothing on it. Verdicts are computed from the results."
 )
 _WIDTH, _COLOURS = 900, 64  # of a figure in the page; its link leads to the whole
+_WHOLE = re.compile(r"\b(?:(?:lam|p|k|n) = \d[\d.,/]*(?:e-?\d+)?(?<![.,])|\d+(?:\.\d+)?e-\d+|top-\w+)")
 
 
 def cards(claims: Sequence[Claim], findings: Sequence[Finding | None], results: Path) -> str:
@@ -53,7 +54,7 @@ def _numbers(finding: Finding, number: int) -> str:
         f'<tr><th scope="row">{_text(one.name)}</th><td class="number"{_exact(one)}>{_text(_value(one))}</td></tr>'
         for one in finding.measured
     )
-    heads = f'<th scope="col">of</th><th scope="col" class="number">{_text(finding.unit)}</th>'
+    heads = f'<th scope="col">case</th><th scope="col" class="number">{_text(finding.unit)}</th>'
     table = f'<table id="claim-{number}-table"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
     return f'<div class="scroll" tabindex="0" role="region" aria-label="Numbers of claim {number}">{table}</div>'
 
@@ -67,12 +68,12 @@ def _exact(one: Measured) -> str:
 def _value(one: Measured) -> str:
     if one.mean is None:
         return one.instead
-    return f"{round(one.mean, 9):.4g}" if one.half is None else f"{one.mean:.2f} ± {one.half:.2f}"
+    return chart.digits(one.mean) if one.half is None else f"{one.mean:.2f} ± {one.half:.2f}"
 
 
 def _text(text: str) -> str:
-    """As HTML, in which no line ends at the hyphen of 1e-4 or top-3."""
-    return re.sub(r"\b(\d+(\.\d+)?e|top)-\d+", r'<span class="whole">\g<0></span>', html.escape(text))
+    """As HTML, in which no line ends within `lam = 1e-4` or `top-3`."""
+    return _WHOLE.sub(r'<span class="whole">\g<0></span>', html.escape(text))
 
 
 def _figure(claim: Claim, finding: Finding, results: Path) -> str:

@@ -7,6 +7,11 @@ from experiments.core.report.finding import Finding, Measured
 _WIDTH, _ROW, _MARGIN = 420, 44, 12
 
 
+def digits(value: float | None) -> str:
+    """Four significant digits, of what is not rounding; empty for no number."""
+    return "" if value is None else f"{round(value, 9):.4g}"
+
+
 def of(finding: Finding) -> str:
     """SVG, in the colours of the page."""
     drawn = [one for one in finding.measured if one.mean is not None]
@@ -22,12 +27,12 @@ def of(finding: Finding) -> str:
     for i, one in enumerate(drawn):
         y, (start, end) = _ROW * i + 32, _ends(one)
         rows.append(
-            f'<text x="{_MARGIN}" y="{y - 14}" fill="currentColor">{html.escape(one.name)}: {one.mean:.3g}</text>'
+            f'<text x="{_MARGIN}" y="{y - 14}" fill="currentColor">{html.escape(one.name)}: {digits(one.mean)}</text>'
             f'<line x1="{place(start)}" x2="{place(end)}" y1="{y}" y2="{y}" stroke="var(--accent)" stroke-width="3"/>'
             f'<circle cx="{place(one.mean or 0.0)}" cy="{y}" r="5" fill="var(--accent)"/>'
         )
     zero = f'<line x1="{place(0)}" x2="{place(0)}" y1="0" y2="{height}" stroke="var(--control)"/>'
-    label = html.escape(f"{finding.unit}: " + ", ".join(f"{one.name} {one.mean:.3g}" for one in drawn), quote=True)
+    label = html.escape(f"{finding.unit}: " + ", ".join(f"{one.name} {digits(one.mean)}" for one in drawn), quote=True)
     return f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{label}">{zero}{"".join(rows)}</svg>'
 
 

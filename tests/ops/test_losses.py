@@ -142,14 +142,14 @@ def test_convex_along_random_chords(x64, p):
 
 
 def test_shifts_take_the_one_hot_loss_down_without_bound_and_leave_the_smooth_one():
-    shifts = np.float32([[0], [-1e2], [-1e4]])
-    x = np.round(X[:1].astype(np.float32), 2) + shifts
-    losses = np.asarray(topk_fenchel_young_loss(x, np.zeros(3, int), 3, lam=0.5))
+    shifts = -np.float32([[0], [1], [10], [1e2], [3e2], [1e3], [3e3], [1e4]])
+    x, labels = np.round(X[:1].astype(np.float32), 2) + shifts, np.zeros(8, int)
+    losses = np.asarray(topk_fenchel_young_loss(x, labels, 3, lam=0.5))
     np.testing.assert_allclose(losses - losses[0], 2 * shifts[:, 0], rtol=1e-3, atol=0.1)  # k - 1 = 2
-    losses = np.asarray(topk_fenchel_young_loss(x, np.zeros(3, int), 3, lam=0.5, target="smooth"))
-    np.testing.assert_allclose(losses, np.full(3, losses[0]), atol=5e-3)
-    losses = np.asarray(topk_fenchel_young_loss(x, np.zeros(3, int), 1, lam=0.5))
-    np.testing.assert_allclose(losses, np.full(3, losses[0]), atol=5e-3)
+    losses = np.asarray(topk_fenchel_young_loss(x, labels, 3, lam=0.5, target="smooth"))
+    np.testing.assert_allclose(losses, np.full(8, losses[0]), atol=5e-3)
+    losses = np.asarray(topk_fenchel_young_loss(x, labels, 1, lam=0.5))
+    np.testing.assert_allclose(losses, np.full(8, losses[0]), atol=5e-3)
 
 
 @PS
@@ -346,7 +346,7 @@ def test_mixture(x64):
     mixture = topk_fenchel_young_mixture(X, LABELS, weights, lam=0.5, p=1.5)
     np.testing.assert_allclose(mixture, expected, rtol=1e-12)
     gradient = jax.jit(jax.grad(lambda x: topk_fenchel_young_mixture(x, MULTI_HOT, weights, target="smooth").sum()))(X)
-    masks = [np.asarray(topk_mask(X, k)) for k in (1, 2, 3, 4)]
+    masks = [oracles.by_rows(oracles.pooled, X, k, 0.1) for k in (1, 2, 3, 4)]
     expected = sum(w * (y - smoothed(MULTI_HOT, k + 1)) for k, (w, y) in enumerate(zip(weights, masks, strict=True)))
     np.testing.assert_allclose(gradient, expected, atol=1e-12)
 

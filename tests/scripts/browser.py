@@ -1,11 +1,35 @@
 """Pages opened in a browser, and watched for what they should not do."""
 
 import dataclasses
+import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import BrowserContext, Page
+import pytest
+from playwright.sync_api import BrowserContext, Page, sync_playwright
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+_ARGUMENTS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+
+
+@contextmanager
+def chromium(profile: Path) -> Iterator[BrowserContext]:
+    """Headless Chromium with a profile of its own; without one on PATH the test is skipped."""
+    path = next(filter(None, map(shutil.which, _NAMES)), None)
+    if path is None:
+        pytest.skip("no Chromium on PATH: apt-get install chromium")
+    with sync_playwright() as playwright:
+        context = playwright.chromium.launch_persistent_context(
+            str(profile), executable_path=path, headless=True, args=list(_ARGUMENTS), timeout=180_000
+        )
+        context.set_default_timeout(180_000)
+        yield context
+        context.close()
 
 
 @dataclasses.dataclass
@@ -56,3 +80,11 @@ def watched(
     yield page, seen
     page.close()
     assert seen.wrong((site or path).as_uri()) == []
+
+
+def wait_for(page: Page, expression: str, value: object) -> None:
+    """Waits until an expression has a value: a page follows the size and the colours of its window a little later."""
+    deadline = time.monotonic() + 60
+    while page.evaluate(expression) != value and time.monotonic() < deadline:
+        page.wait_for_timeout(20)
+    assert page.evaluate(expression) == value

@@ -28,6 +28,7 @@ _ENVIRONMENT: dict[str, Any] = {
     "experiment": str | None,
 }
 _LAUNCH = {"state": str, "reason": str}
+_ELSEWHERE = ("running", "interrupted")  # last words of a launcher whose run may go on where no lock tells
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,7 +198,7 @@ def _how_far(workdir: Workdir, launched: str | None) -> str:
     if launched == "failed":
         return "failed at"
     # Only a lock of this machine that is free tells that nobody trains; a copy of the directory has none.
-    stopped = (workdir.path / ".lock").exists() and launched != "running"
+    stopped = (workdir.path / ".lock").exists() and launched not in _ELSEWHERE
     return "stopped at" if stopped else "unfinished, at"
 
 

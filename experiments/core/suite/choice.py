@@ -14,7 +14,7 @@ from experiments.core.suite.plan import Suite, SuiteRun
 def choose(suite: Suite, out: Path, runs: Iterable[SuiteRun]) -> dict[str, dict[str, Any]]:
     """For every choice among the `runs` below `out`, its candidates and the best of those that are finished.
 
-    A candidate is worth the mean over its seeds of `suite.chosen_by` at the end, where a seed that
+    A candidate is worth the mean over its seeds of its `chosen_by`, or of the suite's, at the end, where a seed that
     diverged counts `suite.if_diverged`. The earlier of two equals wins. Where candidates take the winner of an earlier
     choice (`best_of`), that competes with them; the settings are then those of both choices.
     """
@@ -49,7 +49,7 @@ def _measure(suite: Suite, out: Path, run: SuiteRun, choices: dict[str, dict[str
     entry: dict[str, Any] = {"run": run.name, "setting": setting, "per_seed": None, "mean": None}
     try:
         summary = Workdir(out / run.name).read_summary()
-        values = summary["final"][suite.chosen_by]["per_seed"]
+        values = summary["final"][run.chosen_by or suite.chosen_by]["per_seed"]
     except (OSError, KeyError, UsageError):  # what is damaged is said where the run has its turn
         return entry
     counted = [suite.if_diverged if value is None else value for value in values]

@@ -33,6 +33,7 @@ class SuiteRun:
       best_of: the choice whose winning setting this run takes, before `setting`; its candidates come earlier.
       variant: the argument of the config.
       weights_of: the run whose exported parameters are to be `config.pretrained`.
+      chosen_by: the metric that decides the choice, where it is not that of the suite.
     """
 
     name: str
@@ -42,6 +43,7 @@ class SuiteRun:
     best_of: str | None = None
     variant: str = ""
     weights_of: str | None = None
+    chosen_by: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -29,7 +29,14 @@ def _sweep(methods: dict[str, Fields]) -> Iterator[SuiteRun]:
     for name, fields in methods.items():
         for rate in RATES:
             setting = {"optimizer.learning_rate": rate}
-            yield SuiteRun(f"sweep/best/{name}-lr{rate:g}", fields | SWEEP, setting, name, variant=VARIANT)
+            yield SuiteRun(
+                f"sweep/best/{name}-lr{rate:g}",
+                fields | SWEEP,
+                setting,
+                candidate_for=name,
+                variant=VARIANT,
+                chosen_by=best.chosen_by(name),
+            )
 
 
 def _final(methods: dict[str, Fields]) -> Iterator[SuiteRun]:

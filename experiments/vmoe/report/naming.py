@@ -11,7 +11,7 @@ from experiments.core.report.identity import Identity
 from experiments.core.report.markdown import number
 from experiments.core.report.pooled import pooled
 from experiments.core.report.results import Problem, Run
-from experiments.vmoe.router_kinds import ROUTERS, TOLD, RouterKind
+from experiments.vmoe.router_kinds import ROUTERS, RouterKind
 
 _KNOWN: dict[str, Collection[str]] = {"router.name": ROUTERS}
 
@@ -99,6 +99,10 @@ IDENTITY = Identity(
     },
     known=_KNOWN,
     parts=lambda run: [router(run), *_settings(run)],
-    told=(*TOLD, "optimizer.learning_rate"),
+    told=(
+        *("router.name", "router.score", "router.p", "router.lam", "router.dykstra"),
+        *("router.hard_after", "router.limit"),
+        *("router.capacity", "router.selected", "optimizer.learning_rate"),
+    ),
     earlier={"router.hard_after": 1.0},
 )

@@ -1,13 +1,13 @@
 """What a run of the task is called in tables and figures, and when it got there."""
 
+import dataclasses
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from experiments.core.report import results
-from experiments.core.report.identity import Identity
 from experiments.core.report.markdown import number
 from experiments.core.report.results import Problem, Run
-from experiments.vmoe.router_kinds import TOLD
+from experiments.vmoe.report import naming as of_routers
 from experiments.vmoe_clusters import kinds
 
 REACHED = 0.9  # of what the true centres recover
@@ -26,12 +26,8 @@ def router(run: Run) -> str:
 
 def setting(run: Run) -> str:
     """The hyper-parameters that are chosen, for example `learning rate 0.03, lam = 1`."""
-    return ", ".join(_settings(run))
-
-
-def _settings(run: Run) -> list[str]:
     rate = f"learning rate {number(run.config['optimizer']['learning_rate'])}"
-    return [part for part in (rate, kinds.setting(run.config["router"])) if part]
+    return ", ".join(filter(None, [rate, kinds.setting(run.config["router"])]))
 
 
 def noise(run: Run) -> float:
@@ -69,11 +65,11 @@ def steps_to_reach(run: Run, share: float = REACHED) -> list[int | None]:
     return reached
 
 
-IDENTITY = Identity(
-    entry="router.name",
-    reads={name: kinds.reads(name) for name in kinds.NAMES},
+IDENTITY = dataclasses.replace(
+    of_routers.IDENTITY,
+    reads={name: of_routers.IDENTITY.reads.get(name, []) for name in kinds.NAMES},
     only_if={"router.lam.end": ("router.lam.schedule", "geometric")},
     known=_KNOWN,
-    parts=lambda run: [router(run), f"noise {noise(run):g}", *_settings(run)],
-    told=(*TOLD, "task.noise", "optimizer.learning_rate"),
+    parts=lambda run: [router(run), setting(run)],
+    earlier={},
 )

@@ -22,9 +22,9 @@ function scaleOf(values, texts) {
   const numbers = values.filter((value) => typeof value === "number");
   if (numbers.length && values.every((value) => typeof value === "number" || value === null || value === undefined)) {
     const [low, high] = [Math.min(...numbers), Math.max(...numbers)], log = low > 0 && high >= 100 * low;
-    const on = (value) => log ? Math.log(value) : value, width = on(high) - on(low) || 1;
+    const on = (value) => log ? Math.log(value) : value, width = on(high) - on(low) || 1, text = (value) => texts[values.indexOf(value)];
     return { place: (i) => typeof values[i] === "number" ? (on(values[i]) - on(low)) / width : null,
-      ticks: [[0, digits(low)], ...(high > low ? [[1, digits(high)]] : [])] };
+      ticks: [[0, text(low)], ...(high > low ? [[1, text(high)]] : [])] };
   }
   const known = (i) => values[i] !== null && values[i] !== undefined;
   const kinds = [...new Set(texts.filter((_, i) => known(i)))].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
@@ -44,8 +44,9 @@ function drawParallel() {
   const groups = groupsHere().filter((group) => group.final[metric]
     && !(byId("parallel-shown").checked && hidden.has(DATA.groups.indexOf(group))));
   const text = (field, group) => DATA.fields[field][DATA.groups.indexOf(group)];
-  const fields = sweptHere().filter((field) => new Set(groups.map((group) => text(field, group))).size > 1)
-    .sort((a, b) => new Set(groups.map((group) => text(b, group))).size - new Set(groups.map((group) => text(a, group))).size)
+  const used = (field) => groups.filter((group) => group.fields[field] !== undefined && group.fields[field] !== null);
+  const kinds = (field) => new Set(used(field).map((group) => text(field, group))).size;
+  const fields = sweptHere().filter((field) => kinds(field) > 1).sort((a, b) => kinds(b) - kinds(a))
     .slice(0, narrow() ? 4 : MOST_AXES);
   const ends = groups.map((group) => interval(group.final[metric]));
   const axes = [

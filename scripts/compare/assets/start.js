@@ -15,6 +15,15 @@ function redraw() {
   drawParallel();
 }
 
+function experimentChanged() {
+  setOptions(byId("metric"), namesOf(metricsHere()));
+  metricChanged();
+  finalsChanged();
+  scatterChanged();
+  parallelChanged();
+  configsChanged();
+}
+
 applyTheme();
 byId("theme").addEventListener("change", () => { applyTheme(); redraw(); });
 system.addEventListener("change", () => { applyTheme(); redraw(); });
@@ -29,12 +38,7 @@ if (DATA.groups.length) {
     const names = EXPERIMENTS.map((name) => [name, name || "another experiment"]);
     byId("experiments").append(select("experiment", "Experiment", names, (event) => {
       experiment = event.target.value;
-      setOptions(byId("metric"), namesOf(metricsHere()));
-      metricChanged();
-      finalsChanged();
-      scatterChanged();
-      parallelChanged();
-      configsChanged();
+      experimentChanged();
     }).label);
   }
   startConfigs();

@@ -31,6 +31,7 @@ function writeState() {
   for (const [table, chosen] of Object.entries(chosenColumns)) {
     const list = [...chosen].map(([name, wanted]) => (wanted ? "+" : "-") + name);
     if (list.length) state.set(`${table}-columns`, list.join());
+    if (sortedBy[table]) state.set(`${table}-sort`, sortedBy[table]);
   }
   for (const id of ZOOMED) {
     const range = zoomed(id);
@@ -86,6 +87,7 @@ function restoreGroups(state) {
   for (const i of places("hide")) hidden.add(i);
   for (const [table, chosen] of Object.entries(chosenColumns)) {
     for (const item of (state.get(`${table}-columns`) ?? "").split(",").filter(Boolean)) chosen.set(item.slice(1), item[0] === "+");
+    if (state.has(`${table}-sort`)) sortedBy[table] = state.get(`${table}-sort`);
   }
   if (places("configs").length) compared = places("configs");
   if (!DATA.groups.length) return;

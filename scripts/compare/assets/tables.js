@@ -1,6 +1,7 @@
 // Tables: columns that sort and can be chosen, and every table as a file or on the clipboard.
 
 const chosenColumns = {}; // by the id of a table, the columns that the reader has asked for or against: name → boolean
+const sortedBy = {}; // by the id of a table, the column that it is sorted by, with a minus before it if descending
 
 /**
  * The function that draws the table of a section.
@@ -8,8 +9,8 @@ const chosenColumns = {}; // by the id of a table, the columns that the reader h
  */
 function dataTable(id, caption) {
   const table = byId(`${id}-table`), chosen = (chosenColumns[id] = new Map());
-  let sorted = null, descending = false;
   return function draw(columns, rows) {
+    const descending = sortedBy[id]?.startsWith("-") ?? false, sorted = sortedBy[id]?.slice(descending ? 1 : 0);
     const shown = columns.filter((column, i) => !i || (chosen.get(column.name) ?? !column.unusual));
     const column = shown.find((candidate) => candidate.name === sorted);
     const head = element("tr");
@@ -17,11 +18,11 @@ function dataTable(id, caption) {
       const order = name === sorted ? (descending ? "descending" : "ascending") : "none";
       head.append(element("th", { scope: "col", class: number ? "number" : null, "aria-sort": order },
         element("button", { type: "button", click: () => {
-          descending = sorted === name && !descending;
-          sorted = name;
+          sortedBy[id] = sorted === name && !descending ? `-${name}` : name;
           draw(columns, rows);
           [...table.querySelectorAll("th button")].find((node) => node.textContent === name)?.focus();
-          announce(`Sorted by ${name}, ${descending ? "descending" : "ascending"}`);
+          announce(`Sorted by ${name}, ${sortedBy[id] === name ? "ascending" : "descending"}`);
+          stateChanged();
         } }, name)));
     }
     const body = element("tbody");

@@ -96,16 +96,16 @@ def _answers(of: Wares, precision: Precision, h: Reals) -> list[Quantity]:
     k = np.minimum(of.k, everything)
     price = of.price(k, np.zeros_like(of.x))
     t = of.position(price)
-    # Nothing, and everything, are exact.
+    adding = unit * (8 + 0.5 * n)
+    # Nothing, and everything, are exact; but what everything costs is a sum, which a budget as large may fall short of.
+    edge = (k == 0) | (of.k >= everything * (1 + adding))
     z = np.where(of.present & (k > 0), np.where(k == everything, of.cap, of.taken(t)), 0)
     off = unit * (4 * np.abs(t) + 4 * np.abs(of.x) / of.lam)
     own = unit * (4 * e + 4 + np.abs(np.log2(np.where(z > 0, z, 1)))) * z
-    adding = unit * (8 + 0.5 * n)
     error = adding * k + (of.cost * own).sum(axis=1, keepdims=True)
     dear = of.position(of.price(np.maximum(k - error, 0), off))
     cheap = of.position(of.price(np.minimum(k + error, everything), -off))
     most, least = of.taken(np.maximum(cheap, t) + off), of.taken(np.minimum(dear, t) - off)
-    edge = (k == 0) | (k == everything)
     bound = np.where(edge, 0, np.maximum(most - z, z - least)) + own
 
     wrong = np.maximum(np.abs(cheap - t), np.abs(t - dear)) + off  # a position

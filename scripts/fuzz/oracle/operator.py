@@ -108,7 +108,7 @@ def value(of: Solved, sign: Reals) -> Quantity:
     root, rounded, slope = of.root, of.rounded, of.slope
     unit, z = rounded.unit, root.z
     error = slope * (moved(root, of.by, rounded) + unit * rounded.own * np.where(of.partly, z, 0.0))
-    error = error + np.where(of.partly | of.near(0.0), rounded.tiny * slope, 0.0)
+    error = error + np.where(of.partly | of.near(0.0), 4 * rounded.tiny * slope, 0.0)  # below which z is 0
     # Where an entry may be taken for selected fully, or not so: the difference that makes.
     below = of.near(1.0) & (root.t < 1) & (slope * (1 - z) <= error)
     above = of.near(1.0) & (root.t >= 1)

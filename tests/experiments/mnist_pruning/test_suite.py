@@ -60,6 +60,15 @@ def test_the_lowest_hardened_validation_error_is_chosen_and_lost_seeds_count_90(
     assert choice["setting"] == {"optimizer.learning_rate": 0.01}
     assert [entry["mean"] for entry in choice["candidates"]] == [10.0, 8.5, 45.5]
     assert choice["missing"] == []
+    by_its_own_error = [dataclasses.replace(run, chosen_by="valid_error") for run in SWEEP]
+    assert choose(SUITE, tmp_path, by_its_own_error)["rate"]["chosen"] == "sweep/rate0.001"
+
+
+@pytest.mark.parametrize("preset", ["full", "vit"])
+def test_the_dense_network_is_chosen_by_its_own_error(preset):
+    runs = [run for run in SUITE.presets[preset]() if run.name.startswith("sweep/best/")]
+    assert {run.chosen_by for run in runs if run.base["method"] == "dense"} == {"valid_error"}
+    assert {run.chosen_by for run in runs if run.base["method"] != "dense"} == {None}
 
 
 def test_a_suite_trains_chooses_draws_and_skips_what_is_done(tmp_path, capsys):

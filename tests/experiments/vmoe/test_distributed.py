@@ -51,7 +51,7 @@ def alone(workdir, fields=FIELDS, **mesh):
 
 
 def test_killed_gone_on_stopped_and_gone_on_elsewhere_it_trains_as_on_one_device(tmp_path):
-    """One process of two is killed; both go on from what is intact; one is told to stop; eight devices finish."""
+    """One process of two is killed; both go on from what is intact; one is told to stop; two slices of four finish."""
     workdir = tmp_path / "run"
     processes = two_processes(workdir)
     wait_for_rows(processes, workdir, 3)
@@ -80,7 +80,7 @@ def test_killed_gone_on_stopped_and_gone_on_elsewhere_it_trains_as_on_one_device
     parts = {path.name for path in (workdir / "checkpoints" / last[1] / "state").glob("ocdbt.process_*")}
     assert parts == {"ocdbt.process_0", "ocdbt.process_1"}
 
-    assert f"resuming after step {last[1]}\n" in alone(workdir, data=2, fsdp=2, expert=2)
+    assert f"resuming after step {last[1]}\n" in alone(workdir, data=2, fsdp=2, expert=2, slices=2)
     alone(tmp_path / "one", FIELDS | {"checkpoint_every": 20})
     losses = [row["train_loss"][0] for row in metrics.read(workdir / "metrics.jsonl")[1:]]
     assert len(set(losses)) == 5

@@ -41,7 +41,8 @@ def test_sums_of_several_arrays_are_those_of_rows(axis, function):
         arrays = (entries(6).reshape(2, 3, 3), entries(5000, rows=1)[0], jnp.float32(0.75))
     else:
         arrays = (entries(6), entries(5000))
-    found, expected = (rows.sum(function, arrays) for rows in (VectorRows(axis), Rows(axis)))
+    sums = jax.jit(lambda arrays: [rows.sum(function, arrays) for rows in (VectorRows(axis), Rows(axis))])
+    found, expected = sums(arrays)
     assert jax.tree.map(jnp.shape, found) == jax.tree.map(jnp.shape, expected)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), found, expected)
 
@@ -59,11 +60,14 @@ def test_extent_is_that_of_rows(axis, signed, dtype):
         s = entries(5000, dtype, rows=4)
         s = s.at[0, :4].set(jnp.array([-jnp.inf, jnp.inf, 0.0, -0.0], dtype)).at[1].set(-jnp.inf).at[2].set(-1e-30)
         s = s if signed else jnp.abs(s)
-        for arrays in ((s,), (s[:, :7], s[:, 7:]), (s[1:2], s[1:2])):
-            found, expected = (rows.extent(arrays, 0.5, signed=signed) for rows in (VectorRows(axis), Rows(axis)))
-            for one, other in zip(found, expected, strict=True):
-                assert one.dtype == other.dtype
-                np.testing.assert_array_equal(one, other)
+        cases = [(s,), (s[:, :7], s[:, 7:]), (s[1:2], s[1:2])]
+        extents = jax.jit(
+            lambda cases, rows: [rows.extent(case, 0.5, signed=signed) for case in cases], static_argnums=1
+        )
+        found, expected = (jax.tree.leaves(extents(cases, rows)) for rows in (VectorRows(axis), Rows(axis)))
+        for one, other in zip(found, expected, strict=True):
+            assert one.dtype == other.dtype
+            np.testing.assert_array_equal(one, other)
 
 
 def test_keys_are_read_of_what_is_given():

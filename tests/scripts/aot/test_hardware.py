@@ -24,13 +24,23 @@ def test_slices(type_, devices, topology, processes):
     assert (found.count, found.topology, found.processes) == (devices, topology, processes)
 
 
+def test_several_slices():
+    one, two = hardware.parse("v5litepod-16"), hardware.parse("2xv5litepod-16")
+    assert (two.type, two.slices, two.count, two.processes) == ("2xv5litepod-16", 2, 32, 8)
+    assert (two.type_of_one, two.topology) == (one.type, one.topology)
+    assert one.type_of_one == "v5litepod-16"
+    assert hardware.parse("3xv5e").type == "3xv5litepod-4"
+
+
 @pytest.mark.parametrize("type_", ["v5litepod-16", "v5litepod-256", "v6e-4", "v6e-8", "v5p-64", "v4-8"])
 def test_the_launcher_counts_the_same_devices_and_processes(type_):
     found = hardware.parse(type_)
     assert (check.tpu_devices(type_), check.tpu_processes(type_)) == (found.count, found.processes)
 
 
-@pytest.mark.parametrize("type_", ["v5litepod-17", "v5p-7", "h200-16", "a100-8", "", "v6e-", "v6e-08"])
+@pytest.mark.parametrize(
+    "type_", ["v5litepod-17", "v5p-7", "h200-16", "a100-8", "", "v6e-", "v6e-08", "1xv5e", "2x2xv5e", "2xh200", "0xv5e"]
+)
 def test_others_are_refused_in_a_line_that_names_those_known(type_):
     with pytest.raises(UsageError, match=r"--type=.* is not allowed: it must be one of v4, .*v5litepod-\{1,4,8,16"):
         hardware.parse(type_)

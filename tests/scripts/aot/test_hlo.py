@@ -108,6 +108,23 @@ def test_what_is_sent_follows_from_the_group():
     assert found == [{"kind": "all-reduce", "group": 4, "count": 1, "bytes": SLICE, "sent": 1.5 * SLICE}]
 
 
+def test_what_hosts_send_to_other_slices_is_no_round_trip():
+    rest = ', channel_id=2, is_host_transfer=true, frontend_attributes={_xla_host_transfer_handler_name="HANDLER"}'
+    lines = [
+        "  %x = f32[64,128]{1,0} parameter(0)",
+        "  %t = token[] after-all()",
+        f"  %send = (f32[64,128]{{1,0}}, u32[], token[]) send(%x, %t){rest}",
+        f"  ROOT %done = token[] send-done(%send){rest}",
+    ]
+    text = "ENTRY %main (x: f32[64,128]) -> token[] {\n" + "\n".join(lines) + "\n}\n"
+    between, host = (
+        contents.of(text.replace("HANDLER", name), "tpu").outside for name in ("xla_megascale_runtime", "callback")
+    )
+    assert (between.between_slices, between.host) == (SLICE, 0)
+    assert host.between_slices == 0
+    assert host.host >= 1
+
+
 @pytest.mark.parametrize(
     ("written", "group"),
     [

@@ -1,4 +1,4 @@
-"""Runs, their page, and a browser that has it open."""
+"""Runs, their page, and a browser that has it open: one for all tests here, as to open it takes longer than a test."""
 
 import json
 
@@ -8,14 +8,21 @@ from experiments.core.record.files import write_json
 from experiments.core.record.workdir import Workdir
 from experiments.core.report.results import LAUNCH
 from scripts.compare.__main__ import main
-from tests.scripts.browser import watched
+from tests.scripts.browser import chromium, watched
+from tests.scripts.compare.looking import remember, reset
 from tests.scripts.workdirs import write_fine_tuning, write_workdir
 
 START = [90.0, 88.0, 89.0]
 EXPERIMENT = {"experiment": "mnist_pruning", "command": ["python", "-m", "experiments.mnist_pruning"], "resumed": []}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
+def browser(tmp_path_factory):
+    with chromium(tmp_path_factory.mktemp("profile")) as context:
+        yield context
+
+
+@pytest.fixture(scope="package")
 def runs(tmp_path_factory):
     """Four pruning runs, and one of another experiment."""
     directory = tmp_path_factory.mktemp("runs")
@@ -34,23 +41,19 @@ def runs(tmp_path_factory):
     return directory
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def path(runs, tmp_path_factory):
-    """The page, looked at with the pruning experiment chosen."""
+    """Of the page of the runs."""
     out = tmp_path_factory.mktemp("page")
     assert main([str(runs), f"--out={out}", "--no_figures"]) == 0
     return out / "index.html"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def opened(browser, path):
-    """One page for most tests: to open it takes longer than to look at it."""
+    """The page, watched; what tests have chosen in it stays."""
     with watched(browser, path) as (page, seen):
-        page.select_option("#experiment", "mnist_pruning")
-        page.evaluate(
-            "window.before = [...document.querySelectorAll('select, input')]"
-            ".map((node) => [node, node.value, node.checked])"
-        )
+        remember(page)
         yield page, seen
 
 
@@ -58,19 +61,6 @@ def opened(browser, path):
 def page(opened):
     """The page as it was opened, with the pruning experiment chosen."""
     page, seen = opened
-    page.evaluate(
-        """() => {
-          hidden.clear();
-          for (const chosen of Object.values(chosenColumns)) chosen.clear();
-          for (const [node, value, checked] of before) Object.assign(node, { value, checked });
-          byId("experiment").dispatchEvent(new Event("change"));
-          for (const [node, value] of before) node.value = value;
-          redraw();
-          drawRuns();
-          byId("curves-plot-reset").click();
-          document.activeElement.blur();
-          scrollTo(0, 0);
-        }"""
-    )
+    reset(page)
     yield page
     assert seen.wrong(page.url) == []

@@ -1,4 +1,39 @@
-"""What tests read from the page of runs."""
+"""What tests read from the page of runs, and how they bring it back to its beginning."""
+
+
+def remember(page):
+    """Keeps what is chosen in a page that nobody has touched."""
+    page.evaluate(
+        "window.before = [...document.querySelectorAll('select, input')]"
+        ".map((node) => [node, node.value, node.checked])"
+    )
+
+
+def reset(page):
+    """Brings a page back to what `remember` has seen."""
+    page.evaluate(
+        """() => {
+          hidden.clear();
+          hideTrials();
+          for (const chosen of Object.values(chosenColumns)) chosen.clear();
+          for (const table of Object.keys(sortedBy)) delete sortedBy[table];
+          for (const [node, value, checked] of before) Object.assign(node, { value, checked });
+          experiment = byId("experiment")?.value ?? experiment;
+          experimentChanged();
+          for (const [node, value] of before) node.value = value;
+          document.querySelectorAll("details").forEach((node) => { node.open = false; });
+          applyTheme();
+          redraw();
+          drawRuns();
+          byId("curves-plot-reset").click();
+          document.activeElement.blur();
+          scrollTo(0, 0);
+          sectionShown = "";
+          firstCompared = compared;
+          changedControls.clear();
+          writeState();
+        }"""
+    )
 
 
 def lines(page):

@@ -5,7 +5,7 @@ import pytest
 from scripts.compare.__main__ import main
 from scripts.compare.workdirs import RESULTS
 from tests.scripts.browser import watched
-from tests.scripts.compare.looking import column, lines
+from tests.scripts.compare.looking import column, lines, remember, reset
 from tests.scripts.workdirs import write_workdir
 
 START = [90.0, 88.0, 89.0]
@@ -86,7 +86,7 @@ def test_hovering_names_the_value_and_its_interval(page):
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory):
+def opened_sweep(browser, tmp_path_factory):
     """Trials of a sweep, a run on test with its choice, one of the committed runs, and one of the reader's own."""
     directory = tmp_path_factory.mktemp("swept")
     for number in range(12):
@@ -96,51 +96,63 @@ def swept(tmp_path_factory):
     write_workdir(directory / "mine", [[90.0], [30.0], [7.0]], split="validation", lam__start=0.5, density=0.3)
     committed = RESULTS / "mnist_pruning" / "final-layers123-hard"
     assert main([str(directory), str(committed), f"--out={directory / 'page'}", "--no_figures"]) == 0
-    return directory / "page" / "index.html"
+    with watched(browser, directory / "page" / "index.html") as (page, _):
+        remember(page)
+        yield page
 
 
-def test_trials_of_sweeps_are_hidden_at_first_and_named_and_one_click_shows_them(browser, swept):
-    with watched(browser, swept) as (page, _):
-        assert "12 of 15 groups are hidden, trials of sweeps" in page.inner_text("#hidden-note")
-        page.click("#hidden-note summary")
-        assert page.locator("#hidden-note li").count() == 12
-        assert "lam = 1.2" in page.inner_text("#hidden-note ul")
-        page.select_option("#metric", "valid_error")
-        assert len(lines(page)) == 1
-        page.uncheck("#difference-only")
-        assert len(column(page, "runs")) == 3
-        assert "12 of 15 rows are left out" in page.inner_text("#finals-note")
-        page.click("#show-hidden")
-        assert len(lines(page)) == 13
-        assert page.locator("#hidden-note").is_hidden()
-        page.click("#hide-all")
-        page.uncheck("#shown-only")
-        assert len(column(page, "runs")) == 15
+@pytest.fixture
+def swept(opened_sweep):
+    """The page as it was opened."""
+    reset(opened_sweep)
+    return opened_sweep
 
 
-def test_the_readers_own_runs_stand_out(browser, swept):
-    with watched(browser, swept) as (page, _):
-        own = [text for text in page.locator("#legend-list li").all_inner_texts() if "not in results/" in text]
-        assert len(own) == 1
-        assert "relaxed top-k" in own[0]
-        widths = page.evaluate(
-            "byId('curves-plot').data.filter((trace) => !trace.fill).map((trace) => trace.line.width)"
-        )
-        assert widths == [2, 4]
-        assert page.locator("#finals-table tr.own").count() == 1
+def test_trials_of_sweeps_are_hidden_at_first_and_named_and_one_click_shows_them(swept):
+    assert "12 of 15 groups are hidden, trials of sweeps" in swept.inner_text("#hidden-note")
+    swept.click("#hidden-note summary")
+    assert swept.locator("#hidden-note li").count() == 12
+    assert "lam = 1.2" in swept.inner_text("#hidden-note ul")
+    swept.select_option("#metric", "valid_error")
+    assert len(lines(swept)) == 1
+    swept.uncheck("#difference-only")
+    assert len(column(swept, "runs")) == 3
+    assert "12 of 15 rows are left out" in swept.inner_text("#finals-note")
+    swept.click("#show-hidden")
+    assert len(lines(swept)) == 13
+    assert swept.locator("#hidden-note").is_hidden()
+    swept.click("#hide-all")
+    swept.uncheck("#shown-only")
+    assert len(column(swept, "runs")) == 15
 
 
-def test_parallel_coordinates_go_through_every_field_to_the_metric(browser, swept):
-    with watched(browser, swept) as (page, _):
-        page.select_option("#parallel-metric", "valid_error")
-        names, traces = page.evaluate(
-            "[byId('parallel-plot').layout.xaxis.ticktext, byId('parallel-plot').data.map((trace) => trace.y)]"
-        )
-        assert names == ["lam.start", "density", "epochs", "valid_error"]
-        assert len(traces) == 13
-        assert sorted(y[0] for y in traces) == pytest.approx([i / 11 for i in sorted([*range(12), 4])])
-        page.check("#parallel-shown")
-        assert page.evaluate("byId('parallel-plot').data.length") == 1
+def test_the_readers_own_runs_stand_out(swept):
+    own = [text for text in swept.locator("#legend-list li").all_inner_texts() if "not in results/" in text]
+    assert len(own) == 1
+    assert "relaxed top-k" in own[0]
+    widths = swept.evaluate("byId('curves-plot').data.filter((trace) => !trace.fill).map((trace) => trace.line.width)")
+    assert widths == [2, 4]
+    assert swept.locator("#finals-table tr.own").count() == 1
+
+
+def test_parallel_coordinates_go_through_every_field_to_the_metric(swept):
+    swept.select_option("#parallel-metric", "valid_error")
+    names, traces = swept.evaluate(
+        "[byId('parallel-plot').layout.xaxis.ticktext, byId('parallel-plot').data.map((trace) => trace.y)]"
+    )
+    assert names == ["lam.start", "density", "epochs", "valid_error"]
+    ticks = swept.evaluate("byId('parallel-plot').layout.annotations.map((tick) => tick.text)")
+    assert ticks[:2] == ["0.1", "1.2"]
+    assert len(traces) == 13
+    assert sorted(y[0] for y in traces) == pytest.approx([i / 11 for i in sorted([*range(12), 4])])
+    swept.check("#parallel-shown")
+    assert swept.evaluate("byId('parallel-plot').data.length") == 1
+
+
+def test_a_field_that_runs_agree_on_where_they_use_it_has_no_axis(page):
+    names = page.evaluate("byId('parallel-plot').layout.xaxis.ticktext")
+    assert {"method", "lam.start"} <= set(names)
+    assert "p" not in names  # 2 of the relaxed runs, and not used by the hard one
 
 
 def test_what_was_measured_twice_is_drawn_as_values_and_not_as_curves(page):

@@ -7,18 +7,19 @@ import fsspec
 import ml_collections
 import pytest
 
-from configs import mnist_pruning
+from configs import mnist_pruning, vmoe_clusters
 from experiments.core.config import to_json
 from experiments.core.record.files import write_json
 from experiments.core.record.workdir import Workdir
 from experiments.core.report.identity import dotted
+from scripts.compare import remote
 from scripts.compare.__main__ import main
 from scripts.compare.contents import contents
 from scripts.compare.groups import group, shown
 from scripts.compare.workdirs import RESULTS, Found, find
 from scripts.launch import state
 from scripts.launch.training import Training
-from tests.scripts.workdirs import write_fine_tuning, write_workdir
+from tests.scripts.workdirs import write_fine_tuning, write_run, write_workdir
 
 START = [90.0, 88.0]
 
@@ -102,6 +103,23 @@ def test_labels_of_many_groups_leave_out_the_usual_and_the_implied(tmp_path):
     ]
 
 
+def test_runs_of_the_task_of_clusters_have_the_names_of_its_tables(tmp_path):
+    rows = [
+        {"epoch": 0, "step": step, "seconds": 0.1 * step, "diverged": [False], "test_recovery": [0.5]}
+        for step in (0, 1000)
+    ]
+    for name in ("best", "hard", "relaxed"):
+        config = vmoe_clusters.get_config(f"router={name}")
+        config.eval_every = config.steps
+        config.router.limit = {"best": 3.0, "hard": 4.0, "relaxed": 5.0}[name]  # which none of them reads
+        write_run(tmp_path / name, config, rows, "vmoe_clusters")
+    assert labels(tmp_path) == [
+        "the best assignment, learning rate 0.03",
+        "hard expert choice, of the gates, learning rate 0.03",
+        "relaxed expert choice, p = 2, of the logits, 50 slots, learning rate 0.03, lam = 1",
+    ]
+
+
 def test_unfinished_runs_are_shown_with_their_state_and_never_pooled(tmp_path):
     write_workdir(tmp_path / "done", [START, [7.0, 8.0]])
     write_workdir(tmp_path / "stopped", [START, [7.0, 8.0]], seeds=(2, 3))
@@ -123,7 +141,7 @@ def test_a_run_that_goes_on_is_called_running(tmp_path):
 
 def test_how_a_launched_run_ended_is_shown_wherever_it_lies(tmp_path, capsys):
     memory = fsspec.filesystem("memory")
-    for name in ("failed", "running", "stopped", "early"):
+    for name in ("failed", "running", "interrupted", "stopped", "early"):
         write_workdir(tmp_path / name, [START, [7.0, 8.0]], method=name)
         Workdir(tmp_path / name).summary.unlink()
         (tmp_path / name / ".lock").touch()
@@ -132,6 +150,7 @@ def test_how_a_launched_run_ended_is_shown_wherever_it_lies(tmp_path, capsys):
     for name in ("failed", "early", "at once"):
         state.record(training_in(tmp_path / name), state.FAILED, reason="ValueError: no memory")
     state.record(training_in(tmp_path / "running"), state.RUNNING)
+    state.record(training_in(tmp_path / "interrupted"), state.INTERRUPTED, reason="its job goes on")
     state.record(training_in(tmp_path / "stopped"), state.TO_DO)
     try:
         memory.put(str(tmp_path), "/sweep/runs", recursive=True)
@@ -142,6 +161,7 @@ def test_how_a_launched_run_ended_is_shown_wherever_it_lies(tmp_path, capsys):
         assert {run.name: (run.state, run.reason) for run in found.runs} == {
             "failed": ("failed at epoch 1 of 1", "ValueError: no memory"),
             "running": ("unfinished, at epoch 1 of 1", ""),
+            "interrupted": ("unfinished, at epoch 1 of 1", "its job goes on"),
             "stopped": (stopped, ""),
         }
         assert {problem.name: problem.reason for problem in found.problems} == {
@@ -236,6 +256,29 @@ def test_runs_in_a_bucket_are_copied_and_read(tmp_path, capsys):
         memory.store.clear()
     (problem,) = find(["nosuch://bucket"]).problems
     assert problem.reason.startswith("cannot be read: ")
+
+
+def test_a_storage_that_remembers_its_directories_is_asked_anew():
+    class Remembering(fsspec.get_filesystem_class("memory")):
+        protocol, known = "remembering", {}
+
+        def find(self, path, **options):
+            return self.known.setdefault(path, super().find(path, **options))
+
+        def invalidate_cache(self, path=None):
+            self.known.clear()
+
+    fsspec.register_implementation("remembering", Remembering)
+    filesystem, root = fsspec.core.url_to_fs("remembering://runs")
+    try:
+        assert remote.stamps("remembering://runs") == {}
+        filesystem.pipe(f"{root}/a/metrics.jsonl", b"1")
+        before = remote.stamps("remembering://runs")
+        filesystem.pipe(f"{root}/a/metrics.jsonl", b"12")
+        assert [size for size, _ in before.values()] == [1]
+        assert [size for size, _ in remote.stamps("remembering://runs").values()] == [2]
+    finally:
+        filesystem.store.clear()
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,16 @@ from tests.scripts.compare.looking import lines
 from tests.scripts.workdirs import write_workdir
 
 
-@pytest.fixture
-def running(tmp_path, signals_count):
-    """A server that follows a directory without a run; at the end it has ended cleanly."""
-    command = [sys.executable, "-m", "scripts.compare", str(tmp_path), "--watch"]
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory):
+    """A directory without a run."""
+    return tmp_path_factory.mktemp("followed")
+
+
+@pytest.fixture(scope="module")
+def running(followed, signals_count):
+    """A server that follows it; at the end it has ended cleanly."""
+    command = [sys.executable, "-m", "scripts.compare", str(followed), "--watch"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield re.match(r"(http://127.0.0.1:\d+/) until Ctrl-C\n", process.stdout.readline())[1]
@@ -33,14 +39,14 @@ def running(tmp_path, signals_count):
     assert "Traceback" not in said
 
 
-def test_a_page_follows_a_run_that_goes_on_and_keeps_its_state(running, browser, tmp_path):
+def test_a_page_follows_a_run_that_goes_on_and_keeps_its_state(running, browser, followed):
     page, seen = browser.new_page(), Seen()
     page.on("pageerror", lambda error: seen.errors.append(str(error)))
     page.on("request", lambda request: seen.requests.append(request.url))
     page.goto(running)
     assert page.inner_text("#problems-table td") == "holds no run"
-    write_workdir(tmp_path / "elsewhere", [[90.0, 88.0], [20.0, 19.0], [9.0, 8.0], [7.0, 8.0]])
-    workdir = Workdir(tmp_path / "elsewhere")
+    write_workdir(followed / "elsewhere", [[90.0, 88.0], [20.0, 19.0], [9.0, 8.0], [7.0, 8.0]])
+    workdir = Workdir(followed / "elsewhere")
     workdir.summary.unlink()
     rows = workdir.metrics.read_text().splitlines(keepends=True)
     workdir.metrics.write_text("".join(rows[:2]))

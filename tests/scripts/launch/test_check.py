@@ -1,13 +1,44 @@
 """What cannot be run is refused on the launching side, before anything is created."""
 
-import pytest
+import importlib
+import subprocess
+import threading
 
+import pytest
+from absl import flags
+
+from experiments.core.cli import Command
+from experiments.core.errors import UsageError
 from scripts.launch import compile_first
 from scripts.launch.check import tpu_devices, tpu_processes
+from scripts.launch.process import Console
 from tests.scripts.launch.conftest import commands
 
+pytestmark = pytest.mark.filterwarnings(r"ignore:the load_module\(\) method:DeprecationWarning")  # of ml_collections
 VMOE = ["queued-resource", "vmoe", "--config=configs/vmoe.py:router=hard", "--workdir=gs://bucket/runs/a"]
 TPU = ["--name=tpu", "--zone=us-east1-d", "--type=v5p-16", "--poll_seconds=0.01", "--commit=HEAD"]
+
+
+@pytest.fixture
+def asked_here(monkeypatch):
+    """Experiments are asked in this process, which has eight devices, too: to start one takes seconds."""
+    ask, lock = Console.ask, threading.Lock()
+
+    def asked(console, command, **options):
+        if "--check" not in command:
+            return ask(console, command, **options)
+        module, *arguments = command[command.index("-m") + 1 :]
+        recipe = importlib.import_module(f"{module}.experiment").RECIPE
+        try:
+            with lock:
+                check = Command(recipe, flags.FlagValues(), [module, *arguments])
+                check.parse()
+                check.run()
+        except UsageError as error:
+            return subprocess.CompletedProcess(command, 2, "", f"error: {error}\n")
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(Console, "ask", asked)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +69,7 @@ def test_that_nothing_could_be_checked_is_said(world, launch):
         (["--config.mesh.expert=3"], "error: config.mesh={'data': -1, 'expert': 3, 'fsdp': 1} is not allowed: "),
     ],
 )
-def test_a_mistake_is_one_line_and_nothing_is_created(world, launch, overrides, message):
+def test_a_mistake_is_one_line_and_nothing_is_created(asked_here, world, launch, overrides, message):
     status, _, err = launch(*VMOE, *TPU, "--", *overrides, check=True)
     assert status == 2
     assert err.startswith(message)
@@ -46,7 +77,7 @@ def test_a_mistake_is_one_line_and_nothing_is_created(world, launch, overrides, 
     assert world.recorded("calls") == []
 
 
-def test_of_a_sweep_the_point_is_named(world, launch):
+def test_of_a_sweep_the_point_is_named(asked_here, world, launch):
     status, _, err = launch(*VMOE, *TPU, "--sweep=config.router.k=28,401", check=True)
     assert status == 2
     assert err == "error: k=401: config.router.k=401 is not allowed: it must be at most the 400 tokens of a group\n"
@@ -74,7 +105,7 @@ def compiler_of(tmp_path, monkeypatch, status, *said):
     return noted
 
 
-def test_what_does_not_fit_is_refused_before_a_tpu_is_asked_for(world, launch, tmp_path, monkeypatch):
+def test_what_does_not_fit_is_refused_before_a_tpu_is_asked_for(asked_here, world, launch, tmp_path, monkeypatch):
     noted = compiler_of(tmp_path, monkeypatch, 3, "it does not fit", "what helps: --config.mesh.fsdp=N")
     status, out, err = launch(*VMOE, *TPU, "--compile_first", "--", "--config.mesh.expert=4")
     assert status == 2
@@ -87,7 +118,7 @@ def test_what_does_not_fit_is_refused_before_a_tpu_is_asked_for(world, launch, t
     )
 
 
-def test_what_cannot_be_compiled_is_said_and_what_fits_is_launched(world, launch, tmp_path, monkeypatch):
+def test_what_cannot_be_compiled_is_said_and_what_fits_is_launched(asked_here, world, launch, tmp_path, monkeypatch):
     compiler_of(tmp_path, monkeypatch, 2, "error: --type=v5p-16 needs the package libtpu")
     status, _, err = launch(*VMOE, *TPU, "--compile_first")
     assert (status, world.recorded("calls")) == (2, [])

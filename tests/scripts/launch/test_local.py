@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from scripts.launch.code import ROOT
+from scripts.launch.process import Console
 from tests.experiments.support import wait_for_end
 from tests.scripts.launch.conftest import commands
 
@@ -28,7 +29,7 @@ def start(arguments):
     )
 
 
-def test_a_sweep_stopped_half_way_finishes_what_was_left_once_nobody_holds_it(tmp_path, launch):
+def test_a_sweep_stopped_half_way_finishes_what_was_left_once_nobody_holds_it(tmp_path, launch, monkeypatch):
     arguments = [*local(tmp_path / "sweep", SWEEP, "--devices=1"), "--", *DIGITS]
     first = start(arguments)
     lines = iter(first.stdout.readline, "")
@@ -42,12 +43,14 @@ def test_a_sweep_stopped_half_way_finishes_what_was_left_once_nobody_holds_it(tm
     assert re.search(r"learning_rate=0.1 +done +epoch 40/40", said)
     assert re.search(r"learning_rate=0.05 +to do +epoch \d+/40", said)
 
-    # As if a launcher had been killed that leaves its run, which ends a little later.
-    holds = "import fcntl, sys, time; file = open(sys.argv[1], 'w'); fcntl.flock(file, fcntl.LOCK_EX)"
-    holds += "; print(flush=True); time.sleep(4)"
+    # As if a launcher had been killed that leaves its run, which ends while the next launcher waits for it.
+    holds = "import fcntl, sys; file = open(sys.argv[1], 'w'); fcntl.flock(file, fcntl.LOCK_EX)"
+    holds += "; print(flush=True); sys.stdin.read()"
     lock = tmp_path / "sweep" / "learning_rate=0.05" / ".lock"
-    with subprocess.Popen([sys.executable, "-c", holds, str(lock)], stdout=subprocess.PIPE) as left:
+    holder = [sys.executable, "-IS", "-c", holds, str(lock)]
+    with subprocess.Popen(holder, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as left:
         left.stdout.readline()
+        monkeypatch.setattr(Console, "wait", lambda console, seconds: left.communicate())
         status, said, _ = launch(*arguments)
     assert status == 0
     assert "learning_rate=0.1: was done" in said

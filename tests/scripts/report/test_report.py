@@ -10,7 +10,7 @@ from experiments.core.report.finding import Finding, Measured
 from experiments.mnist_pruning.report import figures, table
 from scripts.report import __main__ as report
 from scripts.report import chart, claims, operators
-from tests.scripts.browser import watched
+from tests.scripts.browser import wait_for, watched
 from tests.scripts.workdirs import write_workdir
 
 QUICK = tuple(claim for claim in claims.CLAIMS if claim.find.__module__ != operators.__name__)
@@ -38,7 +38,7 @@ def results(tmp_path_factory):
 def test_every_claim_has_its_figure_number_interval_verdict_and_a_plain_sentence(results):
     page = (results / "index.html").read_text()
     body = page[page.index('<section id="claims"') :].partition("</section>")[0]
-    assert {"1e-4", "top-3"} <= set(re.findall(r'<span class="whole">(.*?)</span>', body))
+    assert {"lam = 1e-4", "p = 2", "top-k", "top-3"} <= set(re.findall(r'<span class="whole">(.*?)</span>', body))
     whole = re.sub(r'<span class="whole">(.*?)</span>', r"\1", body)
     found = [html.unescape(part) for part in whole.split('<article class="claim">')[1:]]
     assert len(found) == len(QUICK)
@@ -68,23 +68,35 @@ def test_it_is_not_a_directory(tmp_path, capsys):
     assert "is not a directory" in capsys.readouterr().err
 
 
-def test_the_page_opens_with_the_claims_on_pruning_and_fits_a_phone(results, browser):
-    with watched(browser, results / "index.html", width=360, height=740) as (page, _):
-        assert page.evaluate("document.documentElement.scrollWidth") == 360
-        assert page.locator("main > section").first.get_attribute("id") == "claims"
-        assert page.locator(".claim").first.bounding_box()["width"] <= 360
-        page.evaluate("document.querySelector('#claims').style.width = '2ch'")
-        lines = "[...document.querySelectorAll('.whole')].map((node) => node.getClientRects().length)"
-        assert set(page.evaluate(lines)) == {1}
+@pytest.fixture(scope="module")
+def page(results, browser):
+    """The page in a browser: tests leave it as it was, but for its size and its theme."""
+    with watched(browser, results / "index.html") as (page, _):
+        yield page
+
+
+def test_the_page_opens_with_the_claims_on_pruning_and_fits_a_phone(page):
+    page.set_viewport_size({"width": 360, "height": 740})
+    wait_for(page, "document.documentElement.scrollWidth", 360)
+    assert page.locator("main > section").first.get_attribute("id") == "claims"
+    assert page.locator(".claim").first.bounding_box()["width"] <= 360
+    page.evaluate("document.querySelector('#claims').style.width = '2ch'")
+    lines = "[...document.querySelectorAll('.whole')].map((node) => node.getClientRects().length)"
+    assert set(page.evaluate(lines)) == {1}
+    page.evaluate("document.querySelector('#claims').style.width = ''")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(results, browser, scheme):
-    with watched(browser, results / "index.html", scheme=scheme) as (page, _):
-        for summary in page.locator("summary").all():
-            summary.click()
-        found = Axe().run(page)
-        assert [(violation["id"], violation["nodes"][0]["html"]) for violation in found.response["violations"]] == []
-        with page.expect_download() as download:
-            page.click("#claim-1-csv")
-        assert "half width of the 95 % interval" in download.value.path().read_text()
+def test_axe_finds_nothing(page, scheme):
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.emulate_media(color_scheme=scheme)
+    page.evaluate("document.querySelectorAll('details').forEach((node) => { node.open = true; })")
+    wait_for(page, "document.documentElement.dataset.theme", scheme)
+    found = Axe().run(page)
+    assert [(violation["id"], violation["nodes"][0]["html"]) for violation in found.response["violations"]] == []
+
+
+def test_the_numbers_of_a_claim_are_saved_with_their_intervals(page):
+    with page.expect_download() as download:
+        page.click("#claim-1-csv")
+    assert "half width of the 95 % interval" in download.value.path().read_text()

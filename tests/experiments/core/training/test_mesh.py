@@ -58,7 +58,9 @@ def test_a_config_can_be_checked_as_of_several_processes_which_take_all_devices(
         ({"data": -1, "fsdp": 3}, r"config\.mesh=.* multiply to the 8 devices"),
         ({"data": -1, "fsdp": -1}, r"config\.mesh=.* at most one of them -1"),
         ({"data": 0}, r"config\.mesh\.data=0 .* must be positive, or -1"),
-        ({"tensor": 8}, r"config\.mesh='tensor' .* one of data, fsdp, expert"),
+        ({"data": 8, "slices": 0}, r"config\.mesh\.slices=0 .* must be positive, or -1"),
+        ({"data": 8, "slices": 3}, r"config\.mesh\.data=8 .* multiple of the 3 slices"),
+        ({"tensor": 8}, r"config\.mesh='tensor' .* one of data, fsdp, expert, slices"),
         ({"data": 4, "fsdp": 2, "batch_size": 12}, r"config\.batch_size=12 .* multiple of 8"),
         ({"data": 8, "batch_size": 24, "accumulate": 2}, r"config\.batch_size=24 .* multiple of 16"),
     ],
@@ -101,3 +103,43 @@ def test_batches_are_divided_over_all_devices_and_a_process_knows_its_rows():
     assert {shard.data.shape for shard in on_devices.addressable_shards} == {(8,)}
     np.testing.assert_array_equal(on_devices, array)
     np.testing.assert_array_equal(mesh_lib.local_rows(mesh, 64), np.arange(64))
+
+
+class InSlice:
+    """A device that says of which slice it is, as TPUs and GPUs do."""
+
+    def __init__(self, device, slice_index):
+        self._device, self.slice_index = device, slice_index
+
+    def __getattr__(self, name):
+        return getattr(self._device, name)
+
+
+@pytest.fixture
+def two_slices():
+    """Eight devices, which take turns in being of one slice and of the other."""
+    return [InSlice(device, number % 2) for number, device in enumerate(jax.devices())]
+
+
+@pytest.mark.parametrize("given", [{}, {"slices": 2}, {"slices": -1}])
+def test_data_alone_goes_over_slices(two_slices, given):
+    mesh = mesh_lib.make(config_of(data=4, expert=2, **given), two_slices)
+    found = np.vectorize(lambda device: device.slice_index)(mesh.devices)
+    np.testing.assert_array_equal(found[:, 0], [[0, 0], [0, 0], [1, 1], [1, 1]])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"data": 1, "fsdp": 4, "expert": 2}, r"config\.mesh\.data=1 .* a multiple of the 2 slices"),
+        ({"data": 8, "slices": 1}, r"config\.mesh\.slices=1 .* -1, or the 2 that the devices are in"),
+    ],
+)
+def test_slices_that_no_data_goes_over_and_those_that_are_not_there_are_named(two_slices, sizes, message):
+    with pytest.raises(UsageError, match=message):
+        mesh_lib.make(config_of(**sizes), two_slices)
+
+
+def test_devices_that_say_nothing_of_slices_stand_for_as_many_as_are_asked_for():
+    one, two = mesh_of(data=4, expert=2), mesh_of(data=4, expert=2, slices=2)
+    assert one == two

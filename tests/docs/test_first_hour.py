@@ -1,0 +1,110 @@
+"""The first hour of the documentation: each of its commands is carried out, on a run and a demo that are tiny."""
+
+import importlib
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from absl import flags
+
+from experiments.core.cli import Command
+from experiments.core.suite import command as suites
+from experiments.core.training import train
+from scripts.bench.help import ask
+from scripts.compare.__main__ import main as compare
+from tests.docs.pages import DOCS, ROOT
+from tests.scripts.workdirs import write_workdir
+
+pytestmark = pytest.mark.filterwarnings(r"ignore:the load_module\(\) method:DeprecationWarning")  # of ml_collections
+TINY = ["--config.epochs=1", "--config.seeds=(0,)", "--config.hidden=()", "--config.prune_layers=(1,)"]
+
+
+def transcript():
+    """The commands of the page, and the lines that each of them prints, without those that are left out."""
+    found = []
+    for block in re.findall(r"^```console\n(.*?)^```$", (DOCS / "first_hour.md").read_text(), re.MULTILINE | re.DOTALL):
+        for part in re.split(r"^\$ ", block.replace("\\\n", ""), flags=re.MULTILINE)[1:]:
+            command, _, said = part.partition("\n")
+            found.append((shlex.split(command), [line for line in said.splitlines() if line != "..."]))
+    return found
+
+
+@pytest.fixture
+def hour(tmp_path, monkeypatch, capsys):
+    """Carries out a command of the page in a directory of its own; returns what it printed."""
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    monkeypatch.chdir(tmp_path)
+    suites_run = []
+
+    def run_suite(suite, out, runs, selected, command):
+        """Of the demo: what it would train, and two runs that it leaves."""
+        assert runs == selected
+        suites_run.append(suite.name)
+        if suite.name == "mnist_pruning":
+            for name, method in (("hard", "hard"), ("annealed-p2", "relaxed")):
+                path = out / f"final-layers123-{name}"
+                write_workdir(path, [[90.0, 88.0], [9.0, 8.0]], method=method, dataset="digits")
+        return 0
+
+    monkeypatch.setattr(suites, "run_suite", run_suite)
+
+    def python(module, arguments):
+        if arguments == ["--help"]:
+            return ask(module)[0]
+        if module.endswith(".suite"):
+            assert suites.main(importlib.import_module(f"{module}.__main__").SUITE, arguments) == 0
+        elif module.startswith("experiments."):
+            recipe = importlib.import_module(f"{module}.experiment").RECIPE
+            options = flags.FlagValues()
+            asked = Command(recipe, options, [module, *arguments, *TINY])
+            asked.parse()
+            train.run(recipe, asked.config, options.workdir)
+        else:
+            assert module == "scripts.compare"
+            assert compare([*arguments, "--no_figures"]) == 0
+        return capsys.readouterr().out
+
+    def carry_out(words):
+        match words:
+            case ["git", "clone", "URL", name]:
+                subprocess.run(["git", "clone", "--quiet", "--shared", "--no-checkout", ROOT, name], check=True)
+            case ["cd", name]:
+                assert (tmp_path / name / ".git").is_dir()
+            case ["make", *arguments]:
+                recipe = ["make", "--dry-run", "--no-print-directory", "READY=", *arguments]
+                lines = subprocess.run(recipe, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+                return "".join(carry_out(shlex.split(line)) for line in lines)
+            case ["ls", name]:
+                return "  ".join(sorted(path.name for path in Path(name).iterdir() if path.name[0] != "."))
+            case [".venv/bin/python", "-m", module, *arguments]:
+                return python(module, arguments)
+            case _:
+                pytest.fail(f"{shlex.join(words)} is a command that this test cannot carry out")
+        return ""
+
+    return carry_out, suites_run
+
+
+def test_every_command_of_the_first_hour_does_what_the_page_says(hour, tmp_path):
+    carry_out, suites_run = hour
+    printed = {}
+    for words, said in transcript():
+        printed[shlex.join(words)] = carry_out(words), said
+    assert suites_run == ["vmoe", "cifar100_vit", "mnist_pruning"]
+    assert (tmp_path / "runs" / "compare" / "index.html").exists()
+    for command, (out, said) in printed.items():
+        if "--help" in command or command.startswith("ls "):
+            assert said
+            assert all(line in out for line in said), command
+        elif "scripts.compare" in command or command.startswith("make compare"):
+            # Other numbers, as runs are tiny; the same columns, and the same words around them.
+            heads = [line.split() for line in said if line.startswith(("runs ", "mnist_pruning:"))]
+            assert all(head in [line.split() for line in out.splitlines()] for head in heads), command
+            assert "3 runs in 3 groups: runs/compare/index.html" in out or heads, command
+        elif "experiments.mnist_pruning" in command:
+            fields = [re.findall(r"(\w+) +[-\d.]+", line)[1:] for line in said if line.startswith("epoch  0/")]
+            assert fields == [
+                re.findall(r"(\w+) +[-\d.]+", line)[1:] for line in out.splitlines() if "epoch 0/" in line
+            ]

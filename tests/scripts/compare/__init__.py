@@ -1,0 +1,1 @@
+"""A package, so that fixtures may last as long as its tests."""
