@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.core.report.finding import Finding, Measured, Numbers, Verdict, below, read
+from experiments.core.report.finding import Finding, Measured, Numbers, Verdict, above, below, read
 from experiments.core.report.markdown import plus_minus
 
 # Routers with a gradient through the mask, and what the brief finding calls them.
@@ -17,7 +17,7 @@ def gradient(results: Path) -> Finding | None:
     if not rows:
         return None
     better = [below(row["minus_hard"]) for row in rows]
-    count = f"{sum(better)} of {len(better)}"
+    count, worse = f"{sum(better)} of {len(better)}", sum(above(row["minus_hard"]) for row in rows)
     verdict: Verdict = "reproduced" if all(better) else "partly" if any(better) else "not"
     what = "loss minus the hard router's, % of the variance"
     places = dict.fromkeys(map(_where, rows))
@@ -30,10 +30,10 @@ def gradient(results: Path) -> Finding | None:
     return Finding(
         f"{what}: " + "; ".join(f"{row['router']}, {_where(row)}: {_shown(row)}" for row in rows),
         verdict,
-        f"{count} intervals lie below 0{_power(rows)}",
+        f"{count} intervals lie below 0, {worse} above{_power(rows)}",
         f"{what}, at {', '.join(places)}: {'; '.join(by_name)}",
         plain="On a task with a known best assignment, routers with a gradient through the mask explain more than the "
-        f"hard one in {count} comparisons.",
+        f"hard one in {count} comparisons, and less in {worse}.",
         unit=what,
         measured=[Measured.of(f"{WITH_GRADIENT[row['name']]}, {_where(row)}", row["minus_hard"]) for row in rows],
     )
