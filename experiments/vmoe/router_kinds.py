@@ -114,7 +114,16 @@ def _validate_token_choice(fields: ml_collections.ConfigDict) -> None:
     require(fields.auxiliary >= 0, "router.auxiliary", fields.auxiliary, "at least 0")
 
 
-_OF_RELAXED = ("score", "p", "lam", "hard_after", "dykstra")  # what it reads of `config.router`
+_RELAXED = RouterKind(
+    _relaxed,
+    _label("relaxed expert choice"),
+    setting=_relaxed_setting,
+    reads=("score", "p", "lam", "hard_after", "dykstra"),
+    same_score=True,
+    validate=_validate_relaxed,
+    validate_shape=_validate_capacity,
+    presets=("demo", "full"),
+)
 
 # In the order of the tables.
 ROUTERS = {
@@ -129,34 +138,18 @@ ROUTERS = {
         ),
         presets=("demo", "full"),
     ),
-    "relaxed": RouterKind(
-        _relaxed,
-        _label("relaxed expert choice"),
-        setting=_relaxed_setting,
-        reads=_OF_RELAXED,
-        same_score=True,
-        validate=_validate_relaxed,
-        validate_shape=_validate_capacity,
-        presets=("demo", "full"),
-    ),
-    "annealed": RouterKind(
-        _relaxed,
-        _label("relaxed expert choice annealed to the hard"),
-        lambda fields: (ORANGE, "--"),
-        setting=_relaxed_setting,
-        reads=_OF_RELAXED,
-        same_score=True,
+    "relaxed": _RELAXED,
+    "annealed": dataclasses.replace(
+        _RELAXED,
+        label=_label("relaxed expert choice annealed to the hard"),
+        look=lambda fields: (ORANGE, "--"),
         fields={"lam.schedule": "geometric", "lam.start": 10.0, "lam.end": 0.1, "hard_after": 0.9},
-        validate_shape=_validate_capacity,
         presets=(),
     ),
-    "unbounded": RouterKind(
-        _relaxed,
-        _label("relaxed expert choice with buffers for all tokens"),
-        lambda fields: (RED, ":"),
-        setting=_relaxed_setting,
-        reads=_OF_RELAXED,
-        same_score=True,
+    "unbounded": dataclasses.replace(
+        _RELAXED,
+        label=_label("relaxed expert choice with buffers for all tokens"),
+        look=lambda fields: (RED, ":"),
         unbounded=True,
         validate_shape=lambda fields, shape, num_experts: require(
             fields.capacity == 0, "router.capacity", fields.capacity, "0: its buffers hold all tokens of a group"

@@ -4,6 +4,7 @@ from experiments.cifar100_vit.report import claims as fine_tuning
 from experiments.core.report.finding import Claim
 from experiments.mnist_pruning.report import claims as pruning
 from experiments.vmoe.report import claims as vmoe
+from experiments.vmoe_clusters.report import claims as clusters
 from scripts.report import operators, solvers
 
 _BENCH = "results/bench/README.md"
@@ -81,6 +82,16 @@ CLAIMS = (
         "configs/vmoe.py",
         "make bench",
         _BENCH,
+    ),
+    Claim(
+        "A hard top-k mask has null derivatives, which makes it hard to train through: here, experts and their router.",
+        "Section 1",
+        "not measured",
+        clusters.gradient,
+        "vmoe_clusters/figures/excess.png",
+        "configs/vmoe_clusters.py",
+        "make vmoe-clusters",
+        "results/vmoe_clusters/README.md",
     ),
     Claim(
         "Dykstra's algorithm is faster than PAV on accelerators.",

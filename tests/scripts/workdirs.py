@@ -7,7 +7,7 @@ from typing import Any
 import ml_collections
 import numpy as np
 
-from configs import cifar100_vit, mnist_pruning, vmoe
+from configs import cifar100_vit, mnist_pruning, vmoe, vmoe_clusters
 from experiments.core.config import to_json
 from experiments.core.record.files import write_json
 from experiments.core.record.metrics import Row, Writer
@@ -164,3 +164,36 @@ def write_vmoe(
             }
         )
     write_run(path, config, rows, "vmoe", probe=probe)
+
+
+def write_clusters(
+    path: Path,
+    router: str,
+    losses: Sequence[float | None],
+    recoveries: Sequence[Sequence[float | None]],
+    **fields: Any,
+) -> None:
+    """A finished run of the task of clusters that recovered `recoveries[row][seed]`, every 50 steps.
+
+    The true centres recover 80 %; `losses` are those at the end, `fields` as in `write_workdir`.
+    """
+    config = vmoe_clusters.get_config(f"router={router}")
+    set_fields(config, fields)
+    config.seeds = tuple(range(len(losses)))
+    config.steps = 50 * (len(recoveries) - 1)
+    prefix = "test" if config.split == "test" else "valid"
+    count = len(losses)
+    rows: list[Row] = [
+        {
+            "epoch": number,
+            "step": 50 * number,
+            "seconds": float(number),
+            "diverged": [value is None for value in losses],
+            f"{prefix}_loss": list(losses) if number == len(recoveries) - 1 else [100.0] * count,
+            f"{prefix}_recovery": list(values),
+            f"{prefix}_reachable": [80.0] * count,
+            f"{prefix}_router": {"support": [25.0] * count, "dropped_mass": [0.0] * count},
+        }
+        for number, values in enumerate(recoveries)
+    ]
+    write_run(path, config, rows, "vmoe_clusters")

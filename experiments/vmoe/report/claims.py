@@ -13,7 +13,7 @@ PAPERS = "Dykstra, 10 iterations"
 def precision(results: Path) -> Finding | None:
     """The relaxed routers against the hard one."""
     table = read(results / "vmoe" / "table.json")
-    rows = [row for row in (table or {}).get("final", []) if row["router"].startswith("relaxed")]
+    rows = [row for row in (table or {}).get("final", []) if row["name"] == "relaxed"]
     if not rows:
         return None
     shown = "; ".join(

@@ -10,16 +10,14 @@ Reads the workdirs below DIR and writes PNG and SVG files to DIR/figures; the sa
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.core.record.metrics import Row
-from experiments.core.record.summary import interval
 from experiments.core.report.command import drawable, figures_of
+from experiments.core.report.course import course, draw
 from experiments.core.report.results import Run
 from experiments.core.report.style import BLACK, GREEN, ORANGE, PURPLE, RED, SKY, STYLE, Look, save
 from experiments.vmoe.report import naming, pictures
@@ -52,13 +50,14 @@ def figure7(runs: Sequence[Run]) -> Figure:
     whole, end = figure.subplots(1, 2)
     low, high = [], []
     for run, look in _looks(runs):
-        steps, means, halves = _course(run, lambda row: row[_METRIC])
+        precision = course(run, lambda row: row[_METRIC])
+        steps, means, halves = precision
         late = steps >= _END * steps[-1]
         low.append(np.nanmin((means - halves)[late], initial=np.inf))
         high.append(np.nanmax((means + halves)[late], initial=-np.inf))
         final = "diverged" if np.isnan(means[-1]) else f"{means[-1]:.2f} ± {halves[-1]:.2f} %"
         for axes in (whole, end):
-            _draw(axes, steps, means, halves, look, f"{naming.router(run)}: {final}")
+            draw(axes, precision, look, f"{naming.router(run)}: {final}")
     last = max(run.rows[-1]["step"] for run in runs)
     end.set_xlim(_END * last, last)
     if np.isfinite(min(low)) and np.isfinite(max(high)):
@@ -75,10 +74,10 @@ def routing(runs: Sequence[Run]) -> Figure:
     for run, look in _looks(runs):
         if _has_stability(run):
             label = naming.router(run)
-            of_gates = _course(run, lambda row: naming.over_layers(row["test_router"], "entropy"))
-            _draw(entropy, *of_gates, look, label)
-            of_experts = _course(run, lambda row: naming.over_layers(row["test_stability"]))
-            _draw(stability, *of_experts, look, label)
+            of_gates = course(run, lambda row: naming.over_layers(row["test_router"], "entropy"))
+            draw(entropy, of_gates, look, label)
+            of_experts = course(run, lambda row: naming.over_layers(row["test_stability"]))
+            draw(stability, of_experts, look, label)
     entropy.set_ylabel("entropy of the gates of a token, nats")
     stability.set_ylabel("tokens of experts alike in two rows, %")
     return _finished(figure, (entropy, stability), runs)
@@ -94,20 +93,6 @@ def _looks(runs: Sequence[Run]) -> Iterator[tuple[Run, Look]]:
     for run in runs:
         look = naming.kind(run).look
         yield run, look(run.config["router"]) if look else next(free, (BLACK, "-."))
-
-
-def _course(run: Run, values: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Steps, and mean and half width of the interval of the values per seed in each row; without seeds NaN and 0."""
-    found: list[tuple[Row, Any]] = [(row, interval(values(row))) for row in run.rows]
-    means = np.array([np.nan if value["mean"] is None else value["mean"] for _, value in found])
-    halves = np.array([value["interval95"] or 0.0 for _, value in found])
-    return np.array([row["step"] for row, _ in found]), means, halves
-
-
-def _draw(axes: Axes, steps: np.ndarray, means: np.ndarray, halves: np.ndarray, look: Look, label: str) -> None:
-    colour, dashes = look
-    axes.plot(steps, means, color=colour, linestyle=dashes, linewidth=1.6, label=label)
-    axes.fill_between(steps, means - halves, means + halves, color=colour, alpha=0.12, linewidth=0)
 
 
 def _finished(figure: Figure, panels: Sequence[Axes], runs: Sequence[Run]) -> Figure:

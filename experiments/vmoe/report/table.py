@@ -82,6 +82,7 @@ def _common(run: Run, prefix: str) -> Numbers:
         "run": run.name,
         "dataset": run.config["dataset"],
         "router": naming.router(run),
+        "name": run.config["router"]["name"],
         "setting": naming.setting(run),
         "precision_at_1": interval(run.final(f"{prefix}_precision_at_1")),
         "routing": _routing(run, prefix),

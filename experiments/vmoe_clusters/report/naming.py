@@ -1,7 +1,7 @@
 """What a run of the task is called in tables and figures, and when it got there."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from experiments.core.report import results
@@ -11,11 +11,12 @@ from experiments.vmoe.report import naming as of_routers
 from experiments.vmoe_clusters import kinds
 
 REACHED = 0.9  # of what the true centres recover
+_KNOWN: dict[str, Collection[str]] = {"router.name": kinds.NAMES}
 
 
 def load(directory: Path) -> tuple[list[Run], list[Problem]]:
     """The runs of this task below `directory`, by name; those of others as problems, as what is broken."""
-    return results.load_of(directory, "vmoe_clusters", "the task of clusters", {"router.name": kinds.NAMES})
+    return results.load_of(directory, "vmoe_clusters", "the task of clusters", _KNOWN)
 
 
 def router(run: Run) -> str:
@@ -34,16 +35,22 @@ def noise(run: Run) -> float:
     return run.config["task"]["noise"]
 
 
+def circumstances(run: Run) -> tuple[int, float]:
+    """Steps and noise, which routers that are compared have in common."""
+    return run.config["steps"], noise(run)
+
+
 def of_split(runs: Iterable[Run], split: str) -> list[Run]:
-    """The runs of a split, by noise, then in the order of the routers."""
+    """The runs of a split, by steps and noise, then in the order of the routers."""
     chosen = [run for run in runs if run.config["split"] == split]
-    return sorted(chosen, key=lambda run: (noise(run), kinds.NAMES.index(run.config["router"]["name"])))
+    return sorted(chosen, key=lambda run: (*circumstances(run), kinds.NAMES.index(run.config["router"]["name"])))
 
 
-def named(runs: Iterable[Run], name: str, like: Run) -> Run | None:
-    """The run with the router of a name at the noise of another, unless it is that one."""
-    found = [run for run in runs if run.config["router"]["name"] == name and noise(run) == noise(like)]
-    return next((run for run in found if run is not like), None)
+def reference(run: Run, name: str, runs: Iterable[Run]) -> Run | None:
+    """The first in the circumstances of `run` with the router of a name; None if that is `run`, or there is none."""
+    alike = (one for one in runs if circumstances(one) == circumstances(run))
+    found = next((one for one in alike if one.config["router"]["name"] == name), None)
+    return None if found is run else found
 
 
 def steps_to_reach(run: Run, share: float = REACHED) -> list[int | None]:
@@ -62,7 +69,7 @@ IDENTITY = dataclasses.replace(
     of_routers.IDENTITY,
     reads={name: of_routers.IDENTITY.reads.get(name, []) for name in kinds.NAMES},
     only_if={"router.lam.end": ("router.lam.schedule", "geometric")},
-    known={"router.name": kinds.NAMES},
+    known=_KNOWN,
     parts=lambda run: [router(run), setting(run)],
     earlier={},
 )

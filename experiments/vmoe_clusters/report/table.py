@@ -36,7 +36,7 @@ def measure(runs: Sequence[Run], chosen: frozenset[str]) -> Numbers:
 
 
 def _final_row(run: Run, final: Sequence[Run]) -> Numbers:
-    best, hard = (naming.named(final, name, run) for name in (BEST, "hard"))
+    best, hard = (naming.reference(run, name, final) for name in (BEST, "hard"))
     minus_hard = None if hard is None or run.config["router"]["name"] == BEST else difference(run, hard, "test_loss")
     return _common(run, "test") | {
         "excess": None if best is None else difference(run, best, "test_loss"),
@@ -65,12 +65,12 @@ def markdown(numbers: Numbers) -> list[str]:
     """The lines of the table, but for what is left out."""
     lines = []
     if numbers["final"]:
+        lines += ["### Test: loss over that of the best assignment, %", "", *_excesses(numbers["final"]), ""]
         header = ["router", "setting", "loss, %", "excess", "minus hard", "could be seen", "recovered, %"]
         header += ["steps to 90 % of it", "tokens of an expert", "dropped mass, %", "seeds", "diverged"]
-        lines += [f"### Test: after {numbers['final'][0]['steps']} steps", ""]
-        for noise in sorted({row["noise"] for row in numbers["final"]}):
-            rows = [row for row in numbers["final"] if row["noise"] == noise]
-            lines += [f"Noise {noise:g}: the true centres recover {plus_minus(rows[0]['reachable'])} %.", ""]
+        lines += ["### Test in full", ""]
+        for where, rows in _by_circumstances(numbers["final"]).items():
+            lines += [f"At {where}: the true centres recover {plus_minus(rows[0]['reachable'])} %.", ""]
             lines += [*grid(header, map(_final_cells, rows)), ""]
         lines += [
             "Mean ± half width of the 95 % t-interval over seeds, each a problem of its own; differences are paired by",
@@ -86,6 +86,23 @@ def markdown(numbers: Numbers) -> list[str]:
         lines += [f"### Validation: noise {numbers['sweep'][0]['noise']:g}", ""]
         lines += [*grid(header, map(_sweep_cells, numbers["sweep"])), ""]
     return lines
+
+
+def _excesses(rows: Sequence[Numbers]) -> list[str]:
+    """Of every router and setting, a column for each noise and number of steps."""
+    columns = _by_circumstances(rows)
+    names = dict.fromkeys((row["router"], row["setting"]) for row in rows if row["excess"])
+    found = {(row["router"], row["setting"], where): row["excess"] for where, alike in columns.items() for row in alike}
+    cells = [[*name, *(plus_minus(found.get((*name, where)), signed=True) for where in columns)] for name in names]
+    return grid(["router", "setting", *columns], cells)
+
+
+def _by_circumstances(rows: Sequence[Numbers]) -> dict[str, list[Numbers]]:
+    """As `noise 0.1, 1000 steps`; the rows of each."""
+    found: dict[str, list[Numbers]] = {}
+    for row in rows:
+        found.setdefault(f"noise {row['noise']:g}, {row['steps']} steps", []).append(row)
+    return found
 
 
 def _steps(value: Numbers) -> str:
@@ -115,7 +132,7 @@ def _sweep_cells(row: Numbers) -> list[str]:
 
 
 def _mean(value: Numbers) -> str:
-    return "-" if value["mean"] is None else f"{value['mean']:.1f}"
+    return "-" if value["mean"] is None else f"{value['mean']:z.1f}"
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -16,7 +16,7 @@ with epy.lazy_imports():  # --help does without them
 def _cost(run: SuiteRun) -> float:
     # Seconds of a CPU core: compilation, then thousands of steps of every seed; a plan takes longer than a mask.
     thousands = run.base.get("steps", 1000) / 1000
-    return 8.0 + thousands * len(run.base["seeds"]) * (12.0 if run.variant == "router=balanced" else 1.5)
+    return 8.0 + thousands * len(run.base["seeds"]) * (28.0 if run.variant == "router=balanced" else 1.0)
 
 
 SUITE = Suite(

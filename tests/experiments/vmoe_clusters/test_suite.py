@@ -44,6 +44,7 @@ def test_the_suite_compares_like_with_like():
         else:
             assert (config.split, config.seeds) == ("test", FINAL_SEEDS)
             final.append((config.task.noise, config.steps, config.router.name))
+            assert config.steps != LONG or config.optimizer.learning_rate == RATE_OF_CHOICE
     assert not set(SWEEP_SEEDS) & set(FINAL_SEEDS)  # seeds are problems
     assert tried["annealed"] == tried["straight_through"] == tried["relaxed"]  # one grid
     assert len(tried["relaxed"]) == len(LAMS["gates"] + LAMS["logits"]) + len(RATES) - 1

@@ -14,9 +14,11 @@ from experiments.mnist_pruning.report import claims as pruning
 from experiments.mnist_pruning.report import table as pruning_table
 from experiments.vmoe.report import claims as vmoe
 from experiments.vmoe.report import table as vmoe_table
+from experiments.vmoe_clusters.report import claims as clusters
+from experiments.vmoe_clusters.report import table as clusters_table
 from scripts.report import operators, readme, solvers
 from scripts.report.claims import CLAIMS
-from tests.scripts.workdirs import write_fine_tuning, write_vmoe, write_workdir
+from tests.scripts.workdirs import write_clusters, write_fine_tuning, write_vmoe, write_workdir
 
 ROOT = Path(__file__).resolve().parents[3]
 START = [90.0, 88.0, 89.0]
@@ -232,14 +234,31 @@ def test_claims_point_to_what_there_is():
     [("small,", 24.0, "substitute"), ("", 24.0, "reproduced"), ("", 20.0, "not")],
 )
 def test_precision_of_routers_is_judged_by_intervals(tmp_path, variant, relaxed, verdict):
-    for name, level in (("hard", 22.0), ("relaxed", relaxed)):
+    for name, level in (("hard", 22.0), ("relaxed", relaxed), ("annealed", 30.0)):
         rows = [[1.0] * 3, [level + seed + (seed % 2) / 10 for seed in range(3)]]
         write_vmoe(tmp_path / "vmoe" / name, rows, f"{variant}router={name}", steps=100)
     vmoe_table.make(tmp_path / "vmoe")
     finding = vmoe.precision(tmp_path)
     assert finding.verdict == verdict
-    assert f"{int(relaxed > 22)} of 1 intervals lie above 0" in finding.why
+    assert f"{int(relaxed > 22)} of 1 intervals lie above 0" in finding.why  # an annealed router is none of the paper's
     assert "learning rate" in finding.ours
+
+
+@pytest.mark.parametrize(("relaxed", "verdict"), [(4.0, "reproduced"), (8.0, "not")])
+def test_the_gradient_through_the_mask_is_judged_by_intervals(tmp_path, relaxed, verdict):
+    assert clusters.gradient(tmp_path) is None
+    for router, loss in (("best", 1.0), ("hard", 6.0), ("relaxed", relaxed), ("balanced", 3.0)):
+        losses = [loss, loss + 1, loss + 2.1 + (router == "relaxed") / 10]
+        write_clusters(tmp_path / "vmoe_clusters" / router, router, losses, [[50.0] * 3] * 3)
+    clusters_table.make(tmp_path / "vmoe_clusters")
+    finding = clusters.gradient(tmp_path)
+    assert finding.verdict == verdict
+    count = int(relaxed < 6)  # the balanced plan is none of those that are judged
+    assert (
+        f"{count} of 1 intervals lie below 0, {1 - count} above; differences of 0.18 to 0.18 are seen in 80 %"
+        in finding.why
+    )
+    assert finding.brief.endswith(f"at noise 0.3 (100 steps): relaxed: {relaxed - 6 + 0.03:+.2f} ± 0.14")
 
 
 def test_the_time_of_a_relaxed_router_beside_the_papers(tmp_path):

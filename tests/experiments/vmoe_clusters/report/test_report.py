@@ -6,47 +6,19 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from configs.vmoe_clusters import get_config
 from experiments.core.report.style import STYLE
 from experiments.vmoe_clusters.report import figures, naming, table
-from tests.experiments.support import set_fields
-from tests.scripts.workdirs import write_run
-
-SEEDS = (0, 1, 2)
-REACHABLE = 80.0
-
-
-def write(path, router, losses, recoveries, noise=0.3, **fields):
-    """A finished run: `recoveries[row][seed]`, every 50 steps, and the losses at the end."""
-    config = get_config(f"router={router}")
-    set_fields(config, {"task__noise": noise, **fields})
-    config.seeds = SEEDS
-    config.steps = 50 * (len(recoveries) - 1)
-    prefix = "test" if config.split == "test" else "valid"
-    rows = [
-        {
-            "epoch": number,
-            "step": 50 * number,
-            "seconds": float(number),
-            "diverged": [value is None for value in losses],
-            "train_loss": [None if value is None else value / 100 for value in losses],
-            f"{prefix}_loss": losses if number == len(recoveries) - 1 else [100.0] * len(losses),
-            f"{prefix}_recovery": values,
-            f"{prefix}_reachable": [REACHABLE] * len(losses),
-            f"{prefix}_router": {"support": [25.0] * len(losses), "dropped_mass": [0.0] * len(losses)},
-        }
-        for number, values in enumerate(recoveries)
-    ]
-    write_run(path, config, rows, "vmoe_clusters")
+from scripts.compare.identities import fields
+from tests.scripts.workdirs import write_clusters
 
 
 @pytest.fixture
 def results(tmp_path):
     """At one noise, with one candidate."""
-    write(tmp_path / "a", "best", [1.0, 2.0, 3.0], [[100.0] * 3] * 3)
-    write(tmp_path / "b", "hard", [5.0, 6.0, 10.0], [[10.0] * 3, [50.0, 72.0, 50.0], [72.0, 75.0, 71.9]])
-    write(tmp_path / "c", "relaxed", [4.0, 4.0, 7.0], [[10.0] * 3, [60.0, 75.0, 80.0], [75.0] * 3])
-    write(tmp_path / "d", "relaxed", [9.0] * 3, [[10.0] * 3] * 2, split="validation")
+    write_clusters(tmp_path / "a", "best", [1.0, 2.0, 3.0], [[100.0] * 3] * 3)
+    write_clusters(tmp_path / "b", "hard", [5.0, 6.0, 10.0], [[10.0] * 3, [50.0, 72.0, 50.0], [72.0, 75.0, 71.9]])
+    write_clusters(tmp_path / "c", "relaxed", [4.0, 4.0, 7.0], [[10.0] * 3, [60.0, 75.0, 80.0], [75.0] * 3])
+    write_clusters(tmp_path / "d", "relaxed", [9.0] * 3, [[10.0] * 3] * 2, split="validation")
     return tmp_path
 
 
@@ -63,14 +35,18 @@ def test_excess_differences_power_and_steps(results, capsys):
     assert rows["hard"]["steps_to_reach"]["per_seed"] == [100.0, 50.0, None]  # 72 is 90 % of 80
     assert rows["relaxed"]["steps_to_reach"]["per_seed"] == [100.0, 50.0, 50.0]
     text = capsys.readouterr().out
-    assert "Noise 0.3: the true centres recover 80.00 ± 0.00 %." in text
+    assert "At noise 0.3, 100 steps: the true centres recover 80.00 ± 0.00 %." in text
+    assert "| router | setting | noise 0.3, 100 steps |" in text
+    assert (
+        "| relaxed expert choice, p = 2, of the logits, 50 slots | learning rate 0.03, lam = 1 | +3.00 ± 2.48 |" in text
+    )
     assert "| -2.00 ± 2.48 | 3.10 | 75.00 ± 0.00 | 67 | 25.0 | 0.0 | 3 | 0 |" in text
     assert "| 75 (1) | " in text
     assert "### Validation: noise 0.3" in text
 
 
 def test_figures_are_of_the_numbers_and_the_same_bytes_every_time(results):
-    write(results / "e", "hard", [7.0] * 3, [[10.0] * 3, [40.0] * 3], noise=0.4)
+    write_clusters(results / "e", "hard", [7.0] * 3, [[10.0] * 3, [30.0] * 3, [40.0] * 3], task__noise=0.4)
     first = {path: path.read_bytes() for path in figures.make(results)}
     assert {path.name for path in first} == {
         f"{name}.{end}" for name in ("excess", "recovery") for end in ("png", "svg")
@@ -78,13 +54,32 @@ def test_figures_are_of_the_numbers_and_the_same_bytes_every_time(results):
     assert first == {path: path.read_bytes() for path in figures.make(results)}
     final = naming.of_split(naming.load(results)[0], "test")
     with mpl.rc_context(STYLE):
-        (axes,) = figures.excess(final).axes
+        over_best, over_hard = figures.excess(final).axes
         low, high = figures.recovery(final).axes
-    drawn = {bars.get_label(): bars.lines[0].get_ydata() for bars in axes.containers}
-    assert list(map(list, drawn.values())) == [[5.0], [3.0]]  # hard, relaxed; of noise 0.4 there is no best
+    drawn = [[bars.lines[0].get_ydata().tolist() for bars in axes.containers] for axes in (over_best, over_hard)]
+    assert drawn == [[[5.0], [3.0]], [[-2.0]]]  # hard and relaxed; relaxed; of noise 0.4 there is no best
     curve, *_ = low.get_lines()
     np.testing.assert_allclose(curve.get_ydata(), [10, 172 / 3, 218.9 / 3])
-    assert (low.get_title(), high.get_title()) == ("noise 0.3", "noise 0.4")
+    assert (low.get_title(), high.get_title()) == ("noise 0.3, 100 steps", "noise 0.4, 100 steps")
+
+
+def test_the_first_table_has_a_column_for_each_noise_and_number_of_steps(results):
+    for name, noise, rows in (("near", 0.1, 3), ("long", 0.3, 5)):
+        write_clusters(results / f"{name}-best", "best", [1.0] * 3, [[100.0] * 3] * rows, task__noise=noise)
+        write_clusters(results / f"{name}-relaxed", "relaxed", [1.5, 2.0, 2.5], [[90.0] * 3] * rows, task__noise=noise)
+    table.make(results)
+    lines = (results / "table.md").read_text().splitlines()
+    assert lines[2] == "| router | setting | noise 0.1, 100 steps | noise 0.3, 100 steps | noise 0.3, 200 steps |"
+    relaxed, hard = lines[4:6]
+    assert relaxed.endswith("| learning rate 0.03, lam = 1 | +1.00 ± 1.24 | +3.00 ± 2.48 | +1.00 ± 1.24 |")
+    assert hard.endswith("| learning rate 0.03 | - | +5.00 ± 4.30 | - |")
+
+
+def test_what_a_router_does_not_read_tells_no_runs_apart(results):
+    best, hard, relaxed = (fields(run) for run in naming.of_split(naming.load(results)[0], "test"))
+    assert "router.lam.start" not in best.keys() | hard.keys()
+    assert relaxed.keys() >= {"router.lam.start", "router.p", "router.score", "task.noise"}
+    assert "router.limit" not in relaxed
 
 
 def test_without_runs_there_is_no_figure(tmp_path, capsys):
