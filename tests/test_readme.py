@@ -123,3 +123,11 @@ def test_links_lead_somewhere(path):
 
 def test_the_readme_is_short():
     assert README.count("\n") <= 140
+
+
+def test_records_name_no_place_of_the_machine_that_they_come_from():
+    place = re.compile(r'"(?:--\w+=)?(?:/\w+/|[A-Z]:\\)[^"]*"')
+    found = {str(path.relative_to(ROOT)): place.search(path.read_text()) for path in RESULTS.rglob("*.json")}
+    assert not {path: match[0] for path, match in found.items() if match}
+    assert place.search('["--text=/tmp/here"]')
+    assert place.search('{"workdir": "/home/me/runs"}')

@@ -17,6 +17,7 @@ from experiments.mnist_pruning.report import best, naming
 from experiments.mnist_pruning.report.curves import TICKS
 
 _LAYERS = (BLUE, GREEN, RED, BLACK)
+_MARKERS = "osD^vP*X<>p"  # where there are more methods than colours
 
 
 def error_against_density(runs: Sequence[Run], task: str) -> Figure:
@@ -36,7 +37,8 @@ def error_against_density(runs: Sequence[Run], task: str) -> Figure:
             shown["dense"] = _band(axes, interval(dense.final("test_error")))
         for i, name in enumerate(names):
             if found := series.get((budget, name)):
-                shown[name] = _errors(axes, found, 1.02 ** (i - len(names) / 2))
+                marker = _MARKERS[i % len(_MARKERS)]
+                shown[name] = _errors(axes, found, marker, aside=1.02 ** (i - len(names) / 2))
         _scales(axes, sorted({density for _, density in cells}))
         axes.set_title(f"budget of {best.BUDGETS[budget]}")
     panels[0].set_ylabel("test error, %")
@@ -50,7 +52,7 @@ def _band(axes: Axes, error: dict[str, Any]) -> Line2D:
     return axes.axhline(error["mean"], color=GREY, linewidth=1.5)
 
 
-def _errors(axes: Axes, runs: dict[float, Run], aside: float) -> ErrorbarContainer:
+def _errors(axes: Axes, runs: dict[float, Run], marker: str, *, aside: float) -> ErrorbarContainer:
     colour, dashes = naming.look(next(iter(runs.values())))
     densities = sorted(runs)
     errors = [interval(runs[density].final(best.METRIC)) for density in densities]
@@ -60,8 +62,8 @@ def _errors(axes: Axes, runs: dict[float, Run], aside: float) -> ErrorbarContain
         [error["interval95"] or 0.0 for error in errors],
         color=colour,
         linestyle=dashes,
-        marker="o",
-        markersize=3,
+        marker=marker,
+        markersize=5,
         capsize=2,
         linewidth=1.5,
     )
@@ -80,7 +82,7 @@ def _scales(axes: Axes, densities: Sequence[float]) -> None:
 def density_over_time(runs: Sequence[Run]) -> Figure | None:
     """A panel for each run: the share of weights that are not zero, by layer and epoch, as the mean over seeds.
 
-    None if there are more layers than lines that can be told apart.
+    A layer without weights has no line, on a logarithmic scale. None if there are more layers than lines that can be told apart.
     """
     if any(len(run.rows[0]["train_density_per_layer"]) > len(_LAYERS) for run in runs):
         return None
@@ -99,6 +101,8 @@ def density_over_time(runs: Sequence[Run]) -> Figure | None:
         axes.set_title(naming.kind(run), fontsize=9)
     for axes in panels[len(runs) :]:
         axes.set_visible(False)
+    for axes in panels[max(len(runs) - columns, 0) : len(runs)]:  # below which there is none
+        axes.tick_params(labelbottom=True)
     figure.supxlabel("epochs")
     figure.supylabel("weights that are not zero, %")
     handles, labels = panels[0].get_legend_handles_labels()

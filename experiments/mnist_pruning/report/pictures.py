@@ -86,8 +86,9 @@ def lam_falling(run: Run, params: Mapping[str, Any]) -> Figure:
 
 
 def _seen(axes: Axes, kernel: np.ndarray) -> None:
+    """Black is the pixel that most units see: at low density few see any."""
     units = np.count_nonzero(kernel, axis=1)
-    axes.imshow(_square(units), cmap="Greys", vmin=0, vmax=kernel.shape[1])
+    axes.imshow(_square(units), cmap="Greys", vmin=0, vmax=max(units.max(), 1))
     _bare(axes)
 
 
