@@ -82,7 +82,8 @@ def _scales(axes: Axes, densities: Sequence[float]) -> None:
 def density_over_time(runs: Sequence[Run]) -> Figure | None:
     """A panel for each run: the share of weights that are not zero, by layer and epoch, as the mean over seeds.
 
-    A layer without weights has no line, on a logarithmic scale. None if there are more layers than lines that can be told apart.
+    A layer without weights has no line, on a logarithmic scale. None if there are more layers than lines that can be
+    told apart.
     """
     if any(len(run.rows[0]["train_density_per_layer"]) > len(_LAYERS) for run in runs):
         return None
