@@ -14,6 +14,7 @@ from .norms import k_support_negentropy, k_support_norm, owl_norm, topk_conjugat
 from .permutahedron import lmo, project_permutahedron, soft_quantile, soft_rank, soft_sort
 from .plan import TopkPlan, topk_plan
 from .slots import SoftTopk, gather_slots, scatter_slots, soft_topk
+from .support import lam_of_support
 from .surrogate import topk_surrogate_loss
 from .topk import hard_topk_mag, hard_topk_mask, relaxed_topk, sparsemax, topk_mag, topk_mask
 from .trees import hard_topk_mag_tree, hard_topk_mask_tree, topk_mag_tree, topk_mask_tree
@@ -37,6 +38,7 @@ __all__ = [
     "k_support_negentropy",
     "k_support_norm",
     "knapsack_mask",
+    "lam_of_support",
     "lmo",
     "owl_norm",
     "project_permutahedron",

@@ -68,6 +68,7 @@ CALLS: dict[str, _Call] = {
     "relaxed_topk": lambda x, k, labels: ops.relaxed_topk(x, k, lam=_LAM, phi="exp"),
     "relaxed_topk_value": lambda x, k, labels: ops.relaxed_topk_value(x, k, lam=_LAM),
     "topk_sum": lambda x, k, labels: ops.topk_sum(x, k),
+    "lam_of_support": lambda x, k, labels: ops.lam_of_support(x, k, 2 * k),
     "straight_through": lambda x, k, labels: ops.straight_through(
         ops.hard_topk_mask(x, k), ops.topk_mask(x, k, lam=_LAM)
     ),

@@ -129,6 +129,7 @@ CALLS = {
     "isotonic_regression": _call(isotonic_regression, s=X, w=np.abs(W), lam=LAM, phi="half_square"),
     "relaxed_topk_value": _call(ops.relaxed_topk_value, x=X, k=K, lam=LAM, where=WHERE),
     "topk_sum": _call(ops.topk_sum, x=X, k=K),
+    "lam_of_support": _call(ops.lam_of_support, x=X, k=np.minimum(K, 2), support=np.minimum(WHOLE + 1, 3), where=WHERE),
     "topk_fenchel_young_loss": _call(
         ops.topk_fenchel_young_loss, logits=X, targets=LABELS, k=K, lam=LAM, target="smooth", where=WHERE
     ),

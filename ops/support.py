@@ -1,0 +1,100 @@
+"""How strong a relaxation is to be for a support of a stated size."""
+
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from .interface.arguments import STRONGEST, UP_TO_N, WHOLE_UP_TO_N, Axis, check_p
+from .interface.rowwise import WIDE, rowwise
+from .scalar.choice import choose
+from .topk import hard_topk_mask
+
+
+def lam_of_support(
+    x: ArrayLike,
+    k: ArrayLike,
+    support: ArrayLike,
+    *,
+    in_magnitude: bool = False,
+    p: float = 2.0,
+    axis: Axis = -1,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The largest ``lam`` at which ``topk_mask`` or ``topk_mag`` has at most ``support`` entries that are not 0.
+
+    At that ``lam`` the threshold of Proposition 2 of Sander et al. (2023) is the first entry left out, ``gamma``. The
+    entries ``s`` above it have ``((s - gamma) / lam)^(1 / (p - 1)) / phi'(gamma)`` of the mask, at most 1, and these
+    add up to ``k``: one equation, concave and piecewise linear in ``lam^(-1 / (p - 1))``, which Newton's steps from
+    below end at in as many rounds as entries become fully selected, or fewer. So ``lam`` need not be tuned: its
+    schedule is one of how many entries learn. Where entries tie, the support may be smaller.
+
+    Args:
+      x: real array, any shape. Entries equal to ``-inf`` are as if absent; a NaN or ``+inf`` makes its row NaN.
+      k: how much is selected, in [0, n], ``n`` the size of ``x`` along ``axis``; one number, or one per row.
+      support: how many entries may be other than 0, a whole number in [0, n]; shape as ``k``.
+      in_magnitude: for ``topk_mag`` (with ``debias`` or without), instead of ``topk_mask``.
+      p: exponent of the regularisation, a Python number in (1, 2].
+      axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
+      where: boolean array, broadcasting against ``x``: entries that take part.
+
+    Returns:
+      One ``lam`` per row, float32 at least, in [0, 1e32], in the units that the operator has it in. It is 0, the hard
+      operator, where ``support < k``, and 1e32 where no entry is left out. Its derivatives are 0.
+
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+
+    >>> lam_of_support([1.0, 3.0, 2.5, 2.0], 2, support=3)
+    Array(2.25, dtype=float32)
+    """
+    per_row = {"k": (k, UP_TO_N), "support": (support, WHOLE_UP_TO_N)}
+    return rowwise(
+        _lam_of_support,
+        x,
+        axis=axis,
+        per_row=per_row,
+        where=where,
+        returns=WIDE,
+        in_magnitude=bool(in_magnitude),
+        p=check_p(p),
+    )
+
+
+def _lam_of_support(
+    x: Array, *, k: Array, support: Array, where: Array | None = None, in_magnitude: bool, p: float
+) -> Array:
+    x, k = lax.stop_gradient((x, k))
+    there = x != -jnp.inf if where is None else where & (x != -jnp.inf)
+    s = choose(there, jnp.abs(x) if in_magnitude else x, -jnp.inf)
+    largest = jnp.max(s, axis=-1, keepdims=True)
+    left_out = jnp.max(choose(hard_topk_mask(s, support[:, 0]) > 0, -jnp.inf, s), axis=-1, keepdims=True)
+    none_left_out = left_out == -jnp.inf
+    gamma = choose(none_left_out, largest, left_out)
+    above = s > gamma
+    reach = choose(largest > gamma, largest - gamma, 1.0)
+    # The mask of every entry over that of the largest, were none fully selected.
+    shares = choose(above, (s - gamma) / reach, 0.0) ** (1 / (p - 1))
+    slope = gamma if in_magnitude else jnp.ones_like(gamma)
+    lam = jnp.clip(reach * (_scale(shares, k) * slope) ** (1 - p), 0.0, STRONGEST)
+    lam = choose(_total(above.astype(s.dtype)) < k, 0.0, lam)
+    return choose(largest < jnp.inf, choose(none_left_out, STRONGEST, lam), jnp.nan)
+
+
+def _scale(shares: Array, k: Array) -> Array:
+    """The least ``c`` for which ``sum(min(c shares, 1))`` is ``k``, one per row; anything where none is."""
+
+    def newton(c: Array) -> Array:
+        full = c * shares >= 1
+        rest = _total(choose(full, 0.0, shares))
+        found = (k - _total(full.astype(k.dtype))) / choose(rest > 0, rest, 1.0)
+        return choose(rest > 0, jnp.maximum(found, c), c)
+
+    def unfinished(pair: tuple[Array, Array]) -> Array:
+        return jnp.any(pair[1] > pair[0])
+
+    first = k / choose(_total(shares) > 0, _total(shares), 1.0)
+    return lax.while_loop(unfinished, lambda pair: (pair[1], newton(pair[1])), (first, newton(first)))[1]
+
+
+def _total(values: Array) -> Array:
+    return jnp.sum(values, axis=-1, keepdims=True)

@@ -1,0 +1,71 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ops
+from tests.ops import oracles
+
+X = oracles.samples((6, 40), 3)
+
+
+def num_nonzeros(x, k, lam, p, in_magnitude):
+    operator = ops.topk_mag if in_magnitude else ops.topk_mask
+    return np.count_nonzero(operator(x, k, lam=lam, p=p), axis=-1)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("in_magnitude", [False, True])
+@pytest.mark.parametrize("p", [2.0, 4 / 3, 1.1])
+def test_it_is_the_largest_lam_with_so_many_nonzeros(p, in_magnitude):
+    k, support = np.array([3, 3, 3, 7.5, 20, 39]), np.array([3, 4, 39, 20, 21, 39])
+    lam = ops.lam_of_support(X, k, support, in_magnitude=in_magnitude, p=p)
+    np.testing.assert_array_equal(num_nonzeros(X, k, lam * (1 - 1e-9), p, in_magnitude), support)
+    np.testing.assert_array_equal(num_nonzeros(X, k, lam * (1 + 1e-9), p, in_magnitude), support + 1)
+
+
+@pytest.mark.parametrize("in_magnitude", [False, True])
+def test_it_is_hard_below_k_and_as_soft_as_can_be_where_none_is_left_out(in_magnitude):
+    lam = ops.lam_of_support(X, 10, np.array([0, 9, 9, 40, 40, 40]), in_magnitude=in_magnitude)
+    np.testing.assert_array_equal(lam, np.float32([0, 0, 0, 1e32, 1e32, 1e32]))
+
+
+def test_of_entries_that_tie_at_the_end_all_are_in_or_none():
+    x = np.float32([[3, 2, 2, 1], [3, 2, 2, 1]])
+    lam = ops.lam_of_support(x, 1, np.array([2, 3]))
+    np.testing.assert_array_equal(np.count_nonzero(ops.topk_mask(x, 1, lam=lam * 0.999), axis=-1), [1, 3])
+    assert ops.lam_of_support(np.float32([2, 2, 2]), 1, 2) == 0
+
+
+def test_zeros_are_never_reached_in_magnitude():
+    lam = ops.lam_of_support(np.float32([2, -1, 0, 0]), 1, 2, in_magnitude=True)
+    assert lam == np.float32(1e32)
+
+
+def test_entries_that_take_no_part_are_as_if_absent():
+    where = np.arange(40) % 3 > 0
+    among = ops.lam_of_support(X[:, where], 5, 12)
+    np.testing.assert_allclose(ops.lam_of_support(X, 5, 12, where=where), among, rtol=1e-6)
+    np.testing.assert_allclose(ops.lam_of_support(np.where(where, X, -np.inf), 5, 12), among, rtol=1e-6)
+    np.testing.assert_allclose(ops.lam_of_support(X.T, 5, 12, axis=0, where=where[:, None]), among, rtol=1e-6)
+
+
+def test_a_row_with_nan_or_infinity_has_none():
+    x = np.float32([[1, 2, 3], [1, np.nan, 3], [1, np.inf, 3]])
+    np.testing.assert_array_equal(np.isnan(ops.lam_of_support(x, 1, 2)), [False, True, True])
+
+
+def test_its_derivatives_are_zero():
+    def kept(x, lam):
+        return jnp.sum(jnp.square(ops.topk_mag(x, 3, lam=lam)))
+
+    x = jnp.asarray(X[0], jnp.float32)
+    lam = ops.lam_of_support(x, 3, 9, in_magnitude=True)
+    found = jax.grad(lambda x: kept(x, ops.lam_of_support(x, 3, 9, in_magnitude=True)))(x)
+    np.testing.assert_allclose(found, jax.grad(kept)(x, lam), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("k", "support", "message"), [(41, 5, "k must be"), (2, 2.5, "support must be")])
+def test_arguments_are_checked(k, support, message):
+    with pytest.raises(ValueError, match=message):
+        ops.lam_of_support(X, k, support)
