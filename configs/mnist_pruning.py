@@ -82,7 +82,9 @@ def get_config(argument: str = "relaxed") -> ml_collections.ConfigDict:
     # The relaxed operator (methods relaxed and straight_through).
     config.p = 2.0
     config.lam = ml_collections.ConfigDict()
-    config.lam.schedule = "constant"  # at start; or "geometric": from start to end, step by step
+    # At start; or "geometric": from start to end, step by step; or "support": what keeps so many weights other than 0,
+    # all at first, then ever fewer by a cubic schedule, until hard_after.
+    config.lam.schedule = "constant"
     config.lam.start = 1e-4
     config.lam.end = 1e-4
     # Whether a selected weight keeps its value (the published code) or is shrunk by 1 / (1 + lam)

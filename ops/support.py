@@ -26,7 +26,8 @@ def lam_of_support(
     entries ``s`` above it have ``((s - gamma) / lam)^(1 / (p - 1)) / phi'(gamma)`` of the mask, at most 1, and these
     add up to ``k``: one equation, concave and piecewise linear in ``lam^(-1 / (p - 1))``, which Newton's steps from
     below end at in as many rounds as entries become fully selected, or fewer. So ``lam`` need not be tuned: its
-    schedule is one of how many entries learn. Where entries tie, the support may be smaller.
+    schedule is one of how many entries learn. Where entries tie, the support may be smaller;
+    to rounding, it may be an entry larger.
 
     Args:
       x: real array, any shape. Entries equal to ``-inf`` are as if absent; a NaN or ``+inf`` makes its row NaN.

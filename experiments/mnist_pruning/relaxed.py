@@ -11,10 +11,19 @@ from etils import epy
 
 from experiments.core.config import require, require_one_of
 from experiments.core.report.markdown import number, p_name
-from experiments.core.report.style import GREEN, ORANGE, PURPLE, RED, SKY, Look
-from experiments.core.training.schedules import lam_schedule, validate_lam
+from experiments.core.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY, Look
+from experiments.core.training.schedules import LAM_SCHEDULES, lam_schedule, validate_lam
 from experiments.mnist_pruning.method import Config, Fields, Method, PruningMethod, State, Trial, in_name
-from experiments.mnist_pruning.schedules import DENSITY_SCHEDULES, FALLING, cubic_setting, density_of, kept
+from experiments.mnist_pruning.schedules import (
+    DENSITY_SCHEDULES,
+    FALLING,
+    cubic_density,
+    cubic_setting,
+    density_of,
+    falling_to,
+    kept,
+    num_kept,
+)
 
 with epy.lazy_imports():  # --help does without them
     import jax
@@ -27,6 +36,7 @@ with epy.lazy_imports():  # --help does without them
 PAPER_LAM = 1e-4
 P = {"p2": 2.0, "p4_3": 4 / 3}
 PUBLISHED = "published_jacobian"  # of `config.form`
+SUPPORT = "support"  # of `config.lam.schedule`
 _READS = ("p", "lam", "debias", "lam_times_size", "form", "hard_after", *FALLING)
 
 
@@ -56,14 +66,11 @@ def _ratio(kept: jax.Array, w: jax.Array) -> jax.Array:
 
 def _method(config: ml_collections.ConfigDict, *, straight_through: bool = False) -> Method:
     """The paper's operator, or a hard top-k forward and its gradient backward; lam by the progress of training."""
-    density, falling = density_of(config), lam_schedule(config.lam, config.hard_after)
-
-    def strength(n: int, progress: jax.Array) -> jax.Array:
-        return falling(progress) * (float(n) if config.lam_times_size else 1.0)
+    density, strength = density_of(config), _strength(config)
 
     def weights(w: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
         del state, key
-        share, lam = density(progress) if callable(density) else density, strength(w.size, progress)
+        share, lam = density(progress) if callable(density) else density, strength(w, progress)
         pruner = pruning.Pruner(
             density=share,
             lam=lam,
@@ -78,11 +85,32 @@ def _method(config: ml_collections.ConfigDict, *, straight_through: bool = False
     return Method(weights)
 
 
+def _strength(config: ml_collections.ConfigDict) -> Callable[[jax.Array, jax.Array], jax.Array]:
+    """`lam` of weights, by the progress of training: a schedule's own, or what makes so many of them other than 0."""
+    if config.lam.schedule != SUPPORT:
+        falling = lam_schedule(config.lam, config.hard_after)
+        return lambda w, progress: falling(progress) * (float(w.size) if config.lam_times_size else 1.0)
+    density = cubic_density(config.density, end=config.hard_after)
+
+    def of_support(w: jax.Array, progress: jax.Array) -> jax.Array:
+        k = num_kept(config.density, w.size)
+        support = falling_to(k, density, w.size)(progress)
+        lam = ops.lam_of_support(w, k, support, in_magnitude=True, p=config.p)
+        return jnp.where(progress < config.hard_after, lam, 0.0)
+
+    return of_support
+
+
 def _validate(config: ml_collections.ConfigDict) -> None:
     require(1 < config.p <= 2, "p", config.p, "in (1, 2]")
-    validate_lam(config.lam)
+    validate_lam(config.lam, schedules=(*LAM_SCHEDULES, SUPPORT))
     require_one_of("form", config.form, FORMS)
     require(0 < config.hard_after <= 1, "hard_after", config.hard_after, "in (0, 1]")
+    if config.lam.schedule == SUPPORT:
+        for field, only in {"form": "operator", "lam_times_size": False}.items():
+            require(config[field] == only, field, config[field], f"{only} with lam.schedule={SUPPORT!r}")
+        name = config.density_schedule.name
+        require(name == "constant", "density_schedule.name", name, f"constant with lam.schedule={SUPPORT!r}")
     if config.form == PUBLISHED:
         for field, only in {"p": 2.0, "debias": False, "hard_after": 1.0}.items():
             require(config[field] == only, field, config[field], f"{only} with form={PUBLISHED!r}")
@@ -90,7 +118,13 @@ def _validate(config: ml_collections.ConfigDict) -> None:
 
 def is_annealed(config: Config) -> bool:
     """Whether lam falls in the course of training."""
-    return config["method"] == "relaxed" and config["lam"]["schedule"] == "geometric"
+    return config["method"] == "relaxed" and config["lam"]["schedule"] in ("geometric", SUPPORT)
+
+
+def kind(config: Config) -> str:
+    """What tells it from other relaxed operators, where what is chosen for each does not count."""
+    by_support = ["lam by the support"] if config["lam"]["schedule"] == SUPPORT else []
+    return ", ".join([f"p = {p_name(config['p'])}", *by_support])
 
 
 def is_papers(config: Config) -> bool:
@@ -102,7 +136,8 @@ def is_papers(config: Config) -> bool:
 def _setting(config: Config) -> list[str]:
     lam = config["lam"]
     start, end = number(lam["start"]), number(lam["end"])
-    strength = f"lam {start} to {end}" if lam["schedule"] == "geometric" else f"lam = {start}"
+    strengths = {"geometric": f"lam {start} to {end}", SUPPORT: "lam by the support, which falls by a cubic"}
+    strength = strengths.get(lam["schedule"], f"lam = {start}")
     rescaled = ["rescaled"] if config["debias"] else []
     hard_after = config.get("hard_after", 1.0)  # runs made before there was such a field have none
     hard = [f"hard after {100 * hard_after:g} % of training"] if hard_after < 1 else []
@@ -111,17 +146,24 @@ def _setting(config: Config) -> list[str]:
 
 def _legend(config: Config) -> str:
     p, lam = p_name(config["p"]), number(config["lam"]["start"])
+    if config["lam"]["schedule"] == SUPPORT:
+        return f"relaxed, p = {p}, $\\lambda$ by the support"
     if is_annealed(config):
         return f"relaxed, p = {p}, $\\lambda$ {lam} → {number(config['lam']['end'])}"
     paper = " (paper)" if is_papers(config) else ""
     return f"relaxed, p = {p}, $\\lambda$ = {lam}{paper}"
 
 
+_ANNEALED = {2.0: ORANGE, 3 / 2: SKY, 4 / 3: PURPLE, 5 / 4: BLACK}  # by p
+
+
 def _look(config: Config) -> Look:
     """Solid for the paper's own lines, broken for what it has not."""
     second = config["p"] == 2
+    if config["lam"]["schedule"] == SUPPORT:
+        return (RED if second else GREEN), "--"
     if is_annealed(config):
-        return (ORANGE if second else PURPLE), "--"
+        return _ANNEALED.get(config["p"], BLUE), "--"
     return (RED if second else GREEN), "-" if is_papers(config) else ":"
 
 
@@ -163,10 +205,14 @@ def _trials() -> dict[str, Trial]:
 
 
 def _best() -> dict[str, Trial]:
-    """Of each p two values of lam to start at."""
+    """Of each p two values of lam to start at; or two shares of training that the support takes to fall."""
+    starts = {"p2": (2.0, 10.0, 3.0), "p3_2": (3 / 2, 10.0, 3.0), "p4_3": (4 / 3, 3.0, 1.0), "p5_4": (5 / 4, 3.0, 1.0)}
+    ends = {f"end{share:g}": {"hard_after": share} for share in (0.7, 0.9)}
+    annealed = {name: Trial(_steady(p, 1.0), _starts("start", *lams)) for name, (p, *lams) in starts.items()}
+    by_support = {name: Trial(_rescaled(p) | {"lam.schedule": SUPPORT}, ends) for name, p in P.items()}
     return {
-        f"annealed-{name}": Trial(_steady(p, 1.0), _starts("start", *starts))
-        for name, p, starts in (("p2", 2.0, (10.0, 3.0)), ("p4_3", 4 / 3, (3.0, 1.0)))
+        **{f"annealed-{name}": trial for name, trial in annealed.items()},
+        **{f"support-{name}": trial for name, trial in by_support.items()},
     }
 
 

@@ -53,9 +53,12 @@ def density_of(config: ml_collections.ConfigDict) -> float | Density:
 def kept(config: ml_collections.ConfigDict, n: int) -> Callable[[jax.Array], jax.Array | int]:
     """`k(progress)`: how many of `n` weights are kept; a number of Python's where it does not change."""
     density, final = density_of(config), num_kept(config.density, n)
-    if not callable(density):
-        return lambda progress: final
-    # The product is rounded before it is rounded down; at the end it is the number that a constant density gives.
+    return falling_to(final, density, n) if callable(density) else lambda progress: final
+
+
+def falling_to(final: int, density: Density, n: int) -> Callable[[jax.Array], jax.Array]:
+    """`number(progress)`: of `n` weights those of a density that falls; at the end as many as a constant one gives."""
+    # The product is rounded before it is rounded down.
     return lambda progress: jnp.clip(jnp.floor(density(progress) * n * (1 + 4e-7)), final, n)
 
 

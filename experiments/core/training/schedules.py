@@ -8,7 +8,7 @@ It may take a part of training only, at the end of which the relaxation is none:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import ml_collections
 from etils import epy
@@ -22,9 +22,9 @@ with epy.lazy_imports():  # --help does without them
 LAM_SCHEDULES = ("constant", "geometric")
 
 
-def validate_lam(lam: ml_collections.ConfigDict, field: str = "lam") -> None:
-    """Checks `config.FIELD`."""
-    require_one_of(f"{field}.schedule", lam.schedule, LAM_SCHEDULES)
+def validate_lam(lam: ml_collections.ConfigDict, field: str = "lam", schedules: Sequence[str] = LAM_SCHEDULES) -> None:
+    """Checks `config.FIELD`; `schedules` are those above, and what an experiment has beside them."""
+    require_one_of(f"{field}.schedule", lam.schedule, schedules)
     for name in ("start", "end"):
         require(lam[name] > 0, f"{field}.{name}", lam[name], "positive")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from experiments.core.report import results
 from experiments.core.report.identity import Identity
-from experiments.core.report.markdown import number, p_name
+from experiments.core.report.markdown import number
 from experiments.core.report.results import Problem, Run
 from experiments.core.report.style import Look
 from experiments.mnist_pruning import relaxed
@@ -82,7 +82,7 @@ def best_of(runs: Iterable[Run], split: str) -> list[Run]:
 def kind(run: Run) -> str:
     """What it is called where runs differ by method alone: without what is chosen for it."""
     name = method(run)
-    return f"{name}, p = {p_name(run.config['p'])}" if run.config["method"] == "relaxed" else name
+    return f"{name}, {relaxed.kind(run.config)}" if run.config["method"] == "relaxed" else name
 
 
 def layers(run: Run) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ COMMON: Fields = {
     "prune_layers": (1, 2, 3),
     "optimizer.schedule": "cosine",
 }
-RATES = (0.1, 0.3)
+RATES = (0.1, 0.3, 1.0)
 SWEEP = {"split": "validation", "seeds": (100, 101), "epochs": 15, "budget": "network", "density": 0.02}
 FINAL = {"split": "test", "seeds": tuple(range(10))}
 DENSITIES = (0.1, 0.05, 0.02, 0.01)

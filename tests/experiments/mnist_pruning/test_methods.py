@@ -90,6 +90,21 @@ def test_annealed_starts_dense_and_ends_at_the_density(tmp_path):
     assert last["train_density"] == pytest.approx([0.1, 0.1], abs=4e-3)
 
 
+def test_the_support_falls_as_a_cubic_until_it_is_hard():
+    w, fields = jax.random.normal(jax.random.key(0), (SIZE,)), {"lam__schedule": "support", "hard_after": 0.8}
+    method = METHODS["relaxed"].make(small_config("relaxed", p=4 / 3, debias=True, **fields), 10)
+    found = [np.count_nonzero(method.weights(w, {}, jnp.float32(progress), None)) for progress in (0, 0.4, 0.8, 1)]
+    assert found == [SIZE, pytest.approx((0.1 + 0.9 * 0.5**3) * SIZE, abs=2), 64, 64]
+
+
+@pytest.mark.parametrize(("field", "value"), [("form", "mask"), ("density_schedule.name", "cubic")])
+def test_the_support_is_that_of_the_operator_at_one_density(field, value):
+    config = small_config("relaxed", lam__schedule="support")
+    config.update_from_flattened_dict({field: value})
+    with pytest.raises(UsageError, match=rf"^config\.{field}=.* must be .* with lam.schedule='support'"):
+        RECIPE.validate(config)
+
+
 def test_relaxed_is_denser_than_hard_and_hardens_to_k(tmp_path):
     last = rows_of(tmp_path, "relaxed", lam__start=1.0)[-1]
     assert min(last["train_density"]) > 0.1
