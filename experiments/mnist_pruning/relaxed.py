@@ -206,14 +206,17 @@ def _trials() -> dict[str, Trial]:
 
 def _best() -> dict[str, Trial]:
     """Of each p two values of lam to start at; or two shares of training that the support takes to fall."""
-    starts = {"p2": (2.0, 10.0, 3.0), "p3_2": (3 / 2, 10.0, 3.0), "p4_3": (4 / 3, 3.0, 1.0), "p5_4": (5 / 4, 3.0, 1.0)}
+    exponents = {"p2": 2.0, "p3_2": 3 / 2, "p4_3": 4 / 3, "p5_4": 5 / 4}
+    starts = {"p2": (10.0, 3.0), "p3_2": (10.0, 3.0), "p4_3": (3.0, 1.0), "p5_4": (3.0, 1.0)}
     ends = {f"end{share:g}": {"hard_after": share} for share in (0.7, 0.9)}
-    annealed = {name: Trial(_steady(p, 1.0), _starts("start", *lams)) for name, (p, *lams) in starts.items()}
-    by_support = {name: Trial(_rescaled(p) | {"lam.schedule": SUPPORT}, ends) for name, p in P.items()}
-    return {
-        **{f"annealed-{name}": trial for name, trial in annealed.items()},
-        **{f"support-{name}": trial for name, trial in by_support.items()},
+    annealed = {
+        f"annealed-{name}": Trial(_steady(p, 1.0), _starts("start", *starts[name])) for name, p in exponents.items()
     }
+    by_support = {
+        f"support-{name}": Trial(_rescaled(exponents[name]) | {"lam.schedule": SUPPORT}, ends)
+        for name in ("p2", "p3_2", "p4_3")
+    }
+    return annealed | by_support
 
 
 RELAXED = PruningMethod(
