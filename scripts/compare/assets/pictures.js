@@ -1,6 +1,6 @@
 // Images and histograms of one run at its end, which the reader chooses among those that are shown.
 
-const MOST_HISTOGRAMS = 24; // at a time
+const MOST_HISTOGRAMS = 12; // at a time
 const LETTERS_OF_A_TITLE = 30; // in a line
 const PICTURES = new Map(DATA.pictures.shown.map((one) => [one.name, one])); // by run
 
@@ -53,7 +53,7 @@ function drawHistograms() {
   if (byId("pictures").hidden) return;
   const first = Number(byId("pictures-part").value), log = byId("pictures-log-y").checked;
   const shown = Object.entries(pictured().histograms).slice(first, first + MOST_HISTOGRAMS);
-  const columns = Math.min(narrow() ? 2 : 4, shown.length), rows = Math.ceil(shown.length / columns);
+  const columns = Math.min(narrow() ? 1 : 4, shown.length), rows = Math.ceil(shown.length / columns);
   const { xaxis, yaxis, ...common } = layout({ fixedrange: true, nticks: 4 }, { fixedrange: true, nticks: 4, type: log ? "log" : "linear" });
   const axes = shown.flatMap((_, i) => [[`xaxis${i + 1}`, xaxis], [`yaxis${i + 1}`, yaxis]]);
   const traces = shown.map(([name, { low, high, counts }], i) => {
@@ -67,7 +67,7 @@ function drawHistograms() {
   byId("pictures-plot").style.height = `${rows * 12 + 2}rem`;
   Plotly.react("pictures-plot", traces, {
     ...common, ...Object.fromEntries(axes), bargap: 0, grid: { rows, columns, pattern: "independent", xgap: 0.25, ygap: 0.45 },
-    margin: { l: 40, r: 16, t: 50, b: 30 },
+    margin: { l: 40, r: 16, t: 50, b: 30 }, height: byId("pictures-plot").clientHeight,
     annotations: shown.map(([name], i) => ({
       text: inLines(name), xref: `x${i + 1} domain`, yref: `y${i + 1} domain`, x: 0, y: 1, xanchor: "left", yanchor: "bottom", align: "left",
       showarrow: false, font: { size: 11 },
@@ -75,7 +75,7 @@ function drawHistograms() {
   }, PLOT_OPTIONS);
   const out = DATA.pictures.left_out;
   byId("pictures-caption").textContent = `At the end of the run. Images are filters of the first seed, each divided by its largest magnitude: of one
-    channel blue is negative, white 0 and red positive; of three, grey is 0. Histograms count the numbers of each array of parameters, of all seeds.${out
+    channel blue is negative, white 0 and red positive; of three, grey is 0. Histograms count the numbers of every array of parameters, as they were trained, of all seeds.${out
     ? ` The page has no room for those of ${out} further runs.` : ""}`;
   byId("pictures-plot").setAttribute("aria-label", `Histograms of ${shown.length} arrays of parameters: ${shown.map(([name, { low, high }]) =>
     `${name} from ${digits(low)} to ${digits(high)}`).join(", ")}.`);

@@ -60,8 +60,12 @@ def test_a_run_is_chosen_among_those_shown_that_have_pictures(page):
     assert bars[0][2] == [10] * 64
     page.uncheck("#show-0")
     assert page.locator("#pictures-run option").count() == 1
-    assert page.locator("#pictures-part option").all_inner_texts() == ["1 to 24 of 30", "25 to 30 of 30"]
-    assert len(page.evaluate(TITLES)) == 24
+    assert page.locator("#pictures-part option").all_inner_texts() == [
+        "1 to 12 of 30",
+        "13 to 24 of 30",
+        "25 to 30 of 30",
+    ]
+    assert len(page.evaluate(TITLES)) == 12
     page.click("#hide-all")
     assert page.locator("#pictures").is_hidden()
     page.click("#show-all")
