@@ -39,8 +39,8 @@ def _one(pictures: Pictures) -> Json:
         "images": {name: [_data_uri(image) for image in images] for name, images in pictures.images.items()},
         "histograms": {
             name: {
-                "low": float(f"{kept.edges[0]:.6g}"),
-                "high": float(f"{kept.edges[-1]:.6g}"),
+                "low": float(f"{kept.edges[0]:.9g}"),
+                "high": float(f"{kept.edges[-1]:.9g}"),
                 "counts": kept.counts.tolist(),
             }
             for name, kept in pictures.histograms.items()

@@ -10,10 +10,14 @@ from PIL import Image
 
 from experiments.core.record.pictures import Histogram, Pictures
 from experiments.core.report.results import Run
+from scripts.compare import contents as contents_lib
 from scripts.compare import pictures as pictures_lib
+from scripts.compare.groups import group
 from scripts.compare.pictures import pictures
+from scripts.compare.workdirs import find
 from tests.scripts.browser import watched
-from tests.scripts.compare.test_state import address
+from tests.scripts.compare.looking import address
+from tests.scripts.workdirs import write_workdir
 
 TITLES = "byId('pictures-plot').layout.annotations.map((title) => title.text)"
 
@@ -43,6 +47,16 @@ def test_of_many_runs_as_many_are_shown_as_there_is_room_for(monkeypatch):
     found = pictures(runs)
     assert [one["name"] for one in found["shown"]] == ["0", "1", "2"]
     assert found["left_out"] == 2
+
+
+def test_the_room_of_pictures_is_taken_from_that_of_curves(tmp_path, monkeypatch):
+    monkeypatch.setattr(contents_lib, "BUDGET", 6000)
+    kept = Pictures(histograms={str(number): Histogram.of(np.arange(64.0)) for number in range(30)})
+    drawn = {}
+    for name, seen in {"without": None, "with": kept}.items():
+        write_workdir(tmp_path / name / "run", [[90.0 / (1 + row)] for row in range(400)], pictures=seen)
+        drawn[name] = contents_lib.contents(group(find([str(tmp_path / name)])), [])["points"]["drawn"]
+    assert 0 < drawn["with"] < drawn["without"]
 
 
 def test_a_run_is_chosen_among_those_shown_that_have_pictures(page):
