@@ -21,7 +21,7 @@ import numpy as np
 from experiments.core.config import about
 from experiments.core.input.dataset import Data
 from experiments.core.training.experiment import Params
-from experiments.vision import efficientnet, efficientnet_weights, inputs, model_fields, vit
+from experiments.vision import efficientnet, efficientnet_weights, filters, inputs, model_fields, vit
 from experiments.vision.efficientnet import BEFORE_LAST_BLOCK, LAST_BLOCK, EfficientNetLite0
 from experiments.vision.head import Head
 from experiments.vision.inputs import has_features
@@ -38,6 +38,7 @@ class Network(NamedTuple):
       prepare: of images to evaluate on.
       flops: of a training step per example; None: to be counted.
       pretrained: makes parameters to start from, a part of the tree; None: there are none.
+      pictures: of the parameters, images as `Experiment.pictures`; None: there are none.
     """
 
     init: Callable[[jax.Array], Params]
@@ -46,6 +47,7 @@ class Network(NamedTuple):
     prepare: Callable[[jax.Array], jax.Array]
     flops: float | None = None
     pretrained: Params | None = None
+    pictures: Callable[[Params], dict[str, jax.Array]] | None = None
 
 
 def is_convolutional(config: ml_collections.ConfigDict) -> bool:
@@ -85,6 +87,7 @@ def _transformer(config: ml_collections.ConfigDict, data: Data) -> Network:
         prepared,
         flops=3.0 * vit.forward_flops(model, size, channels),
         pretrained=_body(config, init) if config.pretrained else None,
+        pictures=filters.of_patches,
     )
 
 

@@ -97,6 +97,9 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
             }
         return metrics
 
+    def pictures(params: Params) -> dict[str, jax.Array]:
+        return network.pictures(effective(params, jnp.float32(1)))
+
     def labels(params: Params) -> dict[str, Any]:
         states = {pool: {name: name for name in state} for pool, state in params["method"].items()}
         return {"network": "network", "method": states}
@@ -110,6 +113,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         augment=network.augment,
         flops_per_example=network.flops,
         headline=(f"{data.prefix}_error", "train_density", "hardened_error"),
+        pictures=pictures,
     )
 
 

@@ -25,7 +25,7 @@ with epy.lazy_imports():  # --help does without them
 
     from experiments.mnist_pruning import model as perceptron
     from experiments.mnist_pruning import pools
-    from experiments.vision import inputs, model_fields, vit
+    from experiments.vision import filters, inputs, model_fields, vit
 
 
 class Network(NamedTuple):
@@ -35,6 +35,7 @@ class Network(NamedTuple):
       init: makes the parameters of a key.
       logits: of the parameters and what `augment` or `prepare` returns.
       pruned: the layers whose kernels are pruned, each by its keys in the parameters, with dots between.
+      pictures: of the parameters of the forward pass, images as `Experiment.pictures`.
       augment: of a key and the images of a training batch; None: they are taken as they are.
       prepare: of images to evaluate on.
       flops: of a training step per example; None: to be counted.
@@ -43,6 +44,7 @@ class Network(NamedTuple):
     init: Callable[[jax.Array], pools.Params]
     logits: Callable[[pools.Params, jax.Array], jax.Array]
     pruned: Sequence[str]
+    pictures: Callable[[pools.Params], dict[str, jax.Array]]
     augment: Callable[[jax.Array, jax.Array], jax.Array] | None = None
     prepare: Callable[[jax.Array], jax.Array] = lambda images: images
     flops: float | None = None
@@ -70,6 +72,7 @@ def _mlp(config: ml_collections.ConfigDict, data: Data) -> Network:
         lambda key: model.init(key, inputs(jnp.asarray(data.train["image"][:1])))["params"],
         lambda params, images: jnp.asarray(model.apply({"params": params}, inputs(images))),
         [str(layer) for layer in config.prune_layers],
+        lambda params: filters.of_units(params["1"]["kernel"], data.train["image"].shape[1:]),
     )
 
 
@@ -102,6 +105,7 @@ def _transformer(config: ml_collections.ConfigDict, data: Data) -> Network:
         init,
         lambda params, images: jnp.asarray(model.apply({"params": params}, images)),
         [".".join(layer) for *layer, leaf in leaves if leaf == "kernel" and layer != ["embedding"]],
+        filters.of_patches,
         augment,
         prepare,
         3.0 * vit.forward_flops(model, size, channels),

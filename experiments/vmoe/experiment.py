@@ -21,7 +21,7 @@ from experiments.core.input.dataset import Data
 from experiments.core.record import hardware
 from experiments.core.training import mesh, optimizer, schedules
 from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Probe, Recipe
-from experiments.vision import features, inputs, model_fields, vit
+from experiments.vision import features, filters, inputs, model_fields, vit
 from experiments.vision.inputs import has_features
 from experiments.vmoe import dispatch, layer, measures, model, outputs, routers
 from experiments.vmoe.router_kinds import ROUTERS, Shape
@@ -207,6 +207,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         headline=(name,),
         conclude=conclude,
         probe=Probe(find, compare) if data.evaluation else None,
+        pictures=None if has_features(config) else filters.of_patches,
     )
 
 

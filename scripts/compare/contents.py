@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import json
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from experiments.core.report.identity import is_bookkeeping
 from experiments.core.report.results import Problem, Run
 from scripts.compare import downsample
 from scripts.compare.groups import Group, shown, varying
+from scripts.compare.pictures import pictures
 from scripts.compare.series import Curve, Series
 
 with epy.lazy_imports():  # --help does without it
@@ -20,8 +22,9 @@ with epy.lazy_imports():  # --help does without it
 
 Json = dict[str, Any]
 
-# Numbers in all curves together, about 7 bytes each: pages stay below 10 MB, of which Plotly is the half.
+# Numbers in all curves together: pages stay below 10 MB, of which Plotly is the half.
 BUDGET = 600_000
+_BYTES = 7  # of a number, about
 _FEWEST, _MOST = 16, 2_000  # points of a curve
 _NUMBERS_PER_POINT = 6.5  # mean, interval, row, the places of that row on three axes, half an average
 _LEVELS = (0.05, 0.01, 0.001)
@@ -46,7 +49,8 @@ class Reported:
 
 def contents(groups: Sequence[Group], problems: Sequence[Problem], reported: Sequence[Reported] = ()) -> Json:
     """The data of the page; the same groups give the same."""
-    limit = _limit(groups)
+    seen = pictures([run for group in sorted(groups, key=lambda group: group.trial) for run in group.runs])
+    limit = _limit(groups, len(json.dumps(seen)))
     curves = [_curves(group, limit) for group in groups]
     configs = [group.config for group in groups]
     differing = varying(configs)
@@ -78,6 +82,7 @@ def contents(groups: Sequence[Group], problems: Sequence[Problem], reported: Seq
         "runs": [_provenance(run) for group in groups for run in group.runs],
         "problems": [{"name": problem.name, "reason": problem.reason} for problem in problems],
         "reported": [dataclasses.asdict(number) for number in reported],
+        "pictures": seen,
         "points": _points(groups, curves),
         "quantiles": _quantiles(groups),
         "levels": _LEVELS,
@@ -102,10 +107,10 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (0, part) for part in name.split("/")]
 
 
-def _limit(groups: Sequence[Group]) -> int:
-    """Points that a curve may have."""
+def _limit(groups: Sequence[Group], size: int) -> int:
+    """Points that a curve may have, where so many bytes are taken by pictures."""
     curves = sum(len(group.series.metrics) + len(group.series.of_the_run) for group in groups)
-    return max(_FEWEST, min(_MOST, int(BUDGET / _NUMBERS_PER_POINT / max(curves, 1))))
+    return max(_FEWEST, min(_MOST, int((BUDGET - size / _BYTES) / _NUMBERS_PER_POINT / max(curves, 1))))
 
 
 def _curves(group: Group, limit: int) -> Json:

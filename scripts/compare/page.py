@@ -11,7 +11,7 @@ import plotly
 
 _ASSETS = Path(__file__).parent / "assets"
 _SCRIPTS = (
-    *("page", "tables", "curves", "finals", "scatter", "parallel", "configs", "runs"),
+    *("page", "tables", "curves", "finals", "scatter", "parallel", "pictures", "configs", "runs"),
     *("state", "follow", "start"),
 )
 _PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"

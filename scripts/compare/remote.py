@@ -12,7 +12,10 @@ import fsspec
 
 from experiments.core.report.results import LAUNCH
 
-_READ = ("config.json", "environment.json", "metrics.jsonl", "summary.json", LAUNCH)
+_READ = (
+    *("config.json", "environment.json", "metrics.jsonl", "summary.json", LAUNCH),
+    *("examples.npz", "probe.npz", "pictures.npz"),
+)
 
 
 class NotFoundError(Exception):

@@ -1,4 +1,4 @@
-"""A run for TensorBoard, beside what is kept anyway: curves, config and summary as text, histograms of parameters.
+"""A run for TensorBoard, beside what is kept anyway: curves, images, histograms; config and summary as text.
 
 The events are written by clu, with TensorFlow, whose import takes eight seconds.
 """
@@ -30,10 +30,17 @@ class TensorBoard:
         """The config, as text."""
         self._text(0, "config", lines)
 
-    def end(self, step: int, summary: Mapping[str, Any], params: Mapping[str, np.ndarray]) -> None:
-        """The summary, as text, and a histogram of each array of parameters, over all seeds."""
+    def end(
+        self,
+        step: int,
+        summary: Mapping[str, Any],
+        params: Mapping[str, np.ndarray],
+        images: Mapping[str, np.ndarray],
+    ) -> None:
+        """The summary, as text; a histogram of each array of parameters, over all seeds; uint8 images [N, H, W, C]."""
         self._text(step, "summary", json.dumps(summary, indent=2).splitlines())
         self._writer.write_histograms(step, params)
+        self._writer.write_images(step, images)
         self._writer.flush()
 
     def close(self) -> None:

@@ -21,6 +21,7 @@ BOOKKEEPING = (
         "eval_every",
         "export_examples",
         "export_probe",
+        "export_pictures",
     ),
     *("export_params", "features.directory", "feed", "input.augment_on", "input.prefetch", "input.workers"),
     *("steps_per_dispatch", "tensorboard", *COMPUTED_HOW),

@@ -13,6 +13,7 @@ from experiments.core.errors import UsageError
 from experiments.core.record import metrics
 from experiments.core.record.files import read_object
 from experiments.core.record.metrics import Row
+from experiments.core.record.pictures import Pictures
 from experiments.core.record.summary import PROGRESS, summarize
 from experiments.core.record.workdir import Workdir
 
@@ -44,6 +45,7 @@ class Run:
       reason: of an unfinished run, the last error that its launcher has recorded; often none.
       examples: what was kept of each evaluated example, arrays [S, N] by name; often none.
       probe: what the experiment's probe found at the end, boolean arrays [S, ...] by name; often none.
+      pictures: images and histograms of the parameters at the end; often none.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Run:
     reason: str = ""
     examples: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     probe: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    pictures: Pictures = dataclasses.field(default_factory=Pictures)
 
     @property
     def state(self) -> str:
@@ -228,7 +231,8 @@ def _read(path: Path, name: str) -> Run:
     if (last[unit], last["step"]) != (total, summary["steps"]) or _values(last) != _final_values(summary):
         raise _BrokenError("summary.json does not belong to the last row of metrics.jsonl")
     examples, probe = _arrays(workdir.examples, summary), _arrays(workdir.probe, summary)
-    return Run(name, config, rows, summary, environment, examples=examples, probe=probe)
+    pictures = Pictures.of(_arrays(workdir.pictures, summary))
+    return Run(name, config, rows, summary, environment, examples=examples, probe=probe, pictures=pictures)
 
 
 def _arrays(path: Path, summary: dict[str, Any]) -> dict[str, np.ndarray]:
@@ -236,6 +240,8 @@ def _arrays(path: Path, summary: dict[str, Any]) -> dict[str, np.ndarray]:
     name = f"{path.stem}_sha256"
     if name not in summary:
         return {}
+    if not path.exists():
+        raise _BrokenError(f"{path.name} is missing, of which summary.json has the SHA-256, {_ADVICE}")
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != summary[name]:
         raise _BrokenError(f"{path.name} is damaged: its SHA-256 is not the one in summary.json, {_ADVICE}")

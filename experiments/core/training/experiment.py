@@ -18,10 +18,11 @@ Fields of the config that the trainer reads:
     export_params     parameters at the end as a file, see export.py; False
     export_examples   what there is to say of each evaluated example at the end, as a file, see export.py; False
     export_probe      what the experiment's probe finds at the end, as a file, see export.py; False
+    export_pictures   images and histograms of the parameters at the end, as a file, see export.py; False
     tensorboard
     compilation_cache   where compiled programs are kept, see compilation_cache.py
 
-The last eight may be left out. A loss may be as simple as
+The last nine may be left out. A loss may be as simple as
 
     def loss(params, batch, key, progress):
         logits = model.apply({"params": params}, batch["image"].astype(jnp.float32))
@@ -95,6 +96,8 @@ class Experiment:
       examine: `examine(params, examples) -> values`, arrays [B] by name, of small types: what is kept of each example
         with `config.export_examples`, so that two runs can be compared example by example. None: nothing.
       probe: what else rows compare with the row before. None: nothing.
+      pictures: `pictures(params) -> images`, [N, H, W, C] in [0, 1] by name with C = 1 or 3, few and small: what there
+        is to see of a network at the end. None: nothing.
     """
 
     init: Callable[[jax.Array], Params]
@@ -111,6 +114,7 @@ class Experiment:
     examine: Callable[[Params, Batch], dict[str, jax.Array]] | None = None
     conclude: Callable[[Metrics], Metrics] | None = None
     probe: Probe | None = None
+    pictures: Callable[[Params], dict[str, jax.Array]] | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,11 +28,11 @@ from experiments.core.record.environment import Launch
 from experiments.core.record.files import write_json
 from experiments.core.record.tensorboard import TensorBoard
 from experiments.core.record.workdir import Workdir
-from experiments.core.training import checkpoint, compilation_cache, evaluation, export, feed, optimizer, plan
+from experiments.core.training import checkpoint, compilation_cache, evaluation, export, feed, optimizer, pictures, plan
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training import state as state_lib
 from experiments.core.training.checkpoint import Checkpoints, Restored
-from experiments.core.training.experiment import Recipe
+from experiments.core.training.experiment import Params, Recipe
 from experiments.core.training.interrupt import Interrupt
 from experiments.core.training.performance import Performance
 from experiments.core.training.probe import Found, Prober
@@ -143,15 +143,12 @@ class _Run:
         self.interrupt = Interrupt()
         self.program = program = Program(recipe, config, data)
         self.plan, self.mesh, self.experiment = program.plan, program.mesh, program.experiment
-        allowed = f"False for {recipe.name}, which has nothing to say of single examples"
-        require(not config.get("export_examples") or bool(self.experiment.examine), "export_examples", True, allowed)
-        allowed = f"False for {recipe.name}, which has no probe for these data"
-        require(not config.get("export_probe") or bool(self.experiment.probe), "export_probe", True, allowed)
+        export.validate_for(recipe.name, self.experiment, config)
         state_lib.require_memory(program.state)
         seeds = np.asarray(config.seeds if program.seed_axis else config.seeds[0], np.int32)
-        everywhere = mesh_lib.replicated(self.mesh)
-        self.seeds = mesh_lib.put(seeds, everywhere)
-        self.probe = Prober(self.experiment, everywhere, seed_axis=program.seed_axis)
+        self.everywhere = mesh_lib.replicated(self.mesh)
+        self.seeds = mesh_lib.put(seeds, self.everywhere)
+        self.probe = Prober(self.experiment, self.everywhere, seed_axis=program.seed_axis)
         with ExitStack() as opened:
             self.feed = feed.make(config, data, self.plan.steps_per_dispatch, self.mesh, seed_axis=program.seed_axis)
             opened.callback(self.feed.close)
@@ -186,24 +183,22 @@ class _Run:
             by = self.interrupt.received or "a signal to another process"
             self._say(f"stopped by {by} after {self.plan.describe(now)}; the same command resumes")
             return
-        if self.config.get("export_params"):
-            arrays = export.gather(state.params, seed_axis=bool(self.seeds.ndim))
-            if _is_first():
-                export.write(self.workdir.params, arrays)
-        sums = {"metrics_sha256": writer.sha256}
-        if self.config.get("export_examples"):
-            values = self.evaluate.examine(state.params)
-            if _is_first():
-                sums["examples_sha256"] = export.write_compressed(self.workdir.examples, values)
-        if self.config.get("export_probe"):
-            found = self.probe(state.params, 1.0)
-            if _is_first():
-                sums["probe_sha256"] = export.write_compressed(self.workdir.probe, found)
-        params = export.gather(state.params, seed_axis=False) if self.config.get("tensorboard") else {}
+        self._finish(state.params, writer, board)
+
+    def _finish(self, params: Params, writer: metrics.Writer, board: TensorBoard | None) -> None:
+        """Writes what the config asks for of the parameters at the end, and the summary last."""
+        config, seed_axis = self.config, self.program.seed_axis
+        images = {}
+        if config.get("tensorboard") or config.get("export_pictures"):
+            images = pictures.images(self.experiment, params, self.everywhere, seed_axis=seed_axis)
+        sums = {"metrics_sha256": writer.sha256} | export.write_files(
+            config, self.workdir, params, self.evaluate, self.probe, images, seed_axis=seed_axis
+        )
+        arrays = export.gather(params, seed_axis=False) if config.get("tensorboard") else {}
         if _is_first():
-            result = summary.summarize(list(self.config.seeds), writer.rows[-1])
+            result = summary.summarize(list(config.seeds), writer.rows[-1])
             if board:
-                board.end(now, result, params)
+                board.end(self.plan.total_steps, result, arrays, images)
             write_json(self.workdir.summary, result | sums)
 
     def _tensorboard(self) -> TensorBoard | None:

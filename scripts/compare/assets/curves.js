@@ -36,6 +36,7 @@ function visibilityChanged(text) {
   drawFinals();
   drawScatter();
   drawParallel();
+  picturesChanged();
   announce(text);
   stateChanged();
 }

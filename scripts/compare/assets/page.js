@@ -132,7 +132,7 @@ const PLOT_OPTIONS = {
 };
 
 /** Buttons for what a mouse does in a plot, and to save it. */
-function plotButtons(id, name, zooms = true) {
+function plotButtons(id, name, zooms = true, height = () => 620) {
   const scale = (factor) => () => {
     const change = {};
     for (const axis of ["xaxis", "yaxis"]) {
@@ -152,7 +152,7 @@ function plotButtons(id, name, zooms = true) {
   const reset = () =>
     Plotly.relayout(id, { "xaxis.autorange": true, "yaxis.autorange": true }).then(() => announce("Zoom reset"));
   const save = (format) => () =>
-    Plotly.downloadImage(id, { format, filename: name(), width: 1100, height: 620, scale: format === "png" ? 2 : 1 });
+    Plotly.downloadImage(id, { format, filename: name(), width: 1100, height: height(), scale: format === "png" ? 2 : 1 });
   const zoom = zooms ? [
     button(`${id}-in`, "+", scale(0.5), "Zoom in"), button(`${id}-out`, "−", scale(2), "Zoom out"),
     button(`${id}-left`, "←", shift(-0.25), "Move left"), button(`${id}-right`, "→", shift(0.25), "Move right"),

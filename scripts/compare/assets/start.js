@@ -13,6 +13,7 @@ function redraw() {
   drawCurves();
   drawScatter();
   drawParallel();
+  drawHistograms();
 }
 
 function experimentChanged() {
@@ -21,6 +22,7 @@ function experimentChanged() {
   finalsChanged();
   scatterChanged();
   parallelChanged();
+  picturesChanged();
   configsChanged();
 }
 
@@ -46,8 +48,9 @@ if (DATA.groups.length) {
   startCurves();
   startScatter();
   startParallel();
+  startPictures();
 } else {
-  for (const id of ["curves", "finals", "scatter", "parallel", "configs", "runs"]) byId(id).hidden = true;
+  for (const id of ["curves", "finals", "scatter", "parallel", "pictures", "configs", "runs"]) byId(id).hidden = true;
 }
 for (const section of document.querySelectorAll("main > section:not([hidden])")) {
   const title = section.querySelector("h2").textContent;

@@ -71,14 +71,16 @@ async function startState() {
 
 function restoreControls(state) {
   firstCompared = compared;
-  for (const node of document.querySelectorAll(".controls select, .controls input")) {
-    if (!isControl(node) || !state.has(node.id)) continue;
-    const value = state.get(node.id);
-    if (node.type === "checkbox") node.checked = value === "true";
-    else if (node.tagName !== "SELECT" || [...node.options].some((option) => option.value === value)) node.value = value;
-    else continue;
-    for (const kind of node.type === "range" ? ["input", "change"] : ["change"]) node.dispatchEvent(new Event(kind, { bubbles: true }));
-  }
+  for (const node of document.querySelectorAll(".controls select, .controls input")) restoreControl(node, state);
+}
+
+function restoreControl(node, state) {
+  if (!isControl(node) || !state.has(node.id)) return;
+  const value = state.get(node.id);
+  if (node.type === "checkbox") node.checked = value === "true";
+  else if (node.tagName !== "SELECT" || [...node.options].some((option) => option.value === value)) node.value = value;
+  else return;
+  for (const kind of node.type === "range" ? ["input", "change"] : ["change"]) node.dispatchEvent(new Event(kind, { bubbles: true }));
 }
 
 function restoreGroups(state) {
@@ -95,6 +97,8 @@ function restoreGroups(state) {
   drawRuns();
   redraw();
   drawFinals();
+  picturesChanged();
+  for (const id of ["pictures-run", "pictures-part"]) restoreControl(byId(id), state); // which the groups shown have
 }
 
 /** To a section, of which the address speaks from now on. */

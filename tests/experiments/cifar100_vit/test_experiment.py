@@ -200,6 +200,12 @@ def test_without_a_file_the_body_is_random_and_the_heads_zero():
     assert not np.any(one["head/kernel"])
 
 
+def test_a_transformer_shows_its_patch_embedding():
+    kernel = jax.ShapeDtypeStruct((2, 2, 1, 32), jnp.float32)
+    images = jax.eval_shape(RECIPE.build(tiny_config(), DATA).pictures, {"embedding": {"kernel": kernel}})
+    assert {name: image.shape for name, image in images.items()} == {"patch_embedding": (16, 2, 2, 3)}
+
+
 MISTAKES = [
     (
         {"model__variant": "X/2"},

@@ -56,6 +56,7 @@ def test_the_last_block_goes_on_where_the_others_end(build, variables):
     np.testing.assert_allclose(last, whole, rtol=1e-5)
     assert np.ptp(whole) > 0.01
     assert experiment.pretrained.keys() == {"block_15", "head"}
+    assert experiment.pictures is None
 
 
 def test_the_last_block_and_a_head_of_zeros_are_trained(build, variables):

@@ -88,6 +88,7 @@ def test_the_head_starts_from_the_chance_of_a_class():
     kernel = params["Transformer"]["encoderblock_0"]["MoeLayer_0"]["experts"]["Dense_0"]["kernel"]
     assert kernel.shape == (8, 32, 64)
     assert np.abs(np.diff(np.sort(np.asarray(kernel), axis=0), axis=0)).min() > 0
+    assert jax.eval_shape(experiment.pictures, params).keys() == {"patch_embedding"}
 
 
 @pytest.mark.parametrize("router", ["hard", "relaxed", "token_choice", "soft"])

@@ -52,3 +52,9 @@ def column(page, name, table="#finals-table"):
 def group_id(page, run):
     """Of the group whose first run has that name."""
     return page.evaluate("(name) => DATA.groups.find((group) => group.runs[0] === name).id", run)
+
+
+def address(page):
+    """Of the page, without the part before the #, once what was changed last is in it."""
+    page.evaluate("writeState()")
+    return page.evaluate("location.hash")

@@ -86,6 +86,7 @@ def test_everything_has_a_name_and_can_be_reached_by_keyboard(page):
         "add-config",
         "finals-csv",
         "parallel-metric",
+        "pictures-run",
     }
     assert wanted <= reached
     assert any(name.startswith("show-") for name in reached)

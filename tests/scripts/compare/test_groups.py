@@ -5,11 +5,13 @@ import json
 
 import fsspec
 import ml_collections
+import numpy as np
 import pytest
 
 from configs import mnist_pruning, vmoe_clusters
 from experiments.core.config import to_json
 from experiments.core.record.files import write_json
+from experiments.core.record.pictures import Histogram, Pictures
 from experiments.core.record.workdir import Workdir
 from experiments.core.report.identity import dotted
 from scripts.compare import remote
@@ -62,7 +64,7 @@ def test_repetitions_stay_apart_and_are_told_by_name(tmp_path):
 
 def test_what_a_method_does_not_read_and_how_a_run_is_carried_out_tell_no_groups_apart(tmp_path):
     write_workdir(tmp_path / "a", [START, [7.0, 8.0]], method="hard", seeds=(0, 1))
-    unread = {"mask__strength": 0.7, "lam__start": 3.0, "p": 1.5, "checkpoint_every": 1, "tensorboard": True}
+    unread = {"mask__strength": 0.7, "lam__start": 3.0, "p": 1.5, "tensorboard": True, "export_pictures": True}
     write_workdir(tmp_path / "b", [START, [6.0, 8.0]], method="hard", seeds=(2, 3), **unread)
     write_workdir(tmp_path / "c", [START, [6.0, 8.0]], method="hard", seeds=(4, 5), density=0.2)
     assert labels(tmp_path) == ["hard top-k, density=0.1", "hard top-k, density=0.2"]
@@ -241,7 +243,8 @@ def test_places_are_told_apart_and_read_once(tmp_path, monkeypatch):
 
 
 def test_runs_in_a_bucket_are_copied_and_read(tmp_path, capsys):
-    write_workdir(tmp_path / "run", [START, [7.0, 8.0]])
+    pictures = Pictures(histograms={"kernel": Histogram.of(np.arange(3.0))})
+    write_workdir(tmp_path / "run", [START, [7.0, 8.0]], pictures=pictures)
     (tmp_path / "run" / "params.npz").write_bytes(b"large")
     memory = fsspec.filesystem("memory")
     try:
@@ -250,7 +253,8 @@ def test_runs_in_a_bucket_are_copied_and_read(tmp_path, capsys):
         assert [run.name for run in found.runs] == ["run"]
         assert found.problems == []
         assert [run.name for run in find(["memory://bucket/runs/run/"]).runs] == ["run"]
-        assert "copying 4 files" in capsys.readouterr().err
+        assert found.runs[0].pictures.histograms.keys() == {"kernel"}
+        assert "copying 5 files" in capsys.readouterr().err
         assert [problem.reason for problem in find(["memory://bucket/none"]).problems] == ["holds no run"]
     finally:
         memory.store.clear()

@@ -3,15 +3,9 @@
 import pytest
 
 from tests.scripts.browser import watched
-from tests.scripts.compare.looking import column, group_id, lines
+from tests.scripts.compare.looking import address, column, group_id, lines
 
 RANGES = "['xaxis', 'yaxis'].flatMap((axis) => byId('curves-plot')._fullLayout[axis].range)"
-
-
-def address(page):
-    """Once what was changed last is in it."""
-    page.evaluate("writeState()")
-    return page.evaluate("location.hash")
 
 
 def test_a_page_that_nobody_has_touched_has_a_plain_address(page):

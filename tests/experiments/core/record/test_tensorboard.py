@@ -1,8 +1,6 @@
 """What a run gives to TensorBoard, told from the calls of clu: TensorFlow, which writes the events, is not imported."""
 
 import json
-import sys
-import types
 from contextlib import closing
 
 import numpy as np
@@ -10,22 +8,12 @@ import pytest
 
 from experiments.core.record import metrics
 from experiments.core.record.tensorboard import TensorBoard
-
-
-class SummaryWriter:
-    """Keeps what it is told."""
-
-    def __init__(self, directory):
-        self.directory, self.written = directory, []
-
-    def __getattr__(self, name):
-        return lambda *arguments: self.written.append((name, *arguments))
+from tests.experiments.core.fake_clu import replace_clu
 
 
 @pytest.fixture
 def board(monkeypatch, tmp_path):
-    clu = types.SimpleNamespace(metric_writers=types.SimpleNamespace(SummaryWriter=SummaryWriter))
-    monkeypatch.setitem(sys.modules, "clu", clu)
+    replace_clu(monkeypatch)
     return TensorBoard(tmp_path / "tensorboard")
 
 
@@ -41,10 +29,12 @@ def test_curves_are_means_over_the_seeds_that_have_a_value(board, tmp_path):
     assert (scalars["error"], scalars["by_layer/1"]) == (1.5, 5.0)
 
 
-def test_config_summary_and_parameters_are_there(board, tmp_path):
+def test_config_summary_parameters_and_images_are_there(board):
     board.config(["config.p = 2.0", "config.lam = 1"])
-    board.end(7, {"state": "done"}, {"kernel": np.arange(3.0)})
+    images = {"layer": np.zeros((2, 4, 4, 3), np.uint8)}
+    board.end(7, {"state": "done"}, {"kernel": np.arange(3.0)}, images)
     (config, summary), ((step, histograms),) = written(board, "write_texts"), written(board, "write_histograms")
     assert config == (0, {"config": "    config.p = 2.0\n    config.lam = 1"})
     assert json.loads(summary[1]["summary"]) == {"state": "done"}
     assert (step, list(histograms)) == (7, ["kernel"])
+    assert written(board, "write_images") == [(7, images)]

@@ -12,6 +12,7 @@ from flax.traverse_util import flatten_dict
 from experiments.core.errors import UsageError
 from experiments.core.input import dataset as data_lib
 from experiments.core.record import metrics
+from experiments.core.record.pictures import Histogram
 from experiments.core.record.workdir import Workdir
 from experiments.core.report import results
 from experiments.core.training import export, train
@@ -29,7 +30,7 @@ def saved(workdir):
 
 
 def test_sharded_parameters_are_whole_and_those_of_the_last_row(tmp_path):
-    config = toy_config(steps=6, export_params=True, mesh={"data": 2, "fsdp": 4})
+    config = toy_config(steps=6, export_params=True, export_pictures=True, mesh={"data": 2, "fsdp": 4})
     train.run(RECIPE, config, tmp_path)
     workdir = Workdir(tmp_path)
     arrays = saved(workdir)
@@ -46,6 +47,11 @@ def test_sharded_parameters_are_whole_and_those_of_the_last_row(tmp_path):
     assert row["test_error"] == pytest.approx([100 * (scores.argmax(axis=1) != test["label"]).mean()])
     assert row["test"]["loss"] == pytest.approx([loss.mean()], rel=1e-5)
     assert [path.name for path in tmp_path.iterdir() if path.suffix == ".tmp"] == []
+    # So are the histograms; of images the toy has none.
+    (run,), _ = results.load(tmp_path)
+    assert run.pictures.images == {}
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(run.pictures.histograms[name].counts, Histogram.of(array).counts)
 
 
 def test_a_run_in_epochs_of_one_seed_has_no_axis_of_seeds(tmp_path):
