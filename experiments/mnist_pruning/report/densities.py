@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -70,13 +71,20 @@ def _errors(axes: Axes, runs: dict[float, Run], marker: str, *, aside: float) ->
 
 
 def _scales(axes: Axes, densities: Sequence[float]) -> None:
+    """Logarithmic; but errors that are all about as large have a linear scale, as none of the ticks lies among them."""
+    low, high = axes.get_ylim()
     axes.set_xscale("log")
-    axes.set_yscale("log")
-    for axis, ticks in ((axes.xaxis, [100 * density for density in densities]), (axes.yaxis, list(TICKS))):
-        axis.set_major_locator(FixedLocator(ticks))
-        axis.set_minor_locator(NullLocator())
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    _ticks(axes.xaxis, [100 * density for density in densities])
+    if sum(low <= tick <= high for tick in TICKS) > 1:
+        axes.set_yscale("log")
+        _ticks(axes.yaxis, TICKS)
     axes.set_xlabel("weights kept, %")
+
+
+def _ticks(axis: Axis, values: Sequence[float]) -> None:
+    axis.set_major_locator(FixedLocator(values))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def density_over_time(runs: Sequence[Run]) -> Figure | None:
