@@ -125,7 +125,8 @@ def test_the_smallest_network_takes_real_steps_at_384_pixels_on_eight_devices(tm
     assert row["train_loss"] == pytest.approx([0.1 / 2 * (1 - 100 * 0.03**2)], rel=1e-4)
     # Through a head of 0 no gradient comes to the body, which is still that of the file; the head has moved by the
     # rate times two gradients of norm 1 at most.
-    params, file = np.load(tmp_path / "w" / "params.npz"), np.load(path)
+    with np.load(tmp_path / "w" / "params.npz") as exported, np.load(path) as given:
+        params, file = dict(exported), dict(given)
     np.testing.assert_array_equal(params["embedding/kernel"], file["embedding/kernel"])
     kernel = "MlpBlock_0/Dense_1/kernel"
     np.testing.assert_array_equal(
