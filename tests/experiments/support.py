@@ -1,5 +1,6 @@
 """A small run on digits, and how to start one as people do."""
 
+import dataclasses
 import subprocess
 import sys
 import time
@@ -117,6 +118,14 @@ def suite_configs(suite: Suite, preset: str) -> list[tuple[SuiteRun, ml_collecti
             candidates.setdefault(run.candidate_for, run.setting)
     settings = [dict(candidates[run.best_of] if run.best_of else {}) | dict(run.setting) for run in runs]
     return [(run, suite.config(run, Path("out"), setting)) for run, setting in zip(runs, settings, strict=True)]
+
+
+def undrawn(suite: Suite) -> Suite:
+    """The suite without its report: to draw again what a first call has drawn takes as long as to train for a while.
+
+    That a second call draws, too, is in the tests of `experiments.mnist_pruning.suite`.
+    """
+    return dataclasses.replace(suite, report=lambda out: [])
 
 
 def assert_sound(suite: Suite, preset: str) -> None:

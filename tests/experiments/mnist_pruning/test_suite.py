@@ -84,7 +84,9 @@ def test_a_suite_trains_chooses_draws_and_skips_what_is_done(tmp_path, capsys):
     out = capsys.readouterr().out
     assert re.search(r"\[2/4\] sweep/rate0\.1(\n    .*)*\n?  valid_error .* s  \(time left ~ ", out)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
+    (tmp_path / "figures" / "figure5-layers1.svg").unlink()
     assert command.run_suite(SUITE, tmp_path, runs, runs, ["suite"]) == 0
+    assert (tmp_path / "figures" / "figure5-layers1.svg").exists()
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
     assert capsys.readouterr().out.count("was done") == 4
 

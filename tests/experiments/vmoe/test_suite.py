@@ -15,7 +15,7 @@ from experiments.vmoe.router_kinds import ROUTERS
 from experiments.vmoe.suite import on_tokens
 from experiments.vmoe.suite.__main__ import SUITE
 from experiments.vmoe.suite.presets import BEST_RATE, DEMO, FINAL_SEEDS, LAMS, RATES
-from tests.experiments.support import ROOT, assert_sound, suite_configs
+from tests.experiments.support import ROOT, assert_sound, suite_configs, undrawn
 
 SHORT = DEMO | {"steps": 50, "steps_per_dispatch": 25, "eval_every": 25, "checkpoint_every": 50, "seeds": (0, 1)}
 SHORT |= {
@@ -124,6 +124,6 @@ def test_a_suite_trains_draws_and_skips_what_is_done(tmp_path, capsys, monkeypat
     with np.load(tmp_path / "pictures.npz") as arrays:
         np.testing.assert_array_equal(arrays["image"], sources.digits().test.arrays["image"][:10])
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
-    assert command.run_suite(SUITE, tmp_path, TINY, TINY, ["suite"]) == 0
+    assert command.run_suite(undrawn(SUITE), tmp_path, TINY, TINY, ["suite"]) == 0
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
     assert capsys.readouterr().out.count("was done") == 2
