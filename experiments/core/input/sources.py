@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import math
 import os
 import time
@@ -36,6 +37,14 @@ class Source:
     num_classes: int
 
 
+@functools.cache
+def _table_of_digits() -> np.ndarray:
+    """A row for each digit, 64 pixels and its class; read once by the runs of a suite."""
+    # The file that `sklearn.datasets.load_digits` reads: to import scikit-learn takes longer than a short run trains.
+    path = metadata.distribution("scikit-learn").locate_file("sklearn/datasets/data/digits.csv.gz")
+    return np.loadtxt(str(path), delimiter=",")
+
+
 def digits(label: str = "label") -> Source:
     """The 1,797 digits of 8 x 8 pixels that come with scikit-learn; a fixed fifth of them tests.
 
@@ -44,9 +53,7 @@ def digits(label: str = "label") -> Source:
     """
     require_one_of("label", label, ("label", "coarse_label"))
     merged = 2 if label == "coarse_label" else 1
-    # The file that `sklearn.datasets.load_digits` reads: to import scikit-learn takes longer than a short run trains.
-    path = metadata.distribution("scikit-learn").locate_file("sklearn/datasets/data/digits.csv.gz")
-    table: np.ndarray = np.loadtxt(str(path), delimiter=",")
+    table = _table_of_digits()
     images, classes = table[:, :-1].reshape(-1, 8, 8, 1), table[:, -1].astype(np.int32)
     order = np.random.RandomState(0).permutation(len(classes))
     examples: Arrays = {
