@@ -5,10 +5,11 @@ import shutil
 
 import pytest
 
+from configs.cifar100_vit import get_config
 from experiments.cifar100_vit.experiment import RECIPE
 from experiments.cifar100_vit.suite.presets import DEMO
 from experiments.core.training import train
-from tests.experiments.cifar100_vit.tiny import tiny_config, write_weights
+from tests.experiments.cifar100_vit.tiny import write_weights
 from tests.experiments.processes import assert_killed, begin
 from tests.experiments.support import rows_without_seconds
 
@@ -21,10 +22,12 @@ FIELDS = DEMO | {
     "eval_every": 4,
     "checkpoint_every": 6,
     "optimizer.warmup_steps": 4,
+    "mesh.data": 2,
+    "mesh.fsdp": 4,
     "input.recipe": "crop_flip",
 }
-RESIDENT = {"seeds": (0, 1)}  # augmented on the device, two seeds at once, on one device
-STREAM = {"feed": "stream", "input.augment_on": "host", "input.workers": 1, "mesh.data": 2, "mesh.fsdp": 4}
+RESIDENT = {"seeds": (0, 1)}  # augmented on the device, two seeds at once
+STREAM = {"feed": "stream", "input.augment_on": "host", "input.workers": 1}
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +38,9 @@ def weights(tmp_path_factory):
 
 
 def run(workdir, fields):
-    train.run(RECIPE, tiny_config(VARIANT, **fields), workdir)
+    config = get_config(VARIANT)
+    config.update_from_flattened_dict(fields)
+    train.run(RECIPE, config, workdir)
 
 
 def assert_same(resumed, whole):
