@@ -17,7 +17,7 @@ import ml_collections
 from experiments.core.errors import UsageError
 from experiments.core.input.dataset import Data
 from experiments.core.record.environment import Launch
-from experiments.core.record.files import write_json
+from experiments.core.record.files import read_object, write_json
 from experiments.core.record.workdir import Workdir
 from experiments.core.suite.choice import choose
 from experiments.core.suite.plan import Fields, Suite, SuiteRun
@@ -160,9 +160,15 @@ class Sieve(io.TextIOBase):
 
 
 def write_choices(suite: Suite, out: Path, runs: Sequence[SuiteRun]) -> None:
-    """Writes what has been measured and chosen on validation, if the suite chooses at all."""
+    """Writes what has been measured and chosen on validation, if the suite chooses at all; choices of others stay.
+
+    Raises:
+      DamagedError: the file that is there holds something else.
+    """
     if choices := choose(suite, out, runs):
-        write_json(out / CHOICES, choices)
+        path = out / CHOICES
+        others = read_object(path, "remove it, and the suite writes it again") if path.exists() else {}
+        write_json(path, others | choices)
 
 
 def duration(seconds: float) -> str:

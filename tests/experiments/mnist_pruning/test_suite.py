@@ -73,8 +73,11 @@ def test_the_dense_network_is_chosen_by_its_own_error(preset):
 
 def test_a_suite_trains_chooses_draws_and_skips_what_is_done(tmp_path, capsys):
     runs = SWEEP[1:] + FINAL
+    of_another_preset = {"chosen": "sweep/other", "setting": {"p": 2.0}}
+    (tmp_path / "choices.json").write_text(json.dumps({"other": of_another_preset}))
     assert command.run_suite(SUITE, tmp_path, runs, runs, ["suite"]) == 0
     choices = json.loads((tmp_path / "choices.json").read_text())
+    assert choices["other"] == of_another_preset
     config = json.loads((tmp_path / "final-chosen" / "config.json").read_text())
     assert choices["rate"]["chosen"] == "sweep/rate0.1"
     assert config["optimizer"]["learning_rate"] == 0.1
