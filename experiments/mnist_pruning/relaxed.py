@@ -155,13 +155,14 @@ def _legend(config: Config) -> str:
 
 
 _ANNEALED = {2.0: ORANGE, 3 / 2: SKY, 4 / 3: PURPLE, 5 / 4: BLACK}  # by p
+_BY_SUPPORT = {2.0: RED, 3 / 2: BLUE, 4 / 3: GREEN}
 
 
 def _look(config: Config) -> Look:
     """Solid for the paper's own lines, broken for what it has not."""
     second = config["p"] == 2
     if config["lam"]["schedule"] == SUPPORT:
-        return (RED if second else GREEN), "--"
+        return _BY_SUPPORT.get(config["p"], GREEN), "--"
     if is_annealed(config):
         return _ANNEALED.get(config["p"], BLUE), "--"
     return (RED if second else GREEN), "-" if is_papers(config) else ":"

@@ -1,5 +1,6 @@
 """Every method at its best, in pictures: error against density, and the density of each layer over time."""
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from experiments.mnist_pruning.report import best, naming
 from experiments.mnist_pruning.report.curves import TICKS
 
 _LAYERS = (BLUE, GREEN, RED, BLACK)
-_MARKERS = "osD^vP*X<>p"  # where there are more methods than colours
+_MARKERS = "osD^vP*X<>ph8d"  # where there are more methods than colours
 
 
 def error_against_density(runs: Sequence[Run], task: str) -> Figure:
@@ -107,7 +108,7 @@ def density_over_time(runs: Sequence[Run]) -> Figure | None:
             axes.plot(epochs, shares, color=colour, label=f"layer {layer}", linewidth=1.5)
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.set_title(naming.kind(run), fontsize=9)
+        axes.set_title(textwrap.fill(naming.kind(run), 30), fontsize=9)
     for axes in panels[len(runs) :]:
         axes.set_visible(False)
     for axes in panels[max(len(runs) - columns, 0) : len(runs)]:  # below which there is none
