@@ -147,7 +147,10 @@ def _columns(rows: Sequence[Mapping[str, Any]], prefix: str = "") -> list[tuple[
     """The leaves of the rows by name; None where a row lacks one."""
     result: list[tuple[str, list[Any]]] = []
     for name in dict.fromkeys([*rows[0], *rows[-1]]):
-        values = [row.get(name) for row in rows]
+        try:
+            values = [row[name] for row in rows]  # faster than `get`, and rows come in millions
+        except LookupError:
+            values = [row.get(name) for row in rows]
         if any(isinstance(value, Mapping) for value in (values[0], values[-1])):
             result += _columns([value or {} for value in values], f"{prefix}{name}/")
         else:
