@@ -24,11 +24,13 @@ PAGES = {
     "results/cifar100_vit/README.md": "results/cifar100_vit",
     "results/vmoe/README.md": "results/vmoe",
     "results/vmoe_clusters/README.md": "results/vmoe_clusters",
+    "results/cifar100_pruning/README.md": "results/cifar100_pruning",
     "results/mnist_pruning/table.md": "results/mnist_pruning_table",
     "results/cifar100_pretrained/table.md": "results/cifar100_pretrained_table",
     "results/cifar100_vit/table.md": "results/cifar100_vit_table",
     "results/vmoe/table.md": "results/vmoe_table",
     "results/vmoe_clusters/table.md": "results/vmoe_clusters_table",
+    "results/cifar100_pruning/table.md": "results/cifar100_pruning_table",
 }
 # Parts of these files that are on pages of their own.
 PARTS = {

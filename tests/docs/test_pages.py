@@ -124,6 +124,12 @@ def test_files_that_are_pages_are_there(including):
         assert DOCS / f"{page}.md" in PAGES, part
 
 
+def test_the_runs_of_every_experiment_are_pages(including):
+    for table in (ROOT / "results").glob("*/table.md"):
+        for path in (table, table.with_name("README.md")):
+            assert str(path.relative_to(ROOT)) in including.PAGES
+
+
 @pytest.mark.parametrize(
     ("link", "becomes"),
     [
