@@ -32,9 +32,15 @@ class Mutant(NamedTuple):
 
 _PLAN, _SLOTS, _GROUPS = "tests/ops/test_plan.py", "tests/ops/test_slots.py", "tests/ops/test_groups.py"
 _TREES, _PRUNING = "tests/ops/test_topk_trees.py tests/ops/test_topk_mag_tree.py", "tests/ops/test_pruning.py"
-_ARGUMENTS = "tests/ops/interface/test_arguments.py"
+_ARGUMENTS, _SUPPORT = "tests/ops/interface/test_arguments.py", "tests/ops/test_support.py"
 
 MUTANTS = [
+    Mutant("support.py", "gamma if in_magnitude else jnp.ones_like(gamma)", "jnp.ones_like(gamma)", _SUPPORT),
+    Mutant("support.py", "full = c * shares >= 1", "full = c * shares >= 2", _SUPPORT),
+    Mutant("support.py", "_total(above.astype(s.dtype)) < k", "_total(above.astype(s.dtype)) < 0", _SUPPORT),
+    Mutant("support.py", "choose(none_left_out, STRONGEST, lam)", "lam", _SUPPORT),
+    Mutant("support.py", "where & (x != -jnp.inf)", "x != -jnp.inf", _SUPPORT),
+    Mutant("support.py", "choose(largest < jnp.inf,", "choose(largest <= jnp.inf,", _SUPPORT),
     Mutant("plan.py", "jnp.minimum(matrices(k)[:, :, :1], available)", "matrices(k)[:, :, :1]", _PLAN),
     Mutant("plan.py", "found.residual <= tol", "found.residual <= 1e4 * tol", _PLAN),
     Mutant("plan.py", "turned=column < row", "turned=False", _PLAN),
