@@ -38,7 +38,7 @@ def hour(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     suites_run = []
 
-    def run_suite(suite, out, runs, selected, command):
+    def run_suite(suite, out, runs, selected, command, jobs):
         """Of the demo: what it would train, and two runs that it leaves."""
         assert runs == selected
         suites_run.append(suite.name)

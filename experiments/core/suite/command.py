@@ -1,4 +1,4 @@
-"""The command of a suite: `python -m <package> --out=DIR [--preset=NAME] [--only=REGEX]`."""
+"""The command of a suite: `python -m <package> --out=DIR [--preset=NAME] [--only=REGEX] [--jobs=N]`."""
 
 import argparse
 import contextlib
@@ -11,16 +11,18 @@ from pathlib import Path
 from absl import logging
 from etils import epy
 
-from experiments.core.errors import in_one_line
+from experiments.core.errors import UsageError, in_one_line
 from experiments.core.suite.plan import Suite, SuiteRun
 
 with epy.lazy_imports():  # --help does without them
-    from experiments.core.suite import runner
+    from experiments.core.suite import crew, runner, trainer
     from experiments.core.training import train
+
+MOST = 8  # runs at once if not told otherwise: each takes about a GB
 
 _HELP = """Trains all runs of a preset and makes their table and figures.
 
-    python -m {package} --out=DIR [--preset={presets}] [--only=REGEX]
+    python -m {package} --out=DIR [--preset={presets}] [--only=REGEX] [--jobs=N]
 
 Run it again and it resumes; finished runs are left alone. SIGTERM stops
 it with exit status 0; a run that fails is reported, does not keep the others from running, and
@@ -36,6 +38,8 @@ def main(suite: Suite, arguments: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, required=True, help="directory of the workdirs, table and figures")
     parser.add_argument("--preset", choices=suite.presets, default=next(iter(suite.presets)))
     parser.add_argument("--only", default="", metavar="REGEX", help="only the runs in whose name this is found")
+    many = f"runs at once, each on its share of the processors (small runs: as many as there are, up to {MOST}; else 1)"
+    parser.add_argument("--jobs", type=int, metavar="N", help=many)
     options = parser.parse_args(arguments)
     if str(options.out).startswith("gs:"):
         parser.error(f"--out={options.out}: a suite keeps its runs on a local disk; scripts.launch trains in buckets")
@@ -46,33 +50,44 @@ def main(suite: Suite, arguments: Sequence[str]) -> int:
         parser.error(f"--only={options.only!r} is not a regular expression: {error}")
     if not selected:
         parser.error(f"--only={options.only!r} matches none of the {len(runs)} runs, such as {runs[0].name}")
+    most = len(crew.processors())
+    if options.jobs is not None and not 1 <= options.jobs <= most:
+        parser.error(f"--jobs={options.jobs} is not allowed: it must be in [1, {most}], the processors there are")
     logging.set_verbosity(logging.ERROR)  # of orbax, which has much to report
     command = ["python", "-m", suite.package, *arguments]
     try:
-        return in_one_line(lambda: run_suite(suite, options.out, runs, selected, command))
-    except runner.Stopped:
+        return in_one_line(lambda: run_suite(suite, options.out, runs, selected, command, options.jobs))
+    except trainer.Stopped:
         with contextlib.suppress(OSError):  # of a terminal that is closed
             print("\nstopped; run it again and it resumes", flush=True)
         return 0
 
 
 def run_suite(
-    suite: Suite, out: Path, runs: Sequence[SuiteRun], selected: Sequence[SuiteRun], command: Sequence[str]
+    suite: Suite,
+    out: Path,
+    runs: Sequence[SuiteRun],
+    selected: Sequence[SuiteRun],
+    command: Sequence[str],
+    jobs: int | None = 1,
 ) -> int:
     """Trains `selected`, a part of `runs`, and makes table and figures; returns the exit status.
+
+    `jobs` runs train at once; None: as many as is best for the suite, on this machine.
 
     Raises:
       UsageError: a run is not one that can be trained here, or data are missing; nothing has been trained.
       Stopped: at SIGTERM or SIGINT, once the run under way is saved.
     """
     start = time.monotonic()
+    at_once = _jobs(suite, jobs)
     # A mistake is said once and at the start. A choice to come puts other numbers into fields that are valid already.
     for run in selected:
         config = suite.config(run, out)
         train.check_fields(suite.recipe, config)
         train.prepare(suite.recipe, config)
     try:
-        failed = runner.train_all(suite, out, runs, selected, command)
+        failed = runner.train_all(suite, out, runs, selected, command, min(at_once, len(selected)))
     finally:
         if out.is_dir():
             runner.write_choices(suite, out, runs)
@@ -83,3 +98,18 @@ def run_suite(
     if failed:
         print(f"error: {len(failed)} failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _jobs(suite: Suite, asked: int | None) -> int:
+    """Runs at once; of an accelerator there is one for all, so there they are trained one after the other.
+
+    Raises:
+      UsageError: more are asked for than the devices allow.
+    """
+    import jax  # --help does without it
+
+    if (platform := jax.default_backend()) != "cpu":
+        if asked not in (None, 1):
+            raise UsageError(f"--jobs={asked} is not allowed: it must be 1 on a {platform}, which a run has to itself")
+        return 1
+    return asked or (min(MOST, len(crew.processors())) if suite.side_by_side else 1)

@@ -1,120 +1,128 @@
-"""Trains the runs of a suite one after the other, in one process, from wherever an earlier one stopped."""
+"""Trains the runs of a suite, from wherever an earlier one stopped: those first that others wait for."""
 
 import contextlib
-import dataclasses
-import io
-import signal
-import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
-from typing import TextIO
-
-import jax
-import ml_collections
 
 from experiments.core.errors import UsageError
-from experiments.core.input.dataset import Data
-from experiments.core.record.environment import Launch
 from experiments.core.record.files import read_object, write_json
 from experiments.core.record.workdir import Workdir
+from experiments.core.suite import crew
 from experiments.core.suite.choice import choose
 from experiments.core.suite.plan import Fields, Suite, SuiteRun
+from experiments.core.suite.trainer import stoppable
 from experiments.core.training import train
 
 CHOICES = "choices.json"
 
 
-class Stopped(BaseException):
-    """SIGTERM or SIGINT; not an Exception, so that nothing on the way takes it for a failed run."""
-
-
-class DataError(UsageError):
-    """The data cannot be obtained, so nothing can run."""
-
-
 def train_all(
-    suite: Suite, out: Path, runs: Sequence[SuiteRun], selected: Sequence[SuiteRun], command: Sequence[str]
+    suite: Suite,
+    out: Path,
+    runs: Sequence[SuiteRun],
+    selected: Sequence[SuiteRun],
+    command: Sequence[str],
+    jobs: int = 1,
 ) -> list[str]:
-    """Trains those of `selected` (a part of `runs`) that are not done, and returns the names of those that failed.
+    """Trains those of `selected` (a part of `runs`) that are not done, `jobs` at once.
+
+    Returns:
+      The names of those that failed.
 
     Raises:
-      Stopped: at SIGTERM or SIGINT, once the run under way is saved.
+      Stopped: at SIGTERM or SIGINT, once the runs under way are saved.
       DataError: before any run, if the data cannot be obtained.
     """
-    with _stoppable():
-        return _Runner(suite, out, runs, selected, command).go()
+    with stoppable():
+        return _Runner(suite, out, runs, selected, command, jobs).go()
 
 
 class _Runner:
     def __init__(
-        self, suite: Suite, out: Path, runs: Sequence[SuiteRun], selected: Sequence[SuiteRun], command: Sequence[str]
+        self,
+        suite: Suite,
+        out: Path,
+        runs: Sequence[SuiteRun],
+        selected: Sequence[SuiteRun],
+        command: Sequence[str],
+        jobs: int,
     ):
-        self.suite, self.out, self.runs, self.selected, self.command = suite, out, runs, selected, list(command)
-        self.recipe = dataclasses.replace(suite.recipe, load=self._load)
+        self.suite, self.out, self.runs, self.jobs = suite, out, runs, jobs
+        self.selected = dict(enumerate(selected, start=1))
+        self.crew: crew.Crew = (
+            crew.Processes(suite, out, command, jobs) if jobs > 1 else crew.Alone(suite, out, command)
+        )
+        self.waiting, self.under_way = dict(self.selected), set[int]()
         self.failed: list[str] = []
         self.cost_done = self.seconds = 0.0  # of the runs trained here
-        self.loading = 0.0  # seconds of the run under way, which may decode the data of all
-        self.data_found = False
+        self.head_of = 0  # the run whose head is the line that is not ended
 
     def go(self) -> list[str]:
-        width = len(str(len(self.selected)))
-        for number, run in enumerate(self.selected, start=1):
-            print(f"[{number:{width}}/{len(self.selected)}] {run.name}", end="", flush=True)
-            try:
-                trained = self._train(run)
-            except DataError:
-                print()
-                raise
-            except UsageError as error:
-                self._fail(run, str(error))
-            except Exception as error:
-                # One run that fails must not cost the night's others.
-                self._fail(run, f"{type(error).__name__}: {_first_line(error)}")
-            else:
-                result = _result(self.out / run.name, self.suite.shown)
-                took = f"  {trained:.0f} s" if trained else "  was done"
-                print(f"  {result}{took}{self._time_left(number) if trained else ''}", flush=True)
+        with contextlib.closing(self.crew):
+            while self.waiting or self.under_way:
+                number = self._next() if self.crew.is_free() else None
+                if number is not None:
+                    self._begin(number)
+                else:
+                    self._over(self.crew.wait())
         return self.failed
 
-    def _train(self, run: SuiteRun) -> float:
-        """The seconds it took; 0 if the run was there already."""
-        setting = self._setting(run)
+    def _next(self) -> int | None:
+        """The first run that waits for none of those under way, or to come."""
+        unsettled = {self.selected[number].name for number in [*self.waiting, *self.under_way]}
+        choices = None
+        for number, run in self.waiting.items():
+            awaited = {run.weights_of}
+            if run.best_of is not None:
+                choices = choices or choose(self.suite, self.out, self.runs)
+                awaited |= set(choices[run.best_of]["missing"])
+            if not awaited & unsettled:
+                return number
+        # What others wait for comes before them; where it does not, a run has to say what it lacks.
+        return None if self.under_way else next(iter(self.waiting), None)
+
+    def _begin(self, number: int) -> None:
+        run = self.waiting.pop(number)
+        if self.jobs == 1:
+            self._print_head(number)
+        try:
+            setting = self._setting(run)
+            if self._is_done(run, setting):
+                self._say(number, f"{_result(self.out / run.name, self.suite.shown)}  was done")
+                return
+        except Exception as error:
+            self._fail(number, crew.in_a_line(error))
+            return
+        self.under_way.add(number)
+        self.crew.begin(number, run, setting)
+
+    def _over(self, ended: crew.Ended) -> None:
+        number, run = ended.number, self.selected[ended.number]
+        self.under_way.remove(number)
+        if ended.took is None:
+            self._fail(number, ended.error or "no reason given")
+            return
+        self.seconds += ended.took.seconds - ended.took.loading
+        self.cost_done += self.suite.cost(run)
+        result = _result(self.out / run.name, self.suite.shown)
+        self._say(number, f"{result}  {ended.took.seconds:.0f} s{self._time_left()}")
+
+    def _is_done(self, run: SuiteRun, setting: Fields) -> bool:
+        """Whether a run is there already; one that is not can begin.
+
+        Raises:
+          UsageError: it is not, and cannot begin; or its directory holds another.
+        """
         config = self.suite.config(run, self.out, setting)
         workdir = Workdir(self.out / run.name)
         workdir.check(config)
         if workdir.is_done():
-            return 0.0
+            return True
         if run.weights_of is not None and not Path(config.pretrained).exists():
             raise UsageError(f"its weights are not there yet: {run.weights_of} must run first")
         if run.best_of is not None:  # the fields of others have been checked ahead of all runs
             train.check_fields(self.suite.recipe, config)
-        start, self.loading = time.monotonic(), 0.0
-        overrides = {name: str(value) for name, value in (dict(run.base) | dict(setting)).items()}
-        try:
-            with Sieve(sys.stdout) as sieve, contextlib.redirect_stdout(sieve):
-                train.start(self.recipe, config, workdir, Launch(self.command, overrides))
-        finally:
-            jax.clear_caches()  # no two runs share a compiled function, and dozens of them fill the memory
-        if not workdir.is_done():
-            raise Stopped
-        seconds = time.monotonic() - start
-        self.seconds += seconds - self.loading
-        self.cost_done += self.suite.cost(run)
-        return seconds
-
-    def _load(self, config: ml_collections.ConfigDict) -> Data:
-        """The data of a run. Where the first run finds none, each of the others would fail for the same reason."""
-        start = time.monotonic()
-        try:
-            data = self.suite.recipe.load(config)
-        except UsageError as error:
-            if self.data_found:
-                raise
-            raise DataError(str(error)) from error
-        self.data_found, self.loading = True, time.monotonic() - start
-        return data
+        return False
 
     def _setting(self, run: SuiteRun) -> Fields:
         """The fields to put over the base: the winner's, if the run takes one, then the run's own."""
@@ -125,38 +133,27 @@ class _Runner:
             raise UsageError(f"its setting is not chosen yet: {', '.join(choice['missing'])} must run first")
         return choice["setting"] | dict(run.setting)
 
-    def _fail(self, run: SuiteRun, reason: str) -> None:
-        self.failed.append(run.name)
-        print(f"  FAILED: {reason}", flush=True)
+    def _fail(self, number: int, reason: str) -> None:
+        self.failed.append(self.selected[number].name)
+        self._say(number, f"FAILED: {reason}")
 
-    def _time_left(self, number: int) -> str:
-        left = [run for run in self.selected[number:] if not Workdir(self.out / run.name).summary.exists()]
-        seconds = self.seconds / self.cost_done * sum(map(self.suite.cost, left))
+    def _say(self, number: int, text: str) -> None:
+        """What became of a run, behind its head."""
+        if self.head_of != number:
+            self._print_head(number)
+        print(f"  {text}", flush=True)
+        self.head_of = 0
+
+    def _print_head(self, number: int) -> None:
+        width = len(str(len(self.selected)))
+        print(f"[{number:{width}}/{len(self.selected)}] {self.selected[number].name}", end="", flush=True)
+        self.head_of = number
+
+    def _time_left(self) -> str:
+        left = [self.selected[number] for number in [*self.waiting, *self.under_way]]
+        left = [run for run in left if not Workdir(self.out / run.name).summary.exists()]
+        seconds = self.seconds / self.cost_done * sum(map(self.suite.cost, left)) / min(self.jobs, max(1, len(left)))
         return f"  (time left ~ {duration(seconds)})" if left else ""
-
-
-class Sieve(io.TextIOBase):
-    """Passes on a line of what a run prints now and then: how far it is, and the time left of a long one."""
-
-    def __init__(self, out: TextIO, seconds: float = 20.0):
-        self._out, self._seconds = out, seconds
-        self._last, self._line = time.monotonic(), ""
-        self._any = False
-
-    def write(self, text: str) -> int:
-        """Takes text; of whole lines the last one is passed on, if the last such time is long enough ago."""
-        *lines, self._line = (self._line + text).split("\n")
-        if lines and lines[-1] and time.monotonic() - self._last >= self._seconds:
-            self._out.write(f"\n    {lines[-1]}")
-            self._out.flush()
-            self._last, self._any = time.monotonic(), True
-        return len(text)
-
-    def close(self) -> None:
-        """Ends the line, so that the run's result stands alone in the next; once."""
-        if self._any and not self.closed:
-            self._out.write("\n")
-        super().close()
 
 
 def write_choices(suite: Suite, out: Path, runs: Sequence[SuiteRun]) -> None:
@@ -189,29 +186,3 @@ def _result(path: Path, shown: Sequence[str]) -> str:
     if summary["diverged"]:
         parts.append(f"{summary['diverged']} of {len(summary['seeds'])} seeds diverged")
     return ", ".join(parts)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or "no reason given").splitlines()[0]
-
-
-@contextlib.contextmanager
-def _stoppable() -> Iterator[None]:
-    """Turns signals into `Stopped` wherever the trainer does not handle them itself.
-
-    While a run trains, the trainer notes the signal, saves and returns. Anywhere else nothing is
-    under way that could be left half done, since files are written whole.
-    """
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise Stopped
-
-    # What is ignored, as SIGHUP by nohup, stays so.
-    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    heeded = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
-    previous = {number: signal.signal(number, stop) for number in heeded}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

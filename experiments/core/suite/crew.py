@@ -1,0 +1,239 @@
+"""Who trains the runs of a suite: this process, or several at once, each on its share of the processors.
+
+Small networks leave most of a machine idle: a step is over before its work could be divided. Runs side by side do not.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import importlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Protocol
+
+from absl import logging
+
+from experiments.core.errors import UsageError
+from experiments.core.suite.plan import Fields, Suite, SuiteRun
+from experiments.core.suite.trainer import DataError, Stopped, Took, Trainer, stoppable
+
+
+@dataclasses.dataclass(frozen=True)
+class Ended:
+    """A run that is over.
+
+    Attributes:
+      number: of the run, as it was begun.
+      took: how long it trained; None if it failed.
+      error: why it failed, in one line; None if it did not.
+    """
+
+    number: int
+    took: Took | None = None
+    error: str | None = None
+
+
+class Crew(Protocol):
+    """Takes runs as long as it is free, and says when one is over."""
+
+    def is_free(self) -> bool:
+        """Whether a run may be begun."""
+
+    def begin(self, number: int, run: SuiteRun, setting: Fields) -> None:
+        """Begins a run, which is known by its number."""
+
+    def wait(self) -> Ended:
+        """The next of the runs that were begun to be over.
+
+        Raises:
+          Stopped: a signal came; what was trained is saved, or will be by the time that the crew is closed.
+          DataError: the data cannot be obtained.
+        """
+
+    def close(self) -> None:
+        """Stops what is under way, once it is saved."""
+
+
+def processors() -> list[int]:
+    """Those that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+class Alone:
+    """This process; how far a run is stands in lines of their own below the one that was begun for it."""
+
+    def __init__(self, suite: Suite, out: Path, command: Sequence[str]):
+        self._trainer = Trainer(suite, out, command)
+        self._turn: tuple[int, SuiteRun, Fields] | None = None
+
+    def is_free(self) -> bool:
+        """Whether a run may be begun."""
+        return self._turn is None
+
+    def begin(self, number: int, run: SuiteRun, setting: Fields) -> None:
+        """Takes the run, which is trained in `wait`."""
+        self._turn = number, run, setting
+
+    def wait(self) -> Ended:
+        """Trains the run that was begun."""
+        assert self._turn is not None
+        (number, run, setting), self._turn = self._turn, None
+        said = False
+
+        def say(line: str) -> None:
+            nonlocal said
+            print(f"\n    {line}", end="", flush=True)
+            said = True
+
+        try:
+            return _attempt(number, lambda: self._trainer.train(run, setting, say))
+        finally:
+            if said:
+                print()  # the run's result stands alone in the next line
+
+    def close(self) -> None:
+        """Nothing is under way."""
+
+
+@dataclasses.dataclass
+class _Member:
+    """A process of the crew, the processors that are its own, and the run that it trains."""
+
+    process: SpawnProcess
+    connection: Connection
+    processors: list[int]
+    turn: tuple[int, SuiteRun] | None = None
+
+
+class Processes:
+    """Several processes, started when there is a run for them; they end with this one."""
+
+    def __init__(self, suite: Suite, out: Path, command: Sequence[str], jobs: int):
+        self._arguments = suite.package, out, list(command)
+        self._shares = [processors()[job::jobs] for job in range(jobs)]
+        self._members: list[_Member] = []
+
+    def is_free(self) -> bool:
+        """Whether a run may be begun."""
+        return len(self._busy()) < len(self._shares)
+
+    def begin(self, number: int, run: SuiteRun, setting: Fields) -> None:
+        """Hands the run to a process that has none."""
+        member = next((member for member in self._members if member.turn is None), None) or self._hire()
+        member.turn = number, run
+        with contextlib.suppress(OSError):  # of one that is dead: `wait` finds it
+            member.connection.send((number, run, dict(setting)))
+
+    def wait(self) -> Ended:
+        """Says how far the runs are until one is over."""
+        while True:
+            for ready in wait([member.connection for member in self._busy()]):
+                (member,) = (member for member in self._members if member.connection is ready)
+                if (ended := self._hear(member)) is not None:
+                    return ended
+
+    def close(self) -> None:
+        """Stops what is under way, once it is saved; what is stopped again meanwhile ends at once."""
+        for member in self._members:
+            if member.turn is not None and member.process.pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(member.process.pid, signal.SIGHUP)
+        try:
+            self._dismiss()
+        except Stopped:
+            for member in self._members:
+                member.process.kill()
+            self._dismiss()
+
+    def _dismiss(self) -> None:
+        for member in [*self._members]:
+            # What is stopped has something to say, and would wait for somebody to hear it.
+            while member.turn is not None and self._hear(member, quiet=True) is None:
+                pass
+            member.connection.close()
+            member.process.join()
+
+    def _busy(self) -> list[_Member]:
+        return [member for member in self._members if member.turn is not None]
+
+    def _hire(self) -> _Member:
+        # Fresh processes: what JAX has started does not survive a fork.
+        spawn = multiprocessing.get_context("spawn")
+        share = next(share for share in self._shares if all(member.processors != share for member in self._members))
+        ours, its = spawn.Pipe()
+        process = spawn.Process(target=_work, args=(its, share, *self._arguments))
+        process.start()
+        its.close()  # so that its end is noticed
+        self._members.append(_Member(process, ours, share))
+        return self._members[-1]
+
+    def _hear(self, member: _Member, *, quiet: bool = False) -> Ended | None:
+        assert member.turn is not None
+        number, run = member.turn
+        try:
+            said = member.connection.recv()
+        except (EOFError, OSError):
+            member.process.join()
+            member.connection.close()
+            self._members.remove(member)
+            member.turn = None
+            return Ended(number, error=f"its process ended with exit code {member.process.exitcode}")
+        if isinstance(said, str):
+            if not quiet:
+                print(f"    {run.name}: {said}", flush=True)
+            return None
+        member.turn = None
+        if isinstance(said, BaseException) and not quiet:
+            raise said
+        return said if isinstance(said, Ended) else Ended(number, error="stopped")
+
+
+def _attempt(number: int, train: Callable[[], Took]) -> Ended:
+    """One run that fails must not cost the night's others."""
+    try:
+        return Ended(number, train())
+    except DataError:
+        raise
+    except Exception as error:
+        return Ended(number, error=in_a_line(error))
+
+
+def in_a_line(error: Exception) -> str:
+    """What is said of a run that failed."""
+    if isinstance(error, UsageError):
+        return str(error)
+    return f"{type(error).__name__}: {(str(error).strip() or 'no reason given').splitlines()[0]}"
+
+
+def _work(connection: Connection, share: list[int], package: str, out: Path, command: list[str]) -> None:
+    """A process of the crew: trains what it is told to, until nobody is there to tell it."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, share)  # before XLA counts them
+    for number in (signal.SIGINT, signal.SIGTERM):  # which may go to all of us: the first process decides
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which it then sends, and which nohup has ignored
+    logging.set_verbosity(logging.ERROR)  # of orbax, which has much to report
+    with contextlib.suppress(EOFError, OSError), stoppable():
+        try:
+            threading.Thread(target=_stop_with_the_parent, daemon=True).start()
+            trainer = Trainer(importlib.import_module(f"{package}.__main__").SUITE, out, command)
+            while True:
+                number, run, setting = connection.recv()
+                connection.send(_attempt(number, functools.partial(trainer.train, run, setting, connection.send)))
+        except (DataError, Stopped) as error:
+            connection.send(error)
+
+
+def _stop_with_the_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGHUP)

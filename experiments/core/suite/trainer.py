@@ -1,0 +1,121 @@
+"""Trains runs of a suite in this process, one after the other, on data that are decoded once."""
+
+import contextlib
+import dataclasses
+import io
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+
+import jax
+import ml_collections
+
+from experiments.core.errors import UsageError
+from experiments.core.input.dataset import Data
+from experiments.core.record.environment import Launch
+from experiments.core.record.workdir import Workdir
+from experiments.core.suite.plan import Fields, Suite, SuiteRun
+from experiments.core.training import train
+
+
+class Stopped(BaseException):
+    """SIGTERM or SIGINT; not an Exception, so that nothing on the way takes it for a failed run."""
+
+
+class DataError(UsageError):
+    """The data cannot be obtained, so nothing can run."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Took:
+    """Seconds that a run took.
+
+    Attributes:
+      seconds: all of them.
+      loading: those among them in which the data were read, which may be decoded for all runs.
+    """
+
+    seconds: float
+    loading: float
+
+
+class Trainer:
+    """Trains runs of a suite, of which it is known that they can begin."""
+
+    def __init__(self, suite: Suite, out: Path, command: Sequence[str]):
+        self._suite, self._out, self._command = suite, out, list(command)
+        self._recipe = dataclasses.replace(suite.recipe, load=self._load)
+        self._loading = 0.0
+        self._data_found = False
+
+    def train(self, run: SuiteRun, setting: Fields, say: Callable[[str], None]) -> Took:
+        """Trains it to its end, and tells `say` now and then how far it is.
+
+        Raises:
+          Stopped: at SIGTERM or SIGINT; what was trained is saved.
+          DataError: the data cannot be obtained.
+          UsageError: the run cannot begin.
+        """
+        config, workdir = self._suite.config(run, self._out, setting), Workdir(self._out / run.name)
+        overrides = {name: str(value) for name, value in (dict(run.base) | dict(setting)).items()}
+        start, self._loading = time.monotonic(), 0.0
+        try:
+            with contextlib.redirect_stdout(Sieve(say)):
+                train.start(self._recipe, config, workdir, Launch(self._command, overrides))
+        finally:
+            jax.clear_caches()  # no two runs share a compiled function, and dozens of them fill the memory
+        if not workdir.is_done():
+            raise Stopped
+        return Took(time.monotonic() - start, self._loading)
+
+    def _load(self, config: ml_collections.ConfigDict) -> Data:
+        """The data of a run. Where the first run finds none, each of the others would fail for the same reason."""
+        start = time.monotonic()
+        try:
+            data = self._suite.recipe.load(config)
+        except UsageError as error:
+            if self._data_found:
+                raise
+            raise DataError(str(error)) from error
+        self._data_found, self._loading = True, time.monotonic() - start
+        return data
+
+
+class Sieve(io.TextIOBase):
+    """Passes on a line of what a run prints now and then: how far it is, and the time left of a long one."""
+
+    def __init__(self, say: Callable[[str], None], seconds: float = 20.0):
+        self._say, self._seconds = say, seconds
+        self._last, self._line = time.monotonic(), ""
+
+    def write(self, text: str) -> int:
+        """Takes text; of whole lines the last one is passed on, if the last such time is long enough ago."""
+        *lines, self._line = (self._line + text).split("\n")
+        if lines and lines[-1] and time.monotonic() - self._last >= self._seconds:
+            self._say(lines[-1])
+            self._last = time.monotonic()
+        return len(text)
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[None]:
+    """Turns signals into `Stopped` wherever the trainer does not handle them itself.
+
+    While a run trains, the trainer notes the signal, saves and returns. Anywhere else nothing is
+    under way that could be left half done, since files are written whole.
+    """
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Stopped
+
+    # What is ignored, as SIGHUP by nohup, stays so.
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    heeded = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
+    previous = {number: signal.signal(number, stop) for number in heeded}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
