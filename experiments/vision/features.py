@@ -10,15 +10,17 @@ config.features.network     efficientnet_lite0, with ImageNet's weights
 They are kept in blocks, in a directory that is named after data set, network, size, layer, and a digest of all that
 they follow from: images, weights, and the version of this recipe. A block's name ends in the SHA-256 of its bytes, and
 it is written whole or not at all: where one was interrupted it goes on with the next block, and a block that is not
-what was written is computed again.
+what was written is computed again. Processes that want the same at the same time share the blocks among them.
 """
 
+import contextlib
+import fcntl
 import functools
 import hashlib
 import io
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -199,24 +201,65 @@ class Kept:
 
     def features(self, split: str, images: np.ndarray) -> np.ndarray:
         """One row for every one of `images`, in an array that cannot be written to."""
+        parts = {f"{split}-{start:07d}": images[start : start + BLOCK] for start in range(0, len(images), BLOCK)}
+        if not parts:
+            raise UsageError(f"there are no images in {split}")
+        # Other processes may be at the same: each computes what nobody has begun, then reads what the others have done.
+        counted = {name for number, name in enumerate(parts) if self._first(number, name, parts[name])}
         whole: np.ndarray | None = None
-        for start in range(0, len(images), BLOCK):
-            part = images[start : start + BLOCK]
-            name = f"{split}-{start:07d}"
+        for number, (name, part) in enumerate(parts.items()):
             block = self._read(name, len(part))
-            computed = block is None
             if block is None:
-                self._progress.begin(self._place)
-                block = self._compute(part)
-                self._write(name, block)
+                with self._claim(number, wait=True):
+                    block = self._read(name, len(part))
+                    computed = block is None
+                    if block is None:
+                        block = self._make(name, part)
+                if name not in counted:
+                    self._progress.add(len(part), computed)
+            elif name not in counted:
+                self._progress.add(len(part), computed=False)
             if whole is None:
                 whole = np.empty((len(images), *block.shape[1:]), block.dtype)
-            whole[start : start + len(part)] = block
-            self._progress.add(len(part), computed)
-        if whole is None:
-            raise UsageError(f"there are no images in {split}")
+            whole[BLOCK * number : BLOCK * number + len(part)] = block
+        assert whole is not None
         whole.flags.writeable = False
         return whole
+
+    def _first(self, number: int, name: str, part: np.ndarray) -> bool:
+        """Computes a block unless it is there or under way elsewhere; returns whether it is there now."""
+        if not self._is_there(name):
+            with self._claim(number, wait=False) as mine:
+                if not mine:
+                    return False
+                if not self._is_there(name):
+                    self._make(name, part)
+                    self._progress.add(len(part), computed=True)
+                    return True
+        self._progress.add(len(part), computed=False)
+        return True
+
+    def _make(self, name: str, part: np.ndarray) -> np.ndarray:
+        self._progress.begin(self._place)
+        block = self._compute(part)
+        self._write(name, block)
+        return block
+
+    @contextlib.contextmanager
+    def _claim(self, number: int, *, wait: bool) -> Iterator[bool]:
+        """Keeps other processes from computing a block; whether it could be had, where it is not waited for."""
+        self._place.mkdir(parents=True, exist_ok=True)
+        with (self._place / ".lock").open("a") as file:
+            try:
+                # A byte for each block; what is locked goes with the process, however that ends.
+                fcntl.lockf(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, number)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+
+    def _is_there(self, name: str) -> bool:
+        return any(self._place.glob(f"{name}-*.npy"))
 
     def _read(self, name: str, rows: int) -> np.ndarray | None:
         for path in sorted(self._place.glob(f"{name}-*.npy")):
@@ -233,7 +276,6 @@ class Kept:
         buffer = io.BytesIO()
         np.save(buffer, block, allow_pickle=False)
         content = buffer.getvalue()
-        self._place.mkdir(parents=True, exist_ok=True)
         write_atomically(self._place / f"{name}-{_sum(content)}.npy", content)
 
 

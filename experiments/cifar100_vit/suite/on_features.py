@@ -16,8 +16,9 @@ from experiments.core.suite.plan import SuiteRun
 SWEEP_SEEDS = (100,)
 FINAL_SEEDS = (0, 1, 2, 3, 4)
 
-RATES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+RATES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 DECAYS = (0.01, 0.1, 1.0)  # besides none; they are scaled by the rate
+FEW_IMAGES_DECAYS = (*DECAYS, 10.0)
 # In the other settings: cross-entropy, the paper's losses and one that comes closer to it.
 FEW = ("xent", "topk-p2", "topk-p4_3", "top1-p4_3")
 FEW_RATES = RATES[:9]
@@ -47,10 +48,10 @@ class Setting:
 
 PAPERS = Setting("")
 OTHERS = (
-    Setting("images10/", {"images_per_class": 10}, losses=FEW, rates=FEW_RATES),
-    Setting("images50/", {"images_per_class": 50}, losses=FEW, rates=FEW_RATES),
+    Setting("images10/", {"images_per_class": 10}, losses=FEW, rates=FEW_RATES, decays=FEW_IMAGES_DECAYS),
+    Setting("images50/", {"images_per_class": 50}, losses=FEW, rates=FEW_RATES, decays=FEW_IMAGES_DECAYS),
     Setting("steps1000/", steps=1000, losses=FEW, rates=FEW_RATES),
-    Setting("steps5000/", steps=5000, losses=FEW, rates=RATES[1:7]),  # the longer, the smaller are the best
+    Setting("steps5000/", steps=5000, losses=FEW, rates=(0.0005, *RATES[:6])),  # the longer, the smaller are the best
 )
 
 

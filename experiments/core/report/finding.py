@@ -87,6 +87,7 @@ def all_above(
     ahead: str,
     unit: str,
     stand_in: str = "",
+    seen: str = "",
 ) -> Finding:
     """The finding on a claim that differences are above 0: reproduced if all whole intervals are, in part if some.
 
@@ -95,6 +96,7 @@ def all_above(
       differences: with their intervals, by what they are of.
       ahead: what it means that a difference is above 0, as a plain sentence begins.
       stand_in: what was trained in the place of the paper's network, if it was another; then that is the verdict.
+      seen: what `power` says of the differences.
     """
     better = [above(difference) for difference in differences.values()]
     count = f"{sum(better)} of {len(better)}"
@@ -102,12 +104,18 @@ def all_above(
     return Finding(
         ours,
         "substitute" if stand_in else verdict,
-        f"{count} intervals lie above 0{f', on {stand_in}' if stand_in else ''}",
+        f"{count} intervals lie above 0{f', on {stand_in}' if stand_in else ''}{seen}",
         brief,
         plain=f"{f'On {stand_in}, {ahead[0].lower()}{ahead[1:]}' if stand_in else ahead} in {count} comparisons.",
         unit=unit,
         measured=[Measured.of(name, value) for name, value in differences.items()],
     )
+
+
+def power(rows: Sequence[Numbers]) -> str:
+    """Which differences could have been seen, by the `detectable` of rows; nothing where there are no intervals."""
+    seen = [row["detectable"] for row in rows if row["detectable"] is not None]
+    return f"; differences of {min(seen):.2f} to {max(seen):.2f} are seen in 80 % of such experiments" if seen else ""
 
 
 def read(path: Path) -> Any:

@@ -5,7 +5,7 @@ full   what results/mnist_pruning holds: hyper-parameters chosen on validation, 
        (`best.py`), and why the paper's lam fails (`why.py`); all of it is planned for under 90 minutes
 best, why   these parts alone
 vit    a second network, a small vision transformer on CIFAR-100's coarse labels (`vit.py`);
-       planned for under an hour, not run yet
+       an hour on one CPU core
 quick  the main methods at the paper's and at known good settings, 3 seeds, 10 epochs; minutes
 demo   every method on scikit-learn's digits, nothing to download; a few minutes on 2 CPU cores
 """

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.core.report.finding import Finding, Measured, Numbers, Verdict, above, below, read
+from experiments.core.report.finding import Finding, Measured, Numbers, Verdict, above, below, power, read
 from experiments.core.report.markdown import plus_minus
 
 # Routers with a gradient through the mask, and what the brief finding calls them.
@@ -30,19 +30,13 @@ def gradient(results: Path) -> Finding | None:
     return Finding(
         f"{what}: " + "; ".join(f"{row['router']}, {_where(row)}: {_shown(row)}" for row in rows),
         verdict,
-        f"{count} intervals lie below 0, {worse} above{_power(rows)}",
+        f"{count} intervals lie below 0, {worse} above{power(rows)}",
         f"{what}, at {', '.join(places)}: {'; '.join(by_name)}",
         plain="On a task with a known best assignment, routers with a gradient through the mask explain more than the "
         f"hard one in {count} comparisons, and less in {worse}.",
         unit=what,
         measured=[Measured.of(f"{WITH_GRADIENT[row['name']]}, {_where(row)}", row["minus_hard"]) for row in rows],
     )
-
-
-def _power(rows: Sequence[Numbers]) -> str:
-    """Which differences could have been seen; nothing where there are no intervals."""
-    seen = [row["detectable"] for row in rows if row["detectable"] is not None]
-    return f"; differences of {min(seen):.2f} to {max(seen):.2f} are seen in 80 % of such experiments" if seen else ""
 
 
 def _where(row: Numbers) -> str:

@@ -101,9 +101,12 @@ def test_on_features_every_loss_is_trained_at_the_papers_rate_and_at_its_own_of_
             paper[run.name.removeprefix("paper/")] = config.optimizer.learning_rate
     assert rates.keys() == final.keys() == decays.keys() > paper.keys() == set(forms_on_features())
     assert {tuple(rates[name]) for name in paper} == {RATES_ON_FEATURES}
-    assert {tuple(tried) for tried in decays.values()} == {DECAYS}
-    tried = {f"{setting.prefix}{name}": setting.rates for setting in OTHERS for name in setting.losses}
-    assert {name: tuple(rates[name]) for name in rates.keys() - paper.keys()} == tried
+    assert {tuple(decays[name]) for name in paper} == {DECAYS}
+    for tried, option in ((rates, "rates"), (decays, "decays")):
+        of_others = {
+            f"{setting.prefix}{name}": getattr(setting, option) for setting in OTHERS for name in setting.losses
+        }
+        assert {name: tuple(tried[name]) for name in tried.keys() - paper.keys()} == of_others
     assert {final[name] for name in paper} == {(0, 100)}
     assert {final[f"{setting.prefix}{name}"] for setting in OTHERS for name in setting.losses} == {
         (setting.fields.get("images_per_class", 0), setting.steps) for setting in OTHERS

@@ -1,5 +1,9 @@
 """Features on disk: computed once, whatever interrupts or damages it, and then a data set like any other."""
 
+import shutil
+import subprocess
+import sys
+
 import jax
 import numpy as np
 import pytest
@@ -65,6 +69,44 @@ def test_what_was_interrupted_goes_on_where_it_was(tmp_path):
     network = Toy()
     np.testing.assert_allclose(kept(tmp_path, network), WANTED, rtol=1e-5)
     assert network.calls == [5, 5, 3]
+
+
+_HOLDER = """
+import fcntl, sys
+with open(sys.argv[1], "a") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX, 1, 1)
+    print("has the second block", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("ends", ["done", "dead"])
+def test_what_another_process_is_at_is_left_to_it_until_it_has_ended(tmp_path, ends):
+    done = tmp_path / "done"
+    kept(done, Toy())
+    place = tmp_path / "place"
+    place.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", _HOLDER, place / ".lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout.readline()
+
+        class EndsTheOther(Toy):
+            def __call__(self, images):
+                found = super().__call__(images)
+                if len(self.calls) == 4:
+                    if ends == "done":
+                        (block,) = done.glob("train-0000005-*.npy")
+                        shutil.copy(block, place)
+                        other.stdin.close()
+                    else:
+                        other.kill()
+                return found
+
+        network, lines = EndsTheOther(), []
+        np.testing.assert_allclose(kept(place, network, lines), WANTED, rtol=1e-5)
+    assert network.calls == [5, 5, 5, 3] + [5] * (ends == "dead")
+    assert ends == "done" or lines[-1].startswith("features: 23 of 23 images")
 
 
 @pytest.mark.parametrize("how", ["a byte", "cut short", "empty"])

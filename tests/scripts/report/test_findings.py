@@ -241,7 +241,17 @@ def test_precision_of_routers_is_judged_by_intervals(tmp_path, variant, relaxed,
     finding = vmoe.precision(tmp_path)
     assert finding.verdict == verdict
     assert f"{int(relaxed > 22)} of 1 intervals lie above 0" in finding.why  # an annealed router is none of the paper's
+    assert "are seen in 80 % of such experiments" in finding.why
     assert "learning rate" in finding.ours
+    for name, level in (("hard", 60.0), ("relaxed", 55.0)):
+        rows = [[1.0] * 3, [level, level + 1, level + 2.1 + (name == "hard")]]
+        write_vmoe(tmp_path / "vmoe_tokens" / name, rows, f"tokens,router={name}", steps=100)
+    vmoe_table.make(tmp_path / "vmoe_tokens")
+    finding = vmoe.precision(tmp_path)
+    assert (finding.verdict, finding.measured[0].mean) == ("substitute", pytest.approx(-16 / 3))
+    assert finding.why.startswith(
+        "0 of 1 intervals lie above 0, on a small network and ImageNet's features of cifar100"
+    )
 
 
 @pytest.mark.parametrize(("relaxed", "verdict"), [(4.0, "reproduced"), (8.0, "not")])

@@ -29,6 +29,7 @@ def test_precision_is_compared_seed_by_seed_with_the_hard_router(tmp_path):
     relaxed = rows["relaxed"]
     assert relaxed["minus_hard"]["per_seed"] == [1.0, 2.0, 3.0]
     assert relaxed["minus_hard"]["interval95"] == pytest.approx(4.302653 / 3**0.5, rel=1e-6)
+    assert relaxed["detectable"] == pytest.approx((4.3027 + 1.0607) / 3**0.5, rel=1e-4)
     assert relaxed["step_over_hard"] == 1.25
     assert relaxed["routing"]["support"]["per_seed"] == [31.0] * 3  # of layers with 32 and 30
     assert (rows["hard"]["minus_hard"], rows["hard"]["step_over_hard"]) == (None, 1.0)
