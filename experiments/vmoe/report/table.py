@@ -137,8 +137,8 @@ def markdown(numbers: Numbers) -> list[str]:
         lines += [
             "Mean ± half width of the 95 % t-interval over seeds. Differences (paired by seed) and ratios of step",
             "times are to a run with the hard router: of the same score for a relaxed one, of the gates for all the",
-            "others; *seen*: the difference in truth that such an experiment finds in four of five cases, by the spread",
-            "of this one. Step times: medians of the second half of training; `results/bench` has them side by side.",
+            "others; *seen*: the difference in truth that such an experiment finds in four of five cases, by its own",
+            "spread. Step times: medians of the second half of training; `results/bench` has them side by side.",
             *_PAPER,
             "",
             *_routing_lines(numbers["final"]),

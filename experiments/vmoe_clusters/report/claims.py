@@ -1,6 +1,5 @@
 """Findings on the task of clusters, where the best assignment is known."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.core.report.finding import Finding, Measured, Numbers, Verdict, above, below, power, read

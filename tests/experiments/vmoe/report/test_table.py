@@ -36,7 +36,7 @@ def test_precision_is_compared_seed_by_seed_with_the_hard_router(tmp_path):
     text = text_of(tmp_path)
     assert (
         "| relaxed expert choice, p = 2, of the logits | learning rate 3e-3, lam = 0.1 | 24.00 ± 7.45 | +2.00 ± 2.48 "
-        "| 1.25 | 3 | 0 |" in text
+        "| 3.10 | 1.25 | 3 | 0 |" in text
     )
     assert (
         "A stand-in for V-MoE S/32 on JFT-300M, which is not public: 4 blocks of width 64 on cifar100, 2 of them"
