@@ -38,7 +38,7 @@ def main(suite: Suite, arguments: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, required=True, help="directory of the workdirs, table and figures")
     parser.add_argument("--preset", choices=suite.presets, default=next(iter(suite.presets)))
     parser.add_argument("--only", default="", metavar="REGEX", help="only the runs in whose name this is found")
-    many = f"runs at once, each on its share of the processors (small runs: as many as there are, up to {MOST}; else 1)"
+    many = f"runs at once, each on its share of the processors (as many as there are, up to {MOST}; 1 on an accelerator)"
     parser.add_argument("--jobs", type=int, metavar="N", help=many)
     options = parser.parse_args(arguments)
     if str(options.out).startswith("gs:"):
@@ -73,14 +73,14 @@ def run_suite(
 ) -> int:
     """Trains `selected`, a part of `runs`, and makes table and figures; returns the exit status.
 
-    `jobs` runs train at once; None: as many as is best for the suite, on this machine.
+    `jobs` runs train at once; None: as many as is best on this machine.
 
     Raises:
       UsageError: a run is not one that can be trained here, or data are missing; nothing has been trained.
       Stopped: at SIGTERM or SIGINT, once the run under way is saved.
     """
     start = time.monotonic()
-    at_once = _jobs(suite, jobs)
+    at_once = _jobs(jobs)
     # A mistake is said once and at the start. A choice to come puts other numbers into fields that are valid already.
     for run in selected:
         config = suite.config(run, out)
@@ -100,8 +100,8 @@ def run_suite(
     return 1 if failed else 0
 
 
-def _jobs(suite: Suite, asked: int | None) -> int:
-    """Runs at once; of an accelerator there is one for all, so there they are trained one after the other.
+def _jobs(asked: int | None) -> int:
+    """Runs at once. An accelerator is there for one; a processor is better off with a run of its own than with a share.
 
     Raises:
       UsageError: more are asked for than the devices allow.
@@ -112,4 +112,4 @@ def _jobs(suite: Suite, asked: int | None) -> int:
         if asked not in (None, 1):
             raise UsageError(f"--jobs={asked} is not allowed: it must be 1 on a {platform}, which a run has to itself")
         return 1
-    return asked or (min(MOST, len(crew.processors())) if suite.side_by_side else 1)
+    return asked or min(MOST, len(crew.processors()))

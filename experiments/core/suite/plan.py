@@ -59,8 +59,6 @@ class Suite:
       if_diverged: what a seed that diverged counts in a choice.
       cost: roughly how long a run takes, in a unit of no meaning: to share out the time left.
       report: writes table and figures of the runs below a directory, and returns the files written.
-      side_by_side: whether its runs are so small that several at once, each on a processor, are done sooner than one
-        after the other on all of them.
     """
 
     name: str
@@ -71,7 +69,6 @@ class Suite:
     if_diverged: float
     cost: Callable[[SuiteRun], float]
     report: Callable[[Path], list[Path]]
-    side_by_side: bool = False
 
     @property
     def recipe(self) -> experiment.Recipe:

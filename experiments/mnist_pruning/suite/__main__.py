@@ -30,7 +30,6 @@ SUITE = Suite(
     shown=("test_error", "valid_error", "hardened_error"),
     if_diverged=90.0,  # as a network that guesses among ten classes
     cost=_cost,
-    side_by_side=True,
     report=lambda out: table.make(out) + figures.make(out),
 )
 
