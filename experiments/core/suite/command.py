@@ -38,7 +38,7 @@ def main(suite: Suite, arguments: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, required=True, help="directory of the workdirs, table and figures")
     parser.add_argument("--preset", choices=suite.presets, default=next(iter(suite.presets)))
     parser.add_argument("--only", default="", metavar="REGEX", help="only the runs in whose name this is found")
-    many = f"runs at once, each on its share of the processors (as many as there are, up to {MOST}; 1 on an accelerator)"
+    many = f"runs at once, each on its share of the processors (a processor each, up to {MOST}; 1 on an accelerator)"
     parser.add_argument("--jobs", type=int, metavar="N", help=many)
     options = parser.parse_args(arguments)
     if str(options.out).startswith("gs:"):
