@@ -20,8 +20,12 @@ _TRIES = 3
 _OK = (0, 3)  # 3: a step that does not fit, which is a result
 
 
-def commands(types: Sequence[str] | None, results: Path, *, anew: bool) -> list[tuple[str, list[str]]]:
+def commands(
+    types: Sequence[str] | None, results: Path, *, anew: bool, everything: bool = False
+) -> list[tuple[str, list[str]]]:
     """Types and arguments of all the processes; of those for some types, or for all.
+
+    With `everything`, operators in every dtype, mode, length and place; without, what says most of them.
 
     Raises:
       UsageError: a type is unknown, or nothing is to be done for it.
@@ -34,7 +38,9 @@ def commands(types: Sequence[str] | None, results: Path, *, anew: bool) -> list[
         for type_ in run.types:
             options = [config, f"--type={type_}", f"--name={run.name}", *common]
             found.append((type_, [run.experiment, *options, "--", *overrides]))
-    found += [(type_, ["operators", f"--type={type_}", *common]) for type_ in wanted.OPERATORS]
+    sweeps = [(type_, sweep.options) for sweep in wanted.OPERATORS for type_ in sweep.types]
+    sweeps += [(type_, []) for type_ in wanted.CHIPS if everything]
+    found += [(type_, ["operators", f"--type={type_}", *options, *common]) for type_, options in sweeps]
     if types is None:
         return found
     known = {type_ for type_, _ in found}
@@ -45,9 +51,9 @@ def commands(types: Sequence[str] | None, results: Path, *, anew: bool) -> list[
     return [(type_, arguments) for type_, arguments in found if type_ in types]
 
 
-def go(types: Sequence[str] | None, results: Path, *, anew: bool) -> int:
+def go(types: Sequence[str] | None, results: Path, *, anew: bool, everything: bool = False) -> int:
     """Does them all; returns 1 if one failed that could be tried."""
-    todo = commands(types, results, anew=anew)
+    todo = commands(types, results, anew=anew, everything=everything)
     pythons = {platform: _python(platform) for platform in ENVIRONMENTS}
     for platform, python in pythons.items():
         if python is None:

@@ -2,7 +2,7 @@
 
     python -m scripts.aot EXPERIMENT --config=PATH[:VARIANT] --type=TYPE [-- --config.FIELD=VALUE ...]
     python -m scripts.aot operators --type=TYPE [--only=NAME,...] [--n=SIZE,...]
-    python -m scripts.aot check [--types=TYPE,...]
+    python -m scripts.aot check [--types=TYPE,...] [--everything]
     python -m scripts.aot tables
 
 The first compiles the train step and the evaluation of a run, as the trainer would on a slice of that type: whether
@@ -51,7 +51,8 @@ def main(arguments: Sequence[str]) -> int:
             from scripts.aot import check
 
             try:
-                return check.go(options.types.split(",") if options.types else None, options.results, anew=options.anew)
+                types = options.types.split(",") if options.types else None
+                return check.go(types, options.results, anew=options.anew, everything=options.everything)
             except KeyboardInterrupt:
                 print("stopped; run it again and it resumes", file=sys.stderr)
                 return 128 + signal.SIGINT
@@ -140,6 +141,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--mode", choices=("value", "value and gradient"), help="of operators; left out: both")
     parser.add_argument("--divided", choices=("yes", "no"), help="over eight chips; left out: also")
     parser.add_argument("--types", help="of check, commas between; left out: all that results hold")
+    parser.add_argument("--everything", action="store_true", help="of check: operators in every dtype, mode and length")
     parser.add_argument("--anew", action="store_true", help="also what the results hold already, of the same code")
     parser.add_argument("--results", type=Path, default=record.DIRECTORY, help="directory to write to")
     return parser

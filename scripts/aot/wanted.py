@@ -2,7 +2,7 @@
 
 import dataclasses
 
-OPERATORS = ("v5e", "v6e", "h200", "v5p", "tpu7x")
+CHIPS = ("v5e", "v6e", "h200", "v5p", "tpu7x")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +23,40 @@ class Run:
     overrides: tuple[str, ...]
     types: tuple[str, ...]
 
+
+@dataclasses.dataclass(frozen=True)
+class Operators:
+    """Programs of all operators for some chips, value and gradient.
+
+    Attributes:
+      types: the chips.
+      dtype: of the entries.
+      lengths: of the rows; none: all.
+      divided: over eight of the chips, not on one.
+    """
+
+    types: tuple[str, ...]
+    dtype: str = "float32"
+    lengths: tuple[int, ...] = ()
+    divided: bool = False
+
+    @property
+    def options(self) -> list[str]:
+        """Of `python -m scripts.aot operators`."""
+        lengths = ",".join(map(str, self.lengths))
+        fixed = [f"--dtype={self.dtype}", "--mode=value and gradient", f"--divided={'yes' if self.divided else 'no'}"]
+        return [*fixed, *([f"--n={lengths}"] if lengths else [])]
+
+
+_MOST_WANTED = CHIPS[:3]
+# A value is a part of its gradient, a program in bfloat16 hardly another than in float32, and one long row and a batch
+# of short ones show what is divided: `--everything` compiles all of them, which takes days of a processor.
+OPERATORS = (
+    Operators(_MOST_WANTED),
+    Operators(_MOST_WANTED, dtype="bfloat16", lengths=(1000, 1_000_000)),
+    Operators(_MOST_WANTED, divided=True, lengths=(8192, 1_000_000)),
+    Operators(CHIPS[3:], lengths=(1000, 1_000_000)),
+)
 
 _SIXTEEN = ("v5litepod-16", "v6e-16")
 _OTHERS = (*(f"{kind}-{count}" for count in (8, 64, 256) for kind in ("v5litepod", "v6e")), "h200-8")
