@@ -20,7 +20,7 @@ import hashlib
 import io
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -171,25 +171,22 @@ class Progress:
 
     def __init__(self, what: str, total: int, say: Callable[[str], None] = lambda line: print(line, flush=True)):
         self._what, self._total, self._say = what, total, say
-        self._done = self._computed = 0
-        self._start = self._last = time.monotonic()
+        self._first: int | None = None
+        self._start = self._last = 0.0
 
-    def begin(self, place: Path) -> None:
-        """Says once, before the first image is computed, what is about to happen."""
-        if not self._computed:
-            self._say(f"{self._what}: {self._done} of {self._total} images are in {place}, the others are computed")
-            self._start = self._last = time.monotonic()
+    def begin(self, done: int, place: Path) -> None:
+        """Says once, before the first image is computed here, what is about to happen."""
+        if self._first is None:
+            self._say(f"{self._what}: {done} of {self._total} images are in {place}, the others are computed")
+            self._first, self._start = done, time.monotonic()
+            self._last = self._start
 
-    def add(self, images: int, computed: bool) -> None:
-        """Counts a block; prints a line if there has been none for a while, or the last image is done."""
-        self._done += images
-        if not computed:
-            return
-        self._computed += images
+    def update(self, done: int) -> None:
+        """Prints a line if some have been computed here, and there was none for a while or the last image is done."""
         now = time.monotonic()
-        if now - self._last >= _PATIENCE or self._done == self._total:
-            left = pace(self._computed, self._computed + self._total - self._done, now - self._start)
-            self._say(f"{self._what}: {self._done} of {self._total} images, {left}")
+        if self._first is not None and (now - self._last >= _PATIENCE or done == self._total):
+            left = pace(done - self._first, self._total - self._first, now - self._start)
+            self._say(f"{self._what}: {done} of {self._total} images, {left}")
             self._last = now
 
 
@@ -198,52 +195,44 @@ class Kept:
 
     def __init__(self, place: Path, compute: Compute, progress: Progress):
         self._place, self._compute, self._progress = place, compute, progress
+        self._before = 0  # images of the splits that are done
 
     def features(self, split: str, images: np.ndarray) -> np.ndarray:
         """One row for every one of `images`, in an array that cannot be written to."""
-        parts = {f"{split}-{start:07d}": images[start : start + BLOCK] for start in range(0, len(images), BLOCK)}
-        if not parts:
+        if not len(images):
             raise UsageError(f"there are no images in {split}")
+        parts = {f"{split}-{start:07d}": images[start : start + BLOCK] for start in range(0, len(images), BLOCK)}
         # Other processes may be at the same: each computes what nobody has begun, then reads what the others have done.
-        counted = {name for number, name in enumerate(parts) if self._first(number, name, parts[name])}
+        for number, name in enumerate(parts):
+            if not self._is_there(name):
+                with self._claim(number, wait=False) as mine:
+                    if mine and not self._is_there(name):
+                        self._make(name, parts)
         whole: np.ndarray | None = None
         for number, (name, part) in enumerate(parts.items()):
             block = self._read(name, len(part))
             if block is None:
                 with self._claim(number, wait=True):
-                    block = self._read(name, len(part))
-                    computed = block is None
-                    if block is None:
-                        block = self._make(name, part)
-                if name not in counted:
-                    self._progress.add(len(part), computed)
-            elif name not in counted:
-                self._progress.add(len(part), computed=False)
+                    block = self._read(name, len(part), mine=True)
+                    block = self._make(name, parts) if block is None else block
             if whole is None:
                 whole = np.empty((len(images), *block.shape[1:]), block.dtype)
             whole[BLOCK * number : BLOCK * number + len(part)] = block
         assert whole is not None
         whole.flags.writeable = False
+        self._before += len(images)
         return whole
 
-    def _first(self, number: int, name: str, part: np.ndarray) -> bool:
-        """Computes a block unless it is there or under way elsewhere; returns whether it is there now."""
-        if not self._is_there(name):
-            with self._claim(number, wait=False) as mine:
-                if not mine:
-                    return False
-                if not self._is_there(name):
-                    self._make(name, part)
-                    self._progress.add(len(part), computed=True)
-                    return True
-        self._progress.add(len(part), computed=False)
-        return True
-
-    def _make(self, name: str, part: np.ndarray) -> np.ndarray:
-        self._progress.begin(self._place)
-        block = self._compute(part)
+    def _make(self, name: str, parts: Mapping[str, np.ndarray]) -> np.ndarray:
+        self._progress.begin(self._done(parts), self._place)
+        block = self._compute(parts[name])
         self._write(name, block)
+        self._progress.update(self._done(parts))
         return block
+
+    def _done(self, parts: Mapping[str, np.ndarray]) -> int:
+        """Images whose features are there, whoever has computed them."""
+        return self._before + sum(len(part) for name, part in parts.items() if self._is_there(name))
 
     @contextlib.contextmanager
     def _claim(self, number: int, *, wait: bool) -> Iterator[bool]:
@@ -261,15 +250,18 @@ class Kept:
     def _is_there(self, name: str) -> bool:
         return any(self._place.glob(f"{name}-*.npy"))
 
-    def _read(self, name: str, rows: int) -> np.ndarray | None:
+    def _read(self, name: str, rows: int, *, mine: bool = False) -> np.ndarray | None:
+        """The block as it was written, or None; what is damaged is removed where the claim is `mine`."""
         for path in sorted(self._place.glob(f"{name}-*.npy")):
-            content = path.read_bytes()
-            if path.stem == f"{name}-{_sum(content)}":
-                block = np.load(io.BytesIO(content), allow_pickle=False)
-                if len(block) == rows:
-                    return block
-            print(f"{path} is damaged: it is computed again", file=sys.stderr)
-            path.unlink()
+            with contextlib.suppress(FileNotFoundError):  # another process, whose claim it is, has removed it
+                content = path.read_bytes()
+                if path.stem == f"{name}-{_sum(content)}":
+                    block = np.load(io.BytesIO(content), allow_pickle=False)
+                    if len(block) == rows:
+                        return block
+                if mine:
+                    print(f"{path} is damaged: it is computed again", file=sys.stderr)
+                    path.unlink()
         return None
 
     def _write(self, name: str, block: np.ndarray) -> None:

@@ -141,7 +141,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--mode", choices=("value", "value and gradient"), help="of operators; left out: both")
     parser.add_argument("--divided", choices=("yes", "no"), help="over eight chips; left out: also")
     parser.add_argument("--types", help="of check, commas between; left out: all that results hold")
-    parser.add_argument("--everything", action="store_true", help="of check: operators in every dtype, mode and length")
+    parser.add_argument(
+        "--everything", action="store_true", help="of check: operators in every dtype, mode, length and place"
+    )
     parser.add_argument("--anew", action="store_true", help="also what the results hold already, of the same code")
     parser.add_argument("--results", type=Path, default=record.DIRECTORY, help="directory to write to")
     return parser

@@ -1,11 +1,13 @@
 """Decoded arrays kept on disk: decoding MNIST takes eight seconds, reading it back a tenth of one."""
 
+import contextlib
+import fcntl
 import hashlib
 import io
 import os
 import sys
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -25,12 +27,37 @@ def load_or_make(
     """
     path = directory() / f"{name.replace('/', '-')}-{_digest(version, files)}.npz"
     if path.exists():
+        return _read(path) or _make(path, make)
+    with one_process(name):  # another one may have made it in the meantime
+        return (_read(path) if path.exists() else None) or _make(path, make)
+
+
+@contextlib.contextmanager
+def one_process(name: str) -> Iterator[None]:
+    """Waits until no other process of this machine is in here with this name; where there are no locks, for none."""
+    path = directory() / f".{name.replace('/', '-')}.lock"
+    with contextlib.ExitStack() as opened:
         try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                return dict(arrays)
-        # RuntimeError: a byte that is not as it was may say that the file is encrypted, or of a later format.
-        except (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile) as error:
-            print(f"ignoring the unreadable cache {path}: {error}", file=sys.stderr)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # The lock goes with the process, however that ends; the file itself means nothing.
+            fcntl.flock(opened.enter_context(path.open("w")), fcntl.LOCK_EX)
+        except OSError:
+            pass
+        yield
+
+
+def _read(path: Path) -> dict[str, np.ndarray] | None:
+    """The arrays in the file; None, and a line on stderr, where they cannot be read."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return dict(arrays)
+    # RuntimeError: a byte that is not as it was may say that the file is encrypted, or of a later format.
+    except (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile) as error:
+        print(f"ignoring the unreadable cache {path}: {error}", file=sys.stderr)
+        return None
+
+
+def _make(path: Path, make: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     arrays = make()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

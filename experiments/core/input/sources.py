@@ -160,12 +160,16 @@ def _builder(name: str, data_dir: str | None, download: bool) -> Any:
     advice = f"{found}, or {build}, {without}, which needs no download"
     try:
         builder = tfds.builder(name, data_dir=data_dir, file_format="array_record")
-        if not builder.is_prepared():
-            if not download:
-                raise UsageError(f"data set {name!r} is not in {where}: {advice}")
-            print(f"downloading {name} to {where}", flush=True)
-            with _leaving_no_empty_folders(Path(where), name):
-                builder.download_and_prepare()
+        if builder.is_prepared():
+            return builder
+        if not download:
+            raise UsageError(f"data set {name!r} is not in {where}: {advice}")
+        with cache.one_process(f"download-{name}"):
+            builder = tfds.builder(name, data_dir=data_dir, file_format="array_record")
+            if not builder.is_prepared():  # nor has another process done it in the meantime
+                print(f"downloading {name} to {where}", flush=True)
+                with _leaving_no_empty_folders(Path(where), name):
+                    builder.download_and_prepare()
         return builder
     except tfds.core.DatasetNotFoundError as error:
         raise UsageError(

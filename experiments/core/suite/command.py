@@ -18,7 +18,7 @@ with epy.lazy_imports():  # --help does without them
     from experiments.core.suite import crew, runner, trainer
     from experiments.core.training import train
 
-MOST = 8  # runs at once if not told otherwise: each takes about a GB
+MOST = 8  # runs at once if not told otherwise: each takes a GB or two
 
 _HELP = """Trains all runs of a preset and makes their table and figures.
 

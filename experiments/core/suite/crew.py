@@ -10,8 +10,10 @@ import importlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Sequence
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -23,6 +25,8 @@ from experiments.core.errors import UsageError
 from experiments.core.suite.plan import Fields, Suite, SuiteRun
 from experiments.core.suite.trainer import DataError, Stopped, Took, Trainer, stoppable
 
+_FOR_THE_FIRST = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 @dataclasses.dataclass(frozen=True)
 class Ended:
@@ -32,11 +36,13 @@ class Ended:
       number: of the run, as it was begun.
       took: how long it trained; None if it failed.
       error: why it failed, in one line; None if it did not.
+      no_data: whether it failed for want of data, of which its process had found none before.
     """
 
     number: int
     took: Took | None = None
     error: str | None = None
+    no_data: bool = False
 
 
 class Crew(Protocol):
@@ -53,7 +59,6 @@ class Crew(Protocol):
 
         Raises:
           Stopped: a signal came; what was trained is saved, or will be by the time that the crew is closed.
-          DataError: the data cannot be obtained.
         """
 
     def close(self) -> None:
@@ -86,11 +91,11 @@ class Alone:
         """Trains the run that was begun."""
         assert self._turn is not None
         (number, run, setting), self._turn = self._turn, None
-        said = False
+        said, out = False, sys.stdout  # which is another while a run trains
 
         def say(line: str) -> None:
             nonlocal said
-            print(f"\n    {line}", end="", flush=True)
+            print(f"\n    {line}", end="", flush=True, file=out)
             said = True
 
         try:
@@ -105,10 +110,15 @@ class Alone:
 
 @dataclasses.dataclass
 class _Member:
-    """A process of the crew, the processors that are its own, and the run that it trains."""
+    """A process of the crew, the processors that are its own, and the run that it trains.
+
+    It is told of runs by `connection`, and to stop by the end of `life`, which comes if this process dies, too: signals
+    are lost on one that is still being started.
+    """
 
     process: SpawnProcess
     connection: Connection
+    life: Connection
     processors: list[int]
     turn: tuple[int, SuiteRun] | None = None
 
@@ -142,10 +152,8 @@ class Processes:
 
     def close(self) -> None:
         """Stops what is under way, once it is saved; what is stopped again meanwhile ends at once."""
-        for member in self._members:
-            if member.turn is not None and member.process.pid is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(member.process.pid, signal.SIGHUP)
+        for member in self._busy():
+            member.life.close()
         try:
             self._dismiss()
         except Stopped:
@@ -158,8 +166,15 @@ class Processes:
             # What is stopped has something to say, and would wait for somebody to hear it.
             while member.turn is not None and self._hear(member, quiet=True) is None:
                 pass
-            member.connection.close()
-            member.process.join()
+            self._forget(member)
+
+    def _forget(self, member: _Member) -> None:
+        member.connection.close()
+        member.process.join()
+        member.life.close()
+        member.turn = None
+        if member in self._members:
+            self._members.remove(member)
 
     def _busy(self) -> list[_Member]:
         return [member for member in self._members if member.turn is not None]
@@ -169,10 +184,18 @@ class Processes:
         spawn = multiprocessing.get_context("spawn")
         share = next(share for share in self._shares if all(member.processors != share for member in self._members))
         ours, its = spawn.Pipe()
-        process = spawn.Process(target=_work, args=(its, share, *self._arguments))
-        process.start()
-        its.close()  # so that its end is noticed
-        self._members.append(_Member(process, ours, share))
+        its_life, life = spawn.Pipe(duplex=False)
+        process = spawn.Process(target=_work, args=(its, its_life, share, *self._arguments))
+        resource_tracker.ensure_running()  # by the first start, which would let signals through
+        # What goes to all of us in the meantime, as from a terminal, is for the first process, which this one is.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_THE_FIRST)
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for theirs in (its, its_life):  # so that the end of the process is noticed
+            theirs.close()
+        self._members.append(_Member(process, ours, life, share))
         return self._members[-1]
 
     def _hear(self, member: _Member, *, quiet: bool = False) -> Ended | None:
@@ -181,17 +204,17 @@ class Processes:
         try:
             said = member.connection.recv()
         except (EOFError, OSError):
-            member.process.join()
-            member.connection.close()
-            self._members.remove(member)
-            member.turn = None
+            self._forget(member)
             return Ended(number, error=f"its process ended with exit code {member.process.exitcode}")
         if isinstance(said, str):
             if not quiet:
-                print(f"    {run.name}: {said}", flush=True)
+                try:
+                    print(f"    {run.name}: {said}", flush=True)
+                except OSError:  # nobody reads it any more
+                    raise Stopped from None
             return None
         member.turn = None
-        if isinstance(said, BaseException) and not quiet:
+        if isinstance(said, Stopped) and not quiet:
             raise said
         return said if isinstance(said, Ended) else Ended(number, error="stopped")
 
@@ -200,10 +223,8 @@ def _attempt(number: int, train: Callable[[], Took]) -> Ended:
     """One run that fails must not cost the night's others."""
     try:
         return Ended(number, train())
-    except DataError:
-        raise
     except Exception as error:
-        return Ended(number, error=in_a_line(error))
+        return Ended(number, error=in_a_line(error), no_data=isinstance(error, DataError))
 
 
 def in_a_line(error: Exception) -> str:
@@ -213,27 +234,30 @@ def in_a_line(error: Exception) -> str:
     return f"{type(error).__name__}: {(str(error).strip() or 'no reason given').splitlines()[0]}"
 
 
-def _work(connection: Connection, share: list[int], package: str, out: Path, command: list[str]) -> None:
+def _work(
+    connection: Connection, life: Connection, share: list[int], package: str, out: Path, command: list[str]
+) -> None:
     """A process of the crew: trains what it is told to, until nobody is there to tell it."""
+    os.setpgrp()  # a terminal's signals do not come here
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup has it ignored; here it is what stops a run
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _FOR_THE_FIRST)
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, share)  # before XLA counts them
-    for number in (signal.SIGINT, signal.SIGTERM):  # which may go to all of us: the first process decides
-        signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which it then sends, and which nohup has ignored
     logging.set_verbosity(logging.ERROR)  # of orbax, which has much to report
     with contextlib.suppress(EOFError, OSError), stoppable():
         try:
-            threading.Thread(target=_stop_with_the_parent, daemon=True).start()
+            threading.Thread(target=_stop_at_the_end_of, args=(life,), daemon=True).start()
             trainer = Trainer(importlib.import_module(f"{package}.__main__").SUITE, out, command)
             while True:
                 number, run, setting = connection.recv()
                 connection.send(_attempt(number, functools.partial(trainer.train, run, setting, connection.send)))
-        except (DataError, Stopped) as error:
-            connection.send(error)
+        except Stopped as stopped:
+            connection.send(stopped)
 
 
-def _stop_with_the_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
+def _stop_at_the_end_of(life: Connection) -> None:
+    with contextlib.suppress(EOFError, OSError):
+        life.recv()
     os.kill(os.getpid(), signal.SIGHUP)

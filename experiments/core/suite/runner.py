@@ -1,6 +1,7 @@
 """Trains the runs of a suite, from wherever an earlier one stopped: those first that others wait for."""
 
 import contextlib
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from experiments.core.record.workdir import Workdir
 from experiments.core.suite import crew
 from experiments.core.suite.choice import choose
 from experiments.core.suite.plan import Fields, Suite, SuiteRun
-from experiments.core.suite.trainer import stoppable
+from experiments.core.suite.trainer import DataError, stoppable
 from experiments.core.training import train
 
 CHOICES = "choices.json"
@@ -31,7 +32,7 @@ def train_all(
 
     Raises:
       Stopped: at SIGTERM or SIGINT, once the runs under way are saved.
-      DataError: before any run, if the data cannot be obtained.
+      DataError: the first run finds no data, so that none would.
     """
     with stoppable():
         return _Runner(suite, out, runs, selected, command, jobs).go()
@@ -49,41 +50,45 @@ class _Runner:
     ):
         self.suite, self.out, self.runs, self.jobs = suite, out, runs, jobs
         self.selected = dict(enumerate(selected, start=1))
-        self.crew: crew.Crew = (
-            crew.Processes(suite, out, command, jobs) if jobs > 1 else crew.Alone(suite, out, command)
-        )
-        self.waiting, self.under_way = dict(self.selected), set[int]()
+        self.alone = crew.Alone(suite, out, command)
+        self.many = crew.Processes(suite, out, command, jobs) if jobs > 1 else self.alone
+        self.waiting = dict(self.selected)
+        self.under_way: dict[int, float] = {}  # when each was begun
         self.failed: list[str] = []
         self.cost_done = self.seconds = 0.0  # of the runs trained here
         self.head_of = 0  # the run whose head is the line that is not ended
 
     def go(self) -> list[str]:
-        with contextlib.closing(self.crew):
+        with contextlib.closing(self.many):
             while self.waiting or self.under_way:
-                number = self._next() if self.crew.is_free() else None
-                if number is not None:
-                    self._begin(number)
-                else:
-                    self._over(self.crew.wait())
+                ready = self._ready() if self.many.is_free() else []
+                # What nothing can be trained beside has the whole machine.
+                by = self.alone if len(ready) == 1 and not self.under_way else self.many
+                if ready:
+                    self._begin(ready[0], by)
+                if self.under_way and (not ready or by is self.alone):
+                    self._over(by.wait())
         return self.failed
 
-    def _next(self) -> int | None:
-        """The first run that waits for none of those under way, or to come."""
+    def _ready(self) -> list[int]:
+        """The first runs that wait for none of those under way, or to come: two at most."""
         unsettled = {self.selected[number].name for number in [*self.waiting, *self.under_way]}
-        choices = None
+        choices, ready = None, []
         for number, run in self.waiting.items():
             awaited = {run.weights_of}
             if run.best_of is not None:
                 choices = choices or choose(self.suite, self.out, self.runs)
                 awaited |= set(choices[run.best_of]["missing"])
             if not awaited & unsettled:
-                return number
+                ready.append(number)
+            if len(ready) == 2:
+                break
         # What others wait for comes before them; where it does not, a run has to say what it lacks.
-        return None if self.under_way else next(iter(self.waiting), None)
+        return ready or ([] if self.under_way else list(self.waiting)[:2])
 
-    def _begin(self, number: int) -> None:
+    def _begin(self, number: int, by: crew.Crew) -> None:
         run = self.waiting.pop(number)
-        if self.jobs == 1:
+        if by is self.alone:
             self._print_head(number)
         try:
             setting = self._setting(run)
@@ -93,13 +98,17 @@ class _Runner:
         except Exception as error:
             self._fail(number, crew.in_a_line(error))
             return
-        self.under_way.add(number)
-        self.crew.begin(number, run, setting)
+        self.under_way[number] = time.monotonic()
+        by.begin(number, run, setting)
 
     def _over(self, ended: crew.Ended) -> None:
         number, run = ended.number, self.selected[ended.number]
-        self.under_way.remove(number)
+        del self.under_way[number]
         if ended.took is None:
+            if ended.no_data and not self.cost_done:
+                if self.head_of:
+                    print()
+                raise DataError(ended.error or "")
             self._fail(number, ended.error or "no reason given")
             return
         self.seconds += ended.took.seconds - ended.took.loading
@@ -150,10 +159,13 @@ class _Runner:
         self.head_of = number
 
     def _time_left(self) -> str:
-        left = [self.selected[number] for number in [*self.waiting, *self.under_way]]
-        left = [run for run in left if not Workdir(self.out / run.name).summary.exists()]
-        seconds = self.seconds / self.cost_done * sum(map(self.suite.cost, left)) / min(self.jobs, max(1, len(left)))
-        return f"  (time left ~ {duration(seconds)})" if left else ""
+        rate, now = self.seconds / self.cost_done, time.monotonic()
+        waiting = [run for run in self.waiting.values() if not Workdir(self.out / run.name).summary.exists()]
+        expected = [rate * self.suite.cost(run) for run in waiting]
+        for number, begun in self.under_way.items():
+            expected.append(max(0.0, rate * self.suite.cost(self.selected[number]) - (now - begun)))
+        left = max(sum(expected) / self.jobs, max(expected, default=0.0))
+        return f"  (time left ~ {duration(left)})" if expected else ""
 
 
 def write_choices(suite: Suite, out: Path, runs: Sequence[SuiteRun]) -> None:

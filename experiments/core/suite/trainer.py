@@ -108,6 +108,8 @@ def stoppable() -> Iterator[None]:
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:  # which comes twice when a terminal is closed: see `training.interrupt`
+            signal.signal(number, signal.SIG_IGN)
         raise Stopped
 
     # What is ignored, as SIGHUP by nohup, stays so.

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -11,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from experiments.core.errors import UsageError
+from experiments.core.record.files import write_json
 from experiments.core.record.workdir import Workdir
-from experiments.core.suite import command, crew, runner
+from experiments.core.suite import command, crew, runner, trainer
 from experiments.core.suite.plan import SuiteRun
-from experiments.core.suite.trainer import Took
+from experiments.core.suite.trainer import DataError, Took
 from experiments.mnist_pruning.suite.__main__ import SUITE
 from tests.experiments.support import start, undrawn, wait_for_end
 
@@ -55,11 +57,13 @@ def test_two_at_once_choose_wait_and_say_it_in_whole_lines(tmp_path, capsys):
     assert config["optimizer"]["learning_rate"] == best
     cores = [json.loads((tmp_path / run.name / "environment.json").read_text())["machine"]["cores"] for run in runs[:3]]
     if hasattr(os, "sched_setaffinity"):
-        assert max(cores) <= (len(crew.processors()) + 1) // 2
+        assert max(cores[:2]) <= (len(crew.processors()) + 1) // 2
+        assert cores[2] == len(crew.processors())  # nothing was left to be trained beside it
 
 
-def _begin_long_runs(out: Path):
-    process = start([sys.executable, "-c", _SUITE, f"--out={out}", "--preset=demo", "--jobs=2"], start_new_session=True)
+def _begin_long_runs(out: Path, *, before: tuple[str, ...] = ()):
+    options = [f"--out={out}", "--preset=demo", "--jobs=2"]
+    process = start([*before, sys.executable, "-c", _SUITE, *options], start_new_session=True, stdin=subprocess.DEVNULL)
     deadline = time.monotonic() + 600
     rows = [out / run.name / "metrics.jsonl" for run in LONG_RUNS]
     # The first row is of a network that has not been trained.
@@ -71,24 +75,56 @@ def _begin_long_runs(out: Path):
     return process, [pid for pid in map(int, children) if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()]
 
 
+def _saved(out: Path, name: str) -> bool:
+    """Whether a state is there that was saved to its end, and nobody is at work any more."""
+    steps = [path for path in (out / name / "checkpoints").glob("*") if path.name.isdecimal()]
+    return bool(steps) and not Workdir(out / name).in_use() and not (out / name / "summary.json").exists()
+
+
+def _stop(process: subprocess.Popen[str], how: str) -> None:
+    match how:
+        case "SIGTERM":
+            os.kill(process.pid, signal.SIGTERM)
+        case "SIGINT to all":
+            os.killpg(process.pid, signal.SIGINT)
+        case "a terminal that is closed":  # it and its shell say so
+            os.killpg(process.pid, signal.SIGHUP)
+            time.sleep(0.02)
+            os.killpg(process.pid, signal.SIGHUP)
+        case "SIGKILL":
+            os.kill(process.pid, signal.SIGKILL)
+
+
 @two_processors
-@pytest.mark.parametrize("whom", ["the first process", "all of them", "the first process, at once"])
-def test_what_is_stopped_is_saved(tmp_path, whom):
+@pytest.mark.parametrize("how", ["SIGINT to all", "a terminal that is closed", "SIGKILL"])
+def test_what_is_stopped_is_saved(tmp_path, how):
     process, crew_of_two = _begin_long_runs(tmp_path)
     assert len(crew_of_two) == 2
-    if whom == "all of them":
-        os.killpg(process.pid, signal.SIGINT)
-    else:
-        os.kill(process.pid, signal.SIGKILL if whom.endswith("at once") else signal.SIGTERM)
+    _stop(process, how)
     out, err = process.communicate(timeout=600)
     assert wait_for_end(crew_of_two) == []
-    if not whom.endswith("at once"):
+    if how != "SIGKILL":
         assert (process.returncode, err) == (0, "")
         assert "stopped; run it again and it resumes" in out
-    for run in LONG_RUNS:
-        assert list((tmp_path / run.name / "checkpoints").iterdir())
-        assert not Workdir(tmp_path / run.name).in_use()
-        assert not (tmp_path / run.name / "summary.json").exists()
+    assert all(_saved(tmp_path, run.name) for run in LONG_RUNS)
+
+
+@two_processors
+def test_a_terminal_that_is_closed_is_nothing_to_nohup(tmp_path):
+    process, crew_of_two = _begin_long_runs(tmp_path, before=("nohup",))
+    os.killpg(process.pid, signal.SIGHUP)
+    rows = [tmp_path / run.name / "metrics.jsonl" for run in LONG_RUNS]
+    seen = [path.stat().st_size for path in rows]
+    deadline = time.monotonic() + 600
+    while any(path.stat().st_size <= before for path, before in zip(rows, seen, strict=True)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    _stop(process, "SIGTERM")
+    out, err = process.communicate(timeout=600)
+    assert (process.returncode, err) == (0, "")
+    assert "stopped; run it again and it resumes" in out
+    assert wait_for_end(crew_of_two) == []
+    assert all(_saved(tmp_path, run.name) for run in LONG_RUNS)
 
 
 @two_processors
@@ -100,7 +136,7 @@ def test_a_process_that_dies_costs_its_run_alone(tmp_path):
     os.kill(process.pid, signal.SIGTERM)
     process.communicate(timeout=600)
     (survivor,) = {run.name for run in LONG_RUNS} - {line.split()[1]}
-    assert list((tmp_path / survivor / "checkpoints").iterdir())
+    assert _saved(tmp_path, survivor)
 
 
 def test_more_than_there_are_processors_are_refused(tmp_path, capsys):
@@ -113,19 +149,70 @@ def test_more_than_there_are_processors_are_refused(tmp_path, capsys):
         assert message in capsys.readouterr().err
 
 
-def test_on_an_accelerator_runs_are_trained_one_after_the_other(tmp_path, monkeypatch):
-    monkeypatch.setattr("jax.default_backend", lambda: "gpu")
-    with pytest.raises(UsageError, match="--jobs=2 is not allowed: it must be 1 on a gpu"):
-        command.run_suite(SUITE, tmp_path, [FINAL], [FINAL], ["suite"], jobs=2)
+@pytest.mark.parametrize(("platform", "most", "jobs"), [("gpu", 8, 1), ("cpu", 8, 3), ("cpu", 2, 2)])
+def test_as_many_as_there_are_processors_and_one_on_an_accelerator(tmp_path, monkeypatch, platform, most, jobs):
+    monkeypatch.setattr("jax.default_backend", lambda: platform)
+    monkeypatch.setattr(crew, "processors", lambda: [0, 1, 2])
+    monkeypatch.setattr(command, "MOST", most)
+    asked = []
+    monkeypatch.setattr(runner, "train_all", lambda *given: asked.append(given[-1]) or [])
+    runs = [SuiteRun(f"run{number}", BASE) for number in range(5)]
+    assert command.run_suite(undrawn(SUITE), tmp_path, runs, runs, ["suite"], jobs=None) == 0
+    assert asked == [jobs]
+    if platform == "gpu":
+        with pytest.raises(UsageError, match="--jobs=2 is not allowed: it must be 1 on a gpu"):
+            command.run_suite(SUITE, tmp_path, runs, runs, ["suite"], jobs=2)
+
+
+def _hand(tmp_path, monkeypatch, jobs=2):
+    """A runner of five runs whose results are not there, and its crews."""
+    runs = [SuiteRun(f"run{number}", BASE) for number in range(5)]
+    suite = dataclasses.replace(SUITE, cost=lambda run: 1.0)
+    monkeypatch.setattr(runner, "_result", lambda path, shown: "done")
+    return runner._Runner(suite, tmp_path, runs, runs, ["suite"], jobs)
 
 
 def test_time_left_is_shared_out_among_those_at_work(tmp_path, monkeypatch, capsys):
-    runs = [SuiteRun(f"run{number}", BASE) for number in range(5)]
-    suite = dataclasses.replace(SUITE, cost=lambda run: 1.0)
-    (tmp_path / "run0").mkdir()
-    said = runner._Runner(suite, tmp_path, runs, runs, ["suite"], jobs=2)
-    monkeypatch.setattr(runner, "_result", lambda path, shown: "done")
-    said.waiting.pop(1)
-    said.under_way.add(1)
-    said._over(crew.Ended(1, took=Took(seconds=70, loading=40)))
-    assert capsys.readouterr().out == "[1/5] run0  done  70 s  (time left ~ 60 s)\n"
+    hand, clock = _hand(tmp_path, monkeypatch), [0.0]
+    monkeypatch.setattr(runner.time, "monotonic", lambda: clock[0])
+    for number in (1, 2):
+        del hand.waiting[number]
+        hand.under_way[number] = 0.0
+    clock[0] = 30.0
+    hand._over(crew.Ended(1, took=Took(seconds=70, loading=40)))
+    for number in (3, 4, 5):
+        del hand.waiting[number]
+    hand.under_way = {3: 10.0, 4: 25.0}
+    hand._over(crew.Ended(3, took=Took(seconds=30, loading=0)))
+    # The second is as good as over, three are to come; then one is, which began five seconds ago.
+    assert (
+        capsys.readouterr().out
+        == "[1/5] run0  done  70 s  (time left ~ 45 s)\n[3/5] run2  done  30 s  (time left ~ 25 s)\n"
+    )
+
+
+def test_without_data_there_is_one_error_but_not_after_a_run_that_had_some(tmp_path, monkeypatch, capsys):
+    hand = _hand(tmp_path, monkeypatch)
+    for number in (1, 2):
+        hand.under_way[number] = 0.0
+    with pytest.raises(DataError, match="no such data"):
+        hand._over(crew.Ended(1, error="no such data", no_data=True))
+    hand.cost_done = 1.0
+    hand._over(crew.Ended(2, error="too few images", no_data=True))
+    assert (hand.failed, capsys.readouterr().out) == (["run1"], "[2/5] run1  FAILED: too few images\n")
+
+
+def test_alone_it_says_how_far_a_run_is_below_its_name(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(trainer.Sieve, "write", lambda sieve, text: sieve._say(text.strip()) if text.strip() else None)
+
+    def train(recipe, config, workdir, launch):
+        print("epoch 1")
+        workdir.path.mkdir(parents=True)
+        write_json(workdir.summary, {"state": "done"})
+
+    monkeypatch.setattr(trainer.train, "start", train)
+    alone = crew.Alone(SUITE, tmp_path, ["suite"])
+    alone.begin(1, SuiteRun("one", BASE), {})
+    print("[1/1] one", end="")
+    assert alone.wait().took is not None
+    assert capsys.readouterr().out == "[1/1] one\n    epoch 1\n"
