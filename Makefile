@@ -83,7 +83,7 @@ format: $(READY)  ## Format the code and fix what ruff can.
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-mnist: $(READY)  ## The whole pruning experiment on MNIST: hyper-parameters, final runs, table, figures (2 cores: 38 minutes for the paper's setting, two hours in all by estimate).
+mnist: $(READY)  ## The whole pruning experiment on MNIST: hyper-parameters, final runs, table, figures (84 minutes on 2 cores).
 	@$(RUN) experiments.mnist_pruning.suite --preset=full --out=$(RUNS)/mnist_pruning
 
 mnist-quick: $(READY)  ## The main methods at 3 seeds and 10 epochs (under 4 minutes).

@@ -1,8 +1,8 @@
 """The suites on offer, as lists of runs.
 
 full   what results/mnist_pruning holds: hyper-parameters chosen on validation, then every method on
-       test, for both sets of pruned layers, 38 minutes on 2 CPU cores; then every method at its best
-       (`best.py`), and why the paper's lam fails (`why.py`); all of it is planned for under 90 minutes
+       test, for both sets of pruned layers; then every method at its best (`best.py`), and why the
+       paper's lam fails (`why.py`); 84 minutes on 2 CPU cores, with other jobs for some of them
 best, why   these parts alone
 vit    a second network, a small vision transformer on CIFAR-100's coarse labels (`vit.py`);
        an hour on one CPU core
