@@ -1,5 +1,8 @@
 """The cache of decoded arrays never changes what is read."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -44,6 +47,32 @@ def test_arrays_are_made_once(source):
         arrays = cache.load_or_make("set", "1.0", [source], make)
         np.testing.assert_array_equal(arrays["x"], np.arange(4))
     assert make.calls == 1
+
+
+def test_of_several_at_once_one_makes_them_and_the_others_read(source):
+    began, go_on = threading.Event(), threading.Event()
+
+    class SlowMaker(Maker):
+        def __call__(self):
+            began.set()
+            assert go_on.wait(60)
+            return super().__call__()
+
+    make = SlowMaker()
+    with ThreadPoolExecutor(3) as pool:
+        found = [pool.submit(cache.load_or_make, "set", "1.0", [source], make) for _ in range(3)]
+        assert began.wait(60)
+        go_on.set()
+    for one in found:
+        np.testing.assert_array_equal(one.result()["x"], np.arange(4))
+    assert make.calls == 1
+
+
+def test_without_a_lock_nobody_waits(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with cache.one_process("set"), cache.one_process("set"):
+        pass
 
 
 def test_changed_files_and_versions_are_read_again(source):

@@ -111,6 +111,22 @@ def test_a_set_that_cannot_be_prepared_leaves_no_empty_folders(tmp_path, monkeyp
         assert (where.exists(), kept is None or kept.exists()) == (kept is not None, True)
 
 
+def test_what_another_process_has_downloaded_in_the_meantime_is_not_downloaded_again(monkeypatch):
+    import tensorflow_datasets as tfds
+
+    class Builder:
+        def __init__(self, prepared):
+            self.is_prepared = lambda: prepared
+
+        def download_and_prepare(self):
+            pytest.fail("it is there")
+
+    builders = [Builder(False), Builder(True)]  # before and after the lock was waited for
+    monkeypatch.setattr(tfds, "builder", lambda *_, **__: builders.pop(0))
+    assert sources._builder("kmnist", None, download=True).is_prepared()
+    assert builders == []
+
+
 def test_the_label_to_classify_by_is_chosen(tiny):
     directory, examples = tiny
     tiny_tfds.write(directory, "scribbles", examples, coarse=True)
