@@ -74,7 +74,8 @@ def by_rate(runs: Sequence[Run]) -> Figure:
         axes.set_xlabel("learning rate")
         axes.set_ylabel(f"top-{k} accuracy on validation, %")
     handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8)
+    # Shorter handles would hide their dashes behind the marker.
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8, handlelength=4)
     return figure
 
 
