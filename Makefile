@@ -98,7 +98,7 @@ cifar100: $(READY)  ## Fine-tune ViT-B/16 on CIFAR-100, losses of the paper, ful
 cifar100-pretrained: $(READY) $(VENV)/.ready-pretrained  ## Its stand-in with ImageNet's features: a head on a frozen network, every loss, table, figures (34 minutes on 2 cores).
 	@$(RUN) experiments.cifar100_vit.suite --preset=pretrained --out=$(RUNS)/cifar100_pretrained
 
-cifar100-small: $(READY)  ## Its stand-in on a small network: pretraining, every loss, table, figure (under an hour on 2 cores).
+cifar100-small: $(READY)  ## Its stand-in on a small network: pretraining, every loss, table, figure (85 minutes on 2 cores for a narrower grid).
 	@$(RUN) experiments.cifar100_vit.suite --preset=small --out=$(RUNS)/cifar100_vit
 
 vmoe: $(READY)  ## V-MoE S/32 with hard and relaxed routers, full size: needs accelerators and ImageNet.

@@ -70,9 +70,10 @@ def _missing(of_operators: Sequence[dict[str, Any]], steps: Sequence[dict[str, A
         left.setdefault(run.name, []).extend(type_ for type_ in run.types if (run.name, type_) not in known)
     lines = [f"- {name}: {', '.join(types)}" for name, types in left.items() if types]
     cases = {document["rates"]["device"]: set(document["cases"]) for document in of_operators}
+    programs = list(operators.every(list(operators.CALLS), operators.SIZES))
     for type_ in wanted.CHIPS:
         chip = hardware.parse(type_).device.name
-        first = {case.key for case in _programs() if any(_asks(sweep, type_, case) for sweep in wanted.OPERATORS)}
+        first = {case.key for case in programs if any(_asks(sweep, type_, case) for sweep in wanted.OPERATORS)}
         if count := len(first - cases.get(chip, set())):
             lines.append(f"- operators for {chip}: {count} of {len(first)} programs")
     if lines:
@@ -81,12 +82,8 @@ def _missing(of_operators: Sequence[dict[str, Any]], steps: Sequence[dict[str, A
     yield ""
     yield (
         f"With `EVERYTHING=1`, values alone and every dtype, length and division: {known_programs} of "
-        f"{len(wanted.CHIPS) * len(_programs())} programs are compiled."
+        f"{len(wanted.CHIPS) * len(programs)} programs are compiled."
     )
-
-
-def _programs() -> list[operators.Case]:
-    return list(operators.every(list(operators.CALLS), operators.SIZES))
 
 
 def _asks(sweep: wanted.Operators, type_: str, case: operators.Case) -> bool:

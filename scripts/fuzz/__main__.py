@@ -8,13 +8,13 @@ there is any. About ten minutes for 100,000 problems on two cores, most of them 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from etils import epy
 
+from experiments.core import processors
 from experiments.core.record.files import write_json
 from scripts.fuzz.oracle.reals import EXTENDED
 
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
         if not EXTENDED:
             print("nothing here is more exact than float64: problems in float64 are tried in float32 instead")
         planned = draw.plan(options.seed, options.count, options.only)
-        jobs = options.jobs or ((os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1)
+        jobs = options.jobs or (len(processors.available()) if jax.default_backend() == "cpu" else 1)
         rows = sum(batches * setting.rows for setting, batches in planned)
         print(f"{rows} problems, {len(planned)} settings to compile, {jobs} at a time", flush=True)
         outcomes = list(run.try_all(planned, options.seed, jobs, lambda line: print(line, flush=True)))

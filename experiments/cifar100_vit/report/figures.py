@@ -23,6 +23,7 @@ from experiments.core.report.results import Run
 from experiments.core.report.style import BLUE, STYLE, save
 
 _MANY = 6  # losses, of which the labels are set smaller
+_HANDLE = 4  # of the legend: shorter lines would hide their dashes behind the marker
 
 
 def make(directory: Path) -> list[Path]:
@@ -74,8 +75,7 @@ def by_rate(runs: Sequence[Run]) -> Figure:
         axes.set_xlabel("learning rate")
         axes.set_ylabel(f"top-{k} accuracy on validation, %")
     handles, labels = figure.axes[0].get_legend_handles_labels()
-    # Shorter handles would hide their dashes behind the marker.
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8, handlelength=4)
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8, handlelength=_HANDLE)
     return figure
 
 
@@ -109,7 +109,8 @@ def figure6(runs: Sequence[Run]) -> Figure:
     elif any(naming.is_stand_in(run) for run in runs):
         figure.suptitle("A stand-in for ViT-B/16 (small network, pretrained on coarse labels)", fontsize=10)
     size = 9 if len(runs) <= _MANY else 8
-    figure.legend(*accuracy.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=size)
+    handles, labels = accuracy.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=size, handlelength=_HANDLE)
     return figure
 
 

@@ -29,6 +29,7 @@ import ml_collections
 import numpy as np
 from absl import flags
 
+from experiments.core import processors
 from experiments.core.config import require, require_one_of
 from experiments.core.input.batches import step_indices
 from experiments.core.input.examples import Examples
@@ -180,7 +181,7 @@ class Batches:
         if not flags.FLAGS.is_parsed():
             flags.FLAGS.mark_as_parsed()
         self.close()
-        threads = _WORKER_THREADS if self._workers else _cores()
+        threads = _WORKER_THREADS if self._workers else len(processors.available())
         ahead = self._prefetch * self._num_pieces
         dataset = grain.MapDataset.source(_Pieces(self._job, self._rows, self._num_pieces, step)).to_iter_dataset(
             grain.ReadOptions(num_threads=threads, prefetch_buffer_size=threads if self._workers else ahead + threads)
@@ -242,7 +243,3 @@ def _live_as_long_as_the_parent(index: int, count: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

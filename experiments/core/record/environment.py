@@ -2,13 +2,14 @@
 
 import dataclasses
 import importlib.metadata
-import os
 import platform
 import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from experiments.core import processors
 
 _ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = "COMMIT"  # a file in the root
@@ -61,7 +62,7 @@ def describe(launch: Launch) -> dict[str, Any]:
         "machine": {
             "system": f"{platform.system()} {platform.machine()}",
             "cpu": _cpu_model(),
-            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+            "cores": len(processors.available()),
         },
     }
 

@@ -11,11 +11,12 @@ from pathlib import Path
 from absl import logging
 from etils import epy
 
+from experiments.core import processors
 from experiments.core.errors import UsageError, in_one_line
 from experiments.core.suite.plan import Suite, SuiteRun
 
 with epy.lazy_imports():  # --help does without them
-    from experiments.core.suite import crew, runner, trainer
+    from experiments.core.suite import runner, trainer
     from experiments.core.training import train
 
 MOST = 8  # runs at once if not told otherwise: each takes a GB or two
@@ -50,7 +51,7 @@ def main(suite: Suite, arguments: Sequence[str]) -> int:
         parser.error(f"--only={options.only!r} is not a regular expression: {error}")
     if not selected:
         parser.error(f"--only={options.only!r} matches none of the {len(runs)} runs, such as {runs[0].name}")
-    most = len(crew.processors())
+    most = len(processors.available())
     if options.jobs is not None and not 1 <= options.jobs <= most:
         parser.error(f"--jobs={options.jobs} is not allowed: it must be in [1, {most}], the processors there are")
     logging.set_verbosity(logging.ERROR)  # of orbax, which has much to report
@@ -112,4 +113,4 @@ def _jobs(asked: int | None) -> int:
         if asked not in (None, 1):
             raise UsageError(f"--jobs={asked} is not allowed: it must be 1 on a {platform}, which a run has to itself")
         return 1
-    return asked or min(MOST, len(crew.processors()))
+    return asked or min(MOST, len(processors.available()))

@@ -21,6 +21,7 @@ from typing import Protocol
 
 from absl import logging
 
+from experiments.core import processors
 from experiments.core.errors import UsageError
 from experiments.core.suite.plan import Fields, Suite, SuiteRun
 from experiments.core.suite.trainer import DataError, Stopped, Took, Trainer, stoppable
@@ -63,13 +64,6 @@ class Crew(Protocol):
 
     def close(self) -> None:
         """Stops what is under way, once it is saved."""
-
-
-def processors() -> list[int]:
-    """Those that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
 
 
 class Alone:
@@ -119,7 +113,7 @@ class _Member:
     process: SpawnProcess
     connection: Connection
     life: Connection
-    processors: list[int]
+    share: list[int]
     turn: tuple[int, SuiteRun] | None = None
 
 
@@ -128,7 +122,7 @@ class Processes:
 
     def __init__(self, suite: Suite, out: Path, command: Sequence[str], jobs: int):
         self._arguments = suite.package, out, list(command)
-        self._shares = [processors()[job::jobs] for job in range(jobs)]
+        self._shares = [processors.available()[job::jobs] for job in range(jobs)]
         self._members: list[_Member] = []
 
     def is_free(self) -> bool:
@@ -182,7 +176,7 @@ class Processes:
     def _hire(self) -> _Member:
         # Fresh processes: what JAX has started does not survive a fork.
         spawn = multiprocessing.get_context("spawn")
-        share = next(share for share in self._shares if all(member.processors != share for member in self._members))
+        share = next(share for share in self._shares if all(member.share != share for member in self._members))
         ours, its = spawn.Pipe()
         its_life, life = spawn.Pipe(duplex=False)
         process = spawn.Process(target=_work, args=(its, its_life, share, *self._arguments))

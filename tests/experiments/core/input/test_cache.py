@@ -1,6 +1,7 @@
 """The cache of decoded arrays never changes what is read."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -62,6 +63,7 @@ def test_of_several_at_once_one_makes_them_and_the_others_read(source):
     with ThreadPoolExecutor(3) as pool:
         found = [pool.submit(cache.load_or_make, "set", "1.0", [source], make) for _ in range(3)]
         assert began.wait(60)
+        time.sleep(0.2)  # in which the others come as far as they can
         go_on.set()
     for one in found:
         np.testing.assert_array_equal(one.result()["x"], np.arange(4))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.core import processors
 from experiments.core.errors import UsageError
 from experiments.core.record.files import write_json
 from experiments.core.record.workdir import Workdir
@@ -38,7 +39,7 @@ from experiments.mnist_pruning.suite.__main__ import SUITE
 runs = {LONG_RUNS!r}
 sys.exit(command.main(dataclasses.replace(SUITE, presets=dict(demo=lambda: runs)), sys.argv[1:]))
 """
-two_processors = pytest.mark.skipif(len(crew.processors()) < 2, reason="there is one processor")
+two_processors = pytest.mark.skipif(len(processors.available()) < 2, reason="there is one processor")
 
 
 @two_processors
@@ -57,8 +58,8 @@ def test_two_at_once_choose_wait_and_say_it_in_whole_lines(tmp_path, capsys):
     assert config["optimizer"]["learning_rate"] == best
     cores = [json.loads((tmp_path / run.name / "environment.json").read_text())["machine"]["cores"] for run in runs[:3]]
     if hasattr(os, "sched_setaffinity"):
-        assert max(cores[:2]) <= (len(crew.processors()) + 1) // 2
-        assert cores[2] == len(crew.processors())  # nothing was left to be trained beside it
+        assert max(cores[:2]) <= (len(processors.available()) + 1) // 2
+        assert cores[2] == len(processors.available())  # nothing was left to be trained beside it
 
 
 def _begin_long_runs(out: Path, *, before: tuple[str, ...] = ()):
@@ -140,7 +141,7 @@ def test_a_process_that_dies_costs_its_run_alone(tmp_path):
 
 
 def test_more_than_there_are_processors_are_refused(tmp_path, capsys):
-    most = len(crew.processors())
+    most = len(processors.available())
     for jobs in (0, most + 1):
         with pytest.raises(SystemExit) as stopped:
             command.main(SUITE, [f"--out={tmp_path}", f"--jobs={jobs}"])
@@ -152,7 +153,7 @@ def test_more_than_there_are_processors_are_refused(tmp_path, capsys):
 @pytest.mark.parametrize(("platform", "most", "jobs"), [("gpu", 8, 1), ("cpu", 8, 3), ("cpu", 2, 2)])
 def test_as_many_as_there_are_processors_and_one_on_an_accelerator(tmp_path, monkeypatch, platform, most, jobs):
     monkeypatch.setattr("jax.default_backend", lambda: platform)
-    monkeypatch.setattr(crew, "processors", lambda: [0, 1, 2])
+    monkeypatch.setattr(processors, "available", lambda: [0, 1, 2])
     monkeypatch.setattr(command, "MOST", most)
     asked = []
     monkeypatch.setattr(runner, "train_all", lambda *given: asked.append(given[-1]) or [])
