@@ -2,11 +2,13 @@
 
 Reads the workdirs below DIR and writes PNG and SVG files to DIR/figures; the same data give the same bytes.
 
-    figure7   the paper's: precision-at-1 in the course of training, with the end enlarged
+    figure7   the paper's: precision-at-1 in the course of training, with the end enlarged; where some train for longer,
+              figure7_2000 of those that take 2000 steps
     routing   the entropy of the gates and the stability of a token's experts in the course of training
     experts   which patches experts work on, drawn on images, where runs and DIR/pictures.npz have kept what it takes
 """
 
+import itertools
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -33,12 +35,16 @@ def make(directory: Path) -> list[Path]:
     final = [run for run in naming.final(runs) if run.rows]  # seeds of several workdirs have no rows together
     if not final:
         return []
-    target = directory / "figures"
+    target, written = directory / "figures", []
+    by_length = [list(alike) for _, alike in itertools.groupby(final, lambda run: run.config["steps"])]
+    shortest = by_length[0]
     with mpl.rc_context(STYLE):
-        written = save(figure7(final), target, "figure7")
-        if any(_has_stability(run) for run in final):
-            written += save(routing(final), target, "routing")
-        seen, probed = pictures.read(directory), [run for run in final if run.probe]
+        for runs in by_length:
+            steps = "" if runs is shortest else f"_{runs[0].config['steps']}"
+            written += save(figure7(runs), target, f"figure7{steps}")
+        if any(_has_stability(run) for run in shortest):
+            written += save(routing(shortest), target, "routing")
+        seen, probed = pictures.read(directory), [run for run in shortest if run.probe]
         if seen is not None and probed:
             written += save(pictures.experts(probed, seen), target, "experts", dpi=200)
     return written

@@ -49,23 +49,31 @@ def final(runs: Iterable[Run]) -> list[Run]:
 def reference(run: Run, runs: Iterable[Run]) -> Run | None:
     """The run with the hard router that `run` is held against: for a relaxed one that of its score, if there is one.
 
-    Token choice, Soft MoE and the hard router of the logits are held against the hard one of the gates, or what there
-    is in its place; that one itself against none.
+    It is as long. Token choice, Soft MoE and the hard router of the logits are held against the hard one of the gates,
+    or what there is in its place; that one itself against none.
     """
-    hard = {other.config["router"]["score"]: other for other in runs if other.config["router"]["name"] == "hard"}
+    as_long = [other for other in runs if other.config["steps"] == run.config["steps"]]
+    hard = {other.config["router"]["score"]: other for other in as_long if other.config["router"]["name"] == "hard"}
     usual = hard.get(ROUTERS["hard"].score) or next(iter(hard.values()), None)
     found = hard.get(run.config["router"]["score"], usual) if kind(run).same_score else usual
     return None if found is run else found
 
 
 def by_router(runs: Iterable[Run]) -> list[Run]:
-    """In the order of ROUTERS; then by learning rate and lam."""
+    """Short ones first, in the order of ROUTERS; then by learning rate and lam."""
 
     def key(run: Run) -> tuple[Any, ...]:
         fields = run.config["router"]
         place = list(ROUTERS).index(fields["name"])
         form = (fields["score"] != kind(run).score, fields["dykstra"], fields["capacity"])
-        return (place, *form, run.config["optimizer"]["learning_rate"], fields["lam"]["start"], run.name)
+        return (
+            run.config["steps"],
+            place,
+            *form,
+            run.config["optimizer"]["learning_rate"],
+            fields["lam"]["start"],
+            run.name,
+        )
 
     return sorted(runs, key=key)
 

@@ -3,8 +3,9 @@
 Reads the workdirs below DIR and writes DIR/table.md, which it also prints, and DIR/table.json.
 """
 
+import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,16 @@ _EXPLAINED = {
     "specialisation": "- specialisation: mutual information of expert and class, over the tokens that experts work on",
     "stability": "- stability: of the pairs of token and expert in either of two successive rows, the share in both",
 }
+_FINAL_HEADER = (
+    *("router", "setting", "precision-at-1, %", "minus hard", "seen", "step time over hard", "seeds", "diverged"),
+)
+_FINAL_EXPLAINED = (
+    "Mean ± half width of the 95 % t-interval over seeds. Differences (paired by seed) and ratios of step",
+    "times are to a run with the hard router: of the same score for a relaxed one, of the gates for all the",
+    "others; *seen*: the difference in truth that such an experiment finds in four of five cases, by its own",
+    "spread. Step times: medians of the second half of training; `results/bench` has them side by side.",
+)
+_SWEEP_HEADER = (*("router", "setting", "precision-at-1, %", "dropped mass, %", "tokens of an expert", "diverged", ""),)
 _PAPER = (
     "The paper: V-MoE S/32 on JFT-300M, precision-at-1 in a figure only, 10 h of training with the hard router and",
     "15 h with the relaxed one (p = 2, 10 iterations of Dykstra's algorithm): 1.5 times the time.",
@@ -119,35 +130,21 @@ def _step_seconds(run: Run) -> float | None:
 def markdown(numbers: Numbers) -> list[str]:
     """The lines of the table, but for what is left out."""
     lines = []
-    if numbers["final"]:
-        first = numbers["final"][0]
-        lines += [f"### Test, {first['dataset']}: precision-at-1 after {first['steps']} steps", ""]
+    for steps, final in _by_length(numbers["final"]):
+        lines += [f"### Test, {final[0]['dataset']}: precision-at-1 after {steps} steps", ""]
         lines += [_stand_in(numbers["stand_in"]), ""] if numbers["stand_in"] else []
-        header = [
-            "router",
-            "setting",
-            "precision-at-1, %",
-            "minus hard",
-            "seen",
-            "step time over hard",
-            "seeds",
-            "diverged",
-        ]
-        lines += [*grid(header, map(_final_cells, numbers["final"])), ""]
-        lines += [
-            "Mean ± half width of the 95 % t-interval over seeds. Differences (paired by seed) and ratios of step",
-            "times are to a run with the hard router: of the same score for a relaxed one, of the gates for all the",
-            "others; *seen*: the difference in truth that such an experiment finds in four of five cases, by its own",
-            "spread. Step times: medians of the second half of training; `results/bench` has them side by side.",
-            *_PAPER,
-            "",
-            *_routing_lines(numbers["final"]),
-        ]
-    if numbers["sweep"]:
-        header = ["router", "setting", "precision-at-1, %", "dropped mass, %", "tokens of an expert", "diverged", ""]
-        lines += ["### Validation", ""]
-        lines += [*grid(header, map(_sweep_cells, numbers["sweep"])), ""]
+        lines += [*grid(_FINAL_HEADER, map(_final_cells, final)), ""]
+        lines += [*_FINAL_EXPLAINED, *_PAPER, "", *_routing_lines(final)]
+    for steps, tried in _by_length(numbers["sweep"]):
+        lines += [f"### Validation, {steps} steps", ""]
+        lines += [*grid(_SWEEP_HEADER, map(_sweep_cells, tried)), ""]
     return lines
+
+
+def _by_length(rows: Sequence[Numbers]) -> Iterator[tuple[int, list[Numbers]]]:
+    """By the steps that a run trains for, which the rows are in the order of."""
+    for steps, alike in itertools.groupby(rows, lambda row: row["steps"]):
+        yield steps, list(alike)
 
 
 def _routing_lines(rows: Sequence[Numbers]) -> list[str]:
@@ -162,7 +159,7 @@ def _routing_lines(rows: Sequence[Numbers]) -> list[str]:
 
     explained = [text for name, text in _EXPLAINED.items() if name in shown]
     return [
-        "### What the routers do",
+        f"### What the routers do after {rows[0]['steps']} steps",
         "",
         *grid(["router", "setting", *(ROUTING[name] for name in shown)], map(cells, rows)),
         "",

@@ -1,7 +1,8 @@
 """The runs on maps of a frozen network: every router, at a learning rate and a lam of its own, ten seeds of each.
 
-They are chosen on validation, with one seed: lam at the second rate where it is constant, then the rate from a
-grid that is the same for all.
+They are chosen on validation, with one seed: lam at the second rate where it is constant, then the rate from a grid
+that is the same for all. The routers in LONGER train again, for four times as many steps and at a rate chosen for that:
+whether what is seen is a matter of length.
 """
 
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ RATES = (3e-3, 1e-2, 3e-2, 1e-1)  # 1e-3 is too slow for so few steps
 LAMS = (0.1, 1.0, 10.0)  # at RATES[1]
 WITH_LAM = {"relaxed", "straight_through", "balanced"}  # routers with a constant one
 DYKSTRA_ITERATIONS = 10  # the paper's
+LONGER = ("hard-logits", "relaxed-logits")
+LONGER_STEPS = 2000
 LARGE_BUFFER = 84  # slots: three times k
 # Buffers for all tokens take fourteen times the products of k slots; large ones, in FORMS, drop next to nothing.
 OMITTED = {name for name, kind in ROUTERS.items() if kind.unbounded}
@@ -38,7 +41,8 @@ def tokens() -> list[SuiteRun]:
     """The sweeps of every router, each followed by its final run on test."""
     in_forms = {router for router, _ in FORMS.values()}
     forms = FORMS | {name: (name, {}) for name in ROUTERS if name not in in_forms | OMITTED}
-    return [run for name, (router, form) in forms.items() for run in _tuned(name, router, form)]
+    runs = [run for name, (router, form) in forms.items() for run in _tuned(name, router, form)]
+    return runs + [run for name in LONGER for run in _longer(name, *FORMS[name])]
 
 
 def _tuned(name: str, router: str, form: Fields) -> Iterator[SuiteRun]:
@@ -58,3 +62,16 @@ def _tuned(name: str, router: str, form: Fields) -> Iterator[SuiteRun]:
         )
     final: Fields = form | {"split": "test", "seeds": FINAL_SEEDS, "export_probe": True}
     yield SuiteRun(f"final-{name}", final, best_of=name, variant=variant)
+
+
+def _longer(name: str, router: str, form: Fields) -> Iterator[SuiteRun]:
+    """At the lam of the shorter runs."""
+    variant, choice = f"tokens,router={router}", f"{name}, {LONGER_STEPS} steps"
+    length = {"steps": LONGER_STEPS, "eval_every": LONGER_STEPS // 10}
+    for rate in RATES:
+        base: Fields = form | length | {"split": "validation", "seeds": SWEEP_SEEDS}
+        tried = {"optimizer.learning_rate": rate}
+        run = f"sweep/{name}-{LONGER_STEPS}steps-lr{rate:g}"
+        yield SuiteRun(run, base, tried, candidate_for=choice, best_of=name, variant=variant)
+    final: Fields = form | length | {"split": "test", "seeds": FINAL_SEEDS}
+    yield SuiteRun(f"final-{name}-{LONGER_STEPS}steps", final, best_of=choice, variant=variant)

@@ -62,21 +62,25 @@ def test_the_small_suite_compares_like_with_like():
 
 def test_the_suite_on_tokens_is_the_first_and_tunes_every_router_alike():
     assert next(iter(SUITE.presets)) == "tokens"
-    rates, final, shapes = {}, {}, set()
+    rates, final, shapes, lengths = {}, {}, set(), {}
     for run, config in suite_configs(SUITE, "tokens"):
         shape = routing_shape(config)
-        shapes.add((shape.tokens, shape.k, config.moe.num_experts, config.steps, config.batch_size))
+        shapes.add((shape.tokens, shape.k, config.moe.num_experts, config.batch_size))
+        name = (run.candidate_for or run.best_of).removesuffix(", lam")
+        lengths.setdefault(name, set()).add(config.steps)
         if run.candidate_for:
             assert (config.split, tuple(config.seeds)) == ("validation", on_tokens.SWEEP_SEEDS)
-            name = run.candidate_for.removesuffix(", lam")
             rates.setdefault(name, set()).add(config.optimizer.learning_rate)
         else:
-            assert (config.split, tuple(config.seeds), config.export_probe) == ("test", on_tokens.FINAL_SEEDS, True)
-            final[run.best_of] = config.router
+            assert (config.split, tuple(config.seeds)) == ("test", on_tokens.FINAL_SEEDS)
+            final[name] = config.router
     assert len(shapes) == 1
     assert shapes.pop()[:3] == (400, 28, 32)  # the paper's
     assert len(on_tokens.FINAL_SEEDS) == 10
-    assert rates.keys() == final.keys()
+    assert rates.keys() == final.keys() == lengths.keys()
+    longer = {f"{name}, {on_tokens.LONGER_STEPS} steps" for name in on_tokens.LONGER}
+    assert {name: lengths[name] for name in longer} == {name: {on_tokens.LONGER_STEPS} for name in longer}
+    assert all(length == {500} for name, length in lengths.items() if name not in longer)
     assert all(tried == set(on_tokens.RATES) for tried in rates.values())
     assert {router.name for router in final.values()} == set(ROUTERS) - on_tokens.OMITTED
     papers = {(router.score, router.p, router.dykstra) for router in final.values() if router.name == "relaxed"}

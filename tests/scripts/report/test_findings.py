@@ -252,6 +252,15 @@ def test_precision_of_routers_is_judged_by_intervals(tmp_path, variant, relaxed,
     assert finding.why.startswith(
         "0 of 1 intervals lie above 0, on a small network and ImageNet's features of cifar100"
     )
+    assert "100 steps" not in finding.ours
+    for name, level in (("hard", 60.0), ("relaxed", 65.0)):
+        rows = [[1.0] * 3, [level, level + 1, level + 2.1 + (name == "hard")]]
+        write_vmoe(tmp_path / "vmoe_tokens" / f"{name}-long", rows, f"tokens,router={name}", steps=400)
+    vmoe_table.make(tmp_path / "vmoe_tokens")
+    finding = vmoe.precision(tmp_path)
+    assert [measured.name.rpartition(", ")[2] for measured in finding.measured] == ["100 steps", "400 steps"]
+    assert "learning rate" not in finding.brief
+    assert finding.why.startswith("1 of 2 intervals lie above 0")
 
 
 @pytest.mark.parametrize(("relaxed", "verdict"), [(4.0, "reproduced"), (8.0, "not")])

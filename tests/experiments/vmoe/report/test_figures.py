@@ -25,6 +25,15 @@ def test_the_figure_is_written_and_regenerated_byte_for_byte(results):
     assert first == {path: path.read_bytes() for path in figures.make(results)}
 
 
+def test_what_trains_for_longer_has_a_figure_of_its_own(results):
+    write_vmoe(results / "longer", [[1.0, 1.0], [30.0, 32.0], [40.0, 44.0]], steps=2400)
+    written = {path.name for path in figures.make(results)}
+    assert written == {"figure7.png", "figure7.svg", "figure7_2400.png", "figure7_2400.svg"}
+    short, longer = ((results / "figures" / f"figure7{name}.svg").read_text() for name in ("", "_2400"))
+    assert ("22.00 ±" in short, "42.00 ±" in short) == (True, False)
+    assert ("22.00 ±" in longer, "42.00 ±" in longer) == (False, True)
+
+
 def test_curves_are_means_over_seeds_and_the_right_panel_is_the_end(results):
     runs, _ = naming.load(results)
     with mpl.rc_context(STYLE):

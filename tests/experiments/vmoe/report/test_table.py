@@ -93,6 +93,29 @@ def test_a_relaxed_router_is_held_against_the_hard_one_of_the_same_score(tmp_pat
     assert rows["logits"]["minus_hard"]["per_seed"] == [-1.0, -2.0, -3.0]
 
 
+def test_what_trains_for_longer_is_held_against_its_like_and_stands_apart(tmp_path):
+    for steps, gain in ((100, 0.0), (400, 30.0)):
+        hard, relaxed = ([rows[0], [value + gain for value in rows[1]]] for rows in (HARD, RELAXED))
+        write_vmoe(tmp_path / f"relaxed{steps}", relaxed, "small,router=relaxed", steps=steps)
+        write_vmoe(tmp_path / f"hard{steps}", hard, steps=steps)
+        write_vmoe(tmp_path / f"tried{steps}", hard, steps=steps, split="validation")
+    rows = rows_of(tmp_path)
+    assert {name: row["hard"] for name, row in rows.items()} == {
+        "hard100": None,
+        "relaxed100": "hard100",
+        "hard400": None,
+        "relaxed400": "hard400",
+    }
+    assert rows["relaxed400"]["minus_hard"]["per_seed"] == [1.0, 2.0, 3.0]
+    headings = [line for line in text_of(tmp_path).splitlines() if line.startswith("### ") and "steps" in line]
+    assert headings == [
+        "### Test, cifar100: precision-at-1 after 100 steps",
+        "### Test, cifar100: precision-at-1 after 400 steps",
+        "### Validation, 100 steps",
+        "### Validation, 400 steps",
+    ]
+
+
 def test_runs_of_single_seeds_are_pooled_and_the_full_size_is_no_stand_in(tmp_path):
     for seed in range(3):
         write_vmoe(tmp_path / f"hard{seed}", [[row[seed]] for row in HARD], "router=hard", seeds=(seed,))
