@@ -1,7 +1,7 @@
 """The runs on maps of a frozen network: every router, at a learning rate and a lam of its own, ten seeds of each.
 
 They are chosen on validation, with one seed: lam at the second rate where it is constant, then the rate from a grid
-that is the same for all. The routers in LONGER train again, for four times as many steps and at a rate chosen for that:
+that is the same for all. In `longer` some train again, for four times as many steps and at a rate chosen for that:
 whether what is seen is a matter of length.
 """
 
@@ -41,8 +41,12 @@ def tokens() -> list[SuiteRun]:
     """The sweeps of every router, each followed by its final run on test."""
     in_forms = {router for router, _ in FORMS.values()}
     forms = FORMS | {name: (name, {}) for name in ROUTERS if name not in in_forms | OMITTED}
-    runs = [run for name, (router, form) in forms.items() for run in _tuned(name, router, form)]
-    return runs + [run for name in LONGER for run in _longer(name, *FORMS[name])]
+    return [run for name, (router, form) in forms.items() for run in _tuned(name, router, form)]
+
+
+def longer() -> list[SuiteRun]:
+    """Those of `tokens`, and the routers in LONGER again, for LONGER_STEPS."""
+    return [*tokens(), *(run for name in LONGER for run in _longer(name, *FORMS[name]))]
 
 
 def _tuned(name: str, router: str, form: Fields) -> Iterator[SuiteRun]:

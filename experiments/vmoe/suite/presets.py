@@ -3,6 +3,7 @@
 tokens  the stand-in for V-MoE S/32 on JFT-300M: a small network on maps of ImageNet's features of CIFAR-100, with the
        paper's routing problem (n = 400 tokens, 32 experts, k = 28); learning rate and lam of every router chosen on
        validation, then ten seeds of each on test; under 90 minutes on 2 CPU cores, once the maps are there
+longer  those, and the paper's two routers again for four times as many steps; half an hour more, in the same directory
 small  what results/vmoe holds, the stand-in that learns its features itself: a small network on CIFAR-100 with the same
        routing problem; the learning rate of the hard router and lam of the relaxed ones chosen on validation, then
        every router on test; under an hour on 2 CPU cores
@@ -12,7 +13,8 @@ demo   the same in little on scikit-learn's digits, without the choice; under a 
 full   S/32 on ImageNet with the hard router, the relaxed one, and the paper's with Dykstra's algorithm: for
        accelerators, nothing chosen
 
-All routers of a preset train for as many steps; but in `tokens` at the learning rate that is best for the hard one.
+All routers of a preset train for as many steps, but in `longer`; and at the learning rate that is best for the hard one,
+but where they have their own, in `tokens` and `longer`.
 """
 
 import dataclasses
@@ -22,7 +24,7 @@ from typing import Any
 from experiments.core.suite.plan import SuiteRun
 from experiments.vision.digits import DIGITS
 from experiments.vmoe.router_kinds import ROUTERS
-from experiments.vmoe.suite.on_tokens import tokens
+from experiments.vmoe.suite.on_tokens import longer, tokens
 
 Fields = dict[str, Any]
 
@@ -84,6 +86,7 @@ def full() -> list[SuiteRun]:
 
 PRESETS: dict[str, Callable[[], list[SuiteRun]]] = {
     "tokens": tokens,
+    "longer": longer,
     "small": small,
     "buffers": buffers,
     "demo": demo,

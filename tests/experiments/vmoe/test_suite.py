@@ -63,7 +63,7 @@ def test_the_small_suite_compares_like_with_like():
 def test_the_suite_on_tokens_is_the_first_and_tunes_every_router_alike():
     assert next(iter(SUITE.presets)) == "tokens"
     rates, final, shapes, lengths = {}, {}, set(), {}
-    for run, config in suite_configs(SUITE, "tokens"):
+    for run, config in suite_configs(SUITE, "longer"):
         shape = routing_shape(config)
         shapes.add((shape.tokens, shape.k, config.moe.num_experts, config.batch_size))
         name = (run.candidate_for or run.best_of).removesuffix(", lam")
@@ -78,6 +78,9 @@ def test_the_suite_on_tokens_is_the_first_and_tunes_every_router_alike():
     assert shapes.pop()[:3] == (400, 28, 32)  # the paper's
     assert len(on_tokens.FINAL_SEEDS) == 10
     assert rates.keys() == final.keys() == lengths.keys()
+    assert [run.name for run in SUITE.presets["longer"]()[: len(SUITE.presets["tokens"]())]] == [
+        run.name for run in SUITE.presets["tokens"]()
+    ]
     longer = {f"{name}, {on_tokens.LONGER_STEPS} steps" for name in on_tokens.LONGER}
     assert {name: lengths[name] for name in longer} == {name: {on_tokens.LONGER_STEPS} for name in longer}
     assert all(length == {500} for name, length in lengths.items() if name not in longer)
