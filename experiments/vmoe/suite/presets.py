@@ -13,8 +13,8 @@ demo   the same in little on scikit-learn's digits, without the choice; under a 
 full   S/32 on ImageNet with the hard router, the relaxed one, and the paper's with Dykstra's algorithm: for
        accelerators, nothing chosen
 
-All routers of a preset train for as many steps, but in `longer`; and at the learning rate that is best for the hard one,
-but where they have their own, in `tokens` and `longer`.
+All routers of a preset train for as many steps, but in `longer`. In `tokens` and `longer` each has the learning rate
+that is best for it; in the others all have that of the hard router.
 """
 
 import dataclasses
