@@ -19,7 +19,7 @@ RATES = (3e-3, 1e-2, 3e-2, 1e-1)  # 1e-3 is too slow for so few steps
 LAMS = (0.1, 1.0, 10.0)  # at RATES[1]
 WITH_LAM = {"relaxed", "straight_through", "balanced"}  # routers with a constant one
 DYKSTRA_ITERATIONS = 10  # the paper's
-LONGER = ("hard-logits", "relaxed-logits")
+LONGER = ("hard-logits", "relaxed-logits", "dense")
 LONGER_STEPS = 2000
 LARGE_BUFFER = 84  # slots: three times k
 # Buffers for all tokens take fourteen times the products of k slots; large ones, in FORMS, drop next to nothing.
@@ -39,14 +39,18 @@ FORMS: dict[str, tuple[str, Fields]] = {
 
 def tokens() -> list[SuiteRun]:
     """The sweeps of every router, each followed by its final run on test."""
-    in_forms = {router for router, _ in FORMS.values()}
-    forms = FORMS | {name: (name, {}) for name in ROUTERS if name not in in_forms | OMITTED}
-    return [run for name, (router, form) in forms.items() for run in _tuned(name, router, form)]
+    return [run for name, (router, form) in _forms().items() for run in _tuned(name, router, form)]
 
 
 def longer() -> list[SuiteRun]:
     """Those of `tokens`, and the routers in LONGER again, for LONGER_STEPS."""
-    return [*tokens(), *(run for name in LONGER for run in _longer(name, *FORMS[name]))]
+    return [*tokens(), *(run for name in LONGER for run in _longer(name, *_forms()[name]))]
+
+
+def _forms() -> dict[str, tuple[str, Fields]]:
+    """Of FORMS, and every other router as it comes, by the name of its runs."""
+    in_forms = {router for router, _ in FORMS.values()}
+    return FORMS | {name: (name, {}) for name in ROUTERS if name not in in_forms | OMITTED}
 
 
 def _tuned(name: str, router: str, form: Fields) -> Iterator[SuiteRun]:
