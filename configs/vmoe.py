@@ -20,9 +20,10 @@ of their slots; `mesh.fsdp` all large parameters. On 8 devices: --config.mesh.ex
 size has not been trained here, as data and accelerators could not be obtained: no number to expect is our own.
 
 `tokens` is the first stand-in, with the same routing problem, n = 400, 32 experts and k = 28: a network of two blocks,
-both with experts, whose tokens are the 4 x 4 places of the last map of EfficientNet-Lite0, which has ImageNet's weights
-and is not trained, for CIFAR-100's images at 128 pixels. 25 images are a group. `make vmoe-small` trains it with every
-router.
+both with experts, whose tokens are the 4 x 4 patches of the 8 x 8 places of a map of EfficientNet-Lite0, which has
+ImageNet's weights and is not trained, for CIFAR-100's images at 128 pixels. 25 images are a group. The map is that of
+its fifth stage of seven: on the last one a network without any MLP is as good as one with experts, and no router can
+show. `make vmoe-small` trains it with every router.
 
 `small` is the second, which learns its features itself: a small network on CIFAR-100 at 32 pixels, with the same
 routing problem. `make vmoe-scratch` trains it; results/vmoe/table.md has what to expect.
@@ -32,11 +33,15 @@ from collections.abc import Collection
 from typing import Any
 
 import ml_collections
+from etils import epy
 from ml_collections import config_dict
 
 from experiments.core.config import parse_options
 from experiments.core.errors import UsageError
 from experiments.vmoe.router_kinds import ROUTERS
+
+with epy.lazy_imports():  # --help does without it
+    from experiments.vision import efficientnet
 
 OPTIONS = {
     "router": "relaxed",  # of experiments/vmoe/router_kinds.py
@@ -191,20 +196,21 @@ def _make_stand_in(config: ml_collections.ConfigDict) -> None:
 
 
 def _make_tokens(config: ml_collections.ConfigDict) -> None:
-    """Over `small`: its tokens are the 16 places of a map of ImageNet's features; an epoch of 4 groups a step."""
+    """Over `small`: its tokens are 16 patches of a map of ImageNet's features; two groups a step."""
     config.features = ml_collections.ConfigDict()
     config.features.network = "efficientnet_lite0"
-    config.features.size = 128  # pixels: 4 x 4 places
-    config.features.layer = "maps"
+    config.features.size = 128  # pixels: 8 x 8 places
+    config.features.layer = efficientnet.STAGE_5
     config.features.directory = config_dict.placeholder(str)  # where they are kept, else runs/features
     del config["input"]
     config.update(
         {
-            "batch_size": 100,
-            "steps": 500,
-            "checkpoint_every": 500,
-            "optimizer": {"warmup_steps": 50},
-            "model": {"variant": "mu/1", "depth": 2},  # of a patch there is a single place
+            "batch_size": 50,
+            "steps": 800,
+            "eval_every": 160,
+            "checkpoint_every": 800,
+            "optimizer": {"learning_rate": 1e-2, "warmup_steps": 80},
+            "model": {"variant": "mu/2", "depth": 2},
             "moe": {"blocks": (0, 1)},
         }
     )

@@ -30,7 +30,9 @@ STAGES = (  # repeats, kernel size, stride of the first, expansion, channels
 STEM, WIDTH, NUM_CLASSES = 32, 1280, 1000
 LAST_BLOCK = sum(repeats for repeats, *_ in STAGES) - 1
 BEFORE_LAST_BLOCK = "before_last_block"  # the name of what it gets, among the outputs
+STAGE_5 = "stage_5"  # and of that of the last stage but two
 REDUCTION = 32  # pixels, along a side, of a place in the last map
+REDUCTION_5 = 16  # and in that of stage 5
 EPSILON = 1e-3
 
 
@@ -38,12 +40,14 @@ class Outputs(NamedTuple):
     """What the network says of images, the last stages first computed; a compiler leaves out what is not used.
 
     Attributes:
+      stage_5: [B, H / 16, W / 16, 112] of block 10, sides rounded up; None where that is left out.
       before_last_block: [B, H / 32, W / 32, 192], what the last block gets, sides rounded up.
       maps: [B, H / 32, W / 32, 320] of the last block. All else follows place by place from these.
       pooled: [B, 1280], the features that the classifier sees.
       logits: [B, 1000] of ImageNet's classes, or of others.
     """
 
+    stage_5: Array | None
     before_last_block: Array
     maps: Array
     pooled: Array
@@ -66,17 +70,19 @@ class EfficientNetLite0(nn.Module):
         """Images [B, H, W, 3] in float32, as `preprocess` returns them; or the maps in front of `first_block`."""
         if not self.first_block:
             x = Convolution(STEM, 3, 2, name="stem")(x)
-        number, before = 0, x
-        for repeats, kernel_size, stride, expansion, channels in STAGES:
+        number, before, stage_5 = 0, x, None
+        for stage, (repeats, kernel_size, stride, expansion, channels) in enumerate(STAGES, start=1):
             for repeat in range(repeats):
                 if number >= self.first_block:
                     before = x
                     x = Block(channels, kernel_size, 1 if repeat else stride, expansion, name=f"block_{number}")(x)
                 number += 1
+            if stage == 5 and number > self.first_block:
+                stage_5 = x
         pooled = Convolution(WIDTH, 1, name="head")(x).mean(axis=(1, 2))
         # From zeros, where it is not loaded.
         classifier = nn.Dense(self.num_classes, kernel_init=nn.initializers.zeros, name="classifier")
-        return Outputs(before, x, pooled, classifier(pooled))
+        return Outputs(stage_5, before, x, pooled, classifier(pooled))
 
 
 class Block(nn.Module):

@@ -4,7 +4,8 @@ config.features.network     efficientnet_lite0, with ImageNet's weights
                .size        side of the images in pixels; they are resized to it bicubically
                .layer       pooled [1280] in float32, what the network's own classifier sees; or
                             maps [size / 32, size / 32, 320] in float16, of its last block; or
-                            before_last_block [size / 32, size / 32, 192] in float16, what that gets
+                            before_last_block [size / 32, size / 32, 192] in float16, what that gets; or
+                            stage_5 [size / 16, size / 16, 112] in float16, of five blocks before
                .directory   where they are kept; None: runs/features
 
 They are kept in blocks, in a directory that is named after data set, network, size, layer, and a digest of all that
@@ -37,7 +38,14 @@ from experiments.core.input.sources import Source
 from experiments.core.pace import pace
 from experiments.core.record.files import write_atomically
 from experiments.vision import efficientnet_weights
-from experiments.vision.efficientnet import BEFORE_LAST_BLOCK, REDUCTION, EfficientNetLite0, preprocess
+from experiments.vision.efficientnet import (
+    BEFORE_LAST_BLOCK,
+    REDUCTION,
+    REDUCTION_5,
+    STAGE_5,
+    EfficientNetLite0,
+    preprocess,
+)
 
 NETWORKS = ("efficientnet_lite0",)
 DIRECTORY = Path("runs/features")
@@ -50,19 +58,21 @@ Compute = Callable[[np.ndarray], np.ndarray]
 
 
 class Layer(NamedTuple):
-    """What of the network's outputs is kept, and in which type.
+    """What of the network's outputs is kept, in which type, and the side of a place of it, in pixels.
 
     Half of float32's digits are enough for maps, which take 16 times the place: they end in a network of their own.
     """
 
     name: str
     dtype: type
+    place: int = REDUCTION
 
 
 LAYERS = {
     "pooled": Layer("pooled", np.float32),
     "maps": Layer("maps", np.float16),
     BEFORE_LAST_BLOCK: Layer(BEFORE_LAST_BLOCK, np.float16),
+    STAGE_5: Layer(STAGE_5, np.float16, REDUCTION_5),
 }
 MAPS = tuple(name for name in LAYERS if name != "pooled")
 
@@ -74,6 +84,11 @@ def validate(config: ml_collections.ConfigDict) -> None:
     require_one_of("features.layer", fields.layer, LAYERS)
     allowed = f"a multiple of {REDUCTION} from {REDUCTION} to 1024"
     require(fields.size in range(REDUCTION, 1025, REDUCTION), "features.size", fields.size, allowed)
+
+
+def place(config: ml_collections.ConfigDict) -> int:
+    """The side of a place of the maps, in pixels."""
+    return LAYERS[config.features.layer].place
 
 
 def prepare(config: ml_collections.ConfigDict) -> None:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import ml_collections
 
 from experiments.core.input import augment
-from experiments.vision.efficientnet import REDUCTION
+from experiments.vision import features
 
 
 class Inputs(NamedTuple):
@@ -38,7 +38,7 @@ def of(config: ml_collections.ConfigDict) -> Inputs:
     """Those of a config: uint8 images, or those that the host has augmented, to floats in [-1, 1]; maps as they are."""
     if has_features(config):
         return Inputs(
-            config.features.size // REDUCTION,
+            config.features.size // features.place(config),
             lambda key, maps: maps.astype(jnp.float32),
             lambda maps: maps.astype(jnp.float32),
         )

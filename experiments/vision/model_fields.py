@@ -14,8 +14,7 @@ import jax.numpy as jnp
 import ml_collections
 
 from experiments.core.config import about, require, require_one_of
-from experiments.vision import vit
-from experiments.vision.efficientnet import REDUCTION
+from experiments.vision import features, vit
 from experiments.vision.inputs import has_features
 
 DTYPES = ("float32", "bfloat16")
@@ -57,6 +56,7 @@ def validate(config: ml_collections.ConfigDict, model: vit.VisionTransformer) ->
     )
     field, unit, allowed = "input", model.patch_size, f"a multiple of the patch size {model.patch_size}"
     if has_features(config):
-        field, unit = "features", REDUCTION * model.patch_size
-        allowed = f"a multiple of {unit}: {REDUCTION} pixels for a place, patch size {model.patch_size}"
+        pixels = features.place(config)
+        field, unit = "features", pixels * model.patch_size
+        allowed = f"a multiple of {unit}: {pixels} pixels for a place, patch size {model.patch_size}"
     require(config[field].size % unit == 0, f"{field}.size", config[field].size, allowed)

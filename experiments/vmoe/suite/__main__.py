@@ -16,7 +16,7 @@ with epy.lazy_imports():  # --help does without them
 def _cost(run: SuiteRun) -> float:
     # Seconds on 2 CPU cores: compilation, then steps of every seed.
     if run.variant.startswith("tokens"):
-        return 8.0 + 24.0 * len(run.base["seeds"]) * run.base.get("steps", 500) / 500
+        return 8.0 + 24.0 * len(run.base["seeds"]) * run.base.get("steps", 800) / 800
     return 20.0 + 60.0 * len(run.base.get("seeds", (0,)))
 
 

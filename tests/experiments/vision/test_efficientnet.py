@@ -57,7 +57,13 @@ def test_the_shapes_of_the_network_are_those_published():
         jax.random.key(0),
         jnp.zeros((2, 160, 160, 3)),
     )
-    assert [leaf.shape for leaf in outputs] == [(2, 5, 5, 192), (2, 5, 5, 320), (2, 1280), (2, 1000)]
+    assert [leaf.shape for leaf in outputs] == [
+        (2, 10, 10, 112),
+        (2, 5, 5, 192),
+        (2, 5, 5, 320),
+        (2, 1280),
+        (2, 1000),
+    ]
     # 4,652,008 parameters, and two statistics for each channel of a norm.
     assert sum(leaf.size for leaf in jax.tree.leaves(variables["params"])) == 4_652_008
     assert sum(leaf.size for leaf in jax.tree.leaves(variables)) == 4_694_024

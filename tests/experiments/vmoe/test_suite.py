@@ -83,7 +83,7 @@ def test_the_suite_on_tokens_is_the_first_and_tunes_every_router_alike():
     ]
     longer = {f"{name}, {on_tokens.LONGER_STEPS} steps" for name in on_tokens.LONGER}
     assert {name: lengths[name] for name in longer} == {name: {on_tokens.LONGER_STEPS} for name in longer}
-    assert all(length == {500} for name, length in lengths.items() if name not in longer)
+    assert all(length == {800} for name, length in lengths.items() if name not in longer)
     assert all(tried == set(on_tokens.RATES) for tried in rates.values())
     assert {router.name for router in final.values()} == set(ROUTERS) - on_tokens.OMITTED
     papers = {(router.score, router.p, router.dykstra) for router in final.values() if router.name == "relaxed"}

@@ -26,7 +26,8 @@ SIDE, CHANNELS = 2, 16
 TINY = {
     "dataset": "digits",
     "validation_size": 300,
-    "features.size": 32 * SIDE,
+    "features.size": 16 * SIDE,
+    "model.variant": "mu/1",
     "model.width": 32,
     "model.depth": 1,
     "model.mlp_dim": 64,
@@ -69,7 +70,7 @@ def test_the_stand_in_has_the_routing_problem_of_the_paper():
     config = get_config("tokens")
     assert routing_shape(config) == Shape(tokens=400, k=28, capacity=28)
     assert (config.moe.num_experts, len(config.moe.blocks)) == (32, 2)
-    assert (config.features.layer, config.features.size, config.moe.group_images) == ("maps", 128, 25)
+    assert (config.features.layer, config.features.size, config.moe.group_images) == ("stage_5", 128, 25)
     assert "input" not in config
 
 
@@ -157,10 +158,14 @@ def test_a_run_learns_goes_on_where_it_was_left_and_says_how_stable_it_was(token
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"features__layer": "pooled"}, r"features\.layer='pooled' .* one of maps, before_last_block"),
+        ({"features__layer": "pooled"}, r"features\.layer='pooled' .* one of maps, before_last_block, stage_5"),
         ({"features__size": 100}, r"features\.size=100 .* a multiple of 32 from 32 to 1024"),
         (
-            {"features__size": 96, "model__variant": "mu/2"},
+            {"features__size": 96, "model__variant": "mu/4"},
+            r"features\.size=96 .* a multiple of 64: 16 pixels for a",
+        ),
+        (
+            {"features__size": 96, "features__layer": "maps", "model__variant": "mu/2"},
             r"features\.size=96 .* a multiple of 64: 32 pixels for a",
         ),
         ({"moe__group_images": 24}, r"batch_size=60 .* a multiple of 24"),
