@@ -188,13 +188,15 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         return {f"{prefix}_stability": jax.tree.map(measures.stability, before, now)}
 
     shape, num_experts = routing_shape(config), config.moe.num_experts
+    router = make_router(config, 0.0)
     slots = shape.tokens if config.moe.dispatcher == "dense" else shape.capacity
+    slots = router.slots if isinstance(router, routers.Dense) else slots
     flops = model.forward_flops(
         network(jnp.float32(0), 0.0),
         side,
         channels,
         moe_blocks=len(config.moe.blocks),
-        num_logits=make_router(config, 0.0).num_logits(num_experts),
+        num_logits=router.num_logits(num_experts),
         slots_per_image=num_experts * slots / group_images,
     )
     return Experiment(

@@ -30,7 +30,7 @@ class MoeLayer(nn.Module):
     The parameters are `router` [D, E] and, below `experts`, those of `vit.MlpBlock`, each with a leading axis of
     experts. It sows the metrics of `measures.py` in the collection `routing`, the loss of the router in `auxiliary`,
     and who works on what in `assigned`.
-    With `routers.Dense` there is neither router nor expert, but one MLP.
+    With `routers.Dense` there is neither router nor expert, but one MLP, or none.
 
     Attributes:
       num_experts: E.
@@ -59,7 +59,8 @@ class MoeLayer(nn.Module):
           ValueError: B is not a multiple of `group_images`.
         """
         if isinstance(self.router, Dense):
-            return MlpBlock(self.router.mlp_dim(self.num_experts, self.mlp_dim), self.dtype)(x)
+            mlp_dim = self.router.mlp_dim(self.num_experts, self.mlp_dim)
+            return MlpBlock(mlp_dim, self.dtype)(x) if mlp_dim else jnp.zeros_like(x)
         images, per_image, width = x.shape
         if images % self.group_images:
             raise ValueError(f"the images must be a multiple of group_images={self.group_images}, got {images}")

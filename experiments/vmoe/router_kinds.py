@@ -201,4 +201,11 @@ ROUTERS = {
         lambda fields: (GREY, ":"),
         presets=("demo",),
     ),
+    # What experts can be worth at all: where it is as good as the others, no router can show.
+    "none": RouterKind(
+        lambda fields, shape, lam: routers.Dense(shape.tokens, slots=0),
+        lambda fields: "neither experts nor MLP",
+        lambda fields: (GREY, "-."),
+        presets=(),
+    ),
 }

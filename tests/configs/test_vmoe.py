@@ -81,6 +81,7 @@ def test_every_router_has_a_config_in_both_sizes_and_small(router):
                 "token_choice": "TokenChoice",
                 "soft": "SoftMoe",
                 "dense": "Dense",
+                "none": "Dense",
             }[router]
         )
     assert routing_shape(get_config("small")) == Shape(tokens=400, k=28, capacity=28)  # the paper's routing problem

@@ -5,11 +5,11 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Dense:
-    """In the place of a router: the layer is a single MLP of as many operations a token, for reference.
+    """In the place of a router: the layer is a single MLP of as many operations a token, or nothing, for reference.
 
     Attributes:
       tokens: of a group, S.
-      slots: of each expert that there might have been, C.
+      slots: of each expert that there might have been, C; 0: there is no MLP either.
     """
 
     tokens: int
@@ -22,4 +22,4 @@ class Dense:
 
     def mlp_dim(self, num_experts: int, of_expert: int) -> int:
         """The width that makes S tokens cost what E C slots do in experts of the width `of_expert`, rounded."""
-        return max(1, round(num_experts * self.slots * of_expert / self.tokens))
+        return max(self.slots and 1, round(num_experts * self.slots * of_expert / self.tokens))

@@ -50,11 +50,11 @@ def test_a_router_is_made_without_the_fields_that_it_does_not_read(name):
 def test_a_router_is_one_entry_for_training():
     path = ROOT / "configs/vmoe.py"
     assert config_file.of_file(path, "small,router=single").router.score == "gates"
-    with pytest.raises(UsageError, match=r"one of hard, relaxed, .*, dense, single"):
+    with pytest.raises(UsageError, match=r"one of hard, relaxed, .*, dense, none, single"):
         config_file.of_file(path, "router=magic")
     assert make_router(tiny_config(router__name="single"), jnp.float32(0)).selected == 1
     for fields, message in (
-        ({"router__name": "magic"}, r"one of hard, relaxed, .*, dense, single"),
+        ({"router__name": "magic"}, r"one of hard, relaxed, .*, dense, none, single"),
         ({"router__noise": 100.0}, r"^config\.router\.noise=100\.0 .* below 100"),
         ({"router__name": "single", "router__k": 7}, r"^config\.router\.k=7 .* above 7"),
     ):
@@ -111,7 +111,7 @@ def test_buffers_for_all_drop_nothing():
     assert dropped["unbounded"] == pytest.approx(0, abs=1e-3)
 
 
-@pytest.mark.parametrize("name", ["balanced", "dense"])
+@pytest.mark.parametrize("name", ["balanced", "dense", "none"])
 def test_a_loss_and_its_gradient(name):
     config = tiny_config(f"small,router={name}", batch_size=10, model__depth=1, moe__blocks=(0,), router__limit=2.5)
     RECIPE.validate(config)
@@ -122,6 +122,14 @@ def test_a_loss_and_its_gradient(name):
     loss = jax.jit(jax.grad(made.loss, has_aux=True))
     gradient, metrics = loss(params, batch, jax.random.key(0), jnp.float32(0))
     assert np.isfinite(metrics["loss"])
+    if name == "none":
+        assert gradient["Transformer"]["encoderblock_0"].keys() == {
+            "LayerNorm_0",
+            "LayerNorm_1",
+            "MultiHeadDotProductAttention_0",
+        }
+        assert metrics["router"] == {}
+        return
     moe = gradient["Transformer"]["encoderblock_0"]["MoeLayer_0"]
     assert all(float(jnp.abs(leaf).max()) > 0 for leaf in jax.tree.leaves(moe))
     if name == "dense":
