@@ -62,7 +62,16 @@ def test_two_at_once_choose_wait_and_say_it_in_whole_lines(tmp_path, capsys):
         assert cores[2] == len(processors.available())  # nothing was left to be trained beside it
 
 
-def _begin_long_runs(out: Path, *, before: tuple[str, ...] = ()):
+# What started the tests may have had signals ignored, as a shell does for what it runs in the background.
+_FROM_A_TERMINAL = (
+    *(sys.executable, "-c"),
+    "import os, signal, sys\n"
+    "for number in (signal.SIGINT, signal.SIGHUP): signal.signal(number, signal.SIG_DFL)\n"
+    "os.execv(sys.argv[1], sys.argv[1:])",
+)
+
+
+def _begin_long_runs(out: Path, *, before: tuple[str, ...] = _FROM_A_TERMINAL):
     options = [f"--out={out}", "--preset=demo", "--jobs=2"]
     process = start([*before, sys.executable, "-c", _SUITE, *options], start_new_session=True, stdin=subprocess.DEVNULL)
     deadline = time.monotonic() + 600
