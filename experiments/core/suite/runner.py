@@ -73,12 +73,12 @@ class _Runner:
     def _ready(self) -> list[int]:
         """The first runs that wait for none of those under way, or to come: two at most."""
         unsettled = {self.selected[number].name for number in [*self.waiting, *self.under_way]}
-        choices, ready = None, []
+        ready = []
         for number, run in self.waiting.items():
             awaited = {run.weights_of}
             if run.best_of is not None:
-                choices = choices or choose(self.suite, self.out, self.runs)
-                awaited |= set(choices[run.best_of]["missing"])
+                # Also one whose results are there already, as long as its process has not said that it is over.
+                awaited |= {other.name for other in self.runs if other.candidate_for == run.best_of}
             if not awaited & unsettled:
                 ready.append(number)
             if len(ready) == 2:

@@ -45,7 +45,7 @@ two_processors = pytest.mark.skipif(len(processors.available()) < 2, reason="the
 @two_processors
 def test_two_at_once_choose_wait_and_say_it_in_whole_lines(tmp_path, capsys):
     other = SuiteRun("other", BASE | {"seeds": (1,)})
-    runs = [*CANDIDATES, FINAL, other]
+    runs = [other, *CANDIDATES, FINAL]  # the first is over long before the last, which then has nothing beside it
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "metrics.jsonl").write_text("")
     assert command.run_suite(undrawn(SUITE), tmp_path, runs, runs, ["suite"], jobs=2) == 1
@@ -56,10 +56,10 @@ def test_two_at_once_choose_wait_and_say_it_in_whole_lines(tmp_path, capsys):
     best = json.loads((tmp_path / "choices.json").read_text())["rate"]["setting"]["optimizer.learning_rate"]
     config = json.loads((tmp_path / "final" / "config.json").read_text())
     assert config["optimizer"]["learning_rate"] == best
-    cores = [json.loads((tmp_path / run.name / "environment.json").read_text())["machine"]["cores"] for run in runs[:3]]
+    cores = [json.loads((tmp_path / run.name / "environment.json").read_text())["machine"]["cores"] for run in runs[1:]]
     if hasattr(os, "sched_setaffinity"):
         assert max(cores[:2]) <= (len(processors.available()) + 1) // 2
-        assert cores[2] == len(processors.available())  # nothing was left to be trained beside it
+        assert cores[2] == len(processors.available())
 
 
 # What started the tests may have had signals ignored, as a shell does for what it runs in the background.
