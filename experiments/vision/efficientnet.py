@@ -30,9 +30,9 @@ STAGES = (  # repeats, kernel size, stride of the first, expansion, channels
 STEM, WIDTH, NUM_CLASSES = 32, 1280, 1000
 LAST_BLOCK = sum(repeats for repeats, *_ in STAGES) - 1
 BEFORE_LAST_BLOCK = "before_last_block"  # the name of what it gets, among the outputs
-STAGE_5 = "stage_5"  # and of that of the last stage but two
+STAGE_5 = "stage_5"  # and that of the map in which the fifth stage ends
 REDUCTION = 32  # pixels, along a side, of a place in the last map
-REDUCTION_5 = 16  # and in that of stage 5
+REDUCTION_5 = 16  # and in that of the fifth stage
 EPSILON = 1e-3
 
 

@@ -26,6 +26,7 @@ from experiments.vmoe.report import naming, pictures
 
 _METRIC = "test_precision_at_1"
 _END = 0.6  # of the steps: where the enlargement begins
+_LEGEND = 156  # letters of two columns that a figure has room for at the usual size
 _FREE = (RED, GREEN, PURPLE, ORANGE, BLACK, SKY)
 
 
@@ -107,7 +108,11 @@ def _finished(figure: Figure, panels: Sequence[Axes], runs: Sequence[Run]) -> Fi
     if any(naming.is_stand_in(run) for run in runs):
         title = f"A stand-in for V-MoE S/32 on JFT-300M (small network, {naming.examples(runs[0])})"
         figure.suptitle(title, fontsize=10)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=9)
+    handles, labels = panels[0].get_legend_handles_labels()
+    half = -(-len(labels) // 2)
+    width = sum(max(map(len, column), default=0) for column in (labels[:half], labels[half:]))
+    size = 9 * min(1.0, _LEGEND / width)
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=size)
     return figure
 
 

@@ -73,6 +73,7 @@ def test_the_suite_on_tokens_is_the_first_and_tunes_every_router_alike():
             rates.setdefault(name, set()).add(config.optimizer.learning_rate)
         else:
             assert (config.split, tuple(config.seeds)) == ("test", on_tokens.FINAL_SEEDS)
+            assert config.export_probe == (config.steps == 800)  # for the pictures, which are of the shorter ones
             final[name] = config.router
     assert len(shapes) == 1
     assert shapes.pop()[:3] == (400, 28, 32)  # the paper's

@@ -226,3 +226,15 @@ def test_alone_it_says_how_far_a_run_is_below_its_name(tmp_path, monkeypatch, ca
     print("[1/1] one", end="")
     assert alone.wait().took is not None
     assert capsys.readouterr().out == "[1/1] one\n    epoch 1\n"
+
+
+def test_a_run_waits_until_the_processes_of_its_candidates_are_done(tmp_path):
+    runs = [*CANDIDATES, FINAL]
+    suite = undrawn(SUITE)
+    assert command.run_suite(suite, tmp_path, CANDIDATES, CANDIDATES, ["suite"], jobs=1) == 0
+    waiting = runner._Runner(suite, tmp_path, runs, runs, ["suite"], jobs=2)
+    waiting.waiting = {3: FINAL}
+    waiting.under_way = {2: 0.0}  # whose results are all there
+    assert waiting._ready() == []
+    waiting.under_way = {}
+    assert waiting._ready() == [3]

@@ -25,6 +25,21 @@ def test_the_figure_is_written_and_regenerated_byte_for_byte(results):
     assert first == {path: path.read_bytes() for path in figures.make(results)}
 
 
+def test_the_legend_of_many_routers_fits_into_the_figure(results):
+    long = {"router__capacity": 84, "router__p": 4 / 3}
+    for number in range(6):
+        rows = [[1.0, 1.0], [10.0, 12.0], [20.0, 24.0]]
+        write_vmoe(results / f"more{number}", rows, "small,router=annealed", steps=600, seeds=(0, 10 + number), **long)
+    runs, _ = naming.load(results)
+    for final in (naming.final(runs), [run for run in naming.final(runs) if not run.name.startswith("more")]):
+        with mpl.rc_context(STYLE):
+            figure = figures.figure7(final)
+            figure.canvas.draw()
+        (legend,) = figure.legends
+        box = legend.get_window_extent()
+        assert 0 <= box.x0 < box.x1 <= figure.bbox.width
+
+
 def test_what_trains_for_longer_has_a_figure_of_its_own(results):
     write_vmoe(results / "longer", [[1.0, 1.0], [30.0, 32.0], [40.0, 44.0]], steps=2400)
     written = {path.name for path in figures.make(results)}
