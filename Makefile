@@ -54,6 +54,7 @@ install: $(READY)  ## Create the environment (.venv) from requirements.txt; JAX=
 
 demo: $(READY)  ## Every experiment on bundled data, no download: tables and figures in minutes.
 	@$(RUN) experiments.vmoe.suite --preset=demo --out=$(RUNS)/demo/vmoe
+	@$(RUN) experiments.vmoe_clusters.suite --preset=demo --out=$(RUNS)/demo/vmoe_clusters
 	@$(RUN) experiments.cifar100_vit.suite --preset=demo --out=$(RUNS)/demo/cifar100_vit
 	@$(RUN) experiments.mnist_pruning.suite --preset=demo --out=$(RUNS)/demo/mnist_pruning
 
@@ -70,7 +71,7 @@ test-oldest: $(READY)  ## The tests of the operators with the oldest JAX that th
 test-slurm: $(READY)  ## Launch tiny runs on a real SLURM of one node: root, and slurmctld, slurmd, slurm-client, munge by apt-get.
 	@$(RUN) tests.real_slurm
 
-chaos: $(READY)  ## Kill runs at random moments and damage their files: all must end with the same numbers (10 minutes). KILLS=50 SEED=0.
+chaos: $(READY)  ## Kill runs at random moments and damage their files: all must end with the same numbers (up to an hour). KILLS=50 SEED=0.
 	@nice $(RUN) scripts.chaos --kills=$(KILLS) --seed=$(SEED) --out=$(RUNS)/chaos
 
 lint: $(READY)  ## Check format, style, types, and which package imports which.
@@ -110,7 +111,7 @@ vmoe-small: $(READY) $(VENV)/.ready-pretrained  ## Its stand-in with ImageNet's 
 vmoe-scratch: $(READY)  ## Its stand-in that learns its features itself: every router, table, figures (under an hour on 2 cores).
 	@$(RUN) experiments.vmoe.suite --preset=small --out=$(RUNS)/vmoe
 
-vmoe-clusters: $(READY)  ## A task where routing decides and the best assignment is known: every router, table, figures (60 minutes and more on one core, no data).
+vmoe-clusters: $(READY)  ## A task where routing decides and the best assignment is known: every router, table, figures (two hours on one core, no data).
 	@$(RUN) experiments.vmoe_clusters.suite --preset=clusters --out=$(RUNS)/vmoe_clusters
 
 launch-mnist: EXPERIMENT := mnist_pruning

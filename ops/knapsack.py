@@ -62,7 +62,7 @@ def knapsack_mask(
         _knapsack,
         x,
         axis=axis,
-        beside={"costs": jnp.asarray(costs), "caps": jnp.asarray(caps)},
+        beside={"costs": costs, "caps": caps},
         per_row=budget | {"lam": (lam, POSITIVE_STRENGTH)},
         where=where,
         p=check_p(p),

@@ -18,6 +18,7 @@ from .interface.arguments import (
     STRENGTH,
     Range,
     Vanishing,
+    check_count,
     check_p,
     check_scalar,
     check_values,
@@ -84,6 +85,8 @@ def of_tree(
     # Runs lie on one device, whatever the leaf does.
     rows = Rows() if isinstance(groups, NM) else Rows(-1 if per_leaf else None, axis_name)
     leaves = tuple(chosen.values())
+    competitors = _competitors(leaves, rows, groups)
+    check_count(name, sum(competitors) if rows.axis is None else max(competitors))
     kept = _compiled(
         leaves,
         _count(k, leaves, rows, groups, whole) if share is None else share,
@@ -101,7 +104,7 @@ def of_tree(
 
 def _count(k: Any, leaves: tuple[Array, ...], rows: Rows, groups: Groups | None, whole: bool) -> Array:
     """``k``, if it can be had of these leaves."""
-    numbers = [_width(leaf, groups) * _shards(rows.axis_name) for leaf in leaves]
+    numbers = _competitors(leaves, rows, groups)
     of = "entries" if groups is None else "entries of a run" if isinstance(groups, NM) else "groups"
     if rows.axis is None:
         largest = sum(numbers)
@@ -113,12 +116,17 @@ def _count(k: Any, leaves: tuple[Array, ...], rows: Rows, groups: Groups | None,
     given = check_values("k", k, limits, n=largest, dtype=dtype)
     if given.ndim:
         raise ValueError(f"k must be a scalar, got shape {given.shape}")
-    return jnp.asarray(given)
+    return jnp.asarray(given.astype(dtype) if isinstance(given, np.ndarray) else given)
 
 
 def _working_dtype(leaves: tuple[Array, ...]) -> np.dtype:
     """The widest that one of the leaves is computed in, by itself: allowed too where promotion is strict."""
     return max((working_dtype(leaf.dtype) for leaf in leaves), key=lambda dtype: dtype.itemsize)
+
+
+def _competitors(leaves: tuple[Array, ...], rows: Rows, groups: Groups | None) -> list[int]:
+    """How many of each leaf compete, on all devices."""
+    return [_width(leaf, groups) * _shards(rows.axis_name) for leaf in leaves]
 
 
 def _width(leaf: Array, groups: Groups | None) -> int:

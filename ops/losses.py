@@ -12,9 +12,9 @@ from jax.typing import ArrayLike
 from .gradients import envelope
 from .interface.arguments import (
     NON_NEGATIVE,
+    SHARE,
     STRENGTH,
     UP_TO_N,
-    Range,
     Vanishing,
     check_axis,
     check_choice,
@@ -37,8 +37,6 @@ Target = Literal["one_hot", "smooth"]
 TARGETS: tuple[str, ...] = ("one_hot", "smooth")
 Reduction = Literal["none", "mean", "sum"]
 REDUCTIONS: tuple[str, ...] = ("none", "mean", "sum")
-
-_SHARE = Range("in [0, 1]", 0, 1)
 
 
 def topk_fenchel_young_loss(
@@ -76,9 +74,9 @@ def topk_fenchel_young_loss(
     cancellation, however large the logits or small the loss (for ``"one_hot"``, up to a rounding of ``R(t)``).
 
     Args:
-      logits: real array, any shape; ``n`` is its size along ``axis``. A class with ``-inf`` gets no gradient. It costs
-        nothing where its target is 0; where that is not, the ``one_hot`` loss is ``inf``, and the ``smooth`` one takes
-        the class as absent.
+      logits: real array, any shape; ``n`` is its size along ``axis``. A class with ``-inf`` costs nothing and gets no
+        gradient where its target is 0; where that is not, the ``one_hot`` loss is ``inf`` with a gradient of minus the
+        target, as that of cross-entropy, and the ``smooth`` one takes the class as absent.
       targets: integer labels in ``[0, n)``, of the shape of ``logits`` without ``axis``; or one value per class, 0 or 1
         (one-hot, multi-hot) or between, of the shape of ``logits``. A label out of range that is not known at trace
         time makes its example's loss and gradient NaN.
@@ -236,7 +234,7 @@ def _operate(
                 raise ValueError(f"{name} must be None unless targets are labels, got targets of shape {targets.shape}")
         beside["targets"] = targets
     if not known(label_smoothing) or np.any(label_smoothing != 0):
-        per_row["label_smoothing"] = (label_smoothing, _SHARE)
+        per_row["label_smoothing"] = (label_smoothing, SHARE)
     if example_weights is not None:
         per_row["example_weights"] = (example_weights, NON_NEGATIVE)
     if class_weights is not None:
@@ -301,8 +299,10 @@ def _weighted(
     if example_weights is not None:
         weight = weight * example_weights
     x = choose(ignored, 0.0, x)  # not even a NaN of an example that does not count reaches a derivative
-    losses = choose(ignored, 0.0, loss(x, t, lam, present, **arguments) * weight)
-    return losses, choose(ignored, 0.0, weight)
+    losses = loss(x, t, lam, present, **arguments)
+    # What weighs nothing costs nothing, even if it is infinite.
+    weighed = choose((weight == 0) & (losses == jnp.inf), 0.0, losses * weight)
+    return choose(ignored, 0.0, weighed), choose(ignored, 0.0, weight)
 
 
 def _loss_of_rows(
@@ -329,7 +329,7 @@ def _mixture_of_rows(x: Array, t: Array, lam: Array, present: Array, *, weights:
         return _loss_of_rows(x, t, lam, present, k=jnp.broadcast_to(k, lam.shape), **arguments)
 
     losses = jax.vmap(loss)(jnp.arange(1, len(weights) + 1, dtype=x.dtype))
-    return jnp.tensordot(weights.astype(x.dtype), losses, axes=1)
+    return jnp.tensordot(weights.astype(x.dtype), losses, axes=1, precision="highest")
 
 
 def _total(values: Array) -> Array:

@@ -45,7 +45,7 @@ def topk_conjugate(
       y: real array, any shape. Negative entries make the value ``inf`` if ``phi`` is increasing.
       k: real number in ``(0, n]``, ``n`` the size of ``y`` along ``axis``; one number, or one per row.
       density: instead of ``k``, a share of the entries along ``axis``, of shape as ``k``: ``k`` is ``density * n``,
-        rounded down, and at least 1 where the density is known.
+        rounded down; a density that is known must come to 1 at least.
       phi: name of a nonlinearity or a ``Nonlinearity``.
       axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
 
@@ -123,7 +123,13 @@ def _conjugate_of(
     function, y: ArrayLike, k: ArrayLike | None, density: ArrayLike | None, axis: Axis, phi: Nonlinearity
 ) -> Array:
     y = floating(y, "y")
-    per_row = {"k": (amount(k, density, y, axis), _SUPPORT)}
+    k = amount(k, density, y, axis)
+    if density is not None and known(k) and np.any(np.asarray(k) == 0) and y.size:
+        n = size_along(y.shape, check_axes(axis, y.ndim, "y"))
+        raise ValueError(
+            f"density must be at least 1 / {n}, one of the entries along axis {axis}, got {shown(density)}"
+        )
+    per_row = {"k": (k, _SUPPORT)}
     return rowwise(function, y, axis=axis, name="y", per_row=per_row, returns=ROWS, phi=phi)
 
 
@@ -184,9 +190,11 @@ def _conjugate(y: Array, k: Array, phi: Nonlinearity) -> Array:
         total = _sum(a)
         inside = jnp.all((a >= -tolerance) & (a <= 1.0 + tolerance), axis=-1, keepdims=True)
         inside = inside & (total <= k * (1.0 + tolerance)) & (phi.even | (total >= k * (1.0 - tolerance)))
-        return choose(inside, 0.0, choose(jnp.isnan(total), jnp.nan, jnp.inf, total.dtype))
-    outside = jnp.any(a < 0, axis=-1, keepdims=True)
-    a = jnp.maximum(a, 0.0)
+        unknown = jnp.any(jnp.isnan(a), axis=-1, keepdims=True)
+        return choose(inside, 0.0, choose(unknown, jnp.nan, jnp.inf, total.dtype))
+    outside = jnp.any((a < 0) | (a == jnp.inf), axis=-1, keepdims=True)
+    unknown = jnp.any(jnp.isnan(a), axis=-1, keepdims=True)
+    a = choose(outside | unknown, 0.0, jnp.maximum(a, 0.0))
     positive = jnp.sum(a > 0, axis=-1, keepdims=True, dtype=jnp.int32).astype(k.dtype)
     # Where there are no more than k, all that are not 0 are full, and zeros take the rest.
     least = jax.lax.stop_gradient(jnp.min(choose(a > 0, a, jnp.inf), axis=-1, keepdims=True))
@@ -198,12 +206,12 @@ def _conjugate(y: Array, k: Array, phi: Nonlinearity) -> Array:
     value = _sum(choose(full, phi.conjugate(choose(full, a, theta)), 0.0))
     value = value + choose(few, 0.0, below / theta * phi.conjugate(theta))
     value = value + choose(few, (k - positive) * phi.conjugate(jnp.zeros_like(k)), 0.0)
-    return choose(outside, jnp.inf, value)
+    return choose(unknown, jnp.nan, choose(outside, jnp.inf, value))
 
 
 def _norm(y: Array, k: Array, phi: Nonlinearity) -> Array:
     largest = jax.lax.stop_gradient(jnp.max(jnp.abs(y), axis=-1, keepdims=True))
-    unit = choose(largest > 0, largest, 1.0)  # so as not to overflow in the square
+    unit = choose((largest > 0) & (largest < jnp.inf), largest, 1.0)  # so as not to overflow in the square
     squared = 2.0 * _conjugate(y / unit, k, phi)
     positive = squared > 0
     return choose(positive, unit * jnp.sqrt(choose(positive, squared, 1.0)), squared)

@@ -10,15 +10,13 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from .interface.arguments import STRENGTH, Axis, Range, check_axes, check_p, floating, size_along
+from .interface.arguments import SHARE, STRENGTH, Axis, check_axes, check_p, floating, size_along
 from .interface.rowwise import ROWS, rowwise
 from .isotonic.problem import Problem
 from .isotonic.solvers import Solver, SolverName, as_solver, solve
 from .isotonic.sorting import descending
 from .nonlinearities import IDENTITY
 from .scalar.choice import choose
-
-_PROBABILITY = Range("in [0, 1]", 0, 1)
 
 
 def lmo(x: ArrayLike, w: ArrayLike, *, axis: Axis = -1) -> Array:
@@ -178,7 +176,7 @@ def soft_quantile(
     x = floating(x)
     if size_along(x.shape, check_axes(axis, x.ndim)) == 0:
         raise ValueError(f"x must have at least one entry along axis {axis}, got shape {x.shape}")
-    return _operate(_quantile, x, lam, p, axis, solver, per_row={"q": (q, _PROBABILITY)}, returns=ROWS)
+    return _operate(_quantile, x, lam, p, axis, solver, per_row={"q": (q, SHARE)}, returns=ROWS)
 
 
 def _operate(
@@ -191,6 +189,7 @@ def _operate(
 
 def _projected(x: Array, w: Array, lam: Array, *, p: float, solver: Solver) -> Array:
     """The projection of rows ``(rows, n)``."""
+    unknown = jnp.any(jnp.isnan(x) | jnp.isnan(w), axis=1, keepdims=True)
     s, in_place = descending(x)
     w = -jnp.sort(-w, axis=1)
     # The solution is that of any shifted x; one in the middle of the entries loses the least to rounding.
@@ -205,7 +204,7 @@ def _projected(x: Array, w: Array, lam: Array, *, p: float, solver: Solver) -> A
     alone = ~(found.linked | jnp.roll(found.linked, 1, axis=1)) | hard
     # Where lam * w overflows, or a sum of such, what is found is wrong.
     reach = problem.gap(jnp.max(jnp.abs(w), axis=1, keepdims=True), lam) * s.shape[1]
-    finite = jnp.isfinite(choose(hard, 0.0, reach))
+    finite = jnp.isfinite(choose(hard, 0.0, reach)) & ~unknown
     return in_place(choose(finite, choose(alone, w, problem.dual(t, lam)), jnp.nan))
 
 

@@ -144,7 +144,7 @@ def _plans(
     tol: Array,
 ) -> TopkPlan:
     def matrices(value: Array) -> Array:
-        value = value.reshape(-1, *shape)
+        value = value.reshape(len(x), *shape)
         return jnp.swapaxes(value, 1, 2) if turned else value
 
     scores = matrices(x if where is None else choose(where, x, -jnp.inf))

@@ -20,7 +20,7 @@ from jax.typing import ArrayLike
 
 from .gradients import straight_through
 from .groups import Groups
-from .interface.arguments import STRENGTH, check_choice, check_p, check_values, shown
+from .interface.arguments import NON_NEGATIVE, SHARE, STRENGTH, check_choice, check_p, check_scalar, check_values, shown
 from .leaves import Include
 from .trees import hard_topk_mag_tree, topk_mag_tree
 
@@ -150,6 +150,12 @@ class Pruner:
         if (self.density is None) == (self.k is None):
             given = f"density={shown(self.density)}, k={shown(self.k)}"
             raise ValueError(f"exactly one of density and k must be given, got {given}")
+        if self.density is not None and not callable(self.density):
+            check_scalar("density", self.density, SHARE)
+        if self.k is not None and not callable(self.k):
+            check_scalar("k", self.k, NON_NEGATIVE)
+        if not isinstance(self.groups, Groups | None):
+            raise ValueError(f"groups must be None, Blocks, Channels or NM, got {shown(self.groups)}")
         for name in ("include", "exclude"):
             predicate = getattr(self, name)
             if not (predicate is None or callable(predicate)):

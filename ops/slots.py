@@ -103,7 +103,8 @@ def _in_slots(
     entries = x if where is None else choose(where, x, -jnp.inf)
     (mask,) = mask_of((entries,), k, lam, equation, zero=zero)
     # The mask grows with the entries, which also tell apart those that are selected in full.
-    _, indices = lax.top_k(lax.stop_gradient(entries), num_slots)
+    # To `lax.top_k` -0 is less than 0; to the mask they tie, and the first comes first.
+    _, indices = lax.top_k(lax.stop_gradient(choose(entries == 0, 0.0, entries)), num_slots)
     weights = jnp.take_along_axis(mask, indices, axis=1, mode="promise_in_bounds")
     # Counted out, not subtracted: nothing is left where all found a slot.
     row = lax.broadcasted_iota(indices.dtype, indices.shape, 0)
@@ -155,7 +156,8 @@ def scatter_slots(outputs: ArrayLike, indices: ArrayLike, weights: ArrayLike, n:
       n: how many entries there are, a Python integer; those without a slot get 0.
 
     Returns:
-      Array ``(n, width)`` of the dtype of ``outputs``. Computed in float32 at least, and rounded once.
+      Array ``(n, width)`` of the dtype of ``outputs`` (integers are promoted to float). Computed in float32 at least,
+      and rounded once.
 
     Raises:
       ValueError: these are no such arrays, or not of these shapes.
@@ -165,7 +167,7 @@ def scatter_slots(outputs: ArrayLike, indices: ArrayLike, weights: ArrayLike, n:
            [0., 0.],
            [1., 1.]], dtype=float32)
     """
-    outputs, indices, weights = real(outputs, "outputs"), _whole(indices), real(weights, "weights")
+    outputs, indices, weights = floating(outputs, "outputs"), _whole(indices), real(weights, "weights")
     if outputs.shape[:-1] != indices.shape or not outputs.ndim:
         raise ValueError(f"outputs must have the shape of indices, {indices.shape}, and a width, got {outputs.shape}")
     if weights.shape != indices.shape:

@@ -39,8 +39,9 @@ def lam_of_support(
       where: boolean array, broadcasting against ``x``: entries that take part.
 
     Returns:
-      One ``lam`` per row, float32 at least, in [0, 1e32], in the units that the operator has it in. It is 0, the hard
-      operator, where ``support < k``, and 1e32 where no entry is left out. Its derivatives are 0.
+      One ``lam`` per row, float32 at least, in [0, 1e32], in the units that the operator has it in. It is 1e32 where
+      any will do: no entry is left out, or in magnitude only zeros; and else 0, the hard operator, where ``support <
+      k``. Its derivatives are 0.
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
@@ -78,7 +79,9 @@ def _lam_of_support(
     slope = gamma if in_magnitude else jnp.ones_like(gamma)
     lam = jnp.clip(reach * (_scale(shares, k) * slope) ** (1 - p), 0.0, STRONGEST)
     lam = choose(_total(above.astype(s.dtype)) < k, 0.0, lam)
-    return choose(largest < jnp.inf, choose(none_left_out, STRONGEST, lam), jnp.nan)
+    # A 0 stays 0 in magnitude, however much of it is selected.
+    any_will_do = none_left_out | (gamma == 0) if in_magnitude else none_left_out
+    return choose(largest < jnp.inf, choose(any_will_do, STRONGEST, lam), jnp.nan)
 
 
 def _scale(shares: Array, k: Array) -> Array:

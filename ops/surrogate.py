@@ -40,8 +40,8 @@ def topk_surrogate_loss(
     ``t``, and computed as such: without cancellation.
 
     Args:
-      logits: real array, any shape; ``n`` is its size along ``axis``. A class with ``-inf`` gets no gradient; the loss
-        of an example whose label has ``-inf`` is ``inf``.
+      logits: real array, any shape; ``n`` is its size along ``axis``. A class with ``-inf`` gets no gradient, unless it
+        is the label: then the loss is ``inf``, and the gradient -1 there.
       labels: integers in ``[0, n)``, of the shape of ``logits`` without ``axis``. One out of range that is not known at
         trace time makes its example's loss and gradient NaN.
       k: how many classes the mask selects: a real number in ``[1, n]``; one number, or one per example. At most as many

@@ -33,11 +33,11 @@ from experiments.cifar100_vit.losses import LOSSES
 from experiments.core.config import parse_options
 
 OPTIONS = {
-    "loss": "topk",  # xent, topk or topk_mixture
+    "loss": "topk",  # of experiments/cifar100_vit/losses.py
     "p": "2",  # a number or a fraction in (1, 2]
     "target": "one_hot",  # the paper's; or smooth, which keeps the loss from falling without bound
     "steps": "100",
-    "recipe": "vit_jax",  # of augmentation, that of Dosovitskiy et al.; or big_vision, its own for transfer
+    "recipe": "vit_jax",  # of augmentation alone, that of Dosovitskiy et al.; or big_vision, its own for transfer
     "weights": "original",  # of Dosovitskiy et al.; or augreg, of Steiner et al.
 }
 RECIPES = {  # in training and in evaluation

@@ -1,7 +1,7 @@
 """big_vision's `train.py`, with the losses of this repository registered: see `cifar100_vit.py` for the commands.
 
 big_vision looks its losses up by name in `big_vision.utils`, and calls them with logits [B, n] and labels [B, n], one
-value per class. What is registered there:
+value per class, of which there is one 1. What is registered there:
 
 - `fine_tuning_loss`: that of `experiments.cifar100_vit.losses`, by the arguments in `config.fine_tuning_loss`;
 - `top1_error`, `top2_error`, ...: 1 where the class is not among the largest logits, for its classification evaluator.
@@ -22,7 +22,7 @@ from absl import app, flags
 
 import ops
 from configs.big_vision.cifar100_vit import MAX_K
-from experiments.cifar100_vit.losses import fine_tuning_loss
+from experiments.cifar100_vit.losses import LOSSES, fine_tuning_loss
 from experiments.core.errors import UsageError
 from experiments.vision import download
 
@@ -44,6 +44,13 @@ def register(utils: ModuleType, config: ml_collections.ConfigDict) -> None:
         loss = fine_tuning_loss(**config.fine_tuning_loss)
     except ValueError as error:
         raise UsageError(f"config.fine_tuning_loss: {error}") from error
+    if LOSSES[config.fine_tuning_loss.name].of_labels:
+        if config.get("mixup"):
+            raise UsageError(
+                f"config.mixup={dict(config.mixup)} is not allowed with config.fine_tuning_loss.name="
+                f"{config.fine_tuning_loss.name!r}, a loss of one label for each image: it must be left out"
+            )
+        loss = _of_one_label(loss)
     named = {"fine_tuning_loss": loss} | {f"top{k}_error": _topk_error(k) for k in range(1, MAX_K + 1)}
     for name, per_example in named.items():
         if hasattr(utils, name):
@@ -67,6 +74,10 @@ def _topk_error(k: int) -> Callable[[jax.Array, jax.Array], jax.Array]:
         return 1.0 - ops.topk_accuracy(logits, labels.argmax(axis=-1), k)[:, k - 1].astype(jnp.float32)
 
     return error
+
+
+def _of_one_label(loss: Callable[[jax.Array, jax.Array], jax.Array]) -> Callable[[jax.Array, jax.Array], jax.Array]:
+    return lambda logits, labels: loss(logits, labels.argmax(axis=-1))
 
 
 def _as_big_vision_calls(per_example: Callable[[jax.Array, jax.Array], jax.Array]) -> Loss:

@@ -61,6 +61,7 @@ class LossKind:
     forms: Mapping[str, Fields] = dataclasses.field(default_factory=dict)  # in the suites; none: one of its own name
     demo: Sequence[str] | None = None  # the forms that the demo trains; None: all
     lams: Sequence[float] = ()  # tried with each learning rate; none: that of the config
+    of_labels: bool = False  # whether it is defined for a single label of each example alone
 
 
 def _cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
@@ -79,8 +80,8 @@ def _smoothed_cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
     return optax.softmax_cross_entropy(logits, (1.0 - SMOOTHING) * targets + SMOOTHING * share)
 
 
-def _of_labels(loss: Callable[[jax.Array, jax.Array], jax.Array]) -> Loss:
-    """A loss that is defined for a single label an example."""
+def _of_labels(loss: Loss) -> Loss:
+    """The loss, which refuses one value per class."""
 
     def checked(logits: jax.Array, labels: jax.Array) -> jax.Array:
         if labels.shape != logits.shape[:-1]:
@@ -92,14 +93,14 @@ def _of_labels(loss: Callable[[jax.Array, jax.Array], jax.Array]) -> Loss:
 
 def _surrogate(k: int, p: float, lam: float, **unused: Any) -> Loss:
     del unused
-    return _of_labels(lambda logits, labels: ops.topk_surrogate_loss(logits, labels, k, lam=lam, p=p))
+    return lambda logits, labels: ops.topk_surrogate_loss(logits, labels, k, lam=lam, p=p)
 
 
 def _sorted(k: int, lam: float, weights: Sequence[float] | None, **unused: Any) -> Loss:
     """Half for top-1 and half for top-k, if there are no weights."""
     del unused
     mixed = 0.5 * (np.eye(k)[0] + np.eye(k)[-1]) if weights is None else np.asarray(weights, float)
-    return _of_labels(lambda logits, labels: others.sorted_cross_entropy(logits, labels, mixed, lam))
+    return lambda logits, labels: others.sorted_cross_entropy(logits, labels, mixed, lam)
 
 
 def _topk(k: int, weights: Any, **options: Any) -> Loss:
@@ -167,6 +168,7 @@ LOSSES = {
         reads=("k", "p", "lam"),
         everywhere=False,
         forms={"surrogate-k5-p2": {"loss.p": 2.0, "loss.k": 5}},
+        of_labels=True,
     ),
     "xent_smoothed": LossKind(
         lambda **options: _smoothed_cross_entropy,
@@ -177,21 +179,23 @@ LOSSES = {
         everywhere=False,
     ),
     "truncated_entropy": LossKind(
-        lambda k, **options: _of_labels(lambda logits, labels: others.truncated_entropy(logits, labels, k)),
+        lambda k, **options: lambda logits, labels: others.truncated_entropy(logits, labels, k),
         lambda fields: f"truncated top-{fields['k']} entropy",
         lambda fields: (GREY, "-"),
         reads=("k",),
         learning_rate=3e-3,
         everywhere=False,
         forms={"truncated-entropy": {"loss.k": 5}},
+        of_labels=True,
     ),
     "smooth_svm": LossKind(
-        lambda k, lam, **options: _of_labels(lambda logits, labels: others.smooth_svm(logits, labels, k, lam)),
+        lambda k, lam, **options: lambda logits, labels: others.smooth_svm(logits, labels, k, lam),
         lambda fields: f"smooth top-{fields['k']} SVM",
         lambda fields: (GREY, "--"),
         reads=("k", "lam"),
         everywhere=False,
         forms={"smooth-svm": {"loss.k": 5}},
+        of_labels=True,
     ),
     "sorted_xent": LossKind(
         _sorted,
@@ -200,6 +204,7 @@ LOSSES = {
         reads=("k", "lam", "weights"),
         everywhere=False,
         forms={"sorted-xent": {"loss.k": 5}},
+        of_labels=True,
     ),
 }
 
@@ -223,8 +228,9 @@ def fine_tuning_loss(
       weights: of `topk_mixture`: non-negative, one for each of 1, ..., k. None: 1 / k each.
 
     Returns:
-      `loss(logits, labels)`, one value [B] per example, of logits [B, n] and either integer labels [B] or one value per
-      class [B, n]. It is computed and returned in float32 at least, whatever the type of the logits.
+      `loss(logits, labels)`, one value [B] per example, of logits [B, n] and either integer labels [B] or, unless the
+      entry says `of_labels`, one value per class [B, n]. It is computed and returned in float32 at least, whatever the
+      type of the logits.
 
     Raises:
       ValueError: an argument is out of range; the message names it and its value.
@@ -241,6 +247,7 @@ def fine_tuning_loss(
     if weights is not None and len(weights) != k:
         raise ValueError(f"weights must be one for each of 1, ..., k = {k}, got {len(weights)}")
     loss = LOSSES[name].make(k=k, p=p, lam=lam, target=target, weights=weights)
+    loss = _of_labels(loss) if LOSSES[name].of_labels else loss
 
     def in_float32(logits: jax.Array, labels: jax.Array) -> jax.Array:
         return loss(logits.astype(np.promote_types(logits.dtype, np.float32)), labels)

@@ -70,7 +70,7 @@ def make_transformer(config: ml_collections.ConfigDict, num_classes: int) -> vit
 
 
 def _transformer(config: ml_collections.ConfigDict, data: Data) -> Network:
-    size, augmented, prepared = inputs.of(config)
+    size, augmented, prepared, _ = inputs.of(config)
     model = make_transformer(config, data.num_classes)
     channels = data.train["image"].shape[-1] if data.train else 3
 
@@ -126,7 +126,7 @@ def _last_block(data: Data) -> Network:
 
 
 def _whole(config: ml_collections.ConfigDict, data: Data) -> Network:
-    size, augmented, prepared = inputs.of(config)
+    size, augmented, prepared, _ = inputs.of(config)
     network = _convolutional(EfficientNetLite0(data.num_classes), (size, size, 3))
     return network._replace(
         logits=lambda params, images: network.logits(params, efficientnet.from_normalised(images)),

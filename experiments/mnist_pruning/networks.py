@@ -94,7 +94,7 @@ def _transformer(config: ml_collections.ConfigDict, data: Data) -> Network:
 
     A head of zeros, as the transformer comes with, is never among the largest weights, and would stay as it is.
     """
-    (size, augment, prepare), channels = inputs.of(config), data.train["image"].shape[-1]
+    (size, augment, prepare, _), channels = inputs.of(config), data.train["image"].shape[-1]
     model = model_fields.make(config, data.num_classes, head_init=nn.initializers.lecun_normal())
 
     def init(key: jax.Array) -> pools.Params:

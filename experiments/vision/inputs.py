@@ -22,11 +22,13 @@ class Inputs(NamedTuple):
       side: in pixels, or in places of a map.
       augment: of a key and the images of a training batch.
       prepare: of images to evaluate on.
+      prepare_stored: of those as the data set has them, where what is evaluated on may be a stream of others.
     """
 
     side: int
     augment: Callable[[jax.Array, jax.Array], jax.Array]
     prepare: Callable[[jax.Array], jax.Array]
+    prepare_stored: Callable[[jax.Array], jax.Array]
 
 
 def has_features(config: ml_collections.ConfigDict) -> bool:
@@ -38,15 +40,17 @@ def of(config: ml_collections.ConfigDict) -> Inputs:
     """Those of a config: uint8 images, or those that the host has augmented, to floats in [-1, 1]; maps as they are."""
     if has_features(config):
         return Inputs(
-            config.features.size // features.place(config),
-            lambda key, maps: maps.astype(jnp.float32),
-            lambda maps: maps.astype(jnp.float32),
+            config.features.size // features.place(config), lambda key, maps: _as_floats(maps), _as_floats, _as_floats
         )
     size, recipe = config.input.size, config.input.recipe
+
+    def evaluated(images: jax.Array) -> jax.Array:
+        return augment.EVALUATION[recipe](images, size)
+
     if config.input.augment_on == "host":
-        return Inputs(size, lambda key, images: augment.normalise(images), augment.normalise)
-    return Inputs(
-        size,
-        lambda key, images: augment.TRAIN[recipe](key, images, size),
-        lambda images: augment.EVALUATION[recipe](images, size),
-    )
+        return Inputs(size, lambda key, images: augment.normalise(images), augment.normalise, evaluated)
+    return Inputs(size, lambda key, images: augment.TRAIN[recipe](key, images, size), evaluated, evaluated)
+
+
+def _as_floats(maps: jax.Array) -> jax.Array:
+    return maps.astype(jnp.float32)

@@ -131,7 +131,7 @@ def _model(
 
 def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     """The experiment on images with the number of channels and of classes that `data` have."""
-    side, augment, prepared = inputs.of(config)
+    side, augment, prepared, prepared_stored = inputs.of(config)
     channels = data.train["image"].shape[-1] if data.train else 3
     lam_of = schedules.lam_schedule(config.router.lam, config.router.hard_after)
     group_images, prefix = config.moe.group_images, data.prefix
@@ -180,7 +180,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     def find(params: Params, progress: jax.Array) -> dict[str, jax.Array]:
         """The experts of the tokens of the first group, whatever the devices."""
         numbers = np.arange(group_images * mesh.batch_parts(config)) % len(data.evaluation["image"])
-        images = prepared(jnp.asarray(data.evaluation["image"][numbers]))
+        images = prepared_stored(jnp.asarray(data.evaluation["image"][numbers]))
         found = outputs.apply(network(progress, 0.0), params, images)
         return {block: assigned[0] for block, assigned in found.assigned.items()}
 

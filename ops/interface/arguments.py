@@ -19,6 +19,7 @@ Axis = int | tuple[int, ...] | None  # along which entries compete: one, several
 
 TINY, HUGE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 WEAKEST, STRONGEST = 1e-32, 1e32
+_COUNTED = np.iinfo(np.int32).max
 
 
 class Range(NamedTuple):
@@ -46,9 +47,9 @@ class Range(NamedTuple):
 
 UP_TO_N = Range("in [0, {n}], the size along axis {axis}", 0, share=1.0)
 WHOLE_UP_TO_N = UP_TO_N._replace(whole=True)
-INSIDE_N = Range("in (0, {n})", 1e-6, share=1 - 1e-6)
+INSIDE_N = Range("in (0, {n}), at least 1e-06 and at most (1 - 1e-06) * {n}", 1e-6, share=1 - 1e-6)
 NON_NEGATIVE = Range("finite and >= 0", 0, HUGE)
-POSITIVE = Range("positive and finite", TINY, HUGE)
+POSITIVE = Range(f"positive and finite, at least {TINY:.2g}", TINY, HUGE)
 SHARE = Range("in [0, 1]", 0, 1)
 STRENGTH = Range(f"0 or in [{WEAKEST}, {STRONGEST}]", 0, STRONGEST, strength=True)
 POSITIVE_STRENGTH = Range(f"in [{WEAKEST}, {STRONGEST}]", WEAKEST, STRONGEST, strength=True)
@@ -109,13 +110,29 @@ def size_along(shape: tuple[int, ...], axis: int | tuple[int, ...]) -> int:
     return math.prod(shape[one] for one in (axis if isinstance(axis, tuple) else (axis,)))
 
 
+def check_count(name: str, count: int) -> None:
+    """Checks how many entries compete with each other, which are counted in 32 bits."""
+    if count > _COUNTED:
+        raise ValueError(f"{name} must have at most {_COUNTED} entries that compete with each other, got {count}")
+
+
 def share_of(density: ArrayLike, size: int, dtype: Any) -> Array | np.ndarray:
-    """``density`` times ``size``, rounded down; computed in ``dtype``."""
+    """``density`` times ``size``, rounded down; in ``dtype``, and exact where the density is known.
+
+    A known one is the decimal number that it is written as: ``float32(0.1)`` of 25 million is 2.5 million.
+    """
     density = check_values("density", density, SHARE)
+    if known(density):
+        given = np.asarray(density)
+        decimal = np.array([float(str(one)) for one in given.flat], np.float64).reshape(given.shape)
+        share, slack = decimal * size, 4 * float(np.finfo(np.float64).eps)
+    else:
+        share, slack = jnp.asarray(density).astype(dtype) * size, 4 * float(np.finfo(dtype).eps)
     module: Any = np if known(density) else jnp
     # The product is rounded before it is rounded down: 0.1 * 70 is a little less than 7.
-    share = module.asarray(density).astype(dtype) * (size * (1 + 4 * float(np.finfo(dtype).eps)))
-    return module.minimum(module.floor(share), size)
+    nearest = module.round(share)
+    whole = module.where(module.abs(nearest - share) <= slack * share, nearest, module.floor(share))
+    return module.minimum(whole, size).astype(dtype)
 
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> str:
@@ -144,6 +161,8 @@ def numbers(name: str, value: Any) -> Array | np.ndarray:
         array = value if isinstance(value, jax.Array) else np.asarray(value)
     except (TypeError, ValueError):  # a list of lists of different lengths, say
         array = np.empty(0, object)
+    if isinstance(value, int) and array.dtype == object:  # beyond 64 bits
+        array = np.asarray(float(value))
     if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
         raise ValueError(f"{name} must be a real number or an array of real numbers, got {shown(value)}")
     return array

@@ -20,6 +20,7 @@ from .arguments import (
     Axis,
     Range,
     check_axes,
+    check_count,
     check_values,
     check_where,
     floating,
@@ -82,6 +83,7 @@ def rowwise(
     x = floating(x, name)
     axis = check_axes(axis, x.ndim, name)
     size = size_along(x.shape, axis) * (1 if axis_name is None else lax.axis_size(axis_name))
+    check_count(name, size)
     batch, dtype = batch_shape(x, axis), working_dtype(x.dtype)
     traced = isinstance(x, jax.core.Tracer)
     values = {
@@ -245,7 +247,9 @@ def _per_row(
     # NumPy is quicker, but what it makes would be written into a program that is being traced.
     module: Any = np if not traced and known(value) and (value.ndim == 0 or isinstance(value, np.ndarray)) else jnp
     unknown = not known(value)  # before it is written into a program
-    value = value if limits.integer else module.asarray(value).astype(dtype)
+    if not limits.integer:
+        # NumPy's numbers become floats there: JAX would first cut whole ones to 32 bits.
+        value = module.asarray(value.astype(dtype) if isinstance(value, np.ndarray) else value).astype(dtype)
     if limits.strength and unknown:
         value = strength(value, limits)
     try:

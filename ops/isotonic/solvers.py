@@ -103,7 +103,7 @@ def as_solver(solver: str | Solver, p: float) -> Solver:
         raise ValueError(f"solver must be a name or one of PAV, Dykstra, Dual, got {shown(solver)}")
     if isinstance(solver, Dykstra | Dual):
         check_whole("max_iter", solver.max_iter, 1, np.inf, "at least 1")
-        if solver.tol is not None and not (isinstance(solver.tol, float | int) and solver.tol >= 0):
+        if solver.tol is not None and not (isinstance(solver.tol, float | int | np.number) and solver.tol >= 0):
             raise ValueError(f"tol must be at least 0, got {shown(solver.tol)}")
     if isinstance(solver, Dykstra) and p != 2:
         raise ValueError(f"p must be 2 for the solver 'dykstra', got {p}; 'dual' takes any p")

@@ -80,7 +80,8 @@ def keep(
         v = before_slope(key, z, lam, equation)
         full = _signed(x, equation.slope(v), equation)
         if equation.phi == HALF_SQUARE and equation.zero != "none":
-            full = x if equation.zero == "all" else choose(lam == 0, x, full)
+            # What is infinite is kept as it is; of the others `full` is `x`, and knows how it moves with `lam`.
+            full = x if equation.zero == "all" else choose((lam == 0) & ~jnp.isfinite(x), x, full)
     return _kept(x, z, full, gamma, lam, all_of_it, equation, debias)
 
 

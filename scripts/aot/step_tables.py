@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from experiments.core.report.markdown import line
+from scripts.aot import hardware
 
 _PAIRS = (("relaxed", "hard"), ("top-3", "cross-entropy"))
 
@@ -63,10 +64,10 @@ def shares(documents: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def scaling(documents: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Of runs on several numbers of devices of a kind: how far each is from so many times the speed of the least."""
+    """Of runs on slices of a kind: how far each is from so many times the speed of the smallest."""
     by_run: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for one in sorted(documents, key=lambda one: one["devices"]):
-        if "memory" in one["train"]:
+        if "memory" in one["train"] and hardware.parse(one["type"]).slices == 1:
             by_run.setdefault((one["name"], one["rates"]["device"]), []).append(one)
     several = {key: found for key, found in by_run.items() if len(found) > 1}
     if not several:

@@ -142,7 +142,7 @@ def _add_common_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FIELD=V,V",
-        help="config.lam=1e-4,1e-3 or config.seeds=range(5); repeatable",
+        help="config.lam.start=1e-4,1e-3 or config.seeds=range(5); repeatable",
     )
     parser.add_argument("--jobs", type=int, default=1, metavar="J", help="runs at a time (1)")
     parser.add_argument("--retries", type=int, help="attempts in a row without progress, besides the first")

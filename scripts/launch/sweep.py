@@ -1,4 +1,4 @@
-"""Sweeps: `config.lam=1e-4,1e-3` and `config.seeds=range(5)`, and the product of several.
+"""Sweeps: `config.lam.start=1e-4,1e-3` and `config.seeds=range(5)`, and the product of several.
 
 Values are separated by commas outside brackets and quotes, and taken as they are: `(0, 1),(2, 3)`
 are two values. `range(STOP)`, `range(START, STOP)` and `range(START, STOP, STEP)` stand for integers.

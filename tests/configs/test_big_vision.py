@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +16,8 @@ import pytest
 
 import ops
 from configs.big_vision.cifar100_vit import get_config
+from configs.big_vision.train import register
+from experiments.cifar100_vit.losses import LOSSES, fine_tuning_loss
 from experiments.core.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -172,3 +175,22 @@ def test_the_config_holds_the_values_of_the_paper():
 def test_an_unknown_option_is_named(argument, message):
     with pytest.raises(UsageError, match=message):
         get_config(argument)
+
+
+def test_losses_of_one_label_are_given_the_class():
+    rng = np.random.default_rng(0)
+    logits, classes = rng.normal(size=(6, 100)).astype(np.float32), np.array([3, 99, 0, 50, 3, 7])
+    labels = np.eye(100, dtype=np.float32)[classes]
+    for name in (name for name, kind in LOSSES.items() if kind.of_labels):
+        utils = ModuleType("utils")
+        config = get_config(f"loss={name}")
+        register(utils, config)
+        found = utils.fine_tuning_loss(logits=logits, labels=labels, reduction=False)
+        expected = fine_tuning_loss(**config.fine_tuning_loss)(jnp.asarray(logits), jnp.asarray(classes))
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+        config.mixup = {"p": 0.2}
+        with pytest.raises(UsageError, match=rf"^config\.mixup=.* is not allowed with .*'{name}', a loss of one label"):
+            register(ModuleType("utils"), config)
+    config = get_config("loss=topk")
+    config.mixup = {"p": 0.2}
+    register(ModuleType("utils"), config)

@@ -7,6 +7,7 @@ import pytest
 
 import ops
 from ops import hard_topk_mag, hard_topk_mask, topk_mag, topk_mask
+from ops.interface.arguments import share_of
 from tests.ops import oracles
 
 ALL = [topk_mask, topk_mag, hard_topk_mask, hard_topk_mag]
@@ -145,3 +146,12 @@ def test_density_is_a_share_of_the_entries(operator):
         np.testing.assert_array_equal(operator(x, density=density), expected)
         np.testing.assert_allclose(traced(np.full(3, density, np.float32)), expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(operator(x[:2, :35], density=0.1, axis=None), operator(x[:2, :35], 7, axis=None))
+
+
+def test_a_density_of_many_entries_is_exact():
+    for density, n, k in ((0.95, 10**7, 9_500_000), (0.1, 25 * 10**6, 2_500_000), (0.8888889, 10**6, 888_888)):
+        for given in (density, np.float32(density), np.float64(density), jnp.float32(density)):
+            assert share_of(given, n, np.float32) == k
+    traced = jax.jit(lambda density: share_of(density, 10**7, np.float32))
+    assert traced(0.95) == 9_500_000
+    assert traced(0.0) == 0

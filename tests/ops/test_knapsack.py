@@ -194,3 +194,14 @@ def test_gradients_are_0_where_there_is_nothing_to_take(p):
 def test_what_cannot_be_is_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         knapsack_mask(np.zeros(3, np.float32), **arguments)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_budgets_of_billions_are_no_integers_of_32_bits(known):
+    def mask(x):
+        return knapsack_mask(x, 5_000_000_000, costs=np.float32([4e9, 1e9, 1e9]), lam=0.1)
+
+    found = mask([3.0, 2.0, 1.0]) if known else jax.jit(mask)(jnp.float32([3, 2, 1]))
+    np.testing.assert_allclose(found, [0.75, 1, 1], rtol=1e-6)
+    with pytest.raises(ValueError, match=r"^costs must be whole numbers that int32 holds"):
+        knapsack_mask([3.0, 2.0, 1.0], 3, costs=np.array([2**33 + 4, 1, 1]))

@@ -407,3 +407,18 @@ def test_a_target_where_the_mask_underflows():
     with jax.enable_x64(True):
         double = topk_fenchel_young_loss(x, target, k=4.2255, lam=1.6477, p=1.019)
     np.testing.assert_allclose(single, double, rtol=3e-6)  # a position is raised to the power 53
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_an_example_without_weight_costs_nothing_even_if_it_is_infinite(reduction):
+    x = np.float32([[2, 0, 1], [2, -np.inf, 1]])
+
+    def loss(x, weights):
+        return topk_fenchel_young_loss(x, [0, 1], 1, lam=1.0, example_weights=weights, reduction=reduction)
+
+    value, gradient = jax.value_and_grad(loss)(x, np.float32([1, 0]))
+    np.testing.assert_allclose(value, topk_fenchel_young_loss(x[0], 0, 1, lam=1.0), atol=1e-7)
+    np.testing.assert_array_equal(gradient[1], 0)
+    assert np.isposinf(loss(x, np.float32([1, 0.5])))
+    in_weights = jax.grad(loss, argnums=1)(np.float32([[2, 0, 1], [2, 1, 1]]), np.float32([1, 0]))
+    assert in_weights[1] > 0  # what an example would cost is known all the same

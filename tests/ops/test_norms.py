@@ -58,7 +58,7 @@ def test_density_is_a_share_of_the_entries():
     for norm in (topk_conjugate, k_support_norm, k_support_negentropy):
         np.testing.assert_array_equal(norm(Y, density=[0.2, 0.4, 0.5, 0.6, 0.99, 1]), norm(Y, [1, 2, 2, 3, 4, 5]))
         np.testing.assert_array_equal(norm(Y, density=0.1, axis=None), norm(Y, 3, axis=None))
-    with pytest.raises(ValueError, match=r"^k must be in \(0, 5\], the size along axis 1, got 0"):
+    with pytest.raises(ValueError, match=r"^density must be at least 1 / 5, one of the entries along axis -1, got 0.1"):
         k_support_norm(Y, density=0.1)
 
 
@@ -163,3 +163,21 @@ def test_errors():
         owl_norm(Y, np.ones(4))
     with pytest.raises(ValueError, match=r"^w .*non-increasing"):
         owl_norm(Y, np.arange(5))
+
+
+@pytest.mark.parametrize("x64_too", [False, True])
+def test_nan_and_infinity_are_not_lost(x64_too, request):
+    if x64_too:
+        request.getfixturevalue("x64")
+    y = np.array([[np.nan, 1, 0], [np.nan, 1, 2], [np.inf, 1, 0], [np.inf, 1, 2], [2, 1, 0]])
+    for norm, infinite in ((k_support_norm, 5**0.5), (k_support_negentropy, 2 * np.log(2))):
+        found = norm(y, 2)
+        np.testing.assert_array_equal(np.isnan(found), [True, True, False, False, False])
+        np.testing.assert_array_equal(found[2:4], np.inf)
+        np.testing.assert_allclose(found[4], infinite, rtol=1e-6)
+        gradients = jax.vmap(jax.grad(lambda row, norm=norm: norm(row, 2)))(y)
+        assert np.isfinite(gradients[2:]).all()
+    np.testing.assert_array_equal(k_support_norm(-y[2:4], 2), np.inf)
+    np.testing.assert_array_equal(topk_conjugate(-y[2:4], 2, phi="exp"), np.inf)
+    both = [[np.inf, -np.inf, 1], [np.nan, np.inf, 1]]
+    np.testing.assert_array_equal(topk_conjugate(both, 1, phi="identity"), [np.inf, np.nan])

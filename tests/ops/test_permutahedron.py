@@ -130,3 +130,12 @@ def test_soft_values_are_nan_where_sums_of_them_overflow():
     x = np.float32([-7.1465446e29, 9.99001e29, 7.1465446e29, 0.0, 9.99001e29])
     assert np.isnan(soft_sort(x, lam=3.3157815e11, p=1.9)).all()
     np.testing.assert_allclose(soft_sort(x, lam=1e-32), np.sort(x), rtol=1e-6)
+
+
+def test_nan_marks_its_row():
+    x = np.array([[np.nan, 1, 2], [1, np.nan, 2], [1, 2, np.nan], [1, 3, 2]])
+    for lam in (0.0, 0.1):
+        for found in (soft_rank(x, lam=lam), soft_sort(x, lam=lam), soft_quantile(x, 0.3, lam=lam)[:, None]):
+            np.testing.assert_array_equal(np.isnan(found).all(axis=1), [True, True, True, False])
+            assert np.isfinite(found[3]).all()
+    np.testing.assert_array_equal(np.isnan(project_permutahedron(X, x[:3, [0, 1, 2, 0]])).all(axis=1), True)

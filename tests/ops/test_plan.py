@@ -218,3 +218,9 @@ def test_what_has_no_plan_is_flagged_and_spoils_no_other():
 def test_what_cannot_be_is_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         topk_plan(**{"x": np.zeros((3, 4), np.float32), "k": 1, "limit": 1} | arguments)
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (3, 0), (2, 0, 3)])
+def test_nothing_gives_nothing(shape):
+    found = topk_plan(np.zeros(shape, np.float32), 1 if shape[-1] else 0, 1)
+    assert found.plan.shape == shape

@@ -25,6 +25,11 @@ def test_slots_hold_the_largest_of_the_mask_and_say_what_is_left(num_slots, p):
     assert (np.asarray(found.overflow) == 0).all() == (num_slots == 12)
 
 
+def test_zeros_tie_whatever_their_sign():
+    found = soft_topk([-0.0, 0.0, -1.0], 1, num_slots=1, lam=0.0)
+    assert (found.weights.tolist(), found.indices.tolist(), float(found.overflow)) == ([1.0], [0], 0.0)
+
+
 def test_gradients_are_those_of_the_mask(x64):
     c = jnp.asarray(oracles.samples((12,)))
 
@@ -80,6 +85,8 @@ def test_there_and_back_is_the_mask_times_the_tokens():
     for found, expected in zip(one, other, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     # 384, and what is added to it, which one by one bfloat16 would lose.
+    whole = scatter_slots([[3]], [0], [0.5], 1)
+    assert (whole.dtype, float(whole[0, 0])) == (jnp.float32, 1.5)
     half = scatter_slots(jnp.ones((3, 1), jnp.bfloat16) * 1.5, [0, 0, 0], [256.0, 0.5, 0.5], 1)
     assert half.dtype == jnp.bfloat16
     assert float(half[0, 0]) == 386.0

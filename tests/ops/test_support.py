@@ -40,6 +40,12 @@ def test_of_entries_that_tie_at_the_end_all_are_in_or_none():
 def test_zeros_are_never_reached_in_magnitude():
     lam = ops.lam_of_support(np.float32([2, -1, 0, 0]), 1, 2, in_magnitude=True)
     assert lam == np.float32(1e32)
+    x = np.float32([2, -1, 0, 0])
+    for k, support in ((3, 3), (3, 2), (2, 2), (3, 1)):
+        found = ops.lam_of_support(x, k, support, in_magnitude=True)
+        assert found == (0 if support == 1 else np.float32(1e32))
+    assert np.count_nonzero(ops.topk_mag(x, 3, lam=1e30)) == 2
+    assert ops.lam_of_support(x, 3, 3) < 10  # of the mask a zero has its share
 
 
 def test_entries_that_take_no_part_are_as_if_absent():

@@ -1,5 +1,6 @@
 """The relaxed magnitude operator against oracles of other kinds."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -89,3 +90,15 @@ def test_adversarial_rows_are_solved_exactly(x64, p):
 
 def test_zero_vector_stays_zero():
     assert np.all(np.asarray(topk_mag(np.zeros((3, 8), np.float32), 3, p=4 / 3)) == 0)
+
+
+@pytest.mark.parametrize("p", PS)
+def test_derivative_in_lam_where_lam_is_0(x64, p):
+    x = np.array([1.0, -3.0, 2.0, 0.5])
+    found = jax.jacfwd(lambda lam: topk_mag(x, 2, lam=lam, p=p))(0.0)
+    np.testing.assert_allclose(found, [0, 3 ** (p - 1), -(2 ** (p - 1)), 0], rtol=1e-12)  # y + lam y^(p - 1) = x
+    backwards = jax.jacrev(lambda lam: topk_mag(x, 2, lam=lam, p=p))(0.0)
+    np.testing.assert_allclose(backwards, found, rtol=1e-12)
+    in_x = jax.jacfwd(lambda x, lam: topk_mag(x, 2, lam=lam, p=p))(x, np.float64(0))
+    np.testing.assert_allclose(in_x, np.diag([0, 1, 1, 0]), rtol=1e-12)
+    assert np.isposinf(jax.jit(lambda lam: topk_mag([np.inf, 1.0, 0.0], 2, lam=lam, p=p))(0.0)[0])

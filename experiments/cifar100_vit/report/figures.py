@@ -102,12 +102,8 @@ def figure6(runs: Sequence[Run]) -> Figure:
     for axes in (accuracy, paired):
         axes.set_xlabel("k of the top-k accuracy")
         axes.xaxis.set_major_locator(MultipleLocator(1))
-    if any(naming.has_features(run) for run in runs):
-        figure.suptitle(
-            "A stand-in for ViT-B/16 (linear head on features of EfficientNet-Lite0, ImageNet-1k)", fontsize=10
-        )
-    elif any(naming.is_stand_in(run) for run in runs):
-        figure.suptitle("A stand-in for ViT-B/16 (small network, pretrained on coarse labels)", fontsize=10)
+    if (stand_in := next(filter(naming.is_stand_in, runs), None)) is not None:
+        figure.suptitle(f"A stand-in for ViT-B/16 ({naming.trained(stand_in)})", fontsize=10)
     size = 9 if len(runs) <= _MANY else 8
     handles, labels = accuracy.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=size, handlelength=_HANDLE)

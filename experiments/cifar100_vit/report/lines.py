@@ -20,6 +20,11 @@ _PAPER_STEPS = (
     "its accuracies it shows in a figure only.",
 )
 
+_WHOLE = (
+    "A stand-in for ViT-B/16 with ImageNet-21k weights, which could not be obtained: all of EfficientNet-Lite0 from "
+    "ImageNet-1k weights, with a new head."
+)
+
 
 def all_of(numbers: Numbers) -> list[str]:
     """Of test, then of validation."""
@@ -57,6 +62,7 @@ def of_test(numbers: Numbers) -> list[str]:
     header = ["loss", "setting", *(f"top-{k}" for k in SHOWN_K), *(f"top-{k} minus cross-entropy" for k in PAIRED_K)]
     header += ["mean of top-1 to 10", "s per step and seed", "seeds", "diverged"]
     stand_in = [_frozen(numbers["features"])] if "features" in numbers else []
+    stand_in += [_WHOLE] if "whole_network" in numbers else []
     stand_in += map(_stand_in, numbers["pretraining"])
     lines = []
     for title, rows in shown:
@@ -64,9 +70,11 @@ def of_test(numbers: Numbers) -> list[str]:
         lines += [*stand_in, ""] if numbers["stand_in"] and rows is shown[0][1] else []
         lines += [*grid(header, map(_final_cells, rows)), ""]
     both = any(_over_images(row) for _, rows in shown for row in rows)
+    untimed = any(row["seconds_per_step_and_seed"] is None for _, rows in shown for row in rows)
     lines += [
         "Mean ± half width of the 95 % t-interval over seeds; differences are paired by seed"
         + (", and after the stroke is the half width over test images, paired by image." if both else "."),
+        *(["Times of runs on other processors than cross-entropy's are left out."] if untimed else []),
         *_PAPER_STEPS,
         "",
     ]
@@ -112,7 +120,7 @@ def _final_cells(row: Numbers) -> list[str]:
         *shown,
         *paired,
         plus_minus(row["mean_topk_accuracy"]),
-        f"{row['seconds_per_step_and_seed']:.2g}",
+        "-" if (seconds := row["seconds_per_step_and_seed"]) is None else f"{seconds:.2g}",
         *tables.outcome(row),
     ]
 

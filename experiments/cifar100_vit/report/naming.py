@@ -4,6 +4,8 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
+from etils import epy
+
 from experiments.cifar100_vit.losses import LOSSES
 from experiments.core.report import results
 from experiments.core.report.identity import Identity
@@ -11,6 +13,9 @@ from experiments.core.report.markdown import number
 from experiments.core.report.pooled import pooled
 from experiments.core.report.results import Problem, Run
 from experiments.core.report.style import Look
+
+with epy.lazy_imports():  # --help does without it
+    from experiments.vision import efficientnet
 
 _KNOWN: dict[str, Collection[str]] = {"loss.name": LOSSES}
 PAPER = "paper/"  # in the names of runs at the paper's learning rates, where others have chosen theirs
@@ -62,7 +67,10 @@ def is_pretraining(run: Run) -> bool:
 
 def final(runs: Iterable[Run]) -> list[Run]:
     """The runs on test, those that differ in their seeds alone as one, in the order of `by_loss`."""
-    return by_loss(pooled(run for run in runs if run.config["split"] == "test" and not is_pretraining(run)))
+    of_test = [run for run in runs if run.config["split"] == "test" and not is_pretraining(run)]
+    # One whose own rate is the paper's is there twice, and no repetition.
+    blocks = ([run for run in of_test if is_at_paper_rate(run) == at_paper] for at_paper in (True, False))
+    return by_loss(run for block in blocks for run in pooled(block))
 
 
 def by_circumstances(runs: Iterable[Run]) -> list[list[Run]]:
@@ -81,6 +89,22 @@ def is_at_paper_rate(run: Run) -> bool:
 def has_features(run: Run) -> bool:
     """Whether what was trained begins at features of a frozen network."""
     return "features" in run.config
+
+
+def is_convolutional(run: Run) -> bool:
+    """Whether EfficientNet-Lite0 is trained from images on."""
+    return run.config.get("network") is not None
+
+
+def trained(run: Run) -> str:
+    """What a stand-in trains, for example `linear head on features of EfficientNet-Lite0, ImageNet-1k`."""
+    if is_convolutional(run):
+        return "all of EfficientNet-Lite0, ImageNet-1k"
+    if not has_features(run):
+        return "small network, pretrained on coarse labels"
+    if run.config["features"]["layer"] == efficientnet.BEFORE_LAST_BLOCK:
+        return "last block and head of EfficientNet-Lite0, ImageNet-1k"
+    return "linear head on features of EfficientNet-Lite0, ImageNet-1k"
 
 
 def is_cross_entropy(run: Run) -> bool:
@@ -117,7 +141,7 @@ def by_loss(runs: Iterable[Run]) -> list[Run]:
 
 
 def is_stand_in(run: Run) -> bool:
-    """Whether its weights are not ImageNet's."""
+    """Whether it is of another network than the paper's."""
     return run.config.get("model", {}).get("variant") != "B/16"
 
 

@@ -42,6 +42,8 @@ def measure(runs: Sequence[Run], chosen: frozenset[str]) -> Numbers:
         more["final_in_other_circumstances"] = [_final_rows(rows) for rows in compared[1:]]
     if any(naming.has_features(run) for run in final):
         more["features"] = next(run.config["features"] for run in final if naming.has_features(run))
+    if any(map(naming.is_convolutional, final)):
+        more["whole_network"] = True
     if paper or "features" in more:
         more["at_an_edge"] = _at_an_edge(tried, chosen)
     return more | {
@@ -90,11 +92,13 @@ def _pretraining_row(run: Run) -> Numbers:
 def _final_row(run: Run, reference: Run | None) -> Numbers:
     others = _accuracies(run, "test")
     paired = {k: None if reference is None or reference is run else _difference(run, reference, k) for k in others}
+    # A run that trains alone has more processors than those that trained side by side.
+    comparable = reference is None or reference.trained_on == run.trained_on
     seconds, steps = run.summary["seconds"], run.summary["steps"]
     return _common(run) | {
         "accuracy": others,
         "minus_cross_entropy": paired,
-        "seconds_per_step_and_seed": seconds / (steps * len(run.summary["seeds"])),
+        "seconds_per_step_and_seed": seconds / (steps * len(run.summary["seeds"])) if comparable else None,
     }
 
 

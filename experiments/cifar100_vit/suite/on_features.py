@@ -1,7 +1,9 @@
 """The runs on features of a frozen network: every loss at the paper's learning rate, and each at its own.
 
-Its own are chosen on validation: the learning rate, then at that rate the weight decay. Of a head that starts from
-zeros only rate / lam matters where nothing is clipped, so that lam stays as it is.
+Its own are chosen on validation: the learning rate, then at that rate the weight decay. lam stays as it is: for the
+losses of this framework and a head that starts from zeros only rate / lam matters, where nothing is clipped. That is
+not so of the temperature of the smooth SVM and of the sorted cross-entropy, nor where a block is trained with the head;
+there lam is one that was not chosen.
 """
 
 import dataclasses

@@ -10,7 +10,8 @@ from experiments.core.report.results import Run, unknown
 
 Fields = dict[str, Any]  # of a config, by dotted name
 
-# How a run is carried out and what it keeps; its numbers do not depend on these.
+# How a run is carried out and what it keeps. What it learns does not depend on these; means since the last row, as the
+# training loss, are over as many steps as `eval_every` says.
 BOOKKEEPING = (
     *(
         "accelerator",
@@ -23,7 +24,7 @@ BOOKKEEPING = (
         "export_probe",
         "export_pictures",
     ),
-    *("export_params", "features.directory", "feed", "input.augment_on", "input.prefetch", "input.workers"),
+    *("export_params", "features.directory", "feed", "input.prefetch", "input.workers"),
     *("steps_per_dispatch", "tensorboard", *COMPUTED_HOW),
 )
 

@@ -76,6 +76,13 @@ class Run:
         """Whether the run has come to its end."""
         return self.state == "done"
 
+    @property
+    def trained_on(self) -> list[tuple[Any, Any]]:
+        """Devices and machine of each launch, as far as known: times compare where these are the same."""
+        launches = [self.environment, *(self.environment.get("resumed") or [])] if self.environment else []
+        found = [(launch.get("devices"), launch.get("machine")) for launch in launches]
+        return [launch for number, launch in enumerate(found) if launch not in found[:number]]
+
     def final(self, metric: str) -> list[float | None]:
         """The values of a metric at the end, by seed; nested ones as `test_accuracy/1`."""
         return _final_values(self.summary)[metric]

@@ -48,12 +48,19 @@ def outcome_of_candidate(row: Numbers) -> list[str]:
 
 
 def _chosen(directory: Path) -> frozenset[str]:
-    """The names of the runs that won a choice of the suite in `directory`."""
+    """The names of the runs that won a choice of the suite in `directory`, but for those that lost a later one."""
     path = directory / "choices.json"
     if not path.exists():
         return frozenset()
     choices = read_object(path, "remove it, and the suite writes it again")
-    return frozenset(choice["chosen"] for choice in choices.values() if choice["chosen"])
+    won = {choice["chosen"] for choice in choices.values() if choice["chosen"]}
+    lost = {
+        entry["run"]
+        for choice in choices.values()
+        for entry in choice.get("candidates", ())
+        if choice["chosen"] and entry["run"] != choice["chosen"]
+    }
+    return frozenset(won - lost)
 
 
 def main(module: str, doc: str | None, make: Callable[[Path], list[Path]], arguments: Sequence[str]) -> int:

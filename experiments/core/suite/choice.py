@@ -1,6 +1,6 @@
 """Choosing hyper-parameters on validation: the lowest mean of a metric over seeds."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,30 +8,61 @@ import numpy as np
 
 from experiments.core.errors import UsageError
 from experiments.core.record.workdir import Workdir
-from experiments.core.suite.plan import Suite, SuiteRun
+from experiments.core.suite.plan import Fields, Suite, SuiteRun
+
+Choice = dict[str, Any]
 
 
-def choose(suite: Suite, out: Path, runs: Iterable[SuiteRun]) -> dict[str, dict[str, Any]]:
+def choose(suite: Suite, out: Path, runs: Iterable[SuiteRun], only: str | None = None) -> dict[str, Choice]:
     """For every choice among the `runs` below `out`, its candidates and the best of those that are finished.
 
     A candidate is worth the mean over its seeds of its `chosen_by`, or of the suite's, at the end, where a seed that
-    diverged counts `suite.if_diverged`. The earlier of two equals wins. Where candidates take the winner of an earlier
-    choice (`best_of`), that competes with them; the settings are then those of both choices.
+    diverged counts `suite.if_diverged`. The earlier of two equals wins. One that was made with another config than it
+    would have today is as one that is not there.
+
+    Candidates may take the winner of an earlier choice (`best_of`); the settings are then those of both choices. It
+    competes with them if nothing but its setting is another.
+
+    Args:
+      suite: of the runs.
+      out: its directory.
+      runs: all that compete.
+      only: a choice, of which, and of those that it builds on, is spoken alone; left out: of all.
     """
     candidates: dict[str, list[SuiteRun]] = {}
     for run in runs:
         if run.candidate_for:
             candidates.setdefault(run.candidate_for, []).append(run)
-    choices: dict[str, dict[str, Any]] = {}
-    for choice, rivals in candidates.items():
-        earlier = {run.best_of: choices[run.best_of] for run in rivals if run.best_of}
-        measured = [entry for won in earlier.values() for entry in won["candidates"] if entry["run"] == won["chosen"]]
-        missing = [name for won in earlier.values() for name in won["missing"]]
-        choices[choice] = _decide(measured + [_measure(suite, out, run, choices) for run in rivals], missing)
+    wanted = candidates if only is None else _with_earlier(only, candidates)
+    choices: dict[str, Choice] = {}
+    for name, rivals in candidates.items():
+        if name in wanted:
+            choices[name] = _decide(suite, out, rivals, candidates, choices)
     return choices
 
 
-def _decide(measured: Sequence[dict[str, Any]], missing: Sequence[str]) -> dict[str, Any]:
+def _with_earlier(name: str, candidates: Mapping[str, Sequence[SuiteRun]]) -> set[str]:
+    """The choice, and those that it builds on."""
+    earlier = {run.best_of for run in candidates[name] if run.best_of}
+    return {name}.union(*(_with_earlier(other, candidates) for other in earlier))
+
+
+def _decide(
+    suite: Suite,
+    out: Path,
+    rivals: Sequence[SuiteRun],
+    candidates: Mapping[str, Sequence[SuiteRun]],
+    choices: Mapping[str, Choice],
+) -> Choice:
+    measured, missing = [], []
+    for name in dict.fromkeys(run.best_of for run in rivals if run.best_of):
+        missing += choices[name]["missing"]
+        won = next((run for run in candidates[name] if run.name == choices[name]["chosen"]), None)
+        if won is not None and all(_differ_in_setting(won, run) for run in rivals):
+            measured += [entry for entry in choices[name]["candidates"] if entry["run"] == won.name]
+    for run in rivals:
+        earlier = choices[run.best_of]["setting"] or {} if run.best_of else {}
+        measured.append(_measure(suite, out, run, {**earlier, **run.setting}))
     finished = [entry for entry in measured if entry["mean"] is not None]
     best = min(finished, key=lambda entry: entry["mean"], default=None)
     return {
@@ -42,15 +73,19 @@ def _decide(measured: Sequence[dict[str, Any]], missing: Sequence[str]) -> dict[
     }
 
 
-def _measure(suite: Suite, out: Path, run: SuiteRun, choices: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    setting = dict(run.setting)
-    if run.best_of is not None:
-        setting = (choices[run.best_of]["setting"] or {}) | setting
+def _differ_in_setting(one: SuiteRun, other: SuiteRun) -> bool:
+    """Whether the two differ in that alone."""
+    return (one.variant, dict(one.base), one.weights_of) == (other.variant, dict(other.base), other.weights_of)
+
+
+def _measure(suite: Suite, out: Path, run: SuiteRun, setting: Fields) -> dict[str, Any]:
     entry: dict[str, Any] = {"run": run.name, "setting": setting, "per_seed": None, "mean": None}
+    workdir = Workdir(out / run.name)
     try:
-        summary = Workdir(out / run.name).read_summary()
+        summary = workdir.read_summary()
         values = summary["final"][run.chosen_by or suite.chosen_by]["per_seed"]
-    except (OSError, KeyError, UsageError):  # what is damaged is said where the run has its turn
+        workdir.check(suite.config(run, out, setting))
+    except (OSError, KeyError, UsageError):  # what is damaged, or another, is said where the run has its turn
         return entry
     counted = [suite.if_diverged if value is None else value for value in values]
     return entry | {"per_seed": values, "mean": float(np.mean(counted))}

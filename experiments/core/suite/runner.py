@@ -137,7 +137,7 @@ class _Runner:
         """The fields to put over the base: the winner's, if the run takes one, then the run's own."""
         if run.best_of is None:
             return run.setting
-        choice = choose(self.suite, self.out, self.runs)[run.best_of]
+        choice = choose(self.suite, self.out, self.runs, only=run.best_of)[run.best_of]
         if choice["setting"] is None or set(choice["missing"]) - set(self.failed):
             raise UsageError(f"its setting is not chosen yet: {', '.join(choice['missing'])} must run first")
         return choice["setting"] | dict(run.setting)

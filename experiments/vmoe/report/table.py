@@ -36,7 +36,8 @@ ROUTING = {
 _EXPLAINED = {
     "load_variation": "- variation: standard deviation over mean, over the experts of a group, of the tokens selected",
     "specialisation": "- specialisation: mutual information of expert and class, over the tokens that experts work on",
-    "stability": "- stability: of the pairs of token and expert in either of two successive rows, the share in both",
+    "stability": "- stability: of the pairs of token and expert in either of two rows of training, {every} steps apart,"
+    " the share in both; mean over training",
 }
 _FINAL_HEADER = (
     *("router", "setting", "precision-at-1, %", "minus hard", "seen", "step time over hard", "seeds", "diverged"),
@@ -45,7 +46,8 @@ _FINAL_EXPLAINED = (
     "Mean ± half width of the 95 % t-interval over seeds. Differences (paired by seed) and ratios of step",
     "times are to a run with the hard router: of the same score for a relaxed one, of the gates for all the",
     "others; *seen*: the difference in truth that such an experiment finds in four of five cases, by its own",
-    "spread. Step times: medians of the second half of training; `results/bench` has them side by side.",
+    "spread. Step times: medians of the second half of training, of runs on the same processors; `results/bench`",
+    "has them side by side.",
 )
 _SWEEP_HEADER = (*("router", "setting", "precision-at-1, %", "dropped mass, %", "tokens of an expert", "diverged", ""),)
 _PAPER = (
@@ -79,7 +81,9 @@ def _final_row(run: Run, reference: Run | None) -> Numbers:
     step = _step_seconds(run)
     # The hard router is its own measure; without one there is none.
     its_own = run if run.config["router"]["name"] == "hard" else None
-    of_reference = None if (held := reference or its_own) is None else _step_seconds(held)
+    held = reference or its_own
+    # A run that trains alone has more processors than those that trained side by side.
+    of_reference = _step_seconds(held) if held is not None and held.trained_on == run.trained_on else None
     return _common(run, "test") | {
         "hard": reference and reference.name,
         "minus_hard": paired,
@@ -100,6 +104,7 @@ def _common(run: Run, prefix: str) -> Numbers:
         "routing": _routing(run, prefix),
         "seeds": run.summary["seeds"],
         "steps": run.summary["steps"],
+        "eval_every": run.config["eval_every"],
         "diverged": run.summary["diverged"],
     }
 
@@ -157,13 +162,15 @@ def _routing_lines(rows: Sequence[Numbers]) -> list[str]:
         found = row["routing"]
         return [row["router"], row["setting"], *(_cell(found[n]["mean"]) if n in found else "-" for n in shown)]
 
-    explained = [text for name, text in _EXPLAINED.items() if name in shown]
+    every = " or ".join(map(str, sorted({row["eval_every"] for row in rows if "stability" in row["routing"]})))
+    but = ", but for stability" if "stability" in shown else ""
+    explained = [text.format(every=every) for name, text in _EXPLAINED.items() if name in shown]
     return [
         f"### What the routers do after {rows[0]['steps']} steps",
         "",
         *grid(["router", "setting", *(ROUTING[name] for name in shown)], map(cells, rows)),
         "",
-        "At the end of training, means over groups, layers and seeds.",
+        f"At the end of training{but}, means over groups, layers and seeds.",
         "",
         *([*explained, ""] if explained else []),
     ]

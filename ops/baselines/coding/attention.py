@@ -12,7 +12,7 @@ from ...interface.arguments import HUGE, NON_NEGATIVE, Range, check_scalar, chec
 from ...interface.rowwise import FEATURES, ROWS, on_mesh, rowwise, spec_of
 from ...scalar.choice import choose
 from ...topk import topk_mask
-from ..masks.implicit import differentiable
+from .implicit import differentiable
 from .least_squares import check_dictionary, curvature_bound, matmul
 from .proximal_gradient import minimise
 
@@ -69,7 +69,8 @@ def sparsemax_attention(
 def _attend(query: Array, keys: Array, values: Array, scale: Array, where: ArrayLike | None) -> Array:
     dtype = working_dtype(query.dtype)
     scores = scale.astype(dtype) * matmul(query.astype(dtype), jnp.swapaxes(keys.astype(dtype), -1, -2))
-    weights = topk_mask(scores, 1, lam=1.0, p=2.0, where=where)
+    one = min(1, scores.shape[-1])  # of no keys none can be attended to
+    weights = topk_mask(scores, one, lam=1.0, p=2.0, where=where)
     return matmul(weights, values.astype(dtype)).astype(query.dtype)
 
 

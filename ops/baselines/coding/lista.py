@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from ...interface.arguments import check_choice, check_whole, floating
+from ...interface.arguments import POSITIVE, check_choice, check_scalar, check_whole, floating, working_dtype
 from .least_squares import check_dictionary, curvature_bound, matmul
 from .soft_threshold import sigshrink, soft_threshold
 
@@ -38,7 +38,7 @@ class Lista:
       sharpness: of `"sigshrink"`, without units: `sigshrink` gets this over the threshold at the start, for good.
 
     Raises:
-      ValueError: `layers` is not positive, or there is no such shrinkage.
+      ValueError: `layers` or `lam` is not positive, or there is no such shrinkage.
     """
 
     dictionary: ArrayLike
@@ -50,6 +50,7 @@ class Lista:
     def __post_init__(self) -> None:
         check_choice("shrinkage", self.shrinkage, SHRINKAGES)
         check_whole("layers", self.layers, 1, float("inf"), "at least 1")
+        check_scalar("lam", self.lam, POSITIVE)
 
     def _step(self, dtype: Any) -> Array:
         return (1.0 / curvature_bound(self.dictionary)).astype(dtype)
@@ -65,23 +66,25 @@ class Lista:
         }
 
     def __call__(self, parameters: Parameters, x: ArrayLike) -> Array:
-        """Codes `(..., atoms)` of vectors `(..., features)`, in the dtype of `x`.
+        """Codes `(..., atoms)` of vectors `(..., features)`, in the dtype of `x`; computed in float32 at least.
 
         Raises:
           ValueError: the vectors do not have the features of the dictionary.
         """
         x = floating(x)
         check_dictionary(self.dictionary, x)
-        steepness = self.sharpness / (self.lam * self._step(x.dtype))
+        dtype = working_dtype(x.dtype)
+        encoder, lateral = (parameters[name].astype(dtype) for name in ("encoder", "lateral"))
+        steepness = self.sharpness / (self.lam * self._step(dtype))
 
         def shrink(y: Array) -> Array:
-            thresholds = jnp.broadcast_to(parameters["threshold"], y.shape)
+            thresholds = jnp.broadcast_to(parameters["threshold"].astype(dtype), y.shape)
             if self.shrinkage == "soft":
                 return soft_threshold(y, thresholds)
             return sigshrink(y, thresholds, steepness)
 
-        seen = matmul(x, parameters["encoder"])
+        seen = matmul(x.astype(dtype), encoder)
         y = shrink(seen)
         for _ in range(self.layers - 1):
-            y = shrink(seen + matmul(y, parameters["lateral"]))
-        return y
+            y = shrink(seen + matmul(y, lateral))
+        return y.astype(x.dtype)

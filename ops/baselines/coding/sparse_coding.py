@@ -11,8 +11,8 @@ from jax.typing import ArrayLike
 from ...interface.arguments import NON_NEGATIVE, POSITIVE, Range, check_choice, check_scalar, floating
 from ...interface.rowwise import FEATURES, ROWS, rowwise
 from ...scalar.choice import choose
-from ..masks.implicit import differentiable
-from .least_squares import check_dictionary, curvature_bound
+from .implicit import differentiable
+from .least_squares import check_dictionary, curvature_bound, matmul
 from .proximal_gradient import minimise
 from .soft_threshold import soft_threshold
 
@@ -142,7 +142,7 @@ def _solve(
     x, dictionary = x / x_unit, dictionary / dictionary_unit
     lam = lam / x_unit / dictionary_unit
     step = 1.0 / _unit(curvature_bound(dictionary)) if step is None else step * dictionary_unit * dictionary_unit
-    strongest = jnp.maximum(jnp.max(jnp.abs(x @ dictionary), axis=-1, keepdims=True), lam)
+    strongest = jnp.maximum(jnp.max(jnp.abs(matmul(x, dictionary)), axis=-1, keepdims=True), lam)
 
     def proximal(point: Array, iteration: Array) -> Array:
         if solver != "homotopy":

@@ -24,7 +24,7 @@ from ...interface.arguments import INSIDE_N, Axis, Range, check_range, check_who
 from ...scalar.choice import choose
 from .shared import finite, mask_rows, unit_of
 
-_ENTROPY = Range("positive", 1e-8)
+_ENTROPY = Range("positive, at least 1e-08", 1e-8)
 
 
 def _squash(x: Array) -> Array:

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 import time
@@ -48,12 +49,18 @@ def test_the_demo_has_every_method_and_needs_no_download():
     assert {run.base["method"] for run in runs} == set(METHODS)
 
 
+def made(out: Path, run: SuiteRun, errors: list[float | None], hardened: list[float | None], **earlier: float) -> None:
+    """Writes a finished run of `SUITE`, which had the setting of an `earlier` choice (`__` for the dots)."""
+    shutil.rmtree(out / run.name, ignore_errors=True)
+    write_workdir(out / run.name, [[90.0] * len(errors), errors], hardened=hardened, split="validation")
+    setting = {name.replace("__", "."): value for name, value in earlier.items()} | dict(run.setting)
+    write_json(out / run.name / "config.json", to_json(SUITE.config(run, out, setting)))
+
+
 def test_the_lowest_hardened_validation_error_is_chosen_and_lost_seeds_count_90(tmp_path):
-    start = [[90.0, 90.0]]
-    settings = {"split": "validation", "dataset": "digits"}
-    write_workdir(tmp_path / "sweep/rate0.001", [*start, [2.0, 2.0]], hardened=[9.0, 11.0], **settings)
-    write_workdir(tmp_path / "sweep/rate0.01", [*start, [5.0, 5.0]], hardened=[8.0, 9.0], **settings)
-    write_workdir(tmp_path / "sweep/rate0.1", [*start, [1.0, None]], hardened=[1.0, None], **settings)
+    made(tmp_path, SWEEP[0], [2.0, 2.0], [9.0, 11.0])
+    made(tmp_path, SWEEP[1], [5.0, 5.0], [8.0, 9.0])
+    made(tmp_path, SWEEP[2], [1.0, None], [1.0, None])
     choice = choose(SUITE, tmp_path, SWEEP)["rate"]
     assert choice["chosen"] == "sweep/rate0.01"
     assert choice["setting"] == {"optimizer.learning_rate": 0.01}
@@ -191,23 +198,59 @@ def test_sigterm_stops_with_status_0_and_the_same_command_goes_on(tmp_path, caps
     assert "2 of 2 runs done" in out
 
 
+def test_a_run_of_another_config_is_not_chosen(tmp_path):
+    for run, error in zip(SWEEP, (9.0, 8.0, 1.0), strict=True):
+        made(tmp_path, run, [error], [error])
+    path = tmp_path / SWEEP[2].name / "config.json"
+    config = json.loads(path.read_text())
+    for field, other in {"epochs": 2, "prune_layers": [0], "batch_size": 7}.items():
+        write_json(path, config | {field: other})
+        choice = choose(SUITE, tmp_path, SWEEP)["rate"]
+        assert (choice["chosen"], choice["missing"]) == (SWEEP[1].name, [SWEEP[2].name])
+    elsewhere = config | {"compilation_cache": "elsewhere"}  # how a run is computed is nothing that it is chosen by
+    write_json(path, elsewhere)
+    assert choose(SUITE, tmp_path, SWEEP)["rate"]["chosen"] == SWEEP[2].name
+
+
 def test_a_second_choice_starts_from_the_winner_of_the_first_which_competes(tmp_path):
-    start, settings = [[90.0]], {"split": "validation", "dataset": "digits"}
     second = [
         SuiteRun(f"sweep/b1-{b1:g}", VALIDATION, {"optimizer.momentum": b1}, candidate_for="both", best_of="rate")
         for b1 in (0.5, 0.8)
     ]
-    for rate, error in ((0.001, 9.0), (0.01, 8.0), (0.1, 10.0)):
-        write_workdir(tmp_path / f"sweep/rate{rate:g}", [*start, [error]], hardened=[error], **settings)
+    for run, error in zip(SWEEP, (9.0, 8.0, 10.0), strict=True):
+        made(tmp_path, run, [error], [error])
     choices = choose(SUITE, tmp_path, SWEEP + second)
     assert choices["rate"]["setting"] == choices["both"]["setting"] == {"optimizer.learning_rate": 0.01}
     assert choices["both"]["missing"] == ["sweep/b1-0.5", "sweep/b1-0.8"]
-    write_workdir(tmp_path / "sweep/b1-0.5", [*start, [8.5]], hardened=[8.5], **settings)
+    made(tmp_path, second[0], [8.5], [8.5], optimizer__learning_rate=0.01)
     assert choose(SUITE, tmp_path, SWEEP + second)["both"]["chosen"] == "sweep/rate0.01"
-    write_workdir(tmp_path / "sweep/b1-0.8", [*start, [7.5]], hardened=[7.5], **settings)
+    made(tmp_path, second[1], [7.5], [7.5], optimizer__learning_rate=0.1)  # which has won before
+    assert choose(SUITE, tmp_path, SWEEP + second)["both"]["missing"] == ["sweep/b1-0.8"]
+    made(tmp_path, second[1], [7.5], [7.5], optimizer__learning_rate=0.01)
     both = choose(SUITE, tmp_path, SWEEP + second)["both"]
     assert both["chosen"] == "sweep/b1-0.8"
     assert both["setting"] == {"optimizer.learning_rate": 0.01, "optimizer.momentum": 0.8}
     assert len(both["candidates"]) == 3
     (tmp_path / "sweep/rate0.001" / "summary.json").unlink()
     assert choose(SUITE, tmp_path, SWEEP + second)["both"]["missing"] == ["sweep/rate0.001"]
+    assert choose(SUITE, tmp_path, SWEEP + second, only="rate").keys() == {"rate"}
+    assert choose(SUITE, tmp_path, SWEEP + second, only="both").keys() == {"rate", "both"}
+
+
+def test_a_winner_competes_with_those_alone_that_train_as_it_did(tmp_path):
+    longer = [
+        SuiteRun(
+            f"sweep/longer{rate:g}",
+            VALIDATION | {"epochs": 2},
+            {"optimizer.learning_rate": rate},
+            candidate_for="longer",
+            best_of="rate",
+        )
+        for rate in (1e-3, 1e-2)
+    ]
+    for run, error in zip([*SWEEP, *longer], (9.0, 8.0, 5.0, 7.0, 7.5), strict=True):
+        made(tmp_path, run, [error], [error])
+    choices = choose(SUITE, tmp_path, SWEEP + longer)
+    assert choices["rate"]["chosen"] == "sweep/rate0.1"
+    assert choices["longer"]["chosen"] == "sweep/longer0.001"
+    assert [entry["run"] for entry in choices["longer"]["candidates"]] == [run.name for run in longer]

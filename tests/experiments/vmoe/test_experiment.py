@@ -176,3 +176,14 @@ def test_images_with_several_labels_train(tmp_path):
     train.run(recipe, config, tmp_path / "w")
     start, end = metrics.read(tmp_path / "w" / "metrics.jsonl")
     assert end["test_loss"][0] < start["test_loss"][0]
+
+
+def test_the_probe_sees_whole_images_where_a_host_augments_them():
+    """Which are of another size in the data than in the network."""
+    config = tiny_config("small,router=hard", input__size=16, **ONE_BLOCK)
+    on_host = tiny_config("small,router=hard", input__augment_on="host", feed="stream", input__size=16, **ONE_BLOCK)
+    params = random_params(config, DATA)
+    found, expected = (RECIPE.build(one, data_lib.load(one)).probe.find(params, HALF) for one in (on_host, config))
+    assert found.keys() == expected.keys()
+    for block, assigned in expected.items():
+        np.testing.assert_array_equal(found[block], assigned)

@@ -228,3 +228,22 @@ def test_scalars_and_matrices_of_the_codes():
 def test_a_float_of_each_leaf_is_named_by_its_path():
     with pytest.raises(ValueError, match=r"^params\['a'\]\['b'\] must be one array of real numbers, got 'x'$"):
         topk_mag_tree({"a": {"b": "x"}}, 0.5)
+
+
+def test_more_entries_than_can_be_counted():
+    shape = jax.ShapeDtypeStruct((2**31,), np.float32)
+    message = r"must have at most 2147483647 entries that compete with each other, got 2147483648"
+    with pytest.raises(ValueError, match=f"^x {message}"):
+        jax.eval_shape(lambda x: topk_mask(x, 1), shape)
+    tree = {"a": jax.ShapeDtypeStruct((2**30,), np.float32), "b": jax.ShapeDtypeStruct((2**30,), np.float32)}
+    with pytest.raises(ValueError, match=f"^params {message}"):
+        jax.eval_shape(lambda tree: topk_mag_tree(tree, 0.5), tree)
+    assert jax.eval_shape(lambda tree: topk_mag_tree(tree, 0.5, per_leaf=True), tree)["a"].shape == (2**30,)
+
+
+def test_a_limit_that_is_not_0_is_said():
+    with pytest.raises(ValueError, match=r"^epsilon must be positive, at least 1e-08, got 1e-09"):
+        baselines.entropic_ot_topk_mask(ENTRIES, 2, epsilon=1e-9)
+    with pytest.raises(ValueError, match=r"^lam must be 0 or in .*, got 1e\+40"):
+        topk_mask(ENTRIES, 2, lam=10**40)
+    np.testing.assert_array_equal(topk_mask(ENTRIES, 2, lam=10**20), topk_mask(ENTRIES, 2, lam=1e20))

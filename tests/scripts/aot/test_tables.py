@@ -25,7 +25,8 @@ def step(name, type_, least, sent=10e6, bound="compute"):
 
 def test_how_a_step_scales_and_what_stops_it():
     found = [step("a", "v5litepod-64", 0.01, bound="interconnect"), step("a", "v5litepod-8", 0.04)]
-    rows = [line for line in step_tables.scaling([*found, step("b", "v5litepod-8", 1.0)]) if line.startswith("| a")]
+    others = [step("b", "v5litepod-8", 1.0), step("a", "2xv5litepod-4", 0.08)]  # slices are slower between them
+    rows = [line for line in step_tables.scaling([*found, *others]) if line.startswith("| a")]
     assert rows == [
         "| a | TPU v5e | 8 | 40.00 | 100 % | compute | 10.0 |",
         "| a | TPU v5e | 64 | 10.00 | 50 % | interconnect | 10.0 |",

@@ -108,3 +108,19 @@ def test_on_features_both_kinds_of_rates_are_drawn_and_the_accuracy_against_the_
     assert list(first) == ["cross-entropy", "top-3, p = 2, the paper's"]
     np.testing.assert_allclose(first["cross-entropy"].get_xydata(), [[0.01, 24], [0.1, 34]])
     np.testing.assert_allclose(fifth["top-3, p = 2, the paper's"].get_xydata(), [[0.01, 41], [0.1, 51]])
+
+
+@pytest.mark.parametrize(
+    ("variant", "title"),
+    [
+        ("features", "A stand-in for ViT-B/16 (linear head on features of EfficientNet-Lite0, ImageNet-1k)"),
+        ("last_block", "A stand-in for ViT-B/16 (last block and head of EfficientNet-Lite0, ImageNet-1k)"),
+        ("whole", "A stand-in for ViT-B/16 (all of EfficientNet-Lite0, ImageNet-1k)"),
+        ("small", "A stand-in for ViT-B/16 (small network, pretrained on coarse labels)"),
+        ("", None),
+    ],
+)
+def test_its_title_says_what_was_trained(tmp_path, variant, title):
+    write_fine_tuning(tmp_path / "run", rising(20.0, 22.0), variant)
+    figure, *_ = draw(tmp_path)
+    assert figure.get_suptitle() == (title or "")

@@ -73,6 +73,32 @@ def test_runs_of_one_seed_each_are_one_run_of_many(tmp_path):
     assert {"again", "topk0", "topk1", "topk2"} < set(rows_by_run(tmp_path))
 
 
+def test_a_rate_of_its_own_that_is_the_papers_is_no_repetition(tmp_path):
+    for block in ("paper", "final"):
+        for seed in range(3):
+            for loss, accuracies in (("xent", XENT), ("topk", TOPK)):
+                one = {k: [values[seed]] for k, values in accuracies.items()}
+                variant = f"loss={loss}" if loss == "xent" else ""
+                write_fine_tuning(tmp_path / block / f"{loss}-seed{seed}", one, variant, seeds=(seed,))
+    numbers = numbers_of(tmp_path)
+    for rows in (numbers["final_at_paper_rates"], numbers["final"]):
+        assert [row["seeds"] for row in rows] == [[0, 1, 2]] * 2
+        assert rows[1]["minus_cross_entropy"]["1"]["per_seed"] == [-3.0, -4.0, -11.0]
+
+
+def test_times_are_those_of_runs_on_the_same_processors(tmp_path):
+    for name, loss, cores in (("xent", "loss=xent", 1), ("topk", "p=2", 1), ("alone", "p=4/3", 2)):
+        write_fine_tuning(tmp_path / name, XENT, f"small,{loss}")
+        machine = {"machine": {"cores": cores}, "devices": {"count": 1}}
+        path = tmp_path / name / "environment.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | machine | {"resumed": [machine]}))
+    rows = rows_by_run(tmp_path)
+    times = {name: row["seconds_per_step_and_seed"] for name, row in rows.items()}
+    assert times == {"xent": pytest.approx(1 / 3), "topk": pytest.approx(1 / 3), "alone": None}
+    (alone,) = [line for line in text_of(tmp_path).splitlines() if line.startswith("| top-3, p = 4/3")]
+    assert alone.endswith(" | - | 3 | 0 |")
+
+
 def test_diverged_seeds_leave_the_means_and_are_counted(tmp_path):
     write_fine_tuning(tmp_path / "xent", {1: [10.0, 20.0, None], 3: [11.0, 21.0, None]}, "small,loss=xent")
     write_fine_tuning(tmp_path / "topk", {1: [None, 15.0, 16.0], 3: [None, 17.0, 18.0]})
@@ -132,6 +158,11 @@ def test_the_sweep_marks_what_was_chosen(tmp_path):
     assert {name: row["chosen"] for name, row in rows_by_run(tmp_path).items()} == {"lr0.03": False, "lr0.1": True}
     assert "| learning rate 0.1, lam = 0.1 | 5.00 | 7.00 | - | - | 6.00 | 1.50 | 0 of 1 | chosen |" in text_of(tmp_path)
     assert "### Test" not in text_of(tmp_path)
+    # One that won a first choice and lost the second is none that was chosen.
+    rivals = {"candidates": [{"run": "lr0.03"}, {"run": "lr0.1"}]}
+    choices = {"topk, rate": {"chosen": "lr0.1"}, "topk": {"chosen": "lr0.03"} | rivals}
+    (tmp_path / "choices.json").write_text(json.dumps(choices))
+    assert {name: row["chosen"] for name, row in rows_by_run(tmp_path).items()} == {"lr0.03": True, "lr0.1": False}
 
 
 def test_runs_that_cannot_be_used_are_named(tmp_path):

@@ -45,6 +45,16 @@ def test_precision_is_compared_seed_by_seed_with_the_hard_router(tmp_path):
     assert "1.5 times the time" in text
 
 
+def test_step_times_compare_on_the_same_processors_alone(tmp_path):
+    write_vmoe(tmp_path / "hard", HARD)
+    write_vmoe(tmp_path / "relaxed", RELAXED, "small,router=relaxed", step_seconds=0.5)
+    path = tmp_path / "relaxed" / "environment.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"machine": {"cores": 2}}))
+    rows = rows_of(tmp_path)
+    assert (rows["relaxed"]["step_seconds"], rows["relaxed"]["step_over_hard"]) == (0.5, None)
+    assert rows["hard"]["step_over_hard"] == 1.0
+
+
 def test_routing_has_the_columns_that_some_run_has(tmp_path):
     write_vmoe(tmp_path / "hard", [*HARD, HARD[-1]], stability=(40.0, 60.0))
     write_vmoe(tmp_path / "relaxed", RELAXED, "small,router=relaxed", support=32.0)
@@ -57,7 +67,8 @@ def test_routing_has_the_columns_that_some_run_has(tmp_path):
     assert "| router | setting | tokens of an expert | entropy of gates, nats | stability, % |" in text
     assert "| hard expert choice, of the gates | learning rate 3e-3 | 29.00 | 0.00 | 51.00 |" in text
     assert "| relaxed expert choice, p = 2, of the logits | learning rate 3e-3, lam = 0.1 | 31.00 | - | - |" in text
-    assert "the share in both" in text
+    assert "two rows of training, 500 steps apart, the share in both; mean over training" in text
+    assert "At the end of training, but for stability, means over groups" in text
     assert "mutual information" not in text
 
 

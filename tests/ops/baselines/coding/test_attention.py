@@ -160,3 +160,8 @@ def test_arguments_are_checked():
         scale_free_attention(X, D, tolerance=-1)
     with pytest.raises(ValueError, match=r"x must have the shape \(..., 9\) of the dictionary"):
         scale_free_attention(X, D.T)
+
+
+def test_no_keys_give_zeros():
+    found = sparsemax_attention(np.ones((2, 3), np.float32), np.ones((0, 3), np.float32), np.ones((0, 4), np.float32))
+    np.testing.assert_array_equal(found, np.zeros((2, 4)))

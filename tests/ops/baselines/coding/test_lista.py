@@ -80,3 +80,13 @@ def test_arguments_are_checked():
         Lista(D, LAM, 2, "hard")
     with pytest.raises(ValueError, match=r"x must have the shape \(..., 14\) of the dictionary, got shape \(64, 8\)"):
         Lista(D.T, LAM, 2)({}, X)
+
+
+def test_codes_have_the_dtype_of_what_they_are_of():
+    model = Lista(D, LAM, 2)
+    for dtype in (jnp.bfloat16, jnp.float16, jnp.float32):
+        codes = model(model.init(), jnp.asarray(X, dtype))
+        assert codes.dtype == dtype
+        np.testing.assert_allclose(codes, model(model.init(), X), atol=0.1)
+    with pytest.raises(ValueError, match=r"^lam must be positive and finite"):
+        Lista(D, 0.0, 1)

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ...scalar.choice import choose
-from ..coding.least_squares import matmul
+from .least_squares import matmul
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(4,))
