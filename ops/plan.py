@@ -119,7 +119,8 @@ def topk_plan(
         where=where,
         returns=TopkPlan(ENTRIES, ROWS, WIDE, ROWS),
         p=check_p(p),
-        shape=(x.shape[min(row, column)], x.shape[max(row, column)]),
+        # What there would be of a matrix without entries is asked of one with one.
+        shape=(max(x.shape[min(row, column)], 1), max(x.shape[max(row, column)], 1)),
         turned=column < row,
     )
 
