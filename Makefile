@@ -105,7 +105,7 @@ cifar100-small: $(READY)  ## Its stand-in on a small network: pretraining, every
 vmoe: $(READY)  ## V-MoE S/32 with hard and relaxed routers, full size: needs accelerators and ImageNet.
 	@$(RUN) experiments.vmoe.suite --preset=full --out=$(RUNS)/vmoe-full
 
-vmoe-small: $(READY) $(VENV)/.ready-pretrained  ## Its stand-in with ImageNet's features of CIFAR-100: every router, ten seeds, table, figures (planned for under 90 minutes on 2 cores).
+vmoe-small: $(READY) $(VENV)/.ready-pretrained  ## Its stand-in with ImageNet's features of CIFAR-100: every router, ten seeds, table, figures (90 minutes of 2 cores).
 	@$(RUN) experiments.vmoe.suite --preset=tokens --out=$(RUNS)/vmoe_tokens
 
 vmoe-scratch: $(READY)  ## Its stand-in that learns its features itself: every router, table, figures (under an hour on 2 cores).
@@ -136,6 +136,8 @@ figures: $(READY)  ## Tables and figures again, from the committed results; the 
 	@$(RUN) experiments.cifar100_vit.report.figures results/cifar100_vit
 	@$(RUN) experiments.cifar100_vit.report.table results/cifar100_pretrained
 	@$(RUN) experiments.cifar100_vit.report.figures results/cifar100_pretrained
+	@$(RUN) experiments.vmoe.report.table results/vmoe_tokens
+	@$(RUN) experiments.vmoe.report.figures results/vmoe_tokens
 	@$(RUN) experiments.vmoe.report.table results/vmoe
 	@$(RUN) experiments.vmoe.report.figures results/vmoe
 	@$(RUN) experiments.vmoe_clusters.report.table results/vmoe_clusters

@@ -15,7 +15,7 @@ from scripts.report.claims import CLAIMS
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
 README = (ROOT / "README.md").read_text()
-EXPERIMENTS = ("mnist_pruning", "cifar100_pruning", "cifar100_vit", "vmoe", "vmoe_clusters")
+EXPERIMENTS = ("mnist_pruning", "cifar100_pruning", "cifar100_vit", "vmoe_tokens", "vmoe", "vmoe_clusters")
 ON_FEATURES = "cifar100_pretrained"  # whose README has its tables written by `make report`
 TABLES = {name: (RESULTS / name / "table.md").read_text() for name in (*EXPERIMENTS, ON_FEATURES)}
 READMES = [

@@ -10,7 +10,7 @@ from scripts.report import operators, solvers
 _BENCH = "results/bench/README.md"
 _MNIST = ("configs/mnist_pruning.py", "make mnist", "results/mnist_pruning/README.md")
 _CIFAR = ("configs/cifar100_vit.py", "make cifar100-pretrained", "results/cifar100_pretrained/README.md")
-_VMOE = ("configs/vmoe.py", "make vmoe-scratch", "results/vmoe/README.md")
+_VMOE = ("configs/vmoe.py", "make vmoe-small", "results/vmoe_tokens/README.md")
 _OPERATORS = ("scripts/report/operators.py", "make report", "ops/README.md")
 
 
@@ -70,7 +70,7 @@ CLAIMS = (
         "Section 6, Figure 7",
         "in a figure only, one run",
         vmoe.precision,
-        "vmoe/figures/figure7.png",
+        "vmoe_tokens/figures/figure7.png",
         *_VMOE,
     ),
     Claim(

@@ -187,7 +187,7 @@ def _stand_in(network: Numbers) -> str:
 
 
 def _cell(value: float | None, digits: int = 2) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
+    return "-" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"  # no -0.00
 
 
 def _final_cells(row: Numbers) -> list[str]:

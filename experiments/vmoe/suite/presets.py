@@ -2,7 +2,7 @@
 
 tokens  the stand-in for V-MoE S/32 on JFT-300M: a small network on maps of ImageNet's features of CIFAR-100, with the
        paper's routing problem (n = 400 tokens, 32 experts, k = 28); learning rate and lam of every router chosen on
-       validation, then ten seeds of each on test; planned for under 90 minutes on 2 CPU cores
+       validation, then ten seeds of each on test; 90 minutes of 2 CPU cores
 longer  those, and the paper's two routers and a dense network again for four times as many steps; in the same directory
 small  what results/vmoe holds, the stand-in that learns its features itself: a small network on CIFAR-100 with the same
        routing problem; the learning rate of the hard router and lam of the relaxed ones chosen on validation, then

@@ -56,7 +56,7 @@ def test_a_singular_gram_matrix_does_not_matter(x64):
 
 
 def test_arguments_are_checked():
-    with pytest.raises(ValueError, match="lam must be positive and finite, got 0"):
+    with pytest.raises(ValueError, match=r"lam must be positive and finite, at least 1.2e-38, got 0"):
         ridge_code(np.zeros(3), np.ones((3, 2)), 0)
     with pytest.raises(ValueError, match=r"lam must be a scalar, got shape \(3,\)"):
         ridge_code(np.zeros(3), np.ones((3, 2)), np.ones(3))

@@ -179,10 +179,10 @@ def test_the_bound_of_the_curvature_is_close_and_safe(shape):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"lam": 0.0}, "lam must be positive and finite, got 0"),
+        ({"lam": 0.0}, "lam must be positive and finite, at least 1.2e-38, got 0"),
         ({"lam": np.ones(5)}, r"lam must be a scalar or broadcast to one value per row, shape \(2, 3\)"),
         ({"solver": "newton"}, "solver must be one of 'fista', 'ista', 'homotopy', got 'newton'"),
-        ({"step": -1.0}, "step must be positive and finite, got -1"),
+        ({"step": -1.0}, "step must be positive and finite, at least 1.2e-38, got -1"),
         ({"stages": 0}, "stages must be at least 1, got 0"),
         ({"tolerance": -1e-3}, "tolerance must be finite and >= 0, got -0.001"),
         ({"max_iterations": -1}, "max_iterations must be finite and >= 0, got -1"),
