@@ -122,6 +122,7 @@ def share_of(density: ArrayLike, size: int, dtype: Any) -> Array | np.ndarray:
     A known one is the decimal number that it is written as: ``float32(0.1)`` of 25 million is 2.5 million.
     """
     density = check_values("density", density, SHARE)
+    share: Any
     if known(density):
         given = np.asarray(density)
         decimal = np.array([float(str(one)) for one in given.flat], np.float64).reshape(given.shape)
