@@ -92,7 +92,7 @@ def test_every_command_of_the_first_hour_does_what_the_page_says(hour, tmp_path)
     printed = {}
     for words, said in transcript():
         printed[shlex.join(words)] = carry_out(words), said
-    assert suites_run == ["vmoe", "cifar100_vit", "mnist_pruning"]
+    assert suites_run == ["vmoe", "vmoe_clusters", "cifar100_vit", "mnist_pruning"]
     assert (tmp_path / "runs" / "compare" / "index.html").exists()
     for command, (out, said) in printed.items():
         if "--help" in command or command.startswith("ls "):
