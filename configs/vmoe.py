@@ -208,6 +208,7 @@ def _make_tokens(config: ml_collections.ConfigDict) -> None:
             "batch_size": 50,
             "steps": 800,
             "eval_every": 160,
+            "eval_batch_size": 100,  # of more at once a balanced plan takes twice as long, others as long
             "checkpoint_every": 800,
             "optimizer": {"learning_rate": 1e-2, "warmup_steps": 80},
             "model": {"variant": "mu/2", "depth": 2},
