@@ -190,6 +190,12 @@ Groups = Blocks | Channels | NM
 Whole = Blocks | Channels
 
 
+def check_groups(groups: Groups | None) -> None:
+    """Checks what is kept or pruned together."""
+    if not isinstance(groups, Groups | None):
+        raise ValueError(f"groups must be None, Blocks, Channels or NM, got {shown(groups)}")
+
+
 def sizes(groups: Whole, x: Array, *, signed: bool) -> Array:
     """One number for each group: the mean of its entries if ``signed``, else their root mean square.
 

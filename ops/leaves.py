@@ -12,7 +12,7 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 
-from .groups import NM, Groups, Whole, rescaled, scaled, sizes, spread
+from .groups import NM, Groups, Whole, check_groups, rescaled, scaled, sizes, spread
 from .interface.arguments import (
     SHARE,
     STRENGTH,
@@ -61,8 +61,7 @@ def of_tree(
     if (density is None) == (k is None):
         raise ValueError(f"exactly one of density and k must be given, got density={shown(density)}, k={shown(k)}")
     share = None if density is None else check_scalar("density", density, SHARE)
-    if not isinstance(groups, Groups | None):
-        raise ValueError(f"groups must be None, Blocks, Channels or NM, got {shown(groups)}")
+    check_groups(groups)
     paths, treedef = jax.tree_util.tree_flatten_with_path(tree)
     results = [leaf for _, leaf in paths]
     chosen = {}

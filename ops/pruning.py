@@ -19,7 +19,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from .gradients import straight_through
-from .groups import Groups
+from .groups import Groups, check_groups
 from .interface.arguments import NON_NEGATIVE, SHARE, STRENGTH, check_choice, check_p, check_scalar, check_values, shown
 from .leaves import Include
 from .trees import hard_topk_mag_tree, topk_mag_tree
@@ -154,8 +154,7 @@ class Pruner:
             check_scalar("density", self.density, SHARE)
         if self.k is not None and not callable(self.k):
             check_scalar("k", self.k, NON_NEGATIVE)
-        if not isinstance(self.groups, Groups | None):
-            raise ValueError(f"groups must be None, Blocks, Channels or NM, got {shown(self.groups)}")
+        check_groups(self.groups)
         for name in ("include", "exclude"):
             predicate = getattr(self, name)
             if not (predicate is None or callable(predicate)):

@@ -101,4 +101,4 @@ def _draw(axes: Axes, images: np.ndarray, works_on: np.ndarray) -> None:
         for place in np.argwhere(taken):
             corner = (left + patch * place[1] - 0.5, top + patch * place[0] - 0.5)
             axes.add_patch(Rectangle(corner, patch, patch, fill=False, edgecolor=RED, linewidth=0.4))
-    axes.imshow(canvas.astype(np.uint8), interpolation="nearest")
+    axes.imshow(canvas.astype(np.uint8), interpolation="none")  # an SVG has the pixels as they are
