@@ -146,7 +146,7 @@ LOSSES = {
             "topk-p4_3-smooth": {"loss.p": 4 / 3, "loss.target": "smooth"},
         },
         demo=("topk-p2", "topk-p2-smooth", "topk-p4_3-smooth"),
-        lams=(0.1, 1.0, 10.0),
+        lams=(0.03, 0.1, 1.0, 10.0),
         on_features={
             "top1-p2": {"loss.p": 2.0, "loss.target": "one_hot", "loss.k": 1},
             "top1-p4_3": {"loss.p": 4 / 3, "loss.target": "one_hot", "loss.k": 1},
@@ -158,7 +158,7 @@ LOSSES = {
         lambda fields: (PURPLE, "-" if fields["p"] == 2.0 else "--"),
         forms={"mixture-p2": {"loss.p": 2.0, "loss.target": "smooth", "loss.k": 5}},
         demo=(),
-        lams=(1.0, 10.0),
+        lams=(0.1, 1.0, 10.0),
         on_features={"mixture-p4_3": {"loss.p": 4 / 3, "loss.target": "smooth", "loss.k": 5}},
     ),
     "topk_surrogate": LossKind(

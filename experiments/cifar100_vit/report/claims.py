@@ -5,7 +5,7 @@ from pathlib import Path
 
 from experiments.cifar100_vit.report.lines import SHOWN_K
 from experiments.core.report.benchmarks import first_on_accelerator, name_of, on_accelerator
-from experiments.core.report.finding import Finding, Measured, Numbers, above, all_above, read
+from experiments.core.report.finding import Finding, Measured, Numbers, above, all_above, lie_above, read
 from experiments.core.report.markdown import plus_minus
 
 _UNIT = "points of accuracy, minus those of cross-entropy"
@@ -48,9 +48,9 @@ def _on_features(table: Numbers) -> Finding:
     papers = {where: [row for row in rows if row["loss"] in PAPERS] for where, rows in blocks.items()}
     counts, words = [], []
     for where, rows in papers.items():
-        found = [above(value) for row in rows for value in _differences(row).values()]
-        counts.append(f"{sum(found)} of {len(found)} intervals lie above 0 {where}")
-        words.append(f"{sum(found)} of {len(found)} comparisons with losses {where}")
+        found = [value for row in rows for value in _differences(row).values()]
+        counts.append(f"{where} {lie_above(found)}")
+        words.append(f"{sum(map(above, found))} of {len(found)} comparisons with losses {where}")
     ours = "; ".join(f"{where}: {_in_full(rows)}" for where, rows in papers.items())
     brief = "; ".join(f"{where}, {_in_brief(rows)}" for where, rows in papers.items())
     return Finding(

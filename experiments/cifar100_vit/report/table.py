@@ -44,7 +44,7 @@ def measure(runs: Sequence[Run], chosen: frozenset[str]) -> Numbers:
         more["features"] = next(run.config["features"] for run in final if naming.has_features(run))
     if any(map(naming.is_convolutional, final)):
         more["whole_network"] = True
-    if paper or "features" in more:
+    if tried:
         more["at_an_edge"] = _at_an_edge(tried, chosen)
     return more | {
         "pretraining": [_pretraining_row(run) for run in pretraining],
@@ -60,22 +60,21 @@ def _final_rows(runs: Sequence[Run]) -> list[Numbers]:
 
 
 def _at_an_edge(tried: Sequence[Run], chosen: frozenset[str]) -> list[str]:
-    """The chosen runs whose rate is the least or the greatest tried for their loss, or whose decay is the greatest."""
+    """The chosen runs with the least or greatest rate or lam tried for their loss, or with the greatest decay."""
     rivals: dict[tuple[Any, ...], list[Run]] = {}
     for run in tried:
         rivals.setdefault((naming.loss(run), *naming.circumstances(run)), []).append(run)
     found = []
     for runs in rivals.values():
-        rates = [_rate(run) for run in runs]
+        rates = {run.config["optimizer"]["learning_rate"] for run in runs}
+        lams = {run.config["loss"]["lam"] for run in runs}
         most = max(map(naming.decay, runs))
         for run in runs:
-            if run.name in chosen and (_rate(run) in (min(rates), max(rates)) or naming.decay(run) == most > 0):
+            ends = run.config["optimizer"]["learning_rate"] in (min(rates), max(rates))
+            ends |= len(lams) > 1 and run.config["loss"]["lam"] in (min(lams), max(lams))
+            if run.name in chosen and (ends or naming.decay(run) == most > 0):
                 found.append(run.name)
     return sorted(found)
-
-
-def _rate(run: Run) -> float:
-    return run.config["optimizer"]["learning_rate"]
 
 
 def _pretraining_row(run: Run) -> Numbers:

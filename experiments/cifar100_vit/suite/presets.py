@@ -27,7 +27,7 @@ SWEEP_SEEDS = (100,)
 FINAL_SEEDS = (0, 1, 2, 3, 4)
 
 # The same learning rates for every loss. How strong a top-k loss is depends on lam, so each is tried with each rate.
-RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)  # 0.3 was worse than 0.1 for every loss it was tried with
+RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 # One at a time: batches of 512 images of 384 pixels fill the devices, and a stream is of one seed.
 FULL_SEEDS = (0, 1, 2)
 FULL_RATES = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)

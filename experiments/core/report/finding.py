@@ -1,7 +1,7 @@
 """What our results say of a claim of the paper."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -99,16 +99,25 @@ def all_above(
       seen: what `power` says of the differences.
     """
     better = [above(difference) for difference in differences.values()]
-    count = f"{sum(better)} of {len(better)}"
+    count, worse = f"{sum(better)} of {len(better)}", sum(map(below, differences.values()))
+    where = f"in {count} comparisons{f', and behind in {worse}' if worse else ''}."
     verdict: Verdict = "reproduced" if all(better) else "partly" if any(better) else "not"
     return Finding(
         ours,
         "substitute" if stand_in else verdict,
-        f"{count} intervals lie above 0{f', on {stand_in}' if stand_in else ''}{seen}",
+        f"{lie_above(differences.values())}{f', on {stand_in}' if stand_in else ''}{seen}",
         brief,
-        plain=f"{f'On {stand_in}, {ahead[0].lower()}{ahead[1:]}' if stand_in else ahead} in {count} comparisons.",
+        plain=f"{f'On {stand_in}, {ahead[0].lower()}{ahead[1:]}' if stand_in else ahead} {where}",
         unit=unit,
         measured=[Measured.of(name, value) for name, value in differences.items()],
+    )
+
+
+def lie_above(differences: Collection[Numbers | None]) -> str:
+    """How many intervals of differences lie above 0, and how many below if any does."""
+    worse = sum(map(below, differences))
+    return (
+        f"{sum(map(above, differences))} of {len(differences)} intervals lie above 0{f', {worse} below' * bool(worse)}"
     )
 
 

@@ -115,7 +115,7 @@ def test_fine_tuning_of_a_stand_in_settles_nothing(tmp_path, variant, top3, verd
     fine_tuning_table.make(directory)
     finding = fine_tuning.accuracy(tmp_path)
     assert finding.verdict == verdict
-    assert f"{4 if top3 > 60 else 0} of 4 intervals lie above 0" in finding.why
+    assert ("4 of 4 intervals lie above 0" if top3 > 60 else "0 of 4 intervals lie above 0, 4 below") in finding.why
 
 
 def on_features(results, papers, own):
@@ -143,7 +143,11 @@ def test_on_features_the_claim_is_read_at_the_papers_rates_and_at_each_its_own(t
     directory = on_features(tmp_path, papers, own)
     finding = fine_tuning.accuracy(tmp_path)
     assert finding.verdict == "substitute"
-    assert f"{counts[0]} intervals lie above 0 at the paper's rates; {counts[1]} intervals lie" in finding.why
+    assert (
+        f"at the paper's rates {counts[0]} intervals lie above 0; each at its own {counts[1]}"
+        in finding.why.replace(", 4 below", "")
+    )
+    assert finding.why.count("0 of 4 intervals lie above 0, 4 below") == words.count("behind")
     assert finding.brief.count("p = 2, the paper's: ") == 2
     lines = verdict.lines(json.loads((directory / "table.json").read_text()))
     for line, where, word in zip(lines, verdict.BLOCKS.values(), words, strict=False):
@@ -250,7 +254,7 @@ def test_precision_of_routers_is_judged_by_intervals(tmp_path, variant, relaxed,
     finding = vmoe.precision(tmp_path)
     assert (finding.verdict, finding.measured[0].mean) == ("substitute", pytest.approx(-16 / 3))
     assert finding.why.startswith(
-        "0 of 1 intervals lie above 0, on a small network and ImageNet's features of cifar100"
+        "0 of 1 intervals lie above 0, 1 below, on a small network and ImageNet's features of cifar100"
     )
     assert "100 steps" not in finding.ours
     for name, level in (("hard", 60.0), ("relaxed", 65.0)):
@@ -260,7 +264,8 @@ def test_precision_of_routers_is_judged_by_intervals(tmp_path, variant, relaxed,
     finding = vmoe.precision(tmp_path)
     assert [measured.name.rpartition(", ")[2] for measured in finding.measured] == ["100 steps", "400 steps"]
     assert "learning rate" not in finding.brief
-    assert finding.why.startswith("1 of 2 intervals lie above 0")
+    assert finding.why.startswith("1 of 2 intervals lie above 0, 1 below")
+    assert finding.plain.endswith("in 1 of 2 comparisons, and behind in 1.")
 
 
 @pytest.mark.parametrize(("relaxed", "verdict"), [(4.0, "reproduced"), (8.0, "not")])

@@ -268,3 +268,14 @@ def test_a_decay_that_is_the_greatest_tried_lies_at_an_edge_and_none_does_not(tm
     for decay, edges in ((0.0, []), (0.1, []), (1.0, ["decay1"])):
         (tmp_path / "choices.json").write_text(json.dumps({"xent": {"chosen": f"decay{decay:g}"}}))
         assert numbers_of(tmp_path)["at_an_edge"] == edges
+
+
+@pytest.mark.parametrize(("lams", "edges"), [((1.0,), []), ((1.0, 10.0), ["lam1"]), ((0.1, 1.0, 10.0), [])])
+def test_a_lam_that_is_the_least_of_several_lies_at_an_edge(tmp_path, lams, edges):
+    for rate in (0.01, 0.1, 1.0):
+        for lam in lams if rate == 0.1 else lams[:1]:
+            run = tmp_path / (f"lam{lam:g}" if rate == 0.1 else f"lr{rate:g}")
+            fields = {"split": "validation", "optimizer__learning_rate": rate, "loss__lam": lam}
+            write_fine_tuning(run, {1: [1.0]}, "small,loss=topk", **fields)
+    (tmp_path / "choices.json").write_text(json.dumps({"topk": {"chosen": "lam1"}}))
+    assert numbers_of(tmp_path)["at_an_edge"] == edges
