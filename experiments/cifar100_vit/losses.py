@@ -61,6 +61,7 @@ class LossKind:
     forms: Mapping[str, Fields] = dataclasses.field(default_factory=dict)  # in the suites; none: one of its own name
     demo: Sequence[str] | None = None  # the forms that the demo trains; None: all
     lams: Sequence[float] = ()  # tried with each learning rate; none: that of the config
+    temperatures: Sequence[float] = ()  # the same on features, where lam is more than a scale of the rate
     of_labels: bool = False  # whether it is defined for a single label of each example alone
 
 
@@ -70,6 +71,7 @@ def _cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
     return optax.softmax_cross_entropy_with_integer_labels(logits, labels)
 
 
+TEMPERATURES = (0.1, 1.0, 10.0)
 SMOOTHING = 0.1  # of xent_smoothed: the share of the target that all classes have in common
 
 
@@ -194,6 +196,7 @@ LOSSES = {
         lambda fields: (GREY, "--"),
         reads=("k", "lam"),
         everywhere=False,
+        temperatures=TEMPERATURES,
         forms={"smooth-svm": {"loss.k": 5}},
         of_labels=True,
     ),
@@ -203,6 +206,7 @@ LOSSES = {
         lambda fields: (GREY, ":"),
         reads=("k", "lam", "weights"),
         everywhere=False,
+        temperatures=TEMPERATURES,
         forms={"sorted-xent": {"loss.k": 5}},
         of_labels=True,
     ),

@@ -2,8 +2,8 @@
 
 Its own are chosen on validation: the learning rate, then at that rate the weight decay. lam stays as it is: for the
 losses of this framework and a head that starts from zeros only rate / lam matters, where nothing is clipped. That is
-not so of the temperature of the smooth SVM and of the sorted cross-entropy, nor where a block is trained with the head;
-there lam is one that was not chosen.
+not so of the temperature of the smooth SVM and of the sorted cross-entropy, which is chosen with the rate, nor where a
+block is trained with the head; there lam is one that was not chosen.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ from typing import Any
 
 from experiments.cifar100_vit.losses import LOSSES
 from experiments.cifar100_vit.report.naming import PAPER
-from experiments.cifar100_vit.suite.forms import Fields, forms_on_features
+from experiments.cifar100_vit.suite.forms import Fields, forms_on_features, rates_and_lams
 from experiments.core.suite.plan import SuiteRun
 
 SWEEP_SEEDS = (100,)
@@ -88,9 +88,8 @@ def _tuned(setting: Setting) -> Iterator[SuiteRun]:
         base, sweep = validation | dict(setting.fields) | form, f"{setting.prefix}sweep/{name}"
         best = f"{setting.prefix}{name}"
         at_best_rate = f"{best}, rate" if setting.decays else best
-        for rate in setting.rates:
-            tried = {"optimizer.learning_rate": rate}
-            yield SuiteRun(f"{sweep}-lr{rate:g}", base, tried, candidate_for=at_best_rate, variant=variant)
+        for label, tried in rates_and_lams(setting.rates, LOSSES[form["loss.name"]].temperatures):
+            yield SuiteRun(f"{sweep}-{label}", base, tried, candidate_for=at_best_rate, variant=variant)
         for decay in setting.decays:
             tried = {"optimizer.weight_decay": decay}
             yield SuiteRun(

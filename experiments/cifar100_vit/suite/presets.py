@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 
 from experiments.cifar100_vit.losses import LOSSES
 from experiments.cifar100_vit.report.naming import PAPER
-from experiments.cifar100_vit.suite.forms import Fields, forms
+from experiments.cifar100_vit.suite.forms import forms, rates_and_lams
 from experiments.cifar100_vit.suite.on_features import last_block, pretrained
 from experiments.core.suite.plan import SuiteRun
 from experiments.vision.digits import DIGITS
@@ -91,18 +91,15 @@ def _sweep() -> Iterator[SuiteRun]:
     """The candidates of every loss."""
     base = {"split": "validation", "seeds": SWEEP_SEEDS, "checkpoint_every": 100}
     for name, form in forms().items():
-        for lam in LOSSES[form["loss.name"]].lams or (None,):
-            for rate in RATES:
-                setting: Fields = {"optimizer.learning_rate": rate} | ({} if lam is None else {"loss.lam": lam})
-                label = f"lr{rate:g}" + ("" if lam is None else f"-lam{lam:g}")
-                yield SuiteRun(
-                    f"sweep/{name}-{label}",
-                    base | form,
-                    setting,
-                    candidate_for=name,
-                    variant="small",
-                    weights_of=PRETRAIN,
-                )
+        for label, setting in rates_and_lams(RATES, LOSSES[form["loss.name"]].lams):
+            yield SuiteRun(
+                f"sweep/{name}-{label}",
+                base | form,
+                setting,
+                candidate_for=name,
+                variant="small",
+                weights_of=PRETRAIN,
+            )
 
 
 def _final() -> Iterator[SuiteRun]:

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.cifar100_vit.losses import LOSSES
+from experiments.cifar100_vit.losses import LOSSES, TEMPERATURES
 from experiments.cifar100_vit.suite.__main__ import SUITE
 from experiments.cifar100_vit.suite.forms import forms, forms_on_features
 from experiments.cifar100_vit.suite.on_features import DECAYS, OTHERS
@@ -82,9 +82,11 @@ def test_the_sweep_tries_the_same_rates_for_every_loss_and_never_sees_the_test_i
 
 
 def test_on_features_every_loss_is_trained_at_the_papers_rate_and_at_its_own_of_one_grid():
-    rates, decays, paper, final = {}, {}, {}, {}
+    rates, decays, paper, final, lams = {}, {}, {}, {}, {}
     for run, config in suite_configs(SUITE, "pretrained"):
-        assert (config.features.size, config.loss.lam, config.batch_size) == (160, 1.0, 512)
+        assert (config.features.size, config.batch_size) == (160, 512)
+        if not LOSSES[config.loss.name].temperatures or not run.candidate_for:
+            assert config.loss.lam == 1.0
         assert (config.split, len(config.seeds)) == (("validation", 1) if run.candidate_for else ("test", 5))
         # For intervals over images.
         assert config.export_examples == (config.split == "test")
@@ -94,13 +96,18 @@ def test_on_features_every_loss_is_trained_at_the_papers_rate_and_at_its_own_of_
         elif run.candidate_for:
             assert not paper.keys() - forms_on_features()  # what is cheap, and shows the claim, comes first
             rates.setdefault(run.candidate_for.removesuffix(", rate"), []).append(config.optimizer.learning_rate)
+            lams.setdefault(config.loss.name, set()).add(config.loss.lam)
         elif run.best_of:
             final[run.best_of] = (config.images_per_class, config.steps)
         else:
             assert config.steps == 100
             paper[run.name.removeprefix("paper/")] = config.optimizer.learning_rate
     assert rates.keys() == final.keys() == decays.keys() > paper.keys() == set(forms_on_features())
-    assert {tuple(rates[name]) for name in paper} == {RATES_ON_FEATURES}
+    with_temperatures = {"smooth-svm", "sorted-xent"}
+    assert {tuple(rates[name]) for name in paper.keys() - with_temperatures} == {RATES_ON_FEATURES}
+    assert {tuple(rates[name]) for name in with_temperatures} == {RATES_ON_FEATURES * len(TEMPERATURES)}
+    chosen = {name: tried for name, tried in lams.items() if tried != {1.0}}
+    assert chosen == {"smooth_svm": set(TEMPERATURES), "sorted_xent": set(TEMPERATURES)}
     assert {tuple(decays[name]) for name in paper} == {DECAYS}
     for tried, option in ((rates, "rates"), (decays, "decays")):
         of_others = {
