@@ -71,7 +71,6 @@ def _cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
     return optax.softmax_cross_entropy_with_integer_labels(logits, labels)
 
 
-TEMPERATURES = (0.1, 1.0, 10.0)
 SMOOTHING = 0.1  # of xent_smoothed: the share of the target that all classes have in common
 
 
@@ -196,7 +195,7 @@ LOSSES = {
         lambda fields: (GREY, "--"),
         reads=("k", "lam"),
         everywhere=False,
-        temperatures=TEMPERATURES,
+        temperatures=(0.01, 0.1, 1.0, 10.0),
         forms={"smooth-svm": {"loss.k": 5}},
         of_labels=True,
     ),
@@ -206,7 +205,7 @@ LOSSES = {
         lambda fields: (GREY, ":"),
         reads=("k", "lam", "weights"),
         everywhere=False,
-        temperatures=TEMPERATURES,
+        temperatures=(0.1, 1.0, 10.0),
         forms={"sorted-xent": {"loss.k": 5}},
         of_labels=True,
     ),

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.cifar100_vit.losses import LOSSES, TEMPERATURES
+from experiments.cifar100_vit.losses import LOSSES
 from experiments.cifar100_vit.suite.__main__ import SUITE
 from experiments.cifar100_vit.suite.forms import forms, forms_on_features
 from experiments.cifar100_vit.suite.on_features import DECAYS, OTHERS
@@ -103,11 +103,12 @@ def test_on_features_every_loss_is_trained_at_the_papers_rate_and_at_its_own_of_
             assert config.steps == 100
             paper[run.name.removeprefix("paper/")] = config.optimizer.learning_rate
     assert rates.keys() == final.keys() == decays.keys() > paper.keys() == set(forms_on_features())
-    with_temperatures = {"smooth-svm", "sorted-xent"}
-    assert {tuple(rates[name]) for name in paper.keys() - with_temperatures} == {RATES_ON_FEATURES}
-    assert {tuple(rates[name]) for name in with_temperatures} == {RATES_ON_FEATURES * len(TEMPERATURES)}
-    chosen = {name: tried for name, tried in lams.items() if tried != {1.0}}
-    assert chosen == {"smooth_svm": set(TEMPERATURES), "sorted_xent": set(TEMPERATURES)}
+    with_temperatures = {"smooth-svm": "smooth_svm", "sorted-xent": "sorted_xent"}
+    assert {tuple(rates[name]) for name in paper.keys() - with_temperatures.keys()} == {RATES_ON_FEATURES}
+    for name, loss in with_temperatures.items():
+        assert tuple(rates[name]) == RATES_ON_FEATURES * len(LOSSES[loss].temperatures)
+        assert lams.pop(loss) == set(LOSSES[loss].temperatures) > {1.0}
+    assert set.union(*lams.values()) == {1.0}
     assert {tuple(decays[name]) for name in paper} == {DECAYS}
     for tried, option in ((rates, "rates"), (decays, "decays")):
         of_others = {
