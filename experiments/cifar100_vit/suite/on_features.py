@@ -57,7 +57,7 @@ OTHERS = (
 )
 
 
-LAST_BLOCK = Setting("", losses=FEW[:3], rates=RATES[3:9], decays=(), form="last_block")
+LAST_BLOCK = Setting("", losses=FEW[:3], rates=FEW_RATES, decays=(), form="last_block")
 
 
 def pretrained() -> list[SuiteRun]:
