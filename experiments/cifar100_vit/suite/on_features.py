@@ -57,7 +57,7 @@ OTHERS = (
 )
 
 
-LAST_BLOCK = Setting("", losses=FEW[:3], rates=FEW_RATES, decays=(), form="last_block")
+LAST_BLOCK = Setting("", losses=FEW, rates=RATES[:11], decays=(), form="last_block")
 
 
 def pretrained() -> list[SuiteRun]:
