@@ -2,7 +2,7 @@
 
 Reads the workdirs below DIR and writes PNG and SVG files to DIR/figures: the paper's Figure 6, the
 top-k accuracy against k for each loss; where there are runs at the paper's learning rates besides, the same of these;
-and where learning rates were chosen for features, the accuracy against them. The same data give the same bytes.
+and where learning rates were chosen, the accuracy against them. The same data give the same bytes.
 """
 
 import sys
@@ -18,6 +18,7 @@ from matplotlib.ticker import MultipleLocator
 from experiments.cifar100_vit.report import naming
 from experiments.core.record.summary import interval
 from experiments.core.report.command import drawable, figures_of
+from experiments.core.report.markdown import number
 from experiments.core.report.paired import difference
 from experiments.core.report.results import Run
 from experiments.core.report.style import BLUE, STYLE, save
@@ -31,7 +32,7 @@ def make(directory: Path) -> list[Path]:
     runs = drawable(naming.load(directory))
     # Some losses of others take the axis for themselves; the table has them.
     final = [run for run in naming.final(runs) if naming.is_everywhere(run)]
-    tried = naming.by_loss(run for run in runs if run.config["split"] == "validation" and naming.tries_rates_alone(run))
+    tried = naming.by_loss(filter(naming.is_tried, runs))
     first = min(map(naming.circumstances, tried), default=None)
     tried = [run for run in tried if naming.circumstances(run) == first and not naming.decay(run)]
     own = naming.by_circumstances(run for run in final if not naming.is_at_paper_rate(run))
@@ -42,7 +43,7 @@ def make(directory: Path) -> list[Path]:
     with mpl.rc_context(STYLE):
         for name, compared in shown.items():
             written += save(figure6(compared), directory / "figures", name)
-        if tried:
+        if len(set(map(_rate, tried))) > 1:
             written += save(by_rate(tried), directory / "figures", "accuracy-by-rate")
     return written
 
@@ -55,11 +56,13 @@ def _suffix(run: Run) -> str:
 def by_rate(runs: Sequence[Run]) -> Figure:
     """Accuracy on validation against the learning rate, a curve for each loss: which is ahead depends on the rate.
 
-    What is far below cross-entropy at any rate is cut off.
+    A loss that was tried with several lam is shown at the one with which it is best at any rate. What is far below
+    cross-entropy at any rate is cut off.
     """
-    curves: dict[str, list[Run]] = {}
+    losses: dict[str, list[Run]] = {}
     for run in runs:
-        curves.setdefault(naming.loss(run), []).append(run)
+        losses.setdefault(naming.loss(run), []).append(run)
+    curves = dict(_at_best_lam(name, members) for name, members in losses.items())
     figure = _figure(-(-len(curves) // 3))
     for axes, k in zip(figure.subplots(1, 2), (1, 5), strict=True):
         for label, members in curves.items():
@@ -77,6 +80,20 @@ def by_rate(runs: Sequence[Run]) -> Figure:
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8, handlelength=_HANDLE)
     return figure
+
+
+def _at_best_lam(name: str, runs: Sequence[Run]) -> tuple[str, list[Run]]:
+    """Runs of a loss at one lam, and what that curve is called."""
+    lams = {run.config["loss"]["lam"] for run in runs}
+    best = min(runs, key=_mean_error).config["loss"]["lam"]
+    return name + f", lam = {number(best)}" * (len(lams) > 1), [
+        run for run in runs if run.config["loss"]["lam"] == best
+    ]
+
+
+def _mean_error(run: Run) -> float:
+    """By which hyper-parameters are chosen; one that diverged is worst."""
+    return float(np.mean([np.inf if error is None else error for error in run.final("mean_topk_error")]))
 
 
 def figure6(runs: Sequence[Run]) -> Figure:

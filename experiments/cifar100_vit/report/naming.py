@@ -117,9 +117,9 @@ def is_everywhere(run: Run) -> bool:
     return LOSSES[run.config["loss"]["name"]].everywhere
 
 
-def tries_rates_alone(run: Run) -> bool:
-    """Whether runs of its suite on validation try learning rates at one lam, so that there is a curve to draw."""
-    return has_features(run) or not is_stand_in(run)
+def is_tried(run: Run) -> bool:
+    """Whether it was trained for a choice of hyper-parameters."""
+    return run.config["split"] == "validation" and not is_pretraining(run)
 
 
 def by_loss(runs: Iterable[Run]) -> list[Run]:

@@ -30,7 +30,7 @@ def make(directory: Path) -> list[Path]:
 def measure(runs: Sequence[Run], chosen: frozenset[str]) -> Numbers:
     """All numbers of the table; `chosen` names the runs of the sweep that won."""
     pretraining = [run for run in runs if naming.is_pretraining(run)]
-    tried = [run for run in runs if run.config["split"] == "validation" and not naming.is_pretraining(run)]
+    tried = [run for run in runs if naming.is_tried(run)]
     final = naming.final(runs)
     paper, own = ([run for run in final if naming.is_at_paper_rate(run) == at_paper] for at_paper in (True, False))
     compared = naming.by_circumstances(own)

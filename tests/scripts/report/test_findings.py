@@ -118,15 +118,15 @@ def test_fine_tuning_of_a_stand_in_settles_nothing(tmp_path, variant, top3, verd
     assert ("4 of 4 intervals lie above 0" if top3 > 60 else "0 of 4 intervals lie above 0, 4 below") in finding.why
 
 
-def on_features(results, papers, own):
+def on_features(results, papers, own, form="features", name="cifar100_pretrained"):
     """Cross-entropy with 60 % at every k at the paper's rates, 70 % at its own, and top-3 losses so far ahead of it."""
-    directory = results / "cifar100_pretrained"
+    directory = results / name
     for folder, level, losses in (("paper/", 60.0, papers), ("final-", 70.0, own)):
         for name, ahead in {"xent": 0.0, "topk": losses}.items():
             accuracies = {k: [level + ahead + seed / 10 * (k % 2) for seed in range(3)] for k in range(1, 11)}
             # Of ten images; where a loss is ahead, on two more the label comes first.
             ranks = [[0] * (6 + 2 * (ahead > 0)) + [10] * (4 - 2 * (ahead > 0))] * 3
-            write_fine_tuning(directory / f"{folder}{name}", accuracies, f"features,loss={name}", ranks=ranks)
+            write_fine_tuning(directory / f"{folder}{name}", accuracies, f"{form},loss={name}", ranks=ranks)
     fine_tuning_table.make(directory)
     return directory
 
@@ -155,6 +155,20 @@ def test_on_features_the_claim_is_read_at_the_papers_rates_and_at_each_its_own(t
     # The interval over ten images is 26 points.
     found = "top-3, p = 2, the paper's (+40.00 ± 0.00 / 26.13)" if own == 40 else "none"
     assert f"- Ahead of tuned cross-entropy in top-5 by more than both intervals: {found}." in lines
+
+
+def test_where_the_last_block_is_trained_it_is_counted_by_itself(tmp_path):
+    on_features(tmp_path, 9.0, -1.0)
+    assert fine_tuning.accuracy(tmp_path).plain.endswith(
+        "in 4 of 4 comparisons at the paper's rates and in 0 of 4 each at a rate of its own."
+    )
+    on_features(tmp_path, -2.0, 3.0, "last_block", "cifar100_last_block")
+    finding = fine_tuning.accuracy(tmp_path)
+    assert finding.plain.endswith("of its own; where its last block is trained, too, in 0 of 4 and in 4 of 4.")
+    assert "at the paper's rates, the last block too 0 of 4 intervals lie above 0, 4 below; each" in finding.why
+    measured = {number.name.partition(":")[0]: round(number.mean, 6) for number in finding.measured}
+    assert list(measured.values()) == [9.0, -1.0, -2.0, 3.0]
+    assert finding.brief.count("p = 2, the paper's: ") == 4
 
 
 def bench(results, name, **record):

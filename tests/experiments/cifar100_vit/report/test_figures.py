@@ -110,6 +110,21 @@ def test_on_features_both_kinds_of_rates_are_drawn_and_the_accuracy_against_the_
     np.testing.assert_allclose(fifth["top-3, p = 2, the paper's"].get_xydata(), [[0.01, 41], [0.1, 51]])
 
 
+def test_of_several_lam_the_curve_is_that_of_the_best(tmp_path):
+    for lam, starts in ((0.1, (30.0, 20.0)), (1.0, (10.0, 40.0)), (10.0, (35.0, None))):
+        for rate, start in zip((0.01, 0.1), starts, strict=True):
+            fields = {"split": "validation", "optimizer__learning_rate": rate, "loss__lam": lam}
+            write_fine_tuning(tmp_path / f"{lam}-{rate}", rising(start), **fields)
+    (written,) = {path.stem for path in figures.make(tmp_path)}
+    assert written == "accuracy-by-rate"
+    runs, _ = naming.load(tmp_path)
+    with mpl.rc_context(STYLE):
+        figure = figures.by_rate(naming.by_loss(runs))
+    (line,) = figure.axes[0].get_lines()
+    assert line.get_label() == "top-3, p = 2, the paper's, lam = 1"
+    np.testing.assert_allclose(line.get_xydata(), [[0.01, 14], [0.1, 44]])
+
+
 @pytest.mark.parametrize(
     ("variant", "title"),
     [
