@@ -54,7 +54,7 @@ class Trainer:
         """Trains it to its end, and tells `say` now and then how far it is.
 
         Raises:
-          Stopped: at SIGTERM or SIGINT; what was trained is saved.
+          Stopped: at SIGTERM or SIGINT; what was trained is saved, all of it if the run was about to end.
           DataError: the data cannot be obtained.
           UsageError: the run cannot begin.
         """
@@ -63,10 +63,10 @@ class Trainer:
         start, self._loading = time.monotonic(), 0.0
         try:
             with contextlib.redirect_stdout(Sieve(say)):
-                train.start(self._recipe, config, workdir, Launch(self._command, overrides))
+                asked_to_stop = train.start(self._recipe, config, workdir, Launch(self._command, overrides))
         finally:
             jax.clear_caches()  # no two runs share a compiled function, and dozens of them fill the memory
-        if not workdir.is_done():
+        if asked_to_stop or not workdir.is_done():
             raise Stopped
         return Took(time.monotonic() - start, self._loading)
 

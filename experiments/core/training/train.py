@@ -115,8 +115,12 @@ def run(recipe: Recipe, config: ml_collections.ConfigDict, path: Any, launch: La
     start(recipe, config, workdir, launch or Launch())
 
 
-def start(recipe: Recipe, config: ml_collections.ConfigDict, workdir: Workdir, launch: Launch) -> None:
-    """As `run`, what is neither done nor invalid, on a machine that is prepared: the last step of it."""
+def start(recipe: Recipe, config: ml_collections.ConfigDict, workdir: Workdir, launch: Launch) -> str | None:
+    """As `run`, what is neither done nor invalid, on a machine that is prepared: the last step of it.
+
+    Returns:
+      What has asked it to stop, such as SIGTERM, if anything has; it may have come too late, when the run was done.
+    """
     compilation_cache.use(config)
     with config_lib.reading(recipe.name):
         experiment_run = _Run(recipe, config, recipe.load(config), workdir)
@@ -128,6 +132,7 @@ def start(recipe: Recipe, config: ml_collections.ConfigDict, workdir: Workdir, l
         jax.set_mesh(experiment_run.mesh),
     ):
         experiment_run.go(launch)
+    return experiment_run.interrupt.received
 
 
 def _is_first() -> bool:

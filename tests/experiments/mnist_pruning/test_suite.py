@@ -14,9 +14,11 @@ import pytest
 
 from experiments.core.config import to_json
 from experiments.core.record.files import write_json
+from experiments.core.record.workdir import Workdir
 from experiments.core.suite import command, trainer
 from experiments.core.suite.choice import choose
 from experiments.core.suite.plan import SuiteRun
+from experiments.core.training import train
 from experiments.mnist_pruning.methods import METHODS
 from experiments.mnist_pruning.suite.__main__ import SUITE
 from tests.experiments.support import start
@@ -196,6 +198,21 @@ def test_sigterm_stops_with_status_0_and_the_same_command_goes_on(tmp_path, caps
     out, err = capsys.readouterr()
     assert err == ""
     assert "2 of 2 runs done" in out
+
+
+def test_a_signal_that_comes_when_a_run_ends_stops_the_suite(tmp_path, monkeypatch, capsys):
+    finish = train._Run._finish
+
+    def signalled(*arguments):
+        signal.raise_signal(signal.SIGTERM)
+        finish(*arguments)
+
+    monkeypatch.setattr(train._Run, "_finish", signalled)
+    suite = dataclasses.replace(SUITE, presets={"demo": lambda: [SuiteRun("final-one", BASE), LONG[1]]})
+    assert command.main(suite, [f"--out={tmp_path}", "--preset=demo", "--jobs=1"]) == 0
+    assert "stopped; run it again and it resumes" in capsys.readouterr().out
+    assert Workdir(tmp_path / "final-one").is_done()
+    assert not (tmp_path / "final-two").exists()
 
 
 def test_a_run_of_another_config_is_not_chosen(tmp_path):
