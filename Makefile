@@ -136,6 +136,8 @@ figures: $(READY)  ## Tables and figures again, from the committed results; the 
 	@$(RUN) experiments.cifar100_vit.report.figures results/cifar100_vit
 	@$(RUN) experiments.cifar100_vit.report.table results/cifar100_pretrained
 	@$(RUN) experiments.cifar100_vit.report.figures results/cifar100_pretrained
+	@$(RUN) experiments.cifar100_vit.report.table results/cifar100_last_block
+	@$(RUN) experiments.cifar100_vit.report.figures results/cifar100_last_block
 	@$(RUN) experiments.vmoe.report.table results/vmoe_tokens
 	@$(RUN) experiments.vmoe.report.figures results/vmoe_tokens
 	@$(RUN) experiments.vmoe.report.table results/vmoe

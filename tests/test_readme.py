@@ -16,8 +16,7 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
 README = (ROOT / "README.md").read_text()
 EXPERIMENTS = ("mnist_pruning", "cifar100_pruning", "cifar100_vit", "vmoe_tokens", "vmoe", "vmoe_clusters")
-ON_FEATURES = "cifar100_pretrained"  # whose README has its tables written by `make report`
-TABLES = {name: (RESULTS / name / "table.md").read_text() for name in (*EXPERIMENTS, ON_FEATURES)}
+TABLES = {name: (RESULTS / name / "table.md").read_text() for name in (*EXPERIMENTS, *readme.FEATURES.values())}
 READMES = [
     ROOT / "README.md",
     ROOT / "ops" / "README.md",
@@ -65,9 +64,10 @@ def test_the_table_is_the_first_of_the_results(name):
     assert not [row for row in text.replace(first, "").splitlines() if row.startswith("|")]
 
 
-def test_tables_on_features_are_those_of_the_results():
-    text = (RESULTS / ON_FEATURES / "README.md").read_text()
-    assert block("fine-tuning on features", text) == readme.features_lines(), "make report writes it again"
+@pytest.mark.parametrize(("part", "name"), readme.FEATURES.items())
+def test_tables_on_features_are_those_of_the_results(part, name):
+    text = (RESULTS / name / "README.md").read_text()
+    assert block(part, text) == readme.features_lines(name), "make report writes it again"
 
 
 @pytest.mark.parametrize("name", ["", *TABLES])
@@ -87,7 +87,7 @@ def test_times_of_solvers_come_from_the_benchmark():
 
 def test_update_writes_between_the_marks_alone(tmp_path, monkeypatch):
     results = tmp_path / "results"
-    for name in (f"bench/{readme.RECORD}", f"{ON_FEATURES}/table.json"):
+    for name in (f"bench/{readme.RECORD}", *(f"{name}/table.json" for name in readme.FEATURES.values())):
         (results / name).parent.mkdir(parents=True)
         (results / name).write_text((RESULTS / name).read_text())
     (results / "bench" / "README.md").write_text("no table\n")

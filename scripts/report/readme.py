@@ -15,6 +15,11 @@ from scripts.bench.case import find
 from scripts.bench.contestants import BOTH, FORWARD, MODES
 from scripts.compare.workdirs import RESULTS
 
+# Blocks of READMEs that tell of fine-tuning on features, and the results that they are made of.
+FEATURES = {
+    "fine-tuning on features": "cifar100_pretrained",
+    "fine-tuning of the last block": "cifar100_last_block",
+}
 # Of the benchmark of masks: the record that the READMEs show.
 RECORD = "cpu-amd-epyc-2c.json"
 _HEADER = ("the paper says", "its number", "ours", "verdict", "in full")
@@ -38,7 +43,8 @@ def update(claims: Sequence[Claim], findings: Sequence[Finding | None]) -> list[
       findings: on them, in the committed results: no other directory has a README to show it.
     """
     changed = []
-    made = {"claims": claims_table(claims, findings), **speed_tables(), "fine-tuning on features": features_lines()}
+    made = {"claims": claims_table(claims, findings), **speed_tables()}
+    made |= {block: features_lines(name) for block, name in FEATURES.items()}
     for path in (RESULTS.parent / "README.md", *sorted(RESULTS.glob("*/README.md"))):
         before = path.read_text()
         after = fill(before, made)
@@ -72,9 +78,9 @@ def claim_row(claim: Claim, finding: Finding | None) -> str:
     return line([*(cell.replace("|", r"\|") for cell in cells), f"[{page.parent.name}]({page})"])
 
 
-def features_lines() -> list[str]:
-    """The verdict on a head on features of a frozen network, and the tables of its test."""
-    path = RESULTS / "cifar100_pretrained" / "table.json"
+def features_lines(name: str) -> list[str]:
+    """The verdict of results on features of a frozen network, by their name, and the tables of their test."""
+    path = RESULTS / name / "table.json"
     numbers = read_object(path, "put back a copy of it, or make it again")
     return [*verdict.lines(numbers), "", *fine_tuning.of_test(numbers)[:-1]]
 

@@ -91,13 +91,13 @@ def _over_images(row: Numbers) -> bool:
 
 
 def _frozen(features: Numbers) -> str:
-    trained = (
-        "the last block and a linear head" if features["layer"] == efficientnet.BEFORE_LAST_BLOCK else "a linear head"
-    )
+    network = f"EfficientNet-Lite0 (ImageNet-1k weights, {features['size']} pixels)"
+    trained = f"a linear head on the features of {network}, which is not trained itself"
+    if features["layer"] == efficientnet.BEFORE_LAST_BLOCK:
+        trained = f"the last block of {network} and a linear head; what comes before them is not trained"
     return (
-        f"A stand-in for ViT-B/16 with ImageNet-21k weights, which could not be obtained: {trained} on the features "
-        f"of EfficientNet-Lite0 (ImageNet-1k weights, {features['size']} pixels), which is not trained itself. Seeds "
-        "differ in the order of the images alone."
+        f"A stand-in for ViT-B/16 with ImageNet-21k weights, which could not be obtained: {trained}. Seeds differ in "
+        "the order of the images alone."
     )
 
 

@@ -279,3 +279,12 @@ def test_a_lam_that_is_the_least_of_several_lies_at_an_edge(tmp_path, lams, edge
             write_fine_tuning(run, {1: [1.0]}, "small,loss=topk", **fields)
     (tmp_path / "choices.json").write_text(json.dumps({"topk": {"chosen": "lam1"}}))
     assert numbers_of(tmp_path)["at_an_edge"] == edges
+
+
+def test_with_the_last_block_it_is_said_what_is_trained(tmp_path):
+    write_fine_tuning(tmp_path / "xent", XENT, "last_block,loss=xent")
+    table.make(tmp_path)
+    assert (
+        "the last block of EfficientNet-Lite0 (ImageNet-1k weights, 160 pixels) and a linear head; what comes before "
+        "them is not trained. Seeds"
+    ) in text_of(tmp_path)
