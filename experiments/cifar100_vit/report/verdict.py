@@ -6,7 +6,7 @@ from experiments.cifar100_vit.report.claims import PAPERS
 from experiments.cifar100_vit.report.lines import PAIRED_K, paired_cell
 from experiments.core.report.finding import Numbers, above, below
 
-BLOCKS = {"final_at_paper_rates": "At the paper's learning rates", "final": "Each loss at its own rate and decay"}
+BLOCKS = {"final_at_paper_rates": "At the paper's learning rates", "final": "Each loss at its own setting"}
 
 
 def lines(numbers: Numbers) -> list[str]:
