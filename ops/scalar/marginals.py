@@ -14,7 +14,6 @@ Arrays are ``(matrices, m, n)``; ``u`` and ``k`` are ``(matrices, m, 1)``, ``v``
 """
 
 import functools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -23,6 +22,7 @@ from jax import Array, lax
 
 from ..interface.rowwise import varying_as
 from .choice import choose
+from .conjugate_gradients import conjugate_gradients
 from .equation import Equation
 from .powers import dual_exponent, power
 from .threshold import threshold
@@ -144,43 +144,6 @@ def _curvature(some: Array, part: Array, v: Array, lam: Array, p: float) -> _Cur
         choose(moving, lax.rsqrt(choose(moving, rows, 1.0)), 0.0),
         choose(tight, 1.0 / choose(tight, columns, 1.0), 0.0),
     )
-
-
-def conjugate_gradients(matrix: Callable[[Array], Array], right: Array, iterations: int, tolerance: float) -> Array:
-    """Solves ``matrix(y) = right`` for a positive semidefinite symmetric matrix, each of a batch by itself.
-
-    Args:
-      matrix: of arrays shaped like ``right``.
-      right: ``(matrices, m, 1)``, without a part in the null space.
-      iterations: the most there are.
-      tolerance: at which norm of the remainder, in units of that of ``right``, to stop.
-    """
-
-    class State(NamedTuple):
-        y: Array
-        rest: Array
-        direction: Array
-        square: Array
-        steps: Array
-
-    least = tolerance**2 * _dot(right, right)
-
-    def going(state: State) -> Array:
-        return jnp.any(state.square > least) & (state.steps < iterations)
-
-    def step(state: State) -> State:
-        image = matrix(state.direction)
-        curvature = _dot(state.direction, image)
-        on = (state.square > least) & (curvature > 0)
-        length = choose(on, state.square / choose(on, curvature, 1.0), 0.0)
-        y, rest = state.y + length * state.direction, state.rest - length * image
-        square = choose(on, _dot(rest, rest), 0.0)
-        ratio = choose(on, square / choose(on, state.square, 1.0), 0.0)
-        return State(y, rest, rest + ratio * state.direction, square, state.steps + 1)
-
-    start = State(jnp.zeros_like(right), right, right, _dot(right, right), jnp.zeros((), jnp.int32))
-    initial = varying_as(start._replace(steps=right), right)._replace(steps=start.steps)
-    return lax.while_loop(going, step, initial).y
 
 
 class _State(NamedTuple):

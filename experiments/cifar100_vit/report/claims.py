@@ -12,8 +12,8 @@ _UNIT = "points of accuracy, minus those of cross-entropy"
 # The two losses of Figure 6, as tables call them.
 _TARGET = ", the paper's"
 PAPERS = (f"top-3, p = 2{_TARGET}", f"top-3, p = 4/3{_TARGET}")
-# Of its table, and where that is.
-_BLOCKS = {"final_at_paper_rates": "at the paper's rates", "final": "each at its own"}
+# Of tables on features, and what the settings in them are.
+BLOCKS = {"final_at_paper_rates": "at the paper's learning rates", "final": "each loss at its own setting"}
 # Of a step with cross-entropy: 9.7 and 10 seconds, of 9.5.
 PAPER_OVERHEAD = {"top-3, p = 2": 9.7 / 9.5, "top-3, p = 4/3": 10 / 9.5}
 
@@ -50,14 +50,14 @@ def _on_features(head: Numbers, last_block: Numbers | None) -> Finding:
 
     Both for a head on frozen features, and if there are such runs where the last block is trained with it.
     """
-    by_block = {where: _papers(head[block]) for block, where in _BLOCKS.items()}
+    by_block = {where: _papers(head[block]) for block, where in BLOCKS.items()}
     if last_block:
-        by_block |= {f"{where}, the last block too": _papers(last_block[block]) for block, where in _BLOCKS.items()}
+        by_block |= {f"{where}, the last block too": _papers(last_block[block]) for block, where in BLOCKS.items()}
     found = {where: [value for row in rows for value in _differences(row).values()] for where, rows in by_block.items()}
     papers, own, *with_last_block = (f"{sum(map(above, values))} of {len(values)}" for values in found.values())
     plain = (
         "On features of another network than the paper's, the top-3 losses are ahead of cross-entropy in "
-        f"{papers} comparisons at the paper's rates and in {own} each at a rate of its own"
+        f"{papers} comparisons at the paper's learning rates and in {own} each at its own setting"
     )
     if with_last_block:
         plain += f"; where its last block is trained, too, in {' and in '.join(with_last_block)}"

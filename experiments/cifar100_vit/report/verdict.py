@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 
-from experiments.cifar100_vit.report.claims import PAPERS
+from experiments.cifar100_vit.report.claims import BLOCKS, PAPERS
 from experiments.cifar100_vit.report.lines import PAIRED_K, paired_cell
 from experiments.core.report.finding import Numbers, above, below
-
-BLOCKS = {"final_at_paper_rates": "At the paper's learning rates", "final": "Each loss at its own setting"}
 
 
 def lines(numbers: Numbers) -> list[str]:
@@ -16,7 +14,9 @@ def lines(numbers: Numbers) -> list[str]:
         for row in (row for row in numbers[block] if row["loss"] in PAPERS):
             differences = [row["minus_cross_entropy"][str(k)] for k in PAIRED_K]
             shown = ", ".join(f"top-{k} {paired_cell(value)}" for k, value in zip(PAIRED_K, differences, strict=True))
-            found.append(f"- {where}, {row['loss']}: **{_word(differences)} cross-entropy** ({shown} points).")
+            found.append(
+                f"- {where.capitalize()}, {row['loss']}: **{_word(differences)} cross-entropy** ({shown} points)."
+            )
     for k in PAIRED_K:
         ahead = [
             f"{row['loss']} ({paired_cell(row['minus_cross_entropy'][str(k)])})"

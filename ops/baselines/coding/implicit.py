@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ...scalar.choice import choose
+from ...scalar.conjugate_gradients import conjugate_gradients
 from .least_squares import matmul
 
 
@@ -54,45 +55,24 @@ def _differentiable_jvp(sum_is_fixed, primals, tangents):
         size = jnp.maximum(jnp.sum(support, axis=-1, keepdims=True), 1).astype(direction.dtype)
         return choose(support, direction - jnp.sum(direction, axis=-1, keepdims=True) / size, 0.0)
 
+    def restricted(direction: Array) -> Array:
+        return project(matmul(matmul(direction, dictionary.T), dictionary))
+
     def curvature(direction: Array) -> Array:
         # The identity where P vanishes makes the system regular and leaves its solution in the range of P alone.
         inside = project(direction)
-        return project(matmul(matmul(inside, dictionary.T), dictionary)) + (direction - inside)
+        return restricted(inside) + (direction - inside)
 
     def solve(_, right: Array) -> Array:
         inside = project(right)
-        return _conjugate_gradients(inside, dictionary, project) + (right - inside)
+        precision = float(jnp.finfo(right.dtype).eps)
+        # Directions of relatively less curvature than this are those of dependent atoms: nothing is known along them.
+        flat = precision * jnp.sum(jnp.square(dictionary))
+        # Exact arithmetic needs as many iterations as there are different eigenvalues.
+        solved = conjugate_gradients(restricted, inside, 4 * min(dictionary.shape), precision, flat)
+        return solved + (right - inside)
 
     residual = x - matmul(y, dictionary.T)
     moved = x_dot - matmul(y, dictionary_dot.T)
     right = project(matmul(moved, dictionary) + matmul(residual, dictionary_dot) - slope_dot)
     return y, lax.custom_linear_solve(curvature, right, solve, symmetric=True)
-
-
-def _conjugate_gradients(right: Array, dictionary: Array, project) -> Array:
-    """The solution of `P D^T D P v = right` of least norm, one system per row, `right` in the range of `P`."""
-    precision = jnp.finfo(right.dtype).eps
-    # Directions of relatively less curvature than this are those of dependent atoms: nothing is known along them.
-    flat = precision * jnp.sum(jnp.square(dictionary))
-    wanted = jnp.square(precision) * jnp.sum(jnp.square(right), axis=-1, keepdims=True)
-    most = 4 * min(dictionary.shape)  # exact arithmetic needs as many as there are different eigenvalues
-
-    def unfinished(state):
-        *_, active, iteration = state
-        return jnp.any(active) & (iteration < most)
-
-    def iterate(state):
-        v, residual, direction, size, active, iteration = state
-        image = project(matmul(matmul(direction, dictionary.T), dictionary))
-        curvature = jnp.sum(direction * image, axis=-1, keepdims=True)
-        active = active & (curvature > flat * jnp.sum(jnp.square(direction), axis=-1, keepdims=True))
-        step = choose(active, size / choose(active, curvature, 1.0), 0.0)
-        v = v + step * direction
-        residual = residual - step * image
-        new_size = jnp.sum(jnp.square(residual), axis=-1, keepdims=True)
-        growth = choose(active, new_size / choose(active, size, 1.0), 0.0)
-        return v, residual, residual + growth * direction, new_size, active & (new_size > wanted), iteration + 1
-
-    size = jnp.sum(jnp.square(right), axis=-1, keepdims=True)
-    start = (jnp.zeros_like(right), right, right, size, size > wanted, jnp.int32(0))
-    return lax.while_loop(unfinished, iterate, start)[0]

@@ -144,13 +144,13 @@ def test_on_features_the_claim_is_read_at_the_papers_rates_and_at_each_its_own(t
     finding = fine_tuning.accuracy(tmp_path)
     assert finding.verdict == "substitute"
     assert (
-        f"at the paper's rates {counts[0]} intervals lie above 0; each at its own {counts[1]}"
+        f"at the paper's learning rates {counts[0]} intervals lie above 0; each loss at its own setting {counts[1]}"
         in finding.why.replace(", 4 below", "")
     )
     assert finding.why.count("0 of 4 intervals lie above 0, 4 below") == words.count("behind")
     assert finding.brief.count("p = 2 ") == 2
     lines = verdict.lines(json.loads((directory / "table.json").read_text()))
-    for line, where, word in zip(lines, verdict.BLOCKS.values(), words, strict=False):
+    for line, where, word in zip(lines, map(str.capitalize, fine_tuning.BLOCKS.values()), words, strict=False):
         assert f"{where}, top-3, p = 2, the paper's: **{word} cross-entropy**" in line
     # The interval over ten images is 26 points.
     found = "top-3, p = 2, the paper's (+40.00 ± 0.00 / 26.13)" if own == 40 else "none"
@@ -160,12 +160,12 @@ def test_on_features_the_claim_is_read_at_the_papers_rates_and_at_each_its_own(t
 def test_where_the_last_block_is_trained_it_is_counted_by_itself(tmp_path):
     on_features(tmp_path, 9.0, -1.0)
     assert fine_tuning.accuracy(tmp_path).plain.endswith(
-        "in 4 of 4 comparisons at the paper's rates and in 0 of 4 each at a rate of its own."
+        "in 4 of 4 comparisons at the paper's learning rates and in 0 of 4 each at its own setting."
     )
     on_features(tmp_path, -2.0, 3.0, "last_block", "cifar100_last_block")
     finding = fine_tuning.accuracy(tmp_path)
-    assert finding.plain.endswith("of its own; where its last block is trained, too, in 0 of 4 and in 4 of 4.")
-    assert "at the paper's rates, the last block too 0 of 4 intervals lie above 0, 4 below; each" in finding.why
+    assert finding.plain.endswith("its own setting; where its last block is trained, too, in 0 of 4 and in 4 of 4.")
+    assert "the paper's learning rates, the last block too 0 of 4 intervals lie above 0, 4 below; each" in finding.why
     measured = {number.name.partition(":")[0]: round(number.mean, 6) for number in finding.measured}
     assert list(measured.values()) == [9.0, -1.0, -2.0, 3.0]
     assert finding.brief.count("p = 2 ") == 4
