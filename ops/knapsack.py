@@ -83,8 +83,10 @@ def _knapsack(
     if where is not None:
         there = there & where
     valid = (costs > 0) & (costs < jnp.inf) & (caps >= 0) & (caps < jnp.inf)
-    bad = jnp.any(there & ~valid, axis=-1, keepdims=True)
     usable = there & valid
+    # Counted: asked for with `any`, costs that are one constant make XLA reduce as many of them while it compiles,
+    # for a minute at (4096, 8192).
+    bad = jnp.sum(usable, axis=-1, keepdims=True) < jnp.sum(there, axis=-1, keepdims=True)
     cost, cap = choose(usable, costs, 1.0), choose(usable, caps, 0.0)
     largest = jnp.finfo(x.dtype).max
     worth = choose(usable, jnp.minimum(x, largest) / cost, -jnp.inf)
