@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import ml_collections
 from etils import epy
@@ -36,6 +37,8 @@ with epy.lazy_imports():  # --help does without them
 PAPER_LAM = 1e-4
 P = {"p2": 2.0, "p4_3": 4 / 3}
 PUBLISHED = "published_jacobian"  # of `config.form`
+# Fields of runs that were made before there were these.
+EARLIER: Fields = {"form": "operator", "hard_after": 1.0, "lam_times_size": False}
 SUPPORT = "support"  # of `config.lam.schedule`
 _READS = ("p", "lam", "debias", "lam_times_size", "form", "hard_after", *FALLING)
 
@@ -58,6 +61,8 @@ FORMS: dict[str, Callable[[jax.Array, Selection], jax.Array]] = {
     "stop_gradient": lambda w, by: w * jax.lax.stop_gradient(_ratio(by.operator(w), w)),
     PUBLISHED: lambda w, by: published.with_dykstras_jacobian(w, by.operator(w), by.k, by.lam),
 }
+# What rescaling says nothing of.
+_MASKS = ("mask", "mask_of_squares")
 
 
 def _ratio(kept: jax.Array, w: jax.Array) -> jax.Array:
@@ -111,6 +116,8 @@ def _validate(config: ml_collections.ConfigDict) -> None:
             require(config[field] == only, field, config[field], f"{only} with lam.schedule={SUPPORT!r}")
         name = config.density_schedule.name
         require(name == "constant", "density_schedule.name", name, f"constant with lam.schedule={SUPPORT!r}")
+    if config.form in _MASKS:
+        require(not config.debias, "debias", config.debias, f"False with form={config.form!r}")
     if config.form == PUBLISHED:
         for field, only in {"p": 2.0, "debias": False, "hard_after": 1.0}.items():
             require(config[field] == only, field, config[field], f"{only} with form={PUBLISHED!r}")
@@ -128,20 +135,35 @@ def kind(config: Config) -> str:
 
 
 def is_papers(config: Config) -> bool:
-    """Whether the operator and lam are those of the paper's Section 6."""
-    constant = config["lam"]["schedule"] == "constant" and config["lam"]["start"] == PAPER_LAM
-    return config["method"] == "relaxed" and constant and not config["debias"]
+    """Whether the operator and lam are those of the paper's Section 6, from the first step to the last."""
+    if config["method"] != "relaxed":
+        return False
+    lam = (config["lam"]["schedule"], config["lam"]["start"], _field(config, "lam_times_size"))
+    operator = (config["debias"], _field(config, "form"), _field(config, "hard_after"))
+    return (
+        lam == ("constant", PAPER_LAM, False)
+        and operator == (False, "operator", 1.0)
+        and config.get("density_schedule", {"name": "constant"})["name"] == "constant"
+    )
+
+
+def _field(config: Config, name: str) -> Any:
+    """Of a run's config; runs that were made before there was such a field have none."""
+    return config.get(name, EARLIER[name])
 
 
 def _setting(config: Config) -> list[str]:
     lam = config["lam"]
-    start, end = number(lam["start"]), number(lam["end"])
+    times = " times the size" if _field(config, "lam_times_size") else ""
+    start, end = (f"{number(lam[bound])}{times}" for bound in ("start", "end"))
     strengths = {"geometric": f"lam {start} to {end}", SUPPORT: "lam by the support, which falls by a cubic"}
     strength = strengths.get(lam["schedule"], f"lam = {start}")
     rescaled = ["rescaled"] if config["debias"] else []
-    hard_after = config.get("hard_after", 1.0)  # runs made before there was such a field have none
+    form = _field(config, "form")
+    other = [] if form == "operator" else [form.replace("_", " ")]
+    hard_after = _field(config, "hard_after")
     hard = [f"hard after {100 * hard_after:g} % of training"] if hard_after < 1 else []
-    return [f"p = {p_name(config['p'])}", strength, *rescaled, *hard, *cubic_setting(config)]
+    return [f"p = {p_name(config['p'])}", strength, *rescaled, *other, *hard, *cubic_setting(config)]
 
 
 def _legend(config: Config) -> str:

@@ -171,13 +171,17 @@ class _Runner:
 def write_choices(suite: Suite, out: Path, runs: Sequence[SuiteRun]) -> None:
     """Writes what has been measured and chosen on validation, if the suite chooses at all; choices of others stay.
 
+    So does a choice of which nothing counts any more, as the runs were made with other configs than they would have
+    today, from a directory of another name for example: there is no other record of it.
+
     Raises:
       DamagedError: the file that is there holds something else.
     """
     if choices := choose(suite, out, runs):
         path = out / CHOICES
         others = read_object(path, "remove it, and the suite writes it again") if path.exists() else {}
-        write_json(path, others | choices)
+        decided = {name: choice for name, choice in choices.items() if choice["chosen"] or not others.get(name)}
+        write_json(path, others | decided)
 
 
 def duration(seconds: float) -> str:

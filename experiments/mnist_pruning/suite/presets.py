@@ -89,7 +89,13 @@ def _sweep(layers: Sequence[int], trials: Mapping[str, Trial]) -> Iterator[Suite
     for name, trial in trials.items():
         choice, seeds = f"{_layers(layers)}-{name}", {"seeds": SWEEP_SEEDS[: trial.sweep_seeds]}
         for label, setting in trial.candidates.items():
-            yield SuiteRun(f"sweep/{choice}-{label}", common | seeds | trial.fields, setting, candidate_for=choice)
+            yield SuiteRun(
+                f"sweep/{choice}-{label}",
+                common | seeds | trial.fields,
+                setting,
+                candidate_for=choice,
+                chosen_by=best.chosen_by(trial.fields),
+            )
 
 
 def _final(layers: Sequence[int], trials: Mapping[str, Trial]) -> Iterator[SuiteRun]:

@@ -35,7 +35,7 @@ def _sweep(methods: dict[str, Fields]) -> Iterator[SuiteRun]:
                 setting,
                 candidate_for=name,
                 variant=VARIANT,
-                chosen_by=best.chosen_by(name),
+                chosen_by=best.chosen_by(fields),
             )
 
 

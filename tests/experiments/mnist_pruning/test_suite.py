@@ -15,7 +15,7 @@ import pytest
 from experiments.core.config import to_json
 from experiments.core.record.files import write_json
 from experiments.core.record.workdir import Workdir
-from experiments.core.suite import command, trainer
+from experiments.core.suite import command, runner, trainer
 from experiments.core.suite.choice import choose
 from experiments.core.suite.plan import SuiteRun
 from experiments.core.training import train
@@ -59,14 +59,14 @@ def made(out: Path, run: SuiteRun, errors: list[float | None], hardened: list[fl
     write_json(out / run.name / "config.json", to_json(SUITE.config(run, out, setting)))
 
 
-def test_the_lowest_hardened_validation_error_is_chosen_and_lost_seeds_count_90(tmp_path):
+def test_the_lowest_hardened_validation_error_is_chosen_and_lost_seeds_count_100(tmp_path):
     made(tmp_path, SWEEP[0], [2.0, 2.0], [9.0, 11.0])
     made(tmp_path, SWEEP[1], [5.0, 5.0], [8.0, 9.0])
     made(tmp_path, SWEEP[2], [1.0, None], [1.0, None])
     choice = choose(SUITE, tmp_path, SWEEP)["rate"]
     assert choice["chosen"] == "sweep/rate0.01"
     assert choice["setting"] == {"optimizer.learning_rate": 0.01}
-    assert [entry["mean"] for entry in choice["candidates"]] == [10.0, 8.5, 45.5]
+    assert [entry["mean"] for entry in choice["candidates"]] == [10.0, 8.5, 50.5]
     assert choice["missing"] == []
     by_its_own_error = [dataclasses.replace(run, chosen_by="valid_error") for run in SWEEP]
     assert choose(SUITE, tmp_path, by_its_own_error)["rate"]["chosen"] == "sweep/rate0.001"
@@ -74,9 +74,25 @@ def test_the_lowest_hardened_validation_error_is_chosen_and_lost_seeds_count_90(
 
 @pytest.mark.parametrize("preset", ["full", "vit"])
 def test_the_dense_network_is_chosen_by_its_own_error(preset):
-    runs = [run for run in SUITE.presets[preset]() if run.name.startswith("sweep/best/")]
+    runs = [run for run in SUITE.presets[preset]() if run.candidate_for]
     assert {run.chosen_by for run in runs if run.base["method"] == "dense"} == {"valid_error"}
     assert {run.chosen_by for run in runs if run.base["method"] != "dense"} == {None}
+
+
+def test_a_choice_of_which_nothing_counts_any_more_stays(tmp_path):
+    """As where a directory has another name, and its runs configs that tell where their weights lay."""
+    for run, error in zip(SWEEP, (9.0, 8.0, 7.0), strict=True):
+        made(tmp_path, run, [error, error], [error, error])
+    runner.write_choices(SUITE, tmp_path, SWEEP)
+    before = json.loads((tmp_path / "choices.json").read_text())
+    assert before["rate"]["chosen"] == "sweep/rate0.1"
+    others = [dataclasses.replace(run, base={**run.base, "batch_size": 7}) for run in SWEEP]
+    runner.write_choices(SUITE, tmp_path, others)
+    assert json.loads((tmp_path / "choices.json").read_text()) == before
+    # What can be decided anew is.
+    made(tmp_path, others[0], [6.0, 6.0], [6.0, 6.0])
+    runner.write_choices(SUITE, tmp_path, others)
+    assert json.loads((tmp_path / "choices.json").read_text())["rate"]["chosen"] == "sweep/rate0.001"
 
 
 def test_a_suite_trains_chooses_draws_and_skips_what_is_done(tmp_path, capsys):
