@@ -99,14 +99,20 @@ cifar100: $(READY)  ## Fine-tune ViT-B/16 on CIFAR-100, losses of the paper, ful
 cifar100-pretrained: $(READY) $(VENV)/.ready-pretrained  ## Its stand-in with ImageNet's features: a head on a frozen network, every loss, table, figures (34 minutes on 2 cores for 474 of its 544 runs).
 	@$(RUN) experiments.cifar100_vit.suite --preset=pretrained --out=$(RUNS)/cifar100_pretrained
 
+cifar100-last-block: $(READY) $(VENV)/.ready-pretrained  ## The same of a few losses, with that network's last block trained, too (2 hours on 2 cores).
+	@$(RUN) experiments.cifar100_vit.suite --preset=last_block --out=$(RUNS)/cifar100_last_block
+
 cifar100-small: $(READY)  ## Its stand-in on a small network: pretraining, every loss, table, figure (85 minutes on 2 cores for a narrower grid).
 	@$(RUN) experiments.cifar100_vit.suite --preset=small --out=$(RUNS)/cifar100_vit
 
 vmoe: $(READY)  ## V-MoE S/32 with hard and relaxed routers, full size: needs accelerators and ImageNet.
 	@$(RUN) experiments.vmoe.suite --preset=full --out=$(RUNS)/vmoe-full
 
-vmoe-small: $(READY) $(VENV)/.ready-pretrained  ## Its stand-in with ImageNet's features of CIFAR-100: every router, ten seeds, table, figures (90 minutes of 2 cores).
+vmoe-small: $(READY) $(VENV)/.ready-pretrained  ## Its stand-in with ImageNet's features of CIFAR-100: every router, ten seeds, table, figures (95 minutes on 2 cores).
 	@$(RUN) experiments.vmoe.suite --preset=tokens --out=$(RUNS)/vmoe_tokens
+
+vmoe-small-longer: $(READY) $(VENV)/.ready-pretrained  ## Three of its routers for 3,200 steps (70 minutes of a processor).
+	@$(RUN) experiments.vmoe.suite --preset=longer --out=$(RUNS)/vmoe_tokens
 
 vmoe-scratch: $(READY)  ## Its stand-in that learns its features itself: every router, table, figures (under an hour on 2 cores).
 	@$(RUN) experiments.vmoe.suite --preset=small --out=$(RUNS)/vmoe
@@ -208,5 +214,5 @@ clean:  ## Remove the environments and caches, never runs/ or results/.
 	rm -rf $(VENV) $(VENV)-bench $(VENV)-docs docs/_build $(VENV)-oldest .venv-tpu .venv-cuda13 .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo test test-oldest test-slurm check-accelerators chaos lint format mnist mnist-quick cifar100-pruning cifar100 cifar100-pretrained cifar100-small vmoe vmoe-small vmoe-scratch vmoe-clusters figures compare report bench bench-gpu bench-device fuzz docs docs-serve site \
+.PHONY: help install demo test test-oldest test-slurm check-accelerators chaos lint format mnist mnist-quick cifar100-pruning cifar100 cifar100-pretrained cifar100-last-block cifar100-small vmoe vmoe-small vmoe-small-longer vmoe-scratch vmoe-clusters figures compare report bench bench-gpu bench-device fuzz docs docs-serve site \
   clean launch-mnist launch-cifar100 launch-vmoe launch-experiment

@@ -101,7 +101,6 @@ def _sources(claim: Claim) -> str:
     parts = []
     if claim.config:
         parts.append(f'<a href="{quote(f"../{claim.config}")}">{html.escape(claim.config)}</a>')
-    if claim.command:
-        parts.append(f"<code>{html.escape(claim.command)}</code>")
-    parts.append(f'<a href="{quote(f"../{claim.page}")}">{html.escape(claim.page)}</a>')
+    parts += [f"<code>{html.escape(command)}</code>" for command in claim.commands]
+    parts += [f'<a href="{quote(f"../{page}")}">{html.escape(page)}</a>' for page in claim.pages]
     return ", ".join(parts)

@@ -73,9 +73,9 @@ def claims_table(claims: Sequence[Claim], findings: Sequence[Finding | None]) ->
 def claim_row(claim: Claim, finding: Finding | None) -> str:
     """What the paper says, where and with which number; ours; the verdict; where it is told in full."""
     ours, verdict = (finding.brief or finding.ours, finding.verdict) if finding else ("-", "not measured")
-    page = Path(claim.page)
+    pages = ", ".join(f"[{Path(page).parent.name}]({page})" for page in claim.pages)
     cells = [f"{claim.says} *{claim.source}*", claim.paper, ours, f"**{verdict}**"]
-    return line([*(cell.replace("|", r"\|") for cell in cells), f"[{page.parent.name}]({page})"])
+    return line([*(cell.replace("|", r"\|") for cell in cells), pages])
 
 
 def features_lines(name: str) -> list[str]:

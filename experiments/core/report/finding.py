@@ -65,8 +65,8 @@ class Claim:
       find: reads our side from the directory of results; None where they hold nothing on it.
       figure: ours, below the directory of results.
       config: in the repository.
-      command: which makes the results.
-      page: in the repository, where the results are told in full.
+      commands: which make the results.
+      pages: in the repository, where the results are told in full.
     """
 
     says: str
@@ -75,8 +75,8 @@ class Claim:
     find: Callable[[Path], Finding | None]
     figure: str
     config: str
-    command: str
-    page: str
+    commands: tuple[str, ...]
+    pages: tuple[str, ...]
 
 
 def all_above(
