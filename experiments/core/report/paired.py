@@ -1,6 +1,6 @@
 """Differences between runs, seed by seed and example by example."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,13 @@ def difference(run: Run, reference: Run, metric: str, *, of_reference: str | Non
     `of_reference` is the metric of the reference, where it is another.
     """
     return interval(_differences(run, reference, metric, of_reference or metric))
+
+
+def difference_of(
+    run: Run, reference: Run, mine: Sequence[float | None], others: Sequence[float | None]
+) -> dict[str, Any]:
+    """The same of values that the runs have by seed, in the order of their seeds."""
+    return interval(_by_seed(run, reference, mine, others))
 
 
 def over_examples(
@@ -68,9 +75,15 @@ def detectable(difference: Mapping[str, Any] | None, power: float = 0.8) -> floa
 
 
 def _differences(run: Run, reference: Run, metric: str, of_reference: str) -> list[float | None]:
-    other = dict(zip(reference.summary["seeds"], reference.final(of_reference), strict=True))
+    return _by_seed(run, reference, run.final(metric), reference.final(of_reference))
+
+
+def _by_seed(
+    run: Run, reference: Run, mine: Sequence[float | None], others: Sequence[float | None]
+) -> list[float | None]:
+    other = dict(zip(reference.summary["seeds"], others, strict=True))
     differences = []
-    for seed, value in zip(run.summary["seeds"], run.final(metric), strict=True):
+    for seed, value in zip(run.summary["seeds"], mine, strict=True):
         subtracted = other.get(seed)
         differences.append(None if value is None or subtracted is None else value - subtracted)
     return differences

@@ -14,7 +14,7 @@ import numpy as np
 from experiments.core.record.summary import interval
 from experiments.core.report import tables
 from experiments.core.report.markdown import grid, plus_minus
-from experiments.core.report.paired import detectable, difference
+from experiments.core.report.paired import detectable, difference, difference_of
 from experiments.core.report.results import Run
 from experiments.vmoe.report import naming
 
@@ -87,6 +87,7 @@ def _final_row(run: Run, reference: Run | None) -> Numbers:
     return _common(run, "test") | {
         "hard": reference and reference.name,
         "minus_hard": paired,
+        "stability_minus_hard": _stability_minus(run, reference),
         "detectable": detectable(paired),
         "step_seconds": step,
         "step_over_hard": step / of_reference if step and of_reference else None,
@@ -117,12 +118,23 @@ def _routing(run: Run, prefix: str) -> dict[str, Numbers]:
         for block, layer in final.get(f"{prefix}_router", {}).items()
     }
     found = {name: interval(naming.over_layers(layers, name)) for name in next(iter(layers.values()), {})}
-    # From row to row, the first of which has none before it; a run of several workdirs has no rows.
-    if (name := f"{prefix}_stability") in final and run.rows:
-        course = [naming.over_layers(row[name]) for row in run.rows[1:]]
-        seeds = zip(*course, strict=True)
-        found["stability"] = interval([None if None in seed else float(np.mean(seed)) for seed in seeds])
+    if stability := _stability(run, prefix):
+        found["stability"] = interval(stability)
     return found
+
+
+def _stability(run: Run, prefix: str = "test") -> list[float | None]:
+    """By seed, the mean over training; empty where a run has none, and for a run of several workdirs, without rows."""
+    if (name := f"{prefix}_stability") not in run.summary["final"] or not run.rows:
+        return []
+    course = [naming.over_layers(row[name]) for row in run.rows[1:]]  # from row to row: the first has none before it
+    return [None if None in seed else float(np.mean(seed)) for seed in zip(*course, strict=True)]
+
+
+def _stability_minus(run: Run, reference: Run | None) -> Numbers | None:
+    if reference is None or not (mine := _stability(run)) or not (others := _stability(reference)):
+        return None
+    return difference_of(run, reference, mine, others)
 
 
 def _step_seconds(run: Run) -> float | None:
@@ -158,9 +170,12 @@ def _routing_lines(rows: Sequence[Numbers]) -> list[str]:
     if not shown:
         return []
 
+    paired = any(row["stability_minus_hard"] for row in rows)
+
     def cells(row: Numbers) -> list[str]:
         found = row["routing"]
-        return [row["router"], row["setting"], *(_cell(found[n]["mean"]) if n in found else "-" for n in shown)]
+        cells = [row["router"], row["setting"], *(_cell(found[n]["mean"]) if n in found else "-" for n in shown)]
+        return [*cells, plus_minus(row["stability_minus_hard"], signed=True)] if paired else cells
 
     every = " or ".join(map(str, sorted({row["eval_every"] for row in rows if "stability" in row["routing"]})))
     but = ", but for stability" if "stability" in shown else ""
@@ -168,7 +183,10 @@ def _routing_lines(rows: Sequence[Numbers]) -> list[str]:
     return [
         f"### What the routers do after {rows[0]['steps']} steps",
         "",
-        *grid(["router", "setting", *(ROUTING[name] for name in shown)], map(cells, rows)),
+        *grid(
+            ["router", "setting", *(ROUTING[name] for name in shown), *["stability minus hard"] * paired],
+            map(cells, rows),
+        ),
         "",
         f"At the end of training{but}, means over groups, layers and seeds.",
         "",

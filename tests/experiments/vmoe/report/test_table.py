@@ -72,6 +72,18 @@ def test_routing_has_the_columns_that_some_run_has(tmp_path):
     assert "mutual information" not in text
 
 
+def test_stability_is_paired_with_the_hard_router_of_the_same_score(tmp_path):
+    write_vmoe(tmp_path / "gates", [*HARD, HARD[-1]], stability=(40.0, 60.0))
+    write_vmoe(tmp_path / "logits", [*HARD, HARD[-1]], router__score="logits", stability=(50.0, 60.0))
+    write_vmoe(tmp_path / "relaxed", [*HARD, HARD[-1]], "small,router=relaxed", stability=(52.0, 64.0))
+    rows = rows_of(tmp_path)
+    assert rows["gates"]["stability_minus_hard"] is None
+    assert rows["relaxed"]["stability_minus_hard"]["per_seed"] == [3.0] * 3
+    text = text_of(tmp_path)
+    assert "| stability, % | stability minus hard |" in text
+    assert "| 59.00 | +3.00 ± 0.00 |" in text
+
+
 def test_a_stand_in_on_features_says_so(tmp_path):
     write_vmoe(tmp_path / "hard", HARD, "tokens,router=hard")
     table.make(tmp_path)
