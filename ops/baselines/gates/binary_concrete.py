@@ -93,7 +93,7 @@ def _prepare(x: ArrayLike, log_alpha: ArrayLike, temperature: ArrayLike) -> tupl
     x = floating(x)
     dtype = working_dtype(x.dtype)
     wide = x.astype(dtype)
-    inside = (wide > 0) & (wide < 1)
+    inside = ~((wide <= 0) | (wide >= 1))  # a NaN, too, which is no number outside
     safe = jnp.where(inside, wide, 0.5)
     logit = jnp.log(safe) - jnp.log1p(-safe)
     return x, inside, logit, jnp.asarray(log_alpha).astype(dtype), jnp.asarray(temperature).astype(dtype)

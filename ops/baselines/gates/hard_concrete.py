@@ -113,7 +113,7 @@ def hard_concrete_pdf(
     _check(temperature, low, high)
     z = floating(z)
     density = binary_concrete_pdf(_unstretch(z, low, high), log_alpha, temperature=temperature) / (high - low)
-    return jnp.where((z > 0) & (z < 1), density, 0.0).astype(z.dtype)
+    return jnp.where((z <= 0) | (z >= 1), 0.0, density).astype(z.dtype)
 
 
 def hard_concrete_cdf(

@@ -54,6 +54,12 @@ def test_outside_of_the_interval():
 
 
 @pytest.mark.parametrize("function", [binary_concrete_cdf, binary_concrete_pdf])
+def test_nan_stays_nan_and_spoils_no_other(function):
+    x = np.float32([np.nan, 0.5])
+    np.testing.assert_array_equal(np.isnan(function(x, 0.3, temperature=0.5)), [True, False])
+
+
+@pytest.mark.parametrize("function", [binary_concrete_cdf, binary_concrete_pdf])
 def test_finite_with_finite_gradients_however_extreme(function):
     extreme = np.float32([0, 1e-30, 1e-3, 0.5, 1 - 6e-8, 1])
     log_alpha, x = map(np.ravel, np.meshgrid(np.linspace(-200, 200, 81, dtype=np.float32), extreme))

@@ -101,6 +101,11 @@ def test_density_and_cdf_outside():
     np.testing.assert_array_equal(hard_concrete_cdf(z, 0.0), [0, 0, 1, 1, 1])
 
 
+@pytest.mark.parametrize("function", [hard_concrete_cdf, hard_concrete_pdf])
+def test_nan_stays_nan_and_spoils_no_other(function):
+    np.testing.assert_array_equal(np.isnan(function(np.float32([np.nan, 0.5]), 0.3)), [True, False])
+
+
 def test_penalty_counts_the_gates_of_a_model():
     model = {"a": np.float32([[-50.0, 50.0], [50.0, 0.0]]), "b": [np.array([50.0, -50.0], jnp.bfloat16)]}
     penalty = l0_penalty(model)
