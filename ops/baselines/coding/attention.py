@@ -143,21 +143,18 @@ def scale_free_attention(
 
 def _attended(x: Array, dictionary: Array, tolerance: Array, max_iterations: Array) -> ScaleFreeAttention:
     dictionary, tolerance = dictionary.astype(x.dtype), tolerance.astype(x.dtype)
+    # Their common part does not matter on the simplex: it would shorten the steps, and take digits of the derivative.
+    mean = lax.stop_gradient(jnp.mean(dictionary, axis=-1))
+    x, dictionary = x - mean[None, :], dictionary - mean[:, None]
     found = _nearest(*lax.stop_gradient((x, dictionary, tolerance)), max_iterations)
     return found._replace(weights=differentiable(found.weights, x, dictionary, jnp.zeros_like(found.weights), True))
 
 
 def _nearest(x: Array, dictionary: Array, tolerance: Array, max_iterations: Array) -> ScaleFreeAttention:
-    """The weights, in coordinates in which the atoms have mean 0 and none exceeds 1 in any feature.
-
-    Their common part does not matter on the simplex, and would only shorten the steps.
-    """
-    mean = jnp.mean(dictionary, axis=-1)
-    dictionary = dictionary - mean[:, None]
+    """The weights, in coordinates in which no atom exceeds 1 in any feature; the atoms have mean 0."""
     unit = jnp.max(jnp.abs(dictionary))
     unit = choose(unit > 0, unit, 1.0)
-    dictionary = dictionary / unit
-    x = (x - mean[None, :]) / unit
+    x, dictionary = x / unit, dictionary / unit
     bound = curvature_bound(dictionary)
     squares = jnp.sum(jnp.square(dictionary), axis=0)[None, :] - 2.0 * matmul(x, dictionary)
     largest = 0.5 * (jnp.sum(jnp.square(x), axis=-1, keepdims=True) + jnp.max(squares, axis=-1, keepdims=True))

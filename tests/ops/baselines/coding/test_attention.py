@@ -94,6 +94,23 @@ def test_derivatives(x64):
     check_grads(function, (x, dictionary), 1, modes=["fwd", "rev"], atol=1e-6, rtol=1e-6, eps=1e-6)
 
 
+def test_a_common_shift_takes_no_digits_of_the_derivative():
+    x, dictionary = (np.round(1024 * value) / 1024 for value in (3.0 * X[0, :2], D[:, :5]))  # shifts round nothing
+
+    def function(x, dictionary):
+        weights = scale_free_attention(x, dictionary, tolerance=1e-6).weights
+        return jnp.sum(weights * jnp.arange(5.0)[None, :]), weights
+
+    gradients = jax.jit(jax.grad(function, argnums=(0, 1), has_aux=True))
+    found, weights = gradients(np.float32(x + 1024), np.float32(dictionary + 1024))
+    expected, unshifted = gradients(np.float32(x), np.float32(dictionary))
+    assert np.all((np.asarray(weights) > 0).sum(-1) >= 2)
+    np.testing.assert_allclose(weights, unshifted, atol=1e-5)
+    for one, other in zip(found, expected, strict=True):
+        assert np.abs(other).max() > 0.1
+        np.testing.assert_allclose(one, other, atol=1e-4)
+
+
 def test_degenerate_dictionaries():
     x, same = np.float32(X), np.ones((FEATURES, 4), np.float32)
 
