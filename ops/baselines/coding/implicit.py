@@ -67,7 +67,9 @@ def _differentiable_jvp(sum_is_fixed, primals, tangents):
         inside = project(right)
         precision = float(jnp.finfo(right.dtype).eps)
         # Directions of relatively less curvature than this are those of dependent atoms: nothing is known along them.
-        flat = precision * jnp.sum(jnp.square(dictionary))
+        # Relatively to the atoms that the row uses, however large others are.
+        squares = jnp.sum(jnp.square(dictionary), axis=0)[:, None]
+        flat = precision * matmul(support.astype(right.dtype), squares)
         # Exact arithmetic needs as many iterations as there are different eigenvalues.
         solved = conjugate_gradients(restricted, inside, 4 * min(dictionary.shape), precision, flat)
         return solved + (right - inside)
@@ -75,4 +77,5 @@ def _differentiable_jvp(sum_is_fixed, primals, tangents):
     residual = x - matmul(y, dictionary.T)
     moved = x_dot - matmul(y, dictionary_dot.T)
     right = project(matmul(moved, dictionary) + matmul(residual, dictionary_dot) - slope_dot)
-    return y, lax.custom_linear_solve(curvature, right, solve, symmetric=True)
+    # Off the range of P there is nothing but the rounding of the right side, which large atoms make large.
+    return y, project(lax.custom_linear_solve(curvature, right, solve, symmetric=True))
