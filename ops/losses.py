@@ -329,6 +329,8 @@ def _mixture_of_rows(x: Array, t: Array, lam: Array, present: Array, *, weights:
         return _loss_of_rows(x, t, lam, present, k=jnp.broadcast_to(k, lam.shape), **arguments)
 
     losses = jax.vmap(loss)(jnp.arange(1, len(weights) + 1, dtype=x.dtype))
+    # What weighs nothing costs nothing, even if it is infinite.
+    losses = choose((weights[:, None, None] == 0) & (losses == jnp.inf), 0.0, losses)
     return jnp.tensordot(weights.astype(x.dtype), losses, axes=1, precision="highest")
 
 

@@ -422,3 +422,20 @@ def test_an_example_without_weight_costs_nothing_even_if_it_is_infinite(reductio
     assert np.isposinf(loss(x, np.float32([1, 0.5])))
     in_weights = jax.grad(loss, argnums=1)(np.float32([[2, 0, 1], [2, 1, 1]]), np.float32([1, 0]))
     assert in_weights[1] > 0  # what an example would cost is known all the same
+
+
+def test_a_k_without_weight_costs_nothing_even_if_it_is_infinite():
+    x = np.float32([[2, -np.inf, 1], [2, 0, 1]])
+    labels = np.array([1, 1])
+
+    def total(x, weights):
+        losses = topk_fenchel_young_mixture(x, labels, weights, lam=1.0)
+        return jnp.sum(losses), losses
+
+    (_, found), gradient = jax.value_and_grad(total, has_aux=True)(x, np.float32([0, 0.5]))
+    second = topk_fenchel_young_loss(x[1], 1, 2, lam=1.0)
+    np.testing.assert_allclose(found, [np.inf, 0.5 * second], rtol=1e-6)
+    assert np.isfinite(gradient).all()
+    slopes, found = jax.grad(total, argnums=1, has_aux=True)(x, np.zeros(2, np.float32))
+    np.testing.assert_array_equal(found, [0, 0])
+    assert np.isfinite(slopes).all()
