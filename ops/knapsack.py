@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from .interface.arguments import NON_NEGATIVE, POSITIVE_STRENGTH, SHARE, Axis, check_p
+from .interface.arguments import NON_NEGATIVE, POSITIVE_STRENGTH, SHARE, Axis, check_p, floating
 from .interface.rowwise import check_one_of, rowwise
 from .scalar.budget import Wares, buy
 from .scalar.choice import choose
@@ -62,7 +62,7 @@ def knapsack_mask(
         _knapsack,
         x,
         axis=axis,
-        beside={"costs": costs, "caps": caps},
+        beside={"costs": floating(costs, "costs"), "caps": floating(caps, "caps")},
         per_row=budget | {"lam": (lam, POSITIVE_STRENGTH)},
         where=where,
         p=check_p(p),

@@ -73,7 +73,7 @@ def project_permutahedron(
     >>> project_permutahedron([0.5, 1.0, 0.75], [3.0, 2.0, 1.0])
     Array([1.75, 2.25, 2.  ], dtype=float32)
     """
-    return _operate(_projected, x, lam, p, axis, solver, beside={"w": w})
+    return _operate(_projected, x, lam, p, axis, solver, beside={"w": floating(w, "w")})
 
 
 def soft_sort(

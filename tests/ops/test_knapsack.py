@@ -98,6 +98,12 @@ def test_derivatives_in_all_arguments_are_right(p, x64):
     assert np.count_nonzero(mask % caps) > 1
 
 
+def test_booleans_are_numbers():
+    x, taken = [3.0, 2.0, 1.0], np.array([True, False, True])
+    found = knapsack_mask(x, 1.5, costs=np.ones(3, bool), caps=taken, lam=0.1)
+    np.testing.assert_array_equal(found, knapsack_mask(x, 1.5, caps=np.float32(taken), lam=0.1))
+
+
 def test_the_budget_is_spent_or_everything_is_taken():
     x, costs, caps, _ = problem(2)
     for k in (0.0, 1e-3, 1.0, costs @ caps, 1e6):

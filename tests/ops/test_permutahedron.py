@@ -26,6 +26,12 @@ def test_linear_maximisation_by_brute_force():
     np.testing.assert_array_equal(jax.jit(jax.jacobian(lambda x: lmo(x, W[0])))(X[0]), np.zeros((4, 4)))
 
 
+def test_boolean_weights_are_numbers():
+    w = np.array([[True, False, True, False]])
+    for operator in (lmo, project_permutahedron):
+        np.testing.assert_array_equal(operator(X, w), operator(X, w.astype(float)))
+
+
 @pytest.mark.parametrize("p", [2.0, 1.5])
 def test_projection_against_a_generic_solver(p):
     found = project_permutahedron(X, W, lam=0.7, p=p)
