@@ -22,6 +22,7 @@ from .interface.arguments import (
     check_p,
     check_scalar,
     check_values,
+    known,
     real,
     share_of,
     shown,
@@ -86,11 +87,21 @@ def of_tree(
     leaves = tuple(chosen.values())
     competitors = _competitors(leaves, rows, groups)
     check_count(name, sum(competitors) if rows.axis is None else max(competitors))
+    amounts: tuple[Any, ...]
+    if share is None:
+        amounts = (_count(k, leaves, rows, groups, whole),)
+    elif not known(density):
+        amounts = (share,)
+    elif rows.axis is None:
+        amounts = (share_of(density, sum(competitors), _working_dtype(leaves)),)
+    else:
+        sizes_and_leaves = zip(competitors, leaves, strict=True)
+        amounts = tuple(share_of(density, size, _working_dtype((leaf,))) for size, leaf in sizes_and_leaves)
     kept = _compiled(
         leaves,
-        _count(k, leaves, rows, groups, whole) if share is None else share,
+        amounts,
         strength_of_it,
-        is_share=share is not None,
+        is_share=share is not None and not known(density),
         equation=Equation(p, phi, rows),
         groups=groups,
         debias=bool(debias),
@@ -140,7 +151,7 @@ def _shards(axis_name: AxisName) -> int:
 @functools.partial(jax.jit, static_argnames=("is_share", "equation", "groups", "debias", "zero"))
 def _compiled(
     entries: tuple[Array, ...],
-    amount: Array,
+    amounts: tuple[Array, ...],
     lam: Array,
     *,
     is_share: bool,
@@ -149,6 +160,7 @@ def _compiled(
     debias: bool,
     zero: Vanishing,
 ) -> tuple[Array, ...]:
+    """What is selected of the leaves; there is one amount, a number or a share, or a number for each leaf."""
     signed = equation.linear
     # Of whole groups the hard operator is a mask: its derivative is that of what is kept, also of a group of zeros.
     hard_groups = isinstance(groups, Whole) and zero == "all"
@@ -181,12 +193,13 @@ def _compiled(
             kept = tuple(rescaled(groups, *part, at_zero) for part in zip(working, competing, kept, strict=True))
         return tuple(y.astype(leaf.dtype) for y, leaf in zip(kept, leaves, strict=True))
 
-    def apply(entries: tuple[Array, ...], amount: Array, lam: Array) -> tuple[Array, ...]:
+    def apply(entries: tuple[Array, ...], amounts: tuple[Array, ...], lam: Array) -> tuple[Array, ...]:
         if equation.rows.axis is None:
-            return solve(entries, amount, lam)
-        return tuple(solve((leaf,), amount, lam)[0] for leaf in entries)
+            return solve(entries, *amounts, lam)
+        each = amounts if len(amounts) == len(entries) else amounts * len(entries)
+        return tuple(solve((leaf,), amount, lam)[0] for leaf, amount in zip(entries, each, strict=True))
 
-    return on_mesh(apply, tuple(PartitionSpec(*spec_of(leaf)) for leaf in entries))(entries, amount, lam)
+    return on_mesh(apply, tuple(PartitionSpec(*spec_of(leaf)) for leaf in entries))(entries, amounts, lam)
 
 
 def _competing(x: Array, groups: Groups | None, signed: bool) -> Array:

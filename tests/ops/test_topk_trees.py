@@ -91,6 +91,16 @@ def test_a_budget_for_each_leaf(of_tree, of_row):
         np.testing.assert_array_equal(kept["b"], of_row(tree["b"]))
 
 
+@pytest.mark.parametrize("per_leaf", [False, True])
+def test_a_share_of_millions_is_rounded_down_once(per_leaf):
+    """0.3 times 3,000,003 is 900,000.9, which float32 has as 900,001."""
+    tree = {"a": jnp.arange(3_000_003, dtype=jnp.float32)} | ({"b": jnp.arange(10.0)} if per_leaf else {})
+    operator = functools.partial(hard_topk_mask_tree, density=0.3, per_leaf=per_leaf)
+    for kept in (operator(tree), jax.jit(operator)(tree)):
+        assert np.sum(kept["a"], dtype=int) == 900_000
+        assert not per_leaf or np.sum(kept["b"]) == 3
+
+
 @pytest.mark.parametrize("operator", [functools.partial(topk_mask_tree, lam=0.5), hard_topk_mask_tree])
 def test_a_mask_is_1_where_nothing_is_selected_among(operator):
     others = {"step": np.int32(7), "flags": np.array([True, False]), "key": jax.random.key(3)}
