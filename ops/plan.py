@@ -68,7 +68,7 @@ def topk_plan(
     Differentiable in ``x``, ``k``, ``limit`` and ``lam``, forwards and backwards, to any order, by the implicit
     function theorem: a symmetric linear system in one unknown a row, solved by conjugate gradients. What is not
     converged has derivatives that are as inexact. Where all limits bind, ``k`` and ``limit`` can only change together.
-    Takes O(m n) memory for a matrix ``(m, n)``.
+    The derivative in ``k`` is 0 in rows that select nothing in part. Takes O(m n) memory for a matrix ``(m, n)``.
 
     Args:
       x: real array of at least two dimensions; finite, but that entries equal to ``-inf`` get 0 and leave the others as

@@ -98,6 +98,12 @@ def test_derivatives_in_all_arguments_are_right(p, x64):
     assert np.count_nonzero(mask % caps) > 1
 
 
+def test_the_derivative_in_k_is_0_where_nothing_is_taken_in_part():
+    x = np.float32([[3, 2, 1], [3, 2, 1]])
+    slopes = jax.jacfwd(lambda k: knapsack_mask(x, k, lam=0.1).sum(axis=1))(np.float32([1.5, 2]))
+    np.testing.assert_allclose(slopes, [[1, 0], [0, 0]], atol=1e-6)
+
+
 def test_booleans_are_numbers():
     x, taken = [3.0, 2.0, 1.0], np.array([True, False, True])
     found = knapsack_mask(x, 1.5, costs=np.ones(3, bool), caps=taken, lam=0.1)

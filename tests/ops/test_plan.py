@@ -152,6 +152,12 @@ def test_derivatives_where_every_limit_binds(x64):
     assert abs(slope) > 0.01
 
 
+def test_the_derivative_in_k_is_0_in_rows_that_select_nothing_in_part():
+    x = np.float32([[5, 3, 1, -1], [1, 4, -2, 0.5]])
+    slopes = jax.jacfwd(lambda k: topk_plan(x, k, 3, lam=0.1).plan.sum(axis=1))(np.float32([1.5, 2]))
+    np.testing.assert_allclose(slopes, [[1, 0], [0, 0]], atol=1e-6)
+
+
 def test_batches_axes_and_transformations():
     x = np.stack([scores(3, 4, seed) for seed in range(3)]).astype(np.float32)
     k, limit = np.float32([1, 2, 1.5]), np.float32([1, 2, 1, 1])
