@@ -73,14 +73,18 @@ def _lam_of_support(
     none_left_out = left_out == -jnp.inf
     gamma = choose(none_left_out, largest, left_out)
     above = s > gamma
-    reach = choose(largest > gamma, largest - gamma, 1.0)
-    # The mask of every entry over that of the largest, were none fully selected.
-    shares = choose(above, (s - gamma) / reach, 0.0) ** (1 / (p - 1))
-    slope = gamma if in_magnitude else jnp.ones_like(gamma)
-    lam = jnp.clip(reach * (_scale(shares, k) * slope) ** (1 - p), 0.0, STRONGEST)
+    last = jnp.min(choose(hard_topk_mask(s, jnp.ceil(k)[:, 0]) > 0, s, jnp.inf), axis=-1, keepdims=True)
+    reach = choose(last > gamma, last - gamma, 1.0)
+    # The mask of every entry over that of the last that has to be selected, were none fully selected. Their scale is
+    # between 1 and what is left for the last over n, so those that are cut off, as the power overflows, are full.
+    most = float(jnp.finfo(s.dtype).max) ** (0.5 * (p - 1))
+    shares = jnp.minimum(choose(above, (s - gamma) / reach, 0.0), most) ** (1 / (p - 1))
+    unit = reach * gamma ** (1 - p) if in_magnitude else reach
+    lam = jnp.clip(unit * _scale(shares, k) ** (1 - p), 0.0, STRONGEST)
     lam = choose(_total(above.astype(s.dtype)) < k, 0.0, lam)
-    # A 0 stays 0 in magnitude, however much of it is selected.
-    any_will_do = none_left_out | (gamma == 0) if in_magnitude else none_left_out
+    any_will_do = none_left_out | (k == 0)
+    if in_magnitude:  # where a 0 stays 0, however much of it is selected
+        any_will_do = any_will_do | (gamma == 0)
     return choose(largest < jnp.inf, choose(any_will_do, STRONGEST, lam), jnp.nan)
 
 

@@ -24,6 +24,31 @@ def test_it_is_the_largest_lam_with_so_many_nonzeros(p, in_magnitude):
     np.testing.assert_array_equal(num_nonzeros(X, k, lam * (1 + 1e-9), p, in_magnitude), support + 1)
 
 
+def bisected(x, k, support, p, in_magnitude):
+    """At the threshold of the first entry left out, in long doubles: the ``lam`` of one row."""
+    s = -np.sort(-np.longdouble(np.abs(x) if in_magnitude else x))
+    gamma = s[support]
+    apart = np.log(s[:support] - gamma)
+    slope = np.log(gamma) if in_magnitude else 0
+    low, high = np.longdouble(-200), np.longdouble(200)
+    for _ in range(100):
+        middle = (low + high) / 2
+        more = np.exp(np.minimum((apart - middle) / (np.longdouble(p) - 1) - slope, 0)).sum() >= k
+        low, high = (middle, high) if more else (low, middle)
+    return np.clip(np.exp(low), 0, 1e32)
+
+
+@pytest.mark.parametrize("in_magnitude", [False, True])
+@pytest.mark.parametrize("p", [2.0, 1.1, 1.02, 1.001, 1.0001])
+def test_neither_small_exponents_nor_small_or_large_entries_are_too_much(p, in_magnitude):
+    k, support = np.float32([3, 3, 3.5, 1, 20, 7.01]), np.array([3, 5, 20, 39, 30, 9])
+    scales = np.float32([1e-30, 1e-10, 1, 1e10, 1e30])
+    x = scales[:, None, None] * X.astype(np.float32)[None]
+    found = ops.lam_of_support(x, k[None, :], support[None, :], in_magnitude=in_magnitude, p=p)
+    expected = [[bisected(*row, p, in_magnitude) for row in zip(rows, k, support, strict=True)] for rows in x]
+    np.testing.assert_allclose(found, np.float64(expected), rtol=3e-6, atol=1e-37)
+
+
 @pytest.mark.parametrize("in_magnitude", [False, True])
 def test_it_is_hard_below_k_and_as_soft_as_can_be_where_none_is_left_out(in_magnitude):
     lam = ops.lam_of_support(X, 10, np.array([0, 9, 9, 40, 40, 40]), in_magnitude=in_magnitude)
