@@ -67,6 +67,10 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     if "k" in LOSSES[config.loss.name].reads:
         allowed = f"at most the {data.num_classes} classes of {config.dataset}"
         require(config.loss.k <= data.num_classes, "loss.k", config.loss.k, allowed)
+    if LOSSES[config.loss.name].of_labels and data.is_multi_hot:
+        several = ", ".join(name for name, loss in LOSSES.items() if not loss.of_labels)
+        allowed = f"one of {several}, as images of {config.dataset} may have several classes each"
+        require(False, "loss.name", config.loss.name, allowed)
     network = networks.make(config, data)
     loss_of = fine_tuning_loss(**config.loss)
     max_k = min(MAX_K, data.num_classes)

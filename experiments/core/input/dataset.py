@@ -35,6 +35,11 @@ class Data:
         """The number of training images."""
         return self.train_stream.num_examples if self.train_stream else len(self.train["label"])
 
+    @property
+    def is_multi_hot(self) -> bool:
+        """Whether images may have several classes each."""
+        return self.train_stream.example["label"].ndim == 1 if self.train_stream else self.train["label"].ndim == 2
+
     def pixel_mean_and_std(self) -> tuple[float, float]:
         """Over all pixels of the training images."""
         # In blocks and in float64: the images as floats would need eight times their memory.

@@ -10,10 +10,11 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from configs.cifar100_vit import get_config
 from experiments.cifar100_vit.experiment import RECIPE
-from experiments.cifar100_vit.losses import fine_tuning_loss
+from experiments.cifar100_vit.losses import LOSSES, fine_tuning_loss
 from experiments.core.errors import UsageError
 from experiments.core.input import dataset as data_lib
 from experiments.core.input.batches import step_indices
+from experiments.core.input.stream import Stream
 from experiments.core.record import metrics
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training import optimizer, state, train
@@ -126,6 +127,13 @@ def test_accuracies_are_those_of_a_sort_in_numpy():
     assert len(set(rank)) > 5
 
 
+def multi_hot(config):
+    """Of DATA, whatever the config."""
+    del config
+    splits = [split | {"label": np.eye(10, dtype=np.uint8)[split["label"]]} for split in (DATA.train, DATA.evaluation)]
+    return dataclasses.replace(DATA, train=splits[0], evaluation=splits[1])
+
+
 @pytest.mark.parametrize(
     ("argument", "fields"),
     [
@@ -134,12 +142,6 @@ def test_accuracies_are_those_of_a_sort_in_numpy():
     ],
 )
 def test_multi_hot_labels_of_one_class_each_train_as_the_classes_do(tmp_path, argument, fields):
-    def multi_hot(config):
-        splits = [
-            split | {"label": np.eye(10, dtype=np.uint8)[split["label"]]} for split in (DATA.train, DATA.evaluation)
-        ]
-        return dataclasses.replace(DATA, train=splits[0], evaluation=splits[1])
-
     config = tiny_config(argument, model__depth=1, **fields)
     config.update({"steps": 2, "steps_per_dispatch": 1, "eval_every": 2, "checkpoint_every": 2})
     config.optimizer.warmup_steps = 0
@@ -150,6 +152,21 @@ def test_multi_hot_labels_of_one_class_each_train_as_the_classes_do(tmp_path, ar
         assert row["test_accuracy"] == other["test_accuracy"]
         if row["step"]:
             np.testing.assert_allclose(row["train_loss"], other["train_loss"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_of_one_class_an_image_is_refused_where_images_have_several(tmp_path, name):
+    config, recipe = tiny_config(loss__name=name), dataclasses.replace(RECIPE, load=multi_hot)
+    streamed = dataclasses.replace(DATA, train={}, train_stream=Stream(8, None, {"label": np.zeros(10, np.uint8)}))
+    if not LOSSES[name].of_labels:
+        RECIPE.build(config, streamed)
+        return
+    message = rf"^config\.loss\.name='{name}' .* must be one of xent, topk, .* digits may have several classes each$"
+    with pytest.raises(UsageError, match=message):
+        train.run(recipe, config, tmp_path / "w")
+    assert not (tmp_path / "w").exists()
+    with pytest.raises(UsageError, match=message):
+        RECIPE.build(config, streamed)
 
 
 def test_fewer_classes_have_fewer_accuracies_and_validation_another_name(tmp_path):
