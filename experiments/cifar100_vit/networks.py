@@ -129,7 +129,9 @@ def _whole(config: ml_collections.ConfigDict, data: Data) -> Network:
     size, augmented, prepared, _ = inputs.of(config)
     network = _convolutional(EfficientNetLite0(data.num_classes), (size, size, 3))
     return network._replace(
-        logits=lambda params, images: network.logits(params, efficientnet.from_normalised(images)),
+        logits=lambda params, images: network.logits(
+            params, efficientnet.from_normalised(efficientnet.in_colour(images))
+        ),
         augment=augmented,
         prepare=prepared,
     )

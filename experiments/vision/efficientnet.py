@@ -146,6 +146,11 @@ def from_normalised(images: Array) -> Array:
     return (images * 127.5 + 0.5) / 128.0
 
 
+def in_colour(images: Array) -> Array:
+    """Images [B, H, W, 3]; grey ones [B, H, W, 1] with their channel three times."""
+    return jnp.repeat(images, 3, axis=-1) if images.shape[-1] == 1 else images
+
+
 def depthwise_convolution(x: Array, kernel: Array, stride: int) -> Array:
     """[B, H, W, C] with a kernel [k, k, 1, C] to [B, H / stride, W / stride, C].
 

@@ -44,6 +44,7 @@ from experiments.vision.efficientnet import (
     REDUCTION_5,
     STAGE_5,
     EfficientNetLite0,
+    in_colour,
     preprocess,
 )
 
@@ -168,12 +169,10 @@ def _network(size: int, layer: Layer) -> Compute:
 
     @jax.jit
     def apply(variables: Any, images: jax.Array) -> jax.Array:
-        outputs = EfficientNetLite0().apply(variables, preprocess(images, size))
+        outputs = EfficientNetLite0().apply(variables, preprocess(in_colour(images), size))
         return getattr(outputs, layer.name).astype(layer.dtype)
 
     def compute(images: np.ndarray) -> np.ndarray:
-        if images.shape[-1] == 1:
-            images = np.repeat(images, 3, axis=-1)
         filled = np.concatenate([images, np.repeat(images[-1:], -len(images) % batch, axis=0)])
         parts = [np.asarray(apply(variables, filled[at : at + batch])) for at in range(0, len(filled), batch)]
         return np.concatenate(parts)[: len(images)]
