@@ -45,13 +45,16 @@ def _of_transformer(table: Numbers) -> Finding | None:
     )
 
 
-def _on_features(head: Numbers, last_block: Numbers | None) -> Finding:
+def _on_features(head: Numbers, last_block: Numbers | None) -> Finding | None:
     """The paper's two losses at the paper's learning rates, and all at their own: two answers to one question.
 
-    Both for a head on frozen features, and if there are such runs where the last block is trained with it.
+    Both for a head on frozen features, and if there are such runs where the last block is trained with it. None unless
+    the head has both answers; a table of the last block that has not is left out.
     """
+    if not _answers(head):
+        return None
     by_block = {where: _papers(head[block]) for block, where in BLOCKS.items()}
-    if last_block:
+    if last_block and _answers(last_block):
         by_block |= {f"{where}, the last block too": _papers(last_block[block]) for block, where in BLOCKS.items()}
     found = {where: [value for row in rows for value in _differences(row).values()] for where, rows in by_block.items()}
     papers, own, *with_last_block = (f"{sum(map(above, values))} of {len(values)}" for values in found.values())
@@ -77,6 +80,11 @@ def _on_features(head: Numbers, last_block: Numbers | None) -> Finding:
             for row in rows
         ],
     )
+
+
+def _answers(table: Numbers) -> bool:
+    """Whether it has the paper's losses in every block: a suite that goes on has not."""
+    return all(_papers(table.get(block, ())) for block in BLOCKS)
 
 
 def _papers(rows: Sequence[Numbers]) -> list[Numbers]:

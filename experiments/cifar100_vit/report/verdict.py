@@ -8,10 +8,10 @@ from experiments.core.report.finding import Numbers, above, below
 
 
 def lines(numbers: Numbers) -> list[str]:
-    """A list in Markdown: the paper's losses in both blocks, then what is ahead of cross-entropy, if anything is."""
+    """A list in Markdown: the paper's losses in the blocks there are, then what is ahead of cross-entropy."""
     found = []
     for block, where in BLOCKS.items():
-        for row in (row for row in numbers[block] if row["loss"] in PAPERS):
+        for row in (row for row in numbers.get(block, ()) if row["loss"] in PAPERS):
             differences = [row["minus_cross_entropy"][str(k)] for k in PAIRED_K]
             shown = ", ".join(f"top-{k} {paired_cell(value)}" for k, value in zip(PAIRED_K, differences, strict=True))
             found.append(

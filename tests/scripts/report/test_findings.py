@@ -171,6 +171,26 @@ def test_where_the_last_block_is_trained_it_is_counted_by_itself(tmp_path):
     assert finding.brief.count("p = 2 ") == 4
 
 
+def test_a_suite_on_features_that_goes_on_answers_nothing_yet(tmp_path):
+    head, last_block = (tmp_path / name for name in ("cifar100_pretrained", "cifar100_last_block"))
+    on_features(tmp_path, 9.0, -1.0)
+    whole = fine_tuning.accuracy(tmp_path)
+    on_features(tmp_path, -2.0, 3.0, "last_block", last_block.name)
+    with_last_block = fine_tuning.accuracy(tmp_path)
+    for directory, left in ((last_block, whole), (head, None)):
+        for missing in ("paper", "final-topk"):
+            table = json.loads((directory / "table.json").read_text())
+            cut = {
+                "paper": {name: rows for name, rows in table.items() if name != "final_at_paper_rates"},
+                "final-topk": table | {"final": table["final"][:1]},  # cross-entropy alone
+            }
+            write_json(directory / "table.json", cut[missing])
+            assert fine_tuning.accuracy(tmp_path) == left
+            assert "Ahead of tuned cross-entropy" in verdict.lines(cut[missing])[-1]
+            write_json(directory / "table.json", table)
+        assert fine_tuning.accuracy(tmp_path) == with_last_block
+
+
 def bench(results, name, **record):
     devices = {"platform": "cpu", "kind": "cpu"} if "cpu" in name else {"platform": "tpu", "kind": "TPU v9"}
     environment = {"devices": devices, "machine": {"cpu": "Z80", "cores": 2}}
