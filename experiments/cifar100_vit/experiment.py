@@ -15,7 +15,7 @@ from experiments.core.input.dataset import Data
 from experiments.core.record import hardware
 from experiments.core.training import optimizer
 from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Recipe
-from experiments.vision import download, efficientnet_weights, features, model_fields
+from experiments.vision import download, efficientnet_weights, features, model_fields, vit
 from experiments.vision.inputs import has_features
 
 MAX_K = 10  # of the top-k accuracies
@@ -101,7 +101,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         loss=loss,
         evaluate=evaluate,
         examine=examine,
-        optimizer=optimizer.make(config),
+        optimizer=optimizer.make(config, stacked=(vit.SCANNED,)),
         pretrained=network.pretrained,
         augment=network.augment,
         flops_per_example=network.flops,

@@ -38,6 +38,7 @@ SIZES = {  # width, depth, width of the MLP, heads
     "L": (1024, 24, 4096, 16),
 }
 POOLS = ("tok", "gap")
+SCANNED = "encoderblock"  # all blocks as one, where they are a scan
 
 
 def parse_variant(variant: str, sizes: Collection[str], network: str, example: str) -> tuple[str, int]:
@@ -168,10 +169,10 @@ class Encoder(nn.Module):
                 split_rngs={"params": True},
                 length=self.depth,
             )
-            x, _ = blocks(make_block(0, "encoderblock"), x, None)
+            x, _ = blocks(make_block(0, SCANNED), x, None)
         else:
             for number in range(self.depth):
-                x = make_block(number, f"encoderblock_{number}")(x)
+                x = make_block(number, f"{SCANNED}_{number}")(x)
         return _layer_norm(x, "encoder_norm")
 
 

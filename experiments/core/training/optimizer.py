@@ -9,7 +9,8 @@
                     .end             the rate that cosine and linear fall to (0)
                     .timescale       of rsqrt, in steps (10000)
                     .weight_decay    decoupled: taken off scaled by the learning rate alone (0)
-                    .decayed         the parameters that decay: all, or matrices: those of rank > 1 (all)
+                    .decayed         the parameters that decay: all, or matrices: those of rank > 1, without the axis
+                                     over layers where these are stacked (all)
                     .clip_norm       the largest global norm of a gradient; 0 for no limit (0)
 
 The fields from b2 on may be left out; in brackets is what they are then.
@@ -28,7 +29,7 @@ the whole batch. SGD's momentum sums (m <- momentum m + g). Weight decay adds we
 parameter to the direction, past momentum and Adam's normalisation.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import jax
@@ -40,9 +41,9 @@ from experiments.core.config import require, require_one_of
 
 NAMES = ("sgd", "adam")
 SCHEDULES = ("constant", "cosine", "linear", "rsqrt")
-DECAYED: dict[str, Callable[[jax.Array], bool]] = {
-    "all": lambda parameter: True,
-    "matrices": lambda parameter: parameter.ndim > 1,
+DECAYED: dict[str, Callable[[int], bool]] = {  # of the rank
+    "all": lambda rank: True,
+    "matrices": lambda rank: rank > 1,
 }
 _DEFAULTS = {
     "b2": 0.999,
@@ -83,12 +84,15 @@ def validate(config: ml_collections.ConfigDict) -> None:
         require_field(0 <= fields.warmup_steps < steps, "warmup_steps", f"in [0, {steps}), {steps} being config.steps")
 
 
-def make(config: ml_collections.ConfigDict, total_steps: int | None = None) -> optax.GradientTransformation:
+def make(
+    config: ml_collections.ConfigDict, total_steps: int | None = None, stacked: Collection[str] = ()
+) -> optax.GradientTransformation:
     """Clipping, then the direction of SGD or Adam, then weight decay, then the learning rate.
 
     Args:
       config: valid.
       total_steps: of the run; `config.steps` if left out.
+      stacked: names of parts of the parameters whose first axis is over layers that are alike (`nn.scan`).
 
     Raises:
       UsageError: warm-up takes all of the steps.
@@ -102,12 +106,15 @@ def make(config: ml_collections.ConfigDict, total_steps: int | None = None) -> o
     elif fields.momentum:
         parts.append(optax.trace(decay=fields.momentum))
     if fields.weight_decay:
-        parts.append(optax.add_decayed_weights(fields.weight_decay, mask=_decays(DECAYED[fields.decayed])))
+        parts.append(optax.add_decayed_weights(fields.weight_decay, mask=_decays(DECAYED[fields.decayed], stacked)))
     return optax.chain(*parts, optax.scale_by_learning_rate(_schedule(config, total_steps)))
 
 
-def _decays(rule: Callable[[jax.Array], bool]) -> Callable[[Any], Any]:
-    return lambda params: jax.tree.map(rule, params)
+def _decays(rule: Callable[[int], bool], stacked: Collection[str]) -> Callable[[Any], Any]:
+    def decays(path: tuple[Any, ...], parameter: jax.Array) -> bool:
+        return rule(parameter.ndim - any(getattr(part, "key", None) in stacked for part in path))
+
+    return lambda params: jax.tree_util.tree_map_with_path(decays, params)
 
 
 def learning_rate(config: ml_collections.ConfigDict, step: int, total_steps: int | None = None) -> float:

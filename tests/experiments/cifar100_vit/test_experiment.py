@@ -209,6 +209,24 @@ def test_training_starts_from_the_body_in_the_file_and_a_head_of_zeros(tmp_path,
     assert params["head/kernel"].shape == (2, 32, 10)
 
 
+def test_the_same_parameters_decay_whether_blocks_are_scanned_or_not():
+    decayed = []
+    for scan in (False, True):
+        config = tiny_config(model__scan=scan)
+        config.optimizer.update({"schedule": "constant", "warmup_steps": 0})
+        config.optimizer.weight_decay, config.optimizer.decayed = 0.1, "matrices"
+        experiment = RECIPE.build(config, DATA)
+        shapes = jax.eval_shape(experiment.init, KEY)
+        zeros, ones = (jax.tree.map(lambda leaf, x=x: np.full(leaf.shape, x, np.float32), shapes) for x in (0.0, 1.0))
+        updates, _ = experiment.optimizer.update(zeros, experiment.optimizer.init(ones), ones)
+        names = {name: bool(np.any(update)) for name, update in flatten_dict(updates, sep="/").items()}
+        decayed.append({name.replace("encoderblock_0", "encoderblock"): found for name, found in names.items()})
+    unrolled, scanned = decayed
+    assert scanned.items() <= unrolled.items()
+    assert scanned["Transformer/encoderblock/MlpBlock_0/Dense_0/kernel"]
+    assert not scanned["Transformer/encoderblock/LayerNorm_0/scale"]
+
+
 def test_without_a_file_the_body_is_random_and_the_heads_zero():
     experiment = RECIPE.build(tiny_config(), DATA)
     assert experiment.pretrained is None

@@ -99,6 +99,16 @@ def test_decay_is_decoupled_and_leaves_out_vectors_if_asked(name):
     np.testing.assert_allclose(matrices["b"], plain["b"])
 
 
+def test_stacked_layers_decay_as_each_of_them_would():
+    config = config_of(weight_decay=0.1, decayed="matrices")
+    layers = {"w": jnp.ones((3, 2, 2)), "b": jnp.ones((3, 2))}
+    params = {"layers": {"inner": layers}, "head": {"w": jnp.ones((2, 2)), "b": jnp.ones(2)}}
+    transformation = optimizer.make(config, stacked=("layers",))
+    found, _ = transformation.update(jax.tree.map(jnp.zeros_like, params), transformation.init(params), params)
+    decayed = jax.tree.map(lambda update: bool(jnp.any(update)), found)
+    assert decayed == {"layers": {"inner": {"w": True, "b": False}}, "head": {"w": True, "b": False}}
+
+
 def test_clipping_scales_the_whole_gradient_to_the_norm():
     clipped = updates(config_of(clip_norm=1.0), GRADIENTS, PARAMS)[0]
     assert float(optax.tree.norm(clipped)) == pytest.approx(0.5)
