@@ -41,12 +41,15 @@ def _one(members: list[Run]) -> Run:
     sums = {name: sum(summary[name] for summary in summaries) for name in ("diverged", "seconds")}
     final = _joined([summary["final"] for summary in summaries])
     first = members[0]
+    # A run of whose launches nothing is known has trained somewhere all the same.
+    begun, *resumed = [launch for run in members for launch in run.launches or [{}]]
     kept = set.intersection(*(set(run.examples) for run in members))
     return Run(
         name=", ".join(run.name for run in members),
         config=first.config | {"seeds": seeds},
         rows=[],
         summary=first.summary | sums | {"seeds": seeds, "final": final},
+        environment=begun | {"resumed": resumed},
         examples={name: np.concatenate([run.examples[name] for run in members]) for name in sorted(kept)},
     )
 

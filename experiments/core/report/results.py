@@ -77,10 +77,14 @@ class Run:
         return self.state == "done"
 
     @property
+    def launches(self) -> list[dict[str, Any]]:
+        """What is recorded of each, as far as known."""
+        return [self.environment, *(self.environment.get("resumed") or [])] if self.environment else []
+
+    @property
     def trained_on(self) -> list[tuple[Any, Any]]:
         """Devices and machine of each launch, as far as known: times compare where these are the same."""
-        launches = [self.environment, *(self.environment.get("resumed") or [])] if self.environment else []
-        found = [(launch.get("devices"), launch.get("machine")) for launch in launches]
+        found = [(launch.get("devices"), launch.get("machine")) for launch in self.launches]
         return [launch for number, launch in enumerate(found) if launch not in found[:number]]
 
     def final(self, metric: str) -> list[float | None]:

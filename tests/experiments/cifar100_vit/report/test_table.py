@@ -99,6 +99,32 @@ def test_times_are_those_of_runs_on_the_same_processors(tmp_path):
     assert alone.endswith(" | - | 3 | 0 |")
 
 
+def test_times_of_single_seeds_are_those_of_runs_on_the_same_processors_too(tmp_path):
+    cores = {"xent": (1, 1), "topk": (1, 1), "alone": (2, 2), "mixed": (1, 2)}
+    forms = {"xent": "loss=xent", "topk": "p=2", "alone": "p=4/3", "mixed": "p=3/2"}
+    for name, variant in forms.items():
+        for seed in range(2):
+            one = {k: [values[seed]] for k, values in XENT.items()}
+            path = tmp_path / f"{name}{seed}"
+            write_fine_tuning(path, one, variant, seeds=(seed,))
+            path = path / "environment.json"
+            machine = {"machine": {"cores": cores[name][seed]}, "devices": {"count": 1}}
+            path.write_text(json.dumps(json.loads(path.read_text()) | machine))
+    # All seeds of one in one program.
+    write_fine_tuning(tmp_path / "whole", XENT, "p=5/4")
+    path = tmp_path / "whole" / "environment.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"machine": {"cores": 1}, "devices": {"count": 1}}))
+    rows = rows_by_run(tmp_path)
+    times = {name: row["seconds_per_step_and_seed"] for name, row in rows.items()}
+    assert times == {
+        "xent0, xent1": pytest.approx(1.0),
+        "topk0, topk1": pytest.approx(1.0),
+        "alone0, alone1": None,
+        "mixed0, mixed1": None,
+        "whole": pytest.approx(1 / 3),
+    }
+
+
 def test_diverged_seeds_leave_the_means_and_are_counted(tmp_path):
     write_fine_tuning(tmp_path / "xent", {1: [10.0, 20.0, None], 3: [11.0, 21.0, None]}, "small,loss=xent")
     write_fine_tuning(tmp_path / "topk", {1: [None, 15.0, 16.0], 3: [None, 17.0, 18.0]})
