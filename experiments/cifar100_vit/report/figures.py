@@ -100,7 +100,6 @@ def figure6(runs: Sequence[Run]) -> Figure:
     """Top-k accuracy against k; beside it the differences to cross-entropy, paired by seed, with intervals."""
     figure = _figure(-(-len(runs) // 2))
     accuracy, paired = figure.subplots(1, 2)
-    reference = next((run for run in runs if naming.is_cross_entropy(run)), None)
     for run in runs:
         ks = sorted(run.summary["final"]["test_accuracy"], key=int)
         colour, line = naming.look(run)
@@ -109,11 +108,11 @@ def figure6(runs: Sequence[Run]) -> Figure:
         label = f"{naming.loss(run)} ({naming.setting(run)})"
         accuracy.plot(x, means, line, color=colour, marker="o", markersize=3.5, linewidth=1.5, label=label)
         accuracy.fill_between(x, means - halves, means + halves, color=colour, alpha=0.12, linewidth=0)
-        if reference is not None and run is not reference:
+        if (reference := naming.reference(run, runs)) is not None:
             means, halves = _band([difference(run, reference, f"test_accuracy/{k}") for k in ks])
             paired.plot(x, means, line, color=colour, marker="o", markersize=3.5, linewidth=1.5)
             paired.fill_between(x, means - halves, means + halves, color=colour, alpha=0.12, linewidth=0)
-    paired.axhline(0, color=naming.look(reference)[0] if reference else BLUE, linewidth=1.5)
+    paired.axhline(0, color=BLUE, linewidth=1.5)  # of cross-entropy
     accuracy.set_ylabel("test accuracy, %")
     paired.set_ylabel("minus that of cross-entropy, points")
     for axes in (accuracy, paired):

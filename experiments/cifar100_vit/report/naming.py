@@ -112,6 +112,12 @@ def is_cross_entropy(run: Run) -> bool:
     return run.config["loss"]["name"] == "xent"
 
 
+def reference(run: Run, runs: Iterable[Run]) -> Run | None:
+    """The first with cross-entropy in all circumstances of `run`; None if that is `run`, or there is none."""
+    found = next(filter(is_cross_entropy, IDENTITY.comparable(run, runs)), None)
+    return None if found is run else found
+
+
 def is_everywhere(run: Run) -> bool:
     """Whether all suites have its loss."""
     return LOSSES[run.config["loss"]["name"]].everywhere

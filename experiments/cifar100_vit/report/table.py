@@ -55,8 +55,7 @@ def measure(runs: Sequence[Run], chosen: frozenset[str]) -> Numbers:
 
 
 def _final_rows(runs: Sequence[Run]) -> list[Numbers]:
-    reference = next((run for run in runs if naming.is_cross_entropy(run)), None)
-    return [_final_row(run, reference) for run in runs]
+    return [_final_row(run, naming.reference(run, runs)) for run in runs]
 
 
 def _at_an_edge(tried: Sequence[Run], chosen: frozenset[str]) -> list[str]:
@@ -90,7 +89,7 @@ def _pretraining_row(run: Run) -> Numbers:
 
 def _final_row(run: Run, reference: Run | None) -> Numbers:
     others = _accuracies(run, "test")
-    paired = {k: None if reference is None or reference is run else _difference(run, reference, k) for k in others}
+    paired = {k: None if reference is None else _difference(run, reference, k) for k in others}
     # A run that trains alone has more processors than those that trained side by side.
     comparable = reference is None or reference.trained_on == run.trained_on
     seconds, steps = run.summary["seconds"], run.summary["steps"]

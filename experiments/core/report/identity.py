@@ -1,7 +1,7 @@
 """What of a config makes a run what it is, and what the run is called by it."""
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from experiments.core.config import COMPUTED_HOW
@@ -27,6 +27,10 @@ BOOKKEEPING = (
     *("export_params", "features.directory", "feed", "input.prefetch", "input.workers"),
     *("steps_per_dispatch", "tensorboard", *COMPUTED_HOW),
 )
+
+# Besides: what is tuned, even where no name tells it; what computes the same numbers in another way; and what is held
+# out of training for validation, where runs are compared on test.
+_NO_CIRCUMSTANCE = ("optimizer", "accumulate", "model.remat", "model.scan", "moe.dispatcher", "validation_size")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +65,24 @@ class Identity:
             for name, value in config.items()
             if (_is_of(name, own) or not self.is_of_entries(name)) and name not in idle
         }
+
+    def circumstances(self, run: Run) -> Fields:
+        """What is alike where a difference is one of methods: data, network, length of training and the like.
+
+        Not what makes the method, what is tuned or how it is computed. None is left out, as runs made before there was
+        such a field lack it.
+        """
+        apart = (*self.told, *self._of_entries, *BOOKKEEPING, *_NO_CIRCUMSTANCE)
+        fields = self.fields(dotted(run.config))
+        return {name: value for name, value in fields.items() if value is not None and not _is_of(name, apart)}
+
+    def comparable(self, run: Run, others: Iterable[Run], but: Collection[str] = ()) -> list[Run]:
+        """Those of the others whose circumstances are those of the run, `but` for these fields."""
+
+        def found(one: Run) -> Fields:
+            return {name: value for name, value in self.circumstances(one).items() if name not in but}
+
+        return [other for other in others if found(other) == found(run)]
 
     @property
     def _of_entries(self) -> set[str]:

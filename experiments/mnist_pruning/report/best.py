@@ -16,6 +16,7 @@ BUDGETS = {"network": "the whole network", "matrix": "each matrix"}
 # What differences are to, by method.
 REFERENCES = ("dense", "gradual", "movement")
 METRIC = "hardened_error"
+_OF_PRUNING = ("prune_layers", "budget", "density")  # which the dense network has no use for
 
 _HEADER = (
     "method",
@@ -57,26 +58,28 @@ def measure(runs: Sequence[Run], chosen: frozenset[str]) -> Numbers:
 def _section(key: tuple[str, str, float], members: list[Run], runs: Sequence[Run]) -> Numbers:
     task, budget, density = key
     dense = dense_of(runs, task)
-    references = {run.config["method"]: run for run in members} | ({"dense": dense} if dense else {})
-    rows = [_row(run, references) for run in ([dense] if dense else []) + members]
+    shown = ([dense] if dense else []) + members
+    rows = [_row(run, shown) for run in shown]
     return {"dataset": task, "budget": budget, "density": density, "rows": rows}
 
 
-def _row(run: Run, references: dict[str, Run]) -> Numbers:
+def _row(run: Run, shown: Sequence[Run]) -> Numbers:
     # Of the dense network all weights count: it is not to be compared at the density.
     dense = run.config["method"] == "dense"
     seeds, epochs = run.summary["seeds"], run.summary["epochs"]
     return _common(run) | {
         "error": interval(run.final("test_error" if dense else METRIC)),
-        "minus": {name: _minus(run, references.get(name)) for name in REFERENCES},
+        "minus": {name: _minus(run, shown, name) for name in REFERENCES},
         "seconds_per_epoch_and_seed": run.summary["seconds"] / (epochs * len(seeds)),
     }
 
 
-def _minus(run: Run, reference: Run | None) -> Numbers | None:
-    if reference is None or reference is run or run.config["method"] == "dense":
+def _minus(run: Run, shown: Sequence[Run], name: str) -> Numbers | None:
+    dense = name == "dense"
+    reference = naming.reference(run, shown, name, _OF_PRUNING if dense else ())
+    if reference is None or run.config["method"] == "dense":
         return None
-    metric = "test_error" if reference.config["method"] == "dense" else METRIC
+    metric = "test_error" if dense else METRIC
     return difference(run, reference, METRIC, of_reference=metric)
 
 

@@ -109,6 +109,16 @@ def group(runs: Iterable[Run], split: str) -> dict[tuple[Any, ...], list[Run]]:
     return dict(sorted(groups.items(), key=lambda item: (item[0][0], item[0][1], -len(item[0][2]), item[0][2])))
 
 
+def reference(run: Run, runs: Iterable[Run], method: str, but: Collection[str] = ()) -> Run | None:
+    """The last of a method in the circumstances of `run`, `but` for these fields; None if that is `run` or not there.
+
+    Runs at a rate chosen for their method are held to such runs.
+    """
+    alike = IDENTITY.comparable(run, runs, but)
+    of_method = [one for one in alike if one.config["method"] == method and is_tuned(one) == is_tuned(run)]
+    return None if not of_method or of_method[-1] is run else of_method[-1]
+
+
 def _order(run: Run) -> tuple[Any, ...]:
     config = run.config
     lam = (config["lam"]["schedule"], not relaxed.is_papers(config), -config["p"], config["lam"]["start"])

@@ -53,15 +53,15 @@ def measure(runs: Sequence[Run], chosen: frozenset[str]) -> Numbers:
 
 
 def _final_group(key: tuple[Any, ...], members: list[Run]) -> Numbers:
-    hard = {naming.is_tuned(run): run for run in members if run.config["method"] == "hard"}
-    return _describe(key, members) | {"rows": [_final_row(run, hard.get(naming.is_tuned(run))) for run in members]}
+    rows = [_final_row(run, naming.reference(run, members, "hard")) for run in members]
+    return _describe(key, members) | {"rows": rows}
 
 
 def _final_row(run: Run, hard: Run | None) -> Numbers:
     seeds, epochs = run.summary["seeds"], run.summary["epochs"]
     return _common(run) | {
         "test_error": interval(run.final("test_error")),
-        "minus_hard": None if hard is None or hard is run else difference(run, hard, "test_error"),
+        "minus_hard": None if hard is None else difference(run, hard, "test_error"),
         "hardened_density": interval(run.final("hardened_density")),
         "seconds": run.summary["seconds"],
         "seconds_per_epoch_and_seed": run.summary["seconds"] / (epochs * len(seeds)),

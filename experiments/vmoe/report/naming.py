@@ -49,11 +49,11 @@ def final(runs: Iterable[Run]) -> list[Run]:
 def reference(run: Run, runs: Iterable[Run]) -> Run | None:
     """The run with the hard router that `run` is held against: for a relaxed one that of its score, if there is one.
 
-    It is as long. Token choice, Soft MoE and the hard router of the logits are held against the hard one of the gates,
-    or what there is in its place; that one itself against none.
+    Its circumstances are the same. Token choice, Soft MoE and the hard router of the logits are held against the hard
+    one of the gates, or what there is in its place; that one itself against none.
     """
-    as_long = [other for other in runs if other.config["steps"] == run.config["steps"]]
-    hard = {other.config["router"]["score"]: other for other in as_long if other.config["router"]["name"] == "hard"}
+    alike = IDENTITY.comparable(run, runs)
+    hard = {other.config["router"]["score"]: other for other in alike if other.config["router"]["name"] == "hard"}
     usual = hard.get(ROUTERS["hard"].score) or next(iter(hard.values()), None)
     found = hard.get(run.config["router"]["score"], usual) if kind(run).same_score else usual
     return None if found is run else found

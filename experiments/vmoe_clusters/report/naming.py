@@ -47,9 +47,8 @@ def of_split(runs: Iterable[Run], split: str) -> list[Run]:
 
 
 def reference(run: Run, name: str, runs: Iterable[Run]) -> Run | None:
-    """The first in the circumstances of `run` with the router of a name; None if that is `run`, or there is none."""
-    alike = (one for one in runs if circumstances(one) == circumstances(run))
-    found = next((one for one in alike if one.config["router"]["name"] == name), None)
+    """The first in all circumstances of `run` with the router of a name; None if that is `run`, or there is none."""
+    found = next((one for one in IDENTITY.comparable(run, runs) if one.config["router"]["name"] == name), None)
     return None if found is run else found
 
 

@@ -282,6 +282,31 @@ def test_runs_in_other_circumstances_have_tables_of_their_own(tmp_path):
     assert "| cross-entropy | learning rate 3e-3, decay 0.1 | 50.50" in text
 
 
+def test_cross_entropy_in_other_circumstances_is_none_to_be_held_against(tmp_path):
+    """Of one length all, on as many images; `paper/` has a block of its own, in which lengths differ, too."""
+    others = {
+        "a": ("features", {}),
+        "b": ("features", {"dataset": "cifar10"}),
+        "c": ("last_block", {}),
+        "paper/a": ("features", {}),
+        "paper/long": ("features,steps=200", {}),
+        "small": ("small", {}),
+    }
+    for name, (form, fields) in others.items():
+        write_fine_tuning(tmp_path / f"{name}-topk", TOPK, form, **fields)
+    alone = rows_by_run(tmp_path)
+    write_fine_tuning(tmp_path / "a-xent", XENT, "features,loss=xent", optimizer__learning_rate=0.1)
+    write_fine_tuning(tmp_path / "paper" / "a-xent", XENT, "features,loss=xent")
+    numbers = numbers_of(tmp_path)
+    rows = {row["run"]: row for row in numbers["final"] + numbers["final_at_paper_rates"]}
+    assert len(rows) == len(alone) + 4 == 8
+    held = [name for name, row in rows.items() if row["minus_cross_entropy"]["1"] is not None]
+    assert sorted(held) == ["a-topk", "paper/a-topk"]
+    assert rows["a-topk"]["minus_cross_entropy"]["1"]["per_seed"] == [-3.0, -4.0, -11.0]
+    write_fine_tuning(tmp_path / "c-xent", XENT, "last_block,loss=xent")
+    assert rows_by_run(tmp_path)["c-topk"]["minus_cross_entropy"]["1"]["per_seed"] == [-3.0, -4.0, -11.0]
+
+
 def test_a_decay_that_is_the_greatest_tried_lies_at_an_edge_and_none_does_not(tmp_path):
     base = {"split": "validation", "optimizer__learning_rate": 0.1}
     for rate in (0.01, 1.0):

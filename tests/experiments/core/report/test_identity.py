@@ -1,6 +1,7 @@
 """Which fields of a config a run reads."""
 
 from experiments.core.report.identity import Identity, dotted, is_bookkeeping
+from experiments.core.report.results import Run
 
 IDENTITY = Identity(
     entry="method",
@@ -35,3 +36,26 @@ def test_sections_count_as_their_fields():
     assert not IDENTITY.tells("every")
     assert is_bookkeeping("mesh.data")
     assert not is_bookkeeping("input.size")
+
+
+def run_of(**changed):
+    return Run("", CONFIG | changed, [], {})
+
+
+def test_a_difference_is_one_of_methods_where_all_else_is_alike():
+    run = run_of(steps=100, images=None, optimizer={"learning_rate": 0.1})
+    alike = [
+        run_of(steps=100, method="hard", every=4),
+        run_of(steps=100, lam={"schedule": "constant", "start": 2}, seeds=[1]),
+        run_of(steps=100, inputs="raw", optimizer={"name": "adam", "learning_rate": 0.3}, accumulate=2, eval_every=10),
+    ]
+    others = [
+        run_of(steps=200),
+        run_of(steps=100, images=10),
+        run_of(steps=100, inputs="unit"),
+        run_of(steps=100, features={"layer": "pooled"}),
+        run_of(),
+    ]
+    assert IDENTITY.circumstances(run) == {"inputs": "raw", "steps": 100}
+    assert IDENTITY.comparable(run, [run, *alike, *others]) == [run, *alike]
+    assert IDENTITY.comparable(run, others, but=("steps", "images")) == [others[0], others[1], others[4]]

@@ -56,6 +56,18 @@ def test_differences_are_of_hardened_networks_and_of_the_whole_dense_one(directo
     )
 
 
+def test_differences_are_to_what_trained_as_long_alone(tmp_path):
+    base = {"budget": "network", "density": 0.02, **COSINE}
+    for method in ("dense", "gradual", "relaxed"):
+        write_workdir(tmp_path / f"best/network-{method}-0.02", [START, [8.0, 8.0, 8.0]], method=method, **base)
+    write_workdir(tmp_path / "best/network-hard-0.02", [START, START, [5.0, 5.0, 5.0]], method="hard", **base)
+    table.make(tmp_path)
+    (section,) = json.loads((tmp_path / "table.json").read_text())["best"]
+    minus = {row["run"].split("-")[1]: row["minus"] for row in section["rows"]}
+    assert minus["relaxed"]["dense"]["mean"] == minus["relaxed"]["gradual"]["mean"] == 0.0
+    assert set(minus["hard"].values()) == {None}
+
+
 def test_the_papers_setting_stays_apart(directory):
     numbers = json.loads((directory / "table.json").read_text())
     assert [row["run"] for section in numbers["final"] for row in section["rows"]] == ["final-hard"]

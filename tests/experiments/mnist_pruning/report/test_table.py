@@ -52,6 +52,24 @@ def test_runs_at_a_tuned_learning_rate_are_compared_among_themselves(tmp_path):
     assert rows_by_run(tmp_path)["final-tuned-ista"]["setting"] == "learning rate 0.03"
 
 
+def test_hard_top_k_in_other_circumstances_is_none_to_be_held_against(tmp_path):
+    final = [10.0, 20.0, 30.0]
+    for name, fields in {"a": {}, "network": {"budget": "network"}, "wide": {"hidden": (64, 64)}}.items():
+        write_workdir(tmp_path / f"hard-{name}", [START, final], method="hard", **fields)
+        write_workdir(tmp_path / f"relaxed-{name}", [START, [value + len(name) for value in final]], **fields)
+    write_workdir(tmp_path / "long", [START, START, [1.0, 1.0, 1.0]])
+    write_workdir(tmp_path / "raw", [START, [1.0, 1.0, 1.0]], inputs="raw")
+    table.make(tmp_path)
+    rows = rows_by_run(tmp_path)
+    for name in ("a", "network", "wide"):
+        assert rows[f"relaxed-{name}"]["minus_hard"]["mean"] == pytest.approx(len(name))
+    assert rows["long"]["minus_hard"] is rows["raw"]["minus_hard"] is None
+    assert (
+        "| relaxed top-k | p = 2, lam = 1e-4 (the paper's lam) | 1.00 ± 0.00 | - |"
+        in (tmp_path / "table.md").read_text()
+    )
+
+
 def test_runs_with_a_mask_of_the_literature_are_named_after_it(tmp_path):
     mask = {"method": "mask_straight_through", "mask__strength": 0.02}
     write_workdir(tmp_path / "lapsum", [START, [7.0, 8.0, 6.0]], mask__name="lapsum", **mask)

@@ -116,6 +116,22 @@ def test_a_relaxed_router_is_held_against_the_hard_one_of_the_same_score(tmp_pat
     assert rows["logits"]["minus_hard"]["per_seed"] == [-1.0, -2.0, -3.0]
 
 
+def test_a_hard_router_in_other_circumstances_is_none_to_be_held_against(tmp_path):
+    forms = {
+        "a": ("small", {}),
+        "b": ("small", {"dataset": "cifar10"}),
+        "c": ("tokens", {"steps": 1000}),
+        "d": ("small", {"router__k": 40}),
+        "e": ("small", {"batch_size": 100}),
+    }
+    for name, (form, fields) in forms.items():
+        write_vmoe(tmp_path / f"relaxed-{name}", RELAXED, f"{form},router=relaxed", **fields)
+    write_vmoe(tmp_path / "hard-a", HARD, optimizer__learning_rate=0.01)
+    write_vmoe(tmp_path / "hard-d", HARD, router__k=40)
+    held = {name: row["hard"] for name, row in rows_of(tmp_path).items() if name.startswith("relaxed")}
+    assert held == {f"relaxed-{name}": f"hard-{name}" if name in "ad" else None for name in forms}
+
+
 def test_what_trains_for_longer_is_held_against_its_like_and_stands_apart(tmp_path):
     for steps, gain in ((100, 0.0), (400, 30.0)):
         hard, relaxed = ([rows[0], [value + gain for value in rows[1]]] for rows in (HARD, RELAXED))

@@ -45,6 +45,14 @@ def test_excess_differences_power_and_steps(results, capsys):
     assert "### Validation: noise 0.3" in text
 
 
+def test_another_task_of_the_same_noise_has_no_part_in_differences(results):
+    write_clusters(results / "f", "relaxed", [4.0, 4.0, 7.0], [[10.0] * 3, [60.0] * 3, [75.0] * 3], batch_size=7)
+    table.make(results)
+    rows = {row["run"]: row for row in json.loads((results / "table.json").read_text())["final"]}
+    assert rows["f"]["minus_hard"] is rows["f"]["excess"] is None
+    assert rows["c"]["minus_hard"]["per_seed"] == [-1.0, -2.0, -3.0]
+
+
 def test_figures_are_of_the_numbers_and_the_same_bytes_every_time(results):
     write_clusters(results / "e", "hard", [7.0] * 3, [[10.0] * 3, [30.0] * 3, [40.0] * 3], task__noise=0.4)
     first = {path: path.read_bytes() for path in figures.make(results)}
