@@ -1,13 +1,17 @@
 """The relaxed top-k mask of entries that cost differently, and of which there is more or less than one."""
 
 import jax.numpy as jnp
-from jax import Array
+import numpy as np
+from jax import Array, lax
 from jax.typing import ArrayLike
 
-from .interface.arguments import NON_NEGATIVE, POSITIVE_STRENGTH, SHARE, Axis, check_p, floating
+from .interface.arguments import NON_NEGATIVE, POSITIVE_STRENGTH, SHARE, Axis, check_p, floating, known
 from .interface.rowwise import check_one_of, rowwise
 from .scalar.budget import Wares, buy
 from .scalar.choice import choose
+
+# Costs that are taken as they are.
+_USUAL = (2.0**-20, 2.0**20)
 
 
 def knapsack_mask(
@@ -58,14 +62,17 @@ def knapsack_mask(
     check_one_of(k, density)
     amounts = (("k", k, NON_NEGATIVE), ("density", density, SHARE))
     budget = {name: (value, allowed) for name, value, allowed in amounts if value is not None}
+    costs = floating(costs, "costs")
+    usual = known(costs) and costs.ndim == 0 and _USUAL[0] <= float(np.asarray(costs)) <= _USUAL[1]
     return rowwise(
         _knapsack,
         x,
         axis=axis,
-        beside={"costs": floating(costs, "costs"), "caps": floating(caps, "caps")},
+        beside={"costs": costs, "caps": floating(caps, "caps")},
         per_row=budget | {"lam": (lam, POSITIVE_STRENGTH)},
         where=where,
         p=check_p(p),
+        usual=usual,
     )
 
 
@@ -77,6 +84,7 @@ def _knapsack(
     lam: Array,
     where: Array | None = None,
     p: float,
+    usual: bool,
     **amount: Array,
 ) -> Array:
     there = x != -jnp.inf
@@ -87,13 +95,23 @@ def _knapsack(
     # Counted: asked for with `any`, costs that are one constant make XLA reduce as many of them while it compiles,
     # for a minute at (4096, 8192).
     bad = jnp.sum(usable, axis=-1, keepdims=True) < jnp.sum(there, axis=-1, keepdims=True)
-    cost, cap = choose(usable, costs, 1.0), choose(usable, caps, 0.0)
-    largest = jnp.finfo(x.dtype).max
+    limits = jnp.finfo(x.dtype)
+    largest = limits.max
+    unit = jnp.ones_like(lam)
+    if not usual:
+        # In units of a power of two near the largest cost: where costs are tiny or huge, squares of what entries are
+        # worth would over- or underflow.
+        most = jnp.max(choose(usable, jnp.minimum(costs, largest / 2), 0.0), axis=-1, keepdims=True)
+        odd = (most > 0) & ((most < _USUAL[0]) | (most > _USUAL[1]))
+        unit = lax.stop_gradient(lax.reduce_precision(choose(odd, most, 1.0), limits.nexp, 0))
+    cost, cap = choose(usable, costs / unit, 1.0), choose(usable, caps, 0.0)
     worth = choose(usable, jnp.minimum(x, largest) / cost, -jnp.inf)
     worth = choose(worth == jnp.inf, largest, worth)
     empty = ~jnp.any(usable & (cap > 0), axis=-1, keepdims=True)
     ((given, budget),) = amount.items()
     if given == "density":
         budget = budget * jnp.sum(choose(usable, cost * cap, 0.0), axis=-1, keepdims=True)
+    else:
+        budget = budget / unit
     z = buy(Wares(worth, cost, cap), choose(bad, jnp.nan, budget), lam, p)
     return choose(there & ~(empty & ~bad), z, 0.0)

@@ -51,6 +51,27 @@ def test_it_solves_the_equation_at_every_strength(dtype, tolerance, p):
             assert np.all(off <= tolerance * np.maximum(1, caps.max(axis=1))), lam
 
 
+@pytest.mark.parametrize("p", EXPONENTS)
+def test_the_unit_of_the_costs_does_not_matter(p):
+    x, costs, caps, k = (np.float32(part) for part in problem(5))
+
+    @jax.jit
+    def function(unit, lam):
+        def spent(costs, k):
+            z = knapsack_mask(x, k, costs=costs, caps=caps, lam=lam, p=p)
+            return jnp.sum(z * x), z
+
+        (_, z), slopes = jax.value_and_grad(spent, (0, 1), has_aux=True)(unit * costs, unit * k)
+        return z, slopes[0] * unit, slopes[1] * unit
+
+    expected = function(np.float32(1), np.float32(0.3))
+    exact = bisected(*(part[None].astype(float) for part in (x, k[None], costs, caps)), 0.3, p)[0]
+    np.testing.assert_allclose(expected[0], exact, atol=1e-4)
+    for unit in 2.0 ** np.array([-100, -60, 60, 100], np.float32):
+        for one, other in zip(function(unit, np.float32(0.3)), expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
 def test_a_weak_one_is_the_linear_program():
     for seed in range(10):
         x, costs, caps, k = problem(seed)
