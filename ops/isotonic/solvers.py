@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -127,6 +128,7 @@ def solve(problem: Problem, s: Array, w: Array, lam: Array, solver: Solver, nonn
     terms = [lax.stop_gradient(value) for value in (s, w, lam)]
     if isinstance(solver, PAV):
         v, linked, iterations = pool_adjacent_violators(problem, *terms)
+        v = select(_out_of_order(v) & jnp.full(s.shape, True), TwoFloat(jnp.full_like(s, jnp.nan), v.lo), v)
     else:
         v, linked, iterations = _iterate(solver, problem, *terms)
     gap = residual(problem, v.hi + v.lo, linked, *terms)
@@ -142,6 +144,13 @@ def solve(problem: Problem, s: Array, w: Array, lam: Array, solver: Solver, nonn
         residual=gap,
         converged=gap <= _tolerance(solver, s.dtype) * lax.stop_gradient(lam),
     )
+
+
+def _out_of_order(v: TwoFloat) -> Array:
+    """Rows whose halves could not be merged, as powers of the gaps overflow; by more than rounding; ``(rows, 1)``."""
+    value = v.hi + v.lo
+    rises = jnp.max(value[:, 1:] - value[:, :-1], axis=1, keepdims=True, initial=0.0)
+    return rises > math.sqrt(jnp.finfo(value.dtype).eps) * jnp.max(jnp.abs(value), axis=1, keepdims=True)
 
 
 def _tolerance(solver: Solver, dtype: jnp.dtype) -> float:

@@ -182,3 +182,11 @@ def test_under_vmap_and_jit():
 def test_arguments_are_checked(arguments, message):
     with pytest.raises(ValueError, match=message):
         isotonic_regression(**({"s": np.arange(3.0), "w": 1.0, "solver": PAV()} | arguments))
+
+
+def test_rows_whose_powers_overflow_are_not_silently_out_of_order():
+    s = np.float32([[0.0, 20.0, 2.0], [8.0, 4.0, 2.0], [0.0, 3.0, 2.0]])
+    found = isotonic_regression(s, np.zeros_like(s), lam=np.float32(1), p=1.02)
+    assert np.isnan(found.v[0]).all()
+    assert not found.converged[0]
+    np.testing.assert_allclose(found.v[1:], [[8.0, 4.0, 2.0], [1.5, 1.5, 1.5]], rtol=1e-6)
