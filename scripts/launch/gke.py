@@ -115,13 +115,14 @@ class Gke:
         """What the shell of a container is to run, as it may stand in a manifest.
 
         Raises:
-          UsageError: it has a character that a manifest's line cannot hold.
+          Failed: it has a character that a manifest's line cannot hold; other runs may have none.
         """
         parts = [self._code.install(".", "tpu")]
         parts += [f"({self._options.prepare})"] if self._options.prepare else []
         command = " && ".join([*parts, "exec " + shlex.join(training.command(".venv/bin/python"))])
         if not command.isprintable():
-            raise UsageError(f"{training.overrides} has a line break or the like, which xpk does not carry")
+            reason = f"{training.overrides} has a line break or the like, which xpk does not carry"
+            raise Failed(reason, USAGE, again=False)
         # Kubernetes replaces $(NAME), and $$ by $.
         return command.replace("$", "$$")
 

@@ -39,6 +39,13 @@ class Failed(Exception):
         self.status, self.again = status, again
 
 
+class Unusable(Failed):
+    """What a slot's runs would be trained on is of no use as it is: it gets no further run, and others go on."""
+
+    def __init__(self, reason: str, status: int = USAGE):
+        super().__init__(reason, status, again=False)
+
+
 class Stopped(Exception):
     """The launcher is to stop.
 

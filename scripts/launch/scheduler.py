@@ -12,7 +12,7 @@ from experiments.core.record.files import is_remote
 from scripts.launch import state
 from scripts.launch.check import check
 from scripts.launch.compile_first import compile_first
-from scripts.launch.process import Console, Failed, Stopped
+from scripts.launch.process import Console, Failed, Stopped, Unusable
 from scripts.launch.training import Training
 
 LONGEST_PAUSE = 1800.0  # seconds
@@ -47,7 +47,8 @@ class Platform(Protocol):
 
         Raises:
           Failed: it has failed, or could not be started.
-          UsageError: no run can be started like this.
+          Unusable: nor could another in this slot.
+          UsageError: no run can be started like this, in any slot.
           Stopped: the launcher is to stop; whether the run goes on.
         """
 
@@ -145,7 +146,7 @@ class Scheduler:
         try:
             while True:
                 self._train(self._left.get_nowait(), slot)
-        except (queue.Empty, Stopped):
+        except (queue.Empty, Stopped, Unusable):
             pass
         except UsageError as error:  # the same for all
             self._mistake = self._mistake or error
@@ -179,6 +180,8 @@ class Scheduler:
                     self._status = max(self._status, failed.status)
                     self._record(training, state.FAILED, str(failed))
                     console.say(f"{label(training)}: FAILED: {failed}")
+                    if isinstance(failed, Unusable):
+                        raise failed from None
                     return
                 pause = min(self._pause * 2 ** (failures - 1), LONGEST_PAUSE)
                 console.say(f"{label(training)}: {failed}; attempt {failures} of {self._retries} more in {pause:.0f} s")

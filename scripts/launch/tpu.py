@@ -17,7 +17,7 @@ from typing import Any
 from experiments.core.errors import UsageError
 from scripts.launch.check import tpu_devices, tpu_processes
 from scripts.launch.code import Code
-from scripts.launch.process import USAGE, Console, Failed, error_line, together
+from scripts.launch.process import USAGE, Console, Failed, Unusable, error_line, together
 from scripts.launch.scheduler import label
 from scripts.launch.training import Training
 
@@ -37,9 +37,10 @@ _MISTAKE = re.compile(
     re.I,
 )
 _ABSENT = re.compile(r"NOT_FOUND|not found|\b404\b", re.I)
+_NEVER = "FAILED"  # of a queued resource: its turn will not come
 _READY = {"tpu-vm": "READY", "queued-resources": "ACTIVE"}
-# Gone for good; what is left of it takes up the name.
-_LOST = {"tpu-vm": ("PREEMPTED", "TERMINATED"), "queued-resources": ("SUSPENDED", "FAILED")}
+# Gone for good, or never there; what is left of it takes up the name.
+_LOST = {"tpu-vm": ("PREEMPTED", "TERMINATED"), "queued-resources": ("SUSPENDED", _NEVER)}
 _STOP_SECONDS = 300.0
 # A connection over which nothing comes for hours is kept, and one that is gone is noticed, in three minutes.
 _KEEP_ALIVE = ("-oServerAliveInterval=30", "-oServerAliveCountMax=6")
@@ -157,10 +158,11 @@ class Tpu:
                     if _state(node) == "READY":
                         return _num_workers(node)
                 if state in _LOST[self._kind]:
-                    self._replace(name, state)
+                    self._make_way(name, found)
                     continue
                 if state == "STOPPED":
-                    raise UsageError(f"{name} is stopped: `gcloud compute tpus tpu-vm start {name}` starts it")
+                    start = shlex.join(self._gcloud("tpu-vm", "start", name))
+                    raise Unusable(f"{name} is stopped; to start it: {start}")
                 if not waiting:
                     console.say(f"waiting for {name}, which is {state}")
                 waiting = True
@@ -195,19 +197,24 @@ class Tpu:
 
     def _check_type(self, name: str, found: dict[str, Any]) -> None:
         if _type(found) not in (None, self._options.type):
-            raise UsageError(
+            raise Unusable(
                 f"{name} is there already, and is a {_type(found)}: --type={self._options.type} needs another --name"
             )
 
-    def _replace(self, name: str, state: str) -> None:
+    def _make_way(self, name: str, found: dict[str, Any]) -> None:
+        """Deletes what is lost; fails where it was never there, as it may be no more when it is asked for again."""
+        state, never = _state(found), _state(found) == _NEVER
+        what = f"{name} is {state}{f' ({_error(found)})' if never else ''}"
         if self._options.delete == "never":
-            raise Failed(
-                f"{name} is {state}, and what is left of it takes up its name: with --delete=preempted it is deleted "
-                "and created again",
-                again=False,
+            raise Unusable(
+                f"{what}, and what is left of it takes up its name: with --delete=preempted it is deleted and created "
+                "again",
+                status=1,
             )
         self._console.say(f"{name} is {state}: deleting it, to create it again")
         self._delete(name)
+        if never:
+            raise Failed(what, again=not _MISTAKE.search(what))
 
     def _delete(self, name: str, *, last: bool = False) -> None:
         done = self._console.ask(self._deletion(name), last=last)
@@ -291,6 +298,12 @@ def _state(found: dict[str, Any]) -> str:
     """Of a TPU, or of a queued resource, where it is nested."""
     state = found.get("state", "UNKNOWN")
     return state.get("state", "UNKNOWN") if isinstance(state, dict) else state
+
+
+def _error(found: dict[str, Any]) -> str:
+    """Why a queued resource has failed."""
+    error = found["state"].get("failedData", {}).get("error", {})
+    return " ".join(str(error.get("message") or error or "it does not say why").split())
 
 
 def _num_workers(node: dict[str, Any]) -> int:

@@ -114,10 +114,13 @@ def fail(message, status=1):
 
 def gcloud(world, arguments):
     kind, verb, name, *rest = arguments[2:]
+    failed = None  # the state of a queued resource that will not lead to a TPU
     if outcome := world.next(f"{kind}-{verb}"):
         if outcome == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
-        fail(outcome)
+        if isinstance(outcome, str):
+            fail(outcome)
+        failed = outcome
     thing = world.thing(f"{kind}-{name}")
     if verb in ("describe", "delete") and thing is None:
         fail(f"ERROR: (gcloud.compute.tpus.{kind}.{verb}) NOT_FOUND: Resource 'projects/p/nodes/{name}' was not found")
@@ -125,15 +128,16 @@ def gcloud(world, arguments):
         print(json.dumps(thing))
     elif verb == "delete":
         world.put(f"{kind}-{name}", None)
-        if kind == "queued-resources":
+        if kind == "queued-resources" and world.thing(f"tpu-vm-{name}"):
             world.put(f"tpu-vm-{name}", None)
     elif verb == "create":
         type_ = flag(rest, "accelerator-type")
         node = {"acceleratorType": type_, "state": "READY", "networkEndpoints": [{}] * (int(type_.split("-")[1]) // 4)}
-        world.put(f"tpu-vm-{flag(rest, 'node-id', name)}", node)
+        if not failed:
+            world.put(f"tpu-vm-{flag(rest, 'node-id', name)}", node)
         if kind == "queued-resources":
             nodes = [{"nodeId": name, "node": {"acceleratorType": type_}}]
-            world.put(f"{kind}-{name}", {"state": {"state": "ACTIVE"}, "tpu": {"nodeSpec": nodes}})
+            world.put(f"{kind}-{name}", {"state": failed or {"state": "ACTIVE"}, "tpu": {"nodeSpec": nodes}})
     elif verb == "scp":
         import shutil
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from experiments.core.errors import UsageError
 from scripts.launch import gke, slurm, tpu
 from scripts.launch.code import ROOT, Code
-from scripts.launch.process import Console
+from scripts.launch.process import Console, Failed
 from scripts.launch.training import Training, check_overrides
 
 CODE = Code("0" * 40)
@@ -74,8 +74,9 @@ def test_through_a_manifest_to_the_shell_of_a_container(home, overrides):
 def test_a_line_break_is_refused_where_a_manifest_cannot_hold_it():
     platform = gke.Gke.__new__(gke.Gke)
     platform._code, platform._options = CODE, SimpleNamespace(prepare=None)
-    with pytest.raises(UsageError, match="line break"):
+    with pytest.raises(Failed, match="line break") as raised:  # of this run alone
         platform.command(training(["a\nb"]))
+    assert (raised.value.status, raised.value.again) == (2, False)
 
 
 @hypothesis.given(overrides=ARGUMENTS)

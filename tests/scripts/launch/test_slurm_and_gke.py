@@ -144,6 +144,14 @@ def test_an_option_that_xpk_does_not_know_is_not_tried_again(world, launch):
     assert len(calls(world, "xpk", "workload", "create")) == 1
 
 
+def test_overrides_that_a_manifest_cannot_hold_fail_their_run_and_no_other(world, launch):
+    status, out, _ = launch(*gke("--sweep=config.note=a,b\nc", "--jobs=2"))
+    assert status == 2
+    assert "has a line break or the like, which xpk does not carry" in out
+    assert len(calls(world, "xpk", "workload", "create")) == 1
+    assert re.search(r"^note=\S+ +done +epoch", out, re.MULTILINE)
+
+
 def test_a_workload_that_outlasts_the_wait_is_waited_for_again(world, launch):
     world.plan("xpk-list", {"says": "[XPK] Timed out waiting for your workload", "status": 124})
     status, out, _ = launch(*gke("--retries=0"))

@@ -72,9 +72,9 @@ def test_an_existing_tpu_is_used_and_one_of_another_type_refused(world, launch):
     world.put("tpu-vm-tpu", NODE | {"acceleratorType": "v6e-4", "networkEndpoints": [{}]})
     assert launch(*arguments("tpu-vm", SMALL))[0] == 0
     world.put("tpu-vm-tpu", NODE | {"acceleratorType": "v5litepod-8"})
-    status, _, err = launch(*arguments("tpu-vm", SMALL, workdir="gs://bucket/runs/b"))
+    status, out, _ = launch(*arguments("tpu-vm", SMALL, workdir="gs://bucket/runs/b"))
     assert status == 2
-    assert "tpu is there already, and is a v5litepod-8" in err
+    assert "FAILED: tpu is there already, and is a v5litepod-8" in out
     assert starts(world) == ["0"]
     assert gcloud(world, "create") == []
 
@@ -110,6 +110,53 @@ def test_a_preempted_tpu_is_created_again_where_that_is_allowed(world, launch, p
     assert status == 1
     assert "with --delete=preempted it is deleted" in out
     assert len(gcloud(world, "delete")) == 1
+
+
+def test_a_queued_resource_that_will_not_come_is_asked_for_again_as_often_as_is_said_with_its_reason(world, launch):
+    quota = {"state": "FAILED", "failedData": {"error": {"code": 8, "message": "Quota limit 'TPUS'\nis exceeded"}}}
+    world.plan("queued-resources-create", quota, quota)
+    status, out, _ = launch(*arguments("queued-resource", SMALL, "--delete=preempted", "--retries=1"))
+    assert status == 1
+    assert "tpu is FAILED (Quota limit 'TPUS' is exceeded); attempt 1 of 1 more" in out
+    assert "FAILED: tpu is FAILED (Quota limit 'TPUS' is exceeded)\n" in out
+    assert (len(gcloud(world, "create")), len(gcloud(world, "delete"))) == (2, 2)
+    assert launch(*arguments("queued-resource", SMALL, "--delete=preempted"))[0] == 0
+
+    world.plan("queued-resources-create", {"state": "FAILED"})
+    options = [SMALL, "--name=other", "--retries=1"]
+    status, out, _ = launch(*arguments("queued-resource", *options, workdir="gs://bucket/runs/b"))
+    assert status == 1
+    assert "FAILED: other is FAILED (it does not say why), and what is left of it takes up its name" in out
+    mistake = {"error": {"code": 3, "message": "INVALID_ARGUMENT: no such network"}}
+    world.plan("queued-resources-create", {"state": "FAILED", "failedData": mistake})
+    options += ["--name=third", "--delete=always"]
+    status, out, _ = launch(*arguments("queued-resource", *options, workdir="gs://bucket/runs/b"))
+    assert status == 1
+    assert "FAILED: third is FAILED (INVALID_ARGUMENT: no such network)\n" in out
+    assert "attempt" not in out
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {"state": "STOPPED"},
+            "tpu-1 is stopped; to start it: gcloud compute tpus tpu-vm start tpu-1 --zone=us-east1-d --project=p\n",
+        ),
+        ({"acceleratorType": "v5litepod-8"}, "tpu-1 is there already, and is a v5litepod-8: "),
+    ],
+)
+def test_a_tpu_that_is_of_no_use_fails_one_run_and_the_others_go_on(world, launch, changed, message):
+    unusable = NODE | {"acceleratorType": "v6e-4", "networkEndpoints": [{}]} | changed
+    world.put("tpu-vm-tpu-1", unusable)
+    options = ["--project=p", "--delete=always", "--jobs=2", "--sweep=config.p=2,1.5,1.25"]
+    status, out, _ = launch(*arguments("tpu-vm", SMALL, *options))
+    assert status == 2
+    assert f": FAILED: {message}" in out
+    assert starts(world) == ["0", "0"]
+    assert len(re.findall(r"^p=\S+ +done +epoch", out, re.MULTILINE)) == 2
+    assert world.thing("tpu-vm-tpu-0") is None
+    assert world.thing("tpu-vm-tpu-1") == unusable
 
 
 def test_when_a_worker_dies_the_others_are_stopped_and_all_start_again(world, launch):
@@ -251,9 +298,9 @@ def test_after_a_failure_or_a_mistake_what_is_to_be_deleted_is(world, launch):
     another = NODE | {"acceleratorType": "v5litepod-8"}
     world.put("tpu-vm-tpu-0", small)
     world.put("tpu-vm-tpu-1", another)
-    status, _, err = launch(*arguments("tpu-vm", SMALL, *options, "--jobs=2", "--sweep=config.p=2,1.5"))
+    status, out, _ = launch(*arguments("tpu-vm", SMALL, *options, "--jobs=2", "--sweep=config.p=2,1.5"))
     assert status == 2
-    assert "tpu-1 is there already" in err
+    assert "FAILED: tpu-1 is there already" in out
     assert world.thing("tpu-vm-tpu-0") is None
     assert world.thing("tpu-vm-tpu-1") == another
 
