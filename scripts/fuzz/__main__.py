@@ -16,6 +16,7 @@ from etils import epy
 
 from experiments.core import processors
 from experiments.core.record.files import write_json
+from scripts.arguments import at_least
 from scripts.fuzz.oracle.reals import EXTENDED
 
 with epy.lazy_imports():  # --help does without them
@@ -24,21 +25,14 @@ with epy.lazy_imports():  # --help does without them
     from scripts.fuzz import draw, operators, report, run
 
 
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
-    return value
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m scripts.fuzz", description=(__doc__ or "").split(":")[0])
-    parser.add_argument("--count", type=_positive, default=100_000, help="problems to try; a few more are")
+    parser.add_argument("--count", type=at_least(1), default=100_000, help="problems to try; a few more are")
     parser.add_argument("--seed", type=int, default=0, help="of the random numbers")
     parser.add_argument("--only", metavar="OPERATOR", help="one operator; default: all")
     parser.add_argument("--problem", help="try this one again, as it was printed")
-    parser.add_argument("--jobs", type=_positive, help="processes; default: as many as there are cores, 1 off CPUs")
-    parser.add_argument("--show", type=_positive, default=3, help="failures to print of each sort")
+    parser.add_argument("--jobs", type=at_least(1), help="processes; default: as many as there are cores, 1 off CPUs")
+    parser.add_argument("--show", type=at_least(1), default=3, help="failures to print of each sort")
     parser.add_argument("--out", type=Path, help="file for a report in JSON")
     return parser
 

@@ -17,6 +17,7 @@ from types import FrameType
 
 from experiments.core.errors import UsageError, in_one_line
 from experiments.core.record.files import absolute, is_remote
+from scripts.arguments import at_least
 from scripts.launch import gke, local, slurm, state, tpu
 from scripts.launch.code import ROOT
 from scripts.launch.process import Console, Failed, Stopped
@@ -144,8 +145,8 @@ def _add_common_options(parser: argparse.ArgumentParser) -> None:
         metavar="FIELD=V,V",
         help="config.lam.start=1e-4,1e-3 or config.seeds=range(5); repeatable",
     )
-    parser.add_argument("--jobs", type=int, default=1, metavar="J", help="runs at a time (1)")
-    parser.add_argument("--retries", type=int, help="attempts in a row without progress, besides the first")
+    parser.add_argument("--jobs", type=at_least(1), default=1, metavar="J", help="runs at a time (1)")
+    parser.add_argument("--retries", type=at_least(0), help="attempts in a row without progress, besides the first")
     parser.add_argument(
         "--pause_seconds", type=float, default=30.0, help="before the second attempt, doubled each time (30)"
     )
@@ -183,8 +184,6 @@ def _trainings(options: argparse.Namespace) -> list[Training]:
         raise UsageError(f"{options.experiment!r} is not an experiment: there is no experiments/{options.experiment}")
     if not (ROOT / options.config.partition(":")[0]).is_file():
         raise UsageError(f"--config={options.config}: there is no such file")
-    if options.jobs < 1:
-        raise UsageError(f"--jobs={options.jobs} is not allowed: it must be positive")
     for variable in options.env:
         if not re.fullmatch(r"[A-Za-z_]\w*=.*", variable, re.DOTALL):
             raise UsageError(f"--env={variable!r} is not of the form NAME=VALUE")

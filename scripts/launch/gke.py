@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from experiments.core.errors import UsageError
+from scripts.arguments import at_least
 from scripts.launch import state
 from scripts.launch.check import tpu_devices, tpu_processes
 from scripts.launch.code import Code
@@ -25,11 +26,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cluster", required=True, help="made by `xpk cluster create`")
     parser.add_argument("--type", required=True, help="as xpk's --tpu-type, for example v6e-16")
     parser.add_argument(
-        "--slices", type=int, default=1, help="of the type, joined by the network of the data centre (1)"
+        "--slices", type=at_least(1), default=1, help="of the type, joined by the network of the data centre (1)"
     )
     parser.add_argument("--zone", required=True)
     parser.add_argument("--project", help="left out: gcloud's own")
-    parser.add_argument("--restarts", type=int, default=20, help="by the cluster, after preemption (20)")
+    parser.add_argument("--restarts", type=at_least(0), default=20, help="by the cluster, after preemption (20)")
     parser.add_argument("--base_image", default="python:3.11", help="with bash and curl, for the code to be put into")
     parser.add_argument(
         "--create_flag", action="append", default=[], metavar="FLAG", help="for xpk's create; repeatable"

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from experiments.core.record.workdir import Workdir
+from scripts.arguments import at_least
 from scripts.launch.process import Console, together
 from scripts.launch.scheduler import label
 from scripts.launch.training import Training
@@ -16,9 +17,9 @@ _LEFT_SECONDS = 120.0
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this platform."""
-    parser.add_argument("--processes", type=int, default=1, metavar="N", help="of every run (1)")
+    parser.add_argument("--processes", type=at_least(1), default=1, metavar="N", help="of every run (1)")
     parser.add_argument(
-        "--devices", type=int, metavar="M", help="CPU devices of every process; left out: what JAX finds"
+        "--devices", type=at_least(1), metavar="M", help="CPU devices of every process; left out: what JAX finds"
     )
     parser.add_argument("--port", type=int, help="of the coordinator, plus the slot; left out: a free one")
 

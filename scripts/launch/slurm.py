@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+from scripts.arguments import at_least
 from scripts.launch.code import ROOT
 from scripts.launch.process import Console, Failed, Stopped, error_line, error_lines, together
 from scripts.launch.scheduler import label
@@ -18,8 +19,10 @@ _SCRIPT = Path(__file__).with_name("slurm.sh")
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this platform."""
-    parser.add_argument("--nodes", type=int, default=1)
-    parser.add_argument("--gpus_per_node", type=int, default=0, help="one process for each; 0: one process a node")
+    parser.add_argument("--nodes", type=at_least(1), default=1)
+    parser.add_argument(
+        "--gpus_per_node", type=at_least(0), default=0, help="one process for each; 0: one process a node"
+    )
     parser.add_argument("--time", help="as sbatch's")
     parser.add_argument("--sbatch_flag", action="append", default=[], metavar="FLAG", help="for sbatch; repeatable")
 

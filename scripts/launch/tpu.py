@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.core.errors import UsageError
+from scripts.arguments import at_least
 from scripts.launch.check import tpu_devices, tpu_processes
 from scripts.launch.code import Code
 from scripts.launch.process import USAGE, Console, Failed, Unusable, error_line, together
@@ -54,7 +55,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--project", help="left out: gcloud's own")
     parser.add_argument("--runtime_version", help="left out: the one for JAX on this type")
     parser.add_argument("--spot", action="store_true", help="cheaper, and may be taken away at any time")
-    parser.add_argument("--workers", type=int, help="how many the TPU has; only dry runs and checks ask")
+    parser.add_argument("--workers", type=at_least(1), help="how many the TPU has; only dry runs and checks ask")
     parser.add_argument("--internal_ip", action="store_true", help="connect to internal addresses")
     parser.add_argument(
         "--create_flag", action="append", default=[], metavar="FLAG", help="for gcloud's create; repeatable"
