@@ -23,7 +23,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = record.parser("scripts.bench", __doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, under a minute")
     parser.add_argument("--peers", help="comma-separated, may be empty; default: all")
-    options = record.parse(parser, arguments)
+    options = record.parse(parser, arguments, harmless=("quick",))
     wanted = list(peers.PEERS) if options.peers is None else [name for name in options.peers.split(",") if name]
     if unknown := sorted(set(wanted) - set(peers.PEERS)):
         parser.error(f"--peers: unknown {', '.join(unknown)}; known: {', '.join(peers.PEERS)}")

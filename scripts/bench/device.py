@@ -79,7 +79,7 @@ def main(arguments: Sequence[str], pieces: Sequence[Piece] = PIECES) -> int:
     parser.add_argument("--minutes", type=float, default=25.0, help="no piece is begun that could end later")
     parser.add_argument("--small", action="store_true", help="tiny shapes: only whether all pieces work")
     parser.add_argument("--again", action="store_true", help="pieces that are measured, too")
-    options = record.parse(parser, arguments)
+    options = record.parse(parser, arguments, harmless=("minutes", "small", "again"))
     if options.small:
         with tempfile.TemporaryDirectory() as directory:
             return _run(options, pieces, Path(directory))

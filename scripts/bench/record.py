@@ -3,12 +3,14 @@
 import argparse
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from experiments.core.record.environment import Launch, describe
 from experiments.core.record.files import write_json
+
+_RESULTS = Path("results/bench")
 
 
 def parser(module: str, doc: str | None) -> argparse.ArgumentParser:
@@ -16,10 +18,28 @@ def parser(module: str, doc: str | None) -> argparse.ArgumentParser:
     return argparse.ArgumentParser(prog=f"python -m {module}", description=(doc or "").split(":")[0])
 
 
-def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse.Namespace:
-    """The options, with the directory for the record as the last one."""
-    parser.add_argument("--results", type=Path, default=Path("results/bench"), help="directory to write to")
-    return parser.parse_args(arguments)
+def parse(
+    parser: argparse.ArgumentParser, arguments: Sequence[str], harmless: Collection[str] = ()
+) -> argparse.Namespace:
+    """The options, with the directory for the record as the last one.
+
+    Where that is not given the records of the default settings are, which those of no others may replace: what changes
+    them is refused, but for ``seconds``, which only makes times more exact, and what is ``harmless``, as it is in the
+    name of the record.
+    """
+    parser.add_argument(
+        "--results", type=Path, help=f"directory to write to; left out: {_RESULTS}, for the default settings alone"
+    )
+    options = parser.parse_args(arguments)
+    if options.results is None:
+        options.results = _RESULTS
+        for name, value in vars(options).items():
+            if name not in ("results", "seconds", *harmless) and value != parser.get_default(name):
+                parser.error(
+                    f"--{name}: the records in {_RESULTS} are of the default, {parser.get_default(name)}, and one of "
+                    f"{value} would replace them: --results must say where to write it"
+                )
+    return options
 
 
 def begin(module: str, arguments: Sequence[str], results: Path) -> dict[str, Any]:

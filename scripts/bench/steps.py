@@ -100,7 +100,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seeds", type=int, default=1, help="networks trained side by side")
     parser.add_argument("--steps", type=int, default=100, help="steps a call")
     parser.add_argument("--seconds", type=float, default=60.0, help="of timed calls, all together")
-    options = record.parse(parser, arguments)
+    options = record.parse(parser, arguments, harmless=("seeds",))
     environment = record.begin(_MODULE, arguments, options.results)
     METHODS["hard by lax.top_k"] = PruningMethod(_hard_by_lax, "hard by lax.top_k", (BLUE, "-"))
 

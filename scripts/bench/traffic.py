@@ -166,7 +166,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = record.parser(_MODULE, __doc__)
     parser.add_argument("--small", action="store_true", help="one tiny shape, to see that everything works")
     parser.add_argument("--seconds", type=float, default=40.0, help="of timed calls, of each shape")
-    options = record.parse(parser, arguments)
+    options = record.parse(parser, arguments, harmless=("small",))
     environment = record.begin(_MODULE, arguments, options.results)
 
     cases = []
