@@ -184,6 +184,10 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if options.kills < 0 or options.epochs < 12:
         parser.error("--kills must be at least 0, and --epochs at least 12")
+    chosen = [damage for damage in damages.DAMAGES if options.only in damage.name]
+    if not chosen:
+        known = "; ".join(damage.name for damage in damages.DAMAGES)
+        parser.error(f"--only={options.only} is not allowed: it must be part of one of {known}")
     out = options.out.absolute()
     mark = out / ".chaos"
     if out.exists() and any(out.iterdir()) and not mark.exists():
@@ -191,7 +195,6 @@ def main(arguments: Sequence[str]) -> int:
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     mark.touch()
-    chosen = [damage for damage in damages.DAMAGES if options.only in damage.name]
     return make(pruning(options, out / "compiled-code"), out, options.kills, options.seed, chosen)
 
 

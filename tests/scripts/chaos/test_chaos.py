@@ -85,6 +85,17 @@ def test_every_damage_changes_a_file_of_a_run(tmp_path):
         assert damages._contents(workdir) != before, damage.name
 
 
+def test_damages_of_no_such_name_are_refused_before_anything_is_removed(tmp_path, capsys):
+    (tmp_path / ".chaos").touch()
+    with pytest.raises(SystemExit) as exited:
+        chaos.main([f"--out={tmp_path}", "--kills=0", "--only=no such damage"])
+    assert exited.value.code == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "--only=no such damage is not allowed: it must be part of one of " in said
+    assert all(damage.name in said for damage in damages.DAMAGES)
+    assert (tmp_path / ".chaos").exists()
+
+
 def test_what_another_has_made_is_not_removed(tmp_path, capsys):
     (tmp_path / "precious").touch()
     with pytest.raises(SystemExit):
