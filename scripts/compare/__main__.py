@@ -49,7 +49,9 @@ def _compare(arguments: Sequence[str]) -> int:
     parser.add_argument("--port", type=int, default=0, help="of --watch (default: any that is free)")
     parser.add_argument("--no_figures", action="store_true", help="the page alone, without PNG and SVG files")
     parser.add_argument("--metric", help="of the text table (default: the first that is measured)")
-    parser.add_argument("--reference", help="of its differences: part of a label or name (default: the first row)")
+    parser.add_argument(
+        "--reference", help="of its differences: a label or name, or a part of one alone (default: the first row)"
+    )
     options = parser.parse_args(arguments)
     if options.watch:
         return _watch(options.places, options.port)

@@ -20,8 +20,11 @@ _LEGEND = 30  # entries; more are told apart in the page only
 
 
 def make(groups: Sequence[Group], directory: Path, reported: Sequence[Reported] = ()) -> list[Path]:
-    """Learning curves of each metric, and final values against each field that is swept; returns the files written."""
-    written = []
+    """Learning curves of each metric, and final values against each field that is swept; returns the files written.
+
+    Those of an earlier comparison in the directory, which are none of this one, are removed.
+    """
+    written: list[Path] = []
     metrics = [entry["name"] for entry in metrics_of(groups)]
     with mpl.rc_context(STYLE):
         for metric in metrics:
@@ -30,6 +33,9 @@ def make(groups: Sequence[Group], directory: Path, reported: Sequence[Reported] 
                 written += save(figure, directory, f"curves-{_file(metric)}", dpi=100)
         for field in _swept(groups):
             written += save(_scatter(groups, field), directory, f"scatter-{_file(field)}", dpi=100)
+    for path in directory.glob("*.*"):
+        if path.name.startswith(("curves-", "scatter-")) and path.suffix in (".png", ".svg") and path not in written:
+            path.unlink()
     return written
 
 

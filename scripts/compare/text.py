@@ -18,10 +18,12 @@ def tables(groups: Sequence[Group], metric: str | None = None, reference: str | 
     Args:
       groups: what is compared.
       metric: its name; by default the first that is measured of each group.
-      reference: part of the label or the name of the group that is subtracted; by default the first of each table.
+      reference: the label of the group that is subtracted, or the name of a run of it; or a part of these that no
+        other group of the experiment has. By default the first of each table.
 
     Raises:
-      UsageError: no group has that metric, or none is called like the reference.
+      UsageError: no group has that metric, or none is called like the reference, or several are, or what is cannot be
+        subtracted.
     """
     order = [entry["name"] for entry in metrics_of(groups) if entry["per_seed"]]
     if metric is not None and metric not in order:
@@ -31,22 +33,36 @@ def tables(groups: Sequence[Group], metric: str | None = None, reference: str | 
         name = next((name for name in ([metric] if metric else order) if name in group.series.metrics), None)
         if name:
             by_metric.setdefault((group.experiment, name), []).append(group)
-    if reference is not None and not any(_called(group, reference) for group in groups):
-        raise UsageError(f"--reference={reference} is part of no label or name of a run")
+    called = None if reference is None else _called(groups, reference)
+    for group in called or ():
+        if not group.done:
+            raise UsageError(f"--reference={reference} is {group.label}, from which nothing is subtracted yet")
+        if not any(group in members for members in by_metric.values()):
+            raise UsageError(f"--reference={reference} is {group.label}, which has no {metric or ' or '.join(order)}")
     lines: list[str] = []
     for (experiment, name), members in by_metric.items():
-        lines += [f"{experiment}: {name}" if experiment else name, "", *_table(members, name, reference), ""]
+        lines += [f"{experiment}: {name}" if experiment else name, "", *_table(members, name, called), ""]
     lines.append("Mean ± half width of the 95 % t-interval over seeds; differences and p (t-test) are paired by seed.")
     return lines
 
 
-def _called(group: Group, reference: str) -> bool:
-    return reference in group.label or any(reference in run.name for run in group.runs)
+def _called(groups: Sequence[Group], reference: str) -> list[Group]:
+    """Those that are called so, or else those with it as a part of what they are called: one of each experiment."""
+    names = [(group, [group.label, *(run.name for run in group.runs)]) for group in groups]
+    found = [group for group, its in names if reference in its]
+    found = found or [group for group, its in names if any(reference in name for name in its)]
+    if not found:
+        raise UsageError(f"--reference={reference} is part of no label or name of a run")
+    experiments = [group.experiment for group in found]
+    if len(set(experiments)) < len(found):
+        labels = "; ".join(group.label for group in found)
+        raise UsageError(f"--reference={reference} is part of several labels or names, and must be of one: {labels}")
+    return found
 
 
-def _table(groups: Sequence[Group], metric: str, reference: str | None) -> list[str]:
-    done = [group for group in groups if group.done]
-    subtracted = next((group for group in done if reference is None or _called(group, reference)), None)
+def _table(groups: Sequence[Group], metric: str, called: Sequence[Group] | None) -> list[str]:
+    """With differences from the first group that has ended, or that is ``called`` as it was asked for."""
+    subtracted = next((group for group in groups if (group.done if called is None else group in called)), None)
     header = list(_HEADER)
     header[3] = metric
     return list(_aligned([header, *(_cells(group, metric, subtracted) for group in groups)]))

@@ -11,6 +11,7 @@ from experiments.core.report.paired import difference, significance
 from experiments.core.report.results import load
 from scripts.bench import pages
 from scripts.compare import contents as contents_lib
+from scripts.compare import plots
 from scripts.compare.__main__ import main
 from scripts.compare.comparison import comparison
 from scripts.compare.contents import contents
@@ -70,6 +71,8 @@ def test_plots_are_files_and_everything_is_the_same_bytes_again(tmp_path):
         ]
         write_run(tmp_path / "runs" / str(lam), config, rows, "mnist_pruning")
     written = []
+    (tmp_path / "b" / "plots").mkdir(parents=True)
+    (tmp_path / "b" / "plots" / "scatter-p.svg").touch()  # of an earlier comparison
     for name in ("a", "b"):
         assert main([str(tmp_path / "runs"), f"--out={tmp_path / name}"]) == 0
         written.append({path.name: path.read_bytes() for path in (tmp_path / name).rglob("*.*")})
@@ -77,6 +80,15 @@ def test_plots_are_files_and_everything_is_the_same_bytes_again(tmp_path):
     plots = {f"{name}.{suffix}" for name in ("curves-test_error", "scatter-lam.start") for suffix in ("png", "svg")}
     assert written[0].keys() == plots | {"index.html"}
     assert set(re.findall(r'href="plots/([^"]*)"', written[0]["index.html"].decode())) == plots
+
+
+def test_of_what_is_beside_the_plots_only_earlier_plots_are_removed(tmp_path):
+    others = {"curves-notes.txt", "mine.png", "curves"}
+    for name in (*others, "curves-test_error.png", "scatter-lam.start.svg"):
+        (tmp_path / name).touch()
+    assert plots.make([], tmp_path) == []
+    assert {path.name for path in tmp_path.iterdir()} == others
+    assert plots.make([], tmp_path / "nowhere") == []
 
 
 def test_names_cannot_end_the_data_or_become_markup(tmp_path):
@@ -113,6 +125,21 @@ def test_the_text_table_has_paired_differences_and_their_significance(runs, caps
     assert re.split(r"\s{2,}", stopped)[2:6] == ["1", "8.50 ± 6.35", "-", "-"]
 
 
+def test_a_reference_is_called_exactly_so_before_it_is_in_part(runs, capsys):
+    """Two labels begin with the name of this run."""
+    assert main([str(runs), "--format=text", "--reference=relaxed"]) == 0
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if "reference  " in line and "±" in line)
+    assert row.startswith("relaxed top-k, p = 2, lam = 0.1 ")
+
+
+def test_a_reference_without_the_metric_is_said_to_have_none(runs, capsys):
+    write_fine_tuning(runs / "fine", {1: [20.0, 21.0]})
+    assert main([str(runs), "--format=text", "--metric=test_accuracy/1", "--reference=hard"]) == 2
+    err = capsys.readouterr().err
+    assert "error: --reference=hard is " in err
+    assert err.endswith(", which has no test_accuracy/1\n")
+
+
 def test_page_and_table_agree_on_runs_that_have_come_to_different_steps(tmp_path, capsys):
     for seed, errors in enumerate(([90.0, 9.0, 7.0, 7.0], [90.0, 8.0, 8.0, 8.0])):
         write_workdir(tmp_path / str(seed), [[error] for error in errors], seeds=(seed,))
@@ -131,6 +158,15 @@ def test_page_and_table_agree_on_runs_that_have_come_to_different_steps(tmp_path
     [
         (["--metric=nothing"], "error: --metric=nothing is not one of test_error, "),
         (["--reference=nobody"], "error: --reference=nobody is part of no label or name of a run"),
+        (
+            ["--reference=top-k"],
+            "error: --reference=top-k is part of several labels or names, and must be of one: hard top-k; "
+            "relaxed top-k, p = 2, lam = 0.1; relaxed top-k, p = 2, lam = 1, ",
+        ),
+        (
+            ["--reference=stopped"],
+            "error: --reference=stopped is relaxed top-k, p = 2, lam = 1, (unfinished, at epoch 1 of 2), from which",
+        ),
     ],
 )
 def test_what_is_not_there_is_said_in_one_line(runs, capsys, arguments, message):
