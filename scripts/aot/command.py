@@ -38,7 +38,8 @@ ASSUMED_ROUNDS = 9.0
 def main(arguments: Sequence[str]) -> int:
     """The command; returns its exit status: 3 for a step that does not fit, 1 for operators that fail."""
     end = list(arguments).index("--") if "--" in arguments else len(arguments)
-    options = _parser().parse_args(arguments[:end])
+    parser = _parser()
+    options = parser.parse_args(arguments[:end])
     overrides = list(arguments[end + 1 :])
 
     def run() -> int:
@@ -59,13 +60,23 @@ def main(arguments: Sequence[str]) -> int:
         if not options.type:
             raise UsageError("--type is required, for example --type=v5litepod-16")
         slice_ = hardware.parse(options.type)
-        # As it is recorded: less what concerns this machine alone.
-        command = ["python", "-m", "scripts.aot", *(one for one in arguments if not one.startswith("--keep_text"))]
+        command = _recorded(parser, options, overrides)
         if options.what == _OPERATORS:
             return _operators(options, slice_, command)
         return _step(options, slice_, overrides, command)
 
     return in_one_line(run)
+
+
+def _recorded(parser: argparse.ArgumentParser, options: argparse.Namespace, overrides: Sequence[str]) -> list[str]:
+    """The command as it is recorded: less what concerns this machine alone."""
+    changed = {
+        name: value
+        for name, value in vars(options).items()
+        if name not in ("what", "keep_text", "results") and value != parser.get_default(name)
+    }
+    flags = [f"--{name}" if value is True else f"--{name}={value}" for name, value in changed.items()]
+    return ["python", "-m", "scripts.aot", options.what, *flags, *(["--", *overrides] if overrides else [])]
 
 
 def _operators(options: argparse.Namespace, slice_: Slice, command: Sequence[str]) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from experiments.core.report.markdown import line
+from scripts.aot import record
 from scripts.aot.operators import GRADIENT, PARTS, VALUE
 
 Row = dict[str, Any]
@@ -16,9 +17,8 @@ def operators_table(document: dict[str, Any]) -> Iterator[str]:
     cases = list(document["cases"].values())
     compiled = sum(case["compiles"] for case in cases)
     versions = ", ".join(f"{name} {version}" for name, version in document["compilers"].items())
-    code = f"`{document['git']['commit'][:7]}`" + (" and changes" if document["git"]["dirty"] else "")
     device = document["rates"]["device"]
-    yield f"### {device}: {compiled} of {len(cases)} programs compile ({versions}; code {code})"
+    yield f"### {device}: {compiled} of {len(cases)} programs compile ({versions}; code {record.commit(document)})"
     yield ""
     yield _by_kind(cases)
     yield from _failures(cases)

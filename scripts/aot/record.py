@@ -107,6 +107,11 @@ def is_by(document: dict[str, Any] | None, slice_: Slice) -> bool:
     return document is not None and document.get("compilers") == compilers(slice_)
 
 
+def commit(document: dict[str, Any]) -> str:
+    """The code that a record is of, as tables name it."""
+    return f"`{document['git']['commit'][:7]}`" + (" and changes" if document["git"]["dirty"] else "")
+
+
 def slug(name: str) -> str:
     """A file name."""
     return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")

@@ -100,6 +100,18 @@ def test_from_the_command_to_the_table(here, capsys, tmp_path):
     assert "Nothing of it is measured" in page
 
 
+@pytest.mark.parametrize(
+    "places", [["--keep_text=/home/me", "--results=/home/me"], ["--keep_text", "/home/me", "--results", "/home/me"]]
+)
+def test_a_record_says_nothing_of_places_on_this_machine(monkeypatch, places):
+    noted = []
+    monkeypatch.setattr(command, "_step", lambda options, slice_, overrides, command: noted.append(command) or 0)
+    assert command.main([*MNIST, *places, "--no_evaluation", "--", *DIGITS]) == 0
+    # In the order of the help, and nothing that goes without saying.
+    options = ["--type=v5litepod-1", "--config=configs/mnist_pruning.py:dense", "--no_evaluation"]
+    assert noted == [["python", "-m", "scripts.aot", "mnist_pruning", *options, "--", *DIGITS]]
+
+
 def test_a_step_that_does_not_fit(here, capsys, tmp_path, monkeypatch):
     def refuse(lowered, platform, keep):
         raise TooLarge(20e9, 16e9, (Buffer("f32[4096,4096]", 2**26, "jit(train)/dot"),))

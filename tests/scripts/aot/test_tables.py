@@ -18,7 +18,8 @@ def step(name, type_, least, sent=10e6, bound="compute"):
         "train": train,
         "rates": {"device": slice_.device.name},
         "devices": slice_.count,
-        "git": {"commit": "0123456789"},
+        "code": "the same",
+        "git": {"commit": "0123456789", "dirty": False},
         "rounds": 9.0,
     }
 
@@ -38,6 +39,17 @@ def test_the_share_of_the_relaxed_router():
     (share,) = [line for line in step_tables.shares(pair) if "relaxed |" in line]
     assert share == "| vmoe S/32 relaxed | v5litepod-16 | 1.2500 | 1.0000 | 1.0000 | 1.2500 |"
     assert list(step_tables.shares(pair[:1])) == []
+    pair[1]["code"] = "another"  # whose changes would pass for the router's
+    (share,) = [line for line in step_tables.shares(pair) if "relaxed |" in line]
+    assert share == "| vmoe S/32 relaxed | v5litepod-16 | - | - | - | - |"
+
+
+def test_the_code_of_a_step_is_its_commit_and_changes():
+    clean, dirty = step("a", "v5litepod-16", 0.02), step("b", "v5litepod-16", 0.02)
+    dirty["git"] = {"commit": "0123456789", "dirty": True}
+    rows = list(step_tables.steps_table([clean, dirty]))[2:]
+    assert rows[0].endswith("| `0123456` |")
+    assert rows[1].endswith("| `0123456` and changes |")
 
 
 def row(mode, dtype="float32", divided="", **changed):
