@@ -70,8 +70,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--delete",
         choices=("never", "preempted", "always"),
         default="never",
-        help="a TPU that was preempted, to create it again; and (always) every TPU of these names and the type, once "
-        "no run is left for it",
+        help="a TPU that was preempted, or a queued resource that has failed, to create it again; and (always) every "
+        "TPU of these names and the type, once no run is left for it",
     )
     parser.add_argument("--poll_seconds", type=float, default=20.0, help="between two looks at a TPU to come (20)")
 
