@@ -88,7 +88,7 @@ def of_tree(
     competitors = _competitors(leaves, rows, groups)
     check_count(name, sum(competitors) if rows.axis is None else max(competitors))
     amounts: tuple[Any, ...]
-    if share is None:
+    if density is None or share is None:
         amounts = (_count(k, leaves, rows, groups, whole),)
     elif not known(density):
         amounts = (share,)
@@ -195,7 +195,7 @@ def _compiled(
 
     def apply(entries: tuple[Array, ...], amounts: tuple[Array, ...], lam: Array) -> tuple[Array, ...]:
         if equation.rows.axis is None:
-            return solve(entries, *amounts, lam)
+            return solve(entries, amounts[0], lam)
         each = amounts if len(amounts) == len(entries) else amounts * len(entries)
         return tuple(solve((leaf,), amount, lam)[0] for leaf, amount in zip(entries, each, strict=True))
 
