@@ -301,7 +301,7 @@ def _weighted(
     x = choose(ignored, 0.0, x)  # not even a NaN of an example that does not count reaches a derivative
     losses = loss(x, t, lam, present, **arguments)
     # What weighs nothing costs nothing, even if it is infinite.
-    weighed = choose((weight == 0) & (losses == jnp.inf), 0.0, losses * weight)
+    weighed = choose((weight == 0) & (losses == jnp.inf), 0.0, losses) * weight
     return choose(ignored, 0.0, weighed), choose(ignored, 0.0, weight)
 
 

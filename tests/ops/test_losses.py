@@ -422,6 +422,7 @@ def test_an_example_without_weight_costs_nothing_even_if_it_is_infinite(reductio
     assert np.isposinf(loss(x, np.float32([1, 0.5])))
     in_weights = jax.grad(loss, argnums=1)(np.float32([[2, 0, 1], [2, 1, 1]]), np.float32([1, 0]))
     assert in_weights[1] > 0  # what an example would cost is known all the same
+    assert not np.isnan(jax.grad(loss, argnums=1)(x, np.float32([1, 0]))).any()
 
 
 def test_a_k_without_weight_costs_nothing_even_if_it_is_infinite():
