@@ -102,7 +102,7 @@ cifar100-pretrained: $(READY) $(VENV)/.ready-pretrained  ## Its stand-in with Im
 cifar100-last-block: $(READY) $(VENV)/.ready-pretrained  ## The same of a few losses, with that network's last block trained, too (2 hours on 2 cores).
 	@$(RUN) experiments.cifar100_vit.suite --preset=last_block --out=$(RUNS)/cifar100_last_block
 
-cifar100-small: $(READY)  ## Its stand-in on a small network: pretraining, every loss, table, figure (85 minutes on 2 cores for a narrower grid).
+cifar100-small: $(READY)  ## Its stand-in on a small network: pretraining, every loss, table, figure (two hours and a quarter on 2 busy cores).
 	@$(RUN) experiments.cifar100_vit.suite --preset=small --out=$(RUNS)/cifar100_vit
 
 vmoe: $(READY)  ## V-MoE S/32 with hard and relaxed routers, full size: needs accelerators and ImageNet.

@@ -1,8 +1,8 @@
 """The suites on offer, as lists of runs.
 
 small  what results/cifar100_vit holds, the stand-in for ViT-B/16: pretraining on the coarse labels of CIFAR-100,
-       hyper-parameters of every loss chosen on validation, then every loss on test; 85 minutes on 2 CPU cores
-       for a narrower grid
+       hyper-parameters of every loss chosen on validation, then every loss on test; two hours and a quarter on
+       2 CPU cores that are busy
 pretrained   the stand-in with ImageNet's features: a linear head on those of a frozen EfficientNet-Lite0. Every loss at
        the paper's learning rate, and at its own, chosen on validation from one grid; 34 minutes on 2 CPU
        cores for 474 of its 544 runs
