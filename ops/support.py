@@ -73,10 +73,12 @@ def _lam_of_support(
     none_left_out = left_out == -jnp.inf
     gamma = choose(none_left_out, largest, left_out)
     above = s > gamma
-    last = jnp.min(choose(hard_topk_mask(s, jnp.ceil(k)[:, 0]) > 0, s, jnp.inf), axis=-1, keepdims=True)
+    last = largest
+    if p < 2:
+        last = jnp.min(choose(hard_topk_mask(s, jnp.ceil(k)[:, 0]) > 0, s, jnp.inf), axis=-1, keepdims=True)
     reach = choose(last > gamma, last - gamma, 1.0)
-    # The mask of every entry over that of the last that has to be selected, were none fully selected. Their scale is
-    # between 1 and what is left for the last over n, so those that are cut off, as the power overflows, are full.
+    # The mask of every entry over that of one, were none fully selected. Where powers overflow that one is the last
+    # that has to be selected: the scale is between 1 and what is left for it over n, so what is cut off is full.
     most = float(jnp.finfo(s.dtype).max) ** (0.5 * (p - 1))
     shares = jnp.minimum(choose(above, (s - gamma) / reach, 0.0), most) ** (1 / (p - 1))
     unit = reach * gamma ** (1 - p) if in_magnitude else reach

@@ -35,11 +35,11 @@ _TREES, _PRUNING = "tests/ops/test_topk_trees.py tests/ops/test_topk_mag_tree.py
 _ARGUMENTS, _SUPPORT = "tests/ops/interface/test_arguments.py", "tests/ops/test_support.py"
 
 MUTANTS = [
-    Mutant("support.py", "gamma if in_magnitude else jnp.ones_like(gamma)", "jnp.ones_like(gamma)", _SUPPORT),
+    Mutant("support.py", "reach * gamma ** (1 - p) if in_magnitude else reach", "reach", _SUPPORT),
     Mutant("support.py", "full = c * shares >= 1", "full = c * shares >= 2", _SUPPORT),
     Mutant("support.py", "_total(above.astype(s.dtype)) < k", "_total(above.astype(s.dtype)) < 0", _SUPPORT),
     Mutant("support.py", "choose(any_will_do, STRONGEST, lam)", "lam", _SUPPORT),
-    Mutant("support.py", "none_left_out | (gamma == 0) if in_magnitude", "none_left_out if in_magnitude", _SUPPORT),
+    Mutant("support.py", "any_will_do | (gamma == 0)", "any_will_do", _SUPPORT),
     Mutant("support.py", "where & (x != -jnp.inf)", "x != -jnp.inf", _SUPPORT),
     Mutant("support.py", "choose(largest < jnp.inf,", "choose(largest <= jnp.inf,", _SUPPORT),
     Mutant("plan.py", "jnp.minimum(matrices(k)[:, :, :1], available)", "matrices(k)[:, :, :1]", _PLAN),

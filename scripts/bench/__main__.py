@@ -6,6 +6,7 @@ and said to be; ``pip install -r requirements-bench.txt`` brings them all. About
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import sys
 from collections.abc import Sequence
@@ -18,15 +19,20 @@ with epy.lazy_imports():  # --help does without them
     from scripts.bench import contestants, peers, report, run
 
 
+def _known_peers(text: str) -> list[str]:
+    names = [name for name in text.split(",") if name]
+    if unknown := sorted(set(names) - set(peers.PEERS)):
+        raise argparse.ArgumentTypeError(f"unknown {', '.join(unknown)}; known: {', '.join(peers.PEERS)}")
+    return names
+
+
 def main(arguments: Sequence[str]) -> int:
     """Runs the command; 1 if an operator of ours raised or computed something wrong."""
     parser = record.parser("scripts.bench", __doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, under a minute")
-    parser.add_argument("--peers", help="comma-separated, may be empty; default: all")
+    parser.add_argument("--peers", type=_known_peers, help="comma-separated, may be empty; default: all")
     options = record.parse(parser, arguments, harmless=("quick",))
-    wanted = list(peers.PEERS) if options.peers is None else [name for name in options.peers.split(",") if name]
-    if unknown := sorted(set(wanted) - set(peers.PEERS)):
-        parser.error(f"--peers: unknown {', '.join(unknown)}; known: {', '.join(peers.PEERS)}")
+    wanted = list(peers.PEERS) if options.peers is None else options.peers
     environment = record.begin("scripts.bench", arguments, options.results)
 
     chosen = sizes.QUICK if options.quick else sizes.FULL
