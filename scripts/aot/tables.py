@@ -31,7 +31,7 @@ _STEPS = """
 ## Training steps at full size
 
 A device's memory against what it has, what it sends in a step, and the least time of a step; *code* is the commit that
-was compiled, of some before they were rebased, so that the history has them under other names.
+was compiled.
 """
 
 
