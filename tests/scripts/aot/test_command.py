@@ -101,7 +101,8 @@ def test_from_the_command_to_the_table(here, capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "places", [["--keep_text=/home/me", "--results=/home/me"], ["--keep_text", "/home/me", "--results", "/home/me"]]
+    "places",
+    [["--keep_text=/elsewhere", "--results=/elsewhere"], ["--keep_text", "/elsewhere", "--results", "/elsewhere"]],
 )
 def test_a_record_says_nothing_of_places_on_this_machine(monkeypatch, places):
     noted = []
