@@ -96,7 +96,7 @@ cifar100-pruning: $(READY)  ## The same methods on a small vision transformer on
 cifar100: $(READY)  ## Fine-tune ViT-B/16 on CIFAR-100, losses of the paper, full size: needs an accelerator and public weights.
 	@$(RUN) experiments.cifar100_vit.suite --preset=full --out=$(RUNS)/cifar100_vit-full
 
-cifar100-pretrained: $(READY) $(VENV)/.ready-pretrained  ## Its stand-in with ImageNet's features: a head on a frozen network, every loss, table, figures (34 minutes on 2 cores for 474 of its 544 runs).
+cifar100-pretrained: $(READY) $(VENV)/.ready-pretrained  ## Its stand-in with ImageNet's features: a head on a frozen network, every loss, table, figures (39 minutes on 2 cores).
 	@$(RUN) experiments.cifar100_vit.suite --preset=pretrained --out=$(RUNS)/cifar100_pretrained
 
 cifar100-last-block: $(READY) $(VENV)/.ready-pretrained  ## The same of a few losses, with that network's last block trained, too (2 hours on 2 cores).

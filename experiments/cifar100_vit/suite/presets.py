@@ -4,8 +4,7 @@ small  what results/cifar100_vit holds, the stand-in for ViT-B/16: pretraining o
        hyper-parameters of every loss chosen on validation, then every loss on test; two hours and a quarter on
        2 CPU cores that are busy
 pretrained   the stand-in with ImageNet's features: a linear head on those of a frozen EfficientNet-Lite0. Every loss at
-       the paper's learning rate, and at its own, chosen on validation from one grid; 34 minutes on 2 CPU
-       cores for 474 of its 544 runs
+       the paper's learning rate, and at its own, chosen on validation from one grid; 39 minutes on 2 CPU cores
 last_block   the same of a few losses, with that network's last block trained, too: hours on 2 CPU cores
 demo   the same in little on scikit-learn's digits, without the choice; under a minute
 full   the paper's three runs at full size, those with a smooth target, and the mixture: for accelerators, at the
