@@ -64,22 +64,28 @@ def _ascend(state: Multipliers, problem: Problem, s: Array, w: Array, lam: Array
     back = (n - offset) % 2
     extreme = float(jnp.finfo(s.dtype).max) / 8
 
-    def pad(value: Array, fill: float) -> Array:
+    def laid_out(value: Array, fill: float) -> Array:
+        """The first of each pair, then the second ones."""
         padded = jnp.pad(value, ((0, 0), (0, back)), constant_values=-fill)
-        return jnp.pad(padded, ((0, 0), (offset, 0)), constant_values=fill)
+        padded = jnp.pad(padded, ((0, 0), (offset, 0)), constant_values=fill)
+        return jnp.concatenate([padded[:, ::2], padded[:, 1::2]], axis=1)
 
-    entries = pad(s, extreme)
-    v, together = merge(
+    def restored(value: Array) -> Array:
+        pairs = value.reshape(rows, 2, -1).swapaxes(1, 2)
+        return pairs.reshape(rows, -1)[:, offset : offset + n]
+
+    entries = laid_out(s, extreme)
+    v, pooled = merge(
         problem,
-        TwoFloat(pad(alone.hi, extreme), pad(alone.lo, 0.0)),
+        TwoFloat(laid_out(alone.hi, extreme), laid_out(alone.lo, 0.0)),
         entries,
-        pad(w, 0.0),
+        laid_out(w, 0.0),
         lam,
-        pad(tilt, 0.0),
-        Segments((rows, entries.shape[1]), 0, 1),
+        laid_out(tilt, 0.0),
+        Segments(entries.shape[1], 0, 1),
     )
-    v_hi, v_lo = v.hi[:, offset : offset + n], v.lo[:, offset : offset + n]
-    held = together[:, offset : offset + n] & is_first
+    v_hi, v_lo, held = restored(v.hi), restored(v.lo), restored(pooled)
+    held = held & jnp.roll(held, -1, axis=1) & is_first
     t = (s - v_hi) - v_lo
     slope = w * problem.slope(v_hi + v_lo) - problem.dual(t, lam)  # h_i'(v_i), which is alpha_i - alpha_{i-1}
     alpha = choose(held, jnp.maximum(slope + before, 0.0), 0.0)

@@ -10,9 +10,8 @@ where the first sum increases from 0 and the second one to 0. That is a scalar e
 the case of a left half of ones and a right half of zeros. Which blocks there are need not be kept track of.
 """
 
-from collections.abc import Callable
-
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from ..scalar.choice import choose
@@ -21,60 +20,81 @@ from ..scalar.twofloat import TwoFloat, difference, select
 from .problem import Problem, span
 
 
+def bit_reversed(values: Array) -> Array:
+    """Rows of ``2 ** levels`` entries, that of place ``i`` put where the bits of ``i`` point in reverse; and back.
+
+    Two halves of the bits are reversed one after the other, around a transposition: rows are moved, not entries.
+    """
+    rows, n = values.shape
+    low = (n.bit_length() - 1) // 2
+    table = values.reshape(rows, n >> low, 1 << low)
+    table = table[:, _reversals(n >> low)].swapaxes(1, 2)[:, _reversals(1 << low)]
+    return table.reshape(rows, n)
+
+
+def _reversals(n: int) -> np.ndarray:
+    found = np.zeros(1, np.int32)
+    while found.size < n:
+        found = np.concatenate([2 * found, 2 * found + 1])
+    return found
+
+
 class Segments:
     """Rows of ``n`` entries cut into segments of ``2 ** (level + 1)``; ``n`` is a multiple of the largest.
+
+    Entries are in bit-reversed order. So those of one segment lie as far from each other as there are segments: a
+    segment is summed by adding one half of the row to the other, a quarter to the next, and so on. No processor has to
+    look at single neighbours for that.
 
     The level may be traced: one compiled program then serves all of them. Scalars of segments come in arrays of shape
     ``(rows, n / 2)``, as many as there are segments of the lowest level; the first ones are used.
     """
 
-    def __init__(self, shape: tuple[int, ...], level: Array | int, levels: int) -> None:
-        """Segments of rows of this shape, whose level is in ``range(levels)``."""
-        self.rows, self.n = shape
-        self.level, self.levels = level, levels
+    def __init__(self, n: int, level: Array | int, levels: int) -> None:
+        """Segments of rows of ``n`` entries, whose level is in ``range(levels)``: all of one level, if there is one."""
+        self.n, self.half = n, n // 2
+        self.level, self.levels = jnp.asarray(level), levels
+        self._count = n >> (self.level + 1)
 
-    def _at_level(self, function: Callable[[int], Array]) -> Array:
-        branches = [lambda level=level: function(level) for level in range(self.levels)]
-        return branches[0]() if self.levels == 1 else lax.switch(self.level, branches)
+    def sum(self, *values: Array) -> tuple[Array, ...]:
+        """Sums over each segment."""
+        sums = jnp.stack([value[:, : self.half] + value[:, self.half :] for value in values])
+        for level in range(1, self.levels):
+            end = self.n >> (level + 1)
+            first, second = sums[..., :end], sums[..., end : 2 * end]
+            sums = sums.at[..., :end].set(choose(self.level >= level, first + second, first))
+        return tuple(sums)
 
-    def sum(self, values: Array) -> Array:
-        """Sum over each segment."""
-
-        def total(level: int) -> Array:
-            count = self.n >> (level + 1)
-            sums = jnp.sum(values.reshape(self.rows, count, -1), axis=2)
-            return jnp.pad(sums, ((0, 0), (0, self.n // 2 - count)))
-
-        return self._at_level(total)
-
-    def spread(self, scalars: Array) -> Array:
-        """The scalar of its segment for every entry."""
-
-        def repeat(level: int) -> Array:
-            count = self.n >> (level + 1)
-            repeated = jnp.broadcast_to(scalars[:, :count, None], (self.rows, count, 2 << level))
-            return repeated.reshape(self.rows, self.n)
-
-        return self._at_level(repeat)
+    def spread(self, *scalars: Array) -> tuple[Array, ...]:
+        """The scalars of its segment for every entry."""
+        spread = jnp.stack(scalars)
+        for level in reversed(range(1, self.levels)):
+            end = self.n >> (level + 1)
+            first, second = spread[..., :end], spread[..., end : 2 * end]
+            spread = spread.at[..., end : 2 * end].set(choose(self.level >= level, first, second))
+        return tuple(jnp.concatenate([spread, spread], axis=-1))
 
     def middle(self, values: Array) -> tuple[Array, Array]:
         """The entries on either side of the middle of each segment; anything where there is no segment."""
-        first = jnp.arange(self.n // 2) << (jnp.asarray(self.level) + 1)
-        left = jnp.minimum(first + (1 << jnp.asarray(self.level)) - 1, self.n - 2)
-        return values[:, left], values[:, left + 1]
+        return self._beginning_at(values, self.n - 2 * self._count), self._beginning_at(values, self._count)
+
+    def around_middle(self, values: Array) -> tuple[Array, Array]:
+        """The neighbours of these in the halves of a segment; anything where halves are of one entry."""
+        start = self.half - 2 * self._count, self.half + self._count
+        return self._beginning_at(values, start[0]), self._beginning_at(values, start[1])
 
     def is_left(self) -> Array:
         """Whether an entry is in the left half of its segment, shape ``(1, n)``."""
-        return ((jnp.arange(self.n) >> jnp.asarray(self.level)) % 2 == 0).reshape(1, self.n)
-
-    def is_last(self) -> Array:
-        """Whether an entry is the last of its segment, shape ``(1, n)``."""
-        size = 2 << jnp.asarray(self.level)
-        return ((jnp.arange(self.n) + 1) % size == 0).reshape(1, self.n)
+        index = jnp.arange(self.n).reshape(1, self.n)
+        return index < self.half if self.levels == 1 else index & self._count == 0
 
     def exists(self) -> Array:
         """Which scalars belong to a segment, shape ``(1, n / 2)``."""
-        return (jnp.arange(self.n // 2) < (self.n >> (jnp.asarray(self.level) + 1))).reshape(1, -1)
+        return jnp.arange(self.half).reshape(1, self.half) < self._count
+
+    def _beginning_at(self, values: Array, start: Array) -> Array:
+        wrapped = jnp.concatenate([values, values[:, : self.half]], axis=1)
+        return lax.dynamic_slice_in_dim(wrapped, start, self.half, axis=1)
 
 
 def merge(
@@ -85,58 +105,55 @@ def merge(
     lam: Array,
     tilt: Array,
     segments: Segments,
-    linked: Array | None = None,
+    merged: Array | None = None,
 ) -> tuple[TwoFloat, Array]:
     """Minimises ``sum_i h_i(v_i) + tilt_i * v_i`` over ``v`` decreasing in each segment, given that for both halves.
 
     Args:
       problem: exponent and nonlinearity.
-      v: minimisers of the halves, shape ``(rows, n)``.
+      v: minimisers of the halves, shape ``(rows, n)``, here and below in the order of ``segments``.
       s: entries, same shape.
       w: weights, same shape.
       lam: strength of the regularisation, shape ``(rows, 1)``.
       tilt: slopes of the linear terms, broadcasting against ``s``.
       segments: what is put in order.
-      linked: which neighbours are held together so far, entry i to its successor, where ``tilt`` is one per row.
+      merged: in which merges an entry was held at one value with others, a bit for each lower level, int32, same
+        shape; where ``tilt`` is one per row.
 
     Returns:
-      The minimisers of the wholes, same shape, and which neighbours are held at one value by this merge: bool, same
-      shape, true for an entry that is held to its successor.
+      The minimisers of the wholes, same shape, and which entries are held at one value by this merge: bool, same shape.
     """
     eps = jnp.finfo(s.dtype).eps
     is_left = segments.is_left()
     (low_hi, high_hi), (low_lo, high_lo) = segments.middle(v.hi), segments.middle(v.lo)
     violated = (difference(TwoFloat(high_hi, high_lo), TwoFloat(low_hi, low_lo)) > 0) & segments.exists()
-    if linked is not None:
+    if merged is not None:
         # Of two entries on their own, of one weight and in order, only rounding makes minimisers that are not.
         (low_s, high_s), (low_w, high_w) = segments.middle(s), segments.middle(w)
-        before, after = segments.middle(jnp.roll(linked, 1, axis=1))[0], segments.middle(linked)[1]
-        violated = violated & (before | after | (low_w != high_w) | (low_s < high_s))
-
-    def everywhere(gamma: TwoFloat) -> TwoFloat:
-        return TwoFloat(segments.spread(gamma.hi), segments.spread(gamma.lo))
+        (left, right), (before, after) = segments.middle(merged), segments.around_middle(merged)
+        alone = (left & before | right & after) == 0
+        violated = violated & (~alone | (low_w != high_w) | (low_s < high_s))
 
     def evaluate(scalars: TwoFloat) -> Evaluation:
-        gamma = everywhere(scalars)
+        gamma = TwoFloat(*segments.spread(*scalars))
         value = gamma.hi + gamma.lo
         beyond = difference(v, gamma)
         inside = choose(is_left, beyond < 0, beyond > 0)
         t = choose(inside, (s - gamma.hi) - gamma.lo, 0.0)
         pull, push = problem.dual(t, lam), w * problem.slope(value) + tilt
-
-        def total(values: Array) -> Array:
-            return segments.sum(choose(inside, values, 0.0))
-
-        excess = total(pull - push)
-        pulls, pushes = total(jnp.abs(pull)), total(jnp.abs(push))
-        stiffness, bend = total(problem.dual_slope(t, lam)), total(w * problem.curvature(value))
-        step = excess / (stiffness + bend)
+        stiff, bent = problem.dual_slope(t, lam), w * problem.curvature(value)
+        terms = (pull - push, jnp.abs(pull), jnp.abs(push), stiff, bent)
+        excess, pulls, pushes, stiffness, bend = segments.sum(*(choose(inside, term, 0.0) for term in terms))
+        size = pulls + pushes
+        # A step from here would be what rounding leaves of the sums, and so would all that follow.
+        converged = ((jnp.abs(excess) <= eps * size) & (size < jnp.inf)) | ~violated
+        step = choose(converged, 0.0, excess / (stiffness + bend))
         return Evaluation(
             excess=excess,
             level=excess,
             step=step,
             trusted=jnp.isfinite(step),
-            converged=((jnp.abs(excess) <= eps * (pulls + pushes)) & (pulls + pushes < jnp.inf)) | ~violated,
+            converged=converged,
             scale=span(pulls, stiffness, pushes, bend),
         )
 
@@ -146,9 +163,9 @@ def merge(
     root = find_root(evaluate, start, End(lower, jnp.inf), End(upper, -jnp.inf)).point
     low, high = TwoFloat(low_hi, low_lo), TwoFloat(high_hi, high_lo)
     root = select(difference(root, low) < 0, low, select(difference(root, high) > 0, high, root))
-    gamma = everywhere(root)
+    # Where nothing is violated, nothing compares to what the segment is held at.
+    gamma = TwoFloat(*segments.spread(choose(violated, root.hi, jnp.nan), root.lo))
     beyond = difference(v, gamma)
     # What one half adds may be too little to move the value of the other, which is held all the same.
-    pooled = segments.spread(violated) & choose(is_left, beyond <= 0, beyond >= 0)
-    # Equal values alone would not tell: entries that tie without being held together move on their own.
-    return select(pooled, gamma, v), pooled & jnp.roll(pooled, -1, axis=1) & ~segments.is_last()
+    pooled = choose(is_left, beyond <= 0, beyond >= 0)
+    return select(pooled, gamma, v), pooled

@@ -11,7 +11,7 @@ from jax import Array, lax
 
 from ..interface.rowwise import varying_as
 from ..scalar.twofloat import TwoFloat
-from .merging import Segments, merge
+from .merging import Segments, bit_reversed, merge
 from .problem import Problem, minimisers
 
 
@@ -30,27 +30,41 @@ def pool_adjacent_violators(problem: Problem, s: Array, w: Array, lam: Array) ->
     """
     rows, n = s.shape
     v = minimisers(problem, s, w, lam)
-    free, no_merges = jnp.zeros(s.shape, bool), jnp.zeros((rows, 1), jnp.int32)
+    no_merges = jnp.zeros((rows, 1), jnp.int32)
     levels = max(n - 1, 0).bit_length()
     if levels == 0:
-        return v, free, no_merges
-    padding = (1 << levels) - n
+        return v, jnp.zeros(s.shape, bool), no_merges
+    whole = 1 << levels
     lowest = float(jnp.finfo(s.dtype).min) / 8  # in order behind everything else, and never pooled
 
-    def pad(value: Array, fill: float) -> Array:
-        return jnp.pad(value, ((0, 0), (0, padding)), constant_values=fill)
+    def laid_out(value: Array, fill: float) -> Array:
+        return bit_reversed(jnp.pad(value, ((0, 0), (0, whole - n)), constant_values=fill))
 
-    v = TwoFloat(pad(v.hi, lowest), pad(v.lo, 0.0))
-    s, w, free = pad(s, lowest), pad(w, 0.0), jnp.pad(free, ((0, 0), (0, padding)))
+    v = TwoFloat(laid_out(v.hi, lowest), laid_out(v.lo, 0.0))
+    s, w = laid_out(s, lowest), laid_out(w, 0.0)
     tilt = jnp.zeros_like(lam)
 
     def round_of_merges(level: Array, carry: tuple[TwoFloat, Array, Array]) -> tuple[TwoFloat, Array, Array]:
-        v, linked, merges = carry
-        segments = Segments(s.shape, level, levels)
-        v, held = merge(problem, v, s, w, lam, tilt, segments, linked)
-        at_middle = segments.middle(held)[0] & segments.exists()
-        return v, linked | held, merges + jnp.sum(at_middle, axis=1, keepdims=True, dtype=jnp.int32)
+        v, merged, merges = carry
+        segments = Segments(whole, level, levels)
+        v, pooled = merge(problem, v, s, w, lam, tilt, segments, merged)
+        left, right = segments.middle(pooled)
+        at_middle = left & right & segments.exists()
+        merged = merged | pooled.astype(merged.dtype) << level
+        return v, merged, merges + jnp.sum(at_middle, axis=1, keepdims=True, dtype=jnp.int32)
 
-    start = varying_as((v, free, no_merges), (s, w, lam))
-    v, linked, merges = lax.fori_loop(0, levels, round_of_merges, start)
-    return TwoFloat(v.hi[:, :n], v.lo[:, :n]), linked[:, :n], merges
+    start = varying_as((v, jnp.zeros(s.shape, jnp.int32), no_merges), (s, w, lam))
+    v, merged, merges = lax.fori_loop(0, levels, round_of_merges, start)
+    merged = bit_reversed(merged)[:, :n]
+    return TwoFloat(*(bit_reversed(part)[:, :n] for part in v)), _linked(merged), merges
+
+
+def _linked(merged: Array) -> Array:
+    """Which neighbours were held at one value by the same merge, entry i to its successor.
+
+    Equal values would not tell: entries that tie without being held together move on their own.
+    """
+    index = jnp.arange(merged.shape[1], dtype=merged.dtype).reshape(1, -1)
+    apart = index & ~(index + 1)  # a bit for each level at which a segment ends between the two
+    successor = jnp.roll(merged, -1, axis=1)
+    return (merged & successor & ~apart != 0) & (index < merged.shape[1] - 1)
