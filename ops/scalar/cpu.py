@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,8 @@ from jax import Array, lax
 from .choice import choose
 from .kernels.platforms import target
 from .rows import Entry, Rows, Summed
+
+Values = TypeVar("Values")  # a tree of arrays
 
 # A long row is added up in pieces of at most so many entries, which the cores share: their sums lose less to rounding
 # than one running sum of all.
@@ -133,9 +135,35 @@ class VectorRows(Rows):
         return jax.tree.unflatten(tree, totals)
 
 
+def in_one_loop(values: Values) -> Values:
+    """These arrays of one shape, computed side by side in one loop; without a derivative.
+
+    A loop of XLA's on a CPU has one result. So what several results are made of would be computed, and compiled, once
+    for each of them. A reduction is the exception: this one takes the larger of each value and itself.
+    """
+    arrays, tree = jax.tree.flatten(values)
+    last = arrays[0].ndim
+    pairs = [lax.broadcast_in_dim(each, (*each.shape, 2), range(last)) for each in arrays]
+
+    def larger(first: list[Array], second: list[Array]) -> list[Array]:
+        return list(map(lax.max, first, second))
+
+    found = lax.reduce(pairs, [_lowest(each.dtype) for each in arrays], larger, (last,))
+    return jax.tree.unflatten(tree, lax.optimization_barrier(found))  # as in `_reduced`
+
+
+def _lowest(dtype: Any) -> np.ndarray:
+    return np.array(-np.inf if jnp.issubdtype(dtype, jnp.floating) else jnp.iinfo(dtype).min, dtype)
+
+
+def on_cpu() -> bool:
+    """Whether that is where a program being traced is likely to run."""
+    return target()[0] == "cpu"
+
+
 def vector_rows(rows: Rows, keys: Callable[[Any], Any] = _as_given) -> Rows | None:
     """These rows for the loops of a CPU, if that is where a program being traced is likely to run."""
-    return VectorRows(rows.axis, rows.axis_name, keys) if target()[0] == "cpu" else None
+    return VectorRows(rows.axis, rows.axis_name, keys) if on_cpu() else None
 
 
 def undifferentiated(rows: Rows) -> Rows:

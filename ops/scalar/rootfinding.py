@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from .choice import choose
+from .cpu import in_one_loop, on_cpu
 from .twofloat import TwoFloat, middle, two_sum
 
 # Typical rows are done after 3 to 8 evaluations.
@@ -131,7 +132,12 @@ def find_root(
       The root of each row, a NaN where ``evaluate`` gave NaN, the right end of its bracket, and the cost.
     """
     by = search(start, left, right, extended=extended)
-    return by.root(lax.while_loop(by.unfinished, lambda s: by.advance(s, evaluate(by.looked_at(s))), by.initial))
+    computed = in_one_loop if on_cpu() else lambda state: state
+
+    def advanced(state: State) -> State:
+        return computed(by.advance(state, evaluate(by.looked_at(state))))
+
+    return by.root(lax.while_loop(by.unfinished, advanced, computed(by.initial)))
 
 
 def search(start: Array, left: End, right: End, *, extended: bool | Array = True) -> Search:

@@ -33,6 +33,8 @@ _TARGETS = {
         device_description_str: "NVIDIA H200 141GB HBM3e"
     """
 }
+# The two cores of a chip are one device, as they are on real ones; the compiler makes two of them if it is not told.
+_CHIPS = {"TPU v4": "megacore"}
 # Tuning would run candidates on the device. Untuned, XLA finds no tiles for some products in Triton: cuBLAS has them.
 _NO_TUNING = ("--xla_gpu_autotune_level=0", "--xla_gpu_enable_triton_gemm=false")
 # TPU's compiler takes a lock as if it had a TPU to itself; several processes may compile.
@@ -86,7 +88,9 @@ def devices(slice_: Slice) -> Sequence[Any]:
     options: dict[str, Any] = {}
     name = slice_.topology
     if slice_.slices > 1:
-        options = {"num_slices": slice_.slices}
+        options["num_slices"] = slice_.slices
+    if slice_.device.name in _CHIPS:
+        options["chip_config_name"] = _CHIPS[slice_.device.name]
     if platform == "cuda":
         name = slice_.type
         options = {"topology": slice_.topology, "target_config": _TARGETS[slice_.device.name]}

@@ -22,6 +22,7 @@ from typing import Any
 import jax
 import ml_collections
 import numpy as np
+from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from experiments.core.config import require, require_one_of
@@ -69,9 +70,11 @@ def make(config: ml_collections.ConfigDict, devices: Sequence[jax.Device] | None
     within = sizes | {"data": sizes["data"] // len(parts)}
     # Auto: the compiler chooses layouts inside the step, from those of its arguments and results.
     types = (AxisType.Auto,) * len(AXES)
-    # By slice, as `jax.make_mesh` takes the devices of one alone, and knows how they are wired.
-    meshes = [jax.make_mesh(tuple(within.values()), AXES, types, devices=part) for part in parts]
-    return Mesh(np.concatenate([mesh.devices for mesh in meshes]), AXES, axis_types=types)
+    # By slice, within which it is known how devices are wired. An axis may take a part of a physical one, as one of 4
+    # does of 8 x 8 chips; `jax.make_mesh` has that for v5e alone, and refuses the others.
+    shape = tuple(within.values())
+    meshes = [mesh_utils.create_device_mesh(shape, part, allow_split_physical_axes=True) for part in parts]
+    return Mesh(np.concatenate(meshes), AXES, axis_types=types)
 
 
 def of_processes(config: ml_collections.ConfigDict, num_processes: int) -> ml_collections.ConfigDict:

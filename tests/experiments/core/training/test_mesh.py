@@ -1,5 +1,7 @@
 """The mesh of a config, and where parameters and batches lie on it."""
 
+import dataclasses
+
 import jax
 import ml_collections
 import numpy as np
@@ -143,3 +145,30 @@ def test_slices_that_no_data_goes_over_and_those_that_are_not_there_are_named(tw
 def test_devices_that_say_nothing_of_slices_stand_for_as_many_as_are_asked_for():
     one, two = mesh_of(data=4, expert=2), mesh_of(data=4, expert=2, slices=2)
     assert one == two
+
+
+@dataclasses.dataclass(frozen=True)
+class Chip:
+    """A TPU v6e, of a slice of 8 x 8 of them."""
+
+    id: int
+    process_index: int = 0
+    platform: str = "tpu"
+    device_kind: str = "TPU v6 lite"
+    core_on_chip: int = 0
+
+    @property
+    def coords(self):
+        return (self.id % 8, self.id // 8, 0)
+
+
+@pytest.mark.parametrize("sizes", [{"data": 16, "expert": 4}, {"data": 4, "fsdp": 4, "expert": 4}, {"data": 64}])
+def test_an_axis_may_take_a_part_of_a_side_of_a_slice(sizes):
+    # `jax.make_mesh` refuses the first two.
+    mesh = mesh_lib.make(config_of(**sizes), [Chip(number) for number in range(64)])
+    assert mesh.shape == {"data": 1, "fsdp": 1, "expert": 1} | sizes
+    assert {chip.id for chip in mesh.devices.flat} == set(range(64))
+    # Those that exchange slots lie in a row.
+    groups = mesh.devices.reshape(-1, mesh.shape["expert"])
+    assert all(np.ptp([chip.id % 8 for chip in group]) < mesh.shape["expert"] for group in groups)
+    assert all(len({chip.id // 8 for chip in group}) == 1 for group in groups)
