@@ -132,12 +132,16 @@ def find_root(
       The root of each row, a NaN where ``evaluate`` gave NaN, the right end of its bracket, and the cost.
     """
     by = search(start, left, right, extended=extended)
-    computed = in_one_loop if on_cpu() else lambda state: state
+    together = in_one_loop if on_cpu() else _as_it_is
 
     def advanced(state: State) -> State:
-        return computed(by.advance(state, evaluate(by.looked_at(state))))
+        return together(by.advance(state, evaluate(by.looked_at(state))))
 
-    return by.root(lax.while_loop(by.unfinished, advanced, computed(by.initial)))
+    return by.root(lax.while_loop(by.unfinished, advanced, by.initial))
+
+
+def _as_it_is(state: State) -> State:
+    return state
 
 
 def search(start: Array, left: End, right: End, *, extended: bool | Array = True) -> Search:
