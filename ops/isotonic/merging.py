@@ -59,19 +59,20 @@ class Segments:
     def sum(self, *values: Array) -> tuple[Array, ...]:
         """Sums over each segment."""
         sums = jnp.stack([value[:, : self.half] + value[:, self.half :] for value in values])
+        others: list[Array] = []
         for level in range(1, self.levels):
-            end = self.n >> (level + 1)
-            first, second = sums[..., :end], sums[..., end : 2 * end]
-            sums = sums.at[..., :end].set(choose(self.level >= level, first + second, first))
-        return tuple(sums)
+            first, second = jnp.split(sums, 2, axis=-1)
+            sums, others = choose(self.level >= level, first + second, first), [second, *others]
+        return tuple(jnp.concatenate([sums, *others], axis=-1))
 
     def spread(self, *scalars: Array) -> tuple[Array, ...]:
         """The scalars of its segment for every entry."""
-        spread = jnp.stack(scalars)
+        given = jnp.stack(scalars)
+        spread = given[..., : self.n >> self.levels]
         for level in reversed(range(1, self.levels)):
             end = self.n >> (level + 1)
-            first, second = spread[..., :end], spread[..., end : 2 * end]
-            spread = spread.at[..., end : 2 * end].set(choose(self.level >= level, first, second))
+            others = choose(self.level >= level, spread, given[..., end : 2 * end])
+            spread = jnp.concatenate([spread, others], axis=-1)
         return tuple(jnp.concatenate([spread, spread], axis=-1))
 
     def middle(self, values: Array) -> tuple[Array, Array]:
