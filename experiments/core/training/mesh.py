@@ -73,7 +73,8 @@ def make(config: ml_collections.ConfigDict, devices: Sequence[jax.Device] | None
     # By slice, within which it is known how devices are wired. An axis may take a part of a physical one, as one of 4
     # does of 8 x 8 chips; `jax.make_mesh` has that for v5e alone, and refuses the others.
     shape = tuple(within.values())
-    meshes = [mesh_utils.create_device_mesh(shape, part, allow_split_physical_axes=True) for part in parts]
+    count = math.prod(shape)
+    meshes = [mesh_utils.create_device_mesh(shape, part[:count], allow_split_physical_axes=True) for part in parts]
     return Mesh(np.concatenate(meshes), AXES, axis_types=types)
 
 
