@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +12,7 @@ from jax import Array, lax
 
 from .choice import choose
 from .kernels.platforms import target
-from .rows import Entry, Rows, Summed
-
-Values = TypeVar("Values")  # a tree of arrays
+from .rows import Entry, Rows, Summed, Values
 
 # A long row is added up in pieces of at most so many entries, which the cores share: their sums lose less to rounding
 # than one running sum of all.
@@ -81,6 +79,10 @@ class VectorRows(Rows):
         totals = [self._add_up(function(self.keys(s))) for s in entries]
         total = functools.reduce(functools.partial(jax.tree.map, jnp.add), totals)
         return total if self.axis_name is None else lax.psum(total, self.axis_name)
+
+    def together(self, values: Values) -> Values:
+        """As of ``Rows``."""
+        return in_one_loop(values)
 
     def max(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
         """As of ``Rows``, of floats."""
@@ -156,14 +158,9 @@ def _lowest(dtype: Any) -> np.ndarray:
     return np.array(-np.inf if jnp.issubdtype(dtype, jnp.floating) else jnp.iinfo(dtype).min, dtype)
 
 
-def on_cpu() -> bool:
-    """Whether that is where a program being traced is likely to run."""
-    return target()[0] == "cpu"
-
-
 def vector_rows(rows: Rows, keys: Callable[[Any], Any] = _as_given) -> Rows | None:
     """These rows for the loops of a CPU, if that is where a program being traced is likely to run."""
-    return VectorRows(rows.axis, rows.axis_name, keys) if on_cpu() else None
+    return VectorRows(rows.axis, rows.axis_name, keys) if target()[0] == "cpu" else None
 
 
 def undifferentiated(rows: Rows) -> Rows:

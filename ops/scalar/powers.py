@@ -1,5 +1,7 @@
 """Powers with the exponent ``1 / (p - 1)`` that p-norm regularisation brings about."""
 
+import sys
+
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
@@ -8,7 +10,9 @@ from jax import Array, lax
 def dual_exponent(p: float) -> float:
     """``q - 1 = 1 / (p - 1)``, at least 1; an ``int`` where it is a whole number."""
     exponent = 1.0 / (p - 1.0)
-    return round(exponent) if abs(exponent - round(exponent)) < 1e-9 * exponent else exponent
+    # Two roundings of p, to the nearest number and in what it was computed by, may be all that lies between.
+    rounding = 2.0 * sys.float_info.epsilon * exponent**2
+    return round(exponent) if abs(exponent - round(exponent)) <= rounding else exponent
 
 
 def power(t: Array, exponent: float) -> Array:

@@ -18,7 +18,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from .choice import choose
-from .cpu import in_one_loop, on_cpu
+from .cpu import undifferentiated
+from .rows import Rows
 from .twofloat import TwoFloat, middle, two_sum
 
 # Typical rows are done after 3 to 8 evaluations.
@@ -118,6 +119,7 @@ def find_root(
     right: End,
     *,
     extended: bool | Array = True,
+    rows: Rows | None = None,
 ) -> Root:
     """Finds ``gamma`` between ``left`` and ``right`` with ``excess(gamma) = 0`` for every row at once.
 
@@ -127,21 +129,18 @@ def find_root(
       left: at or to the left of every root.
       right: at or to the right of every root.
       extended: whether points between two neighbouring floats are looked at as well.
+      rows: how the scalars of rows are computed; default: as suits the device.
 
     Returns:
       The root of each row, a NaN where ``evaluate`` gave NaN, the right end of its bracket, and the cost.
     """
     by = search(start, left, right, extended=extended)
-    together = in_one_loop if on_cpu() else _as_it_is
+    rows = rows or undifferentiated(Rows())
 
     def advanced(state: State) -> State:
-        return together(by.advance(state, evaluate(by.looked_at(state))))
+        return rows.together(by.advance(state, evaluate(by.looked_at(state))))
 
     return by.root(lax.while_loop(by.unfinished, advanced, by.initial))
-
-
-def _as_it_is(state: State) -> State:
-    return state
 
 
 def search(start: Array, left: End, right: End, *, extended: bool | Array = True) -> Search:

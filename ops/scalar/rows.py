@@ -13,6 +13,7 @@ from .choice import choose
 
 Entry = TypeVar("Entry")  # an array, or several of one shape read side by side
 Summed = TypeVar("Summed")  # an array, or a tuple of them
+Values = TypeVar("Values")  # a tree of arrays
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +48,10 @@ class Rows:
         )
         total = total if self.axis_name is None else lax.psum(total, self.axis_name)
         return jax.tree.map(lambda part, one: part.astype(jnp.int32) if one.dtype == bool else part, total, values[0])
+
+    def together(self, values: Values) -> Values:
+        """These arrays, one value per row each, as the device computes several of them best."""
+        return values
 
     def max(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
         """Maximum of ``function`` over the entries of each row; NaNs may go unseen, as in XLA's CPU backend."""

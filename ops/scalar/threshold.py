@@ -251,9 +251,10 @@ def _ends(start: Array, falls: Array, lam: Array, equation: Equation, size: Exte
 
 
 def _solve(
-    entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, find: Callable[..., Root] = find_root
+    entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, find: Callable[..., Root] | None = None
 ) -> tuple[TwoFloat, Array]:
     """The threshold, and how many passes each row took; ``find`` takes an ``OnePass`` where ``find_root`` evaluates."""
+    find = find or functools.partial(find_root, rows=equation.rows)
     size = extent(entries, lam, equation)
     k = jnp.minimum(k, size.available)
     if equation.zero == "all":  # comparisons do not see a NaN, which has to mark its row
@@ -324,7 +325,7 @@ def threshold(
     """
 
     def solve(
-        entries: tuple[Any, ...], k: Array, lam: Array, rows: Rows, find: Callable[..., Root] = find_root
+        entries: tuple[Any, ...], k: Array, lam: Array, rows: Rows, find: Callable[..., Root] | None = None
     ) -> TwoFloat:
         return _solve(entries, k, lam, dataclasses.replace(equation, rows=rows), find)[0]
 

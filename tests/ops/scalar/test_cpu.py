@@ -7,7 +7,8 @@ import pytest
 from jax import Array
 from jax.sharding import AxisType, PartitionSpec
 
-from ops.scalar.cpu import VectorRows, vector_rows
+from ops.scalar.cpu import VectorRows, in_one_loop, vector_rows
+from ops.scalar.rootfinding import End, Evaluation, find_root
 from ops.scalar.rows import Rows
 
 # In one piece, in pieces that leave no rest, of a length that nothing divides, and of one that only small ones do.
@@ -118,3 +119,27 @@ def test_loops_are_taken_where_a_cpu_is_likely(monkeypatch):
     assert vector_rows(Rows()) is None
     with jax.default_device("cpu"):
         assert vector_rows(Rows()) == VectorRows()
+
+
+def test_values_that_are_computed_in_one_loop_are_the_same():
+    floats = jnp.array([[0.0], [-0.0], [jnp.inf], [-jnp.inf], [jnp.nan], [2e-38]], jnp.float32)
+    integers = jnp.array([[0], [-(2**31)], [2**31 - 1], [1], [2], [3]], jnp.int32)
+    found, counts = jax.jit(in_one_loop)((floats, integers))
+    np.testing.assert_array_equal(found, floats)
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(floats))
+    np.testing.assert_array_equal(counts, integers)
+
+
+def test_what_kernels_are_made_of_is_no_loop_of_a_cpu():
+    """Where a kernel is divided among devices that are not there, it is traced as if for the CPU at hand."""
+
+    def found_by(rows):
+        def evaluate(gamma):
+            zero = gamma.hi - gamma.hi
+            return Evaluation(-gamma.hi, -gamma.hi, -gamma.hi, zero == 0, zero == 1, zero + 1)
+
+        return lambda s: find_root(evaluate, s, End(-1.0, 1.0), End(1.0, -1.0), rows=rows).point.hi
+
+    start = jnp.full((2, 1), 0.5)
+    assert " reduce[" in str(jax.make_jaxpr(found_by(None))(start))
+    assert " reduce[" not in str(jax.make_jaxpr(found_by(Rows()))(start))

@@ -180,7 +180,9 @@ def test_where_a_kernel_is_taken(monkeypatch, target, n, taken):
 
 def test_programs_for_accelerators_run_on_a_cpu_too(monkeypatch):
     monkeypatch.setattr(platforms, "target", lambda: ("tpu", "TPU v5 lite"))
-    np.testing.assert_array_equal(ops.topk_mask(X[:, :23], 5), ops.topk_mask(X[:, :23], 5, solver="loop"))
+    # To the last bit or two: the loops are not fused alike.
+    by_loop = ops.topk_mask(X[:, :23], 5, solver="loop")
+    np.testing.assert_allclose(ops.topk_mask(X[:, :23], 5), by_loop, rtol=0, atol=1e-7)
 
 
 def test_pallas_is_imported_where_it_is_used():
