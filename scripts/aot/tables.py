@@ -25,8 +25,8 @@ In float32 on one device. *Kernels*: outside loops, and in a round of the solver
 from and to the main memory, outside loops and in a round, over one read and one write of the entries. *Passes*: bytes
 that a round reads and writes over those of the data, on the chip included. *Memory*: temporary, over the data. *Code*
 is the commit that was compiled last; a program that is the same at a later one is not compiled again. Seconds are those
-of two cores that other jobs had a share of, or nearly all. An operator without a row for a chip has not been compiled for
-it yet.
+of two cores that other jobs had a share of, or nearly all. An operator without a row for a chip has not been compiled
+for it yet.
 """
 _STEPS = """
 ## Training steps at full size
