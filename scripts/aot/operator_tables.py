@@ -6,10 +6,38 @@ from typing import Any
 
 from experiments.core.report.markdown import line
 from scripts.aot import record
-from scripts.aot.operators import GRADIENT, PARTS, VALUE
+from scripts.aot.operators import GRADIENT, PARTS, SIZES, VALUE
 
 Row = dict[str, Any]
 Columns = Mapping[str, Callable[[Row], str]]
+
+
+def mask_table(documents: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """What one relaxed mask needs on every chip: a row for each, a column for each shape; of chips that have any."""
+    heads: list[tuple[int, int]] = [(size.rows, size.n) for size in SIZES]
+    rows = []
+    for document in documents:
+        known = {
+            (case["rows"], case["n"]): case
+            for case in document["cases"].values()
+            if case["compiles"] and case["operator"] == "topk_mask" and _kind(case) == ("float32", VALUE, "")
+        }
+        if known:
+            cells = [_launches(known[shape]) if shape in known else "-" for shape in heads]
+            rows.append([document["rates"]["device"], *cells])
+    if rows:
+        yield line(["chip", *map(str, heads)])
+        yield line(["---"] + ["---:"] * len(heads))
+        yield from map(line, rows)
+
+
+def _launches(case: Row) -> str:
+    """Kernels and bytes, as ``4; 1.50`` or, with a loop, ``15 + 3 a round; 3.00 + 1.00 a round``."""
+    amounts = {name: _MOVED[name](case) for name in ("kernels", "in a round", "moved", "moved in a round")}
+    pairs = (("kernels", "in a round"), ("moved", "moved in a round"))
+    return "; ".join(
+        amounts[once] + (f" + {amounts[again]} a round" if amounts[again] != "-" else "") for once, again in pairs
+    )
 
 
 def operators_table(document: dict[str, Any]) -> Iterator[str]:
@@ -26,8 +54,10 @@ def operators_table(document: dict[str, Any]) -> Iterator[str]:
         [case for case in cases if case["compiles"] and _kind(case) == ("float32", mode, "")]
         for mode in (VALUE, GRADIENT)
     )
+    yield from ("", "<details><summary>All operators</summary>")
     yield from _table("Value alone", _MOVED, alone)
     yield from _table("Value and gradient", _NEEDED, with_gradient)
+    yield from ("", "</details>")
 
 
 def _in_rounds(case: Row, cell: Callable[[Row], str]) -> str:

@@ -28,6 +28,8 @@ is the commit that was compiled last; a program that is the same at a later one 
 of two cores that other jobs had a share of, or nearly all. An operator without a row for a chip has not been compiled
 for it yet.
 """
+_MASK = """One `topk_mask` at p = 2, its value alone: kernels; bytes moved. Where rows fit on the chip, one kernel solves,
+and the others bring the entries there and back."""
 _STEPS = """
 ## Training steps at full size
 
@@ -57,6 +59,8 @@ def _lines(results: Path) -> Iterator[str]:
         yield from step_tables.scaling(steps)
     if of_operators:
         yield _OPERATORS.rstrip()
+        if table := list(operator_tables.mask_table(of_operators)):
+            yield from ("", _MASK, "", *table)
         for document in of_operators:
             yield ""
             yield from operator_tables.operators_table(document)
@@ -90,6 +94,7 @@ def _missing(of_operators: Sequence[dict[str, Any]], steps: Sequence[dict[str, A
 def _asks(sweep: wanted.Operators, type_: str, case: operators.Case) -> bool:
     return (
         type_ in sweep.types
-        and (case.dtype, case.mode, bool(case.divided)) == (sweep.dtype, operators.GRADIENT, sweep.divided)
+        and (case.dtype, case.mode, bool(case.divided)) == (sweep.dtype, sweep.mode, sweep.divided)
+        and (not sweep.names or case.operator in sweep.names)
         and (not sweep.lengths or case.size.n in sweep.lengths)
     )

@@ -26,32 +26,39 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Operators:
-    """Programs of all operators for some chips, value and gradient.
+    """Programs of operators for some chips.
 
     Attributes:
       types: the chips.
+      names: of the operators; none: all.
       dtype: of the entries.
+      mode: value, or value and gradient.
       lengths: of the rows; none: all.
       divided: over eight of the chips, not on one.
     """
 
     types: tuple[str, ...]
+    names: tuple[str, ...] = ()
     dtype: str = "float32"
+    mode: str = "value and gradient"
     lengths: tuple[int, ...] = ()
     divided: bool = False
 
     @property
     def options(self) -> list[str]:
         """Of `python -m scripts.aot operators`."""
-        lengths = ",".join(map(str, self.lengths))
-        fixed = [f"--dtype={self.dtype}", "--mode=value and gradient", f"--divided={'yes' if self.divided else 'no'}"]
-        return [*fixed, *([f"--n={lengths}"] if lengths else [])]
+        some = {"n": ",".join(map(str, self.lengths)), "only": ",".join(self.names)}
+        fixed = [f"--dtype={self.dtype}", f"--mode={self.mode}", f"--divided={'yes' if self.divided else 'no'}"]
+        return [*fixed, *(f"--{name}={values}" for name, values in some.items() if values)]
 
 
 _MOST_WANTED = CHIPS[:3]
+# What is selected alone, to count what it moves, beside what a hard top-k does.
+_MASKS = ("topk_mask", "topk_mag", "hard_topk_mask", "lax.top_k")
 # A value is a part of its gradient, a program in bfloat16 hardly another than in float32, and one long row and a batch
 # of short ones show what is divided: `--everything` compiles all of them, which takes days of a processor.
 OPERATORS = (
+    Operators(_MOST_WANTED, names=_MASKS, mode="value"),
     Operators(_MOST_WANTED),
     Operators(_MOST_WANTED, dtype="bfloat16", lengths=(1000, 1_000_000)),
     Operators(_MOST_WANTED, divided=True, lengths=(8192, 1_000_000)),

@@ -153,8 +153,9 @@ def test_every_run_of_the_check_is_valid_where_it_is_compiled():
 def test_what_the_check_does_by_type(tmp_path):
     everything = check.commands(None, tmp_path, anew=False)
     of_operators = [(type_, arguments) for type_, arguments in everything if arguments[0] == "operators"]
-    assert [type_ for type_, _ in of_operators] == [*wanted.CHIPS[:3] * 3, *wanted.CHIPS[3:]]
-    assert "--n=1000,1000000" in of_operators[3][1]
+    assert [type_ for type_, _ in of_operators] == [*wanted.CHIPS[:3] * 4, *wanted.CHIPS[3:]]
+    assert {"--mode=value", "--only=topk_mask,topk_mag,hard_topk_mask,lax.top_k"} <= set(of_operators[0][1])
+    assert "--n=1000,1000000" in of_operators[6][1]
     more = check.commands(None, tmp_path, anew=False, everything=True)
     assert more[: len(everything)] == everything
     whole = [(type_, ["operators", f"--type={type_}", f"--results={tmp_path}"]) for type_ in wanted.CHIPS]
@@ -171,7 +172,7 @@ def test_without_an_environment_it_is_said_and_the_rest_is_done(tmp_path, capsys
     assert check.go(["h200", "v5e"], tmp_path, anew=False) == 0
     out = capsys.readouterr().out
     assert "nothing is compiled for tpu: there is no .venv-tpu/bin/python" in out
-    assert "[1/3] operators --type=h200" in out
+    assert "[1/4] operators --type=h200" in out
     monkeypatch.setattr(check, "_python", lambda platform: "false")
     assert check.go(["h200"], tmp_path, anew=False) == 1
     assert "FAILED: operators --type=h200" in capsys.readouterr().err

@@ -77,6 +77,22 @@ def test_what_an_operator_moves_and_what_fails():
     assert failure.endswith("float32, (12800, 400), rows divided over 8 devices: too large")
 
 
+def test_what_a_mask_needs_on_each_chip():
+    loop = {"rounds": None, "kernels": 3, "passes": 1.0, "main_memory_passes": 2.0, "host": 1}
+    one, two, other = dict([row(VALUE)]), dict([row(VALUE, loops=[loop])]), dict([row(GRADIENT)])
+    documents = [
+        {"cases": cases, "rates": {"device": device}}
+        for device, cases in (("A", one), ("B", two), ("C", other), ("D", {}))
+    ]
+    heads, _, *rows = operator_tables.mask_table(documents)
+    assert heads.startswith("| chip | (12800, 400) | (128, 1000) |")
+    assert rows == [
+        "| A | 4; 1.50 | - | - | - | - | - |",
+        "| B | 4 + 3 a round; 1.50 + 1.00 a round | - | - | - | - | - |",
+    ]
+    assert list(operator_tables.mask_table(documents[2:])) == []
+
+
 def test_what_is_not_compiled_is_named(tmp_path):
     (tmp_path / "steps").mkdir()
     known = step("vmoe S/32 token choice", "v6e-16", 1.0)
@@ -90,7 +106,8 @@ def test_what_is_not_compiled_is_named(tmp_path):
     everything = list(operators.every(list(operators.CALLS), operators.SIZES))
     on_one = [case for case in everything if case.mode == GRADIENT and not case.divided and case.dtype == "float32"]
     some = [case for case in on_one if case.size.n in (1000, 1_000_000)]
-    first = len(on_one) + 2 * len(some)  # in bfloat16, and as many over eight chips
-    assert f"- operators for TPU v5e: {first - 1} of {first} programs\n" in page
+    alone = 4 * len(operators.SIZES)  # values of the masks, one of which is there
+    first = alone + len(on_one) + 2 * len(some)  # in bfloat16, and as many over eight chips
+    assert f"- operators for TPU v5e: {first - 2} of {first} programs\n" in page
     assert f"- operators for TPU7x: {len(some)} of {len(some)} programs\n" in page
     assert f": 2 of {5 * len(everything)} programs are compiled.\n" in page
