@@ -28,8 +28,8 @@ is the commit that was compiled last; a program that is the same at a later one 
 of two cores that other jobs had a share of, or nearly all. An operator without a row for a chip has not been compiled
 for it yet.
 """
-_MASK = """One `topk_mask` at p = 2, its value alone: kernels; bytes moved. Where rows fit on the chip, one solves and the
-others bring the entries there and back."""
+_MASK = """One `topk_mask` at p = 2, its value alone: kernels; bytes moved. Where rows fit on the chip, one solves and
+the others bring the entries there and back."""
 _STEPS = """
 ## Training steps at full size
 
