@@ -181,11 +181,11 @@ bench-gpu:  ## What a GPU is worth timing on it, under 20 minutes; goes on where
 bench-device: $(VENV)-bench/.ready-$(JAX)
 	@$(VENV)-bench/bin/python -m scripts.bench.device $(if $(MINUTES),--minutes=$(MINUTES))
 
-check-accelerators:  ## Compile operators and full-size runs for TPUs and GPUs that are not here: results/accelerators (hours; resumes; TYPES=v5e,... EVERYTHING=1).
+check-accelerators:  ## Compile operators and full-size runs for TPUs and GPUs that are not here: results/accelerators (hours; resumes; TYPES=v5e,... EVERYTHING=1; JOBS at once, each of up to 8 GB).
 	-@$(MAKE) --no-print-directory install VENV=.venv-tpu JAX=tpu || echo "no environment for TPUs (above): nothing is compiled for them"
 	-@$(MAKE) --no-print-directory install VENV=.venv-cuda13 JAX=cuda13 || echo "no environment for GPUs (above): nothing is compiled for them"
 	@$(MAKE) --no-print-directory install
-	@$(RUN) scripts.aot check $(if $(TYPES),--types=$(TYPES)) $(if $(ANEW),--anew) $(if $(EVERYTHING),--everything)
+	@$(RUN) scripts.aot check $(if $(TYPES),--types=$(TYPES)) $(if $(ANEW),--anew) $(if $(EVERYTHING),--everything) $(if $(filter-out file,$(origin JOBS)),--jobs=$(JOBS))
 
 $(VENV)-bench/.ready-$(JAX): requirements.txt requirements-bench.txt
 	@$(call into,$(VENV)-bench,-r requirements.txt -r requirements-bench.txt $(EXTRA))

@@ -4,10 +4,14 @@ Each is a process of its own, by the interpreter of the environment that has its
 passed over, and what cannot be done, for want of a package or since the compiler refuses it, is said; the rest goes on.
 """
 
+import contextlib
+import itertools
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from experiments.core.errors import UsageError
@@ -51,32 +55,76 @@ def commands(
     return [(type_, arguments) for type_, arguments in found if type_ in types]
 
 
-def go(types: Sequence[str] | None, results: Path, *, anew: bool, everything: bool = False) -> int:
-    """Does them all; returns 1 if one failed that could be tried."""
+def go(types: Sequence[str] | None, results: Path, *, anew: bool, everything: bool = False, jobs: int = 1) -> int:
+    """Does them all, as many at once as there are jobs; returns 1 if one failed that could be tried."""
     todo = commands(types, results, anew=anew, everything=everything)
     pythons = {platform: _python(platform) for platform in ENVIRONMENTS}
     for platform, python in pythons.items():
         if python is None:
             print(f"nothing is compiled for {platform}: there is no {ENVIRONMENTS[platform]}/bin/python", flush=True)
     todo = [(type_, arguments) for type_, arguments in todo if pythons[hardware.parse(type_).device.platform]]
-    failed, start = [], time.monotonic()
-    for number, (type_, arguments) in enumerate(todo):
-        left = (time.monotonic() - start) / number * (len(todo) - number) / 60 if number else None
+    # Operators for a chip are one file, which one process at a time adds to.
+    turns = {type_: threading.Lock() for type_, _ in todo}
+    begun, done, start = itertools.count(1), itertools.count(1), time.monotonic()
+    compilers, pace = _Compilers(named=jobs > 1), ""
+
+    def run(type_: str, arguments: list[str]) -> str | None:
+        """What failed."""
+        nonlocal pace
         what = " ".join(arguments)
-        print(f"[{number + 1}/{len(todo)}] {what}{f' (about {left:.0f} minutes left)' if left else ''}", flush=True)
-        python = pythons[hardware.parse(type_).device.platform]
-        assert python is not None
-        # Where the compiler ends the process, one of the next tries at operators leaves out what did it.
-        for _ in range(_TRIES):
-            status = subprocess.run([python, "-m", "scripts.aot", *arguments], check=False, cwd=_ROOT).returncode
-            if status >= 0:
-                break
-        if status not in _OK:
-            failed.append(what)
+        with turns[type_] if arguments[0] == "operators" else contextlib.nullcontext():
+            print(f"[{next(begun)}/{len(todo)}] {what}{pace}", flush=True)
+            python = pythons[hardware.parse(type_).device.platform]
+            assert python is not None
+            status = compilers.run([python, "-m", "scripts.aot", *arguments], type_)
+        count = next(done)
+        left = (time.monotonic() - start) / count * (len(todo) - count) / 60
+        pace = f" (about {left:.0f} minutes left)"
+        return None if status in _OK else what
+
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        tried = [pool.submit(run, type_, arguments) for type_, arguments in todo]
+        failed = [what for what in (each.result() for each in tried) if what]
+    finally:
+        compilers.stop()
+        pool.shutdown(cancel_futures=True)
     print(f"the tables are in {tables.write(results)}", flush=True)
     for what in failed:
         print(f"FAILED: {what}", file=sys.stderr)
     return 1 if failed else 0
+
+
+class _Compilers:
+    """Processes that compile, several at a time."""
+
+    def __init__(self, named: bool):
+        """Lines of each begin with its name where they are named, to tell them from those of others."""
+        self._named, self._running, self._stopped = named, set[subprocess.Popen[str]](), False
+
+    def run(self, command: Sequence[str], name: str) -> int:
+        """Its exit status."""
+        status = -1
+        # Where the compiler ends the process, one of the next tries at operators leaves out what did it.
+        for _ in range(_TRIES):
+            if self._stopped:
+                break
+            piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT} if self._named else {}
+            with subprocess.Popen(command, cwd=_ROOT, text=True, **piped) as process:
+                self._running.add(process)
+                for line in process.stdout or ():
+                    print(f"{name}: {line}", end="", flush=True)
+                status = process.wait()
+                self._running.discard(process)
+            if status >= 0:
+                break
+        return status
+
+    def stop(self) -> None:
+        """Ends those that go on."""
+        self._stopped = True
+        for process in tuple(self._running):
+            process.terminate()
 
 
 def _python(platform: str) -> str | None:

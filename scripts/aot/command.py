@@ -2,7 +2,7 @@
 
     python -m scripts.aot EXPERIMENT --config=PATH[:VARIANT] --type=TYPE [-- --config.FIELD=VALUE ...]
     python -m scripts.aot operators --type=TYPE [--only=NAME,...] [--n=SIZE,...]
-    python -m scripts.aot check [--types=TYPE,...] [--everything]
+    python -m scripts.aot check [--types=TYPE,...] [--everything] [--jobs=1]
     python -m scripts.aot tables
 
 The first compiles the train step and the evaluation of a run, as the trainer would on a slice of that type: whether
@@ -24,6 +24,7 @@ from etils import epy
 from experiments.core.errors import UsageError, in_one_line
 from scripts.aot import hardware
 from scripts.aot.hardware import Slice
+from scripts.arguments import at_least
 
 with epy.lazy_imports():  # --help does without them
     from scripts.aot import compiler, record
@@ -53,7 +54,8 @@ def main(arguments: Sequence[str]) -> int:
 
             try:
                 types = options.types.split(",") if options.types else None
-                return check.go(types, options.results, anew=options.anew, everything=options.everything)
+                how = {"anew": options.anew, "everything": options.everything, "jobs": options.jobs}
+                return check.go(types, options.results, **how)
             except KeyboardInterrupt:
                 print("stopped; run it again and it resumes", file=sys.stderr)
                 return 128 + signal.SIGINT
@@ -154,6 +156,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--types", help="of check, commas between; left out: all that results hold")
     parser.add_argument(
         "--everything", action="store_true", help="of check: operators in every dtype, mode, length and place"
+    )
+    parser.add_argument(
+        "--jobs", type=at_least(1), default=1, help="of check: compilers at once, each of up to 8 GB (1)"
     )
     parser.add_argument("--anew", action="store_true", help="also what the results hold already, of the same code")
     parser.add_argument("--results", type=Path, default=record.DIRECTORY, help="directory to write to")

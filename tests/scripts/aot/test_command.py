@@ -1,6 +1,9 @@
 """Mistakes are one line, before anything is compiled; and the whole way for the CPU's compiler."""
 
 import json
+import sys
+import time
+from concurrent import futures
 
 import jax
 import pytest
@@ -176,6 +179,64 @@ def test_without_an_environment_it_is_said_and_the_rest_is_done(tmp_path, capsys
     monkeypatch.setattr(check, "_python", lambda platform: "false")
     assert check.go(["h200"], tmp_path, anew=False) == 1
     assert "FAILED: operators --type=h200" in capsys.readouterr().err
+
+
+@pytest.fixture
+def pretended(tmp_path, monkeypatch):
+    """Stands for compilers: notes its type, waits until there are two of them, and notes that it is done."""
+    log = tmp_path / "log"
+    log.touch()
+    script = tmp_path / "compiler"
+    noted = [
+        f"#!{sys.executable}",
+        "import pathlib, sys, time",
+        f"log = pathlib.Path({str(log)!r})",
+        "(type_,) = [each[7:] for each in sys.argv if each.startswith('--type=')]",
+        "note = lambda line: log.open('a').write(line + '\\n')",
+        "note(f'begins {type_}')",
+        "print('at work', flush=True)",
+        "deadline = time.monotonic() + WAIT",
+        "while log.read_text().count('begins') < 2 and time.monotonic() < deadline: time.sleep(0.01)",
+        "note(f'ends {type_}')",
+    ]
+
+    def write(wait):
+        script.write_text("\n".join(noted).replace("WAIT", str(wait)))
+        script.chmod(0o755)
+        return log
+
+    monkeypatch.setattr(check, "_python", lambda platform: str(script))
+    return write
+
+
+def test_several_at_once_but_one_for_a_file(tmp_path, pretended, capsys):
+    log = pretended(wait=20)
+    assert check.go(["v5e", "v6e"], tmp_path, anew=False, jobs=2) == 0
+    lines = log.read_text().splitlines()
+    assert [line.split()[0] for line in lines[:2]] == ["begins", "begins"]
+    for type_ in ("v5e", "v6e"):  # each of its processes ends before its next
+        assert [line.split()[0] for line in lines if line.endswith(type_)] == ["begins", "ends"] * 4
+    out = capsys.readouterr().out
+    assert "v5e: at work\n" in out
+    assert "v6e: at work\n" in out
+    assert "[8/8] operators --type=" in out
+
+
+def test_interrupted_it_ends_what_goes_on(tmp_path, pretended, monkeypatch):
+    log = pretended(wait=60)
+    interrupts = []
+
+    def result(future, timeout=None):
+        while not log.read_text():  # until the first is at work
+            time.sleep(0.01)
+        interrupts.append(future)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(futures.Future, "result", result)
+    with pytest.raises(KeyboardInterrupt):
+        check.go(["v5e"], tmp_path, anew=False)
+    assert log.read_text() == "begins v5e\n"
+    assert len(interrupts) == 1
 
 
 def test_names_of_records():
