@@ -109,8 +109,8 @@ class _Compilers:
         for _ in range(_TRIES):
             if self._stopped:
                 break
-            piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT} if self._named else {}
-            with subprocess.Popen(command, cwd=_ROOT, text=True, **piped) as process:
+            out, errors = (subprocess.PIPE, subprocess.STDOUT) if self._named else (None, None)
+            with subprocess.Popen(command, cwd=_ROOT, text=True, stdout=out, stderr=errors) as process:
                 self._running.add(process)
                 for line in process.stdout or ():
                     print(f"{name}: {line}", end="", flush=True)
