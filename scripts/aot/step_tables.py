@@ -41,6 +41,15 @@ def steps_table(documents: Sequence[dict[str, Any]]) -> Iterator[str]:
         )
 
 
+def what_helps(documents: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """A line for each step that does not fit."""
+    ones = [one for one in documents if not one["train"]["fits"]]
+    if ones:
+        yield from ("", "What does not fit, and what helps:", "")
+    for one in sorted(ones, key=lambda one: (one["name"], one["type"])):
+        yield f"- {one['name']}, {one['type']}: {'; '.join(one['train']['change'])}"
+
+
 def shares(documents: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Of the steps that the paper compares: relaxed over hard router, top-3 loss over cross-entropy."""
     by_name = {(one["name"], one["type"]): one for one in documents if "memory" in one["train"]}

@@ -69,6 +69,7 @@ _SIXTEEN = ("v5litepod-16", "v6e-16")
 _OTHERS = (*(f"{kind}-{count}" for count in (8, 64, 256) for kind in ("v5litepod", "v6e")), "h200-8")
 _AND_GPUS = (*_SIXTEEN, "h200-8")
 _EXPERT = ("mesh.expert=4",)
+_IN_PARTS = (*_EXPERT, "accumulate=2")
 _EINSUM = (*_EXPERT, "moe.dispatcher=einsum")
 # Those first that say most.
 RUNS = (
@@ -86,5 +87,7 @@ RUNS = (
     Run("vit B/16 cross-entropy", "cifar100_vit", "loss=xent", (), _AND_GPUS),
     Run("vmoe B/16 relaxed", "vmoe", "router=relaxed,size=B/16", _EXPERT, (*_SIXTEEN, *_OTHERS)),
     Run("vmoe B/16 hard", "vmoe", "router=hard,size=B/16", _EXPERT, (*_SIXTEEN, *_OTHERS)),
+    # As it is, it does not fit there.
+    Run("vmoe B/16 relaxed in two parts", "vmoe", "router=relaxed,size=B/16", _IN_PARTS, ("v5litepod-8",)),
     Run("vmoe B/16 token choice", "vmoe", "router=token_choice,size=B/16", _EXPERT, _SIXTEEN),
 )

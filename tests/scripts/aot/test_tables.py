@@ -34,6 +34,15 @@ def test_how_a_step_scales_and_what_stops_it():
     ]
 
 
+def test_what_helps_a_step_that_does_not_fit():
+    large = step("a", "v5litepod-8", 1.0)
+    large["train"] |= {"fits": False, "change": ["--config.accumulate=2, which", "a type with more devices"]}
+    found = list(step_tables.what_helps([large, step("b", "v5litepod-8", 1.0)]))
+    assert found[-1] == "- a, v5litepod-8: --config.accumulate=2, which; a type with more devices"
+    assert len([line for line in found if line.startswith("- ")]) == 1
+    assert list(step_tables.what_helps([step("b", "v5litepod-8", 1.0)])) == []
+
+
 def test_the_share_of_the_relaxed_router():
     pair = [step("vmoe S/32 relaxed", "v5litepod-16", 0.02), step("vmoe S/32 hard", "v5litepod-16", 0.016)]
     (share,) = [line for line in step_tables.shares(pair) if "relaxed |" in line]
