@@ -86,9 +86,14 @@ def go(types: Sequence[str] | None, results: Path, *, anew: bool, everything: bo
     try:
         tried = [pool.submit(run, type_, arguments) for type_, arguments in todo]
         failed = [what for what in (each.result() for each in tried) if what]
-    finally:
+    except BaseException:
         compilers.stop()
         pool.shutdown(cancel_futures=True)
+        # Those that were ended by hand must not pass for programs that end the compiler.
+        for attempt in results.glob("*.attempt"):
+            attempt.unlink()
+        raise
+    pool.shutdown()
     print(f"the tables are in {tables.write(results)}", flush=True)
     for what in failed:
         print(f"FAILED: {what}", file=sys.stderr)

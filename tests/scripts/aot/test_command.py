@@ -224,6 +224,8 @@ def test_several_at_once_but_one_for_a_file(tmp_path, pretended, capsys):
 
 def test_interrupted_it_ends_what_goes_on(tmp_path, pretended, monkeypatch):
     log = pretended(wait=60)
+    attempt = tmp_path / "operators-tpu-v5e.attempt"
+    attempt.write_text("topk_mask 1")
     interrupts = []
 
     def result(future, timeout=None):
@@ -237,6 +239,7 @@ def test_interrupted_it_ends_what_goes_on(tmp_path, pretended, monkeypatch):
         check.go(["v5e"], tmp_path, anew=False)
     assert log.read_text() == "begins v5e\n"
     assert len(interrupts) == 1
+    assert not attempt.exists()
 
 
 def test_names_of_records():
