@@ -50,6 +50,16 @@ def what_helps(documents: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield f"- {one['name']}, {one['type']}: {'; '.join(one['train']['change'])}"
 
 
+def to_other_slices(documents: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """What the times of steps on several slices leave out: the makers publish no rate for it."""
+    found = {(one["name"], one["type"]): one["train"].get("sent_between_slices_bytes", 0.0) for one in documents}
+    if any(found.values()):
+        yield from ("", "Sent by a device to other slices in a step besides, which no time counts:", "")
+    for (name, type_), count in sorted(found.items()):
+        if count:
+            yield f"- {name}, {type_}: {count / 1e6:.1f} MB"
+
+
 def shares(documents: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Of the steps that the paper compares: relaxed over hard router, top-3 loss over cross-entropy."""
     by_name = {(one["name"], one["type"]): one for one in documents if "memory" in one["train"]}

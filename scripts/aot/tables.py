@@ -55,6 +55,7 @@ def _lines(results: Path) -> Iterator[str]:
         yield _STEPS.rstrip()
         yield ""
         yield from step_tables.steps_table(steps)
+        yield from step_tables.to_other_slices(steps)
         yield from step_tables.what_helps(steps)
         yield from step_tables.shares(steps)
         yield from step_tables.scaling(steps)

@@ -68,6 +68,7 @@ OPERATORS = (
 _SIXTEEN = ("v5litepod-16", "v6e-16")
 _OTHERS = (*(f"{kind}-{count}" for count in (8, 64, 256) for kind in ("v5litepod", "v6e")), "h200-8")
 _AND_GPUS = (*_SIXTEEN, "h200-8")
+_TWO_SLICES = ("2xv5litepod-8",)
 _EXPERT = ("mesh.expert=4",)
 _IN_PARTS = (*_EXPERT, "accumulate=2")
 _EINSUM = (*_EXPERT, "moe.dispatcher=einsum")
@@ -79,6 +80,8 @@ RUNS = (
     Run("vmoe S/32 relaxed", "vmoe", "router=relaxed", _EXPERT, _OTHERS),
     Run("vmoe S/32 hard", "vmoe", "router=hard", _EXPERT, _OTHERS),
     Run("vit B/16 top-3", "cifar100_vit", "loss=topk", (), _OTHERS),
+    Run("vmoe S/32 relaxed", "vmoe", "router=relaxed", _EXPERT, _TWO_SLICES),
+    Run("vmoe S/32 hard", "vmoe", "router=hard", _EXPERT, _TWO_SLICES),
     Run("vmoe S/32 token choice", "vmoe", "router=token_choice", _EXPERT, _AND_GPUS),
     Run("vmoe S/32 relaxed einsum", "vmoe", "router=relaxed", _EINSUM, _SIXTEEN),
     Run("vmoe S/32 hard einsum", "vmoe", "router=hard", _EINSUM, _SIXTEEN),

@@ -43,6 +43,13 @@ def test_what_helps_a_step_that_does_not_fit():
     assert list(step_tables.what_helps([step("b", "v5litepod-8", 1.0)])) == []
 
 
+def test_what_slices_send_each_other_is_beside_the_times():
+    one, two = step("a", "v5litepod-8", 1.0), step("a", "2xv5litepod-4", 1.0)
+    two["train"]["sent_between_slices_bytes"] = 41.26e6
+    assert list(step_tables.to_other_slices([one, two]))[-1] == "- a, 2xv5litepod-4: 41.3 MB"
+    assert list(step_tables.to_other_slices([one])) == []
+
+
 def test_the_share_of_the_relaxed_router():
     pair = [step("vmoe S/32 relaxed", "v5litepod-16", 0.02), step("vmoe S/32 hard", "v5litepod-16", 0.016)]
     (share,) = [line for line in step_tables.shares(pair) if "relaxed |" in line]
