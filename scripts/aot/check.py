@@ -4,11 +4,9 @@ Each is a process of its own, by the interpreter of the environment that has its
 passed over, and what cannot be done, for want of a package or since the compiler refuses it, is said; the rest goes on.
 """
 
-import contextlib
 import itertools
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -63,8 +61,10 @@ def go(types: Sequence[str] | None, results: Path, *, anew: bool, everything: bo
         if python is None:
             print(f"nothing is compiled for {platform}: there is no {ENVIRONMENTS[platform]}/bin/python", flush=True)
     todo = [(type_, arguments) for type_, arguments in todo if pythons[hardware.parse(type_).device.platform]]
-    # Operators for a chip are one file, which one process at a time adds to.
-    turns = {type_: threading.Lock() for type_, _ in todo}
+    # Operators for a chip are one file, to which one process at a time adds.
+    files: dict[object, list[tuple[str, list[str]]]] = {}
+    for type_, arguments in todo:
+        files.setdefault(type_ if arguments[0] == "operators" else tuple(arguments), []).append((type_, arguments))
     begun, done, start = itertools.count(1), itertools.count(1), time.monotonic()
     compilers, pace = _Compilers(named=jobs > 1), ""
 
@@ -72,11 +72,12 @@ def go(types: Sequence[str] | None, results: Path, *, anew: bool, everything: bo
         """What failed."""
         nonlocal pace
         what = " ".join(arguments)
-        with turns[type_] if arguments[0] == "operators" else contextlib.nullcontext():
-            print(f"[{next(begun)}/{len(todo)}] {what}{pace}", flush=True)
-            python = pythons[hardware.parse(type_).device.platform]
-            assert python is not None
-            status = compilers.run([python, "-m", "scripts.aot", *arguments], type_)
+        if compilers.stopped:
+            return what
+        print(f"[{next(begun)}/{len(todo)}] {what}{pace}", flush=True)
+        python = pythons[hardware.parse(type_).device.platform]
+        assert python is not None
+        status = compilers.run([python, "-m", "scripts.aot", *arguments], type_)
         count = next(done)
         left = (time.monotonic() - start) / count * (len(todo) - count) / 60
         pace = f" (about {left:.0f} minutes left)"
@@ -84,8 +85,8 @@ def go(types: Sequence[str] | None, results: Path, *, anew: bool, everything: bo
 
     pool = ThreadPoolExecutor(jobs)
     try:
-        tried = [pool.submit(run, type_, arguments) for type_, arguments in todo]
-        failed = [what for what in (each.result() for each in tried) if what]
+        tried = [pool.submit(lambda of_file: [run(*each) for each in of_file], of_file) for of_file in files.values()]
+        failed = [what for each in tried for what in each.result() if what]
     except BaseException:
         compilers.stop()
         pool.shutdown(cancel_futures=True)
@@ -101,18 +102,22 @@ def go(types: Sequence[str] | None, results: Path, *, anew: bool, everything: bo
 
 
 class _Compilers:
-    """Processes that compile, several at a time."""
+    """Processes that compile, several at a time.
+
+    Attributes:
+      stopped: none is to begin any more.
+    """
 
     def __init__(self, named: bool):
         """Lines of each begin with its name where they are named, to tell them from those of others."""
-        self._named, self._running, self._stopped = named, set[subprocess.Popen[str]](), False
+        self._named, self._running, self.stopped = named, set[subprocess.Popen[str]](), False
 
     def run(self, command: Sequence[str], name: str) -> int:
         """Its exit status."""
         status = -1
         # Where the compiler ends the process, one of the next tries at operators leaves out what did it.
         for _ in range(_TRIES):
-            if self._stopped:
+            if self.stopped:
                 break
             out, errors = (subprocess.PIPE, subprocess.STDOUT) if self._named else (None, None)
             with subprocess.Popen(command, cwd=_ROOT, text=True, stdout=out, stderr=errors) as process:
@@ -127,7 +132,7 @@ class _Compilers:
 
     def stop(self) -> None:
         """Ends those that go on."""
-        self._stopped = True
+        self.stopped = True
         for process in tuple(self._running):
             process.terminate()
 
