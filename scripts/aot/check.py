@@ -7,6 +7,7 @@ passed over, and what cannot be done, for want of a package or since the compile
 import itertools
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -111,30 +112,40 @@ class _Compilers:
     def __init__(self, named: bool):
         """Lines of each begin with its name where they are named, to tell them from those of others."""
         self._named, self._running, self.stopped = named, set[subprocess.Popen[str]](), False
+        self._beginning = threading.Lock()  # so that none begins unseen while all are stopped
 
     def run(self, command: Sequence[str], name: str) -> int:
         """Its exit status."""
         status = -1
         # Where the compiler ends the process, one of the next tries at operators leaves out what did it.
         for _ in range(_TRIES):
-            if self.stopped:
+            process = self._begin(command)
+            if process is None:
                 break
-            out, errors = (subprocess.PIPE, subprocess.STDOUT) if self._named else (None, None)
-            with subprocess.Popen(command, cwd=_ROOT, text=True, stdout=out, stderr=errors) as process:
-                self._running.add(process)
+            with process:
                 for line in process.stdout or ():
                     print(f"{name}: {line}", end="", flush=True)
                 status = process.wait()
-                self._running.discard(process)
+            self._running.discard(process)
             if status >= 0:
                 break
         return status
 
+    def _begin(self, command: Sequence[str]) -> subprocess.Popen[str] | None:
+        out, errors = (subprocess.PIPE, subprocess.STDOUT) if self._named else (None, None)
+        with self._beginning:
+            if self.stopped:
+                return None
+            process = subprocess.Popen(command, cwd=_ROOT, text=True, stdout=out, stderr=errors)
+            self._running.add(process)
+            return process
+
     def stop(self) -> None:
         """Ends those that go on."""
-        self.stopped = True
-        for process in tuple(self._running):
-            process.terminate()
+        with self._beginning:
+            self.stopped = True
+            for process in tuple(self._running):
+                process.terminate()
 
 
 def _python(platform: str) -> str | None:
