@@ -119,7 +119,7 @@ class Equation:
         """``s - gamma``, of entries that need not be tied."""
         first = s - gamma.hi
         if self.phi != HALF_SQUARE:
-            first = jnp.minimum(first, jnp.finfo(s.dtype).max - gamma.hi)
+            first = self.rows.at_most(first, jnp.finfo(s.dtype).max - gamma.hi)
         return first - gamma.lo
 
     def slope(self, gamma: Array) -> Array:
@@ -184,8 +184,9 @@ def position(s: Array, gamma: TwoFloat, lam: Array, equation: Equation) -> Array
 def inverse_width(gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
     """``1 / width``, finite and positive: 0 / 0 on the threshold, and an absent entry over inf, would be NaN."""
     limits = jnp.finfo(lam.dtype)
-    inverse = 1.0 / jnp.maximum(equation.width(gamma.hi + gamma.lo, lam), limits.tiny)
-    inverse = jnp.maximum(jnp.minimum(inverse, limits.max), limits.tiny)
+    least, rows = float(limits.tiny), equation.rows
+    inverse = 1.0 / rows.at_least(equation.width(gamma.hi + gamma.lo, lam), least)
+    inverse = rows.at_least(rows.at_most(inverse, float(limits.max)), least)
     # Where lam is 0, any difference between numbers of sensible size has to become at least 1.
     return inverse if equation.zero == "none" else choose(lam == 0, limits.max, inverse)
 

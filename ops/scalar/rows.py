@@ -49,6 +49,14 @@ class Rows:
         total = total if self.axis_name is None else lax.psum(total, self.axis_name)
         return jax.tree.map(lambda part, one: part.astype(jnp.int32) if one.dtype == bool else part, total, values[0])
 
+    def at_least(self, value: Array, bound: float) -> Array:
+        """The larger of both, and NaN where ``value`` is: a NaN has to mark its row."""
+        return jnp.maximum(value, bound)
+
+    def at_most(self, value: Array, bound: Array | float) -> Array:
+        """The smaller of both, likewise."""
+        return jnp.minimum(value, bound)
+
     def together(self, values: Values) -> Values:
         """These arrays, one value per row each, as the device computes several of them best."""
         return values

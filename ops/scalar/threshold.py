@@ -37,7 +37,7 @@ def _sums(entries: tuple[Array, ...], gamma: TwoFloat, lam: Array, equation: Equ
         t = position(s, gamma, lam, equation)
         full = t >= 1
         # A NaN has to reach a sum, to mark its row: it is not at least 1, and survives the maximum.
-        some = jnp.maximum(t, 0.0)
+        some = rows.at_least(t, 0.0)
         partial = choose(full, 0.0, power(some, exponent))
         if exponent == 1:
             return full, partial, partly(t)
@@ -256,7 +256,7 @@ def _solve(
     """The threshold, and how many passes each row took; ``find`` takes an ``OnePass`` where ``find_root`` evaluates."""
     find = find or functools.partial(find_root, rows=equation.rows)
     size = extent(entries, lam, equation)
-    k = jnp.minimum(k, size.available)
+    k = equation.rows.at_most(k, size.available)
     if equation.zero == "all":  # comparisons do not see a NaN, which has to mark its row
         k = choose(equation.rows.sum(jnp.isnan, entries) > 0, jnp.nan, k)
     start, falls = guess(entries, k, lam, equation, size)

@@ -18,15 +18,15 @@ from jax.experimental.pallas import triton as pltriton
 from ..rootfinding import End, Root, Search, State, search
 from ..rows import Rows
 from ..twofloat import TwoFloat
-from .passes import Keys, Piece, Pieces, Scalars, Solve
-from .triton import PIECE, read_piece
+from .passes import Keys, Piece, Scalars, Solve
+from .triton import PIECE, KeepsNaN, TritonPieces, read_piece
 
 # Programs a row: somewhat more than a GPU has processors, all of which then read the same row.
 _PROGRAMS = 256
 
 
 @dataclasses.dataclass(frozen=True)
-class _Parts(Rows):
+class _Parts(KeepsNaN):
     """How one scalar per row is reduced from the sums of its parts, those of each summand by its number."""
 
     axis: None = None
@@ -108,7 +108,7 @@ def _find_root(
             return read_piece(s_ref, first + number, PIECE, n, keys, here.scalars)
 
         def sums() -> list[Array]:
-            mine = here.of(one_pass, piece, Pieces(shape=(PIECE,), count=pieces))
+            mine = here.of(one_pass, piece, TritonPieces(shape=(PIECE,), count=pieces))
             return [total.astype(s_ref.dtype) for total in jax.tree.leaves(mine.sums(there.looked_at(state)))]
 
         nothing = [jnp.zeros((1,), s_ref.dtype)] * summands  # of a row that is done

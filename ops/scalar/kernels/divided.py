@@ -28,6 +28,9 @@ def over_batches(kernel: ByRows) -> ByRows:
 
     @solve.def_vmap
     def of_batch(size: int, batched: list[bool], *arrays: Array) -> tuple[tuple[Array, ...], tuple[bool, ...]]:
+        if not size:
+            nothing = jnp.zeros((0, arrays[0].shape[-2], 1), arrays[0].dtype)
+            return (nothing, nothing), (True, True)
         whole = [
             array if has else jnp.broadcast_to(array, (size, *array.shape))
             for array, has in zip(arrays, batched, strict=True)

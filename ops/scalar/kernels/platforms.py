@@ -34,9 +34,17 @@ def target() -> tuple[str, str]:
         device = chosen if isinstance(chosen, jax.Device) else jax.devices(chosen)[0]
         platform = jax.default_backend() if chosen is None else device.platform
         kind = device.device_kind
-        if platform == "gpu" and float(getattr(device, "compute_capability", 8)) < 8:  # which Triton asks for
-            platform = "older"
+        if platform == "gpu" and not _takes_triton(device):
+            platform = "other gpu"
     return {"gpu": "cuda"}.get(platform, platform), kind
+
+
+def _takes_triton(device: jax.Device) -> bool:
+    """Whether a GPU is of NVIDIA, and new enough."""
+    try:
+        return float(getattr(device, "compute_capability", 8)) >= 8
+    except ValueError:  # of AMD, as "gfx942"
+        return False
 
 
 def why_not(n: int, dtype: Any) -> str | None:
@@ -57,8 +65,9 @@ def kernels_for(entries: tuple[Array, ...], equation: Equation) -> tuple[Platfor
     if platform not in LONGEST or s.dtype != jnp.float32:
         return ()
     mesh = jax.sharding.get_abstract_mesh()
-    manual = [kind == AxisType.Manual for kind, size in zip(mesh.axis_types, mesh.axis_sizes, strict=True) if size > 1]
-    if any(manual) and not all(manual):  # what is divided by hand in part, the compiler does not divide any further
+    manual = [kind == AxisType.Manual for kind in mesh.axis_types]
+    # What is divided by hand in part, the compiler does not divide any further: nor along an axis of one device.
+    if any(manual) and not all(manual) and mesh.size > 1:
         return ()
     longest = LONGEST[platform]
     if platform == "tpu" and any(old in kind for old in ("v2", "v3", "v4")):

@@ -7,7 +7,6 @@ from jax import Array, lax
 
 from ..rows import Rows
 from ..twofloat import TwoFloat
-from . import blocks, mosaic, triton
 from .divided import over_batches, over_devices, unless_divided
 from .passes import Keys, Scalars, Solve
 from .platforms import Platform
@@ -26,9 +25,14 @@ def kernel_of(
 ) -> TwoFloat:
     """The thresholds of rows ``(rows, n)`` by the kernel of a platform; interpreted, on any platform."""
     count, n = s.shape
+    # Either backend of Pallas is imported where it is used, so that neither stands in the way of the other.
     if platform == "cuda":
+        from . import blocks, triton
+
         kernel = triton.row_by_row if n <= _ONE_PROGRAM else blocks.in_blocks
     else:
+        from . import mosaic
+
         kernel = mosaic.side_by_side if n <= min(_SIDE_BY_SIDE, _ENTRIES_A_ROW * count) else mosaic.one_by_one
     return kernel(s, scalars, keys, solve, interpret=interpret)
 

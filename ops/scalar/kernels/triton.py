@@ -9,11 +9,28 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as pltriton
 
 from ..choice import choose
+from ..rows import Rows
 from ..twofloat import TwoFloat
 from .passes import Keys, Pieces, Scalars, Solve
 
 # As many entries as the registers of one program hold; of longer rows pieces of this size are read from cache.
 PIECE = 8192
+
+
+class KeepsNaN(Rows):
+    """Scalars of rows where a maximum or minimum of a NaN and a number is the number, as for Triton."""
+
+    def at_least(self, value: Array, bound: float) -> Array:
+        """As of ``Rows``."""
+        return choose(value < bound, bound, value)
+
+    def at_most(self, value: Array, bound: Array | float) -> Array:
+        """As of ``Rows``."""
+        return choose(value > bound, bound, value)
+
+
+class TritonPieces(KeepsNaN, Pieces):
+    """Pieces in a kernel of Triton's."""
 
 
 def read_piece(s_ref: Any, number: Array | int, size: int, n: int, keys: Keys, scalars: Scalars) -> Array:
@@ -29,7 +46,7 @@ def row_by_row(s: Array, scalars: Scalars, keys: Keys, solve: Solve, *, interpre
     count, n = s.shape
     piece = min(PIECE, pl.next_power_of_2(max(n, 32)))
     pieces = -(-n // piece)
-    layout = Pieces(shape=(piece,), count=pieces)
+    layout = TritonPieces(shape=(piece,), count=pieces)
 
     def kernel(s_ref: Any, *refs: Any) -> None:
         values = [ref[...] for ref in refs[:-2]]

@@ -4,11 +4,13 @@ import dataclasses
 import functools
 import subprocess
 import sys
+import types
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental import pallas as pl
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -105,6 +107,62 @@ def test_kernels_select_what_the_loop_selects(monkeypatch, platform, n, phi, p):
         np.testing.assert_allclose(z[:20][finite], wanted, atol=2e-4 if p < 1.2 else 2e-5)
 
 
+@pytest.fixture
+def numbers_over_nans(monkeypatch):
+    """Inside kernels, a maximum or minimum of a NaN and a number is the number, as in what Triton makes of them."""
+    smaller, larger, call = jnp.minimum, jnp.maximum, pl.pallas_call
+
+    def over(function):
+        return lambda a, b: jnp.where(a != a, b, jnp.where(b != b, a, function(a, b)))
+
+    def pallas_call(kernel, **options):
+        def run(*refs):
+            with monkeypatch.context() as inside:
+                for module, names in ((jnp, ("minimum", "maximum")), (jax.lax, ("min", "max"))):
+                    for name, function in zip(names, (smaller, larger), strict=True):
+                        inside.setattr(module, name, over(function))
+                return kernel(*refs)
+
+        return call(run, **options)
+
+    monkeypatch.setattr(pl, "pallas_call", pallas_call)
+
+
+@pytest.mark.parametrize(
+    ("phi", "p", "zero", "programs"),
+    [
+        (IDENTITY, 2.0, "none", 1),
+        (HALF_SQUARE, 4 / 3, "none", 1),
+        (IDENTITY, 2.0, "all", 1),
+        (HALF_SQUARE, 2.0, "none", 4),
+        (IDENTITY, 2.0, "all", 4),
+    ],
+)
+def test_a_nan_marks_its_row_on_a_gpu(monkeypatch, numbers_over_nans, phi, p, zero, programs):
+    if programs > 1:
+        for module, name, size in (
+            (solver, "_ONE_PROGRAM", 10),
+            (blocks, "PIECE", 16),
+            (blocks, "_PROGRAMS", programs),
+        ):
+            monkeypatch.setattr(module, name, size)
+    x = np.random.default_rng(0).normal(size=(4, 50)).astype(np.float32)
+    k, lam = np.full((4, 1), 5, np.float32), np.full((4, 1), 0.1, np.float32)
+    x[1, 7], k[2], lam[3] = np.nan, np.nan, np.nan
+    equation = Equation(p, phi, zero=zero)
+
+    def solve(entries, k, lam, rows, find=None):
+        return _solve(entries, k, lam, dataclasses.replace(equation, rows=rows), find)[0]
+
+    @jax.jit
+    def thresholds(x, k, lam):
+        return kernel_of("cuda", x, k, lam, keys=lambda x, k, lam: equation.keys(x, lam), solve=solve, interpret=True)
+
+    marked = np.isnan(thresholds(x, k, lam).hi)[:, 0]
+    assert marked[:3].tolist() == [False, True, True]
+    assert marked[3] or zero == "all"  # which has no use for lam
+
+
 X = np.random.default_rng(1).normal(size=(8, 24)).astype(np.float32)
 K = np.linspace(0, 12, 8, dtype=np.float32)
 
@@ -151,6 +209,22 @@ def test_in_shard_map():
     check(y, ops.topk_mask(X, 5))
 
 
+@pytest.mark.parametrize("shape", [(8, 1), (4, 2), (1, 1)])
+def test_in_shard_map_over_some_axes(monkeypatch, shape):
+    """A kernel is not divided any further, and GPUs' compiler asks even where one device is all there is to an axis."""
+    monkeypatch.setattr(platforms, "target", lambda: ("cuda", ""))
+    mesh = jax.make_mesh(shape, ("a", "b"), axis_types=2 * (AxisType.Auto,), devices=jax.devices()[: np.prod(shape)])
+    part = jax.shard_map(
+        lambda x: ops.topk_mask(x, 5), mesh=mesh, in_specs=P("a"), out_specs=P("a"), axis_names={"a"}, check_vma=False
+    )
+    assert bool(KERNELS & primitives(part, (8, 24))) == (shape == (1, 1))
+
+
+def test_an_empty_batch():
+    z = jax.vmap(lambda x: ops.topk_mask(x, 2, solver="kernel"))(jnp.zeros((0, 5)))
+    assert z.shape == (0, 5)
+
+
 KERNELS = {"pallas_call", "unless_divided"}
 
 
@@ -168,7 +242,7 @@ def primitives(function, *shapes):
         (("tpu", "TPU v4"), 10_000_001, False),
         (("cuda", ""), 100_001, True),
         (("cuda", ""), 20_000_000, True),
-        (("rocm", ""), 303, False),
+        (("other gpu", ""), 303, False),
     ],
 )
 def test_where_a_kernel_is_taken(monkeypatch, target, n, taken):
@@ -176,6 +250,14 @@ def test_where_a_kernel_is_taken(monkeypatch, target, n, taken):
     assert bool(KERNELS & primitives(lambda x: ops.topk_mask(x, 5), (3, n))) == taken
     assert not KERNELS & primitives(lambda x: ops.topk_mask(x, 5, solver="loop"), (3, n))
     assert not KERNELS & primitives(lambda x: ops.topk_mag_tree({"x": x}, 0.1), (3, n))
+
+
+@pytest.mark.parametrize(("capability", "platform"), [("9.0", "cuda"), ("7.5", "other gpu"), ("gfx942", "other gpu")])
+def test_gpus_that_triton_takes(monkeypatch, capability, platform):
+    device = types.SimpleNamespace(platform="gpu", device_kind="a GPU", compute_capability=capability)
+    monkeypatch.setattr(jax, "devices", lambda *_: [device])
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert platforms.target() == (platform, "a GPU")
 
 
 def test_programs_for_accelerators_run_on_a_cpu_too(monkeypatch):
