@@ -27,6 +27,10 @@ UV := $(shell sed -n 's/^readonly UV=//p' scripts/launch/install.sh)
 JAX_VERSION := $(shell sed -n 's/^jax==//p' requirements.txt)
 EXTRA := $(if $(filter-out cpu,$(JAX)),"jax[$(JAX)]==$(JAX_VERSION)")
 
+define new_enough
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is %s: make ... PYTHON=python3.11" % sys.version.split()[0])'
+endef
+
 # Packages into an environment: by uv, several times faster than pip; by pip where the index is one that only pip is told of.
 define into
 test -x $(1)/bin/python || $(PYTHON) -m venv $(1); \
@@ -39,7 +43,7 @@ help:  ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): requirements.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is %s: make ... PYTHON=python3.11" % sys.version.split()[0])'
+	@$(new_enough)
 	@echo "creating $(VENV): a minute or more the first time, most of it downloading"
 	@$(call into,$(VENV),-r requirements.txt $(EXTRA))
 	@touch $@
@@ -188,6 +192,8 @@ check-accelerators:  ## Compile operators and full-size runs for TPUs and GPUs t
 	@$(RUN) scripts.aot check $(if $(TYPES),--types=$(TYPES)) $(if $(ANEW),--anew) $(if $(EVERYTHING),--everything) $(if $(filter-out file,$(origin JOBS)),--jobs=$(JOBS))
 
 $(VENV)-bench/.ready-$(JAX): requirements.txt requirements-bench.txt
+	@$(new_enough)
+	@echo "creating $(VENV)-bench: minutes the first time, most of it downloading: several GB, PyTorch and its CUDA included"
 	@$(call into,$(VENV)-bench,-r requirements.txt -r requirements-bench.txt $(EXTRA))
 	@touch $@
 

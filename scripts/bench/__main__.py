@@ -1,7 +1,8 @@
 """Compares the operators with their peers: ``python -m scripts.bench [--quick] [--peers=jaxopt,ott,entmax]``.
 
 Prints tables and the targets, and writes ``<results>/<hardware>.json``. Peers that are not installed are left out,
-and said to be; ``pip install -r requirements-bench.txt`` brings them all. About six minutes on two cores.
+and said to be; ``pip install -r requirements-bench.txt`` brings them all. About six minutes on two cores. The record is
+written after each case: if the command was stopped, the same one goes on.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from etils import epy
 
 from scripts.bench import record, sizes
+from scripts.bench.failure import LostDeviceError
 
 with epy.lazy_imports():  # --help does without them
     from scripts.bench import contestants, peers, report, run
@@ -27,7 +29,7 @@ def _known_peers(text: str) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs the command; 1 if an operator of ours raised or computed something wrong."""
+    """Runs the command; 1 if an operator of ours raised or computed something wrong, or a part failed."""
     parser = record.parser("scripts.bench", __doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, under a minute")
     parser.add_argument("--peers", type=_known_peers, help="comma-separated, may be empty; default: all")
@@ -41,18 +43,22 @@ def main(arguments: Sequence[str]) -> int:
         if peer["status"] in ("missing", "unusable"):
             print(f"peer {name} is {peer['status']}: {peer['reason']}", flush=True)
     compared = [*contestants.operators(chosen.lams), *contestants.baselines(), *others]
-    results = run.run(chosen, compared, lambda line: print(line, flush=True))
     settings = {"quick": options.quick, **dataclasses.asdict(chosen)}
-    document = {"settings": settings, "peers": found, **results}
-
-    path = record.write(options.results, "{hardware}-quick" if options.quick else "{hardware}", environment, document)
+    name = "{hardware}-quick" if options.quick else "{hardware}"
+    kept = record.keep(options.results, name, environment, {"settings": settings, "peers": found})
+    try:
+        document = run.run(chosen, compared, lambda line: print(line, flush=True), kept)
+    except LostDeviceError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    path = record.write(options.results, name, environment, document)
     print()
     for line in report.lines(document):
         print(line)
     print(f"results are in {path}")
     ours = {contestant.name for contestant in compared if contestant.ours}
-    rows = [row for case in results["cases"] for row in case["results"] if row["contestant"] in ours]
-    return int(any(row["status"] in ("wrong", "failed") for row in rows))
+    rows = [row for case in document["cases"] for row in case["results"] if row["contestant"] in ours]
+    return int(bool(document.get("failed")) or any(row["status"] in ("wrong", "failed") for row in rows))
 
 
 if __name__ == "__main__":

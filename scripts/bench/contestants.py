@@ -13,6 +13,7 @@ from jax import Array, lax
 from ops import hard_topk_mask, topk_mag, topk_mask
 from scripts.bench.oracle import Reference
 from scripts.bench.sizes import Case
+from scripts.bench.timing import Call
 
 FORWARD = "forward"
 BOTH = "forward+backward"
@@ -38,7 +39,8 @@ class Contestant:
       name: unique.
       prepare: from inputs to one function without arguments for each mode it can be timed in. Such a function
         returns when its result is there: the output under ``FORWARD``, the gradient with respect to ``x`` under
-        ``BOTH`` (which also computes the weighted sum of the outputs), the one to be checked last if several.
+        ``BOTH`` (which also computes the weighted sum of the outputs), the one to be checked last if several. Those
+        that are a ``timing.Call`` are queued on accelerators.
       reference: what the output should be.
       function: for those in JAX, from ``x`` and ``k`` to what ``prepare`` times.
       peer: name of the peer it belongs to, None for what comes with JAX and this repository.
@@ -92,10 +94,10 @@ def jax_calls(
         return jnp.sum(y * weights[..., : y.shape[-1]])
 
     forward = jax.jit(function)
-    calls = {FORWARD: lambda: jax.block_until_ready(forward(x))}
+    calls: dict[str, Callable[[], Any]] = {FORWARD: Call(functools.partial(forward, x), jax.block_until_ready)}
     if differentiable:
         both = jax.jit(gradient or jax.value_and_grad(weighted_sum))
-        calls[BOTH] = lambda: jax.block_until_ready(both(x, weights))
+        calls[BOTH] = Call(functools.partial(both, x, weights), jax.block_until_ready)
     return calls
 
 

@@ -1,14 +1,21 @@
 """All benchmarks that a GPU or TPU is worth, in pieces: ``python -m scripts.bench.device [--minutes=10] [--small]``.
 
 Each piece is one of the other benchmarks, a process of its own, with settings for an accelerator. A piece whose record
-is there already, of this commit, hardware and settings, is passed over, so a command that was stopped goes on with the
-next piece; no piece is begun that would end later than ``--minutes`` from now. All take under 20 minutes on one GPU.
-With ``--small`` every piece takes tiny shapes, to see on any machine that it works; its records are not kept.
+is there already, complete, and of the same code, versions, hardware and settings, is passed over, and two of them write
+theirs after each shape: a command that was stopped goes on where it was. No piece is begun that would end later than
+``--minutes`` from now, and one that takes more than twice its time is ended. All take under 20 minutes on one GPU. With
+``--small`` every piece takes tiny shapes, to see on any machine that it works; its records are kept nowhere, unless
+``--results`` says where.
+
+Where there is no package index, and so no ``make bench-gpu``, ``python -m scripts.bench.device`` needs Python 3.11,
+jax for the device, flax, optax, ml_collections, etils, absl, msgpack, fsspec, pillow and scipy; peers that are not
+there are left out.
 """
 
 import argparse
 import dataclasses
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -17,10 +24,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.core.record.environment import Launch, describe
 from scripts.bench import record
 
 _MODULE = "scripts.bench.device"
+_PATIENCE = 2.0  # times the minutes of a piece, until it is ended
+_WANTED = (
+    "wanted is a GPU or TPU, with a driver that works (nvidia-smi) and JAX for it (make bench-gpu JAX=cuda13, or tpu); "
+    "--small tries every piece on any machine"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,36 +52,31 @@ class Piece:
     minutes: float
     record: str
 
+    @property
+    def name(self) -> str:
+        """Of the module, in full."""
+        return ".".join(filter(None, ("scripts.bench", self.module)))
+
 
 PIECES = (
-    Piece("traffic", ("--seconds=15",), ("--small", "--seconds=0.5"), 4.0, "traffic-"),
-    Piece("steps", ("--seconds=20",), ("--seconds=0.5", "--steps=2"), 2.0, "steps-"),
+    Piece("traffic", ("--seconds=10",), ("--small", "--seconds=0.5"), 5.0, "traffic-"),
+    Piece("steps", ("--seconds=20",), ("--seconds=0.5", "--steps=2"), 1.5, "steps-"),
     Piece(
         "router",
-        ("--seconds=60", "--batch_size=1024"),
-        ("--seconds=0.5", "--batch_size=8", "--size=32"),
-        4.0,
+        ("--seconds=40", "--batch_size=1024"),
+        ("--seconds=0.5", "--batch_size=8", "--size=64"),  # 32 tokens a group, as many as the slots
+        3.0,
         "router-",
     ),
     Piece(
         "losses",
-        ("--seconds=60", "--batch_size=64"),
+        ("--seconds=30", "--batch_size=64"),
         ("--seconds=0.5", "--batch_size=2", "--size=32", "--variant=Ti/16"),
-        4.0,
+        2.0,
         "losses-",
     ),
-    Piece("", ("--peers=jaxopt,entmax",), ("--quick", "--peers="), 6.0, ""),
+    Piece("", ("--peers=jaxopt,entmax",), ("--quick", "--peers="), 8.0, ""),
 )
-
-
-def is_measured(path: Path, commit: str | None, command: Sequence[str]) -> bool:
-    """Whether `path` is the record of this command at this commit, of code that had no other changes."""
-    try:
-        environment: dict[str, Any] = json.loads(path.read_text())["environment"]
-    except (OSError, ValueError, KeyError):
-        return False
-    git = environment["git"]
-    return commit is not None and git == {"commit": commit, "dirty": False} and environment["command"] == list(command)
 
 
 def main(arguments: Sequence[str], pieces: Sequence[Piece] = PIECES) -> int:
@@ -80,52 +86,85 @@ def main(arguments: Sequence[str], pieces: Sequence[Piece] = PIECES) -> int:
     parser.add_argument("--small", action="store_true", help="tiny shapes: only whether all pieces work")
     parser.add_argument("--again", action="store_true", help="pieces that are measured, too")
     options = record.parse(parser, arguments, harmless=("minutes", "small", "again"))
-    if options.small:
-        with tempfile.TemporaryDirectory() as directory:
-            return _run(options, pieces, Path(directory))
-    options.results.mkdir(parents=True, exist_ok=True)
-    return _run(options, pieces, options.results)
-
-
-def _run(options: argparse.Namespace, pieces: Sequence[Piece], results: Path) -> int:
     # In a process of its own: while this one held the device, the pieces could not have it.
     environment = _environment()
-    hardware, commit = record.hardware_name(environment), environment["git"]["commit"]
+    if environment is None:
+        return 1
+    if environment["devices"]["platform"] == "cpu" and not options.small:
+        print(f"error: JAX finds a CPU only, on which this takes hours: {_WANTED}", file=sys.stderr)
+        return 1
+    if options.small and options.results == record.RESULTS:
+        with tempfile.TemporaryDirectory() as directory:
+            return _run(options, pieces, Path(directory), environment)
+    options.results.mkdir(parents=True, exist_ok=True)
+    return _run(options, pieces, options.results, environment)
+
+
+def _run(options: argparse.Namespace, pieces: Sequence[Piece], results: Path, environment: dict[str, Any]) -> int:
+    hardware = record.hardware_name(environment)
     print(f"{len(pieces)} pieces on {hardware}, at most {sum(piece.minutes for piece in pieces):g} minutes", flush=True)
 
-    start, failed, left = time.monotonic(), [], []
+    start = time.monotonic()
+    failed: list[str] = []
+    left: list[Piece] = []
     for number, piece in enumerate(pieces, 1):
-        module = ".".join(filter(None, ("scripts.bench", piece.module)))
         asked = [*(piece.small if options.small else piece.arguments), f"--results={results}"]
-        path = results / f"{piece.record}{hardware}.json"
-        if not (options.small or options.again) and is_measured(path, commit, ["python", "-m", module, *asked]):
-            print(f"[{number}/{len(pieces)}] {module}: measured already, in {path}", flush=True)
+        wanted = environment | {"command": ["python", "-m", piece.name, *asked]}
+        there = [
+            path
+            for path in sorted(results.glob(f"{piece.record}{hardware}*.json"))
+            if record.is_complete(path, wanted) and not options.again
+        ]
+        if there:
+            print(f"[{number}/{len(pieces)}] {piece.name}: measured already, in {there[0]}", flush=True)
             continue
         passed = (time.monotonic() - start) / 60
         if passed + piece.minutes > options.minutes and not options.small:
-            left.append(module)
+            left.append(piece)
             continue
-        print(f"[{number}/{len(pieces)}] {module}, at most {piece.minutes:g} minutes", flush=True)
-        if subprocess.run([sys.executable, "-m", module, *asked], check=False).returncode:
-            failed.append(module)
+        print(f"[{number}/{len(pieces)}] {piece.name}, at most {piece.minutes:g} minutes on a GPU", flush=True)
+        longest = None if options.small else _PATIENCE * piece.minutes
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", piece.name, *asked], check=False, timeout=longest and 60 * longest
+            )
+        except subprocess.TimeoutExpired:
+            print(f"{piece.name} was ended after {longest:g} minutes", flush=True)
+            failed.append(piece.name)
+        except KeyboardInterrupt:
+            print(f"stopped in {piece.name}: the same command goes on with it")
+            return 130
+        else:
+            failed += [piece.name] if done.returncode else []
     if left:
-        print(f"no time was left for {', '.join(left)}: the same command goes on with it")
+        print(f"no time was left for {', '.join(piece.name for piece in left)}: {_advice(left, options.minutes)}")
     if failed:
         print(f"failed: {', '.join(failed)}")
     print("all pieces were tried" if options.small else f"results are in {results}")
     return int(bool(failed))
 
 
-def _environment() -> dict[str, Any]:
+def _advice(left: Sequence[Piece], minutes: float) -> str:
+    longest = max(piece.minutes for piece in left)
+    if longest <= minutes:
+        return "the same command goes on with it"
+    return f"it needs MINUTES={math.ceil(longest)} (--minutes={math.ceil(longest)})"
+
+
+def _environment() -> dict[str, Any] | None:
     code = f"import json; from {_MODULE} import here; print(json.dumps(here()))"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        print(f"error: JAX finds no device ({reason}): {_WANTED}", file=sys.stderr)
+        return None
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
 def here() -> dict[str, Any]:
     """What records say of code and hardware."""
-    return describe(Launch())
+    return record.surroundings(_MODULE, ())
 
 
 if __name__ == "__main__":

@@ -9,9 +9,8 @@ Writes ``<results>/losses-<hardware>.json``.
 
 from __future__ import annotations
 
-import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from configs.cifar100_vit import get_config
 from experiments.cifar100_vit.losses import fine_tuning_loss
 from experiments.core.input.dataset import Data
 from scripts.bench import record
+from scripts.bench.failure import caught
 from scripts.bench.timing import Budget, interleave
 
 with epy.lazy_imports():  # --help does without them
@@ -59,22 +59,22 @@ def experiments(variant: str, size: int, data: Data) -> dict[str, experiment_lib
     return made
 
 
-def alone(batch_size: int) -> dict[str, Callable[[], None]]:
-    """For every loss a function that computes its mean and gradient, compiled."""
+def alone(batch_size: int, failed: MutableMapping[str, str]) -> dict[str, Callable[[], Any]]:
+    """For every loss a function that computes its mean and gradient, compiled; or why it `failed`."""
     rng = np.random.default_rng(0)
     logits = jnp.asarray(rng.normal(size=(batch_size, NUM_CLASSES)), jnp.float32)
     labels = jnp.asarray(rng.integers(0, NUM_CLASSES, batch_size), jnp.int32)
-    calls: dict[str, Callable[[], None]] = {}
+    calls: dict[str, Callable[[], Any]] = {}
     for name, fields in LOSSES.items():
         loss = fine_tuning_loss(**fields)
         both = jax.jit(jax.value_and_grad(lambda logits, labels, loss=loss: loss(logits, labels).mean()))
-        calls[name] = functools.partial(training.finished, both, logits, labels)
-        calls[name]()
+        with caught(failed, name):
+            calls[name] = training.called(both, logits, labels)
     return calls
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs the command."""
+    """Runs the command; 1 if a contestant failed."""
     parser = record.parser(_MODULE, __doc__)
     parser.add_argument("--variant", default="B/16", help="of the vision transformer: a size, a slash, the patch size")
     parser.add_argument("--size", type=int, default=384, help="side of the images in pixels")
@@ -85,23 +85,29 @@ def main(arguments: Sequence[str]) -> int:
         options.batch_size = 64 if jax.default_backend() != "cpu" else 2
     environment = record.begin(_MODULE, arguments, options.results)
 
-    by_itself = interleave(alone(options.batch_size), Budget(10.0, fewest=20, most=2000))
+    failed: dict[str, str] = {}
+    by_itself = interleave(alone(options.batch_size, failed), Budget(10.0, fewest=20, most=2000), failed=failed)
     examples = training.random_images(options.batch_size, options.size, NUM_CLASSES)
     data = Data(train=examples, evaluation=examples, num_classes=NUM_CLASSES, prefix="test")
-    calls = training.steps(experiments(options.variant, options.size, data), examples)
+    # Under names of their own: a loss that fails in a step may be timed alone, and the other way round.
+    failed_steps: dict[str, str] = {}
+    calls = training.steps(experiments(options.variant, options.size, data), examples, failed_steps)
     print(f"timing for {options.seconds:g} s", flush=True)
-    times = interleave(calls, Budget(options.seconds, fewest=3, most=200))
+    times = interleave(calls, Budget(options.seconds, fewest=3, most=200), failed=failed_steps)
+    failed |= {f"step, {name}": reason for name, reason in failed_steps.items()}
     rows = training.overheads(times, by_itself, REFERENCE)
     targets = [
         training.target(
-            f"1 + (time of {name} less that of {REFERENCE}) / step", limit, rows[name]["one_plus_extra_over_step"]
+            f"1 + (time of {name} less that of {REFERENCE}) / step",
+            limit,
+            rows.get(name, {}).get("one_plus_extra_over_step"),
         )
         for name, limit in LIMITS.items()
     ]
     settings = {"variant": options.variant, "size": options.size, "batch_size": options.batch_size}
-    document = {"settings": settings, "losses": rows, "targets": targets}
+    document = {"settings": settings, "losses": rows, "failed": failed, "targets": targets}
     training.report(options.results, "losses", environment, document, "losses")
-    return 0
+    return int(bool(failed))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from scripts.bench.contestants import BOTH, MODES, draw, operators
 from scripts.bench.sizes import Case
 
 _ROOT = Path(__file__).resolve().parents[2]
+_SECONDS = 120  # that a process may take, which takes ten
 
 
 def measure(contestant: str, n: int) -> dict[str, Any]:
@@ -31,7 +32,11 @@ def measure(contestant: str, n: int) -> dict[str, Any]:
     found: dict[str, Any] = {"contestant": contestant, "n": n}
     for mode in MODES:
         command = [sys.executable, "-m", "scripts.bench.memory", contestant, mode, str(n)]
-        done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=300)
+        try:
+            done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=_SECONDS)
+        except subprocess.TimeoutExpired:
+            found["error"] = f"{mode}: not done after {_SECONDS} s"
+            continue
         if done.returncode == 0:
             found[mode] = json.loads(done.stdout.splitlines()[-1])
         else:

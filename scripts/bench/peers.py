@@ -1,7 +1,6 @@
 """Other people's packages. Each is optional; one that cannot be used is named, with the reason."""
 
 import dataclasses
-import importlib.metadata
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -11,7 +10,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from scripts.bench.contestants import BOTH, FORWARD, Contestant, Inputs, jax_calls
+from scripts.bench.failure import why
 from scripts.bench.oracle import Reference
+from scripts.bench.record import versions
+from scripts.bench.timing import Call
 
 BOX_SECTION = "jaxopt box section"
 
@@ -61,26 +63,24 @@ def _entmax() -> Contestant:
         raise UnusableError("this PyTorch runs on the CPU only")
     device = "cpu" if jax.default_backend() == "cpu" else "cuda"
 
-    def wait() -> None:
+    def wait(result: Any) -> Any:
         if device == "cuda":
             torch.cuda.synchronize()
+        return result
 
     def prepare(inputs: Inputs) -> dict[str, Callable[[], Any]]:
         x, weights = torch.tensor(inputs.x, device=device), torch.tensor(inputs.weights, device=device)
 
         def forward() -> Any:
-            y = budget_bisect(x, budget=float(inputs.case.k), dim=-1)
-            wait()
-            return y
+            return budget_bisect(x, budget=float(inputs.case.k), dim=-1)
 
         def both() -> Any:
             leaf = x.clone().requires_grad_()
             y = budget_bisect(leaf, budget=float(inputs.case.k), dim=-1)
             (gradient,) = torch.autograd.grad((y * weights).sum(), leaf)
-            wait()
             return gradient
 
-        return {FORWARD: forward, BOTH: both}
+        return {FORWARD: Call(forward, wait), BOTH: Call(both, wait)}
 
     # Measured: several seconds a call at 1e7. Its OpenMP threads go on spinning for a moment after a call.
     return Contestant("entmax budget_bisect", prepare, Reference("mask", 2.0, 1.0), limit=6_000_000, settle=0.01)
@@ -110,7 +110,7 @@ def load(wanted: Iterable[str]) -> tuple[list[Contestant], dict[str, dict[str, A
     wanted = set(wanted)
     contestants, record = [], {}
     for name, peer in _PEERS.items():
-        entry: dict[str, Any] = {"status": "not wanted", "reason": None, "packages": _versions(peer.packages)}
+        entry: dict[str, Any] = {"status": "not wanted", "reason": None, "packages": versions(peer.packages)}
         record[name] = entry
         if name not in wanted:
             continue
@@ -121,17 +121,7 @@ def load(wanted: Iterable[str]) -> tuple[list[Contestant], dict[str, dict[str, A
         except UnusableError as error:
             entry.update(status="unusable", reason=str(error))
         except Exception as error:  # a package out of step with JAX fails in its own way
-            entry.update(status="missing", reason=f"{type(error).__name__}: {error}".splitlines()[0])
+            entry.update(status="missing", reason=why(error))
         else:
             entry["status"] = "used"
     return contestants, record
-
-
-def _versions(packages: tuple[str, ...]) -> dict[str, str | None]:
-    versions: dict[str, str | None] = {}
-    for package in packages:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            versions[package] = None
-    return versions

@@ -1,16 +1,35 @@
 """What the commands of the benchmarks have in common: their options, and the record that each of them writes."""
 
+from __future__ import annotations
+
 import argparse
+import dataclasses
+import functools
+import importlib.metadata
+import json
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from etils import epy
+
 from experiments.core.record.environment import Launch, describe
 from experiments.core.record.files import write_json
+from scripts.aot.record import digest
+from scripts.bench.failure import LostDeviceError, caught
+from scripts.bench.sizes import Case
 
-_RESULTS = Path("results/bench")
+with epy.lazy_imports():  # --help does without it
+    import jax
+
+RESULTS = Path("results/bench")
+_CODE = ("ops", "scripts/bench", "experiments", "configs")
+# Beside those of every run.
+_PACKAGES = ("jax-cuda13-plugin", "jax-cuda13-pjrt", "torch")
+# What must be the same of two records for one to go on with the other.
+_SAME = ("code", "command", "packages", "devices", "machine")
 
 
 def parser(module: str, doc: str | None) -> argparse.ArgumentParser:
@@ -28,15 +47,15 @@ def parse(
     name of the record.
     """
     parser.add_argument(
-        "--results", type=Path, help=f"directory to write to; left out: {_RESULTS}, for the default settings alone"
+        "--results", type=Path, help=f"directory to write to; left out: {RESULTS}, for the default settings alone"
     )
     options = parser.parse_args(arguments)
     if options.results is None:
-        options.results = _RESULTS
+        options.results = RESULTS
         for name, value in vars(options).items():
             if name not in ("results", "seconds", *harmless) and value != parser.get_default(name):
                 parser.error(
-                    f"--{name}: the records in {_RESULTS} are of the default, {parser.get_default(name)}, and one of "
+                    f"--{name}: the records in {RESULTS} are of the default, {parser.get_default(name)}, and one of "
                     f"{value} would replace them: --results must say where to write it"
                 )
     return options
@@ -45,17 +64,117 @@ def parse(
 def begin(module: str, arguments: Sequence[str], results: Path) -> dict[str, Any]:
     """Makes the directory, before anything is timed, and returns what the record says of machine and command."""
     results.mkdir(parents=True, exist_ok=True)
-    return describe(Launch(command=["python", "-m", module, *arguments]))
+    return surroundings(module, arguments)
 
 
-def write(results: Path, name: str, environment: dict[str, Any], document: dict[str, Any]) -> Path:
-    """Writes the record, ``<results>/<name>.json``; ``{hardware}`` in the name is filled in. Returns the path."""
-    path = results / f"{name.format(hardware=hardware_name(environment))}.json"
-    write_json(path, {"environment": environment} | document)
+def surroundings(module: str, arguments: Sequence[str]) -> dict[str, Any]:
+    """What the record of a command says of it, of the code by its content, of the machine and its load so far."""
+    environment = describe(Launch(command=["python", "-m", module, *arguments]))
+    environment["code"] = digest(*_CODE)
+    environment["packages"] |= versions(_PACKAGES)
+    environment["devices"]["runtime"] = jax.devices()[0].client.platform_version
+    environment["load_average"] = {"before": load_average()}
+    return environment
+
+
+def versions(packages: Iterable[str]) -> dict[str, str | None]:
+    """Of packages, None of those that are not installed."""
+    found: dict[str, str | None] = {}
+    for package in packages:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def path_of(results: Path, name: str, environment: Mapping[str, Any]) -> Path:
+    """Of the record, `<results>/<name>.json`; `{hardware}` in the name is filled in."""
+    return results / f"{name.format(hardware=hardware_name(environment))}.json"
+
+
+def write(
+    results: Path, name: str, environment: Mapping[str, Any], document: Mapping[str, Any], complete: bool = True
+) -> Path:
+    """Writes the record, with whether everything is `complete` that it is to hold. Returns the path."""
+    path = path_of(results, name, environment)
+    load = environment["load_average"] | {"after": load_average()}
+    write_json(path, {"environment": {**environment, "load_average": load}, "complete": complete, **document})
     return path
 
 
-def hardware_name(environment: dict[str, Any]) -> str:
+def is_complete(path: Path, environment: Mapping[str, Any]) -> bool:
+    """Whether there is a whole record of the same code, command, versions and machine."""
+    return _same(path, environment).get("complete") is True
+
+
+def _same(path: Path, environment: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        document: dict[str, Any] = json.loads(path.read_text())
+        same = all(document["environment"][field] == environment[field] for field in _SAME)
+    except (OSError, ValueError, KeyError, TypeError):  # none, a damaged one, or one of before these were recorded
+        return {}
+    return document if same else {}
+
+
+@dataclasses.dataclass
+class Kept:
+    """What a record holds so far: it is written after each case and part, for the same command to go on with.
+
+    Attributes:
+      document: `cases`; `failed`, the parts that could not be measured, and why; and `lost`, by case, the contestants
+        that ended the device, and why.
+      write: takes the document.
+    """
+
+    document: dict[str, Any]
+    write: Callable[[dict[str, Any]], Any] = lambda document: None
+
+    def missing(self, cases: Iterable[Case]) -> list[Case]:
+        """Those that are not measured yet."""
+        measured = [(case["batch"], case["n"], case["k"]) for case in self.document.get("cases", [])]
+        return [case for case in cases if case not in measured]
+
+    def case(self, case: Case, measure: Callable[[Mapping[str, str]], dict[str, Any]]) -> None:
+        """Adds what `measure` finds, which is told whom to leave out, and why.
+
+        Raises:
+          LostDeviceError: one of the others has ended the device; the next time it is left out, too.
+        """
+        lost = self.document.setdefault("lost", {})
+        try:
+            self.document.setdefault("cases", []).append(measure(lost.get(str(case), {})))
+        except LostDeviceError as error:
+            lost.setdefault(str(case), {})[error.name] = error.reason
+            raise
+        finally:
+            self.write(self.document)
+
+    def part(self, name: str, measure: Callable[[], Any]) -> None:
+        """The same for what is no case: it is measured once, and left out where that fails."""
+        failed = self.document.setdefault("failed", {})
+        if self.document.get(name) or name in failed:
+            return
+        try:
+            with caught(failed, name):
+                self.document[name] = measure()
+        finally:
+            self.write(self.document)
+
+
+def keep(results: Path, name: str, environment: Mapping[str, Any], document: Mapping[str, Any]) -> Kept:
+    """What is there of the same measurement, if it was broken off, and else `document`, of settings alone."""
+    there = _same(path_of(results, name, environment), environment)
+    begun = {key: value for key, value in there.items() if key not in ("environment", "complete")}
+    goes_on = there.get("complete") is False
+    if cases := len(begun.get("cases", [])) if goes_on else 0:
+        print(f"going on after {cases} cases that are measured already", flush=True)
+    return Kept(
+        begun if goes_on else dict(document), functools.partial(write, results, name, environment, complete=False)
+    )
+
+
+def hardware_name(environment: Mapping[str, Any]) -> str:
     """A file name for the machine: its CPU and cores, or its accelerator."""
     platform, machine, devices = environment["devices"]["platform"], environment["machine"], environment["devices"]
     if platform == "cpu":

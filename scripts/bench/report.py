@@ -15,6 +15,8 @@ def lines(results: dict[str, Any]) -> Iterator[str]:
     yield from _growth(results["scaling"])
     yield from programs.lines(results.get("programs", []))
     yield from _memory(results["memory"])
+    for part, reason in results.get("failed", {}).items():
+        yield f"{part} failed: {reason}"
     yield from _targets(results["targets"])
     for name, peer in results["peers"].items():
         if peer["status"] in ("missing", "unusable"):
@@ -58,6 +60,8 @@ def _remark(rows: list[dict[str, Any]]) -> str:
 
 
 def _growth(growth: dict[str, Any]) -> Iterator[str]:
+    if not growth:
+        return
     yield f"{growth['contestant']}, one row, k = n / 10: median ms"
     yield f"  {'n':<24} " + " ".join(f"{n:>10.0e}" for n in growth["n"]) + "   slope, and from size to size"
     for mode in MODES:

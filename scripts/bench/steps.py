@@ -21,6 +21,7 @@ from experiments.core.report.style import BLUE
 from experiments.mnist_pruning.method import Method, PruningMethod, by_number
 from experiments.mnist_pruning.methods import METHODS
 from scripts.bench import record
+from scripts.bench.failure import caught
 from scripts.bench.timing import Budget, interleave
 
 with epy.lazy_imports():  # --help does without them
@@ -30,6 +31,7 @@ with epy.lazy_imports():  # --help does without them
 
     from experiments.core.training import mesh, state, step
     from experiments.mnist_pruning import experiment
+    from scripts.bench import training as training_steps
 
 _MODULE = "scripts.bench.steps"
 
@@ -95,7 +97,7 @@ def training(fields: dict[str, Any], seeds: Sequence[int], steps: int, warm_up: 
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs the command."""
+    """Runs the command; 1 if a contestant failed."""
     parser = record.parser(_MODULE, __doc__)
     parser.add_argument("--seeds", type=int, default=1, help="networks trained side by side")
     parser.add_argument("--steps", type=int, default=100, help="steps a call")
@@ -105,37 +107,35 @@ def main(arguments: Sequence[str]) -> int:
     METHODS["hard by lax.top_k"] = PruningMethod(_hard_by_lax, "hard by lax.top_k", (BLUE, "-"))
 
     calls = {}
+    failed: dict[str, str] = {}
     for name, fields in contestants().items():
         print(f"compiling {name}", flush=True)
-        calls[name] = training(fields, range(options.seeds), options.steps, warm_up=2)
+        with caught(failed, name):
+            calls[name] = training(fields, range(options.seeds), options.steps, warm_up=2)
     print(f"timing for {options.seconds:g} s", flush=True)
-    times = interleave(calls, Budget(options.seconds, fewest=5, most=200))
+    times = interleave(calls, Budget(options.seconds, fewest=5, most=200), failed=failed)
     rows = {
         name: {key: value / options.steps if key.endswith("_ms") else value for key, value in time._asdict().items()}
         for name, time in times.items()
     }
+    medians = {name: row["median_ms"] for name, row in rows.items()}
     targets = [
-        {
-            "target": f"{name} over {other}",
-            "limit": limit,
-            "measured": rows[name]["median_ms"] / rows[other]["median_ms"],
-        }
+        training_steps.target(f"{name} over {other}", limit, training_steps.ratio(medians, name, other))
         for (name, other), limit in LIMITS.items()
     ]
-    for target in targets:
-        target["status"] = "PASS" if target["measured"] <= target["limit"] else "MISS"
-    document = {"seeds": options.seeds, "steps": rows, "targets": targets}
+    document = {"seeds": options.seeds, "steps": rows, "failed": failed, "targets": targets}
     suffix = "" if options.seeds == 1 else f"-{options.seeds}seeds"
-    path = record.write(options.results, "steps-{hardware}" + suffix, environment, document)
+    path = training_steps.write(options.results, "steps-{hardware}" + suffix, environment, document)
 
     print(f"{'':24} median ms a step [quartiles]   over dense")
     for name, row in rows.items():
         spread = f"[{row['lower_quartile_ms']:.3f}, {row['upper_quartile_ms']:.3f}]"
-        print(f"{name:24} {row['median_ms']:8.3f} {spread:18} {row['median_ms'] / rows['dense']['median_ms']:8.2f}")
-    for target in targets:
-        print(f"{target['status']}  {target['measured']:.2f} (limit {target['limit']:g})  {target['target']}")
+        over = training_steps.number(training_steps.ratio(medians, name, "dense"), ".2f")
+        print(f"{name:24} {row['median_ms']:8.3f} {spread:18} {over:>8}")
+    for line in training_steps.outcome(document, ".2f"):
+        print(line)
     print(f"results are in {path}")
-    return 0
+    return int(bool(failed))
 
 
 if __name__ == "__main__":

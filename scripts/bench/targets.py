@@ -72,6 +72,8 @@ def _times(cases: list[dict[str, Any]]) -> Iterator[Target]:
 
 
 def _growth(growth: dict[str, Any]) -> Iterator[Target]:
+    if not growth:
+        return
     low, high = min(growth["n"]), max(growth["n"])
     for mode, slope in growth["slope"].items():
         name = f"slope of log time, n = {low:.0e} to {high:.0e}, {mode}: {growth['contestant']}"
@@ -79,7 +81,8 @@ def _growth(growth: dict[str, Any]) -> Iterator[Target]:
 
 
 def _compilations(results: dict[str, Any]) -> Iterator[Target]:
-    total = sum(results["compilations"].values())
+    counts = results["compilations"]
+    total = sum(counts.values()) if counts else None
     yield _target("executables compiled when k or lam change", total, 0, lambda count: count == 0)
 
 

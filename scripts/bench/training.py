@@ -5,7 +5,7 @@ exceed many times, and as what the part by itself takes longer than the referenc
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,8 @@ import optax
 
 from experiments.core.training.experiment import Experiment
 from scripts.bench import record
-from scripts.bench.timing import Summary
-
-Call = Callable[[], None]
+from scripts.bench.failure import caught
+from scripts.bench.timing import Call, Summary
 
 
 def random_images(batch_size: int, size: int, num_classes: int) -> dict[str, np.ndarray]:
@@ -30,19 +29,24 @@ def random_images(batch_size: int, size: int, num_classes: int) -> dict[str, np.
     }
 
 
-def steps(experiments: Mapping[str, Experiment], examples: Mapping[str, np.ndarray]) -> dict[str, Call]:
-    """For every experiment a function that takes one training step, compiled; all from the same parameters."""
+def steps(
+    experiments: Mapping[str, Experiment], examples: Mapping[str, np.ndarray], failed: MutableMapping[str, str]
+) -> dict[str, Callable[[], Any]]:
+    """For every experiment a function that takes one training step, compiled; all from the same parameters.
+
+    Those that cannot are in `failed`, with the reason.
+    """
     batch = jax.device_put(dict(examples))
-    calls: dict[str, Call] = {}
+    calls: dict[str, Callable[[], Any]] = {}
     start: Any = None
     for name, experiment in experiments.items():
         if start is None:
             params = jax.jit(experiment.init)(jax.random.key(0))
             start = params, experiment.optimizer.init(params)
-        compiled = jax.jit(functools.partial(_step, experiment)).lower(start, batch).compile()
-        calls[name] = functools.partial(finished, compiled, start, batch)
-        calls[name]()
-        print(f"compiled a step: {name}", flush=True)
+        with caught(failed, name):
+            compiled = jax.jit(functools.partial(_step, experiment)).lower(start, batch).compile()
+            calls[name] = called(compiled, start, batch)
+            print(f"compiled a step: {name}", flush=True)
     return calls
 
 
@@ -57,15 +61,22 @@ def _step(experiment: Experiment, state: Any, batch: Any) -> Any:
     return optax.apply_updates(params, updates), opt_state
 
 
-def finished(function: Callable[..., Any], *arguments: Any) -> None:
-    """Calls, and waits for what comes of it."""
-    jax.block_until_ready(function(*arguments))
+def called(function: Callable[..., Any], *arguments: Any) -> Call:
+    """The call, after a first one."""
+    call = Call(functools.partial(function, *arguments), jax.block_until_ready)
+    call()
+    return call
 
 
 def overheads(
     times: Mapping[str, Summary], alone: Mapping[str, Summary], reference: str, parts: int = 1
 ) -> dict[str, dict[str, Any]]:
-    """By contestant, its times and its overhead over `reference`; a step has so many `parts`."""
+    """By contestant, its times and its overhead over `reference`; a step has so many `parts`.
+
+    Empty where the reference failed; otherwise without those that did, in a step or alone.
+    """
+    if not (reference in times and reference in alone):
+        return {}
     step = times[reference].median_ms
     return {
         name: {
@@ -75,23 +86,48 @@ def overheads(
             "one_plus_extra_over_step": 1.0 + parts * (alone[name].median_ms - alone[reference].median_ms) / step,
         }
         for name, time in times.items()
+        if name in alone
     }
 
 
-def target(what: str, limit: float, measured: float) -> dict[str, Any]:
-    """What is to be reached, and whether it was."""
-    return {"target": what, "limit": limit, "measured": measured, "status": "PASS" if measured <= limit else "MISS"}
+def ratio(medians: Mapping[str, float], name: str, other: str) -> float | None:
+    """Of two medians, None where one is not there."""
+    return medians[name] / medians[other] if name in medians and other in medians else None
 
 
-def report(results: Path, name: str, environment: dict[str, Any], document: dict[str, Any], rows: str) -> None:
+def target(what: str, limit: float, measured: float | None) -> dict[str, Any]:
+    """What is to be reached, and whether it was; None: it could not be measured."""
+    status = "not measured" if measured is None else "PASS" if measured <= limit else "MISS"
+    return {"target": what, "limit": limit, "measured": measured, "status": status}
+
+
+def number(value: float | None, form: str) -> str:
+    """As text."""
+    return "-" if value is None else format(value, form)
+
+
+def write(results: Path, name: str, environment: Mapping[str, Any], document: Mapping[str, Any]) -> Path:
+    """Writes the record, under another name if a contestant `failed`: who reads such records looks for all of them."""
+    return record.write(results, "failed-" * bool(document["failed"]) + name, environment, document)
+
+
+def outcome(document: Mapping[str, Any], form: str) -> Iterator[str]:
+    """Who failed, and the targets, line by line."""
+    for name, reason in document["failed"].items():
+        yield f"failed: {name}: {reason}"
+    for entry in document["targets"]:
+        yield f"{entry['status']}  {number(entry['measured'], form)} (limit {entry['limit']:g})  {entry['target']}"
+
+
+def report(results: Path, name: str, environment: Mapping[str, Any], document: Mapping[str, Any], rows: str) -> None:
     """Writes `<results>/<name>-<hardware>.json`, and prints the contestants in `document[rows]` and the targets."""
-    path = record.write(results, name + "-{hardware}", environment, document)
+    path = write(results, name + "-{hardware}", environment, document)
     print(f"{'':32} step, ms [quartiles]            ratio   alone, ms   1 + extra / step")
     for contestant, row in document[rows].items():
         step, single = row["step"], row["alone"]["median_ms"]
         spread = f"[{step['lower_quartile_ms']:.1f}, {step['upper_quartile_ms']:.1f}]"
         ratios = f"{row['ratio_of_steps']:6.3f} {single:11.3f} {row['one_plus_extra_over_step']:18.5f}"
         print(f"{contestant:32} {step['median_ms']:9.1f} {spread:20} {ratios}")
-    for entry in document["targets"]:
-        print(f"{entry['status']}  {entry['measured']:.5f} (limit {entry['limit']:g})  {entry['target']}")
+    for line in outcome(document, ".5f"):
+        print(line)
     print(f"results are in {path}")

@@ -15,9 +15,9 @@ def few(monkeypatch):
     """Four functions, as tests compile slowly."""
     every = traffic.functions
 
-    def some(k):
-        found = every(k)
-        return {name: found[name] for name in (traffic.COPY, traffic.TOP_K, traffic.RTOPK, "topk_mask p=2 lam=0.1")}
+    def some(k, **options):
+        found, mask = every(k, **options), "topk_mask p=2 lam=0.1"
+        return {name: found[name] for name in (traffic.COPY, traffic.TOP_K, traffic.RTOPK, traffic.HARD, mask)}
 
     monkeypatch.setattr(traffic, "functions", some)
 
@@ -57,3 +57,63 @@ def test_calls_are_queued_as_often_as_makes_them_long_enough_to_time():
     assert counts[:2] == [2, 4]
     assert min(counts[2:]) > 8  # by thousands, unless the machine stalls
     assert times["f", "forward"].repetitions == len(counts) - 2 >= 3
+
+
+def test_who_computes_something_else_or_fails_is_not_timed_and_the_others_are(few, monkeypatch, tmp_path, capsys):
+    some = traffic.functions
+
+    def two_go_wrong(k, **options):
+        mask = "topk_mask p=2 lam=0.1"
+        found = some(k, **options)
+        if options:  # the other way, which is right
+            return found
+        return found | {mask: lambda x: 2 * found[mask](x), traffic.TOP_K: lambda x: x.reshape(7, -1)}
+
+    monkeypatch.setattr(traffic, "functions", two_go_wrong)
+    monkeypatch.setattr(traffic, "SMALL", (CASE,))
+    assert traffic.main(["--small", "--seconds=0.01", f"--results={tmp_path}"]) == 1
+    (path,) = tmp_path.iterdir()
+    document = json.loads(path.read_text())
+    rows = {(row["name"], row["mode"]): row for row in document["cases"][0]["results"]}
+    assert document["complete"]
+    assert rows["topk_mask p=2 lam=0.1", "forward"]["status"] == "wrong"
+    assert rows["topk_mask p=2 lam=0.1", "gradient"]["reason"].startswith("off by 1 from another way")
+    assert rows[traffic.TOP_K, "forward"]["status"] == "failed"
+    assert rows[traffic.COPY, "forward"]["status"] == rows[traffic.RTOPK, "forward"]["status"] == "timed"
+    assert "wrong: off by" in capsys.readouterr().out
+    assert not document["targets"]
+
+
+def test_a_command_that_was_stopped_goes_on_with_the_next_shape(few, monkeypatch, tmp_path, capsys):
+    other, measured = Case(2, 30, 3), []
+
+    def measure(case, seconds, lost):
+        if measured == [CASE]:
+            measured.clear()
+            raise KeyboardInterrupt
+        measured.append(case)
+        return {"batch": case.batch, "n": case.n, "k": case.k, "results": []}
+
+    monkeypatch.setattr(traffic, "measure", measure)
+    monkeypatch.setattr(traffic, "SMALL", (CASE, other))
+    command = ["--small", "--seconds=0.01", f"--results={tmp_path}"]
+    with pytest.raises(KeyboardInterrupt):
+        traffic.main(command)
+    (path,) = tmp_path.iterdir()
+    assert not json.loads(path.read_text())["complete"]
+    assert traffic.main(command) == 0
+    assert measured == [other]
+    document = json.loads(path.read_text())
+    assert document["complete"]
+    assert [case["n"] for case in document["cases"]] == [40, 30]
+    assert "going on after 1 cases that are measured already" in capsys.readouterr().out
+
+
+def test_nothing_is_concluded_where_the_copy_waits_for_what_begins_it():
+    def case(launch_bound):
+        row = {"mode": "forward", "status": "timed", "launch_bound": launch_bound}
+        times = {traffic.COPY: 1.0, "topk_mask p=2 lam=1": 3.0}
+        return {"batch": 1, "n": 9, "k": 2, "results": [row | {"name": n, "median_ms": t} for n, t in times.items()]}
+
+    held = [target["status"] for target in traffic.targets([case(False), case(True)])]
+    assert held == ["MISS", "launch-bound"]
