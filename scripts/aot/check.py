@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from experiments.core.errors import UsageError
+from experiments.core.pace import clock
 from scripts.aot import hardware, tables, wanted
 
 # Of `make check-accelerators`.
@@ -80,8 +81,8 @@ def go(types: Sequence[str] | None, results: Path, *, anew: bool, everything: bo
         assert python is not None
         status = compilers.run([python, "-m", "scripts.aot", *arguments], type_)
         count = next(done)
-        left = (time.monotonic() - start) / count * (len(todo) - count) / 60
-        pace = f" (about {left:.0f} minutes left)"
+        left = (time.monotonic() - start) / count * (len(todo) - count)
+        pace = f" (about {clock(left)} left, if the rest is like what is done)"
         return None if status in _OK else what
 
     pool = ThreadPoolExecutor(jobs)

@@ -5,7 +5,7 @@ That is what was compiled of the same code and, of another, the programs that ar
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ def go(
     todo = [case for case in chosen if case not in set(known)]
     if known:
         say(f"{len(known)} of {len(chosen)} are in {path} already, of this code and these versions (--anew: again)")
-    progress, saved = Progress(len(todo)), time.monotonic()
+    progress, saved = Progress([_guess(case, rows) for case in todo]), time.monotonic()
     header = record.header(slice_, command, code)
     for case in todo:
         progress.begin(case.key)
@@ -55,6 +55,14 @@ def go(
             record.write(path, header | {"cases": {key: rows[key] for key in sorted(rows)}})
             saved = time.monotonic()
     return sum(not rows[case.key]["compiles"] for case in chosen)
+
+
+def _guess(case: Case, rows: Mapping[str, Mapping[str, Any]]) -> float:
+    """Seconds: to trace a program that may still be the same, or to compile one that is not there, by its operator."""
+    if case.key in rows:
+        return max(0.1, rows[case.key].get("traced_seconds", 1.0))
+    like = [row["compile_seconds"] for row in rows.values() if row.get("operator") == case.operator and row["compiles"]]
+    return max(1.0, sum(like) / len(like)) if like else 10.0
 
 
 @contextlib.contextmanager
