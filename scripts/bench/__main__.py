@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         document = run.run(chosen, compared, lambda line: print(line, flush=True), kept)
     except LostDeviceError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error}: the same command goes on without it", file=sys.stderr)
         return 1
     path = record.write(options.results, name, environment, document)
     print()

@@ -1,5 +1,6 @@
 """One case: every contestant prepared, checked, and timed beside the others."""
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ from scripts.bench.check import check
 from scripts.bench.contestants import BOTH, FORWARD, MODES, TOP_K, Contestant, Inputs, draw
 from scripts.bench.failure import caught
 from scripts.bench.peers import BOX_SECTION
+from scripts.bench.record import Attempt
 from scripts.bench.sizes import Case
 from scripts.bench.timing import Budget, interleave
 
@@ -21,8 +23,11 @@ def compare(
     budget: Budget,
     seed: int = 0,
     lost: Mapping[str, str] | None = None,
+    attempt: Attempt = contextlib.nullcontext,
 ) -> dict[str, Any]:
     """Times all contestants on one case, but for those that are `lost`, which have failed before.
+
+    Whom it prepares it does within their `attempt`.
 
     Returns:
       Shape of the case and a list of rows, one for each contestant and mode. The ``status`` of a row is ``timed``,
@@ -36,7 +41,8 @@ def compare(
     settle: dict[tuple[str, str], float] = {}
     failed: dict[tuple[str, str], str] = {}
     for contestant in contestants:
-        prepared, found = _prepare(contestant, inputs, lost or {})
+        with attempt(contestant.name):
+            prepared, found = _prepare(contestant, inputs, lost or {})
         rows += found
         for mode, call in prepared.items():
             calls[contestant.name, mode] = call

@@ -14,19 +14,21 @@ there are left out.
 
 import argparse
 import dataclasses
+import functools
 import json
 import math
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from scripts.bench import record
 
 _MODULE = "scripts.bench.device"
+_FINDING = 120  # seconds, for JAX to find the device
 _PATIENCE = 2.0  # times the minutes of a piece, until it is ended
 _WANTED = (
     "wanted is a GPU or TPU, with a driver that works (nvidia-smi) and JAX for it (make bench-gpu JAX=cuda13, or tpu); "
@@ -86,6 +88,7 @@ def main(arguments: Sequence[str], pieces: Sequence[Piece] = PIECES) -> int:
     parser.add_argument("--small", action="store_true", help="tiny shapes: only whether all pieces work")
     parser.add_argument("--again", action="store_true", help="pieces that are measured, too")
     options = record.parse(parser, arguments, harmless=("minutes", "small", "again"))
+    start = time.monotonic()
     # In a process of its own: while this one held the device, the pieces could not have it.
     environment = _environment()
     if environment is None:
@@ -95,16 +98,17 @@ def main(arguments: Sequence[str], pieces: Sequence[Piece] = PIECES) -> int:
         return 1
     if options.small and options.results == record.RESULTS:
         with tempfile.TemporaryDirectory() as directory:
-            return _run(options, pieces, Path(directory), environment)
+            return _run(options, pieces, Path(directory), environment, start)
     options.results.mkdir(parents=True, exist_ok=True)
-    return _run(options, pieces, options.results, environment)
+    return _run(options, pieces, options.results, environment, start)
 
 
-def _run(options: argparse.Namespace, pieces: Sequence[Piece], results: Path, environment: dict[str, Any]) -> int:
+def _run(
+    options: argparse.Namespace, pieces: Sequence[Piece], results: Path, environment: dict[str, Any], start: float
+) -> int:
     hardware = record.hardware_name(environment)
     print(f"{len(pieces)} pieces on {hardware}, at most {sum(piece.minutes for piece in pieces):g} minutes", flush=True)
 
-    start = time.monotonic()
     failed: list[str] = []
     left: list[Piece] = []
     for number, piece in enumerate(pieces, 1):
@@ -112,7 +116,7 @@ def _run(options: argparse.Namespace, pieces: Sequence[Piece], results: Path, en
         wanted = environment | {"command": ["python", "-m", piece.name, *asked]}
         there = [
             path
-            for path in sorted(results.glob(f"{piece.record}{hardware}*.json"))
+            for path in _records(results, piece, hardware)
             if record.is_complete(path, wanted) and not options.again
         ]
         if there:
@@ -123,25 +127,41 @@ def _run(options: argparse.Namespace, pieces: Sequence[Piece], results: Path, en
             left.append(piece)
             continue
         print(f"[{number}/{len(pieces)}] {piece.name}, at most {piece.minutes:g} minutes on a GPU", flush=True)
-        longest = None if options.small else _PATIENCE * piece.minutes
+        longest = None if options.small else min(_PATIENCE * piece.minutes, options.minutes - passed)
         try:
-            done = subprocess.run(
-                [sys.executable, "-m", piece.name, *asked], check=False, timeout=longest and 60 * longest
-            )
-        except subprocess.TimeoutExpired:
-            print(f"{piece.name} was ended after {longest:g} minutes", flush=True)
-            failed.append(piece.name)
+            ended_well = _measured(piece, asked, longest, functools.partial(_records, results, piece, hardware))
         except KeyboardInterrupt:
             print(f"stopped in {piece.name}: the same command goes on with it")
             return 130
-        else:
-            failed += [piece.name] if done.returncode else []
+        failed += [] if ended_well else [piece.name]
     if left:
         print(f"no time was left for {', '.join(piece.name for piece in left)}: {_advice(left, options.minutes)}")
     if failed:
-        print(f"failed: {', '.join(failed)}")
+        print(f"failed: {', '.join(failed)} (the same command goes on with what is not measured; --again tries anew)")
     print("all pieces were tried" if options.small else f"results are in {results}")
     return int(bool(failed))
+
+
+def _records(results: Path, piece: Piece, hardware: str) -> list[Path]:
+    """What a piece may have written: all it was to measure, or what failed."""
+    return sorted(path for mark in ("", "failed-") for path in results.glob(f"{mark}{piece.record}{hardware}*.json"))
+
+
+def _measured(piece: Piece, asked: Sequence[str], minutes: float | None, records: Callable[[], Sequence[Path]]) -> bool:
+    """Whether a piece ends well, which is begun again while those that fail leave more and more in its records."""
+    end, before = time.monotonic() + 60 * (minutes or math.inf), None
+    while True:
+        longest = None if minutes is None else max(1.0, end - time.monotonic())
+        try:
+            done = subprocess.run([sys.executable, "-m", piece.name, *asked], check=False, timeout=longest)
+        except subprocess.TimeoutExpired:
+            print(f"{piece.name} was ended after {minutes:g} minutes", flush=True)
+            return False
+        now = [record.progress(path) for path in records()]
+        if not done.returncode or before == now or not any(now):
+            return not done.returncode
+        print(f"{piece.name} ended with status {done.returncode}: it goes on with what it has not measured", flush=True)
+        before = now
 
 
 def _advice(left: Sequence[Piece], minutes: float) -> str:
@@ -153,9 +173,14 @@ def _advice(left: Sequence[Piece], minutes: float) -> str:
 
 def _environment() -> dict[str, Any] | None:
     code = f"import json; from {_MODULE} import here; print(json.dumps(here()))"
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["no output"])[-1]
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=_FINDING
+        )
+        reason = (done.stderr.strip().splitlines() or ["no output"])[-1] if done.returncode else None
+    except subprocess.TimeoutExpired:
+        reason = f"no answer in {_FINDING} s"
+    if reason:
         print(f"error: JAX finds no device ({reason}): {_WANTED}", file=sys.stderr)
         return None
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

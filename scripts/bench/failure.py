@@ -21,7 +21,7 @@ class LostDeviceError(Exception):
     def __init__(self, key: Hashable, reason: str):
         self.name = key[0] if isinstance(key, tuple) else key
         self.reason = reason
-        super().__init__(f"{self.name} failed, and the device with it ({reason}): the same command goes on without it")
+        super().__init__(f"{self.name} failed, and the device with it ({reason})")
 
 
 def why(error: BaseException) -> str:

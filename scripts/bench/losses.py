@@ -9,6 +9,7 @@ Writes ``<results>/losses-<hardware>.json``.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
@@ -20,7 +21,7 @@ from configs.cifar100_vit import get_config
 from experiments.cifar100_vit.losses import fine_tuning_loss
 from experiments.core.input.dataset import Data
 from scripts.bench import record
-from scripts.bench.failure import caught
+from scripts.bench.failure import LostDeviceError, caught
 from scripts.bench.timing import Budget, interleave
 
 with epy.lazy_imports():  # --help does without them
@@ -73,18 +74,12 @@ def alone(batch_size: int, failed: MutableMapping[str, str]) -> dict[str, Callab
     return calls
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Runs the command; 1 if a contestant failed."""
-    parser = record.parser(_MODULE, __doc__)
-    parser.add_argument("--variant", default="B/16", help="of the vision transformer: a size, a slash, the patch size")
-    parser.add_argument("--size", type=int, default=384, help="side of the images in pixels")
-    parser.add_argument("--batch_size", type=int, help="images a step (64; on a CPU 2)")
-    parser.add_argument("--seconds", type=float, default=240.0, help="of timed steps, all together")
-    options = record.parse(parser, arguments)
-    if options.batch_size is None:
-        options.batch_size = 64 if jax.default_backend() != "cpu" else 2
-    environment = record.begin(_MODULE, arguments, options.results)
+def measured(options: argparse.Namespace) -> dict[str, Any]:
+    """What the record holds.
 
+    Raises:
+      LostDeviceError: a contestant has ended the device.
+    """
     failed: dict[str, str] = {}
     by_itself = interleave(alone(options.batch_size, failed), Budget(10.0, fewest=20, most=2000), failed=failed)
     examples = training.random_images(options.batch_size, options.size, NUM_CLASSES)
@@ -105,9 +100,27 @@ def main(arguments: Sequence[str]) -> int:
         for name, limit in LIMITS.items()
     ]
     settings = {"variant": options.variant, "size": options.size, "batch_size": options.batch_size}
-    document = {"settings": settings, "losses": rows, "failed": failed, "targets": targets}
+    return {"settings": settings, "losses": rows, "failed": failed, "targets": targets}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the command; 1 if a contestant failed."""
+    parser = record.parser(_MODULE, __doc__)
+    parser.add_argument("--variant", default="B/16", help="of the vision transformer: a size, a slash, the patch size")
+    parser.add_argument("--size", type=int, default=384, help="side of the images in pixels")
+    parser.add_argument("--batch_size", type=int, help="images a step (64; on a CPU 2)")
+    parser.add_argument("--seconds", type=float, default=240.0, help="of timed steps, all together")
+    options = record.parse(parser, arguments)
+    if options.batch_size is None:
+        options.batch_size = 64 if jax.default_backend() != "cpu" else 2
+    environment = record.begin(_MODULE, arguments, options.results)
+
+    try:
+        document = measured(options)
+    except LostDeviceError as error:
+        return training.lost(options.results, "losses-{hardware}", environment, error)
     training.report(options.results, "losses", environment, document, "losses")
-    return int(bool(failed))
+    return int(bool(document["failed"]))
 
 
 if __name__ == "__main__":

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import functools
 import importlib.metadata
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from etils import epy
 
@@ -28,8 +30,9 @@ RESULTS = Path("results/bench")
 _CODE = ("ops", "scripts/bench", "experiments", "configs")
 # Beside those of every run.
 _PACKAGES = ("jax-cuda13-plugin", "jax-cuda13-pjrt", "torch")
-# What must be the same of two records for one to go on with the other.
-_SAME = ("code", "command", "packages", "devices", "machine")
+# What must be the same of two records for one to go on with the other; and the command, but for where it writes.
+_SAME = ("code", "packages", "devices", "machine")
+_ATTEMPTS = 2
 
 
 def parser(module: str, doc: str | None) -> argparse.ArgumentParser:
@@ -108,13 +111,33 @@ def is_complete(path: Path, environment: Mapping[str, Any]) -> bool:
     return _same(path, environment).get("complete") is True
 
 
+def progress(path: Path) -> tuple[int, int, int] | None:
+    """Of a record that is not complete: cases, contestants lost, and tries that ended, as numbers; None of others."""
+    try:
+        document = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(document, dict) or document.get("complete") is not False:
+        return None
+    lost, tries = (document.get(name, {}).values() for name in ("lost", "tries"))
+    return len(document.get("cases", [])), sum(map(len, lost)), sum(sum(of_case.values()) for of_case in tries)
+
+
 def _same(path: Path, environment: Mapping[str, Any]) -> dict[str, Any]:
     try:
         document: dict[str, Any] = json.loads(path.read_text())
-        same = all(document["environment"][field] == environment[field] for field in _SAME)
+        found = document["environment"]
+        same = all(found[field] == environment[field] for field in _SAME) and _asked(found) == _asked(environment)
     except (OSError, ValueError, KeyError, TypeError):  # none, a damaged one, or one of before these were recorded
         return {}
     return document if same else {}
+
+
+def _asked(environment: Mapping[str, Any]) -> list[str]:
+    return [option for option in environment["command"] if not option.startswith("--results=")]
+
+
+Attempt: TypeAlias = Callable[[str], AbstractContextManager[Any]]
 
 
 @dataclasses.dataclass
@@ -123,7 +146,7 @@ class Kept:
 
     Attributes:
       document: `cases`; `failed`, the parts that could not be measured, and why; and `lost`, by case, the contestants
-        that ended the device, and why.
+        that ended the device, and why; `tries`, likewise, of those that a process was about when it ended.
       write: takes the document.
     """
 
@@ -135,19 +158,34 @@ class Kept:
         measured = [(case["batch"], case["n"], case["k"]) for case in self.document.get("cases", [])]
         return [case for case in cases if case not in measured]
 
-    def case(self, case: Case, measure: Callable[[Mapping[str, str]], dict[str, Any]]) -> None:
-        """Adds what `measure` finds, which is told whom to leave out, and why.
+    def case(self, case: Case, measure: Callable[[Mapping[str, str], Attempt], dict[str, Any]]) -> None:
+        """Adds what `measure` finds, which is told whom to leave out, and why, and tells whom it is about.
+
+        Whom two processes were about when they were ended is left out, too: a compiler may end them.
 
         Raises:
           LostDeviceError: one of the others has ended the device; the next time it is left out, too.
         """
-        lost = self.document.setdefault("lost", {})
+        lost = self.document.setdefault("lost", {}).setdefault(str(case), {})
+        tries = self.document.setdefault("tries", {}).pop(str(case), {})
+        lost |= {name: f"it ended the process {number} times" for name, number in tries.items() if number >= _ATTEMPTS}
         try:
-            self.document.setdefault("cases", []).append(measure(lost.get(str(case), {})))
+            self.document.setdefault("cases", []).append(measure(lost, functools.partial(self._attempt, case, tries)))
         except LostDeviceError as error:
-            lost.setdefault(str(case), {})[error.name] = error.reason
+            lost[error.name] = error.reason
             raise
         finally:
+            self.write(self.document)
+
+    @contextlib.contextmanager
+    def _attempt(self, case: Case, before: Mapping[str, int], name: str) -> Iterator[None]:
+        tries = self.document["tries"]
+        tries[str(case)] = {**before, name: before.get(name, 0) + 1}
+        self.write(self.document)
+        try:
+            yield
+        finally:
+            del tries[str(case)]
             self.write(self.document)
 
     def part(self, name: str, measure: Callable[[], Any]) -> None:

@@ -10,6 +10,7 @@ About six minutes on two cores. Writes ``<results>/router-<hardware>.json``.
 
 from __future__ import annotations
 
+import argparse
 import functools
 import sys
 from collections.abc import Callable, MutableMapping, Sequence
@@ -21,7 +22,7 @@ from etils import epy
 from configs.vmoe import get_config
 from experiments.core.input.dataset import Data
 from scripts.bench import record
-from scripts.bench.failure import caught
+from scripts.bench.failure import LostDeviceError, caught
 from scripts.bench.timing import Budget, interleave
 
 with epy.lazy_imports():  # --help does without them
@@ -107,7 +108,10 @@ def dispatchers(groups: int, size: int, failed: MutableMapping[str, str] | None 
     rng = np.random.default_rng(0)
     logits = jnp.asarray(rng.normal(size=(groups, shape.tokens, config.moe.num_experts)), jnp.float32)
     tokens = jnp.asarray(rng.normal(size=(groups, shape.tokens, width)), jnp.float32)
-    routed = jax.jit(_router(config, 0.0))(routers.Logits(logits, logits))
+    with caught(failed, "dispatch"):
+        routed = jax.jit(_router(config, 0.0))(routers.Logits(logits, logits))
+    if failed and "dispatch" in failed:
+        return {}
 
     def back_and_forth(dispatcher: dispatch.Dispatcher, tokens: jax.Array, routed: routers.Slots) -> jax.Array:
         return jnp.square(dispatcher.put(dispatcher.take(tokens, routed), routed)).sum()
@@ -120,18 +124,12 @@ def dispatchers(groups: int, size: int, failed: MutableMapping[str, str] | None 
     return calls
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Runs the command; 1 if a contestant failed."""
-    parser = record.parser(_MODULE, __doc__)
-    parser.add_argument("--size", type=int, default=224, help="side of the images in pixels")
-    parser.add_argument("--batch_size", type=int, help="images a step (1024; on a CPU 32)")
-    parser.add_argument("--seconds", type=float, default=240.0, help="of timed steps, all together")
-    options = record.parse(parser, arguments)
-    platform = jax.default_backend()
-    if options.batch_size is None:
-        options.batch_size = 32 if platform == "cpu" else 1024
-    environment = record.begin(_MODULE, arguments, options.results)
+def measured(options: argparse.Namespace) -> dict[str, Any]:
+    """What the record holds.
 
+    Raises:
+      LostDeviceError: a contestant has ended the device.
+    """
     config = config_of(REFERENCE, options.size)
     groups, layers = options.batch_size // config.moe.group_images, len(config.moe.blocks)
     failed: dict[str, str] = {}
@@ -152,7 +150,7 @@ def main(arguments: Sequence[str]) -> int:
         for names in ((MASK, BY_TOP_K), (GATHER, EINSUM))
     )
     medians = {name: time.median_ms for name, time in by_itself.items()}
-    limit = LIMIT.get(platform, LIMIT_ELSEWHERE)
+    limit = LIMIT.get(jax.default_backend(), LIMIT_ELSEWHERE)
     relaxed = rows.get("relaxed, logits", {})
     targets = [
         training.target(
@@ -170,9 +168,26 @@ def main(arguments: Sequence[str]) -> int:
     ]
     settings = {"size": options.size, "batch_size": options.batch_size, "groups": groups, "layers": layers}
     measured = {"routers": rows, "masks": masks, "dispatchers": ways}
-    document = {"settings": settings, **measured, "failed": failed, "targets": targets}
+    return {"settings": settings, **measured, "failed": failed, "targets": targets}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the command; 1 if a contestant failed."""
+    parser = record.parser(_MODULE, __doc__)
+    parser.add_argument("--size", type=int, default=224, help="side of the images in pixels")
+    parser.add_argument("--batch_size", type=int, help="images a step (1024; on a CPU 32)")
+    parser.add_argument("--seconds", type=float, default=240.0, help="of timed steps, all together")
+    options = record.parse(parser, arguments)
+    if options.batch_size is None:
+        options.batch_size = 32 if jax.default_backend() == "cpu" else 1024
+    environment = record.begin(_MODULE, arguments, options.results)
+
+    try:
+        document = measured(options)
+    except LostDeviceError as error:
+        return training.lost(options.results, "router-{hardware}", environment, error)
     training.report(options.results, "router", environment, document, "routers")
-    return int(bool(failed))
+    return int(bool(document["failed"]))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
+
 from scripts.bench import programs, record
 from scripts.bench.case import compare
 from scripts.bench.compilations import new_compilations
@@ -80,5 +82,5 @@ def run(
         "seconds": time.monotonic() - begun,
         "load_average": {"before": load, "after": record.load_average()},
         **kept.document,
-        "targets": evaluate(kept.document),
+        "targets": evaluate(kept.document, jax.default_backend() == "cpu"),
     }

@@ -7,8 +7,9 @@ they start. Writes ``<results>/steps-<hardware>.json``.
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,8 @@ from experiments.core.report.style import BLUE
 from experiments.mnist_pruning.method import Method, PruningMethod, by_number
 from experiments.mnist_pruning.methods import METHODS
 from scripts.bench import record
-from scripts.bench.failure import caught
-from scripts.bench.timing import Budget, interleave
+from scripts.bench.failure import LostDeviceError, caught
+from scripts.bench.timing import Budget, Summary, interleave
 
 with epy.lazy_imports():  # --help does without them
     import jax
@@ -96,6 +97,21 @@ def training(fields: dict[str, Any], seeds: Sequence[int], steps: int, warm_up: 
     return call
 
 
+def measured(options: argparse.Namespace, failed: MutableMapping[str, str]) -> dict[str, Summary]:
+    """Times of all contestants, but for those that `failed`.
+
+    Raises:
+      LostDeviceError: one of them has ended the device.
+    """
+    calls = {}
+    for name, fields in contestants().items():
+        print(f"compiling {name}", flush=True)
+        with caught(failed, name):
+            calls[name] = training(fields, range(options.seeds), options.steps, warm_up=2)
+    print(f"timing for {options.seconds:g} s", flush=True)
+    return interleave(calls, Budget(options.seconds, fewest=5, most=200), failed=failed)
+
+
 def main(arguments: Sequence[str]) -> int:
     """Runs the command; 1 if a contestant failed."""
     parser = record.parser(_MODULE, __doc__)
@@ -106,14 +122,12 @@ def main(arguments: Sequence[str]) -> int:
     environment = record.begin(_MODULE, arguments, options.results)
     METHODS["hard by lax.top_k"] = PruningMethod(_hard_by_lax, "hard by lax.top_k", (BLUE, "-"))
 
-    calls = {}
+    suffix = "" if options.seeds == 1 else f"-{options.seeds}seeds"
     failed: dict[str, str] = {}
-    for name, fields in contestants().items():
-        print(f"compiling {name}", flush=True)
-        with caught(failed, name):
-            calls[name] = training(fields, range(options.seeds), options.steps, warm_up=2)
-    print(f"timing for {options.seconds:g} s", flush=True)
-    times = interleave(calls, Budget(options.seconds, fewest=5, most=200), failed=failed)
+    try:
+        times = measured(options, failed)
+    except LostDeviceError as error:
+        return training_steps.lost(options.results, "steps-{hardware}" + suffix, environment, error)
     rows = {
         name: {key: value / options.steps if key.endswith("_ms") else value for key, value in time._asdict().items()}
         for name, time in times.items()
@@ -124,7 +138,6 @@ def main(arguments: Sequence[str]) -> int:
         for (name, other), limit in LIMITS.items()
     ]
     document = {"seeds": options.seeds, "steps": rows, "failed": failed, "targets": targets}
-    suffix = "" if options.seeds == 1 else f"-{options.seeds}seeds"
     path = training_steps.write(options.results, "steps-{hardware}" + suffix, environment, document)
 
     print(f"{'':24} median ms a step [quartiles]   over dense")

@@ -26,13 +26,16 @@ Target = dict[str, Any]
 P2, P43 = (operator_name("topk_mask", p) for p in EXPONENTS)
 
 
-def evaluate(results: dict[str, Any]) -> list[Target]:
-    """Every target with the measured number and PASS, MISS, or ``not measured`` in this run."""
+def evaluate(results: dict[str, Any], on_cpu: bool = True) -> list[Target]:
+    """Every target with the measured number and PASS, MISS, or ``not measured`` in this run.
+
+    Those of programs are of what is compiled on a CPU: elsewhere the kernels are in them, too.
+    """
     return [
         *_times(results["cases"]),
         *_growth(results["scaling"]),
         *_compilations(results),
-        *_programs(results),
+        *(_programs(results) if on_cpu else ()),
         *_memory(results),
     ]
 

@@ -107,6 +107,8 @@ def interleave(
     for key, call in calls.items():
         with caught(failed, key):
             counts[key], timed[key], estimates[key] = 1, call, _clock(call)
+            if isinstance(call, Call):  # one bad moment must not tell whether it is queued
+                estimates[key] = min(estimates[key], _clock(call), _clock(call))
             if isinstance(call, Call) and estimates[key] < _QUEUED and jax.default_backend() != "cpu":
                 counts[key] = together(call.queue)
                 timed[key] = functools.partial(call.queue, counts[key])

@@ -2,16 +2,17 @@
 
 Times forward and with the gradient, taking turns: a copy of the entries, ``softmax``, ``lax.top_k``, PyTorch's ``topk``
 where it is installed for the same device, the algorithm of RTop-K (``scripts.bench.rtopk``: forward, and short rows),
-and the operators. Who does not agree with the same operator by another way is not timed: ours with the loop of passes,
-RTop-K's algorithm with our hard mask. Calls are queued, and waited for together, so that what it
-takes to start one shows only where it takes longer than the work itself: on an accelerator it does where the copy takes
-under 10 microseconds, and nothing is concluded from such rows. A speed is that of one read and one write of
-the entries (float32), whatever was moved; it is held against that of the copy. Five minutes on a GPU. Writes
+and the operators. Who does not agree with the same operator by another way is not timed: relaxed ones with the loop of
+passes, RTop-K's algorithm with our hard mask. Calls are queued, and waited for together, so that what it takes to begin
+one shows only where that takes longer than its work. A call with hardly any work tells how long that is: on an
+accelerator nothing is concluded where the copy takes less than twice as long. A speed is that of one read and one write
+of the entries (float32), whatever was moved; it is held against that of the copy. Five minutes on a GPU. Writes
 ``<results>/traffic-<hardware>.json`` after each shape: if the command was stopped, the same one goes on.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import time
@@ -24,6 +25,7 @@ from etils import epy
 from scripts.bench import record
 from scripts.bench.failure import LostDeviceError, caught
 from scripts.bench.progress import Progress
+from scripts.bench.record import Attempt
 from scripts.bench.sizes import Case
 from scripts.bench.timing import Call, Summary, summarise, together
 
@@ -38,6 +40,7 @@ with epy.lazy_imports():  # --help does without them
 _MODULE = "scripts.bench.traffic"
 
 COPY, TOP_K, RTOPK, HARD, TORCH = "copy", "lax.top_k", "RTop-K's algorithm", "hard_topk_mask", "torch.topk"
+FLOOR = "one entry, the least a call takes"
 OURS = ("topk_", "hard_topk_")
 MODES = FORWARD, GRADIENT = "forward", "gradient"
 CASES = (
@@ -52,8 +55,8 @@ SMALL = (Case(16, 100, 10),)
 
 # Rows of so many entries are to be within this many times one read and one write.
 SHORT, LIMIT = 8192, 2.0
-# Milliseconds of a copy below which an accelerator is waiting for what begins the calls.
-LAUNCH_BOUND = 0.01
+# Times the least that a call takes: a copy that takes less shows how long it takes to begin one.
+LAUNCH_BOUND = 2.0
 # Of an entry, and of the norm of a gradient: an entry within rounding of 0 or 1 may have another derivative.
 TOLERANCE = {FORWARD: 2e-4, GRADIENT: 5e-3}
 
@@ -66,6 +69,7 @@ Operator: TypeAlias = "Callable[[jax.Array], jax.Array]"
 def functions(k: int, solver: Any = "threshold") -> dict[str, Operator]:
     """What is timed, of entries (rows, n)."""
     found: dict[str, Operator] = {
+        FLOOR: lambda x: x[:1, :1],
         COPY: jnp.copy,
         "softmax": functools.partial(jax.nn.softmax, axis=-1),
         TOP_K: lambda x: lax.top_k(x, k)[0],
@@ -86,8 +90,10 @@ def references(k: int) -> dict[str, Operator]:
     return {RTOPK: by_loop[HARD]} | {name: function for name, function in by_loop.items() if name.startswith("topk_")}
 
 
-def queues(case: Case, lost: Mapping[str, str]) -> tuple[dict[Key, Queue], list[Row]]:
+def queues(case: Case, lost: Mapping[str, str], attempt: Attempt) -> tuple[dict[Key, Queue], list[Row]]:
     """Compiles and compares everything at `case` but for those that are `lost`, which have failed before.
+
+    Each within its `attempt`.
 
     Returns:
       What can be timed, and a row for everything: its ``status`` is ``timed``, or ``wrong`` or ``failed``, which have a
@@ -104,7 +110,7 @@ def queues(case: Case, lost: Mapping[str, str]) -> tuple[dict[Key, Queue], list[
         failed = {key: reason for key, reason in lost.items() if key == name}
         queue = None
         if not failed:
-            with caught(failed, name):
+            with attempt(name), caught(failed, name):
                 queue = prepare(row)
         if failed:
             row.update(status="failed", reason=failed[name])
@@ -115,7 +121,9 @@ def queues(case: Case, lost: Mapping[str, str]) -> tuple[dict[Key, Queue], list[
         rows.append(row)
 
     for name, function in functions(case.k).items():
-        modes = MODES if name != RTOPK else (FORWARD,) if case.n <= rtopk.LONGEST else ()
+        if name == RTOPK and case.n > rtopk.LONGEST:
+            continue
+        modes = (FORWARD,) if name in (FLOOR, RTOPK) else MODES
         for mode in modes:
 
             def prepare(row: Row, function: Operator = function, other: Operator | None = others.get(name)) -> Queue:
@@ -199,13 +207,16 @@ def time_queues(
     return {key: summarise(values) for key, values in times.items() if key not in failed}
 
 
-def measure(case: Case, seconds: float, lost: Mapping[str, str] | None = None) -> dict[str, Any]:
+def measure(
+    case: Case, seconds: float, lost: Mapping[str, str] | None = None, attempt: Attempt = contextlib.nullcontext
+) -> dict[str, Any]:
     """All rows of one case: quartiles, bytes a second, and ratios to the copy and to `lax.top_k` in the same mode."""
-    found, rows = queues(case, lost or {})
+    found, rows = queues(case, lost or {}, attempt)
     failed: dict[Key, str] = {}
     times = time_queues(found, seconds, failed)
     copied = times.get((COPY, FORWARD))
-    waits = copied is not None and copied.median_ms < LAUNCH_BOUND and jax.default_backend() != "cpu"
+    over_floor = _ratio(copied, times.get((FLOOR, FORWARD)))
+    waits = jax.default_backend() != "cpu" and over_floor is not None and over_floor < LAUNCH_BOUND
     for row in rows:
         key = row["name"], row["mode"]
         if key in failed:
@@ -216,7 +227,7 @@ def measure(case: Case, seconds: float, lost: Mapping[str, str] | None = None) -
         once = 2 * 4 * case.batch * case.n  # bytes of one read and one write
         row.update(
             times[key]._asdict(),
-            gb_a_second=once / times[key].median_ms / 1e6,
+            gb_a_second=None if row["name"] == FLOOR else once / times[key].median_ms / 1e6,
             over_copy=_ratio(times[key], copied),
             over_top_k=_ratio(times[key], largest),
             launch_bound=waits,
@@ -224,8 +235,8 @@ def measure(case: Case, seconds: float, lost: Mapping[str, str] | None = None) -
     return {"batch": case.batch, "n": case.n, "k": case.k, "results": rows}
 
 
-def _ratio(time: Summary, other: Summary | None) -> float | None:
-    return None if other is None else time.median_ms / other.median_ms
+def _ratio(time: Summary | None, other: Summary | None) -> float | None:
+    return None if time is None or other is None else time.median_ms / other.median_ms
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -248,7 +259,7 @@ def main(arguments: Sequence[str]) -> int:
             for line in lines(kept.document["cases"][-1]):
                 print(line, flush=True)
     except LostDeviceError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error}: the same command goes on without it", file=sys.stderr)
         return 1
     held = targets(kept.document["cases"])
     path = record.write(options.results, name, environment, kept.document | {"targets": held})
@@ -261,15 +272,16 @@ def main(arguments: Sequence[str]) -> int:
 
 def lines(case: Mapping[str, Any]) -> Iterator[str]:
     """The rows of a case as text."""
-    yield f"{'':28} {'':9} ms [quartiles]            GB/s  over copy  over lax.top_k"
+    yield f"{'':34} {'':9} ms [quartiles]            GB/s  over copy  over lax.top_k"
     for row in case["results"]:
         if row["status"] != "timed":
-            yield f"{row['name']:28} {row['mode']:9} {row['status']}: {row['reason']}"
+            yield f"{row['name']:34} {row['mode']:9} {row['status']}: {row['reason']}"
             continue
         spread = f"[{row['lower_quartile_ms']:.4f}, {row['upper_quartile_ms']:.4f}]"
         ratios = ["-" if ratio is None else f"{ratio:.2f}" for ratio in (row["over_copy"], row["over_top_k"])]
-        numbers = f"{row['gb_a_second']:6.0f} {ratios[0]:>9} {ratios[1]:>10}"
-        yield f"{row['name']:28} {row['mode']:9} {row['median_ms']:8.4f} {spread:20} {numbers}"
+        speed = "-" if row["gb_a_second"] is None else f"{row['gb_a_second']:.0f}"
+        numbers = f"{speed:>6} {ratios[0]:>9} {ratios[1]:>10}"
+        yield f"{row['name']:34} {row['mode']:9} {row['median_ms']:8.4f} {spread:20} {numbers}"
 
 
 def targets(cases: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ exceed many times, and as what the part by itself takes longer than the referenc
 """
 
 import functools
+import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import optax
 
 from experiments.core.training.experiment import Experiment
 from scripts.bench import record
-from scripts.bench.failure import caught
+from scripts.bench.failure import LostDeviceError, caught
 from scripts.bench.timing import Call, Summary
 
 
@@ -109,6 +110,13 @@ def number(value: float | None, form: str) -> str:
 def write(results: Path, name: str, environment: Mapping[str, Any], document: Mapping[str, Any]) -> Path:
     """Writes the record, under another name if a contestant `failed`: who reads such records looks for all of them."""
     return record.write(results, "failed-" * bool(document["failed"]) + name, environment, document)
+
+
+def lost(results: Path, name: str, environment: Mapping[str, Any], error: LostDeviceError) -> int:
+    """Writes a record of why nothing was measured, says so, and returns the status to end with."""
+    path = write(results, name, environment, {"failed": {str(error.name): error.reason}, "targets": []})
+    print(f"error: {error}: nothing else is measured, see {path} (--again tries anew)", file=sys.stderr)
+    return 1
 
 
 def outcome(document: Mapping[str, Any], form: str) -> Iterator[str]:

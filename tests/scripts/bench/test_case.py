@@ -1,3 +1,5 @@
+import json
+
 import jax.numpy as jnp
 import pytest
 
@@ -34,14 +36,14 @@ def test_a_record_keeps_what_is_measured_and_who_has_ended_the_device():
     written = []
     kept = record.Kept({}, lambda document: written.append(document | {"cases": list(document["cases"])}))
 
-    def loses(lost):
+    def loses(lost, attempt):
         assert lost == {}
         raise LostDeviceError(("one", "forward"), "an illegal address")
 
     with pytest.raises(LostDeviceError):
         kept.case(CASE, loses)
     assert kept.missing([CASE]) == [CASE]
-    kept.case(CASE, lambda lost: {"batch": 2, "n": 20, "k": 3, "results": dict(lost)})
+    kept.case(CASE, lambda lost, attempt: {"batch": 2, "n": 20, "k": 3, "results": dict(lost)})
     assert kept.missing([CASE, Case(1, 1, 1)]) == [Case(1, 1, 1)]
     assert [len(document["cases"]) for document in written] == [0, 1]
     assert kept.document["cases"][0]["results"] == {"one": "an illegal address"}
@@ -62,3 +64,33 @@ def test_a_part_is_measured_once_and_its_failure_is_recorded():
         kept.part("memory", fails)
     assert len(calls) == 1
     assert kept.document == {"growth": 2.0, "failed": {"memory": "ValueError: no"}}
+
+
+def test_whom_two_processes_were_about_when_they_were_ended_is_left_out():
+    on_disk = {}
+
+    def write(document):
+        on_disk.clear()
+        on_disk.update(json.loads(json.dumps(document)))
+
+    class Killed(BaseException):
+        """What no process sees: its record stays as it was."""
+
+    def measure(lost, attempt):
+        for name in ("first", "second"):
+            if name not in lost:
+                with attempt(name):
+                    if name == "second":
+                        document = json.loads(json.dumps(on_disk))
+                        raise Killed(document)
+        return {"batch": 2, "n": 20, "k": 3, "results": dict(lost)}
+
+    for number in (1, 2):
+        with pytest.raises(Killed) as killed:
+            record.Kept(json.loads(json.dumps(on_disk)), write).case(CASE, measure)
+        write(killed.value.args[0])
+        assert on_disk["tries"] == {str(CASE): {"second": number}}
+    kept = record.Kept(json.loads(json.dumps(on_disk)), write)
+    kept.case(CASE, measure)
+    assert kept.document["cases"][0]["results"] == {"second": "it ended the process 2 times"}
+    assert kept.document["tries"] == {}

@@ -46,7 +46,22 @@ def test_every_piece_runs_and_those_that_failed_are_named(started, tmp_path, cap
         ["scripts.bench.one", "--seconds=9", f"--results={tmp_path}"],
         ["scripts.bench", "--peers=", f"--results={tmp_path}"],
     ]
-    assert "failed: scripts.bench.one\n" in capsys.readouterr().out
+    assert "failed: scripts.bench.one (" in capsys.readouterr().out
+
+
+def test_a_piece_that_fails_is_begun_again_while_its_record_grows(started, monkeypatch, tmp_path):
+    commands, _ = started
+    path = tmp_path / "one-gpu-nvidia-h200.json"
+
+    def run(command, check, timeout):
+        commands.append(command[2:])
+        cases = [{}] * min(2, len(commands))
+        path.write_text(json.dumps({"complete": False, "cases": cases}))
+        return subprocess.CompletedProcess(command, 1)
+
+    monkeypatch.setattr(device.subprocess, "run", run)
+    assert device.main([f"--results={tmp_path}"], PIECES[:1]) == 1
+    assert len(commands) == 3  # the third finds nothing new
 
 
 def test_a_piece_is_passed_over_once_its_record_is_of_this_code_and_command_and_complete(started, tmp_path, capsys):
@@ -70,11 +85,17 @@ def test_a_piece_is_passed_over_once_its_record_is_of_this_code_and_command_and_
     assert again(packages={"jax": "2"}) == 1
     assert again(devices={"platform": "gpu", "kind": "NVIDIA H100"}) == 1
     assert again(command=[*command, "--batch_size=3"]) == 1
+    assert again(command=[*command[:-1], "--results=elsewhere"]) == 0
+    path.rename(tmp_path / "failed-one-gpu-nvidia-h200.json")
+    commands.clear()
+    assert device.main([f"--results={tmp_path}"], PIECES[:1]) == 0  # who fails is not tried again unasked
+    assert not commands
+    (tmp_path / "failed-one-gpu-nvidia-h200.json").unlink()
     for damaged in ("{", "[]", '{"complete": true}'):
         path.write_text(damaged)
+        commands.clear()
         assert device.main([f"--results={tmp_path}"], PIECES[:1]) == 0
-        assert len(commands) == 2
-        commands.pop()
+        assert len(commands) == 1
 
 
 def test_no_piece_begins_that_would_end_too_late(started, monkeypatch, tmp_path, capsys):
@@ -98,7 +119,7 @@ def test_a_piece_that_takes_far_too_long_is_ended_and_the_next_one_runs(started,
     assert [command[0] for command in commands] == ["scripts.bench.one", "scripts.bench"]
     said = capsys.readouterr().out
     assert "scripts.bench.one was ended after 8 minutes\n" in said
-    assert "failed: scripts.bench.one\n" in said
+    assert "failed: scripts.bench.one (" in said
 
 
 def test_an_interruption_ends_all_and_says_how_to_go_on(started, tmp_path, capsys):

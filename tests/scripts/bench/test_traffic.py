@@ -1,4 +1,5 @@
 import json
+import types
 
 import jax.numpy as jnp
 import pytest
@@ -17,7 +18,10 @@ def few(monkeypatch):
 
     def some(k, **options):
         found, mask = every(k, **options), "topk_mask p=2 lam=0.1"
-        return {name: found[name] for name in (traffic.COPY, traffic.TOP_K, traffic.RTOPK, traffic.HARD, mask)}
+        return {
+            name: found[name]
+            for name in (traffic.FLOOR, traffic.COPY, traffic.TOP_K, traffic.RTOPK, traffic.HARD, mask)
+        }
 
     monkeypatch.setattr(traffic, "functions", some)
 
@@ -87,7 +91,7 @@ def test_who_computes_something_else_or_fails_is_not_timed_and_the_others_are(fe
 def test_a_command_that_was_stopped_goes_on_with_the_next_shape(few, monkeypatch, tmp_path, capsys):
     other, measured = Case(2, 30, 3), []
 
-    def measure(case, seconds, lost):
+    def measure(case, seconds, lost, attempt):
         if measured == [CASE]:
             measured.clear()
             raise KeyboardInterrupt
@@ -107,6 +111,20 @@ def test_a_command_that_was_stopped_goes_on_with_the_next_shape(few, monkeypatch
     assert document["complete"]
     assert [case["n"] for case in document["cases"]] == [40, 30]
     assert "going on after 1 cases that are measured already" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("floor", "platform", "waits"), [(6.0, "gpu", True), (4.0, "gpu", False), (6.0, "cpu", False)])
+def test_a_copy_that_takes_hardly_longer_than_the_least_call_is_launch_bound(monkeypatch, floor, platform, waits):
+    times = {(traffic.FLOOR, "forward"): floor, (traffic.COPY, "forward"): 10.0}
+    rows = [{"name": name, "mode": mode, "status": "timed"} for name, mode in times]
+    summaries = {key: traffic.Summary(time, time, time, 3) for key, time in times.items()}
+    monkeypatch.setattr(traffic, "queues", lambda *_: ({}, rows))
+    monkeypatch.setattr(traffic, "time_queues", lambda *_: summaries)
+    monkeypatch.setattr(traffic, "jax", types.SimpleNamespace(default_backend=lambda: platform))
+    least, copy = traffic.measure(CASE, 1.0)["results"]
+    assert copy["launch_bound"] == waits
+    assert least["gb_a_second"] is None
+    assert len(list(traffic.lines({"results": [least | {"reason": None}, copy | {"reason": None}]}))) == 3
 
 
 def test_nothing_is_concluded_where_the_copy_waits_for_what_begins_it():
