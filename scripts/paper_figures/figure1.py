@@ -17,7 +17,7 @@ FIGURE1 = Drawing(
     caption=(
         r"The top-k mask of $\theta(s) = (3, 1, s - 1, s)$ for $k = 2$: $y_2 + y_3$ against $s$. The hard mask jumps "
         rf"where two entries tie, at $s = 1$ and $s = 4$. The relaxed ones ($\lambda = {LAM:g}$) are continuous: "
-        "with kinks for $p = 2$, differentiable everywhere for $p = 4/3$. All three are exactly 0 in between."
+        "with kinks for $p = 2$, differentiable along this line for $p = 4/3$. All three are exactly 0 in between."
     ),
     draw=lambda setting: drawn(setting, LINES),
 )

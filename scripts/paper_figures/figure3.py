@@ -91,8 +91,9 @@ FIGURE3 = Drawing(
         r"The top-2 in magnitude ($\phi(x) = x^2/2$) of $x = (x_1, x_2, 1/2, 1)$: $y_1 + y_2$ for the hard operator "
         rf"and for the relaxed ones ($\lambda = {LAM:g}$), with contours at every 0.5. Where hatched, both are exactly "
         "0. Right: a cut along the dotted lines. The hard operator jumps; with $p = 2$ the output is continuous and "
-        "has kinks, with $p = 4/3$ it is continuously differentiable. Away from ties the relaxed operators differ from "
-        r"the hard one by their shrinkage, to $x / (1 + \lambda)$ for $p = 2$."
+        "has kinks, with $p = 4/3$ it is continuously differentiable along this cut; elsewhere it has kinks, too, "
+        "where an entry becomes fully selected. Away from ties the relaxed operators differ from the hard one by their "
+        r"shrinkage, to $x / (1 + \lambda)$ for $p = 2$."
     ),
     draw=draw,
 )
