@@ -76,7 +76,7 @@ def go(types: Sequence[str] | None, results: Path, *, anew: bool, everything: bo
         what = " ".join(arguments)
         if compilers.stopped:
             return what
-        print(f"[{next(begun)}/{len(todo)}] {what}{pace}", flush=True)
+        print(f"[{next(begun)}/{len(todo)}] {what}{pace}\n", end="", flush=True)  # at once: others print, too
         python = pythons[hardware.parse(type_).device.platform]
         assert python is not None
         status = compilers.run([python, "-m", "scripts.aot", *arguments], type_)
