@@ -1,6 +1,7 @@
 """The kernels by the compilers of the chips, which need no chip: `pip install "jax[tpu]"`, or "jax[cuda13]".
 
-One process at a time may use TPU's compiler. What is not installed is skipped.
+One process at a time may use TPU's compiler. What is not installed is skipped. With "jax[cuda13]" and no GPU, say
+`JAX_PLATFORMS=cpu`: JAX looks for the driver otherwise.
 """
 
 import importlib.util
