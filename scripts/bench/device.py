@@ -129,7 +129,7 @@ def _run(
         print(f"[{number}/{len(pieces)}] {piece.name}, at most {piece.minutes:g} minutes on a GPU", flush=True)
         longest = None if options.small else min(_PATIENCE * piece.minutes, options.minutes - passed)
         try:
-            ended_well = _measured(piece, asked, longest, functools.partial(_records, results, piece, hardware))
+            ended_well = _ends_well(piece, asked, longest, functools.partial(_records, results, piece, hardware))
         except KeyboardInterrupt:
             print(f"stopped in {piece.name}: the same command goes on with it")
             return 130
@@ -147,7 +147,9 @@ def _records(results: Path, piece: Piece, hardware: str) -> list[Path]:
     return sorted(path for mark in ("", "failed-") for path in results.glob(f"{mark}{piece.record}{hardware}*.json"))
 
 
-def _measured(piece: Piece, asked: Sequence[str], minutes: float | None, records: Callable[[], Sequence[Path]]) -> bool:
+def _ends_well(
+    piece: Piece, asked: Sequence[str], minutes: float | None, records: Callable[[], Sequence[Path]]
+) -> bool:
     """Whether a piece ends well, which is begun again while those that fail leave more and more in its records."""
     end, before = time.monotonic() + 60 * (minutes or math.inf), None
     while True:

@@ -74,7 +74,7 @@ def alone(batch_size: int, failed: MutableMapping[str, str]) -> dict[str, Callab
     return calls
 
 
-def measured(options: argparse.Namespace) -> dict[str, Any]:
+def measure(options: argparse.Namespace) -> dict[str, Any]:
     """What the record holds.
 
     Raises:
@@ -116,7 +116,7 @@ def main(arguments: Sequence[str]) -> int:
     environment = record.begin(_MODULE, arguments, options.results)
 
     try:
-        document = measured(options)
+        document = measure(options)
     except LostDeviceError as error:
         return training.lost(options.results, "losses-{hardware}", environment, error)
     training.report(options.results, "losses", environment, document, "losses")

@@ -124,7 +124,7 @@ def dispatchers(groups: int, size: int, failed: MutableMapping[str, str] | None 
     return calls
 
 
-def measured(options: argparse.Namespace) -> dict[str, Any]:
+def measure(options: argparse.Namespace) -> dict[str, Any]:
     """What the record holds.
 
     Raises:
@@ -167,8 +167,8 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         ),
     ]
     settings = {"size": options.size, "batch_size": options.batch_size, "groups": groups, "layers": layers}
-    measured = {"routers": rows, "masks": masks, "dispatchers": ways}
-    return {"settings": settings, **measured, "failed": failed, "targets": targets}
+    timed = {"routers": rows, "masks": masks, "dispatchers": ways}
+    return {"settings": settings, **timed, "failed": failed, "targets": targets}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -183,7 +183,7 @@ def main(arguments: Sequence[str]) -> int:
     environment = record.begin(_MODULE, arguments, options.results)
 
     try:
-        document = measured(options)
+        document = measure(options)
     except LostDeviceError as error:
         return training.lost(options.results, "router-{hardware}", environment, error)
     training.report(options.results, "router", environment, document, "routers")

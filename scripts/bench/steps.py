@@ -97,7 +97,7 @@ def training(fields: dict[str, Any], seeds: Sequence[int], steps: int, warm_up: 
     return call
 
 
-def measured(options: argparse.Namespace, failed: MutableMapping[str, str]) -> dict[str, Summary]:
+def measure(options: argparse.Namespace, failed: MutableMapping[str, str]) -> dict[str, Summary]:
     """Times of all contestants, but for those that `failed`.
 
     Raises:
@@ -125,7 +125,7 @@ def main(arguments: Sequence[str]) -> int:
     suffix = "" if options.seeds == 1 else f"-{options.seeds}seeds"
     failed: dict[str, str] = {}
     try:
-        times = measured(options, failed)
+        times = measure(options, failed)
     except LostDeviceError as error:
         return training_steps.lost(options.results, "steps-{hardware}" + suffix, environment, error)
     rows = {

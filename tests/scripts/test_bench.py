@@ -120,9 +120,10 @@ def test_programs_are_counted_and_timed_and_held_against_what_is_aimed_at(result
     assert min(row[part] for part in ("traced_s", "lowered_s", "compiled_s")) > 0
     assert any(line.startswith("  lax.top_k") and " 1 (0." in line for line in programs.lines(results["programs"]))
     mine = row | {"program": "topk_mask p=2", "lam": "traced", "equations": 499, "compiled_s": 0.4}
-    found = evaluate(
-        {"cases": [], "scaling": {"n": [1], "slope": {}}, "compilations": {}, "memory": [], "programs": [mine]}
-    )
+    measured_ones = {"cases": [], "scaling": {"n": [1], "slope": {}}, "compilations": {}, "memory": []}
+    found = evaluate(measured_ones | {"programs": [mine]})
+    elsewhere = evaluate(measured_ones | {"programs": [mine]}, on_cpu=False)
+    assert not any("equations" in entry["target"] or "compiled:" in entry["target"] for entry in elsewhere)
     measured = {
         entry["target"]: entry["status"] for entry in found if "traced" in entry["target"] and entry["measured"]
     }

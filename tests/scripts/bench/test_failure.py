@@ -1,6 +1,8 @@
+import json
+
 import pytest
 
-from scripts.bench import failure
+from scripts.bench import failure, losses, router, steps
 from scripts.bench.failure import LostDeviceError, caught
 
 
@@ -31,3 +33,17 @@ def test_after_a_lost_device_nothing_else_is_tried(monkeypatch):
     with pytest.raises(LostDeviceError, match="one failed, and the device with it") as lost, caught(failed, ("one", 2)):
         raise ValueError("an illegal address")
     assert (lost.value.name, lost.value.reason) == ("one", "ValueError: an illegal address")
+
+
+@pytest.mark.parametrize("module", [losses, router, steps])
+def test_a_benchmark_whose_device_is_lost_leaves_a_record_that_says_so(monkeypatch, tmp_path, capsys, module):
+    def loses(*_):
+        raise LostDeviceError("one", "an illegal address")
+
+    monkeypatch.setattr(module, "measure", loses)
+    assert module.main([f"--results={tmp_path}"]) == 1
+    (path,) = tmp_path.iterdir()
+    assert path.name.startswith(f"failed-{module.__name__.rpartition('.')[2]}-")
+    document = json.loads(path.read_text())
+    assert (document["complete"], document["failed"]) == (True, {"one": "an illegal address"})
+    assert "error: one failed, and the device with it" in capsys.readouterr().err
