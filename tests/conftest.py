@@ -14,7 +14,7 @@ from pathlib import Path
 # variables when imported, and child processes inherit them.
 os.environ.setdefault(
     "XLA_FLAGS",
-    "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1",
+    "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1",
 )
 if "PYTEST_XDIST_WORKER" not in os.environ and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="tests-compiled-")

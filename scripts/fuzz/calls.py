@@ -18,7 +18,6 @@ from scripts.fuzz.setting import Rows, Setting
 # Code generated in a fifth of the time. What a user compiles is optimised, and rounds differently.
 _QUICK = {
     "xla_backend_optimization_level": 0,
-    "xla_cpu_use_fusion_emitters": False,
     "xla_cpu_parallel_codegen_split_count": 1,
 }
 _AXIS = {"rows": -1, "columns": 0, "middle": 1, "vmap": -1, "several": (0, 2), "all": None}

@@ -13,7 +13,6 @@ from tests.ops import test_edge_cases, test_golden
 
 # XLA's defaults for what `conftest.py` sets.
 AS_USERS = {
-    "xla_cpu_use_fusion_emitters": True,
     "xla_backend_optimization_level": 3,
     "xla_cpu_parallel_codegen_split_count": 32,
 }
