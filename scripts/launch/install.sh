@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Makes .venv in the unpacked code with a Python of its own: that of the machine may be older than 3.11.
+# Makes .venv in the unpacked code with a Python of its own: that of the machine may be too old.
 #
 #     bash scripts/launch/install.sh EXTRA COMMIT
 #
 # EXTRA is the extra of jax (tpu, cuda13, cpu for none), COMMIT what the code was taken from. May be repeated.
 set -euo pipefail
 
-readonly PYTHON=3.11
+readonly PYTHON=3.13
 readonly UV=0.13.9
 extra=$1
 commit=$2
@@ -23,9 +23,9 @@ if [[ ! -x $uv ]]; then
     curl --retry 5 -LsSf "https://astral.sh/uv/$UV/install.sh" | sh
 fi
 "$uv" venv --quiet --allow-existing --python "$PYTHON" .venv
-packages=(-r requirements.txt)
+packages=(-r requirements.txt --constraint requirements-lock.txt)
 if [[ $extra != cpu ]]; then
-    packages+=("jax[$extra]==$(sed -n 's/^jax==//p' requirements.txt)")
+    packages+=("jax[$extra]")
 fi
 "$uv" pip install --quiet --python .venv/bin/python "${packages[@]}"
 touch "$ready"

@@ -140,7 +140,7 @@ def _with_zeros(of: Numbers, in_x: Quantity, p: float, precision: Precision, wei
 
 
 def _with_infinities(
-    of: Numbers, answer: Quantity, first: Reals, vanishing: Flags, even: bool, unit: float
+    of: Numbers, answer: Quantity, first: Reals, vanishing: Flags, even: bool, unit: float | Reals
 ) -> Quantity:
     """Entries equal to ``inf`` are selected before all others; too many of them share, the first first if ``lam`` is 0.
 
