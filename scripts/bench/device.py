@@ -7,9 +7,9 @@ theirs after each shape: a command that was stopped goes on where it was. No pie
 ``--small`` every piece takes tiny shapes, to see on any machine that it works; its records are kept nowhere, unless
 ``--results`` says where.
 
-Where there is no package index, and so no ``make bench-gpu``, ``python -m scripts.bench.device`` needs Python 3.11 or newer,
-jax for the device, flax, optax, ml_collections, etils, absl, msgpack, fsspec, pillow and scipy; peers that are not
-there are left out.
+Where there is no package index, and so no ``make bench-gpu``, ``python -m scripts.bench.device`` needs Python 3.11 or
+newer, jax for the device, flax, optax, ml_collections, etils, absl, msgpack, fsspec, pillow and scipy; peers that are
+not there are left out.
 """
 
 import argparse
