@@ -182,7 +182,7 @@ def _in_memory(name: str, builder: Any, splits: dict[str, Any], labels: dict[str
 def _data_dir(name: str, data_dir: str | None) -> str | None:
     """The config's directory, else $TFDS_DATA_DIR, else one beside the repository, else TFDS's."""
     if data_dir or (data_dir := os.environ.get("TFDS_DATA_DIR")):
-        return data_dir
+        return os.path.expanduser(data_dir)
     return str(_SHARED) if (_SHARED / name).is_dir() else None
 
 

@@ -66,6 +66,9 @@ def test_tfds_format_reads_back(tiny):
 def test_directory_from_the_environment(tiny, monkeypatch):
     monkeypatch.setenv("TFDS_DATA_DIR", str(tiny[0]))
     assert len(sources.from_tfds("mnist", None, download=False).train) == 30
+    monkeypatch.setenv("HOME", str(tiny[0].parent))
+    monkeypatch.delenv("TFDS_DATA_DIR")
+    assert len(sources.from_tfds("mnist", f"~/{tiny[0].name}", download=False).train) == 30
 
 
 def test_a_data_set_unknown_to_tfds_is_read_from_its_files(tiny):
@@ -343,6 +346,9 @@ def test_pixel_mean_and_std():
     loaded = data.load(small_config())
     pixels = loaded.train["image"].astype(np.float64)
     np.testing.assert_allclose(loaded.pixel_mean_and_std(), (pixels.mean(), pixels.std()), rtol=1e-12)
+    loaded.train["image"] = np.full_like(loaded.train["image"], 7)
+    with pytest.raises(UsageError, match=r"pixels of the training images must differ, and all are 7$"):
+        loaded.pixel_mean_and_std()
 
 
 def test_real_mnist(monkeypatch):

@@ -57,13 +57,20 @@ def store_as(name, image=None, label=None, convert=lambda images: images, relabe
         **{"file_format": "array_record"} | options,
     )
 
-def as_file(mode, kind="png"):
+def as_file(mode):
     def convert(images):
         for image in images[..., 0]:
             file = io.BytesIO()
-            Image.fromarray(image).convert(mode).save(file, kind)
+            Image.fromarray(image).convert(mode).save(file, "png")
             yield file.getvalue()
     return convert
+
+def with_palette(images):
+    for image in images[..., 0]:
+        file, picture = io.BytesIO(), Image.fromarray(255 - image)
+        picture.putpalette([255 - index for index in range(256) for _ in range(3)])
+        picture.save(file, "png")
+        yield file.getvalue()
 
 import io
 
@@ -77,7 +84,7 @@ store_as("integers", label=F.Scalar(np.int64))
 store_as("tensors", F.Tensor(shape=(6, 5, 1), dtype=np.uint8))
 store_as("photos", F.Image(shape=(None, None, 3)), file_format="tfrecord", convert=as_file("RGB"))
 store_as("integers_of_photos", F.Image(shape=(None, None, 3)), np.int64, convert=as_file("RGB"))
-store_as("palettes", F.Image(shape=(6, 5, 3)), convert=as_file("P"))
+store_as("palettes", F.Image(shape=(6, 5, 3)), convert=with_palette)
 store_as("grey_alpha", F.Image(shape=(6, 5, 3)), convert=as_file("LA"))
 store_as("colour_for_grey", convert=as_file("RGB"))
 store_as("alpha", F.Image(shape=(6, 5, 4)), convert=as_file("RGBA"))
