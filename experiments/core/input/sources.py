@@ -93,20 +93,21 @@ def from_tfds(name: str, data_dir: str | None, *, download: bool, label: str = "
         _require_images(name, builder, needed)
         features, splits, labels = builder.info.features, builder.info.splits, _labels(builder.info.features)
         is_now = f"; it is {features[label]}" if label in features else ""
-        classes = "a ClassLabel, a sequence of them, or an integer"
-        require(label in labels, "label", label, f"a feature that is {classes}: one of {', '.join(labels)}{is_now}")
+        classes = f"a ClassLabel, a sequence of them, or an integer: one of {', '.join(labels) or 'none'}"
+        require(label in labels, "label", label, f"a feature that is {classes}{is_now}")
         chosen, shape = labels[label], features["image"].shape
         if not held_out and _fits_in_memory(shape, labels, [splits[split] for split in needed]):
             return _in_memory(name, builder, {"train": splits["train"], "test": splits[test]}, labels, label)
+        # Files are then decoded to RGB, whatever they are; arrays have the channels that they have.
         on_disk = "where images differ in size or are too large for memory"
         stored = f"a data set of tfds.features.Image {on_disk}; it has {features['image']}"
         require(features["image"].get_serialized_info().shape == (), "dataset", name, stored)
         require(chosen.num_classes > 0, "label", label, f"a ClassLabel {on_disk}{is_now}")
         parts = [OnDisk(str(builder.data_dir), split, chosen, 0, splits[split].num_examples) for split in needed]
         if held_out:
-            (whole,) = parts
-            parts = [whole.part(held_out, len(whole)), whole.part(0, held_out)]
-    return Source(*parts, chosen.num_classes)
+            parts = [parts[0].part(held_out, len(parts[0])), parts[0].part(0, held_out)]
+        train, evaluation = parts
+    return Source(train, evaluation, chosen.num_classes)
 
 
 def _require_images(name: str, builder: Any, needed: Sequence[str]) -> None:
@@ -125,7 +126,7 @@ def _require_images(name: str, builder: Any, needed: Sequence[str]) -> None:
     require(set(needed) <= set(splits), "dataset", name, lacks)
     if missing := [path for split in needed for path in splits[split].filepaths if not path.exists()]:
         raise DamagedError(missing[0], "it is missing", "prepare or copy the data set again")
-    image = dict(builder.info.features).get("image")
+    image: Any = dict(builder.info.features).get("image")
     usable = isinstance(image, tfds.features.Image | tfds.features.Tensor)
     usable = usable and image.np_dtype == np.uint8 and len(image.shape) == 3
     # Others would wrap, or be cut off to 0 and 1.
