@@ -42,8 +42,8 @@ def get_config(argument: str = "relaxed") -> ml_collections.ConfigDict:
     options = parse_options(",".join(rest), {"network": "mlp"}, {"network": NETWORKS})
     config = ml_collections.ConfigDict()
 
-    # Data: any image classification set of TFDS (mnist, fashion_mnist, kmnist, ...), or "digits",
-    # which scikit-learn brings along.
+    # Data: any image classification set of TFDS (mnist, fashion_mnist, kmnist, ...), one of your own
+    # (docs/how_to/data.md), or "digits", which scikit-learn brings along.
     config.dataset = "mnist"
     config.data_dir = config_dict.placeholder(str)  # else $TFDS_DATA_DIR, ../shared/tfds, TFDS's own
     config.download = True  # a data set of TFDS that is not in data_dir

@@ -14,7 +14,7 @@ import numpy as np
 
 from experiments.core.record.files import write_atomically
 
-_FORMAT = 3  # to be raised when what `make` returns changes meaning
+_FORMAT = 4  # to be raised when what `make` returns changes meaning
 
 
 def load_or_make(

@@ -41,12 +41,18 @@ class Data:
         return self.train_stream.example["label"].ndim == 1 if self.train_stream else self.train["label"].ndim == 2
 
     def pixel_mean_and_std(self) -> tuple[float, float]:
-        """Over all pixels of the training images."""
+        """Over all pixels of the training images.
+
+        Raises:
+          UsageError: they are all alike, so that nothing can be divided by the deviation.
+        """
         # In blocks and in float64: the images as floats would need eight times their memory.
         blocks = np.array_split(self.train["image"], max(1, self.num_train // 4096))
         count = self.train["image"].size
         mean = sum(block.sum(dtype=np.float64) for block in blocks) / count
         variance = sum(np.square(block - mean).sum() for block in blocks) / count
+        if variance == 0:
+            raise UsageError(f"the pixels of the training images must differ, and all are {mean:g}")
         return float(mean), float(np.sqrt(variance))
 
 

@@ -18,7 +18,7 @@ MISTAKES = {
     "misspelt inner field": (["--config.lam.strt=3"], ["--config.lam.strt", "start"]),
     "missing data set": (
         ["--config.dataset=kmnist", "--noconfig.download", "--config.data_dir=/nowhere"],
-        ["kmnist", "/nowhere", "tfds build"],
+        ["kmnist", "/nowhere", "tfds.builder('kmnist', data_dir='/nowhere'"],
     ),
 }
 

@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import re
+import shlex
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -64,6 +66,9 @@ def test_tfds_format_reads_back(tiny):
 def test_directory_from_the_environment(tiny, monkeypatch):
     monkeypatch.setenv("TFDS_DATA_DIR", str(tiny[0]))
     assert len(sources.from_tfds("mnist", None, download=False).train) == 30
+    monkeypatch.setenv("HOME", str(tiny[0].parent))
+    monkeypatch.delenv("TFDS_DATA_DIR")
+    assert len(sources.from_tfds("mnist", f"~/{tiny[0].name}", download=False).train) == 30
 
 
 def test_a_data_set_unknown_to_tfds_is_read_from_its_files(tiny):
@@ -80,7 +85,7 @@ def test_of_imagenet21k_the_first_images_of_its_only_split_test(tiny, monkeypatc
     assert (len(source.train), len(source.test), source.num_classes) == (18, 12, 10)
     np.testing.assert_array_equal(source.test[0]["image"][..., 0], examples["train"][0][0])
     np.testing.assert_array_equal(source.train[0]["image"][..., 0], examples["train"][0][12])
-    with pytest.raises(UsageError, match=r"TFDS knows no data set 'imagenet22k'.* a builder of your own"):
+    with pytest.raises(UsageError, match=r"TFDS knows no data set 'imagenet22k'.* docs/how_to/data\.md"):
         sources.from_tfds("imagenet22k", str(directory), download=False)
 
 
@@ -201,12 +206,10 @@ def test_classes_that_are_not_known_are_left_out():
         label.encode([4])
 
 
-def test_a_data_set_without_labels_is_one_line_that_says_what_is_needed(tiny):
+def test_a_data_set_without_test_images_is_one_line_that_says_what_is_needed(tiny):
     directory, examples = tiny
     tiny_tfds.write(directory, "scribbles", {"train": examples["train"]})
-    with pytest.raises(
-        UsageError, match=r"^config\.dataset='scribbles' .* image, .* ClassLabel or a sequence .* test$"
-    ):
+    with pytest.raises(UsageError, match=r"^config\.dataset='scribbles' .* splits train and test; it has train$"):
         sources.from_tfds("scribbles", str(directory), download=False)
 
 
@@ -290,7 +293,7 @@ def test_images_too_large_for_memory_stay_on_disk(tiny, monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "advice"),
-    [("kmnist", "`tfds build kmnist --file_format"), ("no_such_data_set", "a builder of your own")],
+    [("kmnist", '`python -c "import tensorflow_datasets'), ("no_such_data_set", "docs/how_to/data.md")],
 )
 def test_a_missing_data_set_is_one_line_that_says_what_to_do(tmp_path, name, advice):
     with pytest.raises(UsageError) as error:
@@ -300,6 +303,24 @@ def test_a_missing_data_set_is_one_line_that_says_what_to_do(tmp_path, name, adv
     assert name in message
     assert "--config.data_dir" in message
     assert advice in message
+
+
+def test_what_is_advised_prepares_the_data_set_where_it_is_looked_for(tmp_path, monkeypatch):
+    import tensorflow_datasets as tfds
+
+    with pytest.raises(UsageError) as error:
+        sources.from_tfds("kmnist", str(tmp_path), download=False)
+    (command,) = re.findall("`(.*)`", str(error.value))
+    python, option, program = shlex.split(command)
+    assert (python, option) == ("python", "-c")
+    prepared = []
+    monkeypatch.setattr(
+        tfds.core.DatasetBuilder,
+        "download_and_prepare",
+        lambda self: prepared.append((self.name, self.info.file_format.value, Path(self.data_dir).parents[1])),
+    )
+    exec(program, {})
+    assert prepared == [("kmnist", "array_record", tmp_path)]
 
 
 def test_test_split_trains_on_all_training_images():
@@ -325,6 +346,9 @@ def test_pixel_mean_and_std():
     loaded = data.load(small_config())
     pixels = loaded.train["image"].astype(np.float64)
     np.testing.assert_allclose(loaded.pixel_mean_and_std(), (pixels.mean(), pixels.std()), rtol=1e-12)
+    loaded.train["image"] = np.full_like(loaded.train["image"], 7)
+    with pytest.raises(UsageError, match=r"pixels of the training images must differ, and all are 7$"):
+        loaded.pixel_mean_and_std()
 
 
 def test_real_mnist(monkeypatch):
