@@ -6,7 +6,7 @@ import ml_collections
 
 import ops
 from experiments.cifar100_vit import networks
-from experiments.cifar100_vit.losses import LOSSES, fine_tuning_loss
+from experiments.cifar100_vit.losses import KINDS, LOSSES, fine_tuning_loss
 from experiments.cifar100_vit.networks import is_convolutional
 from experiments.core.config import about, require, require_one_of
 from experiments.core.errors import UsageError
@@ -110,4 +110,4 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     )
 
 
-RECIPE = Recipe("cifar100_vit", validate, build, load, prepare)
+RECIPE = Recipe("cifar100_vit", validate, build, load, prepare, KINDS)

@@ -30,6 +30,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from etils import epy
 
+from experiments.core.kinds import Kinds
 from experiments.core.report.markdown import p_name
 from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, Look
 
@@ -210,6 +211,11 @@ LOSSES = {
         of_labels=True,
     ),
 }
+KINDS = Kinds(
+    "loss.name",
+    reads={name: [f"loss.{field}" for field in kind.reads] for name, kind in LOSSES.items()},
+    options={"loss.name": "loss"},
+)
 
 
 def fine_tuning_loss(

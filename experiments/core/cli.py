@@ -136,6 +136,8 @@ class Command:
             raise UsageError("--config is required, for example --config=configs/mnist_pruning.py")
         if not self._flags.workdir and not self._flags.show_config:
             raise UsageError("--workdir is required: the directory that keeps the run")
+        if kinds := self._recipe.kinds:
+            kinds.check_overrides(paths[0] or "", config, self.config, [name for name, _ in overrides])
         for name, value in overrides:
             tuple_ = self._flags[name].value
             if isinstance(tuple_, tuple) and not re.search(r"[(\[,]", value or ""):

@@ -48,7 +48,7 @@ def require_plain(config: ml_collections.ConfigDict) -> None:
     Raises:
       UsageError: one is not finite, too large or too small, or of another type.
     """
-    for field, value in _leaves(config.to_dict()):
+    for field, value in leaves(config.to_dict()):
         for entry in value if isinstance(value, tuple | list) else (value,):
             require(
                 entry is None or isinstance(entry, bool | int | float | str),
@@ -104,17 +104,18 @@ def to_json(config: ml_collections.ConfigDict) -> dict[str, Any]:
     return json.loads(json.dumps(config.to_dict(), allow_nan=False))
 
 
-def _leaves(tree: Mapping[str, Any], prefix: str = "config") -> Iterator[tuple[str, Any]]:
+def leaves(tree: Mapping[str, Any], prefix: str = "config") -> Iterator[tuple[str, Any]]:
+    """Yields the fields below `prefix`, as `("config.lam.start", 0.1)`."""
     for name, value in tree.items():
         if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}.{name}")
+            yield from leaves(value, f"{prefix}.{name}")
         else:
             yield f"{prefix}.{name}", value
 
 
 def differences(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
     """One phrase per field in which two configs (in JSON form) differ."""
-    old, new = dict(_leaves(saved)), dict(_leaves(asked))
+    old, new = dict(leaves(saved)), dict(leaves(asked))
     return [
         f"{field} (saved {json.dumps(old[field]) if field in old else 'nothing'}, "
         f"asked {json.dumps(new[field]) if field in new else 'nothing'})"

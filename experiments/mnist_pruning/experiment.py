@@ -55,6 +55,10 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         }
         return pools.scatter(weights, params["network"])
 
+    def harden(network: NetworkParams) -> NetworkParams:
+        kept = {pool: _hardened(w, config.density) for pool, w in pools.gather(network).items()}
+        return pools.scatter(kept, network)
+
     def loss(params: Params, batch: Batch, key: jax.Array, progress: jax.Array) -> tuple[jax.Array, Metrics]:
         scores = network.logits(effective(params, progress, key), batch["image"])
         cross_entropy = optax.softmax_cross_entropy_with_integer_labels(scores, batch["label"]).mean()
@@ -76,8 +80,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
 
     def evaluate(params: Params, examples: Batch, progress: jax.Array) -> Metrics:
         trained = effective(params, progress)
-        kept = {pool: _hardened(w, config.density) for pool, w in pools.gather(trained).items()}
-        hardened = pools.scatter(kept, trained)
+        hardened = harden(trained)
         images = network.prepare(examples["image"])
 
         def error(params: NetworkParams) -> jax.Array:
@@ -97,6 +100,10 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
             }
         return metrics
 
+    def exported(params: Params) -> dict[str, Any]:
+        network = effective(params, jnp.float32(1))
+        return {"network": network, "hardened": harden(network), "trained": params}
+
     def pictures(params: Params) -> dict[str, jax.Array]:
         return network.pictures(effective(params, jnp.float32(1)))
 
@@ -113,6 +120,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         augment=network.augment,
         flops_per_example=network.flops,
         headline=(f"{data.prefix}_error", "train_density", "hardened_error"),
+        exported=exported,
         pictures=pictures,
     )
 
@@ -142,4 +150,4 @@ def _density(kernels: list[jax.Array]) -> jax.Array:
     return nonzero / sum(kernel.size for kernel in kernels)
 
 
-RECIPE = Recipe("mnist_pruning", validate, build)
+RECIPE = Recipe("mnist_pruning", validate, build, kinds=methods.KINDS)

@@ -9,7 +9,9 @@ import ml_collections
 from etils import epy
 
 from experiments.core.config import require, require_one_of
+from experiments.core.kinds import Kinds
 from experiments.core.report.style import BLACK, BLUE, GREY, SKY
+from experiments.core.training.schedules import LAM_SCHEDULES
 from experiments.mnist_pruning import masks, relaxed, schedules
 from experiments.mnist_pruning.baselines import gradual, movement, rigl, soft_threshold, topkast
 from experiments.mnist_pruning.method import Fields, Method, PruningMethod, State, Trial, baseline, by_number
@@ -159,6 +161,18 @@ METHODS = {
     "topkast": topkast.TOPKAST,
     "str": soft_threshold.STR,
 }
+KINDS = Kinds(
+    "method",
+    reads={name: method.reads for name, method in METHODS.items()},
+    only_if={
+        "lam.start": ("lam.schedule", LAM_SCHEDULES),
+        "lam.end": ("lam.schedule", ["geometric"]),
+        "density_schedule.begin": ("density_schedule.name", ["cubic"]),
+        "density_schedule.end": ("density_schedule.name", ["cubic"]),
+        "mask.num_samples": ("mask.name", [name for name, mask in masks.MASKS.items() if mask.draws]),
+    },
+    options={"method": ""},
+)
 
 
 def validate(config: ml_collections.ConfigDict) -> None:

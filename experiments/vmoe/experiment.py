@@ -24,7 +24,7 @@ from experiments.core.training.experiment import Batch, Experiment, Metrics, Par
 from experiments.vision import features, filters, inputs, model_fields, vit
 from experiments.vision.inputs import has_features
 from experiments.vmoe import dispatch, layer, measures, model, outputs, routers
-from experiments.vmoe.router_kinds import ROUTERS, Shape
+from experiments.vmoe.router_kinds import KINDS, ROUTERS, Shape
 
 LOSSES = ("softmax", "sigmoid")
 
@@ -229,4 +229,4 @@ def _loss(name: str, logits: jax.Array, labels: jax.Array) -> jax.Array:
     return optax.softmax_cross_entropy(logits, targets / jnp.maximum(total, np.float32(1)))
 
 
-RECIPE = Recipe("vmoe", validate, build, load, prepare)
+RECIPE = Recipe("vmoe", validate, build, load, prepare, KINDS)

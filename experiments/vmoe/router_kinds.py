@@ -13,6 +13,7 @@ import ml_collections
 from etils import epy
 
 from experiments.core.config import require, require_one_of
+from experiments.core.kinds import Kinds
 from experiments.core.report.markdown import number, p_name
 from experiments.core.report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, Look
 
@@ -43,6 +44,7 @@ class RouterKind:
     look: Callable[[Fields], Look] | None = None  # in figures; None: solid, in the next colour that is free
     setting: Callable[[Fields], str] = lambda fields: ""  # what is chosen besides the learning rate, for tables
     reads: tuple[str, ...] = ()  # of the fields of `config.router` that not all read
+    ignores: tuple[str, ...] = ()  # fields of the config, by dotted name, that it alone does not read, or few others
     score: str = "logits"  # the usual `config.router.score`
     fields: Fields = dataclasses.field(default_factory=dict)  # what else `config.router` has as it comes
     unbounded: bool = False  # whether its buffers hold all tokens of a group, whatever `config.router.capacity` is
@@ -94,6 +96,14 @@ def _validate_capacity(fields: ml_collections.ConfigDict, shape: Shape, num_expe
     require(shape.capacity >= shape.k, "router.capacity", shape.capacity, f"at least k={shape.k}, or 0 for as many")
 
 
+def _validate_annealed(fields: ml_collections.ConfigDict, shape: Shape, num_experts: int) -> None:
+    """Anything else is a relaxed router, and is to be called that."""
+    schedule = fields.lam.schedule
+    require(schedule == "geometric", "router.lam.schedule", schedule, "geometric for router.name='annealed'")
+    require(fields.hard_after < 1, "router.hard_after", fields.hard_after, "below 1 for router.name='annealed'")
+    _validate_capacity(fields, shape, num_experts)
+
+
 def _validate_exact(fields: ml_collections.ConfigDict, shape: Shape, num_experts: int) -> None:
     """Of those that know the threshold alone."""
     require(not fields.dykstra, "router.dykstra", fields.dykstra, f"0 for router.name={fields.name!r}")
@@ -142,6 +152,7 @@ ROUTERS = {
     "annealed": dataclasses.replace(
         _RELAXED,
         label=_label("relaxed expert choice annealed to the hard"),
+        validate_shape=_validate_annealed,
         look=lambda fields: (ORANGE, "--"),
         fields={"lam.schedule": "geometric", "lam.start": 10.0, "lam.end": 0.1, "hard_after": 0.9},
         presets=(),
@@ -193,12 +204,16 @@ ROUTERS = {
         ),
     ),
     "soft": RouterKind(
-        lambda fields, shape, lam: routers.SoftMoe(shape.capacity), lambda fields: "Soft MoE", presets=()
+        lambda fields, shape, lam: routers.SoftMoe(shape.capacity),
+        lambda fields: "Soft MoE",
+        ignores=("moe.dispatcher",),
+        presets=(),
     ),
     "dense": RouterKind(
         lambda fields, shape, lam: routers.Dense(shape.tokens, shape.capacity),
         lambda fields: "no experts: a dense MLP of equal cost",
         lambda fields: (GREY, ":"),
+        ignores=("router.noise", "moe.dispatcher"),
         presets=("demo",),
     ),
     # What experts can be worth at all: where it is as good as the others, no router can show.
@@ -206,6 +221,21 @@ ROUTERS = {
         lambda fields, shape, lam: routers.Dense(shape.tokens, slots=0),
         lambda fields: "neither experts nor MLP",
         lambda fields: (GREY, "-."),
+        ignores=(
+            *("router.k", "router.factor", "router.multiple_of", "router.capacity", "router.noise"),
+            *("moe.num_experts", "moe.dispatcher"),
+        ),
         presets=(),
     ),
 }
+KINDS = Kinds(
+    "router.name",
+    reads={name: [f"router.{field}" for field in kind.reads] for name, kind in ROUTERS.items()},
+    only_if={
+        "router.lam.end": ("router.lam.schedule", ["geometric"]),
+        "router.factor": ("router.k", [0]),
+        "router.multiple_of": ("router.k", [0]),
+    },
+    ignores={name: kind.ignores for name, kind in ROUTERS.items()},
+    options={"router.name": "router", "dataset": "data", "model.variant": "size"},
+)

@@ -23,7 +23,7 @@ from experiments.vmoe.router_kinds import ROUTERS, Shape
 from experiments.vmoe.routers import SCORES, HardExpertChoice, Logits, Slots
 from experiments.vmoe_clusters import task
 from experiments.vmoe_clusters.assigned import Assigned
-from experiments.vmoe_clusters.kinds import BEST, NAMES
+from experiments.vmoe_clusters.kinds import BEST, KINDS, NAMES
 from experiments.vmoe_clusters.recovery import recovery
 
 _ExpertChoice = Callable[[Logits], Slots]  # what all of NAMES are
@@ -131,4 +131,4 @@ def _optimizer(config: ml_collections.ConfigDict) -> optax.GradientTransformatio
     return optax.multi_transform({"learned": optimizer.make(config), "fixed": optax.set_to_zero()}, learned)
 
 
-RECIPE = Recipe("vmoe_clusters", validate, build, load)
+RECIPE = Recipe("vmoe_clusters", validate, build, load, kinds=KINDS)

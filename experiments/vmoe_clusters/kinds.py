@@ -3,12 +3,21 @@
 from collections.abc import Mapping
 from typing import Any
 
+from experiments.core.kinds import Kinds
 from experiments.core.report.style import BLACK, RED, Look
+from experiments.vmoe.router_kinds import KINDS as OF_ROUTERS
 from experiments.vmoe.router_kinds import ROUTERS
 
 BEST = "best"
 # In the order of the tables.
 NAMES = (BEST, "hard", "relaxed", "annealed", "straight_through", "balanced")
+KINDS = Kinds(
+    "router.name",
+    reads={name: OF_ROUTERS.reads.get(name, ()) for name in NAMES},
+    only_if={"router.lam.end": ("router.lam.schedule", ["geometric"])},
+    ignores={BEST: ("router.capacity",)},
+    options={"router.name": "router"},
+)
 
 Fields = Mapping[str, Any]  # `config.router` of a run
 

@@ -1,14 +1,15 @@
 """What runs are of, by the experiments that they belong to."""
 
 from experiments.cifar100_vit.report import naming as fine_tuning
-from experiments.core.report.identity import Fields, Identity, dotted
+from experiments.core.kinds import Fields, Kinds
+from experiments.core.report.identity import Identity, dotted
 from experiments.core.report.results import Run
 from experiments.mnist_pruning.report import naming as pruning
 from experiments.vmoe.report import naming as vmoe
 from experiments.vmoe_clusters.report import naming as clusters
 
 # Of runs of other programs there is nothing to know.
-_OTHERS = Identity(entry="", reads={}, only_if={}, known={}, parts=lambda run: [], told=())
+_OTHERS = Identity(Kinds("", {}), known={}, parts=lambda run: [], told=())
 _IDENTITIES = {
     "mnist_pruning": pruning.IDENTITY,
     "cifar100_vit": fine_tuning.IDENTITY,

@@ -1,6 +1,7 @@
 """A small run on digits, and how to start one as people do."""
 
 import dataclasses
+import re
 import subprocess
 import sys
 import time
@@ -66,6 +67,16 @@ def command(workdir: Path, *options: str, variant: str = "dense") -> list[str]:
         "--config.prune_layers=(1,)",
         *options,
     ]
+
+
+def loaded(experiment: str, workdir: Path) -> dict[str, Any]:
+    """Does to a run what the documentation says to load what it has exported; the names that this defines."""
+    text = (ROOT / "docs/how_to/experiments.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    (code,) = [block for block in blocks if f"experiments.{experiment}." in block]
+    names: dict[str, Any] = {}
+    exec(code.replace("runs/mine", str(workdir)), names)
+    return names
 
 
 def start(arguments: list[str], **options: Any) -> subprocess.Popen[str]:

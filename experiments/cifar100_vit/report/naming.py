@@ -6,7 +6,7 @@ from typing import Any
 
 from etils import epy
 
-from experiments.cifar100_vit.losses import LOSSES
+from experiments.cifar100_vit.losses import KINDS, LOSSES
 from experiments.core.report import results
 from experiments.core.report.identity import Identity
 from experiments.core.report.markdown import number
@@ -152,9 +152,7 @@ def is_stand_in(run: Run) -> bool:
 
 
 IDENTITY = Identity(
-    entry="loss.name",
-    reads={name: [f"loss.{field}" for field in loss.reads] for name, loss in LOSSES.items()},
-    only_if={},
+    kinds=KINDS,
     known=_KNOWN,
     parts=lambda run: [loss(run), *_settings(run)],
     told=(

@@ -5,10 +5,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from experiments.core.config import COMPUTED_HOW
+from experiments.core.kinds import Fields, Kinds, is_of
 from experiments.core.record.metrics import flatten
 from experiments.core.report.results import Run, unknown
-
-Fields = dict[str, Any]  # of a config, by dotted name
 
 # How a run is carried out and what it keeps. What it learns does not depend on these; means since the last row, as the
 # training loss, are over as many steps as `eval_every` says.
@@ -38,18 +37,14 @@ class Identity:
     """How the configs of an experiment are read where runs are compared.
 
     Attributes:
-      entry: the field that names an entry of the experiment's registry, as `method`.
-      reads: by entry, those of the fields that not all entries read which it does; `lam` stands for all of `lam.*`.
-      only_if: fields that are read only where another has one value: that field and value.
+      kinds: those of the experiment's registry, with the fields that each reads.
       earlier: fields that came later than the first runs, with the value by which those were made.
       known: the names that fields may have, for which there are labels.
       parts: what tables call a run: for example `["relaxed top-k", "p = 2", "lam = 0.1"]`.
       told: the fields that these parts tell, where their entry reads them.
     """
 
-    entry: str
-    reads: Mapping[str, Collection[str]]
-    only_if: Mapping[str, tuple[str, Any]]
+    kinds: Kinds
     known: Mapping[str, Collection[str]]
     parts: Callable[[Run], list[str]]
     told: Collection[str]
@@ -58,13 +53,7 @@ class Identity:
     def fields(self, config: Fields) -> Fields:
         """The fields that a run of the config reads, those that it lacks with the value of the time."""
         config = {**self.earlier, **config}
-        own = self.reads.get(config.get(self.entry, ""), self._of_entries)
-        idle = {name for name, (other, value) in self.only_if.items() if config.get(other) != value}
-        return {
-            name: value
-            for name, value in config.items()
-            if (_is_of(name, own) or not self.is_of_entries(name)) and name not in idle
-        }
+        return {name: value for name, value in config.items() if self.kinds.is_read(name, config)}
 
     def circumstances(self, run: Run) -> Fields:
         """What is alike where a difference is one of methods: data, network, length of training and the like.
@@ -72,9 +61,9 @@ class Identity:
         Not what makes the method, what is tuned or how it is computed. None is left out, as runs made before there was
         such a field lack it.
         """
-        apart = (*self.told, *self._of_entries, *BOOKKEEPING, *_NO_CIRCUMSTANCE)
+        apart = (*self.told, *self.kinds.of_kinds, *BOOKKEEPING, *_NO_CIRCUMSTANCE)
         fields = self.fields(dotted(run.config))
-        return {name: value for name, value in fields.items() if value is not None and not _is_of(name, apart)}
+        return {name: value for name, value in fields.items() if value is not None and not is_of(name, apart)}
 
     def comparable(self, run: Run, others: Iterable[Run], but: Collection[str] = ()) -> list[Run]:
         """Those of the others whose circumstances are those of the run, `but` for these fields."""
@@ -84,13 +73,9 @@ class Identity:
 
         return [other for other in others if found(other) == found(run)]
 
-    @property
-    def _of_entries(self) -> set[str]:
-        return {name for names in self.reads.values() for name in names}
-
     def is_of_entries(self, field: str) -> bool:
         """Whether the field is one that not all entries read."""
-        return _is_of(field, self._of_entries)
+        return is_of(field, self.kinds.of_kinds)
 
     def name(self, run: Run) -> list[str]:
         """The parts of its name; none where an entry is not known any more."""
@@ -98,7 +83,7 @@ class Identity:
 
     def tells(self, field: str) -> bool:
         """Whether names of runs say what the field is."""
-        return _is_of(field, self.told)
+        return is_of(field, self.told)
 
 
 def dotted(config: Mapping[str, Any]) -> Fields:
@@ -109,9 +94,4 @@ def dotted(config: Mapping[str, Any]) -> Fields:
 
 def is_bookkeeping(field: str) -> bool:
     """Whether no number of a run depends on the field."""
-    return _is_of(field, BOOKKEEPING)
-
-
-def _is_of(field: str, names: Collection[str]) -> bool:
-    """Whether it is one of them, or of a section that is."""
-    return any(field == name or field.startswith(f"{name}.") for name in names)
+    return is_of(field, BOOKKEEPING)

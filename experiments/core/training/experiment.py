@@ -40,6 +40,7 @@ import optax
 
 from experiments.core.input import dataset as data_lib
 from experiments.core.input.dataset import Data
+from experiments.core.kinds import Kinds
 
 Params = Any  # a pytree of arrays
 Batch = dict[str, jax.Array]
@@ -96,6 +97,8 @@ class Experiment:
       examine: `examine(params, examples) -> values`, arrays [B] by name, of small types: what is kept of each example
         with `config.export_examples`, so that two runs can be compared example by example. None: nothing.
       probe: what else rows compare with the row before. None: nothing.
+      exported: `exported(params) -> tree`: what `config.export_params` keeps of the parameters at the end. None: these, as
+        they are what `evaluate` computes with.
       pictures: `pictures(params) -> images`, [N, H, W, C] in [0, 1] by name with C = 1 or 3, few and small: what there
         is to see of a network at the end. None: nothing.
     """
@@ -114,6 +117,7 @@ class Experiment:
     examine: Callable[[Params, Batch], dict[str, jax.Array]] | None = None
     conclude: Callable[[Metrics], Metrics] | None = None
     probe: Probe | None = None
+    exported: Callable[[Params], Params] | None = None
     pictures: Callable[[Params], dict[str, jax.Array]] | None = None
 
 
@@ -129,6 +133,7 @@ class Recipe:
         can be, as weights to start from; after `validate`, before any data are read.
       load: the data of a valid config; in memory by default. For a pipeline, `Data` with streams
         (`stream.py`), which yield decoded and augmented batches in the memory of the host.
+      kinds: the kinds that its config chooses from, by which overrides are checked; None: it has none.
     """
 
     name: str
@@ -136,3 +141,4 @@ class Recipe:
     build: Callable[[ml_collections.ConfigDict, Data], Experiment]
     load: Callable[[ml_collections.ConfigDict], Data] = data_lib.load
     prepare: Callable[[ml_collections.ConfigDict], None] = lambda config: None
+    kinds: Kinds | None = None

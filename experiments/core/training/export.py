@@ -1,6 +1,7 @@
 """What a finished run leaves as files that any program with NumPy reads, if its config asks for them.
 
-config.export_params      its parameters; of a single seed; False if left out
+config.export_params      its parameters, or what its experiment makes of them (`Experiment.exported`); of a single
+                          seed; False if left out
 config.export_examples    what its experiment says of each evaluated example (`Experiment.examine`); False if left out
 config.export_probe       what its experiment's probe finds at the end; False if left out
 config.export_pictures    images that its experiment makes (`Experiment.pictures`), and histograms of its parameters, of
@@ -14,12 +15,14 @@ seeds and examples in the order of the data set; `probe.npz` has boolean arrays 
 
 import hashlib
 import io
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import jax
 import ml_collections
 import numpy as np
+from flax import traverse_util
 from jax.experimental import multihost_utils
 from jax.tree_util import keystr, tree_leaves_with_path
 
@@ -57,6 +60,7 @@ def write_files(
     probe: Prober,
     images: Mapping[str, np.ndarray],
     *,
+    exported: Callable[[Params], Params] | None,
     seed_axis: bool,
 ) -> dict[str, str]:
     """Writes what a config asks for: all processes take part, and the first one writes.
@@ -68,6 +72,7 @@ def write_files(
       evaluate: what examines examples.
       probe: what finds.
       images: of `pictures.images`.
+      exported: that of the experiment.
       seed_axis: whether parameters have one.
 
     Returns:
@@ -76,7 +81,8 @@ def write_files(
     writes = jax.process_index() == 0
     kept: dict[Path, dict[str, np.ndarray]] = {}
     if config.get("export_params"):
-        arrays = gather(params, seed_axis=seed_axis)
+        made = jax.jit(jax.vmap(exported) if seed_axis else exported)(params) if exported else params
+        arrays = gather(made, seed_axis=seed_axis)
         if writes:
             write(workdir.params, arrays)
     if config.get("export_examples"):
@@ -87,6 +93,14 @@ def write_files(
         histograms = {name: Histogram.of(array) for name, array in _wholes(params)}
         kept[workdir.pictures] = Pictures(images, histograms).arrays()
     return {f"{path.stem}_sha256": write_compressed(path, arrays) for path, arrays in kept.items() if writes}
+
+
+def load(path: str | Path) -> tuple[ml_collections.ConfigDict, Params]:
+    """Reads the config of a run and the tree of NumPy arrays that `config.export_params` has kept in its workdir."""
+    workdir = Workdir(path)
+    with workdir.params.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        params = traverse_util.unflatten_dict(dict(arrays), sep="/")
+    return ml_collections.ConfigDict(json.loads(workdir.config.read_text())), params
 
 
 def gather(params: Params, *, seed_axis: bool) -> dict[str, np.ndarray]:

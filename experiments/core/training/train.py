@@ -197,7 +197,9 @@ class _Run:
         if config.get("tensorboard") or config.get("export_pictures"):
             images = pictures.images(self.experiment, params, self.everywhere, seed_axis=seed_axis)
         sums = {"metrics_sha256": writer.sha256} | export.write_files(
-            config, self.workdir, params, self.evaluate, self.probe, images, seed_axis=seed_axis
+            *(config, self.workdir, params, self.evaluate, self.probe, images),
+            exported=self.experiment.exported,
+            seed_axis=seed_axis,
         )
         arrays = export.gather(params, seed_axis=False) if config.get("tensorboard") else {}
         if _is_first():

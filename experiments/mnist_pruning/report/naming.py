@@ -11,7 +11,7 @@ from experiments.core.report.results import Problem, Run
 from experiments.core.report.style import Look
 from experiments.mnist_pruning import relaxed
 from experiments.mnist_pruning.masks import MASKS
-from experiments.mnist_pruning.methods import METHODS
+from experiments.mnist_pruning.methods import KINDS, METHODS
 from experiments.mnist_pruning.networks import NETWORKS
 
 PAPER_LEARNING_RATE = 1e-2
@@ -128,13 +128,7 @@ def _order(run: Run) -> tuple[Any, ...]:
 
 
 IDENTITY = Identity(
-    entry="method",
-    reads={name: method.reads for name, method in METHODS.items()},
-    only_if={
-        "lam.end": ("lam.schedule", "geometric"),
-        "density_schedule.begin": ("density_schedule.name", "cubic"),
-        "density_schedule.end": ("density_schedule.name", "cubic"),
-    },
+    kinds=KINDS,
     known=_KNOWN,
     parts=lambda run: [method(run), *_settings(run)],
     told=(

@@ -29,13 +29,14 @@ _LAMS = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01)
 
 
 def load(runs: Sequence[Run], directory: Path) -> dict[str, tuple[Run, Mapping[str, Any]]]:
-    """The runs below `directory` that were made for pictures and have left parameters, with these, by kind."""
+    """The runs below `directory` that were made for pictures and have left parameters, with those trained, by kind."""
     found = {}
     for run in runs:
         path = Workdir(directory / run.name).params
         if naming.part(run) == "pictures" and path.exists():
             with np.load(path, allow_pickle=False) as arrays:
-                found[naming.kind(run)] = (run, traverse_util.unflatten_dict(dict(arrays), sep="/"))
+                params = traverse_util.unflatten_dict(dict(arrays), sep="/")
+            found[naming.kind(run)] = (run, params.get("trained", params))  # earlier runs have left nothing else
     return found
 
 

@@ -11,7 +11,7 @@ from experiments.core.report.identity import Identity
 from experiments.core.report.markdown import number
 from experiments.core.report.pooled import pooled
 from experiments.core.report.results import Problem, Run
-from experiments.vmoe.router_kinds import ROUTERS, RouterKind
+from experiments.vmoe.router_kinds import KINDS, ROUTERS, RouterKind
 
 _KNOWN: dict[str, Collection[str]] = {"router.name": ROUTERS}
 
@@ -98,13 +98,7 @@ def over_layers(values: Mapping[str, Any], metric: str | None = None) -> list[fl
 
 
 IDENTITY = Identity(
-    entry="router.name",
-    reads={name: [f"router.{field}" for field in router.reads] for name, router in ROUTERS.items()},
-    only_if={
-        "router.lam.end": ("router.lam.schedule", "geometric"),
-        "router.factor": ("router.k", 0),
-        "router.multiple_of": ("router.k", 0),
-    },
+    kinds=KINDS,
     known=_KNOWN,
     parts=lambda run: [router(run), *_settings(run)],
     told=(

@@ -66,8 +66,7 @@ def steps_to_reach(run: Run, share: float = REACHED) -> list[int | None]:
 
 IDENTITY = dataclasses.replace(
     of_routers.IDENTITY,
-    reads={name: of_routers.IDENTITY.reads.get(name, []) for name in kinds.NAMES},
-    only_if={"router.lam.end": ("router.lam.schedule", "geometric")},
+    kinds=kinds.KINDS,
     known=_KNOWN,
     parts=lambda run: [router(run), setting(run)],
     earlier={},

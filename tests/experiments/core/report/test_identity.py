@@ -1,12 +1,15 @@
 """Which fields of a config a run reads."""
 
+from experiments.core.kinds import Kinds
 from experiments.core.report.identity import Identity, dotted, is_bookkeeping
 from experiments.core.report.results import Run
 
 IDENTITY = Identity(
-    entry="method",
-    reads={"hard": ["every"], "relaxed": ["lam", "every"], "dense": []},
-    only_if={"lam.end": ("lam.schedule", "geometric")},
+    kinds=Kinds(
+        "method",
+        reads={"hard": ["every"], "relaxed": ["lam", "every"], "dense": []},
+        only_if={"lam.end": ("lam.schedule", ["geometric"])},
+    ),
     known={"method": ["hard", "relaxed", "dense"]},
     parts=lambda run: [run.config["method"]],
     told=("method", "lam"),

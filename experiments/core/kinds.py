@@ -1,0 +1,113 @@
+"""Kinds, such as routers or pruning methods: the fields of a config that each reads, and overrides that fit no kind."""
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import ml_collections
+
+from experiments.core import config_file
+from experiments.core.config import leaves, require
+from experiments.core.errors import UsageError
+
+Fields = dict[str, Any]  # of a config, by dotted name
+
+
+@dataclasses.dataclass(frozen=True)
+class Kinds:
+    """The kinds that a field of an experiment's config names.
+
+    Attributes:
+      field: that field, such as `router.name`.
+      reads: by kind, the fields that it reads, of those that not all kinds read; `lam` stands for all of `lam.*`.
+      only_if: fields that are read only where another field has one of some values: that field and the values.
+      ignores: by kind, fields that it does not read, of those that all others read.
+      options: by field, the option after the colon of `--config` that sets it together with other fields; an empty one
+        is the name of the variant itself.
+    """
+
+    field: str
+    reads: Mapping[str, Collection[str]]
+    only_if: Mapping[str, tuple[str, Collection[Any]]] = dataclasses.field(default_factory=dict)
+    ignores: Mapping[str, Collection[str]] = dataclasses.field(default_factory=dict)
+    options: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def of_kinds(self) -> set[str]:
+        """The fields that not all kinds read."""
+        return {name for names in self.reads.values() for name in names}
+
+    def is_read(self, name: str, config: Fields) -> bool:
+        """Whether a run of the config reads the field, as most kinds do if not all: `ignores` has no say."""
+        return not self._why_unread(name, config)
+
+    def _why_unread(self, name: str, config: Fields) -> str:
+        """The reason; empty for a field that is read. A kind that is not known is taken to read all fields."""
+        kind = config.get(self.field, "")
+        if is_of(name, self.of_kinds) and not is_of(name, self.reads.get(kind, self.of_kinds)):
+            return f"config.{self.field}={kind!r} makes no use of it"
+        other, values = self.only_if.get(name, ("", ()))
+        if other and config.get(other) not in values:
+            return f"it is used with config.{other}={' or '.join(map(repr, values))} alone"
+        return ""
+
+    def check_overrides(
+        self,
+        argument: str,
+        base: ml_collections.ConfigDict,
+        config: ml_collections.ConfigDict,
+        overridden: Iterable[str],
+    ) -> None:
+        """Checks that each override of a config does what it says.
+
+        Args:
+          argument: the value of `--config`.
+          base: the config that it makes.
+          config: the same, all overrides applied.
+          overridden: the fields that are overridden, as `config.lam.start`.
+
+        Raises:
+          UsageError: a kind is chosen without the fields that its variant sets, or a field is set that is not read.
+        """
+        before, after = dotted(base), dotted(config)
+        kind = after.get(self.field, "")  # the config of another experiment has none, and is refused later
+        given = {name.removeprefix("config.") for name in overridden}
+        ignored = self.ignores.get(kind, ())
+        usual = dict(before)
+        for name in self.options.keys() & given:
+            chosen, fields = self._variant(name, after[name], argument)
+            missing = [
+                f"config.{field}={value!r}"
+                for field, value in fields.items()
+                if value != before.get(field) and field not in {*given, *ignored} and self.is_read(field, after)
+            ]
+            allowed = f"chosen by --config={chosen}, or given together with " + ", ".join(missing)
+            require(not missing, name, after[name], allowed)
+            usual |= fields
+        for name in sorted(given):
+            why = self._why_unread(name, after)
+            if is_of(name, ignored):
+                why = f"config.{self.field}={kind!r} makes no use of it"
+            allowed = f"left at {usual[name]!r}: {why}"
+            require(not why or after[name] in (before[name], usual[name]), name, after[name], allowed)
+
+    def _variant(self, name: str, value: str, argument: str) -> tuple[str, Fields]:
+        """What `--config` is to be for a field to have the value, and the fields of that; none if it cannot have it."""
+        path, _, variant = argument.partition(":")
+        option = self.options[name]
+        others = [part for part in variant.split(",") if part.partition("=")[0] != option and ("=" in part or option)]
+        chosen = f"{path}:" + ",".join(filter(None, [f"{option}={value}" if option else value, *others]))
+        try:
+            return chosen, dotted(config_file.load(chosen))
+        except UsageError:  # the name is not known, or the file has no such option: `validate` says what is allowed
+            return chosen, {}
+
+
+def dotted(config: ml_collections.ConfigDict) -> Fields:
+    """The fields of a config by dotted name."""
+    return {name.removeprefix("config."): value for name, value in leaves(config.to_dict())}
+
+
+def is_of(field: str, names: Collection[str]) -> bool:
+    """Whether a field, by dotted name, is one of these names or belongs to a section that is."""
+    return any(field == name or field.startswith(f"{name}.") for name in names)
