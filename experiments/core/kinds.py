@@ -38,7 +38,7 @@ class Kinds:
         return {name for names in self.reads.values() for name in names}
 
     def is_read(self, name: str, config: Fields) -> bool:
-        """Whether a run of the config reads the field, as most kinds do if not all: `ignores` has no say."""
+        """Whether a run of the config reads the field, whatever `ignores` says of it."""
         return not self._why_unread(name, config)
 
     def _why_unread(self, name: str, config: Fields) -> str:
@@ -74,12 +74,15 @@ class Kinds:
         given = {name.removeprefix("config.") for name in overridden}
         ignored = self.ignores.get(kind, ())
         usual = dict(before)
-        for name in self.options.keys() & given:
+        for name in sorted(self.options.keys() & given):
+            if after[name] == before[name]:
+                continue
             chosen, fields = self._variant(name, after[name], argument)
+            whole = fields | {field: after[field] for field in given}
             missing = [
                 f"config.{field}={value!r}"
                 for field, value in fields.items()
-                if value != before.get(field) and field not in {*given, *ignored} and self.is_read(field, after)
+                if value != before.get(field) and field not in {*given, *ignored} and self.is_read(field, whole)
             ]
             allowed = f"chosen by --config={chosen}, or given together with " + ", ".join(missing)
             require(not missing, name, after[name], allowed)

@@ -69,13 +69,16 @@ def command(workdir: Path, *options: str, variant: str = "dense") -> list[str]:
     ]
 
 
-def loaded(experiment: str, workdir: Path) -> dict[str, Any]:
-    """Does to a run what the documentation says to load what it has exported; the names that this defines."""
+def loaded(experiment: str, workdir: Path, **changes: str) -> dict[str, Any]:
+    """Does with a workdir what the documentation says to load what a run has exported; the names that this defines."""
     text = (ROOT / "docs/how_to/experiments.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     (code,) = [block for block in blocks if f"experiments.{experiment}." in block]
+    for old, new in {"runs/mine": str(workdir), **changes}.items():
+        assert old in code
+        code = code.replace(old, new)
     names: dict[str, Any] = {}
-    exec(code.replace("runs/mine", str(workdir)), names)
+    exec(code, names)
     return names
 
 

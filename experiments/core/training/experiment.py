@@ -97,8 +97,8 @@ class Experiment:
       examine: `examine(params, examples) -> values`, arrays [B] by name, of small types: what is kept of each example
         with `config.export_examples`, so that two runs can be compared example by example. None: nothing.
       probe: what else rows compare with the row before. None: nothing.
-      exported: `exported(params) -> tree`: what `config.export_params` keeps of the parameters at the end. None: these, as
-        they are what `evaluate` computes with.
+      exported: `exported(params) -> tree`: what `config.export_params` keeps of the parameters at the end. None: the
+        parameters, as `evaluate` computes with them as they are.
       pictures: `pictures(params) -> images`, [N, H, W, C] in [0, 1] by name with C = 1 or 3, few and small: what there
         is to see of a network at the end. None: nothing.
     """

@@ -138,3 +138,19 @@ def test_a_loss_and_its_gradient(name):
         assert metrics["router"] == {}
     else:
         assert 43 < float(metrics["router"]["block_0"]["support"]) < 160
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"router__lam__schedule": "constant"},
+            r"^config\.router\.lam\.schedule='constant' .* geometric for .*annealed",
+        ),
+        ({"router__hard_after": 1.0}, r"^config\.router\.hard_after=1\.0 .* below 1 for .*annealed"),
+    ],
+)
+def test_nothing_else_is_called_annealed(fields, message):
+    with pytest.raises(UsageError, match=message):
+        RECIPE.validate(tiny_config("small,router=annealed", **fields))
+    RECIPE.validate(tiny_config("small,router=annealed", router__name="relaxed", **fields))

@@ -58,10 +58,14 @@ def test_a_run_in_epochs_of_one_seed_has_no_axis_of_seeds(tmp_path):
     config = small_config("dense", seeds=(1,), epochs=1)
     config.export_params = True
     train.run(PRUNING, config, tmp_path)
-    init = PRUNING.build(config, data_lib.load(config)).init
-    params = flatten_dict(jax.eval_shape(init, jax.random.key(0)), sep="/")
+    experiment = PRUNING.build(config, data_lib.load(config))
+    params = jax.eval_shape(experiment.init, jax.random.key(0))
+    expected = flatten_dict(jax.eval_shape(experiment.exported, params), sep="/")
     arrays = saved(Workdir(tmp_path))
-    assert {name: array.shape for name, array in arrays.items()} == {name: leaf.shape for name, leaf in params.items()}
+    assert {name: array.shape for name, array in arrays.items()} == {
+        name: leaf.shape for name, leaf in expected.items()
+    }
+    assert [arrays[f"{tree}/1/kernel"].shape for tree in ("network", "hardened", "trained/network")] == [(64, 10)] * 3
 
 
 def test_it_comes_before_the_summary_and_only_when_the_run_is_done(tmp_path, monkeypatch):

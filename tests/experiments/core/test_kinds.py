@@ -1,0 +1,108 @@
+"""Overrides of a kind, and of what only some kinds read: they do what they say, or are refused in a line."""
+
+import importlib
+import re
+
+import pytest
+from absl import flags
+
+from experiments.cifar100_vit.losses import LOSSES
+from experiments.core import cli, config_file
+from experiments.core.errors import UsageError
+from experiments.core.kinds import dotted
+from experiments.mnist_pruning.methods import METHODS
+from experiments.vmoe.router_kinds import ROUTERS
+from experiments.vmoe_clusters.kinds import NAMES
+
+pytestmark = pytest.mark.filterwarnings(r"ignore:the load_module\(\) method:DeprecationWarning")  # of ml_collections
+
+# The experiment, how its variants are named, its field, and its kinds.
+EXPERIMENTS = {
+    "mnist_pruning": (":{}", "method", METHODS),
+    "cifar100_vit": (":features,loss={}", "loss.name", LOSSES),
+    "vmoe": (":tokens,router={}", "router.name", ROUTERS),
+    "vmoe_clusters": (":router={}", "router.name", NAMES),
+}
+CHANGES = [
+    (experiment, first, kind)
+    for experiment, (_, _, kinds) in EXPERIMENTS.items()
+    for first in list(kinds)[1:3]
+    for kind in kinds
+]
+
+
+def parsed(experiment, variant, *overrides):
+    """The recipe, and the config of a command line."""
+    recipe = importlib.import_module(f"experiments.{experiment}.experiment").RECIPE
+    given = [f"--config=configs/{experiment}.py{variant}", *(f"--config.{override}" for override in overrides)]
+    command = cli.Command(recipe, flags.FlagValues(), [experiment, "--workdir=w", *given])
+    command.parse()
+    return recipe, command.config
+
+
+def refused(*line):
+    """What a command line is refused with; empty if it is not."""
+    try:
+        parsed(*line)
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(("experiment", "first", "kind"), CHANGES)
+def test_a_kind_by_override_is_that_of_its_variant_or_the_line_says_what_it_lacks(experiment, first, kind):
+    variant, field, _ = EXPERIMENTS[experiment]
+    overrides = [f"{field}={kind}"]
+    recipe, of_variant = parsed(experiment, variant.format(kind))
+    if said := refused(experiment, variant.format(first), *overrides):
+        refusal = r"is not allowed: it must be chosen by --config=(\S+), or given together with (.*)"
+        chosen, lacks = re.fullmatch(rf"config\.{field}='{kind}' {refusal}", said).groups()
+        assert dotted(config_file.load(chosen)) == dotted(of_variant)
+        overrides += lacks.replace("config.", "").replace("'", "").split(", ")
+    found, wanted = dotted(parsed(experiment, variant.format(first), *overrides)[1]), dotted(of_variant)
+    differ = {name for name in wanted if found[name] != wanted[name] and recipe.kinds.is_read(name, wanted)}
+    assert differ <= set(recipe.kinds.ignores.get(kind, ()))
+
+
+@pytest.mark.parametrize(
+    ("experiment", "variant", "override", "why"),
+    [
+        ("vmoe", ":tokens", "router.factor=1000", "left at 2.0: it is used with config.router.k=0 alone"),
+        ("vmoe", ":tokens", "router.lam.end=0.2", "it is used with config.router.lam.schedule='geometric' alone"),
+        ("vmoe", ":tokens,router=soft", "router.p=1.5", "config.router.name='soft' makes no use of it"),
+        ("vmoe", ":tokens,router=dense", "router.noise=0.5", "config.router.name='dense' makes no use of it"),
+        ("vmoe", "", "model.variant=B/16", "size=B/16, or .* config.moe.blocks=(9, 11), config.moe.group_images=2"),
+        ("vmoe", "", "dataset=imagenet21k", "data=imagenet21k, or .* config.loss='sigmoid'"),
+        ("vmoe_clusters", ":router=best", "router.capacity=50", "config.router.name='best' makes no use of it"),
+        ("mnist_pruning", ":hard", "lam.start=3", "config.method='hard' makes no use of it"),
+        ("mnist_pruning", ":mask_straight_through", "mask.num_samples=3", "config.mask.name='perturbed' alone"),
+        ("mnist_pruning", ":annealed", "density_schedule.end=0.5", "config.density_schedule.name='cubic' alone"),
+        ("cifar100_vit", ":loss=xent", "loss.k=5", "config.loss.name='xent' makes no use of it"),
+    ],
+)
+def test_a_field_that_is_not_read_is_refused_unless_it_stays_as_it_is(experiment, variant, override, why):
+    name = override.partition("=")[0]
+    said = refused(experiment, variant, override)
+    assert said.startswith(f"config.{name}=")
+    assert re.search(re.escape(why).replace(r"\.\*", ".*"), said), said
+    usual = dotted(parsed(experiment, variant)[1])[name]
+    assert dotted(parsed(experiment, variant, f"{name}={usual}")[1])[name] == usual
+
+
+@pytest.mark.parametrize(
+    ("experiment", "variant", "overrides"),
+    [
+        ("vmoe", ":tokens", ["router.factor=3", "router.k=0"]),
+        ("vmoe", ":tokens", ["router.name=hard", "router.score=logits"]),
+        ("vmoe", ":small", ["dataset=digits", "model.variant=mu/4"]),
+        ("mnist_pruning", ":annealed", ["method=relaxed"]),
+        ("mnist_pruning", ":annealed,network=vit", ["method=hard"]),
+        ("mnist_pruning", "", ["method=mask_straight_through", "mask.name=lapsum", "mask.strength=0.2"]),
+        ("mnist_pruning", "", ["lam.schedule=geometric", "lam.end=1e-3"]),
+        ("cifar100_vit", ":features", ["loss.name=xent", "optimizer.learning_rate=1e-3"]),
+    ],
+)
+def test_other_overrides_are_taken(experiment, variant, overrides):
+    fields = dotted(parsed(experiment, variant, *overrides)[1])
+    for name, _, value in (override.partition("=") for override in overrides):
+        assert fields[name] == type(fields[name])(value)
