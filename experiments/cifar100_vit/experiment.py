@@ -31,6 +31,8 @@ def validate(config: ml_collections.ConfigDict) -> None:
         require_one_of("network", config.network, features.NETWORKS)
     else:
         model_fields.validate(config, networks.make_transformer(config, num_classes=1))
+    if has_features(config) or is_convolutional(config):
+        require(not config.pretrained, "pretrained", config.pretrained, "empty: the network has ImageNet's weights")
     try:
         fine_tuning_loss(**config.loss)
     except ValueError as error:

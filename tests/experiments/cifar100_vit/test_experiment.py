@@ -294,6 +294,15 @@ def test_a_mistake_is_one_line_and_leaves_no_workdir(tmp_path, fields, message):
     assert not (tmp_path / "w").exists()
 
 
+@pytest.mark.parametrize("argument", ["features", "last_block", "whole"])
+def test_weights_to_start_from_are_refused_where_the_network_has_others(argument):
+    config = get_config(argument)
+    RECIPE.validate(config)
+    config.pretrained = "weights.npz"
+    with pytest.raises(UsageError, match=r"^config\.pretrained='weights\.npz' .* must be empty"):
+        RECIPE.validate(config)
+
+
 def test_weights_that_do_not_fit_leave_no_workdir(tmp_path):
     write_weights(tmp_path / "weights.npz")
     config = tiny_config(pretrained=str(tmp_path / "weights.npz"), model__mlp_dim=32)

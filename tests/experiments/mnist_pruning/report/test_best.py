@@ -92,11 +92,13 @@ def test_errors_are_drawn_against_density_and_layers_over_time(directory):
         assert line.get_ydata() == pytest.approx([share, share])
 
 
-def test_pictures_are_of_the_weights_of_the_forward_pass(tmp_path):
+@pytest.mark.parametrize("exported", ["trained/network", "network"])  # the latter of the runs that are committed
+def test_pictures_are_of_the_weights_of_the_forward_pass(tmp_path, exported):
     learned = np.random.default_rng(0).normal(size=(64, 10)).astype(np.float32)
     fields = {"lam__schedule": "geometric", "lam__start": 3.0, "hard_after": 0.9, "debias": True}
     write_workdir(tmp_path / "pictures/annealed", [[90.0], [5.0]], prune_layers=(1,), **fields)
-    np.savez(tmp_path / "pictures/annealed/params.npz", **{"network/1/kernel": learned})
+    arrays = {"network/1/kernel": np.zeros_like(learned), f"{exported}/1/kernel": learned}
+    np.savez(tmp_path / "pictures/annealed/params.npz", **arrays)
     runs, _ = naming.load(tmp_path)
     (found,) = pictures.load(runs, tmp_path).values()
     assert np.count_nonzero(pictures.first_layer(*found)) == 64
