@@ -12,8 +12,9 @@ is the problem of ``topk_mag`` in the sizes: Proposition 2 of Sander et al. (202
 the place of that of entries. The mask of groups is ``z = topk_mask(s, k)`` throughout each, the maximiser of ``sum_g
 <x_g, y_g> / m_g - lam / p * sum_g r_g^p`` over the ``y`` that are constant on groups, ``0 <= z <= 1, sum_g z_g = k``.
 
-Derivatives are finite also at groups of zeros and near them: where others compete they are 0, where all are kept those
-of a group that is kept. Second ones are for sizes that are 0 or whose square does not underflow (1e-19 in float32).
+Derivatives are finite also at groups of zeros and near them: they are those of a group that is kept where ``k`` is more
+than there are others, and 0 where it is not. Second ones are for sizes that are 0 or whose square does not underflow
+(1e-19 in float32).
 """
 
 import dataclasses
@@ -77,6 +78,10 @@ class Blocks:
         split = [part for size, tile in zip(tiled, self.shape, strict=True) for part in (-(-size // tile), tile)]
         return x.reshape(*lead, *split)
 
+    def in_layers(self) -> "Blocks":
+        """The same groups of an array with one more axis in front, at each index of which they lie."""
+        return self
+
     def within(self, ndim: int) -> tuple[int, ...]:
         """The axes of ``apart`` of an array of ``ndim`` axes along which a group extends."""
         return tuple(ndim - len(self.shape) + 2 * i + 1 for i in range(len(self.shape)))
@@ -132,6 +137,10 @@ class Channels:
         """As that of ``Blocks``."""
         return x
 
+    def in_layers(self) -> "Channels":
+        """As that of ``Blocks``."""
+        return Channels((0, *(axis + 1 if axis >= 0 else axis for axis in self._axes)))
+
     def within(self, ndim: int) -> tuple[int, ...]:
         """As that of ``Blocks``."""
         return tuple(sorted(set(range(ndim)) - {axis % ndim for axis in self._axes}))
@@ -174,6 +183,10 @@ class NM:
     def count(self, shape: tuple[int, ...]) -> int:
         """As that of ``Blocks``."""
         return self.m
+
+    def in_layers(self) -> "NM":
+        """As that of ``Blocks``."""
+        return NM(self.m, self.axis + 1) if self.axis >= 0 else self
 
     def runs(self, x: Array) -> Array:
         """The runs as rows, shape ``(runs, m)``."""

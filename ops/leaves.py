@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -33,15 +33,23 @@ from .interface.arguments import (
 from .interface.rowwise import AxisName, on_mesh, spec_of
 from .nonlinearities import HALF_SQUARE, IDENTITY, Nonlinearity
 from .scalar.equation import Equation
-from .scalar.magnitude import magnitude_of
+from .scalar.magnitude import magnitude_of, share_at_zero
 from .scalar.mask import mask_of
 from .scalar.rows import Rows
 
 Include = Callable[[Any, Array], bool]
+Tree = TypeVar("Tree")  # any pytree, which operators return as they were given it
+
+
+def is_array(leaf: Any) -> bool:
+    """Whether a leaf of a pytree is an array; functions, strings and Python's numbers, which modules hold, are not."""
+    return isinstance(leaf, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct) or hasattr(
+        leaf, "__jax_array__"
+    )
 
 
 def of_tree(
-    tree: Any,
+    tree: Tree,
     density: ArrayLike | None,
     k: ArrayLike | None,
     phi: Nonlinearity,
@@ -52,10 +60,15 @@ def of_tree(
     debias: bool = False,
     per_leaf: bool = False,
     groups: Groups | None = None,
+    stacked: Include | None = None,
     axis_name: AxisName = None,
     name: str = "params",
-) -> Any:
-    """The operator of ``phi``; the hard one where ``lam`` is ``None``."""
+) -> Tree:
+    """The operator of ``phi``; the hard one where ``lam`` is ``None``.
+
+    Leaves for which ``stacked`` is true hold one layer at each index of their first axis: each layer is grouped as a
+    leaf of its own, and has a budget of its own ``per_leaf``.
+    """
     p, whole = check_p(p), lam is None
     lam = 0.0 if lam is None else lam
     strength_of_it = check_scalar("lam", lam, STRENGTH)
@@ -65,18 +78,22 @@ def of_tree(
     check_groups(groups)
     paths, treedef = jax.tree_util.tree_flatten_with_path(tree)
     results = [leaf for _, leaf in paths]
-    chosen = {}
+    chosen, layered = {}, []
     for index, (path, leaf) in enumerate(paths):
         if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
             continue
+        if not is_array(leaf):
+            if phi != HALF_SQUARE and isinstance(leaf, int | float):
+                results[index] = jnp.ones_like(leaf)
+            continue
         array = real(leaf, f"{name}{jax.tree_util.keystr(path)}")
         if jnp.issubdtype(array.dtype, jnp.floating) and array.size and (include is None or include(path, leaf)):
-            misfit = groups.misfit(array.shape) if groups else ""
+            layered.append(stacked is not None and stacked(path, leaf))
+            shape = array.shape[1:] if layered[-1] else array.shape
+            misfit = groups.misfit(shape) if groups else ""
             if misfit:
                 leaf_name = f"{name}{jax.tree_util.keystr(path)}"
-                raise ValueError(
-                    f"{leaf_name} {misfit} for {groups}, got shape {array.shape}; include may leave it out"
-                )
+                raise ValueError(f"{leaf_name} {misfit} for {groups}, got shape {shape}; include may leave it out")
             chosen[index] = array
         elif phi != HALF_SQUARE:
             results[index] = jnp.ones_like(array)
@@ -85,17 +102,18 @@ def of_tree(
     # Runs lie on one device, whatever the leaf does.
     rows = Rows() if isinstance(groups, NM) else Rows(-1 if per_leaf else None, axis_name)
     leaves = tuple(chosen.values())
-    competitors = _competitors(leaves, rows, groups)
-    check_count(name, sum(competitors) if rows.axis is None else max(competitors))
+    parts = tuple(_Part.of(*pair, groups, rows) for pair in zip(leaves, layered, strict=True))
+    numbers = [part.width * _shards(rows.axis_name) for part in parts]
+    check_count(name, sum(numbers) if rows.axis is None else max(numbers))
     amounts: tuple[Any, ...]
     if density is None or share is None:
-        amounts = (_count(k, leaves, rows, groups, whole),)
+        amounts = (_count(k, numbers, _working_dtype(leaves), rows, groups, whole),)
     elif not known(density):
         amounts = (share,)
     elif rows.axis is None:
-        amounts = (share_of(density, sum(competitors), _working_dtype(leaves)),)
+        amounts = (share_of(density, sum(numbers), _working_dtype(leaves)),)
     else:
-        sizes_and_leaves = zip(competitors, leaves, strict=True)
+        sizes_and_leaves = zip(numbers, leaves, strict=True)
         amounts = tuple(share_of(density, size, _working_dtype((leaf,))) for size, leaf in sizes_and_leaves)
     kept = _compiled(
         leaves,
@@ -103,7 +121,7 @@ def of_tree(
         strength_of_it,
         is_share=share is not None and not known(density),
         equation=Equation(p, phi, rows),
-        groups=groups,
+        parts=parts,
         debias=bool(debias),
         zero=which_vanish(lam),
     )
@@ -112,17 +130,41 @@ def of_tree(
     return jax.tree_util.tree_unflatten(treedef, results)
 
 
-def _count(k: Any, leaves: tuple[Array, ...], rows: Rows, groups: Groups | None, whole: bool) -> Array:
-    """``k``, if it can be had of these leaves."""
-    numbers = _competitors(leaves, rows, groups)
+def competitors(leaf: Any, layered: bool, groups: Groups | None, per_leaf: bool) -> int:
+    """How many of a leaf, or of each of its layers, compete for one budget."""
+    return _Part.of(leaf, layered, groups, Rows(-1 if per_leaf else None)).width
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """How a leaf takes part.
+
+    Attributes:
+      groups: of its entries.
+      width: how many of them compete for one budget: of the leaf, of a layer or of a run.
+    """
+
+    groups: Groups | None
+    width: int
+
+    @classmethod
+    def of(cls, leaf: Array, layered: bool, groups: Groups | None, rows: Rows) -> "_Part":
+        if layered and groups is not None:
+            groups = groups.in_layers()
+        width = leaf.size if groups is None else groups.count(leaf.shape)
+        by_layer = layered and rows.axis is not None and not isinstance(groups, NM)
+        return cls(groups, width // leaf.shape[0] if by_layer else width)
+
+
+def _count(k: Any, competitors: list[int], dtype: Any, rows: Rows, groups: Groups | None, whole: bool) -> Array:
+    """``k``, if it can be had of so many that compete."""
     of = "entries" if groups is None else "entries of a run" if isinstance(groups, NM) else "groups"
     if rows.axis is None:
-        largest = sum(numbers)
+        largest = sum(competitors)
     else:
-        largest = min(numbers)
+        largest = min(competitors)
         of = of if isinstance(groups, NM) else f"{of} of the smallest leaf that takes part"
     limits = Range(f"in [0, {{n}}], the number of {of}", 0, share=1.0, whole=whole)
-    dtype = _working_dtype(leaves)
     given = check_values("k", k, limits, n=largest, dtype=dtype)
     if given.ndim:
         raise ValueError(f"k must be a scalar, got shape {given.shape}")
@@ -134,21 +176,11 @@ def _working_dtype(leaves: tuple[Array, ...]) -> np.dtype:
     return max((working_dtype(leaf.dtype) for leaf in leaves), key=lambda dtype: dtype.itemsize)
 
 
-def _competitors(leaves: tuple[Array, ...], rows: Rows, groups: Groups | None) -> list[int]:
-    """How many of each leaf compete, on all devices."""
-    return [_width(leaf, groups) * _shards(rows.axis_name) for leaf in leaves]
-
-
-def _width(leaf: Array, groups: Groups | None) -> int:
-    """How many of a leaf compete with each other."""
-    return leaf.size if groups is None else groups.count(leaf.shape)
-
-
 def _shards(axis_name: AxisName) -> int:
     return 1 if axis_name is None else lax.axis_size(axis_name)
 
 
-@functools.partial(jax.jit, static_argnames=("is_share", "equation", "groups", "debias", "zero"))
+@functools.partial(jax.jit, static_argnames=("is_share", "equation", "parts", "debias", "zero"))
 def _compiled(
     entries: tuple[Array, ...],
     amounts: tuple[Array, ...],
@@ -156,48 +188,61 @@ def _compiled(
     *,
     is_share: bool,
     equation: Equation,
-    groups: Groups | None,
+    parts: tuple[_Part, ...],
     debias: bool,
     zero: Vanishing,
 ) -> tuple[Array, ...]:
     """What is selected of the leaves; there is one amount, a number or a share, or a number for each leaf."""
     signed = equation.linear
     # Of whole groups the hard operator is a mask: its derivative is that of what is kept, also of a group of zeros.
-    hard_groups = isinstance(groups, Whole) and zero == "all"
+    hard_groups = isinstance(parts[0].groups, Whole) and zero == "all"
     if hard_groups:
         equation = dataclasses.replace(equation, phi=IDENTITY)
     operator = mask_of if equation.linear else functools.partial(magnitude_of, debias=debias)
 
-    def solve(leaves: tuple[Array, ...], amount: Array, lam: Array) -> tuple[Array, ...]:
+    def solve(leaves: tuple[Array, ...], parts: tuple[_Part, ...], amount: Array, lam: Array) -> tuple[Array, ...]:
         """What is selected of leaves that compete with each other, or of one whose rows do not."""
         dtype = _working_dtype(leaves)
-        width = sum(_width(leaf, groups) for leaf in leaves)
+        width = sum(part.width for part in parts)
         size = width * _shards(equation.rows.axis_name)
         k, lam = amount.astype(dtype), strength(lam.astype(dtype))
         if is_share:
             k = jnp.asarray(share_of(amount, size, dtype))
         working = tuple(leaf.astype(dtype) for leaf in leaves)
-        competing = tuple(_competing(x, groups, signed) for x in working)
-        kept = operator(*_in_rows(competing, k, lam, equation.rows, width), equation, zero=zero)
+        competing = tuple(_competing(x, part.groups, signed) for x, part in zip(working, parts, strict=True))
+        rows, k, lam = _in_rows(competing, k, lam, equation.rows, width)
+        kept = operator(rows, k, lam, equation, zero=zero)
         kept = tuple(y.reshape(s.shape) for y, s in zip(kept, competing, strict=True))
-        if isinstance(groups, NM):
-            kept = tuple(groups.together(y, x.shape) for y, x in zip(kept, working, strict=True))
-        elif groups and signed:
-            kept = tuple(spread(groups, y, x) for y, x in zip(kept, working, strict=True))
-        elif groups and hard_groups:
-            kept = tuple(scaled(groups, x, y) for y, x in zip(kept, working, strict=True))
-        elif groups:
-            # Where all are kept, a group of zeros moves as any other; where they compete, it does not.
-            shrunk = 1.0 / (1.0 + lam) if equation.p == 2 else jnp.where(lam == 0, 1.0, 0.0).astype(dtype)
-            at_zero = jnp.where(k >= size, jnp.ones_like(lam) if debias else shrunk, 0.0)
-            kept = tuple(rescaled(groups, *part, at_zero) for part in zip(working, competing, kept, strict=True))
-        return tuple(y.astype(leaf.dtype) for y, leaf in zip(kept, leaves, strict=True))
+
+        if isinstance(parts[0].groups, Whole) and not signed and not hard_groups:
+            nonzero = equation.rows.sum(lambda s: s > 0, rows)
+            at_zero = share_at_zero(k, nonzero, jnp.full_like(nonzero, size), lam, equation.p)
+            # A group of zeros moves as an entry would.
+            if not debias:
+                at_zero = at_zero * (1.0 / (1.0 + lam) if equation.p == 2 else jnp.where(lam == 0, 1.0, 0.0))
+            at_zero = at_zero.astype(dtype)
+
+        def whole(groups: Groups | None, x: Array, s: Array, y: Array) -> Array:
+            """A leaf, of what is kept of it or of its groups."""
+            if groups is None:
+                return y
+            if isinstance(groups, NM):
+                return groups.together(y, x.shape)
+            if signed:
+                return spread(groups, y, x)
+            if hard_groups:
+                return scaled(groups, x, y)
+            along_layers = (-1, *(1,) * (s.ndim - 1)) if at_zero.ndim else ()
+            return rescaled(groups, x, s, y, at_zero.reshape(along_layers))
+
+        together = zip(parts, working, competing, kept, leaves, strict=True)
+        return tuple(whole(part.groups, x, s, y).astype(leaf.dtype) for part, x, s, y, leaf in together)
 
     def apply(entries: tuple[Array, ...], amounts: tuple[Array, ...], lam: Array) -> tuple[Array, ...]:
         if equation.rows.axis is None:
-            return solve(entries, amounts[0], lam)
+            return solve(entries, parts, amounts[0], lam)
         each = amounts if len(amounts) == len(entries) else amounts * len(entries)
-        return tuple(solve((leaf,), amount, lam)[0] for leaf, amount in zip(entries, each, strict=True))
+        return tuple(solve((leaf,), (part,), k, lam)[0] for leaf, part, k in zip(entries, parts, each, strict=True))
 
     return on_mesh(apply, tuple(PartitionSpec(*spec_of(leaf)) for leaf in entries))(entries, amounts, lam)
 

@@ -4,25 +4,41 @@
     weights = pruner(params, step)                # in the loss, in the place of params
     sparse = pruner.harden(params)                # at the end: exact zeros
 
-Everything works on pytrees of arrays: parameters of flax's linen, states of its nnx, plain dictionaries. The optimiser
-goes on to hold dense parameters; derivatives reach them through the operator (Section 6 of Sander et al., 2023).
+Everything works on pytrees: parameters of flax's linen, states of its nnx, modules of Equinox, plain dictionaries. The
+optimiser goes on to hold dense parameters; derivatives reach them through the operator (Section 6 of Sander et al.,
+2023). ``print(pruner.describe(params))`` says which leaves are pruned.
 """
 
 import dataclasses
+import math
 import re
+import warnings
 from collections.abc import Callable
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from jax.sharding import NamedSharding, PartitionSpec
 from jax.typing import ArrayLike
 
 from .gradients import straight_through
-from .groups import Groups, check_groups
-from .interface.arguments import NON_NEGATIVE, SHARE, STRENGTH, check_choice, check_p, check_scalar, check_values, shown
-from .leaves import Include
-from .trees import hard_topk_mag_tree, topk_mag_tree
+from .groups import NM, Groups, check_groups
+from .interface.arguments import (
+    NON_NEGATIVE,
+    SHARE,
+    STRENGTH,
+    check_choice,
+    check_p,
+    check_scalar,
+    check_values,
+    share_of,
+    shown,
+)
+from .interface.rowwise import spec_of
+from .leaves import Include, Tree, competitors, is_array, of_tree
+from .nonlinearities import HALF_SQUARE
 
 Schedule = Callable[[Any], ArrayLike]  # of the step, as those of optax
 
@@ -34,17 +50,92 @@ def __dir__() -> list[str]:
     return list(__all__)
 
 
+# Names of parameters that are no weights between units, whatever their shape: of flax, Haiku, Equinox and big_vision.
+_VECTORS = re.compile(
+    r"^b\d*$|(?:^|_)(?:bias(?:es)?|scales?|offsets?|beta|gamma|mean|var|cls|tokens?|pos(?:ition(?:al|s)?|emb\w*)?)\d*(?:_|$)"
+)
+_WEIGHTS = re.compile(r"(?:^|_)(?:kernel|weights?|w)\d*(?:_|$)")
+
+
 def matrices(path: Any, leaf: Array) -> bool:
-    """Whether a leaf has two axes or more: kernels, and not biases and scales.
+    """Whether a leaf is a matrix of weights, by its name and its shape: kernels and embeddings, not biases and scales.
+
+    The last name of the path decides, in which numbers of a list do not count. Left alone are leaves named ``bias``,
+    ``b``, ``scale``, ``offset``, ``beta``, ``gamma``, ``mean``, ``var``, ``cls``, ``token`` or ``pos`` (``cls_token``
+    and ``pos_embedding`` too), whatever their shape, and those of a norm (``LayerNorm_0``, ``norm1``). Others are
+    matrices if they have two axes or more. Axes of size 1 in front count only where the name is ``kernel``, ``weight``
+    or ``w``.
 
     Args:
       path: its key path, of ``jax.tree_util``.
       leaf: floating array.
 
-    >>> matrices((), jnp.zeros((3, 2))), matrices((), jnp.zeros(2))
-    (True, False)
+    >>> tree = {"kernel": jnp.zeros((3, 2)), "bias": jnp.zeros(2), "attention": {"bias": jnp.zeros((4, 8))}}
+    >>> jax.tree_util.tree_map_with_path(matrices, tree)
+    {'attention': {'bias': False}, 'bias': False, 'kernel': True}
     """
-    return jnp.ndim(leaf) >= 2
+    return not _no_matrix(path, jnp.shape(leaf))
+
+
+def _names(path: Any) -> list[str]:
+    """The names in a key path; a variable of nnx has its array below its own name, as ``value``."""
+    keys = [key for key in path if not isinstance(key, jax.tree_util.SequenceKey)]
+    if len(keys) > 1 and keys[-1] == jax.tree_util.GetAttrKey("value"):
+        keys = keys[:-1]
+    return [jax.tree_util.keystr((key,), simple=True).lower() for key in keys]
+
+
+def _is_vector(path: Any) -> bool:
+    names = ["", "", *_names(path)]
+    return _VECTORS.search(names[-1]) is not None or "norm" in names[-2]
+
+
+def _no_matrix(path: Any, shape: tuple[int, ...]) -> str:
+    """Why a leaf, or a layer of it, is no matrix of weights; empty if it is one."""
+    if _is_vector(path):
+        return "by its name"
+    if not _WEIGHTS.search(["", *_names(path)][-1]):
+        while shape and shape[0] == 1:
+            shape = shape[1:]
+    return "" if len(shape) >= 2 else "fewer than two axes"
+
+
+def _layers(leaves: list[tuple[Any, Any]]) -> set[Any]:
+    """The paths of leaves that hold one layer at each index of their first axis, as scans over layers have them.
+
+    These are the leaves of a part of the tree in which all have one first axis and another one behind, also a bias or a
+    scale, which by themselves have one alone.
+    """
+    parts: dict[Any, list[tuple[Any, tuple[int, ...]]]] = {}
+    for path, leaf in leaves:
+        for depth in range(len(path)):
+            parts.setdefault(tuple(path[:depth]), []).append((path, jnp.shape(leaf)))
+
+    def are_layers(part: list[tuple[Any, tuple[int, ...]]]) -> bool:
+        shapes = [shape for _, shape in part]
+        return (
+            min(map(len, shapes)) >= 2 < max(map(len, shapes))
+            and shapes[0][0] > 1
+            and len({shape[0] for shape in shapes}) == 1
+            and any(_is_vector(path) and math.prod(shape[1:]) > 1 for path, shape in part)
+        )
+
+    return {tuple(path) for part in parts.values() if are_layers(part) for path, _ in part}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Matching:
+    pattern: str
+
+    def __call__(self, path: Any, leaf: Any) -> bool:
+        return re.search(self.pattern, _written(path)) is not None
+
+    def __repr__(self) -> str:
+        return f"matching({self.pattern!r})"
+
+
+def _written(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
 def matching(pattern: str) -> Include:
@@ -54,17 +145,14 @@ def matching(pattern: str) -> Include:
       pattern: as in ``re.search``.
 
     Returns:
-      A predicate of key path and leaf, for ``include`` and ``exclude``.
+      A predicate of key path and leaf, for ``include``, ``exclude`` and ``stacked``. A ``Pruner`` refuses one that
+      matches nothing.
 
     >>> jax.tree_util.tree_map_with_path(matching("kernel$"), {"head": {"kernel": 1.0, "bias": 2.0}})
     {'head': {'bias': False, 'kernel': True}}
     """
-    found = re.compile(pattern).search
-
-    def matches(path: Any, leaf: Array) -> bool:
-        return found(jax.tree_util.keystr(path, simple=True, separator="/")) is not None
-
-    return matches
+    re.compile(pattern)
+    return _Matching(pattern)
 
 
 def share_of_nonzeros(params: Any, include: Include | None = None) -> Array:
@@ -92,7 +180,11 @@ def share_of_nonzeros(params: Any, include: Include | None = None) -> Array:
 
 
 def _takes_part(path: Any, leaf: Any, include: Include) -> bool:
-    return jnp.issubdtype(jnp.result_type(leaf), jnp.floating) and include(path, leaf)
+    return _is_floating(leaf) and include(path, leaf)
+
+
+def _is_floating(leaf: Any) -> bool:
+    return is_array(leaf) and jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -107,6 +199,10 @@ class Pruner:
     with ``debias`` (under which a large ``lam`` leaves the network as it is) from about 10 to 1e-3, geometrically, as
     ``optax.exponential_decay(10.0, steps, 1e-4)``.
 
+    A leaf that is all zeros learns where its budget is its own (``per_leaf``): entries that are 0 move as kept ones do
+    where there is more to keep than there are others. Where larger weights compete with it, it has no gradient: leave
+    it out, or start it at random.
+
     Attributes:
       density: share of the weights that is kept, in [0, 1]. Exactly one of ``density`` and ``k`` is given.
       k: how many are kept.
@@ -114,11 +210,15 @@ class Pruner:
       p: exponent of the regularisation, in (1, 2].
       debias: whether weights that are kept in full keep their value, or are shrunk.
       straight_through: whether the forward pass has the hard top-k, and the relaxed one only its derivatives.
-      per_leaf: whether each matrix has a budget of its own, instead of one for the whole network.
+      per_leaf: whether each matrix, of ``stacked`` ones each layer, has a budget of its own, instead of one for the
+        whole network.
       groups: what is kept or pruned together, as in ``topk_mag_tree``: ``Blocks``, ``Channels``, ``NM``, or nothing.
       include: which floating leaves are pruned, a predicate of key path and leaf, as ``matching`` makes of a pattern;
         ``None`` for ``matrices``.
       exclude: which of these are not, after all.
+      stacked: which leaves hold one layer at each index of their first axis, as scans over layers have them; a
+        predicate likewise. Each layer is grouped, and told a matrix or not, as if it were a leaf. ``None``: those of a
+        part of the tree whose leaves all have the same first axis and another one behind, also biases and scales.
 
     Raises:
       ValueError: an argument is out of range, as far as it is known.
@@ -142,6 +242,7 @@ class Pruner:
     groups: Groups | None = None
     include: Include | None = None
     exclude: Include | None = None
+    stacked: Include | None = None
 
     def __post_init__(self) -> None:
         check_p(self.p)
@@ -155,75 +256,237 @@ class Pruner:
         if self.k is not None and not callable(self.k):
             check_scalar("k", self.k, NON_NEGATIVE)
         check_groups(self.groups)
-        for name in ("include", "exclude"):
+        for name in ("include", "exclude", "stacked"):
             predicate = getattr(self, name)
             if not (predicate is None or callable(predicate)):
                 raise ValueError(f"{name} must be a function of key path and leaf, got {shown(predicate)}")
 
-    def __call__(self, params: Any, step: ArrayLike = 0) -> Any:
+    def __call__(self, params: Tree, step: ArrayLike | None = None) -> Tree:
         """The weights of the forward pass: those pruned relaxed, with exact zeros, the others as they are.
 
         Args:
-          params: pytree of arrays.
-          step: of the schedules, a number or a scalar that may be traced.
+          params: pytree of arrays; leaves that are none are left as they are.
+          step: of the schedules, a number or a scalar that may be traced; not needed where there are none.
 
         Returns:
           A pytree like ``params``.
 
         Raises:
-          ValueError: as ``topk_mag_tree``; no leaf is pruned, say.
+          ValueError: there is a schedule and no step, a pattern of ``matching`` matches no leaf, or as
+            ``topk_mag_tree``: no leaf is pruned, say.
         """
-        lam = self.lam(step) if callable(self.lam) else self.lam
-        options = self._options(step)
-        relaxed = topk_mag_tree(params, lam=lam, p=self.p, debias=self.debias, **options)
+        lam, amount, leaves = self._at("lam", step), self._amount(step), self._leaves(params)
+        relaxed = self._solve(params, amount, lam, leaves)
         if not self.straight_through:
             return relaxed
-        return jax.tree.map(_through, hard_topk_mag_tree(params, **_whole(options)), relaxed, params)
+        return jax.tree.map(_through, self._solve(params, amount, None, leaves), relaxed, params)
 
-    def harden(self, params: Any, step: ArrayLike | None = None, *, format: Literal["dense", "bcoo"] = "dense") -> Any:
+    def harden(
+        self, params: Tree, step: ArrayLike | None = None, *, format: Literal["dense", "bcoo"] = "dense"
+    ) -> Tree:
         """The weights for good: those of largest magnitude as they are, and exact zeros; what ``lam -> 0`` gives.
+
+        Warns, outside ``jit``, of leaves and layers that keep nothing.
 
         Args:
           params: pytree of arrays: those that learned, or the weights of the forward pass.
           step: of a schedule of ``density`` or ``k``; not needed where they are numbers.
           format: ``"dense"``, arrays with zeros; or ``"bcoo"``, the pruned leaves as sparse arrays of
-            ``jax.experimental.sparse`` with as many entries as are not 0, outside ``jit`` only.
+            ``jax.experimental.sparse`` with as many entries as are not 0, outside ``jit`` only. Of leaves divided over
+            a mesh with Explicit axes each device gets all.
 
         Returns:
           A pytree like ``params``.
 
         Raises:
-          ValueError: there is a schedule and no step, or as ``topk_mag_tree``.
+          ValueError: there is a schedule and no step, or as ``__call__``.
         """
         check_choice("format", format, ("dense", "bcoo"))
-        hard = hard_topk_mag_tree(params, **_whole(self._options(step)))
+        leaves = self._leaves(params)
+        hard = self._solve(params, self._amount(step), None, leaves)
+        self._warn_of(_kept(hard, leaves))
         if format == "dense":
             return hard
         from jax.experimental.sparse import BCOO  # a quarter of a second, which others need not wait
 
         def stored(path: Any, leaf: Any) -> Any:
-            return BCOO.fromdense(leaf) if _takes_part(path, leaf, self.prunes) else leaf
+            if not leaves[tuple(path)].pruned:
+                return leaf
+            if any(part is not None for part in spec_of(leaf)):  # JAX finds no nonzeros of what lies so
+                leaf = jax.reshard(leaf, NamedSharding(jax.typeof(leaf).sharding.mesh, PartitionSpec()))
+            return BCOO.fromdense(leaf)
 
         return jax.tree_util.tree_map_with_path(stored, hard)
 
+    def describe(self, params: Any, step: ArrayLike | None = None) -> str:
+        """A table of the leaves: which are pruned and to how much, which are left alone and why.
+
+        It has how many entries each leaf, or layer, keeps now, and warns of those that keep nothing, where ``params``
+        have values: arrays, not shapes of ``jax.eval_shape``, and outside ``jit``.
+
+        Args:
+          params: pytree of arrays, or of their shapes.
+          step: of a schedule of ``density`` or ``k``; not needed where they are numbers.
+
+        Raises:
+          ValueError: as ``harden``.
+
+        >>> params = {"kernel": jnp.arange(8.0).reshape(4, 2), "bias": jnp.zeros(2)}
+        >>> print(Pruner(density=0.25, lam=0.1).describe(params))
+        bias    (2,)    left alone: fewer than two axes
+        kernel  (4, 2)  pruned, keeps 2
+        One budget for all: 2 of 8 entries.
+        """
+        amount, leaves = self._amount(step), self._leaves(params)
+        pruned = [leaf for leaf in leaves.values() if leaf.pruned]
+        ((name, value),) = amount.items()
+        unit = "entries" if self.groups is None else "groups"
+
+        def budget(size: int) -> str:
+            number = share_of(value, size, np.dtype(np.float32)) if name == "density" else value
+            return f"{float(number):,.6g} of {size:,}"
+
+        kept = {}
+        if all(isinstance(leaf.value, jax.Array | np.ndarray) and not _is_traced(leaf.value) for leaf in pruned):
+            kept = _kept(self._solve(params, amount, None, leaves), leaves)
+            self._warn_of(kept)
+        rows = []
+        for path, leaf in leaves.items():
+            told = f"left alone: {leaf.reason}"
+            if leaf.pruned:
+                told = "pruned"
+                if isinstance(self.groups, NM):
+                    told += f" to {budget(self.groups.m)} in a row"
+                elif self.per_leaf:
+                    told += f" to {budget(competitors(leaf.value, leaf.stacked, self.groups, True))} {unit}"
+                told += f" in each of {jnp.shape(leaf.value)[0]} layers" if leaf.stacked else ""
+                numbers = kept.get(path)
+                told += "" if numbers is None else f", keeps {_range(numbers)}"
+            rows.append((_written(path), str(jnp.shape(leaf.value)) if is_array(leaf.value) else "", told))
+        widths = [max(len(row[i]) for row in rows) for i in (0, 1)]
+        lines = [f"{row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}" for row in rows]
+        if not (self.per_leaf or isinstance(self.groups, NM)):
+            total = sum(competitors(leaf.value, leaf.stacked, self.groups, False) for leaf in pruned)
+            lines.append(f"One budget for all: {budget(total)} {unit}.")
+        return "\n".join(lines)
+
     def prunes(self, path: Any, leaf: Array) -> bool:
-        """Whether a floating leaf is pruned; a predicate as ``include``, for ``share_of_nonzeros``."""
-        return bool((self.include or matrices)(path, leaf)) and not (self.exclude and self.exclude(path, leaf))
+        """Whether a floating leaf is pruned; a predicate as ``include``, for ``share_of_nonzeros``.
 
-    def _options(self, step: ArrayLike | None) -> dict[str, Any]:
-        """Of the operators of trees, relaxed and hard."""
-        name, amount = ("k", self.k) if self.density is None else ("density", self.density)
-        if callable(amount):
-            if step is None:
-                raise ValueError(f"step must be given where {name} is a schedule, got None")
-            amount = amount(step)
-        return {name: amount, "include": self.prunes, "per_leaf": self.per_leaf, "groups": self.groups}
+        It sees one leaf, and so knows only of layers that ``stacked`` tells of, not of those found by themselves.
+        """
+        return not self._reason(path, leaf, self.stacked is not None and self.stacked(path, leaf))
+
+    def _reason(self, path: Any, leaf: Any, stacked: bool) -> str:
+        """Why a floating leaf is left alone; empty if it is pruned."""
+        if self.exclude and self.exclude(path, leaf):
+            return f"excluded by {self.exclude!r}" if isinstance(self.exclude, _Matching) else "excluded"
+        if self.include is None:
+            return _no_matrix(path, jnp.shape(leaf)[stacked:])
+        return "" if self.include(path, leaf) else "not included"
+
+    def _leaves(self, params: Any) -> "dict[Any, _Leaf]":
+        """What is done with the leaves, by their paths."""
+        flat = [(tuple(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(params)]
+        floating = [(path, leaf) for path, leaf in flat if _is_floating(leaf)]
+        for name in ("include", "exclude", "stacked"):
+            predicate = getattr(self, name)
+            if isinstance(predicate, _Matching) and floating and not any(predicate(*pair) for pair in floating):
+                there = ", ".join(repr(_written(path)) for path, _ in floating[:3])
+                raise ValueError(f"{name} must match a floating leaf of params, got {predicate!r}; there are {there}")
+        if self.stacked is None:
+            layers = _layers(floating)
+        else:
+            layers = {path for path, leaf in floating if jnp.ndim(leaf) and self.stacked(path, leaf)}
+        leaves = {path: _Leaf(leaf, "no array of floats", False) for path, leaf in flat}
+        for path, leaf in floating:
+            reason = self._reason(path, leaf, path in layers) if math.prod(jnp.shape(leaf)) else "empty"
+            leaves[path] = _Leaf(leaf, reason, path in layers)
+        return leaves
+
+    def _at(self, name: str, step: ArrayLike | None) -> Any:
+        """An attribute at a step."""
+        value = getattr(self, name)
+        if not callable(value):
+            return value
+        if step is None:
+            raise ValueError(f"step must be given where {name} is a schedule, got None")
+        return value(step)
+
+    def _amount(self, step: ArrayLike | None) -> dict[str, Any]:
+        name = "k" if self.density is None else "density"
+        return {name: self._at(name, step)}
+
+    def _solve(self, params: Tree, amount: dict[str, Any], lam: Any, leaves: "dict[Any, _Leaf]") -> Tree:
+        """The operator, relaxed or, where ``lam`` is ``None``, hard: it keeps whole entries, of a schedule of ``k``
+        as many as it gives rounded down."""
+        k = amount.get("k")
+        if lam is None and callable(self.k):
+            k = jnp.floor(jnp.asarray(k))
+        return of_tree(
+            params,
+            amount.get("density"),
+            k,
+            HALF_SQUARE,
+            lam,
+            self.p if lam is not None else 2.0,
+            lambda path, leaf: leaves[tuple(path)].pruned,
+            debias=self.debias or lam is None,
+            per_leaf=self.per_leaf,
+            groups=self.groups,
+            stacked=lambda path, leaf: leaves[tuple(path)].stacked,
+        )
+
+    def _warn_of(self, kept: "dict[Any, np.ndarray]") -> None:
+        """Warns of leaves and layers that keep nothing."""
+        empty = []
+        for path, numbers in kept.items():
+            layers = "" if numbers.size == 1 else f" (layers {', '.join(map(str, np.flatnonzero(numbers == 0)))})"
+            if not numbers.all():
+                empty.append(f"{_written(path)!r}{layers}")
+        if empty:
+            more = "a larger budget" if self.per_leaf else "per_leaf=True, a budget for each,"
+            warnings.warn(f"nothing but zeros is kept of {', '.join(empty)}; {more} keeps some", stacklevel=3)
 
 
-def _whole(options: dict[str, Any]) -> dict[str, Any]:
-    """For a hard operator, which keeps whole entries: what a schedule of ``k`` gives is rounded down."""
-    k = options.get("k")
-    return options if k is None or isinstance(k, int) else options | {"k": jnp.floor(jnp.asarray(k))}
+@dataclasses.dataclass(frozen=True)
+class _Leaf:
+    """What is done with a leaf.
+
+    Attributes:
+      value: the leaf.
+      reason: why it is left alone; empty if it is pruned.
+      stacked: whether it holds a layer at each index of its first axis.
+    """
+
+    value: Any
+    reason: str
+    stacked: bool
+
+    @property
+    def pruned(self) -> bool:
+        return not self.reason
+
+
+def _is_traced(value: Any) -> bool:
+    return isinstance(value, jax.core.Tracer)
+
+
+def _kept(hard: Any, leaves: dict[Any, _Leaf]) -> dict[Any, np.ndarray]:
+    """How many entries of each pruned leaf, or layer, are not 0; nothing in ``jit`` or of what other processes hold."""
+    found = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(hard):
+        told = leaves[tuple(path)]
+        if not told.pruned or _is_traced(leaf) or not leaf.is_fully_addressable:
+            continue
+        axes = tuple(range(1 if told.stacked else 0, leaf.ndim))
+        found[tuple(path)] = np.atleast_1d(jnp.count_nonzero(leaf, axis=axes))
+    return found
+
+
+def _range(numbers: np.ndarray) -> str:
+    low, high = numbers.min(), numbers.max()
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _through(hard: Any, soft: Any, given: Any) -> Any:

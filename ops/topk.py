@@ -184,7 +184,8 @@ def topk_mag(
 
     Differentiable in ``x``, ``lam`` and ``k``, forwards and backwards, to any order; in ``k`` as ``topk_mask``, but for
     ``debias`` with ``p < 2`` at ``k = 0``, where the derivative from the right is infinite and that without ``debias``
-    is given. An entry that is 0 has the derivative of a kept one where ``k`` is all there are, 0 where others compete.
+    is given. An entry that is 0 moves as a kept one where ``k`` is more than there are others, also where all are 0
+    (for ``p = 2``, where no linear function is its derivative, one of Clarke's), and does not move where it is not.
     Takes O(n) time and memory, and entries of all sizes that ``topk_mask`` takes. Its derivatives are NaN or infinite
     where ``max(|x|) / lam`` overflows, but never at ``lam = 0``.
 

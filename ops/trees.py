@@ -1,17 +1,15 @@
 """Top-k over more than one array: a whole pytree of parameters competing for one budget."""
 
-from typing import Any
-
 from jax.typing import ArrayLike
 
 from .groups import Channels, Groups  # noqa: F401 (Channels is in an example)
 from .interface.rowwise import AxisName
-from .leaves import Include, of_tree
+from .leaves import Include, Tree, of_tree
 from .nonlinearities import HALF_SQUARE, IDENTITY
 
 
 def topk_mask_tree(
-    scores: Any,
+    scores: Tree,
     density: ArrayLike | None = None,
     *,
     k: ArrayLike | None = None,
@@ -21,7 +19,7 @@ def topk_mask_tree(
     per_leaf: bool = False,
     groups: Groups | None = None,
     axis_name: AxisName = None,
-) -> Any:
+) -> Tree:
     """Global relaxed top-k mask: about 1 for the largest entries of a pytree, whichever leaves they lie in.
 
     Equal to ``topk_mask`` of all leaves concatenated, without concatenating them. Multiplied with the parameters that
@@ -39,8 +37,8 @@ def topk_mask_tree(
       axis_name: mesh axis or axes over which every leaf is split, inside ``shard_map``.
 
     Returns:
-      A pytree like ``scores``, with 1 for all of a leaf that takes no part (keys of ``jax.random`` are left as they
-      are), so that multiplying with it leaves these leaves alone.
+      A pytree like ``scores``, with 1 for all of a leaf that takes no part (keys of ``jax.random``, functions and
+      strings are left as they are), so that multiplying with it leaves these leaves alone.
 
     Raises:
       ValueError: an argument known at trace time is out of range, not exactly one of ``density`` and ``k`` is given, or
@@ -66,7 +64,7 @@ def topk_mask_tree(
 
 
 def topk_mag_tree(
-    params: Any,
+    params: Tree,
     density: ArrayLike | None = None,
     *,
     k: ArrayLike | None = None,
@@ -77,7 +75,7 @@ def topk_mag_tree(
     per_leaf: bool = False,
     groups: Groups | None = None,
     axis_name: AxisName = None,
-) -> Any:
+) -> Tree:
     """Global relaxed top-k in magnitude: keeps a share of all entries of a pytree, whichever leaves they lie in.
 
     Equal to ``topk_mag`` of all leaves concatenated, without concatenating them: each leaf keeps its shape and its
@@ -85,8 +83,8 @@ def topk_mag_tree(
     ``shard_map`` say over which mesh axes the leaves are split.
 
     Args:
-      params: pytree of real arrays. Those of integers, booleans or keys of ``jax.random`` (a count of steps, say) take
-        no part and are returned as they are.
+      params: pytree of real arrays. Those of integers, booleans or keys of ``jax.random`` (a count of steps, say), and
+        leaves that are no arrays (functions, strings, Python's numbers), take no part and are returned as they are.
       density: share of the entries that is kept, in [0, 1], a scalar; ``k`` is ``density`` times the number of entries,
         rounded down.
       k: instead of ``density``, how many entries are kept: a real number, at most the number of entries; a scalar.
@@ -133,7 +131,7 @@ def topk_mag_tree(
 
 
 def hard_topk_mask_tree(
-    scores: Any,
+    scores: Tree,
     density: ArrayLike | None = None,
     *,
     k: ArrayLike | None = None,
@@ -141,7 +139,7 @@ def hard_topk_mask_tree(
     per_leaf: bool = False,
     groups: Groups | None = None,
     axis_name: AxisName = None,
-) -> Any:
+) -> Tree:
     """Global top-k mask: exactly ``k`` ones, at the largest entries of a pytree; of equal ones the first come first.
 
     ``hard_topk_mask`` of all leaves concatenated. The derivative is 0. Arguments, result and errors as in
@@ -167,7 +165,7 @@ def hard_topk_mask_tree(
 
 
 def hard_topk_mag_tree(
-    params: Any,
+    params: Tree,
     density: ArrayLike | None = None,
     *,
     k: ArrayLike | None = None,
@@ -175,7 +173,7 @@ def hard_topk_mag_tree(
     per_leaf: bool = False,
     groups: Groups | None = None,
     axis_name: AxisName = None,
-) -> Any:
+) -> Tree:
     """Global top-k in magnitude: the ``k`` entries of largest magnitude of a pytree as they are, zeros elsewhere.
 
     ``hard_topk_mag`` of all leaves concatenated. The derivative is 1 for kept entries and 0 for the others. Arguments,

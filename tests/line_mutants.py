@@ -65,11 +65,11 @@ MUTANTS = [
     ),
     Mutant("trees.py", "        debias=True,\n", "        debias=False,\n", _TREES),
     Mutant("trees.py", "        debias=debias,\n", "        debias=False,\n", _TREES),
-    Mutant("pruning.py", "lam=lam, p=self.p, debias=self.debias", "lam=lam, debias=self.debias", _PRUNING),
+    Mutant("pruning.py", "self.p if lam is not None else 2.0", "2.0", _PRUNING),
     Mutant("pruning.py", "jnp.floor(jnp.asarray(k))", "jnp.ceil(jnp.asarray(k))", _PRUNING),
-    Mutant("pruning.py", "and not (self.exclude and self.exclude(path, leaf))", "", _PRUNING),
+    Mutant("pruning.py", "if self.exclude and self.exclude(path, leaf):", "if False:", _PRUNING),
     Mutant("pruning.py", "hard if soft is given else straight_through(hard, soft)", "hard", _PRUNING),
-    Mutant("pruning.py", "jnp.ndim(leaf) >= 2", "jnp.ndim(leaf) >= 1", _PRUNING),
+    Mutant("pruning.py", "if len(shape) >= 2 else", "if len(shape) >= 1 else", _PRUNING),
 ]
 
 

@@ -6,7 +6,7 @@ from jax import Array, lax
 from ..nonlinearities import HALF_SQUARE, IDENTITY
 from ..scalar.choice import choose
 from ..scalar.equation import Equation
-from ..scalar.magnitude import gain, gain_debiased
+from ..scalar.magnitude import gain, gain_debiased, share_at_zero
 from ..scalar.mask import gain_of_mask
 from ..scalar.slope_in_k import with_slope_in_k
 from .problem import Problem
@@ -110,9 +110,10 @@ def isotonic_topk(
         return y, found
     y = jnp.sign(entries) * y
     if problem.phi == HALF_SQUARE and (debias or problem.p == 2):
-        # An entry that is 0 moves where all that take part are kept.
+        # An entry that is 0 moves where there is more to select than others are.
         slope = 1.0 if debias else 1.0 / (1.0 + lax.stop_gradient(lam))
         taking_part = jnp.full(entries.shape, True) if where is None else where
-        count = jnp.sum(taking_part, axis=1, keepdims=True).astype(k.dtype)
-        y = y + choose((entries == 0) & (asked >= count), slope * entries, 0.0)
+        nonzero, count = (jnp.sum(part, axis=1, keepdims=True) for part in (entries != 0, taking_part))
+        share = share_at_zero(asked, nonzero, count, lam, problem.p)
+        y = y + choose((entries == 0) & (share > 0), slope * share * entries, 0.0)
     return y, found

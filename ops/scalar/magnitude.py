@@ -26,14 +26,14 @@ def _signed(x: Array, magnitude: Array, equation: Equation) -> Array:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(6, 7))
 def _kept(
-    x: Array, z: Array, full: Array, gamma: TwoFloat, lam: Array, all_of_it: Array, equation: Equation, debias: bool
+    x: Array, z: Array, full: Array, gamma: TwoFloat, lam: Array, at_zero: Array, equation: Equation, debias: bool
 ) -> Array:
     """What is left of ``x``: ``full`` of a fully kept entry, 0 of most, and between the two of a partly kept one.
 
     A partly kept entry is ``y = z * phi'(gamma)``, with the sign of ``x`` if ``phi`` is even. Debiasing, of
     ``half_square`` alone, gives back ``lam * y ** (p - 1) = |x| - gamma``, so that ``y = |x| - (1 - z) * gamma``.
-    ``z`` is a constant to differentiation: what it depends on is known here. Where ``all_of_it`` is kept, whatever the
-    entries, one that is 0 moves as if it were selected.
+    ``z`` is a constant to differentiation: what it depends on is known here. An entry that is 0 moves as if ``at_zero``
+    of it were selected (``share_at_zero``), where that is not 0.
     """
     slope = equation.slope(gamma.hi + gamma.lo)
     if debias and equation.zero != "all":
@@ -47,12 +47,12 @@ def _kept(
 
 @functools.partial(_kept.defjvp, symbolic_zeros=True)
 def _kept_jvp(equation, debias, primals, tangents):
-    x, z, full, gamma, lam, all_of_it = primals
+    x, z, full, gamma, lam, at_zero = primals
     x_dot, _, full_dot, gamma_dot, lam_dot, _ = tangents
     x_dot, full_dot, gamma_dot = dense(x_dot, x), dense(full_dot, full), TwoFloat(*map(dense, gamma_dot, gamma))
     kept = _kept(*primals, equation, debias)
     # Without relaxation what is kept, the last of it in part, moves as it is.
-    z = choose((x == 0) & all_of_it, 1.0, z)
+    z = choose((x == 0) & (at_zero > 0), at_zero, z)
     whole_dot = choose(z == 0, 0.0, z * full_dot)
     if equation.zero == "all":
         return kept, whole_dot
@@ -68,7 +68,7 @@ def _kept_jvp(equation, debias, primals, tangents):
 
 
 def keep(
-    x: Array, key: Array, z: Array, gamma: TwoFloat, lam: Array, all_of_it: Array, equation: Equation, debias: bool
+    x: Array, key: Array, z: Array, gamma: TwoFloat, lam: Array, at_zero: Array, equation: Equation, debias: bool
 ) -> Array:
     """The operator where it is known how much of an entry is selected (``ops.scalar.mask.Selected``)."""
     z = lax.stop_gradient(z)
@@ -82,7 +82,36 @@ def keep(
         if equation.phi == HALF_SQUARE and equation.zero != "none":
             # What is infinite is kept as it is; of the others `full` is `x`, and knows how it moves with `lam`.
             full = x if equation.zero == "all" else choose((lam == 0) & ~jnp.isfinite(x), x, full)
-    return _kept(x, z, full, gamma, lam, all_of_it, equation, debias)
+    return _kept(x, z, full, gamma, lam, at_zero, equation, debias)
+
+
+def share_at_zero(k: Array, nonzero: Array, available: Array, lam: Array, p: float) -> Array:
+    """How entries that are 0 move, as a share of how entries that are kept in full do.
+
+    Where ``k`` exceeds the number of others by ``left``, that is for the ``m`` zeros to share. There the operator has a
+    derivative along every ``d``. For ``p < 2`` it is that of an entry kept in full; for ``p = 2``, where ``y(a x) = a
+    y(x)``, it is ``topk_mag(d, left)``, which is not linear in ``d``. Then any convex combination of Jacobians nearby
+    will do (Clarke). Averaged over permutations and signs they are multiples of that of an entry kept in full: ``left /
+    m`` where entries differ by much, and ``c = (1 + lam) (left + (m - 1) / lam) / (m + lam left)`` where all are of one
+    magnitude. Of those between, 1 is taken, or ``c`` where that is less, for ``left < 1``: exact for ``m = 1``.
+
+    Args:
+      k: how much is selected, one value per row.
+      nonzero: how many entries that take part are not 0, likewise.
+      available: how many take part.
+      lam: strength of the relaxation. Where it is 0, which of the zeros are kept is a matter of their order, and the
+        share is 0 unless all are.
+      p: exponent of the regularisation.
+    """
+    nonzero, available = nonzero.astype(k.dtype), available.astype(k.dtype)
+    left, zeros = k - nonzero, available - nonzero
+    share = jnp.ones_like(lam)
+    if p == 2:
+        tight = lam * (1.0 - left) > zeros - 1.0
+        strength, rest = choose(tight, lam, 1.0), choose(tight & (left > 0), left, 1.0)
+        least = (1.0 + strength) * (rest + (zeros - 1.0) / strength) / (zeros + strength * rest)
+        share = choose(tight, least, share)
+    return choose((k >= available) | ((left > 0) & (lam > 0)), share, 0.0)
 
 
 def gain(s: Array, first: Array, lam: Array, equation: Equation) -> Array:
@@ -144,10 +173,11 @@ def magnitude_from(
     selected: Selected, entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, debias: bool = False
 ) -> tuple[Array, ...]:
     """The operator where it is known which entries are selected; in units of ``in_units``, if any."""
-    available = undifferentiated(equation.rows).sum(lambda s: s > -jnp.inf, lax.stop_gradient(selected.keys))
-    all_of_it = k >= available.astype(k.dtype)
+    rows, keys = undifferentiated(equation.rows), lax.stop_gradient(selected.keys)
+    nonzero, available = rows.sum(lambda s: (s > (0 if equation.folded else -jnp.inf), s > -jnp.inf), keys)
+    at_zero = share_at_zero(k, nonzero, available, lam, equation.p)
     y = tuple(
-        keep(x, s, z, selected.gamma, lam, all_of_it, equation, debias)
+        keep(x, s, z, selected.gamma, lam, at_zero, equation, debias)
         for x, s, z in zip(entries, selected.keys, selected.z, strict=True)
     )
     signs = tuple(jnp.sign(x) if equation.phi.even else jnp.ones_like(x) for x in entries)
