@@ -1,13 +1,16 @@
 """A pruner is the operator of the tree with what its schedules say, and lets a network find its weights."""
 
+import dataclasses
 import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.sparse import BCOO
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from ops import NM, Channels, hard_topk_mag_tree, topk_mag_tree
+from ops import NM, Blocks, Channels, hard_topk_mag_tree, topk_mag_tree
 from ops.pruning import Pruner, matching, matrices, share_of_nonzeros
 from tests.ops import oracles
 
@@ -93,6 +96,163 @@ def test_hardened_they_are_exactly_as_many_and_as_they_were():
     with pytest.raises(ValueError, match=r"^step must be given where k is a schedule, got None$"):
         pruner.harden(PARAMS)
     assert_same(Pruner(density=0.2, lam=falling).harden(PARAMS), hard_topk_mag_tree(PARAMS, 0.2, include=matrices))
+
+
+LAYERS = [np.float32(10.0**-i) * oracles.samples((8, 4), 10 + i, np.float32) for i in range(4)]
+SCANNED = {
+    "blocks": {
+        "dense": {"kernel": np.stack(LAYERS), "bias": np.ones((4, 4), np.float32)},
+        "attention": {"kernel": np.ones((4, 8, 2, 4), np.float32), "bias": np.ones((4, 2, 4), np.float32)},
+        "norm": {"scale": np.ones((4, 8), np.float32)},
+    },
+    "head": {"kernel": oracles.samples((8, 3), 9, np.float32)},
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "shape", "pruned"),
+    [
+        (("dense", "kernel"), (8, 4), True),
+        (("dense", "kernel"), (1, 4), True),
+        (("dense", "bias"), (4,), False),
+        (("query", "bias"), (2, 4), False),  # of heads
+        (("query", "kernel"), (8, 2, 4), True),
+        (("conv", "bias"), (3, 1, 1), False),  # Equinox
+        (("norm", "scale"), (6, 8), False),  # scanned
+        (("LayerNorm_0", "weight"), (6, 8), False),
+        (("cls",), (1, 1, 8), False),
+        (("probe",), (1, 1, 8), False),
+        (("pos_embedding",), (1, 16, 8), False),
+        (("embed", "embedding"), (100, 8), True),
+        (("linear", "w"), (8, 4), True),  # Haiku
+        (("linear", "b"), (6, 4), False),
+        (("lora_b",), (2, 4), True),
+        (("head",), (8, 4), True),
+        ((), (8, 4), True),
+        ((), (1, 4), False),
+    ],
+)
+def test_matrices_are_told_by_name_and_shape(path, shape, pruned):
+    leaf = np.ones(shape, np.float32)
+    dictionaries = [jax.tree_util.DictKey(name) for name in path]
+    attributes = [jax.tree_util.GetAttrKey(name) for name in path]
+    value, place = jax.tree_util.GetAttrKey("value"), jax.tree_util.SequenceKey(0)
+    for keys in (dictionaries, attributes, [*dictionaries, value], [*dictionaries, place]):
+        if path or keys == []:
+            assert matrices(tuple(keys), leaf) is pruned
+            assert Pruner(k=1, lam=0.1).prunes(tuple(keys), leaf) is pruned
+
+
+@pytest.mark.parametrize(
+    ("groups", "amount"),
+    [(None, {"density": 0.2}), (Channels(-1), {"k": 2}), (Channels(0), {"k": 3}), (Blocks((2, 2)), {"k": 3})],
+)
+@pytest.mark.parametrize("per_leaf", [True, False])
+def test_layers_of_a_scan_are_matrices_of_their_own(groups, amount, per_leaf):
+    options = {"groups": groups, "per_leaf": per_leaf, "lam": 0.3} | amount
+    apart = {str(i): layer for i, layer in enumerate(LAYERS)}
+    for pruner in (
+        Pruner(**options, exclude=matching("head|attention")),
+        Pruner(**options, include=matching("dense/kernel"), stacked=matching("^blocks/")),
+    ):
+        for function, expected in (
+            (pruner, topk_mag_tree(apart, lam=0.3, debias=True, groups=groups, per_leaf=per_leaf, **amount)),
+            (jax.jit(pruner.harden), hard_topk_mag_tree(apart, groups=groups, per_leaf=per_leaf, **amount)),
+        ):
+            found = function(SCANNED)
+            np.testing.assert_allclose(found["blocks"]["dense"]["kernel"], np.stack(list(expected.values())), 1e-5)
+            for name in ("norm", "attention"):
+                assert_same(found["blocks"][name], SCANNED["blocks"][name])
+    if groups is None and per_leaf:
+        assert_same(np.count_nonzero(pruner.harden(SCANNED)["blocks"]["dense"]["kernel"], axis=(1, 2)), [6, 6, 6, 6])
+        whole = Pruner(**options, exclude=matching("head"), stacked=lambda path, leaf: False)
+        kept = np.count_nonzero(jax.jit(whole.harden)(SCANNED)["blocks"]["dense"]["kernel"], axis=(1, 2))
+        assert kept.max() > 20 > 0 == kept.min()
+
+
+def test_what_is_pruned_is_described():
+    pruner = Pruner(density=0.25, lam=falling, exclude=matching("head"))
+    text = pruner.describe(PARAMS)
+    assert text.splitlines() == [
+        "body/bias    (16,)    left alone: by its name",
+        "body/kernel  (8, 16)  pruned, keeps 32",
+        "head/kernel  (16, 4)  left alone: excluded by matching('head')",
+        "step         ()       left alone: no array of floats",
+        "One budget for all: 32 of 128 entries.",
+    ]
+    shapes = jax.eval_shape(lambda: SCANNED)
+    text = Pruner(k=lambda step: 2 + step, lam=0.1, per_leaf=True).describe(shapes, 3)
+    assert "blocks/norm/scale        (4, 8)        left alone: by its name\n" in text
+    assert "blocks/dense/kernel      (4, 8, 4)     pruned to 5 of 32 entries in each of 4 layers\n" in text
+    assert text.endswith("(8, 3)        pruned to 5 of 24 entries")
+    text = Pruner(k=2, lam=0.1, groups=NM(4)).describe({"kernel": shapes["head"]["kernel"]})
+    assert text == "kernel  (8, 3)  pruned to 2 of 4 in a row"
+
+
+def test_leaves_and_layers_that_keep_nothing_are_warned_of():
+    tree = {"dense": SCANNED["blocks"]["dense"], "head": SCANNED["head"], "last": {"kernel": np.zeros((3, 2))}}
+    message = r"^nothing but zeros is kept of 'dense/kernel' \(layers 1, 2, 3\), 'last/kernel'; per_leaf=True,"
+    for function in (Pruner(k=40, lam=0.1).harden, Pruner(k=40, lam=0.1).describe):
+        with pytest.warns(UserWarning, match=message):
+            function(tree)
+    jax.jit(Pruner(k=40, lam=0.1).harden)(tree)
+    with pytest.warns(UserWarning, match=r"'last/kernel'; a larger budget keeps some$"):
+        Pruner(k=1, lam=0.1, per_leaf=True).harden(tree)
+
+
+@pytest.mark.parametrize("name", ["include", "exclude", "stacked"])
+def test_a_pattern_that_matches_nothing_is_refused(name):
+    pruner = Pruner(k=1, lam=0.1, **{name: matching("kernal$")})
+    message = rf"^{name} must match a floating leaf of params, got matching\('kernal\$'\); there are 'body/bias', "
+    for function in (pruner, pruner.harden, pruner.describe):
+        with pytest.raises(ValueError, match=message):
+            function(PARAMS)
+
+
+@pytest.mark.parametrize("name", ["lam", "density", "k"])
+def test_schedules_need_a_step(name):
+    options = {"lam": 0.1} | ({} if name == "k" else {"density": 0.2}) | {name: lambda step: 0.05 * (step + 1)}
+    with pytest.raises(ValueError, match=f"^step must be given where {name} is a schedule, got None$"):
+        Pruner(**options)(PARAMS)
+    assert_same(Pruner(**options)(PARAMS, 0), Pruner(**options | {name: 0.05})(PARAMS))
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Module:
+    """As those of Equinox, whose leaves need not be arrays."""
+
+    weight: jax.Array
+    activation: object
+    name: str
+    rate: float
+    norm: object = None
+    depth: int = 3
+
+
+def test_modules_hold_other_things_than_arrays():
+    module = Module(oracles.samples((8, 4), 3, np.float32), jax.nn.relu, "block", 0.5)
+    pruner = Pruner(density=0.25, lam=falling)
+    for found in (pruner.harden(module), pruner(module, 0), pruner.harden(module, format="bcoo")):
+        assert isinstance(found, Module)
+        assert found.weight is not module.weight
+        assert (found.activation, found.name, found.rate, found.depth) == (jax.nn.relu, "block", 0.5, 3)
+    assert share_of_nonzeros(pruner.harden(module)) == 0.25
+    assert "activation          left alone: no array of floats" in pruner.describe(module)
+
+
+def test_sparse_arrays_of_weights_over_an_explicit_mesh():
+    mesh = Mesh(np.array(jax.devices("cpu")[:4]).reshape(2, 2), ("data", "model"), axis_types=(AxisType.Explicit,) * 2)
+    pruner = Pruner(density=0.25, lam=0.1)
+    kernel = PARAMS["body"]["kernel"]
+    placed = jax.device_put({"kernel": kernel}, NamedSharding(mesh, PartitionSpec("data", "model")))
+    expected = pruner.harden({"kernel": kernel})["kernel"]
+    found = pruner.harden(placed, format="bcoo")["kernel"]
+    assert isinstance(found, BCOO)
+    assert found.nse == 32
+    np.testing.assert_array_equal(found.todense(), expected)
+    with jax.set_mesh(mesh):
+        np.testing.assert_array_equal(pruner.harden(placed, format="bcoo")["kernel"].todense(), expected)
 
 
 @pytest.mark.parametrize(("groups", "k"), [(NM(4), 2), (Channels(-1), 7)])

@@ -1,6 +1,7 @@
 """Masks and hard operators of pytrees, and budgets by number or for each leaf."""
 
 import functools
+import typing
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from ops import (
     topk_mag_tree,
     topk_mask_tree,
 )
+from ops.pruning import Pruner
 from tests.ops import oracles
 
 TREE = {"a": oracles.samples((8, 4), 1), "b": 0.3 * oracles.samples(16, 2), "c": [oracles.samples((2, 3, 2), 3)]}
@@ -157,7 +159,25 @@ def test_hard_ones_keep_a_whole_number(operator):
     with pytest.raises(ValueError, match=r"^k must be a whole number, got 2\.5$"):
         operator(SINGLE, k=2.5)
     with pytest.raises(ValueError, match=r"^(scores|params)\['a'\] must be"):
-        operator({"a": "x"}, k=1)
+        operator({"a": 1j * SINGLE["a"]}, k=1)
+
+
+@pytest.mark.parametrize("operator", [*RELAXED, *HARD])
+def test_leaves_that_are_no_arrays_are_left_alone(operator):
+    others = {"act": jax.nn.relu, "name": "block", "none": None, "flag": True, "depth": 3, "rate": 0.5}
+    kept = operator({"a": SINGLE["a"], **others}, k=5)
+    np.testing.assert_array_equal(kept["a"], operator({"a": SINGLE["a"]}, k=5)["a"])
+    for name in ("act", "name", "none"):
+        assert kept[name] is others[name]
+    for name in ("flag", "depth", "rate"):  # a mask is 1 of what it is not of
+        assert kept[name] == (1 if operator in (topk_mask_tree, hard_topk_mask_tree) else others[name])
+
+
+@pytest.mark.parametrize("operator", [*RELAXED, *HARD, Pruner.__call__, Pruner.harden])
+def test_type_checkers_keep_the_type_of_a_tree(operator):
+    hints = typing.get_type_hints(operator)
+    assert isinstance(hints["return"], typing.TypeVar)
+    assert hints["return"] is next(iter(hints[name] for name in ("params", "scores") if name in hints))
 
 
 def test_other_numbers_and_strengths_compile_nothing(caplog):

@@ -125,8 +125,9 @@ def _scaled(of: Grouped, p: float, curve: Curve, precision: Precision, debias: b
     lost = {name: adding * largest[name].scale for name in found}
 
     value, in_s = found["value"], found["d/dx"]
-    factor = np.where(some, value.wanted / size, _at_zero(of, p, debias))
-    of_factor = np.where(some, value.bound / size, 0) + 4 * unit * np.abs(factor)
+    at_zero, doubt = _at_zero(of, some.sum(axis=1, keepdims=True), p, debias)
+    factor = np.where(some, value.wanted / size, at_zero)
+    of_factor = np.where(some, value.bound / size, doubt) + 4 * unit * np.abs(factor)
     wanted = x * factor[:, groups]
     bound = np.abs(along) * value.bound[:, groups] + 6 * unit * np.abs(wanted)
 
@@ -147,11 +148,12 @@ def _scaled(of: Grouped, p: float, curve: Curve, precision: Precision, debias: b
     )
 
 
-def _at_zero(of: Grouped, p: float, debias: bool) -> Reals:
-    """By how much a group of zeros moves: as one that is kept where all are."""
+def _at_zero(of: Grouped, others: Reals, p: float, debias: bool) -> tuple[Reals, Reals]:
+    """By how much a group of zeros moves, beside so many others, and how far that is in doubt."""
     lam = real(of.lam)[:, None]
     kept = np.ones_like(lam) if debias else np.where(lam == 0, 1, 1 / (1 + lam) if p == 2 else 0)
-    return np.where(real(of.k)[:, None] >= of.members.max() + 1, kept, 0)
+    share, sure = topk.share_at_zero(real(of.k)[:, None], others, np.full_like(others, of.members.max() + 1), lam, p)
+    return kept * share, np.where(sure, 0.0, kept)
 
 
 def expect_runs(of: Grouped, p: float, curve: Curve, precision: Precision, debias: bool) -> Truth:

@@ -127,16 +127,32 @@ def _hard(
 
 
 def _with_zeros(of: Numbers, in_x: Quantity, p: float, precision: Precision, weights: Reals, debias: bool) -> Quantity:
-    """``half_square`` selects no entry that is 0, but where there is room for all such entries they move as selected.
+    """``half_square`` selects no entry that is 0, but where there is room for such entries they move as if selected.
 
-    Where there is room for some, or for a part of one, they have no derivative; it is let off up to that.
+    Where there is room for a part of one, or for some in the order in which they come, it is let off up to that.
     """
     number, zero = of.present.sum(axis=1, keepdims=True), of.present & (of.x == 0)
-    room, enough = zero & (of.k > number - zero.sum(axis=1, keepdims=True)), of.k >= number
+    others = number - zero.sum(axis=1, keepdims=True)
+    room = zero & (of.k > others)
+    share, sure = share_at_zero(of.k, others, number, of.lam, p)
     moves = weights * (1 if debias else 1 / (1 + of.lam) if p == 2 else 0)
-    wanted = np.where(room & enough, moves, in_x.wanted)
-    bound = np.where(room, np.where(enough, 4 * precision.unit, 1.0) * np.abs(moves), in_x.bound)
+    wanted = np.where(room, moves * share, in_x.wanted)
+    bound = np.where(room, np.where(sure, 4 * precision.unit, 1.0) * np.abs(moves), in_x.bound)
     return dataclasses.replace(in_x, wanted=wanted, other=wanted, bound=bound)
+
+
+def share_at_zero(k: Reals, others: Reals, number: Reals, lam: Reals, p: float) -> tuple[Reals, Flags]:
+    """How magnitudes that are 0 move, as a share of how selected ones do, and where there is no doubt about it.
+
+    Where there is room for less than one, it is as little as all would move if each were as large as the others, on
+    average over signs.
+    """
+    left, zeros = k - others, number - others
+    with np.errstate(all="ignore"):
+        alike = (1 + lam) * (left + (zeros - 1) / lam) / (zeros + lam * left)
+    share = np.where(left < 1, np.fmin(alike, 1), 1) if p == 2 else np.ones_like(left)
+    share = np.where((k >= number) | ((left > 0) & (lam > 0)), np.where(k >= number, 1, share), 0)
+    return share, (k >= number) | ((left >= 1) & (lam > 0)) | (left <= 0)
 
 
 def _with_infinities(
