@@ -156,13 +156,13 @@ class _Part:
         return cls(groups, width // leaf.shape[0] if by_layer else width)
 
 
-def _count(k: Any, competitors: list[int], dtype: Any, rows: Rows, groups: Groups | None, whole: bool) -> Array:
+def _count(k: Any, numbers: list[int], dtype: Any, rows: Rows, groups: Groups | None, whole: bool) -> Array:
     """``k``, if it can be had of so many that compete."""
     of = "entries" if groups is None else "entries of a run" if isinstance(groups, NM) else "groups"
     if rows.axis is None:
-        largest = sum(competitors)
+        largest = sum(numbers)
     else:
-        largest = min(competitors)
+        largest = min(numbers)
         of = of if isinstance(groups, NM) else f"{of} of the smallest leaf that takes part"
     limits = Range(f"in [0, {{n}}], the number of {of}", 0, share=1.0, whole=whole)
     given = check_values("k", k, limits, n=largest, dtype=dtype)

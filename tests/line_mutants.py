@@ -58,7 +58,7 @@ MUTANTS = [
     Mutant("groups.py", "jnp.moveaxis(runs.reshape(moved), -1, axis)", "runs.reshape(shape)", _GROUPS),
     Mutant("groups.py", "choose(some, a / choose(some, b, 1.0), 0.0)", "a / b", _GROUPS),
     Mutant("leaves.py", "largest = min(numbers)", "largest = max(numbers)", f"{_TREES} {_GROUPS} {_ARGUMENTS}"),
-    Mutant("leaves.py", "jnp.where(k >= size,", "jnp.where(k > size,", _GROUPS),
+    Mutant("leaves.py", "lambda s: s > 0, rows", "lambda s: s >= 0, rows", "tests/ops/test_zeros.py"),
     Mutant("leaves.py", "results[index] = jnp.ones_like(array)", "results[index] = jnp.zeros_like(array)", _TREES),
     Mutant(
         "leaves.py", "return 1 if axis_name is None else lax.axis_size(axis_name)", "return 1", f"{_TREES} {_GROUPS}"

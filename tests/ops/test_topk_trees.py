@@ -170,7 +170,7 @@ def test_leaves_that_are_no_arrays_are_left_alone(operator):
     for name in ("act", "name", "none"):
         assert kept[name] is others[name]
     for name in ("flag", "depth", "rate"):  # a mask is 1 of what it is not of
-        assert kept[name] == (1 if operator in (topk_mask_tree, hard_topk_mask_tree) else others[name])
+        assert np.asarray(kept[name]) == (1 if operator in (topk_mask_tree, hard_topk_mask_tree) else others[name])
 
 
 @pytest.mark.parametrize("operator", [*RELAXED, *HARD, Pruner.__call__, Pruner.harden])
