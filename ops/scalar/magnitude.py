@@ -104,7 +104,7 @@ def share_at_zero(k: Array, nonzero: Array, available: Array, lam: Array, p: flo
       p: exponent of the regularisation.
     """
     nonzero, available = nonzero.astype(k.dtype), available.astype(k.dtype)
-    left, zeros = k - nonzero, available - nonzero
+    left, zeros = k - nonzero, jnp.maximum(available - nonzero, 1.0)
     share = jnp.ones_like(lam)
     if p == 2:
         tight = lam * (1.0 - left) > zeros - 1.0
