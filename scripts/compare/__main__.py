@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.core import console
 from experiments.core.errors import UsageError, in_one_line
 from experiments.core.record.files import write_atomically
 from scripts.compare import plots, text, watch
@@ -84,4 +85,4 @@ def _watch(places: Sequence[str], port: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    console.run(main)
