@@ -38,13 +38,6 @@ def run(main: Callable[[Sequence[str]], int]) -> NoReturn:
         _drop_unwritten()
 
 
-def printable(text: str) -> str:
-    """`text` with what a terminal would obey or hide written as escapes: control characters, marks of direction."""
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
-    )
-
-
 def _is_unread(stream: TextIO) -> bool:
     """Whether a stream is a pipe that nobody reads any more."""
     poll = select.poll()

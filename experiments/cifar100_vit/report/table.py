@@ -80,7 +80,7 @@ def _pretraining_row(run: Run) -> Numbers:
     return {
         "run": run.name,
         "dataset": run.config["dataset"],
-        "model": run.config["model"],
+        "model": run.config.get("model"),
         "epochs": run.summary["epochs"],
         "seconds": run.summary["seconds"],
         "accuracy": interval(run.final("valid_accuracy/1")),

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from experiments.core.console import UNREAD, printable
+from experiments.core.console import UNREAD
+from experiments.core.errors import printable
 
 
 def command(body):
