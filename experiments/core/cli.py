@@ -101,7 +101,10 @@ class Command:
         except flags.Error as error:
             raise UsageError(str(error)) from error
         self._config = config_flags.DEFINE_config_file(
-            "config", help_string="Path of the config file.", flag_values=flag_values, sys_argv=self._argv
+            "config",
+            help_string="Path of the config file, Python that is run: name only what you trust.",
+            flag_values=flag_values,
+            sys_argv=self._argv,
         )
         _define_options(flag_values)
 
