@@ -26,6 +26,7 @@ with epy.lazy_imports():  # --help does without them
 
 config_flags.register_flag_parser_for_type(tuple, config_file.TupleParser())
 
+_CONFIG_HELP = "Path of the config file. It is Python, and is run: name only what you trust."
 _HELP = {"-h", "-help", "--help", "--helpshort", "--helpfull"}
 
 
@@ -58,6 +59,7 @@ def _help(name: str, argv: Sequence[str]) -> int:
     said = [
         f"python -m experiments.{name} --config=configs/{name}.py[:VARIANT] --workdir=DIR [--config.FIELD=VALUE ...]",
         "",
+        *config_help.row("--config", _CONFIG_HELP),
         *(line for flag in options for line in config_help.row(f"--{flag}", options[flag].help)),
         *config_help.row("--help", "this, of the config and variant that --config names"),
         "",
@@ -101,7 +103,10 @@ class Command:
         except flags.Error as error:
             raise UsageError(str(error)) from error
         self._config = config_flags.DEFINE_config_file(
-            "config", help_string="Path of the config file.", flag_values=flag_values, sys_argv=self._argv
+            "config",
+            help_string=_CONFIG_HELP,
+            flag_values=flag_values,
+            sys_argv=self._argv,
         )
         _define_options(flag_values)
 

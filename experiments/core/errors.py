@@ -9,6 +9,13 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _OF_THE_DISK = (*_FULL, errno.EROFS, errno.EIO, errno.EACCES)
 
 
+def printable(text: str) -> str:
+    """`text` with what a terminal would obey or hide written as escapes: control characters, marks of direction."""
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
+    )
+
+
 class UsageError(Exception):
     """A mistake in the config, the command line or the surroundings.
 
@@ -17,7 +24,7 @@ class UsageError(Exception):
     """
 
     def __init__(self, message: str):
-        super().__init__(" ".join(message.split()))
+        super().__init__(printable(" ".join(message.split())))
 
 
 class DamagedError(UsageError):

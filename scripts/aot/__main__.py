@@ -1,8 +1,7 @@
 """python -m scripts.aot EXPERIMENT --config=PATH --type=TYPE [-- OVERRIDES]; or operators, check, tables; or --help"""
 
-import sys
-
+from experiments.core import console
 from scripts.aot import command
 
 if __name__ == "__main__":
-    sys.exit(command.main(sys.argv[1:]))
+    console.run(command.main)

@@ -139,7 +139,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("what", help=f"an experiment, as vmoe; or {_OPERATORS}, {_CHECK}, {_TABLES}")
     parser.add_argument("--type", help="of the slice, as v5litepod-16")
-    parser.add_argument("--config", help="configs/EXPERIMENT.py[:VARIANT] if left out")
+    parser.add_argument("--config", help="a Python file, which is run; configs/EXPERIMENT.py[:VARIANT] if left out")
     parser.add_argument("--name", help="of the record; left out: of the experiment and its overrides")
     parser.add_argument(
         "--rounds", type=float, default=ASSUMED_ROUNDS, help="of solvers' loops, whose number the data decide (9)"

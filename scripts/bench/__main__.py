@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from etils import epy
 
+from experiments.core import console
 from scripts.bench import record, sizes
 from scripts.bench.failure import LostDeviceError
 
@@ -62,4 +63,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    console.run(main)

@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.core import console
 from scripts.bench import record
 
 _MODULE = "scripts.bench.device"
@@ -195,4 +196,4 @@ def here() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    console.run(main)

@@ -10,7 +10,6 @@ Writes ``<results>/losses-<hardware>.json``.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from etils import epy
 
 from configs.cifar100_vit import get_config
 from experiments.cifar100_vit.losses import fine_tuning_loss
+from experiments.core import console
 from experiments.core.input.dataset import Data
 from scripts.bench import record
 from scripts.bench.failure import LostDeviceError, caught
@@ -124,4 +124,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    console.run(main)

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from configs import mnist_pruning
+from experiments.core import console
 from experiments.core.config import to_json
 from experiments.core.record import metrics
 from experiments.core.record.files import write_json
@@ -99,4 +100,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    console.run(main)

@@ -9,7 +9,6 @@ depend on the cores that are free, so the load of the machine is recorded. Write
 from __future__ import annotations
 
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from etils import epy
 
+from experiments.core import console
 from experiments.core.errors import UsageError
 from experiments.core.input import sources
 from experiments.core.input.examples import Examples, InMemory
@@ -136,4 +136,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    console.run(main)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import sys
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any, cast
 
@@ -20,6 +19,7 @@ import numpy as np
 from etils import epy
 
 from configs.vmoe import get_config
+from experiments.core import console
 from experiments.core.input.dataset import Data
 from scripts.bench import record
 from scripts.bench.failure import LostDeviceError, caught
@@ -191,4 +191,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    console.run(main)

@@ -9,13 +9,13 @@ on CPUs is the library to use; on so small a network a dense product may well wi
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from etils import epy
 
+from experiments.core import console
 from scripts.bench import record
 from scripts.bench.timing import Budget, interleave
 
@@ -115,4 +115,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    console.run(main)

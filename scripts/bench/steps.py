@@ -8,7 +8,6 @@ they start. Writes ``<results>/steps-<hardware>.json``.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 from etils import epy
 
 from configs.mnist_pruning import get_config
+from experiments.core import console
 from experiments.core.input.batches import seeds_epoch_indices
 from experiments.core.input.dataset import Data
 from experiments.core.report.style import BLUE
@@ -152,4 +152,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    console.run(main)

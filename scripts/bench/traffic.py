@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from etils import epy
 
+from experiments.core import console
 from scripts.bench import record
 from scripts.bench.failure import LostDeviceError, caught
 from scripts.bench.progress import Progress
@@ -306,4 +307,4 @@ def targets(cases: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    console.run(main)

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.core import console
 from experiments.core.pace import pace
 from experiments.core.record.files import read_object, write_json
 from experiments.core.record.workdir import Workdir
@@ -199,4 +200,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    console.run(main)

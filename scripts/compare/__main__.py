@@ -10,7 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.core.errors import UsageError, in_one_line
+from experiments.core import console
+from experiments.core.errors import UsageError, in_one_line, printable
 from experiments.core.record.files import write_atomically
 from scripts.compare import plots, text, watch
 from scripts.compare.comparison import comparison
@@ -50,7 +51,9 @@ def _compare(arguments: Sequence[str]) -> int:
     parser.add_argument("--no_figures", action="store_true", help="the page alone, without PNG and SVG files")
     parser.add_argument("--metric", help="of the text table (default: the first that is measured)")
     parser.add_argument(
-        "--reference", help="of its differences: a label or name, or a part of one alone (default: the first row)"
+        "--reference",
+        help="of its differences: a label or name, or a part of one alone (default: the experiment's baseline, in the "
+        "circumstances of the first row that has one; else the first row)",
     )
     options = parser.parse_args(arguments)
     if options.watch:
@@ -61,9 +64,9 @@ def _compare(arguments: Sequence[str]) -> int:
         print(f"left out: {problem.name}: {problem.reason}", file=sys.stderr)
     for run in found.runs:
         if run.reason:
-            print(f"{run.name}: {run.state}: {run.reason}", file=sys.stderr)
+            print(printable(f"{run.name}: {run.state}: {run.reason}"), file=sys.stderr)
     if not groups:
-        print("error: there is no run to compare in " + ", ".join(options.places), file=sys.stderr)
+        print(printable("error: there is no run to compare in " + ", ".join(options.places)), file=sys.stderr)
         return 1
     if options.format == "text":
         print("\n".join(text.tables(groups, options.metric, options.reference)))
@@ -84,4 +87,4 @@ def _watch(places: Sequence[str], port: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    console.run(main)

@@ -59,7 +59,8 @@ def contents(groups: Sequence[Group], problems: Sequence[Problem], reported: Seq
         "metrics": metrics_of(groups),
         "groups": [
             {
-                "id": _id(group),
+                "id": _id(group.runs[0]),
+                "baseline": group.baseline and _id(group.baseline),
                 "label": group.label,
                 "parts": group.parts,
                 "experiment": group.experiment,
@@ -89,9 +90,9 @@ def contents(groups: Sequence[Group], problems: Sequence[Problem], reported: Seq
     }
 
 
-def _id(group: Group) -> str:
-    """Short, and the same on the page that is made when the runs have gone on."""
-    return hashlib.sha256(group.runs[0].name.encode()).hexdigest()[:8]
+def _id(run: Run) -> str:
+    """Of the group whose first run it is: short, and the same on the page that is made when the runs have gone on."""
+    return hashlib.sha256(run.name.encode(errors="surrogateescape")).hexdigest()[:8]
 
 
 def metrics_of(groups: Iterable[Group]) -> list[Json]:

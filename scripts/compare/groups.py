@@ -32,6 +32,7 @@ class Group:
       config: the fields that its runs read, by dotted name; without seeds.
       differing: the part of it that differs within the experiment.
       own: whether a run of it is none of the committed results.
+      baseline: what its experiment holds runs like it against: another run of the same density and the like, if any.
     """
 
     parts: tuple[str, ...]
@@ -41,6 +42,7 @@ class Group:
     config: Fields
     differing: Fields
     own: bool = False
+    baseline: Run | None = None
 
     @property
     def label(self) -> str:
@@ -86,11 +88,39 @@ def group(found: Found) -> list[Group]:
     ]
     labels = _parts(members, experiments, differing)
     return [
-        Group(parts, experiment, runs, pool([found.series[run.name] for run in runs]), config, differs, mine)
-        for parts, experiment, runs, config, differs, mine in zip(
-            labels, experiments, members, configs, differing, own, strict=True
+        Group(parts, experiment, runs, pool([found.series[run.name] for run in runs]), config, differs, mine, baseline)
+        for parts, experiment, runs, config, differs, mine, baseline in zip(
+            labels, experiments, members, configs, differing, own, _baselines(members), strict=True
         )
     ]
+
+
+def first_reference(groups: Sequence[Group]) -> Group | None:
+    """What differences are to if nobody says otherwise: the baseline of the first group that has one among these.
+
+    Trials of sweeps come last. Without a baseline it is the first group that is done.
+    """
+    done = [group for group in groups if group.done]
+    baselines = [group.baseline for group in sorted(done, key=lambda group: group.trial) if group.baseline is not None]
+    found = (group for baseline in baselines for group in done if group.runs[0] is baseline)
+    return next(found, next(iter(done), None))
+
+
+def _baselines(members: Sequence[list[Run]]) -> list[Run | None]:
+    """By group; looked for once for each method in the same circumstances, as to compare circumstances takes long."""
+    alike: dict[str, list[Run]] = {}
+    kinds = []
+    for run, *_ in members:
+        its = identities.identity(run)
+        method = its.name(run)[:1]  # none of a method that is not known any more
+        where = json.dumps([run.experiment, run.done, its.circumstances(run)], sort_keys=True) if method else ""
+        alike.setdefault(where, []).append(run)
+        kinds.append((where, *method))
+    found: dict[tuple[str, ...], Run | None] = {("",): None}
+    for kind, (run, *_) in zip(kinds, members, strict=True):
+        if kind not in found:
+            found[kind] = identities.identity(run).baseline(run, alike[kind[0]])
+    return [found[kind] for kind in kinds]
 
 
 def _identity(run: Run) -> Any:

@@ -35,13 +35,13 @@ def page(title: str, data: dict[str, Any], *, summary: str, before: str = "", af
         "SUMMARY": summary,
         "BEFORE": before,
         "AFTER": after,
-        "STYLE": (_ASSETS / "page.css").read_text(),
+        "STYLE": (_ASSETS / "page.css").read_text(encoding="utf-8"),
         # No name or message of a run may end the element that the data are in.
         "DATA": json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
-        "PLOTLY": _PLOTLY.read_text(),
-        "SCRIPT": "\n".join((_ASSETS / f"{name}.js").read_text() for name in _SCRIPTS),
+        "PLOTLY": _PLOTLY.read_text(encoding="utf-8"),
+        "SCRIPT": "\n".join((_ASSETS / f"{name}.js").read_text(encoding="utf-8") for name in _SCRIPTS),
     }
-    pieces = (_ASSETS / "page.html").read_text().split("@@")
+    pieces = (_ASSETS / "page.html").read_text(encoding="utf-8").split("@@")
     return "".join(parts[piece] if i % 2 else piece for i, piece in enumerate(pieces))
 
 

@@ -34,6 +34,8 @@ def local(place: str) -> Iterator[Path]:
             raise NotFoundError("is not a directory")
         yield Path(place)
         return
+    if place.startswith("gs:///"):  # as of a variable that is not set: the first directory would be taken for a bucket
+        raise NotFoundError("names no bucket")
     logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # what goes wrong is said once, below
     with tempfile.TemporaryDirectory(prefix="compare-") as directory:
         try:

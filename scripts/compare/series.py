@@ -42,14 +42,14 @@ class Series:
     @staticmethod
     def of(rows: Sequence[Row], seeds: Sequence[int]) -> "Series":
         """Raises `ValueError` or `TypeError` if a metric is anything but a number per seed."""
-        axes = {name: np.array([row[name] for row in rows], float) for name in _AXES}
+        axes = {name: _column(name, [row[name] for row in rows]) for name in _AXES}
         metrics, of_the_run = {}, {}
         for name, values in _columns(rows):
             top = name.partition("/")[0]
             if top in (*_AXES, "diverged"):
                 continue
             if top in OF_THE_RUN:
-                of_the_run[name] = np.array(values, float)[:, None]
+                of_the_run[name] = _column(name, values)[:, None]
             else:
                 metrics[name] = _per_seed(name, values, len(seeds))
         final = {name: values[-1] for name, values in {**metrics, **of_the_run}.items()}
@@ -131,6 +131,14 @@ def pool(members: Sequence[Series]) -> Series:
         of_the_run=of_the_run,
         final=ends(metrics, widths) | ends(of_the_run, ones),
     )
+
+
+def _column(name: str, values: Sequence[Any]) -> np.ndarray:
+    """What rows say once [T]; None as NaN."""
+    column = np.array(values, float)
+    if column.ndim != 1:
+        raise ValueError(f"{name} is not one number in every row")
+    return column
 
 
 def _per_seed(name: str, values: list[Any], num_seeds: int) -> np.ndarray:

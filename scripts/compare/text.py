@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from experiments.core.errors import UsageError
+from experiments.core.errors import UsageError, printable
 from experiments.core.record.summary import interval
 from experiments.core.report.markdown import plus_minus
 from experiments.core.report.paired import difference, significance
 from scripts.compare.contents import metrics_of
-from scripts.compare.groups import Group
+from scripts.compare.groups import Group, first_reference
 
 _HEADER = ("runs", "seeds", "diverged", "", "minus reference", "p", "state")
 
@@ -19,7 +19,7 @@ def tables(groups: Sequence[Group], metric: str | None = None, reference: str | 
       groups: what is compared.
       metric: its name; by default the first that is measured of each group.
       reference: the label of the group that is subtracted, or the name of a run of it; or a part of these that no
-        other group of the experiment has. By default the first of each table.
+        other group of the experiment has. By default the `first_reference` of each table.
 
     Raises:
       UsageError: no group has that metric, or none is called like the reference, or several are, or what is cannot be
@@ -41,7 +41,7 @@ def tables(groups: Sequence[Group], metric: str | None = None, reference: str | 
             raise UsageError(f"--reference={reference} is {group.label}, which has no {metric or ' or '.join(order)}")
     lines: list[str] = []
     for (experiment, name), members in by_metric.items():
-        lines += [f"{experiment}: {name}" if experiment else name, "", *_table(members, name, called), ""]
+        lines += [printable(f"{experiment}: {name}" if experiment else name), "", *_table(members, name, called), ""]
     lines.append("Mean ± half width of the 95 % t-interval over seeds; differences and p (t-test) are paired by seed.")
     return lines
 
@@ -61,8 +61,8 @@ def _called(groups: Sequence[Group], reference: str) -> list[Group]:
 
 
 def _table(groups: Sequence[Group], metric: str, called: Sequence[Group] | None) -> list[str]:
-    """With differences from the first group that has ended, or that is ``called`` as it was asked for."""
-    subtracted = next((group for group in groups if (group.done if called is None else group in called)), None)
+    """With differences from the group that is ``called`` as it was asked for, else from the `first_reference`."""
+    subtracted = first_reference(groups) if called is None else next((one for one in groups if one in called), None)
     header = list(_HEADER)
     header[3] = metric
     return list(_aligned([header, *(_cells(group, metric, subtracted) for group in groups)]))
@@ -82,6 +82,7 @@ def _cells(group: Group, metric: str, reference: Group | None) -> list[str]:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     rule = ["-" * width for width in widths]
     for row in [rows[0], rule, *rows[1:]]:

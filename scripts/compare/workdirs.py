@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from experiments.core.errors import UsageError
 from experiments.core.report.results import UNREADABLE, Problem, Run, read
-from scripts.compare import remote
+from scripts.compare import identities, remote
 from scripts.compare.series import Series
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -64,6 +65,11 @@ def _add(found: Found, directory: Path, place: str, prefix: str) -> None:
             continue
         try:
             series = Series.of(item.rows, item.summary["seeds"])
+            identities.identity(item).name(item)
+            identities.fields(item)
+        except UsageError as error:
+            found.problems.append(Problem(name, str(error)))
+            continue
         except UNREADABLE as error:
             found.problems.append(Problem(name, f"unreadable: {type(error).__name__}: {error}"))
             continue

@@ -8,13 +8,12 @@ there is any. About ten minutes for 100,000 problems on two cores, most of them 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from etils import epy
 
-from experiments.core import processors
+from experiments.core import console, processors
 from experiments.core.record.files import write_json
 from scripts.arguments import at_least
 from scripts.fuzz.oracle.reals import EXTENDED
@@ -69,4 +68,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    console.run(main)

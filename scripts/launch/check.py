@@ -1,15 +1,25 @@
 """Asks the experiment itself whether it can run what is to be launched, before anything is created and paid for."""
 
+import contextlib
 import dataclasses
+import io
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+
+from etils import epy
 
 from experiments.core.errors import UsageError
 from scripts.launch.process import USAGE, Console, error_line
 from scripts.launch.training import Training
+
+with epy.lazy_imports():  # to show how far runs are needs none of what trains
+    import jax
+
+    from experiments.core.training import train
+    from scripts.aot import runs
 
 # What JAX calls a device, by how the name of a TPU's type begins, of those that its number counts: cores or chips.
 _DEVICES = {"v2-": 1.0, "v3-": 1.0, "v4-": 0.5, "v5litepod-": 1.0, "v5p-": 0.5, "v6e-": 1.0}
@@ -25,6 +35,35 @@ def tpu_processes(type_: str) -> int:
     """The hosts of a TPU of a type that is known here; up to 8 cores or chips have one."""
     number = int(type_.rpartition("-")[2])
     return 1 if number <= 8 else number // (4 if type_.startswith(("v5litepod-", "v6e-")) else 8)
+
+
+def validate(trainings: Sequence[Training]) -> None:
+    """Reads the command line of each run as its experiment will, and checks all fields but those of the mesh.
+
+    What depends on how many devices there are is for `check`.
+
+    Raises:
+      UsageError: an override names no field, or has a value that the field cannot have.
+    """
+    jax.config.update("jax_platforms", "cpu")  # in this process alone
+    recipe = runs.recipe_of(trainings[0].experiment)
+    for training in trainings:
+        with _named(training):
+            with contextlib.redirect_stdout(io.StringIO()):  # what it says of a value the run will say, too
+                config = runs.config_of(recipe, training.config, training.overrides)
+            with config.unlocked():
+                if "mesh" in config:
+                    config.mesh = dict.fromkeys(config.mesh, 1)
+            train.check_fields(recipe, config, 1)
+
+
+@contextlib.contextmanager
+def _named(training: Training) -> Iterator[None]:
+    """Within it, mistakes are those of a run, which they are to name where it is one of several."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{training.name}: {error}" if training.name else str(error)) from error
 
 
 def check(trainings: Sequence[Training], num_devices: int, num_processes: int, console: Console) -> None:
@@ -56,4 +95,5 @@ def check(trainings: Sequence[Training], num_devices: int, num_processes: int, c
     with ThreadPoolExecutor(1 if console.dry_run else os.cpu_count()) as pool:
         for training, found in zip(trainings, pool.map(reason, trainings), strict=True):
             if found:
-                raise UsageError(f"{training.name}: {found}" if training.name else found)
+                with _named(training):
+                    raise UsageError(found)

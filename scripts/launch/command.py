@@ -19,6 +19,7 @@ from experiments.core.errors import UsageError, in_one_line
 from experiments.core.record.files import absolute, is_remote
 from scripts.arguments import at_least
 from scripts.launch import gke, local, slurm, state, tpu
+from scripts.launch.check import validate
 from scripts.launch.code import ROOT
 from scripts.launch.process import Console, Failed, Stopped
 from scripts.launch.scheduler import Platform, Scheduler, label
@@ -57,6 +58,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _launch(options: argparse.Namespace, console: Console, trainings: Sequence[Training]) -> int:
+    if not options.no_check:
+        validate(trainings)
     platform = _PLATFORMS[options.platform][2](options, console)
     retries = platform.retries if options.retries is None else options.retries
     scheduler = Scheduler(
@@ -132,7 +135,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _add_common_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("experiment", help="a package under experiments/, such as mnist_pruning")
-    parser.add_argument("--config", help="configs/EXPERIMENT.py[:VARIANT] if left out")
+    parser.add_argument(
+        "--config", help="a Python file, which is run, here, too; configs/EXPERIMENT.py[:VARIANT] if left out"
+    )
     parser.add_argument("--workdir", required=True, help="of the run, or of all those of a sweep; may begin with gs://")
     parser.add_argument(
         "--override", action="append", default=[], metavar="FLAG", help="one of --config.FIELD=VALUE; repeatable"
@@ -156,7 +161,7 @@ def _add_common_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no_check",
         action="store_true",
-        help="launch without asking the experiment, here, whether it can run the configs (local never asks)",
+        help="launch without asking the experiment, here, whether it can run the configs",
     )
     parser.add_argument(
         "--compile_first",

@@ -5,7 +5,7 @@ import os
 import platform
 from typing import Any
 
-from experiments.core.errors import DamagedError
+from experiments.core.errors import DamagedError, UsageError
 from experiments.core.record import metrics
 from experiments.core.record.files import read_object, write_json
 from experiments.core.record.workdir import Workdir
@@ -101,7 +101,7 @@ def _reached(workdir: Workdir) -> str:
         if not rows or not workdir.config.exists():
             return ""
         unit, length = results.length(read_object(workdir.config, ""))
-    except DamagedError:  # which the run will say when it goes on
+    except UsageError:  # which the run will say when it goes on
         return ""
     return f"{unit} {rows[-1][unit]}/{length}"
 

@@ -5,12 +5,12 @@ results/figures. The same code and timings give the same bytes.
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from etils import epy
 
+from experiments.core import console
 from experiments.core.errors import in_one_line
 from scripts.paper_figures.setting import Setting
 
@@ -35,4 +35,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    console.run(main)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from etils import epy
 
+from experiments.core import console
 from experiments.core.record.files import write_atomically
 from experiments.core.report.command import on_directory
 from scripts.compare.contents import contents
@@ -76,4 +77,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    console.run(main)

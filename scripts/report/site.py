@@ -5,12 +5,12 @@ Below OUT the files lie as they do in the repository, so that every link of `res
 
 import argparse
 import shutil
-import sys
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from experiments.core import console
 from experiments.core.errors import UsageError, in_one_line
 from scripts.compare.workdirs import RESULTS
 
@@ -71,4 +71,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    console.run(main)

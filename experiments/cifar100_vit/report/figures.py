@@ -5,7 +5,6 @@ top-k accuracy against k for each loss; where there are runs at the paper's lear
 and where learning rates were chosen, the accuracy against them. The same data give the same bytes.
 """
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator
 
 from experiments.cifar100_vit.report import naming
+from experiments.core import console
 from experiments.core.record.summary import interval
 from experiments.core.report.command import drawable, figures_of
 from experiments.core.report.markdown import number
@@ -150,4 +150,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    console.run(main)

@@ -11,7 +11,7 @@ from experiments.core.report import results
 from experiments.core.report.identity import Identity
 from experiments.core.report.markdown import number
 from experiments.core.report.pooled import pooled
-from experiments.core.report.results import Problem, Run
+from experiments.core.report.results import NUMBER, Problem, Run
 from experiments.core.report.style import Look
 
 with epy.lazy_imports():  # --help does without it
@@ -23,7 +23,7 @@ PAPER = "paper/"  # in the names of runs at the paper's learning rates, where ot
 
 def load(directory: Path) -> tuple[list[Run], list[Problem]]:
     """The runs of this experiment below `directory`, by name; those of others as problems, as what is broken."""
-    return results.load_of(directory, "cifar100_vit", "the fine-tuning experiment", _KNOWN)
+    return results.load_of(directory, "cifar100_vit", "the fine-tuning experiment", IDENTITY.odd)
 
 
 def loss(run: Run) -> str:
@@ -52,12 +52,12 @@ def _settings(run: Run) -> list[str]:
 
 def decay(run: Run) -> float:
     """The weight decay of the optimizer."""
-    return run.config["optimizer"].get("weight_decay", 0.0)
+    return run.config["optimizer"].get("weight_decay") or 0.0
 
 
 def circumstances(run: Run) -> tuple[int, int]:
     """Training images of each class (all of them: 0) and steps: in what is alike runs are compared."""
-    return run.config.get("images_per_class", 0), run.config["steps"]
+    return run.config.get("images_per_class") or 0, run.config["steps"]
 
 
 def is_pretraining(run: Run) -> bool:
@@ -88,7 +88,7 @@ def is_at_paper_rate(run: Run) -> bool:
 
 def has_features(run: Run) -> bool:
     """Whether what was trained begins at features of a frozen network."""
-    return "features" in run.config
+    return bool(run.config.get("features"))
 
 
 def is_convolutional(run: Run) -> bool:
@@ -148,12 +148,22 @@ def by_loss(runs: Iterable[Run]) -> list[Run]:
 
 def is_stand_in(run: Run) -> bool:
     """Whether it is of another network than the paper's."""
-    return run.config.get("model", {}).get("variant") != "B/16"
+    return (run.config.get("model") or {}).get("variant") != "B/16"
 
 
 IDENTITY = Identity(
     kinds=KINDS,
     known=_KNOWN,
+    baseline=reference,
+    types={
+        **dict.fromkeys(("dataset", "split", "loss.name", "loss.target"), str),
+        **dict.fromkeys(("steps", "loss.k"), int),
+        **dict.fromkeys(("loss.p", "loss.lam", "optimizer.learning_rate"), NUMBER),
+        **dict.fromkeys(("optimizer.weight_decay", "images_per_class"), NUMBER | None),
+        **dict.fromkeys(("features.layer", "model.variant", "network"), str | None),
+        "model": dict | None,
+        "features": lambda value: not value or (isinstance(value, dict) and {"layer", "size"} <= value.keys()),
+    },
     parts=lambda run: [loss(run), *_settings(run)],
     told=(
         *("loss.name", "loss.k", "loss.p", "loss.lam", "loss.target"),

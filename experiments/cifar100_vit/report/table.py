@@ -3,7 +3,6 @@
 Reads the workdirs below DIR and writes DIR/table.md, which it also prints, and DIR/table.json.
 """
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from etils import epy
 
 from experiments.cifar100_vit.report import lines, naming
+from experiments.core import console
 from experiments.core.record.summary import interval
 from experiments.core.report import tables
 from experiments.core.report.paired import difference, over_examples
@@ -80,7 +80,7 @@ def _pretraining_row(run: Run) -> Numbers:
     return {
         "run": run.name,
         "dataset": run.config["dataset"],
-        "model": run.config["model"],
+        "model": run.config.get("model"),
         "epochs": run.summary["epochs"],
         "seconds": run.summary["seconds"],
         "accuracy": interval(run.final("valid_accuracy/1")),
@@ -141,4 +141,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    console.run(main)

@@ -1,13 +1,14 @@
 """What of a config makes a run what it is, and what the run is called by it."""
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from experiments.core.config import COMPUTED_HOW
+from experiments.core.errors import UsageError
 from experiments.core.kinds import Fields, Kinds, is_of
 from experiments.core.record.metrics import flatten
-from experiments.core.report.results import Run, unknown
+from experiments.core.report.results import UNREADABLE, Run, misfit, unknown
 
 # How a run is carried out and what it keeps. What it learns does not depend on these; means since the last row, as the
 # training loss, are over as many steps as `eval_every` says.
@@ -40,6 +41,9 @@ class Identity:
       kinds: those of the experiment's registry, with the fields that each reads.
       earlier: fields that came later than the first runs, with the value by which those were made.
       known: the names that fields may have, for which there are labels.
+      baseline: of a run, which of others its experiment holds it against: the baseline in all its circumstances; None
+        for the baseline itself, or where there is none.
+      types: what else tables and figures read of every config, and of what type it is.
       parts: what tables call a run: for example `["relaxed top-k", "p = 2", "lam = 0.1"]`.
       told: the fields that these parts tell, where their entry reads them.
     """
@@ -48,6 +52,8 @@ class Identity:
     known: Mapping[str, Collection[str]]
     parts: Callable[[Run], list[str]]
     told: Collection[str]
+    baseline: Callable[[Run, Sequence[Run]], Run | None] = lambda run, others: None
+    types: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     earlier: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def fields(self, config: Fields) -> Fields:
@@ -78,8 +84,29 @@ class Identity:
         return is_of(field, self.kinds.of_kinds)
 
     def name(self, run: Run) -> list[str]:
-        """The parts of its name; none where an entry is not known any more."""
-        return [] if unknown(run.config, self.known) else self.parts(run)
+        """The parts of its name; none where an entry is not known any more.
+
+        Raises:
+          UsageError: a field of its config is missing, or of another kind.
+        """
+        if reason := misfit(run.config, self.types):
+            raise UsageError(reason)
+        if unknown(run.config, self.known):
+            return []
+        try:
+            return self.parts(run)
+        except UNREADABLE as error:
+            raise UsageError(
+                f"a field of its config is missing, or of another kind: {type(error).__name__}: {error}"
+            ) from error
+
+    def odd(self, run: Run) -> str:
+        """Why the experiment's tables and figures have to leave a run out; empty if they have not."""
+        try:
+            self.name(run)
+        except UsageError as error:
+            return str(error)
+        return unknown(run.config, self.known)
 
     def tells(self, field: str) -> bool:
         """Whether names of runs say what the field is."""

@@ -2,14 +2,18 @@
 
 import dataclasses
 import hashlib
+import inspect
 import io
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import os
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments.core.errors import UsageError
+from experiments.core.config import is_whole
+from experiments.core.errors import UsageError, printable
 from experiments.core.record import metrics
 from experiments.core.record.files import read_object
 from experiments.core.record.metrics import Row
@@ -20,15 +24,26 @@ from experiments.core.record.workdir import Workdir
 LAUNCH = "launch.json"  # where scripts.launch.state records how a run that it started goes
 _ADVICE = "put back a copy of it, or run again what made it"
 # Raised where files of other programs are taken for those of a run.
-UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OSError)
-# What is used of such files, and of what kind it is.
-_SUMMARY = {"state": str, "seeds": list, "diverged": int, "steps": int, "seconds": float | int, "final": dict}
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError)
+NUMBER = int | float
+# What is used of such files, by dotted name, and of what kind it is.
+_CONFIG = {"seeds": lambda value: are_whole(value) and len(value) > 0}
+_SUMMARY: dict[str, Any] = {
+    **{"state": str, "seeds": list, "final": dict},
+    **dict.fromkeys(("diverged", "steps"), int),
+    **dict.fromkeys(("epochs", "seconds"), NUMBER),
+}
 _ENVIRONMENT: dict[str, Any] = {
     **dict.fromkeys(("git", "packages", "devices", "machine", "overrides"), dict | None),
-    **dict.fromkeys(("command", "resumed"), list | None),
-    "experiment": str | None,
+    "resumed": lambda value: value is None or (isinstance(value, list) and all(isinstance(one, dict) for one in value)),
+    "command": list | None,
+    **dict.fromkeys(("experiment", "git.commit"), str | None),
 }
 _LAUNCH = {"state": str, "reason": str}
+_FILES = (
+    *("config.json", "environment.json", "metrics.jsonl", "summary.json", LAUNCH),
+    *("examples.npz", "probe.npz", "pictures.npz", ".lock"),
+)
 _ELSEWHERE = ("running", "interrupted")  # last words of a launcher whose run may go on where no lock tells
 
 
@@ -94,10 +109,14 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """A workdir that cannot be used, and why."""
+    """A workdir that cannot be used, and why; each a line that a terminal can show."""
 
     name: str
     reason: str
+
+    def __post_init__(self) -> None:
+        for field, text in (("name", self.name), ("reason", " ".join(self.reason.split()))):
+            object.__setattr__(self, field, printable(text))
 
 
 def load(directory: Path) -> tuple[list[Run], list[Problem]]:
@@ -119,25 +138,22 @@ def read(directory: Path) -> Iterator[Run | Problem]:
         name = str(path.relative_to(directory))
         try:
             yield _read(path, name)
-        except (_BrokenError, UsageError) as error:
+        except UsageError as error:
             # By its name in the workdir, which may be a copy that is gone when this is read.
             yield Problem(name, str(error).replace(f"{path.absolute()}/", ""))
         except UNREADABLE as error:
             yield Problem(name, f"unreadable: {type(error).__name__}: {error}")
 
 
-def load_of(
-    directory: Path, experiment: str, title: str, known: Mapping[str, Collection[str]]
-) -> tuple[list[Run], list[Problem]]:
+def load_of(directory: Path, experiment: str, title: str, odd: Callable[[Run], str]) -> tuple[list[Run], list[Problem]]:
     """The runs of an experiment, by name; those of others as problems, as what is broken.
 
-    So are those for which a field of the config, by dotted name, has none of the names `known` for it: there is no
-    label for them.
+    So are those of which `odd` says what is wrong with their configs.
     """
     runs, problems = load(directory)
     found = []
     for run in runs:
-        if reason := f"not a run of {title}" if run.experiment != experiment else unknown(run.config, known):
+        if reason := f"not a run of {title}" if run.experiment != experiment else odd(run):
             problems.append(Problem(run.name, reason))
         else:
             found.append(run)
@@ -147,15 +163,41 @@ def load_of(
 def unknown(config: dict[str, Any], known: Mapping[str, Collection[str]]) -> str:
     """Why there is no label for a config: a field has none of the names `known` for it; else empty."""
     for field, names in known.items():
-        value: Any = config
-        for part in field.split("."):
-            value = value.get(part, {})  # runs made before there was such a field have none
+        value = _field(config, field)  # runs made before there was such a field have none
         if value and value not in names:
             return f"config.{field}={value!r} is none of " + ", ".join(names)
     return ""
 
 
-class _BrokenError(Exception):
+def misfit(config: Mapping[str, Any], kinds: Mapping[str, Any], name: str = "config") -> str:
+    """Why an object cannot be read: one of its fields is not there, or of another kind than it has to be; else empty.
+
+    Args:
+      config: the object.
+      kinds: by dotted name types, or functions that say whether a value is right; a missing field is None.
+      name: of the object.
+    """
+    for field, kind in kinds.items():
+        value = _field(config, field)
+        if not (kind(value) if inspect.isfunction(kind) else isinstance(value, kind)):
+            is_one = "is missing, or null" if value is None else f"= {value!r} is of another kind than a run has there"
+            return f"{name}.{field} {is_one}"
+    return ""
+
+
+def are_whole(value: Any) -> bool:
+    """Whether it is a list of whole numbers."""
+    return isinstance(value, list) and all(map(is_whole, value))
+
+
+def _field(config: Any, name: str) -> Any:
+    """That of a dotted name; None if there is none."""
+    for part in name.split("."):
+        config = config.get(part) if isinstance(config, Mapping) else None
+    return config
+
+
+class _BrokenError(UsageError):
     """With the reason as its message."""
 
 
@@ -167,9 +209,9 @@ def _workdirs(directory: Path) -> Iterable[Path]:
 
 def length(config: dict[str, Any]) -> tuple[str, int]:
     """What a run is counted in, "epoch" or "step", and how many of them it is to be long."""
-    unit = "step" if "steps" in config and config["steps"] is not None else "epoch"
-    if f"{unit}s" not in config:
-        raise _BrokenError("config.json is of no run of this repository: it has neither epochs nor steps")
+    unit = "step" if config.get("steps") is not None else "epoch"
+    if not is_whole(config.get(f"{unit}s")):
+        raise _BrokenError("config.json is of no run of this repository: it has a number of neither epochs nor steps")
     return unit, config[f"{unit}s"]
 
 
@@ -194,9 +236,20 @@ def _reached(config: dict[str, Any], rows: list[Row], how: str) -> str:
 def _object(path: Path, kinds: Mapping[str, Any]) -> dict[str, Any]:
     """The object in a file, with fields of these kinds."""
     found = read_object(path, _ADVICE)
-    if not all(isinstance(found.get(name), kind) for name, kind in kinds.items()):
-        raise _BrokenError(f"{path.name} is of no run of this repository")
+    if reason := misfit(found, kinds, path.stem):
+        raise _BrokenError(f"{path.name} is of no run of this repository: {reason}")
+    if not all(abs(number) <= sys.float_info.max for number in _numbers(found)):
+        raise _BrokenError(f"{path.name} is of no run of this repository: a number in it is not finite, or too large")
     return found
+
+
+def _numbers(value: Any) -> Iterator[int | float]:
+    """All in a JSON value."""
+    if isinstance(value, int | float):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _numbers(part)
 
 
 def _launched(path: Path) -> dict[str, Any]:
@@ -218,15 +271,18 @@ def _how_far(workdir: Workdir, launched: str | None) -> str:
 
 def _read(path: Path, name: str) -> Run:
     workdir = Workdir(path)
+    for file in map(path.joinpath, _FILES):
+        if os.path.lexists(file) and not file.is_file():  # to open a pipe would wait for whoever writes to it
+            raise _BrokenError(f"{file.name} is not a file")
     finished = workdir.summary.exists()
     launched = {} if finished else _launched(path)
     error = f"; last error: {launched['reason']}" if launched.get("reason") else ""
     if not workdir.config.exists():
         raise _BrokenError(f"config.json is missing{error}")
-    config = read_object(workdir.config, _ADVICE)
     rows = metrics.read(workdir.metrics)
     if not rows:
         raise _BrokenError(f"metrics.jsonl is missing or empty{error}")
+    config = _object(workdir.config, _CONFIG)
     length(config)
     metrics.require_complete(workdir.metrics, rows, config)
     environment = _object(workdir.environment, _ENVIRONMENT) if workdir.environment.exists() else None
@@ -239,7 +295,8 @@ def _read(path: Path, name: str) -> Run:
     summary = _object(workdir.summary, _SUMMARY)
     if "metrics_sha256" in summary:
         metrics.require_sha256(workdir.metrics, summary["metrics_sha256"])
-    if (last[unit], last["step"]) != (total, summary["steps"]) or _values(last) != _final_values(summary):
+    is_its_end = (last[unit], last["step"], config["seeds"]) == (total, summary["steps"], summary["seeds"])
+    if not is_its_end or _values(last) != _final_values(summary):
         raise _BrokenError("summary.json does not belong to the last row of metrics.jsonl")
     examples, probe = _arrays(workdir.examples, summary), _arrays(workdir.probe, summary)
     pictures = Pictures.of(_arrays(workdir.pictures, summary))

@@ -7,7 +7,7 @@ from typing import Any
 from experiments.core.report import results
 from experiments.core.report.identity import Identity
 from experiments.core.report.markdown import number
-from experiments.core.report.results import Problem, Run
+from experiments.core.report.results import NUMBER, Problem, Run, are_whole
 from experiments.core.report.style import Look
 from experiments.mnist_pruning import relaxed
 from experiments.mnist_pruning.masks import MASKS
@@ -20,12 +20,12 @@ _KNOWN: dict[str, Collection[str]] = {"method": METHODS, "mask.name": MASKS, "ne
 
 def load(directory: Path) -> tuple[list[Run], list[Problem]]:
     """The runs of this experiment below `directory`, by name; those of others as problems, as what is broken."""
-    return results.load_of(directory, "mnist_pruning", "the pruning experiment", _KNOWN)
+    return results.load_of(directory, "mnist_pruning", "the pruning experiment", IDENTITY.odd)
 
 
 def task(run: Run) -> str:
     """The data set, with the network where that is not the paper's: `mnist`, or `cifar100-vit`."""
-    dataset, network = run.config["dataset"], run.config.get("network", "mlp")  # older runs know of no other
+    dataset, network = run.config["dataset"], run.config.get("network") or "mlp"  # older runs know of no other
     return dataset if network == "mlp" else f"{dataset}-{network}"
 
 
@@ -56,7 +56,7 @@ def setting(run: Run) -> str:
 def _settings(run: Run) -> list[str]:
     parts = [*METHODS[run.config["method"]].setting(run.config)]
     optimizer = run.config["optimizer"]
-    schedule = optimizer.get("schedule", "constant")  # runs made before there was a choice have none
+    schedule = optimizer.get("schedule") or "constant"  # runs made before there was a choice have none
     if optimizer["learning_rate"] != PAPER_LEARNING_RATE or schedule != "constant":
         parts.append(f"learning rate {number(optimizer['learning_rate'])}")
     if schedule != "constant":
@@ -87,7 +87,7 @@ def kind(run: Run) -> str:
 
 def layers(run: Run) -> tuple[int, ...]:
     """The pruned layers, by number; none where they have no numbers, and all matrices are pruned but embeddings."""
-    return tuple(run.config.get("prune_layers", ()))
+    return tuple(run.config.get("prune_layers") or ())
 
 
 def of_layers(layers: Sequence[int]) -> str:
@@ -122,14 +122,22 @@ def reference(run: Run, runs: Iterable[Run], method: str, but: Collection[str] =
 def _order(run: Run) -> tuple[Any, ...]:
     config = run.config
     lam = (config["lam"]["schedule"], not relaxed.is_papers(config), -config["p"], config["lam"]["start"])
-    mask = config.get("mask", {"name": "", "strength": 0.0})  # runs made before there were others than ot
-    other = (config["ot"]["epsilon"], mask["name"], mask["strength"])
+    mask = config.get("mask") or {}  # runs made before there were others than ot have none
+    other = (config["ot"]["epsilon"], mask.get("name") or "", mask.get("strength") or 0.0)
     return (is_tuned(run), list(METHODS).index(config["method"]), *lam, *other, run.name)
 
 
 IDENTITY = Identity(
     kinds=KINDS,
     known=_KNOWN,
+    baseline=lambda run, others: reference(run, others, "hard"),
+    types={
+        **dict.fromkeys(("method", "dataset", "split", "lam.schedule"), str),
+        **dict.fromkeys(("density", "p", "lam.start", "ot.epsilon", "optimizer.learning_rate"), NUMBER),
+        **dict.fromkeys(("network", "budget", "mask.name", "optimizer.schedule"), str | None),
+        "mask.strength": NUMBER | None,
+        "prune_layers": lambda value: value is None or are_whole(value),
+    },
     parts=lambda run: [method(run), *_settings(run)],
     told=(
         *("method", "mask", "ot", "p", "lam", "debias", "hard_after", "density_schedule.name", "density_schedule.end"),

@@ -9,7 +9,6 @@ Reads the workdirs below DIR and writes PNG and SVG files to DIR/figures; the sa
 """
 
 import itertools
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments.core import console
 from experiments.core.report.command import drawable, figures_of
 from experiments.core.report.course import course, draw
 from experiments.core.report.results import Run
@@ -122,4 +122,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    console.run(main)

@@ -10,7 +10,7 @@ from experiments.core.report import results
 from experiments.core.report.identity import Identity
 from experiments.core.report.markdown import number
 from experiments.core.report.pooled import pooled
-from experiments.core.report.results import Problem, Run
+from experiments.core.report.results import NUMBER, Problem, Run, are_whole
 from experiments.vmoe.router_kinds import KINDS, ROUTERS, RouterKind
 
 _KNOWN: dict[str, Collection[str]] = {"router.name": ROUTERS}
@@ -18,7 +18,7 @@ _KNOWN: dict[str, Collection[str]] = {"router.name": ROUTERS}
 
 def load(directory: Path) -> tuple[list[Run], list[Problem]]:
     """The runs of this experiment below `directory`, by name; those of others as problems, as what is broken."""
-    return results.load_of(directory, "vmoe", "the V-MoE experiment", _KNOWN)
+    return results.load_of(directory, "vmoe", "the V-MoE experiment", IDENTITY.odd)
 
 
 def router(run: Run) -> str:
@@ -100,6 +100,15 @@ def over_layers(values: Mapping[str, Any], metric: str | None = None) -> list[fl
 IDENTITY = Identity(
     kinds=KINDS,
     known=_KNOWN,
+    baseline=reference,
+    types={
+        **dict.fromkeys(("dataset", "split", "model.variant", "router.name", "router.score"), str),
+        **dict.fromkeys(("steps", "eval_every", "router.dykstra", "router.capacity"), int),
+        **dict.fromkeys(("router.lam.start", "optimizer.learning_rate"), NUMBER),
+        **dict.fromkeys(("features.network", "features.size"), str | int | None),
+        **dict.fromkeys(("model.depth", "model.width", "moe.num_experts", "moe.group_images", "router.k"), int),
+        "moe.blocks": are_whole,
+    },
     parts=lambda run: [router(run), *_settings(run)],
     told=(
         *("router.name", "router.score", "router.p", "router.lam", "router.dykstra"),

@@ -6,7 +6,6 @@ Reads the workdirs below DIR and writes PNG and SVG files to DIR/figures; the sa
     recovery   how much of the best assignment is found in the course of training
 """
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments.core import console
 from experiments.core.report.command import drawable, figures_of
 from experiments.core.report.course import course, draw
 from experiments.core.report.markdown import Numbers
@@ -127,4 +127,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    console.run(main)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from experiments.core.report import results
 from experiments.core.report.markdown import number
-from experiments.core.report.results import Problem, Run
+from experiments.core.report.results import NUMBER, Problem, Run
 from experiments.vmoe.report import naming as of_routers
 from experiments.vmoe_clusters import kinds
 
@@ -16,7 +16,7 @@ _KNOWN: dict[str, Collection[str]] = {"router.name": kinds.NAMES}
 
 def load(directory: Path) -> tuple[list[Run], list[Problem]]:
     """The runs of this task below `directory`, by name; those of others as problems, as what is broken."""
-    return results.load_of(directory, "vmoe_clusters", "the task of clusters", _KNOWN)
+    return results.load_of(directory, "vmoe_clusters", "the task of clusters", IDENTITY.odd)
 
 
 def router(run: Run) -> str:
@@ -68,6 +68,12 @@ IDENTITY = dataclasses.replace(
     of_routers.IDENTITY,
     kinds=kinds.KINDS,
     known=_KNOWN,
+    baseline=lambda run, others: reference(run, "hard", others),
+    types={
+        **dict.fromkeys(("split", "router.name"), str),
+        **dict.fromkeys(("task.noise", "optimizer.learning_rate"), NUMBER),
+        "steps": int,
+    },
     parts=lambda run: [router(run), setting(run)],
     earlier={},
 )

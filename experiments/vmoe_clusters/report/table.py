@@ -3,11 +3,11 @@
 Reads the workdirs below DIR and writes DIR/table.md, which it also prints, and DIR/table.json.
 """
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.core import console
 from experiments.core.record.summary import interval
 from experiments.core.report import tables
 from experiments.core.report.markdown import grid, plus_minus
@@ -141,4 +141,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    console.run(main)

@@ -166,7 +166,7 @@ function curveTraces(metric, axis, smoothing, withBands) {
         x: [...inside.map((j) => x[j]), ...inside.toReversed().map((j) => x[j])],
         y: [...inside.map((j) => y[j] + half[j]), ...inside.toReversed().map((j) => y[j] - half[j])],
         fill: "toself", fillcolor: colour, opacity: 0.16, line: { width: 0 }, mode: "lines", hoverinfo: "skip",
-        name: plain(group.label),
+        name: plain(group.label), showlegend: false,
       });
     }
     (group.own ? own : lines).push({

@@ -23,13 +23,18 @@ function finalsChanged() {
   drawFinals();
 }
 
-/** Offers the finished groups that have the metric; at first one whose curve is shown, rather not the reader's own. */
+/**
+ * Offers the finished groups that have the metric. At first it is one whose curve is shown: the experiment's baseline for
+ * the first that has one there, else one that is rather not the reader's own.
+ */
 function referencesChanged() {
   const metric = byId("difference-metric").value, node = byId("reference"), before = node.value;
   const groups = groupsHere().filter((group) => group.done && group.final[metric]);
   setOptions(node, groups.map((group) => [group.id, labelAmong(group, groups)]));
-  const seen = groups.filter((group) => !hidden.has(DATA.groups.indexOf(group))), shown = seen.find((group) => !group.own) ?? seen[0];
-  if (node.value !== before && shown) node.value = shown.id;
+  const seen = groups.filter((group) => !hidden.has(DATA.groups.indexOf(group))).sort((a, b) => a.trial - b.trial);
+  const baseline = seen.map((group) => seen.find((other) => other.id === group.baseline)).find(Boolean);
+  const first = baseline ?? seen.find((group) => !group.own) ?? seen[0];
+  if (node.value !== before && first) node.value = first.id;
 }
 
 function drawFinals() {

@@ -151,14 +151,36 @@ function plotButtons(id, name, zooms = true, height = () => 620) {
   };
   const reset = () =>
     Plotly.relayout(id, { "xaxis.autorange": true, "yaxis.autorange": true }).then(() => announce("Zoom reset"));
-  const save = (format) => () =>
-    Plotly.downloadImage(id, { format, filename: name(), width: 1100, height: height(), scale: format === "png" ? 2 : 1 });
+  const save = (format) => () => {
+    const { figure, height: all } = withLegend(byId(id), height());
+    Plotly.downloadImage(figure, { format, filename: name(), width: 1100, height: all, scale: format === "png" && all < 4000 ? 2 : 1 });
+  };
   const zoom = zooms ? [
     button(`${id}-in`, "+", scale(0.5), "Zoom in"), button(`${id}-out`, "−", scale(2), "Zoom out"),
     button(`${id}-left`, "←", shift(-0.25), "Move left"), button(`${id}-right`, "→", shift(0.25), "Move right"),
     button(`${id}-reset`, "Reset zoom", reset)] : [];
   return element("span", { class: "buttons", role: "group", "aria-label": zooms ? "Zoom and save" : "Save" }, ...zoom, button(`${id}-png`, "PNG", save("png"), "Save as PNG"),
     button(`${id}-svg`, "SVG", save("svg"), "Save as SVG"));
+}
+
+const LEGEND_LINE = 19; // pixels
+const LETTERS_IN_LEGEND = 140;
+
+/** A plot as it is saved, with the names that the page has beside it below, and its height. */
+function withLegend({ data, layout }, height) {
+  const named = (trace) => trace.name && trace.showlegend !== false;
+  const inLines = (text) => text.match(new RegExp(`.{1,${LETTERS_IN_LEGEND}}(?:, |$)|.{1,${LETTERS_IN_LEGEND}}`, "g"));
+  const lines = data.filter(named).flatMap((trace) => inLines(trace.name)).length;
+  if (!lines) return { figure: { data, layout }, height };
+  const below = lines * LEGEND_LINE + 30;
+  return {
+    figure: {
+      data: data.map((trace) => named(trace) ? { ...trace, name: inLines(trace.name).join("<br>") } : trace),
+      layout: { ...layout, showlegend: true, margin: { ...layout.margin, b: layout.margin.b + below },
+        legend: { x: 0, xanchor: "left", y: 0, yanchor: "bottom", yref: "container", maxheight: below, font: { size: 12 }, traceorder: "normal" } },
+    },
+    height: height + below,
+  };
 }
 
 // Groups that the reader has hidden, by index, and the experiment whose groups are looked at.

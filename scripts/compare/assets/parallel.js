@@ -57,7 +57,7 @@ function drawParallel() {
   const traces = groups.map((group, i) => {
     const share = ends[i].mean === null ? 0.5 : ranked.indexOf(ends[i].mean) / Math.max(1, ranked.length - 1);
     return {
-      x: axes.map((_, axis) => axis), y: axes.map(([, scale]) => scale.place(i)), mode: "lines+markers", connectgaps: true,
+      x: axes.map((_, axis) => axis), y: axes.map(([, scale]) => scale.place(i)), mode: "lines+markers", connectgaps: true, name: plain(group.label),
       line: { color: between(share), width: group.own ? 4 : 1.5 }, marker: { color: between(share), size: 6 }, opacity: 0.85,
       hovertemplate: `<b>${plain(metric)} ${plusMinus(ends[i].mean, ends[i].half)}</b><br>${plain(group.label)}${plain(seedsOf(group))}<extra></extra>`,
     };

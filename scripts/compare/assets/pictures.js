@@ -59,7 +59,7 @@ function drawHistograms() {
   const traces = shown.map(([name, { low, high, counts }], i) => {
     const width = (high - low) / counts.length, total = counts.reduce((sum, count) => sum + count, 0), edge = (j) => digits(low + j * width);
     return {
-      type: "bar", xaxis: `x${i + 1}`, yaxis: `y${i + 1}`, name: plain(name), marker: { color: PALETTES[theme()][0] }, width,
+      type: "bar", xaxis: `x${i + 1}`, yaxis: `y${i + 1}`, name: plain(name), showlegend: false, marker: { color: PALETTES[theme()][0] }, width,
       x: counts.map((_, j) => low + (j + 0.5) * width), y: counts, text: counts.map((_, j) => `${edge(j)} to ${edge(j + 1)}`), textposition: "none",
       hovertemplate: `<b>%{y} of ${total}</b><br>%{text}<br>${plain(name)}<extra></extra>`,
     };

@@ -44,7 +44,9 @@ function drawScatter() {
     const { colour, symbol } = look(split ? kinds.indexOf(DATA.fields[split][i]) : order.indexOf(i));
     const by = split ? `<br>${plain(split)} = ${plain(DATA.fields[split][i])}` : "";
     return {
-      x: [numeric ? group.fields[field] : plain(DATA.fields[field][i])], y: [mean], mode: "markers", name: plain(group.label),
+      x: [numeric ? group.fields[field] : plain(DATA.fields[field][i])], y: [mean], mode: "markers",
+      name: plain(split ? `${split} = ${DATA.fields[split][i]}` : group.label),
+      showlegend: !split || i === shown.find((j) => DATA.fields[split][j] === DATA.fields[split][i]),
       error_y: { type: "data", array: [half ?? 0], visible: half !== null, thickness: 1.5, color: colour },
       marker: { color: colour, symbol: group.done ? symbol : `${symbol}-open`, size: group.own ? 14 : 9 },
       hovertemplate: `<b>${plusMinus(mean, half)}</b><br>${plain(field)} = ${plain(DATA.fields[field][i])}${by}<br>${plain(group.label)}${plain(seedsOf(group))}<extra></extra>`,

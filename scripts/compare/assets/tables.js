@@ -85,7 +85,12 @@ function startTables() {
 
 const headsOf = (table) => [...table.tHead.rows[0].cells].map((node) => node.dataset.text ?? textOf(node));
 const rowsOf = (table) => [...table.tBodies[0].rows].map((row) => [...row.cells]);
-const textOf = (node) => node.innerText.replace(/\s+/g, " ").trim();
+/** The text of a cell, without marks that are no part of it. */
+function textOf(node) {
+  const copy = node.cloneNode(true);
+  for (const mark of copy.querySelectorAll(".badge")) mark.remove();
+  return copy.textContent.replace(/\s+/g, " ").trim();
+}
 
 /** Numbers as exact as the page has them, with half widths of intervals in columns of their own. */
 function csvOf(table) {

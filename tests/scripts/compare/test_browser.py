@@ -1,5 +1,9 @@
 """The page in a browser: it opens without errors and without a network, and its controls do what they say."""
 
+import html
+import re
+import struct
+
 import pytest
 
 from scripts.compare.__main__ import main
@@ -9,6 +13,7 @@ from tests.scripts.compare.looking import column, lines, remember, reset
 from tests.scripts.workdirs import write_workdir
 
 START = [90.0, 88.0, 89.0]
+SCRIPT = "<script>oops()</script>"  # the data set of that run
 STOPPED = 3  # place of that run in the page
 
 
@@ -28,6 +33,40 @@ def test_curves_are_hidden_and_shown_by_mouse_and_keyboard(page):
     page.click("#show-all")
     assert len(lines(page)) == 1
     assert page.evaluate("document.getElementById('scatter-plot').data.length") == 1
+
+
+def legend(svg):
+    """The names in the legend of a plot that is saved, each of which may take several lines."""
+    names = re.findall(r'<text class="legendtext"[^>]*>(.*?)</text>', svg)
+    return [html.unescape(" ".join(re.sub("<[^>]*>", " ", name).split())) for name in names]
+
+
+@pytest.mark.parametrize("plot", ["curves", "scatter", "parallel", "pictures"])
+def test_plots_are_saved_with_the_names_of_what_they_show(page, plot):
+    def saved(kind):
+        with page.expect_download() as download:
+            page.click(f"#{plot}-plot-{kind}")
+        return download.value.path().read_bytes()
+
+    svg = saved("svg").decode()
+    names = legend(svg)
+    if plot == "pictures":  # whose plots have titles
+        assert names == []
+        return
+    shown = page.evaluate(f"byId('{plot}-plot').data.filter((trace) => !trace.fill).map((trace) => trace.name)")
+    assert names == [html.unescape(name) for name in shown]
+    assert len(shown) == (3 if plot == "scatter" else 4)  # one has no number in the field
+    width, height = struct.unpack(">II", saved("png")[16:24])  # of the header of a PNG
+    assert (width, height) == (2200, 2 * int(re.search(r' height="(\d+)"', svg)[1]))
+    assert height > 2 * (620 + 15 * len(names))
+    assert page.evaluate(f"byId('{plot}-plot')._fullLayout.showlegend") is False  # the page has its own list
+
+
+def test_where_colours_are_those_of_a_field_its_values_are_saved(page):
+    page.select_option("#split", "dataset")
+    with page.expect_download() as download:
+        page.click("#scatter-plot-svg")
+    assert legend(download.value.path().read_text()) == ["dataset = mnist", f"dataset = {SCRIPT}"]
 
 
 def test_axes_metric_smoothing_and_logarithms(page):

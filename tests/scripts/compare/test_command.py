@@ -125,6 +125,25 @@ def test_the_text_table_has_paired_differences_and_their_significance(runs, caps
     assert re.split(r"\s{2,}", stopped)[2:6] == ["1", "8.50 ± 6.35", "-", "-"]
 
 
+def test_differences_are_to_the_baseline_of_the_same_density(tmp_path, capsys):
+    """Not to the first row, nor to the baseline of another density."""
+    for name, fields in {
+        "a": {"method": "hard", "density": 0.05, "lam__start": 1.0},
+        "b": {"lam__start": 0.1},
+        "c": {"lam__start": 1.0},
+        "d": {"method": "hard"},
+    }.items():
+        write_workdir(tmp_path / name, [START, [7.0, 8.0, 6.0]], **{"density": 0.1} | fields)
+        Workdir(tmp_path / name).environment.write_text(json.dumps({"experiment": "mnist_pruning", "resumed": []}))
+    (tmp_path / "a").rename(tmp_path / "0")
+    assert main([str(tmp_path), "--format=text"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [re.split(r"\s{2,}", line)[0] for line in lines if "  reference  " in line] == ["hard top-k, density=0.1"]
+    found = contents(group(find([str(tmp_path)])), [])["groups"]
+    ids = {item["runs"][0]: item["id"] for item in found}
+    assert {item["runs"][0]: item["baseline"] for item in found} == {"0": None, "b": ids["d"], "c": ids["d"], "d": None}
+
+
 def test_a_reference_is_called_exactly_so_before_it_is_in_part(runs, capsys):
     """Two labels begin with the name of this run."""
     assert main([str(runs), "--format=text", "--reference=relaxed"]) == 0

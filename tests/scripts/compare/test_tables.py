@@ -79,6 +79,34 @@ def test_as_many_configs_as_wanted_differ_in_what_differs(page):
     assert page.inner_text("#configs-table tbody") == "No field differs."
 
 
+def test_the_reference_is_at_first_the_baseline_of_the_experiment(page):
+    hard, other = group_id(page, "a"), group_id(page, "c")
+    baselines = page.evaluate("groupsHere().map((group) => group.baseline)")
+    assert baselines == [None, hard, hard, None]  # the last is of another data set
+    page.evaluate(
+        """(other) => {
+          for (const group of groupsHere()) group.baseline = other;
+          byId("reference").replaceChildren();
+          experimentChanged();
+        }""",
+        other,
+    )
+    assert page.input_value("#reference") == other
+    page.evaluate("(all) => groupsHere().forEach((group, i) => { group.baseline = all[i]; })", baselines)
+
+
+def test_marks_beside_a_label_are_no_part_of_it_where_it_is_saved(page):
+    page.evaluate("DATA.groups[0].own = true; drawFinals()")
+    assert "not in results/" in page.locator("#finals-table tbody").inner_text()
+    for kind in ("csv", "markdown"):
+        with page.expect_download() as download:
+            page.click(f"#finals-{kind}")
+        saved = download.value.path().read_text()
+        assert "hard top-k" in saved
+        assert "not in results/" not in saved
+    page.evaluate("DATA.groups[0].own = false")
+
+
 def test_columns_are_chosen_and_the_first_stays_in_sight(page):
     heads = page.locator("#finals-table thead th")
     assert "hardened_density" not in heads.all_inner_texts()[:3]

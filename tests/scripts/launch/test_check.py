@@ -54,6 +54,43 @@ def test_processes_of_a_type(type_, processes):
     assert tpu_processes(type_) == processes
 
 
+@pytest.mark.parametrize("platform", ["local", "queued-resource"])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--", "--config.lam.stort=1"],
+            "error: --config.lam.stort: the config has no field 'stort': did you mean start?",
+        ),
+        (["--", "--config.epochs=two"], "error: config.epochs='two' is not allowed: it must be an integer"),
+        (["--", "--config.method=relaxd"], "error: config.method='relaxd' is not allowed: it must be one of "),
+        (["--sweep=config.p=2,x"], "error: p=x: config.p='x' is not allowed: it must be a number"),
+        (["--sweep=config.p=2,1"], "error: p=1: config.p=1.0 is not allowed: it must be in (1, 2]"),
+        (["--sweep=config.q=2"], "error: q=2: --config.q: the config has no field 'q'"),
+        (
+            ["--config=configs/mnist_pruning.py:nothing"],
+            "error: variant 'nothing' is not one of dense, hard",
+        ),
+    ],
+)
+def test_a_dry_run_prints_no_command_that_ends_in_a_mistake(world, launch, platform, options, message):
+    where = ["--workdir=runs/none"] if platform == "local" else ["--workdir=gs://bucket/runs", *TPU]
+    status, out, err = launch(platform, "mnist_pruning", *where, "--dry_run", *options, check=True)
+    assert (status, out) == (2, "")
+    assert err.startswith(message)
+    assert err.count("\n") == 1
+
+
+def test_a_dry_run_of_what_can_be_run_prints_its_commands_alone(world, launch):
+    sweep = ["--workdir=runs/none", "--dry_run", "--sweep=config.seeds=range(2)", "--", "--config.mesh.data=2"]
+    config = "--config=configs/cifar100_vit.py:small"
+    status, out, err = launch("local", "cifar100_vit", config, *sweep, check=True)
+    assert (status, err) == (0, "")
+    assert [command[-2:] for command in commands(out)] == [
+        ["--config.mesh.data=2", f"--config.seeds={seed}"] for seed in range(2)
+    ]
+
+
 def test_that_nothing_could_be_checked_is_said(world, launch):
     options = ["--name=tpu", "--zone=z", "--type=tpu7x-8", "--runtime_version=v", "--commit=HEAD", "--retries=0"]
     world.plan("queued-resources-describe", "ERROR: a reason")
