@@ -22,9 +22,11 @@ from experiments.core.errors import UsageError, in_one_line
 from experiments.core.record.environment import Launch
 
 with epy.lazy_imports():  # --help does without them
+    from experiments.core.record import hardware
     from experiments.core.training import experiment, mesh, processes, train
 
 config_flags.register_flag_parser_for_type(tuple, config_file.TupleParser())
+config_flags.register_flag_parser_for_type(str, config_file.TextParser())
 
 _HELP = {"-h", "-help", "--help", "--helpshort", "--helpfull"}
 
@@ -156,6 +158,7 @@ class Command:
             print("\n".join(config_help.values(config)))
             return 0
         if self._flags.check:
+            hardware.require_devices()
             train.check(self._recipe, mesh.of_processes(config, self._flags.check_processes), workdir)
             print("the config can be run")
             return 0
@@ -166,5 +169,6 @@ class Command:
         )
         processes.initialize()
         with processes.leaving_promptly():
+            hardware.require_devices()
             train.run(self._recipe, config, workdir, launch)
         return 0

@@ -17,7 +17,14 @@ class UsageError(Exception):
     """
 
     def __init__(self, message: str):
-        super().__init__(" ".join(message.split()))
+        super().__init__(printable(" ".join(message.split())))
+
+
+def printable(text: str) -> str:
+    """The text with whatever a terminal would obey, as the escapes in a path may be, written as Python escapes it."""
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
+    )
 
 
 class DamagedError(UsageError):
@@ -26,6 +33,11 @@ class DamagedError(UsageError):
     def __init__(self, path: object, how: str, advice: str):
         """The message says of the file at `path` `how` it is damaged, and gives `advice`."""
         super().__init__(f"{path} is damaged ({how}): {advice}")
+
+
+def first_line(error: BaseException) -> str:
+    """Of what an error of a library says, which may be much; its kind if it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def of_the_disk(error: BaseException) -> str | None:
@@ -57,6 +69,7 @@ def in_one_line(command: Callable[[], int]) -> int:
         return 2
     except Exception as error:
         if reason := of_the_disk(error):
-            print(f"error: {reason}; what was saved is intact: run it again and it resumes", file=sys.stderr)
+            said = printable(f"error: {reason}; what was saved is intact: run it again and it resumes")
+            print(said, file=sys.stderr)
             return 1
         raise

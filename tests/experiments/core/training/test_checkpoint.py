@@ -149,6 +149,14 @@ def test_those_of_before_there_were_sums_are_used_if_they_can_be_read(copy):
         checkpoint.restore(copy, state_of(0))
 
 
+def test_one_of_other_arrays_is_of_no_use_and_stays(copy):
+    before = {path: path.read_bytes() for path in files(copy)}
+    for like in ({"w": jnp.zeros((3, 3)), "b": jnp.float32(0)}, {"kernel": jnp.zeros(3)}):
+        with pytest.raises(UsageError, match=rf"^{copy}/30 is no checkpoint of this run: "):
+            checkpoint.restore(copy, like)
+    assert before == {path: path.read_bytes() for path in files(copy)}
+
+
 def test_what_is_set_aside_stays_and_its_step_can_be_saved_again(copy):
     flip(copy / "30" / "state" / "_METADATA", 9)
     damaged = (copy / "30" / "state" / "_METADATA").read_bytes()
