@@ -94,9 +94,17 @@ class Workdir:
             raise UsageError(f"--workdir={self.path} holds a run with another config: {'; '.join(different)}{advice}")
         self._launches()
         if self.is_done():
-            unit = "epochs" if asked.get("steps") is None else "steps"
-            if (length := self.read_summary().get(unit)) != asked[unit]:
-                raise DamagedError(self.summary, f"it is of a run of {length} {unit}, not {asked[unit]}", _AGAIN)
+            self._require_end_of(asked)
+
+    def _require_end_of(self, asked: dict[str, Any]) -> None:
+        """Refuses a summary that is not of this run's length, or of other metrics."""
+        summary, unit = self.read_summary(), "epochs" if asked.get("steps") is None else "steps"
+        if summary.get(unit) != asked[unit]:
+            raise DamagedError(self.summary, f"it is of a run of {summary.get(unit)} {unit}, not {asked[unit]}", _AGAIN)
+        if "metrics_sha256" in summary:
+            metrics.require_sha256(self.metrics, summary["metrics_sha256"])
+        elif [row["step"] for row in metrics.read(self.metrics)[-1:]] != [summary.get("steps")]:
+            raise DamagedError(self.summary, f"it does not belong to the last row of {self.metrics.name}", _AGAIN)
 
     def _require_kinds(self) -> None:
         """Refuses what is no file or directory where it should be: to read a pipe, say, would take for ever."""
@@ -112,16 +120,9 @@ class Workdir:
         """Whether the run has come to its end.
 
         Raises:
-          DamagedError: its summary is none, or of other metrics.
+          DamagedError: its summary is none.
         """
-        if not self.summary.exists():
-            return False
-        summary = self.read_summary()
-        if "metrics_sha256" in summary:
-            metrics.require_sha256(self.metrics, summary["metrics_sha256"])
-        elif [row["step"] for row in metrics.read(self.metrics)[-1:]] != [summary.get("steps")]:
-            raise DamagedError(self.summary, f"it does not belong to the last row of {self.metrics.name}", _AGAIN)
-        return True
+        return self.summary.exists() and bool(self.read_summary())
 
     def read_summary(self) -> dict[str, Any]:
         """What is known of a run that is done.
