@@ -7,10 +7,11 @@ takes its place, and it is set aside in the workdir, for training comes by its s
 import contextlib
 import dataclasses
 import errno
+import functools
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,8 @@ class Checkpoints:
             return
         beside = stretch.to_json() | {_ROWS: rows_sha256, _CONFIG: self._config}
         parts = {_STATE: ocp.args.StandardSave(state), _STRETCH: ocp.args.JsonSave(beside)}
-        with _silent_if_full(self._directory):
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._directory))
+        with _silent(lambda error: full if is_full(error) else None):
             saved = self._manager.save(step, args=ocp.args.Composite(**parts))
         if not saved:
             raise RuntimeError(f"step {step} was not saved, after {self._manager.latest_step()}")
@@ -92,11 +94,11 @@ class Checkpoints:
 
 
 @contextlib.contextmanager
-def _silent_if_full(directory: Path) -> Iterator[None]:
-    """Within it a full disk is an `OSError` of `directory`, whatever orbax makes of it, and all that is told of it.
+def _silent(instead: Callable[[Exception], Exception | None]) -> Iterator[None]:
+    """Within it an error of orbax is what there is `instead`, as of a full disk, and that is all that is told of it.
 
-    Each of the threads that write would report it, some of them after the first has made the save fail: by logging, or
-    to an event loop that has ended. So what is silent within stays so if it comes to that.
+    Each of orbax's threads would report it, some of them after the first has made the call fail: by logging, or to an
+    event loop that has ended. So what is silent within stays so if it comes to that.
     """
     hook = sys.unraisablehook
 
@@ -110,9 +112,11 @@ def _silent_if_full(directory: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if is_silent := is_full(error):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory)) from error
-        raise
+        other = instead(error)
+        if other is None:
+            raise
+        is_silent = True
+        raise other from error
     finally:
         if not is_silent:
             logging.disable(logging.NOTSET)
@@ -141,11 +145,8 @@ def restore(directory: Path, like: State, config: Config | None = None) -> Resto
         step, verified, damaged = found
         # Of several processes one alone may fail to read its part, with the others waiting for it.
         if verified or jax.process_count() > 1:
-            try:
+            with _silent(functools.partial(_unfit, directory / str(step))):
                 state, beside = _read(directory / str(step), like, config)
-            except _UNFIT as error:
-                path = directory / str(step)
-                raise UsageError(f"{path} is no checkpoint of this run: {first_line(error)}") from error
             break
         try:
             state, beside = _read(directory / str(step), like, config)
@@ -202,6 +203,13 @@ def _newest_intact(directory: Path, unreadable: dict[int, str]) -> tuple[int, bo
             "--workdir; nothing has been changed"
         )
     return None
+
+
+def _unfit(path: Path, error: Exception) -> UsageError | None:
+    """Of a checkpoint that is intact, what orbax says of it as a mistake of whoever put it there."""
+    if not isinstance(error, _UNFIT):
+        return None
+    return UsageError(f"{path} is no checkpoint of this run: {first_line(error)}")
 
 
 def _read(path: Path, like: State, config: Config | None) -> tuple[State, dict[str, Any]]:

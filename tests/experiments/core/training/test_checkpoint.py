@@ -60,6 +60,19 @@ def flip(path, place, mask=1):
     path.write_bytes(content)
 
 
+@pytest.fixture
+def reports(monkeypatch):
+    """What is logged, or raised where nobody can catch it; that it may be silenced ends with the test."""
+    seen = []
+    handler = logging.Handler()
+    handler.emit = lambda record: seen.append(record.getMessage())
+    logging.getLogger("asyncio").addHandler(handler)
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: seen.append(str(unraisable.exc_value)))
+    yield seen
+    logging.getLogger("asyncio").removeHandler(handler)
+    logging.disable(logging.NOTSET)
+
+
 def test_the_newest_is_restored_if_it_is_intact(saved):
     found = restored(saved)
     assert (found.step, found.verified, found.damaged) == (30, True, {})
@@ -149,11 +162,12 @@ def test_those_of_before_there_were_sums_are_used_if_they_can_be_read(copy):
         checkpoint.restore(copy, state_of(0))
 
 
-def test_one_of_other_arrays_is_of_no_use_and_stays(copy):
+def test_one_of_other_arrays_is_of_no_use_and_stays(copy, reports):
     before = {path: path.read_bytes() for path in files(copy)}
     for like in ({"w": jnp.zeros((3, 3)), "b": jnp.float32(0)}, {"kernel": jnp.zeros(3)}):
         with pytest.raises(UsageError, match=rf"^{copy}/30 is no checkpoint of this run: "):
             checkpoint.restore(copy, like)
+    assert reports == []
     assert before == {path: path.read_bytes() for path in files(copy)}
 
 
@@ -174,19 +188,6 @@ def test_a_step_that_is_not_saved_is_no_matter_of_course(copy):
     with pytest.raises(RuntimeError, match="step 25 was not saved, after 30"):
         checkpoints.save(25, state_of(25), Stretch({"loss": np.zeros((1, 0), np.float32)}), "rows")
     checkpoints.close()
-
-
-@pytest.fixture
-def reports(monkeypatch):
-    """What is logged, or raised where nobody can catch it; that it may be silenced ends with the test."""
-    seen = []
-    handler = logging.Handler()
-    handler.emit = lambda record: seen.append(record.getMessage())
-    logging.getLogger("asyncio").addHandler(handler)
-    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: seen.append(str(unraisable.exc_value)))
-    yield seen
-    logging.getLogger("asyncio").removeHandler(handler)
-    logging.disable(logging.NOTSET)
 
 
 def tell(*errors):
