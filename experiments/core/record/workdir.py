@@ -1,9 +1,9 @@
 """The directory of one run, on a local disk or in a bucket (`gs://`), and the rule that it belongs to one config.
 
 config.json         the config, all overrides applied
-environment.json    the experiment; code, packages, machine and command of the first launch and the later ones
+environment.json    the experiment; code, packages, settings, machine and command of the first launch and the later ones
 metrics.jsonl       one row per epoch, or per interval of steps
-checkpoints/        the last states, by orbax
+checkpoints/        the last states, by orbax, each with the config
 params.npz          with config.export_params, the parameters at the end
 examples.npz        with config.export_examples, what is said of each evaluated example at the end
 probe.npz           with config.export_probe, what the experiment's probe found at the end

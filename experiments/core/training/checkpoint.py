@@ -30,6 +30,7 @@ Config = dict[str, Any]  # as JSON has it
 
 _STATE, _STRETCH = "state", "interval"  # parts of a checkpoint, by the names they have always had
 _ROWS, _CONFIG = "rows_sha256", "config"  # beside the stretch
+_OF_ORBAX = ("Event loop is closed", "Encountered error while reading array index")
 _UNFIT = (ValueError, KeyError, TypeError, FileNotFoundError)  # what orbax raises where it does not find what it should
 
 
@@ -103,7 +104,7 @@ def _silent(instead: Callable[[Exception], Exception | None]) -> Iterator[None]:
     hook = sys.unraisablehook
 
     def hook_of_others(unraisable: Any) -> None:
-        if "Event loop is closed" not in str(unraisable.exc_value):
+        if not any(words in str(unraisable.exc_value) for words in _OF_ORBAX):
             hook(unraisable)
 
     logging.disable(logging.CRITICAL)
