@@ -8,7 +8,6 @@ A mistake of the user's ends in one line on stderr and exit status 2; a bug ends
 from __future__ import annotations
 
 import re
-import signal
 import sys
 from collections.abc import Callable, Sequence
 
@@ -17,14 +16,16 @@ from absl import app, flags, logging
 from etils import epy
 from ml_collections import config_flags
 
-from experiments.core import config_file, config_help
-from experiments.core.errors import UsageError, in_one_line
+from experiments.core import config_file, config_help, console
+from experiments.core.errors import UsageError
 from experiments.core.record.environment import Launch
 
 with epy.lazy_imports():  # --help does without them
+    from experiments.core.record import hardware
     from experiments.core.training import experiment, mesh, processes, train
 
 config_flags.register_flag_parser_for_type(tuple, config_file.TupleParser())
+config_flags.register_flag_parser_for_type(str, config_file.TextParser())
 
 _CONFIG_HELP = "Path of the config file. It is Python, and is run: name only what you trust."
 _HELP = {"-h", "-help", "--help", "--helpshort", "--helpfull"}
@@ -33,22 +34,15 @@ _HELP = {"-h", "-help", "--help", "--helpshort", "--helpfull"}
 def main(name: str, recipe: Callable[[], experiment.Recipe]) -> None:
     """Runs the experiment `name`, which `recipe` gives, with the config given on the command line."""
     if _HELP & set(sys.argv[1:]):
-        sys.exit(in_one_line(lambda: _help(name, sys.argv)))
+        console.run(lambda _: _help(name, sys.argv))
     command: Command
-    rest: list[str] = []
 
-    def parse() -> int:
-        nonlocal command, rest
+    def parse(_: Sequence[str]) -> list[str]:
+        nonlocal command
         command = Command(recipe(), flags.FLAGS, sys.argv)
-        rest = command.parse()
-        return 0
+        return command.parse()
 
-    def parsed(_: Sequence[str]) -> list[str]:
-        if status := in_one_line(parse):
-            sys.exit(status)
-        return rest
-
-    app.run(lambda _: in_one_line(command.run), flags_parser=parsed)
+    console.run(lambda _: app.run(lambda _: command.run(), flags_parser=parse))
 
 
 def _help(name: str, argv: Sequence[str]) -> int:
@@ -65,7 +59,6 @@ def _help(name: str, argv: Sequence[str]) -> int:
         "",
         *config_help.lines(paths[-1] if paths else f"configs/{name}.py"),
     ]
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as it is long, it may be read by head or less
     print("\n".join(said))
     return 0
 
@@ -161,6 +154,7 @@ class Command:
             print("\n".join(config_help.values(config)))
             return 0
         if self._flags.check:
+            hardware.require_devices()
             train.check(self._recipe, mesh.of_processes(config, self._flags.check_processes), workdir)
             print("the config can be run")
             return 0
@@ -171,5 +165,6 @@ class Command:
         )
         processes.initialize()
         with processes.leaving_promptly():
+            hardware.require_devices()
             train.run(self._recipe, config, workdir, launch)
         return 0

@@ -56,7 +56,9 @@ def require_plain(config: ml_collections.ConfigDict) -> None:
                 value,
                 "a number, a string, True, False or None, or a tuple of these",
             )
-            if is_whole(entry):
+            if isinstance(entry, str):
+                in_range, allowed = not entry.startswith("gs:///"), "in a bucket, gs://BUCKET/..."
+            elif is_whole(entry):
                 in_range, allowed = _INT32.min <= entry <= _INT32.max, "in [-2**31, 2**31)"
             elif isinstance(entry, float):
                 in_range = entry == 0 or (
@@ -122,6 +124,12 @@ def differences(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]
         for field in sorted(old.keys() | new.keys())
         if field not in old or field not in new or old[field] != new[field]
     ]
+
+
+def differences_of_runs(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
+    """As `differences`, of the fields that make them two runs: not of those in `COMPUTED_HOW`."""
+    anyhow = dict.fromkeys(COMPUTED_HOW)
+    return differences({**saved, **anyhow}, {**asked, **anyhow})
 
 
 def parse_options(

@@ -8,6 +8,7 @@ import ast
 import difflib
 import importlib.machinery
 import importlib.util
+import os
 import re
 import traceback
 from collections.abc import Sequence
@@ -45,6 +46,14 @@ class TupleParser(flags.ArgumentParser):
     def flag_type(self) -> str:
         """As --help has it."""
         return "tuple"
+
+
+class TextParser(flags.ArgumentParser):
+    """Strings: None is no string, as in a config file, and a `~` in front the home of the user, as shells have it."""
+
+    def parse(self, argument: str) -> str | None:
+        """The value of a field; `check_override` says whether it may be None."""
+        return None if argument == "None" else os.path.expanduser(argument)
 
 
 def given(argv: Sequence[str]) -> list[tuple[str, str | None]]:
@@ -134,6 +143,8 @@ def check_override(config: ml_collections.ConfigDict, name: str, value: str | No
     if isinstance(node, ml_collections.ConfigDict):
         fields = ", ".join(f"--{name}.{field}" for field in node)
         raise UsageError(f"{option} is not allowed: {name} has fields of its own, to be set one by one: {fields}")
+    if value == "None" and isinstance(node, str):
+        raise UsageError(f"{name}=None is not allowed: it must be a string")
 
 
 def expected(config: ml_collections.ConfigDict, name: str) -> str:

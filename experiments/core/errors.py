@@ -35,6 +35,11 @@ class DamagedError(UsageError):
         super().__init__(f"{path} is damaged ({how}): {advice}")
 
 
+def first_line(error: BaseException) -> str:
+    """Of what an error of a library says, which may be much; its kind if it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def of_the_disk(error: BaseException) -> str | None:
     """What is wrong with the disk, as that it is full, if that is behind `error`."""
     for cause in _causes(error):
@@ -64,6 +69,7 @@ def in_one_line(command: Callable[[], int]) -> int:
         return 2
     except Exception as error:
         if reason := of_the_disk(error):
-            print(f"error: {reason}; what was saved is intact: run it again and it resumes", file=sys.stderr)
+            said = printable(f"error: {reason}; what was saved is intact: run it again and it resumes")
+            print(said, file=sys.stderr)
             return 1
         raise

@@ -109,7 +109,7 @@ def load(config: ml_collections.ConfigDict) -> Data:
       UsageError: the data or the weights cannot be obtained, or the images are not in memory.
     """
     fields = config.features
-    directory = Path(fields.get("directory") or DIRECTORY)
+    directory = Path(fields.get("directory") or DIRECTORY).expanduser()
     source = _source(
         config.dataset,
         config.data_dir,

@@ -36,6 +36,8 @@ _RENAMED = {  # the parts of a block, in the original layout and in ours
 }
 _ORIGINAL_POSITIONS = "Transformer/posembed_input/pos_embedding"
 _PREFIXES = ("params/", "opt/target/")  # in checkpoints, which hold the optimizer's state too
+# What parameters are called last.
+_LEAVES = ("kernel", "bias", "scale", "query", "key", "value", "out", "cls", "probe", "pos_embedding")
 _SHOWN = 4
 
 
@@ -81,7 +83,7 @@ def stack_blocks(arrays: Arrays) -> Arrays:
     """Single blocks, numbered from 0, as scanned ones.
 
     Raises:
-      UsageError: the blocks are not alike.
+      UsageError: the blocks are not alike, or some are missing among them.
     """
     result: Arrays = {}
     blocks: dict[str, dict[int, np.ndarray]] = {}
@@ -91,13 +93,17 @@ def stack_blocks(arrays: Arrays) -> Arrays:
             blocks.setdefault(f"{before}/encoderblock/{after}", {})[int(number)] = array
         else:
             result[name] = array
+    depth = 1 + max((number for numbered in blocks.values() for number in numbered), default=-1)
     for name, numbered in blocks.items():
+        if missing := [number for number in range(depth) if number not in numbered]:
+            lacking = [name.replace("/encoderblock/", f"/encoderblock_{number}/") for number in missing]
+            raise UsageError(f"blocks of which some are missing cannot be scanned: there is no {listed(lacking)}")
         shapes = {array.shape for array in numbered.values()}
         if len(shapes) > 1:
             raise UsageError(
                 f"blocks with a {name} of shapes {listed([str(shape) for shape in shapes])} cannot be scanned"
             )
-        result[name] = np.stack([numbered[number] for number in sorted(numbered)])
+        result[name] = np.stack([numbered[number] for number in range(depth)])
     return result
 
 
@@ -120,9 +126,10 @@ def _read(path: str | Path) -> Arrays:
     try:
         zipfile.ZipFile(local).close()  # says what is wrong with a file that np.load would take for a pickle
         with np.load(local, allow_pickle=False) as file:
-            return {name: _floating(file[key], key) for name, key in _parameters(file.files).items()}
+            arrays = {name: _floating(file[key], key) for name, key in _parameters(file.files).items()}
     except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise UsageError(f"{path} cannot be read as an .npz file of parameters: {error}") from error
+    return {name: array for name, array in arrays.items() if array is not None}
 
 
 def _parameters(keys: list[str]) -> dict[str, str]:
@@ -133,13 +140,18 @@ def _parameters(keys: list[str]) -> dict[str, str]:
     return {key: key for key in keys}
 
 
-def _floating(array: np.ndarray, key: str) -> np.ndarray:
+def _floating(array: np.ndarray, key: str) -> np.ndarray | None:
+    """A parameter as floating-point numbers; None for integers of another name, which count steps, say."""
     if not isinstance(array, np.ndarray):
         raise ValueError(f"{key} is not an array")
     if array.dtype == np.dtype("V2"):  # what NumPy makes of bfloat16, which it does not know
-        return array.view(jnp.bfloat16).astype(np.float32)
+        array = array.view(jnp.bfloat16).astype(np.float32)
+    if np.issubdtype(array.dtype, np.integer) and key.rpartition("/")[2] not in _LEAVES:
+        return None
     if not np.issubdtype(array.dtype, np.floating):
         raise ValueError(f"{key} is of type {array.dtype}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{key} is not finite in {np.count_nonzero(~np.isfinite(array))} of {array.size} entries")
     return array
 
 

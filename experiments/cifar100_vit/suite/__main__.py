@@ -1,10 +1,9 @@
 """Trains all runs of a preset, makes table and figures: `python -m experiments.cifar100_vit.suite --out=DIR`."""
 
-import sys
-
 from etils import epy
 
 from experiments.cifar100_vit.suite.presets import PRESETS, PRETRAIN
+from experiments.core import console
 from experiments.core.suite import command
 from experiments.core.suite.plan import Suite, SuiteRun
 
@@ -37,4 +36,4 @@ SUITE = Suite(
 )
 
 if __name__ == "__main__":
-    sys.exit(command.main(SUITE, sys.argv[1:]))
+    console.run(lambda arguments: command.main(SUITE, arguments))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.metadata
+import os
 import platform
 import subprocess
 from collections.abc import Sequence
@@ -25,6 +26,9 @@ _PACKAGES = (
     "ml-collections",
     "numpy",
 )
+# What changes numbers besides the code and the config: options of JAX, and variables of XLA and below, those set.
+_OPTIONS = ("jax_default_matmul_precision", "jax_enable_x64", "jax_default_prng_impl", "jax_threefry_partitionable")
+_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "NVIDIA_TF32_OVERRIDE", "JAX_NUMPY_DTYPE_PROMOTION")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,14 +48,19 @@ def describe(launch: Launch) -> dict[str, Any]:
 
     devices = jax.devices()
     # Results are written while other runs go on; they do not make the code another.
-    status = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results")
+    status, unclear = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results")
+    commit, unknown = _git("rev-parse", "--verify", "HEAD")
+    why = unknown or unclear
+    git = {"commit": commit or shipped(), "dirty": None if status is None else bool(status)}
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": list(launch.command),
         "overrides": launch.overrides,
-        "git": {"commit": _git("rev-parse", "HEAD") or shipped(), "dirty": None if status is None else bool(status)},
+        "git": git if why is None else git | {"why": why},
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in _PACKAGES},
+        "settings": {name: getattr(jax.config, name) for name in _OPTIONS}
+        | {name: os.environ[name] for name in _VARIABLES if name in os.environ},
         "devices": {
             "platform": devices[0].platform,
             "kind": devices[0].device_kind,
@@ -67,14 +76,17 @@ def describe(launch: Launch) -> dict[str, Any]:
     }
 
 
-def _git(*arguments: str) -> str | None:
+def _git(*arguments: str) -> tuple[str | None, str | None]:
+    """What git says of this code, or why it does not."""
     try:
         done = subprocess.run(
             ["git", "-C", str(_ROOT), *arguments], capture_output=True, text=True, check=True, timeout=10
         )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
+    except subprocess.CalledProcessError as error:
+        return None, (error.stderr.strip() or str(error)).splitlines()[0]
+    except (OSError, subprocess.SubprocessError) as error:
+        return None, str(error)
+    return done.stdout.strip(), None
 
 
 def shipped() -> str | None:

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import logging
 import os
 import re
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ os.environ.setdefault("EPATH_USE_TF", "0")
 import fsspec
 from etils import epath
 
-from experiments.core.errors import DamagedError, UsageError
+from experiments.core.errors import DamagedError, UsageError, first_line
 
 _REMOTE = "gs://"
 
@@ -25,15 +26,38 @@ def is_remote(path: str | Path) -> bool:
     return str(path).startswith(_REMOTE)
 
 
-def absolute(path: str | Path) -> Path:
+def absolute(path: str | Path, named: str = "--workdir") -> Path:
     """`path` as an object with the methods of `pathlib.Path`: absolute where it is local, of etils where it is not.
 
+    A `~` in front is the home of the user, which shells leave to programs after a `=`.
+
     Raises:
-      UsageError: it looks like the address of something else.
+      UsageError: it looks like the address of something else, or names no bucket; it is what is `named`.
     """
-    if not is_remote(path) and re.match(r"gs:|\w+://", str(path)):
-        raise UsageError(f"--workdir={path} is neither a local path nor in a bucket, gs://BUCKET/...")
-    return cast(Path, epath.Path(path)) if is_remote(path) else Path(path).absolute()
+    if re.match(r"gs:|\w+://", str(path)) and not re.match(f"{_REMOTE}[^/]", str(path)):
+        raise UsageError(f"{named}={path} is neither a local path nor in a bucket, gs://BUCKET/...")
+    return cast(Path, epath.Path(path)) if is_remote(path) else Path(os.path.expanduser(path)).absolute()
+
+
+@contextlib.contextmanager
+def reaching(path: Path) -> Iterator[None]:
+    """Within it, that a bucket cannot be read or written is a mistake of the user's, whatever its clients make of it.
+
+    Raises:
+      UsageError: in the place of theirs.
+    """
+    log = logging.getLogger("gcsfs")
+    log.disabled = True  # which has tracebacks of what it raises as well
+    try:
+        yield
+    except UsageError:
+        raise
+    except Exception as error:
+        if not is_remote(path):
+            raise
+        raise UsageError(f"--workdir={path} cannot be used: {type(error).__name__}: {first_line(error)}") from error
+    finally:
+        log.disabled = False
 
 
 def files_below(directory: Path) -> list[str]:

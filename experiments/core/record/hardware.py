@@ -5,7 +5,7 @@ import os
 import jax
 import ml_collections
 
-from experiments.core.errors import UsageError
+from experiments.core.errors import UsageError, first_line
 
 # Dense bfloat16 operations per second (of a V100, float16) of what JAX calls one device; the first
 # name that occurs in `device_kind`, in lower case, counts. A TPU v2 or v3 chip is two devices.
@@ -43,6 +43,19 @@ def require_accelerator(config: ml_collections.ConfigDict, needed_by: str, data:
             f"config.accelerator=True, but JAX sees CPUs only: {needed_by} needs GPUs or TPUs (`make ... JAX=cuda13` "
             f"or `JAX=tpu`), and {data}. `{instead}` runs anywhere; --config.accelerator=False starts all the same"
         )
+
+
+def require_devices() -> None:
+    """Refuses to begin where JAX has no devices.
+
+    Raises:
+      UsageError: of the platforms that are asked for, or found, one cannot be used.
+    """
+    try:
+        jax.devices()
+    except (RuntimeError, AssertionError) as error:  # the latter where JAX leaves out what it has no plugin for
+        reason = first_line(error) if str(error) else "there is no such device here, or no plugin of JAX for it"
+        raise UsageError(f"JAX_PLATFORMS={os.environ.get('JAX_PLATFORMS', '')}: {reason}") from error
 
 
 def peak_flops(device: jax.Device) -> float | None:

@@ -97,7 +97,7 @@ def require_sha256(path: Path, sha256: str) -> None:
     Raises:
       DamagedError: it is another, or has been changed.
     """
-    if hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
+    if hashlib.sha256(path.read_bytes() if path.exists() else b"").hexdigest() != sha256:
         raise DamagedError(path, "its SHA-256 is not the one in summary.json", _ADVICE)
 
 

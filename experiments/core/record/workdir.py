@@ -1,9 +1,9 @@
 """The directory of one run, on a local disk or in a bucket (`gs://`), and the rule that it belongs to one config.
 
 config.json         the config, all overrides applied
-environment.json    the experiment; code, packages, machine and command of the first launch and the later ones
+environment.json    the experiment; code, packages, settings, machine and command of the first launch and the later ones
 metrics.jsonl       one row per epoch, or per interval of steps
-checkpoints/        the last states, by orbax
+checkpoints/        the last states, by orbax, each with the config
 params.npz          with config.export_params, the parameters at the end
 examples.npz        with config.export_examples, what is said of each evaluated example at the end
 probe.npz           with config.export_probe, what the experiment's probe found at the end
@@ -15,6 +15,8 @@ A file that does not hold what was written is said to be damaged, in one line wi
 """
 
 import fcntl
+import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -24,8 +26,11 @@ import ml_collections
 
 from experiments.core import config as config_lib
 from experiments.core.errors import DamagedError, UsageError
+from experiments.core.record import metrics
 from experiments.core.record.environment import Launch, describe
-from experiments.core.record.files import absolute, is_remote, read_object, write_json
+from experiments.core.record.files import absolute, is_remote, reaching, read_object, write_json
+
+_AGAIN = "remove it, and the same command makes it again from the last checkpoint and metrics.jsonl"
 
 
 class Workdir:
@@ -43,6 +48,7 @@ class Workdir:
         self.pictures = self.path / "pictures.npz"
         self.summary = self.path / "summary.json"
         self.tensorboard = self.path / "tensorboard"
+        self._lock = self.path / ".lock"
 
     def check(self, config: ml_collections.ConfigDict) -> None:
         """Checks that a run of `config` can begin or go on in the directory.
@@ -50,9 +56,28 @@ class Workdir:
         Fields in `COMPUTED_HOW` may be others: a run may go on elsewhere, on fewer devices or more.
 
         Raises:
-          UsageError: it holds the run of another config, or damaged files.
+          UsageError: it holds the run of another config, damaged files or none where they have their places, or it
+            is in a bucket that cannot be read.
         """
-        asked = config_lib.to_json(config)
+        with reaching(self.path):
+            self._check(config_lib.to_json(config))
+
+    def check_writable(self) -> None:
+        """Checks that files can be made in the directory, or in the one that it is to be made in; in a bucket, nothing.
+
+        Raises:
+          UsageError: they cannot.
+        """
+        if is_remote(self.path):
+            return
+        above = next(path for path in (self.path, *self.path.parents) if os.path.lexists(path))
+        try:
+            tempfile.TemporaryFile(dir=above).close()  # which alone knows of all that may forbid it
+        except OSError as error:
+            raise UsageError(f"--workdir={self.path}: {above} cannot be written: {error.strerror}") from error
+
+    def _check(self, asked: dict[str, Any]) -> None:
+        self._require_kinds()
         if not self.config.exists():
             # config.json is written first, so whatever lies here without one is not a run of ours.
             if self.metrics.exists() or self.checkpoints.exists():
@@ -60,11 +85,36 @@ class Workdir:
             return
         advice = "put back a copy of it; the same command with another --workdir begins by writing the same file"
         saved = read_object(self.config, advice)
-        anyhow = dict.fromkeys(config_lib.COMPUTED_HOW)
-        if different := config_lib.differences(saved | anyhow, asked | anyhow):
-            raise UsageError(f"--workdir={self.path} holds a run with another config: " + "; ".join(different))
+        if different := config_lib.differences_of_runs(saved, asked):
+            advice = ""
+            if any(phrase.startswith(("config.epochs ", "config.steps ")) for phrase in different):
+                advice = (
+                    "; as its schedules follow its length, no run is extended: train the other in another --workdir"
+                )
+            raise UsageError(f"--workdir={self.path} holds a run with another config: {'; '.join(different)}{advice}")
         self._launches()
-        self.is_done()
+        if self.is_done():
+            self._require_end_of(asked)
+
+    def _require_end_of(self, asked: dict[str, Any]) -> None:
+        """Refuses a summary that is not of this run's length, or of other metrics."""
+        summary, unit = self.read_summary(), "epochs" if asked.get("steps") is None else "steps"
+        if summary.get(unit) != asked[unit]:
+            raise DamagedError(self.summary, f"it is of a run of {summary.get(unit)} {unit}, not {asked[unit]}", _AGAIN)
+        if "metrics_sha256" in summary:
+            metrics.require_sha256(self.metrics, summary["metrics_sha256"])
+        elif [row["step"] for row in metrics.read(self.metrics)[-1:]] != [summary.get("steps")]:
+            raise DamagedError(self.summary, f"it does not belong to the last row of {self.metrics.name}", _AGAIN)
+
+    def _require_kinds(self) -> None:
+        """Refuses what is no file or directory where it should be: to read a pipe, say, would take for ever."""
+        if is_remote(self.path):
+            return
+        directories = (self.checkpoints, self.tensorboard)
+        for path in filter(os.path.lexists, (path for path in vars(self).values() if path != self.path)):
+            if not (path.is_dir() if path in directories else path.is_file()):
+                kind = "directory" if path in directories else "file"
+                raise UsageError(f"{path} is no {kind}: move it away, or train in another --workdir")
 
     def is_done(self) -> bool:
         """Whether the run has come to its end.
@@ -80,10 +130,9 @@ class Workdir:
         Raises:
           DamagedError: the file holds something else.
         """
-        advice = "remove it, and the same command makes it again from the last checkpoint and metrics.jsonl"
-        summary = read_object(self.summary, advice)
+        summary = read_object(self.summary, _AGAIN)
         if summary.get("state") != "done":
-            raise DamagedError(self.summary, "it is of no run that is done", advice)
+            raise DamagedError(self.summary, "it is of no run that is done", _AGAIN)
         return summary
 
     def _launches(self) -> dict[str, Any] | None:
@@ -107,15 +156,16 @@ class Workdir:
         """
         with nullcontext() if is_remote(self.path) else self._locked():
             self.check(config)
-            if not self.config.exists():
-                write_json(self.config, config_lib.to_json(config))
+            with reaching(self.path):
+                if not self.config.exists():
+                    write_json(self.config, config_lib.to_json(config))
             yield
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = (self.path / ".lock").open("w")
+            lock = self._lock.open("w")
         except OSError as error:
             raise UsageError(f"--workdir={self.path}: {error.strerror}") from error
         with lock:
@@ -129,7 +179,7 @@ class Workdir:
     def in_use(self) -> bool:
         """Whether a process of this machine has claimed the directory."""
         try:
-            lock = (self.path / ".lock").open()
+            lock = self._lock.open()
         except OSError:
             return False
         with lock:
@@ -139,10 +189,11 @@ class Workdir:
                 return True
             return False
 
-    def record_launch(self, launch: Launch, experiment: str) -> None:
-        """Adds this launch to those recorded, the first at the top, resumptions below it; and what is run."""
+    def record_launch(self, launch: Launch, experiment: str) -> dict[str, Any]:
+        """Adds this launch to those recorded, the first at the top, resumptions below it; returns what is of it."""
         now = describe(launch)
         if first := self._launches():
             write_json(self.environment, first | {"resumed": [*first["resumed"], now]})
         else:
             write_json(self.environment, {"experiment": experiment} | now | {"resumed": []})
+        return now

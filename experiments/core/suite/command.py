@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import os
 import re
 import sys
 import time
@@ -12,10 +13,11 @@ from absl import logging
 from etils import epy
 
 from experiments.core import processors
-from experiments.core.errors import UsageError, in_one_line
+from experiments.core.errors import UsageError, in_one_line, printable
 from experiments.core.suite.plan import Suite, SuiteRun
 
 with epy.lazy_imports():  # --help does without them
+    from experiments.core.record import hardware
     from experiments.core.suite import runner, trainer
     from experiments.core.training import train
 
@@ -36,7 +38,12 @@ def main(suite: Suite, arguments: Sequence[str]) -> int:
     description = _HELP.format(package=suite.package, presets="|".join(suite.presets))
     parser = argparse.ArgumentParser(prog=f"python -m {suite.package}", description=description)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--out", type=Path, required=True, help="directory of the workdirs, table and figures")
+    parser.add_argument(
+        "--out",
+        type=lambda path: Path(os.path.expanduser(path)),
+        required=True,
+        help="directory of the workdirs, table and figures",
+    )
     parser.add_argument("--preset", choices=suite.presets, default=next(iter(suite.presets)))
     parser.add_argument("--only", default="", metavar="REGEX", help="only the runs in whose name this is found")
     many = f"runs at once, each on its share of the processors (a processor each, up to {MOST}; 1 on an accelerator)"
@@ -95,7 +102,7 @@ def run_suite(
     print()
     written = suite.report(out) if out.is_dir() else []
     print(f"{len(selected) - len(failed)} of {len(selected)} runs done in {runner.duration(time.monotonic() - start)}")
-    print(f"results are in {out}: " + ", ".join(str(path.relative_to(out)) for path in written))
+    print(printable(f"results are in {out}: " + ", ".join(str(path.relative_to(out)) for path in written)))
     if failed:
         print(f"error: {len(failed)} failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
@@ -109,6 +116,7 @@ def _jobs(asked: int | None) -> int:
     """
     import jax  # --help does without it
 
+    hardware.require_devices()
     if (platform := jax.default_backend()) != "cpu":
         if asked not in (None, 1):
             raise UsageError(f"--jobs={asked} is not allowed: it must be 1 on a {platform}, which a run has to itself")

@@ -7,26 +7,31 @@ takes its place, and it is set aside in the workdir, for training comes by its s
 import contextlib
 import dataclasses
 import errno
+import functools
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
 
-from experiments.core.errors import UsageError, is_full
+from experiments.core import config as config_lib
+from experiments.core.errors import UsageError, first_line, is_full
 from experiments.core.record import checksums
 from experiments.core.record.files import files_below, is_remote
 from experiments.core.training.processes import from_first
 from experiments.core.training.stretch import Stretch
 
 State = Any  # a pytree of arrays
+Config = dict[str, Any]  # as JSON has it
 
 _STATE, _STRETCH = "state", "interval"  # parts of a checkpoint, by the names they have always had
-_ROWS = "rows_sha256"  # beside the stretch
+_ROWS, _CONFIG = "rows_sha256", "config"  # beside the stretch
+_OF_ORBAX = ("Event loop is closed", "Encountered error while reading array index")
+_UNFIT = (ValueError, KeyError, TypeError, FileNotFoundError)  # what orbax raises where it does not find what it should
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,8 +63,8 @@ class Checkpoints:
     buffers, which a background save on a CPU would still be reading.
     """
 
-    def __init__(self, directory: Path):
-        """To be made when no checkpoint in `directory` is damaged any more."""
+    def __init__(self, directory: Path, config: Config | None = None):
+        """To be made when no checkpoint in `directory` is damaged any more; `config` is kept in each."""
         options = ocp.CheckpointManagerOptions(
             max_to_keep=2,
             enable_async_checkpointing=False,
@@ -67,16 +72,17 @@ class Checkpoints:
             # Of an older checkpoint that is damaged the name is enough, to delete it when its turn comes.
             lightweight_initialize=True,
         )
-        self._directory = directory
+        self._directory, self._config = directory, config
         self._manager = ocp.CheckpointManager(directory, options=options)
 
     def save(self, step: int, state: State, stretch: Stretch, rows_sha256: str) -> None:
         """Saves `state` unless the state of this step is there already; it counts once its sums are written."""
         if step == self._manager.latest_step():
             return
-        beside = stretch.to_json() | {_ROWS: rows_sha256}
+        beside = stretch.to_json() | {_ROWS: rows_sha256, _CONFIG: self._config}
         parts = {_STATE: ocp.args.StandardSave(state), _STRETCH: ocp.args.JsonSave(beside)}
-        with _silent_if_full(self._directory):
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._directory))
+        with _silent(lambda error: full if is_full(error) else None):
             saved = self._manager.save(step, args=ocp.args.Composite(**parts))
         if not saved:
             raise RuntimeError(f"step {step} was not saved, after {self._manager.latest_step()}")
@@ -89,16 +95,16 @@ class Checkpoints:
 
 
 @contextlib.contextmanager
-def _silent_if_full(directory: Path) -> Iterator[None]:
-    """Within it a full disk is an `OSError` of `directory`, whatever orbax makes of it, and all that is told of it.
+def _silent(instead: Callable[[Exception], Exception | None]) -> Iterator[None]:
+    """Within it an error of orbax is what there is `instead`, as of a full disk, and that is all that is told of it.
 
-    Each of the threads that write would report it, some of them after the first has made the save fail: by logging, or
-    to an event loop that has ended. So what is silent within stays so if it comes to that.
+    Each of orbax's threads would report it, some of them after the first has made the call fail: by logging, or to an
+    event loop that has ended. So what is silent within stays so if it comes to that.
     """
     hook = sys.unraisablehook
 
     def hook_of_others(unraisable: Any) -> None:
-        if "Event loop is closed" not in str(unraisable.exc_value):
+        if not any(words in str(unraisable.exc_value) for words in _OF_ORBAX):
             hook(unraisable)
 
     logging.disable(logging.CRITICAL)
@@ -107,16 +113,18 @@ def _silent_if_full(directory: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if is_silent := is_full(error):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory)) from error
-        raise
+        other = instead(error)
+        if other is None:
+            raise
+        is_silent = True
+        raise other from error
     finally:
         if not is_silent:
             logging.disable(logging.NOTSET)
             sys.unraisablehook = hook
 
 
-def restore(directory: Path, like: State) -> Restored | None:
+def restore(directory: Path, like: State, config: Config | None = None) -> Restored | None:
     """The newest checkpoint in `directory` that is intact; None if there is none at all. Nothing is changed.
 
     The devices may be others, and fewer or more, than those that saved it. A checkpoint without sums is one of an
@@ -125,9 +133,10 @@ def restore(directory: Path, like: State) -> Restored | None:
     Args:
       directory: of the checkpoints.
       like: the shapes, types and shardings of the state (arrays, or shapes).
+      config: of the run, which a checkpoint must be of; older ones do not know theirs.
 
     Raises:
-      UsageError: there are some, and none of them is intact.
+      UsageError: there are some, and none of them is intact; or the newest that is, is of another run.
     """
     unreadable: dict[int, str] = {}
     while True:
@@ -137,14 +146,14 @@ def restore(directory: Path, like: State) -> Restored | None:
         step, verified, damaged = found
         # Of several processes one alone may fail to read its part, with the others waiting for it.
         if verified or jax.process_count() > 1:
-            state, beside = _read(directory / str(step), like)
+            with _silent(functools.partial(_unfit, directory / str(step))):
+                state, beside = _read(directory / str(step), like, config)
             break
         try:
-            state, beside = _read(directory / str(step), like)
+            state, beside = _read(directory / str(step), like, config)
             break
-        except (ValueError, KeyError, TypeError, FileNotFoundError) as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            unreadable[step] = f"it cannot be read: {reason}"
+        except _UNFIT as error:
+            unreadable[step] = f"it cannot be read: {first_line(error)}"
     return Restored(
         step,
         state,
@@ -197,8 +206,23 @@ def _newest_intact(directory: Path, unreadable: dict[int, str]) -> tuple[int, bo
     return None
 
 
-def _read(path: Path, like: State) -> tuple[State, dict[str, Any]]:
-    parts = {_STATE: ocp.args.StandardRestore(like), _STRETCH: ocp.args.JsonRestore()}
-    with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
-        restored = checkpointer.restore(path, args=ocp.args.Composite(**parts))
-    return restored[_STATE], restored[_STRETCH]
+def _unfit(path: Path, error: Exception) -> UsageError | None:
+    """Of a checkpoint that is intact, what orbax says of it as a mistake of whoever put it there."""
+    if not isinstance(error, _UNFIT):
+        return None
+    return UsageError(f"{path} is no checkpoint of this run: {first_line(error)}")
+
+
+def _read(path: Path, like: State, config: Config | None) -> tuple[State, dict[str, Any]]:
+    """The state, and what is beside it, which says first whether the state is of this run."""
+
+    def read(**part: ocp.args.CheckpointArgs) -> Any:
+        with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
+            (found,) = checkpointer.restore(path, args=ocp.args.Composite(**part)).values()
+        return found
+
+    beside = read(**{_STRETCH: ocp.args.JsonRestore()})
+    saved = beside.get(_CONFIG)
+    if saved and config and (different := config_lib.differences_of_runs(saved, config)):
+        raise UsageError(f"{path} is the checkpoint of a run with another config: {'; '.join(different)}")
+    return read(**{_STATE: ocp.args.StandardRestore(like)}), beside

@@ -40,7 +40,7 @@ def use(config: ml_collections.ConfigDict) -> None:
     if given is None and (told := os.environ.get("JAX_COMPILATION_CACHE_DIR")):
         _set(told)  # which programs it is for, JAX's own variables say
         return
-    directory = None if given == OFF else absolute(given or _default())
+    directory = None if given == OFF else absolute(given or _default(), "config.compilation_cache")
     if directory is not None and not is_remote(directory):
         try:
             directory.mkdir(parents=True, exist_ok=True)

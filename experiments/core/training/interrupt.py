@@ -8,6 +8,8 @@ import sys
 from types import FrameType
 from typing import Any
 
+from experiments.core.errors import printable
+
 # Where a terminal or a pipe is closed; SIGHUP comes with the former, before or after.
 _CLOSED = (errno.EPIPE, errno.EIO, errno.EBADF)
 
@@ -38,7 +40,7 @@ class Interrupt:
     def say(self, line: str) -> None:
         """Prints a line; where nobody reads it any more, that is a reason to stop, and where it finds no room, none."""
         try:
-            print(line, flush=True)
+            print(printable(line), flush=True)
         except OSError as error:
             if error.errno in _CLOSED:
                 self.received = self.received or "the end of whoever read its lines"

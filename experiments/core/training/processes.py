@@ -5,7 +5,8 @@
     JAX_PROCESS_ID            which of them this is, from 0
 
 All three or none are given. Without them JAX finds the processes of a TPU pod, of `srun` and of `mpirun` by itself
-(then with one GPU each); on Kubernetes without TPUs they are to be given.
+(then with one GPU each); on Kubernetes without TPUs they are to be given. With JAX_NUM_PROCESSES=1 a process stays
+alone wherever it is, as tasks of one `srun` must that are runs of their own.
 
 JAX reads JAX_NUM_CPU_DEVICES, the number of devices that CPUs are to count as in this process, and
 JAX_LOCAL_DEVICE_IDS, the GPUs that this one is to use. On CPUs the processes talk by gloo, as is JAX's default.
@@ -26,6 +27,7 @@ from jax.experimental import multihost_utils
 from experiments.core.errors import UsageError
 
 _VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
+_ALONE = ("JAX_NUM_PROCESSES", "1")
 _CLUSTERS = ("ompi", "slurm", "gketpu", "gcetpu")  # as JAX names them
 # A process that has not been heard of for so long has ended. Threads of their own say so, however busy a process is.
 _HEARTBEAT_SECONDS = 60
@@ -41,6 +43,8 @@ def initialize() -> None:
     Raises:
       UsageError: if some of the variables are missing, or make no sense.
     """
+    if os.environ.get(_ALONE[0]) == _ALONE[1]:
+        return
     given = _given()
     cluster = None if given else _cluster()
     if not given and not cluster:
@@ -98,6 +102,27 @@ def from_first(call: Callable[[], Any]) -> Any:
     if "error" in answer:
         raise UsageError(answer["error"])
     return answer["value"]
+
+
+def require_same(asked: list[str]) -> None:
+    """Checks that all processes were asked for one run: those that JAX joined by itself may be meant as many.
+
+    Args:
+      asked: what is to be run, how and where, in lines.
+
+    Raises:
+      UsageError: some were asked for another than the first, in all of them.
+    """
+    if jax.process_count() == 1:
+        return
+    first = from_first(lambda: asked)
+    same = np.asarray(multihost_utils.process_allgather(np.asarray(asked == first)))
+    if others := np.flatnonzero(~same).tolist():
+        own = next((f" ({line}, not {other})" for line, other in zip(asked, first, strict=False) if line != other), "")
+        raise UsageError(
+            f"{len(same)} processes have joined to be one run, but other things were asked of process "
+            f"{', '.join(map(str, others))} than of process 0{own}: for a run of each, set {'='.join(_ALONE)}"
+        )
 
 
 def _leave() -> None:

@@ -20,7 +20,7 @@ from jax.experimental import multihost_utils
 from experiments.core import config as config_lib
 from experiments.core import config_help
 from experiments.core.config import require, require_wholes
-from experiments.core.errors import UsageError
+from experiments.core.errors import UsageError, printable
 from experiments.core.input import dataset as data_lib
 from experiments.core.input.dataset import Data
 from experiments.core.record import checksums, metrics, summary, tensorboard
@@ -28,7 +28,17 @@ from experiments.core.record.environment import Launch
 from experiments.core.record.files import write_json
 from experiments.core.record.tensorboard import TensorBoard
 from experiments.core.record.workdir import Workdir
-from experiments.core.training import checkpoint, compilation_cache, evaluation, export, feed, optimizer, pictures, plan
+from experiments.core.training import (
+    checkpoint,
+    compilation_cache,
+    evaluation,
+    export,
+    feed,
+    optimizer,
+    pictures,
+    plan,
+    processes,
+)
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training import state as state_lib
 from experiments.core.training.checkpoint import Checkpoints, Restored
@@ -40,6 +50,13 @@ from experiments.core.training.program import Program
 from experiments.core.training.progress import Progress
 from experiments.core.training.state import TrainState
 from experiments.core.training.stretch import Stretch
+
+# What of JAX's options decides which numbers follow from a seed: a run has the same ones whatever the variables say.
+_RANDOM = {
+    "jax_default_prng_impl": "threefry2x32",
+    "jax_threefry_partitionable": True,
+    "jax_random_seed_offset": 0,
+}
 
 
 def validate(config: ml_collections.ConfigDict, num_devices: int | None = None) -> None:
@@ -85,13 +102,15 @@ def prepare(recipe: Recipe, config: ml_collections.ConfigDict) -> None:
 
 
 def check(recipe: Recipe, config: ml_collections.ConfigDict, path: Any) -> None:
-    """Checks all fields, and that `path` holds no other run.
+    """Checks all fields, and that `path` holds no other run and can be written.
 
     Raises:
       UsageError: as it says.
     """
     check_fields(recipe, config)
-    Workdir(path).check(config)
+    workdir = Workdir(path)
+    workdir.check(config)
+    workdir.check_writable()
 
 
 def run(recipe: Recipe, config: ml_collections.ConfigDict, path: Any, launch: Launch | None = None) -> None:
@@ -102,15 +121,17 @@ def run(recipe: Recipe, config: ml_collections.ConfigDict, path: Any, launch: La
     Returns when the run is done, or when SIGTERM, SIGINT or SIGHUP has stopped it after a checkpoint.
 
     Raises:
-      UsageError: for a config that cannot be run, or not on this machine, or a directory that holds another run.
+      UsageError: for a config that cannot be run, or not on this machine, a directory that holds another run, or
+        processes that were given different arguments.
     """
+    processes.require_same([f"experiments.{recipe.name} --workdir={Workdir(path).path}", *config_help.values(config)])
     check_fields(recipe, config)
     workdir = Workdir(path)
     workdir.check(config)
     prepare(recipe, config)
     if workdir.is_done():
         if _is_first():
-            print(f"{path} is done: see {workdir.summary.name}", flush=True)
+            print(printable(f"{path} is done: see {workdir.summary.name}"), flush=True)
         return
     start(recipe, config, workdir, launch or Launch())
 
@@ -121,6 +142,8 @@ def start(recipe: Recipe, config: ml_collections.ConfigDict, workdir: Workdir, l
     Returns:
       What has asked it to stop, such as SIGTERM, if anything has; it may have come too late, when the run was done.
     """
+    for option, value in _RANDOM.items():
+        jax.config.update(option, value)
     compilation_cache.use(config)
     with config_lib.reading(recipe.name):
         experiment_run = _Run(recipe, config, recipe.load(config), workdir)
@@ -167,18 +190,21 @@ class _Run:
 
     def go(self, launch: Launch) -> None:
         """Trains from the last checkpoint that is intact to the end, or to an interruption."""
-        restored = checkpoint.restore(self.workdir.checkpoints, self.program.state)
+        saved_as = config_lib.to_json(self.config)
+        restored = checkpoint.restore(self.workdir.checkpoints, self.program.state, saved_as)
         rows = self._rows_until(restored)
         # Only now is anything changed of what an earlier launch has left.
         if _is_first():
-            self.workdir.record_launch(launch, self.recipe.name)
+            git = self.workdir.record_launch(launch, self.recipe.name)["git"]
+            if git["commit"] is None:
+                self._say(f"no commit of the code is recorded: {git['why']}")
         if restored:
             self._pass_over(restored)
             now, state, unfinished = restored.step, restored.state, restored.stretch
             self._say(f"resuming after {self.plan.describe(now)}")
         else:
             now, state, unfinished = 0, state_lib.init(self.experiment, self.seeds, self.mesh, self.program.state), None
-        with closing(Checkpoints(self.workdir.checkpoints)) as checkpoints:
+        with closing(Checkpoints(self.workdir.checkpoints, saved_as)) as checkpoints:
             board = self._tensorboard()
             if board and not rows:
                 board.config(config_help.values(self.config))

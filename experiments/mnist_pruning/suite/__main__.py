@@ -1,9 +1,8 @@
 """Trains all runs of a preset, makes table and figures: `python -m experiments.mnist_pruning.suite --out=DIR`."""
 
-import sys
-
 from etils import epy
 
+from experiments.core import console
 from experiments.core.suite import command
 from experiments.core.suite.plan import Suite, SuiteRun
 from experiments.mnist_pruning.methods import METHODS
@@ -34,4 +33,4 @@ SUITE = Suite(
 )
 
 if __name__ == "__main__":
-    sys.exit(command.main(SUITE, sys.argv[1:]))
+    console.run(lambda arguments: command.main(SUITE, arguments))

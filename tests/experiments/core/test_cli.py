@@ -3,11 +3,13 @@
 Many more are in `test_hostile_commands.py`, in one process.
 """
 
+import jax
 import pytest
 from absl import flags
 
 from experiments.core import cli
 from experiments.core.errors import UsageError, in_one_line
+from experiments.core.record.workdir import Workdir
 from experiments.mnist_pruning.experiment import RECIPE
 from tests.experiments.support import command, start
 
@@ -72,6 +74,15 @@ def test_that_a_single_value_is_taken_for_a_tuple_is_said(capsys):
 
 
 @LOADING
+def test_of_strings_none_is_none_and_a_tilde_the_home(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/a")
+    assert parsed("--config.data_dir=/x", "--config.data_dir=None").data_dir is None
+    assert parsed("--config.data_dir=None", "--config.data_dir=~/x").data_dir == "/home/a/x"
+    assert parsed("--config.compilation_cache=a~b").compilation_cache == "a~b"
+    assert str(Workdir("~/x").path) == "/home/a/x"
+
+
+@LOADING
 def test_a_workdir_is_required():
     started = cli.Command(RECIPE, flags.FlagValues(), ["x", "--config=configs/mnist_pruning.py"])
     with pytest.raises(UsageError, match=r"^--workdir is required"):
@@ -104,6 +115,25 @@ def test_a_workdir_of_another_config_is_refused_with_the_fields_that_differ(smal
     for options in ((), ("--check",)):
         asked = command(small_run.workdir, *small_run.options, "--config.density=0.2", *options)
         assert_refused(asked, ["another config: config.density (saved 0.1, asked 0.2)\n"], capsys)
+
+
+@LOADING
+def test_a_run_of_another_length_is_told_to_begin_elsewhere(small_run, capsys):
+    asked = command(small_run.workdir, *small_run.options, "--config.epochs=30")
+    assert_refused(asked, ["config.epochs (saved 20, asked 30)", "another --workdir"], capsys)
+
+
+@LOADING
+@pytest.mark.parametrize("error", [RuntimeError("no cuda\n..."), AssertionError()])
+def test_a_platform_without_devices_is_one_line(tmp_path, monkeypatch, capsys, error):
+    def devices():
+        raise error
+
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    monkeypatch.setattr(jax, "devices", devices)
+    for options in ((), ("--check",)):
+        assert_refused(command(tmp_path / "w", *options), ["JAX_PLATFORMS=cuda: ", "no"], capsys)
+    assert not (tmp_path / "w").exists()
 
 
 @LOADING

@@ -208,6 +208,59 @@ def test_a_summary_that_is_damaged_can_be_made_again_as_it_says(copy, whole):
     assert rows_without_seconds(copy) == whole
 
 
+def test_a_summary_beside_other_rows_is_no_end(copy):
+    run(copy)
+    rows, summary = copy / "metrics.jsonl", copy / "summary.json"
+    content, said = rows.read_bytes(), json.loads(summary.read_text())
+    older = {name: value for name, value in said.items() if name != "metrics_sha256"}
+    assert Workdir(copy).is_done()
+    for less in (b"".join(content.splitlines(keepends=True)[:-1]), b""):
+        rows.write_bytes(less)
+        for file, asked in ((rows, said), (summary, older)):
+            summary.write_text(json.dumps(asked))
+            with pytest.raises(DamagedError, match=f"^{file} is damaged"):
+                run(copy)
+    rows.unlink()
+    with pytest.raises(DamagedError, match=f"^{summary} is damaged"):
+        run(copy)
+    rows.write_bytes(content)
+    run(copy)  # one of before there were sums
+    set_field(copy, "steps", 24)
+    with pytest.raises(DamagedError, match=f"^{summary} is damaged .*of a run of 20 steps, not 24"):
+        run(copy, steps=24)
+
+
+def set_field(workdir, name, value):
+    """In config.json, which then says that another run is there."""
+    path = workdir / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
+
+
+def test_checkpoints_of_another_config_are_refused_with_the_field_that_differs(copy):
+    set_field(copy, "noise", 0.2)
+    before = contents(copy)
+    with pytest.raises(UsageError, match=rf"checkpoints/{NEWEST} .*: config.noise \(saved 0.1, asked 0.2\)$"):
+        run(copy, noise=0.2)
+    assert contents(copy) == before
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: os.symlink(path, path), os.mknod])
+def test_what_is_no_file_or_directory_where_there_should_be_one_is_named(copy, make):
+    files = [*FILES, "metrics.jsonl", "params.npz", "examples.npz", "probe.npz", "pictures.npz", ".lock"]
+    wrong = [] if make is os.mknod else files
+    wrong += [] if make is os.mkdir else ["checkpoints", "tensorboard"]
+    for name in wrong:
+        path = copy / name
+        kept = path.rename(copy / "kept") if path.exists() else None
+        make(path)
+        with pytest.raises(UsageError, match=f"^{path} is no (file|directory): move it away"):
+            run(copy)
+        path.rmdir() if path.is_dir() else path.unlink()
+        if kept:
+            kept.rename(path)
+    run(copy)
+
+
 class Closed(io.StringIO):
     """A terminal that is gone."""
 

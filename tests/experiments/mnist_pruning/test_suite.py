@@ -54,9 +54,11 @@ def test_the_demo_has_every_method_and_needs_no_download():
 def made(out: Path, run: SuiteRun, errors: list[float | None], hardened: list[float | None], **earlier: float) -> None:
     """Writes a finished run of `SUITE`, which had the setting of an `earlier` choice (`__` for the dots)."""
     shutil.rmtree(out / run.name, ignore_errors=True)
-    write_workdir(out / run.name, [[90.0] * len(errors), errors], hardened=hardened, split="validation")
     setting = {name.replace("__", "."): value for name, value in earlier.items()} | dict(run.setting)
-    write_json(out / run.name / "config.json", to_json(SUITE.config(run, out, setting)))
+    config = SUITE.config(run, out, setting)
+    rows = [*([[90.0] * len(errors)] * config.epochs), errors]
+    write_workdir(out / run.name, rows, hardened=hardened, split="validation")
+    write_json(out / run.name / "config.json", to_json(config))
 
 
 def test_the_lowest_hardened_validation_error_is_chosen_and_lost_seeds_count_100(tmp_path):

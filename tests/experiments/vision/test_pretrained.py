@@ -321,6 +321,10 @@ POSITIONS = "Transformer/posembed_input/pos_embedding"
         (lambda file: without(file, "posembed_input"), r"no vision transformer .* are Transformer/.* \(39 in all\)$"),
         (lambda file: {"a": np.zeros(2), "b": np.zeros(2)}, r"no vision transformer .* are a, b$"),
         (lambda file: file | {"cls": np.zeros((1, 1, 32), np.int32)}, r"cannot be read .*: cls is of type int32$"),
+        (
+            lambda file: file | {"cls": np.full((1, 1, 32), np.nan)},
+            r"cannot .*: cls is not finite in 32 of 32 entries$",
+        ),
         (lambda file: file | {"cls": np.array([None])}, r"cannot be read .*: Object arrays"),
         (lambda file: file | {"cls": np.zeros((1, 1, 2))}, r"are cls \(1, 1, 2\) \(1, 1, 32\), pos_embedding"),
     ],
@@ -349,6 +353,21 @@ def test_blocks_that_differ_cannot_be_scanned(tmp_path):
     path = saved(tmp_path / "x.npz", file)
     with pytest.raises(UsageError, match=r"LayerNorm_0/bias of shapes \(32,\), \(5,\) cannot be scanned"):
         load_pretrained(path, small(scan=True))
+
+
+def test_a_block_that_is_missing_is_named_though_the_others_would_fill_the_network(tmp_path):
+    path = saved(tmp_path / "x.npz", without(make_file("augreg", depth=3), "encoderblock_1"))
+    with pytest.raises(UsageError, match=r"there is no Transformer/encoderblock_1/LayerNorm_0/"):
+        load_pretrained(path, small(scan=True))
+
+
+def test_integers_that_are_no_parameters_are_left_out(tmp_path):
+    file = make_file("augreg")
+    plain, counted = (saved(tmp_path / name, file | more) for name, more in (("x.npz", {}), ("y.npz", COUNTS)))
+    jax.tree.map(np.testing.assert_array_equal, load_pretrained(plain, small()), load_pretrained(counted, small()))
+
+
+COUNTS = {"step": np.int64(3), "optimizer/count": np.int32(3), "labels": np.arange(7)}
 
 
 def test_files_that_are_not_of_arrays(tmp_path):

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.core.errors import UsageError
+from experiments.core.errors import UsageError, in_one_line
 from experiments.core.record import metrics
 from experiments.core.record.files import absolute
 from experiments.core.training import checkpoint, train
@@ -66,6 +66,23 @@ def test_a_run_in_a_bucket_is_stopped_and_resumed_with_the_numbers_of_a_local_on
     assert json.loads(read("config.json"))["epochs"] == 6
     assert len(json.loads(read("environment.json"))["resumed"]) == 1
     assert json.loads(read("summary.json"))["state"] == "done"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_bucket_that_may_not_be_read_or_written_is_one_line(here, monkeypatch, capfd, caplog, method):
+    handle = buckets._Handler._handle
+
+    def refuse(handler, asked, *rest):
+        if asked != method:
+            return handle(handler, asked, *rest)
+        return 400, {"error": {"code": 400, "message": "no access", "errors": []}}
+
+    monkeypatch.setattr(buckets._Handler, "_handle", refuse)
+    assert in_one_line(lambda: train.run(RECIPE, small_config("dense"), "gs://bucket/x") or 0) == 2
+    said = capfd.readouterr().err
+    assert said.startswith("error: --workdir=gs://bucket/x cannot be used: ")
+    assert said.count("\n") == 1
+    assert [record for record in caplog.records if record.name == "gcsfs"] == []
 
 
 def test_a_checkpoint_that_is_damaged_in_a_bucket_is_passed_over_and_set_aside(here):

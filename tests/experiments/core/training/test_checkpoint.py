@@ -1,5 +1,6 @@
 """Checkpoints that are not as they were saved: whatever is done to the newest one, the one before it is restored."""
 
+import gc
 import logging
 import random
 import shutil
@@ -58,6 +59,19 @@ def flip(path, place, mask=1):
     content = bytearray(path.read_bytes())
     content[place] ^= mask
     path.write_bytes(content)
+
+
+@pytest.fixture
+def reports(monkeypatch):
+    """What is logged, or raised where nobody can catch it; that it may be silenced ends with the test."""
+    seen = []
+    handler = logging.Handler()
+    handler.emit = lambda record: seen.append(record.getMessage())
+    logging.getLogger("asyncio").addHandler(handler)
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: seen.append(str(unraisable.exc_value)))
+    yield seen
+    logging.getLogger("asyncio").removeHandler(handler)
+    logging.disable(logging.NOTSET)
 
 
 def test_the_newest_is_restored_if_it_is_intact(saved):
@@ -149,6 +163,17 @@ def test_those_of_before_there_were_sums_are_used_if_they_can_be_read(copy):
         checkpoint.restore(copy, state_of(0))
 
 
+def test_one_of_other_arrays_is_of_no_use_and_stays(copy, reports):
+    before = {path: path.read_bytes() for path in files(copy)}
+    for like in ({"w": jnp.zeros((3, 3)), "b": jnp.float32(0)}, {"kernel": jnp.zeros(3)}):
+        with pytest.raises(UsageError, match=rf"^{copy}/30 is no checkpoint of this run: ") as error:
+            checkpoint.restore(copy, like)
+    del error
+    gc.collect()  # coroutines of orbax that are not over complain when they go
+    assert reports == []
+    assert before == {path: path.read_bytes() for path in files(copy)}
+
+
 def test_what_is_set_aside_stays_and_its_step_can_be_saved_again(copy):
     flip(copy / "30" / "state" / "_METADATA", 9)
     damaged = (copy / "30" / "state" / "_METADATA").read_bytes()
@@ -166,19 +191,6 @@ def test_a_step_that_is_not_saved_is_no_matter_of_course(copy):
     with pytest.raises(RuntimeError, match="step 25 was not saved, after 30"):
         checkpoints.save(25, state_of(25), Stretch({"loss": np.zeros((1, 0), np.float32)}), "rows")
     checkpoints.close()
-
-
-@pytest.fixture
-def reports(monkeypatch):
-    """What is logged, or raised where nobody can catch it; that it may be silenced ends with the test."""
-    seen = []
-    handler = logging.Handler()
-    handler.emit = lambda record: seen.append(record.getMessage())
-    logging.getLogger("asyncio").addHandler(handler)
-    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: seen.append(str(unraisable.exc_value)))
-    yield seen
-    logging.getLogger("asyncio").removeHandler(handler)
-    logging.disable(logging.NOTSET)
 
 
 def tell(*errors):

@@ -9,7 +9,7 @@ from experiments.cifar100_vit.suite.presets import DEMO
 from experiments.core.errors import UsageError
 from experiments.core.training import processes
 from tests.experiments.processes import begin, ended, environment, finish, free_port
-from tests.experiments.support import start
+from tests.experiments.support import command, start
 
 
 def test_mistakes_are_one_line_of_each_process(tmp_path):
@@ -63,6 +63,26 @@ def test_a_task_of_srun_alone_waits_for_no_other(monkeypatch):
     processes.initialize()
     assert not jax.distributed.is_initialized()
     assert processes.from_first(lambda: {"process": 0}) == {"process": 0}
+
+
+def test_a_task_of_srun_that_is_to_stay_alone_joins_no_other(monkeypatch):
+    for name, value in (variables_of_srun(0, 2) | {COUNT: "1"}).items():
+        monkeypatch.setenv(name, value)
+    processes.initialize()
+    assert not jax.distributed.is_initialized()
+
+
+def test_tasks_of_srun_that_were_meant_as_separate_runs_end_in_one_line_each(tmp_path):
+    common = environment(devices=1) | {"JAX_COORDINATOR_PORT": str(free_port())}
+    runs = [command(tmp_path / str(index), f"--config.seeds=({index},)") for index in range(2)]
+    started = [start(run, env=common | variables_of_srun(index, 2)) for index, run in enumerate(runs)]
+    for index, (status, _, err) in enumerate(ended(started, timeout=600)):
+        assert status == 2
+        assert err.startswith("error: 2 processes have joined to be one run")
+        assert err.endswith(": for a run of each, set JAX_NUM_PROCESSES=1\n")
+        assert err.count("\n") == 1, err
+        assert (f"--workdir={tmp_path}/1" in err) == (index == 1)
+    assert not any(tmp_path.iterdir())
 
 
 def test_the_tasks_of_srun_find_each_other():

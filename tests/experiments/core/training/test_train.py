@@ -8,7 +8,7 @@ import optax
 import pytest
 
 from experiments.core.errors import UsageError
-from experiments.core.record import metrics
+from experiments.core.record import environment, metrics
 from experiments.core.record.workdir import Workdir
 from experiments.core.training import train
 from experiments.core.training.experiment import Experiment, Recipe
@@ -44,6 +44,28 @@ def toy(fatal: float) -> Recipe:
 def rows_of(recipe, workdir, **fields):
     train.run(recipe, small_config(**fields), workdir)
     return metrics.read(workdir / "metrics.jsonl")
+
+
+def test_options_of_jax_do_not_change_what_follows_from_a_seed_and_a_lost_commit_is_said(tmp_path, monkeypatch, capsys):
+    plain = rows_of(toy(fatal=2.0), tmp_path / "plain")
+    others = {
+        "jax_default_prng_impl": "rbg",
+        "jax_threefry_partitionable": False,
+        "jax_random_seed_offset": 7,
+    }
+    before = {name: getattr(jax.config, name) for name in others}
+    assert "no commit" not in capsys.readouterr().out
+    monkeypatch.setattr(environment, "_ROOT", tmp_path)
+    try:
+        for name, value in others.items():
+            jax.config.update(name, value)
+        rows = rows_of(toy(fatal=2.0), tmp_path / "other")
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)
+    assert [row["fate"] for row in rows] == [row["fate"] for row in plain]
+    assert [row["train_loss"] for row in rows] == [row["train_loss"] for row in plain]
+    assert "no commit of the code is recorded: fatal: not a git repository" in capsys.readouterr().out
 
 
 def test_diverged_seeds_are_recorded_and_leave_the_others_alone(tmp_path):
