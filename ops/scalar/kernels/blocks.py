@@ -83,6 +83,7 @@ def _find_root(
     count, n = s.shape
     pieces = -(-n // (PIECE * _PROGRAMS))  # of a program
     blocks = -(-n // (PIECE * pieces))
+    padded = pl.next_power_of_2(blocks)
     between = None if isinstance(extended, bool) else extended.astype(jnp.int32)
     given = _Given(scalars, one_pass.k, one_pass.available, one_pass.lam, start, left, right, between)
     by = given.search()
@@ -95,7 +96,7 @@ def _find_root(
         state = there.initial
         if before:
             last, part_refs = jax.tree.map(lambda ref: ref[...], before[0]), before[1]
-            index = lax.iota(jnp.int32, pl.next_power_of_2(blocks))
+            index = lax.iota(jnp.int32, padded)
 
             def part(number: int) -> Array:
                 return pltriton.load(part_refs[number].at[pl.ds(0, index.size)], mask=index < blocks, other=0.0)
@@ -117,7 +118,7 @@ def _find_root(
             ref[...] = value
 
     row = pl.BlockSpec((1,), lambda i, j: (i,))  # of scalars
-    all_parts = pl.BlockSpec((None, blocks), lambda i, j: (i, 0))
+    all_parts = pl.BlockSpec((None, padded), lambda i, j: (i, 0))
     own_part = pl.BlockSpec((None, 1), lambda i, j: (i, j))
     kind = jax.typeof(s).manual_axis_type
 
@@ -126,7 +127,7 @@ def _find_root(
             kernel,
             grid=(count, blocks),
             in_specs=[
-                pl.BlockSpec((None, n), lambda i, j: (i, 0)),
+                pl.BlockSpec((None, blocks * pieces * PIECE), lambda i, j: (i, 0)),
                 jax.tree.map(lambda _: row, given),
                 *([jax.tree.map(lambda _: row, by.initial), summands * [all_parts]] if before else []),
             ],

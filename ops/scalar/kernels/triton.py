@@ -64,7 +64,7 @@ def row_by_row(s: Array, scalars: Scalars, keys: Keys, solve: Solve, *, interpre
     hi, lo = pl.pallas_call(
         kernel,
         grid=(count,),
-        in_specs=[pl.BlockSpec((None, n), lambda i: (i, 0)), *len(scalars) * [scalar]],
+        in_specs=[pl.BlockSpec((None, pieces * piece), lambda i: (i, 0)), *len(scalars) * [scalar]],
         out_specs=[scalar, scalar],
         out_shape=[one, one],
         compiler_params=pltriton.CompilerParams(num_warps=max(1, min(16, piece // 512)), num_stages=1),
