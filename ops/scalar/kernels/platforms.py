@@ -15,9 +15,11 @@ Platform = Literal["tpu", "cuda"]
 PLATFORMS: tuple[Platform, ...] = ("tpu", "cuda")
 
 # The longest rows. On a TPU one of them has to fit in the 64 MB of vector memory that chips have from v5e on (older
-# ones have 16 MB). On a GPU as many processors as it takes work on a row, whose entries have to be counted.
-LONGEST: dict[Platform, int] = {"tpu": 12 * 2**20, "cuda": 2**30}
+# ones have 16 MB). On a GPU one of its many processors works on a row as long as that is in reach of its cache.
+LONGEST: dict[Platform, int] = {"tpu": 12 * 2**20, "cuda": 2**17}
 _LONGEST_ON_OLDER_TPUS = 2 * 2**20
+# Compute capability 9 and 10, as parts of the names of devices. On others Mosaic for GPUs ends the process.
+_MOSAIC = ("H100", "H200", "H800", "B100", "B200", "B300")
 
 
 def target() -> tuple[str, str]:
@@ -47,11 +49,18 @@ def _takes_triton(device: jax.Device) -> bool:
         return False
 
 
+def languages(platform: Platform) -> tuple[str, ...]:
+    """What kernels for the device are written in, to be tried in this order."""
+    if platform == "tpu":
+        return ("tpu",)
+    return ("mosaic", "triton") if any(chip in target()[1] for chip in _MOSAIC) else ("triton",)
+
+
 def why_not(n: int, dtype: Any) -> str | None:
     """What rows would have to have to be solved in a kernel, of any platform; ``None`` if they do."""
     if dtype != jnp.float32:
         return f"a dtype of at most 32 bits, got {dtype}"
-    longest = min(LONGEST.values())
+    longest = max(LONGEST.values())
     return f"at most {longest} entries in a row, got {n}" if n > longest else None
 
 

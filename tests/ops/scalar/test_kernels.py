@@ -18,8 +18,8 @@ import ops
 from ops.nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY
 from ops.scalar.equation import Equation, _has_kink, selection
 from ops.scalar.hard import tied_selection
-from ops.scalar.kernels import blocks, platforms, solver
-from ops.scalar.kernels.divided import unless_divided
+from ops.scalar.kernels import platforms
+from ops.scalar.kernels.divided import by_kernel
 from ops.scalar.kernels.solver import kernel_of
 from ops.scalar.rootfinding import find_root
 from ops.scalar.threshold import _solve
@@ -64,23 +64,21 @@ def shares(solve, equation, x, k, lam):
 
 
 @pytest.mark.parametrize(
-    ("platform", "n", "phi", "p"),
+    ("language", "n", "phi", "p"),
     [
         ("tpu", 50, IDENTITY, 2.0),
         ("tpu", 50, HALF_SQUARE, 4 / 3),
-        ("cuda", 50, IDENTITY, 1.1),
-        ("cuda", 50, HALF_SQUARE, 2.0),
+        ("triton", 50, IDENTITY, 1.1),
+        ("triton", 5, HALF_SQUARE, 2.0),
+        ("mosaic", 50, IDENTITY, 2.0),
+        ("mosaic", 150, HALF_SQUARE, 2.0),
+        ("mosaic", 300, IDENTITY, 1.3),
         ("tpu", 8200, IDENTITY, 4 / 3),  # long rows: one by one, and in pieces
-        ("cuda", 8200, HALF_SQUARE, 4 / 3),
-        ("several programs", 150, IDENTITY, 2.0),
-        ("several programs", 150, HALF_SQUARE, 4 / 3),
+        ("triton", 17000, HALF_SQUARE, 4 / 3),
+        ("mosaic", 5000, HALF_SQUARE, 4 / 3),
     ],
 )
-def test_kernels_select_what_the_loop_selects(monkeypatch, platform, n, phi, p):
-    if platform == "several programs":  # four, of three pieces each
-        platform = "cuda"
-        for module, name, size in ((solver, "_ONE_PROGRAM", 10), (blocks, "PIECE", 16), (blocks, "_PROGRAMS", 4)):
-            monkeypatch.setattr(module, name, size)
+def test_kernels_select_what_the_loop_selects(language, n, phi, p):
     equation = Equation(p, phi, zero="some")
     x, k, lam = rows_of(n, phi)
 
@@ -89,7 +87,7 @@ def test_kernels_select_what_the_loop_selects(monkeypatch, platform, n, phi, p):
 
     def kernel(x, k, lam):
         keys = lambda x, k, lam: equation.keys(x, lam)  # noqa: E731
-        return kernel_of(platform, x, k, lam, keys=keys, solve=solve, interpret=True)
+        return kernel_of(language, x, k, lam, keys=keys, solve=solve, interpret=True)
 
     def loop(x, k, lam):
         return _solve((equation.keys(x, lam),), k, lam, equation)[0]
@@ -128,24 +126,11 @@ def numbers_over_nans(monkeypatch):
     monkeypatch.setattr(pl, "pallas_call", pallas_call)
 
 
+@pytest.mark.parametrize("language", ["triton", "mosaic"])
 @pytest.mark.parametrize(
-    ("phi", "p", "zero", "programs"),
-    [
-        (IDENTITY, 2.0, "none", 1),
-        (HALF_SQUARE, 4 / 3, "none", 1),
-        (IDENTITY, 2.0, "all", 1),
-        (HALF_SQUARE, 2.0, "none", 4),
-        (IDENTITY, 2.0, "all", 4),
-    ],
+    ("phi", "p", "zero"), [(IDENTITY, 2.0, "none"), (HALF_SQUARE, 4 / 3, "none"), (IDENTITY, 2.0, "all")]
 )
-def test_a_nan_marks_its_row_on_a_gpu(monkeypatch, numbers_over_nans, phi, p, zero, programs):
-    if programs > 1:
-        for module, name, size in (
-            (solver, "_ONE_PROGRAM", 10),
-            (blocks, "PIECE", 16),
-            (blocks, "_PROGRAMS", programs),
-        ):
-            monkeypatch.setattr(module, name, size)
+def test_a_nan_marks_its_row_on_a_gpu(numbers_over_nans, phi, p, zero, language):
     x = np.random.default_rng(0).normal(size=(4, 50)).astype(np.float32)
     k, lam = np.full((4, 1), 5, np.float32), np.full((4, 1), 0.1, np.float32)
     x[1, 7], k[2], lam[3] = np.nan, np.nan, np.nan
@@ -156,7 +141,7 @@ def test_a_nan_marks_its_row_on_a_gpu(monkeypatch, numbers_over_nans, phi, p, ze
 
     @jax.jit
     def thresholds(x, k, lam):
-        return kernel_of("cuda", x, k, lam, keys=lambda x, k, lam: equation.keys(x, lam), solve=solve, interpret=True)
+        return kernel_of(language, x, k, lam, keys=lambda x, k, lam: equation.keys(x, lam), solve=solve, interpret=True)
 
     marked = np.isnan(thresholds(x, k, lam).hi)[:, 0]
     assert marked[:3].tolist() == [False, True, True]
@@ -225,7 +210,7 @@ def test_an_empty_batch():
     assert z.shape == (0, 5)
 
 
-KERNELS = {"pallas_call", "unless_divided"}
+KERNELS = {"pallas_call", "topk_by_kernel"}
 
 
 def primitives(function, *shapes):
@@ -241,7 +226,7 @@ def primitives(function, *shapes):
         (("tpu", "TPU v5 lite"), 10_000_000, True),
         (("tpu", "TPU v4"), 10_000_001, False),
         (("cuda", ""), 100_001, True),
-        (("cuda", ""), 20_000_000, True),
+        (("cuda", ""), 200_000, False),
         (("other gpu", ""), 303, False),
     ],
 )
@@ -287,7 +272,7 @@ def test_what_no_compiler_divides_is_taken_where_nothing_is_divided():
     def gives(number):
         return lambda s, k: TwoFloat(jnp.full_like(k, number) + 0 * s[:, :1], k)
 
-    taken = unless_divided(gives(1), gives(0))
+    taken = by_kernel([gives(1)], gives(0), divisible=False)
     mesh = jax.make_mesh((8,), ("a",), axis_types=(AxisType.Auto,))
     on_mesh = jax.device_put(X, NamedSharding(mesh, P("a")))
     assert jax.jit(taken)(X, K[:, None]).hi.sum() == 8
