@@ -73,11 +73,10 @@ def over_devices(kernel: ByRows, loop: Callable[..., TwoFloat], scalars: int) ->
 
 
 def by_kernel(kernels: Sequence[ByRows], loop: ByRows, *, divisible: bool) -> ByRows:
-    """The first of ``kernels`` that can be lowered; ``loop``, with a warning, where JAX and the device take none.
+    """The first of ``kernels`` that this JAX lowers for the device; ``loop``, with a warning, if it lowers none.
 
-    Unless ``divisible``, it is ``loop`` in a program for several devices, too, but in one part of many, as in
-    ``shard_map``: for a platform whose compiler does not ask how a kernel is to be divided. What a program is for is
-    known when it is lowered, and not before.
+    Where the compiler does not ask how a kernel is to be ``divisible``, it is ``loop`` in a program for several
+    devices, too, but for one part of many, as in ``shard_map``: which is known when it is lowered, and not before.
     """
     options = {"kernels": tuple(kernels), "loop": loop, "divisible": divisible}
     return lambda *arrays: TwoFloat(*_BY_KERNEL.bind(*arrays, **options))
@@ -85,6 +84,7 @@ def by_kernel(kernels: Sequence[ByRows], loop: ByRows, *, divisible: bool) -> By
 
 _BY_KERNEL = Primitive("topk_by_kernel")
 _BY_KERNEL.multiple_results = True
+_REASONS: list[str] = []  # why there was no kernel: users are told once
 
 
 @_BY_KERNEL.def_impl
@@ -105,7 +105,7 @@ def _lowered(
         whole = set(program.manual_axes) == set(program.mesh.axis_names)
     else:
         whole = getattr(program, "num_devices", None) == 1
-    reason = ""
+    reason = "" if kernels else f"a row of {context.avals_in[0].shape[1]} is too long"  # type: ignore[attr-defined]
     for kernel in kernels if divisible or whole else ():
         try:
             with warnings.catch_warnings():
@@ -114,14 +114,10 @@ def _lowered(
                 return mlir.lower_fun(kernel)(context, *values)
         except Exception as error:  # whatever Pallas, unstable as it is, raises on this version
             reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-    if reason:
-        _warn(reason)
+    if reason and not _REASONS:
+        _REASONS.append(reason)
+        warnings.warn(f"top-k is solved by the loop, as jax {jax.__version__} takes no kernel: {reason}", stacklevel=2)
     return mlir.lower_fun(loop)(context, *values)
-
-
-@functools.cache
-def _warn(reason: str) -> None:
-    warnings.warn(f"jax {jax.__version__} takes no kernel of top-k here, the slower loop is used ({reason})", stacklevel=2)
 
 
 mlir.register_lowering(_BY_KERNEL, _lowered)

@@ -48,22 +48,18 @@ class Pieces(Rows):
         sofar = values(0)
         if self.count <= 2:
             return sofar if self.count == 1 else fold(1, sofar)
-        one = jnp.int32(1)
-        return lax.while_loop(
-            lambda carried: carried[0] < self.count,
-            lambda carried: (carried[0] + 1, fold(*carried)),
-            (one, sofar),
-        )[1]
+        # Not `fori_loop`, which becomes a `scan`, whose parameters differ from one version of JAX to the next.
+        more, once = (lambda carried: carried[0] < self.count), (lambda carried: (carried[0] + 1, fold(*carried)))
+        return lax.while_loop(more, once, (jnp.int32(1), sofar))[1]
 
     def sum(self, function: Callable[[Entry], Summed], entries: tuple[Entry, ...]) -> Summed:
         """As of ``Rows``."""
-        kinds = jax.eval_shape(function, jax.ShapeDtypeStruct(self.shape, jnp.float32))
+        kinds, tree = jax.tree.flatten(jax.eval_shape(function, jax.ShapeDtypeStruct(self.shape, jnp.float32)))
         totals = [jnp.sum(part, self.over, keepdims=self.keepdims) for part in self._fold(function, entries, jnp.add)]
-        flat, tree = jax.tree.flatten(kinds)
-        parts = [
-            total.astype(jnp.int32) if kind.dtype == bool else total for total, kind in zip(totals, flat, strict=True)
+        typed = [
+            total.astype(jnp.int32) if kind.dtype == bool else total for total, kind in zip(totals, kinds, strict=True)
         ]
-        return jax.tree.unflatten(tree, parts)
+        return jax.tree.unflatten(tree, typed)
 
     def max(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
         """As of ``Rows``."""

@@ -1,5 +1,6 @@
 """Where there is a kernel: for which chips, rows and equations. Imports nothing of Pallas, which takes a while."""
 
+import re
 from typing import Any, Literal
 
 import jax
@@ -28,25 +29,15 @@ def target() -> tuple[str, str]:
     That of the mesh in force, if it has devices (as those of a topology, where there is no device at all), or JAX's
     default: that of ``jax.default_device``, if one is in force.
     """
-    device = jax.sharding.get_abstract_mesh().abstract_device
-    if device is not None:
-        platform, kind = device.platform, device.device_kind
-    else:
+    device: Any = jax.sharding.get_abstract_mesh().abstract_device
+    if device is None:
         chosen = jax.config.jax_default_device  # type: ignore[attr-defined]
         device = chosen if isinstance(chosen, jax.Device) else jax.devices(chosen)[0]
-        platform = jax.default_backend() if chosen is None else device.platform
-        kind = device.device_kind
-        if platform == "gpu" and not _takes_triton(device):
-            platform = "other gpu"
-    return {"gpu": "cuda"}.get(platform, platform), kind
-
-
-def _takes_triton(device: jax.Device) -> bool:
-    """Whether a GPU is of NVIDIA, and new enough."""
-    try:
-        return float(getattr(device, "compute_capability", 8)) >= 8
-    except ValueError:  # of AMD, as "gfx942"
-        return False
+    platform = device.platform
+    # "9.0" of one of NVIDIA's, "gfx942" of one of AMD's.
+    if platform == "gpu" and not re.match(r"[89]\.|\d\d\.", getattr(device, "compute_capability", "8.0")):
+        platform = "other gpu"
+    return {"gpu": "cuda"}.get(platform, platform), device.device_kind
 
 
 def languages(platform: Platform) -> tuple[str, ...]:

@@ -18,13 +18,8 @@ _SIDE_BY_SIDE = 8192
 _ENTRIES_A_ROW = 128
 
 
-def kernel_of(
-    language: str, s: Array, *scalars: Array, keys: Keys, solve: Solve, interpret: bool = False
-) -> TwoFloat:
-    """The thresholds of rows ``(rows, n)`` by a kernel: ``"tpu"``, or of GPUs ``"mosaic"`` or ``"triton"``.
-
-    Interpreted, on any platform.
-    """
+def kernel_of(language: str, s: Array, *scalars: Array, keys: Keys, solve: Solve, interpret: bool = False) -> TwoFloat:
+    """The thresholds of rows ``(rows, n)`` by the kernel ``"tpu"``, or for GPUs ``"mosaic"`` or ``"triton"``."""
     count, n = s.shape
     # Every backend of Pallas is imported where it is used, so that none stands in the way of the others.
     if language == "tpu":
@@ -39,14 +34,7 @@ def kernel_of(
 
 
 def solve_in_kernel(
-    s: Array,
-    scalars: Scalars,
-    *,
-    keys: Keys,
-    solve: Solve,
-    loop: Solve,
-    platforms: tuple[Platform, ...],
-    interpret: bool,
+    s: Array, scalars: Scalars, *, keys: Keys, solve: Solve, platforms: tuple[Platform, ...], interpret: bool
 ) -> TwoFloat:
     """The thresholds of rows, in a kernel on these platforms.
 
@@ -56,22 +44,21 @@ def solve_in_kernel(
         ``(rows, 1)``.
       keys: what competes, of entries and scalars.
       solve: the solver, of entries in a given layout.
-      loop: likewise, outside of kernels.
       platforms: those with a kernel that is to be used.
       interpret: whether on other platforms the kernel for TPUs is interpreted; it is the loop if not.
     """
 
-    def otherwise(s: Array, *scalars: Array, rows: Rows = Rows()) -> TwoFloat:
-        return loop((keys(s, *scalars),), *scalars[:2], rows)
+    def loop(s: Array, *scalars: Array, rows: Rows = Rows()) -> TwoFloat:
+        return solve((keys(s, *scalars),), *scalars[:2], rows)
 
     def by(language: str, interpret: bool = False) -> Callable[..., TwoFloat]:
         return functools.partial(kernel_of, language, keys=keys, solve=solve, interpret=interpret)
 
     def on(platform: Platform) -> Callable[..., TwoFloat]:
         kernels = [by(language) for language in languages(platform)] if s.shape[1] <= LONGEST[platform] else []
-        solver = by_kernel(kernels, otherwise, divisible=platform == "cuda")
-        return over_batches(over_devices(solver, otherwise, len(scalars)) if platform == "cuda" else solver)
+        solver = by_kernel(kernels, loop, divisible=platform == "cuda")
+        return over_batches(over_devices(solver, loop, len(scalars)) if platform == "cuda" else solver)
 
     branches = {platform: on(platform) for platform in platforms}
-    interpreted = over_batches(over_devices(by("tpu", True), otherwise, len(scalars)))
-    return lax.platform_dependent(s, *scalars, **branches, default=interpreted if interpret else otherwise)
+    interpreted = over_batches(over_devices(by("tpu", True), loop, len(scalars)))
+    return lax.platform_dependent(s, *scalars, **branches, default=interpreted if interpret else loop)
