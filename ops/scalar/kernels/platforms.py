@@ -16,8 +16,9 @@ Platform = Literal["tpu", "cuda"]
 PLATFORMS: tuple[Platform, ...] = ("tpu", "cuda")
 
 # The longest rows. On a TPU one of them has to fit in the 64 MB of vector memory that chips have from v5e on (older
-# ones have 16 MB). On a GPU one of its many processors works on a row as long as that is in reach of its cache.
-LONGEST: dict[Platform, int] = {"tpu": 12 * 2**20, "cuda": 2**17}
+# ones have 16 MB). On a GPU one of its many processors works on a row: as long as it may take no longer to pass over it
+# than the loop to launch the 22 kernels of a pass.
+LONGEST: dict[Platform, int] = {"tpu": 12 * 2**20, "cuda": 2**20}
 _LONGEST_ON_OLDER_TPUS = 2 * 2**20
 # Compute capability 9 and 10, as parts of the names of devices. On others Mosaic for GPUs ends the process.
 _MOSAIC = ("H100", "H200", "H800", "B100", "B200", "B300")
