@@ -342,7 +342,8 @@ def test_primitives_that_mosaic_lacks(name, expected, edges):
     x = np.concatenate([rng.normal(size=500) * 10.0 ** rng.integers(-8, 8, size=500), [0, -0.0, 1, 2.5, -0.5], edges])
     x = {"log1p": lambda x: np.maximum(x, -1), "pow": np.abs}.get(name, np.asarray)(x).astype(np.float32)
     second = {"nextafter": [np.inf], "pow": [1 / 3]}.get(name, [])
-    found = jax.jit(gpu._OF_MOSAIC[name])(x, *(jnp.full_like(x, value) for value in second))
+    # Not in one program: XLA makes `log1p` of the logarithm of a sum, and what is made up for would be so twice.
+    found = gpu._OF_MOSAIC[name](jnp.asarray(x), *(jnp.full_like(x, value) for value in second))
     with np.errstate(divide="ignore"):
         np.testing.assert_allclose(found, expected(x), rtol=2e-6 if name in ("log1p", "pow") else 0)
 
