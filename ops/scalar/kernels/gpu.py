@@ -164,7 +164,9 @@ def _evaluate(own: Mapping[str, Callable[..., Array]], closed: ClosedJaxpr, *arg
         if not isinstance(variable, Literal):
             return known[variable]
         # There are no boolean constants.
-        return lax.ne(jnp.int32(variable.val), jnp.int32(0)) if jnp.result_type(variable.val) == bool else variable.val
+        return (
+            lax.ne(jnp.int32(variable.val), jnp.int32(0)) if jnp.result_type(variable.val).kind == "b" else variable.val
+        )
 
     for equation in jaxpr.eqns:
         name, options = equation.primitive.name, equation.params
