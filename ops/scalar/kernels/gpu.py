@@ -163,10 +163,8 @@ def _evaluate(own: Mapping[str, Callable[..., Array]], closed: ClosedJaxpr, *arg
     def value(variable: Any) -> Any:
         if not isinstance(variable, Literal):
             return known[variable]
-        # There are no boolean constants.
-        return (
-            lax.ne(jnp.int32(variable.val), jnp.int32(0)) if jnp.result_type(variable.val).kind == "b" else variable.val
-        )
+        number = variable.val  # no language has boolean constants
+        return lax.ne(jnp.int32(number), jnp.int32(0)) if jnp.result_type(number).kind == "b" else number
 
     for equation in jaxpr.eqns:
         name, options = equation.primitive.name, equation.params

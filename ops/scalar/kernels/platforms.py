@@ -32,7 +32,7 @@ def target() -> tuple[str, str]:
     """
     device: Any = jax.sharding.get_abstract_mesh().abstract_device
     if device is None:
-        chosen = jax.config.jax_default_device  # type: ignore[attr-defined]
+        chosen = jax.config.jax_default_device
         device = chosen if isinstance(chosen, jax.Device) else jax.devices(chosen)[0]
     platform = device.platform
     # "9.0" of one of NVIDIA's, "gfx942" of one of AMD's.
