@@ -94,24 +94,6 @@ def most_evaluations(dtype: jnp.dtype) -> int:
     return GUESSES + 2 * limits.bits + limits.nmant + 2
 
 
-class Search(NamedTuple):
-    """A search for roots, round by round.
-
-    Attributes:
-      initial: before anything is evaluated.
-      unfinished: whether a row is not done.
-      looked_at: the points to evaluate next.
-      advance: the state after that.
-      root: what was found.
-    """
-
-    initial: State
-    unfinished: Callable[[State], Array]
-    looked_at: Callable[[State], TwoFloat]
-    advance: Callable[[State, Evaluation], State]
-    root: Callable[[State], Root]
-
-
 def find_root(
     evaluate: Callable[[TwoFloat], Evaluation],
     start: Array,
@@ -123,43 +105,23 @@ def find_root(
 ) -> Root:
     """Finds ``gamma`` between ``left`` and ``right`` with ``excess(gamma) = 0`` for every row at once.
 
-    Args:
-      evaluate: one pass over the data.
-      start: first point, shape of one scalar per row; this and the rest as ``search`` takes them.
-      left: at or to the left of every root.
-      right: at or to the right of every root.
-      extended: whether points between two neighbouring floats are looked at as well.
-      rows: how the scalars of rows are computed; default: as suits the device.
-
-    Returns:
-      The root of each row, a NaN where ``evaluate`` gave NaN, the right end of its bracket, and the cost.
-    """
-    by = search(start, left, right, extended=extended)
-    rows = rows or undifferentiated(Rows())
-
-    def advanced(state: State) -> State:
-        return rows.together(by.advance(state, evaluate(by.looked_at(state))))
-
-    return by.root(lax.while_loop(by.unfinished, advanced, by.initial))
-
-
-def search(start: Array, left: End, right: End, *, extended: bool | Array = True) -> Search:
-    """The search for ``gamma`` between ``left`` and ``right`` with ``excess(gamma) = 0`` for every row at once.
-
     A bracket is kept and never left. Each next point comes from, in this order: the local model where it can be
     trusted; false position on the bracket (with Illinois weights) where the levels of both ends are known; and
     bisection where these lead outside, where both ends are tried and differ by orders of magnitude, where two
     evaluations in a row have hardly lowered the best level, and where there have been too many guesses.
 
     Args:
+      evaluate: one pass over the data.
       start: first point, shape of one scalar per row; the middle of the bracket is taken for what is not inside.
       left: at or to the left of every root, and finite; one for all, or one per row.
       right: at or to the right of every root; likewise.
       extended: whether points between two neighbouring floats are looked at as well; one for all, or one per row.
+      rows: how the scalars of rows are computed; default: as suits the device.
 
     Returns:
-      The search, to be advanced by one evaluation a round.
+      The root of each row, a NaN where ``evaluate`` gave NaN, the right end of its bracket, and the cost.
     """
+    rows = rows or undifferentiated(Rows())
     dtype = start.dtype
     quarter_eps = 0.25 * float(jnp.finfo(dtype).eps)
     least = 2.0 * float(jnp.finfo(dtype).tiny)  # differences below it are 0 on some devices
@@ -200,7 +162,8 @@ def search(start: Array, left: End, right: End, *, extended: bool | Array = True
         anchored = state.anchored > 0
         return TwoFloat(lax.select(anchored, state.anchor, state.point), lax.select(anchored, state.point, state.rest))
 
-    def advance(state: State, found: Evaluation) -> State:
+    def advance(state: State) -> State:
+        found = evaluate(looked_at(state))
         point, rest = state.point, state.rest
         anchored, was_done = state.anchored > 0, state.done > 0
         level, step = found.level, found.step
@@ -268,15 +231,13 @@ def search(start: Array, left: End, right: End, *, extended: bool | Array = True
             evaluations=lax.select(was_done, state.evaluations, state.evaluations + 1),
         )
 
-    def root(final: State) -> Root:
-        # A row for which the bound is not enough would be an error of ours: it must not pass for a result.
-        valid = (final.done > 0) & (final.last_level == final.last_level)
-        total = two_sum(final.anchor, final.point)
-        total = two_sum(total.hi, total.lo + final.rest)
-        return Root(
-            point=TwoFloat(choose(valid, total.hi, jnp.nan), total.lo),
-            right=choose(valid, final.anchor + final.right, jnp.nan),
-            evaluations=final.evaluations,
-        )
-
-    return Search(initial, unfinished, looked_at, advance, root)
+    final = lax.while_loop(unfinished, lambda state: rows.together(advance(state)), initial)
+    # A row for which the bound is not enough would be an error of ours: it must not pass for a result.
+    valid = (final.done > 0) & (final.last_level == final.last_level)
+    total = two_sum(final.anchor, final.point)
+    total = two_sum(total.hi, total.lo + final.rest)
+    return Root(
+        point=TwoFloat(choose(valid, total.hi, jnp.nan), total.lo),
+        right=choose(valid, final.anchor + final.right, jnp.nan),
+        evaluations=final.evaluations,
+    )

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +15,7 @@ from .cpu import summed, vector_rows
 from .equation import Equation, active_position, inner, partly, position
 from .kernels.platforms import PLATFORMS, kernels_for
 from .powers import expm1, power
-from .rootfinding import End, Evaluation, Root, find_root
+from .rootfinding import End, Evaluation, find_root
 from .rows import Rows
 from .shrinkage import shrink_roughly, unshifted
 from .twofloat import TwoFloat, select
@@ -130,32 +129,6 @@ def _evaluate(
     )
 
 
-class OnePass(NamedTuple):
-    """Evaluates the scalar equation at a point; what it is made of, see ``threshold``.
-
-    Attributes:
-      entries: passed over.
-      k: how much is selected, at most ``available``.
-      available: how many entries can be.
-      lam: strength of the regularisation.
-      equation: as above.
-    """
-
-    entries: tuple[Any, ...]
-    k: Array
-    available: Array
-    lam: Array
-    equation: Equation
-
-    def sums(self, gamma: TwoFloat) -> tuple[Array, Array, Array]:
-        """All that the entries are asked for."""
-        return _sums(self.entries, gamma, self.lam, self.equation)
-
-    def __call__(self, gamma: TwoFloat) -> Evaluation:
-        """What they say of the point."""
-        return _evaluate(*self, gamma)
-
-
 class Extent(NamedTuple):
     """What there is to select from, one of each per row: how many entries, a bound of the smallest, and the largest."""
 
@@ -250,23 +223,21 @@ def _ends(start: Array, falls: Array, lam: Array, equation: Equation, size: Exte
     )
 
 
-def _solve(
-    entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, find: Callable[..., Root] | None = None
-) -> tuple[TwoFloat, Array]:
-    """The threshold, and how many passes each row took; ``find`` takes an ``OnePass`` where ``find_root`` evaluates."""
-    find = find or functools.partial(find_root, rows=equation.rows)
+def _solve(entries: tuple[Any, ...], k: Array, lam: Array, equation: Equation) -> tuple[TwoFloat, Array]:
+    """The threshold, and how many passes each row took."""
     size = extent(entries, lam, equation)
     k = equation.rows.at_most(k, size.available)
     if equation.zero == "all":  # comparisons do not see a NaN, which has to mark its row
         k = choose(equation.rows.sum(jnp.isnan, entries) > 0, jnp.nan, k)
     start, falls = guess(entries, k, lam, equation, size)
     left, right = _ends(start, falls, lam, equation, size)
-    root = find(
-        OnePass(entries, k, size.available, lam, equation),
+    root = find_root(
+        functools.partial(_evaluate, entries, k, size.available, lam, equation),
         start,
         left,
         right,
         extended=True if equation.zero == "none" else lam > 0,
+        rows=equation.rows,
     )
     nothing = jnp.zeros_like(k)
     # Where nothing is wanted, nothing is selected: neither by rounding nor by what underflows.
@@ -324,10 +295,8 @@ def threshold(
       among its entries, or a NaN ``k`` or ``lam``, gets NaN.
     """
 
-    def solve(
-        entries: tuple[Any, ...], k: Array, lam: Array, rows: Rows, find: Callable[..., Root] | None = None
-    ) -> TwoFloat:
-        return _solve(entries, k, lam, dataclasses.replace(equation, rows=rows), find)[0]
+    def solve(entries: tuple[Any, ...], k: Array, lam: Array, rows: Rows) -> TwoFloat:
+        return _solve(entries, k, lam, dataclasses.replace(equation, rows=rows))[0]
 
     by_hand = equation.method == "kernel"
     platforms = PLATFORMS if by_hand else kernels_for(entries, equation)
@@ -346,7 +315,7 @@ def threshold(
 
     ((s,), scale) = given or (entries, None)
     scalars = (k, lam) if scale is None else (k, lam, scale)
-    return solve_in_kernel(s, scalars, keys=keys, solve=solve, loop=solve, platforms=platforms, interpret=by_hand)
+    return solve_in_kernel(s, scalars, keys=keys, solve=solve, platforms=platforms, interpret=by_hand)
 
 
 @functools.partial(threshold.defjvp, symbolic_zeros=True)

@@ -29,7 +29,8 @@ of two cores that other jobs had a share of, or nearly all. An operator without 
 for it yet.
 """
 _MASK = """One `topk_mask` at p = 2, its value alone: kernels; bytes moved. Where rows fit on the chip, one solves and
-the others bring the entries there and back."""
+the others bring the entries there and back. The H200's rows of a million and more are of several programs to a row,
+which are no more: since then one program solves rows of up to 1,048,576 entries there, and the loop longer ones."""
 _STEPS = """
 ## Training steps at full size
 

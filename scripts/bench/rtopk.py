@@ -52,7 +52,7 @@ def mask(x: Array, k: int) -> Array:
         first = tied * (jnp.cumsum(tied) <= k - jnp.sum(above)).astype(jnp.int32)
         pltriton.store(z_ref.at[pl.ds(0, size)], (above + first).astype(x.dtype), mask=index < n)
 
-    row = pl.BlockSpec((None, n), lambda i: (i, 0))
+    row = pl.BlockSpec((None, size), lambda i: (i, 0))
     return pl.pallas_call(
         kernel,
         grid=(rows,),

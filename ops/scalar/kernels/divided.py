@@ -1,7 +1,8 @@
 """One kernel for all rows: of a batch under ``vmap``, and of a mesh whose devices each solve the rows they have."""
 
 import functools
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -71,36 +72,52 @@ def over_devices(kernel: ByRows, loop: Callable[..., TwoFloat], scalars: int) ->
     return lambda *arrays: TwoFloat(*solve(*arrays))
 
 
-def unless_divided(kernel: ByRows, loop: ByRows) -> ByRows:
-    """``kernel`` in a program for one device, or for one part of many, as in ``shard_map``; ``loop`` in another.
+def by_kernel(kernels: Sequence[ByRows], loop: ByRows, *, divisible: bool) -> ByRows:
+    """The first of ``kernels`` that this JAX lowers for the device; ``loop``, with a warning, if it lowers none.
 
-    For a platform whose compiler does not ask how a kernel is to be divided. What a program is for is known when it is
-    lowered, and not before.
+    Where the compiler does not ask how a kernel is to be ``divisible``, it is ``loop`` in a program for several
+    devices, too, but for one part of many, as in ``shard_map``: which is known when it is lowered, and not before.
     """
-    return lambda *arrays: TwoFloat(*_UNLESS_DIVIDED.bind(*arrays, kernel=kernel, loop=loop))
+    options = {"kernels": tuple(kernels), "loop": loop, "divisible": divisible}
+    return lambda *arrays: TwoFloat(*_BY_KERNEL.bind(*arrays, **options))
 
 
-_UNLESS_DIVIDED = Primitive("unless_divided")
-_UNLESS_DIVIDED.multiple_results = True
+_BY_KERNEL = Primitive("topk_by_kernel")
+_BY_KERNEL.multiple_results = True
+_REASONS: list[str] = []  # why there was no kernel: users are told once
 
 
-@_UNLESS_DIVIDED.def_impl
-def _at_once(*arrays: Array, kernel: ByRows, loop: ByRows) -> list[Array]:
+@_BY_KERNEL.def_impl
+def _at_once(*arrays: Array, loop: ByRows, **_: Any) -> list[Array]:
     return list(jax.jit(loop)(*arrays))
 
 
-@_UNLESS_DIVIDED.def_abstract_eval
-def _scalars(s: Any, *scalars: Any, kernel: ByRows, loop: ByRows) -> list[Any]:
+@_BY_KERNEL.def_abstract_eval
+def _scalars(s: Any, *scalars: Any, **_: Any) -> list[Any]:
     return 2 * [s.update(shape=(s.shape[0], 1))]
 
 
-def _lowered(context: mlir.LoweringRuleContext, *values: Any, kernel: ByRows, loop: ByRows) -> Any:
+def _lowered(
+    context: mlir.LoweringRuleContext, *values: Any, kernels: tuple[ByRows, ...], loop: ByRows, divisible: bool
+) -> Any:
     program: Any = context.module_context.axis_context
     if hasattr(program, "manual_axes"):
         whole = set(program.manual_axes) == set(program.mesh.axis_names)
     else:
         whole = getattr(program, "num_devices", None) == 1
-    return mlir.lower_fun(kernel if whole else loop)(context, *values)
+    reason = "" if kernels else f"a row of {context.avals_in[0].shape[1]} is too long"  # type: ignore[attr-defined]
+    for kernel in kernels if divisible or whole else ():
+        try:
+            with warnings.catch_warnings():
+                # Of Triton for chips that Mosaic does not take, which users can do nothing about.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                return mlir.lower_fun(kernel)(context, *values)
+        except Exception as error:  # whatever Pallas, unstable as it is, raises on this version
+            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+    if reason and not _REASONS:
+        _REASONS.append(reason)
+        warnings.warn(f"top-k is solved by the loop, as jax {jax.__version__} takes no kernel: {reason}", stacklevel=2)
+    return mlir.lower_fun(loop)(context, *values)
 
 
-mlir.register_lowering(_UNLESS_DIVIDED, _lowered)
+mlir.register_lowering(_BY_KERNEL, _lowered)

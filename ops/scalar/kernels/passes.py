@@ -33,29 +33,35 @@ class Pieces(Rows):
     shape: tuple[int, ...] = ()
     count: int = 1
     over: tuple[int, ...] = (0,)
+    keepdims: bool = True
 
-    def _fold(self, function: Callable, pieces: tuple[Any, ...], step: Callable, first: float) -> list[Array]:
+    def _fold(self, function: Callable, pieces: tuple[Any, ...], step: Callable) -> list[Array]:
         piece: Piece = pieces[0]
-        kinds = jax.tree.leaves(jax.eval_shape(function, jax.ShapeDtypeStruct(self.shape, jnp.float32)))
-        start = [jnp.full(kind.shape, first, jnp.float32) for kind in kinds]
+
+        def values(number: Array | int) -> list[Array]:
+            return [value.astype(jnp.float32) for value in jax.tree.leaves(function(piece(number)))]
 
         def fold(number: Array | int, sofar: list[Array]) -> list[Array]:
-            values = jax.tree.leaves(function(piece(number)))
-            return [step(one, value.astype(jnp.float32)) for one, value in zip(sofar, values, strict=True)]
+            return [step(one, value) for one, value in zip(sofar, values(number), strict=True)]
 
-        return fold(0, start) if self.count == 1 else lax.fori_loop(0, self.count, fold, start)
+        # Started from the first, and not from nothing, which would not be laid out as a piece is.
+        sofar = values(0)
+        if self.count <= 2:
+            return sofar if self.count == 1 else fold(1, sofar)
+        # Not `fori_loop`, which becomes a `scan`, whose parameters differ from one version of JAX to the next.
+        more, once = (lambda carried: carried[0] < self.count), (lambda carried: (carried[0] + 1, fold(*carried)))
+        return lax.while_loop(more, once, (jnp.int32(1), sofar))[1]
 
     def sum(self, function: Callable[[Entry], Summed], entries: tuple[Entry, ...]) -> Summed:
         """As of ``Rows``."""
-        kinds = jax.eval_shape(function, jax.ShapeDtypeStruct(self.shape, jnp.float32))
-        totals = [jnp.sum(part, self.over, keepdims=True) for part in self._fold(function, entries, jnp.add, 0.0)]
-        flat, tree = jax.tree.flatten(kinds)
-        parts = [
-            total.astype(jnp.int32) if kind.dtype == bool else total for total, kind in zip(totals, flat, strict=True)
+        kinds, tree = jax.tree.flatten(jax.eval_shape(function, jax.ShapeDtypeStruct(self.shape, jnp.float32)))
+        totals = [jnp.sum(part, self.over, keepdims=self.keepdims) for part in self._fold(function, entries, jnp.add)]
+        typed = [
+            total.astype(jnp.int32) if kind.dtype == bool else total for total, kind in zip(totals, kinds, strict=True)
         ]
-        return jax.tree.unflatten(tree, parts)
+        return jax.tree.unflatten(tree, typed)
 
     def max(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
         """As of ``Rows``."""
-        (best,) = self._fold(function, entries, jnp.maximum, -jnp.inf)
-        return jnp.max(best, self.over, keepdims=True)
+        (best,) = self._fold(function, entries, jnp.maximum)
+        return jnp.max(best, self.over, keepdims=self.keepdims)

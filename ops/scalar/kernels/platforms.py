@@ -1,5 +1,6 @@
 """Where there is a kernel: for which chips, rows and equations. Imports nothing of Pallas, which takes a while."""
 
+import re
 from typing import Any, Literal
 
 import jax
@@ -15,9 +16,12 @@ Platform = Literal["tpu", "cuda"]
 PLATFORMS: tuple[Platform, ...] = ("tpu", "cuda")
 
 # The longest rows. On a TPU one of them has to fit in the 64 MB of vector memory that chips have from v5e on (older
-# ones have 16 MB). On a GPU as many processors as it takes work on a row, whose entries have to be counted.
-LONGEST: dict[Platform, int] = {"tpu": 12 * 2**20, "cuda": 2**30}
+# ones have 16 MB). On a GPU one of its many processors works on a row: as long as it may take no longer to pass over it
+# than the loop to launch the 22 kernels of a pass.
+LONGEST: dict[Platform, int] = {"tpu": 12 * 2**20, "cuda": 2**20}
 _LONGEST_ON_OLDER_TPUS = 2 * 2**20
+# Compute capability 9 and 10, as parts of the names of devices. On others Mosaic for GPUs ends the process.
+_MOSAIC = ("H100", "H200", "H800", "B100", "B200", "B300")
 
 
 def target() -> tuple[str, str]:
@@ -26,32 +30,29 @@ def target() -> tuple[str, str]:
     That of the mesh in force, if it has devices (as those of a topology, where there is no device at all), or JAX's
     default: that of ``jax.default_device``, if one is in force.
     """
-    device = jax.sharding.get_abstract_mesh().abstract_device
-    if device is not None:
-        platform, kind = device.platform, device.device_kind
-    else:
-        chosen = jax.config.jax_default_device  # type: ignore[attr-defined]
+    device: Any = jax.sharding.get_abstract_mesh().abstract_device
+    if device is None:
+        chosen = jax.config.jax_default_device
         device = chosen if isinstance(chosen, jax.Device) else jax.devices(chosen)[0]
-        platform = jax.default_backend() if chosen is None else device.platform
-        kind = device.device_kind
-        if platform == "gpu" and not _takes_triton(device):
-            platform = "other gpu"
-    return {"gpu": "cuda"}.get(platform, platform), kind
+    platform = device.platform
+    # "9.0" of one of NVIDIA's, "gfx942" of one of AMD's.
+    if platform == "gpu" and not re.match(r"[89]\.|\d\d\.", getattr(device, "compute_capability", "8.0")):
+        platform = "other gpu"
+    return {"gpu": "cuda"}.get(platform, platform), device.device_kind
 
 
-def _takes_triton(device: jax.Device) -> bool:
-    """Whether a GPU is of NVIDIA, and new enough."""
-    try:
-        return float(getattr(device, "compute_capability", 8)) >= 8
-    except ValueError:  # of AMD, as "gfx942"
-        return False
+def languages(platform: Platform) -> tuple[str, ...]:
+    """What kernels for the device are written in, to be tried in this order."""
+    if platform == "tpu":
+        return ("tpu",)
+    return ("mosaic", "triton") if any(chip in target()[1] for chip in _MOSAIC) else ("triton",)
 
 
 def why_not(n: int, dtype: Any) -> str | None:
     """What rows would have to have to be solved in a kernel, of any platform; ``None`` if they do."""
     if dtype != jnp.float32:
         return f"a dtype of at most 32 bits, got {dtype}"
-    longest = min(LONGEST.values())
+    longest = max(LONGEST.values())
     return f"at most {longest} entries in a row, got {n}" if n > longest else None
 
 
