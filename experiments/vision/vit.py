@@ -27,6 +27,7 @@ import numpy as np
 from flax import linen as nn
 
 from experiments.core.errors import UsageError
+from experiments.core.training.mesh import by_example
 
 MakeMlp = Callable[[int], nn.Module]  # from the number of a block to its MLP, [B, S, D] -> [B, S, D]
 
@@ -138,8 +139,8 @@ class EncoderBlock(nn.Module):
             kernel_init=nn.initializers.xavier_uniform(),
             attention_fn=_attention,
         )
-        x = x + attention(_layer_norm(x, "LayerNorm_0"))
-        return x + self.make_mlp()(_layer_norm(x, "LayerNorm_1")).astype(self.dtype)
+        x = by_example(x + attention(_layer_norm(x, "LayerNorm_0")))
+        return by_example(x + self.make_mlp()(_layer_norm(x, "LayerNorm_1")).astype(self.dtype))
 
 
 class Encoder(nn.Module):
