@@ -192,12 +192,16 @@ def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple
             """Newton's, towards these products: of ``u``, of what has room, and of its prices."""
             lower, upper, below = aims[0] / taken, aims[1] / left, aims[2] / v
             flow = weights * (apart - lam * power(taken, p - 1.0) + lower - upper)
-            du, dv = solve(_of_rows(flow) + rows, _of_columns(flow) + columns + below)
-            moved = flow - weights * (du + dv)
+            moved, du, dv = flow, jnp.zeros_like(k), jnp.zeros_like(b)
+            for _ in range(2):  # the second time for what the first, with `u` far down and `v` far up, left by rounding
+                more = solve(_of_rows(moved) + rows, _of_columns(moved) + columns + below - slack / v * dv)
+                moved, du, dv = moved - weights * (more[0] + more[1]), du + more[0], dv + more[1]
             prices = lower - z - z / taken * moved, upper - w + w / left * moved, dv
             return du, (moved, -moved, below - slack - slack / v * dv), prices
 
-        def after(du: Array, rooms: tuple[Array, ...], prices: tuple[Array, ...], share: Array) -> tuple[_Interior, Array]:
+        def after(
+            du: Array, rooms: tuple[Array, ...], prices: tuple[Array, ...], share: Array
+        ) -> tuple[_Interior, Array]:
             """The state after a step, of at most this share of the length at which something gets 0."""
             pairs = zip((*state.room, *state.price), (*rooms, *prices), strict=True)
             length = 1.0 / functools.reduce(jnp.maximum, [_largest(-d / a) for a, d in pairs], 1.0)
@@ -225,7 +229,8 @@ def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple
         kept = jax.tree.map(functools.partial(choose, state.done | lost), state, new)
         return kept._replace(done=state.done | new.done, iterations=choose(state.done, state.iterations, count))
 
-    taken = choose(here, (k + 1.0) / (_of_rows(here.astype(x.dtype)) + 2.0), 0.5)
+    available = jnp.maximum(_of_rows(here.astype(x.dtype)), 1.0)
+    taken = choose(here, jnp.clip(k, 0.1, available - 0.1) / available, 0.5)
     slack = jnp.maximum(-excess((taken, taken, b))[1], 0.1)
     best = jnp.max(x, axis=2, keepdims=True)
     mu = size * _largest(taken)
@@ -234,7 +239,9 @@ def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple
     prices = mu / taken, mu / (1.0 - taken), v
     start = _Interior(at, (taken, 1.0 - taken, slack), prices, max_iter < 1, jnp.zeros(lam.shape, jnp.int32))
     final = lax.while_loop(lambda state: jnp.any(~state.done), advance, varying_as(start, (problem, size)))
-    return final.at, final.iterations
+    # Of a multiplier and its slack one is to be 0.
+    v = TwoFloat(*(choose(final.price[2] > lam * final.room[2], part, 0.0) for part in final.at.v))
+    return final.at._replace(v=v), final.iterations
 
 
 def _slopes(some: Array, part: Array, lam: Array, p: float) -> Array:
@@ -283,11 +290,10 @@ def _solve(problem: Problem, p: float, max_iter: Array, tolerance: Array) -> Sol
         new = _State(at, off, (off <= tolerance) | jnp.isnan(off) | (count >= max_iter), count)
         return jax.tree.map(functools.partial(choose, state.done), state, new)
 
-    unknown = jnp.full_like(lam, jnp.inf)
-    initial = _State(start, unknown, unknown < 0, iterations)
+    missing = jnp.any(jnp.isnan(x) | (x == jnp.inf), axis=(1, 2), keepdims=True)
+    initial = _State(start, choose(missing, jnp.nan, jnp.full_like(lam, jnp.inf)), missing, iterations)
     final = lax.while_loop(lambda state: jnp.any(~state.done), advance, varying_as(initial, (problem, iterations)))
-    missing = jnp.any(jnp.isnan(x) | (x == jnp.inf), axis=(1, 2))[:, None]
-    return Solved(final.at, final.iterations[:, 0], choose(missing, jnp.nan, final.off[:, 0]))
+    return Solved(final.at, final.iterations[:, 0], final.off[:, 0])
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
