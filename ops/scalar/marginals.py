@@ -31,8 +31,8 @@ from .powers import dual_exponent, power, ratio
 from .threshold import threshold
 from .twofloat import TwoFloat, select, shift, two_sum
 
-# The interior point is left where products of what is complementary are this small in units of `lam`.
-_ENOUGH, _INTERIOR_ITERATIONS = 1e-6, 100
+# The interior point is left where products of what is complementary are this many roundings of `lam`.
+_ENOUGH, _INTERIOR_ITERATIONS = 10.0, 100
 # Newton's matrix is damped by this share of the residual, and steps of these lengths are tried.
 _DAMPED, _LENGTHS = 0.01, (0.05, 0.3, 1.0)
 
@@ -94,9 +94,8 @@ def _taken(x: Array, at: Potentials, lam: Array, p: float) -> tuple[Array, Array
 
 def _beyond(potential: TwoFloat, s: Array, total: Array, lam: Array, p: float) -> TwoFloat:
     """The potential of every row of ``s``, which is measured from the one given, that selects ``total``."""
-    count, m, n = s.shape
     of_row = jnp.broadcast_to(lam, total.shape).reshape(-1, 1)
-    found = threshold((s.reshape(-1, n),), total.reshape(-1, 1), of_row, Equation(p))
+    found = threshold((s.reshape(-1, s.shape[2]),), total.reshape(-1, 1), of_row, Equation(p))
     moved = TwoFloat(*(value.reshape(total.shape) for value in found))
     hi, lo = two_sum(potential.hi, moved.hi)
     return two_sum(hi, lo + (potential.lo + moved.lo))
@@ -223,7 +222,7 @@ def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple
         off, left_over = missed(new), gap(new)
         worse = (off > 1.5 * missed(state)) & (off > small)
         lost = worse | (length < 1e-4) | ~jnp.isfinite(left_over + _of_all(new.at.u.hi) + _of_all(new.at.v.hi))
-        there = (left_over <= _ENOUGH * lam) & (off <= 4.0 * small)
+        there = (left_over <= _ENOUGH * jnp.finfo(x.dtype).eps * lam) & (off <= 4.0 * small)
         count = state.iterations + 1
         new = new._replace(done=lost | there | (count >= max_iter), iterations=count)
         kept = jax.tree.map(functools.partial(choose, state.done | lost), state, new)
