@@ -84,7 +84,7 @@ def _apart(x: Array, at: Potentials) -> Array:
     return second.hi + choose(x > -jnp.inf, rest, 0.0)
 
 
-def _taken(x: Array, at: Potentials, lam: Array, p: float) -> tuple[Array, Array, Array]:
+def _taken(x: Array, at: Potentials, lam: Array, p: float) -> tuple[Array, ...]:
     """Position where an entry is taken in part, elsewhere 1; where that is; and how much is taken."""
     t = _apart(x, at) / lam
     part = (t > 0) & (t < 1)
@@ -155,8 +155,8 @@ class _Interior(NamedTuple):
     """Potentials; what has to stay positive, and the multiplier of each, whose products all go to 0 together."""
 
     at: Potentials
-    room: tuple[Array, Array, Array]  # what is taken of entries, what is left of them, and of columns
-    price: tuple[Array, Array, Array]  # the last is `at.v.hi`
+    room: tuple[Array, ...]  # what is taken of entries, what is left of them, and of columns
+    price: tuple[Array, ...]  # the last is `at.v.hi`
     done: Array
     iterations: Array
 
@@ -169,12 +169,13 @@ def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple
     b = jnp.minimum(b, m + 1.0)
     small = jnp.finfo(x.dtype).eps ** 0.5 * jnp.maximum(_largest(k), 1.0)
 
-    def excess(room: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+    def excess(room: tuple[Array, ...]) -> tuple[Array, Array]:
         entries = choose(here, room[0], 0.0)
         return _of_rows(entries) - k, _of_columns(entries) - b
 
     def gap(state: _Interior) -> Array:
-        return sum(_of_all(a * c) for a, c in zip(state.room, state.price, strict=True)) / (2 * m * n + n)
+        products = (_of_all(a * c) for a, c in zip(state.room, state.price, strict=True))
+        return functools.reduce(jnp.add, products) / (2 * m * n + n)
 
     def missed(state: _Interior) -> Array:
         rows, columns = excess(state.room)
@@ -187,7 +188,7 @@ def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple
         weights = choose(here, 1.0 / (bends + z / taken + w / left), 0.0)
         solve = _system(weights, jnp.zeros_like(k), slack / v)
 
-        def step(aims: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, ...], tuple[Array, ...]]:
+        def step(aims: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...], tuple[Array, ...]]:
             """Newton's, towards these products: of ``u``, of what has room, and of its prices."""
             lower, upper, below = aims[0] / taken, aims[1] / left, aims[2] / v
             flow = weights * (apart - lam * power(taken, p - 1.0) + lower - upper)
@@ -203,8 +204,8 @@ def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple
         ) -> tuple[_Interior, Array]:
             """The state after a step, of at most this share of the length at which something gets 0."""
             pairs = zip((*state.room, *state.price), (*rooms, *prices), strict=True)
-            length = 1.0 / functools.reduce(jnp.maximum, [_largest(-d / a) for a, d in pairs], 1.0)
-            length = jnp.minimum(1.0, share * length)
+            fastest = functools.reduce(jnp.maximum, [_largest(-d / a) for a, d in pairs], jnp.ones_like(lam))
+            length = jnp.minimum(1.0, share / fastest)
             at = Potentials(shift(state.at.u, length * du), shift(state.at.v, length * prices[2]))
             room = tuple(a + length * d for a, d in zip(state.room, rooms, strict=True))
             z, w = (a + length * d for a, d in zip(state.price[:2], prices[:2], strict=True))
@@ -239,8 +240,8 @@ def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple
     start = _Interior(at, (taken, 1.0 - taken, slack), prices, max_iter < 1, jnp.zeros(lam.shape, jnp.int32))
     final = lax.while_loop(lambda state: jnp.any(~state.done), advance, varying_as(start, (problem, size)))
     # Of a multiplier and its slack one is to be 0.
-    v = TwoFloat(*(choose(final.price[2] > lam * final.room[2], part, 0.0) for part in final.at.v))
-    return final.at._replace(v=v), final.iterations
+    held = final.price[2] > lam * final.room[2]
+    return final.at._replace(v=select(held, final.at.v, TwoFloat(zero, zero))), final.iterations
 
 
 def _slopes(some: Array, part: Array, lam: Array, p: float) -> Array:
