@@ -62,13 +62,14 @@ def topk_plan(
     The solution of ``max_T <x, T> - lam / p * ||T||_p^p`` over ``0 <= T <= 1`` with rows that sum to ``k`` and columns
     that sum to at most ``limit``: ``topk_mask(x, k)`` where no limit binds. For ``lam -> 0`` a matching; with it a
     transport plan regularised as in Blondel, Seguy and Rolet (2018), sparse like those of Liu, Puigcerver and Blondel
-    (2023). Its dual is solved by turns of the scalar equation of all rows and of all columns (block-coordinate ascent),
-    and Newton's method between them, until rows and columns are within ``tol``.
+    (2023). Solved by an interior-point method, then by Newton's method and turns of the scalar equation of all rows and
+    of all columns (block-coordinate ascent of the dual), until rows and columns are within ``tol``.
 
     Differentiable in ``x``, ``k``, ``limit`` and ``lam``, forwards and backwards, to any order, by the implicit
     function theorem: a symmetric linear system in one unknown a row, solved by conjugate gradients. What is not
     converged has derivatives that are as inexact. Where all limits bind, ``k`` and ``limit`` can only change together.
-    The derivative in ``k`` is 0 in rows that select nothing in part. Takes O(m n) memory for a matrix ``(m, n)``.
+    The derivative in ``k`` is 0 in rows that select nothing in part. Takes O(m n) memory for a matrix ``(m, n)``; an
+    iteration takes O(m n min(m, n)) time.
 
     Args:
       x: real array of at least two dimensions; finite, but that entries equal to ``-inf`` get 0 and leave the others as
@@ -80,10 +81,10 @@ def topk_plan(
       p: exponent of the regularisation, a Python number in (1, 2].
       axis: two axes: that along which the rows lie one below the other, and that along which they select.
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
-      max_iter: the most iterations; typical problems take 5 to 50, and some hundreds where ``lam`` is far below the
-        differences of the scores, where limits leave no room, or where ``k`` is far below 1.
-      tol: residual at which a matrix has converged; default 1e-4 in float32, 1e-9 in float64. In float32 rounding
-        leaves about ``1e-7 * max(abs(x)) / lam``.
+      max_iter: the most iterations; problems take 5 to 40, also where scores tie, where ``lam`` is far below them, and
+        where limits leave no room. What has no plan takes all.
+      tol: residual at which a matrix has converged; default 1e-4 in float32, 1e-9 in float64. Rounding leaves some
+        ``eps * max(k, limit)``, whatever the scores are in units of ``lam``.
 
     Returns:
       A ``TopkPlan``. Without a plan that has these sums (as with ``m * k > n * limit``), or with too few iterations, it

@@ -4,16 +4,19 @@
     sum_j T_ij = k_i,        sum_i T_ij <= b_j,        v_j >= 0, and 0 where the column is below its limit.
 
 That is the maximiser of ``<x, T> - lam / p * ||T||_p^p`` within these marginals. The potentials ``u`` and ``v``
-minimise the dual, which is convex. Given one of them, the other solves the scalar equation: of every row for ``u``, of
-every column for ``v``. Taking turns is block-coordinate ascent of the dual, which converges, and slowly: hundreds of
-turns. So ``v`` is always the best for ``u``, and ``u`` moves by Newton's method on what is left of the dual; the turn
-is taken where that leads nowhere. The strength falls to ``lam`` from that at which all entries matter.
+minimise the dual, which is convex, and for a weak ``lam`` nearly piecewise linear: where scores tie, steps that know
+only the entries taken in part go astray. So first comes an interior-point method (Mehrotra 1992), which keeps all
+entries between 0 and 1, and takes 5 to 30 iterations whatever the problem. It leaves potentials from which Newton's
+method on the equations themselves, which have kinks, gets to the solution in one to three. The scalar equations of all
+columns and of all rows, solved by turns (block-coordinate ascent of the dual), follow each of its steps: rows have the
+last word, so that each selects what it should up to rounding.
 
 Arrays are ``(matrices, m, n)``; ``u`` and ``k`` are ``(matrices, m, 1)``, ``v`` and ``b`` ``(matrices, 1, n)``, ``lam``
 ``(matrices, 1, 1)``.
 """
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -24,15 +27,14 @@ from ..interface.rowwise import varying_as
 from .choice import choose
 from .conjugate_gradients import conjugate_gradients
 from .equation import Equation
-from .powers import dual_exponent, power
+from .powers import dual_exponent, power, ratio
 from .threshold import threshold
-from .twofloat import TwoFloat, select, shift
+from .twofloat import TwoFloat, select, shift, two_sum
 
-# A weaker strength is taken up where rows are this close to what they should select, and falls by this factor.
-_CLOSE, _FALLS = 0.3, 4.0
-# Newton's matrix is damped by this share of the residual, and a step is cut to a quarter of itself, twice.
-_DAMPED, _SHORTEST = 0.1, 0.05
-_NEWTON_ITERATIONS, _NEWTON_TOLERANCE = 30, 1e-3
+# The interior point is left where products of what is complementary are this many roundings of `lam`.
+_ENOUGH, _INTERIOR_ITERATIONS = 10.0, 100
+# Newton's matrix is damped by this share of the residual, and steps of these lengths are tried.
+_DAMPED, _LENGTHS = 0.01, (0.05, 0.3, 1.0)
 
 
 class Problem(NamedTuple):
@@ -45,221 +47,253 @@ class Problem(NamedTuple):
 
 
 class Potentials(NamedTuple):
-    """The multipliers of rows and columns; ``u.hi`` is a constant to differentiation."""
+    """The multipliers of rows and columns; of both ``hi`` is a constant to differentiation."""
 
     u: TwoFloat
-    v: Array
+    v: TwoFloat
 
 
 class Solved(NamedTuple):
-    """Potentials, the turns it took to find them, and how far marginals are off; the last two ``(matrices, 1)``."""
+    """Potentials, the iterations it took to find them, and how far marginals are off; the latter ``(matrices, 1)``."""
 
     potentials: Potentials
     iterations: Array
     residual: Array
 
 
-def _over(axis: int, value: Array) -> Array:
+def _over(axis: int | tuple[int, int], value: Array) -> Array:
     return jnp.sum(value, axis=axis, keepdims=True)
 
 
-_of_rows, _of_columns = functools.partial(_over, 2), functools.partial(_over, 1)
+_of_rows, _of_columns, _of_all = (functools.partial(_over, axis) for axis in (2, 1, (1, 2)))
 
 
 def _largest(value: Array) -> Array:
     return jnp.max(value, axis=(1, 2), keepdims=True)
 
 
-def _dot(a: Array, b: Array) -> Array:
-    return jnp.sum(a * b, axis=(1, 2), keepdims=True)
+def _turned(value: Array) -> Array:
+    return jnp.swapaxes(value, 1, 2)
 
 
-def _thresholds(s: Array, k: Array, lam: Array, p: float) -> TwoFloat:
-    """Of every row of every matrix."""
-    count, m, n = s.shape
-    of_row = jnp.broadcast_to(lam, (count, m, 1)).reshape(-1, 1)
-    found = threshold((s.reshape(-1, n),), k.reshape(-1, 1), of_row, Equation(p))
-    return TwoFloat(*(value.reshape(count, m, 1) for value in found))
+def _apart(x: Array, at: Potentials) -> Array:
+    """``x - u - v``, as precise as it is small: what is subtracted may be far above ``lam``."""
+    first = two_sum(x, -at.v.hi)
+    second = two_sum(first.hi, -at.u.hi)
+    rest = (first.lo - at.v.lo) + (second.lo - at.u.lo)
+    return second.hi + choose(x > -jnp.inf, rest, 0.0)
 
 
-def _apart(x: Array, potentials: Potentials) -> Array:
-    return ((x - potentials.v) - potentials.u.hi) - potentials.u.lo
-
-
-def _taken(x: Array, potentials: Potentials, lam: Array, p: float) -> tuple[Array, Array, Array]:
+def _taken(x: Array, at: Potentials, lam: Array, p: float) -> tuple[Array, ...]:
     """Position where an entry is taken in part, elsewhere 1; where that is; and how much is taken."""
-    t = _apart(x, potentials) / lam
+    t = _apart(x, at) / lam
     part = (t > 0) & (t < 1)
     some = choose(part, t, 1.0)
     return some, part, choose(part, power(some, dual_exponent(p)), (t >= 1).astype(t.dtype))
 
 
-def _rows_given(v: Array, problem: Problem, p: float) -> TwoFloat:
-    return _thresholds(problem.x - v, problem.k, problem.lam, p)
+def _beyond(potential: TwoFloat, s: Array, total: Array, lam: Array, p: float) -> TwoFloat:
+    """The potential of every row of ``s``, which is measured from the one given, that selects ``total``."""
+    of_row = jnp.broadcast_to(lam, total.shape).reshape(-1, 1)
+    found = threshold((s.reshape(-1, s.shape[2]),), total.reshape(-1, 1), of_row, Equation(p))
+    moved = TwoFloat(*(value.reshape(total.shape) for value in found))
+    hi, lo = two_sum(potential.hi, moved.hi)
+    return two_sum(hi, lo + (potential.lo + moved.lo))
 
 
-def _columns_given(u: TwoFloat, problem: Problem, p: float) -> Array:
-    nothing = jnp.zeros_like(problem.b)
-    _, _, free = _taken(problem.x, Potentials(u, nothing), problem.lam, p)
-    s = (problem.x - u.hi) - u.lo
-    gamma = _thresholds(jnp.swapaxes(s, 1, 2), jnp.swapaxes(problem.b, 1, 2), problem.lam, p)
-    v = jnp.swapaxes(gamma.hi + gamma.lo, 1, 2)
-    below = _of_columns(free) <= problem.b
-    return choose(below, 0.0, jnp.maximum(v, 0.0))
+def _rows_given(at: Potentials, problem: Problem, p: float) -> TwoFloat:
+    return _beyond(at.u, _apart(problem.x, at), problem.k, problem.lam, p)
 
 
-def _dual(taken: Array, potentials: Potentials, problem: Problem, p: float) -> Array:
-    """The value of the dual, which is to be minimised."""
-    s = _apart(problem.x, potentials)
-    conjugate = choose(taken >= 1, s - problem.lam / p, taken * jnp.maximum(s, 0.0) * (1.0 - 1.0 / p))
-    conjugate = choose(taken > 0, conjugate, 0.0)
-    u = potentials.u.hi + potentials.u.lo
-    return jnp.sum(conjugate, axis=(1, 2), keepdims=True) + _dot(problem.k, u) + _dot(problem.b, potentials.v)
+def _columns_given(at: Potentials, problem: Problem, p: float) -> TwoFloat:
+    x, _, b, lam = problem
+    zero = jnp.zeros_like(b)
+    nothing = TwoFloat(zero, zero)
+    free, sums = (_of_columns(_taken(x, at._replace(v=v), lam, p)[2]) for v in (nothing, at.v))
+    v = TwoFloat(*map(_turned, at.v))
+    v = TwoFloat(*map(_turned, _beyond(v, _turned(_apart(x, at)), _turned(b), lam, p)))
+    # Where many are right, the ends of them are not: there other entries are about to come in.
+    v = select(jnp.abs(sums - b) <= 4 * jnp.finfo(x.dtype).eps * b, at.v, v)
+    return select((free <= b) | (v.hi < 0), nothing, v)
 
 
-class _Curvature(NamedTuple):
-    """The second derivative of the dual where ``v`` follows ``u``, scaled so that its diagonal is about 1.
-
-    With ``w`` the slopes of the plan, ``D`` their sums over rows and ``C`` over columns at their limit, it is
-    ``D - w C^-1 w^T``, and this is ``1 - D^-1/2 w C^-1 w^T D^-1/2``: positive, or 0 along what moves ``u`` up and
-    ``v`` down.
-    """
-
-    slopes: Array
-    scale: Array  # D^-1/2; 0 where nothing is taken in part
-    inverse: Array  # C^-1; 0 of columns below their limit
-
-    def __call__(self, y: Array) -> Array:
-        columns = self.inverse * _of_columns(self.slopes * (self.scale * y))
-        return y - self.scale * _of_rows(self.slopes * columns)
-
-
-def _curvature(some: Array, part: Array, v: Array, lam: Array, p: float) -> _Curvature:
-    exponent = dual_exponent(p)
-    slopes = choose(part, exponent * power(some, exponent - 1) / lam, 0.0)
-    rows, columns = _of_rows(slopes), _of_columns(slopes)
-    moving, tight = rows > 0, (v > 0) & (columns > 0)
-    return _Curvature(
-        slopes,
-        choose(moving, lax.rsqrt(choose(moving, rows, 1.0)), 0.0),
-        choose(tight, 1.0 / choose(tight, columns, 1.0), 0.0),
-    )
-
-
-class _State(NamedTuple):
-    u: TwoFloat  # looked at next
-    lam: Array
-    start: TwoFloat  # from where the step was made, or `u` itself
-    other: TwoFloat  # where to go if it does not help: the rows' turn
-    direction: Array
-    length: Array  # of the step; 0: none was made
-    dual: Array  # at its start
-    slope: Array
-    residual: Array
-    done: Array
-    iterations: Array
-    found: Potentials  # what is returned
-    off: Array  # by how much its marginals are
-
-
-def _off(potentials: Potentials, problem: Problem, p: float) -> Array:
+def _off(at: Potentials, problem: Problem, p: float) -> Array:
     """How far rows are from what they select, and columns above their limits, or off those that bind."""
-    _, _, taken = _taken(problem.x, potentials, problem.lam, p)
+    _, _, taken = _taken(problem.x, at, problem.lam, p)
     over = _of_columns(taken) - problem.b
-    columns = choose(potentials.v > 0, jnp.abs(over), jnp.maximum(over, 0.0))
+    columns = choose(at.v.hi > 0, jnp.abs(over), jnp.maximum(over, 0.0))
     return jnp.maximum(_largest(jnp.abs(_of_rows(taken) - problem.k)), _largest(columns))
 
 
+def _system(w: Array, rows: Array, columns: Array) -> Callable[[Array, Array], tuple[Array, ...]]:
+    """Solves ``(diag(w 1 + rows), w; w^T, diag(w^T 1 + columns)) (u; v) = (a; b)``, in the fewer of both unknowns.
+
+    What remains of the others is summed without a difference: it may be far below them, and is all there is to hold
+    what moves ``u`` up and ``v`` down.
+    """
+    if w.shape[1] > w.shape[2]:
+        turned = _system(_turned(w), _turned(columns), _turned(rows))
+        return lambda a, b: tuple(map(_turned, turned(_turned(b), _turned(a))[::-1]))
+    total = _of_columns(w) + columns
+    inverse = choose(total > 0, 1.0 / choose(total > 0, total, 1.0), 0.0)
+    shares, one = w * inverse, jnp.eye(w.shape[1], dtype=w.dtype)[None]
+    pairs = (1.0 - one) * jnp.einsum("cij,clj->cil", shares, w, precision=lax.Precision.HIGHEST)
+    diagonal = rows + _of_rows(shares * columns) + _of_rows(pairs)
+    scale = choose(diagonal > 0, lax.rsqrt(choose(diagonal > 0, diagonal, 1.0)), 0.0)
+    regular = 1.0 + 8.0 * jnp.finfo(w.dtype).eps
+    factor = lax.linalg.cholesky(regular * one - scale * pairs * _turned(scale), symmetrize_input=False)
+    divided = functools.partial(lax.linalg.triangular_solve, factor, left_side=True, lower=True)
+
+    def solve(a: Array, b: Array) -> tuple[Array, Array]:
+        u = scale * divided(divided(scale * (a - _of_rows(shares * b))), transpose_a=True)
+        return u, inverse * (b - _of_columns(w * u))
+
+    return solve
+
+
+class _Interior(NamedTuple):
+    """Potentials; what has to stay positive, and the multiplier of each, whose products all go to 0 together."""
+
+    at: Potentials
+    room: tuple[Array, ...]  # what is taken of entries, what is left of them, and of columns
+    price: tuple[Array, ...]  # the last is `at.v.hi`
+    done: Array
+    iterations: Array
+
+
+def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple[Potentials, Array]:
+    """Potentials near the solution, and the iterations it took; ``size`` is that of differences of scores."""
+    x, k, b, lam = problem
+    here = x > -jnp.inf
+    m, n = x.shape[1:]
+    b = jnp.minimum(b, m + 1.0)
+    small = jnp.finfo(x.dtype).eps ** 0.5 * jnp.maximum(_largest(k), 1.0)
+
+    def excess(room: tuple[Array, ...]) -> tuple[Array, Array]:
+        entries = choose(here, room[0], 0.0)
+        return _of_rows(entries) - k, _of_columns(entries) - b
+
+    def gap(state: _Interior) -> Array:
+        products = (_of_all(a * c) for a, c in zip(state.room, state.price, strict=True))
+        return functools.reduce(jnp.add, products) / (2 * m * n + n)
+
+    def missed(state: _Interior) -> Array:
+        rows, columns = excess(state.room)
+        return jnp.maximum(_largest(jnp.abs(rows)), _largest(jnp.abs(columns + state.room[2])))
+
+    def advance(state: _Interior) -> _Interior:
+        (taken, left, slack), (z, w, v) = state.room, state.price
+        (rows, columns), apart = excess(state.room), choose(here, _apart(x, state.at), 0.0)
+        bends = lam * (p - 1.0) * power(taken, p - 2.0)
+        weights = choose(here, 1.0 / (bends + z / taken + w / left), 0.0)
+        solve = _system(weights, jnp.zeros_like(k), slack / v)
+
+        def step(aims: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...], tuple[Array, ...]]:
+            """Newton's, towards these products: of ``u``, of what has room, and of its prices."""
+            lower, upper, below = aims[0] / taken, aims[1] / left, aims[2] / v
+            flow = weights * (apart - lam * power(taken, p - 1.0) + lower - upper)
+            moved, du, dv = flow, jnp.zeros_like(k), jnp.zeros_like(b)
+            for _ in range(2):  # the second time for what the first, with `u` far down and `v` far up, left by rounding
+                more = solve(_of_rows(moved) + rows, _of_columns(moved) + columns + below - slack / v * dv)
+                moved, du, dv = moved - weights * (more[0] + more[1]), du + more[0], dv + more[1]
+            prices = lower - z - z / taken * moved, upper - w + w / left * moved, dv
+            return du, (moved, -moved, below - slack - slack / v * dv), prices
+
+        def after(
+            du: Array, rooms: tuple[Array, ...], prices: tuple[Array, ...], share: Array
+        ) -> tuple[_Interior, Array]:
+            """The state after a step, of at most this share of the length at which something gets 0."""
+            pairs = zip((*state.room, *state.price), (*rooms, *prices), strict=True)
+            fastest = functools.reduce(jnp.maximum, [_largest(-d / a) for a, d in pairs], jnp.ones_like(lam))
+            length = jnp.minimum(1.0, share / fastest)
+            at = Potentials(shift(state.at.u, length * du), shift(state.at.v, length * prices[2]))
+            room = tuple(a + length * d for a, d in zip(state.room, rooms, strict=True))
+            z, w = (a + length * d for a, d in zip(state.price[:2], prices[:2], strict=True))
+            return state._replace(at=at, room=room, price=(z, w, at.v.hi)), length
+
+        here_now = gap(state)
+        nowhere = jnp.zeros_like(lam)
+        guessed = step((nowhere, nowhere, nowhere))
+        reached = gap(after(*guessed, nowhere + 1.0)[0]) / here_now
+        bent = (a * c for a, c in zip(guessed[1], guessed[2], strict=True))
+        aims = tuple(here_now * reached**3 - product for product in bent)
+        new, length = after(*step(aims), jnp.maximum(0.9, 1.0 - 0.1 * reached))
+
+        # Without a plan steps get shorter and shorter. Where rounding is all that is left, marginals get worse.
+        off, left_over = missed(new), gap(new)
+        worse = (off > 1.5 * missed(state)) & (off > small)
+        lost = worse | (length < 1e-4) | ~jnp.isfinite(left_over + _of_all(new.at.u.hi) + _of_all(new.at.v.hi))
+        there = (left_over <= _ENOUGH * jnp.finfo(x.dtype).eps * lam) & (off <= 4.0 * small)
+        count = state.iterations + 1
+        new = new._replace(done=lost | there | (count >= max_iter), iterations=count)
+        kept = jax.tree.map(functools.partial(choose, state.done | lost), state, new)
+        return kept._replace(done=state.done | new.done, iterations=choose(state.done, state.iterations, count))
+
+    available = jnp.maximum(_of_rows(here.astype(x.dtype)), 1.0)
+    taken = choose(here, jnp.clip(k, 0.1, available - 0.1) / available, 0.5)
+    slack = jnp.maximum(-excess((taken, taken, b))[1], 0.1)
+    best = jnp.max(x, axis=2, keepdims=True)
+    mu = size * _largest(taken)
+    u, v, zero = choose(best > -jnp.inf, best, 0.0), mu / slack, jnp.zeros_like(b)
+    at = Potentials(TwoFloat(u, jnp.zeros_like(u)), TwoFloat(v, zero))
+    prices = mu / taken, mu / (1.0 - taken), v
+    start = _Interior(at, (taken, 1.0 - taken, slack), prices, max_iter < 1, jnp.zeros(lam.shape, jnp.int32))
+    final = lax.while_loop(lambda state: jnp.any(~state.done), advance, varying_as(start, (problem, size)))
+    # Of a multiplier and its slack one is to be 0.
+    held = final.price[2] > lam * final.room[2]
+    return final.at._replace(v=select(held, final.at.v, TwoFloat(zero, zero))), final.iterations
+
+
+def _slopes(some: Array, part: Array, lam: Array, p: float) -> Array:
+    """How entries grow with their scores."""
+    exponent = dual_exponent(p)
+    return choose(part, exponent * power(some, exponent - 1) / lam, 0.0)
+
+
+class _State(NamedTuple):
+    at: Potentials
+    off: Array
+    done: Array
+    iterations: Array
+
+
 def _solve(problem: Problem, p: float, max_iter: Array, tolerance: Array) -> Solved:
-    x, k, _, lam = problem
+    x, k, b, lam = problem
     finite = jnp.abs(x) < jnp.inf
-    most = _largest(choose(finite, x, -jnp.inf))
-    spread = jnp.maximum(most + _largest(choose(finite, -x, -jnp.inf)), 0.0)
-    spread = choose(jnp.any(finite, axis=(1, 2), keepdims=True), spread, 0.0)
+    highest, lowest = (_largest(choose(finite, s, -jnp.inf)) for s in (x, -x))
+    spread = choose(highest > -jnp.inf, jnp.maximum(highest + lowest, 0.0), 0.0)
+    start, iterations = _interior(problem, p, jnp.minimum(max_iter - 1, _INTERIOR_ITERATIONS), spread + lam)
 
-    # Without a plan potentials grow for ever, until no digit is left for the entries. With one they differ by no more
-    # than a path through all rows and columns can.
-    size = _largest(choose(finite, jnp.abs(x), 0.0))
-    bound = size + 2.0 * (x.shape[1] + x.shape[2]) * (spread + lam)
-
-    def unfinished(state: _State) -> Array:
-        return jnp.any(~state.done)
+    def newton(at: Potentials) -> Potentials:
+        """The best of some steps, or of none."""
+        some, part, taken = _taken(x, at, lam, p)
+        excess = _of_columns(taken) - b
+        tight = (at.v.hi > 0) | (excess > 0)
+        slopes, off = _slopes(some, part, lam, p), _off(at, problem, p)
+        held, damping = choose(tight, slopes, 0.0), _DAMPED * jnp.minimum(off, 1.0)
+        rows = _of_rows(slopes - held) + damping * _of_rows(slopes)
+        du, dv = _system(held, rows, damping * _of_columns(held))(_of_rows(taken) - k, choose(tight, excess, 0.0))
+        best = at
+        for length in _LENGTHS:
+            v = shift(at.v, length * dv)
+            there = Potentials(shift(at.u, length * du), TwoFloat(*(choose(v.hi > 0, part, 0.0) for part in v)))
+            less = _off(there, problem, p)
+            best = jax.tree.map(functools.partial(choose, less < off), there, best)
+            off = jnp.minimum(less, off)
+        return best
 
     def advance(state: _State) -> _State:
-        now = problem._replace(lam=state.lam)
-        v = _columns_given(state.u, now, p)
-        here = Potentials(state.u, v)
-        some, part, taken = _taken(x, here, now.lam, p)
-        excess = _of_rows(taken) - k
-        residual = _largest(jnp.abs(excess))
-        dual = _dual(taken, here, now, p)
+        at = newton(state.at)
+        at = at._replace(v=_columns_given(at, problem, p))
+        at = at._replace(u=_rows_given(at, problem, p))
+        off, count = _off(at, problem, p), state.iterations + 1
+        new = _State(at, off, (off <= tolerance) | jnp.isnan(off) | (count >= max_iter), count)
+        return jax.tree.map(functools.partial(choose, state.done), state, new)
 
-        enough = dual <= state.dual - 1e-4 * state.length * state.slope
-        # In the end the dual does not show what is gained. Before, a smaller residual is no gain: turns would go round.
-        sizes = _dot(k, jnp.abs(state.u.hi)) + _dot(problem.b, v) + jnp.abs(dual)
-        same = dual <= state.dual + 64.0 * jnp.finfo(x.dtype).eps * sizes
-        helped = (state.length == 0) | enough | (same & (residual < 0.9 * state.residual))
-        shorter = 0.25 * state.length
-
-        # Rows have the last word, so that each selects what it should up to rounding.
-        turn = _rows_given(v, now, p)
-        off = _off(Potentials(turn, v), problem, p)
-        last = state.lam <= lam
-        lost = jnp.isnan(residual) | jnp.isnan(state.u.hi).any(axis=1, keepdims=True)
-        far = _largest(jnp.abs(state.u.hi)) > bound
-        spent = (state.iterations + 1 >= max_iter) | (far & last)
-        done = state.done | lost | spent | (last & (off <= tolerance))
-        weaker = helped & ~last & (residual <= _CLOSE) & ~done
-        given_up = ~helped & (shorter < _SHORTEST) & ~done
-
-        matrix = _curvature(some, part, v, now.lam, p)
-        damping = _DAMPED * jnp.minimum(1.0, residual)
-        found = conjugate_gradients(
-            lambda y: matrix(y) + damping * y, matrix.scale * excess, _NEWTON_ITERATIONS, _NEWTON_TOLERANCE
-        )
-        moved = (turn.hi - state.u.hi) + (turn.lo - state.u.lo)
-        direction = choose(matrix.scale > 0, matrix.scale * found, moved)
-        size = _largest(jnp.abs(direction))
-        # Where a whole step leaves as much to do, the dual is flat: go further, till something comes in or goes out.
-        further = choose((state.length >= 1.0) & (residual > 0.9 * state.residual), 4.0 * state.length, 1.0)
-        long = further * size > spread
-        length = choose(long, spread / choose(long, size, 1.0), further)
-
-        new = helped & ~weaker
-        start, length = select(new, state.u, state.start), choose(new, length, shorter)
-        direction = choose(new, direction, state.direction)
-        stepped = shift(start, length * direction)
-        still = weaker | given_up | done
-        u = select(given_up, state.other, select(weaker | done, state.u, stepped))
-        return _State(
-            u,
-            # What is found in the end is of the strength asked for.
-            choose(
-                far | (state.iterations + 2 >= max_iter),
-                lam,
-                choose(weaker, jnp.maximum(lam, state.lam / _FALLS), state.lam),
-            ),
-            start,
-            select(new, turn, state.other),
-            direction,
-            choose(still, 0.0, length),
-            choose(new, dual, state.dual),
-            choose(new, _dot(excess, direction), state.slope),
-            choose(new, residual, state.residual),
-            done,
-            choose(state.done, state.iterations, state.iterations + 1),
-            Potentials(select(state.done, state.found.u, turn), choose(state.done, state.found.v, v)),
-            choose(state.done, state.off, choose(lost, jnp.nan, off)),
-        )
-
-    first = choose(max_iter > 1, jnp.maximum(lam, spread), lam)
-    u = _thresholds(x, k, first, p)
-    zero, nowhere = jnp.zeros_like(lam), jnp.zeros_like(k)
-    nobody, none = jnp.zeros(lam.shape, bool), jnp.zeros(lam.shape, jnp.int32)
-    found = Potentials(u, jnp.zeros_like(problem.b))
-    per_matrix = _State(u, first, u, u, nowhere, zero, zero, zero, zero, nobody, none, found, zero)
-    final = lax.while_loop(unfinished, advance, varying_as(per_matrix, (problem, u)))
-    return Solved(final.found, final.iterations[:, 0], final.off[:, 0])
+    missing = jnp.any(jnp.isnan(x) | (x == jnp.inf), axis=(1, 2), keepdims=True)
+    initial = _State(start, choose(missing, jnp.nan, jnp.full_like(lam, jnp.inf)), missing, iterations)
+    final = lax.while_loop(lambda state: jnp.any(~state.done), advance, varying_as(initial, (problem, iterations)))
+    return Solved(final.at, final.iterations[:, 0], final.off[:, 0])
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
@@ -270,43 +304,56 @@ def _attached(problem: Problem, potentials: Potentials, p: float) -> Potentials:
 
 @_attached.defjvp
 def _attached_jvp(p, primals, tangents):
-    """Implicit function theorem on the equations of all rows and columns: the second derivative of the dual, solved."""
+    """Implicit function theorem on the equations of all rows and columns: the second derivative of the dual, solved.
+
+    With ``w`` the slopes of the plan, ``D`` their sums over rows and ``C`` over columns at their limit, that is
+    ``D - w C^-1 w^T`` where ``v`` follows ``u``, scaled here by ``D^-1/2`` so that its diagonal is about 1: positive,
+    or 0 along what moves ``u`` up and ``v`` down.
+    """
     problem, given = primals
     moved = tangents[0]
     potentials = _attached(problem, given, p)
-    v = lax.stop_gradient(potentials.v)
-    some, part, _ = _taken(_still(problem, potentials), potentials, problem.lam, p)
-    matrix = _curvature(some, part, v, problem.lam, p)
-    slopes, scale, inverse = matrix
+    some, part = _position(problem, potentials)
+    slopes = _slopes(some, part, problem.lam, p)
+    rows, columns = _of_rows(slopes), _of_columns(slopes)
+    moving, tight = rows > 0, (lax.stop_gradient(potentials.v.hi) > 0) & (columns > 0)
+    scale = choose(moving, lax.rsqrt(choose(moving, rows, 1.0)), 0.0)
+    inverse = choose(tight, 1.0 / choose(tight, columns, 1.0), 0.0)
+
+    def matrix(y: Array) -> Array:
+        return y - scale * _of_rows(slopes * (inverse * _of_columns(slopes * (scale * y))))
+
     flow = slopes * choose(part, moved.x - some * moved.lam, 0.0)
     columns = inverse * (_of_columns(flow) - moved.b)
     right = scale * (_of_rows(flow) - moved.k - _of_rows(slopes * columns))
     precise = 10 * float(jnp.finfo(right.dtype).eps)
     found = lax.custom_linear_solve(
-        lambda y: matrix(y),
+        matrix,
         right,
         lambda apply, right: conjugate_gradients(apply, right, 2 * right.shape[1] + 20, precise),
         symmetric=True,
     )
     u_dot = scale * found
     v_dot = columns - inverse * _of_columns(slopes * u_dot)
-    return potentials, Potentials(TwoFloat(jnp.zeros_like(u_dot), u_dot), v_dot)
+    return potentials, Potentials(*(TwoFloat(jnp.zeros_like(dot), dot) for dot in (u_dot, v_dot)))
 
 
-def _still(problem: Problem, potentials: Potentials) -> Array:
-    """The entries, of which those that are not taken in part are constants: of an infinite one nothing passes on."""
-    fixed = lax.stop_gradient(potentials)
-    t = _apart(lax.stop_gradient(problem.x), fixed) / lax.stop_gradient(problem.lam)
-    outside = lax.stop_gradient(choose(t >= 1, 2.0, -1.0) * problem.lam) + (fixed.u.hi + fixed.v)
-    return choose((t > 0) & (t < 1), problem.x, outside)
+def _position(problem: Problem, potentials: Potentials) -> tuple[Array, Array]:
+    """Position where an entry is taken in part, elsewhere 1, a constant, also of infinite ones; and where that is."""
+    x, lam = problem.x, problem.lam
+    fixed, at = lax.stop_gradient((problem, potentials))
+    apart = _apart(fixed.x, at)
+    part = (apart > 0) & (apart < fixed.lam)
+    # All of these differences are 0, and have a derivative.
+    moved = choose(part, x - fixed.x, 0.0) - (potentials.u.lo - at.u.lo) - (potentials.v.lo - at.v.lo)
+    return choose(part, ratio(choose(part, apart + moved, fixed.lam), lam), 1.0), part
 
 
 def solve(problem: Problem, p: float, max_iter: Array, tolerance: Array) -> tuple[Array, Solved]:
     """The plan, and how it was found."""
     found = _solve(lax.stop_gradient(problem), p, max_iter, tolerance)
     potentials = _attached(problem, found.potentials, p)
-    fixed = lax.stop_gradient((problem, found.potentials))
-    _, part, constant = _taken(fixed[0].x, fixed[1], fixed[0].lam, p)
-    t = choose(part, _apart(_still(problem, potentials), potentials) / problem.lam, 1.0)
-    plan = choose(part, power(t, dual_exponent(p)), constant)
+    some, part = _position(problem, potentials)
+    all_of_it = (lax.stop_gradient(_apart(problem.x, found.potentials)) > 0).astype(some.dtype)
+    plan = choose(part, power(some, dual_exponent(p)), all_of_it)
     return choose(jnp.isnan(found.residual)[:, :, None], jnp.nan, plan), found

@@ -121,6 +121,69 @@ def test_a_weak_one_of_ties_does_not_go_round(x64):
     np.testing.assert_allclose(-np.sum(x * found.plan, axis=(1, 2)), best, atol=4e-3)
 
 
+def hard_ones(m=8, n=64, count=3):
+    """Problems on which steps that see only the entries taken in part go astray: scores, k, limits, entries, lam."""
+    rng = np.random.default_rng(0)
+    integers, one = rng.integers(-3, 4, (count, m, n)), np.ones((count, m, n), bool)
+    cauchy = rng.standard_cauchy((count, m, n))
+    some = rng.random((count, m, n)) < 0.5
+    shares = some * rng.random((count, m, n))
+    closed = np.where(np.arange(n) == 0, 0.0, m / 4 * n / (n - 1))
+    for lam in (1e-4, 1e-3):
+        yield "integers", integers, n / 4, m / 4, one, lam
+        yield "integers with room", integers, n / 4, m / 4 * 1.05, one, lam
+        yield "large", 100 + 100 * cauchy.clip(-3, 3), n / 4, m / 4 * 1.05, one, lam
+        yield "a small k", cauchy, 0.2, 0.2 * m / n, one, lam
+        yield "a large k", integers, n - 0.2, m - 0.2 * m / n, one, lam
+    for lam in (1e-4, 0.01, 1.0):
+        yield "equal and a limit of 0", 0 * integers, n / 4, closed, one, lam
+        yield "equal and where", 0 * integers, shares.sum(axis=2), shares.sum(axis=1), some, lam
+        yield "cauchy", cauchy, n / 4, m / 4, one, lam
+
+
+def check_hard_ones(dtype, off):
+    for name, x, k, limit, where, lam in hard_ones():
+        count, m, n = x.shape
+        k, limit = np.broadcast_to(k, (count, m)), np.broadcast_to(limit, (count, n))
+        found = topk_plan(x.astype(dtype), k.astype(dtype), limit.astype(dtype), lam=lam, where=where)
+        assert found.converged.all(), (name, lam, found.iterations, found.residual)
+        assert found.iterations.max() < 60, (name, lam, found.iterations)
+        plan = np.asarray(found.plan, np.float64)
+        np.testing.assert_allclose(plan.sum(axis=2), k, atol=off, err_msg=name)
+        assert (plan.sum(axis=1) - limit).max() <= off
+        assert not plan[~where].any()
+        totals = linear(m, n, limit[0], k[0])
+        best = optimize.linprog(-x[0].ravel(), *totals, bounds=[(0, float(one)) for one in where[0].ravel()])
+        assert best.status == 0, (name, best)
+        # Another plan has at most lam / 2 * |T|^2 to gain, which is less than lam / 2 * sum(T).
+        assert np.vdot(x[0], plan[0]) >= -best.fun - lam / 2 * k[0].sum() - off * np.abs(x[0]).max() * n, (name, lam)
+
+
+def test_ties_and_limits_that_bind_exactly():
+    check_hard_ones(np.float32, 2e-4)
+
+
+def test_ties_and_limits_that_bind_exactly_in_float64(x64):
+    check_hard_ones(np.float64, 1e-8)
+
+
+def test_heavy_tails_and_ties_of_many_columns():
+    rng = np.random.default_rng(1)
+    for x in (rng.standard_cauchy((2, 32, 256)), rng.integers(-3, 4, (2, 32, 256))):
+        for lam in (0.001, 0.01, 0.1):
+            found = topk_plan(x.astype(np.float32), 16, 2, lam=lam)
+            assert found.converged.all(), (lam, found.iterations, found.residual)
+            assert found.iterations.max() < 60
+
+
+def test_scores_far_above_lam_are_resolved():
+    """With potentials of one float32 each, positions would be off by 0.1 here."""
+    x = np.round(100 + 100 * scores(6, 24), 3).astype(np.float32)
+    moved = topk_plan(x, 6, 1.7, lam=1e-4)
+    assert moved.residual < 1e-5
+    assert moved.converged
+
+
 @pytest.mark.parametrize("p", [2.0, 4 / 3])
 def test_derivatives_in_all_arguments(p, x64):
     def function(x, k, limit, lam):
