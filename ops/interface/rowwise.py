@@ -266,7 +266,7 @@ def _nothing(compiled: Callable[..., Any], axis: int | tuple[int, ...], returns:
     """What there is to return for an ``x`` without entries: what it would be for one with, as far as there is any."""
 
     def filled(leaf: Array | np.ndarray) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(tuple(max(size, 1) for size in leaf.shape), leaf.dtype)
+        return jax.ShapeDtypeStruct(tuple(max(size, 1) for size in leaf.shape), jnp.result_type(leaf))
 
     def zeros(kind: str, found: jax.ShapeDtypeStruct) -> Array:
         batch = batch_shape(x, axis)
