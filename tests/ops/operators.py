@@ -95,7 +95,7 @@ def _attention(x, w):
 def _slots(x, w, labels):
     slots = jax.vmap(ops.gather_slots)(x[..., None], jnp.stack([labels % N, (labels + 1) % N], axis=-1))
     return jax.vmap(lambda out, at, w: ops.scatter_slots(out, at, w, N))(
-        slots, labels[:, None] % N + jnp.zeros((1, 2), int), w[:, :2]
+        slots, labels[:, None] % N + jnp.zeros((1, 2), jnp.int32), w[:, :2]
     )
 
 
