@@ -93,10 +93,8 @@ def _attention(x, w):
 
 
 def _slots(x, w, labels):
-    slots = jax.vmap(ops.gather_slots)(x[..., None], jnp.stack([labels % N, (labels + 1) % N], axis=-1))
-    return jax.vmap(lambda out, at, w: ops.scatter_slots(out, at, w, N))(
-        slots, labels[:, None] % N + jnp.zeros((1, 2), jnp.int32), w[:, :2]
-    )
+    indices = jnp.stack([labels % N, (labels + 1) % N], axis=-1)
+    return ops.scatter_slots(ops.gather_slots(x[..., None], indices), indices, w[:, :2], N, batch_dims=1)
 
 
 def _weighted(x, labels, w, **options):
