@@ -150,9 +150,7 @@ def _gathered(values: Array, indices: Array) -> Array:
     return on_mesh(_in_batches(apply, values.ndim - 2), specs)(values, indices)
 
 
-def scatter_slots(
-    outputs: ArrayLike, indices: ArrayLike, weights: ArrayLike, n: int, *, batch_dims: int = 0
-) -> Array:
+def scatter_slots(outputs: ArrayLike, indices: ArrayLike, weights: ArrayLike, n: int, *, batch_dims: int = 0) -> Array:
     """The way back from slots: ``outputs`` times ``weights``, added up at ``indices``; differentiable in both.
 
     Args:

@@ -22,7 +22,6 @@ from .powers import dual_exponent, power
 from .rootfinding import End, Evaluation, find_root
 from .twofloat import TwoFloat, select
 
-
 # By which share of it the budget may be missed.
 _MISSED = 1e-3
 
