@@ -1,12 +1,14 @@
 """The relaxed top-k mask of entries that cost differently, and of which there is more or less than one."""
 
+from collections.abc import Callable
+
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from .interface.arguments import NON_NEGATIVE, POSITIVE_STRENGTH, SHARE, Axis, check_p, floating, known
-from .interface.rowwise import check_one_of, rowwise
+from .interface.arguments import NON_NEGATIVE, POSITIVE_STRENGTH, SHARE, Axis, check_p, check_where, floating, known
+from .interface.rowwise import broadcast, check_one_of, rowwise
 from .scalar.budget import Wares, buy
 from .scalar.choice import choose
 
@@ -43,8 +45,11 @@ def knapsack_mask(
         (the shape of ``x`` without ``axis``). More than all that there is costs takes it all.
       density: instead of ``k``, the budget as a share of what all that takes part costs, in [0, 1]; not rounded. Shape
         as ``k``.
-      costs: of a unit of each entry, positive; broadcasts against ``x``. Others make their row NaN.
-      caps: the most to take of each entry, >= 0; likewise.
+      costs: of a unit of each entry, positive and finite; broadcasts against ``x``. Others are refused where they are
+        known, and make their row NaN where they are not. Those of a row may span any range, as long as ``x`` and
+        ``lam`` over a cost, in units of the row's largest, are numbers that neither over- nor underflow: a row that
+        misses its budget by more than 0.1 % is NaN.
+      caps: the most to take of each entry, >= 0; likewise. ``inf`` for no cap, if the budget is ``k``.
       lam: strength of the relaxation, in [1e-32, 1e32], in the units of ``x``; shape as ``k``.
       p: exponent of the regularisation, a Python number in (1, 2].
       axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
@@ -62,18 +67,36 @@ def knapsack_mask(
     check_one_of(k, density)
     amounts = (("k", k, NON_NEGATIVE), ("density", density, SHARE))
     budget = {name: (value, allowed) for name, value, allowed in amounts if value is not None}
-    costs = floating(costs, "costs")
+    x, costs, caps = floating(x), floating(costs, "costs"), floating(caps, "caps")
+    most = "" if density is None else " and finite, as the budget is a density"
+    _check_known("costs", costs, lambda c: (c <= 0) | (c == np.inf), "positive and finite", x, where)
+    _check_known("caps", caps, lambda u: (u < 0) | ((u == np.inf) & bool(most)), f">= 0{most}", x, where)
     usual = known(costs) and costs.ndim == 0 and _USUAL[0] <= float(np.asarray(costs)) <= _USUAL[1]
     return rowwise(
         _knapsack,
         x,
         axis=axis,
-        beside={"costs": costs, "caps": floating(caps, "caps")},
+        beside={"costs": costs, "caps": caps},
         per_row=budget | {"lam": (lam, POSITIVE_STRENGTH)},
         where=where,
         p=check_p(p),
         usual=usual,
     )
+
+
+def _check_known(
+    name: str, value: Array, wrong: Callable[[np.ndarray], np.ndarray], allowed: str, x: Array, where: ArrayLike | None
+) -> None:
+    """Refuses what is known to be wrong of an entry that takes part, as far as that is known."""
+    if not known(value) or not np.any(found := wrong(np.asarray(value))) or not (where is None or known(where)):
+        return
+    found = np.array(broadcast(found, x.shape, name, "x"))
+    if where is not None:
+        found &= np.asarray(broadcast(check_where(where), x.shape, "where", "x"))
+    if known(x):
+        found &= np.asarray(x) != -np.inf
+    if np.any(found):
+        raise ValueError(f"{name} must be {allowed}, got {np.broadcast_to(np.asarray(value), x.shape)[found][0]}")
 
 
 def _knapsack(
@@ -90,7 +113,10 @@ def _knapsack(
     there = x != -jnp.inf
     if where is not None:
         there = there & where
-    valid = (costs > 0) & (costs < jnp.inf) & (caps >= 0) & (caps < jnp.inf)
+    ((given, budget),) = amount.items()
+    valid = (costs > 0) & (costs < jnp.inf) & (caps >= 0)
+    if given == "density":
+        valid = valid & (caps < jnp.inf)
     usable = there & valid
     # Counted: asked for with `any`, costs that are one constant make XLA reduce as many of them while it compiles,
     # for a minute at (4096, 8192).
@@ -107,11 +133,13 @@ def _knapsack(
     cost, cap = choose(usable, costs / unit, 1.0), choose(usable, caps, 0.0)
     worth = choose(usable, jnp.minimum(x, largest) / cost, -jnp.inf)
     worth = choose(worth == jnp.inf, largest, worth)
-    empty = ~jnp.any(usable & (cap > 0), axis=-1, keepdims=True)
-    ((given, budget),) = amount.items()
     if given == "density":
         budget = budget * jnp.sum(choose(usable, cost * cap, 0.0), axis=-1, keepdims=True)
     else:
         budget = budget / unit
+        # Without a cap, one that the budget does not reach.
+        beyond = jnp.minimum(lax.stop_gradient(2.0 * budget / cost), largest)
+        cap = choose(cap == jnp.inf, beyond, cap)
+    empty = ~jnp.any(usable & (cap > 0), axis=-1, keepdims=True)
     z = buy(Wares(worth, cost, cap), choose(bad, jnp.nan, budget), lam, p)
     return choose(there & ~(empty & ~bad), z, 0.0)

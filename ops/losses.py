@@ -283,7 +283,7 @@ def _weighted(
 ) -> tuple[Array, Array]:
     """Losses of rows ``(rows, n)`` and what each counts for, ``(rows, 1)``; ``loss`` is that of one value per class."""
     present = jnp.full(x.shape, True) if where is None else where
-    ignored, weight = jnp.full((len(x), 1), False), jnp.ones((len(x), 1), x.dtype)
+    ignored, weight = jnp.full((x.shape[0], 1), False), jnp.ones((x.shape[0], 1), x.dtype)
     t = targets
     if jnp.issubdtype(targets.dtype, jnp.integer):
         labels, n = signed(targets), x.shape[1]

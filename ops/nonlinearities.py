@@ -39,7 +39,7 @@ class Nonlinearity:
 
 def _entropy(y: Array) -> Array:
     positive = y > 0
-    return choose(positive, y * jnp.log(choose(positive, y, 1.0)), choose(y == 0, 0.0, jnp.inf))
+    return choose(positive, y * jnp.log(choose(positive, y, 1.0)), choose(y == 0, 0.0, jnp.inf, y.dtype))
 
 
 IDENTITY = Nonlinearity(

@@ -83,6 +83,7 @@ def soft_sort(
     p: float = 2.0,
     axis: Axis = -1,
     descending: bool = False,
+    where: ArrayLike | None = None,
     solver: SolverName | Solver = "pav",
 ) -> Array:
     """Differentiable sorted values: the projection of ``(n, ..., 1) / lam`` onto ``P(x)`` for ``p = 2``.
@@ -91,12 +92,14 @@ def soft_sort(
     of ``x`` always.
 
     Args:
-      x: finite real array, any shape.
+      x: real array, any shape. Entries equal to ``-inf`` leave the others as if they were absent; they come first, or
+        last if ``descending``.
       lam: strength of the regularisation, 0 or in [1e-32, 1e32], in 1 / the units of ``x`` for ``p = 2``; a scalar, or
         one value per row. Rows in which ``lam * x`` overflows are NaN.
       p: exponent of the regularisation, a Python number in (1, 2].
       axis: the axis that is sorted; a tuple of several, or ``None`` for all.
       descending: whether the largest comes first.
+      where: boolean array, broadcasting against ``x``: entries that take part. The others count as ``-inf``.
       solver: how the isotonic problem is solved, as in ``isotonic_regression``.
 
     Returns:
@@ -108,7 +111,7 @@ def soft_sort(
     >>> soft_sort([3.0, 1.0, 2.0], lam=2.0)
     Array([1.5, 2. , 2.5], dtype=float32)
     """
-    return _operate(_sorted, x, lam, p, axis, solver, falling=bool(descending))
+    return _operate(_sorted, x, lam, p, axis, solver, where=where, falling=bool(descending))
 
 
 def soft_rank(
@@ -118,6 +121,7 @@ def soft_rank(
     p: float = 2.0,
     axis: Axis = -1,
     descending: bool = False,
+    where: ArrayLike | None = None,
     solver: SolverName | Solver = "pav",
 ) -> Array:
     """Differentiable ranks, from 1 to n: the projection of ``x / lam`` onto ``P((n, ..., 1))`` for ``p = 2``.
@@ -125,12 +129,13 @@ def soft_rank(
     ``lam -> 0`` gives the ranks (ties in the order of their index), ``lam -> inf`` gives ``(n + 1) / 2`` everywhere.
 
     Args:
-      x: finite real array, any shape.
+      x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent.
       lam: strength of the regularisation, 0 or in [1e-32, 1e32], in the units of ``x`` for ``p = 2``; a scalar, or one
         value per row.
       p: exponent of the regularisation, a Python number in (1, 2].
       axis: the axis along which entries are ranked; a tuple of several, or ``None`` for all.
       descending: whether the largest has rank 1, as in the paper; by default the smallest has.
+      where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
       solver: how the isotonic problem is solved, as in ``isotonic_regression``.
 
     Returns:
@@ -142,7 +147,7 @@ def soft_rank(
     >>> soft_rank([3.0, 1.0, 2.0], lam=2.0)
     Array([2.5, 1.5, 2. ], dtype=float32)
     """
-    return _operate(_ranked, x, lam, p, axis, solver, falling=bool(descending))
+    return _operate(_ranked, x, lam, p, axis, solver, where=where, falling=bool(descending))
 
 
 def soft_quantile(
@@ -152,16 +157,18 @@ def soft_quantile(
     lam: ArrayLike = 1.0,
     p: float = 2.0,
     axis: Axis = -1,
+    where: ArrayLike | None = None,
     solver: SolverName | Solver = "pav",
 ) -> Array:
     """Differentiable quantile: that of the soft sorted values, interpolated linearly.
 
     Args:
-      x: finite real array, any shape.
+      x: real array, any shape. Entries equal to ``-inf`` count as absent.
       q: the probability, in [0, 1]: a scalar, or one value per row.
-      lam: strength of the regularisation, as in ``soft_sort``. At 0 this is ``jax.numpy.quantile``.
+      lam: strength of the regularisation, as in ``soft_sort``. At 0 this is ``jax.numpy.quantile`` of them.
       p: exponent of the regularisation, a Python number in (1, 2].
       axis: the axis along which the quantile is taken; a tuple of several, or ``None`` for all.
+      where: boolean array, broadcasting against ``x``: entries of which the quantile is taken. That of none is NaN.
       solver: how the isotonic problem is solved, as in ``isotonic_regression``.
 
     Returns:
@@ -176,7 +183,7 @@ def soft_quantile(
     x = floating(x)
     if size_along(x.shape, check_axes(axis, x.ndim)) == 0:
         raise ValueError(f"x must have at least one entry along axis {axis}, got shape {x.shape}")
-    return _operate(_quantile, x, lam, p, axis, solver, per_row={"q": (q, SHARE)}, returns=ROWS)
+    return _operate(_quantile, x, lam, p, axis, solver, per_row={"q": (q, SHARE)}, where=where, returns=ROWS)
 
 
 def _operate(
@@ -188,24 +195,31 @@ def _operate(
 
 
 def _projected(x: Array, w: Array, lam: Array, *, p: float, solver: Solver) -> Array:
-    """The projection of rows ``(rows, n)``."""
+    """The projection of rows ``(rows, n)``; entries or weights of ``-inf`` come last, and get the weights there."""
     unknown = jnp.any(jnp.isnan(x) | jnp.isnan(w), axis=1, keepdims=True)
+    problem = Problem(p, IDENTITY)
     s, in_place = descending(x)
-    w = -jnp.sort(-w, axis=1)
+    weights = -jnp.sort(-w, axis=1)
+    absent = (s == -jnp.inf) | (weights == -jnp.inf)
+    s, w = choose(absent, 0.0, s), choose(absent, 0.0, weights)
     # The solution is that of any shifted x; one in the middle of the entries loses the least to rounding.
-    half = s.shape[1] // 2
-    s = s - lax.stop_gradient(s[:, half : half + 1])
+    half = jnp.sum(~absent, axis=1, keepdims=True) // 2
+    s = s - lax.stop_gradient(jnp.take_along_axis(s, jnp.minimum(half, s.shape[1] - 1), axis=1))
+    # So low that no block reaches from the others to them.
+    low = s - problem.gap(jnp.maximum(w, 0.0), choose(lam == 0, 1.0, lam))
+    low = jnp.min(choose(absent, 0.0, low), axis=1, keepdims=True)
+    s = choose(absent, lax.stop_gradient(low - 1.0 - jnp.abs(low)), s)
 
     hard = lam == 0
     lam = choose(hard, 1.0, lam)
-    problem = Problem(p, IDENTITY)
     found = solve(problem, s, w, lam, solver, nonnegative=False)
     t = (s - found.v.hi) - found.v.lo
     alone = ~(found.linked | jnp.roll(found.linked, 1, axis=1)) | hard
     # Where lam * w overflows, or a sum of such, what is found is wrong.
     reach = problem.gap(jnp.max(jnp.abs(w), axis=1, keepdims=True), lam) * s.shape[1]
     finite = jnp.isfinite(choose(hard, 0.0, reach)) & ~unknown
-    return in_place(choose(finite, choose(alone, w, problem.dual(t, lam)), jnp.nan))
+    y = choose(alone, w, problem.dual(t, lam))
+    return in_place(choose(finite, choose(absent, weights, y), jnp.nan))
 
 
 def _places(x: Array) -> Array:
@@ -213,20 +227,28 @@ def _places(x: Array) -> Array:
     return lax.broadcasted_iota(x.dtype, x.shape, 1) + 1
 
 
-def _sorted(x: Array, lam: Array, *, falling: bool, p: float, solver: Solver) -> Array:
-    return _projected(-_places(x) if falling else _places(x), x, lam, p=p, solver=solver)
+def _sorted(x: Array, lam: Array, where: Array | None = None, *, falling: bool, p: float, solver: Solver) -> Array:
+    entries = x if where is None else choose(where, x, -jnp.inf)
+    return _projected(-_places(x) if falling else _places(x), entries, lam, p=p, solver=solver)
 
 
-def _ranked(x: Array, lam: Array, *, falling: bool, p: float, solver: Solver) -> Array:
-    return _projected(-x if falling else x, _places(x), lam, p=p, solver=solver)
+def _ranked(x: Array, lam: Array, where: Array | None = None, *, falling: bool, p: float, solver: Solver) -> Array:
+    there = x != -jnp.inf if where is None else where & (x != -jnp.inf)
+    absent = jnp.sum(~there, axis=1, keepdims=True, dtype=jnp.int32).astype(x.dtype)
+    entries = choose(there, -x if falling else x, -jnp.inf)
+    return _projected(entries, jnp.maximum(_places(x) - absent, 0.0), lam, p=p, solver=solver)
 
 
-def _quantile(x: Array, q: Array, lam: Array, *, p: float, solver: Solver) -> Array:
-    ordered = _sorted(x, lam, falling=False, p=p, solver=solver)
-    n = x.shape[1]
-    place = q * (n - 1)
-    below = jnp.clip(jnp.floor(place).astype(jnp.int32), 0, max(n - 2, 0))
+def _quantile(x: Array, q: Array, lam: Array, where: Array | None = None, *, p: float, solver: Solver) -> Array:
+    there = x != -jnp.inf if where is None else where & (x != -jnp.inf)
+    ordered = _sorted(x, lam, there, falling=False, p=p, solver=solver)
+    count = jnp.sum(there, axis=1, keepdims=True, dtype=jnp.int32)
+    place = q * (count - 1).astype(x.dtype)
+    below = jnp.clip(jnp.floor(place).astype(jnp.int32), 0, jnp.maximum(count - 2, 0))
     part = place - below.astype(x.dtype)
-    low = jnp.take_along_axis(ordered, below, axis=1)
-    high = jnp.take_along_axis(ordered, jnp.minimum(below + 1, n - 1), axis=1)
-    return low * (1 - part) + high * part
+    # Those that take no part come first.
+    last = x.shape[1] - 1
+    first = jnp.minimum(last + 1 - count + below, last)
+    low = jnp.take_along_axis(ordered, first, axis=1)
+    high = jnp.take_along_axis(ordered, jnp.minimum(first + 1, last), axis=1)
+    return choose(count > 0, low * (1 - part) + high * part, jnp.nan)

@@ -1,6 +1,7 @@
 """The relaxed top-k in a number of slots known beforehand, and what is gathered into slots and added up from them."""
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -113,11 +114,12 @@ def _in_slots(
 
 
 def gather_slots(values: ArrayLike, indices: ArrayLike) -> Array:
-    """What the slots hold: copies of ``values`` at ``indices``, differentiable in the values; batches by ``jax.vmap``.
+    """What the slots hold: copies of ``values`` at ``indices``, differentiable in the values.
 
     Args:
-      values: real array ``(n, width)``.
-      indices: integers in ``[0, n)`` of any shape, as those of ``soft_topk``; not checked.
+      values: real array ``(*batch, n, width)``.
+      indices: integers in ``[0, n)``, as those of ``soft_topk``, of shape ``(*batch, ...)``: slots of any shape for
+        every ``(n, width)``. Not checked.
 
     Returns:
       Array of the shape of ``indices`` with ``width`` at the end, and the dtype of ``values``.
@@ -130,8 +132,11 @@ def gather_slots(values: ArrayLike, indices: ArrayLike) -> Array:
            [3., 4.]], dtype=float32)
     """
     values, indices = real(values, "values"), _whole(indices)
-    if values.ndim != 2:
-        raise ValueError(f"values must have shape (n, width), got {values.shape}")
+    if values.ndim < 2:
+        raise ValueError(f"values must have shape (*batch, n, width), got {values.shape}")
+    batch = values.shape[:-2]
+    if indices.shape[: len(batch)] != batch:
+        raise ValueError(f"indices must begin with the batch of values, {batch}, got shape {indices.shape}")
     return _gathered(values, indices)
 
 
@@ -141,23 +146,25 @@ def _gathered(values: Array, indices: Array) -> Array:
         taken = values.at[indices.reshape(-1)].get(mode="promise_in_bounds")
         return taken.reshape(*indices.shape, values.shape[1])
 
-    return on_mesh(apply, PartitionSpec(*spec_of(indices), None))(values, indices)
+    specs = PartitionSpec(*spec_of(indices), None)
+    return on_mesh(_in_batches(apply, values.ndim - 2), specs)(values, indices)
 
 
-def scatter_slots(outputs: ArrayLike, indices: ArrayLike, weights: ArrayLike, n: int) -> Array:
-    """The way back from slots: ``outputs`` times ``weights``, added up at ``indices``; batches by ``jax.vmap``.
-
-    Differentiable in both.
+def scatter_slots(outputs: ArrayLike, indices: ArrayLike, weights: ArrayLike, n: int, *, batch_dims: int = 0) -> Array:
+    """The way back from slots: ``outputs`` times ``weights``, added up at ``indices``; differentiable in both.
 
     Args:
       outputs: real array of the shape of ``indices`` with a ``width`` at the end.
-      indices: integers in ``[0, n)`` of any shape, as those of ``soft_topk``; not checked.
+      indices: integers in ``[0, n)``, as those of ``soft_topk``, of shape ``(*batch, ...)``: slots of any shape for
+        every ``(n, width)``. Not checked.
       weights: of the slots, in the shape of ``indices``: those of ``soft_topk``, or these times a gate.
       n: how many entries there are, a Python integer; those without a slot get 0.
+      batch_dims: how many axes the batch has, a Python integer: 1 for slots of scores ``(batch, n)``. By default none,
+        and all slots are added up in one ``(n, width)``.
 
     Returns:
-      Array ``(n, width)`` of the dtype of ``outputs`` (integers are promoted to float). Computed in float32 at least,
-      and rounded once.
+      Array ``(*batch, n, width)`` of the dtype of ``outputs`` (integers are promoted to float). Computed in float32 at
+      least, and rounded once.
 
     Raises:
       ValueError: these are no such arrays, or not of these shapes.
@@ -173,11 +180,13 @@ def scatter_slots(outputs: ArrayLike, indices: ArrayLike, weights: ArrayLike, n:
     if weights.shape != indices.shape:
         raise ValueError(f"weights must have the shape of indices, {indices.shape}, got {weights.shape}")
     n = check_whole("n", n, 1, np.inf, "at least 1")
-    return _scattered(outputs, indices, weights, n=n)
+    most = indices.ndim
+    batch_dims = check_whole("batch_dims", batch_dims, 0, most, f"in [0, {most}], the dimensions of indices")
+    return _scattered(outputs, indices, weights, n=n, batch_dims=batch_dims)
 
 
-@functools.partial(jax.jit, static_argnames="n")
-def _scattered(outputs: Array, indices: Array, weights: Array, *, n: int) -> Array:
+@functools.partial(jax.jit, static_argnames=("n", "batch_dims"))
+def _scattered(outputs: Array, indices: Array, weights: Array, *, n: int, batch_dims: int) -> Array:
     dtype, width = working_dtype(outputs.dtype), outputs.shape[-1]
 
     def apply(outputs: Array, indices: Array, weights: Array) -> Array:
@@ -185,7 +194,13 @@ def _scattered(outputs: Array, indices: Array, weights: Array, *, n: int) -> Arr
         sums = jnp.zeros((n, width), dtype).at[indices.reshape(-1)].add(weighed, mode="promise_in_bounds")
         return sums.astype(outputs.dtype)
 
-    return on_mesh(apply, PartitionSpec(None, None))(outputs, indices, weights)
+    specs = PartitionSpec(*spec_of(indices)[:batch_dims], None, None)
+    return on_mesh(_in_batches(apply, batch_dims), specs)(outputs, indices, weights)
+
+
+def _in_batches(function: Callable[..., Array], dimensions: int) -> Callable[..., Array]:
+    """The function of every member of a batch of so many dimensions."""
+    return functools.reduce(lambda inner, _: jax.vmap(inner), range(dimensions), function)
 
 
 def _whole(indices: ArrayLike) -> Array:

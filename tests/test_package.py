@@ -106,7 +106,7 @@ def test_the_wheel_holds_the_library_and_its_licence_and_nothing_else(built):
         names = set(archive.namelist())
         metadata = archive.read(f"sparse_topk-{ops.__version__}.dist-info/METADATA").decode()
     library = {name for name in names if ".dist-info/" not in name}
-    sources = [path for path in (ROOT / "ops").rglob("*") if path.suffix in (".py", ".typed", ".md")]
+    sources = [path for path in (ROOT / "ops").rglob("*") if path.suffix in (".py", ".typed")]
     assert library == {f"sparse_topk/{path.relative_to(ROOT / 'ops')}" for path in sources}
     assert any(name.endswith("licenses/LICENSE") for name in names)
     needed = re.findall(r"^Requires-Dist: (\S+?)[ ;>=<~]", metadata, re.MULTILINE)
@@ -120,7 +120,7 @@ def test_the_source_distribution_builds_the_same_and_has_no_experiments(built):
         names = [name.partition("/")[2] for name in opened.getnames()]
     assert {"pyproject.toml", "LICENSE", "ops/__init__.py", "ops/py.typed"} <= set(names)
     tops = {name.partition("/")[0] for name in names}
-    assert tops <= {"ops", "pyproject.toml", "LICENSE", "PKG-INFO", ".gitignore"}
+    assert tops <= {"ops", "pyproject.toml", "hatch_build.py", "LICENSE", "PKG-INFO", ".gitignore"}
 
 
 @pytest.fixture(scope="module")
@@ -140,8 +140,12 @@ def run_elsewhere(code, folder):
 
 
 def test_installed_elsewhere_it_does_what_its_page_says(site, tmp_path):
+    (metadata,) = site.glob("*.dist-info/METADATA")
+    text = metadata.read_text().partition("\n\n")[2]
+    assert "from sparse_topk import" in text
+    assert not re.search(r"(from|import) ops\b|`ops\.", text)
     page = tmp_path / "page.md"
-    page.write_text((ROOT / "ops" / "README.md").read_text().replace("from ops", "from sparse_topk"))
+    page.write_text(text)
     run_elsewhere(USE.format(site=str(site), page=str(page)), tmp_path)
 
 

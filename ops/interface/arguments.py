@@ -112,6 +112,10 @@ def size_along(shape: tuple[int, ...], axis: int | tuple[int, ...]) -> int:
 
 def check_count(name: str, count: int) -> None:
     """Checks how many entries compete with each other, which are counted in 32 bits."""
+    if not isinstance(count, int):
+        raise ValueError(
+            f"{name} must have a known number of entries that compete, got {count}; others may be symbolic"
+        )
     if count > _COUNTED:
         raise ValueError(f"{name} must have at most {_COUNTED} entries that compete with each other, got {count}")
 

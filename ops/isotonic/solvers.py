@@ -31,8 +31,8 @@ class Dykstra:
 
     Attributes:
       max_iter: most iterations, each a projection onto ``C_1`` and one onto ``C_2``.
-      tol: residual at which a row has converged, in units of ``lam``; default 1e-6 in float32, 1e-12 in float64.
-        With 0 exactly ``max_iter`` iterations are made (the paper's V-MoE uses 10).
+      tol: residual at which a row has converged, in units of ``lam``; default 1e-6 in float32, 1e-12 in float64, or
+        a rounding of the entries. With 0 exactly ``max_iter`` iterations are made (the paper's V-MoE uses 10).
     """
 
     max_iter: int = 1000
@@ -55,6 +55,10 @@ class Dual:
 Solver = PAV | Dykstra | Dual
 SOLVERS: dict[str, Solver] = {"pav": PAV(), "dykstra": Dykstra(), "dual": Dual()}
 SolverName = Literal["pav", "dykstra", "dual"]
+
+# The residual of a solution that is exact but for its roundings is up to this many units in the last place of entries
+# and solution (0.5 after PAV, 2.4 after Dykstra's algorithm).
+_ROUNDINGS = 4
 
 # Iterations between two looks at the residual, which costs several of them.
 _STRIDE = 10
@@ -131,7 +135,8 @@ def solve(problem: Problem, s: Array, w: Array, lam: Array, solver: Solver, nonn
         v = select(_out_of_order(v) & jnp.full(s.shape, True), TwoFloat(jnp.full_like(s, jnp.nan), v.lo), v)
     else:
         v, linked, iterations = _iterate(solver, problem, *terms)
-    gap = residual(problem, v.hi + v.lo, linked, *terms)
+    point = v.hi + v.lo
+    gap = residual(problem, point, linked, *terms)
     fixed = (v.hi < 0) if nonnegative else jnp.zeros_like(linked)
     zero = jnp.zeros_like(v.hi)
     v = select(fixed, TwoFloat(zero, zero), v)
@@ -142,7 +147,7 @@ def solve(problem: Problem, s: Array, w: Array, lam: Array, solver: Solver, nonn
         fixed=fixed,
         iterations=iterations,
         residual=gap,
-        converged=gap <= _tolerance(solver, s.dtype) * lax.stop_gradient(lam),
+        converged=gap <= _tolerance(solver, terms[0], point, terms[2]),
     )
 
 
@@ -153,10 +158,12 @@ def _out_of_order(v: TwoFloat) -> Array:
     return rises > math.sqrt(jnp.finfo(value.dtype).eps) * jnp.max(jnp.abs(value), axis=1, keepdims=True)
 
 
-def _tolerance(solver: Solver, dtype: jnp.dtype) -> float:
+def _tolerance(solver: Solver, s: Array, v: Array, lam: Array) -> Array:
+    """The residual at which a row has converged: by default also one that is but a rounding of entries and solution."""
     if not isinstance(solver, PAV) and solver.tol is not None:
-        return solver.tol
-    return 1e-12 if dtype == jnp.float64 else 1e-6
+        return solver.tol * lam
+    size = jnp.max(jnp.abs(s), axis=1, keepdims=True) + jnp.max(jnp.abs(v), axis=1, keepdims=True)
+    return (1e-12 if s.dtype == jnp.float64 else 1e-6) * lam + _ROUNDINGS * jnp.finfo(s.dtype).eps * size
 
 
 def _iterate(solver: Dykstra | Dual, problem: Problem, s: Array, w: Array, lam: Array) -> tuple[TwoFloat, Array, Array]:
@@ -171,7 +178,6 @@ def _iterate(solver: Dykstra | Dual, problem: Problem, s: Array, w: Array, lam: 
         state = dual.start(problem, s, w, lam)
         advance = functools.partial(dual.iterate, problem=problem, s=s, w=w, lam=lam)
         links = dual.linked
-    tolerance = _tolerance(solver, s.dtype) * lam
 
     def unfinished(carry: tuple[Any, Array, Array, Array]) -> Array:
         _, done, _, iteration = carry
@@ -183,7 +189,8 @@ def _iterate(solver: Dykstra | Dual, problem: Problem, s: Array, w: Array, lam: 
         state = lax.fori_loop(0, count, lambda _, state: advance(state), state)
         gap = residual(problem, state.v, links(state), s, w, lam)
         taken = choose(done, taken, taken + count)
-        return state, done | (gap <= tolerance), taken, iteration + count
+        done = done | (gap <= _tolerance(solver, s, state.v, lam))
+        return state, done, taken, iteration + count
 
     nobody = jnp.zeros(lam.shape, bool)
     per_row = varying_as((state, nobody, jnp.zeros(lam.shape, jnp.int32)), (s, w, lam))

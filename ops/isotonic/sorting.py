@@ -14,6 +14,7 @@ def descending(x: Array) -> tuple[Array, Callable[[Array], Array]]:
     order = jnp.argsort(lax.stop_gradient(x), axis=-1, descending=True)
 
     def restore(y: Array) -> Array:
-        return jnp.put_along_axis(jnp.zeros_like(y), order, y, axis=-1, inplace=False)
+        row = lax.broadcasted_iota(order.dtype, order.shape, 0)
+        return jnp.zeros_like(y).at[row, order].set(y, mode="promise_in_bounds", unique_indices=True)
 
     return jnp.take_along_axis(x, order, axis=-1), restore

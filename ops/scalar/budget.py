@@ -15,12 +15,15 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from .choice import choose
 from .powers import dual_exponent, power
 from .rootfinding import End, Evaluation, find_root
 from .twofloat import TwoFloat, select
+
+# By which share of it the budget may be missed.
+_MISSED = 1e-3
 
 
 class Wares(NamedTuple):
@@ -79,7 +82,9 @@ def _evaluate(wares: Wares, k: Array, total: Array, lam: Array, p: float, gamma:
     small = jnp.abs(excess) <= eps * (4 * (1 + exponent) * partial + 2 * jnp.minimum(full + k, 2 * k))
     slack = 0.01 * total
     width = _sum(choose(part, lam / wares.cost, 0.0)) / jnp.maximum(number, 1.0)
-    least = jnp.min(choose(wares.worth > -jnp.inf, lam / wares.cost, jnp.inf), axis=-1, keepdims=True)
+    # How far gamma moves to change the amount of an entry a good deal, or what is spent on it by the budget.
+    least = (lam / wares.cost) * jnp.minimum(k / wares.cost, 1.0)
+    least = jnp.min(choose(wares.worth > -jnp.inf, least, jnp.inf), axis=-1, keepdims=True)
     return Evaluation(
         excess=excess,
         level=jnp.log1p(excess / (k + slack)) - jnp.log1p(-excess / (total - k + slack)),
@@ -164,5 +169,11 @@ def buy(wares: Wares, k: Array, lam: Array, p: float) -> Array:
     # Off the active set the position is that of a constant: nothing of an infinite entry comes into a derivative.
     still = wares._replace(worth=choose(part, wares.worth, gamma.hi + lam / wares.cost))
     t = choose(part, _position(still, gamma, lam), 1.0)
-    marked = choose(jnp.isnan(gamma.hi), gamma.hi, 0.0)
-    return choose(part, power(t, dual_exponent(p)), choose(whole, wares.cap, 0.0)) + marked
+    z = choose(part, power(t, dual_exponent(p)), choose(whole, wares.cap, 0.0))
+    # Where costs, or what entries are worth for them, span more than floats can, the search may end beside the root:
+    # what misses the budget by more than underflow is no solution.
+    cost, cap, wanted, found = lax.stop_gradient((wares.cost, wares.cap, k, z))
+    wanted = jnp.minimum(wanted, _sum(cost * cap))
+    underflow = 4.0 * jnp.finfo(z.dtype).tiny * (1.0 + _sum(cost))
+    solved = jnp.abs(_sum(cost * found) - wanted) <= _MISSED * wanted + underflow
+    return z + choose(solved & ~jnp.isnan(gamma.hi), 0.0, jnp.nan, z.dtype)

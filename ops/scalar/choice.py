@@ -19,7 +19,7 @@ def choose(condition: Array, a: ArrayLike, b: ArrayLike, dtype: Any = None) -> A
       b: elsewhere: an array of the dtype of ``a``, or a number.
       dtype: of numbers, where there is no array among the two.
     """
-    shape = np.broadcast_shapes(np.shape(condition), np.shape(a), np.shape(b))
+    shape = lax.broadcast_shapes(np.shape(condition), np.shape(a), np.shape(b))  # these may be symbolic
     for value in (a, b):
         dtype = getattr(value, "dtype", dtype)
 

@@ -90,6 +90,11 @@ def before_slope(s: Array, z: Array, lam: Array, equation: Equation) -> Array:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def unshifted(s: Array, lam: Array, equation: Equation) -> Array:
+    """As ``find_unshifted``, with its derivative."""
+    return find_unshifted(s, lam, equation)
+
+
+def find_unshifted(s: Array, lam: Array, equation: Equation) -> Array:
     """The solution ``v`` of ``v + width(v) = s``: where a fully selected entry lay before ``phi'`` was applied.
 
     This is ``v = s - lam * y ** (p - 1)`` with ``y = phi'(v)``, for any ``phi``. It is looked for in place of ``y``,

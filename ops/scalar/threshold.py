@@ -17,7 +17,7 @@ from .kernels.platforms import PLATFORMS, kernels_for
 from .powers import expm1, power
 from .rootfinding import End, Evaluation, find_root
 from .rows import Rows
-from .shrinkage import shrink_roughly, unshifted
+from .shrinkage import find_unshifted, shrink_roughly
 from .twofloat import TwoFloat, select
 
 # To guess where the root lies every eighth entry of a long row is looked at, of shorter ones some 256: where the guess
@@ -195,7 +195,8 @@ def guess(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, 
             start = shrink_roughly(deviation * quantile, strength / p, p)
             width = equation.width(start, strength)
         else:
-            start = unshifted(unit * (mean + deviation * quantile), lam / p, equation) / unit
+            # Not what is differentiated: JAX would keep the equation, and with it the rows, which may hold a tracer.
+            start = find_unshifted(unit * (mean + deviation * quantile), lam / p, equation) / unit
             width = equation.width(unit * start, lam) / unit
         deviation = jnp.sqrt(spread + variance * jnp.square(width))
     return start * unit, falls / (deviation * unit)

@@ -73,7 +73,7 @@ def _straight_through(x, lam):
 
 
 def _gates(x, w):
-    key, odds = jax.random.key(0), jax.nn.sigmoid(x)
+    key, odds = jax.random.key(0), jax.nn.sigmoid(jnp.float32(x) if x.dtype.kind in "iub" else x)
     distribution = baselines.hard_concrete_cdf(odds, w), baselines.hard_concrete_pdf(odds, w)
     relaxed = (
         baselines.binary_concrete_cdf(odds, w, temperature=0.5),
@@ -85,7 +85,7 @@ def _gates(x, w):
 
 
 def _shrunk(x, w):
-    return baselines.sigshrink(x, jnp.abs(w), 3.0), jax.vmap(lambda x: baselines.soft_threshold_topk(x, 2))(x)
+    return baselines.sigshrink(x, 0.5, 3.0), jax.vmap(lambda x: baselines.soft_threshold_topk(x, 2))(x)
 
 
 def _attention(x, w):
@@ -93,10 +93,8 @@ def _attention(x, w):
 
 
 def _slots(x, w, labels):
-    slots = jax.vmap(ops.gather_slots)(x[..., None], jnp.stack([labels % N, (labels + 1) % N], axis=-1))
-    return jax.vmap(lambda out, at, w: ops.scatter_slots(out, at, w, N))(
-        slots, labels[:, None] % N + jnp.zeros((1, 2), int), w[:, :2]
-    )
+    indices = jnp.stack([labels % N, (labels + 1) % N], axis=-1)
+    return ops.scatter_slots(ops.gather_slots(x[..., None], indices), indices, w[:, :2], N, batch_dims=1)
 
 
 def _weighted(x, labels, w, **options):
@@ -108,6 +106,7 @@ CALLS = {
     "topk_mask": _call(ops.topk_mask, x=X, k=K, lam=LAM, where=WHERE, split=True),
     "topk_mag": _call(ops.topk_mag, x=X, k=K, lam=LAM, p=4 / 3, debias=True, split=True),
     "relaxed_topk": _call(ops.relaxed_topk, x=X, k=K, lam=LAM, phi="exp", where=WHERE, split=True),
+    "relaxed_topk with p < 2": _call(ops.relaxed_topk, x=X, k=K, lam=LAM, phi="exp", p=1.5, split=True),
     "knapsack_mask": _call(ops.knapsack_mask, x=X, k=K, lam=LAM, costs=np.exp(W), caps=np.exp(-W), where=WHERE),
     "soft_topk": _call(ops.soft_topk, x=X, k=K, lam=LAM, num_slots=3, where=WHERE),
     "gather_slots scatter_slots": _call(_slots, x=X, w=W, labels=LABELS),

@@ -7,6 +7,7 @@ import pytest
 
 from ops import hard_topk_mag, hard_topk_mask, topk_mag, topk_mask
 from tests.ops import oracles
+from tests.ops.operators import CALLS, ROWS, N
 
 OPERATORS = [topk_mask, topk_mag, hard_topk_mask, hard_topk_mag]
 X = oracles.samples((20, 40), dtype=np.float32)
@@ -74,3 +75,65 @@ def test_sum_is_k_in_float32_for_long_vectors(n, p):
 def test_complex_numbers_are_refused():
     with pytest.raises(ValueError, match=r"x must be real.*complex64"):
         topk_mask(jnp.ones(3, jnp.complex64), 1)
+
+
+NARROW, WIDE = ["bfloat16", "float16", "float32"], ["float64"]
+INTEGERS = ["int8", "int32", "uint8", "bool"]
+# Of what these return, other floats than the dtype of the entries: `lam`, residuals, bounds, norms of float32 at least.
+WIDER = ("topk_plan", "topk_solution", "isotonic_regression", "lam_of_support", "curvature_bound", "gates")
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("wide", [False, True])
+def test_every_operator_keeps_every_dtype_with_and_without_x64(name, wide):
+    call = CALLS[name]
+    entries = {key for key, value in call.arrays.items() if value.shape == (ROWS, N) and value.dtype == np.float32}
+    with jax.enable_x64(wide):
+        default = "float64" if wide else "float32"
+        # Integers are no parameters to prune.
+        for dtype in [
+            *NARROW,
+            *WIDE * wide,
+            *INTEGERS * ("tree" not in name),
+            *["int64"] * (wide and "tree" not in name),
+        ]:
+            arrays = {key: value.astype(dtype) if key in entries else value for key, value in call.arrays.items()}
+            floats = {leaf.dtype.name for leaf in jax.tree.leaves(jax.eval_shape(call, arrays)) if leaf.dtype != bool}
+            expected = {dtype if dtype in NARROW + WIDE else default} if entries else {default}
+            wider = {"float32", "float64"} if name in WIDER else set()
+            assert {one for one in floats if "float" in one} <= expected | wider, dtype
+
+
+@pytest.mark.parametrize("name", ["k_support_negentropy", "topk_conjugate"])
+def test_the_entropy_of_float32_with_x64(name, x64):
+    options = {"phi": "exp"} if name == "topk_conjugate" else {}
+    y = np.float32([0.5, 0.25, 0.25, 0.0])
+    found = jax.jit(jax.value_and_grad(lambda y: CALLS[name](k=2, y=y, **options)))(y)
+    np.testing.assert_allclose(found[0], np.log(0.5), rtol=1e-6)
+    assert found[0].dtype == found[1].dtype == jnp.float32
+
+
+# One of each kind of search: traced so, a program takes several times as long.
+SEARCHES = [
+    "relaxed_topk",
+    "relaxed_topk with p < 2",
+    "topk_mag",
+    "knapsack_mask",
+    "soft_topk",
+    "topk_mag_tree",
+    "dual",
+]
+SEARCHES += ["soft_rank", "relaxed_topk_value", "topk_fenchel_young_loss", "k_support_negentropy", "lapsum_topk_mask"]
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_no_operator_leaks_a_tracer(name):
+    call = CALLS[name]
+    floats = {key: value for key, value in call.arrays.items() if value.dtype == np.float32}
+
+    def total(floats):
+        found = call(call.arrays | floats)
+        return sum((jnp.sum(leaf.astype(jnp.float32)) for leaf in jax.tree.leaves(found)), jnp.float32(0)), found
+
+    with jax.checking_leaks():
+        jax.jit(jax.value_and_grad(total, has_aux=True)).trace(floats)

@@ -80,6 +80,42 @@ def test_a_weak_one_is_the_linear_program():
         np.testing.assert_allclose(z, found.x, atol=1e-4)
 
 
+@pytest.mark.parametrize("p", EXPONENTS)
+def test_costs_of_a_row_may_span_30_orders_of_magnitude(p):
+    rng = np.random.default_rng(0)
+    x, lam = rng.normal(size=(400, 8)).astype(np.float32), np.geomspace(1e-3, 10, 400, dtype=np.float32)
+    costs = (10 ** rng.uniform(-15, 15, size=x.shape)).astype(np.float32)
+    k = np.exp(rng.uniform(np.log(costs.min(axis=1)), np.log(costs.sum(axis=1)))).astype(np.float32)
+    mask = np.asarray(knapsack_mask(x, k, costs=costs, lam=lam, p=p), np.float64)
+    np.testing.assert_allclose(np.sum(mask * costs, axis=1), np.minimum(k, costs.sum(axis=1)), rtol=1e-3)
+    with jax.enable_x64(True):
+        wide = (part.astype(np.float64) for part in (x, k, costs, lam))
+        x, k, costs, lam = wide
+        np.testing.assert_allclose(mask, knapsack_mask(x, k, costs=costs, lam=lam, p=p), atol=1e-4)
+
+
+def test_a_row_that_floats_cannot_solve_is_nan():
+    # Over what range of prices the first entry is bought in part, lam / cost = 1e40, is no float32.
+    found = np.asarray(knapsack_mask(np.zeros((2, 2), np.float32), 0.5, costs=[[1e-10, 1], [1, 1]], lam=1e30))
+    assert np.isnan(found[0]).all()
+    np.testing.assert_allclose(found[1], 0.25, rtol=1e-5)
+
+
+@pytest.mark.parametrize("p", EXPONENTS)
+def test_without_a_cap_the_budget_alone_bounds_an_entry(p, x64):
+    x, costs, caps, _ = problem(6, 5)
+    k, no_cap = 0.7 * costs @ caps, np.array([1, 0, 1, 0, 0], bool)
+
+    def function(x, k, costs, lam, most=np.inf):
+        return knapsack_mask(x, k, costs=costs, caps=jnp.where(no_cap, most, caps), lam=lam, p=p)
+
+    mask = oracles.check_derivatives(function, (x, k, costs, 1.3), tolerance=1e-5)
+    np.testing.assert_allclose(mask, function(x, k, costs, 1.3, most=1e3), rtol=1e-9, atol=1e-12)
+    alone = knapsack_mask(np.array([3.0, 2.0, 1.0]), 8.0, costs=[4.0, 1.0, 1.0], caps=np.inf, lam=1e-3)
+    np.testing.assert_allclose(alone, [0, 8, 0], atol=1e-12)
+    assert (np.asarray(knapsack_mask(x, 0.0, costs=costs, caps=np.inf)) == 0).all()
+
+
 def test_it_is_the_quadratic_program_for_p_2():
     x, costs, caps, k = problem(3, 6)
     lam = 0.7
@@ -180,7 +216,8 @@ def test_absent_infinite_and_impossible_entries():
         ([1, 2, 3, 4], [1, 1, 1, 1], [nan, 1, 1, 1], 1, None),
     ]
     x, costs, caps, k = (np.array(part, np.float32) for part in list(zip(*rows, strict=True))[:4])
-    found = np.asarray(knapsack_mask(x, k, costs=costs, caps=caps, lam=0.1))
+    # Traced: costs and caps that are known to be impossible are refused.
+    found = np.asarray(jax.jit(lambda costs, caps: knapsack_mask(x, k, costs=costs, caps=caps, lam=0.1))(costs, caps))
     for row, (*_, expected) in zip(found, rows, strict=True):
         assert np.isnan(row).all() if expected is None else row.tolist() == expected
 
@@ -222,6 +259,11 @@ def test_gradients_are_0_where_there_is_nothing_to_take(p):
         ({"k": 1.0, "p": 3.0}, "p must be"),
         ({"k": 1.0, "costs": np.ones(4)}, "costs"),
         ({"density": 1.5}, r"density must be in \[0, 1\], got 1.5"),
+        ({"k": 1.0, "costs": np.float32([1, 0, 1])}, "costs must be positive and finite, got 0.0"),
+        ({"k": 1.0, "costs": -2.0, "where": np.array([0, 0, 1], bool)}, "costs must be positive and finite, got -2.0"),
+        ({"k": 1.0, "costs": np.float32([1, np.inf, 1])}, "costs must be positive and finite, got inf"),
+        ({"k": 1.0, "caps": np.float32([1, 1, -3])}, "caps must be >= 0, got -3.0"),
+        ({"density": 0.5, "caps": np.inf}, "caps must be >= 0 and finite, as the budget is a density, got inf"),
     ],
 )
 def test_what_cannot_be_is_named(arguments, message):

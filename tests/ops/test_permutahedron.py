@@ -145,3 +145,43 @@ def test_nan_marks_its_row():
             np.testing.assert_array_equal(np.isnan(found).all(axis=1), [True, True, True, False])
             assert np.isfinite(found[3]).all()
     np.testing.assert_array_equal(np.isnan(project_permutahedron(X, x[:3, [0, 1, 2, 0]])).all(axis=1), True)
+
+
+@pytest.mark.parametrize("p", [2.0, 1.5])
+def test_entries_that_take_no_part_are_as_if_they_were_not_there(p):
+    rng = np.random.default_rng(3)
+    x, lam = rng.normal(size=(4, 8)), np.array([0.0, 0.3, 1.0, 5.0])
+    where = rng.permuted(np.tile(np.arange(8) < 5, (4, 1)), axis=1)
+    rest, absent = x[where].reshape(4, 5), np.full((4, 3), -np.inf)
+
+    @jax.jit
+    def everything(x, where):
+        both = [f(x, lam=lam, p=p, descending=d, where=where) for f in (soft_sort, soft_rank) for d in (False, True)]
+        return *both, soft_quantile(x, 0.3, lam=lam, p=p, where=where)
+
+    rising, falling, *ranks, quantile = everything(rest, None)
+    for given, kept in ((np.where(where, x, np.nan), where), (np.where(where, x, -np.inf), None)):
+        found = everything(given, kept)
+        np.testing.assert_allclose(found[0], np.concatenate([absent, rising], axis=1), atol=1e-9)
+        np.testing.assert_allclose(found[1], np.concatenate([falling, absent], axis=1), atol=1e-9)
+        for one, other in zip(found[2:4], ranks, strict=True):
+            np.testing.assert_allclose(np.asarray(one)[where].reshape(4, 5), other, atol=1e-9)
+            assert (np.asarray(one)[~where] == 0).all()
+        np.testing.assert_allclose(found[4], quantile, atol=1e-9)
+
+    def of_quantiles(x, where):
+        return jax.numpy.sum(soft_quantile(x, 0.4, lam=lam, p=p, where=where))
+
+    slope = jax.jit(jax.grad(of_quantiles))
+    expected = np.zeros_like(x)
+    expected[where] = np.ravel(slope(rest, None))
+    np.testing.assert_allclose(slope(np.where(where, x, np.nan), where), expected, atol=1e-9)
+    np.testing.assert_allclose(slope(np.where(where, x, -np.inf), None), expected, atol=1e-9)
+
+
+def test_of_nothing_there_is_no_quantile():
+    nothing = np.zeros(3, bool)
+    assert np.isnan(soft_quantile(X[0, :3], 0.5, where=nothing))
+    assert (np.asarray(soft_sort(X[0, :3], where=nothing)) == -np.inf).all()
+    assert (np.asarray(soft_rank(X[0, :3], where=nothing)) == 0).all()
+    assert float(soft_quantile([2.0, -np.inf, -np.inf], 0.5)) == 2.0

@@ -92,16 +92,34 @@ def test_there_and_back_is_the_mask_times_the_tokens():
     assert float(half[0, 0]) == 386.0
 
 
+@pytest.mark.parametrize("batch", [(3,), (3, 4)])
+def test_slots_of_a_batch_there_and_back(batch):
+    scores = X[..., :8] if len(batch) == 2 else X[:, 0, :8]
+    tokens = oracles.samples((*batch, 8, 5), 3).astype(np.float32)
+    weights, indices, _ = soft_topk(scores, 2, num_slots=6, lam=1.0)
+    slots = gather_slots(tokens, indices)
+    np.testing.assert_array_equal(slots, np.take_along_axis(tokens, np.asarray(indices)[..., None], axis=-2))
+    back = scatter_slots(slots, indices, weights, 8, batch_dims=len(batch))
+    inside = np.argsort(np.argsort(-scores)) < 6
+    mask = np.where(inside, topk_mask(scores, 2, lam=1.0), 0)
+    np.testing.assert_allclose(back, mask[..., None] * tokens, rtol=1e-5, atol=1e-6)
+    # Without a batch, slots of all rows are added up.
+    whole = scatter_slots(slots, indices, weights, 8)
+    np.testing.assert_allclose(whole, np.asarray(back).sum(axis=tuple(range(len(batch)))), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: soft_topk(X, 2, num_slots=13), r"num_slots must be in \[1, 12\], the size along axis -1, got 13"),
         (lambda: soft_topk(X, 2, num_slots=3, axis=(0, 1)), "axis must be an integer, got"),
-        (lambda: gather_slots(X, [0]), r"values must have shape \(n, width\), got \(3, 4, 12\)"),
+        (lambda: gather_slots(X[0, 0], [0]), r"values must have shape \(\*batch, n, width\), got \(12,\)"),
+        (lambda: gather_slots(X, [0]), r"indices must begin with the batch of values, \(3,\), got shape \(1,\)"),
         (lambda: gather_slots(X[0], [0.5]), "indices must be integers"),
         (lambda: scatter_slots(X[0], [0], [1.0], 4), "outputs must have the shape of indices"),
         (lambda: scatter_slots(X[0, :1], [0], 1.0, 4), r"weights must have the shape of indices, \(1,\), got \(\)"),
         (lambda: scatter_slots(X[0, :1], [0], [1.0], 0), "n must be at least 1, got 0"),
+        (lambda: scatter_slots(X[0, :1], [0], [1.0], 4, batch_dims=2), r"batch_dims must be in \[0, 1\].*got 2"),
     ],
 )
 def test_what_cannot_be_is_named(call, message):

@@ -4,9 +4,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import export
 
-from ops import hard_topk_mask, topk_mag, topk_mask
+from ops import (
+    hard_topk_mag,
+    hard_topk_mask,
+    relaxed_topk,
+    soft_sort,
+    soft_topk,
+    topk_fenchel_young_loss,
+    topk_mag,
+    topk_mask,
+)
 from tests.ops import oracles
+from tests.ops.operators import CALLS, ROWS
 
 X = oracles.samples((2, 3, 12), dtype=np.float32)
 K = np.float32([[1, 2, 3.5], [4, 5, 6]])
@@ -121,3 +132,40 @@ def test_row_blocks_equal_single_rows(rows):
     np.testing.assert_array_equal(
         hard_topk_mask(x, np.round(k)), np.stack([oracles.hard(*row) for row in zip(x, np.round(k), strict=True)])
     )
+
+
+# What has no batch: a plan, pytrees and a dictionary are one problem; and the chunks of NeuralSort depend on the batch.
+NO_BATCH = ("topk_plan", "_tree", "curvature_bound", "neuralsort_topk_mask")
+
+
+@pytest.mark.parametrize("name", [name for name in CALLS if not any(part in name for part in NO_BATCH)])
+def test_every_operator_is_exported_with_a_symbolic_batch(name):
+    (batch,) = export.symbolic_shape("b")
+    call = CALLS[name]
+    arguments = {
+        key: jax.ShapeDtypeStruct((batch, *value.shape[1:]) if value.shape[:1] == (ROWS,) else value.shape, value.dtype)
+        for key, value in call.arrays.items()
+    }
+    exported = export.export(jax.jit(lambda arguments: call(arguments)), platforms=("cpu", "tpu"))(arguments)
+    assert not call.by_rows or all(result.shape[0] == batch for result in exported.out_avals)
+
+
+def test_what_was_exported_serves_every_batch():
+    def served(x):
+        losses = topk_fenchel_young_loss(x, jnp.argmin(x, axis=-1), 2, lam=LAM[0, 1])
+        masks = topk_mask(x, 2), topk_mag(x, 2, p=4 / 3), relaxed_topk(x, 2, phi="abs"), hard_topk_mag(x, 2)
+        slope = jax.grad(lambda x: jnp.sum(topk_mask(x, 2, lam=1.0) ** 2))(x)
+        return masks, losses, tuple(soft_topk(x, 2, num_slots=3)), soft_sort(x), slope
+
+    shape = export.symbolic_shape("b, 12")
+    exported = export.export(jax.jit(served))(jax.ShapeDtypeStruct(shape, jnp.float32))
+    loaded = export.deserialize(exported.serialize())
+    for x in (X[0], X.reshape(6, 12)):
+        for found, expected in zip(jax.tree.leaves(loaded.call(x)), jax.tree.leaves(served(x)), strict=True):
+            np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_a_symbolic_size_of_what_competes_is_refused():
+    x = jax.ShapeDtypeStruct(export.symbolic_shape("b, n"), jnp.float32)
+    with pytest.raises(ValueError, match="x must have a known number of entries that compete, got n"):
+        export.export(jax.jit(lambda x: topk_mask(x, 2)))(x)

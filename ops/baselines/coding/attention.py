@@ -163,7 +163,7 @@ def _nearest(x: Array, dictionary: Array, tolerance: Array, max_iterations: Arra
         ahead = correlation - jnp.sum(correlation * y, axis=-1, keepdims=True)
         return jnp.max(ahead, axis=-1, keepdims=True) / choose(largest > 0, largest, 1.0)
 
-    rows, atoms = len(x), dictionary.shape[1]
+    rows, atoms = x.shape[0], dictionary.shape[1]
     state = minimise(
         x,
         dictionary,

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 
+from ...interface.arguments import floating
 from ...topk import hard_topk_mask
 
 
@@ -21,6 +22,7 @@ def sigshrink(x: jax.Array, threshold: jax.Array | float, sharpness: jax.Array |
     >>> sigshrink(jnp.array([0.1, 3.0]), 1.0, 10.0).round(2)
     Array([0., 3.], dtype=float32)
     """
+    x = floating(x)
     return x * jax.nn.sigmoid(sharpness * (jnp.abs(x) - threshold))
 
 
@@ -33,6 +35,7 @@ def soft_threshold_topk(x: jax.Array, k: jax.Array | int) -> jax.Array:
     >>> soft_threshold_topk(jnp.array([1.0, -3.0, 2.0]), 2)
     Array([ 0., -2.,  1.], dtype=float32)
     """
+    x = floating(x)
     magnitude = jnp.abs(x)
     kept = hard_topk_mask(magnitude, jnp.floor(k))
     return soft_threshold(x, jnp.where(kept > 0, 0, magnitude).max())

@@ -153,7 +153,7 @@ def _solve(
     state = minimise(
         x,
         dictionary,
-        jnp.zeros((len(x), dictionary.shape[1]), x.dtype),
+        jnp.zeros((x.shape[0], dictionary.shape[1]), x.dtype),
         step,
         proximal,
         functools.partial(_relative_duality_gap, lam=lam),

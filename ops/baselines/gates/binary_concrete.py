@@ -40,6 +40,7 @@ def sample_binary_concrete(key: Array, log_alpha: Array, *, temperature: ArrayLi
       ValueError: `temperature` is known and not positive.
     """
     check_temperature(temperature)
+    log_alpha = floating(log_alpha, "log_alpha")
     noise = jax.random.logistic(key, log_alpha.shape, log_alpha.dtype)
     return jax.nn.sigmoid((noise + log_alpha) / temperature)
 

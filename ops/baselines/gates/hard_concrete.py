@@ -10,7 +10,7 @@ The gate is differentiable in `log_alpha`, and so is the probability that it is 
 for the L0 norm in a loss. With `Q` the cdf and `q` the density of `s`, and `s(z) = (z - low) /
 (high - low)` what is stretched to `z`, whose logit is `log((z - low) / (high - z))`,
 
-    P(z = 0) = Q(s(0))     = sigmoid(temperature log(-low / high) - log_alpha),
+    P(z = 0) = Q(s(0))     = sigmoid(temperature log(-low / high) - floating(log_alpha, "log_alpha")),
     P(z = 1) = 1 - Q(s(1)) = sigmoid(log_alpha - temperature log((1 - low) / (high - 1))),
     P(z != 0) = 1 - P(z = 0),
     density on (0, 1) = q(s(z)) / (high - low),   which integrates to 1 - P(z = 0) - P(z = 1),
@@ -56,7 +56,7 @@ def deterministic_gates(log_alpha: Array, *, low: float = LOW, high: float = HIG
     Array([0. , 0.5, 1. ], dtype=float32)
     """
     _check(TEMPERATURE, low, high)
-    return _stretch(jax.nn.sigmoid(log_alpha), low, high)
+    return _stretch(jax.nn.sigmoid(floating(log_alpha, "log_alpha")), low, high)
 
 
 def probability_open(
@@ -68,7 +68,7 @@ def probability_open(
     83.0
     """
     _check(temperature, low, high)
-    return jax.nn.sigmoid(log_alpha - temperature * math.log(-low / high))
+    return jax.nn.sigmoid(floating(log_alpha, "log_alpha") - temperature * math.log(-low / high))
 
 
 def probability_zero(
@@ -80,7 +80,7 @@ def probability_zero(
     17.0
     """
     _check(temperature, low, high)
-    return jax.nn.sigmoid(temperature * math.log(-low / high) - log_alpha)
+    return jax.nn.sigmoid(temperature * math.log(-low / high) - floating(log_alpha, "log_alpha"))
 
 
 def probability_one(
@@ -92,7 +92,7 @@ def probability_one(
     17.0
     """
     _check(temperature, low, high)
-    return jax.nn.sigmoid(log_alpha - temperature * math.log((1 - low) / (high - 1)))
+    return jax.nn.sigmoid(floating(log_alpha, "log_alpha") - temperature * math.log((1 - low) / (high - 1)))
 
 
 def hard_concrete_pdf(
@@ -157,7 +157,7 @@ def l0_penalty(
     3.0
     """
     leaves = [floating(leaf, "log_alphas") for leaf in jax.tree.leaves(log_alphas)]
-    dtype = functools.reduce(jnp.promote_types, [working_dtype(leaf.dtype) for leaf in leaves], jnp.dtype(jnp.float32))
+    dtype = jnp.dtype(jnp.float64 if any(leaf.dtype == jnp.float64 for leaf in leaves) else jnp.float32)
     open_gates = functools.partial(probability_open, temperature=temperature, low=low, high=high)
     return sum((open_gates(leaf.astype(dtype)).sum() for leaf in leaves), jnp.zeros((), dtype))
 

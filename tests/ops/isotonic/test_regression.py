@@ -190,3 +190,17 @@ def test_rows_whose_powers_overflow_are_not_silently_out_of_order():
     assert np.isnan(found.v[0]).all()
     assert not found.converged[0]
     np.testing.assert_allclose(found.v[1:], [[8.0, 4.0, 2.0], [1.5, 1.5, 1.5]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("solver", ["pav", "dykstra", "dual"])
+@pytest.mark.parametrize("phi", ["identity", "half_square"])
+def test_what_is_but_a_rounding_has_converged(solver, phi):
+    rng = np.random.default_rng(0)
+    s = -np.sort(-100 * np.abs(rng.normal(size=(200, 6)))).astype(np.float32)
+    w = rng.uniform(size=s.shape).astype(np.float32)
+    found = isotonic_regression(s, w, phi=phi, solver=solver)
+    assert found.converged.all()
+    # And what is more than that has not.
+    if solver != "pav":
+        early = isotonic_regression(s[:, ::-1], w, phi=phi, solver=(Dykstra if solver == "dykstra" else Dual)(1))
+        assert not np.asarray(early.converged).any()
