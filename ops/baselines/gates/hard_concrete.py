@@ -10,7 +10,7 @@ The gate is differentiable in `log_alpha`, and so is the probability that it is 
 for the L0 norm in a loss. With `Q` the cdf and `q` the density of `s`, and `s(z) = (z - low) /
 (high - low)` what is stretched to `z`, whose logit is `log((z - low) / (high - z))`,
 
-    P(z = 0) = Q(s(0))     = sigmoid(temperature log(-low / high) - floating(log_alpha, "log_alpha")),
+    P(z = 0) = Q(s(0))     = sigmoid(temperature log(-low / high) - log_alpha),
     P(z = 1) = 1 - Q(s(1)) = sigmoid(log_alpha - temperature log((1 - low) / (high - 1))),
     P(z != 0) = 1 - P(z = 0),
     density on (0, 1) = q(s(z)) / (high - low),   which integrates to 1 - P(z = 0) - P(z = 1),
