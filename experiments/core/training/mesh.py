@@ -166,8 +166,8 @@ def batch_sharding(mesh: Mesh, axis: int = 0) -> NamedSharding:
 def by_example(activations: jax.Array) -> jax.Array:
     """Activations [B, ...] divided over the devices of the mesh that is set as the batch is, so that parameters move.
 
-    The compiler, left to itself, may keep the parts of parameters where `fsdp` has put them and divide features instead.
-    Without a mesh, and where the devices do not divide B, they are left as they are.
+    Left to itself, the compiler may keep the parts of parameters where `fsdp` has put them, and divide features instead.
+    Without a mesh, or where the devices do not divide B, nothing is said.
     """
     sizes = dict(jax.sharding.get_abstract_mesh().shape)
     if not set(AXES) <= set(sizes) or activations.shape[0] % math.prod(sizes[axis] for axis in AXES):
