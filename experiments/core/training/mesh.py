@@ -166,7 +166,7 @@ def batch_sharding(mesh: Mesh, axis: int = 0) -> NamedSharding:
 def by_example(activations: jax.Array) -> jax.Array:
     """Activations [B, ...] divided over the devices of the mesh that is set as the batch is, so that parameters move.
 
-    Left to itself, the compiler may keep the parts of parameters where `fsdp` has put them, and divide features instead.
+    Left to itself the compiler may keep the parts of parameters where `fsdp` has put them, and divide features instead.
     Without a mesh, or where the devices do not divide B, nothing is said.
     """
     sizes = dict(jax.sharding.get_abstract_mesh().shape)
