@@ -1,6 +1,7 @@
 """Tokens choose their experts."""
 
 import dataclasses
+import math
 
 import jax
 import jax.numpy as jnp
@@ -53,8 +54,20 @@ class TokenChoice(PerExpert):
             return no_loss(logits.clean)
         threshold = jax.lax.top_k(logits.noisy, self.selected)[0][..., -1:]
         # The probability that an expert is selected again if the noise is drawn anew.
-        load = jax.scipy.stats.norm.sf((threshold - logits.clean) / logits.noise)
+        load = _exceeds((threshold - logits.clean) / logits.noise)
         return 0.5 * (_squared_variation(jax.nn.softmax(logits.clean)) + _squared_variation(load))
+
+
+@jax.custom_jvp
+def _exceeds(z: Array) -> Array:
+    """The probability that a standard normal variable exceeds z.
+
+    With a derivative of its own, as JAX 0.12 cannot differentiate the error function inside `shard_map`.
+    """
+    return 0.5 * jax.lax.erfc(math.sqrt(0.5) * z)
+
+
+_exceeds.defjvps(lambda z_dot, probability, z: -math.sqrt(0.5 / math.pi) * jnp.exp(-0.5 * z * z) * z_dot)
 
 
 def _squared_variation(values: Array) -> Array:

@@ -18,6 +18,7 @@ from experiments.vmoe.routers import (
     SoftMoe,
     TokenChoice,
 )
+from experiments.vmoe.routers.token_choice import _exceeds
 from ops.isotonic import Dykstra
 from tests.experiments.vmoe import numpy_routing
 
@@ -245,3 +246,10 @@ def test_ties_are_broken_by_index():
     for routed in (in_order, by_gates):
         np.testing.assert_array_equal(routed.token[:, :2], np.tile(np.arange(K), (1, 2, 1)))
         np.testing.assert_array_equal(routed.selected, [[S, S, 0, 0, 0]])
+
+
+def test_the_normal_tail_and_its_slope():
+    z = np.array([-4.0, -0.5, 0.0, 1.0, 6.0], np.float32)
+    tail, slope = jax.vmap(jax.value_and_grad(_exceeds))(z)
+    np.testing.assert_allclose(tail, scipy.stats.norm.sf(z), rtol=1e-5)
+    np.testing.assert_allclose(slope, -scipy.stats.norm.pdf(z), rtol=1e-5)

@@ -1,5 +1,7 @@
 """The loops of a CPU against sums and extremes taken one by one."""
 
+import types
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -115,7 +117,8 @@ def test_every_float_has_a_loop_of_its_own_with_a_count_beside_it():
 
 def test_loops_are_taken_where_a_cpu_is_likely(monkeypatch):
     assert vector_rows(Rows(None, "d")) == VectorRows(None, "d")
-    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+    cpu, tpu = jax.devices("cpu"), types.SimpleNamespace(platform="tpu", device_kind="TPU v5 lite")
+    monkeypatch.setattr(jax, "devices", lambda platform=None: cpu if platform == "cpu" else [tpu])
     assert vector_rows(Rows()) is None
     with jax.default_device("cpu"):
         assert vector_rows(Rows()) == VectorRows()
