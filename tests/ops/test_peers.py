@@ -103,7 +103,9 @@ def test_box_section():
         options={"ftol": 1e-12},
     )
     np.testing.assert_allclose(knapsack_mask(x, 1.0, costs=w, caps=0.8, lam=1.0), found.x, atol=1e-5)
-    assert np.isnan(knapsack_mask(x, 1.0, costs=w, caps=-0.5, lam=1.0)).all()
+    with pytest.raises(ValueError, match=r"caps .*-0\.5"):
+        knapsack_mask(x, 1.0, costs=w, caps=-0.5, lam=1.0)
+    assert np.isnan(jax.jit(lambda caps: knapsack_mask(x, 1.0, costs=w, caps=caps, lam=1.0))(-0.5)).all()
     x = np.random.RandomState(0).rand(5).astype(np.float32)
     y, jacobian, *_ = jacobians_of_the_simplex(x, x)
     np.testing.assert_allclose(knapsack_mask(x, 1.0, lam=1.0), y, atol=1e-5)
