@@ -113,20 +113,8 @@ def test_the_entropy_of_float32_with_x64(name, x64):
     assert found[0].dtype == found[1].dtype == jnp.float32
 
 
-# One of each kind of search: traced so, a program takes several times as long.
-SEARCHES = [
-    "relaxed_topk",
-    "relaxed_topk with p < 2",
-    "topk_mag",
-    "knapsack_mask",
-    "soft_topk",
-    "topk_mag_tree",
-    "dual",
-]
-SEARCHES += ["soft_rank", "relaxed_topk_value", "topk_fenchel_young_loss", "k_support_negentropy", "lapsum_topk_mask"]
-
-
-@pytest.mark.parametrize("name", SEARCHES)
+# One of each kind of search, as a program that is traced so takes several times as long.
+@pytest.mark.parametrize("name", ["relaxed_topk with p < 2", "knapsack_mask", "soft_rank", "lapsum_topk_mask"])
 def test_no_operator_leaks_a_tracer(name):
     call = CALLS[name]
     floats = {key: value for key, value in call.arrays.items() if value.dtype == np.float32}
