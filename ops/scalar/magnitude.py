@@ -80,8 +80,10 @@ def keep(
         v = before_slope(key, z, lam, equation)
         full = _signed(x, equation.slope(v), equation)
         if equation.phi == HALF_SQUARE and equation.zero != "none":
-            # What is infinite is kept as it is; of the others `full` is `x`, and knows how it moves with `lam`.
-            full = x if equation.zero == "all" else choose((lam == 0) & ~jnp.isfinite(x), x, full)
+            # What is infinite is kept as it is, and a 0 moves as it does, which no sign of it would tell; of the others
+            # `full` is `x`, and knows how it moves with `lam`.
+            as_it_is = (lam == 0) & ((x == 0) | ~jnp.isfinite(x))
+            full = x if equation.zero == "all" else choose(as_it_is, x, full)
     return _kept(x, z, full, gamma, lam, at_zero, equation, debias)
 
 

@@ -125,3 +125,9 @@ def test_a_network_of_zeros_learns():
     last = {"last": jnp.zeros((6, 1))}
     assert error(last) < 0.05
     assert error({"first": jnp.asarray(oracles.samples((6, 6), 5, np.float32))} | last, per_leaf=True) < 0.5
+
+
+@pytest.mark.parametrize("p", [1.2, 4 / 3, 2.0])
+def test_where_all_is_kept_unchanged_zeros_move_as_the_others(p):
+    slope = jax.jacobian(lambda x, lam: topk_mag(x, 3, lam=lam, p=p))
+    np.testing.assert_array_equal(jax.jit(slope)(np.float32([0, 1, -1]), np.float32(0)), np.eye(3))

@@ -135,7 +135,7 @@ def _with_zeros(of: Numbers, in_x: Quantity, p: float, precision: Precision, wei
     others = number - zero.sum(axis=1, keepdims=True)
     room = zero & (of.k > others)
     share, sure = share_at_zero(of.k, others, number, of.lam, p)
-    moves = weights * (1 if debias else 1 / (1 + of.lam) if p == 2 else 0)
+    moves = weights * (1 if debias else 1 / (1 + of.lam) if p == 2 else of.lam == 0)
     wanted = np.where(room, moves * share, in_x.wanted)
     bound = np.where(room, np.where(sure, 4 * precision.unit, 1.0) * np.abs(moves), in_x.bound)
     return dataclasses.replace(in_x, wanted=wanted, other=wanted, bound=bound)
