@@ -386,7 +386,7 @@ class Pruner:
         return "" if self.include(path, leaf) else "not included"
 
     def _leaves(self, params: Any) -> "dict[Any, _Leaf]":
-        """What is done with the leaves, by their paths."""
+        """Decides for each leaf, by its path, whether it is pruned."""
         flat = [(tuple(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(params)]
         floating = [(path, leaf) for path, leaf in flat if _is_floating(leaf)]
         for name in ("include", "exclude", "stacked"):
@@ -451,7 +451,7 @@ class Pruner:
 
 @dataclasses.dataclass(frozen=True)
 class _Leaf:
-    """What is done with a leaf.
+    """A leaf, and whether it is pruned.
 
     Attributes:
       value: the leaf.

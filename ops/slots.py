@@ -114,7 +114,7 @@ def _in_slots(
 
 
 def gather_slots(values: ArrayLike, indices: ArrayLike) -> Array:
-    """What the slots hold: copies of ``values`` at ``indices``, differentiable in the values.
+    """Fills slots with copies of ``values`` at ``indices``, differentiable in the values.
 
     Args:
       values: real array ``(*batch, n, width)``.

@@ -127,7 +127,7 @@ def differences(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]
 
 
 def differences_of_runs(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
-    """As `differences`, of the fields that make them two runs: not of those in `COMPUTED_HOW`."""
+    """Lists the `differences` that make two runs of them: those in other fields than `COMPUTED_HOW`."""
     anyhow = dict.fromkeys(COMPUTED_HOW)
     return differences({**saved, **anyhow}, {**asked, **anyhow})
 

@@ -1,4 +1,4 @@
-"""What commands print, whoever reads it and in whatever encoding."""
+"""Output of commands, whoever reads it and in whatever encoding."""
 
 import io
 import os

@@ -36,7 +36,7 @@ class DamagedError(UsageError):
 
 
 def first_line(error: BaseException) -> str:
-    """Of what an error of a library says, which may be much; its kind if it says nothing."""
+    """Returns the first line of the message of a library's error; the kind of an error that has none."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 

@@ -95,7 +95,7 @@ class Kinds:
             require(not why or after[name] in (before[name], usual[name]), name, after[name], allowed)
 
     def _variant(self, name: str, value: str, argument: str) -> tuple[str, Fields]:
-        """What `--config` is to be for a field to have the value, and the fields of that; none if it cannot have it."""
+        """Returns the `--config` whose variant gives a field the value, and its fields; none if no variant does."""
         path, _, variant = argument.partition(":")
         option = self.options[name]
         others = [part for part in variant.split(",") if part.partition("=")[0] != option and ("=" in part or option)]

@@ -90,7 +90,7 @@ def before_slope(s: Array, z: Array, lam: Array, equation: Equation) -> Array:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def unshifted(s: Array, lam: Array, equation: Equation) -> Array:
-    """As ``find_unshifted``, with its derivative."""
+    """Returns ``find_unshifted``, with its derivative."""
     return find_unshifted(s, lam, equation)
 
 

@@ -91,7 +91,7 @@ def contents(groups: Sequence[Group], problems: Sequence[Problem], reported: Seq
 
 
 def _id(run: Run) -> str:
-    """Of the group whose first run it is: short, and the same on the page that is made when the runs have gone on."""
+    """Names a group by its first run: short, and the same on the page that is made when the runs have gone on."""
     return hashlib.sha256(run.name.encode(errors="surrogateescape")).hexdigest()[:8]
 
 

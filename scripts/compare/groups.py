@@ -96,7 +96,7 @@ def group(found: Found) -> list[Group]:
 
 
 def first_reference(groups: Sequence[Group]) -> Group | None:
-    """What differences are to if nobody says otherwise: the baseline of the first group that has one among these.
+    """Chooses the usual reference of differences: the baseline of the first group that has one among these.
 
     Trials of sweeps come last. Without a baseline it is the first group that is done.
     """

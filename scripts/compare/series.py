@@ -134,7 +134,7 @@ def pool(members: Sequence[Series]) -> Series:
 
 
 def _column(name: str, values: Sequence[Any]) -> np.ndarray:
-    """What rows say once [T]; None as NaN."""
+    """Metrics that rows have once, [T]; None as NaN."""
     column = np.array(values, float)
     if column.ndim != 1:
         raise ValueError(f"{name} is not one number in every row")

@@ -220,7 +220,7 @@ def test_schedules_need_a_step(name):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass
 class Module:
-    """As those of Equinox, whose leaves need not be arrays."""
+    """A module like those of Equinox, whose leaves need not be arrays."""
 
     weight: jax.Array
     activation: object

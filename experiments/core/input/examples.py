@@ -30,7 +30,7 @@ _HEADER, _FOOTER = struct.Struct("<QI"), 4
 
 @dataclasses.dataclass(frozen=True)
 class Label:
-    """What examples are classified by: a feature that names one class, or `several` at once, perhaps none.
+    """Classes of examples: a feature that names one class, or `several` at once, perhaps none.
 
     Of plain integers the number of classes is not known, hence 0, until all of them are read.
     """

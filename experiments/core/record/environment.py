@@ -77,7 +77,7 @@ def describe(launch: Launch) -> dict[str, Any]:
 
 
 def _git(*arguments: str) -> tuple[str | None, str | None]:
-    """What git says of this code, or why it does not."""
+    """Returns git's answer about this code, or else why there is none."""
     try:
         done = subprocess.run(
             ["git", "-C", str(_ROOT), *arguments], capture_output=True, text=True, check=True, timeout=10

@@ -207,7 +207,7 @@ def _newest_intact(directory: Path, unreadable: dict[int, str]) -> tuple[int, bo
 
 
 def _unfit(path: Path, error: Exception) -> UsageError | None:
-    """Of a checkpoint that is intact, what orbax says of it as a mistake of whoever put it there."""
+    """Turns what orbax says of an intact checkpoint into a mistake of whoever put it there."""
     if not isinstance(error, _UNFIT):
         return None
     return UsageError(f"{path} is no checkpoint of this run: {first_line(error)}")

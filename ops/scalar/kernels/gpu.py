@@ -22,7 +22,7 @@ _NAME = "topk_threshold"
 
 
 class Language(NamedTuple):
-    """What a kernel is compiled from.
+    """The parts from which a kernel is compiled.
 
     Attributes:
       least: how many entries the shortest piece has.
@@ -156,7 +156,7 @@ _OF_MOSAIC: Mapping[str, Callable[..., Array]] = {
 
 
 def _evaluate(own: Mapping[str, Callable[..., Array]], closed: ClosedJaxpr, *arguments: Any) -> list[Any]:
-    """What a jaxpr gives, with primitives computed by one's ``own`` functions, and nothing reduced that is a number."""
+    """Evaluates a jaxpr with one's ``own`` functions for some primitives, and without reductions of plain numbers."""
     jaxpr = closed.jaxpr
     known = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*closed.consts, *arguments], strict=True))
 

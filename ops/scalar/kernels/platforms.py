@@ -42,7 +42,7 @@ def target() -> tuple[str, str]:
 
 
 def languages(platform: Platform) -> tuple[str, ...]:
-    """What kernels for the device are written in, to be tried in this order."""
+    """Languages in which kernels for the device are written, in the order in which they are tried."""
     if platform == "tpu":
         return ("tpu",)
     return ("mosaic", "triton") if any(chip in target()[1] for chip in _MOSAIC) else ("triton",)

@@ -1,4 +1,4 @@
-"""What commands print, to an output that cannot take all of it."""
+"""Commands that print to an output that cannot take all of it."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ def command(body):
 
 @pytest.fixture(autouse=True, params=["", "1"], ids=["buffered", "unbuffered"])
 def _buffered(monkeypatch, request):
-    """Of what is not buffered nothing is left where it could not be written."""
+    """Unbuffered output leaves nothing behind where it could not be written."""
     monkeypatch.setenv("PYTHONUNBUFFERED", request.param)
 
 

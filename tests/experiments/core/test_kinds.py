@@ -41,7 +41,7 @@ def parsed(experiment, variant, *overrides):
 
 
 def refused(*line):
-    """What a command line is refused with; empty if it is not."""
+    """Returns the line with which a command line is refused; empty if it is not."""
     try:
         parsed(*line)
     except UsageError as error:

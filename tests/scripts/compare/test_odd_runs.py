@@ -181,6 +181,6 @@ def test_what_a_terminal_would_obey_is_shown_as_an_escape(tmp_path, capsys):
 
 
 def test_a_bucket_without_a_name_is_none(capsys):
-    """As of `gs://$BUCKET/runs` where BUCKET is not set: `runs` would be taken for one."""
+    """`gs://$BUCKET/runs` with BUCKET unset: `runs` would be taken for the bucket."""
     assert main(["gs:///runs", "--format=text"]) == 1
     assert capsys.readouterr().err.startswith("left out: gs:///runs: names no bucket\n")

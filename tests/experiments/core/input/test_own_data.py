@@ -177,7 +177,7 @@ def assert_is(source, images, labels, kind=InMemory):
 
 
 def as_rows(images, labels):
-    """What does not depend on the order of the examples."""
+    """Compares what the order of the examples does not change."""
     return sorted((image.tobytes(), int(label)) for image, label in zip(images, labels, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""What is recorded of the code and the settings that numbers depend on."""
+"""The record of the code and the settings that numbers depend on."""
 
 import subprocess
 

@@ -63,7 +63,7 @@ def flip(path, place, mask=1):
 
 @pytest.fixture
 def reports(monkeypatch):
-    """What is logged, or raised where nobody can catch it; that it may be silenced ends with the test."""
+    """Collects lines that are logged, or raised where nobody can catch them; silences end with the test."""
     seen = []
     handler = logging.Handler()
     handler.emit = lambda record: seen.append(record.getMessage())
