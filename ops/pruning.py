@@ -11,7 +11,6 @@ optimiser goes on to hold dense parameters; derivatives reach them through the o
 
 import dataclasses
 import math
-import re
 import warnings
 from collections.abc import Callable
 from typing import Any, Literal
@@ -38,6 +37,7 @@ from .interface.arguments import (
 )
 from .interface.rowwise import spec_of
 from .leaves import Include, Tree, competitors, is_array, of_tree
+from .matrices import Matching, matching, matrices, stacked_layers, why_no_matrix, written
 from .nonlinearities import HALF_SQUARE
 
 Schedule = Callable[[Any], ArrayLike]  # of the step, as those of optax
@@ -48,111 +48,6 @@ __all__ = ["Pruner", "matching", "matrices", "share_of_nonzeros"]
 def __dir__() -> list[str]:
     """What users may use; the rest is how it is done."""
     return list(__all__)
-
-
-# Names of parameters that are no weights between units, whatever their shape: of flax, Haiku, Equinox and big_vision.
-_VECTORS = re.compile(
-    r"^b\d*$|(?:^|_)(?:bias(?:es)?|scales?|offsets?|beta|gamma|mean|var|cls|tokens?|pos(?:ition(?:al|s)?|emb\w*)?)\d*(?:_|$)"
-)
-_WEIGHTS = re.compile(r"(?:^|_)(?:kernel|weights?|w)\d*(?:_|$)")
-
-
-def matrices(path: Any, leaf: Array) -> bool:
-    """Whether a leaf is a matrix of weights, by its name and its shape: kernels and embeddings, not biases and scales.
-
-    The last name of the path decides, in which numbers of a list do not count. Left alone are leaves named ``bias``,
-    ``b``, ``scale``, ``offset``, ``beta``, ``gamma``, ``mean``, ``var``, ``cls``, ``token`` or ``pos`` (``cls_token``
-    and ``pos_embedding`` too), whatever their shape, and those of a norm (``LayerNorm_0``, ``norm1``). Others are
-    matrices if they have two axes or more. Axes of size 1 in front count only where the name is ``kernel``, ``weight``
-    or ``w``.
-
-    Args:
-      path: its key path, of ``jax.tree_util``.
-      leaf: floating array.
-
-    >>> tree = {"kernel": jnp.zeros((3, 2)), "bias": jnp.zeros(2), "attention": {"bias": jnp.zeros((4, 8))}}
-    >>> jax.tree_util.tree_map_with_path(matrices, tree)
-    {'attention': {'bias': False}, 'bias': False, 'kernel': True}
-    """
-    return not _no_matrix(path, jnp.shape(leaf))
-
-
-def _names(path: Any) -> list[str]:
-    """The names in a key path; a variable of nnx has its array below its own name, as ``value``."""
-    keys = [key for key in path if not isinstance(key, jax.tree_util.SequenceKey)]
-    if len(keys) > 1 and keys[-1] == jax.tree_util.GetAttrKey("value"):
-        keys = keys[:-1]
-    return [jax.tree_util.keystr((key,), simple=True).lower() for key in keys]
-
-
-def _is_vector(path: Any) -> bool:
-    names = ["", "", *_names(path)]
-    return _VECTORS.search(names[-1]) is not None or "norm" in names[-2]
-
-
-def _no_matrix(path: Any, shape: tuple[int, ...]) -> str:
-    """Why a leaf, or a layer of it, is no matrix of weights; empty if it is one."""
-    if _is_vector(path):
-        return "by its name"
-    if not _WEIGHTS.search(["", *_names(path)][-1]):
-        while shape and shape[0] == 1:
-            shape = shape[1:]
-    return "" if len(shape) >= 2 else "fewer than two axes"
-
-
-def _layers(leaves: list[tuple[Any, Any]]) -> set[Any]:
-    """The paths of leaves that hold one layer at each index of their first axis, as scans over layers have them.
-
-    These are the leaves of a part of the tree in which all have one first axis and another one behind, also a bias or a
-    scale, which by themselves have one alone.
-    """
-    parts: dict[Any, list[tuple[Any, tuple[int, ...]]]] = {}
-    for path, leaf in leaves:
-        for depth in range(len(path)):
-            parts.setdefault(tuple(path[:depth]), []).append((path, jnp.shape(leaf)))
-
-    def are_layers(part: list[tuple[Any, tuple[int, ...]]]) -> bool:
-        shapes = [shape for _, shape in part]
-        return (
-            min(map(len, shapes)) >= 2 < max(map(len, shapes))
-            and shapes[0][0] > 1
-            and len({shape[0] for shape in shapes}) == 1
-            and any(_is_vector(path) and math.prod(shape[1:]) > 1 for path, shape in part)
-        )
-
-    return {tuple(path) for part in parts.values() if are_layers(part) for path, _ in part}
-
-
-@dataclasses.dataclass(frozen=True)
-class _Matching:
-    pattern: str
-
-    def __call__(self, path: Any, leaf: Any) -> bool:
-        return re.search(self.pattern, _written(path)) is not None
-
-    def __repr__(self) -> str:
-        return f"matching({self.pattern!r})"
-
-
-def _written(path: Any) -> str:
-    return jax.tree_util.keystr(path, simple=True, separator="/")
-
-
-def matching(pattern: str) -> Include:
-    """The leaves in whose path a regular expression is found; a path is written ``encoder/Dense_0/kernel``.
-
-    Args:
-      pattern: as in ``re.search``.
-
-    Returns:
-      A predicate of key path and leaf, for ``include``, ``exclude`` and ``stacked``. A ``Pruner`` refuses one that
-      matches nothing.
-
-    >>> jax.tree_util.tree_map_with_path(matching("kernel$"), {"head": {"kernel": 1.0, "bias": 2.0}})
-    {'head': {'bias': False, 'kernel': True}}
-    """
-    re.compile(pattern)
-    return _Matching(pattern)
 
 
 def share_of_nonzeros(params: Any, include: Include | None = None) -> Array:
@@ -362,7 +257,7 @@ class Pruner:
                 told += f" in each of {jnp.shape(leaf.value)[0]} layers" if leaf.stacked else ""
                 numbers = kept.get(path)
                 told += "" if numbers is None else f", keeps {_range(numbers)}"
-            rows.append((_written(path), str(jnp.shape(leaf.value)) if is_array(leaf.value) else "", told))
+            rows.append((written(path), str(jnp.shape(leaf.value)) if is_array(leaf.value) else "", told))
         widths = [max(len(row[i]) for row in rows) for i in (0, 1)]
         lines = [f"{row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}" for row in rows]
         if not (self.per_leaf or isinstance(self.groups, NM)):
@@ -380,9 +275,9 @@ class Pruner:
     def _reason(self, path: Any, leaf: Any, stacked: bool) -> str:
         """Why a floating leaf is left alone; empty if it is pruned."""
         if self.exclude and self.exclude(path, leaf):
-            return f"excluded by {self.exclude!r}" if isinstance(self.exclude, _Matching) else "excluded"
+            return f"excluded by {self.exclude!r}" if isinstance(self.exclude, Matching) else "excluded"
         if self.include is None:
-            return _no_matrix(path, jnp.shape(leaf)[stacked:])
+            return why_no_matrix(path, jnp.shape(leaf)[stacked:])
         return "" if self.include(path, leaf) else "not included"
 
     def _leaves(self, params: Any) -> "dict[Any, _Leaf]":
@@ -391,11 +286,11 @@ class Pruner:
         floating = [(path, leaf) for path, leaf in flat if _is_floating(leaf)]
         for name in ("include", "exclude", "stacked"):
             predicate = getattr(self, name)
-            if isinstance(predicate, _Matching) and floating and not any(predicate(*pair) for pair in floating):
-                there = ", ".join(repr(_written(path)) for path, _ in floating[:3])
+            if isinstance(predicate, Matching) and floating and not any(predicate(*pair) for pair in floating):
+                there = ", ".join(repr(written(path)) for path, _ in floating[:3])
                 raise ValueError(f"{name} must match a floating leaf of params, got {predicate!r}; there are {there}")
         if self.stacked is None:
-            layers = _layers(floating)
+            layers = stacked_layers(floating)
         else:
             layers = {path for path, leaf in floating if jnp.ndim(leaf) and self.stacked(path, leaf)}
         leaves = {path: _Leaf(leaf, "no array of floats", False) for path, leaf in flat}
@@ -443,7 +338,7 @@ class Pruner:
         for path, numbers in kept.items():
             layers = "" if numbers.size == 1 else f" (layers {', '.join(map(str, np.flatnonzero(numbers == 0)))})"
             if not numbers.all():
-                empty.append(f"{_written(path)!r}{layers}")
+                empty.append(f"{written(path)!r}{layers}")
         if empty:
             more = "a larger budget" if self.per_leaf else "per_leaf=True, a budget for each,"
             warnings.warn(f"nothing but zeros is kept of {', '.join(empty)}; {more} keeps some", stacklevel=3)

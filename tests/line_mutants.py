@@ -69,7 +69,7 @@ MUTANTS = [
     Mutant("pruning.py", "jnp.floor(jnp.asarray(k))", "jnp.ceil(jnp.asarray(k))", _PRUNING),
     Mutant("pruning.py", "if self.exclude and self.exclude(path, leaf):", "if False:", _PRUNING),
     Mutant("pruning.py", "hard if soft is given else straight_through(hard, soft)", "hard", _PRUNING),
-    Mutant("pruning.py", "if len(shape) >= 2 else", "if len(shape) >= 1 else", _PRUNING),
+    Mutant("matrices.py", "if len(shape) >= 2 else", "if len(shape) >= 1 else", _PRUNING),
 ]
 
 
