@@ -44,6 +44,7 @@ OPEN: dict[str, dict[str, Any]] = {
 # Variants of the operator alone, to be compared with hard top-k as in the first above.
 OF_OPERATOR: dict[str, dict[str, Any]] = {
     "lam times the number of weights": {"lam_times_size": True},
+    "lam times the number of weights, in full": {"lam_times_size": True, "epochs": 30, "seeds": tuple(range(10))},
     "weights times the mask of |w|": {"form": "mask"},
     "weights times the mask of w^2": {"form": "mask_of_squares"},
     "no gradient of the selection": {"form": "stop_gradient"},

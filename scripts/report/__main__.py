@@ -44,8 +44,7 @@ def make(directory: Path) -> Path:
     findings = []
     for claim in claims.CLAIMS:
         findings.append(claim.find(directory))
-        verdict = findings[-1].verdict if findings[-1] else "not measured"
-        print(f"{verdict:12}  {claim.says}", flush=True)
+        print(readme.claim_row(claim, findings[-1]), flush=True)
     found = find([str(directory)])
     for problem in found.problems:
         print(f"left out: {problem.name}: {problem.reason}", file=sys.stderr)

@@ -10,13 +10,14 @@ from urllib.parse import quote
 
 from PIL import Image
 
-from experiments.core.report.finding import Claim, Finding, Measured
+from experiments.core.report.finding import Claim, Finding, Measured, Verdict
 from scripts.report import chart
 
 _MEANINGS = (
-    "Reproduced: holds by the rule beside the verdict. Partly: under conditions other than the paper's, or in part. "
-    "Not: measured, and does not hold. Substitute: measured on something smaller or other than what the paper used, "
-    "which cannot settle it. Not measured: the results hold nothing on it. Verdicts are computed from the results."
+    "Yes: most comparisons are for the claim, by their whole intervals, and none is against it. Mixed: some are "
+    "against it, and more than a third for it. No: all else, and whatever is claimed of every case but fails in one. "
+    "Answers are computed from the results: at the settings that the paper states, and at those that validation chose; "
+    "for times, on our processors."
 )
 _WIDTH, _COLOURS = 900, 64  # of a figure in the page; its link leads to the whole
 _WHOLE = re.compile(r"\b(?:(?:lam|p|k|n) = \d[\d.,/]*(?:e-?\d+)?(?<![.,])|\d+(?:\.\d+)?e-\d+|top-\w+)")
@@ -40,13 +41,21 @@ def _card(number: int, claim: Claim, finding: Finding | None, results: Path) -> 
     if finding is None:
         found = '<p><span class="verdict unmeasured">not measured</span></p>'
         return f'<article class="claim"><div><h3>{_text(claim.says)}</h3>{source}{found}</div></article>'
-    verdict = f'<span class="verdict {finding.verdict}">{finding.verdict}</span>'
-    full = f"<p>{_text(finding.ours).replace('; ', ';<br>')}</p><p>The rule: {_text(finding.why)}.</p>"
+    answers = "; ".join(
+        f"{how}: {_answer(verdict)}"
+        for how, verdict in (("as the paper sets it", finding.as_stated), ("tuned by us", finding.tuned))
+        if verdict
+    )
     return f"""<article class="claim"><div><h3>{_text(claim.says)}</h3>{source}
-<p class="plain">{verdict}: {_text(finding.plain)}</p>
+<p class="plain">{_text(finding.plain)}</p><p>{answers[0].upper()}{answers[1:]}. Measured on: {_text(finding.on)}.</p>
 {_numbers(finding, number)}
-<details><summary>In full, and how it was made</summary>{full}<p>{_sources(claim)}</p></details></div>
+<details><summary>How it was made</summary><p>{_sources(claim)}</p></details></div>
 {_figure(claim, finding, results)}</article>"""
+
+
+def _answer(verdict: Verdict) -> str:
+    told = f'<span class="verdict {verdict.answer.split()[0]}">{verdict.answer}</span>'
+    return f"{told} ({_text(verdict.number)})" if verdict.number else told
 
 
 def _numbers(finding: Finding, number: int) -> str:

@@ -1,16 +1,17 @@
-"""What our results say of a claim of the paper."""
+"""What our results say of a claim of the paper: two answers, by one rule."""
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from experiments.core.record.files import read_object
+from experiments.core.report.markdown import plus_minus
 
 Numbers = dict[str, Any]
+Answer = Literal["yes", "no", "mixed", "not possible here"]
 
-# "substitute": measured on something smaller or other than the paper's, which can support the claim but not settle it.
-Verdict = Literal["reproduced", "partly", "not", "substitute"]
+PAPERS_TASK, STAND_IN = "paper's task", "stand-in"  # what claims are measured on
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,9 +27,20 @@ class Measured:
     instead: str = "not measured"
 
     @staticmethod
-    def of(name: str, value: Numbers | None) -> "Measured":
+    def of(name: str, value: Numbers | None, instead: str = "not measured") -> "Measured":
         """Of an interval (`summary.interval`), if there is one."""
-        return Measured(name, None) if value is None else Measured(name, value["mean"], value["interval95"])
+        return Measured(name, None, None, instead) if value is None else Measured(name, *_bounds(value), instead)
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """An answer, and one number for it: of the paper's own variant, or of several the one nearest to the claim."""
+
+    answer: Answer
+    number: str = ""
+
+
+NOT_POSSIBLE = Verdict("not possible here")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,21 +48,19 @@ class Finding:
     """Our side of a claim.
 
     Attributes:
-      ours: the numbers, with intervals where there are seeds.
-      verdict: what they make of the claim.
-      why: the rule by which, or what limits it.
-      brief: the numbers that matter most, for the README, where `ours` is too long for it.
       plain: the finding in one sentence, for readers who know nothing of it.
-      unit: what is measured.
-      measured: the numbers that matter most, one by one.
+      as_stated: the verdict at the paper's settings; None where it states none, or they were not measured.
+      tuned: the verdict at settings chosen on validation; of a time, on our processors. None where there are none.
+      on: what it was measured on.
+      unit: of the numbers.
+      measured: all numbers behind the verdicts, one by one.
     """
 
-    ours: str
-    verdict: Verdict
-    why: str
-    brief: str = ""
-    plain: str = ""
-    unit: str = ""
+    plain: str
+    as_stated: Verdict | None
+    tuned: Verdict | None
+    on: str
+    unit: str
     measured: Sequence[Measured] = ()
 
 
@@ -59,6 +69,7 @@ class Claim:
     """What the paper says.
 
     Attributes:
+      short: the claim in a few words.
       says: the claim.
       source: where it does.
       paper: the numbers that it states for it.
@@ -69,6 +80,7 @@ class Claim:
       pages: in the repository, where the results are told in full.
     """
 
+    short: str
     says: str
     source: str
     paper: str
@@ -79,52 +91,53 @@ class Claim:
     pages: tuple[str, ...]
 
 
-def all_above(
-    ours: str,
-    differences: Mapping[str, Numbers | None],
-    brief: str,
-    *,
-    ahead: str,
-    unit: str,
-    stand_in: str = "",
-    seen: str = "",
-) -> Finding:
-    """The finding on a claim that differences are above 0: reproduced if all whole intervals are, in part if some.
+def answer(signs: Sequence[int]) -> Answer:
+    """Whether a claim holds, by comparisons: 1 where the whole interval is for it, -1 if against it, 0 if neither.
 
-    Args:
-      ours, brief, unit: of the finding.
-      differences: with their intervals, by what they are of.
-      ahead: what it means that a difference is above 0, as a plain sentence begins.
-      stand_in: what was trained in the place of the paper's network, if it was another; then that is the verdict.
-      seen: what `power` says of the differences.
+    - yes: more than half are for it, and none is against it.
+    - mixed: some are against it, and more than a third are for it.
+    - no: all else. One win among several losses is none, and a difference that does not show is not claimed.
+
+    The paper's settings and ours are answered apart: a loss as stated is a "no", whatever another setting does.
     """
-    better = [above(difference) for difference in differences.values()]
-    count, worse = f"{sum(better)} of {len(better)}", sum(map(below, differences.values()))
-    where = f"in {count} comparisons{f', and behind in {worse}' if worse else ''}."
-    verdict: Verdict = "reproduced" if all(better) else "partly" if any(better) else "not"
-    return Finding(
-        ours,
-        "substitute" if stand_in else verdict,
-        f"{lie_above(differences.values())}{f', on {stand_in}' if stand_in else ''}{seen}",
-        brief,
-        plain=f"{f'On {stand_in}, {ahead[0].lower()}{ahead[1:]}' if stand_in else ahead} {where}",
-        unit=unit,
-        measured=[Measured.of(name, value) for name, value in differences.items()],
-    )
+    wins, losses = signs.count(1), signs.count(-1)
+    if losses:
+        return "mixed" if 3 * wins > len(signs) else "no"
+    return "yes" if 2 * wins > len(signs) else "no"
 
 
-def lie_above(differences: Collection[Numbers | None]) -> str:
-    """How many intervals of differences lie above 0, and how many below if any does."""
-    worse = sum(map(below, differences))
-    return (
-        f"{sum(map(above, differences))} of {len(differences)} intervals lie above 0{f', {worse} below' * bool(worse)}"
-    )
+def in_every_case(holds: Iterable[bool]) -> Answer:
+    """Whether a claim about every case holds: one counterexample is enough for a "no"."""
+    return "yes" if all(holds) else "no"
 
 
-def power(rows: Sequence[Numbers]) -> str:
-    """Which differences could have been seen, by the `detectable` of rows; nothing where there are no intervals."""
-    seen = [row["detectable"] for row in rows if row["detectable"] is not None]
-    return f"; differences of {min(seen):.2f} to {max(seen):.2f} are seen in 80 % of such experiments" if seen else ""
+def sign(difference: Numbers | None) -> int:
+    """1 or -1 where the whole interval of a difference lies above or below 0; 0 without an interval."""
+    if difference is None or None in _bounds(difference):
+        return 0
+    mean, half = _bounds(difference)
+    return 0 if abs(mean) <= half else 1 if mean > 0 else -1
+
+
+def below(difference: Numbers | None) -> bool:
+    """Whether the whole interval of a difference lies below 0; not so without an interval."""
+    return sign(difference) < 0
+
+
+def above(difference: Numbers | None) -> bool:
+    """Whether the whole interval of a difference lies above 0; not so without an interval."""
+    return sign(difference) > 0
+
+
+def points(difference: Numbers | None) -> str:
+    """`+8.72 ± 4.82 points`."""
+    return f"{plus_minus(difference, signed=True)} points"
+
+
+def more_or_less(difference: Numbers | None, more: str = "more", less: str = "less") -> str:
+    """`8.72 ± 4.82 points more`."""
+    shown = points(difference)
+    return f"{shown.lstrip('+-')} {less if shown.startswith('-') else more}"
 
 
 def read(path: Path) -> Any:
@@ -132,18 +145,6 @@ def read(path: Path) -> Any:
     return read_object(path, "put back a copy of it, or make it again") if path.exists() else None
 
 
-def below(difference: Numbers | None) -> bool:
-    """Whether the whole interval of a difference lies below 0; not so without an interval."""
-    return _sign(difference) < 0
-
-
-def above(difference: Numbers | None) -> bool:
-    """Whether the whole interval of a difference lies above 0; not so without an interval."""
-    return _sign(difference) > 0
-
-
-def _sign(difference: Numbers | None) -> int:
-    if difference is None or None in (difference["mean"], difference["interval95"]):
-        return 0
-    mean, half = difference["mean"], difference["interval95"]
-    return 0 if abs(mean) <= half else 1 if mean > 0 else -1
+def _bounds(value: Numbers) -> tuple[Any, Any]:
+    """The mean of an interval, and half its width."""
+    return value["mean"], value["interval95"]

@@ -109,10 +109,10 @@ def markdown(numbers: Numbers) -> list[str]:
     for section in numbers.get("best", []):
         title = f"{100 * section['density']:g} % of {BUDGETS[section['budget']]} kept"
         lines += [f"### Test, {section['dataset']}: every method at its best, {title}", ""]
-        lines += [*grid(_HEADER, map(_cells, section["rows"])), ""]
+        lines += [*grid(_HEADER, [_cells(row, section) for row in section["rows"]]), ""]
     if numbers.get("best"):
         lines += [
-            "Every method with a cosine learning rate, at the best on validation of as many settings as any other that",
+            "Every kind with a cosine learning rate, at the best on validation of as many settings as any other that",
             "prunes; the dense network has its learning rate alone to choose. The error is that of the largest weights",
             "alone, as many as the density allows; of the dense network, of all.",
             "*Minus* is paired by seed. Mean ± half width of the 95 % t-interval over seeds.",
@@ -123,16 +123,45 @@ def markdown(numbers: Numbers) -> list[str]:
         lines += [f"### Validation, every method at its best, {100 * density:g} % of the whole network kept", ""]
         rows = [row for row in candidates if row["density"] == density]
         lines += [*grid(_SWEEP_HEADER, map(_sweep_cells, rows)), ""]
-    return lines
+    return [*lines, *told(numbers), ""] if candidates else lines
 
 
-def _cells(row: Numbers) -> list[str]:
+def told(numbers: Numbers) -> list[str]:
+    """A list in Markdown: how many settings of each method trained, and who keeps more or less than is asked for."""
+    candidates = numbers["best_sweep"]
+    best = max(100 - row["error"]["mean"] for row in candidates if row["error"]["mean"] is not None)
+    by_method: dict[str, list[bool]] = {}
+    for row in candidates:
+        right = [None if error is None else 100 - error for error in row["error"]["per_seed"]]
+        by_method.setdefault(row["method"], []).append(all(one is not None and one > best / 2 for one in right))
+    counts = "; ".join(f"{name}, {sum(trained)} of {len(trained)}" for name, trained in by_method.items())
+    found = [
+        "- Settings that trained on validation, in every seed at least half as many images right as with the best of "
+        f"all: {counts}."
+    ]
+    off = [
+        f"{row['method']}, {mean(row['train_density'], scale=100)} instead of {100 * section['density']:g} % of "
+        f"{BUDGETS[section['budget']]}"
+        for section in numbers["best"]
+        for row in section["rows"]
+        if _is_off(row, section)
+    ]
+    return [*found, f"- Weights kept that are not those asked for: {'; '.join(off)}."] if off else found
+
+
+def _is_off(row: Numbers, section: Numbers) -> bool:
+    """Whether a method keeps other than it is asked to, by more than a twentieth; the dense network is not asked."""
+    share = row["train_density"]["mean"]
+    return row["minus"]["dense"] is not None and abs(share - section["density"]) > section["density"] / 20
+
+
+def _cells(row: Numbers, section: Numbers) -> list[str]:
     return [
         row["method"],
         row["setting"],
         plus_minus(row["error"]),
         *(plus_minus(row["minus"][name], signed=True) for name in REFERENCES),
-        plus_minus(row["train_density"], scale=100),
+        plus_minus(row["train_density"], scale=100) + (" (not as asked)" if _is_off(row, section) else ""),
         f"{row['seconds_per_epoch_and_seed']:.2g}",
         *tables.outcome(row),
     ]

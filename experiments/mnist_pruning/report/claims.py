@@ -1,154 +1,140 @@
 """Findings on the pruning experiment: MNIST, all three layers pruned, as the paper's text has it."""
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from experiments.core.record.summary import interval
-from experiments.core.report.finding import Finding, Measured, Numbers, Verdict, below, read
+from experiments.core.report.finding import (
+    PAPERS_TASK,
+    Finding,
+    Measured,
+    Numbers,
+    Verdict,
+    answer,
+    below,
+    in_every_case,
+    more_or_less,
+    points,
+    read,
+    sign,
+)
 from experiments.core.report.markdown import plus_minus
-from experiments.core.report.results import Run
-from experiments.mnist_pruning import relaxed
 from experiments.mnist_pruning.methods import METHODS
-from experiments.mnist_pruning.report import naming
-from experiments.mnist_pruning.report.table import PAPER_OT_ERROR
+from experiments.mnist_pruning.report.table import PAPER_OT_ERROR, epochs_of
 
 _PAPERS = "(the paper's lam)"
-# On when seeds get there: the verdict, why, and in plain words.
-_SOONER: tuple[Verdict, str, str] = (
-    "reproduced",
-    "every seed gets there sooner at the paper's lam",
-    "At the paper's lam every seed comes to the final error of hard top-k sooner.",
-)
-_SOONER_ANNEALED: tuple[Verdict, str, str] = (
-    "partly",
-    "not at the paper's lam; with lam annealed every seed gets there sooner",
-    "With lam annealed every seed comes to the final error of hard top-k sooner, at the paper's lam not every one.",
-)
-_NOT_SOONER: tuple[Verdict, str, str] = (
-    "not",
-    "not every seed gets there sooner",
-    "Not every seed comes to the final error of hard top-k any sooner.",
-)
+_TUNED = "with lam chosen on validation"
 
 
 def accuracy(results: Path) -> Finding | None:
     """Relaxed against hard top-k at the end."""
-    papers = [row for row in _rows(results, "final") if _is_papers(row)]
+    papers, best = _papers(results), _best_on_validation(results)
     if not papers or any(row["minus_hard"] is None for row in papers):
         return None
-    best = _best_on_validation(results)
-    shown = papers + ([best] if best else [])
-    ours = "; ".join(f"{_short(row)}: {plus_minus(row['minus_hard'], signed=True)}" for row in shown)
-    ours = f"test error minus hard top-k's, points: {ours}"
-    count = sum(below(row["minus_hard"]) for row in papers)
-    why = f"{count} of {len(papers)} intervals at the paper's lam lie below 0{_under_what_is_open(results)}"
-    verdict: Verdict = "reproduced" if count == len(papers) else "partly" if count else "not"
-    plain = f"At the paper's lam the relaxed top-k errs less than a hard one in {count} of {len(papers)} settings"
-    if verdict != "reproduced" and best and below(best["minus_hard"]):
-        verdict, why = "partly", f"{why}; that of the best setting on validation (the last) does"
-        plain += f"; with lam chosen on validation it errs {-best['minus_hard']['mean']:.2f} points less"
+    nearest = min((row["minus_hard"] for row in papers), key=_least)
+    plain = f"At the paper's lam relaxed top-k errs {more_or_less(nearest)} than hard top-k at best"
+    tuned = None
+    if best:
+        plain += f"; {_TUNED} it errs {more_or_less(best['minus_hard'])}"
+        tuned = Verdict(answer([-sign(best["minus_hard"])]), points(best["minus_hard"]))
+    variants = [row["minus_hard"] for row in (read(_table(results)) or {}).get("why", [])]
+    if variants:
+        better = sum(map(below, variants))
+        plain += f"; under what the paper leaves open it is clearly better in {better} of {len(variants)} tries"
     return Finding(
-        ours,
-        verdict,
-        why,
-        plain=f"{plain}.",
-        unit="points of test error, minus those of hard top-k",
-        measured=[Measured.of(_short(row), row["minus_hard"]) for row in shown],
+        f"{plain}.",
+        Verdict(answer([-sign(row["minus_hard"]) for row in papers]), points(nearest)),
+        tuned,
+        PAPERS_TASK,
+        "points of test error, minus those of hard top-k",
+        [Measured.of(_short(row), row["minus_hard"]) for row in _relaxed(results)],
     )
-
-
-def _under_what_is_open(results: Path) -> str:
-    """What other intervals at the paper's lam say, those of variants of what the paper leaves open."""
-    table = read(results / "mnist_pruning" / "table.json") or {}
-    minus_hard = [row["minus_hard"] for row in table.get("why", [])]
-    return f", and {sum(map(below, minus_hard))} of {len(minus_hard)} under what it leaves open" if minus_hard else ""
 
 
 def speed(results: Path) -> Finding | None:
-    """Epochs until the error that hard top-k ends with, seed by seed, and the time that they take."""
-    runs, _ = naming.load(results / "mnist_pruning")
-    final = [run for run in runs if _is_final(run)]
-    hard = next((run for run in final if run.config["method"] == "hard"), None)
-    papers = [run for run in final if relaxed.is_papers(run.config)]
-    annealed = [run for run in final if relaxed.is_annealed(run.config)]
-    if hard is None or not papers:
+    """Epochs until the largest weights alone, a tenth, have the error that hard top-k ends with."""
+    papers, best = _papers(results), _best_on_validation(results)
+    if not papers or any(row["minus_hard"] is None for row in papers):
         return None
-    reached = {run.name: _reached(run, hard) for run in [*papers, *annealed]}
-    length = hard.summary["epochs"]
-    ours = "; ".join(f"{naming.setting(run)}: {_when(run, reached[run.name])}" for run in [*papers, *annealed])
-    ours = f"epochs until the error of hard top-k after {length} ({length * _epoch_seconds(hard):.2g} s a seed): {ours}"
-
-    brief = f"epochs until the error of hard top-k after {length}: " + "; ".join(
-        f"{naming.setting(run).removesuffix(_PAPERS).strip()}: {_epochs(reached[run.name])}"
-        for run in [*papers, *annealed]
-    )
-
-    def all_sooner(runs: Iterable[Run]) -> bool:
-        return all(epochs is not None and epochs < length for run in runs for epochs in reached[run.name])
-
-    if all_sooner(papers):
-        verdict, why, plain = _SOONER
-    elif annealed and all_sooner(annealed):
-        verdict, why, plain = _SOONER_ANNEALED
-    else:
-        verdict, why, plain = _NOT_SOONER
+    first = min(papers, key=lambda row: _least(row["hardened_to_hards_error"]["epochs"]))
+    plain = f"At the paper's lam relaxed top-k comes to the error that hard top-k ends with {_after(first)}"
+    tuned = None
+    if best:
+        tuned = Verdict(answer([_sooner(best)]), _after(best))
+        plain += f"; {_TUNED} the tenth of the weights that is kept does so {_after(best)}, "
+        share = plus_minus(best["to_hards_error"]["density"], scale=100)
+        plain += f"and all that are not 0 ({share} %) {_after(best, 'to_hards_error')}"
     return Finding(
-        ours,
-        verdict,
-        why,
-        brief,
-        plain=plain,
-        unit=f"epochs of {length}, until the error of hard top-k at the end",
-        measured=[
-            Measured(naming.setting(run), None, instead=_epochs(reached[run.name]))
-            if None in reached[run.name]
-            else Measured.of(naming.setting(run), interval(reached[run.name]))
-            for run in [*papers, *annealed]
+        f"{plain}.",
+        Verdict(answer(list(map(_sooner, papers))), _after(first)),
+        tuned,
+        PAPERS_TASK,
+        "epochs until the weights that are kept have the error of hard top-k at the end",
+        [
+            Measured(_short(row), None, instead=_after(row))
+            if None in row["hardened_to_hards_error"]["epochs"]["per_seed"]
+            else Measured.of(_short(row), row["hardened_to_hards_error"]["epochs"])
+            for row in _relaxed(results)
         ],
     )
 
 
 def density(results: Path) -> Finding | None:
-    """The rate of non-zero weights in training."""
-    papers = [row for row in _rows(results, "final") if _is_papers(row)]
+    """The rate of non-zero weights at the end of training."""
+    papers, best = _papers(results), _best_on_validation(results)
     if not papers:
         return None
-    ours = "; ".join(f"{_short(row)}: {plus_minus(row['train_density'], scale=100)} %" for row in papers)
-    means = [row["train_density"]["mean"] for row in papers]
-    kept = all(mean is not None and abs(mean - 0.1) < 5e-4 for mean in means)
+    plain = f"At the paper's lam {_percent(papers[0])} of the weights are not 0"
+    tuned = None
+    if best:
+        plain += f"; {_TUNED} that is so only at the end of training, with {_percent(best)}"
+        tuned = Verdict(in_every_case([_is_a_tenth(best)]), f"{_percent(best)}, at the end")
     return Finding(
-        ours,
-        "reproduced" if kept else "not",
-        "10.0 % to the first decimal is asked for",
-        plain=f"At the paper's lam {'exactly' if kept else 'not just'} a tenth of the weights is not zero.",
-        unit="% of the weights that are not zero",
-        measured=[Measured.of(_short(row), _times(100, row["train_density"])) for row in papers],
+        f"{plain}.",
+        Verdict(in_every_case(map(_is_a_tenth, papers)), _percent(papers[0])),
+        tuned,
+        PAPERS_TASK,
+        "% of the weights that are not 0 at the end of training",
+        [Measured.of(_short(row), _times(100, row["train_density"])) for row in _relaxed(results)],
     )
 
 
 def optimal_transport(results: Path) -> Finding | None:
-    """Hard top-k with the gradient of optimal transport."""
-    rows = [row for row in _rows(results, "final") if row["method"] == METHODS["ot_straight_through"].label]
-    if not rows:
+    """Hard top-k with the gradient of optimal transport against the relaxed operators, with which the paper has it."""
+    papers, best = _papers(results), _best_on_validation(results)
+    found = [row for row in _rows(results, "final") if row["method"] == METHODS["ot_straight_through"].label]
+    if not (papers and found):
         return None
-    row = rows[0]
-    error = row["test_error"]
-    ours = f"{plus_minus(error)} % ({row['setting']}, {len(row['seeds'])} seeds); minus hard top-k "
-    ours += plus_minus(row["minus_hard"], signed=True)
-    verdict: Verdict = "not"
-    why = "the paper's number lies outside the interval" + ("; no better than hard top-k" if row["minus_hard"] else "")
-    if error["mean"] is not None and abs(error["mean"] - PAPER_OT_ERROR) <= (error["interval95"] or 0.0):
-        verdict, why = "reproduced", "the paper's number lies in the interval"
-    elif below(row["minus_hard"]):
-        verdict, why = "partly", "better than hard top-k; the paper's number lies outside the interval"
+    row = found[0]
+    minus = {_short(other): _minus(row, other) for other in _relaxed(results)}
+    at_papers = [minus[_short(other)] for other in papers]
+    nearest = min(at_papers, key=lambda value: abs(_least(value)))
+    plain = f"With the gradient of optimal transport a hard top-k errs by {plus_minus(row['test_error'])} % (the "
+    plain += f"paper: {PAPER_OT_ERROR} %), {more_or_less(nearest)} than the nearer relaxed top-k at the paper's lam"
+    tuned = None
+    if best:
+        to_best = minus[_short(best)]
+        plain += f", {more_or_less(to_best)} than that {_TUNED}"
+        tuned = Verdict(in_every_case([_is_level(to_best)]), points(to_best))
+    if row["minus_hard"]:
+        plain += f"; hard top-k itself: {more_or_less(row['minus_hard'])} with that gradient"
+    numbers = [Measured.of(f"minus relaxed, {name}", value) for name, value in minus.items()]
     return Finding(
-        ours,
-        verdict,
-        why,
-        plain=f"With the gradient of optimal transport the error is {plus_minus(error)} %: {why}.",
-        unit="% of test images that are taken for another digit",
-        measured=[Measured.of(f"hard top-k with that gradient, {row['setting']}", error)],
+        f"{plain}.",
+        Verdict(in_every_case(map(_is_level, at_papers)), points(nearest)),
+        tuned,
+        PAPERS_TASK,
+        "points of test error of a hard top-k with the gradient of optimal transport",
+        [*numbers, Measured.of("minus hard top-k", row["minus_hard"])],
     )
+
+
+def _papers(results: Path) -> list[Numbers]:
+    return [row for row in _rows(results, "final") if row["setting"].endswith(_PAPERS)]
+
+
+def _relaxed(results: Path) -> list[Numbers]:
+    """All rows of the relaxed top-k that a hard one at the same learning rate is there for."""
+    return [row for row in _rows(results, "final") if row["method"] == "relaxed top-k" and row["minus_hard"]]
 
 
 def _best_on_validation(results: Path) -> Numbers | None:
@@ -161,68 +147,68 @@ def _best_on_validation(results: Path) -> Numbers | None:
         for row in _rows(results, "sweep")
         if row["method"] == "relaxed top-k" and row["chosen"] and row["hardened_error"]["mean"] is not None
     }
+    papers = _papers(results)
     others = [
         row
-        for row in _rows(results, "final")
-        if row["method"] == "relaxed top-k" and row["setting"] in errors and not (_is_papers(row) or _is_tuned(row))
+        for row in _relaxed(results)
+        if row["setting"] in errors and row not in papers and "learning rate" not in row["setting"]
     ]
     return min(others, key=lambda row: errors[row["setting"]], default=None)
 
 
 def _rows(results: Path, split: str) -> list[Numbers]:
     """Those of the table: `final`, on the test images, or `sweep`, on those for validation."""
-    table = read(results / "mnist_pruning" / "table.json") or {split: []}
+    table = read(_table(results)) or {split: []}
     sections = (part for part in table[split] if part["dataset"] == "mnist" and part["prune_layers"] == [1, 2, 3])
     return [row for section in sections for row in section["rows"]]
 
 
-def _is_papers(row: Numbers) -> bool:
-    return row["setting"].endswith(_PAPERS)
+def _table(results: Path) -> Path:
+    return results / "mnist_pruning" / "table.json"
 
 
-def _is_tuned(row: Numbers) -> bool:
-    return "learning rate" in row["setting"]
-
-
-def _is_final(run: Run) -> bool:
-    config = run.config
-    return (
-        (config["split"], config["dataset"]) == ("test", "mnist")
-        and naming.layers(run) == (1, 2, 3)
-        and not (naming.is_tuned(run) or naming.part(run))
-    )
-
-
-def _times(factor: float, value: Numbers) -> Numbers:
-    return {name: None if value[name] is None else factor * value[name] for name in ("mean", "interval95")}
+def _least(value: Numbers) -> float:
+    """The mean, to order by; what has none comes last."""
+    return float("inf") if value["mean"] is None else float(value["mean"])
 
 
 def _short(row: Numbers) -> str:
     return row["setting"].removesuffix(_PAPERS).strip()
 
 
-def _reached(run: Run, hard: Run) -> list[float | None]:
-    """By seed, the first epoch at which the error is at most what that of hard top-k ends with."""
-    ends = dict(zip(hard.summary["seeds"], hard.final("test_error"), strict=True))
-    epochs: list[float | None] = []
-    for i, seed in enumerate(run.summary["seeds"]):
-        errors = [(row["epoch"], row["test_error"][i]) for row in run.rows]
-        end = ends.get(seed)
-        epochs.append(next((epoch for epoch, error in errors if None not in (error, end) and error <= end), None))
-    return epochs
+def _after(row: Numbers, which: str = "hardened_to_hards_error") -> str:
+    """`after 13.90 ± 0.63 of 30 epochs`; unless all seeds get there, in how many they do."""
+    epochs = epochs_of(row[which])
+    return epochs if epochs.startswith("in") else f"after {epochs} of {row['epochs']} epochs"
 
 
-def _epochs(epochs: list[float | None]) -> str:
-    never = sum(epoch is None for epoch in epochs)
-    return f"never in {never} of {len(epochs)} seeds" if never else plus_minus(interval(epochs))
+def _sooner(row: Numbers) -> int:
+    """1 where every seed gets there before the end of training, else -1."""
+    reached = row["hardened_to_hards_error"]["epochs"]["per_seed"]
+    return 1 if all(epoch is not None and epoch < row["epochs"] for epoch in reached) else -1
 
 
-def _when(run: Run, epochs: list[float | None]) -> str:
-    if None in epochs:
-        return _epochs(epochs)
-    return f"{_epochs(epochs)} ({interval(epochs)['mean'] * _epoch_seconds(run):.2g} s)"
+def _percent(row: Numbers) -> str:
+    return f"{plus_minus(row['train_density'], scale=100)} %"
 
 
-def _epoch_seconds(run: Run) -> float:
-    """Of one seed."""
-    return run.summary["seconds"] / (run.summary["epochs"] * len(run.summary["seeds"]))
+def _is_a_tenth(row: Numbers) -> bool:
+    """Whether it is 10.0 %, to the first decimal."""
+    mean = row["train_density"]["mean"]
+    return mean is not None and abs(mean - 0.1) < 5e-4
+
+
+def _times(factor: float, value: Numbers) -> Numbers:
+    return {name: None if value[name] is None else factor * value[name] for name in ("mean", "interval95")}
+
+
+def _minus(row: Numbers, other: Numbers) -> Numbers:
+    """The difference of test errors, over the seeds that both have."""
+    errors = dict(zip(other["seeds"], other["test_error"]["per_seed"], strict=True))
+    pairs = zip(map(errors.get, row["seeds"]), row["test_error"]["per_seed"], strict=True)
+    return interval([None if None in (theirs, mine) else mine - theirs for theirs, mine in pairs])
+
+
+def _is_level(difference: Numbers) -> bool:
+    """Whether there are seeds to compare, and their interval holds 0."""
+    return difference["interval95"] is not None and not sign(difference)

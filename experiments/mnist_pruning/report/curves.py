@@ -1,4 +1,4 @@
-"""Figure 5: test error in the course of training, against time and against epochs."""
+"""Figure 5: test error in the course of training, and the weights that are not 0, against time and epochs."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from experiments.core.report.style import Look
 from experiments.mnist_pruning.report import naming
 
 TICKS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 90)
+_SHARES = (1, 2, 5, 10, 20, 50, 100)
 _LOG_TIME_FROM = 6.0  # how many times longer the slowest run is than the fastest
 
 
@@ -25,10 +26,11 @@ class Curve:
     seconds: np.ndarray  # per seed
     mean: np.ndarray
     half: np.ndarray
+    density: np.ndarray  # %, as the mean over seeds
 
 
 def curve(run: Run) -> Curve:
-    """The test error of a run; a seed that has diverged leaves the mean."""
+    """The test error and the density of a run; a seed that has diverged leaves the mean."""
     intervals = [interval(row["test_error"]) for row in run.rows]
     number = lambda value: np.nan if value is None else value  # noqa: E731
     return Curve(
@@ -36,30 +38,35 @@ def curve(run: Run) -> Curve:
         seconds=np.array([row["seconds"] for row in run.rows]) / len(run.summary["seeds"]),
         mean=np.array([number(entry["mean"]) for entry in intervals]),
         half=np.array([entry["interval95"] or 0.0 for entry in intervals]),
+        density=100 * np.array([number(interval(row["train_density"])["mean"]) for row in run.rows]),
     )
 
 
 def figure5(runs: Sequence[Run]) -> Figure:
-    """Two panels that share the axis of errors; the legend gives the final error of each run."""
+    """Errors above, densities below, each against time and epochs; the legend gives the final error of each run."""
     curves = [(run, curve(run)) for run in runs]
-    height = max(3.8, 1.2 + 0.36 * len(runs))
-    figure = Figure(figsize=(11, height), layout="constrained")
-    time, epochs = figure.subplots(1, 2, sharey=True)
+    figure = Figure(figsize=(11, max(5.6, 3 + 0.36 * len(runs))), layout="constrained")
+    panels = figure.subplots(2, 2, sharex="col", sharey="row", height_ratios=(2, 1))
+    (time, epochs), (time_below, epochs_below) = panels
     lengths = [drawn.seconds[-1] for _, drawn in curves]
     log_time = bool(max(lengths) > _LOG_TIME_FROM * min(lengths))
     shade = 0.15 if len(runs) <= 7 else 0.07  # bands of many runs lie on top of each other
     for run, drawn in curves:
         look = naming.look(run)
         # Time 0 has no place on a logarithmic axis.
-        _draw(time, drawn.seconds[log_time:], drawn.mean[log_time:], drawn.half[log_time:], look, shade)
-        _draw(epochs, drawn.epochs, drawn.mean, drawn.half, look, shade)
+        for (above, below), x, start in ((panels[:, 0], drawn.seconds, int(log_time)), (panels[:, 1], drawn.epochs, 0)):
+            _draw(above, x[start:], drawn.mean[start:], drawn.half[start:], look, shade)
+            below.plot(x[start:], drawn.density[start:], color=look[0], linestyle=look[1], linewidth=1.8)
     if log_time:
         time.set_xscale("log")
         time.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    time.set_xlabel("training time, s per seed (seeds train together)")
-    epochs.set_xlabel("epochs")
+    time_below.set_xlabel("training time, s per seed (seeds train together)")
+    epochs_below.set_xlabel("epochs")
     time.set_ylabel("test error, %")
-    _error_axis(time, [drawn for _, drawn in curves])
+    time_below.set_ylabel("weights\nnot 0, %")
+    lowest = np.nanmin([np.nanmin(drawn.mean) for _, drawn in curves])
+    _log_axis(time, max(0.5, 0.85 * lowest), 100, TICKS)
+    _log_axis(time_below, 0.8 * min(np.nanmin(drawn.density) for _, drawn in curves), 125, _SHARES)
     first = runs[0]
     layers = naming.of_layers(naming.layers(first))
     figure.suptitle(f"{naming.task(first)}: {100 * first.config['density']:g} % of the weights of {layers} kept")
@@ -84,11 +91,10 @@ def _draw(axes: Axes, x: np.ndarray, mean: np.ndarray, half: np.ndarray, look: L
     axes.plot(x, mean, color=colour, linestyle=dashes, linewidth=1.8)
 
 
-def _error_axis(axes: Axes, curves: Sequence[Curve]) -> None:
+def _log_axis(axes: Axes, low: float, high: float, ticks: Sequence[int]) -> None:
     axes.set_yscale("log")
-    lowest = np.nanmin([np.nanmin(drawn.mean) for drawn in curves] or [1.0])
-    axes.set_ylim(max(0.5, 0.85 * lowest), 100)
-    axes.yaxis.set_major_locator(FixedLocator(TICKS))
+    axes.set_ylim(low, high)
+    axes.yaxis.set_major_locator(FixedLocator(ticks))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 

@@ -27,7 +27,8 @@ _FINAL_HEADER = (
     "minus hard",
     "density in training, %",
     "hardened error, %",
-    "hardened density, %",
+    "epochs to hard's error",
+    "hardened epochs to it",
     "s per epoch and seed",
     "seeds",
     "diverged",
@@ -62,11 +63,26 @@ def _final_row(run: Run, hard: Run | None) -> Numbers:
     return _common(run) | {
         "test_error": interval(run.final("test_error")),
         "minus_hard": None if hard is None else difference(run, hard, "test_error"),
-        "hardened_density": interval(run.final("hardened_density")),
+        "to_hards_error": None if hard is None else _reached(run, hard, "test_error"),
+        "hardened_to_hards_error": None if hard is None else _reached(run, hard, "hardened_error"),
         "seconds": run.summary["seconds"],
         "seconds_per_epoch_and_seed": run.summary["seconds"] / (epochs * len(seeds)),
         "epochs": epochs,
     }
+
+
+def _reached(run: Run, hard: Run, metric: str) -> Numbers:
+    """By seed the first epoch with at most the error that hard top-k ends with, and the share of weights then not 0."""
+    ends = dict(zip(hard.summary["seeds"], hard.final("test_error"), strict=True))
+    epochs: list[float | None] = []
+    shares: list[float | None] = []
+    for i, seed in enumerate(run.summary["seeds"]):
+        errors = [(row, row[metric][i]) for row in run.rows]
+        end = ends.get(seed)
+        found = next((row for row, error in errors if None not in (error, end) and error <= end), None)
+        epochs.append(None if found is None else found["epoch"])
+        shares.append(None if found is None else found["train_density"][i])
+    return {"epochs": interval(epochs), "density": interval(shares)}
 
 
 def _sweep_group(key: tuple[Any, ...], members: list[Run], chosen: frozenset[str]) -> Numbers:
@@ -108,7 +124,9 @@ def markdown(numbers: Numbers) -> list[str]:
         lines += [
             "Mean ± half width of the 95 % t-interval over seeds; *minus hard* is paired by seed, runs with a",
             "tuned learning rate against such a run; *hardened* keeps the largest weights only, as many as the density",
-            "allows. The seeds of a run train together: its seconds are divided among them.",
+            "allows. *Epochs to hard's error*: until the error that hard top-k ends with, by seed, and how many",
+            "weights are not 0 then, or how many seeds get there; *hardened*: until the largest weights alone have it.",
+            "The seeds of a run train together: its seconds are divided among them.",
             "",
         ]
     for section in numbers["sweep"]:
@@ -137,10 +155,25 @@ def _final_cells(row: Numbers) -> list[str]:
         plus_minus(row["minus_hard"], signed=True),
         plus_minus(row["train_density"], scale=100),
         plus_minus(row["hardened_error"]),
-        mean(row["hardened_density"], scale=100),
+        _in_brackets(row["to_hards_error"]),
+        "-" if row["hardened_to_hards_error"] is None else epochs_of(row["hardened_to_hards_error"]),
         f"{row['seconds_per_epoch_and_seed']:.2g}",
         *tables.outcome(row),
     ]
+
+
+def epochs_of(reached: Numbers) -> str:
+    """`1.20 ± 0.30`; unless all seeds get there, in how many they do."""
+    seeds = reached["epochs"]["per_seed"]
+    there = len(seeds) - seeds.count(None)
+    return plus_minus(reached["epochs"]) if there == len(seeds) else f"in {there} of {len(seeds)} seeds"
+
+
+def _in_brackets(reached: Numbers | None) -> str:
+    """The epochs, and the density then, if every seed got there."""
+    if reached is None or None in reached["epochs"]["per_seed"]:
+        return "-" if reached is None else epochs_of(reached)
+    return f"{epochs_of(reached)} (at {mean(reached['density'], scale=100)} %)"
 
 
 def _sweep_cells(row: Numbers) -> list[str]:

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from experiments.core.record.summary import interval
 from experiments.core.report import tables
+from experiments.core.report.finding import below
 from experiments.core.report.markdown import grid, mean, p_name, plus_minus
 from experiments.core.report.paired import difference
 from experiments.core.report.results import Run
@@ -24,6 +25,8 @@ _HEADER = (
     "hard top-k, %",
     "relaxed, %",
     "minus hard",
+    "medians",
+    "better in",
     "density in training, %",
     "seeds",
     "diverged",
@@ -74,9 +77,16 @@ def measure(runs: Sequence[Run]) -> Numbers:
     found = {run.name: run for run in runs if naming.part(run) == "why"}
     rows = []
     for variant in OPEN | OF_OPERATOR:
-        reference = found.get(_name(variant if variant in OPEN else next(iter(OPEN)), "hard"))
-        rows += [_row(variant, found[name], reference) for p in relaxed.P if (name := _name(variant, p)) in found]
+        for run in (found[name] for p in relaxed.P if (name := _name(variant, p)) in found):
+            hard = found.get(_name(variant, "hard")) if variant in OPEN else _hard(run, runs)
+            rows.append(_row(variant, run, hard))
     return {"why": rows} if rows else {}
+
+
+def _hard(run: Run, runs: Sequence[Run]) -> Run | None:
+    """The hard top-k that trained as long with the same optimizer, for a variant of the operator alone."""
+    alike = (one for one in naming.IDENTITY.comparable(run, runs) if one.config["method"] == "hard")
+    return next((one for one in alike if one.config["optimizer"] == run.config["optimizer"]), None)
 
 
 def _name(variant: str, which: str) -> str:
@@ -109,16 +119,47 @@ def markdown(numbers: Numbers) -> list[str]:
         "",
         *grid(_HEADER, map(_cells, rows)),
         "",
+        "*Medians* over seeds: of hard top-k, of the relaxed one. *Better in*: seeds where the relaxed one errs less.",
+        "",
     ]
 
 
+def told(numbers: Numbers) -> list[str]:
+    """A list in Markdown: in how many tries the relaxed one is better, and where by its median."""
+    rows = [row for row in numbers["why"] if row["minus_hard"] and row["minus_hard"]["mean"] is not None]
+    clearly, second = sum(below(row["minus_hard"]) for row in rows), sum(row["p"] == 2 for row in rows)
+    found = [f"- Clearly below hard top-k in {clearly} of {len(rows)} tries that end, {second} of them with p = 2."]
+    for row in rows:
+        hard, ours = map(_median, (row["hard"], row["relaxed"]))
+        if ours < hard:
+            share = f"{mean(row['train_density'], scale=100)} % of the weights are not 0"
+            found.append(
+                f"- {row['variant'][0].upper()}{row['variant'][1:]}, p = {p_name(row['p'])}, {row['epochs']} epochs: "
+                f"below it by the median, {ours:.2f} against {hard:.2f}, in {_better(row)} seeds; mean "
+                f"{plus_minus(row['minus_hard'], signed=True)}; {share}."
+            )
+    return found
+
+
+def _median(value: Numbers) -> float:
+    """Over the seeds that have a value."""
+    return float(np.median([one for one in value["per_seed"] if one is not None]))
+
+
+def _better(row: Numbers) -> str:
+    differences = [value for value in row["minus_hard"]["per_seed"] if value is not None]
+    return f"{sum(value < 0 for value in differences)} of {len(differences)}"
+
+
 def _cells(row: Numbers) -> list[str]:
+    lost = row["minus_hard"] is None or row["minus_hard"]["mean"] is None
     return [
         row["variant"],
         p_name(row["p"]),
         plus_minus(row["hard"]),
         plus_minus(row["relaxed"]),
         plus_minus(row["minus_hard"], signed=True),
+        *(["-"] * 2 if lost else [f"{_median(row['hard']):.2f}, {_median(row['relaxed']):.2f}", _better(row)]),
         mean(row["train_density"], scale=100),
         *tables.outcome(row),
     ]

@@ -45,8 +45,8 @@ def test_every_claim_has_its_figure_number_interval_verdict_and_a_plain_sentence
     for card, claim in zip(found, QUICK, strict=True):
         assert f"<h3>{claim.says}</h3>" in card
         assert f"The paper's number: {claim.paper}." in card
-    assert '<span class="verdict reproduced">reproduced</span>: At the paper' in found[0]
-    assert "the relaxed top-k errs less than a hard one in 1 of 1 settings." in found[0]
+    assert 'As the paper sets it: <span class="verdict yes">yes</span> (-2.00 ± ' in found[0]
+    assert "At the paper's lam relaxed top-k errs 2.00 ± " in found[0]
     assert re.search(r"p = 2, lam = 1e-4</th><td class=\"number\"[^>]*>-2.00 ± \d", found[0])
     assert '<img src="data:image/png;base64,' in found[0]
     assert '<span class="verdict unmeasured">not measured</span>' in found[6]
@@ -57,7 +57,7 @@ def test_every_claim_has_its_figure_number_interval_verdict_and_a_plain_sentence
 
 def test_a_claim_without_a_figure_has_a_chart_of_its_numbers():
     numbers = [Measured("a < b", 1.5, 0.5), Measured("b", -0.5), Measured("c", None)]
-    drawn = chart.of(Finding("", "not", "", unit="points", measured=numbers))
+    drawn = chart.of(Finding("", None, None, "", "points", numbers))
     assert drawn.count("<circle") == 2
     assert "a &lt; b: 1.5" in drawn
     assert 'aria-label="points: a &lt; b 1.5, b -0.5"' in drawn

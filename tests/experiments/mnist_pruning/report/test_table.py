@@ -104,7 +104,10 @@ def test_diverged_seeds_leave_the_means_and_are_counted(tmp_path):
     assert rows["ista"]["minus_hard"]["per_seed"] == [None, -5.0, None]
     assert rows["ista"]["diverged"] == 1
     assert rows["dense"]["test_error"]["mean"] is None
-    assert "| dense |  | - | - | - | - | - | 2 | 3 | 3 |" in (tmp_path / "table.md").read_text()
+    assert (
+        "| dense |  | - | - | - | - | in 0 of 3 seeds | in 0 of 3 seeds | 2 | 3 | 3 |"
+        in (tmp_path / "table.md").read_text()
+    )
 
 
 def test_broken_and_unfinished_runs_are_listed_with_the_reason(tmp_path):
