@@ -92,8 +92,8 @@ def _draw(axes: Axes, x: np.ndarray, mean: np.ndarray, half: np.ndarray, look: L
 
 
 def _log_axis(axes: Axes, low: float, high: float, ticks: Sequence[int]) -> None:
+    axes.set_ylim(low, high)  # before the scale, which finds none for lines that are all as high
     axes.set_yscale("log")
-    axes.set_ylim(low, high)
     axes.yaxis.set_major_locator(FixedLocator(ticks))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -57,6 +57,7 @@ def test_curves_are_means_over_seeds_against_seconds_per_seed(results):
     np.testing.assert_allclose(drawn["123/dense"].seconds, [0.0, 3.0, 6.0])
     np.testing.assert_allclose(drawn["123/hard"].mean, [89.0, 25.0, 15.0])
     assert np.isnan(drawn["123/ista"].mean[-1])
+    np.testing.assert_allclose(drawn["123/hard"].density, [10.0, 10.0, 10.0])
 
 
 def test_the_paper_s_figure_leaves_out_what_the_paper_has_not(results):
