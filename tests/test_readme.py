@@ -69,6 +69,12 @@ def test_tables_on_features_are_those_of_the_results(part, name):
     assert block(part, text) == readme.features_lines(name), "make report writes it again"
 
 
+@pytest.mark.parametrize("name", readme.pruning_lines())
+def test_sentences_on_pruning_are_those_of_the_results(name):
+    text = (RESULTS / "mnist_pruning" / "README.md").read_text()
+    assert block(name, text) == readme.pruning_lines()[name], "make report writes it again"
+
+
 @pytest.mark.parametrize("name", ["", *TABLES])
 def test_intervals_come_from_the_results(name, findings):
     """In text, signs are words."""
@@ -89,7 +95,8 @@ def test_times_of_solvers_come_from_the_benchmark():
 
 def test_update_writes_between_the_marks_alone(tmp_path, monkeypatch):
     results = tmp_path / "results"
-    for name in (f"bench/{readme.RECORD}", *(f"{name}/table.json" for name in readme.FEATURES.values())):
+    tables = (f"{name}/table.json" for name in ("mnist_pruning", *readme.FEATURES.values()))
+    for name in (f"bench/{readme.RECORD}", *tables):
         (results / name).parent.mkdir(parents=True)
         (results / name).write_text((RESULTS / name).read_text())
     (results / "bench" / "README.md").write_text("no table\n")

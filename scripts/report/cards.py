@@ -11,7 +11,6 @@ from urllib.parse import quote
 from PIL import Image
 
 from experiments.core.report.finding import Claim, Finding, Measured, Verdict
-from scripts.report import chart
 
 _MEANINGS = (
     "Yes: most comparisons are for the claim, by their whole intervals, and none is against it. Mixed: some are "
@@ -50,7 +49,7 @@ def _card(number: int, claim: Claim, finding: Finding | None, results: Path) -> 
 <p class="plain">{_text(finding.plain)}</p><p>{answers[0].upper()}{answers[1:]}. Measured on: {_text(finding.on)}.</p>
 {_numbers(finding, number)}
 <details><summary>How it was made</summary><p>{_sources(claim)}</p></details></div>
-{_figure(claim, finding, results)}</article>"""
+{_figure(claim, results)}</article>"""
 
 
 def _answer(verdict: Verdict) -> str:
@@ -77,7 +76,7 @@ def _exact(one: Measured) -> str:
 def _value(one: Measured) -> str:
     if one.mean is None:
         return one.instead
-    return chart.digits(one.mean) if one.half is None else f"{one.mean:.2f} ± {one.half:.2f}"
+    return f"{round(one.mean, 9):.4g}" if one.half is None else f"{one.mean:.2f} ± {one.half:.2f}"
 
 
 def _text(text: str) -> str:
@@ -85,11 +84,11 @@ def _text(text: str) -> str:
     return _WHOLE.sub(r'<span class="whole">\g<0></span>', html.escape(text))
 
 
-def _figure(claim: Claim, finding: Finding, results: Path) -> str:
-    """Ours of the claim, if there is one in the results; else a chart of its numbers."""
+def _figure(claim: Claim, results: Path) -> str:
+    """Ours of the claim, if there is one in the results."""
     path = results / claim.figure
     if not (claim.figure and path.exists()):
-        return f"<figure>{chart.of(finding)}<figcaption>{_text(finding.unit)}</figcaption></figure>"
+        return ""
     shown = f'<img src="{_small(path)}" alt="Figure of: {html.escape(claim.says, quote=True)}">'
     return (
         f'<figure><a href="{quote(claim.figure)}">{shown}</a><figcaption>{html.escape(path.name)}</figcaption></figure>'

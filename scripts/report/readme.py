@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.cifar100_vit.report import claims as fine_tuning_claims
 from experiments.cifar100_vit.report import lines as fine_tuning
 from experiments.cifar100_vit.report import verdict
 from experiments.core.record.files import read_object, write_atomically
 from experiments.core.report.finding import Claim, Finding, Verdict
 from experiments.core.report.markdown import line
+from experiments.mnist_pruning.report import best, why
 from scripts.bench import programs
 from scripts.bench.case import find
 from scripts.bench.contestants import BOTH, FORWARD, MODES
@@ -44,7 +46,7 @@ def update(claims: Sequence[Claim], findings: Sequence[Finding | None]) -> list[
     """
     changed = []
     made = {"claims": claims_table(claims, findings), **speed_tables()}
-    made |= {block: features_lines(name) for block, name in FEATURES.items()}
+    made |= {block: features_lines(name) for block, name in FEATURES.items()} | pruning_lines()
     for path in (RESULTS.parent / "README.md", *sorted(RESULTS.glob("*/README.md"))):
         before = path.read_text()
         after = fill(before, made)
@@ -85,10 +87,18 @@ def _answer(verdict: Verdict | None) -> str:
 
 
 def features_lines(name: str) -> list[str]:
-    """The verdict of results on features of a frozen network, by their name, and the tables of their test."""
+    """Finding and verdicts of results on features of a frozen network, by their name, and the tables of their test."""
     path = RESULTS / name / "table.json"
     numbers = read_object(path, "put back a copy of it, or make it again")
-    return [*verdict.lines(numbers), "", *fine_tuning.of_test(numbers)[:-1]]
+    finding = fine_tuning_claims.accuracy(RESULTS)
+    plain = [f"- **{finding.plain}**"] if finding else []
+    return [*plain, *verdict.lines(numbers), "", *fine_tuning.of_test(numbers)[:-1]]
+
+
+def pruning_lines() -> dict[str, list[str]]:
+    """Sentences on pruning: on the settings of every method, and on the paper's lam."""
+    numbers = read_object(RESULTS / "mnist_pruning" / "table.json", "put back a copy of it, or make it again")
+    return {"settings of methods": best.told(numbers), "variants": why.told(numbers)}
 
 
 def speed_tables() -> dict[str, list[str]]:

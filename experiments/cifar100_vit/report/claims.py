@@ -50,22 +50,21 @@ def _finding(tables: Mapping[str, Numbers], on: str) -> Finding:
         by_block = {"final_at_paper_rates": by_block["final"], "final": {}}
     verdicts = {block: _verdict(by_name) for block, by_name in by_block.items()}
     plain = "; ".join(
-        f"{where}, in {' and in '.join(_count(rows, name) for name, rows in by_block[block].items())}"
+        f"{where}, {', '.join(_count(rows, name) for name, rows in by_block[block].items())}"
         for block, where in BLOCKS.items()
         if verdicts[block]
     )
     return Finding(
-        f"The top-3 losses are ahead of cross-entropy in top-k accuracy, {plain}.",
+        f"Against cross-entropy in top-k accuracy the top-3 losses, {plain}.",
         verdicts["final_at_paper_rates"] or NOT_POSSIBLE,
         verdicts["final"],
         on,
-        "points of accuracy, minus those of cross-entropy",
+        "points of top-3 accuracy, minus those of cross-entropy",
         [
-            Measured.of(f"{where}, {name}, {row['loss'].removesuffix(_TARGET)}: top-{k}", value)
+            Measured.of(f"{where}, {name}: {row['loss'].removesuffix(_TARGET)}", _differences(row)[3])
             for block, where in BLOCKS.items()
             for name, rows in by_block[block].items()
             for row in rows
-            for k, value in _differences(row).items()
         ],
     )
 
@@ -89,7 +88,7 @@ def _best(rows: Sequence[Numbers]) -> Numbers:
 
 def _count(rows: Sequence[Numbers], name: str) -> str:
     signs = list(map(sign, _all(rows)))
-    return f"{signs.count(1)} of {len(signs)} comparisons ({name}; behind in {signs.count(-1)})"
+    return f"win {signs.count(1)} and lose {signs.count(-1)} of {len(signs)} comparisons ({name})"
 
 
 def _all(rows: Sequence[Numbers]) -> list[Numbers | None]:

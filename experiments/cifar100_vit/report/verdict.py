@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from experiments.cifar100_vit.report.claims import BLOCKS, PAPERS
 from experiments.cifar100_vit.report.lines import PAIRED_K, paired_cell
-from experiments.core.report.finding import Numbers, above, below
+from experiments.core.report.finding import Numbers, sign
 
 
 def lines(numbers: Numbers) -> list[str]:
@@ -29,14 +29,13 @@ def lines(numbers: Numbers) -> list[str]:
 
 def beyond_both(difference: Numbers | None) -> bool:
     """Whether a difference lies above its intervals over seeds and over images."""
-    return above(difference) and difference is not None and difference["mean"] > difference["interval95_over_images"]
+    return difference is not None and sign(difference) > 0 and difference["mean"] > difference["interval95_over_images"]
 
 
 def _word(differences: Sequence[Numbers | None]) -> str:
     """Of the differences at several k, by their intervals over seeds."""
-    if all(map(above, differences)):
-        return "ahead of"
-    return "behind" if all(map(below, differences)) else "not clearly apart from"
+    signs = set(map(sign, differences))
+    return "ahead of" if signs == {1} else "behind" if signs == {-1} else "not clearly apart from"
 
 
 def _listed(names: Sequence[str]) -> str:

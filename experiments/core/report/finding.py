@@ -27,9 +27,10 @@ class Measured:
     instead: str = "not measured"
 
     @staticmethod
-    def of(name: str, value: Numbers | None, instead: str = "not measured") -> "Measured":
-        """Of an interval (`summary.interval`), if there is one."""
-        return Measured(name, None, None, instead) if value is None else Measured(name, *_bounds(value), instead)
+    def of(name: str, value: Numbers | None, *, scale: float = 1.0, instead: str = "not measured") -> "Measured":
+        """Of an interval (`summary.interval`) times `scale`, if there is one."""
+        mean, half = (None, None) if value is None else (value["mean"], value["interval95"])
+        return Measured(name, mean and scale * mean, half and scale * half, instead)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,20 +114,10 @@ def in_every_case(holds: Iterable[bool]) -> Answer:
 
 def sign(difference: Numbers | None) -> int:
     """1 or -1 where the whole interval of a difference lies above or below 0; 0 without an interval."""
-    if difference is None or None in _bounds(difference):
+    if difference is None or None in (difference["mean"], difference["interval95"]):
         return 0
-    mean, half = _bounds(difference)
+    mean, half = difference["mean"], difference["interval95"]
     return 0 if abs(mean) <= half else 1 if mean > 0 else -1
-
-
-def below(difference: Numbers | None) -> bool:
-    """Whether the whole interval of a difference lies below 0; not so without an interval."""
-    return sign(difference) < 0
-
-
-def above(difference: Numbers | None) -> bool:
-    """Whether the whole interval of a difference lies above 0; not so without an interval."""
-    return sign(difference) > 0
 
 
 def points(difference: Numbers | None) -> str:
@@ -143,8 +134,3 @@ def more_or_less(difference: Numbers | None, more: str = "more", less: str = "le
 def read(path: Path) -> Any:
     """The object in a JSON file, or None if there is no such file."""
     return read_object(path, "put back a copy of it, or make it again") if path.exists() else None
-
-
-def _bounds(value: Numbers) -> tuple[Any, Any]:
-    """The mean of an interval, and half its width."""
-    return value["mean"], value["interval95"]

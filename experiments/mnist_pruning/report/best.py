@@ -152,7 +152,8 @@ def told(numbers: Numbers) -> list[str]:
 def _is_off(row: Numbers, section: Numbers) -> bool:
     """Whether a method keeps other than it is asked to, by more than a twentieth; the dense network is not asked."""
     share = row["train_density"]["mean"]
-    return row["minus"]["dense"] is not None and abs(share - section["density"]) > section["density"] / 20
+    asked = row["minus"]["dense"] is not None and share is not None
+    return asked and abs(share - section["density"]) > section["density"] / 20
 
 
 def _cells(row: Numbers, section: Numbers) -> list[str]:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from experiments.core.record.summary import interval
 from experiments.core.report import tables
-from experiments.core.report.finding import below
+from experiments.core.report.finding import sign
 from experiments.core.report.markdown import grid, mean, p_name, plus_minus
 from experiments.core.report.paired import difference
 from experiments.core.report.results import Run
@@ -127,7 +127,7 @@ def markdown(numbers: Numbers) -> list[str]:
 def told(numbers: Numbers) -> list[str]:
     """A list in Markdown: in how many tries the relaxed one is better, and where by its median."""
     rows = [row for row in numbers["why"] if row["minus_hard"] and row["minus_hard"]["mean"] is not None]
-    clearly, second = sum(below(row["minus_hard"]) for row in rows), sum(row["p"] == 2 for row in rows)
+    clearly, second = sum(sign(row["minus_hard"]) < 0 for row in rows), sum(row["p"] == 2 for row in rows)
     found = [f"- Clearly below hard top-k in {clearly} of {len(rows)} tries that end, {second} of them with p = 2."]
     for row in rows:
         hard, ours = map(_median, (row["hard"], row["relaxed"]))

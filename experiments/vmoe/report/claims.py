@@ -38,7 +38,10 @@ def precision(results: Path) -> Finding | None:
     plain = f"On {table['stand_in']['examples']}, a" if table["stand_in"] else "A"
     plain += f" relaxed router is more precise than the hard one in {signs.count(1)} of {len(rows)} comparisons, and "
     plain += f"less in {signs.count(-1)}"
-    plain += f"; 80 % of such experiments would see {min(seen):.2f} to {max(seen):.2f} points" if seen else ""
+    if seen:
+        plain += (
+            f"; a true difference of {min(seen):.2f} to {max(seen):.2f} points is found in 80 % of such experiments"
+        )
     return Finding(
         f"{plain}.",
         NOT_POSSIBLE if table["stand_in"] else verdict,

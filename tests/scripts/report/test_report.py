@@ -6,10 +6,9 @@ import re
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from experiments.core.report.finding import Finding, Measured
 from experiments.mnist_pruning.report import figures, table
 from scripts.report import __main__ as report
-from scripts.report import chart, claims, operators
+from scripts.report import claims, operators
 from tests.scripts.browser import wait_for, watched
 from tests.scripts.workdirs import write_workdir
 
@@ -53,14 +52,6 @@ def test_every_claim_has_its_figure_number_interval_verdict_and_a_plain_sentence
     links = [link for card in found for link in re.findall(r'href="(mnist[^"]*)"', card)]
     assert links
     assert all((results / link).exists() for link in links)
-
-
-def test_a_claim_without_a_figure_has_a_chart_of_its_numbers():
-    numbers = [Measured("a < b", 1.5, 0.5), Measured("b", -0.5), Measured("c", None)]
-    drawn = chart.of(Finding("", None, None, "", "points", numbers))
-    assert drawn.count("<circle") == 2
-    assert "a &lt; b: 1.5" in drawn
-    assert 'aria-label="points: a &lt; b 1.5, b -0.5"' in drawn
 
 
 def test_it_is_not_a_directory(tmp_path, capsys):

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from experiments.mnist_pruning.report import figures, naming, pictures, table
+from experiments.mnist_pruning.report import best, figures, naming, pictures, table
 from tests.scripts.workdirs import write_workdir
 
 START = [90.0, 90.0, 90.0]
@@ -66,6 +66,22 @@ def test_differences_are_to_what_trained_as_long_alone(tmp_path):
     minus = {row["run"].split("-")[1]: row["minus"] for row in section["rows"]}
     assert minus["relaxed"]["dense"]["mean"] == minus["relaxed"]["gradual"]["mean"] == 0.0
     assert set(minus["hard"].values()) == {None}
+
+
+def test_settings_that_did_not_train_and_densities_that_were_not_asked_for_are_told():
+    def candidate(method, *errors):
+        known = [error for error in errors if error is not None]
+        return {"method": method, "error": {"mean": sum(known) / len(known) if known else None, "per_seed": errors}}
+
+    def row(method, density, minus=0.0):
+        return {"method": method, "train_density": {"mean": density}, "minus": {"dense": minus}}
+
+    sweep = [candidate("a", 10.0, 10.0), candidate("a", 10.0, 56.0), candidate("a", 10.0, None), candidate("b", 54.0)]
+    rows = [row("dense", 1.0, None), row("a", 0.1), row("b", 0.015), row("lost", None)]
+    numbers = {"best_sweep": sweep, "best": [{"budget": "network", "density": 0.1, "rows": rows}]}
+    trained, off = best.told(numbers)
+    assert trained.endswith(": a, 1 of 3; b, 1 of 1.")
+    assert off.endswith(": b, 1.50 instead of 10 % of the whole network.")
 
 
 def test_the_papers_setting_stays_apart(directory):

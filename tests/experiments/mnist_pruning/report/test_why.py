@@ -51,3 +51,18 @@ def test_variants_of_the_operator_are_compared_with_hard_top_k_of_the_first(tmp_
     assert "| momentum 0.9 | 2 | 20.00 ± 0.00 | 85.00 ± " in text
     assert "### Test" not in text
     assert np.isfinite(rows["momentum 0.9"]["train_density"]["mean"])
+
+
+def test_a_variant_that_trains_in_full_is_compared_by_medians_with_the_hard_top_k_that_does_so(tmp_path):
+    base = {run.name: run.base for run in runs_of_suite()}["why/lam-times-the-number-of-weights-in-full-p2"]
+    fields = {key.replace(".", "__"): value for key, value in base.items()} | {"seeds": (0, 1, 2)}
+    ours = [9.0, 9.5, 40.0]
+    write_workdir(tmp_path / "why/lam-times-the-number-of-weights-in-full-p2", [ours, ours, ours], **fields)
+    write_workdir(tmp_path / "final-hard", [ours, ours, [12.0, 12.5, 13.0]], method="hard")
+    write_workdir(tmp_path / "final-tuned-hard", [ours, ours, ours], method="hard", optimizer__learning_rate=0.1)
+    write_workdir(tmp_path / "why/as-elsewhere-hard", [ours, ours], method="hard")
+    table.make(tmp_path)
+    assert "| 12.50, 9.50 | 2 of 3 | 10.00 | 3 | 0 |" in (tmp_path / "table.md").read_text()
+    first, second = why.told(why.measure(naming.load(tmp_path)[0]))
+    assert "in 0 of 1 tries" in first
+    assert "2 epochs: below it by the median, 9.50 against 12.50, in 2 of 3 seeds" in second
