@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Event
 
 from experiments.core import console
 from experiments.core.errors import UsageError, in_one_line, printable
@@ -26,21 +27,23 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, default=Path("runs/demo"), help="where to write (default: %(default)s)")
     parser.add_argument("--all", action="store_true", help="every method, loss and router, and the task of clusters")
     options = parser.parse_args(arguments)
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    stop = Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
-            signal.signal(number, signal.default_int_handler)
+            # No exception, which could come between the start of a suite and the line that stops it.
+            signal.signal(number, lambda *_: stop.set())
     try:
-        return in_one_line(lambda: _demo(options.out, options.all))
+        return in_one_line(lambda: _demo(options.out, options.all, stop))
     except KeyboardInterrupt:
         print("stopped; run it again and it resumes", flush=True)
         return 0
 
 
-def _demo(out: Path, everything: bool) -> int:
+def _demo(out: Path, everything: bool, stop: Event) -> int:
     out.mkdir(parents=True, exist_ok=True)
     log = out / "log.txt"
     parts = [*PARTS, CLUSTERS] if everything else [*PARTS]
-    if status := train(parts, everything, out, log):
+    if status := train(parts, everything, out, log, stop):
         lines = [printable(line) for line in log.read_text(errors="replace").splitlines()]
         failed = [line for line in lines[:-_LAST] if "FAILED" in line]
         print(*failed, *lines[-_LAST:], f"error: the demo failed; all that was said: {log}", sep="\n", file=sys.stderr)

@@ -5,15 +5,21 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Event
 
 from experiments.core.record.workdir import Workdir
 from scripts.demo.parts import PRESET, Part
 
 _EVERY = 5.0  # seconds between lines where there is no terminal to write over one
+_EXPECTED = 20.0  # seconds of runs as fast as expected, which the first measured ones are added to
 
 
-def train(parts: Sequence[Part], everything: bool, out: Path, log: Path) -> int:
-    """Trains what is not done yet; returns the exit status of the first suite that fails, else 0."""
+def train(parts: Sequence[Part], everything: bool, out: Path, log: Path, stop: Event) -> int:
+    """Trains what is not done yet, until it is to stop; returns the exit status of the first suite that fails, else 0.
+
+    Raises:
+      KeyboardInterrupt: `stop` was set; what was trained is saved.
+    """
     progress = _Progress(parts, everything, out)
     with log.open("wb") as file:
         for part in parts:
@@ -21,16 +27,15 @@ def train(parts: Sequence[Part], everything: bool, out: Path, log: Path) -> int:
             command = [sys.executable, "-m", part.package, f"--preset={PRESET}", f"--out={out / part.experiment}", only]
             # A session of its own: Ctrl-C comes here alone, and the suite is told once.
             suite = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
-            try:
-                while suite.poll() is None:
-                    progress.show()
-                    time.sleep(0.3)
-            except BaseException:
+            while suite.poll() is None and not stop.wait(0.3):
+                progress.show()
+            if stop.is_set():
                 suite.terminate()
-                suite.wait()  # until what was trained is saved
-                raise
-            finally:
-                progress.clear()
+                progress.write("stopping, once what was trained is saved")
+                suite.wait()
+            progress.clear()
+            if stop.is_set():
+                raise KeyboardInterrupt
             if suite.returncode or progress.finished(part) < len(part.runs(everything)):
                 return suite.returncode or 1
     return 0
@@ -51,17 +56,22 @@ class _Progress:
         return sum(run.summary.exists() for run in self._runs[part])
 
     def show(self) -> None:
-        """Writes the line; without a terminal a new one every few seconds."""
-        now, terminal = time.monotonic(), sys.stdout.isatty()
-        if not terminal and now - self._shown < _EVERY:
+        """Says how far they are; without a terminal every few seconds."""
+        now = time.monotonic()
+        if not sys.stdout.isatty() and now - self._shown < _EVERY:
             return
         if (done := self._worth()) > self._done:
             self._done = done
-            self._end = now + (self._whole - done) * (now - self._begun) / (done - self._before)
+            rate = (now - self._begun + _EXPECTED) / (done - self._before + _EXPECTED)
+            self._end = now + (self._whole - done) * rate
         counts = ", ".join(f"{part.title} {self.finished(part)}/{len(runs)}" for part, runs in self._runs.items())
-        line = f"{counts}: {now - self._begun:.0f} s, about {max(1.0, self._end - now):.0f} s left"
-        print(f"\r{line:79}" if terminal else line, end="" if terminal else "\n", flush=True)
+        self.write(f"{counts}: {now - self._begun:.0f} s, about {max(1.0, self._end - now):.0f} s left")
         self._shown = now
+
+    def write(self, line: str) -> None:
+        """Writes a line, on a terminal over the last."""
+        terminal = sys.stdout.isatty()
+        print(f"\r{line:79}" if terminal else line, end="" if terminal else "\n", flush=True)
 
     def clear(self) -> None:
         """Takes the line off a terminal."""

@@ -90,7 +90,7 @@ def demo(tmp_path, monkeypatch, capfd):
         monkeypatch.setattr(training.sys, "executable", str(pretender))
         return main([f"--out={tmp_path / 'out'}", *options]), *capfd.readouterr()
 
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     yield run_demo
     for number, handler in handlers.items():
         signal.signal(number, handler)
