@@ -30,7 +30,7 @@ help:  ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): requirements.txt requirements-lock.txt
-	@echo "creating $(VENV): a minute or more the first time, most of it downloading"
+	@echo "creating $(VENV): a minute or more the first time, most of it downloading; warnings: $(VENV)/install.log"
 	@$(ENVIRONMENT) $(VENV) -r requirements.txt $(EXTRA)
 	@touch $@
 
@@ -42,11 +42,11 @@ $(VENV)/.ready-pretrained: requirements-pretrained.txt $(READY)
 
 install: $(READY)  ## Create the environment (.venv) from requirements.txt; JAX=cuda13 or JAX=tpu for accelerators.
 
-demo: $(READY)  ## Every experiment on bundled data, no download: tables and figures in minutes.
-	@$(RUN) experiments.vmoe.suite --preset=demo --out=$(RUNS)/demo/vmoe
-	@$(RUN) experiments.vmoe_clusters.suite --preset=demo --out=$(RUNS)/demo/vmoe_clusters
-	@$(RUN) experiments.cifar100_vit.suite --preset=demo --out=$(RUNS)/demo/cifar100_vit
-	@$(RUN) experiments.mnist_pruning.suite --preset=demo --out=$(RUNS)/demo/mnist_pruning
+demo: $(READY)  ## Pruning, losses and routers in little on bundled data, no download: an answer and a page in minutes.
+	@$(RUN) scripts.demo --out=$(RUNS)/demo
+
+demo-all: $(READY)  ## The same with every other method, loss and router, and the task of clusters (minutes more).
+	@$(RUN) scripts.demo --all --out=$(RUNS)/demo
 
 # A file's tests share what they compile: they go to one worker, in the order of the files, or those of few long tests would come last.
 test: $(READY)  ## Run the tests.
@@ -215,5 +215,5 @@ clean:  ## Remove the environments and caches, never runs/ or results/.
 	rm -rf $(VENV) $(VENV)-bench $(VENV)-docs docs/_build $(VENV)-oldest $(VENV)-newest .venv-tpu .venv-cuda13 .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo test test-oldest test-newest lock test-slurm check-accelerators chaos lint format mnist mnist-quick cifar100-pruning cifar100 cifar100-pretrained cifar100-last-block cifar100-small vmoe vmoe-small vmoe-small-longer vmoe-scratch vmoe-clusters figures compare report bench bench-gpu bench-device fuzz docs docs-serve site \
+.PHONY: help install demo demo-all test test-oldest test-newest lock test-slurm check-accelerators chaos lint format mnist mnist-quick cifar100-pruning cifar100 cifar100-pretrained cifar100-last-block cifar100-small vmoe vmoe-small vmoe-small-longer vmoe-scratch vmoe-clusters figures compare report bench bench-gpu bench-device fuzz docs docs-serve site \
   clean launch-mnist launch-cifar100 launch-vmoe launch-experiment

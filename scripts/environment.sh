@@ -38,12 +38,18 @@ if [[ ! -x $directory/bin/python ]]; then
     "$python" -m venv "$directory"
 fi
 
-# By uv, several times faster than pip; by pip where the index is one that only pip is told of.
+# By uv, several times faster than pip; by pip where the index is one that only pip is told of. What they say, warnings
+# above all, is in a log, of which the end is shown if neither gets to its own.
 uv=$(sed -n 's/^readonly UV=//p' scripts/launch/install.sh)
+log=$directory/install.log
 pip=("$directory/bin/python" -m pip install --quiet --disable-pip-version-check)
 if ! { "${pip[@]}" "uv==$uv" &&
     "$directory/bin/uv" pip install --quiet --compile-bytecode --python "$directory/bin/python" \
-        --constraint requirements-lock.txt "$@"; }; then
-    echo "uv could not install the packages (above): pip does, in some minutes"
-    "${pip[@]}" --constraint requirements-lock.txt "$@"
+        --constraint requirements-lock.txt "$@"; } >> "$log" 2>&1; then
+    echo "uv could not install the packages ($log): pip does, in some minutes"
+    if ! "${pip[@]}" --constraint requirements-lock.txt "$@" >> "$log" 2>&1; then
+        tail -n 10 "$log" >&2
+        echo "error: the packages could not be installed; all that was said: $log" >&2
+        exit 1
+    fi
 fi

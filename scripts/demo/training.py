@@ -1,0 +1,82 @@
+"""Trains the runs of the demo: one suite after the other into a log, and one line says how far they are."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Event
+
+from experiments.core.record.workdir import Workdir
+from scripts.demo.parts import PRESET, Part
+
+_EVERY = 5.0  # seconds between lines where there is no terminal to write over one
+_EXPECTED = 20.0  # seconds of runs as fast as expected, which the first measured ones are added to
+
+
+def train(parts: Sequence[Part], everything: bool, out: Path, log: Path, stop: Event) -> int:
+    """Trains what is not done yet, until it is to stop; returns the exit status of the first suite that fails, else 0.
+
+    Raises:
+      KeyboardInterrupt: `stop` was set; what was trained is saved.
+    """
+    progress = _Progress(parts, everything, out)
+    with log.open("wb") as file:
+        for part in parts:
+            only = f"--only=^({'|'.join(part.runs(everything))})$"
+            command = [sys.executable, "-m", part.package, f"--preset={PRESET}", f"--out={out / part.experiment}", only]
+            # A session of its own: Ctrl-C comes here alone, and the suite is told once.
+            suite = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
+            while suite.poll() is None and not stop.wait(0.3):
+                progress.show()
+            if stop.is_set():
+                suite.terminate()
+                progress.write("stopping, once what was trained is saved")
+                suite.wait()
+            progress.clear()
+            if stop.is_set():
+                raise KeyboardInterrupt
+            if suite.returncode or progress.finished(part) < len(part.runs(everything)):
+                return suite.returncode or 1
+    return 0
+
+
+class _Progress:
+    """How many runs of each part are done, and the time left."""
+
+    def __init__(self, parts: Sequence[Part], everything: bool, out: Path):
+        self._runs = {part: [Workdir(out / part.experiment / name) for name in part.runs(everything)] for part in parts}
+        self._begun, self._shown = time.monotonic(), 0.0
+        self._whole = sum(part.seconds * len(runs) for part, runs in self._runs.items())
+        self._before = self._done = self._worth()
+        self._end = self._begun + self._whole - self._done
+
+    def finished(self, part: Part) -> int:
+        """How many runs of a part are done."""
+        return sum(run.summary.exists() for run in self._runs[part])
+
+    def show(self) -> None:
+        """Says how far they are; without a terminal every few seconds."""
+        now = time.monotonic()
+        if not sys.stdout.isatty() and now - self._shown < _EVERY:
+            return
+        if (done := self._worth()) > self._done:
+            self._done = done
+            rate = (now - self._begun + _EXPECTED) / (done - self._before + _EXPECTED)
+            self._end = now + (self._whole - done) * rate
+        counts = ", ".join(f"{part.title} {self.finished(part)}/{len(runs)}" for part, runs in self._runs.items())
+        self.write(f"{counts}: {now - self._begun:.0f} s, about {max(1.0, self._end - now):.0f} s left")
+        self._shown = now
+
+    def write(self, line: str) -> None:
+        """Writes a line, on a terminal over the last."""
+        terminal = sys.stdout.isatty()
+        print(f"\r{line:79}" if terminal else line, end="" if terminal else "\n", flush=True)
+
+    def clear(self) -> None:
+        """Takes the line off a terminal."""
+        if sys.stdout.isatty():
+            print(f"\r{'':79}\r", end="", flush=True)
+
+    def _worth(self) -> float:
+        return sum(part.seconds * self.finished(part) for part in self._runs)

@@ -1,0 +1,157 @@
+"""The demo: its verdicts from numbers made up, and the command with suites that a shell script pretends to be."""
+
+import importlib
+import os
+import re
+import signal
+import threading
+import time
+
+import pytest
+
+from experiments.core.record.summary import interval
+from experiments.core.report.results import Run
+from scripts.demo import training
+from scripts.demo.__main__ import main
+from scripts.demo.page import tables
+from scripts.demo.parts import CLUSTERS, PARTS, PRESET, Part
+from scripts.demo.summary import summary, verdict
+from tests.scripts.workdirs import write_fine_tuning, write_vmoe, write_workdir
+
+PRUNING, LOSSES, ROUTERS = PARTS
+
+
+def run(metric, values):
+    final = interval(values)
+    for name in reversed(metric.split("/")):
+        final = {name: final}
+    return Run("a run", {}, [], {"seeds": list(range(len(values))), "final": final})
+
+
+def of_two(first, second, *, lower):
+    part = Part("x", "x", 1.0, "", "X", "m", lower, {"a": "A", "b": "B"}, [("a", "b")])
+    return verdict(part, {"a": run("m", first), "b": run("m", second)})
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "lower", "said"),
+    [
+        ([4.0, 5.0, 6.0], [14.0, 15.0, 16.5], True, "A is better than B by 10.2 ± 0.7 points"),
+        ([4.0, 5.0, 6.0], [14.0, 15.0, 16.5], False, "A is worse than B by 10.2 ± 0.7 points"),
+        ([14.0, 15.0, 16.5], [4.0, 5.0, 6.0], True, "A is worse than B by 10.2 ± 0.7 points"),
+        ([90.0, None, 91.0], [50.0, 60.0, 51.5], False, "A is better than B by 39.8 ± 3.2 points"),
+        ([4.0, 30.0, 6.0], [14.0, 15.0, 16.0], True, "no clear difference. Noise: A against B (-1.7 ± 35.9)"),
+        ([4.0, 4.0, 4.0], [4.0, 4.0, 4.0], True, "no clear difference. Noise: A against B (+0.0 ± 0.0)"),
+        ([4.0, None, None], [14.0, 15.0, 16.0], True, "no clear difference. Noise: A against B (fewer than two seeds)"),
+    ],
+)
+def test_a_verdict_follows_from_the_paired_interval(first, second, lower, said):
+    assert of_two(first, second, lower=lower) == f"Take from it: {said}."
+
+
+@pytest.mark.parametrize("values", [[100.0, 0.0, 100.0], [None, None, None], [3.0, 50.0, None], [0.0, 0.0, 0.0]])
+def test_the_summary_fits_a_terminal_whatever_the_numbers(values, tmp_path):
+    found = {part: {name: run(part.metric, values) for name in part.labels} for part in PARTS}
+    lines = summary(found, tmp_path.relative_to(tmp_path) / "runs/demo/index.html")
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+
+
+def test_bars_are_as_long_as_their_numbers(tmp_path):
+    errors = dict(zip(PRUNING.labels, (4.0, 8.0, 16.0, 32.0, 80.0), strict=True))
+    lines = summary({PRUNING: {name: run(PRUNING.metric, [error]) for name, error in errors.items()}}, tmp_path)
+    assert [line.count("#") for line in lines[1:6]] == [2, 4, 7, 14, 36]
+
+
+@pytest.mark.parametrize("part", [*PARTS, CLUSTERS], ids=lambda part: part.title)
+def test_the_runs_are_those_of_the_preset(part):
+    preset = [run.name for run in importlib.import_module(f"{part.package}.__main__").SUITE.presets[PRESET]()]
+    assert part.runs(True) == preset
+    assert set(part.runs(False)) >= set(part.labels)
+    assert all(name in part.labels for question in part.questions for name in question)
+
+
+def test_tables_are_html():
+    made = tables("### T\n\n| a | b |\n| --- | ---: |\n| *x* <1 | 2 ± 3 |\n\nBelow.\n", "name")
+    assert '<table id="name-1-table">' in made
+    assert '<th scope="row"><em>x</em> &lt;1</th>' in made
+    assert "2&nbsp;±&nbsp;3</td>" in made
+    assert made.count("</table></div>") == 1
+
+
+@pytest.fixture
+def demo(tmp_path, monkeypatch, capfd):
+    """Runs the command, with suites that do what a line of shell does; returns status, output and errors."""
+
+    def run_demo(does, *options):
+        pretender = tmp_path / "python"
+        pretender.write_text(f"#!/bin/bash\n{does}\n")
+        pretender.chmod(0o755)
+        monkeypatch.setattr(training.sys, "executable", str(pretender))
+        return main([f"--out={tmp_path / 'out'}", *options]), *capfd.readouterr()
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield run_demo
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def write_runs(out):
+    """All that suites would leave, but for the numbers in tables and the pictures."""
+    for part in PARTS:
+        (out / part.experiment / part.figure).parent.mkdir(parents=True)
+        (out / part.experiment / part.figure).write_bytes(b"a picture")
+        (out / part.experiment / "table.md").write_text("### A table\n\n| a | b |\n| --- | ---: |\n| x | 2 |\n")
+    for name in PRUNING.labels:
+        write_workdir(out / "mnist_pruning" / name, [[90.0, 88.0, 91.0], [9.0, 8.0, 7.0]], method="hard")
+    for name in LOSSES.runs(False):
+        write_fine_tuning(out / "cifar100_vit" / name, {1: [80.0, 81.0, 83.0], 3: [90.0, 91.0, 93.0]})
+    for name in ROUTERS.labels:
+        write_vmoe(out / "vmoe" / name, [[10.0, 11.0, 12.0], [80.0, 81.0, 83.0]])
+
+
+def test_runs_that_are_done_end_in_a_summary_and_a_page(demo, tmp_path):
+    write_runs(tmp_path / "out")
+    status, said, errors = demo(f"echo suite $* | tee --append {tmp_path}/asked")
+    assert (status, errors) == (0, "")
+    assert [re.findall(r"-m (\S+)", line) for line in (tmp_path / "asked").read_text().splitlines()] == [
+        [part.package] for part in PARTS
+    ]
+    assert "suite" not in said  # it is in the log
+    assert "pruning 5/5, losses 4/4, routers 2/2" in said.splitlines()[0]
+    assert str(tmp_path / "out" / "index.html") in said
+    page = (tmp_path / "out" / "index.html").read_text().partition("<script")[0]
+    assert page.count('<img src="data:image/png;base64,') == 3
+    assert not re.search(r'(?:src|href)="(?!data:|#)', page)
+
+
+def test_a_suite_that_fails_ends_the_demo_with_its_status_its_last_lines_and_the_log(demo, tmp_path):
+    does = "echo '[1/5] final-x  FAILED: no luck'; seq 20; echo 'error: 1 failed'; exit 3"
+    status, _, errors = demo(does)
+    assert status == 3
+    first, *others, last = errors.splitlines()
+    assert first.endswith("FAILED: no luck")
+    assert others[0] == "12"
+    assert others[-1] == "error: 1 failed"
+    assert str(tmp_path / "out" / "log.txt") in last
+
+
+def test_a_suite_that_ends_without_its_runs_is_a_failure(demo):
+    assert demo("true")[0] == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_the_suite_once_and_says_one_line(demo, tmp_path, number):
+    told = tmp_path / "told"
+
+    def send():
+        while not told.exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=send, daemon=True).start()
+    does = f"trap 'echo stop >> {told}; exit 0' TERM; touch {told}; while true; do sleep 0.1; done"
+    status, said, errors = demo(does)
+    assert (status, errors) == (0, "")
+    assert said.splitlines()[-1] == "stopped; run it again and it resumes"
+    assert told.read_text() == "stop\n"
