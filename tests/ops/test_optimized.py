@@ -44,12 +44,11 @@ def test_central_tests_hold_for_optimized_code(monkeypatch):
 @pytest.mark.parametrize(
     "operator",
     [
-        lambda x: ops.knapsack_mask(x, 13),
         lambda x: ops.knapsack_mask(x, 13, costs=2.0, caps=0.5, where=x > 0),
         lambda x: ops.topk_plan(x[None], 3, 20).plan,
         lambda x: ops.topk_mask(x, 13),
     ],
-    ids=["knapsack_mask", "knapsack_mask with options", "topk_plan", "topk_mask"],
+    ids=["knapsack_mask with options", "topk_plan", "topk_mask"],
 )
 def test_the_compiler_is_left_no_reduction_of_constants(operator):
     """XLA would do it while it compiles, entry by entry: a minute for a batch of 4096 rows of 8192.

@@ -31,8 +31,7 @@ from ops import (
     topk_mask,
 )
 
-EXPONENTS = [2.0, 1.5, 4 / 3]
-SOLVERS = [("threshold", 2.0), ("threshold", 4 / 3), ("threshold", 1.5), ("pav", 2.0), ("pav", 4 / 3), ("dykstra", 2.0)]
+SOLVERS = [("threshold", 2.0), ("threshold", 1.5), ("pav", 2.0), ("pav", 4 / 3), ("dykstra", 2.0)]
 LONG = np.random.RandomState(0).randn(1000).astype(np.float32)
 
 
@@ -49,14 +48,6 @@ def test_authors_magnitudes_of_a_thousand_entries(solver, p):
     assert np.count_nonzero(kept) == 10
     largest = np.where(np.abs(LONG) > np.sort(np.abs(LONG))[-11], LONG, 0)
     assert np.mean((kept - largest) ** 2) < 1e-6  # they ask for 5e-4
-
-
-@pytest.mark.parametrize(("operator", "p"), [(topk_mask, 2.0), (topk_mask, 4 / 3), (topk_mag, 2.0), (topk_mag, 1.5)])
-def test_authors_rows_are_as_one_by_one(operator, p):
-    x = np.random.RandomState(0).randn(3, 5).astype(np.float32)
-    whole = operator(x, 2, lam=0.1, p=p)
-    for row, alone in zip(x, whole, strict=True):
-        np.testing.assert_allclose(operator(row, 2, lam=0.1, p=p), alone, atol=1e-6)
 
 
 def test_authors_hard_operators():
@@ -84,11 +75,11 @@ def isotonic_solution(p, phi):
     return jax.jit(apply)
 
 
+ISOTONIC = pytest.mark.parametrize(("p", "phi"), [(2.0, "identity"), (1.5, "half_square")])
 ISOTONIC_LAMS = np.array([0.01, 0.1, 1.0])
 
 
-@pytest.mark.parametrize("phi", ["identity", "half_square"])
-@pytest.mark.parametrize("p", EXPONENTS)
+@ISOTONIC
 def test_authors_isotonic_problems_of_entries_in_any_order(p, phi, x64):
     rng = np.random.RandomState(0)
     s, w = rng.rand(20), rng.rand(20)
@@ -109,17 +100,7 @@ def test_authors_isotonic_problems_of_entries_in_any_order(p, phi, x64):
         assert isotonic_objective(v, s, w, lam, p, phi) >= found.fun - 1e-4
 
 
-@pytest.mark.parametrize("phi", ["identity", "half_square"])
-def test_authors_dykstra_against_pav(phi, x64):
-    rng = np.random.RandomState(0)
-    lam = np.array([0.001, 0.01, 0.1, 1.0, 10.0])
-    s, w = np.tile(rng.rand(10), (5, 1)), rng.rand(10)
-    expected = isotonic_regression(s, w, lam=lam, phi=phi).v
-    np.testing.assert_allclose(isotonic_regression(s, w, lam=lam, phi=phi, solver="dykstra").v, expected, atol=1e-4)
-
-
-@pytest.mark.parametrize("phi", ["identity", "half_square"])
-@pytest.mark.parametrize("p", EXPONENTS)
+@ISOTONIC
 def test_authors_derivatives_of_isotonic_problems(p, phi, x64):
     rng = np.random.RandomState(0)
     s, w, along = (np.tile(row, (3, 1)) for row in (np.abs(rng.randn(20)), rng.rand(20), rng.randn(20)))
@@ -133,26 +114,9 @@ def permuted(x, lam=1.0, descending=False):
     return project_permutahedron(x, np.arange(5.0)[::-1], lam=lam)
 
 
-def test_fast_soft_sort_by_the_numbers_of_its_page():
-    x = np.float32([[5, 1, 2], [2, 1, 5]])
-    np.testing.assert_allclose(soft_sort(x, lam=1.0), np.tile([5 / 3, 8 / 3, 11 / 3], (2, 1)), rtol=1e-6)
-    np.testing.assert_allclose(soft_sort(x, lam=0.1), np.tile([1, 2, 5], (2, 1)), rtol=1e-6)
-    np.testing.assert_allclose(soft_rank(x, lam=2.0), [[3, 1.25, 1.75], [1.75, 1.25, 3]], rtol=1e-6)
-    np.testing.assert_allclose(soft_rank(x, lam=1.0), [[3, 1, 2], [2, 1, 3]], rtol=1e-6)
-
-
-@pytest.mark.parametrize("descending", [False, True])
-def test_fast_soft_sort_converges_to_the_hard_one(descending):
-    x = np.random.RandomState(0).randn(2, 3).astype(np.float32)  # of a shape that is compiled already
-    sign = -1 if descending else 1
-    np.testing.assert_allclose(soft_sort(x, lam=1e-3, descending=descending), sign * np.sort(sign * x), atol=1e-6)
-    ranks = np.argsort(np.argsort(sign * x)) + 1
-    np.testing.assert_allclose(soft_rank(x, lam=1e-3, descending=descending), ranks, atol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("operator", "descending"),
-    [(soft_sort, False), (soft_sort, True), (soft_rank, False), (soft_rank, True), (permuted, False)],
+    [(soft_sort, False), (soft_rank, True), (permuted, False)],
 )
 def test_fast_soft_sort_jacobians(operator, descending, x64):
     rng = np.random.RandomState(0)
@@ -178,9 +142,7 @@ NEARLY_HARD, VERY_SOFT = np.float32(1e-4), np.float32(1e4)
 
 
 # k up to all there are, at either end of the axes.
-@pytest.mark.parametrize(
-    ("shape", "axis", "k"), [((4,), 0, 1), ((4,), 0, 2), ((4,), 0, 4), ((2, 3), 0, 2), ((2, 3), -1, 1)]
-)
+@pytest.mark.parametrize(("shape", "axis", "k"), [((4,), 0, 4), ((2, 3), 0, 2), ((2, 3), -1, 1)])
 def test_softjax_top_k(shape, axis, k):
     x = np.random.RandomState(0).randn(*shape).astype(np.float32)
 
@@ -202,11 +164,3 @@ def test_softjax_top_k(shape, axis, k):
         np.testing.assert_allclose(weights.sum(axis=axis) + overflow, k * np.ones_like(overflow), rtol=1e-5)
         assert np.isfinite(gradient).all()
         assert np.abs(gradient).max() > 0.1
-
-
-def test_softjax_top_k_of_a_batch():
-    x = np.random.RandomState(0).randn(2, 3).astype(np.float32)
-    whole = soft_topk(x, 2, num_slots=2, lam=0.5)
-    mapped = jax.vmap(lambda row: soft_topk(row, 2, num_slots=2, lam=0.5))(x)
-    for one, other in zip(mapped, whole, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)

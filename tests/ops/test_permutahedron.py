@@ -147,8 +147,8 @@ def test_nan_marks_its_row():
     np.testing.assert_array_equal(np.isnan(project_permutahedron(X, x[:3, [0, 1, 2, 0]])).all(axis=1), True)
 
 
-@pytest.mark.parametrize("p", [2.0, 1.5])
-def test_entries_that_take_no_part_are_as_if_they_were_not_there(p):
+def test_entries_that_take_no_part_are_as_if_they_were_not_there():
+    p = 1.5  # which takes powers of what is absent
     rng = np.random.default_rng(3)
     x, lam = rng.normal(size=(4, 8)), np.array([0.0, 0.3, 1.0, 5.0])
     where = rng.permuted(np.tile(np.arange(8) < 5, (4, 1)), axis=1)

@@ -144,10 +144,15 @@ def test_matrices_are_told_by_name_and_shape(path, shape, pruned):
 
 
 @pytest.mark.parametrize(
-    ("groups", "amount"),
-    [(None, {"density": 0.2}), (Channels(-1), {"k": 2}), (Channels(0), {"k": 3}), (Blocks((2, 2)), {"k": 3})],
+    ("groups", "amount", "per_leaf"),
+    [
+        (None, {"density": 0.2}, True),
+        (None, {"density": 0.2}, False),
+        (Channels(-1), {"k": 2}, False),
+        (Channels(0), {"k": 3}, True),
+        (Blocks((2, 2)), {"k": 3}, False),
+    ],
 )
-@pytest.mark.parametrize("per_leaf", [True, False])
 def test_layers_of_a_scan_are_matrices_of_their_own(groups, amount, per_leaf):
     options = {"groups": groups, "per_leaf": per_leaf, "lam": 0.3} | amount
     apart = {str(i): layer for i, layer in enumerate(LAYERS)}

@@ -30,7 +30,7 @@ def test_for_p_below_2_the_derivative_at_0_is_that_of_what_is_kept(debias, x64):
     np.testing.assert_allclose(jacobian @ D, along(np.zeros(4), D, **options), atol=1e-4)
 
 
-@pytest.mark.parametrize(("debias", "beside"), list(itertools.product([False, True], [(), (3.0, -2.0)])))
+@pytest.mark.parametrize(("debias", "beside"), [(False, (3.0, -2.0)), (True, ())])
 def test_for_p_2_the_derivative_at_0_is_a_mean_of_those_nearby(debias, beside, x64):
     """``y(a x) = a y(x)``: no linear function is the derivative. That given is one of Clarke's, and symmetric."""
     options = {"k": 2.0 + len(beside), "lam": 10.0, "p": 2.0, "debias": debias}

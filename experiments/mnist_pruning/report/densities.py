@@ -1,7 +1,7 @@
 """Every method at its best, in pictures: error against density, and the density of each layer over time."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,28 @@ _MARKERS = "osD^vP*X<>ph8d"  # where there are more methods than colours
 
 def error_against_density(runs: Sequence[Run], task: str) -> Figure:
     """A panel for each budget; points are moved aside a little, so that intervals do not cover each other."""
-    cells = {key[1:]: members for key, members in best.cells(runs).items() if key[0] == task}
+    return _against_density({key[1:]: runs for key, runs in best.cells(runs).items() if key[0] == task}, runs, task)
+
+
+def in_brief(runs: Sequence[Run], task: str) -> Figure | None:
+    """The error against density of the main methods, if there are several, that share the whole network's budget."""
+    cells = {
+        key[1:]: [run for run in members if _is_main(run)]
+        for key, members in best.cells(runs).items()
+        if key[:2] == (task, "network")
+    }
+    several = len({naming.kind(run) for members in cells.values() for run in members}) > 1
+    return _against_density(cells, runs, task) if several else None
+
+
+def _is_main(run: Run) -> bool:
+    config = run.config
+    if config["method"] == "relaxed":
+        return (config["p"], config["lam"]["schedule"]) == (1.5, "geometric")
+    return config["method"] in ("hard", "gradual", "movement")
+
+
+def _against_density(cells: Mapping[tuple[str, float], Sequence[Run]], runs: Sequence[Run], task: str) -> Figure:
     budgets = [budget for budget in best.BUDGETS if any(key[0] == budget for key in cells)]
     figure = Figure(figsize=(3.4 + 4.2 * len(budgets), 4.6), layout="constrained")
     panels = figure.subplots(1, len(budgets), sharey=True, squeeze=False)[0]

@@ -21,7 +21,7 @@ from experiments.core.report.style import STYLE, save
 from experiments.mnist_pruning import relaxed
 from experiments.mnist_pruning.report import best, naming, pictures, why
 from experiments.mnist_pruning.report.curves import figure5
-from experiments.mnist_pruning.report.densities import density_over_time, error_against_density
+from experiments.mnist_pruning.report.densities import density_over_time, error_against_density, in_brief
 from experiments.mnist_pruning.report.lam_sweep import lam_sweep
 
 OVER_TIME = ("network", 0.02)  # budget and density whose layers are shown over time
@@ -75,6 +75,8 @@ def _best(runs: Sequence[Run]) -> dict[str, Figure]:
     for task in dict.fromkeys(key[0] for key in best.cells(runs)):
         suffix = "" if task == "mnist" else f"-{task}"
         drawn[f"error-against-density{suffix}"] = error_against_density(runs, task)
+        if figure := in_brief(runs, task):
+            drawn[f"error-against-density-in-brief{suffix}"] = figure
         members = best.cells(runs).get((task, *OVER_TIME))
         if members and (figure := density_over_time(members)):
             drawn[f"density-over-time{suffix}"] = figure
