@@ -10,7 +10,7 @@ from experiments.cifar100_vit.report import verdict
 from experiments.core.record.files import read_object, write_atomically
 from experiments.core.report.finding import Claim, Finding
 from experiments.core.report.markdown import line
-from scripts.bench import programs
+from scripts.bench import isotonic, programs
 from scripts.bench.case import find
 from scripts.bench.contestants import BOTH, FORWARD, MODES
 from scripts.compare.workdirs import RESULTS
@@ -20,8 +20,9 @@ FEATURES = {
     "fine-tuning on features": "cifar100_pretrained",
     "fine-tuning of the last block": "cifar100_last_block",
 }
-# Of the benchmark of masks: the record that the READMEs show.
+# The machine of the timings that the READMEs show, and their records.
 RECORD = "cpu-amd-epyc-2c.json"
+_RECORDS = ("", "isotonic-", "exactness-")
 _HEADER = ("the paper says", "its number", "ours", "verdict", "in full")
 _PEER = "jaxopt box section"  # which knows p = 2 alone
 _MASKS = (
@@ -32,7 +33,8 @@ _MASKS = (
 )
 _HARD = ("`hard_topk_mask`", "hard_topk_mask", FORWARD)
 _PEERS = (("jaxopt, p = 2", _PEER, FORWARD), ("with gradient", _PEER, BOTH))
-_SPEED = {"speed": (*_MASKS, *_PEERS), "speed in full": (*_MASKS, _HARD, *_PEERS)}
+_SHORT, _FULL = (*_MASKS, *_PEERS), (*_MASKS, _HARD, *_PEERS)
+_SHOWN = ((12800, 400), (128, 1000), (1, 25_088), (1, 10**6))  # in short: rows of 1e7 are as those of 1e6
 
 
 def update(claims: Sequence[Claim], findings: Sequence[Finding | None]) -> list[Path]:
@@ -45,7 +47,11 @@ def update(claims: Sequence[Claim], findings: Sequence[Finding | None]) -> list[
     changed = []
     made = {"claims": claims_table(claims, findings), **speed_tables()}
     made |= {block: features_lines(name) for block, name in FEATURES.items()}
-    for path in (RESULTS.parent / "README.md", *sorted(RESULTS.glob("*/README.md"))):
+    for path in (
+        RESULTS.parent / "README.md",
+        RESULTS.parent / "ops" / "README.md",
+        *sorted(RESULTS.glob("*/README.md")),
+    ):
         before = path.read_text()
         after = fill(before, made)
         if after != before:
@@ -86,10 +92,40 @@ def features_lines(name: str) -> list[str]:
 
 
 def speed_tables() -> dict[str, list[str]]:
-    """Times of masks over that of `lax.top_k`, in short and in full; and what their programs cost."""
-    record = read_object(RESULTS / "bench" / RECORD, "put back a copy of it, or make it again")
-    tables = {name: _ratios(record["cases"], columns) for name, columns in _SPEED.items()}
-    return tables | {"programs": _programs(record["programs"])}
+    """Times of masks over that of `lax.top_k`, in short and in full; what their programs cost; and the solvers."""
+    record, times, errors = (
+        read_object(RESULTS / "bench" / f"{name}{RECORD}", "put back a copy of it, or make it again")
+        for name in _RECORDS
+    )
+    cases, lam, rows = record["cases"], times["settings"]["lam"], isotonic.ratios(times["rows"])
+    head, dashes, *shown = _ratios([case for case in cases if (case["batch"], case["n"]) in _SHOWN], _SHORT)
+    if slower := {n: ratio for n, ratio in rows.items() if ratio > 1}:
+        name, range_ = f"1, {min(slower)} to {max(slower)}, lam = {lam:g}", (min(slower.values()), max(slower.values()))
+        shown.insert(0, line([name, "{:.2g} to {:.2g}".format(*range_), *["-"] * (len(_SHORT) - 1)]))
+    return {
+        "speed": [head, dashes, *shown],
+        "speed in full": _ratios(cases, _FULL),
+        "slower": _slower(cases, {f"one row of {n:,} (p = 2, lam = {lam:g})": ratio for n, ratio in rows.items()}),
+        "programs": _programs(record["programs"]),
+        "solvers": isotonic.times_table(times["rows"], errors["rows"]),
+        "exactness": isotonic.errors_table(errors["rows"]),
+    }
+
+
+def _slower(cases: Sequence[dict[str, Any]], single: dict[str, float]) -> list[str]:
+    """What takes longer than `lax.top_k`, each with its ratio, and the range of the others."""
+    ratios = single | {
+        f"{row['contestant']}, {row['mode']}, ({case['batch']}, {case['n']}, {case['k']})": row["ratio_to"]["lax.top_k"]
+        for case in cases
+        for row in case["results"]
+        if row["contestant"].startswith(("topk_mask", "topk_mag"))
+    }
+    slower = [f"{name}: {ratio:.2g}" for name, ratio in ratios.items() if ratio > 1]
+    others = [ratio for ratio in ratios.values() if ratio <= 1]
+    return [
+        f"Slower than `lax.top_k`: {'; '.join(slower)}. The other {len(others)} ratios, of magnitudes and every lam "
+        f"too, are {min(others):.2g} to {max(others):.2g}."
+    ]
 
 
 def _programs(rows: Sequence[dict[str, Any]]) -> list[str]:

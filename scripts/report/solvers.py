@@ -35,10 +35,10 @@ def runtime(results: Path) -> Finding | None:
 
 def convergence(results: Path) -> Finding | None:
     """The output of Dykstra's algorithm after a hundred iterations."""
-    record = first_on_accelerator(results, "isotonic")
+    record = first_on_accelerator(results, "exactness")
     if record is None:
         return None
-    errors = {(n, lam): error for n, _, dykstra in _pairs(record) for lam, error in dykstra["max_abs_error"].items()}
+    errors = {(row["n"], f"{row['lam']:g}"): row["max_abs_error"] for row in record["rows"] if row["way"] == _DYKSTRA}
     ours = "largest error of a mask entry: " + "; ".join(
         f"lam = {lam}: " + ", ".join(f"{error:.1g} (n = {n:,})" for (n, its), error in errors.items() if its == lam)
         for lam in dict.fromkeys(lam for _, lam in errors)
