@@ -5,7 +5,7 @@ Dykstra's algorithm (which both need the scores sorted, and their order undone),
 JAX offers to select and to sort. Then measures the errors of the same programs over ``lam``, against NumPy in float64.
 Figure 4 of the paper is drawn from both. Writes ``<results>/isotonic-<hardware>.json`` with the times and
 ``<results>/exactness-<hardware>.json`` with the errors, which no load on the machine changes (``--only errors``).
-About four minutes on two cores.
+Ten minutes on two cores, most of them to compile what the errors are of, once for every ``lam``.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def draw(setting: Setting) -> Figure:
             f"figure4 is left out: isotonic-*.json or exactness-*.json is not in {setting.bench}; "
             "python -m scripts.bench.isotonic makes them"
         )
-    figure = Figure(figsize=(TEXT, 0.4 + 2.05 * len(times)), layout="constrained")
+    figure = Figure(figsize=(TEXT, 0.4 + 2.2 * len(times)), layout="constrained")
     panels = figure.subplots(len(times), 3, squeeze=False)
     for (time, error, over_lam), *paths in zip(panels, times, errors, strict=True):
         timed, wrong = (read_object(path, "put back a copy of it, or make it again") for path in paths)
@@ -69,15 +69,17 @@ def _draw_times(axes: Axes, document: dict[str, Any]) -> None:
 def _draw_errors(axes: Axes, rows: Sequence[dict[str, Any]]) -> None:
     for name in LOOKS:
         _draw_line(axes, "n", [row for row in rows if row["way"] == name and row["lam"] == SHOWN], **_look(name))
-    _scale(axes, "$n$, entries in a row", f"largest error of an entry ($\\lambda = {SHOWN:g}$)")
+    _scale(axes, "$n$, entries in a row", f"largest error ($\\lambda = {SHOWN:g}$)")
 
 
 def _draw_over_lam(axes: Axes, rows: Sequence[dict[str, Any]]) -> None:
     for n, marker, alpha in zip(LENGTHS, "osD^v", (0.3, 0.45, 0.6, 0.8, 1.0), strict=True):
         shown = [row for row in rows if row["way"] == OVER_LAM and row["n"] == n]
         _draw_line(axes, "lam", shown, **_look(OVER_LAM) | {"marker": marker, "alpha": alpha, "label": f"$n = {n:,}$"})
-    _scale(axes, r"$\lambda$", f"largest error of {OVER_LAM}")
-    axes.legend(fontsize=6, loc="center left", borderaxespad=0.3, handlelength=1.6)
+    _scale(axes, r"$\lambda$", "largest error of 100 iterations")
+    axes.legend(
+        fontsize=5.5, ncols=3, loc="lower left", bbox_to_anchor=(-0.15, 0.98), handlelength=1.6, columnspacing=1.0
+    )
 
 
 def _draw_line(axes: Axes, against: str, rows: Sequence[dict[str, Any]], **look: Any) -> None:

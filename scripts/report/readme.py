@@ -100,32 +100,35 @@ def speed_tables() -> dict[str, list[str]]:
     cases, lam, rows = record["cases"], times["settings"]["lam"], isotonic.ratios(times["rows"])
     head, dashes, *shown = _ratios([case for case in cases if (case["batch"], case["n"]) in _SHOWN], _SHORT)
     if slower := {n: ratio for n, ratio in rows.items() if ratio > 1}:
-        name, range_ = f"1, {min(slower)} to {max(slower)}, lam = {lam:g}", (min(slower.values()), max(slower.values()))
-        shown.insert(0, line([name, "{:.2g} to {:.2g}".format(*range_), *["-"] * (len(_SHORT) - 1)]))
+        range_ = f"{min(slower.values()):.2g} to {max(slower.values()):.2g}"
+        name = f"1, {min(slower)} to {max(slower)}, lam = {lam:g}"
+        shown.insert(0, line([name, range_, *["-"] * (len(_SHORT) - 1)]))
     return {
         "speed": [head, dashes, *shown],
         "speed in full": _ratios(cases, _FULL),
-        "slower": _slower(cases, {f"one row of {n:,} (p = 2, lam = {lam:g})": ratio for n, ratio in rows.items()}),
+        "slower": _slower(cases, rows, lam),
         "programs": _programs(record["programs"]),
         "solvers": isotonic.times_table(times["rows"], errors["rows"]),
         "exactness": isotonic.errors_table(errors["rows"]),
     }
 
 
-def _slower(cases: Sequence[dict[str, Any]], single: dict[str, float]) -> list[str]:
-    """What takes longer than `lax.top_k`, each with its ratio, and the range of the others."""
-    ratios = single | {
-        f"{row['contestant']}, {row['mode']}, ({case['batch']}, {case['n']}, {case['k']})": row["ratio_to"]["lax.top_k"]
-        for case in cases
-        for row in case["results"]
-        if row["contestant"].startswith(("topk_mask", "topk_mag"))
-    }
-    slower = [f"{name}: {ratio:.2g}" for name, ratio in ratios.items() if ratio > 1]
-    others = [ratio for ratio in ratios.values() if ratio <= 1]
-    return [
-        f"Slower than `lax.top_k`: {'; '.join(slower)}. The other {len(others)} ratios, of magnitudes and every lam "
-        f"too, are {min(others):.2g} to {max(others):.2g}."
-    ]
+def _slower(cases: Sequence[dict[str, Any]], single: dict[int, float], lam: float) -> list[str]:
+    """By size, how many measurements took longer than `lax.top_k`, and the longest; then the range of all others."""
+    ratios = {f"1, {n}, {isotonic.case_of(n).k}": {f"topk_mask p=2 lam={lam:g}": ratio} for n, ratio in single.items()}
+    for case in cases:
+        ratios.setdefault(_shape(case), {}).update(
+            (f"{row['contestant']} {row['mode']}", row["ratio_to"]["lax.top_k"])
+            for row in case["results"]
+            if row["contestant"].startswith(("topk_mask", "topk_mag"))
+        )
+    lines = [line(["batch, n, k", "slower in", "at most", "which is"]), line(["---", "---:", "---:", "---"])]
+    for shape, found in ratios.items():
+        if slower := sum(ratio > 1 for ratio in found.values()):
+            worst = max(found, key=found.__getitem__)
+            lines.append(line([shape, f"{slower} of {len(found)}", f"{found[worst]:.2g}", f"`{worst}`"]))
+    others = [ratio for found in ratios.values() for ratio in found.values() if ratio <= 1]
+    return [*lines, "", f"All other {len(others)} ratios are {min(others):.2g} to {max(others):.2g}."]
 
 
 def _programs(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -147,5 +150,9 @@ def _ratios(cases: Sequence[dict[str, Any]], columns: Sequence[tuple[str, str, s
     for case in cases:
         found = [find(case["results"], contestant, mode) for _, contestant, mode in columns]
         ratios = ["-" if row is None else f"{row['ratio_to']['lax.top_k']:.2g}" for row in found]
-        rows.append(line([f"{case['batch']}, {case['n']}, {case['k']}", *ratios]))
+        rows.append(line([_shape(case), *ratios]))
     return [line(["batch, n, k", *(name for name, _, _ in columns)]), line(["---"] + ["---:"] * len(columns)), *rows]
+
+
+def _shape(case: dict[str, Any]) -> str:
+    return f"{case['batch']}, {case['n']}, {case['k']}"
