@@ -39,6 +39,8 @@ _MODULE = "scripts.bench.isotonic"
 SIZES = [100, 300, 400, 1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000]
 LAMS = [1e-4, 1e-3, 0.01, 0.1, 1.0]
 _TIMED_LAM = 0.1
+_SEED = 0
+_RECORDS = {"times": "isotonic-{hardware}", "errors": "exactness-{hardware}"}
 SAME = 1e-3  # the largest error of an entry with which a mask counts as exact
 _ROUTER = Case(1, 400, 28)  # the paper's: 28 of the 400 tokens of a group
 
@@ -80,48 +82,29 @@ def case_of(n: int) -> Case:
     return _ROUTER if n == _ROUTER.n else Case(1, n, n // 10)
 
 
-def measure_times(
-    sizes: Sequence[int], budget: Budget, seed: int = 0, say: Callable[[str], None] = print
-) -> list[dict[str, Any]]:
-    """Quartiles of the time of every way at every size, for one row of standard normal float32.
+def measure_times(case: Case, budget: Budget) -> list[dict[str, Any]]:
+    """Quartiles of the time of every way, for a row of standard normal float32."""
+    x = jnp.asarray(contestants.draw(case, _SEED).x)
+    calls = {
+        name: functools.partial(_finished, compiled, x, case.k, _TIMED_LAM)
+        for name, compiled in _programs(case).items()
+    }
+    for call in calls.values():
+        call()
+    times = interleave(calls, budget)
+    return [{"way": name, "n": case.n, "k": case.k, **found._asdict()} for name, found in times.items()]
 
-    Args:
-      sizes: of the rows.
-      budget: of the timed calls at one size.
-      seed: of the scores.
-      say: told of every stage.
-    """
+
+def measure_errors(case: Case, lams: Sequence[float]) -> list[dict[str, Any]]:
+    """The largest error of an entry, by ``lam``, of every way that returns the mask of the same row."""
     rows = []
-    for case in map(case_of, sizes):
-        begun = time.monotonic()
-        x = jnp.asarray(contestants.draw(case, seed).x)
-        calls: dict[str, Callable[[], Any]] = {}
+    inputs = contestants.draw(case, _SEED)
+    for lam in lams:
+        exact = oracle.expected(oracle.Reference("mask", 2.0, lam), inputs.x, case.k, inputs.weights).output
         for name, compiled in _programs(case).items():
-            calls[name] = functools.partial(_finished, compiled, x, case.k, _TIMED_LAM)
-            calls[name]()
-        rows += [
-            {"way": name, "n": case.n, "k": case.k, **found._asdict()}
-            for name, found in interleave(calls, budget).items()
-        ]
-        say(f"times, n = {case.n}: {time.monotonic() - begun:.0f} s")
-    return rows
-
-
-def measure_errors(
-    sizes: Sequence[int], lams: Sequence[float], seed: int = 0, say: Callable[[str], None] = print
-) -> list[dict[str, Any]]:
-    """The largest error of an entry, for each way that returns the mask, size and ``lam``; arguments as above."""
-    rows = []
-    for case in map(case_of, sizes):
-        begun = time.monotonic()
-        inputs = contestants.draw(case, seed)
-        x, masks = jnp.asarray(inputs.x), [(name, mask) for name, mask in _programs(case).items() if WAYS[name].mask]
-        for lam in lams:
-            exact = oracle.expected(oracle.Reference("mask", 2.0, lam), inputs.x, case.k, inputs.weights).output
-            for name, mask in masks:
-                error = np.abs(np.asarray(mask(x, case.k, lam), np.float64) - exact).max()
+            if WAYS[name].mask:
+                error = np.abs(np.asarray(compiled(jnp.asarray(inputs.x), case.k, lam), np.float64) - exact).max()
                 rows.append({"way": name, "n": case.n, "k": case.k, "lam": lam, "max_abs_error": float(error)})
-        say(f"errors, n = {case.n}: {time.monotonic() - begun:.0f} s")
     return rows
 
 
@@ -175,28 +158,26 @@ def errors_table(errors: Sequence[dict[str, Any]]) -> list[str]:
 def main(arguments: Sequence[str]) -> int:
     """Runs the command."""
     parser = record.parser(_MODULE, __doc__)
-    parser.add_argument("--only", choices=("times", "errors"), help="left out: both")
+    parser.add_argument("--only", choices=_RECORDS, help="left out: both")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="of the rows, >= 10")
     parser.add_argument("--lams", type=float, nargs="+", default=LAMS, help=f"of the errors; times: {_TIMED_LAM}")
     parser.add_argument("--seconds", type=float, default=8.0, help="of timed calls, for each size")
     options = record.parse(parser, arguments, harmless=("only",))
     if min(options.sizes) < 10:
         parser.error(f"--sizes: must be at least 10, got {min(options.sizes)}")
-    settings = {"sizes": options.sizes, "p": 2.0, "seed": 0}
-    say = functools.partial(print, flush=True)
-    written = []
-
-    if options.only != "errors":
-        environment = record.begin(_MODULE, arguments, options.results)
-        times = measure_times(options.sizes, Budget(options.seconds, fewest=5, most=400), settings["seed"], say)
-        document = {"settings": settings | {"lam": _TIMED_LAM, "seconds": options.seconds}, "rows": times}
-        written.append(record.write(options.results, "isotonic-{hardware}", environment, document))
-    if options.only != "times":
-        environment = record.begin(_MODULE, arguments, options.results)
-        errors = measure_errors(options.sizes, options.lams, settings["seed"], say)
-        document = {"settings": settings | {"lams": options.lams}, "rows": errors}
-        written.append(record.write(options.results, "exactness-{hardware}", environment, document))
-    print(f"results are in {' and '.join(map(str, written))}")
+    measures = {
+        "times": functools.partial(measure_times, budget=Budget(options.seconds, fewest=5, most=400)),
+        "errors": functools.partial(measure_errors, lams=options.lams),
+    }
+    settings = {"sizes": options.sizes, "lam": _TIMED_LAM, "lams": options.lams, "seconds": options.seconds}
+    for part in [options.only] if options.only else measures:
+        environment, rows = record.begin(_MODULE, arguments, options.results), []
+        for n in options.sizes:
+            begun = time.monotonic()
+            rows += measures[part](case_of(n))
+            print(f"{part}, n = {n}: {time.monotonic() - begun:.0f} s", flush=True)
+        document = {"settings": settings | {"p": 2.0, "seed": _SEED}, "rows": rows}
+        print(f"results are in {record.write(options.results, _RECORDS[part], environment, document)}")
     return 0
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -26,7 +27,6 @@ LOOKS: dict[str, dict[str, Any]] = {
 LEAST_ERROR = 2e-9  # float32 says nothing about smaller ones, and a logarithm has no 0
 SHOWN = 0.1  # lam of the errors against n
 OVER_LAM = "Dykstra, 100 iterations"  # as many as in the paper
-LENGTHS = (100, 400, 1000, 10_000, 100_000)  # rows whose errors are shown over lam
 
 
 def draw(setting: Setting) -> Figure:
@@ -38,7 +38,7 @@ def draw(setting: Setting) -> Figure:
             f"figure4 is left out: isotonic-*.json or exactness-*.json is not in {setting.bench}; "
             "python -m scripts.bench.isotonic makes them"
         )
-    figure = Figure(figsize=(TEXT, 0.4 + 2.2 * len(times)), layout="constrained")
+    figure = Figure(figsize=(TEXT, 0.4 + 2.3 * len(times)), layout="constrained")
     panels = figure.subplots(len(times), 3, squeeze=False)
     for (time, error, over_lam), *paths in zip(panels, times, errors, strict=True):
         timed, wrong = (read_object(path, "put back a copy of it, or make it again") for path in paths)
@@ -73,9 +73,11 @@ def _draw_errors(axes: Axes, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _draw_over_lam(axes: Axes, rows: Sequence[dict[str, Any]]) -> None:
-    for n, marker, alpha in zip(LENGTHS, "osD^v", (0.3, 0.45, 0.6, 0.8, 1.0), strict=True):
-        shown = [row for row in rows if row["way"] == OVER_LAM and row["n"] == n]
-        _draw_line(axes, "lam", shown, **_look(OVER_LAM) | {"marker": marker, "alpha": alpha, "label": f"$n = {n:,}$"})
+    rows = [row for row in rows if row["way"] == OVER_LAM]
+    lengths = list(dict.fromkeys(row["n"] for row in rows))
+    for n, alpha in zip(lengths, np.linspace(0.2, 1.0, len(lengths)), strict=True):
+        look = _look(OVER_LAM) | {"markersize": 2.5, "linewidth": 1.0, "alpha": alpha, "label": f"$n = {n:,}$"}
+        _draw_line(axes, "lam", [row for row in rows if row["n"] == n], **look)
     _scale(axes, r"$\lambda$", "largest error of 100 iterations")
     axes.legend(
         fontsize=5.5, ncols=3, loc="lower left", bbox_to_anchor=(-0.15, 0.98), handlelength=1.6, columnspacing=1.0

@@ -47,11 +47,8 @@ def update(claims: Sequence[Claim], findings: Sequence[Finding | None]) -> list[
     changed = []
     made = {"claims": claims_table(claims, findings), **speed_tables()}
     made |= {block: features_lines(name) for block, name in FEATURES.items()}
-    for path in (
-        RESULTS.parent / "README.md",
-        RESULTS.parent / "ops" / "README.md",
-        *sorted(RESULTS.glob("*/README.md")),
-    ):
+    root = RESULTS.parent
+    for path in (root / "README.md", root / "ops" / "README.md", *sorted(RESULTS.glob("*/README.md"))):
         before = path.read_text()
         after = fill(before, made)
         if after != before:
