@@ -10,6 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from experiments.core.record.files import read_object
+from experiments.core.report.benchmarks import name_of
 from experiments.core.report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED
 from scripts.bench import isotonic
 from scripts.paper_figures.setting import Drawing, MissingError, Setting
@@ -63,7 +64,7 @@ def _draw_times(axes: Axes, document: dict[str, Any]) -> None:
         lower, upper = ([row[f"{which}_quartile_ms"] for row in rows] for which in ("lower", "upper"))
         axes.fill_between(n, lower, upper, color=LOOKS[name]["color"], alpha=0.2, linewidth=0)
     _scale(axes, "$n$, entries in a row", f"time, ms ($\\lambda = {document['settings']['lam']:g}$)")
-    axes.set_title(_hardware(document["environment"]), fontsize=7, loc="left")
+    axes.set_title(name_of(document), fontsize=7, loc="left")
 
 
 def _draw_errors(axes: Axes, rows: Sequence[dict[str, Any]]) -> None:
@@ -99,11 +100,6 @@ def _scale(axes: Axes, x: str, y: str) -> None:
         axis.set_major_locator(LogLocator(numticks=12))
         axis.set_minor_locator(LogLocator(subs=range(2, 10), numticks=12))
         axis.set_minor_formatter(NullFormatter())
-
-
-def _hardware(environment: dict[str, Any]) -> str:
-    devices, machine = environment["devices"], environment["machine"]
-    return f"{machine['cpu']}, {machine['cores']} cores" if devices["platform"] == "cpu" else devices["kind"]
 
 
 FIGURE4 = Drawing(
