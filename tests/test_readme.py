@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from experiments.core.report.finding import NOT_POSSIBLE, Finding, Verdict
-from scripts.bench.isotonic import table
 from scripts.report import operators, readme
 from scripts.report.claims import CLAIMS
 
@@ -47,11 +46,17 @@ def test_claims_are_those_that_the_results_give(findings):
 
 
 @pytest.mark.parametrize(
-    ("path", "name"),
-    [("README.md", "speed"), *(("results/bench/README.md", name) for name in ("speed in full", "programs"))],
+    ("path", "names"),
+    [
+        ("README.md", ["speed"]),
+        ("results/bench/README.md", ["speed in full", "slower", "programs", "exactness"]),
+        ("ops/README.md", ["solvers"]),
+    ],
 )
-def test_speed_is_that_of_the_benchmark(path, name):
-    assert block(name, (ROOT / path).read_text()) == readme.speed_tables()[name], "make report writes it again"
+def test_speed_and_errors_are_those_of_the_benchmarks(path, names):
+    tables, text = readme.speed_tables(), (ROOT / path).read_text()
+    for name in names:
+        assert block(name, text) == tables[name], "make report writes it again"
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -88,18 +93,35 @@ def test_intervals_come_from_the_results(name, findings):
     assert set(shown) <= set(known)
 
 
-def test_times_of_solvers_come_from_the_benchmark():
-    record = json.loads((RESULTS / "bench" / "isotonic-cpu-amd-epyc-2c.json").read_text())
-    assert "\n".join(table(record["rows"])) in (ROOT / "ops" / "README.md").read_text()
+def test_what_is_slower_is_said():
+    cases, times = (
+        json.loads((RESULTS / "bench" / name).read_text()) for name in (readme.RECORD, f"isotonic-{readme.RECORD}")
+    )
+    ratios = [
+        found["ratio_to"]["lax.top_k"]
+        for case in cases["cases"]
+        for found in case["results"]
+        if found["contestant"].startswith("topk_")
+    ]
+    medians = {(row["way"], row["n"]): row["median_ms"] for row in times["rows"]}
+    ratios += [ms / medians["lax.top_k", n] for (way, n), ms in medians.items() if way == "scalar equation"]
+    _, _, *rows, _, sentence = readme.speed_tables()["slower"]
+    slower = [int(found) for row in rows for found in re.findall(r"(\d+) of", row)]
+    assert len(slower) == len(rows)
+    assert sum(slower) == sum(ratio > 1 for ratio in ratios)
+    assert f"other {sum(ratio <= 1 for ratio in ratios)} ratios" in sentence
 
 
 def test_update_writes_between_the_marks_alone(tmp_path, monkeypatch):
     results = tmp_path / "results"
+    benchmarks = [f"bench/{name}{readme.RECORD}" for name in ("", "isotonic-", "exactness-")]
     tables = (f"{name}/table.json" for name in ("mnist_pruning", *readme.FEATURES.values()))
-    for name in (f"bench/{readme.RECORD}", *tables):
-        (results / name).parent.mkdir(parents=True)
+    for name in (*benchmarks, *tables):
+        (results / name).parent.mkdir(parents=True, exist_ok=True)
         (results / name).write_text((RESULTS / name).read_text())
-    (results / "bench" / "README.md").write_text("no table\n")
+    (tmp_path / "ops").mkdir()
+    for directory in (tmp_path / "ops", results / "bench"):
+        (directory / "README.md").write_text("no table\n")
     (tmp_path / "README.md").write_text("before\n<!-- claims: by hand -->\n| old |\n<!-- end of claims -->\nafter\n")
     monkeypatch.setattr(readme, "RESULTS", results)
     found = Finding("A sentence.", Verdict("no", "5.00 ± 1.00"), NOT_POSSIBLE, "a | b", "points")

@@ -2,8 +2,10 @@
 
 Times the mask of one long row against its length, from scores to mask: by isotonic optimisation with PAV and with
 Dykstra's algorithm (which both need the scores sorted, and their order undone), and by the scalar equation, beside what
-JAX offers to select and to sort. The errors are those of the very outputs that are timed, against NumPy in float64.
-Figure 4 of the paper is drawn from it. Writes ``<results>/isotonic-<hardware>.json``. About two minutes on two cores.
+JAX offers to select and to sort. Then measures the errors of the same programs over ``lam``, against NumPy in float64.
+Figure 4 of the paper is drawn from both. Writes ``<results>/isotonic-<hardware>.json`` with the times and
+``<results>/exactness-<hardware>.json`` with the errors, which no load on the machine changes (``--only errors``).
+Ten minutes on two cores, most of them to compile what the errors are of, once for every ``lam``.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import numpy as np
 from etils import epy
 
 from experiments.core import console
+from experiments.core.report.markdown import line
 from scripts.bench import record
 from scripts.bench.sizes import Case
 from scripts.bench.timing import Budget, interleave
@@ -33,7 +36,13 @@ with epy.lazy_imports():  # --help does without them
 
 _MODULE = "scripts.bench.isotonic"
 
-SIZES = [100, 300, 1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000]
+SIZES = [100, 300, 400, 1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000]
+LAMS = [1e-4, 1e-3, 0.01, 0.1, 1.0]
+_TIMED_LAM = 0.1
+_SEED = 0
+_RECORDS = {"times": "isotonic-{hardware}", "errors": "exactness-{hardware}"}
+SAME = 1e-3  # the largest error of an entry with which a mask counts as exact
+_ROUTER = Case(1, 400, 28)  # the paper's: 28 of the 400 tokens of a group
 
 Operator: TypeAlias = "Callable[[jax.Array, int, float], jax.Array]"
 
@@ -68,96 +77,107 @@ WAYS = {
 }
 
 
-def measure(
-    sizes: Sequence[int], lams: Sequence[float], budget: Budget, seed: int = 0, say: Callable[[str], None] = print
-) -> list[dict[str, Any]]:
-    """Times and errors of every way at every size, for ``k = n / 10`` of standard normal float32.
+def case_of(n: int) -> Case:
+    """A row of ``n`` entries of which a tenth is selected; of 400, what the paper's routers select."""
+    return _ROUTER if n == _ROUTER.n else Case(1, n, n // 10)
 
-    Args:
-      sizes: of the rows.
-      lams: strengths; the first is timed, at all of them the error is measured.
-      budget: of the timed calls at one size.
-      seed: of the scores.
-      say: told of every stage.
 
-    Returns:
-      One record for each way and size: quartiles of the time, and by ``lam`` the largest error of an entry.
-    """
+def measure_times(case: Case, budget: Budget) -> list[dict[str, Any]]:
+    """Quartiles of the time of every way, for a row of standard normal float32."""
+    x = jnp.asarray(contestants.draw(case, _SEED).x)
+    calls = {
+        name: functools.partial(_finished, compiled, x, case.k, _TIMED_LAM)
+        for name, compiled in _programs(case).items()
+    }
+    for call in calls.values():
+        call()
+    times = interleave(calls, budget)
+    return [{"way": name, "n": case.n, "k": case.k, **found._asdict()} for name, found in times.items()]
+
+
+def measure_errors(case: Case, lams: Sequence[float]) -> list[dict[str, Any]]:
+    """The largest error of an entry, by ``lam``, of every way that returns the mask of the same row."""
     rows = []
-    for n in sizes:
-        begun = time.monotonic()
-        inputs = contestants.draw(Case(1, n, n // 10), seed)
-        x, k = jnp.asarray(inputs.x), inputs.case.k
-        truth = {
-            lam: oracle.expected(oracle.Reference("mask", 2.0, lam), inputs.x, k, inputs.weights).output for lam in lams
-        }
-        calls: dict[str, Callable[[], Any]] = {}
-        errors: dict[str, dict[str, float]] = {}
-        for name, way in WAYS.items():
-            if n > way.largest:
-                continue
-            # A `lam` that is known to be positive spares the operator the hard mask.
-            compiled = jax.jit(way.operator, static_argnums=(1, 2))
-            for lam in lams if way.mask else ():
-                error = np.abs(np.asarray(compiled(x, k, lam), np.float64) - truth[lam])
-                errors.setdefault(name, {})[f"{lam:g}"] = float(np.max(error))
-            calls[name] = functools.partial(_finished, compiled, x, k, lams[0])
-            calls[name]()
-        times = interleave(calls, budget)
-        rows += [
-            {"way": name, "n": n, "k": k, **found._asdict(), "max_abs_error": errors.get(name)}
-            for name, found in times.items()
-        ]
-        say(f"n = {n}: {time.monotonic() - begun:.0f} s")
+    inputs = contestants.draw(case, _SEED)
+    for lam in lams:
+        exact = oracle.expected(oracle.Reference("mask", 2.0, lam), inputs.x, case.k, inputs.weights).output
+        for name, compiled in _programs(case).items():
+            if WAYS[name].mask:
+                error = np.abs(np.asarray(compiled(jnp.asarray(inputs.x), case.k, lam), np.float64) - exact).max()
+                rows.append({"way": name, "n": case.n, "k": case.k, "lam": lam, "max_abs_error": float(error)})
     return rows
+
+
+def _programs(case: Case) -> dict[str, Operator]:
+    """The ways that are measured at this size."""
+    return {name: _compiled(way) for name, way in WAYS.items() if case.n <= way.largest}
+
+
+@functools.cache  # so that errors are those of the programs that were timed
+def _compiled(way: Way) -> Operator:
+    # A `lam` that is known to be positive spares the operator the hard mask.
+    return jax.jit(way.operator, static_argnums=(1, 2))
 
 
 def _finished(compiled: Operator, *arguments: Any) -> None:
     compiled(*arguments).block_until_ready()
 
 
-def table(rows: Sequence[dict[str, Any]], sizes: Sequence[int] = (100, 1000, 10_000, 100_000)) -> list[str]:
-    """Lines of Markdown: median milliseconds at ``sizes``, and the largest error at any size up to the last of them."""
-    lines = [
-        f"| | {' | '.join(f'n = {n:,}' for n in sizes)} | largest error |",
-        "| --- |" + " ---: |" * (len(sizes) + 1),
-    ]
+def ratios(times: Sequence[dict[str, Any]]) -> dict[int, float]:
+    """By size, the time of the mask by the scalar equation over that of ``lax.top_k``."""
+    medians = {(row["way"], row["n"]): row["median_ms"] for row in times}
+    return {n: median / medians["lax.top_k", n] for (way, n), median in medians.items() if way == "scalar equation"}
+
+
+def times_table(
+    times: Sequence[dict[str, Any]], errors: Sequence[dict[str, Any]], sizes: Sequence[int] = (100, 1000, 10**4, 10**5)
+) -> list[str]:
+    """Median milliseconds at ``sizes``, and the largest error at any size up to the last of them."""
+    lines = [line(["", *(f"n = {n:,}" for n in sizes), "largest error"]), line(["---"] + ["---:"] * (len(sizes) + 1))]
     for way in WAYS:
-        measured = {row["n"]: row for row in rows if row["way"] == way and row["n"] <= sizes[-1]}
-        medians = " | ".join(f"{measured[n]['median_ms']:.2g}" if n in measured else "-" for n in sizes)
-        errors = [error for row in measured.values() for error in (row["max_abs_error"] or {}).values()]
-        lines.append(f"| {way} | {medians} | {f'{max(errors):.0e}' if errors else '-'} |")
+        medians = {row["n"]: f"{row['median_ms']:.2g}" for row in times if row["way"] == way}
+        worst = [row["max_abs_error"] for row in errors if row["way"] == way and row["n"] <= sizes[-1]]
+        lines.append(line([way, *(medians.get(n, "-") for n in sizes), f"{max(worst):.0e}" if worst else "-"]))
+    return lines
+
+
+def errors_table(errors: Sequence[dict[str, Any]]) -> list[str]:
+    """By ``lam``, at how many sizes Dykstra's algorithm is exact, and its largest error."""
+    ways = [way for way in dict.fromkeys(row["way"] for row in errors) if way.startswith("Dykstra")]
+    head = ["lam", *(cell for way in ways for cell in (f"{way}: exact in", "largest error"))]
+    lines = [line(head), line(["---"] + ["---:"] * (len(head) - 1))]
+    for lam in dict.fromkeys(row["lam"] for row in errors):
+        cells = []
+        for way in ways:
+            found = [row["max_abs_error"] for row in errors if (row["way"], row["lam"]) == (way, lam)]
+            cells += [f"{sum(error < SAME for error in found)} of {len(found)} sizes", f"{max(found):.1g}"]
+        lines.append(line([f"{lam:g}", *cells]))
     return lines
 
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the command."""
     parser = record.parser(_MODULE, __doc__)
+    parser.add_argument("--only", choices=_RECORDS, help="left out: both")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="of the rows, >= 10")
-    parser.add_argument("--lams", type=float, nargs="+", default=[0.1, 1.0], help="strengths; the first is timed")
+    parser.add_argument("--lams", type=float, nargs="+", default=LAMS, help=f"of the errors; times: {_TIMED_LAM}")
     parser.add_argument("--seconds", type=float, default=8.0, help="of timed calls, for each size")
-    options = record.parse(parser, arguments)
+    options = record.parse(parser, arguments, harmless=("only",))
     if min(options.sizes) < 10:
         parser.error(f"--sizes: must be at least 10, got {min(options.sizes)}")
-    environment = record.begin(_MODULE, arguments, options.results)
-
-    settings = {"sizes": options.sizes, "lams": options.lams, "seconds": options.seconds, "p": 2.0, "seed": 0}
-    before = record.load_average()
-    budget = Budget(options.seconds, fewest=5, most=400)
-    rows = measure(options.sizes, options.lams, budget, settings["seed"], lambda line: print(line, flush=True))
-    document = {
-        "settings": settings,
-        "load_average": {"before": before, "after": record.load_average()},
-        "rows": rows,
+    measures = {
+        "times": functools.partial(measure_times, budget=Budget(options.seconds, fewest=5, most=400)),
+        "errors": functools.partial(measure_errors, lams=options.lams),
     }
-    path = record.write(options.results, "isotonic-{hardware}", environment, document)
-
-    print(f"{'':24} {'n':>8}  median ms [quartiles]          largest error")
-    for row in rows:
-        spread = f"[{row['lower_quartile_ms']:.3f}, {row['upper_quartile_ms']:.3f}]"
-        errors = ", ".join(f"{value:.1e} (lam {lam})" for lam, value in (row["max_abs_error"] or {}).items())
-        print(f"{row['way']:24} {row['n']:8}  {row['median_ms']:9.3f} {spread:20} {errors}")
-    print(f"results are in {path}")
+    settings = {"sizes": options.sizes, "lam": _TIMED_LAM, "lams": options.lams, "seconds": options.seconds}
+    for part in [options.only] if options.only else measures:
+        environment, rows = record.begin(_MODULE, arguments, options.results), []
+        for n in options.sizes:
+            begun = time.monotonic()
+            rows += measures[part](case_of(n))
+            print(f"{part}, n = {n}: {time.monotonic() - begun:.0f} s", flush=True)
+        document = {"settings": settings | {"p": 2.0, "seed": _SEED}, "rows": rows}
+        print(f"results are in {record.write(options.results, _RECORDS[part], environment, document)}")
     return 0
 
 

@@ -49,6 +49,8 @@ class Sizes:
 FULL = Sizes(
     cases=(
         Case(12800, 400, 28),
+        Case(1, 1000, 100),
+        Case(8, 1000, 100),
         Case(128, 1000, 100),
         Case(1, 25_088, 2508),
         Case(1, 10**6, 10**5),

@@ -12,7 +12,7 @@ from experiments.core.record.files import read_object, write_atomically
 from experiments.core.report.finding import Claim, Finding, Verdict
 from experiments.core.report.markdown import line
 from experiments.mnist_pruning.report import best, why
-from scripts.bench import programs
+from scripts.bench import isotonic, programs
 from scripts.bench.case import find
 from scripts.bench.contestants import BOTH, FORWARD, MODES
 from scripts.compare.workdirs import RESULTS
@@ -22,8 +22,9 @@ FEATURES = {
     "fine-tuning on features": "cifar100_pretrained",
     "fine-tuning of the last block": "cifar100_last_block",
 }
-# Of the benchmark of masks: the record that the READMEs show.
+# The machine of the timings that the READMEs show, and their records.
 RECORD = "cpu-amd-epyc-2c.json"
+_RECORDS = ("", "isotonic-", "exactness-")
 _HEADER = ("claim", "as the paper sets it", "tuned by us", "measured on")
 _PEER = "jaxopt box section"  # which knows p = 2 alone
 _MASKS = (
@@ -34,7 +35,8 @@ _MASKS = (
 )
 _HARD = ("`hard_topk_mask`", "hard_topk_mask", FORWARD)
 _PEERS = (("jaxopt, p = 2", _PEER, FORWARD), ("with gradient", _PEER, BOTH))
-_SPEED = {"speed": (*_MASKS, *_PEERS), "speed in full": (*_MASKS, _HARD, *_PEERS)}
+_SHORT, _FULL = (*_MASKS, *_PEERS), (*_MASKS, _HARD, *_PEERS)
+_SHOWN = ((12800, 400), (128, 1000), (1, 25_088), (1, 10**6))  # in short: rows of 1e7 are as those of 1e6
 
 
 def update(claims: Sequence[Claim], findings: Sequence[Finding | None]) -> list[Path]:
@@ -47,7 +49,8 @@ def update(claims: Sequence[Claim], findings: Sequence[Finding | None]) -> list[
     changed = []
     made = {"claims": claims_table(claims, findings), **speed_tables()}
     made |= {block: features_lines(name) for block, name in FEATURES.items()} | pruning_lines()
-    for path in (RESULTS.parent / "README.md", *sorted(RESULTS.glob("*/README.md"))):
+    root = RESULTS.parent
+    for path in (root / "README.md", root / "ops" / "README.md", *sorted(RESULTS.glob("*/README.md"))):
         before = path.read_text()
         after = fill(before, made)
         if after != before:
@@ -102,10 +105,43 @@ def pruning_lines() -> dict[str, list[str]]:
 
 
 def speed_tables() -> dict[str, list[str]]:
-    """Times of masks over that of `lax.top_k`, in short and in full; and what their programs cost."""
-    record = read_object(RESULTS / "bench" / RECORD, "put back a copy of it, or make it again")
-    tables = {name: _ratios(record["cases"], columns) for name, columns in _SPEED.items()}
-    return tables | {"programs": _programs(record["programs"])}
+    """Times of masks over that of `lax.top_k`, in short and in full; what their programs cost; and the solvers."""
+    record, times, errors = (
+        read_object(RESULTS / "bench" / f"{name}{RECORD}", "put back a copy of it, or make it again")
+        for name in _RECORDS
+    )
+    cases, lam, rows = record["cases"], times["settings"]["lam"], isotonic.ratios(times["rows"])
+    head, dashes, *shown = _ratios([case for case in cases if (case["batch"], case["n"]) in _SHOWN], _SHORT)
+    if slower := {n: ratio for n, ratio in rows.items() if ratio > 1}:
+        range_ = f"{min(slower.values()):.2g} to {max(slower.values()):.2g}"
+        name = f"1, {min(slower)} to {max(slower)}, lam = {lam:g}"
+        shown.insert(0, line([name, range_, *["-"] * (len(_SHORT) - 1)]))
+    return {
+        "speed": [head, dashes, *shown],
+        "speed in full": _ratios(cases, _FULL),
+        "slower": _slower(cases, rows, lam),
+        "programs": _programs(record["programs"]),
+        "solvers": isotonic.times_table(times["rows"], errors["rows"]),
+        "exactness": isotonic.errors_table(errors["rows"]),
+    }
+
+
+def _slower(cases: Sequence[dict[str, Any]], single: dict[int, float], lam: float) -> list[str]:
+    """By size, how many measurements took longer than `lax.top_k`, and the longest; then the range of all others."""
+    ratios = {f"1, {n}, {isotonic.case_of(n).k}": {f"topk_mask p=2 lam={lam:g}": ratio} for n, ratio in single.items()}
+    for case in cases:
+        ratios.setdefault(_shape(case), {}).update(
+            (f"{row['contestant']} {row['mode']}", row["ratio_to"]["lax.top_k"])
+            for row in case["results"]
+            if row["contestant"].startswith(("topk_mask", "topk_mag"))
+        )
+    lines = [line(["batch, n, k", "slower in", "at most", "which is"]), line(["---", "---:", "---:", "---"])]
+    for shape, found in ratios.items():
+        if slower := sum(ratio > 1 for ratio in found.values()):
+            worst = max(found, key=found.__getitem__)
+            lines.append(line([shape, f"{slower} of {len(found)}", f"{found[worst]:.2g}", f"`{worst}`"]))
+    others = [ratio for found in ratios.values() for ratio in found.values() if ratio <= 1]
+    return [*lines, "", f"All other {len(others)} ratios are {min(others):.2g} to {max(others):.2g}."]
 
 
 def _programs(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -127,5 +163,9 @@ def _ratios(cases: Sequence[dict[str, Any]], columns: Sequence[tuple[str, str, s
     for case in cases:
         found = [find(case["results"], contestant, mode) for _, contestant, mode in columns]
         ratios = ["-" if row is None else f"{row['ratio_to']['lax.top_k']:.2g}" for row in found]
-        rows.append(line([f"{case['batch']}, {case['n']}, {case['k']}", *ratios]))
+        rows.append(line([_shape(case), *ratios]))
     return [line(["batch, n, k", *(name for name, _, _ in columns)]), line(["---"] + ["---:"] * len(columns)), *rows]
+
+
+def _shape(case: dict[str, Any]) -> str:
+    return f"{case['batch']}, {case['n']}, {case['k']}"

@@ -35,13 +35,13 @@ def runtime(results: Path) -> Finding | None:
 
 def convergence(results: Path) -> Finding | None:
     """The output of Dykstra's algorithm after a hundred iterations, by lam at every size."""
-    record = first_on_accelerator(results, "isotonic")
+    record = first_on_accelerator(results, "exactness")
     if record is None:
         return None
     by_lam: dict[float, list[float]] = {}
-    for _, _, dykstra in _pairs(record):
-        for lam, error in dykstra["max_abs_error"].items():
-            by_lam.setdefault(float(lam), []).append(error)
+    for row in record["rows"]:
+        if row["way"] == _DYKSTRA:
+            by_lam.setdefault(row["lam"], []).append(row["max_abs_error"])
     as_stated = by_lam.get(_PAPER_LAM, [])
     in_use = [error for lam, errors in by_lam.items() if lam >= _LAM_IN_USE for error in errors]
     told = [f"at {_exact(as_stated)} sizes at lam = {number(_PAPER_LAM)}"] if as_stated else []

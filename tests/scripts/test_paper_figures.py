@@ -27,7 +27,7 @@ from scripts.paper_figures.setting import Setting
 def timings(tmp_path_factory):
     """A directory with a small benchmark of the isotonic solvers."""
     directory = tmp_path_factory.mktemp("bench")
-    command = ["--sizes", "200", "--lams", "1", "--seconds", "0.05", f"--results={directory}"]
+    command = ["--sizes", "200", "--lams", "0.1", "--seconds", "0.05", f"--results={directory}"]
     assert isotonic.main(command) == 0
     return directory
 
@@ -70,21 +70,26 @@ def test_figure_3_jumps_when_hard_has_kinks_for_p_2_and_none_for_smaller_p(x64):
 
 
 def test_figure_4_measures_times_and_errors(timings):
-    (path,) = timings.glob("isotonic-*.json")
-    document = json.loads(path.read_text())
-    assert {row["way"] for row in document["rows"]} == set(isotonic.WAYS) == set(figure4.LOOKS)
-    assert all(row["lower_quartile_ms"] <= row["median_ms"] <= row["upper_quartile_ms"] for row in document["rows"])
-    errors = {(row["way"], row["n"]): row["max_abs_error"] for row in document["rows"]}
-    assert max(errors["PAV", 200]["1"], errors["scalar equation", 200]["1"]) < 1e-5
-    assert errors["jnp.sort", 200] is None
-    assert errors["Dykstra, 10 iterations", 200]["1"] > errors["Dykstra, 100 iterations", 200]["1"] > 1e-3
+    (times,), (exactness,) = (timings.glob(f"{name}-*.json") for name in ("isotonic", "exactness"))
+    times, errors = (json.loads(path.read_text())["rows"] for path in (times, exactness))
+    assert {row["way"] for row in times} == set(isotonic.WAYS) == set(figure4.LOOKS)
+    assert all(row["lower_quartile_ms"] <= row["median_ms"] <= row["upper_quartile_ms"] for row in times)
+    assert {(row["n"], row["k"], row["lam"]) for row in errors} == {(200, 20, 0.1)}
+    error = {row["way"]: row["max_abs_error"] for row in errors}
+    assert set(error) == {name for name, way in isotonic.WAYS.items() if way.mask}
+    assert max(error["PAV"], error["scalar equation"]) < 1e-5
+    assert error["Dykstra, 10 iterations"] > error["Dykstra, 100 iterations"] > 1e-9
 
 
 def test_ways_are_left_out_above_their_size(monkeypatch):
     ways = {name: isotonic.Way(way.operator, 15, way.mask) for name, way in isotonic.WAYS.items() if name == "jnp.sort"}
     monkeypatch.setattr(isotonic, "WAYS", ways)
-    rows = isotonic.measure((10, 20), (0.1,), Budget(0.01, 3, 3), say=lambda line: None)
+    rows = [row for n in (10, 20) for row in isotonic.measure_times(isotonic.case_of(n), Budget(0.01, 3, 3))]
     assert [row["n"] for row in rows] == [10]
+
+
+def test_of_400_tokens_an_expert_takes_28_as_in_the_paper():
+    assert [isotonic.case_of(n).k for n in (300, 400, 1000)] == [30, 28, 100]
 
 
 def test_figure_9_is_shannon_s_negentropy_for_k_3_and_lowest_on_the_capped_simplex(x64):
