@@ -25,7 +25,7 @@ def sparsity(_: Path) -> Finding:
     most = f"{max(counts.values()):.0f} of {_N:,} entries are not 0"
     return Finding(
         f"With k = {_K} and lam = {_LAM}, {most} on average: the others are exactly 0.",
-        Verdict(in_every_case(sparse), most),
+        Verdict(in_every_case(sparse), f"{most}, k = {_K}"),
         None,
         _HERE,
         f"entries of {_N:,} that are not 0, on average over {_ROWS} normal rows",
@@ -49,7 +49,7 @@ def smoothness(_: Path) -> Finding:
     return Finding(
         f"The derivative jumps by {at_0:.2f} where an entry leaves 0, and by {at_1:.2f} where it reaches 1, in the "
         "masks of (s, 1, 1), k = 1, and (s, 0, 0), k = 2, at lam = 1.",
-        Verdict(in_every_case(jump < 1e-2 for jump in (at_0, at_1)), f"jumps by {max(at_0, at_1):.2f}"),
+        Verdict(in_every_case(jump < 1e-2 for jump in (at_0, at_1)), f"gradient jumps by {max(at_0, at_1):.2f}"),
         None,
         _COUNTEREXAMPLE,
         "jump of the derivative",
@@ -66,7 +66,7 @@ def error_bound(_: Path) -> Finding:
         ratio = float((error / (lam * jnp.abs(x).max(-1))).max())
     return Finding(
         f"The largest error is {ratio:.4f} times the bound that the paper gives, for p = 2 and lam = {lam:g}.",
-        Verdict(in_every_case([ratio <= 1]), f"{ratio:.4f} of the bound"),
+        Verdict(in_every_case([ratio <= 1]), f"{ratio:.4f} of the bound at most"),
         None,
         _HERE,
         "largest error, over its bound",
@@ -86,7 +86,7 @@ def loss_is_bounded(_: Path) -> Finding:
         }
     change = {kind: after - before for kind, (before, after) in losses.items()}
     papers, smooth = (
-        Verdict(in_every_case([losses[kind][1] >= 0]), f"changes by {round(change[kind], 9) + 0.0:g}")
+        Verdict(in_every_case([losses[kind][1] >= 0]), f"shifted logits change it by {round(change[kind], 9) + 0.0:g}")
         for kind in losses
     )
     return Finding(

@@ -78,7 +78,9 @@ def claims_table(claims: Sequence[Claim], findings: Sequence[Finding | None]) ->
 def claim_row(claim: Claim, finding: Finding | None) -> str:
     """The claim, linked to where it is told in full; two answers; what they were measured on."""
     cells = [_answer(finding.as_stated), _answer(finding.tuned), finding.on] if finding else ["not measured", "-", "-"]
-    return line([f"[{claim.short}]({claim.pages[0]})", *(cell.replace("|", r"\|") for cell in cells)])
+    return line(
+        [f"[{claim.short}]({claim.pages[0].removesuffix('/README.md')})", *(cell.replace("|", r"\|") for cell in cells)]
+    )
 
 
 def _answer(verdict: Verdict | None) -> str:

@@ -49,7 +49,7 @@ def convergence(results: Path) -> Finding | None:
     return Finding(
         f"After 100 iterations every entry of the mask is that of PAV within {_SAME:g} {', and '.join(told)}.",
         _same(as_stated, f"at {_exact(as_stated)} sizes"),
-        _same(in_use, f"in {_exact(in_use)}, lam from {_LAM_IN_USE:g}"),
+        _same(in_use, f"in {_exact(in_use)} cases, lam from {_LAM_IN_USE:g}"),
         name_of(record),
         "largest error of an entry of the mask at any size",
         [

@@ -15,8 +15,8 @@ from experiments.core.report.finding import (
     Numbers,
     Verdict,
     answer,
+    higher_or_lower,
     in_every_case,
-    points,
     read,
     sign,
 )
@@ -77,7 +77,7 @@ def _verdict(by_name: Mapping[str, Sequence[Numbers]]) -> Verdict | None:
     found: Answer = answer(list(map(sign, _all(rows))))
     if found == "mixed":
         return Verdict(found, ", ".join(f"{_best(rows)['mean']:+.2f} {name}" for name, rows in by_name.items()))
-    return Verdict(found, points(_best(rows)))
+    return Verdict(found, higher_or_lower("accuracy", _best(rows)))
 
 
 def _best(rows: Sequence[Numbers]) -> Numbers:

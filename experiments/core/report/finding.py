@@ -120,15 +120,19 @@ def sign(difference: Numbers | None) -> int:
     return 0 if abs(mean) <= half else 1 if mean > 0 else -1
 
 
-def points(difference: Numbers | None) -> str:
-    """`+8.72 ± 4.82 points`."""
-    return f"{plus_minus(difference, signed=True)} points"
-
-
-def more_or_less(difference: Numbers | None, more: str = "more", less: str = "less") -> str:
+def more_or_less(difference: Numbers | None) -> str:
     """`8.72 ± 4.82 points more`."""
-    shown = points(difference)
-    return f"{shown.lstrip('+-')} {less if shown.startswith('-') else more}"
+    return _in_words(difference, "points more", "points less")
+
+
+def higher_or_lower(what: str, difference: Numbers | None) -> str:
+    """`error 8.72 ± 4.82 higher`."""
+    return f"{what} {_in_words(difference, 'higher', 'lower')}"
+
+
+def _in_words(difference: Numbers | None, above: str, below: str) -> str:
+    shown = plus_minus(difference, signed=True)
+    return f"{shown.lstrip('+-')} {below if shown.startswith('-') else above}"
 
 
 def read(path: Path) -> Any:

@@ -10,9 +10,9 @@ from experiments.core.report.finding import (
     Numbers,
     Verdict,
     answer,
+    higher_or_lower,
     in_every_case,
     more_or_less,
-    points,
     read,
     sign,
 )
@@ -34,14 +34,14 @@ def accuracy(results: Path) -> Finding | None:
     tuned = None
     if best:
         plain += f"; {_TUNED} it errs {more_or_less(best['minus_hard'])}"
-        tuned = Verdict(answer([-sign(best["minus_hard"])]), points(best["minus_hard"]))
+        tuned = Verdict(answer([-sign(best["minus_hard"])]), higher_or_lower("error", best["minus_hard"]))
     variants = [row["minus_hard"] for row in (read(_table(results)) or {}).get("why", [])]
     if variants:
         better = sum(sign(value) < 0 for value in variants)
         plain += f"; under what the paper leaves open it is clearly better in {better} of {len(variants)} tries"
     return Finding(
         f"{plain}.",
-        Verdict(answer([-sign(row["minus_hard"]) for row in papers]), points(nearest)),
+        Verdict(answer([-sign(row["minus_hard"]) for row in papers]), higher_or_lower("error", nearest)),
         tuned,
         PAPERS_TASK,
         "points of test error, minus those of hard top-k",
@@ -108,13 +108,13 @@ def optimal_transport(results: Path) -> Finding | None:
     if best:
         to_best = minus[_short(best)]
         plain += f", {more_or_less(to_best)} than that {_TUNED}"
-        tuned = Verdict(in_every_case([_is_level(to_best)]), points(to_best))
+        tuned = Verdict(in_every_case([_is_level(to_best)]), higher_or_lower("error", to_best))
     if row["minus_hard"]:
         plain += f"; hard top-k itself: {more_or_less(row['minus_hard'])} with that gradient"
     numbers = [Measured.of(f"minus relaxed, {name}", value) for name, value in minus.items()]
     return Finding(
         f"{plain}.",
-        Verdict(in_every_case(map(_is_level, at_papers)), points(nearest)),
+        Verdict(in_every_case(map(_is_level, at_papers)), higher_or_lower("error", nearest)),
         tuned,
         PAPERS_TASK,
         "points of test error of a hard top-k with the gradient of optimal transport",

@@ -13,8 +13,8 @@ from experiments.core.report.finding import (
     Numbers,
     Verdict,
     answer,
+    higher_or_lower,
     in_every_case,
-    points,
     read,
     sign,
 )
@@ -33,7 +33,7 @@ def precision(results: Path) -> Finding | None:
         return None
     signs = [sign(row["minus_hard"]) for row in rows]
     shown = next((row for row in rows if row["router"].endswith(_PAPERS_ROUTER)), rows[0])
-    verdict = Verdict(answer(signs), points(shown["minus_hard"]))
+    verdict = Verdict(answer(signs), higher_or_lower("precision", shown["minus_hard"]))
     seen = [row["detectable"] for row in rows if row["detectable"] is not None]
     plain = f"On {table['stand_in']['examples']}, a" if table["stand_in"] else "A"
     plain += f" relaxed router is more precise than the hard one in {signs.count(1)} of {len(rows)} comparisons, and "

@@ -20,7 +20,7 @@ def gradient(results: Path) -> Finding | None:
         "On a task with a known best assignment, routers with a gradient through the mask explain more than the hard "
         f"one in {count} comparisons, and less in {signs.count(-1)}.",
         None,
-        Verdict(answer(signs), f"better in {count}, worse in {signs.count(-1)}"),
+        Verdict(answer(signs), f"relaxed better in {count}, worse in {signs.count(-1)}"),
         "a task of ours",
         "loss minus the hard router's, % of the variance",
         [Measured.of(f"{WITH_GRADIENT[row['name']]}, {_where(row)}", row["minus_hard"]) for row in rows],

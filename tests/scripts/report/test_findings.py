@@ -93,7 +93,7 @@ def test_pruning_numbers_are_those_of_the_table(tmp_path):
     rows = json.loads((tmp_path / "mnist_pruning" / "table.json").read_text())["final"][0]["rows"]
     minus = next(row["minus_hard"] for row in rows if row["run"] == "final-annealed")
     accuracy, speed = pruning.accuracy(results), pruning.speed(results)
-    assert accuracy.tuned.number == f"{minus['mean']:+.2f} ± {minus['interval95']:.2f} points"
+    assert accuracy.tuned.number == f"error {-minus['mean']:.2f} ± {minus['interval95']:.2f} lower"
     assert (speed.as_stated.number, speed.tuned.number) == ("in 0 of 3 seeds", "after 1.00 ± 0.00 of 2 epochs")
     assert [number.mean for number in speed.measured] == [None, None, 1.0, 1.0]
 
@@ -141,7 +141,7 @@ def test_one_of_two_at_the_papers_lam_is_mixed(tmp_path):
     pruning_table.make(tmp_path / "mnist_pruning")
     finding = pruning.accuracy(results)
     assert answers(finding) == ("mixed", "no")
-    assert finding.as_stated.number.startswith("-7.50 ± ")  # the one nearer to the claim
+    assert finding.as_stated.number.startswith("error 7.50 ± ")  # the one nearer to the claim
 
 
 @pytest.mark.parametrize(
@@ -203,8 +203,8 @@ def test_on_features_the_claim_is_read_at_the_papers_rates_and_at_each_its_own(t
     finding = fine_tuning.accuracy(tmp_path)
     assert answers(finding) == expected
     assert (finding.as_stated.number, finding.tuned.number) == (
-        f"{papers:+.2f} ± 0.00 points",
-        f"{own:+.2f} ± 0.00 points",
+        f"accuracy {abs(papers):.2f} ± 0.00 {'lower' if papers < 0 else 'higher'}",
+        f"accuracy {abs(own):.2f} ± 0.00 {'lower' if own < 0 else 'higher'}",
     )
     lines = verdict.lines(json.loads((directory / "table.json").read_text()))
     for line, where, word in zip(lines, map(str.capitalize, fine_tuning.BLOCKS.values()), words, strict=False):
@@ -287,7 +287,7 @@ def test_convergence_is_judged_at_the_papers_lam_and_at_those_in_use(tmp_path):
     bench(tmp_path, "exactness-cpu.json", rows=off_by({1e-4: 1e-7, 0.01: 0.5, 0.1: 1e-7, 1.0: 0.3}))
     finding = solvers.convergence(tmp_path)
     assert answers(finding) == ("yes", "no")
-    assert (finding.as_stated.number, finding.tuned.number) == ("at 2 of 2 sizes", "in 2 of 4, lam from 0.1")
+    assert (finding.as_stated.number, finding.tuned.number) == ("at 2 of 2 sizes", "in 2 of 4 cases, lam from 0.1")
     assert [number.mean for number in finding.measured] == [1e-7, 0.5, 1e-7, 0.3]
 
 
@@ -320,7 +320,7 @@ def test_operators_are_as_their_readme_says():
     }
     expected = {"sparsity": ("yes", None), "smoothness": ("no", None), "error_bound": ("yes", None)}
     assert {name: answers(finding) for name, finding in found.items()} == expected | {"loss_is_bounded": ("no", "yes")}
-    assert found["smoothness"].as_stated.number == "jumps by 1.67"
+    assert found["smoothness"].as_stated.number == "gradient jumps by 1.67"
     assert "1.67" in (ROOT / "ops" / "README.md").read_text()
     rows = [readme.claim_row(claim, found[claim.find.__name__]) for claim in CLAIMS if "ops/README.md" in claim.pages]
     assert len(rows) == 4
@@ -380,7 +380,7 @@ def test_the_gradient_through_the_mask_is_judged_by_intervals(tmp_path, relaxed,
     finding = clusters.gradient(tmp_path)
     assert answers(finding) == (None, expected)
     count = int(relaxed < 6)  # the balanced plan is none of those that are judged
-    assert finding.tuned.number == f"better in {count} of 1, worse in {1 - count}"
+    assert finding.tuned.number == f"relaxed better in {count} of 1, worse in {1 - count}"
     assert finding.measured[0].mean == pytest.approx(relaxed - 6 + 0.1 / 3)
 
 

@@ -44,7 +44,7 @@ def test_every_claim_has_its_figure_number_interval_verdict_and_a_plain_sentence
     for card, claim in zip(found, QUICK, strict=True):
         assert f"<h3>{claim.says}</h3>" in card
         assert f"The paper's number: {claim.paper}." in card
-    assert 'As the paper sets it: <span class="verdict yes">yes</span> (-2.00 ± ' in found[0]
+    assert 'As the paper sets it: <span class="verdict yes">yes</span> (error 2.00 ± ' in found[0]
     assert "At the paper's lam relaxed top-k errs 2.00 ± " in found[0]
     assert re.search(r"p = 2, lam = 1e-4</th><td class=\"number\"[^>]*>-2.00 ± \d", found[0])
     assert '<img src="data:image/png;base64,' in found[0]
