@@ -35,7 +35,7 @@ def in_brief(runs: Sequence[Run], task: str) -> Figure | None:
         if key[:2] == (task, "network")
     }
     several = len({naming.kind(run) for members in cells.values() for run in members}) > 1
-    return _against_density(cells, runs, task) if several else None
+    return _against_density(cells, runs, task, size=(7.0, 4.6), loc="upper right") if several else None
 
 
 def _is_main(run: Run) -> bool:
@@ -45,9 +45,15 @@ def _is_main(run: Run) -> bool:
     return config["method"] in ("hard", "gradual", "movement")
 
 
-def _against_density(cells: Mapping[tuple[str, float], Sequence[Run]], runs: Sequence[Run], task: str) -> Figure:
+def _against_density(
+    cells: Mapping[tuple[str, float], Sequence[Run]],
+    runs: Sequence[Run],
+    task: str,
+    size: tuple[float, float] | None = None,
+    loc: str = "outside right center",
+) -> Figure:
     budgets = [budget for budget in best.BUDGETS if any(key[0] == budget for key in cells)]
-    figure = Figure(figsize=(3.4 + 4.2 * len(budgets), 4.6), layout="constrained")
+    figure = Figure(figsize=size or (3.4 + 4.2 * len(budgets), 4.6), layout="constrained")
     panels = figure.subplots(1, len(budgets), sharey=True, squeeze=False)[0]
     series: dict[tuple[str, str], dict[float, Run]] = {}  # by budget and legend
     for (budget, density), members in cells.items():
@@ -65,7 +71,8 @@ def _against_density(cells: Mapping[tuple[str, float], Sequence[Run]], runs: Seq
         _scales(axes, sorted({density for _, density in cells}))
         axes.set_title(f"budget of {best.BUDGETS[budget]}")
     panels[0].set_ylabel("test error, %")
-    figure.legend(list(shown.values()), list(shown), loc="outside right center", fontsize=9)
+    where: Any = figure if loc.startswith("outside") else panels[0]
+    where.legend(list(shown.values()), list(shown), loc=loc, fontsize=9)
     return figure
 
 
