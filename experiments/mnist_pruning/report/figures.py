@@ -75,8 +75,8 @@ def _best(runs: Sequence[Run]) -> dict[str, Figure]:
     for task in dict.fromkeys(key[0] for key in best.cells(runs)):
         suffix = "" if task == "mnist" else f"-{task}"
         drawn[f"error-against-density{suffix}"] = error_against_density(runs, task)
-        if figure := in_brief(runs, task):
-            drawn[f"error-against-density-in-brief{suffix}"] = figure
+        if not suffix and (figure := in_brief(runs, task)):  # which the README shows
+            drawn["error-against-density-in-brief"] = figure
         members = best.cells(runs).get((task, *OVER_TIME))
         if members and (figure := density_over_time(members)):
             drawn[f"density-over-time{suffix}"] = figure
