@@ -84,6 +84,10 @@ class VectorRows(Rows):
         """As of ``Rows``."""
         return in_one_loop(values)
 
+    def going(self, unfinished: Array) -> Array:
+        """As of ``Rows``."""
+        return over_cores(unfinished)
+
     def max(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
         """As of ``Rows``, of floats."""
         values = [function(self.keys(s)) for s in entries]
@@ -156,6 +160,18 @@ def in_one_loop(values: Values) -> Values:
 
 def _lowest(dtype: Any) -> np.ndarray:
     return np.array(-np.inf if jnp.issubdtype(dtype, jnp.floating) else jnp.iinfo(dtype).min, dtype)
+
+
+def over_cores(unfinished: Array) -> Array:
+    """The condition of a loop, unchanged, whose passes a CPU divides over its cores.
+
+    XLA since JAX 0.11.1 takes any loop for a small one, and makes one thread's function of it, unless something in it
+    cannot be there: a sort, if only of two numbers (https://github.com/jax-ml/jax/issues/40101).
+    """
+    if target()[0] != "cpu":
+        return unfinished
+    number = unfinished.astype(jnp.int32)
+    return lax.sort(jnp.stack([number, jnp.ones_like(number)]), dimension=0)[0] > 0
 
 
 def vector_rows(rows: Rows, keys: Callable[[Any], Any] = _as_given) -> Rows | None:

@@ -46,7 +46,7 @@ def _first(tied: tuple[tuple[Array, Array], ...], quota: Array, bound: int, rows
 
     def unfinished(bracket: tuple[Array, Array]) -> Array:
         low, high = bracket
-        return jnp.any(high - low > 1)
+        return rows.going(jnp.any(high - low > 1))
 
     def halve(bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
@@ -90,7 +90,7 @@ def tied_selection(entries: tuple[Array, ...], gamma: TwoFloat, k: Array, lam: A
 
         def by_index(entries: tuple[Array, ...]) -> tuple[Array, ...]:
             tied = tuple((ties(s), index) for s, index in zip(entries, indices(entries, rows), strict=True))
-            last = _first(tied, jnp.ceil(quota), bound, rows) - 1
+            last = _first(tied, jnp.ceil(quota), bound, counting) - 1
             left_over = quota - (jnp.ceil(quota) - 1.0)
             return tuple(
                 choose(tie & (index < last), 1.0, choose(tie & (index == last), left_over, 0.0)) for tie, index in tied

@@ -156,7 +156,7 @@ def find_root(
     )
 
     def unfinished(state: State) -> Array:
-        return jnp.min(lax.max(state.done, state.evaluations)) < limit
+        return rows.going(jnp.min(lax.max(state.done, state.evaluations)) < limit)
 
     def looked_at(state: State) -> TwoFloat:
         anchored = state.anchored > 0

@@ -61,6 +61,10 @@ class Rows:
         """These arrays, one value per row each, as the device computes several of them best."""
         return values
 
+    def going(self, unfinished: Array) -> Array:
+        """The condition of a loop over passes, as the device runs such a loop best."""
+        return unfinished
+
     def max(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
         """Maximum of ``function`` over the entries of each row; NaNs may go unseen, as in XLA's CPU backend."""
         best = functools.reduce(

@@ -61,3 +61,10 @@ def test_the_compiler_is_left_no_reduction_of_constants(operator):
         return len(re.findall(r" reduce\(.*op_name=.*/reduce_(?!sum)", compiled.as_text()))
 
     assert reductions({"xla_disable_hlo_passes": "constant_folding"}) == reductions({}) > 0
+
+
+@pytest.mark.parametrize("operator", [ops.topk_mask, ops.topk_mag])
+def test_no_loop_over_passes_is_left_to_one_core(operator):
+    """XLA makes a function of one thread of what it takes for a small loop (`ops.scalar.cpu.over_cores`)."""
+    program = jax.jit(lambda x: operator(x, 100)).lower(jax.ShapeDtypeStruct((128, 1000), jnp.float32))
+    assert "xla_cpu_small_call" not in program.compile(AS_USERS).as_text()
