@@ -108,10 +108,8 @@ def test_the_entropy_of_float32_with_x64(name, x64):
     assert found[0].dtype == found[1].dtype == jnp.float32
 
 
-# The equation and the isotonic solver, as a program that is traced so takes several times as long.
-@pytest.mark.parametrize("name", ["relaxed_topk with p < 2", "soft_rank"])
-def test_no_operator_leaks_a_tracer(name):
-    call = CALLS[name]
+def test_the_equation_leaks_no_tracer():
+    call = CALLS["relaxed_topk with p < 2"]
     floats = {key: value for key, value in call.arrays.items() if value.dtype == np.float32}
 
     def total(floats):

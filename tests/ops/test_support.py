@@ -39,7 +39,7 @@ def bisected(x, k, support, p, in_magnitude):
 
 
 @pytest.mark.parametrize("in_magnitude", [False, True])
-@pytest.mark.parametrize("p", [2.0, 1.1, 1.02, 1.001, 1.0001])
+@pytest.mark.parametrize("p", [2.0, 1.1, 1.0001])
 def test_neither_small_exponents_nor_small_or_large_entries_are_too_much(p, in_magnitude):
     k, support = np.float32([3, 3, 3.5, 1, 20, 7.01]), np.array([3, 5, 20, 39, 30, 9])
     scales = np.float32([1e-30, 1e-10, 1, 1e10, 1e30])

@@ -92,7 +92,7 @@ def test_zero_vector_stays_zero():
     assert np.all(np.asarray(topk_mag(np.zeros((3, 8), np.float32), 3, p=4 / 3)) == 0)
 
 
-@pytest.mark.parametrize("p", PS)
+@pytest.mark.parametrize("p", [2.0, 4 / 3])
 def test_derivative_in_lam_where_lam_is_0(x64, p):
     x = np.array([1.0, -3.0, 2.0, 0.5])
     found = jax.jacfwd(lambda lam: topk_mag(x, 2, lam=lam, p=p))(0.0)

@@ -10,9 +10,8 @@ from tests.experiments.mnist_pruning.test_networks import small_transformer
 from tests.experiments.support import loaded, small_config
 
 # Every method is exported by the same lines: of those with a state, or with other weights in training, one of each.
-METHODS = ("dense", "hard", "hard_concrete", "topkast", "str")
+METHODS = ("dense", "hard_concrete", "str")
 OTHERS = {
-    "a large lam": lambda: small_config("relaxed", seeds=(1,), epochs=1, lam__start=1.0, debias=True),
     "rows": lambda: small_config("annealed", seeds=(1,), epochs=1, budget="row"),
     "the whole network": lambda: small_config("movement", seeds=(1,), epochs=1, budget="network"),
     "a transformer": lambda: small_transformer("annealed", seeds=(1,)),

@@ -140,6 +140,7 @@ def test_a_suite_that_ends_without_its_runs_is_a_failure(demo):
     assert demo("true")[0] == 1
 
 
+@pytest.mark.usefixtures("signals_count")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_the_suite_once_and_says_one_line(demo, tmp_path, number):
     told = tmp_path / "told"
@@ -150,7 +151,7 @@ def test_a_signal_stops_the_suite_once_and_says_one_line(demo, tmp_path, number)
         os.kill(os.getpid(), number)
 
     threading.Thread(target=send, daemon=True).start()
-    does = f"trap 'echo stop >> {told}; exit 0' TERM; touch {told}; while true; do sleep 0.1; done"
+    does = f"trap 'echo stop >> {told}; exit 0' TERM; touch {told}; for _ in $(seq 600); do sleep 0.1; done"
     status, said, errors = demo(does)
     assert (status, errors) == (0, "")
     assert said.splitlines()[-1] == "stopped; run it again and it resumes"
