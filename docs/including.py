@@ -57,6 +57,8 @@ def link_from(path: Path, link: str, page: Path) -> str:
     if "://" in link or not target:
         return link
     name = posixpath.normpath((path.parent / target).as_posix())
+    if f"{name}/README.md" in PAGES:
+        name = f"{name}/README.md"
     if name in PAGES:
         return f"/{PARTS.get(part, PAGES[name])}.md" + (f"#{part}" if part else "")
     return Path(os.path.relpath(name, page.parent)).as_posix()

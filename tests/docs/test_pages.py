@@ -135,6 +135,7 @@ def test_the_runs_of_every_experiment_are_pages(including):
     [
         ("../../ops/README.md", "/choosing.md"),
         ("../../ops/README.md#speed-of-the-solvers", "/results/benchmarks.md#speed-of-the-solvers"),
+        ("../mnist_pruning", "/results/mnist_pruning.md"),
         ("../figures/figure4.svg", "../../results/figures/figure4.svg"),
         ("cpu.json", "../../results/bench/cpu.json"),
         ("https://example.org/README.md", "https://example.org/README.md"),
