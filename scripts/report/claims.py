@@ -47,7 +47,7 @@ CLAIMS = (
         *_MNIST,
     ),
     Claim(
-        "Optimal transport is level with it",
+        "Optimal transport prunes as well",
         "A hard top-k with the gradient of optimal transport is comparable to the relaxed operators.",
         "Section 6",
         "5.9 % test error",
