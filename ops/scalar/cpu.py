@@ -75,21 +75,21 @@ class VectorRows(Rows):
     keys: Callable[[Any], Any] = _as_given
 
     def sum(self, function: Callable[[Entry], Summed], entries: tuple[Entry, ...]) -> Summed:
-        """As of ``Rows``."""
+        """See ``Rows``."""
         totals = [self._add_up(function(self.keys(s))) for s in entries]
         total = functools.reduce(functools.partial(jax.tree.map, jnp.add), totals)
         return total if self.axis_name is None else lax.psum(total, self.axis_name)
 
     def together(self, values: Values) -> Values:
-        """As of ``Rows``."""
+        """See ``Rows``."""
         return in_one_loop(values)
 
     def going(self, unfinished: Array) -> Array:
-        """As of ``Rows``."""
+        """See ``Rows``."""
         return over_cores(unfinished)
 
     def max(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
-        """As of ``Rows``, of floats."""
+        """See ``Rows``; of floats."""
         values = [function(self.keys(s)) for s in entries]
         nowhere = _order(jnp.array(-jnp.inf, values[0].dtype))
         # The second value is none that anybody wants: of one alone XLA makes a slow loop.
@@ -100,7 +100,7 @@ class VectorRows(Rows):
         return best if self.axis_name is None else lax.pmax(best, self.axis_name)
 
     def extent(self, entries: tuple[Array, ...], floor: Array | float, *, signed: bool) -> tuple[Array, Array, Array]:
-        """As of ``Rows``."""
+        """See ``Rows``."""
         nowhere = _order(jnp.array(-jnp.inf, jnp.result_type(entries[0])))
 
         def of_entry(s: Array) -> list[Array]:

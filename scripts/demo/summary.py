@@ -1,4 +1,4 @@
-"""What the demo has found, in a few lines: bars, and after each group a sentence that follows from its numbers."""
+"""The summary of the demo: bars, and after each group a sentence that follows from its numbers."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ def _bars(part: Part, runs: Runs) -> Sequence[str]:
 
 
 def verdict(part: Part, runs: Runs) -> str:
-    """What the numbers tell and what is noise.
+    """Says which differences the numbers show, and which are noise.
 
     A difference tells something if the 95 % t-interval of its mean, paired by seed, does not include 0; else it is
     noise, as it is with fewer than two pairs.

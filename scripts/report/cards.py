@@ -85,7 +85,7 @@ def _text(text: str) -> str:
 
 
 def _figure(claim: Claim, results: Path) -> str:
-    """Ours of the claim, if there is one in the results."""
+    """Shows our figure for the claim, if the results have it."""
     path = results / claim.figure
     if not (claim.figure and path.exists()):
         return ""

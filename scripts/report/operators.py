@@ -85,13 +85,13 @@ def loss_is_bounded(_: Path) -> Finding:
             for kind in ("one_hot", "smooth")
         }
     change = {kind: after - before for kind, (before, after) in losses.items()}
+    shown = {kind: f"{round(value, 9) + 0.0:g}" for kind, value in change.items()}
     papers, smooth = (
-        Verdict(in_every_case([losses[kind][1] >= 0]), f"shifted logits change it by {round(change[kind], 9) + 0.0:g}")
-        for kind in losses
+        Verdict(in_every_case([losses[kind][1] >= 0]), f"shifted logits change it by {shown[kind]}") for kind in losses
     )
     return Finding(
-        "When all logits fall by 100, the loss with the paper's one-hot target "
-        f"{papers.number}, without end, and with a target inside the polytope it {smooth.number}.",
+        f"When all logits fall by 100, the loss with the paper's one-hot target changes by {shown['one_hot']}, without "
+        f"end, and with a target inside the polytope by {shown['smooth']}.",
         papers,
         smooth,
         _COUNTEREXAMPLE,

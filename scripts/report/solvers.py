@@ -5,11 +5,11 @@ from pathlib import Path
 from experiments.core.report.benchmarks import first_on_accelerator, name_of, on_accelerator
 from experiments.core.report.finding import NOT_POSSIBLE, Finding, Measured, Numbers, Verdict, answer, in_every_case
 from experiments.core.report.markdown import number
+from scripts.bench.isotonic import SAME
 
 _DYKSTRA = "Dykstra, 100 iterations"
 _PAPER_LAM = 1e-4  # the only one that the paper states
 _LAM_IN_USE = 0.1  # the least that validation chose for a router with a constant lam
-_SAME = 1e-3  # of an entry of the mask
 
 
 def runtime(results: Path) -> Finding | None:
@@ -47,7 +47,7 @@ def convergence(results: Path) -> Finding | None:
     told = [f"at {_exact(as_stated)} sizes at lam = {number(_PAPER_LAM)}"] if as_stated else []
     told += [f"in {_exact(in_use)} cases with lam from {_LAM_IN_USE:g} on"] if in_use else []
     return Finding(
-        f"After 100 iterations every entry of the mask is that of PAV within {_SAME:g} {', and '.join(told)}.",
+        f"After 100 iterations every entry of the mask is that of PAV within {SAME:g} {', and '.join(told)}.",
         _same(as_stated, f"at {_exact(as_stated)} sizes"),
         _same(in_use, f"in {_exact(in_use)} cases, lam from {_LAM_IN_USE:g}"),
         name_of(record),
@@ -60,11 +60,11 @@ def convergence(results: Path) -> Finding | None:
 
 
 def _same(errors: list[float], shown: str) -> Verdict | None:
-    return Verdict(in_every_case(error < _SAME for error in errors), shown) if errors else None
+    return Verdict(in_every_case(error < SAME for error in errors), shown) if errors else None
 
 
 def _exact(errors: list[float]) -> str:
-    return f"{sum(error < _SAME for error in errors)} of {len(errors)}"
+    return f"{sum(error < SAME for error in errors)} of {len(errors)}"
 
 
 def _pairs(record: Numbers) -> list[tuple[int, Numbers, Numbers]]:

@@ -1,4 +1,4 @@
-"""What our results say of a claim of the paper: two answers, by one rule."""
+"""Findings: our two answers to a claim of the paper, by one rule."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +28,7 @@ class Measured:
 
     @staticmethod
     def of(name: str, value: Numbers | None, *, scale: float = 1.0, instead: str = "not measured") -> "Measured":
-        """Of an interval (`summary.interval`) times `scale`, if there is one."""
+        """Makes one of an interval (`summary.interval`) times `scale`; where there is none, of no mean."""
         mean, half = (None, None) if value is None else (value["mean"], value["interval95"])
         return Measured(name, mean and scale * mean, half and scale * half, instead)
 
@@ -93,7 +93,7 @@ class Claim:
 
 
 def answer(signs: Sequence[int]) -> Answer:
-    """Whether a claim holds, by comparisons: 1 where the whole interval is for it, -1 if against it, 0 if neither.
+    """Says whether a claim holds, by comparisons: 1 where the whole interval is for it, -1 if against it, 0 if neither.
 
     - yes: more than half are for it, and none is against it.
     - mixed: some are against it, and more than a third are for it.

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from experiments.mnist_pruning.report import best, naming
 from experiments.mnist_pruning.report.curves import TICKS
 
 _LAYERS = (BLUE, GREEN, RED, BLACK)
+_APART = {"gradual": GREEN}  # where few are drawn, each has a colour of its own
 _MARKERS = "osD^vP*X<>ph8d"  # where there are more methods than colours
 
 
@@ -35,7 +37,7 @@ def in_brief(runs: Sequence[Run], task: str) -> Figure | None:
         if key[:2] == (task, "network")
     }
     several = len({naming.kind(run) for members in cells.values() for run in members}) > 1
-    return _against_density(cells, runs, task, size=(7.0, 4.6), loc="upper right") if several else None
+    return _against_density(cells, runs, task, size=(7.0, 4.6), loc="upper right", colours=_APART) if several else None
 
 
 def _is_main(run: Run) -> bool:
@@ -51,7 +53,9 @@ def _against_density(
     task: str,
     size: tuple[float, float] | None = None,
     loc: str = "outside right center",
+    colours: Mapping[str, str] = MappingProxyType({}),
 ) -> Figure:
+    """Draws the runs by budget and density; `colours` are those of methods that are not to have their usual one."""
     budgets = [budget for budget in best.BUDGETS if any(key[0] == budget for key in cells)]
     figure = Figure(figsize=size or (3.4 + 4.2 * len(budgets), 4.6), layout="constrained")
     panels = figure.subplots(1, len(budgets), sharey=True, squeeze=False)[0]
@@ -67,7 +71,7 @@ def _against_density(
         for i, name in enumerate(names):
             if found := series.get((budget, name)):
                 marker = _MARKERS[i % len(_MARKERS)]
-                shown[name] = _errors(axes, found, marker, aside=1.02 ** (i - len(names) / 2))
+                shown[name] = _errors(axes, found, marker, aside=1.02 ** (i - len(names) / 2), colours=colours)
         _scales(axes, sorted({density for _, density in cells}))
         axes.set_title(f"budget of {best.BUDGETS[budget]}")
     panels[0].set_ylabel("test error, %")
@@ -82,15 +86,18 @@ def _band(axes: Axes, error: dict[str, Any]) -> Line2D:
     return axes.axhline(error["mean"], color=GREY, linewidth=1.5)
 
 
-def _errors(axes: Axes, runs: dict[float, Run], marker: str, *, aside: float) -> ErrorbarContainer:
-    colour, dashes = naming.look(next(iter(runs.values())))
+def _errors(
+    axes: Axes, runs: dict[float, Run], marker: str, *, aside: float, colours: Mapping[str, str]
+) -> ErrorbarContainer:
+    first = next(iter(runs.values()))
+    colour, dashes = naming.look(first)
     densities = sorted(runs)
     errors = [interval(runs[density].final(best.METRIC)) for density in densities]
     return axes.errorbar(
         [100 * density * aside for density in densities],
         [np.nan if error["mean"] is None else error["mean"] for error in errors],
         [error["interval95"] or 0.0 for error in errors],
-        color=colour,
+        color=colours.get(first.config["method"], colour),
         linestyle=dashes,
         marker=marker,
         markersize=5,

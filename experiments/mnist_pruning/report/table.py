@@ -72,7 +72,7 @@ def _final_row(run: Run, hard: Run | None) -> Numbers:
 
 
 def _reached(run: Run, hard: Run, metric: str) -> Numbers:
-    """By seed the first epoch with at most the error that hard top-k ends with, and the share of weights then not 0."""
+    """Finds by seed the first epoch with at most the error that hard top-k ends with, and the density then."""
     ends = dict(zip(hard.summary["seeds"], hard.final("test_error"), strict=True))
     epochs: list[float | None] = []
     shares: list[float | None] = []
