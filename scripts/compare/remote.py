@@ -13,7 +13,7 @@ import fsspec
 from experiments.core.report.results import LAUNCH
 
 _READ = (
-    *("config.json", "environment.json", "metrics.jsonl", "summary.json", LAUNCH),
+    *("config.json", "environment.json", "metrics.jsonl", "summary.json", "runs.jsonl", "arrays.npz", LAUNCH),
     *("examples.npz", "probe.npz", "pictures.npz"),
 )
 

@@ -101,6 +101,11 @@ def require_sha256(path: Path, sha256: str) -> None:
         raise DamagedError(path, "its SHA-256 is not the one in summary.json", _ADVICE)
 
 
+def sha256_of(rows: Iterable[Row]) -> str:
+    """Returns the SHA-256 of the file that has these rows."""
+    return hashlib.sha256("".join(map(_line, rows)).encode()).hexdigest()
+
+
 def lines(path: Path) -> list[bytes]:
     """The lines of a metrics file that were written whole."""
     return path.read_bytes().split(b"\n")[:-1] if path.exists() else []

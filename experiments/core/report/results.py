@@ -1,12 +1,13 @@
-"""Reads what runs leave behind: the workdirs below a directory, whole or broken."""
+"""Reads runs: the workdirs and archives below a directory, whole or broken."""
 
 import dataclasses
+import functools
 import hashlib
 import inspect
 import io
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from experiments.core.record.metrics import Row
 from experiments.core.record.pictures import Pictures
 from experiments.core.record.summary import PROGRESS, summarize
 from experiments.core.record.workdir import Workdir
+from experiments.core.report import archive
 
 LAUNCH = "launch.json"  # where scripts.launch.state records how a run that it started goes
 _ADVICE = "put back a copy of it, or run again what made it"
@@ -44,6 +46,7 @@ _FILES = (
     *("config.json", "environment.json", "metrics.jsonl", "summary.json", LAUNCH),
     *("examples.npz", "probe.npz", "pictures.npz", ".lock"),
 )
+_MARKS = ("config.json", "metrics.jsonl", "summary.json", LAUNCH)  # a directory with one of these is a workdir
 _ELSEWHERE = ("running", "interrupted")  # last words of a launcher whose run may go on where no lock tells
 
 
@@ -61,6 +64,7 @@ class Run:
       examples: what was kept of each evaluated example, arrays [S, N] by name; often none.
       probe: what the experiment's probe found at the end, boolean arrays [S, ...] by name; often none.
       pictures: images and histograms of the parameters at the end; often none.
+      params: reads the parameters at the end, arrays by path; none where they were not kept.
     """
 
     name: str
@@ -72,6 +76,7 @@ class Run:
     examples: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     probe: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     pictures: Pictures = dataclasses.field(default_factory=Pictures)
+    params: Callable[[], Mapping[str, np.ndarray]] = dict
 
     @property
     def state(self) -> str:
@@ -133,16 +138,31 @@ def load(directory: Path) -> tuple[list[Run], list[Problem]]:
 
 
 def read(directory: Path) -> Iterator[Run | Problem]:
-    """All runs below `directory`, by name, one at a time; unfinished ones, too, and broken ones as problems."""
-    for path in _workdirs(directory):
+    """All runs below `directory`, by name, one at a time; unfinished ones, too, and broken ones as problems.
+
+    A run that is archived beside its workdir is read once, from the archive.
+    """
+    places = sorted(_places(directory), key=lambda path: str(path.relative_to(directory)))
+    archived: set[Path] = set()
+    for path in places:
         name = str(path.relative_to(directory))
-        try:
-            yield _read(path, name)
-        except UsageError as error:
-            # By its name in the workdir, which may be a copy that is gone when this is read.
-            yield Problem(name, str(error).replace(f"{path.absolute()}/", ""))
-        except UNREADABLE as error:
-            yield Problem(name, f"unreadable: {type(error).__name__}: {error}")
+        if (path / archive.RUNS).is_file():
+            for found in _read_archive(path, "" if name == "." else f"{name}/"):
+                archived.add(directory / found.name)
+                yield found
+        if path not in archived and _is_workdir(path):
+            yield _or_problem(name, path, functools.partial(_read, path, name))
+
+
+def _or_problem(name: str, path: Path, read: Callable[[], Run]) -> Run | Problem:
+    """The run that is read, or what is wrong with it."""
+    try:
+        return read()
+    except UsageError as error:
+        # By its name in the directory, which may be a copy that is gone when this is read.
+        return Problem(name, str(error).replace(f"{path.absolute()}/", "").replace(f"{path}/", ""))
+    except UNREADABLE as error:
+        return Problem(name, f"unreadable: {type(error).__name__}: {error}")
 
 
 def load_of(directory: Path, experiment: str, title: str, odd: Callable[[Run], str]) -> tuple[list[Run], list[Problem]]:
@@ -201,10 +221,15 @@ class _BrokenError(UsageError):
     """With the reason as its message."""
 
 
-def _workdirs(directory: Path) -> Iterable[Path]:
-    marks = ("config.json", "metrics.jsonl", "summary.json", LAUNCH)
-    found = {path.parent for mark in marks for path in directory.rglob(mark)}
-    return sorted(found, key=lambda path: str(path.relative_to(directory)))
+def _places(directory: Path) -> Iterator[Path]:
+    """The directories that hold a run or an archive of some."""
+    for place, _, files in os.walk(directory):
+        if not {*_MARKS, archive.RUNS}.isdisjoint(files):
+            yield Path(place)
+
+
+def _is_workdir(path: Path) -> bool:
+    return any(os.path.lexists(path / mark) for mark in _MARKS)
 
 
 def length(config: dict[str, Any]) -> tuple[str, int]:
@@ -233,13 +258,21 @@ def _reached(config: dict[str, Any], rows: list[Row], how: str) -> str:
     return f"{how} {unit} {rows[-1][unit]} of {total}"
 
 
-def _object(path: Path, kinds: Mapping[str, Any]) -> dict[str, Any]:
-    """The object in a file, with fields of these kinds."""
-    found = read_object(path, _ADVICE)
-    if reason := misfit(found, kinds, path.stem):
-        raise _BrokenError(f"{path.name} is of no run of this repository: {reason}")
+def _object(path: Path) -> dict[str, Any]:
+    """The object in a file."""
+    return read_object(path, _ADVICE)
+
+
+def _of_kinds(found: Any, name: str, kinds: Mapping[str, Any]) -> dict[str, Any]:
+    """An object that is to have fields of these kinds, and finite numbers.
+
+    Raises:
+      UsageError: it has not.
+    """
+    if reason := misfit(found, kinds, name):
+        raise _BrokenError(f"{name}.json is of no run of this repository: {reason}")
     if not all(abs(number) <= sys.float_info.max for number in _numbers(found)):
-        raise _BrokenError(f"{path.name} is of no run of this repository: a number in it is not finite, or too large")
+        raise _BrokenError(f"{name}.json is of no run of this repository: a number in it is not finite, or too large")
     return found
 
 
@@ -255,7 +288,7 @@ def _numbers(value: Any) -> Iterator[int | float]:
 def _launched(path: Path) -> dict[str, Any]:
     """What the launcher of a run has recorded last; empty if there is none."""
     record = path / LAUNCH
-    return _object(record, _LAUNCH) if record.exists() else {}
+    return _of_kinds(_object(record), "launch", _LAUNCH) if record.exists() else {}
 
 
 def _how_far(workdir: Workdir, launched: str | None) -> str:
@@ -270,6 +303,7 @@ def _how_far(workdir: Workdir, launched: str | None) -> str:
 
 
 def _read(path: Path, name: str) -> Run:
+    """The run of a workdir."""
     workdir = Workdir(path)
     for file in map(path.joinpath, _FILES):
         if os.path.lexists(file) and not file.is_file():  # to open a pipe would wait for whoever writes to it
@@ -282,29 +316,69 @@ def _read(path: Path, name: str) -> Run:
     rows = metrics.read(workdir.metrics)
     if not rows:
         raise _BrokenError(f"metrics.jsonl is missing or empty{error}")
-    config = _object(workdir.config, _CONFIG)
+    config = _of_kinds(_object(workdir.config), "config", _CONFIG)
     length(config)
     metrics.require_complete(workdir.metrics, rows, config)
-    environment = _object(workdir.environment, _ENVIRONMENT) if workdir.environment.exists() else None
-    unit, total = length(config)
-    last = rows[-1]
+    environment = None
+    if workdir.environment.exists():
+        environment = _of_kinds(_object(workdir.environment), "environment", _ENVIRONMENT)
     if not finished:
         state = _reached(config, rows, _how_far(workdir, launched.get("state")))
-        summary = summarize(config["seeds"], last) | {"state": state}
+        summary = summarize(config["seeds"], rows[-1]) | {"state": state}
         return Run(name, config, rows, summary, environment, launched.get("reason", ""))
-    summary = _object(workdir.summary, _SUMMARY)
+    summary = _of_kinds(_object(workdir.summary), "summary", _SUMMARY)
     if "metrics_sha256" in summary:
         metrics.require_sha256(workdir.metrics, summary["metrics_sha256"])
+    arrays = {path.stem: _arrays(path, summary) for path in (workdir.examples, workdir.probe, workdir.pictures)}
+    return _finished(name, (config, rows, summary, environment), arrays, functools.partial(_params, workdir.params))
+
+
+def _read_archive(path: Path, prefix: str) -> Iterator[Run | Problem]:
+    """The runs that are archived in a directory."""
+    try:
+        for record, arrays in archive.read(path):
+            name = prefix + record["name"]
+            yield _or_problem(name, path, functools.partial(_archived, path / archive.RUNS, name, record, arrays))
+    except UsageError as error:
+        yield Problem(prefix.rstrip("/") or ".", str(error).replace(f"{path}/", ""))
+
+
+def _archived(path: Path, name: str, record: archive.Record, arrays: archive.Arrays) -> Run:
+    config = _of_kinds(record["config"], "config", _CONFIG)
+    environment = record["environment"]
+    if environment is not None:
+        _of_kinds(environment, "environment", _ENVIRONMENT)
+    summary, rows = _of_kinds(record["summary"], "summary", _SUMMARY), record["rows"]
+    if not rows or metrics.sha256_of(rows) != summary.get("metrics_sha256"):
+        raise _BrokenError("its rows are damaged: their SHA-256 is not the one in its summary")
+    metrics.require_complete(path, rows, config)
+    return _finished(name, (config, rows, summary, environment), arrays, lambda: arrays.get("params", {}))
+
+
+def _finished(
+    name: str,
+    parts: tuple[dict[str, Any], list[Row], dict[str, Any], dict[str, Any] | None],
+    arrays: archive.Arrays,
+    params: Callable[[], Mapping[str, np.ndarray]],
+) -> Run:
+    """A run that is done, of its config, rows, summary and environment, once these are found to belong together."""
+    config, rows, summary, environment = parts
+    unit, total = length(config)
+    last = rows[-1]
     is_its_end = (last[unit], last["step"], config["seeds"]) == (total, summary["steps"], summary["seeds"])
     if not is_its_end or _values(last) != _final_values(summary):
         raise _BrokenError("summary.json does not belong to the last row of metrics.jsonl")
-    examples, probe = _arrays(workdir.examples, summary), _arrays(workdir.probe, summary)
-    pictures = Pictures.of(_arrays(workdir.pictures, summary))
-    return Run(name, config, rows, summary, environment, examples=examples, probe=probe, pictures=pictures)
+    examples, probe = arrays.get("examples", {}), arrays.get("probe", {})
+    pictures = Pictures.of(arrays.get("pictures", {}))
+    return Run(name, config, rows, summary, environment, "", examples, probe, pictures, params)
+
+
+def _params(path: Path) -> dict[str, np.ndarray]:
+    return dict(np.load(path, allow_pickle=False)) if path.exists() else {}
 
 
 def _arrays(path: Path, summary: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Those in a file of a run that is done; none if it was not asked for."""
+    """The arrays in a file of a run that is done; none if it was not asked for."""
     name = f"{path.stem}_sha256"
     if name not in summary:
         return {}

@@ -32,7 +32,7 @@ def make(directory: Path) -> list[Path]:
     runs = drawable(naming.load(directory))
     written = []
     with mpl.rc_context(STYLE):
-        for name, figure in (draw(runs) | _pictures(pictures.load(runs, directory))).items():
+        for name, figure in (draw(runs) | _pictures(pictures.load(runs))).items():
             written += save(figure, directory / "figures", name)
     return written
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import ml_collections
@@ -12,7 +11,6 @@ from etils import epy
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.core.record.workdir import Workdir
 from experiments.core.report.results import Run
 from experiments.mnist_pruning.methods import METHODS
 from experiments.mnist_pruning.report import naming
@@ -28,14 +26,12 @@ _UNITS = 7  # that are shown, of those with most weights
 _LAMS = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01)
 
 
-def load(runs: Sequence[Run], directory: Path) -> dict[str, tuple[Run, Mapping[str, Any]]]:
-    """The runs below `directory` that were made for pictures and have left parameters, with those trained, by kind."""
+def load(runs: Sequence[Run]) -> dict[str, tuple[Run, Mapping[str, Any]]]:
+    """The runs that were made for pictures and have left parameters, with those trained, by kind."""
     found = {}
     for run in runs:
-        path = Workdir(directory / run.name).params
-        if naming.part(run) == "pictures" and path.exists():
-            with np.load(path, allow_pickle=False) as arrays:
-                params = traverse_util.unflatten_dict(dict(arrays), sep="/")
+        if naming.part(run) == "pictures" and (arrays := run.params()):
+            params = traverse_util.unflatten_dict(dict(arrays), sep="/")
             found[naming.kind(run)] = (run, params.get("trained", params))  # earlier runs have left nothing else
     return found
 

@@ -1,0 +1,79 @@
+"""Archives: the finished runs of a directory in two files, `runs.jsonl` and, where runs have arrays, `arrays.npz`.
+
+A line of `runs.jsonl` is a run: its name below the directory, config, environment, summary, and all of its rows. The
+rows are those of `metrics.jsonl` to the byte, so the SHA-256 in the summary goes on telling whether they are whole.
+`arrays.npz` holds the arrays of all runs under RUN/FILE/ARRAY, as in `final-xent/examples/correct`.
+"""
+
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from experiments.core.errors import DamagedError
+from experiments.core.record.files import write_atomically
+
+RUNS, ARRAYS = "runs.jsonl", "arrays.npz"
+_ADVICE = "put back a copy of it, or archive its runs again"
+
+Record = dict[str, Any]  # name, config, environment, summary and rows of a run, as they read back from JSON
+Arrays = Mapping[str, Mapping[str, np.ndarray]]  # by the stem of their file in a workdir, and by their own name
+
+
+def read(directory: Path) -> Iterator[tuple[Record, Arrays]]:
+    """Yields the runs that are archived in `directory` itself, in the order of the file; none without an archive.
+
+    Raises:
+      DamagedError: a line is no run, or the arrays cannot be read.
+    """
+    path = directory / RUNS
+    if not path.is_file():
+        return
+    arrays = _read_arrays(directory / ARRAYS)
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        try:
+            record = orjson.loads(line)
+            name = record["name"]
+            missing = {"config", "environment", "summary", "rows"} - record.keys()
+        except (ValueError, TypeError, KeyError) as error:
+            raise DamagedError(path, f"line {number} is no run", _ADVICE) from error
+        if missing:
+            raise DamagedError(path, f"line {number} is a run without its {min(missing)}", _ADVICE)
+        yield record, arrays.get(name, {})
+
+
+def write(directory: Path, runs: Iterable[tuple[Record, Arrays]]) -> list[Path]:
+    """Writes the runs of `directory`, by name; returns the paths of the files, which the same runs give to the byte."""
+    directory.mkdir(parents=True, exist_ok=True)
+    lines, arrays = [], {}
+    for record, its in sorted(runs, key=lambda run: run[0]["name"]):
+        lines.append(json.dumps(record, allow_nan=False, separators=(",", ":")) + "\n")
+        arrays |= {
+            f"{record['name']}/{file}/{name}": array for file, of_file in its.items() for name, array in of_file.items()
+        }
+    written = [directory / RUNS]
+    if arrays:
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, allow_pickle=False, **arrays)
+        written.append(directory / ARRAYS)
+        write_atomically(written[-1], buffer.getvalue())
+    write_atomically(written[0], "".join(lines))
+    return written
+
+
+def _read_arrays(path: Path) -> dict[str, dict[str, dict[str, np.ndarray]]]:
+    """The arrays of a file by run, by the file that they were in, and by name."""
+    found: dict[str, dict[str, dict[str, np.ndarray]]] = {}
+    if path.is_file():
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                for key in arrays.files:
+                    run, file, name = key.split("/", 2)
+                    found.setdefault(run, {}).setdefault(file, {})[name] = arrays[key]
+        except (ValueError, OSError, EOFError, KeyError) as error:
+            raise DamagedError(path, f"no arrays of runs: {error}", _ADVICE) from error
+    return found

@@ -1,0 +1,114 @@
+"""Archives the finished runs of a directory: `python -m scripts.archive DIR [--out=DIR] [--remove]`.
+
+Of every directory with workdirs, all runs become two files there, or below OUT: `runs.jsonl`, a line a run with its
+config, environment, summary and all rows, and `arrays.npz`, if runs have kept arrays. Nothing is lost but checkpoints
+and TensorBoard's files; tables, figures, comparisons and reports read an archive as they read workdirs. Where a run is
+unfinished or damaged, nothing is written. With --remove the workdirs go, once the archive has been read back.
+"""
+
+import argparse
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments.core import console
+from experiments.core.errors import UsageError, in_one_line
+from experiments.core.record import metrics
+from experiments.core.record.workdir import Workdir
+from experiments.core.report import archive, results
+from experiments.core.report.results import Run
+
+
+def make(directory: Path, out: Path) -> list[Path]:
+    """Archives all runs below `directory`, at the same places below `out`; returns the paths of the files.
+
+    Raises:
+      UsageError: a run is unfinished or damaged, or there is none; nothing has been written.
+    """
+    runs, problems = results.load(directory)
+    if problems:
+        raise UsageError(
+            f"{directory}: nothing is archived while {len(problems)} runs below it are unfinished or damaged, such as "
+            f"{problems[0].name} ({problems[0].reason})"
+        )
+    if not runs:
+        raise UsageError(f"{directory} holds no runs")
+    groups: dict[Path, list[Run]] = {}
+    for run in runs:
+        if run.name == ".":
+            raise UsageError(f"{directory} is a run: archive the directory above it")
+        groups.setdefault(Path(run.name).parent, []).append(run)
+    written = []
+    for group, members in groups.items():
+        written += archive.write(out / group, map(_record, members))
+        print(f"{len(members)} runs: {written[-1].parent / archive.RUNS}", flush=True)
+    _require_same(runs, out)
+    return written
+
+
+def _record(run: Run) -> tuple[archive.Record, archive.Arrays]:
+    record = {
+        "name": Path(run.name).name,
+        "config": run.config,
+        "environment": run.environment,
+        "summary": {"metrics_sha256": metrics.sha256_of(run.rows)} | run.summary,
+        "rows": run.rows,
+    }
+    kept = {"examples": run.examples, "probe": run.probe, "pictures": run.pictures.arrays(), "params": run.params()}
+    return record, {file: arrays for file, arrays in kept.items() if arrays}
+
+
+def _require_same(runs: Sequence[Run], out: Path) -> None:
+    """Reads what was written, and compares."""
+    names = {run.name for run in runs}
+    again = {run.name: run for run in results.load(out)[0] if run.name in names}
+    for run in runs:
+        other = again.get(run.name)
+        if other is None or not _same(run, other):
+            raise UsageError(f"{out}: {run.name} does not read back from its archive as it was; its workdir is kept")
+
+
+def _same(run: Run, other: Run) -> bool:
+    (record, arrays), (again, kept) = _record(run), _record(other)
+    return record == again and all(
+        arrays[file].keys() == kept.get(file, {}).keys()
+        and all(array.tobytes() == kept[file][name].tobytes() for name, array in of_file.items())
+        for file, of_file in arrays.items()
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command; returns its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.archive", description=(__doc__ or "").split(":")[0])
+    parser.add_argument("directory", type=Path, help="a directory with workdirs at any depth")
+    parser.add_argument("--out", type=Path, help="where to write (default: the directory itself)")
+    parser.add_argument("--remove", action="store_true", help="remove the workdirs that are archived")
+    options = parser.parse_args(arguments)
+
+    def work() -> int:
+        if not options.directory.is_dir():
+            raise UsageError(f"{options.directory} is not a directory")
+        out = options.out or options.directory
+        workdirs = sorted(path.parent for path in options.directory.rglob("summary.json")) if options.remove else []
+        written = make(options.directory, out)
+        for path in workdirs:
+            _remove(path)
+        print(f"{len(written)} files, {sum(path.stat().st_size for path in written) / 1e6:.1f} MB: {out}")
+        return 0
+
+    return in_one_line(work)
+
+
+def _remove(path: Path) -> None:
+    """Removes a workdir, but for files of others in it."""
+    for entry in vars(Workdir(path)).values():
+        if entry.is_dir() and entry != path:
+            shutil.rmtree(entry)
+        elif entry.is_file():
+            entry.unlink()
+    if not any(path.iterdir()):
+        path.rmdir()
+
+
+if __name__ == "__main__":
+    console.run(main)

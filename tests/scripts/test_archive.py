@@ -1,0 +1,92 @@
+"""Archives hold all that workdirs do, are read in their place, and are refused where a run is unfinished or damaged."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from experiments.core.report import results
+from experiments.core.training import train
+from scripts import archive
+from tests.experiments.toy import RECIPE, toy_config
+
+
+def comparable(run):
+    return dataclasses.asdict(dataclasses.replace(run, params=None, pictures=None, examples={}, probe={}))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Runs in two directories; one has kept its parameters."""
+    directory = tmp_path_factory.mktemp("runs")
+    for name, fields in {"a": {"export_params": True}, "sweep/b": {"seeds": (3,)}, "sweep/c": {}}.items():
+        config = toy_config()
+        config.update(fields)
+        train.run(RECIPE, config, directory / name)
+    return directory
+
+
+def test_an_archive_is_read_as_the_workdirs_were(runs, tmp_path, capsys):
+    assert archive.main([str(runs), f"--out={tmp_path}"]) == 0
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*")) == [
+        "arrays.npz",
+        "runs.jsonl",
+        "sweep/runs.jsonl",
+    ]
+    (before, _), (after, problems) = results.load(runs), results.load(tmp_path)
+    assert problems == []
+    assert [run.name for run in after] == ["a", "sweep/b", "sweep/c"]
+    assert list(map(comparable, after)) == list(map(comparable, before))
+    params = after[0].params()
+    assert params
+    for name, array in before[0].params().items():
+        np.testing.assert_array_equal(params[name], array)
+    again = tmp_path / "again"
+    assert archive.main([str(tmp_path), f"--out={again}"]) == 0
+    assert (again / "runs.jsonl").read_bytes() == (tmp_path / "runs.jsonl").read_bytes()
+    assert (again / "arrays.npz").read_bytes() == (tmp_path / "arrays.npz").read_bytes()
+
+
+def test_workdirs_are_read_once_beside_their_archive_and_go_if_asked(runs, tmp_path):
+    train.run(RECIPE, toy_config(), tmp_path / "a")
+    (tmp_path / "a" / "notes.txt").write_text("mine")
+    train.run(RECIPE, toy_config(), tmp_path / "a" / "inner")
+    before, _ = results.load(tmp_path)
+    assert archive.main([str(tmp_path)]) == 0
+    assert [run.name for run in results.load(tmp_path)[0]] == ["a", "a/inner"]
+    assert archive.main([str(tmp_path), "--remove"]) == 0
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["notes.txt", "runs.jsonl"]
+    assert list(map(comparable, results.load(tmp_path)[0])) == list(map(comparable, before))
+
+
+def test_nothing_is_archived_where_a_run_is_unfinished(runs, tmp_path, capsys):
+    train.run(RECIPE, toy_config(), tmp_path / "done")
+    train.run(RECIPE, toy_config(), tmp_path / "begun")
+    (tmp_path / "begun" / "summary.json").unlink()
+    assert archive.main([str(tmp_path), "--remove"]) == 2
+    assert "begun" in capsys.readouterr().err
+    assert not (tmp_path / "runs.jsonl").exists()
+    assert (tmp_path / "done" / "summary.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("0.", "1."), ('"rows":', '"lines":'), ('{"name"', '"name"'), ('"per_seed":[', '"per_seed":[9,')],
+    ids=["digit", "part", "syntax", "summary"],
+)
+def test_damage_to_an_archive_is_found(runs, tmp_path, old, new):
+    archive.main([str(runs / "sweep"), f"--out={tmp_path}"])
+    path = tmp_path / "runs.jsonl"
+    first, second = path.read_text().splitlines()
+    begin = first.index('"rows"') if old == "0." else 0
+    path.write_text(f"{first[:begin]}{first[begin:].replace(old, new, 1)}\n{second}\n")
+    runs, problems = results.load(tmp_path)
+    assert len(problems) == 1
+    assert len(runs) == (1 if old in ("0.", '"per_seed":[') else 0)
+
+
+def test_a_directory_without_runs_is_refused_in_one_line(tmp_path, capsys):
+    assert archive.main([str(tmp_path)]) == 2
+    assert archive.main([str(tmp_path / "missing")]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 2
