@@ -1,6 +1,7 @@
 """Kinds, such as routers or pruning methods: the fields of a config that each reads, and overrides that fit no kind."""
 
 import dataclasses
+import functools
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -32,7 +33,7 @@ class Kinds:
     ignores: Mapping[str, Collection[str]] = dataclasses.field(default_factory=dict)
     options: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-    @property
+    @functools.cached_property
     def of_kinds(self) -> set[str]:
         """The fields that not all kinds read."""
         return {name for names in self.reads.values() for name in names}

@@ -49,7 +49,8 @@ def read(directory: Path) -> Iterator[tuple[Record, Arrays]]:
 def write(directory: Path, runs: Iterable[tuple[Record, Arrays]]) -> list[Path]:
     """Writes the runs of `directory`, by name; returns the paths of the files, which the same runs give to the byte."""
     directory.mkdir(parents=True, exist_ok=True)
-    lines, arrays = [], {}
+    lines: list[str] = []
+    arrays: dict[str, np.ndarray] = {}
     for record, its in sorted(runs, key=lambda run: run[0]["name"]):
         lines.append(json.dumps(record, allow_nan=False, separators=(",", ":")) + "\n")
         arrays |= {

@@ -1,0 +1,81 @@
+"""The command of an experiment's report: `python -m experiments.NAME.report DIR`."""
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.figure import Figure
+
+from experiments.core.errors import in_one_line
+from experiments.core.record.files import read_object, write_atomically
+from experiments.core.report.presentation import Presentation
+from experiments.core.report.style import STYLE, save
+
+Tables = Callable[[pd.DataFrame, frozenset[str]], list[str]]
+Figures = Callable[[pd.DataFrame], Mapping[str, Figure]]
+
+
+def make(presentation: Presentation, tables: Tables, figures: Figures, directory: Path) -> list[Path]:
+    """Makes `table.md` and `figures/*.png`, `*.svg` of the runs below a directory, and prints the tables.
+
+    The same runs give the same bytes.
+
+    Args:
+      presentation: of the experiment.
+      tables: returns the lines of all tables; takes the frame of the runs and the names of those that won a choice.
+      figures: returns the figures by name, drawn under `STYLE`.
+      directory: with workdirs or archives at any depth, and the `choices.json` of the suite if one made the runs.
+
+    Returns:
+      The paths of the files written.
+    """
+    found, problems = presentation.load(directory)
+    lines = tables(found, chosen(directory)) if len(found) else []
+    if problems:
+        lines += ["### Not in the tables", "", *(f"- `{problem.name}`: {problem.reason}" for problem in problems), ""]
+    text = "\n".join(lines or ["No runs.", ""])
+    print(text)
+    write_atomically(directory / "table.md", text)
+    written = [directory / "table.md"]
+    if len(found):
+        with mpl.rc_context(STYLE):
+            for name, figure in figures(found).items():
+                written += save(figure, directory / "figures", name)
+    return written
+
+
+def main(report: Callable[[Path], list[Path]], name: str, arguments: Sequence[str]) -> int:
+    """The command `python -m experiments.<name>.report DIR`; returns its exit status."""
+    prog, description = f"python -m experiments.{name}.report", "Makes the table and the figures of finished runs."
+    parser = argparse.ArgumentParser(prog=prog, description=description)
+    parser.add_argument("directory", type=Path, help="a directory with workdirs or archives at any depth")
+    directory = parser.parse_args(arguments).directory
+    if not directory.is_dir():
+        print(f"error: {directory} is not a directory", file=sys.stderr)
+        return 2
+
+    def work() -> int:
+        written = report(directory)
+        print(f"{len(written)} files: {written[0]}, {directory / 'figures'}")
+        return 0
+
+    return in_one_line(work)
+
+
+def chosen(directory: Path) -> frozenset[str]:
+    """The names of the runs that won a choice of the suite in `directory`, but for those that lost a later one."""
+    path = directory / "choices.json"
+    if not path.exists():
+        return frozenset()
+    choices = read_object(path, "remove it, and the suite writes it again")
+    won = {choice["chosen"] for choice in choices.values() if choice["chosen"]}
+    lost = {
+        entry["run"]
+        for choice in choices.values()
+        for entry in choice.get("candidates", ())
+        if choice["chosen"] and entry["run"] != choice["chosen"]
+    }
+    return frozenset(won - lost)
