@@ -140,8 +140,14 @@ def load(directory: Path) -> tuple[list[Run], list[Problem]]:
 def read(directory: Path) -> Iterator[Run | Problem]:
     """All runs below `directory`, by name, one at a time; unfinished ones, too, and broken ones as problems.
 
-    A run that is archived beside its workdir is read once, from the archive.
+    A run that is archived beside its workdir is read once, from the archive. An archived run by itself is named as if
+    it were a directory in that of the archive: `results/mnist_pruning/final-layers123-hard`.
     """
+    if not directory.is_dir():
+        for found in _read_archive(directory.parent, ""):
+            if found.name == directory.name:
+                yield dataclasses.replace(found, name=".")
+        return
     places = sorted(_places(directory), key=lambda path: str(path.relative_to(directory)))
     archived: set[Path] = set()
     for path in places:
@@ -152,6 +158,11 @@ def read(directory: Path) -> Iterator[Run | Problem]:
                 yield found
         if path not in archived and _is_workdir(path):
             yield _or_problem(name, path, functools.partial(_read, path, name))
+
+
+def is_place(path: Path) -> bool:
+    """Whether runs can be read there: it is a directory, or the name of an archived run."""
+    return path.is_dir() or any(record["name"] == path.name for record, _ in archive.read(path.parent))
 
 
 def _or_problem(name: str, path: Path, read: Callable[[], Run]) -> Run | Problem:

@@ -1,0 +1,138 @@
+"""Names of runs, the runs that they are compared with, and those that cannot be shown."""
+
+import dataclasses
+
+import pytest
+
+from experiments.core.kinds import Kinds
+from experiments.core.report.presentation import Presentation, shown, written
+from experiments.core.report.results import Run
+from experiments.core.report.runs import differing, final, frame, is_how, pooled
+
+PRESENTATION = Presentation(
+    experiment="toy",
+    title="the toy",
+    kinds=Kinds(
+        "method",
+        reads={"hard": ["every"], "relaxed": ["lam", "p", "every"], "dense": []},
+        only_if={"lam.end": ("lam.schedule", ["geometric"])},
+    ),
+    method=lambda fields: {"relaxed": "relaxed top-k", "hard": "hard top-k", "dense": "dense"}[fields["method"]],
+    look=lambda fields: ("#000000", "-"),
+    baseline="hard",
+    setting=("budget",),
+    always=("p",),
+    names={"lam.start": "lam", "optimizer.learning_rate": "learning rate"},
+)
+CONFIG = {
+    "method": "relaxed",
+    "every": 3,
+    "p": 2.0,
+    "lam": {"schedule": "constant", "start": 1, "end": 2},
+    "steps": 100,
+    "optimizer": {"learning_rate": 0.1, "name": "sgd"},
+}
+
+
+def run_of(name, seeds=(0,), error=(1.0,), **changed):
+    summary = {
+        "state": "done",
+        "seeds": list(seeds),
+        "diverged": 0,
+        "seconds": 1.0,
+        "steps": 100,
+        "epochs": 1,
+        "final": {"error": {"per_seed": list(error)}},
+    }
+    return Run(name, CONFIG | {"seeds": list(seeds)} | changed, [], summary, {"experiment": "toy"})
+
+
+def test_fields_of_other_methods_and_of_what_is_off_are_not_read():
+    fields = {"method": "hard", "every": 3, "lam.start": 1, "lam.schedule": "constant", "lam.end": 2, "p": 2.0}
+    assert PRESENTATION.read(fields) == {"method": "hard", "every": 3}
+    assert PRESENTATION.read(fields | {"method": "relaxed"}).keys() == fields.keys() - {"lam.end"}
+    assert "lam.end" in PRESENTATION.read(fields | {"method": "relaxed", "lam.schedule": "geometric"})
+    assert is_how("mesh.data")
+    assert not is_how("input.size")
+
+
+def test_a_label_gives_the_fields_in_which_a_run_differs_from_others_of_its_method():
+    lam = {"schedule": "constant", "end": 2}
+    found = frame(
+        [
+            run_of("a", lam=lam | {"start": 0.001}, eval_every=3),
+            run_of("b", lam=lam | {"start": 0.1}, p=4 / 3, optimizer={"learning_rate": 0.3, "name": "sgd"}),
+            run_of("c", method="hard", lam=lam | {"start": 7}),
+            run_of("d", method="dense", every=1),
+            run_of("e", method="dense", every=2),
+        ]
+    )
+    assert list(PRESENTATION.labels(found)) == [
+        "relaxed top-k, lam = 1e-3, learning rate 0.1, p = 2",
+        "relaxed top-k, lam = 0.1, learning rate 0.3, p = 4/3",
+        "hard top-k",
+        "dense [d]",
+        "dense [e]",
+    ]
+    assert set(differing(found[:2])) == {"p", "lam.start", "eval_every", "optimizer.learning_rate"}
+
+
+def test_the_value_that_most_of_many_runs_have_goes_without_saying():
+    runs = [run_of(str(i), method="hard", steps=100 + 100 * (i == 4)) for i in range(5)]
+    found = frame(runs)
+    assert list(PRESENTATION.settings(found)) == ["", "", "", "", "steps 200"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "compared"),
+    [
+        ({"p": 4 / 3, "every": 4, "budget": "row", "accumulate": 2, "eval_every": 7}, True),
+        ({"optimizer": {"learning_rate": 0.3, "name": "adam"}}, True),
+        ({"steps": 200}, False),
+        ({"images": 10}, False),
+        ({"features": {"layer": "pooled"}}, False),
+    ],
+)
+def test_a_reference_is_alike_in_all_but_the_method_what_is_tuned_and_how_it_is_computed(changed, compared):
+    found = frame([run_of("mine", **changed), run_of("hard", method="hard"), run_of("dense", method="dense")])
+    references = PRESENTATION.references(found)
+    assert references["hard"] is None
+    assert (references["mine"] is found["run"]["hard"]) == compared
+    assert (PRESENTATION.references(found, "dense")["mine"] is found["run"]["dense"]) == compared
+
+
+def test_a_reference_with_the_same_optimizer_comes_first():
+    other = {"learning_rate": 0.5, "name": "sgd"}
+    runs = [run_of("hard", method="hard", optimizer=other), run_of("hard2", method="hard"), run_of("mine")]
+    found = frame(runs)
+    assert PRESENTATION.references(found)["mine"].name == "hard2"
+    assert PRESENTATION.references(frame([runs[0], runs[2]]))["mine"].name == "hard"
+
+
+def test_runs_that_cannot_be_named_are_told_apart_from_others():
+    assert PRESENTATION.odd(run_of("a")) == ""
+    assert "'gone'" in PRESENTATION.odd(run_of("a", method="gone"))
+    assert "the toy" in PRESENTATION.odd(dataclasses.replace(run_of("a"), environment={"experiment": "other"}))
+    strict = dataclasses.replace(PRESENTATION, method=lambda fields: f"{fields['size'] + 1}")
+    assert "config.size" in strict.odd(run_of("a"))
+    assert "TypeError" in strict.odd(run_of("a", size="large"))
+
+
+def test_final_values_and_runs_of_other_seeds_as_one():
+    runs = [run_of("a", (0, 1), (1.0, 3.0)), run_of("b", (2,), (5.0,)), run_of("c", (2,), (7.0,), steps=200)]
+    one, other = pooled(runs)
+    assert (one.name, one.summary["seeds"], one.final("error")) == ("a, b", [0, 1, 2], [1.0, 3.0, 5.0])
+    assert other is runs[2]
+    found = final(frame([one, other]), "error")
+    assert [value["mean"] for value in found] == [3.0, 7.0]
+    assert list(final(frame(runs), "missing")) == [None, None, None]
+    assert pooled([runs[0], runs[0]]) == [runs[0], runs[0]]  # a repetition
+
+
+def test_values_as_people_write_them():
+    assert shown("rescaled", "debias", value=True) == "rescaled"
+    assert shown("lam", "lam.start", 1e-4) == "lam = 1e-4"
+    assert shown("schedule", "lam.schedule", "geometric") == "schedule geometric"
+    assert written("prune_layers", (1, 2)) == "(1, 2)"
+    assert written("p", 4 / 3) == "4/3"
+    assert written("x", -2.0) == "-2"
