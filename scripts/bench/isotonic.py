@@ -20,7 +20,6 @@ import numpy as np
 from etils import epy
 
 from experiments.core import console
-from experiments.core.report.markdown import line
 from scripts.bench import record
 from scripts.bench.sizes import Case
 from scripts.bench.timing import Budget, interleave
@@ -41,7 +40,6 @@ LAMS = [1e-4, 1e-3, 0.01, 0.1, 1.0]
 _TIMED_LAM = 0.1
 _SEED = 0
 _RECORDS = {"times": "isotonic-{hardware}", "errors": "exactness-{hardware}"}
-SAME = 1e-3  # the largest error of an entry with which a mask counts as exact
 _ROUTER = Case(1, 400, 28)  # the paper's: 28 of the 400 tokens of a group
 
 Operator: TypeAlias = "Callable[[jax.Array, int, float], jax.Array]"
@@ -121,38 +119,6 @@ def _compiled(way: Way) -> Operator:
 
 def _finished(compiled: Operator, *arguments: Any) -> None:
     compiled(*arguments).block_until_ready()
-
-
-def ratios(times: Sequence[dict[str, Any]]) -> dict[int, float]:
-    """By size, the time of the mask by the scalar equation over that of ``lax.top_k``."""
-    medians = {(row["way"], row["n"]): row["median_ms"] for row in times}
-    return {n: median / medians["lax.top_k", n] for (way, n), median in medians.items() if way == "scalar equation"}
-
-
-def times_table(
-    times: Sequence[dict[str, Any]], errors: Sequence[dict[str, Any]], sizes: Sequence[int] = (100, 1000, 10**4, 10**5)
-) -> list[str]:
-    """Median milliseconds at ``sizes``, and the largest error at any size up to the last of them."""
-    lines = [line(["", *(f"n = {n:,}" for n in sizes), "largest error"]), line(["---"] + ["---:"] * (len(sizes) + 1))]
-    for way in WAYS:
-        medians = {row["n"]: f"{row['median_ms']:.2g}" for row in times if row["way"] == way}
-        worst = [row["max_abs_error"] for row in errors if row["way"] == way and row["n"] <= sizes[-1]]
-        lines.append(line([way, *(medians.get(n, "-") for n in sizes), f"{max(worst):.0e}" if worst else "-"]))
-    return lines
-
-
-def errors_table(errors: Sequence[dict[str, Any]]) -> list[str]:
-    """By ``lam``, at how many sizes Dykstra's algorithm is exact, and its largest error."""
-    ways = [way for way in dict.fromkeys(row["way"] for row in errors) if way.startswith("Dykstra")]
-    head = ["lam", *(cell for way in ways for cell in (f"{way}: exact in", "largest error"))]
-    lines = [line(head), line(["---"] + ["---:"] * (len(head) - 1))]
-    for lam in dict.fromkeys(row["lam"] for row in errors):
-        cells = []
-        for way in ways:
-            found = [row["max_abs_error"] for row in errors if (row["way"], row["lam"]) == (way, lam)]
-            cells += [f"{sum(error < SAME for error in found)} of {len(found)} sizes", f"{max(found):.1g}"]
-        lines.append(line([f"{lam:g}", *cells]))
-    return lines
 
 
 def main(arguments: Sequence[str]) -> int:
