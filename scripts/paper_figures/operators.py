@@ -178,8 +178,8 @@ def _label(axes: Axes, y: np.ndarray, colour: str) -> None:
         place, across, up = (-4, 0), "right", "center"
     else:
         place, across, up = (4, 0), "left", "center"
-    look = {"textcoords": "offset points", "fontsize": 6.5, "color": colour, "ha": across, "va": up}
-    axes.annotate(_coordinates(y), tuple(plane(y)), place, **look)
+    text, point = _coordinates(y), tuple(plane(y))
+    axes.annotate(text, point, place, textcoords="offset points", fontsize=6.5, color=colour, ha=across, va=up)
 
 
 def figure9() -> Figure:

@@ -27,7 +27,7 @@ _PEER = ("jaxopt, p = 2", "jaxopt box section forward")  # which knows p = 2 alo
 _SHORT = (*_MASKS, _PEER)
 _FULL = (*_MASKS, _HARD, _PEER, ("with gradient", "jaxopt box section forward+backward"))
 # Rows of 1e7 are as those of 1e6.
-_SHOWN = ("12800, 400, 28", "128, 1000, 100", "1, 25088, 2508", "1, 1000000, 100000")
+SHOWN = ("12800, 400, 28", "128, 1000, 100", "1, 25088, 2508", "1, 1000000, 100000")
 _SIZES = (100, 1000, 10**4, 10**5)  # of the solvers
 
 
@@ -42,7 +42,7 @@ def blocks(results: Path) -> dict[str, list[str]]:
     slower = {n: ratio for (n, _), ratio in single.items() if ratio > 1}
     range_ = f"{min(slower.values()):.2g} to {max(slower.values()):.2g}"
     first = [f"1, {min(slower)} to {max(slower)}, lam = {lam:g}", range_, *["-"] * (len(_SHORT) - 1)]
-    short = [first, *_cells({shape: ratios[shape] for shape in _SHOWN}, _SHORT)]
+    short = [first, *_cells({shape: ratios[shape] for shape in SHOWN}, _SHORT)]
     all_ratios: Ratios = {f"1, {n}, {k}": {f"topk_mask p=2 lam={lam:g}": ratio} for (n, k), ratio in single.items()}
     for shape, found in ratios.items():
         ours = {name: ratio for name, ratio in found.items() if name.startswith(("topk_mask", "topk_mag"))}
