@@ -32,17 +32,18 @@ OVER_LAM = "Dykstra, 100 iterations"  # as many as in the paper
 
 def draw(setting: Setting) -> Figure:
     """Three panels for each machine: time and error against the length of a row, and Dykstra's error over lam."""
-    times = sorted(setting.bench.glob("isotonic-*.json"))
-    errors = [path.with_name(path.name.replace("isotonic", "exactness")) for path in times]
-    if not times or not all(path.exists() for path in errors):
+    advice = "put back a copy of it, or make it again"
+    records = [read_object(path, advice) for path in sorted(setting.bench.glob("*.json"))]
+    machines = [record for record in records if "isotonic" in record and "exactness" in record]
+    if not machines:
         raise MissingError(
-            f"figure4 is left out: isotonic-*.json or exactness-*.json is not in {setting.bench}; "
-            "python -m scripts.bench.isotonic makes them"
+            f"figure4 is left out: no machine in {setting.bench} has both isotonic and exactness; "
+            "python -m scripts.bench.isotonic measures them"
         )
-    figure = Figure(figsize=(TEXT, 0.4 + 2.3 * len(times)), layout="constrained")
-    panels = figure.subplots(len(times), 3, squeeze=False)
-    for (time, error, over_lam), *paths in zip(panels, times, errors, strict=True):
-        timed, wrong = (read_object(path, "put back a copy of it, or make it again") for path in paths)
+    figure = Figure(figsize=(TEXT, 0.4 + 2.3 * len(machines)), layout="constrained")
+    panels = figure.subplots(len(machines), 3, squeeze=False)
+    for (time, error, over_lam), machine in zip(panels, machines, strict=True):
+        timed, wrong = machine["isotonic"], machine["exactness"]
         _draw_times(time, timed)
         _draw_errors(error, wrong["rows"])
         _draw_over_lam(over_lam, wrong["rows"])

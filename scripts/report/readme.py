@@ -22,9 +22,8 @@ FEATURES = {
     "fine-tuning on features": "cifar100_pretrained",
     "fine-tuning of the last block": "cifar100_last_block",
 }
-# The machine of the timings that the READMEs show, and their records.
+# The machine of the timings that the READMEs show.
 RECORD = "cpu-amd-epyc-2c.json"
-_RECORDS = ("", "isotonic-", "exactness-")
 _HEADER = ("claim", "as the paper sets it", "tuned by us", "measured on")
 _PEER = "jaxopt box section"  # which knows p = 2 alone
 _MASKS = (
@@ -108,10 +107,8 @@ def pruning_lines() -> dict[str, list[str]]:
 
 def speed_tables() -> dict[str, list[str]]:
     """Times of masks over that of `lax.top_k`, in short and in full; what their programs cost; and the solvers."""
-    record, times, errors = (
-        read_object(RESULTS / "bench" / f"{name}{RECORD}", "put back a copy of it, or make it again")
-        for name in _RECORDS
-    )
+    machine = read_object(RESULTS / "bench" / RECORD, "put back a copy of it, or make it again")
+    record, times, errors = machine["masks"], machine["isotonic"], machine["exactness"]
     cases, lam, rows = record["cases"], times["settings"]["lam"], isotonic.ratios(times["rows"])
     head, dashes, *shown = _ratios([case for case in cases if (case["batch"], case["n"]) in _SHOWN], _SHORT)
     if slower := {n: ratio for n, ratio in rows.items() if ratio > 1}:
