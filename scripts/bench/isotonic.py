@@ -3,8 +3,8 @@
 Times the mask of one long row against its length, from scores to mask: by isotonic optimisation with PAV and with
 Dykstra's algorithm (which both need the scores sorted, and their order undone), and by the scalar equation, beside what
 JAX offers to select and to sort. Then measures the errors of the same programs over ``lam``, against NumPy in float64.
-Figure 4 of the paper is drawn from both. Writes ``<results>/isotonic-<hardware>.json`` with the times and
-``<results>/exactness-<hardware>.json`` with the errors, which no load on the machine changes (``--only errors``).
+Figure 4 of the paper is drawn from both. Writes the sections ``isotonic`` of ``<results>/<hardware>.json`` with the
+times and ``exactness`` with the errors, which no load on the machine changes (``--only errors``).
 Ten minutes on two cores, most of them to compile what the errors are of, once for every ``lam``.
 """
 
@@ -39,7 +39,7 @@ SIZES = [100, 300, 400, 1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000]
 LAMS = [1e-4, 1e-3, 0.01, 0.1, 1.0]
 _TIMED_LAM = 0.1
 _SEED = 0
-_RECORDS = {"times": "isotonic-{hardware}", "errors": "exactness-{hardware}"}
+_RECORDS = {"times": "isotonic", "errors": "exactness"}
 _ROUTER = Case(1, 400, 28)  # the paper's: 28 of the 400 tokens of a group
 
 Operator: TypeAlias = "Callable[[jax.Array, int, float], jax.Array]"

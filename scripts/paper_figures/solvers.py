@@ -11,14 +11,14 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from experiments.core.errors import UsageError
-from experiments.core.record.files import read_object
-from experiments.core.report.benchmarks import name_of
+from experiments.core.report.finding import name_of, read
 from experiments.core.report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED
 from scripts.paper_figures.style import TEXT
 from scripts.report.solvers import SAME
 
 Rows = Sequence[dict[str, Any]]
 
+_SECTIONS = ("isotonic", "exactness")  # times and errors
 # Colour and marker of each way to the mask; what merely selects or sorts is thin.
 _COMMON = {"markersize": 3.5, "linewidth": 1.3}
 LOOKS: dict[str, dict[str, Any]] = {
@@ -38,22 +38,21 @@ def figure4(bench: Path) -> Figure:
     """Draws three panels for each machine: time and error against the length of a row, and Dykstra's error over lam.
 
     Args:
-      bench: the directory with `isotonic-*.json`, the times, and `exactness-*.json`, the errors.
+      bench: the directory with a JSON file a machine, of which sections `isotonic` and `exactness` are drawn.
 
     Raises:
-      UsageError: there are no timings.
+      UsageError: no machine has both sections.
     """
-    times = sorted(bench.glob("isotonic-*.json"))
-    if not times:
-        raise UsageError(f"isotonic-*.json is not in {bench}; python -m scripts.bench.isotonic makes it")
-    figure = Figure(figsize=(TEXT, 0.4 + 2.3 * len(times)), layout="constrained")
-    panels = figure.subplots(len(times), 3, squeeze=False)
-    for (time, error, over_lam), path in zip(panels, times, strict=True):
-        errors = path.with_name(path.name.replace("isotonic", "exactness"))
-        timed, wrong = (read_object(file, "put back a copy of it, or make it again") for file in (path, errors))
-        _draw_times(time, timed)
-        _draw_errors(error, wrong["rows"])
-        _draw_over_lam(over_lam, wrong["rows"])
+    machines = [machine for machine in map(read, sorted(bench.glob("*.json"))) if {*_SECTIONS} <= machine.keys()]
+    if not machines:
+        raise UsageError(f"no machine in {bench} has {' and '.join(_SECTIONS)}: python -m scripts.bench.isotonic")
+    figure = Figure(figsize=(TEXT, 0.4 + 2.3 * len(machines)), layout="constrained")
+    panels = figure.subplots(len(machines), 3, squeeze=False)
+    for (time, error, over_lam), machine in zip(panels, machines, strict=True):
+        times, errors = (machine[section] for section in _SECTIONS)
+        _draw_times(time, times)
+        _draw_errors(error, errors["rows"])
+        _draw_over_lam(over_lam, errors["rows"])
         error.set_xlim(time.get_xlim())
     lines = [Line2D([], [], **look, label=name) for name, look in LOOKS.items()]
     figure.legend(handles=lines, loc="outside lower center", ncols=len(LOOKS), handlelength=1.6, columnspacing=1.0)

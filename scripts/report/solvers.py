@@ -2,8 +2,18 @@
 
 from pathlib import Path
 
-from experiments.core.report.benchmarks import first_on_accelerator, name_of, on_accelerator
-from experiments.core.report.finding import NOT_POSSIBLE, Finding, Measured, Numbers, Verdict, answer, in_every_case
+from experiments.core.report.finding import (
+    NOT_POSSIBLE,
+    Finding,
+    Measured,
+    Numbers,
+    Verdict,
+    answer,
+    first_on_accelerator,
+    in_every_case,
+    name_of,
+    on_accelerator,
+)
 from experiments.core.report.markdown import number
 
 SAME = 1e-3  # the largest error of an entry with which a mask counts as exact

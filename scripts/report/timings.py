@@ -33,12 +33,10 @@ _SIZES = (100, 1000, 10**4, 10**5)  # of the solvers
 
 def blocks(results: Path) -> dict[str, list[str]]:
     """Returns the lines of each table, by its name."""
-    record, times, errors = (
-        read_object(results / "bench" / f"{name}{RECORD}", "put back a copy of it, or make it again")
-        for name in ("", "isotonic-", "exactness-")
-    )
+    machine = read_object(results / "bench" / RECORD, "put back a copy of it, or make it again")
+    masks, times, errors = machine["masks"], machine["isotonic"], machine["exactness"]
     lam = times["settings"]["lam"]
-    ratios, single = _ratios(record["cases"]), _single_rows(times["rows"])
+    ratios, single = _ratios(masks["cases"]), _single_rows(times["rows"])
     slower = {n: ratio for (n, _), ratio in single.items() if ratio > 1}
     range_ = f"{min(slower.values()):.2g} to {max(slower.values()):.2g}"
     first = [f"1, {min(slower)} to {max(slower)}, lam = {lam:g}", range_, *["-"] * (len(_SHORT) - 1)]
@@ -51,7 +49,7 @@ def blocks(results: Path) -> dict[str, list[str]]:
         "speed": grid([_SHAPE, *(name for name, _ in _SHORT)], short, text=1),
         "speed in full": grid([_SHAPE, *(name for name, _ in _FULL)], _cells(ratios, _FULL), text=1),
         "slower": _slower(all_ratios),
-        "programs": _programs(record["programs"]),
+        "programs": _programs(masks["programs"]),
         "solvers": _solvers(times["rows"], errors["rows"]),
         "exactness": _exactness(errors["rows"]),
     }

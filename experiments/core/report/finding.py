@@ -141,8 +141,12 @@ def read(path: Path) -> Any:
 
 
 def first_on_accelerator(results: Path, benchmark: str) -> Any:
-    """The record of a benchmark on an accelerator, else on a CPU, else None: the paper's hardware comes first."""
-    records = [read(path) for path in sorted((results / "bench").glob(f"{benchmark}-*.json"))]
+    """The record of a benchmark on an accelerator, else on a CPU, else None: the paper's hardware comes first.
+
+    Every machine has a file in `results`/bench, in which every benchmark has a section.
+    """
+    machines = [read(path) for path in sorted((results / "bench").glob("*.json"))]
+    records = [machine[benchmark] for machine in machines if benchmark in machine]
     return next(iter(sorted(records, key=lambda record: not on_accelerator(record))), None)
 
 

@@ -14,11 +14,12 @@ def answers(finding):
     return tuple(verdict and verdict.answer for verdict in (finding.as_stated, finding.tuned))
 
 
-def bench(results, name, platform, rows):
+def bench(results, section, platform, rows):
     devices = {"platform": platform, "kind": "TPU v9"}
     environment = {"devices": devices, "machine": {"cpu": "Z80", "cores": 2}}
     (results / "bench").mkdir(exist_ok=True)
-    (results / "bench" / name).write_text(json.dumps({"environment": environment, "rows": rows}))
+    machine = {section: {"environment": environment, "rows": rows}}
+    (results / "bench" / f"{platform}.json").write_text(json.dumps(machine))
 
 
 def solved(pav, dykstra):
@@ -42,19 +43,19 @@ def off_by(errors):
 
 
 def test_solvers_are_judged_on_accelerators_where_there_are_some(tmp_path):
-    bench(tmp_path, "isotonic-cpu.json", "cpu", solved(1.0, 2.0))
+    bench(tmp_path, "isotonic", "cpu", solved(1.0, 2.0))
     finding = solvers.runtime(tmp_path)
     assert (answers(finding), finding.on) == (("not possible here", "no"), "2 cores of Z80")
     assert [(number.name, number.mean) for number in finding.measured] == [("n = 100", 2.0), ("n = 1,000", 2.0)]
-    bench(tmp_path, "isotonic-tpu.json", "tpu", solved(2.0, 1.0))
+    bench(tmp_path, "isotonic", "tpu", solved(2.0, 1.0))
     finding = solvers.runtime(tmp_path)
     assert (answers(finding), finding.on) == (("yes", None), "TPU v9")
 
 
 def test_convergence_is_judged_at_the_papers_lam_and_at_those_in_use(tmp_path):
-    bench(tmp_path, "exactness-cpu.json", "cpu", off_by({0.1: 1e-7, 1.0: 0.3}))
+    bench(tmp_path, "exactness", "cpu", off_by({0.1: 1e-7, 1.0: 0.3}))
     assert answers(solvers.convergence(tmp_path)) == (None, "no")
-    bench(tmp_path, "exactness-cpu.json", "cpu", off_by({1e-4: 1e-7, 0.01: 0.5, 0.1: 1e-7, 1.0: 0.3}))
+    bench(tmp_path, "exactness", "cpu", off_by({1e-4: 1e-7, 0.01: 0.5, 0.1: 1e-7, 1.0: 0.3}))
     finding = solvers.convergence(tmp_path)
     assert answers(finding) == ("yes", "no")
     assert (finding.as_stated.number, finding.tuned.number) == ("at 2 of 2 sizes", "in 2 of 4 cases, lam from 0.1")

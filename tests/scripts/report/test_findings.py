@@ -218,7 +218,8 @@ def bench(results, name, **record):
     devices = {"platform": "cpu", "kind": "cpu"} if "cpu" in name else {"platform": "tpu", "kind": "TPU v9"}
     environment = {"devices": devices, "machine": {"cpu": "Z80", "cores": 2}}
     (results / "bench").mkdir(exist_ok=True)
-    (results / "bench" / name).write_text(json.dumps({"environment": environment, **record}))
+    benchmark, _, machine = name.partition("-")
+    (results / "bench" / machine).write_text(json.dumps({benchmark: {"environment": environment, **record}}))
 
 
 @pytest.mark.parametrize(
