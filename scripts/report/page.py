@@ -17,13 +17,13 @@ _LEAD = (
     "Every claim of <cite>Fast, Differentiable and Sparse Top-k: a Convex Analysis Perspective</cite> (ICML 2023) that "
     "runs or timings can test, and our answers; each links to its figure, its numbers and how they were made."
 )
+_HEADER = "".join(f'<th scope="col">{name}</th>' for name in ("claim", "as the paper sets it", "tuned by us"))
 _MEANINGS = (
-    "<strong>Yes</strong>: most comparisons favour the claim by their whole 95 % interval, and none is against it. "
+    "<strong>Yes</strong>: most comparisons favour the claim by their whole 95&nbsp;% interval, none is against it. "
     "<strong>Mixed</strong>: more than a third favour it, some are against it. <strong>No</strong>: all else, ties "
     "included; one counterexample refutes a claim about every case. <strong>Tuned by us</strong>: at settings chosen "
-    "on validation; for times, on our processors. ±: half width of the 95 % t-interval over seeds."
+    "on validation; for times, on our processors. ±: half width of the 95&nbsp;% t-interval over seeds."
 )
-_HEADER = "".join(f'<th scope="col">{name}</th>' for name in ("claim", "as the paper sets it", "tuned by us"))
 _END = (
     "To explore the runs themselves, <code>make compare RUNS=results/mnist_pruning</code> writes a page with the "
     "curves, final values and configs of all runs in that directory."
@@ -55,14 +55,14 @@ def page(claims: Sequence[Claim], findings: Sequence[Finding | None], results: P
 <body>
 <main>
 <h1>Does the paper hold up?</h1>
-<p>{_text(_LEAD, escape=False)}</p>
+<p>{_LEAD}</p>
 <table class="summary">
 <thead><tr>{_HEADER}</tr></thead>
 <tbody>
 {rows}
 </tbody>
 </table>
-<p class="faint">{_text(_MEANINGS, escape=False)}</p>
+<p class="faint">{_MEANINGS}</p>
 <h2>The claims one by one</h2>
 {sections}
 {_links(results)}
@@ -164,6 +164,6 @@ def _link(target: str, text: str) -> str:
     return f'<a href="{html.escape(quote(target))}">{html.escape(text)}</a>'
 
 
-def _text(text: str, *, escape: bool = True) -> str:
+def _text(text: str) -> str:
     """Makes HTML of a text, in which no line ends within `lam = 1e-4`, `5.07 ± 0.07` or `10 %`."""
-    return _UNBROKEN.sub("\u00a0", html.escape(text) if escape else text)
+    return _UNBROKEN.sub("\u00a0", html.escape(text))
