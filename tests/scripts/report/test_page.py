@@ -48,17 +48,19 @@ def page(results, browser):
         yield page
 
 
+def fold(page, opened):
+    page.evaluate(f"document.querySelectorAll('details').forEach((node) => {{ node.open = {str(opened).lower()}; }})")
+
+
 def test_a_line_has_the_answers_and_their_numbers(page):
-    found, unknown = ([cell.inner_text() for cell in row.locator("th, td").all()] for row in rows(page))
+    rows = page.locator(".summary tbody tr").all()
+    found, unknown = ([cell.inner_text() for cell in row.locator("th, td").all()] for row in rows)
     assert found == ["It prunes", "yes: error 2.00\u00a0±\u00a00.10 lower", "not possible here"]
     assert unknown == ["It routes", "not measured", "-"]
 
 
-def rows(page):
-    return page.locator(".summary tbody tr").all()
-
-
 def test_a_line_opens_its_section(page):
+    fold(page, False)
     section = page.locator("#claim-1")
     assert not section.is_visible()
     page.click("a[href='#claim-1']")
@@ -101,7 +103,7 @@ def test_links_lead_to_files_and_figures_are_small(results):
 def test_it_fits_desktop_and_phone_and_axe_finds_nothing(page, scheme, width, height):
     page.set_viewport_size({"width": width, "height": height})
     page.emulate_media(color_scheme=scheme)
-    page.evaluate("document.querySelectorAll('details').forEach((node) => { node.open = true; })")
+    fold(page, True)
     assert page.evaluate("document.documentElement.scrollWidth") == width
     found = Axe().run(page)
     assert [(violation["id"], violation["nodes"][0]["html"]) for violation in found.response["violations"]] == []
@@ -110,7 +112,7 @@ def test_it_fits_desktop_and_phone_and_axe_finds_nothing(page, scheme, width, he
 
 
 def test_closed_sections_are_printed(page):
-    page.evaluate("document.querySelectorAll('details').forEach((node) => { node.open = false; })")
+    fold(page, False)
     page.emulate_media(media="print")
     assert page.locator("#claim-2").bounding_box()["height"] > 0
     page.emulate_media(media="screen")
