@@ -84,6 +84,9 @@ format: $(READY)  ## Format the code and fix what ruff can.
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
+size: $(READY)  ## Lines, files and words of every room beside its budget: a report, not a gate.
+	@$(RUN) scripts.size
+
 mnist: $(READY)  ## The whole pruning experiment on MNIST: hyper-parameters, final runs, table, figures (84 minutes on 2 cores).
 	@$(RUN) experiments.mnist_pruning.suite --preset=full --out=$(RUNS)/mnist_pruning
 
@@ -215,5 +218,5 @@ clean:  ## Remove the environments and caches, never runs/ or results/.
 	rm -rf $(VENV) $(VENV)-bench $(VENV)-docs docs/_build $(VENV)-oldest $(VENV)-newest .venv-tpu .venv-cuda13 .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo demo-all test test-oldest test-newest lock test-slurm check-accelerators chaos lint format mnist mnist-quick cifar100-pruning cifar100 cifar100-pretrained cifar100-last-block cifar100-small vmoe vmoe-small vmoe-small-longer vmoe-scratch vmoe-clusters figures compare report bench bench-gpu bench-device fuzz docs docs-serve site \
+.PHONY: help install demo demo-all test test-oldest test-newest lock test-slurm check-accelerators chaos lint format size mnist mnist-quick cifar100-pruning cifar100 cifar100-pretrained cifar100-last-block cifar100-small vmoe vmoe-small vmoe-small-longer vmoe-scratch vmoe-clusters figures compare report bench bench-gpu bench-device fuzz docs docs-serve site \
   clean launch-mnist launch-cifar100 launch-vmoe launch-experiment

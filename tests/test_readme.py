@@ -1,12 +1,10 @@
 """Every number of results that the READMEs show is one that the committed runs gave, and what they link to is there."""
 
-import json
 import re
 from pathlib import Path
 
 import pytest
 
-from experiments.core.report.finding import NOT_POSSIBLE, Finding, Verdict
 from scripts.report import operators, readme
 from scripts.report.claims import CLAIMS
 
@@ -14,7 +12,8 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
 README = (ROOT / "README.md").read_text()
 EXPERIMENTS = ("mnist_pruning", "cifar100_pruning", "cifar100_vit", "vmoe_tokens", "vmoe", "vmoe_clusters")
-TABLES = {name: (RESULTS / name / "table.md").read_text() for name in (*EXPERIMENTS, *readme.FEATURES.values())}
+FEATURES = ("cifar100_pretrained", "cifar100_last_block")
+TABLES = {name: (RESULTS / name / "table.md").read_text() for name in EXPERIMENTS + FEATURES}
 READMES = [
     ROOT / "README.md",
     ROOT / "ops" / "README.md",
@@ -45,18 +44,19 @@ def test_claims_are_those_that_the_results_give(findings):
         assert claim not in findings or row == readme.claim_row(claim, findings[claim]), "make report writes it again"
 
 
-@pytest.mark.parametrize(
-    ("path", "names"),
-    [
-        ("README.md", ["speed"]),
-        ("results/bench/README.md", ["speed in full", "slower", "programs", "exactness"]),
-        ("ops/README.md", ["solvers"]),
-    ],
-)
-def test_speed_and_errors_are_those_of_the_benchmarks(path, names):
-    tables, text = readme.speed_tables(), (ROOT / path).read_text()
-    for name in names:
-        assert block(name, text) == tables[name], "make report writes it again"
+def test_findings_say_how_they_were_measured(findings):
+    for found in findings.values():
+        assert found.plain.endswith(".")
+        assert found.unit
+        assert found.measured
+
+
+def test_blocks_are_those_that_the_results_give():
+    made = readme.blocks(RESULTS) | {"claims": block("claims")}
+    texts = {path: path.read_text() for path in READMES}
+    assert {path for path, text in texts.items() if readme.fill(text, made) != text} == set(), "make report"
+    shown = {name for text in texts.values() for name in re.findall(r"<!-- end of (.*) -->", text)}
+    assert shown == set(made)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -66,18 +66,6 @@ def test_the_table_is_the_first_of_the_results(name):
     assert first.count("±") > 5
     assert first in text
     assert not [row for row in text.replace(first, "").splitlines() if row.startswith("|")]
-
-
-@pytest.mark.parametrize(("part", "name"), readme.FEATURES.items())
-def test_tables_on_features_are_those_of_the_results(part, name):
-    text = (RESULTS / name / "README.md").read_text()
-    assert block(part, text) == readme.features_lines(name), "make report writes it again"
-
-
-@pytest.mark.parametrize("name", readme.pruning_lines())
-def test_sentences_on_pruning_are_those_of_the_results(name):
-    text = (RESULTS / "mnist_pruning" / "README.md").read_text()
-    assert block(name, text) == readme.pruning_lines()[name], "make report writes it again"
 
 
 @pytest.mark.parametrize("name", ["", *TABLES])
@@ -91,48 +79,6 @@ def test_intervals_come_from_the_results(name, findings):
     shown = INTERVAL.findall((RESULTS / name / "README.md").read_text() if name else README)
     assert len(shown) > 5
     assert set(shown) <= set(known)
-
-
-def test_what_is_slower_is_said():
-    cases, times = (
-        json.loads((RESULTS / "bench" / name).read_text()) for name in (readme.RECORD, f"isotonic-{readme.RECORD}")
-    )
-    ratios = [
-        found["ratio_to"]["lax.top_k"]
-        for case in cases["cases"]
-        for found in case["results"]
-        if found["contestant"].startswith("topk_")
-    ]
-    medians = {(row["way"], row["n"]): row["median_ms"] for row in times["rows"]}
-    ratios += [ms / medians["lax.top_k", n] for (way, n), ms in medians.items() if way == "scalar equation"]
-    _, _, *rows, _, sentence = readme.speed_tables()["slower"]
-    slower = [int(found) for row in rows for found in re.findall(r"(\d+) of", row)]
-    assert len(slower) == len(rows)
-    assert sum(slower) == sum(ratio > 1 for ratio in ratios)
-    assert f"other {sum(ratio <= 1 for ratio in ratios)} ratios" in sentence
-
-
-def test_update_writes_between_the_marks_alone(tmp_path, monkeypatch):
-    results = tmp_path / "results"
-    benchmarks = [f"bench/{name}{readme.RECORD}" for name in ("", "isotonic-", "exactness-")]
-    tables = (f"{name}/table.json" for name in ("mnist_pruning", *readme.FEATURES.values()))
-    for name in (*benchmarks, *tables):
-        (results / name).parent.mkdir(parents=True, exist_ok=True)
-        (results / name).write_text((RESULTS / name).read_text())
-    (tmp_path / "ops").mkdir()
-    for directory in (tmp_path / "ops", results / "bench"):
-        (directory / "README.md").write_text("no table\n")
-    (tmp_path / "README.md").write_text("before\n<!-- claims: by hand -->\n| old |\n<!-- end of claims -->\nafter\n")
-    monkeypatch.setattr(readme, "RESULTS", results)
-    found = Finding("A sentence.", Verdict("no", "5.00 ± 1.00"), NOT_POSSIBLE, "a | b", "points")
-    assert readme.update(CLAIMS[:1], [found]) == [tmp_path / "README.md"]
-    first, mark, *rows, end, last = (tmp_path / "README.md").read_text().splitlines()
-    assert (first, mark, end, last) == ("before", "<!-- claims: by hand -->", "<!-- end of claims -->", "after")
-    assert rows == readme.claims_table(CLAIMS[:1], [found])
-    assert r"| **no**: 5.00\xa0±\xa01.00 | not possible here | a \| b |".replace(r"\xa0", "\xa0") in rows[2]
-    assert readme.update(CLAIMS[:1], [found]) == []
-    assert readme.update(CLAIMS[:1], [None]) == [tmp_path / "README.md"]
-    assert "| not measured | - | - |" in (tmp_path / "README.md").read_text()
 
 
 def test_rows_of_tables_are_short():

@@ -63,7 +63,7 @@ def go(types: Sequence[str] | None, results: Path, *, anew: bool, everything: bo
         if python is None:
             print(f"nothing is compiled for {platform}: there is no {ENVIRONMENTS[platform]}/bin/python", flush=True)
     todo = [(type_, arguments) for type_, arguments in todo if pythons[hardware.parse(type_).device.platform]]
-    # Operators for a chip are one file, to which one process at a time adds.
+    # Operators for a chip are one section of a file, to which one process at a time adds.
     files: dict[object, list[tuple[str, list[str]]]] = {}
     for type_, arguments in todo:
         files.setdefault(type_ if arguments[0] == "operators" else tuple(arguments), []).append((type_, arguments))

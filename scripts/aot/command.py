@@ -101,7 +101,7 @@ def _operators(options: argparse.Namespace, slice_: Slice, command: Sequence[str
         and (not options.mode or case.mode == options.mode)
         and (not options.divided or bool(case.divided) == (options.divided == "yes"))
     ]
-    path = options.results / f"operators-{_slug(slice_.device.name)}.json"
+    path = record.path_of(options.results, slice_)
     failed = sweep.go(slice_, compiler.devices(slice_), chosen, path, command, _say, anew=options.anew)
     _say(f"{len(chosen) - failed} of {len(chosen)} compile for {slice_.device.name}; results are in {path}")
     return 1 if failed else 0
@@ -117,17 +117,13 @@ def _step(options: argparse.Namespace, slice_: Slice, overrides: Sequence[str], 
     from scripts.aot import one
 
     name = options.name or one.name_of(recipe.name, options.config, overrides)
-    path = options.results / "steps" / f"{_slug(name)}-{slice_.type}.json"
+    path = record.path_of(options.results, slice_)
     document = one.go(recipe, config, slice_, path, name, command, _say, options)
     return 0 if document["train"]["fits"] else DOES_NOT_FIT
 
 
 def _say(line: str) -> None:
     print(line, flush=True)
-
-
-def _slug(name: str) -> str:
-    return record.slug(name)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -11,6 +11,7 @@ import ml_collections
 from experiments.core.config import to_json
 from experiments.core.errors import UsageError
 from experiments.core.training.experiment import Recipe
+from scripts import sections
 from scripts.aot import compiler, record, runs, steps
 from scripts.aot.compiled import Refused
 from scripts.aot.hardware import Slice
@@ -36,13 +37,14 @@ def go(
     say: _Say,
     options: argparse.Namespace,
 ) -> dict[str, Any]:
-    """The record, which `path` then holds.
+    """The record, which `path` then holds among its steps.
 
     Raises:
       UsageError: the config cannot be run on the slice, or the compiler refuses it for another reason than memory.
     """
     code = record.digest(*_CODE)
-    earlier = record.read(path)
+    place = ("steps", f"{record.slug(name)}-{slice_.type}")
+    earlier = sections.read(path, *place)
     if earlier and (
         options.anew
         or not record.is_by(earlier, slice_)
@@ -73,21 +75,17 @@ def go(
             say(f"{name}: the {_PARTS[part]} for {where}: some minutes")
             start = time.perf_counter()
             before = (earlier or {}).get(part)
-            kept = _kept(options, path, part)
+            kept = options.keep_text / f"{place[1]}-{part}.txt" if options.keep_text else None
             document[part] = steps.compile_(part, program, slice_, options.rounds, say, before, kept)
             if part == "train":
                 document[part] |= steps.rates(program, slice_, document[part])
             say(f"the {_PARTS[part]} took {time.perf_counter() - start:.0f} s")
-            record.write(path, document)
+            sections.write(path, document, *place)
     except Refused as error:
         raise UsageError(f"the compiler refuses {name} for {slice_.type}: {error}") from error
     show(document, say)
     say(f"the record is {path}")
     return document
-
-
-def _kept(options: argparse.Namespace, path: Path, part: str) -> Path | None:
-    return options.keep_text / f"{path.stem}-{part}.txt" if options.keep_text else None
 
 
 def show(document: dict[str, Any], say: _Say) -> None:

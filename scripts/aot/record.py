@@ -1,11 +1,10 @@
-"""Where results are kept: JSON files in a directory, each with the code, the versions and the slice that it is of."""
+"""What a record says of itself: the code, the versions and the slice that it is of."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
 import importlib.metadata
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,9 +12,7 @@ from typing import Any
 
 from etils import epy
 
-from experiments.core.errors import DamagedError
 from experiments.core.record.environment import Launch, describe
-from experiments.core.record.files import write_json
 from scripts.aot.hardware import Slice
 
 with epy.lazy_imports():  # --help does without it
@@ -77,26 +74,6 @@ def header(slice_: Slice, command: Sequence[str], code: str) -> dict[str, Any]:
     }
 
 
-def read(path: Path) -> dict[str, Any] | None:
-    """A record, or None where there is none yet.
-
-    Raises:
-      DamagedError: the file is not JSON.
-    """
-    if not path.exists():
-        return None
-    try:
-        return json.loads(path.read_text())
-    except ValueError as error:
-        raise DamagedError(path, str(error), "restore it (git checkout) or remove it, to compile anew") from error
-
-
-def write(path: Path, document: dict[str, Any]) -> None:
-    """Writes it, wholly or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, document)
-
-
 def is_of(document: dict[str, Any] | None, slice_: Slice, code: str) -> bool:
     """Whether a record, or a row of one, is of this code and these versions."""
     return is_by(document, slice_) and document is not None and document.get("code") == code
@@ -112,6 +89,11 @@ def commit(document: dict[str, Any]) -> str:
     return f"`{document['git']['commit'][:7]}`" + (" and changes" if document["git"]["dirty"] else "")
 
 
+def path_of(results: Path, slice_: Slice) -> Path:
+    """The file of all records of a chip: a section `operators`, and in `steps` one for every run and slice."""
+    return results / f"{slug(slice_.device.name)}.json"
+
+
 def slug(name: str) -> str:
-    """A file name."""
+    """A name for a file or section."""
     return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")

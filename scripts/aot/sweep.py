@@ -11,6 +11,7 @@ from typing import Any
 
 from jax.stages import Lowered
 
+from scripts import sections
 from scripts.aot import compiled, operators, record
 from scripts.aot.compiled import Refused, TooLarge
 from scripts.aot.hardware import Slice
@@ -34,7 +35,7 @@ def go(
 ) -> int:
     """Compiles them for the first of the devices, or eight of them; returns how many fail."""
     code = record.digest(*_CODE)
-    document = record.read(path) or {}
+    document = sections.read(path, "operators") or {}
     rows: dict[str, dict[str, Any]] = document.get("cases", {})
     known = [] if anew else [case for case in chosen if record.is_of(rows.get(case.key), slice_, code)]
     todo = [case for case in chosen if case not in set(known)]
@@ -52,7 +53,7 @@ def go(
         rows[case.key] = row | {"code": code, "compilers": record.compilers(slice_)}
         say(progress.end(_summary(row)))
         if time.monotonic() - saved > _SAVE_SECONDS or case is todo[-1] or not row["compiles"]:
-            record.write(path, header | {"cases": {key: rows[key] for key in sorted(rows)}})
+            sections.write(path, header | {"cases": {key: rows[key] for key in sorted(rows)}}, "operators")
             saved = time.monotonic()
     return sum(not rows[case.key]["compiles"] for case in chosen)
 

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.core.record.files import write_atomically
-from scripts.aot import hardware, operator_tables, operators, record, step_tables, wanted
+from scripts import sections
+from scripts.aot import hardware, operator_tables, operators, step_tables, wanted
 
 _INTRO = """# Compiled for accelerators
 
@@ -48,8 +49,10 @@ def write(results: Path) -> Path:
 
 
 def _lines(results: Path) -> Iterator[str]:
-    of_operators = [record.read(path) or {} for path in sorted(results.glob("operators-*.json"))]
-    steps = [record.read(path) or {} for path in sorted(results.glob("steps/*.json"))]
+    chips = [sections.read(path) or {} for path in sorted(results.glob("*.json"))]
+    of_operators = [chip["operators"] for chip in chips if "operators" in chip]
+    named = {name: step for chip in chips for name, step in chip.get("steps", {}).items()}
+    steps = [named[name] for name in sorted(named)]
     rounds = next((document["rounds"] for document in steps), 9.0)
     yield _INTRO.format(rounds=rounds).rstrip()
     if steps:

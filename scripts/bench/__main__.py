@@ -1,8 +1,8 @@
 """Compares the operators with their peers: ``python -m scripts.bench [--quick] [--peers=jaxopt,ott,entmax]``.
 
-Prints tables and the targets, and writes ``<results>/<hardware>.json``. Peers that are not installed are left out,
-and said to be; ``pip install -r requirements-bench.txt`` brings them all. About six minutes on two cores. The record is
-written after each case: if the command was stopped, the same one goes on.
+Prints tables and the targets, and writes the section ``masks`` of ``<results>/<hardware>.json``. Peers that are not
+installed are left out, and said to be; ``pip install -r requirements-bench.txt`` brings them all. About six minutes on
+two cores. The record is written after each case: if the command was stopped, the same one goes on.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
             print(f"peer {name} is {peer['status']}: {peer['reason']}", flush=True)
     compared = [*contestants.operators(chosen.lams), *contestants.baselines(), *others]
     settings = {"quick": options.quick, **dataclasses.asdict(chosen)}
-    name = "{hardware}-quick" if options.quick else "{hardware}"
+    name = "masks" + "-quick" * options.quick
     kept = record.keep(options.results, name, environment, {"settings": settings, "peers": found})
     try:
         document = run.run(chosen, compared, lambda line: print(line, flush=True), kept)

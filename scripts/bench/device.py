@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.core import console
+from scripts import sections
 from scripts.bench import record
 
 _MODULE = "scripts.bench.device"
@@ -46,7 +47,7 @@ class Piece:
       arguments: for an accelerator.
       small: for any machine.
       minutes: that it takes at most on a GPU, compilation and all.
-      record: the beginning of its record's name, before the hardware.
+      record: the section that it writes, or how the names of several begin.
     """
 
     module: str
@@ -62,23 +63,23 @@ class Piece:
 
 
 PIECES = (
-    Piece("traffic", ("--seconds=10",), ("--small", "--seconds=0.5"), 5.0, "traffic-"),
-    Piece("steps", ("--seconds=20",), ("--seconds=0.5", "--steps=2"), 1.5, "steps-"),
+    Piece("traffic", ("--seconds=10",), ("--small", "--seconds=0.5"), 5.0, "traffic"),
+    Piece("steps", ("--seconds=20",), ("--seconds=0.5", "--steps=2"), 1.5, "steps"),
     Piece(
         "router",
         ("--seconds=40", "--batch_size=1024"),
         ("--seconds=0.5", "--batch_size=8", "--size=64"),  # 32 tokens a group, as many as the slots
         3.0,
-        "router-",
+        "router",
     ),
     Piece(
         "losses",
         ("--seconds=30", "--batch_size=64"),
         ("--seconds=0.5", "--batch_size=2", "--size=32", "--variant=Ti/16"),
         2.0,
-        "losses-",
+        "losses",
     ),
-    Piece("", ("--peers=jaxopt,entmax",), ("--quick", "--peers="), 8.0, ""),
+    Piece("", ("--peers=jaxopt,entmax",), ("--quick", "--peers="), 8.0, "masks"),
 )
 
 
@@ -115,13 +116,9 @@ def _run(
     for number, piece in enumerate(pieces, 1):
         asked = [*(piece.small if options.small else piece.arguments), f"--results={results}"]
         wanted = environment | {"command": ["python", "-m", piece.name, *asked]}
-        there = [
-            path
-            for path in _records(results, piece, hardware)
-            if record.is_complete(path, wanted) and not options.again
-        ]
-        if there:
-            print(f"[{number}/{len(pieces)}] {piece.name}: measured already, in {there[0]}", flush=True)
+        records = functools.partial(_records, record.path_of(results, environment), piece)
+        if not options.again and any(record.is_complete(each, wanted) for each in records()):
+            print(f"[{number}/{len(pieces)}] {piece.name}: measured already, in {results}", flush=True)
             continue
         passed = (time.monotonic() - start) / 60
         if passed + piece.minutes > options.minutes and not options.small:
@@ -130,7 +127,7 @@ def _run(
         print(f"[{number}/{len(pieces)}] {piece.name}, at most {piece.minutes:g} minutes on a GPU", flush=True)
         longest = None if options.small else min(_PATIENCE * piece.minutes, options.minutes - passed)
         try:
-            ended_well = _ends_well(piece, asked, longest, functools.partial(_records, results, piece, hardware))
+            ended_well = _ends_well(piece, asked, longest, records)
         except KeyboardInterrupt:
             print(f"stopped in {piece.name}: the same command goes on with it")
             return 130
@@ -143,13 +140,14 @@ def _run(
     return int(bool(failed))
 
 
-def _records(results: Path, piece: Piece, hardware: str) -> list[Path]:
-    """What a piece may have written: all it was to measure, or what failed."""
-    return sorted(path for mark in ("", "failed-") for path in results.glob(f"{mark}{piece.record}{hardware}*.json"))
+def _records(path: Path, piece: Piece) -> list[dict[str, Any]]:
+    """The records of a piece: of all it was to measure, or of what failed."""
+    names = (piece.record, f"failed-{piece.record}")
+    return [section for name, section in (sections.read(path) or {}).items() if name.startswith(names)]
 
 
 def _ends_well(
-    piece: Piece, asked: Sequence[str], minutes: float | None, records: Callable[[], Sequence[Path]]
+    piece: Piece, asked: Sequence[str], minutes: float | None, records: Callable[[], Sequence[dict[str, Any]]]
 ) -> bool:
     """Whether a piece ends well, which is begun again while those that fail leave more and more in its records."""
     end, before = time.monotonic() + 60 * (minutes or math.inf), None
@@ -160,7 +158,7 @@ def _ends_well(
         except subprocess.TimeoutExpired:
             print(f"{piece.name} was ended after {minutes:g} minutes", flush=True)
             return False
-        now = [record.progress(path) for path in records()]
+        now = [record.progress(each) for each in records()]
         if not done.returncode or before == now or not any(now):
             return not done.returncode
         print(f"{piece.name} ended with status {done.returncode}: it goes on with what it has not measured", flush=True)

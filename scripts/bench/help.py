@@ -1,7 +1,7 @@
 """How much processor time `--help` of every entry point takes: `python -m scripts.bench.help`.
 
-Starts each as a user does, in a process of its own, and writes `<results>/help-<hardware>.json`. Fails if one takes
-more than LIMIT_SECONDS: who asks for help should not wait for what computes to be imported.
+Starts each as a user does, in a process of its own, and writes the section `help` of `<results>/<hardware>.json`. Fails
+if one takes more than LIMIT_SECONDS: who asks for help should not wait for what computes to be imported.
 """
 
 import os
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{seconds[module]:6.2f} s  {module}", flush=True)
     rows = [{"module": module, "processor_seconds": used} for module, used in seconds.items()]
     document = {"load_average": record.load_average(), "limit_seconds": LIMIT_SECONDS, "rows": rows}
-    print(f"results are in {record.write(options.results, 'help-{hardware}', environment, document)}")
+    print(f"results are in {record.write(options.results, 'help', environment, document)}")
     slow = [module for module, used in seconds.items() if used > LIMIT_SECONDS]
     if slow:
         print(f"error: more than {LIMIT_SECONDS} s: {', '.join(slow)}", file=sys.stderr)

@@ -3,8 +3,8 @@
 Times the mask of one long row against its length, from scores to mask: by isotonic optimisation with PAV and with
 Dykstra's algorithm (which both need the scores sorted, and their order undone), and by the scalar equation, beside what
 JAX offers to select and to sort. Then measures the errors of the same programs over ``lam``, against NumPy in float64.
-Figure 4 of the paper is drawn from both. Writes ``<results>/isotonic-<hardware>.json`` with the times and
-``<results>/exactness-<hardware>.json`` with the errors, which no load on the machine changes (``--only errors``).
+Figure 4 of the paper is drawn from both. Writes the sections ``isotonic`` of ``<results>/<hardware>.json`` with the
+times and ``exactness`` with the errors, which no load on the machine changes (``--only errors``).
 Ten minutes on two cores, most of them to compile what the errors are of, once for every ``lam``.
 """
 
@@ -20,7 +20,6 @@ import numpy as np
 from etils import epy
 
 from experiments.core import console
-from experiments.core.report.markdown import line
 from scripts.bench import record
 from scripts.bench.sizes import Case
 from scripts.bench.timing import Budget, interleave
@@ -40,8 +39,7 @@ SIZES = [100, 300, 400, 1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000]
 LAMS = [1e-4, 1e-3, 0.01, 0.1, 1.0]
 _TIMED_LAM = 0.1
 _SEED = 0
-_RECORDS = {"times": "isotonic-{hardware}", "errors": "exactness-{hardware}"}
-SAME = 1e-3  # the largest error of an entry with which a mask counts as exact
+_RECORDS = {"times": "isotonic", "errors": "exactness"}
 _ROUTER = Case(1, 400, 28)  # the paper's: 28 of the 400 tokens of a group
 
 Operator: TypeAlias = "Callable[[jax.Array, int, float], jax.Array]"
@@ -121,38 +119,6 @@ def _compiled(way: Way) -> Operator:
 
 def _finished(compiled: Operator, *arguments: Any) -> None:
     compiled(*arguments).block_until_ready()
-
-
-def ratios(times: Sequence[dict[str, Any]]) -> dict[int, float]:
-    """By size, the time of the mask by the scalar equation over that of ``lax.top_k``."""
-    medians = {(row["way"], row["n"]): row["median_ms"] for row in times}
-    return {n: median / medians["lax.top_k", n] for (way, n), median in medians.items() if way == "scalar equation"}
-
-
-def times_table(
-    times: Sequence[dict[str, Any]], errors: Sequence[dict[str, Any]], sizes: Sequence[int] = (100, 1000, 10**4, 10**5)
-) -> list[str]:
-    """Median milliseconds at ``sizes``, and the largest error at any size up to the last of them."""
-    lines = [line(["", *(f"n = {n:,}" for n in sizes), "largest error"]), line(["---"] + ["---:"] * (len(sizes) + 1))]
-    for way in WAYS:
-        medians = {row["n"]: f"{row['median_ms']:.2g}" for row in times if row["way"] == way}
-        worst = [row["max_abs_error"] for row in errors if row["way"] == way and row["n"] <= sizes[-1]]
-        lines.append(line([way, *(medians.get(n, "-") for n in sizes), f"{max(worst):.0e}" if worst else "-"]))
-    return lines
-
-
-def errors_table(errors: Sequence[dict[str, Any]]) -> list[str]:
-    """By ``lam``, at how many sizes Dykstra's algorithm is exact, and its largest error."""
-    ways = [way for way in dict.fromkeys(row["way"] for row in errors) if way.startswith("Dykstra")]
-    head = ["lam", *(cell for way in ways for cell in (f"{way}: exact in", "largest error"))]
-    lines = [line(head), line(["---"] + ["---:"] * (len(head) - 1))]
-    for lam in dict.fromkeys(row["lam"] for row in errors):
-        cells = []
-        for way in ways:
-            found = [row["max_abs_error"] for row in errors if (row["way"], row["lam"]) == (way, lam)]
-            cells += [f"{sum(error < SAME for error in found)} of {len(found)} sizes", f"{max(found):.1g}"]
-        lines.append(line([f"{lam:g}", *cells]))
-    return lines
 
 
 def main(arguments: Sequence[str]) -> int:

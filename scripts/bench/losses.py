@@ -4,7 +4,7 @@ Times training steps of ``configs/cifar100_vit.py`` that differ in the loss alon
 loss by itself with its gradient, on logits of the same shape. The overhead is given twice: as the ratio of the medians
 of whole steps, which the noise of the machine can exceed many times, and as what the loss by itself takes longer than
 cross-entropy, in units of a step. Random images; the weights are as initialised. About six minutes on two cores.
-Writes ``<results>/losses-<hardware>.json``.
+Writes the section ``losses`` of ``<results>/<hardware>.json``.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         document = measure(options)
     except LostDeviceError as error:
-        return training.lost(options.results, "losses-{hardware}", environment, error)
+        return training.lost(options.results, "losses", environment, error)
     training.report(options.results, "losses", environment, document, "losses")
     return int(bool(document["failed"]))
 

@@ -1,8 +1,8 @@
 """How long a comparison of many long runs takes, and how large its page is: `python -m scripts.bench.pages`.
 
 Writes runs of noise to a temporary directory, two seeds each, then reads them and makes the page that
-`python -m scripts.compare` makes. Writes `<results>/pages-<hardware>.json`. Fails if that takes a processor too long,
-or if the page is too large to open with pleasure.
+`python -m scripts.compare` makes. Writes the section `pages` of `<results>/<hardware>.json`. Fails if that takes a
+processor too long, or if the page is too large to open with pleasure.
 """
 
 import math
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str]) -> int:
         "read in {read_seconds} s, page made in {page_seconds} s ({processor_seconds} s of a processor): {megabytes} MB"
     )
     print(line.format(**measured))
-    print(f"results are in {record.write(options.results, 'pages-{hardware}', environment, document)}")
+    print(f"results are in {record.write(options.results, 'pages', environment, document)}")
     if len(groups) != options.runs or megabytes > LIMIT_MB or measured["processor_seconds"] > LIMIT_SECONDS:
         print(
             f"error: the page is to show {options.runs} groups, to be made in {LIMIT_SECONDS} s of a processor and to "

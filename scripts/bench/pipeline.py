@@ -3,7 +3,7 @@
 On the host, by threads and by worker processes, and on the device; of CIFAR-100 where it is at hand, else of random
 images of its shape, which cost the same. Rates are those of whole batches after the first ones; those of workers
 depend on the cores that are free, so the load of the machine is recorded. Writes
-``<results>/pipeline-<hardware>.json``. About a minute on two cores.
+the section ``pipeline`` of ``<results>/<hardware>.json``. About a minute on two cores.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def main(arguments: Sequence[str]) -> int:
         "load_average": {"before": before, "after": record.load_average()},
         "rows": rows,
     }
-    path = record.write(options.results, "pipeline-{hardware}", environment, document)
+    path = record.write(options.results, "pipeline", environment, document)
 
     print(f"images: {source}")
     print(f"{'':10} {'pixels':>6} {'batch':>6}  {'where':22} images/s")

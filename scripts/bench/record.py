@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 import functools
 import importlib.metadata
-import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import Any, TypeAlias
 from etils import epy
 
 from experiments.core.record.environment import Launch, describe
-from experiments.core.record.files import write_json
+from scripts import sections
 from scripts.aot.record import digest
 from scripts.bench.failure import LostDeviceError, caught
 from scripts.bench.sizes import Case
@@ -65,9 +64,15 @@ def parse(
 
 
 def begin(module: str, arguments: Sequence[str], results: Path) -> dict[str, Any]:
-    """Makes the directory, before anything is timed, and returns what the record says of machine and command."""
+    """Makes the directory, before anything is timed, and returns what the record says of machine and command.
+
+    Raises:
+      DamagedError: the machine's file, to which the record will be added, is not JSON.
+    """
     results.mkdir(parents=True, exist_ok=True)
-    return surroundings(module, arguments)
+    environment = surroundings(module, arguments)
+    sections.read(path_of(results, environment))
+    return environment
 
 
 def surroundings(module: str, arguments: Sequence[str]) -> dict[str, Any]:
@@ -91,46 +96,38 @@ def versions(packages: Iterable[str]) -> dict[str, str | None]:
     return found
 
 
-def path_of(results: Path, name: str, environment: Mapping[str, Any]) -> Path:
-    """Of the record, `<results>/<name>.json`; `{hardware}` in the name is filled in."""
-    return results / f"{name.format(hardware=hardware_name(environment))}.json"
+def path_of(results: Path, environment: Mapping[str, Any]) -> Path:
+    """The file of all records of a machine, `<results>/<hardware>.json`: a section each."""
+    return results / f"{hardware_name(environment)}.json"
 
 
 def write(
     results: Path, name: str, environment: Mapping[str, Any], document: Mapping[str, Any], complete: bool = True
 ) -> Path:
-    """Writes the record, with whether everything is `complete` that it is to hold. Returns the path."""
-    path = path_of(results, name, environment)
+    """Writes the section `name`, with whether everything is `complete` that it is to hold. Returns the file's path."""
+    path = path_of(results, environment)
     load = environment["load_average"] | {"after": load_average()}
-    write_json(path, {"environment": {**environment, "load_average": load}, "complete": complete, **document})
+    whole = {"environment": {**environment, "load_average": load}, "complete": complete, **document}
+    sections.write(path, whole, name)
     return path
 
 
-def is_complete(path: Path, environment: Mapping[str, Any]) -> bool:
-    """Whether there is a whole record of the same code, command, versions and machine."""
-    return _same(path, environment).get("complete") is True
+def is_complete(document: Mapping[str, Any], environment: Mapping[str, Any]) -> bool:
+    """Whether a record is whole, and of the same code, command, versions and machine."""
+    return document.get("complete") is True and _same(document, environment)
 
 
-def progress(path: Path) -> tuple[int, int, int] | None:
+def progress(document: Mapping[str, Any]) -> tuple[int, int, int] | None:
     """Of a record that is not complete: cases, contestants lost, and tries that ended, as numbers; None of others."""
-    try:
-        document = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    if not isinstance(document, dict) or document.get("complete") is not False:
+    if document.get("complete") is not False:
         return None
     lost, tries = (document.get(name, {}).values() for name in ("lost", "tries"))
     return len(document.get("cases", [])), sum(map(len, lost)), sum(sum(of_case.values()) for of_case in tries)
 
 
-def _same(path: Path, environment: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        document: dict[str, Any] = json.loads(path.read_text())
-        found = document["environment"]
-        same = all(found[field] == environment[field] for field in _SAME) and _asked(found) == _asked(environment)
-    except (OSError, ValueError, KeyError, TypeError):  # none, a damaged one, or one of before these were recorded
-        return {}
-    return document if same else {}
+def _same(document: Mapping[str, Any], environment: Mapping[str, Any]) -> bool:
+    found = document["environment"]
+    return all(found[field] == environment[field] for field in _SAME) and _asked(found) == _asked(environment)
 
 
 def _asked(environment: Mapping[str, Any]) -> list[str]:
@@ -202,9 +199,9 @@ class Kept:
 
 def keep(results: Path, name: str, environment: Mapping[str, Any], document: Mapping[str, Any]) -> Kept:
     """What is there of the same measurement, if it was broken off, and else `document`, of settings alone."""
-    there = _same(path_of(results, name, environment), environment)
+    there = sections.read(path_of(results, environment), name) or {}
     begun = {key: value for key, value in there.items() if key not in ("environment", "complete")}
-    goes_on = there.get("complete") is False
+    goes_on = there.get("complete") is False and _same(there, environment)
     if cases := len(begun.get("cases", [])) if goes_on else 0:
         print(f"going on after {cases} cases that are measured already", flush=True)
     return Kept(

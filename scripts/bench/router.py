@@ -5,7 +5,7 @@ alone, taking turns. Beside them, on logits of the same shape and each with its 
 its buffers; what outputs are weighed by, gates times mask, with the relaxed mask and with the hard one as it is usually
 written, ``lax.top_k`` and one-hot; and both ways to dispatch. The overhead is given twice, as ``training.py`` says;
 that of the router by itself leaves out what further slots cost the experts. Random images; weights as initialised.
-About six minutes on two cores. Writes ``<results>/router-<hardware>.json``.
+About six minutes on two cores. Writes the section ``router`` of ``<results>/<hardware>.json``.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         document = measure(options)
     except LostDeviceError as error:
-        return training.lost(options.results, "router-{hardware}", environment, error)
+        return training.lost(options.results, "router", environment, error)
     training.report(options.results, "router", environment, document, "routers")
     return int(bool(document["failed"]))
 

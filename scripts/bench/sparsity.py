@@ -3,7 +3,7 @@
 Multilayer perceptrons whose matrices share one budget, of the paper's size (784-32-32-10) and wider, with random
 weights: how many there are matters, not which. Products by NumPy and, sparse, by SciPy's compressed rows (CSR), which
 on CPUs is the library to use; on so small a network a dense product may well win. Writes
-``<results>/sparsity-<hardware>.json``.
+the section ``sparsity`` of ``<results>/<hardware>.json``.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str]) -> int:
             for (name, density, batch, form), time in times.items()
         ],
     }
-    path = record.write(options.results, "sparsity-{hardware}", environment, document)
+    path = record.write(options.results, "sparsity", environment, document)
 
     for row in document["bytes"]:
         formats = ", ".join(f"{form} {row[form]}" for form in ("dense", "csr", "bcoo", "bits"))

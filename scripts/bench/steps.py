@@ -2,7 +2,7 @@
 
 Times steps of the MLP of ``configs/mnist_pruning.py`` in this process, the methods taking turns, on random images of
 MNIST's shape, with the weights as initialised: the learning rate is next to nothing, so that all methods stay where
-they start. Writes ``<results>/steps-<hardware>.json``.
+they start. Writes the section ``steps`` of ``<results>/<hardware>.json``.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         times = measure(options, failed)
     except LostDeviceError as error:
-        return training_steps.lost(options.results, "steps-{hardware}" + suffix, environment, error)
+        return training_steps.lost(options.results, "steps" + suffix, environment, error)
     rows = {
         name: {key: value / options.steps if key.endswith("_ms") else value for key, value in time._asdict().items()}
         for name, time in times.items()
@@ -138,7 +138,7 @@ def main(arguments: Sequence[str]) -> int:
         for (name, other), limit in LIMITS.items()
     ]
     document = {"seeds": options.seeds, "steps": rows, "failed": failed, "targets": targets}
-    path = training_steps.write(options.results, "steps-{hardware}" + suffix, environment, document)
+    path = training_steps.write(options.results, "steps" + suffix, environment, document)
 
     print(f"{'':24} median ms a step [quartiles]   over dense")
     for name, row in rows.items():

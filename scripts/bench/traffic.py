@@ -7,7 +7,8 @@ passes, RTop-K's algorithm with our hard mask. Calls are queued, and waited for 
 one shows only where that takes longer than its work. A call with hardly any work tells how long that is: on an
 accelerator nothing is concluded where the copy takes less than twice as long. A speed is that of one read and one write
 of the entries (float32), whatever was moved; it is held against that of the copy. Five minutes on a GPU. Writes
-``<results>/traffic-<hardware>.json`` after each shape: if the command was stopped, the same one goes on.
+the section ``traffic`` of ``<results>/<hardware>.json`` after each shape: if the command was stopped, the same one goes
+on.
 """
 
 from __future__ import annotations
@@ -248,7 +249,7 @@ def main(arguments: Sequence[str]) -> int:
     options = record.parse(parser, arguments, harmless=("small",))
     environment = record.begin(_MODULE, arguments, options.results)
 
-    name = "traffic-{hardware}" + "-small" * options.small
+    name = "traffic" + "-small" * options.small
     settings = {"small": options.small, "seconds": options.seconds}
     kept = record.keep(options.results, name, environment, {"settings": settings, "cases": []})
     chosen = kept.missing(SMALL if options.small else CASES)

@@ -128,8 +128,8 @@ def outcome(document: Mapping[str, Any], form: str) -> Iterator[str]:
 
 
 def report(results: Path, name: str, environment: Mapping[str, Any], document: Mapping[str, Any], rows: str) -> None:
-    """Writes `<results>/<name>-<hardware>.json`, and prints the contestants in `document[rows]` and the targets."""
-    path = write(results, name + "-{hardware}", environment, document)
+    """Writes the section `name`, and prints the contestants in `document[rows]` and the targets."""
+    path = write(results, name, environment, document)
     print(f"{'':32} step, ms [quartiles]            ratio   alone, ms   1 + extra / step")
     for contestant, row in document[rows].items():
         step, single = row["step"], row["alone"]["median_ms"]

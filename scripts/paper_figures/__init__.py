@@ -1,1 +1,1 @@
-"""The figures of the paper that are about the operators, recomputed, and one of our own; one file each."""
+"""The paper's figures of the operators, recomputed."""

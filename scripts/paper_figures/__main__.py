@@ -1,35 +1,51 @@
-"""The paper's figures about the operators: `python -m scripts.paper_figures`.
+"""Draws the paper's figures of the operators: `python -m scripts.paper_figures`.
 
-Computes what they show, and reads the timings of Figure 4. Writes PNG and SVG files and `captions.md` to
-results/figures. The same code and timings give the same bytes.
+Writes PNG and SVG files to results/figures, where `captions.md` explains them. Figure 4 is drawn from the timings in
+results/bench. The same code and timings give the same bytes.
 """
 
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from etils import epy
+import jax
+import matplotlib as mpl
 
 from experiments.core import console
 from experiments.core.errors import in_one_line
-from scripts.paper_figures.setting import Setting
+from experiments.core.report.style import save
+from scripts.paper_figures import operators, solvers
+from scripts.paper_figures.style import DPI, SHEET
 
-with epy.lazy_imports():  # --help does without it
-    from scripts.paper_figures import drawings
+BENCH = Path("results/bench")
+FIGURES = {
+    "figure1": operators.figure1,
+    "figure2": operators.figure2,
+    "figure3": operators.figure3,
+    "figure4": lambda: solvers.figure4(BENCH),
+    "figure8": operators.figure8,
+    "figure9": operators.figure9,
+}
+
+
+def make(directory: Path) -> list[Path]:
+    """Draws all figures in double precision; returns the paths of the files written."""
+    written = []
+    with mpl.rc_context(SHEET), jax.enable_x64(True):
+        for name, draw in FIGURES.items():
+            written += save(draw(), directory, name, dpi=DPI)
+    return written
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command; 1 if nothing could be drawn."""
+    """Runs the command; returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m scripts.paper_figures", description=(__doc__ or "").split(":")[0])
     parser.add_argument("--out", type=Path, default=Path("results/figures"), help="directory to write to")
-    parser.add_argument("--bench", type=Path, default=Setting.bench, help="directory with the timings of Figure 4")
-    options = parser.parse_args(arguments)
+    out = parser.parse_args(arguments).out
 
     def work() -> int:
-        written = drawings.make(options.out, Setting(bench=options.bench))
-        for path in written:
-            print(path)
-        return 0 if written else 1
+        print(*make(out), sep="\n")
+        return 0
 
     return in_one_line(work)
 

@@ -1,1 +1,6 @@
-"""The page of the committed results, which opens with every claim of the paper."""
+"""The page of the committed results, a line a claim of the paper, and the tables of the READMEs."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results"

@@ -1,31 +1,21 @@
-"""Copies the page of the committed results, and all that it links to: `python -m scripts.report.site OUT`.
+"""Copies the page of the committed results and all that it links to: `python -m scripts.report.site OUT`.
 
 Below OUT the files lie as they do in the repository, so that every link of `results/index.html` leads somewhere.
 """
 
 import argparse
+import html
+import re
 import shutil
 from collections.abc import Sequence
-from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from experiments.core import console
 from experiments.core.errors import UsageError, in_one_line
-from scripts.compare.workdirs import RESULTS
+from scripts.report import RESULTS, ROOT
 
-
-class _Links(HTMLParser):
-    """The addresses that a page links to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keeps where an anchor leads."""
-        if tag == "a":
-            self.found += [value for name, value in attrs if name == "href" and value]
+_FILE = re.compile(r'<a href="([^"#:]+)[#"]')  # and neither a section nor an address with a scheme
 
 
 def copy(page: Path, root: Path, out: Path) -> list[Path]:
@@ -33,37 +23,33 @@ def copy(page: Path, root: Path, out: Path) -> list[Path]:
 
     Args:
       page: a file below `root`.
-      root: what stays as it is below `out`.
-      out: a directory, which is created.
+      root: the directory whose layout is kept.
+      out: the directory to copy to, which is created.
 
     Raises:
       UsageError: there is no page, or a link leads to no file below the root.
     """
     if not page.exists():
         raise UsageError(f"{page} is missing: `make report` makes it")
-    links = _Links()
-    links.feed(page.read_text())
-    places = [urlsplit(link) for link in links.found]
-    files = [page.parent / unquote(place.path) for place in places if place.path and not place.scheme]
+    links = [page.parent / unquote(html.unescape(link)) for link in _FILE.findall(page.read_text())]
     copied = []
-    for file in dict.fromkeys(path.resolve() for path in [page, *files]):
+    for file in dict.fromkeys(path.resolve() for path in (page, *links)):
         if not (file.is_file() and file.is_relative_to(root.resolve())):
             raise UsageError(f"{page} links to {file}, which is no file below {root}")
         copied.append(file.relative_to(root.resolve()))
-        target = out / copied[-1]
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, target)
+        (out / copied[-1]).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, out / copied[-1])
     return copied
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command; returns its exit status."""
+    """Runs the command; returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m scripts.report.site", description=(__doc__ or "").split(":")[0])
     parser.add_argument("out", type=Path, help="a directory, which is created")
     out = parser.parse_args(arguments).out
 
     def work() -> int:
-        copied = copy(RESULTS / "index.html", RESULTS.parent, out)
+        copied = copy(RESULTS / "index.html", ROOT, out)
         print(f"{len(copied)} files: {out / copied[0]}")
         return 0
 

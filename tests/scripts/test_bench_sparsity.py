@@ -37,7 +37,7 @@ def test_dense_and_sparse_products_agree(batch):
 def test_the_command_writes_a_row_for_each_size_density_batch_and_format(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sparsity, "WIDTHS", {"20-10": (20, 10)})
     assert sparsity.main([f"--results={tmp_path}", "--seconds=0.01"]) == 0
-    (path,) = tmp_path.glob("sparsity-*.json")
-    found = json.loads(path.read_text())
+    (path,) = tmp_path.iterdir()
+    found = json.loads(path.read_text())["sparsity"]
     assert (len(found["bytes"]), len(found["inference"])) == (4, 16)
     assert "of dense" in capsys.readouterr().out

@@ -6,8 +6,12 @@ from experiments.core.report.finding import Numbers, read
 
 
 def first_on_accelerator(results: Path, benchmark: str) -> Numbers | None:
-    """The record of a benchmark on an accelerator, else on a CPU, else None."""
-    records = [read(path) for path in sorted((results / "bench").glob(f"{benchmark}-*.json"))]
+    """The record of a benchmark on an accelerator, else on a CPU, else None.
+
+    Every machine has a file below `results`/bench, in which every benchmark has a section.
+    """
+    machines = [read(path) for path in sorted((results / "bench").glob("*.json"))]
+    records = [machine[benchmark] for machine in machines if benchmark in machine]
     return next(iter(sorted(records, key=lambda record: not on_accelerator(record))), None)
 
 

@@ -37,6 +37,7 @@ class Presentation:
       always: fields that labels give wherever they are read, even where all runs have the same.
       names: what labels call fields; the others go by the last part of their name.
       headline: whether a committed run is shown before anybody has chosen some, by its fields.
+      types: what else tables and figures read of every config, by dotted name, and of what type it is.
     """
 
     experiment: str
@@ -49,6 +50,7 @@ class Presentation:
     always: Collection[str] = ()
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     headline: Callable[[Fields], bool] = lambda fields: False
+    types: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def load(self, directory: Path) -> tuple[pd.DataFrame, list[Problem]]:
         """The finished runs of the experiment below `directory` as a frame, and what is left out."""
@@ -65,6 +67,8 @@ class Presentation:
         """Says why a run cannot be shown; empty if it can."""
         if run.experiment != self.experiment:
             return f"not a run of {self.title}"
+        if reason := results.misfit(run.config, self.types):
+            return reason
         fields = dotted(run.config)
         kind = fields.get(self.kinds.field)
         if kind not in self.kinds.reads:

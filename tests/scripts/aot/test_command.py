@@ -1,6 +1,5 @@
 """Mistakes are one line, before anything is compiled; and the whole way for the CPU's compiler."""
 
-import json
 import sys
 import time
 from concurrent import futures
@@ -8,6 +7,7 @@ from concurrent import futures
 import jax
 import pytest
 
+from scripts import sections
 from scripts.aot import check, command, compiled, compiler, hardware, one, runs, step_tables, wanted
 from scripts.aot.compiled import Buffer, TooLarge
 
@@ -77,8 +77,8 @@ def test_from_the_command_to_the_table(here, capsys, tmp_path):
     out += capsys.readouterr().out
     assert out.count("the train step for v5litepod-1") == out.count("the evaluation for v5litepod-1") == 1
     assert "computed, not measured" in out
-    (path,) = tmp_path.glob("steps/*.json")
-    document = json.loads(path.read_text())
+    (path,) = tmp_path.glob("*.json")
+    ((place, document),) = sections.read(path, "steps").items()
     train = document["train"]
     assert document["git"]["commit"]
     # 1438 digits of 64 pixels in 11 batches of 128, forwards and twice backwards, but for the pixels' own gradient.
@@ -92,10 +92,10 @@ def test_from_the_command_to_the_table(here, capsys, tmp_path):
     assert command.main([*MNIST, f"--results={tmp_path}", "--", *DIGITS]) == 0
     assert "has it already" in capsys.readouterr().out
     # Nor are the programs where other code has changed.
-    path.write_text(json.dumps(document | {"code": "another"}))
+    sections.write(path, document | {"code": "another"}, "steps", place)
     assert command.main([*MNIST, f"--results={tmp_path}", "--", *DIGITS]) == 0
     assert capsys.readouterr().out.count("the program is the one that was compiled before") == 2
-    again = json.loads(path.read_text())
+    again = sections.read(path, "steps", place)
     assert (again["train"], again["code"]) == (document["train"], document["code"])
     assert command.main(["tables", f"--results={tmp_path}"]) == 0
     page = (tmp_path / "README.md").read_text()
@@ -126,9 +126,9 @@ def test_a_step_that_does_not_fit(here, capsys, tmp_path, monkeypatch):
     assert "it does not fit: a device of v5litepod-1 has 16.0 GB, the step needs 20.0 GB" in out
     assert "f32[4096,4096]  jit(train)/dot" in out
     assert "what helps: --config.batch_size below 128" in out
-    (path,) = tmp_path.glob("steps/*.json")
-    assert not json.loads(path.read_text())["train"]["fits"]
-    assert "**no**" in "\n".join(step_tables.steps_table([json.loads(path.read_text())]))
+    (document,) = sections.read(tmp_path / "tpu-v5e.json", "steps").values()
+    assert not document["train"]["fits"]
+    assert "**no**" in "\n".join(step_tables.steps_table([document]))
 
 
 def test_any_other_refusal_is_a_line(here, capsys, tmp_path, monkeypatch):
@@ -224,7 +224,7 @@ def test_several_at_once_but_one_for_a_file(tmp_path, pretended, capsys):
 
 def test_interrupted_it_ends_what_goes_on(tmp_path, pretended, monkeypatch):
     log = pretended(wait=60)
-    attempt = tmp_path / "operators-tpu-v5e.attempt"
+    attempt = tmp_path / "tpu-v5e.attempt"
     attempt.write_text("topk_mask 1")
     interrupts = []
 

@@ -63,7 +63,7 @@ class Sweep:
     """Sweeps over cases of which nothing is compiled."""
 
     def __init__(self, tmp_path, monkeypatch):
-        self.path, self.said, self.compiled = tmp_path / "operators.json", [], []
+        self.path, self.said, self.compiled = tmp_path / "tpu-v5e.json", [], []
         self.fails = {}
         monkeypatch.setattr(sweep, "measure", self.measure)
 
@@ -98,7 +98,7 @@ def test_what_is_there_is_passed_over_until_the_code_changes(sweeps, monkeypatch
     monkeypatch.setattr(record, "digest", lambda *packages: "other")
     sweeps.go("topk_mask")
     assert sweeps.compiled == ["topk_mask"]
-    assert len(json.loads(sweeps.path.read_text())["cases"]) == 3  # nothing is lost
+    assert len(json.loads(sweeps.path.read_text())["operators"]["cases"]) == 3  # nothing is lost
 
 
 def test_a_failure_is_a_result(sweeps):

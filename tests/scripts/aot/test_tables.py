@@ -110,13 +110,12 @@ def test_what_a_mask_needs_on_each_chip():
 
 
 def test_what_is_not_compiled_is_named(tmp_path):
-    (tmp_path / "steps").mkdir()
     known = step("vmoe S/32 token choice", "v6e-16", 1.0)
-    (tmp_path / "steps" / "one.json").write_text(json.dumps(known))
+    (tmp_path / "tpu-v6e.json").write_text(json.dumps({"steps": {"one": known}}))
     cases = dict([row(VALUE), row(GRADIENT)])
     git = {"commit": "0123456789", "dirty": False}
     document = {"cases": cases, "rates": {"device": "TPU v5e"}, "compilers": {"jax": "1"}, "git": git}
-    (tmp_path / "operators-tpu-v5e.json").write_text(json.dumps(document))
+    (tmp_path / "tpu-v5e.json").write_text(json.dumps({"operators": document}))
     page = tables.write(tmp_path).read_text()
     assert "- vmoe S/32 token choice: v5litepod-16, h200-8\n" in page
     everything = list(operators.every(list(operators.CALLS), operators.SIZES))

@@ -5,13 +5,14 @@ import types
 
 import pytest
 
+from experiments.core.errors import DamagedError
 from experiments.vmoe import experiment
 from scripts.bench import device, record, router
 from scripts.bench.device import Piece
 
 PIECES = (
-    Piece("one", ("--seconds=9",), ("--seconds=1",), 4.0, "one-"),
-    Piece("", ("--peers=",), ("--quick",), 5.0, ""),
+    Piece("one", ("--seconds=9",), ("--seconds=1",), 4.0, "one"),
+    Piece("", ("--peers=",), ("--quick",), 5.0, "masks"),
 )
 ENVIRONMENT = {
     "code": "abc",
@@ -51,12 +52,12 @@ def test_every_piece_runs_and_those_that_failed_are_named(started, tmp_path, cap
 
 def test_a_piece_that_fails_is_begun_again_while_its_record_grows(started, monkeypatch, tmp_path):
     commands, _ = started
-    path = tmp_path / "one-gpu-nvidia-h200.json"
+    path = tmp_path / "gpu-nvidia-h200.json"
 
     def run(command, check, timeout):
         commands.append(command[2:])
         cases = [{}] * min(2, len(commands))
-        path.write_text(json.dumps({"complete": False, "cases": cases}))
+        path.write_text(json.dumps({"one": {"complete": False, "cases": cases}}))
         return subprocess.CompletedProcess(command, 1)
 
     monkeypatch.setattr(device.subprocess, "run", run)
@@ -66,12 +67,12 @@ def test_a_piece_that_fails_is_begun_again_while_its_record_grows(started, monke
 
 def test_a_piece_is_passed_over_once_its_record_is_of_this_code_and_command_and_complete(started, tmp_path, capsys):
     commands, _ = started
-    path = tmp_path / "one-gpu-nvidia-h200.json"
+    path = tmp_path / "gpu-nvidia-h200.json"
     command = ["python", "-m", "scripts.bench.one", "--seconds=9", f"--results={tmp_path}"]
 
-    def again(*options, complete=True, **changed):
+    def again(*options, name="one", complete=True, **changed):
         environment = ENVIRONMENT | {"command": command} | changed
-        path.write_text(json.dumps({"environment": environment, "complete": complete}))
+        path.write_text(json.dumps({name: {"environment": environment, "complete": complete}, "other": {}}))
         commands.clear()
         assert device.main([f"--results={tmp_path}", *options], PIECES[:1]) == 0
         return len(commands)
@@ -86,16 +87,12 @@ def test_a_piece_is_passed_over_once_its_record_is_of_this_code_and_command_and_
     assert again(devices={"platform": "gpu", "kind": "NVIDIA H100"}) == 1
     assert again(command=[*command, "--batch_size=3"]) == 1
     assert again(command=[*command[:-1], "--results=elsewhere"]) == 0
-    path.rename(tmp_path / "failed-one-gpu-nvidia-h200.json")
-    commands.clear()
-    assert device.main([f"--results={tmp_path}"], PIECES[:1]) == 0  # who fails is not tried again unasked
-    assert not commands
-    (tmp_path / "failed-one-gpu-nvidia-h200.json").unlink()
-    for damaged in ("{", "[]", '{"complete": true}'):
+    assert again(name="failed-one") == 0  # who fails is not tried again unasked
+    assert again(name="two") == 1
+    for damaged in ("{", "[]"):
         path.write_text(damaged)
-        commands.clear()
-        assert device.main([f"--results={tmp_path}"], PIECES[:1]) == 0
-        assert len(commands) == 1
+        with pytest.raises(DamagedError, match=r"gpu-nvidia-h200\.json"):
+            device.main([f"--results={tmp_path}"], PIECES[:1])
 
 
 def test_no_piece_begins_that_would_end_too_late(started, monkeypatch, tmp_path, capsys):
@@ -158,7 +155,6 @@ def test_pieces_are_benchmarks_and_write_the_records_that_are_looked_for(tmp_pat
     for piece in device.PIECES:
         module = __import__(".".join(filter(None, ("scripts.bench", piece.module or "__main__"))), fromlist=["main"])
         assert callable(module.main)
-        if piece.record:
-            assert piece.record.removesuffix("-") in module.__doc__.split("<results>/")[1]
+        assert f"``{piece.record}`` of ``<results>/<hardware>.json``" in module.__doc__.replace("\n", " ")
     assert sum(piece.minutes for piece in device.PIECES) <= 20
     assert record.hardware_name(ENVIRONMENT) == "gpu-nvidia-h200"

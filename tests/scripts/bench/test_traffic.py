@@ -38,7 +38,7 @@ def test_a_record_holds_speeds_ratios_and_targets(few, monkeypatch, tmp_path, ca
     monkeypatch.setattr(traffic, "SMALL", (CASE,))
     assert traffic.main(["--small", "--seconds=0.01", f"--results={tmp_path}"]) == 0
     (path,) = tmp_path.iterdir()
-    document = json.loads(path.read_text())
+    document = json.loads(path.read_text())["traffic-small"]
     (case,) = document["cases"]
     rows = {(row["name"], row["mode"]): row for row in case["results"]}
     copy, mask = rows[traffic.COPY, "forward"], rows["topk_mask p=2 lam=0.1", "forward"]
@@ -77,7 +77,7 @@ def test_who_computes_something_else_or_fails_is_not_timed_and_the_others_are(fe
     monkeypatch.setattr(traffic, "SMALL", (CASE,))
     assert traffic.main(["--small", "--seconds=0.01", f"--results={tmp_path}"]) == 1
     (path,) = tmp_path.iterdir()
-    document = json.loads(path.read_text())
+    document = json.loads(path.read_text())["traffic-small"]
     rows = {(row["name"], row["mode"]): row for row in document["cases"][0]["results"]}
     assert document["complete"]
     assert rows["topk_mask p=2 lam=0.1", "forward"]["status"] == "wrong"
@@ -104,10 +104,10 @@ def test_a_command_that_was_stopped_goes_on_with_the_next_shape(few, monkeypatch
     with pytest.raises(KeyboardInterrupt):
         traffic.main(command)
     (path,) = tmp_path.iterdir()
-    assert not json.loads(path.read_text())["complete"]
+    assert not json.loads(path.read_text())["traffic-small"]["complete"]
     assert traffic.main(command) == 0
     assert measured == [other]
-    document = json.loads(path.read_text())
+    document = json.loads(path.read_text())["traffic-small"]
     assert document["complete"]
     assert [case["n"] for case in document["cases"]] == [40, 30]
     assert "going on after 1 cases that are measured already" in capsys.readouterr().out

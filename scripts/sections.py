@@ -1,0 +1,51 @@
+"""JSON files of one machine or chip, with a section for each measurement; several processes may add to a file."""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from experiments.core.record.files import read_object, write_json
+
+_ADVICE = "restore it (git checkout) or remove it, to measure anew"
+
+
+def read(path: Path, *place: str) -> dict[str, Any] | None:
+    """The section at a place, as `("steps", "vit-v6e-8")`, or the whole file; None where there is none.
+
+    Raises:
+      DamagedError: the file is not JSON.
+    """
+    found: dict[str, Any] | None = read_object(path, _ADVICE) if path.exists() else None
+    for key in place:
+        found = (found or {}).get(key)
+    return found
+
+
+def write(path: Path, document: Mapping[str, Any], *place: str) -> None:
+    """Writes a section, wholly or not at all, and leaves all others in the file as they are.
+
+    Raises:
+      DamagedError: the file is not JSON; nothing is written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(path.parent):
+        whole = read(path) or {}
+        within = whole
+        for key in place[:-1]:
+            within = within.setdefault(key, {})
+        within[place[-1]] = document
+        write_json(path, whole)
+
+
+@contextlib.contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """Within it, no other process writes to a file of the directory."""
+    opened = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
