@@ -3,19 +3,16 @@
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from etils import epy
+from scipy import stats
 
 from experiments.core.record.metrics import Row
 
-with epy.lazy_imports():  # --help does without it
-    from scipy import stats
-
 # What a row says once, for all of its seeds.
-OF_THE_RUN = ("learning_rate", "performance")
+_OF_THE_RUN = ("learning_rate", "performance")
 _AXES = ("step", "epoch", "seconds")
 
 
@@ -26,9 +23,9 @@ class Series:
     Attributes:
       seeds: of the run [S].
       step, epoch, seconds: [T]; the seconds are those of training per seed, as seeds train together.
-      metrics: [T, S] by name, nested ones as `test_accuracy/1`; NaN where there is no value.
-      of_the_run: the same [T, 1], of what is not measured per seed.
-      final: [S] or [1] by name, the values of both in the last row of each run.
+      metrics: [T, S] by name, nested ones as `test_accuracy/1`, or [T, 1] where a row has one number for all seeds; NaN
+        where there is no value.
+      final: [S] or [1] by name, the values in the last row of each run.
     """
 
     seeds: Sequence[int]
@@ -36,24 +33,19 @@ class Series:
     epoch: np.ndarray
     seconds: np.ndarray
     metrics: dict[str, np.ndarray]
-    of_the_run: dict[str, np.ndarray]
     final: dict[str, np.ndarray]
 
     @staticmethod
     def of(rows: Sequence[Row], seeds: Sequence[int]) -> "Series":
         """Raises `ValueError` or `TypeError` if a metric is anything but a number per seed."""
         axes = {name: _column(name, [row[name] for row in rows]) for name in _AXES}
-        metrics, of_the_run = {}, {}
-        for name, values in _columns(rows):
-            top = name.partition("/")[0]
-            if top in (*_AXES, "diverged"):
-                continue
-            if top in OF_THE_RUN:
-                of_the_run[name] = _column(name, values)[:, None]
-            else:
-                metrics[name] = _per_seed(name, values, len(seeds))
-        final = {name: values[-1] for name, values in {**metrics, **of_the_run}.items()}
-        return Series(seeds, axes["step"], axes["epoch"], axes["seconds"] / len(seeds), metrics, of_the_run, final)
+        metrics = {
+            name: _per_seed(name, values, len(seeds)) if is_per_seed(name) else _column(name, values)[:, None]
+            for name, values in _columns(rows)
+            if name.partition("/")[0] not in (*_AXES, "diverged")
+        }
+        final = {name: values[-1] for name, values in metrics.items()}
+        return Series(seeds, axes["step"], axes["epoch"], axes["seconds"] / len(seeds), metrics, final)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,31 +55,26 @@ class Curve:
     Attributes:
       mean: over the seeds that have a value; NaN where none has.
       half: half width of the 95 % t-interval; NaN with fewer than two seeds.
-      count: of those seeds.
     """
 
     mean: np.ndarray
     half: np.ndarray
-    count: np.ndarray
 
     @staticmethod
     def of(values: np.ndarray) -> "Curve":
-        """Of a metric [T, S]."""
+        """The curve of a metric [T, S]."""
         present = ~np.isnan(values)
         count = present.sum(axis=1)
         total = np.where(present, values, 0.0).sum(axis=1)
         mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
         squares = np.where(present, (values - mean[:, None]) ** 2, 0.0).sum(axis=1)
         deviation = np.sqrt(squares / np.maximum(count - 1, 1))
-        return Curve(mean, _quantiles(values.shape[1])[count] * deviation / np.sqrt(np.maximum(count, 1)), count)
+        return Curve(mean, _quantiles(values.shape[1])[count] * deviation / np.sqrt(np.maximum(count, 1)))
 
 
-@functools.cache
-def _quantiles(most: int) -> np.ndarray:
-    """Of Student's t at 97.5 %, by the number of seeds, up to so many; NaN where they make no interval."""
-    quantiles = np.full(most + 1, np.nan)
-    quantiles[2:] = stats.t.ppf(0.975, np.arange(1, most))
-    return quantiles
+def is_per_seed(name: str) -> bool:
+    """Whether a metric is measured for each seed, rather than once for the run."""
+    return name.partition("/")[0] not in _OF_THE_RUN
 
 
 def pool(members: Sequence[Series]) -> Series:
@@ -96,41 +83,63 @@ def pool(members: Sequence[Series]) -> Series:
         return members[0]
     step = np.unique(np.concatenate([member.step for member in members]))
     places = [np.searchsorted(step, member.step) for member in members]
+    names = dict.fromkeys(name for member in members for name in member.metrics)
 
-    def joined(arrays: Sequence[np.ndarray | None], widths: Sequence[int]) -> np.ndarray:
-        columns = []
-        for array, place, width in zip(arrays, places, widths, strict=True):
-            column = np.full((len(step), width), np.nan)
-            if array is not None:
-                column[place] = array
-            columns.append(column)
-        return np.concatenate(columns, axis=1)
+    def absent(member: Series, name: str, *shape: int) -> np.ndarray:
+        return np.full((*shape, len(member.seeds) if is_per_seed(name) else 1), np.nan)
 
-    ones = [1] * len(members)
-    widths = [len(member.seeds) for member in members]
+    def spread(member: Series, place: np.ndarray, name: str) -> np.ndarray:
+        column = absent(member, name, len(step))
+        if name in member.metrics:
+            column[place] = member.metrics[name]
+        return column
 
-    def all_of(attribute: str, widths: Sequence[int]) -> dict[str, np.ndarray]:
-        found = [getattr(member, attribute) for member in members]
-        names = dict.fromkeys(name for metrics in found for name in metrics)
-        return {name: joined([metrics.get(name) for metrics in found], widths) for name in names}
+    def mean(columns: Sequence[np.ndarray]) -> np.ndarray:
+        """The mean over the runs that have a row of the step."""
+        joined = np.full((len(step), len(members)), np.nan)
+        for i, (place, column) in enumerate(zip(places, columns, strict=True)):
+            joined[place, i] = column
+        return Curve.of(joined).mean
 
-    def ends(names: Iterable[str], widths: Sequence[int]) -> dict[str, np.ndarray]:
-        absent = [np.full(width, np.nan) for width in widths]
-        return {
-            name: np.concatenate([member.final.get(name, none) for member, none in zip(members, absent, strict=True)])
-            for name in names
-        }
-
-    metrics, of_the_run = all_of("metrics", widths), all_of("of_the_run", ones)
     return Series(
         seeds=[seed for member in members for seed in member.seeds],
         step=step,
-        epoch=Curve.of(joined([member.epoch[:, None] for member in members], ones)).mean,
-        seconds=Curve.of(joined([member.seconds[:, None] for member in members], ones)).mean,
-        metrics=metrics,
-        of_the_run=of_the_run,
-        final=ends(metrics, widths) | ends(of_the_run, ones),
+        epoch=mean([member.epoch for member in members]),
+        seconds=mean([member.seconds for member in members]),
+        metrics={
+            name: np.hstack([spread(member, place, name) for member, place in zip(members, places, strict=True)])
+            for name in names
+        },
+        final={name: np.concatenate([m.final.get(name, absent(m, name)) for m in members]) for name in names},
     )
+
+
+def rows_kept(values: np.ndarray, limit: int) -> np.ndarray:
+    """Which of `values` [T] to draw, at most `limit` (at least 4) of them, in order.
+
+    Those are the first, the last, and of equally long stretches in between the lowest and the highest: every spike of
+    the curve is drawn, in its place and at its full height.
+    """
+    if len(values) <= limit:
+        return np.arange(len(values))
+    edges = np.linspace(1, len(values) - 1, max(1, (limit - 2) // 2) + 1).astype(int)
+    offsets = np.arange(np.diff(edges).max())
+    inside = offsets < np.diff(edges)[:, None]
+    rows = np.where(inside, edges[:-1, None] + offsets, edges[:-1, None])
+    stretches = np.where(inside, values[rows], np.nan)
+    lowest = np.where(np.isnan(stretches), np.inf, stretches).argmin(axis=1)
+    highest = np.where(np.isnan(stretches), -np.inf, stretches).argmax(axis=1)
+    some = ~np.isnan(stretches).all(axis=1)
+    found = [rows[some, column[some]] for column in (lowest, highest)]
+    return np.unique(np.concatenate([[0, len(values) - 1], *found]))
+
+
+@functools.cache
+def _quantiles(most: int) -> np.ndarray:
+    """Student's t at 97.5 % by the number of seeds, up to `most`; NaN where they make no interval."""
+    quantiles = np.full(most + 1, np.nan)
+    quantiles[2:] = stats.t.ppf(0.975, np.arange(1, most))
+    return quantiles
 
 
 def _column(name: str, values: Sequence[Any]) -> np.ndarray:
@@ -155,10 +164,7 @@ def _columns(rows: Sequence[Mapping[str, Any]], prefix: str = "") -> list[tuple[
     """The leaves of the rows by name; None where a row lacks one."""
     result: list[tuple[str, list[Any]]] = []
     for name in dict.fromkeys([*rows[0], *rows[-1]]):
-        try:
-            values = [row[name] for row in rows]  # faster than `get`, and rows come in millions
-        except LookupError:
-            values = [row.get(name) for row in rows]
+        values = [row.get(name) for row in rows]
         if any(isinstance(value, Mapping) for value in (values[0], values[-1])):
             result += _columns([value or {} for value in values], f"{prefix}{name}/")
         else:
