@@ -12,11 +12,11 @@ from scipy import stats
 from experiments.core.report.presentation import written
 from experiments.core.report.results import Problem, Run
 from scripts.compare.groups import Group, shown_first
-from scripts.compare.series import Curve, is_per_seed, rows_kept
+from scripts.compare.series import AXES, curve, is_per_seed, rows_kept
 
 Json = dict[str, Any]
 
-BUDGET = 400_000  # numbers in all curves together: pages stay below 8 MB, of which Plotly is more than the half
+BUDGET = 500_000  # numbers in all curves together: pages stay below 8 MB, of which Plotly is more than the half
 _FEWEST, _MOST = 16, 2_000  # points of a curve
 _NUMBERS_PER_POINT = 6  # mean, interval, row, the places of that row on three axes
 _LEVELS = (0.05, 0.01, 0.001)
@@ -38,8 +38,8 @@ def contents(groups: Sequence[Group], problems: Sequence[Problem]) -> Json:
         "fields": fields,
         "problems": [{"name": problem.name, "reason": problem.reason} for problem in problems],
         "points": {
-            "drawn": sum(len(curve["mean"]) for one in of_groups for curve in one["curves"].values()),
-            "total": sum(len(g.series.step) * len(one["curves"]) for g, one in zip(groups, of_groups, strict=True)),
+            "drawn": sum(len(its["mean"]) for one in of_groups for its in one["curves"].values()),
+            "total": sum(len(g.series.rows) * len(one["curves"]) for g, one in zip(groups, of_groups, strict=True)),
         },
         "quantiles": _quantiles(groups),
         "levels": _LEVELS,
@@ -62,7 +62,6 @@ def _place(group: Group, first: Sequence[Group]) -> int:
 
 
 def _of_group(group: Group, fields: Sequence[str], limit: int) -> Json:
-    finals = {name: values for name, values in group.series.final.items() if name in group.series.metrics}
     return {
         "id": _id(group.runs[0]),
         "baseline": group.baseline and _id(group.baseline),
@@ -71,13 +70,26 @@ def _of_group(group: Group, fields: Sequence[str], limit: int) -> Json:
         "state": group.state,
         "done": group.done,
         "own": group.own,
-        "runs": [_provenance(run) for run in group.runs],
-        "seeds": list(group.series.seeds),
+        "seeds": group.seeds,
         "diverged": sum(run.summary["diverged"] for run in group.runs),
+        "about": {name: "; ".join(dict.fromkeys(its)) for name, its in zip(_ABOUT, zip(*map(_about, group.runs)))},
         "config": {name: written(name, group.config[name]) for name in fields if name in group.config},
-        "final": {name: _numbers(values, 9) for name, values in finals.items()},
+        "final": {name: _numbers(group.final(name), 7) for name in group.series.metrics},
         **_curves(group, limit),
     }
+
+
+_ABOUT = ("run", "last error", "seeds", "training time", "commit", "device")
+
+
+def _about(run: Run) -> tuple[str, ...]:
+    """Where a run comes from and how it went, as `_ABOUT` names it."""
+    environment = run.environment or {}
+    git, devices = environment.get("git") or {}, environment.get("devices") or {}
+    commit = str(git.get("commit") or "-")[:10] + (" and changes" if git.get("dirty") else "")
+    seeds = ", ".join(map(str, run.summary["seeds"]))
+    device = f"{devices.get('count', '')} {devices.get('kind', '-')}"
+    return run.name, run.reason or "-", seeds, f"{run.summary['seconds']:.3g} s", commit, device.strip()
 
 
 def _id(run: Run) -> str:
@@ -93,33 +105,26 @@ def _limit(groups: Sequence[Group]) -> int:
 
 def _curves(group: Group, limit: int) -> Json:
     """`x`: places of the rows on the axes; `curves`: the points of each, as indices of those rows."""
-    series = group.series
-    found = {name: Curve.of(values) for name, values in series.metrics.items()}
-    drawn = {name: curve for name, curve in found.items() if not np.isnan(curve.mean).all()}
-    kept = {name: rows_kept(curve.mean, limit) for name, curve in drawn.items()}
+    rows = group.series.rows
+    found = {name: curve(rows[name]) for name in group.series.metrics}
+    kept = {name: rows_kept(mean, limit) for name, (mean, _) in found.items() if not np.isnan(mean).all()}
     places = np.unique(np.concatenate([np.zeros(0, int), *kept.values()]))
     curves = {}
-    for name, rows in kept.items():
-        points: Json = {"mean": _numbers(drawn[name].mean[rows], 5)}
-        if not np.isnan(drawn[name].half[rows]).all():
-            points["half"] = _numbers(drawn[name].half[rows], 3)
-        if len(rows) < len(places):
-            points["rows"] = np.searchsorted(places, rows).tolist()
-        curves[name] = points
-    axes = {"step": series.step, "epoch": series.epoch, "seconds": series.seconds}
+    for name, chosen in kept.items():
+        mean, half = (values[chosen] for values in found[name])
+        curves[name] = {"mean": _numbers(mean, 5)}
+        if not np.isnan(half).all():
+            curves[name]["half"] = _numbers(half, 3)
+        if len(chosen) < len(places):
+            curves[name]["rows"] = np.searchsorted(places, chosen).tolist()
+    axes = {"step": rows.index.to_numpy(), **{name: curve(rows[name])[0] for name in AXES}}
     return {"x": {name: _numbers(values[places], 7) for name, values in axes.items()}, "curves": curves}
 
 
-def _numbers(values: np.ndarray, digits: int) -> list[float | int | None]:
+def _numbers(values: Iterable[float | None], digits: int) -> list[float | int | None]:
     """Numbers of that many digits, and None where there is no value."""
-    result: list[float | int | None] = []
-    for value in values.tolist():
-        if math.isnan(value):
-            result.append(None)
-        else:
-            rounded = float(f"{value:.{digits}g}")
-            result.append(int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded)
-    return result
+    rounded = (None if value is None or math.isnan(value) else float(f"{value:.{digits}g}") for value in values)
+    return [int(value) if value is not None and value.is_integer() and abs(value) < 1e15 else value for value in rounded]
 
 
 def _differing(groups: Sequence[Group]) -> list[str]:
@@ -130,25 +135,5 @@ def _differing(groups: Sequence[Group]) -> list[str]:
 
 def _quantiles(groups: Iterable[Group]) -> list[list[float]]:
     """Student's t, two-sided, by degrees of freedom from 1 and level."""
-    most = max((len(group.series.seeds) for group in groups), default=1)
+    most = max((len(group.seeds) for group in groups), default=1)
     return [[float(f"{stats.t.ppf(1 - level / 2, n):.8g}") for level in _LEVELS] for n in range(1, max(most, 2))]
-
-
-def _provenance(run: Run) -> Json:
-    """Where a run comes from and how it ended; None for what was not recorded."""
-    environment = run.environment or {}
-    git, devices = environment.get("git") or {}, environment.get("devices") or {}
-    return {
-        "name": run.name,
-        "state": run.state,
-        "reason": run.reason,
-        "steps": run.summary["steps"],
-        "seconds": run.summary["seconds"],
-        "started": environment.get("started"),
-        "commit": git.get("commit"),
-        "dirty": git.get("dirty"),
-        "device": devices.get("kind"),
-        "devices": devices.get("count"),
-        "machine": (environment.get("machine") or {}).get("cpu"),
-        "overrides": environment.get("overrides") or {},
-    }

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from experiments.core.kinds import Fields
 from experiments.core.report.results import Run
 from experiments.core.report.runs import alike
 from scripts.compare import presentations
-from scripts.compare.series import Series, pool
+from scripts.compare.series import Series, is_per_seed, pool
 from scripts.compare.workdirs import Found
 
 MOST_SHOWN = 8  # curves before anybody has asked for more
@@ -46,6 +47,17 @@ class Group:
         return ", ".join(self.parts.values())
 
     @property
+    def seeds(self) -> list[int]:
+        """The seeds of all runs."""
+        return [seed for run in self.runs for seed in run.summary["seeds"]]
+
+    def final(self, metric: str) -> list[float | None]:
+        """The last values of a metric, by seed, or by run where it is measured once."""
+        found = self.series.final[metric]
+        values = found.reindex(self.seeds) if is_per_seed(metric) else found
+        return [None if math.isnan(value) else value for value in values.tolist()]
+
+    @property
     def state(self) -> str:
         """`done`, or how far the runs have come."""
         return "; ".join(dict.fromkeys(run.state for run in self.runs))
@@ -76,7 +88,7 @@ def shown_first(groups: Sequence[Group]) -> list[Group]:
     """Chooses what a page opens on, of the groups of one experiment; at most `MOST_SHOWN`.
 
     Those are the reader's own, their baselines, and the committed ones that differ from one of them in a single field;
-    without own runs the headline methods, and where none is among them, a group of each method with one baseline.
+    without own runs the headline methods.
     """
     own = [one for one in groups if one.own]
     committed = [one for one in groups if not one.own]
@@ -87,18 +99,8 @@ def shown_first(groups: Sequence[Group]) -> list[Group]:
     else:
         its = presentations.of(groups[0].experiment)
         headline = [one for one in committed if not one.trial and its.headline(one.config)]
-        chosen = headline or _of_each_method(committed)
+        chosen = headline or committed
     return list(dict.fromkeys(chosen))[:MOST_SHOWN]
-
-
-def _of_each_method(groups: Sequence[Group]) -> list[Group]:
-    """The first baseline, and of each method the first group that is compared with it."""
-    baseline = next((one.baseline for one in groups if one.baseline), None)
-    found: dict[str, Group] = {}
-    for one in groups:
-        if baseline is None or one.baseline is baseline or one.runs[0] is baseline:
-            found.setdefault(one.parts[presentations.METHOD], one)
-    return list(found.values())
 
 
 def _is_near(one: Group, other: Group) -> bool:

@@ -97,28 +97,27 @@ function show(groups, said) {
   choose({ show: same ? undefined : ids }, said);
 }
 
-const MOST_FIELDS = 4; // in labels, unless more are needed to tell the groups apart
+const MOST_FIELDS = 5; // in labels with the method, unless more are needed to tell the groups apart
 const lettersOf = (parts, fields) => fields.map((field) => parts[field]).filter(Boolean).join(", ");
 
-/** The fields that labels give: those in which the shown groups differ; of many, only as many as tell all apart. */
-function toldFields() {
-  const groups = shown(), all = [...new Set(groups.flatMap((group) => Object.keys(group.parts)))];
-  if (groups.length < 2) return null;
+/** The fields that labels give: those that groups read and differ in; of many, only as many as tell all apart. */
+function toldFields(groups) {
+  const values = (field) => new Set(groups.map((group) => field[0] === "(" ? group.parts[field] : group.config[field]).filter((value) => value !== undefined));
   const distinct = (fields) => new Set(groups.map((group) => lettersOf(group.parts, fields))).size;
-  let told = all.filter((field) => distinct([field]) > 1);
+  let told = [...new Set(groups.flatMap((group) => Object.keys(group.parts)))].filter((field) => field[0] === "(" || values(field).size > 1);
   const dots = (field) => field.split(".").length, most = distinct(told);
-  const expendable = told.filter((field) => !field.startsWith("(") && field !== "dataset").sort((a, b) => dots(b) - dots(a));
-  for (const field of expendable) {
+  for (const field of told.filter((one) => one[0] !== "(" && one !== "dataset").sort((a, b) => dots(b) - dots(a))) {
     const others = told.filter((other) => other !== field);
     if (told.length > MOST_FIELDS && distinct(others) === most) told = others;
   }
   return told;
 }
 
-/** The label among the shown groups; one that is not shown has all of its label, as another field may tell it apart. */
-function labelOf(group, told = toldFields()) {
-  const fields = Object.keys(group.parts);
-  return told && shown().includes(group) && lettersOf(group.parts, fields.filter((field) => told.includes(field))) || lettersOf(group.parts, fields);
+const labelOf = (group, told = toldFields(shown())) => lettersOf(group.parts, told);
+/** Labels among all groups of the list, but for the shown ones, which have theirs among these. */
+function labelsOfAll() {
+  const visible = shown(), told = toldFields(visible), others = toldFields(listed());
+  return (group) => labelOf(group, visible.includes(group) ? told : others);
 }
 const seedsOf = (group) =>
   ` (${group.seeds.length} seed${group.seeds.length === 1 ? "" : "s"}${group.diverged ? `, ${group.diverged} diverged` : ""})`;

@@ -6,7 +6,7 @@ const PALETTES = {
   light: ["#0072b2", "#c44e00", "#00805c", "#a8478b", "#8a6d00", "#5b4fc7", "#57606a"],
   dark: ["#56b4e9", "#ff9a5c", "#3dd6a3", "#f29bd0", "#f0c445", "#b3a6ff", "#c8c8c8"],
 };
-const DASHES = { solid: "", dash: "7 4", dot: "2 3", dashdot: "7 3 2 3" };
+const DASHES = { solid: "solid", dash: "dashed", dot: "dotted", longdash: "double" }; // of curves, and of the list
 
 /** The look of the group that is `rank`th in the list. */
 function look(rank) {
@@ -24,7 +24,8 @@ function startCurves() {
   const axis = menu("axis", "Against", () => [["step", "step"], ["epoch", "epoch"], ["seconds", "time"]], () => "step", ["zoom"]);
   const tool = (id, text, click, description) => button(`curves-${id}`, text, click, description);
   byId("curves-tools").append(axis, checkbox("log-x", "log x", false, ["zoom"]), checkbox("log-y", "log y", false, ["zoom"]), checkbox("bands", "95 % intervals", true),
-    buttons("Zoom", tool("in", "+", () => zoom(0.5, 0, "Zoomed in"), "Zoom in"), tool("out", "−", () => zoom(2, 0, "Zoomed out"), "Zoom out"),
+    buttons("Zoom", tool("in", "+", () => zoom(0.5, 0, "Zoomed in"), "Zoom in"),
+      tool("out", "−", () => zoom(2, 0, "Zoomed out"), "Zoom out"),
       tool("left", "←", () => zoom(1, -0.25, "Moved"), "Move left"), tool("right", "→", () => zoom(1, 0.25, "Moved"), "Move right"),
       tool("reset", "Reset zoom", () => choose({ zoom: undefined }, "Zoom reset"))),
     buttons("Save", tool("png", "PNG", () => savePlot("png"), "Save as PNG"), tool("svg", "SVG", () => savePlot("svg"), "Save as SVG")));
@@ -35,17 +36,17 @@ function startCurves() {
     button("show-usual", "As opened", () => choose({ show: undefined }, "The curves are as the page opened")))));
 }
 
-const matches = (group) => `${Object.values(group.parts)} ${group.runs.map((run) => run.name)}`.toLowerCase().includes(byId("filter").value.toLowerCase());
+const matches = (group) => `${Object.values(group.parts).join(", ")} ${group.about.run}`.toLowerCase().includes(byId("filter").value.toLowerCase());
 
 function drawList() {
-  const told = toldFields(), visible = shown(), focused = document.activeElement?.id;
+  const label = labelsOfAll(), visible = shown(), focused = document.activeElement?.id;
   byId("list").replaceChildren(...listed().map((group, rank) => [group, rank]).filter(([group]) => matches(group)).map(([group, rank]) => {
-    const text = labelOf(group, told);
+    const text = label(group);
     const box = element("input", { type: "checkbox", id: `show-${group.id}`, checked: visible.includes(group), change: () => {
       const shows = box.checked;
       show(listed().filter((other) => other === group ? shows : visible.includes(other)), `${text} is ${shows ? "shown" : "hidden"}`);
     } });
-    return element("li", {}, element("label", { title: group.runs.map((run) => run.name).join(", ") }, box, swatch(look(rank), isOwn(group)),
+    return element("li", {}, element("label", { title: group.about.run }, box, swatch(look(rank), isOwn(group)),
       element("span", {}, markedLabel(group, text), seedsOf(group))));
   }));
   if (focused?.startsWith("show-")) byId(focused)?.focus();
@@ -53,19 +54,11 @@ function drawList() {
 }
 
 /** A short line in the look of a curve. */
-function swatch({ colour, dash }, own) {
-  const made = (tag, values, ...children) => {
-    const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-    for (const [name, value] of Object.entries(values)) node.setAttribute(name, value);
-    node.append(...children);
-    return node;
-  };
-  return made("svg", { width: 26, height: 10, "aria-hidden": "true" },
-    made("line", { x1: 1, x2: 25, y1: 5, y2: 5, stroke: colour, "stroke-width": own ? 5 : 3, "stroke-dasharray": DASHES[dash] }));
-}
+const swatch = ({ colour, dash }, own) =>
+  element("span", { class: "swatch", style: `border-top: ${own ? 5 : 3}px ${DASHES[dash]} ${colour}`, "aria-hidden": "true" });
 
 function curveTraces(name, axis, withBands) {
-  const bands = [], lines = [], visible = shown(), told = toldFields();
+  const bands = [], lines = [], visible = shown(), told = toldFields(shown());
   listed().forEach((group, rank) => {
     if (!visible.includes(group)) return;
     const { mean: y, half, rows = y.map((_, row) => row) } = group.curves[name], x = rows.map((row) => group.x[axis][row]);

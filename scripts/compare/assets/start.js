@@ -2,10 +2,10 @@
 
 const system = window.matchMedia("(prefers-color-scheme: dark)");
 
-function draw(printing = false) {
-  document.documentElement.dataset.theme = printing ? "light" : ["light", "dark"].find((name) => name === chosen.theme) ?? (system.matches ? "dark" : "light");
+function draw() {
+  document.documentElement.dataset.theme = ["light", "dark"].find((name) => name === chosen.theme) ?? (system.matches ? "dark" : "light");
   for (const update of controls) update();
-  if (DATA.groups.length) for (const part of [drawCurves, drawList, drawFinals, drawFields, drawRuns]) part();
+  if (DATA.groups.length) for (const part of [drawCurves, drawList, drawFinals, drawFields]) part();
   drawProblems();
 }
 
@@ -23,19 +23,17 @@ const usualExperiment = () => (DATA.groups.find(isOwn) ?? DATA.groups[0]).experi
 readAddress();
 if (DATA.groups.length) {
   const experiment = menu("experiment", "Experiment", () => EXPERIMENTS.map((name) => [name, name || "another"]), usualExperiment,
-    ["metric", "reference", "show", "zoom", "finals-sort", "fields-sort", "runs-sort"]);
+    ["metric", "reference", "show", "zoom", "finals-sort", "fields-sort"]);
   experiment.hidden = EXPERIMENTS.length < 2;
   byId("choices").prepend(experiment, menu("metric", "Metric", () => metrics().map((name) => [name, name]), usualMetric, ["zoom", "reference"]));
   startCurves();
   byId("finals-tools").append(menu("reference", "Differences to", references, usualReference));
 } else {
-  for (const id of ["curves", "finals", "fields", "runs"]) byId(id).hidden = true;
+  for (const id of ["curves", "finals", "fields"]) byId(id).hidden = true;
 }
 byId("choices").append(menu("theme", "Colours", () => [["system", "as the system"], ["light", "light"], ["dark", "dark"]]));
 draw();
 byId("plot").on?.("plotly_relayout", zoomed);
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); byId("main").focus(); });
-for (const query of [system, window.matchMedia("(max-width: 44rem)")]) query.addEventListener("change", () => draw());
-window.addEventListener("beforeprint", () => draw(true));
-window.addEventListener("afterprint", () => draw());
+for (const query of [system, window.matchMedia("(max-width: 44rem)")]) query.addEventListener("change", draw);
 window.addEventListener("hashchange", () => { readAddress(); draw(); });

@@ -47,9 +47,3 @@ function significance(difference) {
   if (!difference || difference.level === null) return "-";
   return difference.level === 1 ? `p > ${DATA.levels[0]}` : `p < ${difference.level}`;
 }
-
-function duration(seconds) {
-  if (seconds < 60) return `${digits(seconds, 3)} s`;
-  const minutes = Math.round(seconds / 60);
-  return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
-}

@@ -1,4 +1,4 @@
-// The tables: final values with differences, the fields that differ, the runs, and what was left out.
+// The tables: final values with differences, what differs between the groups, and what was left out.
 
 /**
  * Draws a table whose columns {name, number, value(row), half(row), show(row)} sort, and that is saved as CSV with
@@ -42,7 +42,8 @@ const groupOf = (id) => DATA.groups.find((group) => group.id === id);
 /** What differences may be to: the baseline of each group, or any finished group that has the metric. */
 function references() {
   const each = shown().some((group) => group.baseline) ? [[EACH, "the baseline of each"]] : [];
-  return [...each, ...listed().filter((group) => group.done).map((group) => [group.id, labelOf(group)])];
+  const label = labelsOfAll();
+  return [...each, ...listed().filter((group) => group.done).map((group) => [group.id, label(group)])];
 }
 
 function usualReference() {
@@ -51,7 +52,7 @@ function usualReference() {
 }
 
 function drawFinals() {
-  const name = metric(), reference = byId("reference").value, told = toldFields();
+  const name = metric(), reference = byId("reference").value, told = toldFields(shown());
   const to = (group) => groupOf(reference === EACH ? group.baseline : reference);
   const rows = shown().map((group) => ({
     group, class: isOwn(group) ? "own" : null, label: labelOf(group, told), final: interval(group.final[name]),
@@ -79,31 +80,17 @@ function drawFinals() {
     : "Of unfinished runs the last values of each seed are shown, and no differences."}`;
 }
 
+/** What differs between the shown groups: first where they come from and how they went, then the fields of their configs. */
 function drawFields() {
-  const groups = shown(), told = toldFields();
-  const value = (group, field) => field === "seeds" ? group.seeds.join(", ") : group.config[field] ?? "not used";
-  const fields = ["seeds", ...DATA.fields[byId("experiment").value]].filter((field) => new Set(groups.map((group) => value(group, field))).size > 1);
-  drawTable("fields", "Fields that differ", [
-    { name: "field", value: (row) => row.field, show: (row) => element("code", {}, row.field) },
-    ...groups.map((group) => ({ name: group.id, text: labelOf(group, told), value: (row) => value(group, row.field) })),
-  ], fields.map((field) => ({ field })));
-  byId("fields-note").hidden = fields.length > 0;
-}
-
-function drawRuns() {
-  const overrides = (run) => Object.entries(run.overrides).map(([name, value]) => `--config.${name}=${value}`).join(" ") || null;
-  const runs = shown().flatMap((group) => group.runs);
-  drawTable("runs", "Where the runs come from", [
-    { name: "run", value: (run) => run.name },
-    { name: "state", value: (run) => run.state },
-    ...(runs.some((run) => run.reason) ? [{ name: "last error", value: (run) => run.reason || null }] : []),
-    { name: "steps", number: true, value: (run) => run.steps },
-    { name: "training time", number: true, value: (run) => run.seconds, show: (run) => duration(run.seconds) },
-    { name: "started", value: (run) => run.started },
-    { name: "commit", value: (run) => run.commit && run.commit.slice(0, 10) + (run.dirty ? " and changes" : "") },
-    { name: "device", value: (run) => run.device && `${run.devices} × ${run.device}${run.machine ? ` (${run.machine})` : ""}` },
-    { name: "overrides", value: overrides },
-  ], runs);
+  const groups = shown(), told = toldFields(groups);
+  const rows = (all, value) => [...new Set(all)].map((name) => ({ name, values: new Map(groups.map((group) => [group, value(group)[name] ?? "not used"])) }))
+    .filter(({ values }) => new Set(values.values()).size > 1);
+  const found = [...rows(groups.flatMap((group) => Object.keys(group.about)), (group) => group.about),
+    ...rows(DATA.fields[byId("experiment").value], (group) => group.config)];
+  drawTable("fields", "What differs", [
+    { name: "field", value: (row) => row.name, show: (row) => element("code", {}, row.name) },
+    ...groups.map((group) => ({ name: group.id, text: labelOf(group, told), value: (row) => row.values.get(group) })),
+  ], found);
 }
 
 function drawProblems() {
