@@ -1,7 +1,7 @@
 """Puts runs side by side: `python -m scripts.compare PLACE... [--out=DIR] [--format=html|text]`.
 
-Each PLACE is a workdir, a directory with workdirs or archives at any depth, or the URL of one (gs://bucket/runs). Writes
-DIR/index.html, which needs no network; or prints a table.
+Each PLACE is a workdir, a directory with workdirs or archives at any depth, or the URL of one (gs://bucket/runs).
+Writes DIR/index.html, which needs no network; or prints a table.
 """
 
 import argparse
@@ -22,8 +22,8 @@ from scripts.compare.workdirs import Found, find
 def make(found: Found, groups: Sequence[Group], out: Path) -> Path:
     """Writes the page; returns its path."""
     summary = (
-        f"<p>{_counted(len(found.runs), 'run')} in {_counted(len(groups), 'group')}: runs whose configs differ in "
-        "nothing but seeds, and fields that they do not read, are one.</p>"
+        f"<p>Runs: {len(found.runs)}, in groups: {len(groups)}. Runs whose configs differ in nothing but seeds, and "
+        "fields that they do not read, are one group.</p>"
     )
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "index.html", page("Runs compared", contents(groups, found.problems), summary=summary))
@@ -64,10 +64,6 @@ def _compare(arguments: Sequence[str]) -> int:
     path = make(found, groups, options.out)
     print(f"{len(found.runs)} runs in {len(groups)} groups: {path} ({path.stat().st_size / 1e6:.1f} MB)")
     return 0
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 if __name__ == "__main__":

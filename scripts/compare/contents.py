@@ -37,10 +37,6 @@ def contents(groups: Sequence[Group], problems: Sequence[Problem]) -> Json:
         "groups": of_groups,
         "fields": fields,
         "problems": [{"name": problem.name, "reason": problem.reason} for problem in problems],
-        "points": {
-            "drawn": sum(len(its["mean"]) for one in of_groups for its in one["curves"].values()),
-            "total": sum(len(g.series.rows) * len(one["curves"]) for g, one in zip(groups, of_groups, strict=True)),
-        },
         "quantiles": _quantiles(groups),
         "levels": _LEVELS,
     }
@@ -72,7 +68,10 @@ def _of_group(group: Group, fields: Sequence[str], limit: int) -> Json:
         "own": group.own,
         "seeds": group.seeds,
         "diverged": sum(run.summary["diverged"] for run in group.runs),
-        "about": {name: "; ".join(dict.fromkeys(its)) for name, its in zip(_ABOUT, zip(*map(_about, group.runs)))},
+        "about": {
+            name: "; ".join(dict.fromkeys(its))
+            for name, its in zip(_ABOUT, zip(*map(_about, group.runs), strict=True), strict=True)
+        },
         "config": {name: written(name, group.config[name]) for name in fields if name in group.config},
         "final": {name: _numbers(group.final(name), 7) for name in group.series.metrics},
         **_curves(group, limit),
@@ -124,7 +123,9 @@ def _curves(group: Group, limit: int) -> Json:
 def _numbers(values: Iterable[float | None], digits: int) -> list[float | int | None]:
     """Numbers of that many digits, and None where there is no value."""
     rounded = (None if value is None or math.isnan(value) else float(f"{value:.{digits}g}") for value in values)
-    return [int(value) if value is not None and value.is_integer() and abs(value) < 1e15 else value for value in rounded]
+    return [
+        int(value) if value is not None and value.is_integer() and abs(value) < 1e15 else value for value in rounded
+    ]
 
 
 def _differing(groups: Sequence[Group]) -> list[str]:

@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from experiments.core.kinds import Fields
 from experiments.core.report.results import Run
@@ -76,11 +75,20 @@ class Group:
 def group(found: Found) -> list[Group]:
     """The groups of all runs, named: by experiment, the reader's own first, trials of sweeps last."""
     groups = []
-    for members in alike(found.runs, _identity):
+    places = {name: place for place, name in enumerate(presentations.PRESENTATIONS)}
+    for members in alike(found.runs, lambda run: [run.experiment, presentations.read(run)]):
         series = pool([found.series[run.name] for run in members])
         own = any(run.name not in found.committed for run in members)
         groups.append(Group({}, members[0].experiment, members, series, presentations.read(members[0]), own))
-    groups.sort(key=lambda one: (presentations.place(one.experiment), not one.own, one.trial, one.runs[0].name))
+    groups.sort(
+        key=lambda one: (
+            places.get(one.experiment, len(places)),
+            one.experiment,
+            not one.own,
+            one.trial,
+            one.runs[0].name,
+        )
+    )
     return [one for _, its in itertools.groupby(groups, lambda one: one.experiment) for one in _named(list(its))]
 
 
@@ -106,10 +114,6 @@ def shown_first(groups: Sequence[Group]) -> list[Group]:
 def _is_near(one: Group, other: Group) -> bool:
     """Whether their configs differ in one field at most, of those that both read."""
     return sum(one.config[name] != other.config[name] for name in one.config.keys() & other.config.keys()) < 2
-
-
-def _identity(run: Run) -> Any:
-    return run.experiment, presentations.read(run)
 
 
 def _named(groups: Sequence[Group]) -> list[Group]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from experiments.cifar100_vit.report import PRESENTATION as FINE_TUNING
 from experiments.core.kinds import Fields, Kinds
 from experiments.core.report.presentation import Presentation, by_name
-from experiments.core.report.results import UNREADABLE, Run
+from experiments.core.report.results import Run
 from experiments.core.report.runs import dotted, frame, is_how
 from experiments.mnist_pruning.report import PRESENTATION as PRUNING
 from experiments.vmoe.report import PRESENTATION as VMOE
@@ -23,28 +23,18 @@ def of(experiment: str) -> Presentation:
     return PRESENTATIONS.get(experiment, _OTHER)
 
 
-def place(experiment: str) -> tuple[int, str]:
-    """Where an experiment comes among others."""
-    names = list(PRESENTATIONS)
-    return (names.index(experiment) if experiment in names else len(names)), experiment
-
-
 def read(run: Run) -> Fields:
     """The fields of its config that the numbers of a run depend on, without its seeds."""
     fields = of(run.experiment).read(dotted(run.config))
     return {name: value for name, value in fields.items() if not is_how(name)}
 
 
-def odd(run: Run) -> str:
-    """Says why a run cannot be shown; empty if it can."""
+def check(run: Run) -> None:
+    """Raises one of `UNREADABLE` if a run cannot be shown: its experiment does not know its method, or the like."""
     if run.experiment in PRESENTATIONS and (reason := of(run.experiment).odd(run)):
-        return reason
-    try:
-        labels([run])
-        references([run])
-    except UNREADABLE as error:
-        return f"a field of its config is of another kind: {type(error).__name__}: {error}"
-    return ""
+        raise ValueError(reason)
+    labels([run])
+    references([run])
 
 
 def labels(runs: Sequence[Run]) -> list[dict[str, str]]:

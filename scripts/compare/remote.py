@@ -41,8 +41,6 @@ def local(place: str) -> Iterator[Path]:
         try:
             filesystem, root = fsspec.core.url_to_fs(place)
             count = _copy(filesystem, root, Path(directory))
-        except ImportError as error:
-            raise NotFoundError(f"cannot be read: {error}") from error
         except Exception as error:  # each storage has exceptions of its own
             raise NotFoundError(f"cannot be read: {type(error).__name__}: {error}") from error
         if not count:

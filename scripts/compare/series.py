@@ -1,6 +1,7 @@
 """The rows of runs as frames, those of several runs of one config as one, and their curves."""
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -61,7 +62,7 @@ def pool(members: Sequence[Series]) -> Series:
 
 
 def curve(values: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Mean over the seeds that have a value, and half width of its 95 % t-interval; each [T], NaN where there is none."""
+    """Mean over the seeds that have a value, and half width of its 95 % t-interval; each [T], NaN without a value."""
     count = values.count(axis=1).to_numpy()
     quantiles = stats.t.ppf(0.975, np.arange(-1, values.shape[1]))[count]
     return values.mean(axis=1).to_numpy(), quantiles * values.sem(axis=1).to_numpy()
@@ -77,7 +78,7 @@ def rows_kept(values: np.ndarray, limit: int) -> np.ndarray:
         return np.arange(len(values))
     edges = np.linspace(1, len(values) - 1, max(1, (limit - 2) // 2) + 1).astype(int)
     kept = {0, len(values) - 1}
-    for start, stop in zip(edges[:-1], edges[1:], strict=True):
+    for start, stop in itertools.pairwise(edges):
         stretch = values[start:stop]
         if not np.isnan(stretch).all():
             kept |= {int(start + np.nanargmin(stretch)), int(start + np.nanargmax(stretch))}

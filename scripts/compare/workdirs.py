@@ -2,10 +2,7 @@
 
 import dataclasses
 import gc
-import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.core.report.results import UNREADABLE, Problem, Run, read
@@ -13,7 +10,6 @@ from scripts.compare import presentations, remote
 from scripts.compare.series import Series
 
 RESULTS = Path(__file__).parents[2] / "results"
-_PATIENCE = 5.0  # seconds without a line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,38 +36,34 @@ def find(places: Sequence[str]) -> Found:
     """
     found = Found([], {}, [])
     several = len(set(places)) > 1
+    gc.disable()  # rows are millions of small objects, and looking for cycles among them would take most of the time
     for place in dict.fromkeys(places):
         try:
-            with remote.local(place) as directory, _without_collection():
+            with remote.local(place) as directory:
                 _add(found, directory, place, place.rstrip("/") if several else "")
         except remote.NotFoundError as error:
             found.problems.append(Problem(place, str(error)))
+    gc.enable()
     return found
 
 
 def _add(found: Found, directory: Path, place: str, prefix: str) -> None:
     """Adds the runs below `directory`, where `place` is or was copied to; `prefix` is what their names begin with."""
     empty = True
-    last = time.monotonic()
     for item in read(directory):
         empty = False
-        if time.monotonic() - last > _PATIENCE:
-            last = time.monotonic()
-            print(f"{len(found.runs)} runs read", file=sys.stderr, flush=True)
         name = "/".join(part for part in (prefix, item.name) if part not in ("", ".")) or _last_part(place)
         if isinstance(item, Problem):
             found.problems.append(Problem(name, item.reason))
             continue
         if name in found.series:  # the same directory below two of the places
             continue
+        run = Run(name, item.config, [], item.summary, item.environment, item.reason)
         try:
             series = Series.of(item.rows, item.summary["seeds"])
+            presentations.check(run)
         except UNREADABLE as error:
-            found.problems.append(Problem(name, f"unreadable: {type(error).__name__}: {error}"))
-            continue
-        run = Run(name, item.config, [], item.summary, item.environment, item.reason)
-        if reason := presentations.odd(run):
-            found.problems.append(Problem(name, reason))
+            found.problems.append(Problem(name, f"cannot be shown ({type(error).__name__}: {error})"))
             continue
         found.runs.append(run)
         found.series[name] = series
@@ -83,15 +75,3 @@ def _add(found: Found, directory: Path, place: str, prefix: str) -> None:
 
 def _last_part(place: str) -> str:
     return place.rstrip("/").rpartition("/")[2] if "://" in place else Path(place).resolve().name
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Rows are millions of small objects without cycles, among which looking for cycles takes most of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

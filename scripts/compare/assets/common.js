@@ -40,15 +40,15 @@ function element(tag, attributes = {}, ...children) {
   return node;
 }
 
+const unzoom = { zoom: undefined };
 const controls = []; // functions that bring each control to what is chosen
 
 /**
  * A menu. `options()` are values and texts, `usual()` is the value unless the reader has chosen another that there is;
- * what is chosen by the names `forgotten` makes no sense for another value.
+ * `forgotten` are choices that make no sense for another value.
  */
-function menu(id, label, options, usual = () => options()[0]?.[0], forgotten = []) {
-  const forget = Object.fromEntries(forgotten.map((name) => [name, undefined]));
-  const node = element("select", { id, change: () => choose({ [id]: node.value, ...forget }) });
+function menu(id, label, options, usual = () => options()[0]?.[0], forgotten = {}) {
+  const node = element("select", { id, change: () => choose({ [id]: node.value, ...forgotten }) });
   controls.push(() => {
     const all = options();
     node.replaceChildren(...all.map(([value, text]) => element("option", { value }, text)));
@@ -57,9 +57,8 @@ function menu(id, label, options, usual = () => options()[0]?.[0], forgotten = [
   return element("label", {}, label, node);
 }
 
-function checkbox(id, label, usual, forgotten = []) {
-  const forget = Object.fromEntries(forgotten.map((name) => [name, undefined]));
-  const node = element("input", { type: "checkbox", id, change: () => choose({ [id]: node.checked === usual ? undefined : node.checked, ...forget }) });
+function checkbox(id, label, usual, forgotten = {}) {
+  const node = element("input", { type: "checkbox", id, change: () => choose({ [id]: node.checked === usual ? undefined : node.checked, ...forgotten }) });
   controls.push(() => { node.checked = id in chosen ? chosen[id] === "true" : usual; });
   return element("label", {}, node, label);
 }

@@ -21,9 +21,9 @@ const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;"
 const narrow = () => window.matchMedia("(max-width: 44rem)").matches;
 
 function startCurves() {
-  const axis = menu("axis", "Against", () => [["step", "step"], ["epoch", "epoch"], ["seconds", "time"]], () => "step", ["zoom"]);
+  const axis = menu("axis", "Against", () => [["step", "step"], ["epoch", "epoch"], ["seconds", "time"]], () => "step", unzoom);
   const tool = (id, text, click, description) => button(`curves-${id}`, text, click, description);
-  byId("curves-tools").append(axis, checkbox("log-x", "log x", false, ["zoom"]), checkbox("log-y", "log y", false, ["zoom"]), checkbox("bands", "95 % intervals", true),
+  byId("curves-tools").append(axis, checkbox("log-x", "log x", false, unzoom), checkbox("log-y", "log y", false, unzoom), checkbox("bands", "95 % intervals", true),
     buttons("Zoom", tool("in", "+", () => zoom(0.5, 0, "Zoomed in"), "Zoom in"),
       tool("out", "−", () => zoom(2, 0, "Zoomed out"), "Zoom out"),
       tool("left", "←", () => zoom(1, -0.25, "Moved"), "Move left"), tool("right", "→", () => zoom(1, 0.25, "Moved"), "Move right"),
@@ -93,10 +93,9 @@ function drawCurves() {
     margin: { l: 60, r: 16, t: 16, b: 50 }, showlegend: false, hovermode: "closest", dragmode: narrow() ? false : "zoom",
     hoverlabel: { align: "left", bgcolor: style("--raised"), font: { color: style("--text") } },
   }, { responsive: true, displayModeBar: false, doubleClick: "autosize" });
-  const { drawn, total } = DATA.points, count = (value) => value.toLocaleString("en");
   byId("curves-caption").textContent = `${isPerSeed(name) ? "Mean over seeds; a seed that has diverged leaves it. Bands are 95 % t-intervals."
-    : "Measured once for all seeds of a run; mean over the runs."} ${drawn < total ? `The page holds ${count(drawn)} of ${count(total)} points: of every
-    stretch of a long curve the lowest and the highest mean, so that no spike is lost.` : ""}${logX || logY ? " A logarithmic axis shows only what is above 0." : ""}`;
+    : "Measured once for all seeds of a run; mean over the runs."} Of every stretch of a long curve the lowest and the highest mean are drawn, so that
+    no spike is lost.${logX || logY ? " A logarithmic axis shows only what is above 0." : ""}`;
   byId("plot").setAttribute("aria-label", `Line plot of ${name} against ${AXES[axis]}, ${shown().length} of ${listed().length} curves shown. The final values are in the table below.`);
 }
 

@@ -23,9 +23,9 @@ const usualExperiment = () => (DATA.groups.find(isOwn) ?? DATA.groups[0]).experi
 readAddress();
 if (DATA.groups.length) {
   const experiment = menu("experiment", "Experiment", () => EXPERIMENTS.map((name) => [name, name || "another"]), usualExperiment,
-    ["metric", "reference", "show", "zoom", "finals-sort", "fields-sort"]);
+    { ...unzoom, metric: undefined, reference: undefined, show: undefined });
   experiment.hidden = EXPERIMENTS.length < 2;
-  byId("choices").prepend(experiment, menu("metric", "Metric", () => metrics().map((name) => [name, name]), usualMetric, ["zoom", "reference"]));
+  byId("choices").prepend(experiment, menu("metric", "Metric", () => metrics().map((name) => [name, name]), usualMetric, { ...unzoom, reference: undefined }));
   startCurves();
   byId("finals-tools").append(menu("reference", "Differences to", references, usualReference));
 } else {
