@@ -42,7 +42,7 @@ def tables(groups: Sequence[Group], metric: str | None = None, reference: str | 
     for (experiment, name), its in members.items():
         baselines = {id(one.runs[0]): one for one in its}
         rows = [_cells(one, name, called or baselines.get(id(one.baseline))) for one in its]
-        frame = pd.DataFrame(rows, index=[printable(one.label) for one in its])
+        frame = pd.DataFrame(rows, index=[printable(one.label) for one in its]).rename_axis(columns="runs")
         lines += [printable(f"{experiment}: {name}" if experiment else name), "", frame.map(printable).to_string(), ""]
     lines.append("Mean ± half width of the 95 % t-interval over seeds; differences and p (t-test) are paired by seed.")
     return lines

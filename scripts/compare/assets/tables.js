@@ -74,10 +74,10 @@ function drawFinals() {
     ...(rows.some((row) => !row.group.done) ? [{ name: "state", value: (row) => row.group.state }] : []),
   ], rows);
   const one = rows.find((row) => row.to)?.to;
-  byId("finals-note").textContent = `Mean ± half width of the 95 % t-interval over seeds. ${one ? `Differences are to ${several
-    ? "the baseline that the experiment names, at the same density and the like; without such a one there is none" : `“${labelOf(one, told)}”`}, paired by seed; significance is that of
-    the paired t-test, each by itself: with many rows some will be below ${DATA.levels[0]} by chance. ` : ""}${rows.every((row) => row.group.done) ? ""
-    : "Of unfinished runs the last values of each seed are shown, and no differences."}`;
+  const what = several ? "the baseline that the experiment names for each, at the same density and the like" : one && `“${labelOf(one, told)}”`;
+  byId("finals-note").textContent = `Mean ± half width of the 95 % t-interval over seeds. ${what ? `Differences are to ${what}, paired by seed.
+    Significance is that of the paired t-test, each by itself: with many rows some will be below ${DATA.levels[0]} by chance. ` : ""}${rows.every((row) =>
+    row.group.done) ? "" : "Of unfinished runs the last values of each seed are shown, and no differences."}`;
 }
 
 /** What differs between the shown groups: first where they come from and how they went, then the fields of their configs. */
