@@ -155,9 +155,8 @@ figures: $(READY)  ## Tables and figures again, from the committed results; the 
 	@$(RUN) experiments.vmoe_clusters.report.figures results/vmoe_clusters
 	@$(RUN) scripts.paper_figures
 
-compare: PORT ?= 0
-compare: $(READY)  ## Put runs side by side: RUNS="results/mnist_pruning gs://bucket/runs" [OUT=runs/compare] [FORMAT=text]; WATCH=1 follows runs that go on.
-	@$(RUN) scripts.compare $(RUNS) --out="$(OUT)" --format="$(FORMAT)" $(if $(WATCH),--watch --port=$(PORT))
+compare: $(READY)  ## Put runs side by side: RUNS="results/mnist_pruning gs://bucket/runs" [OUT=runs/compare] [FORMAT=text].
+	@$(RUN) scripts.compare $(RUNS) --out="$(OUT)" --format="$(FORMAT)"
 
 report: $(READY)  ## results/index.html: every claim of the paper beside what the committed results say, and their runs.
 	@$(RUN) scripts.report results

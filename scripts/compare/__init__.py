@@ -1,1 +1,1 @@
-"""Runs side by side: one page, its plots as files, or a table in the terminal."""
+"""Runs side by side: a page, or a table in the terminal."""

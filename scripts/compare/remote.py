@@ -39,36 +39,13 @@ def local(place: str) -> Iterator[Path]:
     logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # what goes wrong is said once, below
     with tempfile.TemporaryDirectory(prefix="compare-") as directory:
         try:
-            filesystem, root = _reached(place)
+            filesystem, root = fsspec.core.url_to_fs(place)
             count = _copy(filesystem, root, Path(directory))
-        except ImportError as error:
-            raise NotFoundError(f"cannot be read: {error}") from error
         except Exception as error:  # each storage has exceptions of its own
             raise NotFoundError(f"cannot be read: {type(error).__name__}: {error}") from error
         if not count:
             raise NotFoundError("holds no run")
         yield Path(directory)
-
-
-def stamps(place: str) -> dict[str, tuple[int, str]]:
-    """Of every file that a comparison reads, its size and when it was changed; empty of a place that cannot be read."""
-    try:
-        filesystem, root = _reached(place)
-        found = filesystem.find(root, detail=True)
-    except Exception:  # each storage has exceptions of its own, and the page says what is wrong
-        return {}
-    return {
-        path: (entry["size"], str(entry.get("mtime") or entry.get("updated") or entry.get("created")))
-        for path, entry in found.items()
-        if path.rsplit("/", 1)[-1] in _READ
-    }
-
-
-def _reached(place: str) -> tuple[Any, str]:
-    """The storage of a place, and the path there; what it remembers of directories is forgotten, for runs go on."""
-    filesystem, root = fsspec.core.url_to_fs(place)
-    filesystem.invalidate_cache()
-    return filesystem, root
 
 
 def _copy(filesystem: Any, root: str, directory: Path) -> int:

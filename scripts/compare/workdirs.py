@@ -2,19 +2,14 @@
 
 import dataclasses
 import gc
-import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.core.errors import UsageError
 from experiments.core.report.results import UNREADABLE, Problem, Run, read
-from scripts.compare import identities, remote
+from scripts.compare import presentations, remote
 from scripts.compare.series import Series
 
 RESULTS = Path(__file__).parents[2] / "results"
-_PATIENCE = 5.0  # seconds without a line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +17,7 @@ class Found:
     """What was found in several places.
 
     Attributes:
-      runs: without rows, each under a name of its own.
+      runs: without rows and arrays, each under a name of its own.
       series: their rows, by the name of the run.
       problems: the workdirs and places left out.
       committed: the names of the runs that are among the results of this repository.
@@ -37,45 +32,40 @@ class Found:
 def find(places: Sequence[str]) -> Found:
     """The runs in or below each place: a directory, or the URL of one.
 
-    What is broken, empty or foreign is a problem, and the rest is read.
+    Broken, empty and foreign ones are problems, and the rest is read.
     """
     found = Found([], {}, [])
-    prefixes = _prefixes(places)
+    several = len(set(places)) > 1
+    gc.disable()  # rows are millions of small objects, and looking for cycles among them would take most of the time
     for place in dict.fromkeys(places):
         try:
-            with remote.local(place) as directory, _without_collection():
-                _add(found, directory, place, prefixes[place])
+            with remote.local(place) as directory:
+                _add(found, directory, place, place.rstrip("/") if several else "")
         except remote.NotFoundError as error:
             found.problems.append(Problem(place, str(error)))
+    gc.enable()
     return found
 
 
 def _add(found: Found, directory: Path, place: str, prefix: str) -> None:
-    """Adds what lies below `directory`, where `place` is or was copied to."""
+    """Adds the runs below `directory`, where `place` is or was copied to; `prefix` is what their names begin with."""
     empty = True
-    last = time.monotonic()
     for item in read(directory):
         empty = False
-        if time.monotonic() - last > _PATIENCE:
-            last = time.monotonic()
-            print(f"{len(found.runs)} runs read", file=sys.stderr, flush=True)
         name = "/".join(part for part in (prefix, item.name) if part not in ("", ".")) or _last_part(place)
         if isinstance(item, Problem):
             found.problems.append(Problem(name, item.reason))
             continue
-        try:
-            series = Series.of(item.rows, item.summary["seeds"])
-            identities.identity(item).name(item)
-            identities.fields(item)
-        except UsageError as error:
-            found.problems.append(Problem(name, str(error)))
-            continue
-        except UNREADABLE as error:
-            found.problems.append(Problem(name, f"unreadable: {type(error).__name__}: {error}"))
-            continue
         if name in found.series:  # the same directory below two of the places
             continue
-        found.runs.append(dataclasses.replace(item, name=name, rows=[]))
+        run = Run(name, item.config, [], item.summary, item.environment, item.reason)
+        try:
+            series = Series.of(item.rows, item.summary["seeds"])
+            presentations.check(run)
+        except UNREADABLE as error:
+            found.problems.append(Problem(name, f"cannot be shown ({type(error).__name__}: {error})"))
+            continue
+        found.runs.append(run)
         found.series[name] = series
         if (directory / item.name).resolve().is_relative_to(RESULTS):
             found.committed.add(name)
@@ -85,22 +75,3 @@ def _add(found: Found, directory: Path, place: str, prefix: str) -> None:
 
 def _last_part(place: str) -> str:
     return place.rstrip("/").rpartition("/")[2] if "://" in place else Path(place).resolve().name
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Rows are millions of small objects without cycles, among which looking for cycles takes most of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-def _prefixes(places: Sequence[str]) -> dict[str, str]:
-    """What names of runs begin with, by place: nothing if there is one place, else as much as tells places apart."""
-    if len(set(places)) == 1:
-        return {places[0]: ""}
-    return {place: place.rstrip("/") for place in places}

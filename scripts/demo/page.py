@@ -15,7 +15,6 @@ from scripts.compare.groups import group
 from scripts.compare.page import page
 from scripts.compare.workdirs import Found
 from scripts.demo.parts import Part
-from scripts.report.paper import REPORTED
 
 _SUMMARY = (
     "<p>The experiments in little: scikit-learn's digits and tiny networks stand in for the data and networks of the "
@@ -29,7 +28,7 @@ def make(parts: Sequence[Part], verdicts: Mapping[Part, str], found: Found, out:
     """Writes the page of the parts, with the verdicts on those that have one, and of all runs; returns its path."""
     before = "\n".join(_section(part, verdicts.get(part, ""), out / part.experiment) for part in parts)
     path = out / "index.html"
-    data = contents(group(found), found.problems, REPORTED)
+    data = contents(group(found), found.problems)
     write_atomically(path, page("The demo", data, summary=_SUMMARY, before=before))
     return path
 

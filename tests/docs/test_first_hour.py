@@ -52,7 +52,7 @@ def hour(tmp_path, monkeypatch, capsys):
             train.run(recipe, asked.config, options.workdir)
         else:
             assert module == "scripts.compare"
-            assert compare([*arguments, "--no_figures"]) == 0
+            assert compare(arguments) == 0
         return capsys.readouterr().out
 
     def carry_out(words):

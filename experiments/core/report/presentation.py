@@ -92,24 +92,28 @@ class Presentation:
         return {name: value for name, value in self.read(fields).items() if not is_of(name, apart) and not is_how(name)}
 
     def settings(self, found: pd.DataFrame) -> pd.Series:
-        """The fields in which each run differs from others of its method, as `p = 4/3, learning rate 0.03`.
+        """The fields in which each run differs from others of its method, as `p = 4/3, learning rate 0.03`."""
+        return self.parts(found).map(lambda parts: ", ".join(parts.values()))
+
+    def parts(self, found: pd.DataFrame) -> pd.Series:
+        """The same by the dotted names of the fields, as `{"p": "p = 4/3", "optimizer.learning_rate": ...}`.
 
         A value that more than two thirds of many have goes without saying.
         """
         fields = {name: self.read(dotted(run.config)) for name, run in found[RUN].items()}
         methods = pd.Series({name: self.method(its) for name, its in fields.items()}, dtype=object)
-        told = pd.Series("", index=found.index, dtype=object)
+        told: dict[Any, dict[str, str]] = {}
         for _, alike in found.groupby(methods, sort=False):
             varying = {name: _usual(alike[name]) for name in differing(alike)}
             for name in alike.index:
-                told[name] = ", ".join(
-                    self._shown(field, value)
+                told[name] = {
+                    field: self._shown(field, value)
                     for field, value in fields[name].items()
                     if value is not None
                     and not is_how(field)
                     and (is_of(field, self.always) or (field in varying and value != varying[field]))
-                )
-        return told
+                }
+        return pd.Series([told[name] for name in found.index], index=found.index, dtype=object)
 
     def labels(self, found: pd.DataFrame) -> pd.Series:
         """The method of each run, and the fields in which it differs from its neighbours, the other runs of a frame.

@@ -1,61 +1,39 @@
-// Colours as the system or the reader wants them, the list of sections, and the first drawing of all.
+// The menus of the whole page, its colours, and the first drawing of all.
 
 const system = window.matchMedia("(prefers-color-scheme: dark)");
 
-function applyTheme(printing = false) {
-  const chosen = byId("theme").value;
-  document.documentElement.dataset.theme = printing ? "light" : chosen || (system.matches ? "dark" : "light");
+function draw() {
+  document.documentElement.dataset.theme = ["light", "dark"].find((name) => name === chosen.theme) ?? (system.matches ? "dark" : "light");
+  for (const update of controls) update();
+  if (DATA.groups.length) for (const part of [drawCurves, drawList, drawFinals, drawFields]) part();
+  drawProblems();
 }
 
-function redraw() {
-  if (!DATA.groups.length) return;
-  drawLegend();
-  drawCurves();
-  drawScatter();
-  drawParallel();
-  drawHistograms();
+/** The first metric that most of the groups have that are shown at first. */
+function usualMetric() {
+  const groups = ofExperiment(byId("experiment").value).filter((group) => usuallyShown.has(group.id));
+  const counts = metrics().map((name) => groups.filter((group) => group.curves[name]).length);
+  return metrics()[counts.indexOf(Math.max(...counts))];
 }
 
-function experimentChanged() {
-  setOptions(byId("metric"), namesOf(metricsHere()));
-  metricChanged();
-  finalsChanged();
-  scatterChanged();
-  parallelChanged();
-  picturesChanged();
-  configsChanged();
-}
+const metrics = () => DATA.metrics.filter((name) => ofExperiment(byId("experiment").value).some((group) => group.curves[name]));
+/** The experiment of the reader's own runs, or the first. */
+const usualExperiment = () => (DATA.groups.find(isOwn) ?? DATA.groups[0]).experiment;
 
-applyTheme();
-byId("theme").addEventListener("change", () => { applyTheme(); redraw(); });
-system.addEventListener("change", () => { applyTheme(); redraw(); });
-window.matchMedia("(max-width: 44rem)").addEventListener("change", redraw);
-window.addEventListener("beforeprint", () => { applyTheme(true); redraw(); });
-window.addEventListener("afterprint", () => { applyTheme(); redraw(); });
-
-startRuns();
+readAddress();
 if (DATA.groups.length) {
-  hideTrials();
-  if (EXPERIMENTS.length > 1) {
-    const names = EXPERIMENTS.map((name) => [name, name || "another experiment"]);
-    byId("experiments").append(select("experiment", "Experiment", names, (event) => {
-      experiment = event.target.value;
-      experimentChanged();
-    }).label);
-  }
-  startConfigs();
-  startFinals();
+  const experiment = menu("experiment", "Experiment", () => EXPERIMENTS.map((name) => [name, name || "another"]), usualExperiment,
+    { ...unzoom, metric: undefined, reference: undefined, show: undefined });
+  experiment.hidden = EXPERIMENTS.length < 2;
+  byId("choices").prepend(experiment, menu("metric", "Metric", () => metrics().map((name) => [name, name]), usualMetric, { ...unzoom, reference: undefined }));
   startCurves();
-  startScatter();
-  startParallel();
-  startPictures();
+  byId("finals-tools").append(menu("reference", "Differences to", references, usualReference));
 } else {
-  for (const id of ["curves", "finals", "scatter", "parallel", "pictures", "configs", "runs"]) byId(id).hidden = true;
+  for (const id of ["curves", "finals", "fields"]) byId(id).hidden = true;
 }
-for (const section of document.querySelectorAll("main > section:not([hidden])")) {
-  const title = section.querySelector("h2").textContent;
-  byId("nav").append(element("li", {}, element("a", { href: `#${section.id}` }, title)));
-}
-startTables();
-startState();
-if (DATA.version) startFollowing();
+byId("choices").append(menu("theme", "Colours", () => [["system", "as the system"], ["light", "light"], ["dark", "dark"]]));
+draw();
+byId("plot").on?.("plotly_relayout", zoomed);
+document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); byId("main").focus(); });
+for (const query of [system, window.matchMedia("(max-width: 44rem)")]) query.addEventListener("change", draw);
+window.addEventListener("hashchange", () => { readAddress(); draw(); });

@@ -1,130 +1,100 @@
-// Tables: columns that sort and can be chosen, and every table as a file or on the clipboard.
-
-const chosenColumns = {}; // by the id of a table, the columns that the reader has asked for or against: name → boolean
-const sortedBy = {}; // by the id of a table, the column that it is sorted by, with a minus before it if descending
+// The tables: final values with differences, what differs between the groups, and what was left out.
 
 /**
- * The function that draws the table of a section.
- * Columns: {name, number, long, unusual, value(row), half(row), show(row)}; the unusual ones only where they are chosen.
+ * Draws a table whose columns {name, number, value(row), half(row), show(row)} sort, and that is saved as CSV with
+ * numbers as exact as the page has them.
  */
-function dataTable(id, caption) {
-  const table = byId(`${id}-table`), chosen = (chosenColumns[id] = new Map());
-  return function draw(columns, rows) {
-    const descending = sortedBy[id]?.startsWith("-") ?? false, sorted = sortedBy[id]?.slice(descending ? 1 : 0);
-    const shown = columns.filter((column, i) => !i || (chosen.get(column.name) ?? !column.unusual));
-    const column = shown.find((candidate) => candidate.name === sorted);
-    const head = element("tr");
-    for (const { name, number } of shown) {
-      const order = name === sorted ? (descending ? "descending" : "ascending") : "none";
-      head.append(element("th", { scope: "col", class: number ? "number" : null, "aria-sort": order },
-        element("button", { type: "button", click: () => {
-          sortedBy[id] = sorted === name && !descending ? `-${name}` : name;
-          draw(columns, rows);
-          [...table.querySelectorAll("th button")].find((node) => node.textContent === name)?.focus();
-          announce(`Sorted by ${name}, ${sortedBy[id] === name ? "ascending" : "descending"}`);
-          stateChanged();
-        } }, name)));
-    }
-    const body = element("tbody");
-    for (const row of column ? inOrder(rows, column, descending) : rows) {
-      body.append(element("tr", { class: row.own ? "own" : null }, ...shown.map((column, i) => cell(column, row, !i))));
-    }
-    table.replaceChildren(element("caption", { class: "unseen" }, caption), element("thead", {}, head), body);
-    if (columns.some((one) => one.unusual !== undefined)) drawChooser(id, columns, chosen, () => draw(columns, rows));
+function drawTable(id, caption, columns, rows) {
+  const table = byId(`${id}-table`), key = `${id}-sort`;
+  const descending = chosen[key]?.startsWith("-") ?? false, sorted = chosen[key]?.slice(descending ? 1 : 0);
+  const head = columns.map(({ name, number, text = name }) => element("th", {
+    scope: "col", class: number ? "number" : null, "aria-sort": name === sorted ? (descending ? "descending" : "ascending") : "none",
+  }, element("button", { type: "button", click: () => {
+    const order = sorted === name && !descending ? `-${name}` : name;
+    choose({ [key]: order }, `Sorted by ${text}, ${order === name ? "ascending" : "descending"}`);
+    [...table.querySelectorAll("thead button")].find((node) => node.textContent === text)?.focus();
+  } }, text)));
+  const column = columns.find(({ name }) => name === sorted);
+  const body = (column ? inOrder(rows, column, descending) : rows).map((row) =>
+    element("tr", { class: row.class }, ...columns.map(({ number, value, show: shownAs = value }, i) =>
+      element(i ? "td" : "th", { scope: i ? null : "row", class: number ? "number" : null }, shownAs(row) ?? "-"))));
+  table.replaceChildren(element("caption", { class: "unseen" }, caption), element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...body));
+  if (!byId(`${id}-csv`)) byId(`${id}-tools`).append(button(`${id}-csv`, "CSV", () => saveText(`${id}.csv`, table.csv(), "text/csv"), `Save as CSV: ${caption}`));
+  table.csv = () => {
+    const quoted = (value) => /[",\n]/.test(value ?? "") ? `"${String(value).replace(/"/g, '""')}"` : value ?? "";
+    const fields = columns.flatMap(({ name, text = name, value, half }) =>
+      [[text, value], ...(half ? [[`${text}, half width of the 95 % interval`, half]] : [])]);
+    return [fields.map(([name]) => name), ...rows.map((row) => fields.map(([, value]) => value(row)))]
+      .map((line) => line.map(quoted).join(",") + "\n").join("");
   };
 }
 
-function cell({ number, long, show, value, half }, row, first) {
-  const content = (show || value)(row) ?? "-", exact = number ? value(row) : null;
-  return element(first ? "th" : "td", {
-    scope: first ? "row" : null, class: number ? "number" : long ? "long" : null,
-    "data-value": exact, "data-half": exact === null ? null : half?.(row),
-  }, content);
-}
-
-/** What has no value comes last, in either order. */
+/** Rows without a value come last, in either order. */
 function inOrder(rows, { value }, descending) {
-  const sign = descending ? -1 : 1;
-  return rows.slice().sort((a, b) => {
-    const [x, y] = [value(a), value(b)];
-    if (x === null || x === undefined) return y === null || y === undefined ? 0 : 1;
-    if (y === null || y === undefined) return -1;
-    return sign * (typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y), "en", { numeric: true }));
-  });
+  const known = rows.filter((row) => (value(row) ?? null) !== null), others = rows.filter((row) => !known.includes(row));
+  const compare = (x, y) => typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y), "en", { numeric: true });
+  return [...known.sort((a, b) => (descending ? -1 : 1) * compare(value(a), value(b))), ...others];
 }
 
-/** The list of columns to tick, which stays open while the table is drawn again. */
-function drawChooser(id, columns, chosen, redraw) {
-  const tools = byId(`${id}-tools`);
-  let list = tools.querySelector(".columns");
-  if (!list) tools.prepend(list = element("details", { class: "columns" }, element("summary", {}, "Columns"), element("div")));
-  const focused = document.activeElement?.id;
-  list.lastChild.replaceChildren(...columns.slice(1).map(({ name, unusual }) =>
-    checkbox(`${id}-column-${name}`, name, chosen.get(name) ?? !unusual, (event) => {
-      chosen.set(name, event.target.checked);
-      redraw();
-      announce(`Column ${name} is ${event.target.checked ? "shown" : "hidden"}`);
-      stateChanged();
-    }).label));
-  if (focused?.startsWith(`${id}-column-`)) byId(focused)?.focus();
+const EACH = "each"; // the reference of each row is its own baseline
+const groupOf = (id) => DATA.groups.find((group) => group.id === id);
+
+/** What differences may be to: the baseline of each group, or any finished group that has the metric. */
+function references() {
+  const each = shown().some((group) => group.baseline) ? [[EACH, "the baseline of each"]] : [];
+  const label = labelsOfAll();
+  return [...each, ...listed().filter((group) => group.done).map((group) => [group.id, label(group)])];
 }
 
-/** Buttons for every table of the page, in the section's place for them or above the table. */
-function startTables() {
-  for (const table of document.querySelectorAll("main table")) {
-    const title = table.closest("article, section").querySelector("h2, h3").textContent;
-    const name = table.id.replace(/-table$/, ""), region = table.closest(".scroll");
-    let tools = byId(`${name}-tools`);
-    if (!tools) region.before(tools = element("div", { class: "controls", id: `${name}-tools` }));
-    tools.append(element("span", { class: "buttons", role: "group", "aria-label": `Save or copy: ${title}` },
-      button(`${name}-csv`, "CSV", () => saveText(`${name}.csv`, csvOf(table), "text/csv"), `Save as CSV: ${title}`),
-      button(`${name}-markdown`, "Markdown", () => saveText(`${name}.md`, markdownOf(table), "text/markdown"), `Save as Markdown: ${title}`),
-      button(`${name}-copy`, "Copy", () => copyText(markdownOf(table)), `Copy as Markdown: ${title}`)));
-  }
+function usualReference() {
+  const done = shown().filter((group) => group.done);
+  return done.some((group) => group.baseline) ? EACH : (done.find((group) => !isOwn(group)) ?? done[0])?.id ?? "";
 }
 
-const headsOf = (table) => [...table.tHead.rows[0].cells].map((node) => node.dataset.text ?? textOf(node));
-const rowsOf = (table) => [...table.tBodies[0].rows].map((row) => [...row.cells]);
-/** The text of a cell, without marks that are no part of it. */
-function textOf(node) {
-  const copy = node.cloneNode(true);
-  for (const mark of copy.querySelectorAll(".badge")) mark.remove();
-  return copy.textContent.replace(/\s+/g, " ").trim();
+function drawFinals() {
+  const name = metric(), reference = byId("reference").value, told = toldFields(shown());
+  const to = (group) => groupOf(reference === EACH ? group.baseline : reference);
+  const rows = shown().map((group) => ({
+    group, class: isOwn(group) ? "own" : null, label: labelOf(group, told), final: interval(group.final[name]),
+    difference: paired(group, to(group), name), to: to(group),
+  }));
+  const several = new Set(rows.map((row) => row.to).filter(Boolean)).size > 1;
+  drawTable("finals", "Final values", [
+    { name: "runs", value: (row) => row.label, show: (row) => markedLabel(row.group, row.label) },
+    { name: "final", text: name, number: true, value: (row) => row.final.mean, half: (row) => row.final.half, show: (row) => plusMinus(row.final.mean, row.final.half) },
+    ...(isPerSeed(name) ? [
+      { name: "difference", number: true, value: (row) => row.difference?.mean, half: (row) => row.difference?.half,
+        show: (row) => row.difference ? plusMinus(row.difference.mean, row.difference.half, true) : "-" },
+      { name: "significance", value: (row) => row.difference?.level, show: (row) => significance(row.difference) },
+      { name: "pairs", number: true, value: (row) => row.difference?.count },
+    ] : []),
+    ...(several ? [{ name: "to", value: (row) => row.difference && labelOf(row.to, told) }] : []),
+    { name: "seeds", number: true, value: (row) => row.group.seeds.length },
+    ...(rows.some((row) => row.group.diverged) ? [{ name: "diverged", number: true, value: (row) => row.group.diverged }] : []),
+    ...(rows.some((row) => !row.group.done) ? [{ name: "state", value: (row) => row.group.state }] : []),
+  ], rows);
+  const one = rows.find((row) => row.to)?.to;
+  const what = several ? "the baseline that the experiment names for each, at the same density and the like" : one && `“${labelOf(one, told)}”`;
+  byId("finals-note").textContent = `Mean ± half width of the 95 % t-interval over seeds. ${what ? `Differences are to ${what}, paired by seed.
+    Significance is that of the paired t-test, each by itself: with many rows some will be below ${DATA.levels[0]} by chance. ` : ""}${rows.every((row) =>
+    row.group.done) ? "" : "Of unfinished runs the last values of each seed are shown, and no differences."}`;
 }
 
-/** Numbers as exact as the page has them, with half widths of intervals in columns of their own. */
-function csvOf(table) {
-  const rows = rowsOf(table), quoted = (text) => /[",\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
-  const halves = headsOf(table).map((_, i) => rows.some((row) => row[i]?.dataset.half !== undefined));
-  const line = (cells) => cells.map(quoted).join(",");
-  return [
-    line(headsOf(table).flatMap((name, i) => halves[i] ? [name, `${name}, half width of the 95 % interval`] : [name])),
-    ...rows.map((row) => line(row.flatMap((node, i) => {
-      const value = node.dataset.value ?? textOf(node);
-      return halves[i] ? [value, node.dataset.half ?? ""] : [value];
-    }))),
-  ].join("\n") + "\n";
+/** What differs between the shown groups: first where they come from and how they went, then the fields of their configs. */
+function drawFields() {
+  const groups = shown(), told = toldFields(groups);
+  const rows = (all, value) => [...new Set(all)].map((name) => ({ name, values: new Map(groups.map((group) => [group, value(group)[name] ?? "not used"])) }))
+    .filter(({ values }) => new Set(values.values()).size > 1);
+  const found = [...rows(groups.flatMap((group) => Object.keys(group.about)), (group) => group.about),
+    ...rows(DATA.fields[byId("experiment").value], (group) => group.config)];
+  drawTable("fields", "What differs", [
+    { name: "field", value: (row) => row.name, show: (row) => element("code", {}, row.name) },
+    ...groups.map((group) => ({ name: group.id, text: labelOf(group, told), value: (row) => row.values.get(group) })),
+  ], found);
 }
 
-function markdownOf(table) {
-  const line = (cells) => `| ${cells.map((text) => text.replace(/\|/g, "\\|")).join(" | ")} |`;
-  const numbers = [...table.tHead.rows[0].cells].map((node) => node.classList.contains("number"));
-  return [line(headsOf(table)), line(numbers.map((number) => number ? "---:" : "---")),
-    ...rowsOf(table).map((row) => line(row.map(textOf)))].join("\n") + "\n";
-}
-
-function saveText(name, text, type) {
-  const url = URL.createObjectURL(new Blob([text], { type }));
-  element("a", { href: url, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 10_000);
-  announce(`${name} is saved`);
-}
-
-async function copyText(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    announce("The table is copied");
-  } catch (error) {
-    announce(`The browser does not allow copying: ${error.message}`);
-  }
+function drawProblems() {
+  byId("problems").hidden = !DATA.problems.length;
+  byId("problems-count").textContent = `Left out (${DATA.problems.length})`;
+  drawTable("problems", "What was left out", [{ name: "workdir", value: (one) => one.name }, { name: "reason", value: (one) => one.reason }], DATA.problems);
 }

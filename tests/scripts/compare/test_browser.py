@@ -1,214 +1,154 @@
 """The page in a browser: it opens without errors and without a network, and its controls do what they say."""
 
+import csv
 import html
 import re
 import struct
 
 import pytest
 
+from experiments.core.report.paired import difference, significance
+from experiments.core.report.results import load
 from scripts.compare.__main__ import main
-from scripts.compare.workdirs import RESULTS
 from tests.scripts.browser import watched
-from tests.scripts.compare.looking import column, lines, remember, reset
+from tests.scripts.compare.looking import column, group_id, lines
 from tests.scripts.workdirs import write_workdir
 
 START = [90.0, 88.0, 89.0]
-SCRIPT = "<script>oops()</script>"  # the data set of that run
-STOPPED = 3  # place of that run in the page
+RANGES = "['xaxis', 'yaxis'].flatMap((axis) => byId('plot')._fullLayout[axis].range)"
 
 
 def test_curves_are_hidden_and_shown_by_mouse_and_keyboard(page):
     names = [name for name, _, _ in lines(page)]
     assert len(names) == 4
-    assert "dataset=&lt;script&gt;oops()&lt;/script&gt;" in names[STOPPED]
-    boxes = page.locator("#legend-list input")
-    boxes.nth(1).click()
-    assert len(lines(page)) == 3
-    boxes.nth(1).press("Space")  # still focused after the list was drawn again
+    assert any("dataset &lt;script&gt;oops()&lt;/script&gt;" in name for name in names)
+    box = f"#show-{group_id(page, 'b')}"
+    page.click(box)
+    assert len(lines(page)) == len(column(page, "runs")) == 3
+    page.press(box, "Space")  # still focused after the list was drawn again
     assert len(lines(page)) == 4
     page.click("#hide-all")
     assert lines(page) == []
     page.fill("#filter", "lam = 0.1")
-    assert boxes.count() == 1
+    assert page.locator("#list input").count() == 1
     page.click("#show-all")
     assert len(lines(page)) == 1
-    assert page.evaluate("document.getElementById('scatter-plot').data.length") == 1
+    page.click("#show-usual")
+    assert len(lines(page)) == 4
 
 
-def legend(svg):
-    """The names in the legend of a plot that is saved, each of which may take several lines."""
-    names = re.findall(r'<text class="legendtext"[^>]*>(.*?)</text>', svg)
-    return [html.unescape(" ".join(re.sub("<[^>]*>", " ", name).split())) for name in names]
-
-
-@pytest.mark.parametrize("plot", ["curves", "scatter", "parallel", "pictures"])
-def test_plots_are_saved_with_the_names_of_what_they_show(page, plot):
-    def saved(kind):
-        with page.expect_download() as download:
-            page.click(f"#{plot}-plot-{kind}")
-        return download.value.path().read_bytes()
-
-    svg = saved("svg").decode()
-    names = legend(svg)
-    if plot == "pictures":  # whose plots have titles
-        assert names == []
-        return
-    shown = page.evaluate(f"byId('{plot}-plot').data.filter((trace) => !trace.fill).map((trace) => trace.name)")
-    assert names == [html.unescape(name) for name in shown]
-    assert len(shown) == (3 if plot == "scatter" else 4)  # one has no number in the field
-    width, height = struct.unpack(">II", saved("png")[16:24])  # of the header of a PNG
-    assert (width, height) == (2200, 2 * int(re.search(r' height="(\d+)"', svg)[1]))
-    assert height > 2 * (620 + 15 * len(names))
-    assert page.evaluate(f"byId('{plot}-plot')._fullLayout.showlegend") is False  # the page has its own list
-
-
-def test_where_colours_are_those_of_a_field_its_values_are_saved(page):
-    page.select_option("#split", "dataset")
-    with page.expect_download() as download:
-        page.click("#scatter-plot-svg")
-    assert legend(download.value.path().read_text()) == ["dataset = mnist", f"dataset = {SCRIPT}"]
-
-
-def test_axes_metric_smoothing_and_logarithms(page):
+def test_axes_metric_logarithms_and_intervals(page):
     page.select_option("#axis", "seconds")
     assert lines(page)[0][1][:3] == [0, 2, 4]
     page.select_option("#metric", "train_loss")
     assert lines(page)[0][2][1] == pytest.approx(19 / 50, rel=1e-4)
-    page.select_option("#metric", "test_error")
-    rough = lines(page)[0][2]
-    page.fill("#smooth", "10")
-    smooth = lines(page)[0][2]
-    assert rough[0] > smooth[0] > rough[1]
-    assert page.inner_text("#smooth-value") == "10 % of the length"
-    page.fill("#smooth", "0")
-    assert lines(page)[0][2] == rough
     page.check("#log-y")
-    assert page.evaluate("document.getElementById('curves-plot')._fullLayout.yaxis.type") == "log"
-    bands = "document.getElementById('curves-plot').data.filter((trace) => trace.fill).length"
+    assert page.evaluate("byId('plot')._fullLayout.yaxis.type") == "log"
+    bands = "byId('plot').data.filter((trace) => trace.fill).length"
     assert page.evaluate(bands) == 4
     page.uncheck("#bands")
     assert page.evaluate(bands) == 0
 
 
 def test_zoom_by_mouse_and_by_keyboard(page):
-    ranges = "document.getElementById('curves-plot')._fullLayout.xaxis.range"
-    low, high = page.evaluate(ranges)
-    page.locator("#curves-plot-in").press("Enter")
-    near = page.evaluate(ranges)
-    assert near[1] - near[0] == pytest.approx((high - low) / 2)
-    page.click("#curves-plot-right")
-    assert page.evaluate(ranges)[0] == pytest.approx(near[0] + (near[1] - near[0]) / 4)
-    page.click("#curves-plot-reset")
-    assert page.evaluate(ranges) == pytest.approx([low, high])
-    box = page.locator("#curves-plot .nsewdrag").first.bounding_box()
+    low, high, *_ = page.evaluate(RANGES)
+    page.locator("#curves-in").press("Enter")
+    near = page.evaluate(RANGES)
+    assert near[1] - near[0] == pytest.approx((high - low) / 2, rel=1e-4)
+    page.click("#curves-right")
+    assert page.evaluate(RANGES)[0] == pytest.approx(near[0] + (near[1] - near[0]) / 4, rel=1e-4)
+    page.click("#curves-reset")
+    assert page.evaluate(RANGES)[:2] == pytest.approx([low, high])
+    box = page.locator("#plot .nsewdrag").first.bounding_box()
     page.mouse.move(box["x"] + 0.25 * box["width"], box["y"] + 0.25 * box["height"])
     page.mouse.down()
     page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.75 * box["height"], steps=4)
     page.mouse.up()
-    page.wait_for_function(f"{ranges}[1] < {low + 0.6 * (high - low)}")
-    assert page.evaluate(ranges)[0] == pytest.approx(low + 0.25 * (high - low), rel=0.05, abs=0.02 * (high - low))
+    page.wait_for_function(f"{RANGES}[1] < {low + 0.6 * (high - low)}")
+    assert page.evaluate(RANGES)[0] == pytest.approx(low + 0.25 * (high - low), rel=0.05, abs=0.02 * (high - low))
+    page.wait_for_url("**zoom=*")
 
 
 def test_hovering_names_the_value_and_its_interval(page):
-    for box in page.locator("#legend-list input").all()[1:]:
-        box.click()
-    box = page.locator("#curves-plot .nsewdrag").first.bounding_box()
-    place = page.evaluate(
-        "(() => { const { xaxis, yaxis } = document.getElementById('curves-plot')._fullLayout;"
-        " return [xaxis.d2p(50), yaxis.d2p(15)]; })()"
-    )
-    page.mouse.move(box["x"] + place[0], box["y"] + place[1])
-    page.wait_for_selector("#curves-plot .hovertext")
-    text = page.locator("#curves-plot .hovertext").first.text_content()
+    page.click("#hide-all")
+    page.check(f"#show-{group_id(page, 'a')}")
+    box = page.locator("#plot .nsewdrag").first.bounding_box()
+    x, y = page.evaluate("(({ xaxis, yaxis }) => [xaxis.d2p(50), yaxis.d2p(15)])(byId('plot')._fullLayout)")
+    page.mouse.move(box["x"] + x, box["y"] + y)
+    page.wait_for_selector("#plot .hovertext")
+    text = page.locator("#plot .hovertext").first.text_content()
     assert "15.0 ± 2.5" in text
     assert "step 50" in text
 
 
-@pytest.fixture(scope="module")
-def opened_sweep(browser, tmp_path_factory):
-    """Trials of a sweep, a run on test with its choice, one of the committed runs, and one of the reader's own."""
-    directory = tmp_path_factory.mktemp("swept")
-    for number in range(12):
-        name = directory / "sweep" / f"trial-{number}"
-        write_workdir(name, [[90.0], [7.0]], lam__start=0.1 * (number + 1), split="validation")
-    write_workdir(directory / "final", [START, [7.0, 8.0, 6.0]], split="test")
-    write_workdir(directory / "mine", [[90.0], [30.0], [7.0]], split="validation", lam__start=0.5, density=0.3)
-    committed = RESULTS / "mnist_pruning" / "final-layers123-hard"
-    assert main([str(directory), str(committed), f"--out={directory / 'page'}", "--no_figures"]) == 0
-    with watched(browser, directory / "page" / "index.html") as (page, _):
-        remember(page)
-        yield page
+def test_plots_are_saved_with_the_names_of_what_they_show(page):
+    def saved(kind):
+        with page.expect_download() as download:
+            page.click(f"#curves-{kind}")
+        return download.value.path().read_bytes()
+
+    svg = saved("svg").decode()
+    names = re.findall(r'<text class="legendtext"[^>]*>(.*?)</text>', svg)
+    assert [html.unescape(name) for name in names] == [html.unescape(name) for name, _, _ in lines(page)]
+    width, height = struct.unpack(">II", saved("png")[16:24])  # of the header of a PNG
+    assert (width, height) == (2200, 2 * int(re.search(r' height="(\d+)"', svg)[1]))
+    assert page.evaluate("byId('plot')._fullLayout.showlegend") is False  # the page has its own list
 
 
-@pytest.fixture
-def swept(opened_sweep):
-    """The page as it was opened."""
-    reset(opened_sweep)
-    return opened_sweep
+def test_differences_are_those_that_python_finds(page, runs):
+    found = {run.name: run for run in load(runs)[0]}
+    ids = {name: group_id(page, name) for name in "abc"}
+    assert page.input_value("#reference") == "each"  # the baseline that the experiment names, here a
+    for reference in ("each", ids["a"]):
+        page.select_option("#reference", reference)
+        columns = [column(page, name) for name in ("runs", "difference", "significance", "pairs")]
+        rows = {name: cells for name, *cells in zip(*columns, strict=True)}
+        for name, label in (("b", "lam = 0.1"), ("c", "lam = 1")):
+            expected = difference(found[name], found["a"], "test_error")
+            minus, p, pairs = next(cells for text, cells in rows.items() if text.endswith(label))
+            mean, half = map(float, minus.split(" ± "))
+            assert mean == pytest.approx(expected["mean"], abs=0.06)
+            assert half == pytest.approx(expected["interval95"], rel=0.1)
+            value = significance(found[name], found["a"], "test_error")
+            assert p == next((f"p < {level}" for level in (0.001, 0.01, 0.05) if value < level), "p > 0.05")
+            assert pairs == str(sum(one is not None for one in expected["per_seed"]))
+        assert rows["hard top-k"] == ["-", "-", "-"]
+        assert next(cells for text, cells in rows.items() if "failed" in text) == ["-", "-", "-"]
 
 
-def test_trials_of_sweeps_are_hidden_at_first_and_named_and_one_click_shows_them(swept):
-    assert "12 of 15 groups are hidden, trials of sweeps" in swept.inner_text("#hidden-note")
-    swept.click("#hidden-note summary")
-    assert swept.locator("#hidden-note li").count() == 12
-    assert "lam = 1.2" in swept.inner_text("#hidden-note ul")
-    swept.select_option("#metric", "valid_error")
-    assert len(lines(swept)) == 1
-    swept.uncheck("#difference-only")
-    assert len(column(swept, "runs")) == 3
-    assert "12 of 15 rows are left out" in swept.inner_text("#finals-note")
-    swept.click("#show-hidden")
-    assert len(lines(swept)) == 13
-    assert swept.locator("#hidden-note").is_hidden()
-    swept.click("#hide-all")
-    swept.uncheck("#shown-only")
-    assert len(column(swept, "runs")) == 15
+def test_columns_sort_both_ways_and_by_keyboard(page):
+    page.click("#finals-table th button:text-is('test_error')")
+    ascending = column(page, "test_error")
+    assert ascending == sorted(ascending, key=lambda cell: float(cell.split()[0]))
+    assert page.evaluate("document.activeElement.textContent") == "test_error"
+    page.keyboard.press("Enter")
+    assert column(page, "test_error") == ascending[::-1]
+    assert page.locator("#finals-table th[aria-sort=descending]").inner_text() == "test_error"
 
 
-def test_the_readers_own_runs_stand_out(swept):
-    own = [text for text in swept.locator("#legend-list li").all_inner_texts() if "not in results/" in text]
-    assert len(own) == 1
-    assert "relaxed top-k" in own[0]
-    widths = swept.evaluate("byId('curves-plot').data.filter((trace) => !trace.fill).map((trace) => trace.line.width)")
-    assert widths == [2, 4]
-    assert swept.locator("#finals-table tr.own").count() == 1
+def test_what_differs_between_the_shown_groups(page):
+    for name in ("c", "d<b>"):
+        page.uncheck(f"#show-{group_id(page, name)}")
+    fields = column(page, "field", "#fields-table")
+    cells = [row.locator("td").all_inner_texts() for row in page.locator("#fields-table tbody tr").all()]
+    found = dict(zip(fields, cells, strict=True))
+    assert found["run"] == ["a", "b"]
+    assert found["method"] == ["hard", "relaxed"]
+    assert found["lam.start"] == ["not used", "0.1"]
+    assert "dataset" not in found
+    page.click("#show-all")
+    assert "ValueError: <no memory>" in page.inner_text("#fields-table")
 
 
-def test_parallel_coordinates_go_through_every_field_to_the_metric(swept):
-    swept.select_option("#parallel-metric", "valid_error")
-    names, traces = swept.evaluate(
-        "[byId('parallel-plot').layout.xaxis.ticktext, byId('parallel-plot').data.map((trace) => trace.y)]"
-    )
-    assert names == ["lam.start", "density", "epochs", "valid_error"]
-    ticks = swept.evaluate("byId('parallel-plot').layout.annotations.map((tick) => tick.text)")
-    assert ticks[:2] == ["0.1", "1.2"]
-    assert len(traces) == 13
-    assert sorted(y[0] for y in traces) == pytest.approx([i / 11 for i in sorted([*range(12), 4])])
-    swept.check("#parallel-shown")
-    assert swept.evaluate("byId('parallel-plot').data.length") == 1
-
-
-def test_a_field_that_runs_agree_on_where_they_use_it_has_no_axis(page):
-    names = page.evaluate("byId('parallel-plot').layout.xaxis.ticktext")
-    assert {"method", "lam.start"} <= set(names)
-    assert "p" not in names  # 2 of the relaxed runs, and not used by the hard one
-
-
-def test_what_was_measured_twice_is_drawn_as_values_and_not_as_curves(page):
-    page.select_option("#experiment", "cifar100_vit")
-    (values,) = lines(page)
-    assert values[1:] == [[pytest.approx(69.5)], [0]]
-    assert "which makes no curve" in " ".join(page.inner_text("#curves-caption").split())
-
-
-def test_scatter_against_a_field(page):
-    page.select_option("#field", "lam.start")
-    page.select_option("#scatter-metric", "test_error")
-    points = page.evaluate("document.getElementById('scatter-plot').data.map((trace) => [trace.x[0], trace.y[0]])")
-    assert sorted(points) == [[1e-4, 3], [0.1, pytest.approx(5.1667, rel=1e-4)], [1, 8.75]]
-    assert page.evaluate("document.getElementById('scatter-plot')._fullLayout.xaxis.type") == "log"
-    page.select_option("#field", "method")
-    assert page.evaluate("document.getElementById('scatter-plot')._fullLayout.xaxis.type") == "category"
+def test_tables_are_saved_as_csv(page):
+    with page.expect_download() as download:
+        page.click("#finals-csv")
+    assert download.value.suggested_filename == "finals.csv"
+    rows = list(csv.DictReader(download.value.path().read_text().splitlines()))
+    hard = next(row for row in rows if row["runs"] == "hard top-k")
+    assert float(hard["test_error"]) == 7
+    assert float(hard["test_error, half width of the 95 % interval"]) == pytest.approx(2.4841, abs=1e-3)
+    assert page.locator("#fields-csv").count() == 1
 
 
 def test_another_experiment_has_its_own_metrics(page):
@@ -216,3 +156,57 @@ def test_another_experiment_has_its_own_metrics(page):
     options = page.locator("#metric option").all_inner_texts()
     assert options[:3] == ["mean_topk_error", "test_accuracy/1", "test_accuracy/5"]
     assert column(page, "mean_topk_error") == ["69.5 ± 6.4"]
+    page.select_option("#metric", "learning_rate")  # one for all seeds: no differences
+    assert page.locator("#finals-table thead th").all_inner_texts() == ["runs", "learning_rate", "seeds"]
+
+
+def test_what_was_left_out_is_listed(page):
+    assert page.inner_text("#problems summary") == "Left out (1)"
+    page.click("#problems summary")
+    assert column(page, "reason", "#problems-table") == ["config.json is missing"]
+    page.click("#problems summary")
+
+
+def test_the_address_brings_back_what_was_chosen(browser, path, page):
+    assert page.evaluate("location.hash") == ""  # nobody has chosen anything
+    page.select_option("#metric", "train_loss")
+    page.select_option("#axis", "epoch")
+    page.check("#log-y")
+    page.uncheck(f"#show-{group_id(page, 'c')}")
+    page.select_option("#reference", group_id(page, "b"))
+    page.click("#finals-table th button:text-is('train_loss')")
+    page.click("#curves-in")
+    page.select_option("#theme", "dark")
+    names, ranges, order = [name for name, _, _ in lines(page)], page.evaluate(RANGES), column(page, "runs")
+    fragment = page.evaluate("location.hash")
+    with watched(browser, path, fragment=fragment, ready="#plot .main-svg") as (page, _):
+        assert [name for name, _, _ in lines(page)] == names
+        assert len(names) == 3
+        assert page.evaluate(RANGES) == pytest.approx(ranges, rel=1e-3)
+        assert [page.input_value(f"#{name}") for name in ("metric", "axis", "theme")] == ["train_loss", "epoch", "dark"]
+        assert page.input_value("#reference") == group_id(page, "b")
+        assert page.is_checked("#log-y")
+        assert column(page, "runs") == order
+        assert page.evaluate("location.hash") == fragment
+
+
+def test_an_address_of_what_is_not_there_is_read_as_far_as_it_goes(browser, path):
+    fragment = "#metric=nothing&show=00000000&zoom=a,b&theme=x&finals-sort=-&%E0%A4%A=&&="
+    with watched(browser, path, fragment=fragment, ready="#plot .main-svg") as (page, _):
+        assert page.input_value("#metric") == "test_error"
+        assert lines(page) == []
+        page.evaluate("location.hash = 'nowhere'")
+        page.wait_for_function("byId('plot').data.length > 0")
+        assert len(lines(page)) == 4
+
+
+def test_many_own_runs_open_as_eight_curves_and_all_can_be_shown(browser, tmp_path):
+    for number in range(12):
+        write_workdir(tmp_path / str(number), [START, [7.0, 8.0, 6.0]], lam__start=0.1 * (number + 1))
+    assert main([str(tmp_path), f"--out={tmp_path / 'page'}"]) == 0
+    with watched(browser, tmp_path / "page" / "index.html", ready="#plot .main-svg") as (page, _):
+        assert len(lines(page)) == 8
+        assert page.inner_text("#list-note") == "8 of 12 groups are shown."
+        page.click("#show-all")
+        assert len(lines(page)) == 12
+        assert page.evaluate("location.hash") == "#show=all"

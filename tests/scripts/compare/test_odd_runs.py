@@ -1,7 +1,6 @@
 """Runs whose files are not as runs leave them: each is shown or named in a line, and the others are shown."""
 
 import copy
-import importlib
 import json
 import os
 
@@ -65,8 +64,7 @@ def require_told(directory, capsys, what):
 
 @pytest.mark.parametrize("experiment", WRITE)
 def test_one_odd_config_takes_nothing_else_down(tmp_path, capsys, experiment):
-    """Neither comparison nor table, whatever field is missing, null, of another kind, or none that a computer has."""
-    table = importlib.import_module(f"experiments.{experiment}.report.table")
+    """Whatever field is missing, null, of another kind, or none that a computer has."""
     for name in ("sound", "odd"):
         WRITE[experiment](tmp_path / name, **({"batch_size": 50} if name == "odd" else {}))
     file = tmp_path / "odd" / "config.json"
@@ -78,20 +76,14 @@ def test_one_odd_config_takes_nothing_else_down(tmp_path, capsys, experiment):
             file.write_text(json.dumps(changed(sound, place, _VALUES[value])))
             what = (place, _VALUES[value])
             left_out += bool(require_told(tmp_path, capsys, what))
-            table.make(tmp_path)
-            assert capsys.readouterr().err == "", what
     assert left_out > 20
 
 
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"lam": None}, "config.lam.schedule is missing, or null"),
-        ({"density": "0.1"}, "config.density = '0.1' is of another kind than a run has there"),
-        (
-            {"mask": {"name": "sigmoid"}},
-            "a field of its config is missing, or of another kind",
-        ),
+        ({"method": "nothing"}, "cannot be shown (ValueError: config.method='nothing' is none of dense, "),
+        ({"hidden": [[1], {"a": 2}]}, "cannot be shown (TypeError: "),
         ({"seeds": ["0"]}, "config.json is of no run of this repository: config.seeds = ['0'] is of another kind"),
         ({"epochs": 1e999}, "config.json is of no run of this repository: a number in it is not finite, or too large"),
     ],
@@ -154,7 +146,7 @@ def test_a_metric_of_the_run_that_is_none_is_named(tmp_path, capsys):
     workdir = Workdir(tmp_path / "odd")
     rows = map(json.loads, workdir.metrics.read_text().splitlines())
     workdir.metrics.write_text("".join(json.dumps(row | {"learning_rate": [0.1, 0.2]}) + "\n" for row in rows))
-    assert "odd: unreadable: ValueError: learning_rate is not one" in require_told(tmp_path, capsys, "learning_rate")
+    assert "odd: cannot be shown (ValueError: learning_rate " in require_told(tmp_path, capsys, "learning_rate")
 
 
 def test_what_a_terminal_would_obey_is_shown_as_an_escape(tmp_path, capsys):
@@ -170,7 +162,7 @@ def test_what_a_terminal_would_obey_is_shown_as_an_escape(tmp_path, capsys):
     assert main([str(tmp_path), "--format=text"]) == 0
     out, err = capsys.readouterr()
     escaped = r"odd\x1b]0;title\x07\r\n\u202e"
-    assert f"dataset={escaped}" in out or escaped in out
+    assert escaped in out
     assert f"left out: {escaped}-2: " in err
     assert f"b: failed at epoch 1 of 1: {escaped}" in err
     assert all(character.isprintable() for character in (out + err).replace("\n", ""))

@@ -1,10 +1,13 @@
-"""Rows as arrays, and runs of one config as one."""
+"""Rows as frames, runs of one config as one, and what thinning a curve out keeps."""
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
 
 from experiments.core.record.summary import interval
-from scripts.compare.series import Curve, Series, pool
+from scripts.compare.series import Series, curve, pool, rows_kept
 
 ROWS = [
     {
@@ -19,15 +22,19 @@ ROWS = [
     }
     for step in (0, 5, 10)
 ]
+CURVES = npst.arrays(float, st.integers(1, 300), elements=st.floats(-1e6, 1e6) | st.just(np.nan))
 
 
-def test_metrics_are_arrays_by_row_and_seed():
+def test_metrics_are_columns_by_seed_and_rows_by_step():
     series = Series.of(ROWS, [3, 4])
-    assert set(series.metrics) == {"loss", "accuracy/1", "accuracy/5"}
-    assert set(series.of_the_run) == {"learning_rate", "performance/step_seconds", "performance/mfu"}
-    np.testing.assert_array_equal(series.metrics["loss"], [[0, 3], [5, 3], [10, np.nan]])
-    np.testing.assert_array_equal(series.of_the_run["learning_rate"], [[np.nan], [0.1], [0.1]])
-    np.testing.assert_array_equal(series.seconds, [0, 1.25, 2.5])  # of each of two seeds
+    assert set(series.metrics) == {
+        *("loss", "accuracy/1", "accuracy/5", "learning_rate", "performance/step_seconds", "performance/mfu")
+    }
+    assert series.rows["loss"].columns.tolist() == [3, 4]
+    assert series.rows.index.tolist() == [0, 5, 10]
+    np.testing.assert_array_equal(series.rows["loss"], [[0, 3], [5, 3], [10, np.nan]])
+    np.testing.assert_array_equal(series.rows["learning_rate"], [[np.nan], [0.1], [0.1]])
+    np.testing.assert_array_equal(series.rows["seconds"], [[0], [1.25], [2.5]])  # of each of two seeds
 
 
 @pytest.mark.parametrize("values", [[1.0], 3.0, ["a", "b"], [1.0, [2.0]]])
@@ -36,27 +43,51 @@ def test_what_is_not_a_number_per_seed_is_refused(values):
         Series.of([ROWS[0] | {"loss": values}], [3, 4])
 
 
+def test_a_step_twice_is_refused():
+    with pytest.raises(ValueError, match="twice"):
+        Series.of([ROWS[0], ROWS[0]], [3, 4])
+
+
 def test_curves_have_the_means_and_intervals_of_summaries():
     values = np.random.default_rng(0).normal(size=(4, 5))
     values[1, 2] = values[2, 1:] = values[3] = np.nan
-    curve = Curve.of(values)
+    rows = [ROWS[0] | {"step": step, "loss": row.tolist()} for step, row in enumerate(values)]
+    for row in rows:
+        row["accuracy"] = None
+    mean, half = curve(Series.of(rows, range(5)).rows["loss"])
     for i, row in enumerate(values):
         expected = interval([None if np.isnan(value) else value for value in row])
-        assert curve.mean[i] == pytest.approx(np.nan if expected["mean"] is None else expected["mean"], nan_ok=True)
-        half = expected["interval95"]
-        assert curve.half[i] == pytest.approx(np.nan if half is None else half, nan_ok=True)
-    assert curve.count.tolist() == [5, 4, 1, 0]
+        assert mean[i] == pytest.approx(np.nan if expected["mean"] is None else expected["mean"], nan_ok=True)
+        assert half[i] == pytest.approx(
+            np.nan if expected["interval95"] is None else expected["interval95"], nan_ok=True
+        )
 
 
 def test_runs_of_other_seeds_are_joined_step_by_step():
-    longer = Series.of(ROWS, [3, 4])
-    shorter = Series.of(ROWS[:2], [0, 1])
-    joined = pool([longer, shorter])
-    assert joined.seeds == [3, 4, 0, 1]
-    np.testing.assert_array_equal(joined.step, [0, 5, 10])
-    np.testing.assert_array_equal(joined.metrics["loss"][1], [5, 3, 5, 3])
-    np.testing.assert_array_equal(joined.metrics["loss"][2], [10, np.nan, np.nan, np.nan])
+    joined = pool([Series.of(ROWS, [3, 4]), Series.of(ROWS[:2], [0, 1])])
+    assert joined.rows.index.tolist() == [0, 5, 10]
+    np.testing.assert_array_equal(joined.rows["loss"], [[0, 3, 0, 3], [5, 3, 5, 3], [10, np.nan, np.nan, np.nan]])
     np.testing.assert_array_equal(joined.final["loss"], [10, np.nan, 5, 3])  # of each at its own end
     np.testing.assert_array_equal(joined.final["learning_rate"], [0.1, 0.1])
-    np.testing.assert_allclose(joined.epoch, [0, 0.5, 1.0])
-    assert joined.of_the_run["learning_rate"].shape == (3, 2)
+    np.testing.assert_allclose(curve(joined.rows["epoch"])[0], [0, 0.5, 1.0])
+    assert joined.rows["learning_rate"].shape == (3, 2)
+
+
+@given(CURVES, st.integers(4, 60))
+def test_extremes_and_ends_are_kept_within_the_limit(values, limit):
+    rows = rows_kept(values, limit)
+    assert len(rows) == len(values) if len(values) <= limit else len(rows) <= limit
+    assert (np.diff(rows) > 0).all()
+    assert rows[0] == 0
+    assert rows[-1] == len(values) - 1
+    if not np.isnan(values).all():
+        assert np.nanmax(values[rows]) == np.nanmax(values)
+        assert np.nanmin(values[rows]) == np.nanmin(values)
+
+
+def test_every_spike_is_drawn_in_its_place():
+    values = np.sin(np.arange(10_000) / 500)
+    values[[1234, 7777]] = [50.0, -50.0]
+    rows = rows_kept(values, 200)
+    assert {1234, 7777} <= set(rows.tolist())
+    assert len(rows) <= 200

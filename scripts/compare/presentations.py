@@ -1,0 +1,58 @@
+"""How runs are read and named, by the experiments that they belong to."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from experiments.cifar100_vit.report import PRESENTATION as FINE_TUNING
+from experiments.core.kinds import Fields, Kinds
+from experiments.core.report.presentation import Presentation, by_name
+from experiments.core.report.results import Run
+from experiments.core.report.runs import dotted, frame, is_how
+from experiments.mnist_pruning.report import PRESENTATION as PRUNING
+from experiments.vmoe.report import PRESENTATION as VMOE
+from experiments.vmoe_clusters.report import PRESENTATION as CLUSTERS
+
+PRESENTATIONS = by_name([PRUNING, FINE_TUNING, VMOE, CLUSTERS])  # in the order of the page
+# Nothing is known of runs of other programs: they read every field.
+_OTHER = Presentation("", "", Kinds("", {}), method=lambda fields: "", look=lambda fields: ("", ""), baseline="")
+METHOD, NAME = "(method)", "(name)"  # parts of labels that are no fields
+
+
+def of(experiment: str) -> Presentation:
+    """The presentation of an experiment, or one that knows nothing."""
+    return PRESENTATIONS.get(experiment, _OTHER)
+
+
+def read(run: Run) -> Fields:
+    """The fields of its config that the numbers of a run depend on, without its seeds."""
+    fields = of(run.experiment).read(dotted(run.config))
+    return {name: value for name, value in fields.items() if not is_how(name)}
+
+
+def check(run: Run) -> None:
+    """Raises one of `UNREADABLE` if a run cannot be shown: its experiment does not know its method, or the like."""
+    if run.experiment in PRESENTATIONS and (reason := of(run.experiment).odd(run)):
+        raise ValueError(reason)
+    labels([run])
+    references([run])
+
+
+def labels(runs: Sequence[Run]) -> list[dict[str, str]]:
+    """The parts of the label of each run of one experiment: its method, and the fields that differ, by their names.
+
+    Runs of other programs have their names in the place of a method, and so have runs that differ in nothing besides.
+    """
+    its = of(runs[0].experiment)
+    heads = [run.name if its is _OTHER else its.method(dotted(run.config)) for run in runs]
+    parts = [{METHOD: head, **more} for head, more in zip(heads, its.parts(frame(runs)), strict=True)]
+    count = Counter(", ".join(its.values()) for its in parts)
+    for run, its_parts in zip(runs, parts, strict=True):
+        if count[", ".join(its_parts.values())] > 1:
+            its_parts[NAME] = f"[{run.name}]"
+    return parts
+
+
+def references(runs: Sequence[Run]) -> list[Run | None]:
+    """The run that each run of one experiment is compared with: the baseline in the same circumstances."""
+    its = of(runs[0].experiment)
+    return [None] * len(runs) if its is _OTHER else list(its.references(frame(runs)))
