@@ -153,16 +153,15 @@ def test_a_run_that_goes_on_is_called_running(tmp_path):
 
 def test_how_a_launched_run_ended_is_shown_wherever_it_lies(tmp_path, capsys):
     memory = fsspec.filesystem("memory")
-    for name in ("failed", "running", "interrupted", "stopped", "early"):
+    for name in ("failed", "running", "stopped", "early"):
         write_workdir(tmp_path / name, [START, [7.0, 8.0]], method=name)
         Workdir(tmp_path / name).summary.unlink()
         (tmp_path / name / ".lock").touch()
     Workdir(tmp_path / "early").metrics.unlink()
     (tmp_path / "at once").mkdir()
     for name in ("failed", "early", "at once"):
-        state.record(training_in(tmp_path / name), state.FAILED, reason="ValueError: no memory")
-    state.record(training_in(tmp_path / "running"), state.RUNNING)
-    state.record(training_in(tmp_path / "interrupted"), state.INTERRUPTED, reason="its job goes on")
+        state.record(training_in(tmp_path / name), state.FAILED, "ValueError: no memory")
+    state.record(training_in(tmp_path / "running"), state.RUNNING, submitted=True)
     state.record(training_in(tmp_path / "stopped"), state.TO_DO)
     try:
         memory.put(str(tmp_path), "/sweep/runs", recursive=True)
@@ -173,7 +172,6 @@ def test_how_a_launched_run_ended_is_shown_wherever_it_lies(tmp_path, capsys):
         assert {run.name: (run.state, run.reason) for run in found.runs} == {
             "failed": ("failed at epoch 1 of 1", "ValueError: no memory"),
             "running": ("unfinished, at epoch 1 of 1", ""),
-            "interrupted": ("unfinished, at epoch 1 of 1", "its job goes on"),
             "stopped": (stopped, ""),
         }
         assert {problem.name: problem.reason for problem in found.problems} == {

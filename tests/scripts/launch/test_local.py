@@ -9,8 +9,12 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.experiments.support import wait_for_end
 from tests.scripts.launch.conftest import commands
+
+pytestmark = pytest.mark.filterwarnings(r"ignore:the load_module\(\) method:DeprecationWarning")  # of ml_collections
 
 DIGITS = ["--config.dataset=digits", "--config.seeds=(0, 1)", "--config.epochs=40", "--config.checkpoint_every=8"]
 DIGITS += ["--config.hidden=()", "--config.prune_layers=(1,)"]  # to compile takes as long as the layers are many
