@@ -115,7 +115,7 @@ def launcher(workdir, *overrides, options=()):
             "mnist_pruning",
             "--config=configs/mnist_pruning.py:relaxed",
         ),
-        *(f"--workdir={workdir}", "--time=10", "--pause_seconds=1", *options),
+        *(f"--workdir={workdir}", "--sbatch_flag=--time=10", "--pause_seconds=1", *options),
         *("--", "--config.dataset=digits", "--config.validation_size=100", "--config.seeds=(0,)", *overrides),
     ]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -138,7 +138,8 @@ def has(out, *patterns):
 
 def a_run_is_done(directory):
     status, out = ended(launcher(directory / "w", "--config.epochs=2"), directory / "launcher.log")
-    has(out, r"\[mnist_pruning\] 0: epoch 2/2", r"^mnist_pruning +done +epoch 2/2$")
+    has(out, r"^mnist_pruning +done +epoch 2/2$")
+    has((directory / "w" / "logs" / "job.log").read_text(), r"^0: epoch 2/2")
     assert status == 0
     assert json.loads((directory / "w" / "summary.json").read_text())["state"] == "done"
 
@@ -146,9 +147,9 @@ def a_run_is_done(directory):
 def a_mistake_is_not_tried_again(directory):
     log = directory / "launcher.log"
     status, out = ended(launcher(directory / "w", "--config.p=9.0", options=["--no_check"]), log)
-    has(out, r"FAILED: job: error: config\.p=9\.0 is not allowed")
+    has(out, r"FAILED: job: exit status 2: error: config\.p=9\.0 is not allowed")
     assert status == 2
-    assert out.count("Submitted batch job") == 1
+    assert (directory / "w" / "logs" / "job.log").read_text().count("Submitted batch job") == 1
 
 
 def a_job_goes_on_without_its_launcher(directory):
@@ -159,7 +160,7 @@ def a_job_goes_on_without_its_launcher(directory):
     # Not SIGINT: what a shell starts in the background ignores that.
     process.send_signal(signal.SIGTERM)
     status, out = ended(process, directory / "launcher.log")
-    has(out, "going on without the launcher: mnist_pruning", r"^mnist_pruning +interrupted ")
+    has(out, "or go on if they are submitted", r"^mnist_pruning +running ")
     assert status == 0
     status, out = ended(launcher(workdir, *overrides), directory / "next.log")
     has(out, r"^mnist_pruning +done +epoch 400/400$")

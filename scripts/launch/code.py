@@ -1,5 +1,6 @@
 """The code that is sent out: a commit, without its history, results and tests."""
 
+import argparse
 import dataclasses
 import os
 import shlex
@@ -14,11 +15,19 @@ ROOT = Path(__file__).resolve().parents[2]
 _PARTS = (".", ":(exclude)results", ":(exclude)tests")
 
 
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the platforms that code is sent to."""
+    prepare_help = "shell command for every worker, before training, at each attempt: it must be repeatable"
+    parser.add_argument("--prepare", metavar="COMMAND", help=prepare_help)
+    parser.add_argument("--commit", help="to send out; left out: what is checked out, if nothing is changed")
+
+
 @dataclasses.dataclass(frozen=True)
 class Code:
-    """A commit, by its full name."""
+    """A commit, by its full name, and the shell command that prepares a worker."""
 
     commit: str
+    preparation: str | None = None
 
     @property
     def archive(self) -> Path:
@@ -31,12 +40,13 @@ class Code:
         return f"sparse-topk/{self.commit[:12]}"
 
     @staticmethod
-    def of(commit: str | None, config: str) -> "Code":
-        """The commit asked for; the one that is checked out if None, and if nothing is changed.
+    def of(options: argparse.Namespace) -> "Code":
+        """The commit asked for; the one that is checked out if none is, and if nothing is changed.
 
         Raises:
           UsageError: there is no such commit, it lacks the config file, or it is not what this checkout holds.
         """
+        commit, config = options.commit, options.config
         if commit is None and (changed := _git("status", "--porcelain", "--", ".", ":(exclude)results")):
             raise UsageError(
                 f"{len(changed.splitlines())} files are changed or new ({changed.splitlines()[0].strip()}, ...), but "
@@ -50,18 +60,19 @@ class Code:
             _git("cat-file", "-e", f"{full}:{config.partition(':')[0]}")
         except subprocess.CalledProcessError as error:
             raise UsageError(f"--config={config}: there is no such file in commit {full[:12]}") from error
-        return Code(full)
+        return Code(full, options.prepare)
 
     def pack(self, console: Console) -> None:
         """Makes the archive, at once for whoever reads it: another launcher may send out the same commit."""
         made = f"{self.archive}.{os.getpid()}"
         output = f"--output={made}"
-        console.run(["git", "-C", str(ROOT), "archive", "--format=tar.gz", output, self.commit, "--", *_PARTS])
-        console.run(["mv", made, str(self.archive)])
+        console.do(["git", "-C", str(ROOT), "archive", "--format=tar.gz", output, self.commit, "--", *_PARTS])
+        console.do(["mv", made, str(self.archive)])
 
-    def install(self, directory: str, extra: str) -> str:
-        """A shell command that makes the environment for the code unpacked in `directory`."""
-        return shlex.join(["bash", f"{directory}/scripts/launch/install.sh", extra, self.commit])
+    def install(self, directory: str) -> str:
+        """A shell command that makes the environment for the code unpacked in `directory`, and prepares the worker."""
+        install = shlex.join(["bash", f"{directory}/scripts/launch/install.sh", "tpu", self.commit])
+        return f"{install} && ({self.preparation})" if self.preparation else install
 
 
 def _git(*arguments: str) -> str:

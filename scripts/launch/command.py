@@ -11,7 +11,7 @@ import re
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -19,23 +19,21 @@ from experiments.core.errors import UsageError, in_one_line
 from experiments.core.record.files import absolute, is_remote
 from scripts.arguments import at_least
 from scripts.launch import gke, local, slurm, state, tpu
-from scripts.launch.check import validate
+from scripts.launch.check import check
 from scripts.launch.code import ROOT
+from scripts.launch.compile_first import compile_first
 from scripts.launch.process import Console, Failed, Stopped
 from scripts.launch.scheduler import Platform, Scheduler, label
 from scripts.launch.sweep import points
-from scripts.launch.training import Training, check_overrides
+from scripts.launch.training import Training
 
-_Make = Callable[[argparse.Namespace, Console], Platform]
-
-_PLATFORMS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], _Make]] = {
+_PLATFORMS = {
     "local": ("processes on this machine", local.add_options, local.Local),
     "slurm": ("jobs of a cluster, by sbatch", slurm.add_options, slurm.Slurm),
-    "tpu-vm": ("a TPU of Google Cloud, at once", tpu.add_options, lambda o, c: tpu.Tpu(o, c, queued=False)),
-    "queued-resource": ("a TPU when its turn comes", tpu.add_options, lambda o, c: tpu.Tpu(o, c, queued=True)),
+    "queued-resource": ("a TPU of Google Cloud when its turn comes", tpu.add_options, tpu.Tpu),
     "gke": ("TPUs of a Kubernetes cluster, by xpk", gke.add_options, gke.Gke),
 }
-_FAR = ("tpu-vm", "queued-resource", "gke")  # see neither the disk nor the directories of this machine
+_FAR = ("queued-resource", "gke")  # see neither the disk nor the directories of this machine
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -45,10 +43,11 @@ def main(arguments: Sequence[str]) -> int:
 
     def run() -> int:
         trainings = _trainings(options)
-        if options.status:
-            _show(console, trainings)
-            return 0
-        return _launch(options, console, trainings)
+        status = 0 if options.status else _launch(options, console, trainings)
+        if not options.dry_run:
+            for line in state.table({label(training): state.read(training) for training in trainings}):
+                console.say(line)
+        return status
 
     try:
         return in_one_line(run)
@@ -58,63 +57,48 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _launch(options: argparse.Namespace, console: Console, trainings: Sequence[Training]) -> int:
-    if not options.no_check:
-        validate(trainings)
     platform = _PLATFORMS[options.platform][2](options, console)
-    retries = platform.retries if options.retries is None else options.retries
-    scheduler = Scheduler(
-        platform,
-        trainings,
-        console,
-        retries,
-        options.pause_seconds,
-        checked=not options.no_check,
-        take_over=options.take_over,
-        compile_for=_compile_for(options),
-    )
+    if options.compile_first and not platform.type:
+        raise UsageError(f"--compile_first is for TPUs: {options.platform} names none to compile for")
+    if not options.no_check:
+        check(trainings, platform, console)
+    left = trainings if options.dry_run else _left(console, platform, trainings)
+    if options.compile_first:
+        compile_first(left, platform.type, console)
 
     def stop(number: int, frame: FrameType | None) -> None:
-        console.stop()
-        console.say(f"{signal.Signals(number).name}: stopping; once more to stop at once")
+        console.say(f"{signal.Signals(number).name}: stopping; runs save and end, or go on if they are submitted")
+        console.stopping.set()
 
     # What is ignored, as SIGHUP by nohup, stays so.
-    signals = [
-        number
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-        if signal.getsignal(number) != signal.SIG_IGN
-    ]
+    signals = [one for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if signal.getsignal(one) != signal.SIG_IGN]
     previous = {number: signal.signal(number, stop) for number in signals}
     try:
-        status = scheduler.go(options.jobs)
+        return Scheduler(platform, console, options).go(left)
     except Stopped:
-        if scheduler.going_on:
-            goes_on = f"; submitted, and going on without the launcher: {', '.join(sorted(scheduler.going_on))}"
-        else:
-            goes_on = "; nothing is submitted or queued any more" if platform.leaves_running else ""
-        console.say(f"stopped{goes_on}; run it again and it resumes")
-        status = 0
+        console.say("stopped; run it again and it resumes")
+        return 0
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-    if not options.dry_run:
-        _show(console, trainings)
-        console.say(f"results are in {options.workdir}")
-    return status
 
 
-def _compile_for(options: argparse.Namespace) -> str | None:
-    """The type to compile for first, if that is asked for."""
-    if not options.compile_first:
-        return None
-    if options.platform not in _FAR:
-        raise UsageError(f"--compile_first is for {', '.join(_FAR)}: {options.platform} names no TPU to compile for")
-    slices = getattr(options, "slices", 1)
-    return f"{slices}x{options.type}" if slices > 1 else options.type
+def _left(console: Console, platform: Platform, trainings: Sequence[Training]) -> list[Training]:
+    """The runs that are not done.
 
-
-def _show(console: Console, trainings: Sequence[Training]) -> None:
-    for line in state.table({label(training): state.read(training) for training in trainings}):
-        console.say(line)
+    Raises:
+      UsageError: another launcher trains one of them, where no queue keeps the two apart.
+    """
+    left = []
+    for training in trainings:
+        if state.read(training).word == state.DONE:
+            console.say(f"{label(training)}: was done")
+        elif not platform.submits and (holder := state.holder(training)):
+            record = f"{training.workdir}/{state.LAUNCH}"
+            raise UsageError(f"{holder} trains {training.workdir}: if that launcher is gone, remove {record}")
+        else:
+            left.append(training)
+    return left
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -129,53 +113,28 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     arguments = list(arguments)
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options = parser.parse_args(arguments[:end])
-    options.override += arguments[end + 1 :]
+    options.after = arguments[end + 1 :]
     return options
 
 
 def _add_common_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("experiment", help="a package under experiments/, such as mnist_pruning")
-    parser.add_argument(
-        "--config", help="a Python file, which is run, here, too; configs/EXPERIMENT.py[:VARIANT] if left out"
-    )
-    parser.add_argument("--workdir", required=True, help="of the run, or of all those of a sweep; may begin with gs://")
-    parser.add_argument(
-        "--override", action="append", default=[], metavar="FLAG", help="one of --config.FIELD=VALUE; repeatable"
-    )
-    parser.add_argument("--overrides", default="", help="several of them in one string, quoted as for a shell")
-    parser.add_argument(
-        "--sweep",
-        action="append",
-        default=[],
-        metavar="FIELD=V,V",
-        help="config.lam.start=1e-4,1e-3 or config.seeds=range(5); repeatable",
-    )
-    parser.add_argument("--jobs", type=at_least(1), default=1, metavar="J", help="runs at a time (1)")
-    parser.add_argument("--retries", type=at_least(0), help="attempts in a row without progress, besides the first")
-    parser.add_argument(
-        "--pause_seconds", type=float, default=30.0, help="before the second attempt, doubled each time (30)"
-    )
-    parser.add_argument(
-        "--env", action="append", default=[], metavar="NAME=VALUE", help="for the training command; repeatable"
-    )
-    parser.add_argument(
-        "--no_check",
-        action="store_true",
-        help="launch without asking the experiment, here, whether it can run the configs",
-    )
-    parser.add_argument(
-        "--compile_first",
-        action="store_true",
-        help="compile the step of each run for the type of TPU, here, before one is asked for: what does not fit is "
-        "refused (needs make install VENV=.venv-tpu JAX=tpu)",
-    )
-    parser.add_argument(
-        "--take_over",
-        action="store_true",
-        help="go on with runs of a launcher that is gone, though it may seem to live",
-    )
-    parser.add_argument("--dry_run", action="store_true", help="print the commands instead of running them")
-    parser.add_argument("--status", action="store_true", help="show how far the runs are, and do nothing")
+    add = parser.add_argument
+    add("experiment", help="a package under experiments/, such as mnist_pruning")
+    add("--config", help="a Python file, which is run, here, too; configs/EXPERIMENT.py[:VARIANT] if left out")
+    add("--workdir", required=True, help="of the run, or of all those of a sweep; may begin with gs://")
+    add("--overrides", default="", help="--config.FIELD=VALUE ... in one string, quoted as for a shell")
+    sweep_help = "config.lam.start=1e-4,1e-3 or config.seeds=range(5); repeatable"
+    add("--sweep", action="append", default=[], metavar="FIELD=V,V", help=sweep_help)
+    add("--jobs", type=at_least(1), default=1, metavar="J", help="runs at a time (1)")
+    add("--retries", type=at_least(0), help="attempts in a row without progress, besides the first")
+    add("--pause_seconds", type=float, default=30.0, help="before the second attempt, doubled each time (30)")
+    env_help = "for the training command; repeatable"
+    add("--env", action="append", default=[], metavar="NAME=VALUE", help=env_help)
+    add("--no_check", action="store_true", help="launch without checking, here, that the configs can be trained there")
+    compile_help = "refuse what TPU's compiler, which runs here, finds too large (make install VENV=.venv-tpu JAX=tpu)"
+    add("--compile_first", action="store_true", help=compile_help)
+    add("--dry_run", action="store_true", help="print the commands instead of running them")
+    add("--status", action="store_true", help="show how far the runs are, and do nothing")
 
 
 def _trainings(options: argparse.Namespace) -> list[Training]:
@@ -187,8 +146,6 @@ def _trainings(options: argparse.Namespace) -> list[Training]:
     options.config = options.config or f"configs/{options.experiment}.py"
     if not re.fullmatch(r"\w+", options.experiment) or not (ROOT / "experiments" / options.experiment).is_dir():
         raise UsageError(f"{options.experiment!r} is not an experiment: there is no experiments/{options.experiment}")
-    if not (ROOT / options.config.partition(":")[0]).is_file():
-        raise UsageError(f"--config={options.config}: there is no such file")
     for variable in options.env:
         if not re.fullmatch(r"[A-Za-z_]\w*=.*", variable, re.DOTALL):
             raise UsageError(f"--env={variable!r} is not of the form NAME=VALUE")
@@ -198,11 +155,14 @@ def _trainings(options: argparse.Namespace) -> list[Training]:
         if Path(options.config).is_absolute():
             raise UsageError(f"--config={options.config} must be relative to the repository, which is what is sent out")
     try:
-        overrides = check_overrides([*shlex.split(options.overrides), *options.override])
+        overrides = [*shlex.split(options.overrides), *options.after]
     except ValueError as error:
         raise UsageError(f"--overrides={options.overrides!r}: {error}") from error
+    for override in overrides:
+        if not re.match(r"--config\.", override):
+            raise UsageError(f"override {override!r} is not of the form --config.FIELD=VALUE")
     # Once and for all, wherever the run goes on.
-    workdir = options.workdir = str(absolute(options.workdir)).rstrip("/")
+    workdir = str(absolute(options.workdir)).rstrip("/")
     return [
         Training(
             name=name,

@@ -1,5 +1,6 @@
-"""How far each run of a sweep is, from what lies in its workdir."""
+"""How far each run is, from its workdir: what the run has written, and what its launcher has recorded beside it."""
 
+import contextlib
 import dataclasses
 import os
 import platform
@@ -7,21 +8,17 @@ from typing import Any
 
 from experiments.core.errors import DamagedError, UsageError
 from experiments.core.record import metrics
-from experiments.core.record.files import read_object, write_json
+from experiments.core.record.files import is_remote, read_object, write_json
 from experiments.core.record.workdir import Workdir
-from experiments.core.report import results
+from experiments.core.report.results import LAUNCH, length
 from scripts.launch.training import Training
 
-RECORD = "launch.json"  # in the workdir, beside what the run writes itself
 DONE, RUNNING, FAILED, TO_DO = "done", "running", "failed", "to do"
-PAUSED = "paused"  # its last attempt has failed, and its launcher waits for the next
-INTERRUPTED = "interrupted"  # its launcher was stopped, and what that had submitted goes on
-_HELD = (RUNNING, PAUSED)  # by a launcher
 
 
 @dataclasses.dataclass(frozen=True)
 class State:
-    """Of a run: one of the words above, how far it is, and the reason if its last attempt has failed."""
+    """One of the words above, how far the run is, and the error of its last attempt."""
 
     word: str
     reached: str = ""
@@ -29,7 +26,7 @@ class State:
 
 
 def read(training: Training) -> State:
-    """The state of a run, as far as can be told from here."""
+    """The state of a run, as far as it can be told from here."""
     workdir = Workdir(training.workdir)
     reached = _reached(workdir)
     try:
@@ -37,51 +34,57 @@ def read(training: Training) -> State:
             return State(DONE, reached)
     except DamagedError as error:
         return State(FAILED, reached, str(error))
-    record = read_record(training)
-    if record.get("state") in (FAILED, INTERRUPTED):
-        return State(record["state"], reached, record["reason"])
-    if record.get("state") == PAUSED and _is_alive(record):
-        return State(PAUSED, reached, record["reason"])
-    # What is submitted goes on without the launcher, which has not seen its end.
-    if record.get("state") == RUNNING and (record.get("submitted") or _is_alive(record)):
-        return State(RUNNING, reached)
-    return State(TO_DO, reached, record.get("reason", ""))
+    record = _read_record(training)
+    word = record.get("state", TO_DO)
+    # A job that was submitted goes on without its launcher, which may not have seen its end.
+    if word == RUNNING and not record.get("submitted") and not holder(training):
+        word = TO_DO
+    return State(word, reached, record.get("reason", ""))
 
 
-def launcher_of(training: Training) -> dict[str, Any] | None:
-    """The launcher that has the run, if one does: its `host`, and its `pid` there."""
-    record = read_record(training)
-    return record["launcher"] if record.get("state") in _HELD and _is_alive(record) else None
+def holder(training: Training) -> str:
+    """Another launcher that trains the run; empty if there is none. One of another machine may be gone, unnoticed."""
+    record = _read_record(training)
+    launcher = record.get("launcher", {})
+    here = launcher.get("host") == platform.node()
+    if record.get("state") != RUNNING or (here and launcher["pid"] == os.getpid()):
+        return ""
+    if here:
+        try:
+            os.kill(launcher["pid"], 0)
+        except ProcessLookupError:
+            return ""
+        except PermissionError:
+            pass
+    return f"process {launcher['pid']} on {launcher['host']}"
 
 
 def num_rows(training: Training) -> int:
-    """The rows of metrics that a run has so far: what it advances by."""
-    return len(metrics.lines(Workdir(training.workdir).metrics))
+    """The rows of metrics that a run has so far, which tell of progress; 0 where they cannot be read."""
+    with contextlib.suppress(Exception):
+        return len(metrics.lines(Workdir(training.workdir).metrics))
+    return 0
 
 
-def read_record(training: Training) -> dict[str, Any]:
-    """What was recorded last; empty at first.
-
-    Raises:
-      DamagedError: the record is none.
-    """
-    path = Workdir(training.workdir).path / RECORD
+def _read_record(training: Training) -> dict[str, Any]:
+    path = Workdir(training.workdir).path / LAUNCH
     if not path.exists():
         return {}
-    advice = "remove it, if no launcher has the run any more"
+    advice = "remove it, if no launcher trains the run"
     record = read_object(path, advice)
     if not isinstance(record.get("launcher"), dict) or not {"host", "pid"} <= record["launcher"].keys():
         raise DamagedError(path, "it names no launcher", advice)
     return record
 
 
-def record(training: Training, word: str, **fields: Any) -> None:
-    """Records the state of a run, over what was recorded before; for the launcher alone."""
+def record(training: Training, word: str, reason: str = "", *, submitted: bool = False) -> None:
+    """Records the state of a run of this launcher, and whether a job of it goes on when the launcher is gone."""
     path = Workdir(training.workdir).path
-    if not str(path).startswith("gs://"):
+    if not is_remote(path):
         path.mkdir(parents=True, exist_ok=True)
     launcher = {"host": platform.node(), "pid": os.getpid()}
-    write_json(path / RECORD, read_record(training) | {"state": word, "launcher": launcher, "reason": ""} | fields)
+    fields = {"state": word, "reason": reason, "submitted": submitted, "launcher": launcher}
+    write_json(path / LAUNCH, fields)
 
 
 def table(states: dict[str, State]) -> list[str]:
@@ -100,21 +103,7 @@ def _reached(workdir: Workdir) -> str:
         rows = metrics.read(workdir.metrics)
         if not rows or not workdir.config.exists():
             return ""
-        unit, length = results.length(read_object(workdir.config, ""))
-    except UsageError:  # which the run will say when it goes on
+        unit, total = length(read_object(workdir.config, ""))
+    except UsageError:  # the run will say so when it goes on
         return ""
-    return f"{unit} {rows[-1][unit]}/{length}"
-
-
-def _is_alive(record: dict[str, Any]) -> bool:
-    """Whether the launcher that recorded it still runs; taken for granted where that is another machine."""
-    launcher = record["launcher"]
-    if launcher["host"] != platform.node():
-        return True
-    try:
-        os.kill(launcher["pid"], 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return launcher["pid"] != os.getpid()
+    return f"{unit} {rows[-1][unit]}/{total}"

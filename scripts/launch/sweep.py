@@ -14,7 +14,7 @@ from experiments.core.errors import UsageError
 Axis = tuple[str, list[str]]  # a field, such as config.lam, and its values
 Point = tuple[str, tuple[str, ...]]  # a name, which is that of its directory, and overrides
 
-_PAIRS = {"(": ")", "[": "]", "{": "}"}
+_CLOSING = {"(": ")", "[": "]", "{": "}", "'": "'", '"': '"'}
 
 
 def points(sweeps: Sequence[str]) -> list[Point]:
@@ -40,43 +40,35 @@ def _axis(sweep: str) -> Axis:
     field = field.strip().removeprefix("--")
     if not equals or not re.fullmatch(r"config(\.\w+)+", field):
         raise UsageError(f"--sweep={sweep!r} is not of the form config.FIELD=VALUE,VALUE,...")
-    parsed = _range(values) or _split(values)
-    if len(set(parsed)) < len(parsed) or "" in parsed:
-        raise UsageError(f"--sweep={sweep!r}: values must differ, and none may be empty")
+    integers = _range(values)
+    parsed = _split(values) if integers is None else integers
+    if not parsed or len(set(parsed)) < len(parsed) or "" in parsed:
+        raise UsageError(f"--sweep={sweep!r}: there must be values, which differ, and none may be empty")
     return field, parsed
 
 
 def _range(values: str) -> list[str] | None:
     match = re.fullmatch(r"\s*range\(\s*(-?\d+(?:\s*,\s*-?\d+){0,2})\s*\)\s*", values)
-    if not match:
-        return None
     try:
-        integers = range(*map(int, match[1].split(",")))
-    except ValueError as error:
+        return [str(value) for value in range(*map(int, match[1].split(",")))] if match else None
+    except ValueError as error:  # a step of 0
         raise UsageError(f"--sweep: {values}: {error}") from error
-    if not integers:
-        raise UsageError(f"--sweep: {values} is empty")
-    return [str(value) for value in integers]
 
 
 def _split(values: str) -> list[str]:
-    parts, quote = [""], ""
-    opened: list[str] = []  # the brackets that are to come
+    parts, expected = [""], ""  # closing brackets, or a quote, that are to come, the next one last
     for character in values:
-        if character == "," and not opened and not quote:
+        quoted = expected[-1:] in ("'", '"')
+        if character == "," and not expected:
             parts.append("")
             continue
         parts[-1] += character
-        if quote:
-            quote = "" if character == quote else quote
-        elif character in "'\"":
-            quote = character
-        elif character in _PAIRS:
-            opened.append(_PAIRS[character])
-        elif opened and character == opened[-1]:
-            opened.pop()
-    if opened or quote:
-        raise UsageError(f"--sweep: {values}: a {quote or opened[-1]} is missing")
+        if character == expected[-1:]:
+            expected = expected[:-1]
+        elif not quoted:
+            expected += _CLOSING.get(character, "")
+    if expected:
+        raise UsageError(f"--sweep: {values}: a {expected[-1]} is missing")
     return [part.strip() for part in parts]
 
 

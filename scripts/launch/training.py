@@ -2,9 +2,6 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Sequence
-
-from experiments.core.errors import UsageError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,43 +24,17 @@ class Training:
     overrides: tuple[str, ...] = ()
     environment: tuple[str, ...] = ()
 
-    def command(self, python: str = "python", environment: Sequence[str] = ()) -> list[str]:
-        """The arguments of the command, to be quoted once for each shell on their way.
+    @property
+    def arguments(self) -> list[str]:
+        """Those of the training command."""
+        return [f"--config={self.config}", f"--workdir={self.workdir}", *self.overrides]
 
-        Args:
-          python: the interpreter.
-          environment: variables besides the run's own.
-        """
-        variables = [*environment, *self.environment]
-        return [
-            *(["env", *variables] if variables else []),
-            *(python, "-m", f"experiments.{self.experiment}"),
-            f"--config={self.config}",
-            f"--workdir={self.workdir}",
-            *self.overrides,
-        ]
+    def command(self, python: str = "python") -> list[str]:
+        """The training command by an interpreter, to be quoted once for each shell on its way."""
+        variables = ["env", *self.environment] if self.environment else []
+        return [*variables, python, "-m", f"experiments.{self.experiment}", *self.arguments]
 
     @property
     def digest(self) -> str:
-        """Tells this run's workdir from others' in the names of jobs."""
+        """Tells this run's workdir from others in the names of jobs."""
         return hashlib.sha256(self.workdir.encode()).hexdigest()[:8]
-
-
-def check_overrides(overrides: Sequence[str]) -> tuple[str, ...]:
-    """The overrides as arguments: `config.x=1` stands for `--config.x=1`.
-
-    Raises:
-      UsageError: one of them is no option, or one that the launcher sets itself.
-    """
-    checked = []
-    for override in overrides:
-        argument = f"--{override}" if override.startswith("config.") else override
-        name = argument.partition("=")[0]
-        if not argument.startswith("--"):
-            raise UsageError(
-                f"override {override!r} does not begin with --: if it belongs to the one before it, quote it"
-            )
-        if name in ("--config", "--workdir"):
-            raise UsageError(f"override {override!r}: {name} is an option of the launcher, to be given before --")
-        checked.append(argument)
-    return tuple(checked)

@@ -47,7 +47,6 @@ _FILES = (
     *("examples.npz", "probe.npz", "pictures.npz", ".lock"),
 )
 _MARKS = ("config.json", "metrics.jsonl", "summary.json", LAUNCH)  # a directory with one of these is a workdir
-_ELSEWHERE = ("running", "interrupted")  # last words of a launcher whose run may go on where no lock tells
 
 
 @dataclasses.dataclass(frozen=True)
@@ -309,7 +308,8 @@ def _how_far(workdir: Workdir, launched: str | None) -> str:
     if launched == "failed":
         return "failed at"
     # Only a lock of this machine that is free tells that nobody trains; a copy of the directory has none.
-    stopped = (workdir.path / ".lock").exists() and launched not in _ELSEWHERE
+    # A launcher whose last word is "running" may have submitted a job, which goes on where no lock tells.
+    stopped = (workdir.path / ".lock").exists() and launched != "running"
     return "stopped at" if stopped else "unfinished, at"
 
 

@@ -153,7 +153,7 @@ def test_a_run_that_goes_on_is_called_running(tmp_path):
 
 def test_how_a_launched_run_ended_is_shown_wherever_it_lies(tmp_path, capsys):
     memory = fsspec.filesystem("memory")
-    for lam, name in enumerate(("failed", "running", "interrupted", "stopped", "early")):
+    for lam, name in enumerate(("failed", "running", "stopped", "early")):
         write_workdir(tmp_path / name, [START, END], lam__start=1.0 + lam)
         Workdir(tmp_path / name).summary.unlink()
         (tmp_path / name / ".lock").touch()
@@ -161,12 +161,11 @@ def test_how_a_launched_run_ended_is_shown_wherever_it_lies(tmp_path, capsys):
     (tmp_path / "at once").mkdir()
     trainings = {
         name: Training("", "mnist_pruning", "configs/mnist_pruning.py", str(tmp_path / name))
-        for name in ("failed", "early", "at once", "running", "interrupted", "stopped")
+        for name in ("failed", "early", "at once", "running", "stopped")
     }
     for name in ("failed", "early", "at once"):
-        state.record(trainings[name], state.FAILED, reason="ValueError: no memory")
-    state.record(trainings["running"], state.RUNNING)
-    state.record(trainings["interrupted"], state.INTERRUPTED, reason="its job goes on")
+        state.record(trainings[name], state.FAILED, "ValueError: no memory")
+    state.record(trainings["running"], state.RUNNING, submitted=True)
     state.record(trainings["stopped"], state.TO_DO)
     try:
         memory.put(str(tmp_path), "/sweep/runs", recursive=True)
@@ -177,7 +176,6 @@ def test_how_a_launched_run_ended_is_shown_wherever_it_lies(tmp_path, capsys):
         assert {run.name: (run.state, run.reason) for run in found.runs} == {
             "failed": ("failed at epoch 1 of 1", "ValueError: no memory"),
             "running": ("unfinished, at epoch 1 of 1", ""),
-            "interrupted": ("unfinished, at epoch 1 of 1", "its job goes on"),
             "stopped": (stopped, ""),
         }
         assert {problem.name: problem.reason for problem in found.problems} == {

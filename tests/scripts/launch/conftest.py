@@ -1,4 +1,4 @@
-"""A world of fake clouds, and the launcher in it."""
+"""The launcher in a cloud without machines."""
 
 import contextlib
 import shlex
@@ -6,11 +6,9 @@ import shlex
 import fsspec
 import pytest
 
-from scripts.launch import code, command
+from scripts.launch import code, command, process, tpu
 from tests.experiments import buckets
-from tests.scripts.launch.fakes import World
-
-WHOLE = code._PARTS  # of the code
+from tests.scripts.launch.fakes import Cloud
 
 
 @pytest.fixture(scope="session")
@@ -25,21 +23,20 @@ def _signals_count(signals_count):
 
 
 @pytest.fixture
-def world(tmp_path, monkeypatch, bucket_server):
-    """An empty world whose programs are first on PATH."""
-    world = World(tmp_path / "world")
-    programs = world.make()
+def cloud(tmp_path, monkeypatch, bucket_server):
+    """An empty cloud, whose workdirs are in the bucket gs://bucket."""
+    cloud = Cloud()
     bucket_server.objects.clear()
     for name, value in buckets.environment(bucket_server).items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("FAKE_WORLD", str(world.path))
-    monkeypatch.setenv("PATH", str(programs), prepend=":")
-    # What workers of this world run: to pack and unpack all, each time, takes long.
-    monkeypatch.setattr(code, "_PARTS", ("scripts/launch", "requirements.txt"))
+    monkeypatch.setattr(process, "_begin", cloud.begin)
+    monkeypatch.setattr(tpu, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(code, "_PARTS", ("scripts/launch",))  # to pack all takes long
     monkeypatch.setattr(code.Code, "archive", tmp_path / "code.tar.gz")
+    monkeypatch.setattr("scripts.launch.scheduler.LOGS", tmp_path / "logs")
     with contextlib.suppress(ValueError):
         fsspec.filesystem("gs").clear_instance_cache()
-    return world
+    return cloud
 
 
 @pytest.fixture
@@ -49,8 +46,7 @@ def launch(capfd):
     def run(*arguments, check=False):
         # The overrides that must arrive byte for byte are of fields that no config has.
         options = ["--pause_seconds=0.01", *([] if check else ["--no_check"])]
-        end = arguments.index("--") if "--" in arguments else len(arguments)
-        status = command.main([*arguments[:end], *options, *arguments[end:]])
+        status = command.main([*arguments[:2], *options, *arguments[2:]])
         return status, *capfd.readouterr()
 
     return run

@@ -2,6 +2,7 @@
 
 import subprocess
 import tarfile
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,8 +25,12 @@ def repository(tmp_path, monkeypatch):
     return tmp_path
 
 
+def code_of(commit, config):
+    return code.Code.of(SimpleNamespace(commit=commit, config=config, prepare=None))
+
+
 def test_a_commit_is_packed_without_results_and_tests(repository):
-    packed = code.Code.of(None, "configs/a.py:variant")
+    packed = code_of(None, "configs/a.py:variant")
     packed.pack(Console())
     with tarfile.open(packed.archive) as archive:
         assert [member.name for member in archive if member.isfile()] == ["configs/a.py"]
@@ -34,15 +39,15 @@ def test_a_commit_is_packed_without_results_and_tests(repository):
 
 def test_changes_are_not_left_behind_unasked(repository):
     (repository / "results" / "table.md").write_text("another\n")  # of results that are being made
-    code.Code.of(None, "configs/a.py")
+    code_of(None, "configs/a.py")
     (repository / "configs" / "b.py").write_text("1\n")
     with pytest.raises(UsageError, match=r"1 files are changed or new .*configs/b.py.* --commit=HEAD"):
-        code.Code.of(None, "configs/b.py")
+        code_of(None, "configs/b.py")
     with pytest.raises(UsageError, match=r"--config=configs/b.py:x: there is no such file in commit"):
-        code.Code.of("HEAD", "configs/b.py:x")
-    code.Code.of("HEAD", "configs/a.py")
+        code_of("HEAD", "configs/b.py:x")
+    code_of("HEAD", "configs/a.py")
 
 
 def test_a_commit_that_is_none_is_refused(repository):
     with pytest.raises(UsageError, match="--commit=nowhere: there is no such commit"):
-        code.Code.of("nowhere", "configs/a.py")
+        code_of("nowhere", "configs/a.py")

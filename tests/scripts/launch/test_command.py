@@ -1,28 +1,64 @@
-"""Options that count something are checked before anything is computed."""
+"""A mistake on the command line is one line before anything runs; `make launch-...` hands on what it is given."""
+
+import subprocess
 
 import pytest
 
-TPU = ["--name=tpu", "--zone=z", "--type=v6e-8"]
+from scripts.launch.code import ROOT
+
+TPU = ["queued-resource", "mnist_pruning", "--name=tpu", "--zone=z", "--type=v6e-8"]
+GKE = ["gke", "mnist_pruning", "--cluster=c", "--zone=z", "--type=v6e-8", "--workdir=gs://b/r"]
+LOCAL = ["local", "mnist_pruning", "--workdir=runs/none"]
 
 
 @pytest.mark.parametrize(
-    ("platform", "options", "message"),
+    ("arguments", "message"),
     [
-        ("local", ["--processes=0"], "argument --processes: must be at least 1, got 0"),
-        ("local", ["--devices=0"], "argument --devices: must be at least 1, got 0"),
-        ("local", ["--jobs=0"], "argument --jobs: must be at least 1, got 0"),
-        ("local", ["--jobs=two"], "argument --jobs: must be a whole number, got 'two'"),
-        ("local", ["--retries=-1"], "argument --retries: must be at least 0, got -1"),
-        ("slurm", ["--nodes=0"], "argument --nodes: must be at least 1, got 0"),
-        ("slurm", ["--gpus_per_node=-8"], "argument --gpus_per_node: must be at least 0, got -8"),
-        ("gke", ["--cluster=c", *TPU[1:], "--slices=0"], "argument --slices: must be at least 1, got 0"),
-        ("gke", ["--cluster=c", *TPU[1:], "--restarts=-1"], "argument --restarts: must be at least 0, got -1"),
-        ("tpu-vm", [*TPU, "--workers=0"], "argument --workers: must be at least 1, got 0"),
+        ([*LOCAL, "--processes=0"], "argument --processes: must be at least 1, got 0"),
+        ([*LOCAL, "--jobs=two"], "argument --jobs: must be a whole number, got 'two'"),
+        ([*LOCAL, "--retries=-1"], "argument --retries: must be at least 0, got -1"),
+        (["slurm", *LOCAL[1:], "--gpus_per_node=-8"], "argument --gpus_per_node: must be at least 0, got -8"),
+        ([*GKE, "--slices=0"], "argument --slices: must be at least 1, got 0"),
+        (["local", "nothing", "--workdir=a"], "'nothing' is not an experiment: there is no experiments/nothing"),
+        ([*LOCAL, "--env=A"], "--env='A' is not of the form NAME=VALUE"),
+        ([*LOCAL, "--overrides='"], '--overrides="\'": No closing quotation'),
+        ([*LOCAL, "--", "--workdir=/a"], "override '--workdir=/a' is not of the form --config.FIELD=VALUE"),
+        ([*LOCAL, "--", "--config=b"], "override '--config=b' is not of the form --config.FIELD=VALUE"),
+        ([*LOCAL, "--", "1)"], "override '1)' is not of the form --config.FIELD=VALUE"),
+        ([*LOCAL, "--compile_first"], "--compile_first is for TPUs: local names none to compile for"),
+        ([*TPU, "--workdir=/a"], "--workdir=/a: queued-resource needs one in a bucket, gs://BUCKET/..."),
+        ([*TPU, "--workdir=gs://b/r", "--config=/a.py"], "--config=/a.py must be relative to the repository, which "),
+        ([*TPU, "--workdir=gs://b/r", "--type=x-1"], "--type=x-1 is not allowed: it must be of v4, v5litepod, v5p, "),
     ],
 )
-def test_counts_that_cannot_be_are_one_line(launch, capfd, tmp_path, platform, options, message):
-    with pytest.raises(SystemExit) as exited:
-        launch(platform, "mnist_pruning", f"--workdir={tmp_path}", *options)
-    assert exited.value.code == 2
-    assert capfd.readouterr().err.splitlines()[-1].endswith(f"error: {message}")
-    assert list(tmp_path.iterdir()) == []
+def test_a_mistake_is_one_line(launch, capfd, arguments, message):
+    try:
+        status, out, err = launch(*arguments)
+        assert err.count("\n") == 1
+    except SystemExit as exited:
+        status, (out, err) = exited.code, capfd.readouterr()
+    assert (status, out) == (2, "")
+    assert f"error: {message}" in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("target", "experiment"), [("mnist", "mnist_pruning"), ("cifar100", "cifar100_vit"), ("vmoe", "vmoe")]
+)
+def test_make_hands_on_overrides_as_they_are_given(tmp_path, target, experiment):
+    python = tmp_path / "python"
+    python.write_text("#!/usr/bin/env bash\nprintf '%s\\0' \"$@\"\n")
+    python.chmod(0o755)
+    overrides = "--config.seeds=(0,1) --config.a='it is $(x) $HOME `y`'"
+    variables = [f"BIN={tmp_path}", "READY=", "PLATFORM=gke", f"OVERRIDES={overrides}", "RUNS=elsewhere"]
+    done = subprocess.run(
+        ["make", "--silent", f"launch-{target}", *variables, "LAUNCH=--sweep 'config.p=1,2' --name=a"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split("\0")[:-1] == [
+        *("-m", "scripts.launch", "gke", experiment, f"--config=configs/{experiment}.py"),
+        *(f"--workdir=elsewhere/launch/{experiment}", f"--overrides={overrides}"),
+        *("--sweep", "config.p=1,2", "--name=a"),
+    ]

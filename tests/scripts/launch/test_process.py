@@ -1,61 +1,74 @@
-"""Programs that are started go on, whatever happens to what they say."""
+"""Programs that are started: their ends, their last words, and the end of all of them."""
 
-import io
 import sys
+import threading
 import time
-from pathlib import Path
 
 import pytest
 
-from scripts.launch.process import Console
+from experiments.core.errors import UsageError
+from scripts.launch.process import Console, Failed, Stopped, error_line
 
-LINES = [sys.executable, "-c", "for i in range(20000): print(i, 'é')"]
-
-
-class Broken(io.StringIO):
-    """A terminal that is gone."""
-
-    def write(self, text):
-        raise BrokenPipeError
-
-
-def ended(stream):
-    deadline = time.monotonic() + 600
-    while stream.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return stream.poll()
+CARRIED = "##### Command execution on worker 0 failed with exit status 2. Continuing."
+PEER = "jax.errors.JaxRuntimeError: UNAVAILABLE: Connection closed by peer"
 
 
 @pytest.mark.parametrize(
-    ("status", "said", "reason"),
+    ("said", "line"),
     [
-        (1, ["ValueError: a reason", "ERROR: (gcloud.compute.tpus.tpu-vm.ssh) [/usr/bin/ssh] exited"], "a reason"),
-        (2, ["error: config.p=7", "##### Command execution on worker 0 failed with exit status 2. Continuing."], "p=7"),
-        (1, ["ValueError: a reason", "E0929 17:42:48.59 104 coordination_service_agent.cc:332] error: x"], "a reason"),
-        (255, ["error: a warning", "Connection to 10.0.0.1 closed.", "ERROR: (gcloud.ssh) exited [255]"], "[255]"),
-        (1, ["epoch 1/4", "ERROR: (gcloud.compute) NOT_FOUND: no such TPU"], "no such TPU"),
-        (1, ["epoch 1/4"], "epoch 1/4"),
+        (["[0] error: config.p=7", CARRIED, PEER], "error: config.p=7"),
+        (
+            ["ValueError: a reason", "E0929 17:42:48.59 104 coordination_service_agent.cc:332] error: x"],
+            "ValueError: a",
+        ),
+        (["ERROR: (gcloud.compute) NOT_FOUND: no such TPU"], "ERROR: (gcloud.compute) NOT_FOUND"),
+        (["0: epoch 1/4", "3: ValueError: a reason", "srun: error: node1: task 3: Exited", f"1: {PEER}"], "ValueError"),
+        (["0: epoch 1/4", "slurmstepd: error: *** STEP 17.0 ON node1 CANCELLED DUE TO TIME LIMIT"], "slurmstepd: err"),
+        (["epoch 1/4", ""], "epoch 1/4"),
+        ([], "it said nothing"),
     ],
 )
-def test_the_last_error_is_the_task_s_where_it_is_not_the_connection_that_failed(status, said, reason):
-    program = f"import sys; print({chr(10).join(said)!r}); sys.exit({status})"
-    stream = Console(out=io.StringIO()).stream([sys.executable, "-IS", "-c", program], "", None)
-    assert ended(stream) == status
-    assert stream.why().endswith(reason)
-    assert stream.why().startswith(f"exit status {status}: ")
+def test_the_reason_is_the_last_error_of_the_first_program_that_failed(said, line):
+    assert error_line("\n".join(said)).startswith(line)
 
 
-def test_a_program_whose_lines_nobody_reads_ends_as_any_other():
-    console = Console(out=Broken())
-    assert ended(console.stream(LINES, "", None)) == 0
-    console.stop()
-    assert console.stopping.is_set()
+def python(code):
+    return [sys.executable, "-IS", "-c", code]
 
 
-def test_a_log_that_cannot_be_written_is_said_and_the_lines_are_still_passed_on():
-    out = io.StringIO()
-    stream = Console(out=out).stream(LINES, "> ", Path("/dev/full"))
-    assert ended(stream) == 0
-    assert "> /dev/full is not written any more: " in out.getvalue()
-    assert stream.lines[-1] == "19999 é"
-    assert out.getvalue().count("\n") == 20001
+def test_answers_and_statuses_are_passed_on(tmp_path):
+    console = Console()
+    done = console.ask(python("import sys; print('é'); print('b', file=sys.stderr); sys.exit(7)"))
+    assert (done.returncode, done.stdout, done.stderr) == (7, "é\n", "b\n")
+    assert console.ask(python("import os; os.kill(os.getpid(), 9)")).returncode == 137
+    with pytest.raises(UsageError, match="there is no program 'nonesuch' here"):
+        console.ask(["nonesuch"])
+
+
+def test_when_one_program_fails_the_others_are_stopped(tmp_path):
+    (tmp_path / "bad.log").write_text("Error: of an earlier attempt\n")
+    programs = {"good": python("import time; time.sleep(600)"), "bad": python("print('a\\nb'); raise SystemExit(7)")}
+    with pytest.raises(Failed, match=rf"^bad: exit status 7: b; log: {tmp_path}/bad.log$") as raised:
+        Console().run(programs, tmp_path)
+    assert (raised.value.status, raised.value.again) == (7, True)
+    assert (tmp_path / "bad.log").read_text() == "Error: of an earlier attempt\na\nb\n"
+
+
+def test_what_runs_is_asked_to_end_and_nothing_is_started_any_more(tmp_path):
+    console, halted = Console(), []
+    threading.Timer(0.5, console.stopping.set).start()
+    began = time.monotonic()
+    with pytest.raises(Stopped):
+        console.run({"a": ["sleep", "600"]}, tmp_path, lambda: halted.append(console.ask(["true"], last=True)))
+    assert time.monotonic() - began < 300
+    assert len(halted) == 1
+    for start in (lambda: console.ask(["true"]), lambda: console.run({"a": ["true"]}, tmp_path)):
+        with pytest.raises(Stopped):
+            start()
+
+
+def test_a_question_is_given_up_when_the_launcher_is_to_stop():
+    console = Console()
+    threading.Timer(0.5, console.stopping.set).start()
+    with pytest.raises(Stopped):
+        console.ask(["sleep", "600"])

@@ -10,6 +10,8 @@ from experiments.core.errors import DamagedError
 from scripts.launch import state
 from scripts.launch.training import Training
 
+GONE = 2**22 + 1  # no process has this number
+
 
 @pytest.fixture
 def training(tmp_path):
@@ -22,7 +24,7 @@ def training(tmp_path):
     return Training("", "mnist_pruning", "configs/mnist_pruning.py", str(tmp_path))
 
 
-def test_a_run_is_done_by_what_its_summary_says(training, tmp_path):
+def test_a_run_is_done_by_its_summary(training, tmp_path):
     assert state.read(training).word == state.DONE
     (tmp_path / "summary.json").write_text("{")
     found = state.read(training)
@@ -38,24 +40,34 @@ def test_how_far_a_run_is_may_not_be_known(training, tmp_path, name):
 
 
 def test_a_record_that_is_damaged_is_named(training, tmp_path):
+    (tmp_path / "summary.json").unlink()
     for content in ("{", "[]", '{"state": "running"}', '{"state": "running", "launcher": {}}'):
         (tmp_path / "launch.json").write_text(content)
         with pytest.raises(DamagedError, match=r"launch\.json is damaged \(.*\): remove it, if no launcher"):
-            state.read_record(training)
+            state.read(training)
 
 
-def test_a_launcher_in_its_pause_keeps_others_out_and_a_dead_one_does_not(training, tmp_path):
+@pytest.mark.parametrize(
+    ("launcher", "submitted", "held", "word"),
+    [
+        ({"host": platform.node(), "pid": os.getppid()}, False, True, state.RUNNING),
+        ({"host": "elsewhere", "pid": 1}, False, True, state.RUNNING),
+        ({"host": platform.node(), "pid": GONE}, False, False, state.TO_DO),
+        ({"host": platform.node(), "pid": GONE}, True, False, state.RUNNING),
+        ({"host": platform.node(), "pid": os.getpid()}, False, False, state.TO_DO),
+    ],
+)
+def test_a_launcher_that_lives_holds_its_run_and_a_job_goes_on(training, tmp_path, launcher, submitted, held, word):
     (tmp_path / "summary.json").unlink()
-    for parent, held, word in ((os.getppid(), True, state.PAUSED), (2**22 + 1, False, state.TO_DO)):
-        record = {"state": "paused", "reason": "no quota", "launcher": {"host": platform.node(), "pid": parent}}
-        (tmp_path / "launch.json").write_text(json.dumps(record))
-        assert (state.launcher_of(training) is not None) is held
-        assert state.read(training) == state.State(word, "epoch 0/4", "no quota")
+    record = {"state": "running", "reason": "no quota", "submitted": submitted, "launcher": launcher}
+    (tmp_path / "launch.json").write_text(json.dumps(record))
+    assert bool(state.holder(training)) is held
+    assert state.read(training) == state.State(word, "epoch 0/4", "no quota")
 
 
-def test_a_run_whose_launcher_was_stopped_is_interrupted_until_it_is_done(training, tmp_path):
-    state.record(training, state.INTERRUPTED, reason="it goes on")
-    assert state.read(training).word == state.DONE
+def test_what_is_recorded_is_read_back(training, tmp_path):
     (tmp_path / "summary.json").unlink()
-    assert state.read(training) == state.State(state.INTERRUPTED, "epoch 0/4", "it goes on")
-    assert state.launcher_of(training) is None
+    state.record(training, state.FAILED, "no quota")
+    assert state.read(training) == state.State(state.FAILED, "epoch 0/4", "no quota")
+    table = state.table({"a": state.read(training)})
+    assert table == ["run  state   reached    last error", "a    failed  epoch 0/4  no quota"]

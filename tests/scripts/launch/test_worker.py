@@ -1,6 +1,5 @@
-"""What runs on a worker of a TPU: one training at a time, stopped gently when nobody listens."""
+"""What runs on a worker of a TPU: one command at a time; what an earlier connection has left saves and ends first."""
 
-import json
 import os
 import subprocess
 import sys
@@ -8,93 +7,81 @@ import time
 
 import pytest
 
-from tests.experiments.support import ROOT, is_running, wait_for_end
+from scripts.launch.code import ROOT
+from tests.experiments.support import is_running, wait_for_end
 
 TRAIN = """
 import os, signal, sys, time
-signal.signal(signal.SIGTERM, lambda *_: (open("saved", "w").close(), sys.exit(0)))
-open("pid", "w").write(str(os.getpid()))
+def save(*_):
+    open("saved", "w").close()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
 while True:
-    print("step", flush=True)
-    time.sleep(0.05)
-"""
-
-SILENT = """
-import os, time
-open("writing", "w").write(str(os.getpid()))
-os.rename("writing", "pid")
-while True:
+    try:
+        print("step", flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        save()
     time.sleep(0.05)
 """
 
 
 @pytest.fixture
 def worker(tmp_path):
-    """Starts the module in an empty home."""
+    """Starts the script in an empty home."""
+    script = tmp_path / "code" / "scripts" / "launch" / "worker.sh"
+    script.parent.mkdir(parents=True)
+    script.symlink_to(ROOT / "scripts" / "launch" / "worker.sh")
 
-    def start(*arguments):
-        environment = os.environ | {"HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-m", "scripts.launch.worker", *arguments]
-        return subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
+    def start(*command):
+        environment = os.environ | {"HOME": str(tmp_path), "HOSTNAME": "t1v-n-0-w-3"}
+        arguments = ["bash", str(script), *command]
+        return subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
     return start
 
 
-def started(process):
-    assert process.stdout.readline() == "step\n"
+def python(code):
+    return [sys.executable, "-IS", "-c", code]
 
 
-def test_lines_and_status_are_passed_on(worker):
-    process = worker("--", sys.executable, "-c", "import sys; print('a\\nb'); print('c', file=sys.stderr); sys.exit(7)")
+@pytest.mark.parametrize(("end", "status"), [("sys.exit(7)", 7), ("os.kill(os.getpid(), 9)", 137)])
+def test_lines_and_status_are_passed_on(worker, end, status):
+    words = "print('a\\nb', flush=True); print('c', file=sys.stderr, flush=True)"
+    process = worker(*python(f"import os, sys; {words}; {end}"))
     out, _ = process.communicate(timeout=600)
-    assert (sorted(out.split()), process.returncode) == (["a", "b", "c"], 7)
+    assert (out, process.returncode) == ("[3] a\n[3] b\n[3] c\n", status)
 
 
-def test_death_by_a_signal_is_a_status(worker):
-    process = worker("--", sys.executable, "-c", "import os; os.kill(os.getpid(), 9)")
-    process.communicate(timeout=600)
-    assert process.returncode == 137
-
-
-@pytest.mark.parametrize("how", ["next", "stop"])
-def test_what_runs_is_asked_to_save_by_whoever_comes_next(worker, tmp_path, how):
-    first = worker("--", sys.executable, "-c", TRAIN)
-    started(first)
-    second = worker(*(["--", "echo", "mine"] if how == "next" else ["--stop"]))
-    out, _ = second.communicate(timeout=600)
-    assert second.returncode == 0
-    assert "which was left running" in out
-    assert ("mine" in out) == (how == "next")
-    assert (tmp_path / "saved").exists()
-    first.communicate(timeout=600)
+@pytest.mark.parametrize("command", [["echo", "mine"], []])
+def test_what_runs_saves_and_ends_before_what_comes_next(worker, tmp_path, command):
+    with worker(*python(TRAIN)) as first:
+        assert first.stdout.readline() == "[3] step\n"
+        second = worker(*command)
+        out, _ = second.communicate(timeout=600)
+        assert second.returncode == 0
+        assert "which was left running" in out
+        assert ("mine" in out) == bool(command)
+        assert (tmp_path / "code" / "saved").exists()
     assert first.returncode == 0
 
 
-def test_when_nobody_listens_any_more_it_is_asked_to_save(worker, tmp_path):
-    process = worker("--", sys.executable, "-c", TRAIN)
-    started(process)
-    process.stdout.close()
-    assert process.wait(timeout=600) == 0
-    assert (tmp_path / "saved").exists()
+def test_when_nobody_takes_its_lines_any_more_a_run_saves(worker, tmp_path):
+    with worker(*python(TRAIN)) as process:
+        process.stdout.readline()
+        process.stdout.close()
+    assert process.returncode == 0
+    assert (tmp_path / "code" / "saved").exists()
 
 
-def test_a_worker_that_was_killed_leaves_nothing_that_the_next_would_not_find(worker, tmp_path):
-    process = worker("--", sys.executable, "-c", SILENT)  # which no broken pipe ends
-    deadline = time.monotonic() + 600
-    while not (tmp_path / "pid").exists() and time.monotonic() < deadline:
+def test_what_a_connection_that_was_killed_has_left_is_found(worker, tmp_path):
+    process = worker(*python("import time; time.sleep(600)"))
+    record, deadline = tmp_path / "sparse-topk" / "pid", time.monotonic() + 600
+    while not (record.exists() and record.read_text().strip()) and time.monotonic() < deadline:
         time.sleep(0.02)
-    process.kill()
+    os.killpg(process.pid, 9)
     process.communicate(timeout=600)
-    pid = int((tmp_path / "pid").read_text())
+    pid = int(record.read_text())
     assert is_running(pid)
-    worker("--stop").communicate(timeout=600)
+    worker().communicate(timeout=600)
     assert wait_for_end([pid]) == []
-
-
-def test_the_record_of_whoever_has_come_next_stays(worker, tmp_path):
-    record = tmp_path / "sparse-topk" / "running.json"
-    replace = f'import pathlib; pathlib.Path({str(record)!r}).write_text(\'{{"pid": 1, "started": "0"}}\')'
-    worker("--", sys.executable, "-c", replace).communicate(timeout=600)
-    assert json.loads(record.read_text())["pid"] == 1
-    worker("--", "true").communicate(timeout=600)
-    assert not record.exists()

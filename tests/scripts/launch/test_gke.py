@@ -1,0 +1,74 @@
+"""Workloads of Kubernetes: created, waited for, and found again by the next launcher."""
+
+import json
+import re
+
+from scripts.launch import gke as gke_lib
+from scripts.launch.training import Training
+from tests.scripts.launch.conftest import commands
+
+WORKDIR = "gs://bucket/runs/k"
+OVERRIDES = ["--config.seeds=(0, 1)", "--config.note=it's $HOME $$; `x`"]
+GKE = ["--cluster=c", "--zone=z", "--type=v6e-16", "--commit=HEAD"]
+NAME = gke_lib._name(Training("", "mnist_pruning", "", WORKDIR))
+
+
+def gke(*options):
+    return ["gke", "mnist_pruning", f"--workdir={WORKDIR}", *GKE, *options, "--", *OVERRIDES]
+
+
+def test_a_workload_is_created_as_a_dry_run_says_and_waited_for(cloud, launch):
+    _, printed, _ = launch(*gke("--dry_run", "--slices=2", "--create_flag=--spot"))
+    status, out, err = launch(*gke("--slices=2", "--create_flag=--spot"))
+    assert (status, err) == (0, "")
+    look, *rest = cloud.calls  # whether an earlier launcher has left one
+    assert look == rest[-1]
+    assert rest == [command for command in commands(printed) if command[0] == "xpk"]
+    assert {"--num-slices=2", "--tpu-type=v6e-16", "--spot", f"--workload={NAME}"} < set(rest[0])
+    assert f"to follow it: kubectl logs --selector=xpk.google.com/workload={NAME}" in out
+
+
+def test_what_a_workload_that_fails_has_said_is_kept_and_the_next_launcher_makes_another(cloud, launch, tmp_path):
+    cloud.plans["train"] = [(1, 1, "ValueError: a reason")]
+    status, out, _ = launch(*gke())
+    (log,) = tmp_path.glob(f"logs/k-*/{NAME}.log")
+    assert status == 125
+    assert f"FAILED: workload {NAME}: ValueError: a reason; log: {log}" in out
+    assert log.read_text() == "ValueError: a reason\n"
+    assert launch(*gke())[0] == 0
+    assert len(cloud.called("delete")) == 1
+    assert len(cloud.called("create")) == 2
+
+
+def test_what_xpk_refuses_is_told_and_tried_again_where_that_may_help(cloud, launch):
+    cloud.plans["create"] = [(1, "[XPK] ERROR: no quota", ""), (2, "", "xpk: error: unrecognized arguments: --no")]
+    status, out, _ = launch(*gke("--retries=5"))
+    assert status == 2
+    assert "xpk: [XPK] ERROR: no quota; attempt 1 of 5" in out
+    assert "FAILED: xpk: xpk: error: unrecognized arguments: --no" in out
+
+
+def test_overrides_that_a_manifest_cannot_hold_fail_their_run_and_no_other(cloud, launch):
+    status, out, _ = launch(*gke("--sweep=config.note=a,b\nc", "--jobs=2"))
+    assert status == 2
+    assert "has a line break or the like, which xpk does not carry" in out
+    assert len(cloud.called("create")) == 1
+    assert re.search(r"^note=\S+ +done +epoch", out, re.MULTILINE)
+
+
+def test_a_workload_that_an_earlier_launcher_has_left_is_waited_for(cloud, launch, bucket_server):
+    record = {"state": "running", "submitted": True, "launcher": {"host": "elsewhere", "pid": 1}}
+    bucket_server.store("bucket/runs/k/launch.json", json.dumps(record).encode(), None)
+    assert "running" in launch(*gke("--status"))[1]
+    cloud.things[NAME] = {"command": f"--workdir={WORKDIR}"}
+    cloud.plans["list"] = [(1, "[XPK] the network is gone", "")]
+    status, out, _ = launch(*gke("--retries=1"))
+    assert status == 0
+    assert "the network is gone; attempt 1 of 1" in out
+    assert cloud.called("create") == []
+
+
+def test_workloads_have_names_that_xpk_takes_whatever_the_experiment_is_called():
+    for experiment in ("mnist_pruning", "VMoE", "_9", "a" * 99):
+        name = gke_lib._name(Training("", experiment, "", "gs://b/r"))
+        assert re.fullmatch(r"[a-z]([-a-z0-9]{0,26}[a-z0-9])?", name)
