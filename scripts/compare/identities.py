@@ -4,14 +4,19 @@ from experiments.cifar100_vit.report import naming as fine_tuning
 from experiments.core.kinds import Fields, Kinds
 from experiments.core.report.identity import Identity, dotted
 from experiments.core.report.results import Run
-from experiments.mnist_pruning.report import naming as pruning
+from experiments.mnist_pruning import presentation as pruning
 from experiments.vmoe.report import naming as vmoe
 from experiments.vmoe_clusters.report import naming as clusters
 
 # Of runs of other programs there is nothing to know.
 _OTHERS = Identity(Kinds("", {}), known={}, parts=lambda run: [], told=())
 _IDENTITIES = {
-    "mnist_pruning": pruning.IDENTITY,
+    "mnist_pruning": Identity(
+        kinds=pruning.KINDS,
+        known={"method": pruning.METHODS},
+        parts=lambda run: [pruning.method_of(dotted(run.config))],
+        told=("method", "optimizer", "density_schedule"),
+    ),
     "cifar100_vit": fine_tuning.IDENTITY,
     "vmoe": vmoe.IDENTITY,
     "vmoe_clusters": clusters.IDENTITY,

@@ -11,7 +11,7 @@ from experiments.cifar100_vit.report import verdict
 from experiments.core.record.files import read_object, write_atomically
 from experiments.core.report.finding import Claim, Finding, Verdict
 from experiments.core.report.markdown import line
-from experiments.mnist_pruning.report import best, why
+from experiments.mnist_pruning import report as pruning
 from scripts.bench import isotonic, programs
 from scripts.bench.case import find
 from scripts.bench.contestants import BOTH, FORWARD, MODES
@@ -48,7 +48,7 @@ def update(claims: Sequence[Claim], findings: Sequence[Finding | None]) -> list[
     """
     changed = []
     made = {"claims": claims_table(claims, findings), **speed_tables()}
-    made |= {block: features_lines(name) for block, name in FEATURES.items()} | pruning_lines()
+    made |= {block: features_lines(name) for block, name in FEATURES.items()} | pruning.blocks(RESULTS)
     root = RESULTS.parent
     for path in (root / "README.md", root / "ops" / "README.md", *sorted(RESULTS.glob("*/README.md"))):
         before = path.read_text()
@@ -98,12 +98,6 @@ def features_lines(name: str) -> list[str]:
     finding = fine_tuning_claims.accuracy(RESULTS)
     plain = [f"- **{finding.plain}**"] if finding else []
     return [*plain, *verdict.lines(numbers), "", *fine_tuning.of_test(numbers)[:-1]]
-
-
-def pruning_lines() -> dict[str, list[str]]:
-    """Sentences on pruning: on the settings of every method, and on the paper's lam."""
-    numbers = read_object(RESULTS / "mnist_pruning" / "table.json", "put back a copy of it, or make it again")
-    return {"settings of methods": best.told(numbers), "variants": why.told(numbers)}
 
 
 def speed_tables() -> dict[str, list[str]]:

@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from experiments.mnist_pruning.conventions import INITIALISATIONS, INPUTS, OF_OPERATOR, OPEN, in_name
 
 import ops
 from experiments.core.input import dataset as data_lib
-from experiments.mnist_pruning.conventions import INITIALISATIONS, INPUTS, OF_OPERATOR, OPEN, in_name
 from experiments.mnist_pruning.methods import METHODS
 from tests.experiments.support import small_config
 

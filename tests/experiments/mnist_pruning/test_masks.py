@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from experiments.mnist_pruning.masks import MASKS, RelaxedMask
 
 from experiments.core.errors import UsageError
 from experiments.mnist_pruning import masks
 from experiments.mnist_pruning.experiment import RECIPE
-from experiments.mnist_pruning.masks import MASKS, RelaxedMask
 from experiments.mnist_pruning.methods import METHODS
 from experiments.mnist_pruning.suite.__main__ import SUITE
 from tests.experiments.mnist_pruning.reported import assert_reported

@@ -6,6 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from experiments.mnist_pruning.masks import MASKS
+from experiments.mnist_pruning.method import PruningMethod, by_number
+from experiments.mnist_pruning.schedules import num_kept
 
 from experiments.core import config_file
 from experiments.core.config import require
@@ -14,10 +17,7 @@ from experiments.core.input import dataset as data_lib
 from experiments.core.record import metrics
 from experiments.core.training import train
 from experiments.mnist_pruning.experiment import RECIPE
-from experiments.mnist_pruning.masks import MASKS
-from experiments.mnist_pruning.method import PruningMethod, by_number
 from experiments.mnist_pruning.methods import METHODS
-from experiments.mnist_pruning.schedules import num_kept
 from experiments.mnist_pruning.suite.__main__ import SUITE
 from tests.experiments.mnist_pruning.reported import assert_reported
 from tests.experiments.support import ROOT, small_config

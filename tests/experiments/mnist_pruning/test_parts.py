@@ -3,11 +3,12 @@
 import collections
 
 from experiments.mnist_pruning.conventions import OF_OPERATOR, OPEN
-from experiments.mnist_pruning.suite.__main__ import SUITE
-from experiments.mnist_pruning.suite.best import CELLS, EVERYWHERE, RATES, best, quick
 from experiments.mnist_pruning.suite.vit import RATES as VIT_RATES
 from experiments.mnist_pruning.suite.vit import vit
 from experiments.mnist_pruning.suite.why import why
+
+from experiments.mnist_pruning.suite.__main__ import SUITE
+from experiments.mnist_pruning.suite.best import CELLS, EVERYWHERE, RATES, best, quick
 from tests.experiments.support import assert_sound
 
 

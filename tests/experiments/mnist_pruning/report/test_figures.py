@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from experiments.mnist_pruning.report.curves import curve
 
 from experiments.core.report.results import load
 from experiments.mnist_pruning.report import figures
-from experiments.mnist_pruning.report.curves import curve
 from tests.scripts.workdirs import write_workdir
 
 START = [90.0, 88.0]

@@ -3,12 +3,12 @@
 import jax
 import jax.numpy as jnp
 import pytest
+from experiments.mnist_pruning.report.naming import IDENTITY
 
 from configs import mnist_pruning
 from experiments.core.config import to_json
 from experiments.core.report.identity import dotted
 from experiments.mnist_pruning.methods import METHODS
-from experiments.mnist_pruning.report.naming import IDENTITY
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from experiments.mnist_pruning.suite.why import why as runs_of_suite
 
 import ops
 from experiments.mnist_pruning.report import naming, table, why
-from experiments.mnist_pruning.suite.why import why as runs_of_suite
 from tests.scripts.workdirs import write_workdir
 
 START = [90.0, 90.0]

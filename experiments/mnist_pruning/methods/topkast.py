@@ -1,24 +1,16 @@
 """Top-KAST (Jayakumar et al. 2020, "Top-K always sparse training")."""
 
-from __future__ import annotations
-
+import jax
+import jax.numpy as jnp
 import ml_collections
-from etils import epy
 
+import ops
 from experiments.core.config import require
-from experiments.core.report.markdown import number
-from experiments.core.report.style import ORANGE
-from experiments.mnist_pruning.method import Config, Method, State, baseline
-from experiments.mnist_pruning.schedules import num_kept
-
-with epy.lazy_imports():  # --help does without them
-    import jax
-    import jax.numpy as jnp
-
-    import ops
+from experiments.mnist_pruning.methods.method import Method, PruningMethod, State
+from experiments.mnist_pruning.methods.schedules import num_kept
 
 
-def make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
+def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     """Forward the largest weights, A; backward more of them, B, so that weights may take the place of others.
 
     The penalty keeps those in B from growing at random: `topkast.penalty` times half the square of each weight in A,
@@ -47,25 +39,10 @@ def make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     return Method(weights, penalty=penalty)
 
 
-def _setting(config: Config) -> list[str]:
-    fields = config["topkast"]
-    return [f"backward {100 * fields['backward_density']:g} %", f"penalty {number(fields['penalty'])}"]
-
-
 def _validate(config: ml_collections.ConfigDict) -> None:
     fields = config.topkast
     require(0 < fields.backward_density <= 1, "topkast.backward_density", fields.backward_density, "in (0, 1]")
     require(fields.penalty >= 0, "topkast.penalty", fields.penalty, "at least 0")
 
 
-TOPKAST = baseline(
-    "topkast",
-    make,
-    "Top-KAST",
-    (ORANGE, "-."),
-    {f"backward{share:g}": {"topkast.backward_density": share} for share in (0.2, 0.5)},
-    setting=_setting,
-    validate=_validate,
-    reads=("topkast",),
-    cost=2.5,
-)
+TOPKAST = PruningMethod(_make, reads=("topkast",), validate=_validate)

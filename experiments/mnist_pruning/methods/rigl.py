@@ -1,21 +1,13 @@
 """RigL (Evci et al. 2020, "Rigging the lottery"): sparse from the first step to the last, rewired now and then."""
 
-from __future__ import annotations
-
+import jax
+import jax.numpy as jnp
 import ml_collections
-from etils import epy
 
+import ops
 from experiments.core.config import require
-from experiments.core.report.markdown import number
-from experiments.core.report.style import GREEN
-from experiments.mnist_pruning.method import Config, Method, baseline, by_mask
-from experiments.mnist_pruning.schedules import num_kept
-
-with epy.lazy_imports():  # --help does without them
-    import jax
-    import jax.numpy as jnp
-
-    import ops
+from experiments.mnist_pruning.methods.method import Method, PruningMethod, by_mask
+from experiments.mnist_pruning.methods.schedules import num_kept
 
 
 def drop_fraction(progress: jax.Array, drop: float, until: float) -> jax.Array:
@@ -34,7 +26,7 @@ def rewired(w: jax.Array, mask: jax.Array, gradient: jax.Array, num_dropped: jax
     return w * mask * grown, grown
 
 
-def make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
+def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     """A random mask, rewired every `density_schedule.every` steps until `rigl.until` of training.
 
     Weights outside of the mask are 0 and have a gradient, by which they grow; the optimizer's memory of a weight that
@@ -62,24 +54,9 @@ def make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     return by_mask(weights, first, after_update)
 
 
-def _setting(config: Config) -> list[str]:
-    fields = config["rigl"]
-    return [f"drops {number(fields['drop'])} every {config['density_schedule']['every']} steps"]
-
-
 def _validate(config: ml_collections.ConfigDict) -> None:
     for field, value in config.rigl.items():
         require(0 < value <= 1, f"rigl.{field}", value, "in (0, 1]")
 
 
-RIGL = baseline(
-    "rigl",
-    make,
-    "RigL",
-    (GREEN, "-."),
-    {f"drop{drop:g}": {"rigl.drop": drop} for drop in (0.3, 0.5)},
-    setting=_setting,
-    validate=_validate,
-    reads=("rigl", "density_schedule.every"),
-    cost=1.0,
-)
+RIGL = PruningMethod(_make, reads=("rigl", "density_schedule.every"), validate=_validate)

@@ -1,23 +1,16 @@
 """Movement pruning (Sanh, Wolf and Rush 2020)."""
 
-from __future__ import annotations
-
+import jax
+import jax.numpy as jnp
 import ml_collections
-from etils import epy
+import optax
 
-from experiments.core.report.style import RED
-from experiments.mnist_pruning.method import Method, State, baseline
-from experiments.mnist_pruning.schedules import CUBIC_ALONE, FALLING, cubic_ends, kept
-
-with epy.lazy_imports():  # --help does without them
-    import jax
-    import jax.numpy as jnp
-    import optax
-
-    import ops
+import ops
+from experiments.mnist_pruning.methods.method import Method, PruningMethod, State
+from experiments.mnist_pruning.methods.schedules import FALLING, kept
 
 
-def make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
+def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     """Keeps the weights of the largest scores, which learn through the mask as if it were the identity.
 
     The gradient in a score is that in the masked weight times the weight, so the score of a weight that moves away from
@@ -40,13 +33,4 @@ def make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     return Method(weights, init=init, optimizers={"scores": optax.sgd(1.0)})
 
 
-MOVEMENT = baseline(
-    "movement",
-    make,
-    "movement pruning",
-    (RED, "-."),
-    cubic_ends(0.7, 0.9),
-    reads=FALLING,
-    cost=1.6,
-    **CUBIC_ALONE,
-)
+MOVEMENT = PruningMethod(_make, reads=FALLING, density_schedules=("cubic",))

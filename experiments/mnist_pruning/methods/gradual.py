@@ -1,22 +1,15 @@
 """Gradual magnitude pruning (Zhu and Gupta 2017, "To prune, or not to prune")."""
 
-from __future__ import annotations
-
+import jax
+import jax.numpy as jnp
 import ml_collections
-from etils import epy
 
-from experiments.core.report.style import BLUE
-from experiments.mnist_pruning.method import Method, baseline, by_mask
-from experiments.mnist_pruning.schedules import CUBIC_ALONE, cubic_ends, kept
-
-with epy.lazy_imports():  # --help does without them
-    import jax
-    import jax.numpy as jnp
-
-    import ops
+import ops
+from experiments.mnist_pruning.methods.method import Method, PruningMethod, by_mask
+from experiments.mnist_pruning.methods.schedules import kept
 
 
-def make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
+def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     """A mask keeps the largest weights, fewer every `density_schedule.every` steps by the cubic schedule.
 
     Weights that are masked do not learn, and keep their value: one comes back where those kept shrink below it. From
@@ -41,13 +34,4 @@ def make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     return by_mask(weights, lambda w, key: jnp.ones_like(w), after_update)
 
 
-GRADUAL = baseline(
-    "gradual",
-    make,
-    "gradual magnitude pruning",
-    (BLUE, "-."),
-    cubic_ends(0.7, 0.9),
-    reads=("density_schedule",),
-    cost=1.0,
-    **CUBIC_ALONE,
-)
+GRADUAL = PruningMethod(_make, reads=("density_schedule",), density_schedules=("cubic",))
