@@ -16,7 +16,7 @@ from experiments.mnist_pruning.methods import KINDS, METHODS
 BUDGETS = {"network": "the whole network", "matrix": "each matrix", "row": "each unit"}
 
 # By method, what it is called and the look of its curve; solid lines are those of the paper.
-_METHODS: dict[str, tuple[str, Look]] = {
+LOOKS: dict[str, tuple[str, Look]] = {
     "dense": ("dense", (GREY, "-")),
     "hard": ("hard top-k", (BLUE, "-")),
     "relaxed": ("relaxed top-k", (RED, ":")),
@@ -51,7 +51,7 @@ def method_of(fields: Fields) -> str:
       KeyError, TypeError, ValueError: a field that tables sort by is missing, or of another kind.
     """
     _order(fields)
-    name = _METHODS[fields["method"]][0]
+    name = LOOKS[fields["method"]][0]
     if fields["method"] == "mask_straight_through":
         return f"hard, {fields['mask.name']} gradient"
     if fields["method"] != "relaxed":
@@ -65,7 +65,7 @@ def method_of(fields: Fields) -> str:
 
 def _look(fields: Fields) -> Look:
     if fields["method"] != "relaxed":
-        return _METHODS[fields["method"]][1]
+        return LOOKS[fields["method"]][1]
     if fields["lam.schedule"] == "constant":
         return (RED if fields["p"] == 2 else GREEN), "-" if is_papers(fields) else ":"
     colours = _ANNEALED if fields["lam.schedule"] == "geometric" else _BY_SUPPORT

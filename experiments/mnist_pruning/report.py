@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,9 +27,8 @@ from experiments.core.report.finding import (
 )
 from experiments.core.report.markdown import mean, outcome, p_name, plus_minus, signed, table
 from experiments.core.report.paired import difference
-from experiments.core.report.presentation import shown
 from experiments.core.report.results import Run
-from experiments.core.report.runs import RUN, differing, dotted, final, is_how
+from experiments.core.report.runs import RUN, dotted, final
 from experiments.mnist_pruning import report_figures
 from experiments.mnist_pruning.methods import KINDS
 from experiments.mnist_pruning.presentation import (
@@ -285,24 +283,18 @@ def _told_of_best(found: pd.DataFrame) -> list[str]:
     return [*lines, f"- Weights kept that are not those asked for: {'; '.join(off)}."] if off else lines
 
 
+# Names runs by what the paper leaves open, where all of them have one method.
+_OPEN = dataclasses.replace(PRESENTATION, method=lambda fields: "", always=())
+
+
 def variants(found: pd.DataFrame) -> pd.DataFrame:
     """The relaxed runs at the paper's lam under what it leaves open, with `hard`, the run to compare, and `open`."""
     tests = found[found["split"] == "test"]
     of_why = part_of(found, "why")
     relaxed = of_why[of_why["method"] == "relaxed"]
     hard = PRESENTATION.references(tests[[not is_tuned(str(name)) for name in tests.index]])
-    fields = [name for name in differing(relaxed) if name != "p" and not is_how(name)]
-    usual = {name: Counter(relaxed[name]).most_common(1)[0][0] for name in fields}
-    told = {
-        name: ", ".join(
-            shown(PRESENTATION.names.get(field, field.rpartition(".")[2].replace("_", " ")), field, row[field])
-            for field in fields
-            if row[field] != usual[field]
-        )
-        for name, row in relaxed.iterrows()
-    }
-    relaxed = relaxed.assign(hard=hard[relaxed.index], open=pd.Series(told, dtype=object))
-    return relaxed.sort_values("open", kind="stable") if len(relaxed) else relaxed
+    named = _OPEN.settings(relaxed.drop(columns="p")) if len(relaxed) else pd.Series(dtype=object)
+    return relaxed.assign(hard=hard[relaxed.index], open=named).sort_values("open", kind="stable")
 
 
 def _why_lines(found: pd.DataFrame) -> list[str]:
@@ -348,27 +340,6 @@ def _median(value: Numbers) -> float:
 def _better(minus: Numbers) -> str:
     differences = [value for value in minus["per_seed"] if value is not None]
     return f"{sum(value < 0 for value in differences)} of {len(differences)}"
-
-
-def _told_of_variants(found: pd.DataFrame) -> list[str]:
-    """A list in Markdown: in how many tries the relaxed one is better, and where by its median."""
-    rows = variants(found)
-    minus = _minus(rows, rows["hard"], "test_error")
-    rows = rows[minus.map(lambda value: value is not None and value["mean"] is not None)]
-    clearly = sum(sign(minus[name]) < 0 for name in rows.index)
-    second = sum(rows["p"] == 2)
-    lines = [f"- Clearly below hard top-k in {clearly} of {len(rows)} tries that end, {second} of them with p = 2."]
-    for name, row in rows.iterrows():
-        hard, ours = (_median(interval(run.final("test_error"))) for run in (row["hard"], row[RUN]))
-        if ours < hard:
-            share = f"{mean(interval(row[RUN].final('train_density')), scale=100)} % of the weights are not 0"
-            what = row["open"] or "as elsewhere"
-            lines.append(
-                f"- {what[0].upper()}{what[1:]}, p = {p_name(row['p'])}, {row[RUN].summary['epochs']} epochs: below it "
-                f"by the median, {ours:.2f} against {hard:.2f}, in {_better(minus[name])} seeds; mean "
-                f"{signed(minus[name])}; {share}."
-            )
-    return lines
 
 
 # Findings ------------------------------------------------------------------------------------------------------------
@@ -433,6 +404,7 @@ def _rows(results: Path, split: str = "test") -> list[_Row]:
     for section, key in chosen:
         hard = PRESENTATION.references(section)
         names = _settings(section, sections(found, "validation").get(key, section))
+        names = _methods(section) + ", " + names
         rows += [_Row(run, names[name], hard[name]) for name, run in section[RUN].items()]
     return rows
 
@@ -568,7 +540,7 @@ def optimal_transport(results: Path) -> Finding | None:
         PAPERS_TASK,
         "points of test error of a hard top-k with the gradient of optimal transport",
         [
-            *(Measured.of(f"minus relaxed, {other.name}", minus[other.run.name]) for other in relaxed),
+            *(Measured.of(f"minus {other.name}", minus[other.run.name]) for other in relaxed),
             Measured.of("minus hard top-k", row.minus_hard),
         ],
     )
@@ -583,19 +555,18 @@ def _is_level(difference: Numbers) -> bool:
 
 
 def blocks(results: Path) -> dict[str, list[str]]:
-    """The lines of the blocks of the results pages that are made of the runs, by name."""
+    """The lines of the blocks of the results pages that are made of the runs, by name; none where there are no runs."""
     found, vit = _load(results / "mnist_pruning"), _load(results / "cifar100_pruning")
-    section = next(iter(sections(found, "test").values()))
-    sweep = next(iter(sections(found, "validation").values()))
-    paper = paper_cells(section, sweep).rename(columns={"hardened epochs to it": "epochs to hard's error"})
-    paper = paper.loc[:, ~paper.columns.duplicated(keep="last")]
+    if not (len(found) and len(vit)):
+        return {}
+    key, section = next(iter(sections(found, "test").items()))
+    paper = paper_cells(section, sections(found, "validation")[key])
     paper["method"] = [", ".join(filter(None, pair)) for pair in zip(paper["method"], paper["setting"], strict=True)]
-    columns = ("method", "test error, %", "minus hard", "density in training, %", "epochs to hard's error")
+    columns = ("method", "test error, %", "minus hard", "density in training, %", "hardened epochs to it")
+    main = [PRESENTATION.headline(dotted(run.config)) for run in section[RUN]]
     return {
-        "pruning in the paper's setting": table(paper, columns=columns, text=1)[:-1],
+        "pruning in the paper's setting": table(paper[main], columns=columns, text=1)[:-1],
         "methods at their best": _by_density(found),
-        "settings of methods": _told_of_best(found),
-        "variants": _told_of_variants(found),
         "methods on the transformer": _by_density(vit),
     }
 

@@ -1,7 +1,6 @@
 """Verdicts follow from the results: each rule is tried on results that meet it and on some that do not."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,38 +10,17 @@ from experiments.cifar100_vit.report import table as fine_tuning_table
 from experiments.cifar100_vit.report import verdict
 from experiments.core.record.files import write_json
 from experiments.core.report.finding import answer, in_every_case
-from experiments.mnist_pruning.report import claims as pruning
-from experiments.mnist_pruning.report import table as pruning_table
 from experiments.vmoe.report import claims as vmoe
 from experiments.vmoe.report import table as vmoe_table
 from experiments.vmoe_clusters.report import claims as clusters
 from experiments.vmoe_clusters.report import table as clusters_table
 from scripts.report import operators, readme, solvers
 from scripts.report.claims import CLAIMS
-from tests.scripts.workdirs import write_clusters, write_fine_tuning, write_vmoe, write_workdir
+from tests.scripts.workdirs import write_clusters, write_fine_tuning, write_vmoe
 
 ROOT = Path(__file__).resolve().parents[3]
 START = [90.0, 88.0, 89.0]
 GOOD, BAD = [5.0, 6.0, 5.5], [30.0, 20.0, 25.0]
-
-
-def pruned(results, *, papers, annealed, ot=GOOD):
-    """Results in which hard top-k errs by 12 to 14 %, and the annealed lam less than a constant one on validation."""
-    directory = results / "mnist_pruning"
-    write_workdir(directory / "final-hard", [START, [20.0, 21.0, 19.0], [12.0, 14.0, 13.0]], method="hard")
-    for p in (2.0, 4 / 3):
-        write_workdir(directory / f"final-papers-{p:.1f}", [START, papers, papers], p=p)
-    tried = {
-        "annealed": ({"lam__schedule": "geometric", "lam__start": 3.0, "debias": True}, annealed, GOOD),
-        "constant": ({"lam__start": 1.0, "debias": True}, GOOD, BAD),
-    }
-    for name, (fields, errors, validation) in tried.items():
-        write_workdir(directory / f"final-{name}", [START, errors, errors], **fields)
-        write_workdir(directory / "sweep" / name, [START, validation, validation], split="validation", **fields)
-    write_json(directory / "choices.json", {name: {"chosen": f"sweep/{name}"} for name in tried})
-    write_workdir(directory / "final-ot", [START, ot, ot], method="ot_straight_through")
-    pruning_table.make(directory)
-    return results
 
 
 def answers(finding):
@@ -73,88 +51,6 @@ def test_mixed_needs_wins_and_losses_and_one_win_among_losses_is_no(signs, expec
 def test_one_counterexample_refutes_a_claim_about_every_case():
     assert in_every_case([True, True]) == "yes"
     assert in_every_case([True, False]) == "no"
-
-
-@pytest.mark.parametrize(
-    ("papers", "annealed", "expected"),
-    [(GOOD, GOOD, ("yes", "yes")), (BAD, GOOD, ("no", "yes")), (BAD, BAD, ("no", "no")), (GOOD, BAD, ("yes", "no"))],
-)
-def test_pruning_at_the_papers_lam_is_judged_apart_from_the_lam_that_validation_chose(
-    tmp_path, papers, annealed, expected
-):
-    results = pruned(tmp_path, papers=papers, annealed=annealed)
-    assert answers(pruning.accuracy(results)) == expected
-    assert answers(pruning.speed(results)) == expected
-    assert answers(pruning.density(results)) == ("yes", "yes")
-
-
-def test_pruning_numbers_are_those_of_the_table(tmp_path):
-    results = pruned(tmp_path, papers=BAD, annealed=GOOD)
-    rows = json.loads((tmp_path / "mnist_pruning" / "table.json").read_text())["final"][0]["rows"]
-    minus = next(row["minus_hard"] for row in rows if row["run"] == "final-annealed")
-    accuracy, speed = pruning.accuracy(results), pruning.speed(results)
-    assert accuracy.tuned.number == f"error {-minus['mean']:.2f} ± {minus['interval95']:.2f} lower"
-    assert (speed.as_stated.number, speed.tuned.number) == ("in 0 of 3 seeds", "after 1.00 ± 0.00 of 2 epochs")
-    assert [number.mean for number in speed.measured] == [None, None, 1.0, 1.0]
-
-
-def test_it_is_the_weights_that_are_kept_which_come_to_the_error_of_hard_top_k(tmp_path):
-    results = pruned(tmp_path, papers=BAD, annealed=GOOD)
-    shutil.rmtree(tmp_path / "mnist_pruning" / "final-annealed")
-    fields = {"lam__schedule": "geometric", "lam__start": 3.0, "debias": True}
-    write_workdir(tmp_path / "mnist_pruning" / "final-annealed", [START, GOOD, GOOD], hardened=BAD, **fields)
-    pruning_table.make(tmp_path / "mnist_pruning")
-    rows = json.loads((tmp_path / "mnist_pruning" / "table.json").read_text())["final"][0]["rows"]
-    reached = next(row["hardened_to_hards_error"]["epochs"] for row in rows if row["run"] == "final-annealed")
-    assert reached["per_seed"] == [1, 1, 1]  # before the last epoch, where it is bad
-    assert answers(pruning.speed(results)) == ("no", "yes")
-
-
-def test_variants_of_what_the_paper_leaves_open_are_counted(tmp_path):
-    results = pruned(tmp_path, papers=BAD, annealed=BAD)
-    assert "leaves open" not in pruning.accuracy(results).plain
-    for variant, errors in (("as-elsewhere", BAD), ("momentum-0-9", GOOD)):
-        for which, final in (("hard", [12.0, 14.0, 13.0]), ("p2", errors)):
-            method = {"method": "hard" if which == "hard" else "relaxed"}
-            write_workdir(tmp_path / f"mnist_pruning/why/{variant}-{which}", [START, final], **method)
-    pruning_table.make(tmp_path / "mnist_pruning")
-    assert "leaves open it is clearly better in 1 of 2 tries" in pruning.accuracy(results).plain
-
-
-def test_without_hard_top_k_there_is_no_verdict_on_pruning_and_lost_seeds_are_no_success(tmp_path):
-    lost = [None, None, None]
-    results = pruned(tmp_path, papers=lost, annealed=BAD, ot=lost)
-    for find in (pruning.accuracy, pruning.density, pruning.optimal_transport):
-        assert find(results).as_stated.answer == "no"
-    shutil.rmtree(tmp_path / "mnist_pruning" / "final-hard")
-    pruning_table.make(tmp_path / "mnist_pruning")
-    assert pruning.accuracy(results) is None
-    assert pruning.speed(results) is None
-
-
-def test_one_of_two_at_the_papers_lam_is_mixed(tmp_path):
-    results = pruned(tmp_path, papers=GOOD, annealed=BAD)
-    shutil.rmtree(tmp_path / "mnist_pruning" / "final-papers-2.0")
-    write_workdir(
-        tmp_path / "mnist_pruning" / "final-papers-2.0", [START, [30.0, 31.0, 32.0], [30.0, 31.0, 32.0]], p=2.0
-    )
-    pruning_table.make(tmp_path / "mnist_pruning")
-    finding = pruning.accuracy(results)
-    assert answers(finding) == ("mixed", "no")
-    assert finding.as_stated.number.startswith("error 7.50 ± ")  # the one nearer to the claim
-
-
-@pytest.mark.parametrize(
-    ("errors", "expected"),
-    [([5.1, 6.1, 5.3], ("yes", "no")), ([25.1, 15.0, 20.2], ("no", "yes")), ([35.0, 36.0, 35.5], ("no", "no"))],
-)
-def test_optimal_transport_is_compared_with_the_relaxed_operators(tmp_path, errors, expected):
-    annealed = [25.0, 15.0, 20.4]
-    results = pruned(tmp_path, papers=[5.0, 6.2, 5.3], annealed=annealed, ot=errors)
-    finding = pruning.optimal_transport(results)
-    assert answers(finding) == expected
-    assert finding.measured[-1].name == "minus hard top-k"
-    assert finding.measured[0].mean == pytest.approx(sum(errors) / 3 - 5.5)
 
 
 @pytest.mark.parametrize(

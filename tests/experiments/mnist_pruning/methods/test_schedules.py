@@ -2,8 +2,8 @@
 
 import jax.numpy as jnp
 import pytest
-from experiments.mnist_pruning.schedules import cubic_density, kept, linear_density
 
+from experiments.mnist_pruning.methods.schedules import cubic_density, kept, linear_density
 from tests.experiments.support import small_config
 
 

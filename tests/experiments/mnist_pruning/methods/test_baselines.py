@@ -6,10 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiments.mnist_pruning.baselines import rigl
-from experiments.mnist_pruning.schedules import num_kept
 
-from experiments.mnist_pruning.methods import METHODS
+from experiments.mnist_pruning.methods import METHODS, rigl
+from experiments.mnist_pruning.methods.schedules import num_kept
 from tests.experiments.support import small_config
 
 N, STEPS, KEY = 20, 100, jax.random.key(0)

@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiments.mnist_pruning.published import TOLERANCE
 
 import ops
 from experiments.core.errors import UsageError
 from experiments.mnist_pruning.experiment import RECIPE
 from experiments.mnist_pruning.methods import METHODS
+from experiments.mnist_pruning.methods.published import TOLERANCE
 from tests.experiments.support import small_config
 
 N, K = 40, 8

@@ -6,21 +6,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiments.mnist_pruning.masks import MASKS
-from experiments.mnist_pruning.method import PruningMethod, by_number
-from experiments.mnist_pruning.schedules import num_kept
 
+from configs import mnist_pruning
 from experiments.core import config_file
-from experiments.core.config import require
+from experiments.core.config import require, to_json
 from experiments.core.errors import UsageError
 from experiments.core.input import dataset as data_lib
 from experiments.core.record import metrics
+from experiments.core.report.runs import dotted
 from experiments.core.training import train
+from experiments.mnist_pruning import presentation, report, report_figures
 from experiments.mnist_pruning.experiment import RECIPE
-from experiments.mnist_pruning.methods import METHODS
+from experiments.mnist_pruning.methods import KINDS, METHODS
+from experiments.mnist_pruning.methods.masks import MASKS
+from experiments.mnist_pruning.methods.method import PruningMethod, by_number
+from experiments.mnist_pruning.methods.schedules import num_kept
 from experiments.mnist_pruning.suite.__main__ import SUITE
-from tests.experiments.mnist_pruning.reported import assert_reported
 from tests.experiments.support import ROOT, small_config
+from tests.scripts.workdirs import write_workdir
 
 SIZE = 64 * 10  # of the one layer there is, unless a test says otherwise
 DENSITY = int(0.1 * SIZE) / SIZE
@@ -190,31 +193,56 @@ def test_dense_prunes_only_when_hardened_and_the_saved_config_is_the_one_asked_f
     assert (saved["method"], saved["dataset"], saved["epochs"]) == ("dense", "digits", 1)
 
 
-def test_a_method_is_one_entry(tmp_path, monkeypatch):
-    """Whatever has to know of it finds it there."""
+def test_a_method_is_one_entry_with_a_name_for_reports(tmp_path, monkeypatch):
+    """Config, validation, the demo and the report find it there."""
     first = PruningMethod(
         lambda config, total_steps: by_number(lambda w, k: w.at[k:].set(0), config),
-        "the first k",
-        ("#123456", ":"),
-        "first",
-        setting=lambda config: [f"hidden = {len(config['hidden'])}"],
         validate=lambda config: require(config.hidden != (9, 9), "hidden", config.hidden, "wider"),
+        density_schedules=("cubic",),
         keeps_all=False,
-        cost=100.0,
     )
     assert "final-layers123-first" not in {run.name for run in SUITE.presets["demo"]()}
     monkeypatch.setitem(METHODS, "first", first)
-    for preset, names in (("demo", ["layers123-first"]), ("full", ["layers123-first", "layers23-first"])):
-        runs = [run for run in SUITE.presets[preset]() if run.base["method"] == "first"]
-        assert [run.name for run in runs] == [f"final-{name}" for name in names]
-        RECIPE.validate(SUITE.config(runs[0], tmp_path))
-        assert SUITE.cost(runs[0]) > 1000
-    assert config_file.of_file(ROOT / "configs/mnist_pruning.py", "first").method == "first"
+    monkeypatch.setitem(KINDS.reads, "first", first.reads)
+    monkeypatch.setitem(presentation.LOOKS, "first", ("the first k", ("#123456", ":")))
+    (run,) = (run for run in SUITE.presets["demo"]() if run.base["method"] == "first")
+    assert run.name == "final-layers123-first"
+    RECIPE.validate(SUITE.config(run, tmp_path))
+    config = config_file.of_file(ROOT / "configs/mnist_pruning.py", "first")
+    assert (config.method, config.density_schedule.name) == ("first", "cubic")
     for fields, message in (
         ({"method": "magic"}, r"^config\.method='magic' .* one of dense, .*, str, first$"),
         ({"method": "hard", "hidden": (9, 9)}, r"^config\.hidden=\(9, 9\) .* must be wider"),
-        ({"method": "first", "density": 1.0}, r"^config\.density=1\.0 .* must be in \(0, 1\) for first"),
+        ({"method": "first"}, r"^config\.density_schedule\.name='constant' .* must be cubic for first"),
+        (
+            {"method": "first", "density": 1.0, "density_schedule__name": "cubic"},
+            r"^config\.density=1\.0 .* must be in \(0, 1\) for first",
+        ),
     ):
         with pytest.raises(UsageError, match=message):
             RECIPE.validate(small_config(**fields))
-    assert_reported(tmp_path, "the first k | hidden = 2", "first", method="first")
+    write_workdir(tmp_path / "run", [[90.0, 88.0], [4.0, 5.0]], method="first", density_schedule__name="cubic")
+    found, problems = presentation.PRESENTATION.load(tmp_path)
+    assert not problems
+    assert "| the first k |" in "\n".join(report.tables(found, frozenset()))
+    (line,) = report_figures.draw(found)["all-methods-layers123"].axes[0].get_lines()
+    assert (line.get_color(), line.get_linestyle()) == ("#123456", ":")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_trains_without_the_fields_that_it_does_not_read(name):
+    config = mnist_pruning.get_config(name)
+    fields = dotted(to_json(config))
+    for field in fields:
+        section, _, leaf = field.rpartition(".")
+        if not KINDS.is_read(field, fields):
+            del (config[section] if section else config)[leaf]
+    method = METHODS[name].make(config, 10)
+
+    def trained(w, key, progress):
+        state = method.init(w, key)
+        w, state = method.after_update(w, state, w, progress)
+        return method.weights(w, state, progress, key), method.penalty(w, state, progress)
+
+    weights, _ = jax.eval_shape(trained, jnp.ones(20), jax.random.key(0), jnp.float32(0.5))
+    assert weights.shape == (20,)
