@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.core import console
-from experiments.core.kinds import Fields, is_of
+from experiments.core.kinds import is_of
 from experiments.core.record.summary import interval
 from experiments.core.report import making
 from experiments.core.report.finding import (
@@ -62,13 +62,17 @@ def _methods(section: pd.DataFrame) -> pd.Series:
     return section[RUN].map(lambda run: method_of(dotted(run.config)))
 
 
+def _beside(found: pd.DataFrame, references: pd.Series, measure: Callable[[Run, Run], Any]) -> pd.Series:
+    """A measure of each run and its reference, by run; None without one."""
+    measured = {name: references[name] and measure(run, references[name]) for name, run in found[RUN].items()}
+    return pd.Series(measured, index=found.index, dtype=object)
+
+
 def _minus(found: pd.DataFrame, references: pd.Series, metric: str, of_reference: str = "") -> pd.Series:
-    """The difference to each run's reference, by run; None without one."""
-    found_by_name = {
-        name: references[name] and difference(run, references[name], metric, of_reference=of_reference or metric)
-        for name, run in found[RUN].items()
-    }
-    return pd.Series(found_by_name, index=found.index, dtype=object)
+    """The difference to the reference of each run, by run; None without one."""
+    return _beside(
+        found, references, lambda run, other: difference(run, other, metric, of_reference=of_reference or metric)
+    )
 
 
 # Tables --------------------------------------------------------------------------------------------------------------
@@ -93,7 +97,7 @@ def tables(found: pd.DataFrame, chosen: frozenset[str]) -> list[str]:
             "",
         ]
     for key, section in sweeps.items():
-        lines += [f"### Validation, {_title(key, section)}", "", *table(sweep_cells(section, chosen, "valid_error"))]
+        lines += [f"### Validation, {_title(key, section)}", "", *table(sweep_cells(section, chosen))]
     return [*lines, *_best_lines(found, chosen), *_why_lines(found)]
 
 
@@ -117,14 +121,8 @@ def _seconds(found: pd.DataFrame) -> pd.Series:
 def paper_cells(section: pd.DataFrame, sweep: pd.DataFrame) -> pd.DataFrame:
     """The cells of a table of tests in the paper's setting, by run."""
     hard = PRESENTATION.references(section)
-    reached = {
-        metric: pd.Series(
-            [hard[name] and _reached(run, hard[name], metric) for name, run in section[RUN].items()],
-            index=section.index,
-            dtype=object,
-        )
-        for metric in ("test_error", "hardened_error")
-    }
+    reached = _beside(section, hard, lambda run, other: _reached(run, other, "test_error"))
+    hardened = _beside(section, hard, lambda run, other: _reached(run, other, "hardened_error"))
     return pd.DataFrame(
         {
             "method": _methods(section),
@@ -133,8 +131,8 @@ def paper_cells(section: pd.DataFrame, sweep: pd.DataFrame) -> pd.DataFrame:
             "minus hard": _minus(section, hard, "test_error").map(signed),
             "density in training, %": _shares(section),
             "hardened error, %": final(section, "hardened_error").map(plus_minus),
-            "epochs to hard's error": reached["test_error"].map(_in_brackets),
-            "hardened epochs to it": reached["hardened_error"].map(_epochs),
+            "epochs to hard's error": reached.map(_in_brackets),
+            "hardened epochs to it": hardened.map(_epochs),
             "s per epoch and seed": _seconds(section),
             **outcome(section),
         }
@@ -171,17 +169,15 @@ def _in_brackets(reached: Numbers | None) -> str:
     return f"{_epochs(reached)} (at {mean(reached['density'], scale=100)} %)"
 
 
-def sweep_cells(section: pd.DataFrame, chosen: frozenset[str], metric: str) -> pd.DataFrame:
-    """The cells of a table of candidates, by run; `metric` is that of the dense network, which is not hardened."""
-    hardened = final(section, "hardened_error")
-    own = final(section, metric)
+def sweep_cells(section: pd.DataFrame, chosen: frozenset[str]) -> pd.DataFrame:
+    """The cells of a table of candidates, by run, which are chosen by the hardened error; the dense one by its own."""
     lost = section[RUN].map(lambda run: f"{run.summary['diverged']} of {len(run.summary['seeds'])}")
     return pd.DataFrame(
         {
             "method": _methods(section),
             "setting": _settings(section, section),
-            "validation error, %": own.map(plus_minus),
-            "hardened, %": hardened.map(plus_minus),
+            "validation error, %": final(section, "valid_error").map(plus_minus),
+            "hardened, %": final(section, "hardened_error").map(plus_minus),
             "density in training, %": final(section, "train_density").map(lambda value: mean(value, scale=100)),
             "diverged": lost,
             "": ["chosen" if name in chosen else "" for name in section.index],
@@ -205,28 +201,34 @@ def _best_lines(found: pd.DataFrame, chosen: frozenset[str]) -> list[str]:
         ]
     for (_, density), rows in groups(sweep, lambda run: (task(run), -run.config["density"])).items():
         title = f"every method at its best, {-100 * density:g} % of the whole network kept"
-        lines += [f"### Validation, {title}", "", *table(sweep_cells(rows, chosen, "valid_error"))]
-    return [*lines, *_told_of_best(found), ""] if len(sweep) else lines
+        lines += [f"### Validation, {title}", "", *table(sweep_cells(rows, chosen))]
+    return lines
 
 
 def _asked(run: Run) -> str:
     return f"{100 * run.config['density']:g} % of {BUDGETS[run.config['budget']]}"
 
 
+# Compares with the dense network, whose number of weights is none of its circumstances.
+_OF_ALL_WEIGHTS = dataclasses.replace(
+    PRESENTATION, setting=(*PRESENTATION.setting, "prune_layers", "budget", "density")
+)
+
+
 def best_cells(section: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
     """The cells of a table of methods at their best, by run: the dense network, then those of a section of `cells`."""
     shown = pd.concat([dense_at_best(section, found), section])
-    errors = _errors(shown)
-    minus = {"minus dense": _minus_dense(section, found)}
+    minus = {"dense": _minus(shown, _OF_ALL_WEIGHTS.references(shown, "dense"), "hardened_error", "test_error")}
     for method in ("gradual", "movement"):
-        minus[f"minus {method}"] = _minus(section, PRESENTATION.references(section, method), "hardened_error")
+        references = PRESENTATION.references(section, method).reindex(shown.index).replace(np.nan, None)
+        minus[method] = _minus(shown, references, "hardened_error")
     off = [" (not as asked)" if _is_off(run) else "" for run in shown[RUN]]
     return pd.DataFrame(
         {
             "method": _methods(shown),
             "setting": _settings(shown, part_of(found, "best", "validation")),
-            "test error, %": errors.map(plus_minus),
-            **{name: values.reindex(shown.index).map(_signed) for name, values in minus.items()},
+            "test error, %": _errors(shown).map(plus_minus),
+            **{f"minus {name}": values.map(signed) for name, values in minus.items()},
             "density in training, %": _shares(shown) + off,
             "s per epoch and seed": _seconds(shown),
             **outcome(shown),
@@ -234,53 +236,15 @@ def best_cells(section: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _signed(value: Any) -> str:
-    return signed(value) if isinstance(value, dict) else "-"
-
-
 def _errors(found: pd.DataFrame) -> pd.Series:
     """The error of the largest weights alone; of all where the network is dense, which has no density to compare."""
     return final(found, "test_error").where(found["method"] == "dense", final(found, "hardened_error"))
-
-
-def _minus_dense(section: pd.DataFrame, found: pd.DataFrame) -> pd.Series:
-    """The difference to the dense network that trained as long on the same; None without one."""
-    dense = next(iter(dense_at_best(section, found)[RUN]), None)
-
-    def circumstances(run: Run) -> Fields:
-        of_pruning = ("prune_layers", "budget", "density")
-        kept = PRESENTATION.circumstances(dotted(run.config))
-        return {name: value for name, value in kept.items() if name not in of_pruning and value is not None}
-
-    alike = [dense if dense and circumstances(run) == circumstances(dense) else None for run in section[RUN]]
-    return _minus(section, pd.Series(alike, index=section.index, dtype=object), "hardened_error", "test_error")
 
 
 def _is_off(run: Run) -> bool:
     """Whether a method keeps other than it is asked to, by more than a twentieth; the dense network is not asked."""
     share, asked = interval(run.final("train_density"))["mean"], run.config["density"]
     return run.config["method"] != "dense" and share is not None and abs(share - asked) > asked / 20
-
-
-def _told_of_best(found: pd.DataFrame) -> list[str]:
-    """A list in Markdown: how many settings of each method trained, and which keeps more or less than asked."""
-    sweep = part_of(found, "best", "validation")
-    errors = final(sweep, "valid_error").where(sweep["method"] == "dense", final(sweep, "hardened_error"))
-    best = max(100 - error["mean"] for error in errors if error["mean"] is not None)
-    by_method: dict[str, list[bool]] = {}
-    for name, method in _methods(sweep).items():
-        right = [None if error is None else 100 - error for error in errors[name]["per_seed"]]
-        by_method.setdefault(method, []).append(all(one is not None and one > best / 2 for one in right))
-    counts = "; ".join(f"{name}, {sum(trained)} of {len(trained)}" for name, trained in by_method.items())
-    lines = [
-        "- Settings that trained on validation, in every seed at least half as many images right as with the best of "
-        f"all: {counts}."
-    ]
-    off = []
-    for run in (run for section in cells(found).values() for run in section[RUN] if _is_off(run)):
-        share = mean(interval(run.final("train_density")), scale=100)
-        off.append(f"{method_of(dotted(run.config))}, {share} instead of {_asked(run)}")
-    return [*lines, f"- Weights kept that are not those asked for: {'; '.join(off)}."] if off else lines
 
 
 # Names runs by what the paper leaves open, where all of them have one method.
