@@ -16,10 +16,10 @@ from experiments.core.training import optimizer
 from experiments.core.training.experiment import Batch, Experiment, Metrics, Recipe
 from experiments.core.training.plan import Plan
 from experiments.mnist_pruning import methods, networks
-from experiments.mnist_pruning.method import over_rows
+from experiments.mnist_pruning.methods.method import over_rows
+from experiments.mnist_pruning.methods.schedules import num_kept
 from experiments.mnist_pruning.pools import Params as NetworkParams
 from experiments.mnist_pruning.pools import Pools, forget
-from experiments.mnist_pruning.schedules import num_kept
 
 Params = dict[str, Any]  # {"network": NetworkParams, "method": {pool: State}}
 
@@ -134,7 +134,7 @@ def _validate_density(config: ml_collections.ConfigDict, pools: Pools, shapes: N
 
 
 def _key_of(pool: str, key: jax.Array) -> jax.Array:
-    """Of layers that are numbered by the number, which others have from their name."""
+    """The key of a pool, by the layer's index if that is numeric, else by the CRC of its name."""
     number = 0 if pool == "network" else int(pool) if pool.isdecimal() else zlib.crc32(pool.encode())
     return jax.random.fold_in(key, np.uint32(number))
 

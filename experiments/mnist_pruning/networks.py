@@ -3,41 +3,51 @@
 To add one: a function that makes it of a config and data, and an entry of NETWORKS.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import ml_collections
-from etils import epy
+from flax import linen as nn
+from flax import traverse_util
+from jax.nn import initializers
 
 from experiments.core.config import require_one_of, require_wholes
 from experiments.core.errors import UsageError
 from experiments.core.input.dataset import Data
-from experiments.mnist_pruning.conventions import INITIALISATIONS, INPUTS
+from experiments.mnist_pruning import model as perceptron
+from experiments.mnist_pruning import pools
+from experiments.vision import filters, inputs, model_fields, vit
 
-with epy.lazy_imports():  # --help does without them
-    import jax
-    import jax.numpy as jnp
-    from flax import linen as nn
-    from flax import traverse_util
-
-    from experiments.mnist_pruning import model as perceptron
-    from experiments.mnist_pruning import pools
-    from experiments.vision import filters, inputs, model_fields, vit
+# The paper leaves open how its MLP's inputs are scaled: pixels x in [0, 255] become (x - shift) / scale.
+INPUTS: dict[str, Callable[[Data], tuple[float, float]]] = {
+    "standardised": Data.pixel_mean_and_std,
+    "unit": lambda data: (0.0, 255.0),  # in [0, 1]
+    "symmetric": lambda data: (127.5, 127.5),  # in [-1, 1]
+    "raw": lambda data: (0.0, 1.0),
+}
+# So it does how kernels start.
+INITIALISATIONS: dict[str, initializers.Initializer] = {
+    "lecun_normal": initializers.lecun_normal(),
+    "glorot_uniform": initializers.glorot_uniform(),
+    "torch": initializers.variance_scaling(1 / 3, "fan_in", "uniform"),  # within 1 / sqrt(inputs)
+    "normal_0.1": initializers.normal(0.1),
+    "normal_0.01": initializers.normal(0.01),
+}
 
 
 class Network(NamedTuple):
-    """What there is to train and to prune.
+    """A network to train and to prune.
 
     Attributes:
-      init: makes the parameters of a key.
-      logits: of the parameters and what `augment` or `prepare` returns.
+      init: makes the parameters, given a key.
+      logits: takes the parameters and images as `augment` or `prepare` returns them.
       pruned: the layers whose kernels are pruned, each by its keys in the parameters, with dots between.
-      pictures: of the parameters of the forward pass, images as `Experiment.pictures`.
-      augment: of a key and the images of a training batch; None: they are taken as they are.
-      prepare: of images to evaluate on.
+      pictures: returns images as `Experiment.pictures`, of the parameters of the forward pass.
+      augment: takes a key and the images of a training batch; None: they are taken as they are.
+      prepare: takes images to evaluate on.
       flops: of a training step per example; None: to be counted.
     """
 
@@ -60,8 +70,8 @@ class NetworkKind:
 
 
 def _mlp(config: ml_collections.ConfigDict, data: Data) -> Network:
-    """The paper's, with `config.prune_layers` pruned."""
-    model = perceptron.MLP(config.hidden, data.num_classes, INITIALISATIONS[config.initialisation]())
+    """The paper's MLP, with `config.prune_layers` pruned."""
+    model = perceptron.MLP(config.hidden, data.num_classes, INITIALISATIONS[config.initialisation])
     shift, scale = INPUTS[config.inputs](data)
 
     def inputs(images: jax.Array) -> jax.Array:
@@ -90,9 +100,9 @@ def _validate_mlp(config: ml_collections.ConfigDict) -> None:
 
 
 def _transformer(config: ml_collections.ConfigDict, data: Data) -> Network:
-    """From scratch, with every matrix pruned but embeddings: those of patches and positions, and the class token.
+    """A vision transformer from scratch; every matrix is pruned but embeddings (patches, positions, class token).
 
-    A head of zeros, as the transformer comes with, is never among the largest weights, and would stay as it is.
+    Its usual head of zeros would never be among the largest weights, and would stay as it is.
     """
     (size, augment, prepare, _), channels = inputs.of(config), data.train["image"].shape[-1]
     model = model_fields.make(config, data.num_classes, head_init=nn.initializers.lecun_normal())

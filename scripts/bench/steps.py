@@ -18,9 +18,8 @@ from configs.mnist_pruning import get_config
 from experiments.core import console
 from experiments.core.input.batches import seeds_epoch_indices
 from experiments.core.input.dataset import Data
-from experiments.core.report.style import BLUE
-from experiments.mnist_pruning.method import Method, PruningMethod, by_number
 from experiments.mnist_pruning.methods import METHODS
+from experiments.mnist_pruning.methods.method import Method, PruningMethod, by_number
 from scripts.bench import record
 from scripts.bench.failure import LostDeviceError, caught
 from scripts.bench.timing import Budget, Summary, interleave
@@ -120,7 +119,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="of timed calls, all together")
     options = record.parse(parser, arguments, harmless=("seeds",))
     environment = record.begin(_MODULE, arguments, options.results)
-    METHODS["hard by lax.top_k"] = PruningMethod(_hard_by_lax, "hard by lax.top_k", (BLUE, "-"))
+    METHODS["hard by lax.top_k"] = PruningMethod(_hard_by_lax)
 
     suffix = "" if options.seeds == 1 else f"-{options.seeds}seeds"
     failed: dict[str, str] = {}

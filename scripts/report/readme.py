@@ -4,21 +4,16 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from experiments.cifar100_vit.report import claims as fine_tuning_claims
-from experiments.cifar100_vit.report import lines as fine_tuning
-from experiments.cifar100_vit.report import verdict
+from experiments.cifar100_vit import report as fine_tuning
 from experiments.core.errors import UsageError
-from experiments.core.record.files import read_object, write_atomically
+from experiments.core.record.files import write_atomically
 from experiments.core.report.finding import Claim, Finding, Verdict
 from experiments.core.report.markdown import grid, line
-from experiments.mnist_pruning.report import best, why
+from experiments.mnist_pruning import report as pruning
+from experiments.vmoe import report as vmoe
+from experiments.vmoe_clusters import report as clusters
 from scripts.report import timings
 
-# Blocks of READMEs that tell of fine-tuning on features, and the results that they are made of.
-FEATURES = {
-    "fine-tuning on features": "cifar100_pretrained",
-    "fine-tuning of the last block": "cifar100_last_block",
-}
 _HEADER = ("claim", "as the paper sets it", "tuned by us", "measured on")
 _BLOCK = re.compile(r"(<!-- (?P<name>[^:\n]+): [^\n]*-->\n).*?(<!-- end of (?P=name) -->)", re.DOTALL)
 
@@ -26,7 +21,7 @@ _BLOCK = re.compile(r"(<!-- (?P<name>[^:\n]+): [^\n]*-->\n).*?(<!-- end of (?P=n
 def blocks(results: Path) -> dict[str, list[str]]:
     """Returns the lines of all blocks but the claims', by name: every room of results makes its own."""
     made: dict[str, list[str]] = {}
-    for room in (timings.blocks, _fine_tuning, _pruning):
+    for room in (timings.blocks, pruning.blocks, fine_tuning.blocks, vmoe.blocks, clusters.blocks):
         made |= room(results)
     return made
 
@@ -89,20 +84,3 @@ def _answer(verdict: Verdict | None) -> str:
         return "-"
     number = verdict.number.replace(" ± ", "\u00a0±\u00a0").replace(" %", "\u00a0%")
     return f"**{verdict.answer}**: {number}" if number else verdict.answer
-
-
-def _fine_tuning(results: Path) -> dict[str, list[str]]:
-    """Finding and verdicts of results on features of a frozen network, and the tables of their test."""
-    made = {}
-    for block, name in FEATURES.items():
-        numbers = read_object(results / name / "table.json", "put back a copy of it, or make it again")
-        finding = fine_tuning_claims.accuracy(results)
-        plain = [f"- **{finding.plain}**"] if finding else []
-        made[block] = [*plain, *verdict.lines(numbers), "", *fine_tuning.of_test(numbers)[:-1]]
-    return made
-
-
-def _pruning(results: Path) -> dict[str, list[str]]:
-    """Sentences on pruning: on the settings of every method, and on the paper's lam."""
-    numbers = read_object(results / "mnist_pruning" / "table.json", "put back a copy of it, or make it again")
-    return {"settings of methods": best.told(numbers), "variants": why.told(numbers)}

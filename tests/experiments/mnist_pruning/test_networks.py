@@ -12,7 +12,7 @@ from experiments.core.input import dataset as data_lib
 from experiments.core.record import metrics
 from experiments.core.training import train
 from experiments.mnist_pruning.experiment import RECIPE
-from experiments.mnist_pruning.networks import NETWORKS
+from experiments.mnist_pruning.networks import INITIALISATIONS, INPUTS, NETWORKS
 from experiments.mnist_pruning.pools import Pools
 from experiments.vision.digits import DIGITS
 from tests.experiments.support import set_fields, small_config
@@ -162,3 +162,22 @@ def test_the_argument_names_a_variant_a_network_or_both(argument, method, networ
 def test_another_argument_is_refused(argument):
     with pytest.raises(UsageError, match=r"is not allowed|is not one of"):
         get_config(argument)
+
+
+def test_inputs_are_scaled_as_their_name_says():
+    data = data_lib.load(small_config())
+    pixels = data.train["image"].astype(np.float64)
+    shift, scale = INPUTS["standardised"](data)
+    assert pixels.mean() == pytest.approx(shift, abs=1e-5)
+    assert pixels.std() == pytest.approx(scale)
+    for name, range_of_it in {"unit": (0.0, 1.0), "symmetric": (-1.0, 1.0), "raw": (0.0, 255.0)}.items():
+        shift, scale = INPUTS[name](data)
+        assert tuple((pixel - shift) / scale for pixel in (0.0, 255.0)) == range_of_it
+
+
+def test_kernels_start_as_wide_as_their_name_says():
+    kernels = {name: initialisation(jax.random.key(0), (400, 100)) for name, initialisation in INITIALISATIONS.items()}
+    widths = {name: float(kernel.std()) for name, kernel in kernels.items()}
+    expected = {"lecun_normal": 0.05, "glorot_uniform": (2 / 500) ** 0.5, "normal_0.1": 0.1, "normal_0.01": 0.01}
+    assert widths == pytest.approx(expected | {"torch": 0.05 / 3**0.5}, rel=0.02)
+    assert float(jnp.abs(kernels["torch"]).max()) == pytest.approx(0.05, rel=1e-2)

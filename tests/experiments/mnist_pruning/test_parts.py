@@ -2,12 +2,9 @@
 
 import collections
 
-from experiments.mnist_pruning.conventions import OF_OPERATOR, OPEN
 from experiments.mnist_pruning.suite.__main__ import SUITE
-from experiments.mnist_pruning.suite.best import CELLS, EVERYWHERE, RATES, best, quick
-from experiments.mnist_pruning.suite.vit import RATES as VIT_RATES
-from experiments.mnist_pruning.suite.vit import vit
-from experiments.mnist_pruning.suite.why import why
+from experiments.mnist_pruning.suite.best import CELLS, EVERYWHERE, RATES, VIT_RATES, best, quick, vit
+from experiments.mnist_pruning.suite.presets import OF_OPERATOR, OPEN, why
 from tests.experiments.support import assert_sound
 
 

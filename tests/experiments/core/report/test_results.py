@@ -10,7 +10,7 @@ from experiments.core.record.summary import summarize
 from experiments.core.record.workdir import Workdir
 from experiments.core.report.results import load
 from experiments.core.training import train
-from experiments.mnist_pruning.report import figures, naming, table
+from experiments.mnist_pruning import report
 from tests.experiments.toy import RECIPE, toy_config
 from tests.scripts.workdirs import write_workdir
 
@@ -142,13 +142,11 @@ def test_what_the_trainer_writes_is_read(tmp_path):
     assert [problem.reason for problem in load(tmp_path)[1]] == ["unfinished: step 6 of 6"]
 
 
-def test_the_table_and_the_figures_of_the_pruning_leave_other_experiments_out(tmp_path, capsys):
+def test_the_table_and_the_figures_of_the_pruning_leave_other_experiments_out(tmp_path):
     write_steps(tmp_path / "other")
     write_workdir(tmp_path / "hard", [[90.0, 90.0], [7.0, 8.0]], method="hard")
-    runs, (problem,) = naming.load(tmp_path)
-    assert [run.name for run in runs] == ["hard"]
+    found, (problem,) = report.PRESENTATION.load(tmp_path)
+    assert list(found.index) == ["hard"]
     assert (problem.name, problem.reason) == ("other", "not a run of the pruning experiment")
-    table.make(tmp_path)
+    report.make(tmp_path)
     assert "`other`: not a run of the pruning experiment" in (tmp_path / "table.md").read_text()
-    figures.make(tmp_path)
-    assert "left out of the figures: other: not a run of the pruning experiment" in capsys.readouterr().err

@@ -1,0 +1,37 @@
+"""Gradual magnitude pruning (Zhu and Gupta 2017, "To prune, or not to prune")."""
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+
+import ops
+from experiments.mnist_pruning.methods.method import Method, PruningMethod, by_mask
+from experiments.mnist_pruning.methods.schedules import kept
+
+
+def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
+    """A mask keeps the largest weights, fewer every `density_schedule.every` steps by the cubic schedule.
+
+    Weights that are masked do not learn, and keep their value: one comes back where those kept shrink below it. From
+    the end of the schedule on the mask stays. Differs from the paper: the optimizer forgets the momentum of what is
+    masked, and the last mask is made when the schedule ends, also where that is no multiple of `every`.
+    """
+    fields = config.density_schedule
+    begin, end = round(fields.begin * total_steps), round(fields.end * total_steps)
+
+    def weights(w: jax.Array, mask: jax.Array) -> jax.Array:
+        return w * jax.lax.stop_gradient(mask)
+
+    def after_update(
+        w: jax.Array, mask: jax.Array, gradient: jax.Array, progress: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        del gradient
+        step = jnp.round(progress * total_steps)
+        due = (step == end) | ((step % fields.every == 0) & (step >= begin) & (step < end))
+        k = kept(config, w.size)
+        return w, jax.lax.cond(due, lambda: ops.hard_topk_mask(jnp.abs(w), k(step / total_steps)), lambda: mask)
+
+    return by_mask(weights, lambda w, key: jnp.ones_like(w), after_update)
+
+
+GRADUAL = PruningMethod(_make, reads=("density_schedule",), density_schedules=("cubic",))

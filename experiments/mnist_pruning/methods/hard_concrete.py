@@ -1,0 +1,62 @@
+"""Hard-concrete L0 gates (Louizos et al. 2018)."""
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import optax
+
+from experiments.core.config import require
+from experiments.mnist_pruning.methods.method import Method, PruningMethod, State
+from experiments.mnist_pruning.methods.schedules import cubic_density
+from ops.baselines.gates import hard_concrete
+
+
+def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
+    """Gates whose expected density a multiplier drives to the target.
+
+    The penalty of a layer is an augmented Lagrangian, `mu excess + damping / 2 excess^2`, with the
+    excess of its expected density over a target that falls from 1 to `density` (a gate once shut
+    hardly opens again, so the target must not be undershot). The loss descends in weights and
+    gates and ascends in `mu`. The gates learn by Adam, as in their paper: by SGD, each one's share
+    of the layer's density, 1 / n, would move it imperceptibly. The training density reported is
+    the fraction of deterministic gates that are not 0.
+    """
+    del total_steps
+    fields = config.hard_concrete
+    target = cubic_density(config.density)
+
+    def init(w: jax.Array, key: jax.Array) -> State:
+        del key
+        # 2 opens a gate with probability 0.97.
+        return {"log_alpha": jnp.full_like(w, 2.0), "multiplier": jnp.zeros((), w.dtype)}
+
+    def weights(w: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
+        del progress
+        log_alpha = state["log_alpha"]
+        if key is None:
+            return w * hard_concrete.deterministic_gates(log_alpha)
+        return w * hard_concrete.sample_gates(key, log_alpha)
+
+    def penalty(w: jax.Array, state: State, progress: jax.Array) -> jax.Array:
+        del w
+        expected_density = hard_concrete.probability_open(state["log_alpha"]).mean()
+        excess = expected_density - target(progress)
+        return state["multiplier"] * excess + fields.damping / 2 * jnp.square(excess)
+
+    return Method(
+        weights,
+        init=init,
+        penalty=penalty,
+        optimizers={
+            "log_alpha": optax.adam(fields.learning_rate),
+            "multiplier": optax.scale(fields.multiplier_rate),  # positive: ascent
+        },
+    )
+
+
+def _validate(config: ml_collections.ConfigDict) -> None:
+    for field, value in config.hard_concrete.items():
+        require(value > 0, f"hard_concrete.{field}", value, "positive")
+
+
+HARD_CONCRETE = PruningMethod(_make, reads=("hard_concrete",), validate=_validate)

@@ -1,0 +1,31 @@
+"""Iterative soft thresholding."""
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+
+from experiments.mnist_pruning.methods.method import Method, PruningMethod, State
+from experiments.mnist_pruning.methods.schedules import linear_density, num_kept
+from ops.baselines.coding import soft_threshold
+
+
+def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
+    """A gradient step, then the proximal step of an L1 penalty.
+
+    The threshold of each step and layer is the one that leaves the number of entries asked for,
+    which falls linearly from all of them to `k`. A penalty that is given, or steered by the
+    density, ends near the density wanted at best: with batches of 128 the noise of the gradient
+    lifts or drops a tenth of the entries at once.
+    """
+    del total_steps
+    density = linear_density(config.density)
+
+    def after_update(w: jax.Array, state: State, gradient: jax.Array, progress: jax.Array) -> tuple[jax.Array, State]:
+        del gradient
+        k = jnp.maximum(density(progress) * w.size, num_kept(config.density, w.size))
+        return soft_threshold.soft_threshold_topk(w, k), state
+
+    return Method(weights=lambda w, state, progress, key: w, after_update=after_update)
+
+
+ISTA = PruningMethod(_make)

@@ -1,0 +1,88 @@
+"""Relaxed top-k masks of the literature, for the backward pass behind a hard top-k.
+
+To add one: an operator `(x [n], k, *, <strength>) -> mask [n]` of `ops.baselines`, and an entry of MASKS.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+
+import ops
+from experiments.core.config import require, require_one_of
+from experiments.mnist_pruning.methods.method import Method, PruningMethod, State
+from experiments.mnist_pruning.methods.schedules import num_kept
+from ops import baselines
+
+Mask = Callable[[jax.Array, int, jax.Array], jax.Array]  # (magnitudes [n], k, key) -> mask [n]
+
+
+@dataclasses.dataclass(frozen=True)
+class RelaxedMask:
+    """A relaxed mask, as `MASKS` lists it.
+
+    Attributes:
+      operator: of `ops.baselines`.
+      strength: its argument that `config.mask.strength` is.
+      draws: whether it takes a `key` and `num_samples`.
+    """
+
+    operator: Callable[..., jax.Array]
+    strength: str
+    draws: bool = False
+
+
+MASKS = {
+    "entropic_ot": RelaxedMask(baselines.entropic_ot_topk_mask, "epsilon"),
+    "perturbed": RelaxedMask(baselines.perturbed_topk_mask, "sigma", draws=True),
+    "sigmoid": RelaxedMask(baselines.sigmoid_topk_mask, "temperature"),
+    "lapsum": RelaxedMask(baselines.lapsum_topk_mask, "temperature"),
+    "softsort": RelaxedMask(baselines.softsort_topk_mask, "temperature"),
+    "neuralsort": RelaxedMask(baselines.neuralsort_topk_mask, "temperature"),
+}
+
+
+def mask_of(name: str, strength: float, num_samples: int = 1) -> Mask:
+    """Returns the mask called `name` at a strength; one that draws takes the mean of `num_samples`."""
+    entry = MASKS[name]
+    options = {entry.strength: strength}
+    if entry.draws:
+        return lambda x, k, key: entry.operator(x, k, key=key, num_samples=num_samples, **options)
+    return lambda x, k, key: entry.operator(x, k, **options)
+
+
+def _behind_hard(mask: Mask, density: float) -> Method:
+    """Hard top-k forward, the gradient of `w * mask(|w|)` backward, where `mask` is relaxed."""
+
+    def weights(w: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
+        del state, progress
+        k = num_kept(density, w.size)
+        hard = ops.hard_topk_mag(w, k)
+        # Without a key it is evaluated and not differentiated: the mask, whose value nothing depends on, is left out.
+        return hard if key is None else ops.straight_through(hard, w * mask(jnp.abs(w), k, key))
+
+    return Method(weights)
+
+
+def _validate(config: ml_collections.ConfigDict) -> None:
+    require_one_of("mask.name", config.mask.name, MASKS)
+    for field in ("strength", "num_samples"):
+        require(config.mask[field] > 0, f"mask.{field}", config.mask[field], "positive")
+
+
+# Hard top-k forward, the gradient of the mask that `config.mask` names backward.
+MASK_STRAIGHT_THROUGH = PruningMethod(
+    lambda config, total_steps: _behind_hard(mask_of(**config.mask), config.density),
+    reads=("mask",),
+    validate=_validate,
+    keeps_all=False,
+)
+# The same of entropic optimal transport (Cuturi et al. 2019). A step costs many times that of the others.
+OT_STRAIGHT_THROUGH = PruningMethod(
+    lambda config, total_steps: _behind_hard(mask_of("entropic_ot", config.ot.epsilon), config.density),
+    reads=("ot",),
+    validate=lambda config: require(config.ot.epsilon > 0, "ot.epsilon", config.ot.epsilon, "positive"),
+    keeps_all=False,
+)

@@ -1,0 +1,81 @@
+"""The derivative that the published code has of the top-k in magnitude, and how it differs from the exact one."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ops
+from experiments.core.errors import UsageError
+from experiments.mnist_pruning.experiment import RECIPE
+from experiments.mnist_pruning.methods import METHODS
+from experiments.mnist_pruning.methods.published import TOLERANCE
+from tests.experiments.support import small_config
+
+N, K = 40, 8
+RNG = np.random.default_rng(0)
+PULL = RNG.normal(size=N).astype(np.float32)
+CROWDED = RNG.permutation(RNG.choice([-1, 1], N) * (0.5 + 1e-5 * np.arange(N))).astype(np.float32)
+MIXED = RNG.permutation(RNG.choice([-1, 1], N) * (0.1 + 8e-5 * np.arange(N) + 1e-3 * (np.arange(N) // 7)))
+
+
+def gradient(w, lam, form="published_jacobian"):
+    config = small_config("relaxed", density=K / N, lam__start=lam, form=form)
+    weights = METHODS["relaxed"].make(config, 10).weights
+    return np.asarray(jax.grad(lambda w: jnp.vdot(weights(w, {}, jnp.float32(0), None), PULL))(jnp.float32(w)))
+
+
+def by_loops(w, lam):
+    """In float64, block by block of the solution of the isotonic problem."""
+    w = np.asarray(w, float)
+    order = np.argsort(-np.abs(w))
+    kept = np.asarray(ops.topk_mag(jnp.float32(w), K, lam=lam), float)
+    solution = (np.abs(w) - lam * np.abs(kept))[order]
+    blocks = np.split(order, 1 + np.flatnonzero(-np.diff(solution) > TOLERANCE))
+    expected, selected = np.zeros(N), set(order[:K].tolist())
+    for block in blocks:
+        of_sizes = np.sign(w[block]) * PULL[block]
+        mean = of_sizes.sum() / sum(1 + lam * (i in selected) for i in block.tolist())
+        expected[block] = np.sign(w[block]) * (of_sizes - mean) / lam
+    return len(blocks), expected
+
+
+def test_it_is_the_exact_one_where_no_two_weights_are_close():
+    apart = np.linspace(-0.97, 0.93, N)
+    assert np.diff(np.sort(np.abs(apart))).min() > TOLERANCE
+    exact = gradient(apart, 0.2, "operator")
+    assert np.count_nonzero(exact) > K  # the block at the threshold has more than are kept
+    np.testing.assert_allclose(gradient(apart, 0.2), exact, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("lam", [1e-3, 1e-2])
+def test_close_neighbours_are_a_block(lam):
+    count, expected = by_loops(MIXED, lam)
+    assert 1 < count < 12
+    np.testing.assert_allclose(gradient(MIXED, lam), expected, rtol=1e-3, atol=2e-3 / lam * 1e-3)
+
+
+def test_in_a_crowd_it_throws_every_weight_about_and_the_exact_one_those_at_the_threshold():
+    lam = 1e-5
+    published, exact = gradient(CROWDED, lam), gradient(CROWDED, lam, "operator")
+    assert (np.abs(published) > 0.01 / lam).mean() > 0.9
+    assert (np.abs(exact) > 0.01 / lam).sum() <= 3
+    assert np.linalg.norm(published) > 3 * np.linalg.norm(exact)
+
+
+def test_forward_it_is_the_operator():
+    fields = {"density": K / N, "lam__start": 0.1}
+    forms = [
+        METHODS["relaxed"].make(small_config("relaxed", form=form, **fields), 10).weights
+        for form in ("operator", "published_jacobian")
+    ]
+    exact, published = (weights(jnp.float32(MIXED), {}, jnp.float32(0), None) for weights in forms)
+    np.testing.assert_array_equal(exact, published)
+
+
+@pytest.mark.parametrize(("field", "value"), [("p", 1.5), ("debias", True), ("hard_after", 0.9)])
+def test_what_that_code_has_not_is_refused(field, value):
+    config = small_config("relaxed", form="published_jacobian")
+    config.update({field: value})
+    with pytest.raises(UsageError, match=rf"^config\.{field}=.* with form='published_jacobian'$"):
+        RECIPE.validate(config)
