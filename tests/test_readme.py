@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.cifar100_vit import report as fine_tuning
 from experiments.core.report.finding import NOT_POSSIBLE, Finding, Verdict
 from scripts.report import operators, readme
 from scripts.report.claims import CLAIMS
@@ -13,8 +14,8 @@ from scripts.report.claims import CLAIMS
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
 README = (ROOT / "README.md").read_text()
-EXPERIMENTS = ("mnist_pruning", "cifar100_pruning", "cifar100_vit", "vmoe_tokens", "vmoe", "vmoe_clusters")
-TABLES = {name: (RESULTS / name / "table.md").read_text() for name in (*EXPERIMENTS, *readme.FEATURES.values())}
+EXPERIMENTS = ("mnist_pruning", "cifar100_pruning", "vmoe_tokens", "vmoe", "vmoe_clusters")
+TABLES = {name: (RESULTS / name / "table.md").read_text() for name in (*EXPERIMENTS, *fine_tuning.PAGES.values())}
 READMES = [
     ROOT / "README.md",
     ROOT / "ops" / "README.md",
@@ -68,10 +69,10 @@ def test_the_table_is_the_first_of_the_results(name):
     assert not [row for row in text.replace(first, "").splitlines() if row.startswith("|")]
 
 
-@pytest.mark.parametrize(("part", "name"), readme.FEATURES.items())
-def test_tables_on_features_are_those_of_the_results(part, name):
+@pytest.mark.parametrize(("part", "name"), fine_tuning.PAGES.items())
+def test_tables_on_fine_tuning_are_those_of_the_results(part, name):
     text = (RESULTS / name / "README.md").read_text()
-    assert block(part, text) == readme.features_lines(name), "make report writes it again"
+    assert block(part, text) == fine_tuning.blocks(RESULTS)[part], "make report writes it again"
 
 
 @pytest.mark.parametrize("name", readme.pruning_lines())
@@ -115,8 +116,7 @@ def test_what_is_slower_is_said():
 def test_update_writes_between_the_marks_alone(tmp_path, monkeypatch):
     results = tmp_path / "results"
     benchmarks = [f"bench/{name}{readme.RECORD}" for name in ("", "isotonic-", "exactness-")]
-    tables = (f"{name}/table.json" for name in ("mnist_pruning", *readme.FEATURES.values()))
-    for name in (*benchmarks, *tables):
+    for name in (*benchmarks, "mnist_pruning/table.json"):
         (results / name).parent.mkdir(parents=True, exist_ok=True)
         (results / name).write_text((RESULTS / name).read_text())
     (tmp_path / "ops").mkdir()

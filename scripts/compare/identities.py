@@ -1,18 +1,27 @@
 """What runs are of, by the experiments that they belong to."""
 
-from experiments.cifar100_vit.report import naming as fine_tuning
+from experiments.cifar100_vit import report as fine_tuning
 from experiments.core.kinds import Fields, Kinds
 from experiments.core.report.identity import Identity, dotted
 from experiments.core.report.results import Run
+from experiments.core.report.runs import frame
 from experiments.mnist_pruning.report import naming as pruning
 from experiments.vmoe.report import naming as vmoe
 from experiments.vmoe_clusters.report import naming as clusters
 
 # Of runs of other programs there is nothing to know.
 _OTHERS = Identity(Kinds("", {}), known={}, parts=lambda run: [], told=())
+_FINE_TUNING = fine_tuning.PRESENTATION
 _IDENTITIES = {
     "mnist_pruning": pruning.IDENTITY,
-    "cifar100_vit": fine_tuning.IDENTITY,
+    "cifar100_vit": Identity(
+        _FINE_TUNING.kinds,
+        known={"loss.name": _FINE_TUNING.kinds.reads},
+        types=_FINE_TUNING.types,
+        parts=lambda run: [_FINE_TUNING.method(dotted(run.config)), fine_tuning.setting(run)],
+        told=("loss", "optimizer.learning_rate", "optimizer.weight_decay"),
+        baseline=lambda run, others: _FINE_TUNING.references(frame([run, *others]))[run.name],
+    ),
     "vmoe": vmoe.IDENTITY,
     "vmoe_clusters": clusters.IDENTITY,
 }

@@ -5,9 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.cifar100_vit.report import claims as fine_tuning_claims
-from experiments.cifar100_vit.report import lines as fine_tuning
-from experiments.cifar100_vit.report import verdict
+from experiments.cifar100_vit import report as fine_tuning
 from experiments.core.record.files import read_object, write_atomically
 from experiments.core.report.finding import Claim, Finding, Verdict
 from experiments.core.report.markdown import line
@@ -17,11 +15,6 @@ from scripts.bench.case import find
 from scripts.bench.contestants import BOTH, FORWARD, MODES
 from scripts.compare.workdirs import RESULTS
 
-# Blocks of READMEs that tell of fine-tuning on features, and the results that they are made of.
-FEATURES = {
-    "fine-tuning on features": "cifar100_pretrained",
-    "fine-tuning of the last block": "cifar100_last_block",
-}
 # The machine of the timings that the READMEs show, and their records.
 RECORD = "cpu-amd-epyc-2c.json"
 _RECORDS = ("", "isotonic-", "exactness-")
@@ -48,7 +41,7 @@ def update(claims: Sequence[Claim], findings: Sequence[Finding | None]) -> list[
     """
     changed = []
     made = {"claims": claims_table(claims, findings), **speed_tables()}
-    made |= {block: features_lines(name) for block, name in FEATURES.items()} | pruning_lines()
+    made |= fine_tuning.blocks(RESULTS) | pruning_lines()
     root = RESULTS.parent
     for path in (root / "README.md", root / "ops" / "README.md", *sorted(RESULTS.glob("*/README.md"))):
         before = path.read_text()
@@ -89,15 +82,6 @@ def _answer(verdict: Verdict | None) -> str:
         return "-"
     number = verdict.number.replace(" ± ", "\u00a0±\u00a0").replace(" %", "\u00a0%")
     return f"**{verdict.answer}**: {number}" if number else verdict.answer
-
-
-def features_lines(name: str) -> list[str]:
-    """Finding and verdicts of results on features of a frozen network, by their name, and the tables of their test."""
-    path = RESULTS / name / "table.json"
-    numbers = read_object(path, "put back a copy of it, or make it again")
-    finding = fine_tuning_claims.accuracy(RESULTS)
-    plain = [f"- **{finding.plain}**"] if finding else []
-    return [*plain, *verdict.lines(numbers), "", *fine_tuning.of_test(numbers)[:-1]]
 
 
 def pruning_lines() -> dict[str, list[str]]:

@@ -6,9 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cifar100_vit.report import claims as fine_tuning
-from experiments.cifar100_vit.report import table as fine_tuning_table
-from experiments.cifar100_vit.report import verdict
 from experiments.core.record.files import write_json
 from experiments.core.report.finding import answer, in_every_case
 from experiments.mnist_pruning.report import claims as pruning
@@ -19,7 +16,7 @@ from experiments.vmoe_clusters.report import claims as clusters
 from experiments.vmoe_clusters.report import table as clusters_table
 from scripts.report import operators, readme, solvers
 from scripts.report.claims import CLAIMS
-from tests.scripts.workdirs import write_clusters, write_fine_tuning, write_vmoe, write_workdir
+from tests.scripts.workdirs import write_clusters, write_vmoe, write_workdir
 
 ROOT = Path(__file__).resolve().parents[3]
 START = [90.0, 88.0, 89.0]
@@ -157,93 +154,6 @@ def test_optimal_transport_is_compared_with_the_relaxed_operators(tmp_path, erro
     assert finding.measured[0].mean == pytest.approx(sum(errors) / 3 - 5.5)
 
 
-@pytest.mark.parametrize(
-    ("variant", "top3", "expected"),
-    [
-        ("small", 70.0, ("not possible here", "yes")),
-        ("", 70.0, ("yes", None)),
-        ("", 50.0, ("no", None)),
-    ],
-)
-def test_fine_tuning_of_a_stand_in_is_not_as_stated(tmp_path, variant, top3, expected):
-    directory = tmp_path / "cifar100_vit"
-    for name, level in (("xent", 60.0), ("topk", top3)):
-        accuracies = {k: [level + seed / 10 + (seed * k) % 2 for seed in range(3)] for k in (1, 3, 5, 10)}
-        write_fine_tuning(directory / name, accuracies, variant, loss__name=name, split="test")
-    fine_tuning_table.make(directory)
-    finding = fine_tuning.accuracy(tmp_path)
-    assert answers(finding) == expected
-    assert finding.on == ("stand-in" if variant else "paper's task")
-    assert len(finding.measured) == 1
-
-
-def on_features(results, papers, own, form="features", name="cifar100_pretrained"):
-    """Cross-entropy with 60 % at every k at the paper's rates, 70 % at its own, and top-3 losses so far ahead of it."""
-    directory = results / name
-    for folder, level, losses in (("paper/", 60.0, papers), ("final-", 70.0, own)):
-        for name, ahead in {"xent": 0.0, "topk": losses}.items():
-            accuracies = {k: [level + ahead + seed / 10 * (k % 2) for seed in range(3)] for k in range(1, 11)}
-            # Of ten images; where a loss is ahead, on two more the label comes first.
-            ranks = [[0] * (6 + 2 * (ahead > 0)) + [10] * (4 - 2 * (ahead > 0))] * 3
-            write_fine_tuning(directory / f"{folder}{name}", accuracies, f"{form},loss={name}", ranks=ranks)
-    fine_tuning_table.make(directory)
-    return directory
-
-
-@pytest.mark.parametrize(
-    ("papers", "own", "expected", "words"),
-    [
-        (9.0, -1.0, ("yes", "no"), ("ahead of", "behind")),
-        (-9.0, 40.0, ("no", "yes"), ("behind", "ahead of")),
-        (0.0, 0.0, ("no", "no"), ("not clearly apart from",) * 2),
-    ],
-)
-def test_on_features_the_claim_is_read_at_the_papers_rates_and_at_each_its_own(tmp_path, papers, own, expected, words):
-    directory = on_features(tmp_path, papers, own)
-    finding = fine_tuning.accuracy(tmp_path)
-    assert answers(finding) == expected
-    assert (finding.as_stated.number, finding.tuned.number) == (
-        f"accuracy {abs(papers):.2f} ± 0.00 {'lower' if papers < 0 else 'higher'}",
-        f"accuracy {abs(own):.2f} ± 0.00 {'lower' if own < 0 else 'higher'}",
-    )
-    lines = verdict.lines(json.loads((directory / "table.json").read_text()))
-    for line, where, word in zip(lines, map(str.capitalize, fine_tuning.BLOCKS.values()), words, strict=False):
-        assert f"{where}, top-3, p = 2, the paper's: **{word} cross-entropy**" in line
-    # The interval over ten images is 26 points.
-    found = "top-3, p = 2, the paper's (+40.00 ± 0.00 / 26.13)" if own == 40 else "none"
-    assert f"- Ahead of tuned cross-entropy in top-5 by more than both intervals: {found}." in lines
-
-
-def test_a_reversal_where_the_last_block_is_trained_makes_it_mixed(tmp_path):
-    on_features(tmp_path, 9.0, -1.0)
-    assert answers(fine_tuning.accuracy(tmp_path)) == ("yes", "no")
-    on_features(tmp_path, -2.0, 3.0, "last_block", "cifar100_last_block")
-    finding = fine_tuning.accuracy(tmp_path)
-    assert answers(finding) == ("mixed", "mixed")
-    assert finding.as_stated.number == "+9.00 head, -2.00 last block"
-    assert [round(number.mean, 6) for number in finding.measured] == [9.0, -2.0, -1.0, 3.0]
-
-
-def test_a_suite_on_features_that_goes_on_answers_nothing_yet(tmp_path):
-    head, last_block = (tmp_path / name for name in ("cifar100_pretrained", "cifar100_last_block"))
-    on_features(tmp_path, 9.0, -1.0)
-    whole = fine_tuning.accuracy(tmp_path)
-    on_features(tmp_path, -2.0, 3.0, "last_block", last_block.name)
-    with_last_block = fine_tuning.accuracy(tmp_path)
-    for directory, left in ((last_block, whole), (head, None)):
-        for missing in ("paper", "final-topk"):
-            table = json.loads((directory / "table.json").read_text())
-            cut = {
-                "paper": {name: rows for name, rows in table.items() if name != "final_at_paper_rates"},
-                "final-topk": table | {"final": table["final"][:1]},  # cross-entropy alone
-            }
-            write_json(directory / "table.json", cut[missing])
-            assert fine_tuning.accuracy(tmp_path) == left
-            assert "Ahead of tuned cross-entropy" in verdict.lines(cut[missing])[-1]
-            write_json(directory / "table.json", table)
-        assert fine_tuning.accuracy(tmp_path) == with_last_block
-
-
 def bench(results, name, **record):
     devices = {"platform": "cpu", "kind": "cpu"} if "cpu" in name else {"platform": "tpu", "kind": "TPU v9"}
     environment = {"devices": devices, "machine": {"cpu": "Z80", "cores": 2}}
@@ -289,21 +199,6 @@ def test_convergence_is_judged_at_the_papers_lam_and_at_those_in_use(tmp_path):
     assert answers(finding) == ("yes", "no")
     assert (finding.as_stated.number, finding.tuned.number) == ("at 2 of 2 sizes", "in 2 of 4 cases, lam from 0.1")
     assert [number.mean for number in finding.measured] == [1e-7, 0.5, 1e-7, 0.3]
-
-
-@pytest.mark.parametrize(
-    ("name", "size", "extra", "expected"),
-    [
-        ("losses-tpu.json", 384, 1.001, ("yes", None)),
-        ("losses-tpu.json", 384, 1.03, ("no", None)),
-        ("losses-tpu.json", 32, 1.001, ("not possible here", "yes")),
-        ("losses-cpu.json", 384, 1.001, ("not possible here", "yes")),
-    ],
-)
-def test_overheads_are_held_to_the_papers(tmp_path, name, size, extra, expected):
-    losses = {loss: {"one_plus_extra_over_step": extra} for loss in fine_tuning.PAPER_OVERHEAD}
-    bench(tmp_path, name, losses=losses, settings={"variant": "B/16", "size": size})
-    assert answers(fine_tuning.step_times(tmp_path)) == expected
 
 
 def test_without_results_nothing_is_claimed(tmp_path):
