@@ -47,24 +47,16 @@ _ON_PAGES = ("loss", "setting", "top-1", "top-3", "top-5", "top-3 minus cross-en
 # How long a step takes in the paper, relative to one with cross-entropy: 9.7 and 10 seconds, and 9.5.
 _PAPER_OVERHEAD = {"top-3, p = 2": 9.7 / 9.5, "top-3, p = 4/3": 10 / 9.5}
 
-# What each loss is called, by its fields of the config, and its look; that of others follows from these fields.
-_NAMES: Mapping[Any, str] = {
-    "xent": "cross-entropy",
-    "topk": "top-{k}, {form}",
-    "topk_mixture": "mixture of top-1 to top-{k}, {form}",
-    "topk_surrogate": "top-{k} surrogate, p = {p}",
-    "xent_smoothed": f"cross-entropy, {SMOOTHING:g} of the target spread",
-    "truncated_entropy": "truncated top-{k} entropy",
-    "smooth_svm": "smooth top-{k} SVM",
-    "sorted_xent": "sorted cross-entropy, top-1 and top-{k}",
-}
-_LOOKS: Mapping[str, Look] = {
-    "xent": (BLUE, "-"),
-    "topk_surrogate": (BLACK, "-"),
-    "xent_smoothed": (BLUE, "--"),
-    "truncated_entropy": (GREY, "-"),
-    "smooth_svm": (GREY, "--"),
-    "sorted_xent": (GREY, ":"),
+# What each loss is called, by its fields of the config, and its look, which follows from these fields if there is none.
+_SHOWN: Mapping[Any, tuple[str, Look | None]] = {
+    "xent": ("cross-entropy", (BLUE, "-")),
+    "topk": ("top-{k}, {form}", None),
+    "topk_mixture": ("mixture of top-1 to top-{k}, {form}", None),
+    "topk_surrogate": ("top-{k} surrogate, p = {p}", (BLACK, "-")),
+    "xent_smoothed": (f"cross-entropy, {SMOOTHING:g} of the target spread", (BLUE, "--")),
+    "truncated_entropy": ("truncated top-{k} entropy", (GREY, "-")),
+    "smooth_svm": ("smooth top-{k} SVM", (GREY, "--")),
+    "sorted_xent": ("sorted cross-entropy, top-1 and top-{k}", (GREY, ":")),
 }
 # These take the axis of a figure for themselves.
 _IN_TABLES_ONLY = ("topk_surrogate", "xent_smoothed", "truncated_entropy", "smooth_svm", "sorted_xent")
@@ -75,16 +67,18 @@ def _name(fields: Fields) -> str:
     p, k = p_name(fields["loss.p"]), fields["loss.k"]
     target = "the paper's" if fields["loss.target"] == "one_hot" else "smooth target"
     form = f"p = {p}" if k == 1 else f"p = {p}, {target}"
-    return _NAMES.get(fields["loss.name"], fields["loss.name"]).format(k=k, p=p, form=form)
+    name, _ = _SHOWN.get(fields["loss.name"], (fields["loss.name"], None))
+    return name.format(k=k, p=p, form=form)
 
 
 def _look(fields: Fields) -> Look:
     """Colour by p; dashed is the target as in the paper, dotted a top-1 loss, where both targets are the same."""
-    p, k, name = fields["loss.p"], fields["loss.k"], fields["loss.name"]
-    if name == "topk_mixture":
+    _, look = _SHOWN.get(fields["loss.name"], ("", None))
+    p, k = fields["loss.p"], fields["loss.k"]
+    if fields["loss.name"] == "topk_mixture":
         return PURPLE, "-" if p == 2.0 else "--"
     colour = RED if p == 2.0 else GREEN if abs(p - 4 / 3) < 1e-9 else ORANGE
-    return _LOOKS.get(name, (colour, ":" if k == 1 else "--" if fields["loss.target"] == "one_hot" else "-"))
+    return look or (colour, ":" if k == 1 else "--" if fields["loss.target"] == "one_hot" else "-")
 
 
 def _is_papers(fields: Fields) -> bool:
@@ -469,19 +463,17 @@ def _is_pretraining(run: Run) -> bool:
 
 def _stand_in(run: Run) -> str:
     """Says what is trained in the place of the paper's network; empty if it is that network."""
-    fields, network = dotted(run.config), "EfficientNet-Lite0 (ImageNet-1k weights"
+    fields, layer = dotted(run.config), "features.layer"
     if fields.get("model.variant") == "B/16":
         return ""
-    if fields.get("network"):
-        trained = f"all of {network})"
-    elif not run.config.get("features"):
+    part = {None: "all", BEFORE_LAST_BLOCK: "the last block and head"}.get(
+        fields.get(layer), "a head on frozen features"
+    )
+    trained = f"{part} of EfficientNet-Lite0 with ImageNet-1k weights"
+    if fields.get("model.variant"):
         trained = (
             f"{fields.get('model.depth')} blocks of width {fields.get('model.width')}, pretrained on coarse labels"
         )
-    elif fields["features.layer"] == BEFORE_LAST_BLOCK:
-        trained = f"the last block of {network}, {fields.get('features.size')} pixels) and a linear head"
-    else:
-        trained = f"a linear head on frozen features of {network}, {fields.get('features.size')} pixels)"
     return f"A stand-in for ViT-B/16, whose ImageNet-21k weights could not be obtained: {trained}"
 
 

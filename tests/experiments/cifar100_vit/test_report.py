@@ -131,9 +131,9 @@ def test_losses_are_named_and_in_order(tmp_path):
 @pytest.mark.parametrize(
     ("variant", "trained"),
     [
-        ("features", "a linear head on frozen features of EfficientNet-Lite0 (ImageNet-1k weights, 160 pixels)"),
-        ("last_block", "the last block of EfficientNet-Lite0 (ImageNet-1k weights, 160 pixels) and a linear head"),
-        ("whole", "all of EfficientNet-Lite0 (ImageNet-1k weights)"),
+        ("features", "a head on frozen features of EfficientNet-Lite0 with ImageNet-1k weights"),
+        ("last_block", "the last block and head of EfficientNet-Lite0 with ImageNet-1k weights"),
+        ("whole", "all of EfficientNet-Lite0 with ImageNet-1k weights"),
         ("small", "4 blocks of width 64, pretrained on coarse labels"),
         ("", None),
     ],
