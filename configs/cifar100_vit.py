@@ -32,15 +32,12 @@ from collections.abc import Collection, Mapping
 from fractions import Fraction
 
 import ml_collections
-from etils import epy
 from ml_collections import config_dict
 
 from experiments.cifar100_vit.losses import LOSSES
 from experiments.core.config import parse_options
 from experiments.core.errors import UsageError
-
-with epy.lazy_imports():  # --help does without it
-    from experiments.vision import efficientnet
+from experiments.vision.efficientnet import BEFORE_LAST_BLOCK
 
 OPTIONS = {
     "loss": "topk",  # of experiments/cifar100_vit/losses.py
@@ -69,6 +66,9 @@ WEIGHTS = {
 }
 RECIPES = {"vit_jax": "inception", "big_vision": "big_vision"}
 CHOICES: dict[str, Collection[str]] = {"loss": LOSSES, "recipe": RECIPES, "weights": WEIGHTS}  # of these options
+# The paper's rates: cross-entropy's, which other losses of that kind take too, and that of top-3 losses and all else.
+LEARNING_RATE, CROSS_ENTROPY_LEARNING_RATE = 5e-3, 3e-3
+CROSS_ENTROPIES = ("xent", "xent_smoothed", "truncated_entropy")
 BIG_VISION_LEARNING_RATE = 1e-2
 SIZE = 160  # pixels, of EfficientNet-Lite0
 
@@ -114,7 +114,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.optimizer = ml_collections.ConfigDict()
     config.optimizer.name = "sgd"
     config.optimizer.momentum = 0.9
-    config.optimizer.learning_rate = LOSSES[options["loss"]].learning_rate
+    config.optimizer.learning_rate = learning_rate(options["loss"])
     config.optimizer.schedule = "cosine"
     config.optimizer.warmup_steps = steps // 10
     config.optimizer.clip_norm = 1.0
@@ -149,7 +149,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.tensorboard = False  # True: curves, config, summary, images and histograms, in WORKDIR/tensorboard
     config.compilation_cache = config_dict.placeholder(str)  # a directory, "off", or a default in ~/.cache
     if "yes" in (options["features"], options["last_block"]):
-        _make_features(config, "pooled" if options["features"] == "yes" else efficientnet.BEFORE_LAST_BLOCK)
+        _make_features(config, "pooled" if options["features"] == "yes" else BEFORE_LAST_BLOCK)
     if options["whole"] == "yes":
         _make_whole(config)
     if "yes" in (options["small"], options["pretrain"]):
@@ -159,11 +159,16 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     return config
 
 
+def learning_rate(loss: str) -> float:
+    """The peak learning rate of the paper for a loss of that name."""
+    return CROSS_ENTROPY_LEARNING_RATE if loss in CROSS_ENTROPIES else LEARNING_RATE
+
+
 def p_and_steps(options: Mapping[str, str]) -> tuple[float, int]:
-    """The options that are numbers.
+    """Reads the options `p` and `steps`.
 
     Raises:
-      UsageError: they are none.
+      UsageError: they are no numbers.
     """
     try:
         return float(Fraction(options["p"])), int(options["steps"])

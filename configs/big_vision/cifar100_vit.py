@@ -28,7 +28,7 @@ from 0.7 on the very last line of big_vision's `main` (`u.sync`) ends in an Attr
 
 import ml_collections
 
-from configs.cifar100_vit import WEIGHTS, p_and_steps
+from configs.cifar100_vit import WEIGHTS, learning_rate, p_and_steps
 from experiments.cifar100_vit.losses import LOSSES
 from experiments.core.config import parse_options
 
@@ -82,7 +82,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.optax = {"decay": 0.9}
     config.grad_clip_norm = 1.0
     config.wd = 0.0
-    config.lr = LOSSES[options["loss"]].learning_rate
+    config.lr = learning_rate(options["loss"])
     config.schedule = {"warmup_steps": steps // 10, "decay_type": "cosine"}
 
     # What is kept.

@@ -44,7 +44,7 @@ def register(utils: ModuleType, config: ml_collections.ConfigDict) -> None:
         loss = fine_tuning_loss(**config.fine_tuning_loss)
     except ValueError as error:
         raise UsageError(f"config.fine_tuning_loss: {error}") from error
-    if LOSSES[config.fine_tuning_loss.name].of_labels:
+    if LOSSES[config.fine_tuning_loss.name].single_label:
         if config.get("mixup"):
             raise UsageError(
                 f"config.mixup={dict(config.mixup)} is not allowed with config.fine_tuning_loss.name="

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import ml_collections
 
 import ops
-from experiments.cifar100_vit import networks
+from experiments.cifar100_vit import RANK, networks
 from experiments.cifar100_vit.losses import KINDS, LOSSES, fine_tuning_loss
 from experiments.cifar100_vit.networks import is_convolutional
 from experiments.core.config import about, require, require_one_of
@@ -19,7 +19,6 @@ from experiments.vision import download, efficientnet_weights, features, model_f
 from experiments.vision.inputs import has_features
 
 MAX_K = 10  # of the top-k accuracies
-RANK = "rank"  # the name of what is kept of each image
 
 
 def validate(config: ml_collections.ConfigDict) -> None:
@@ -69,8 +68,8 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     if "k" in LOSSES[config.loss.name].reads:
         allowed = f"at most the {data.num_classes} classes of {config.dataset}"
         require(config.loss.k <= data.num_classes, "loss.k", config.loss.k, allowed)
-    if LOSSES[config.loss.name].of_labels and data.is_multi_hot:
-        several = ", ".join(name for name, loss in LOSSES.items() if not loss.of_labels)
+    if LOSSES[config.loss.name].single_label and data.is_multi_hot:
+        several = ", ".join(name for name, loss in LOSSES.items() if not loss.single_label)
         allowed = f"one of {several}, as images of {config.dataset} may have several classes each"
         require(False, "loss.name", config.loss.name, allowed)
     network = networks.make(config, data)

@@ -1,6 +1,6 @@
 """Every claim of the paper that runs or timings can test, with the numbers it states, and where ours are found."""
 
-from experiments.cifar100_vit.report import claims as fine_tuning
+from experiments.cifar100_vit import report as fine_tuning
 from experiments.core.report.finding import Claim
 from experiments.mnist_pruning import report as pruning
 from experiments.vmoe.report import claims as vmoe

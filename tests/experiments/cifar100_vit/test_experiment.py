@@ -163,7 +163,7 @@ def test_multi_hot_labels_of_one_class_each_train_as_the_classes_do(tmp_path):
 def test_a_loss_of_one_class_an_image_is_refused_where_images_have_several(tmp_path, name):
     config, recipe = tiny_config(loss__name=name), dataclasses.replace(RECIPE, load=multi_hot)
     streamed = dataclasses.replace(DATA, train={}, train_stream=Stream(8, None, {"label": np.zeros(10, np.uint8)}))
-    if not LOSSES[name].of_labels:
+    if not LOSSES[name].single_label:
         RECIPE.build(config, streamed)
         return
     message = rf"^config\.loss\.name='{name}' .* must be one of xent, topk, .* digits may have several classes each$"

@@ -4,20 +4,15 @@ import itertools
 
 import jax
 import jax.numpy as jnp
-import matplotlib as mpl
 import numpy as np
 import optax
 import pytest
 from scipy import optimize
 
 import ops
+from experiments.cifar100_vit import report, suite
 from experiments.cifar100_vit.losses import LOSSES, LossKind, fine_tuning_loss
-from experiments.cifar100_vit.report import figures, naming, table
-from experiments.cifar100_vit.suite import on_features
-from experiments.cifar100_vit.suite.__main__ import SUITE
-from experiments.cifar100_vit.suite.presets import FULL_RATES, RATES
 from experiments.core import config_file
-from experiments.core.report.style import STYLE
 from experiments.vision.losses import smooth_svm, sorted_cross_entropy, truncated_entropy
 from tests.experiments.support import ROOT
 from tests.scripts.workdirs import write_fine_tuning
@@ -162,46 +157,31 @@ def test_arguments_out_of_range_are_named(arguments, message):
         fine_tuning_loss(**arguments)(jnp.asarray(LOGITS, jnp.float32), jnp.asarray(LABELS))
 
 
-def test_a_loss_is_one_entry(tmp_path, monkeypatch):
-    """Whatever has to know of it finds it there."""
+def test_a_loss_may_be_added(tmp_path, monkeypatch):
+    """With an entry of LOSSES it can be trained, and is in tables and figures; with a form suites have it."""
     made = {}
 
     def make(**options):
         made.update(options)
         return lambda logits, labels: options["lam"] * logits[:, 0]
 
-    kind = LossKind(
-        make, lambda fields: f"first logit, k = {fields['k']}", lambda fields: ("#123456", ":"), learning_rate=0.07
-    )
     with pytest.raises(ValueError, match=r"name must be one of 'xent', .*, got 'first'"):
         fine_tuning_loss("first")
-    monkeypatch.setitem(LOSSES, "first", kind)
+    monkeypatch.setitem(LOSSES, "first", LossKind(make))
     found = fine_tuning_loss("first", k=2, lam=3.0)(jnp.asarray(LOGITS, jnp.float32), jnp.asarray(LABELS))
     np.testing.assert_allclose(found, 3.0 * LOGITS[:, 0], rtol=1e-5)
     assert (made["k"], made["p"], made["target"]) == (2, 2.0, "one_hot")
     config = config_file.of_file(ROOT / "configs/cifar100_vit.py", "loss=first")
-    assert (config.loss.name, config.optimizer.learning_rate) == ("first", 0.07)
-
-    def sweep(rates):
-        return [f"sweep/first-lr{rate:g}" for rate in rates]
-
-    at_papers, at_own = ([f"{prefix}first-seed{seed}" for seed in (0, 1, 2)] for prefix in ("paper/", "final-"))
-    decays = [f"sweep/first-decay{decay:g}" for decay in on_features.DECAYS]
-    for preset, names in (
-        ("demo", ["final-first"]),
-        ("small", [*sweep(RATES), "final-first"]),
-        ("full", [*at_papers, *sweep(FULL_RATES), *at_own]),
-        ("pretrained", ["paper/first", *sweep(on_features.RATES), *decays, "final-first"]),
-    ):
-        runs = [run for run in SUITE.presets[preset]() if run.base.get("loss.name") == "first"]
-        assert [run.name for run in runs] == names
+    assert (config.loss.name, config.optimizer.learning_rate) == ("first", 5e-3)
+    monkeypatch.setitem(suite.IN_ALL_SUITES, "first", suite.Form("first", lams=(0.1, 1.0)))
+    tried = [f"sweep/first-lr{rate:g}-lam{lam:g}" for lam in (0.1, 1.0) for rate in suite.RATES]
+    assert [run.name for run in suite.small() if run.base.get("loss.name") == "first"] == [*tried, "final-first"]
+    monkeypatch.setitem(report.PRESENTATION.kinds.reads, "first", ())
     write_fine_tuning(tmp_path / "first", {1: [40.0, 42.0], 3: [60.0, 61.0]}, loss__name="first")
-    table.make(tmp_path)
-    assert "| first logit, k = 3 | learning rate 5e-3, lam = 0.1 | 41.00 ± " in (tmp_path / "table.md").read_text()
-    with mpl.rc_context(STYLE):
-        line, *_ = figures.figure6(naming.final(naming.load(tmp_path)[0])).axes[0].get_lines()
-    assert (line.get_color(), line.get_linestyle()) == ("#123456", ":")
-    assert line.get_label() == "first logit, k = 3 (learning rate 5e-3, lam = 0.1)"
+    rows, _ = report.PRESENTATION.load(tmp_path)
+    assert "| first | learning rate 5e-3, lam = 0.1 | 41.00 ± " in "\n".join(report.tables(rows, frozenset()))
+    line, *_ = report.figures(rows)["figure6"].axes[0].get_lines()
+    assert line.get_label() == "first (learning rate 5e-3, lam = 0.1)"
 
 
 @pytest.mark.parametrize("name", LOSSES)

@@ -7,7 +7,7 @@ import pytest
 
 from configs.cifar100_vit import get_config
 from experiments.cifar100_vit.experiment import RECIPE
-from experiments.cifar100_vit.suite.presets import DEMO
+from experiments.cifar100_vit.suite import DEMO
 from experiments.core.training import train
 from tests.experiments.cifar100_vit.tiny import write_weights
 from tests.experiments.processes import assert_killed, begin

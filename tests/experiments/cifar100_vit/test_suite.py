@@ -8,11 +8,19 @@ import numpy as np
 import pytest
 
 from experiments.cifar100_vit.losses import LOSSES
-from experiments.cifar100_vit.suite.__main__ import SUITE
-from experiments.cifar100_vit.suite.forms import forms, forms_on_features
-from experiments.cifar100_vit.suite.on_features import DECAYS, OTHERS
-from experiments.cifar100_vit.suite.on_features import RATES as RATES_ON_FEATURES
-from experiments.cifar100_vit.suite.presets import DEMO, FULL_RATES, PRESETS, PRETRAIN, RATES
+from experiments.cifar100_vit.suite import (
+    DECAYS,
+    DEMO,
+    FORMS,
+    FULL_RATES,
+    IN_ALL_SUITES,
+    OTHERS,
+    PRESETS,
+    PRETRAIN,
+    RATES,
+    RATES_ON_FEATURES,
+    SUITE,
+)
 from experiments.core.record import metrics
 from experiments.core.suite import command
 from experiments.core.suite.plan import SuiteRun
@@ -77,7 +85,7 @@ def test_the_sweep_tries_the_same_rates_for_every_loss_and_never_sees_the_test_i
             rates.setdefault((run.candidate_for, config.loss.lam), []).append(config.optimizer.learning_rate)
         elif run.best_of:
             assert (config.split, config.steps, len(config.seeds)) == ("test", 100, 5)
-    assert {name for name, _ in rates} == set(forms())
+    assert {name for name, _ in rates} == set(IN_ALL_SUITES)
     assert {tuple(tried) for tried in rates.values()} == {RATES}
 
 
@@ -85,7 +93,7 @@ def test_on_features_every_loss_is_trained_at_the_papers_rate_and_at_its_own_of_
     rates, decays, paper, final, lams = {}, {}, {}, {}, {}
     for run, config in suite_configs(SUITE, "pretrained"):
         assert (config.features.size, config.batch_size) == (160, 512)
-        if not LOSSES[config.loss.name].temperatures or not run.candidate_for:
+        if not run.candidate_for or config.loss.name not in ("smooth_svm", "sorted_xent"):
             assert config.loss.lam == 1.0
         assert (config.split, len(config.seeds)) == (("validation", 1) if run.candidate_for else ("test", 5))
         # For intervals over images.
@@ -94,7 +102,7 @@ def test_on_features_every_loss_is_trained_at_the_papers_rate_and_at_its_own_of_
             decays.setdefault(run.candidate_for, []).append(config.optimizer.weight_decay)
             assert run.best_of == f"{run.candidate_for}, rate"
         elif run.candidate_for:
-            assert not paper.keys() - forms_on_features()  # what is cheap, and shows the claim, comes first
+            assert not paper.keys() - FORMS.keys()  # what is cheap, and shows the claim, comes first
             rates.setdefault(run.candidate_for.removesuffix(", rate"), []).append(config.optimizer.learning_rate)
             lams.setdefault(config.loss.name, set()).add(config.loss.lam)
         elif run.best_of:
@@ -102,12 +110,12 @@ def test_on_features_every_loss_is_trained_at_the_papers_rate_and_at_its_own_of_
         else:
             assert config.steps == 100
             paper[run.name.removeprefix("paper/")] = config.optimizer.learning_rate
-    assert rates.keys() == final.keys() == decays.keys() > paper.keys() == set(forms_on_features())
+    assert rates.keys() == final.keys() == decays.keys() > paper.keys() == set(FORMS)
     with_temperatures = {"smooth-svm": "smooth_svm", "sorted-xent": "sorted_xent"}
     assert {tuple(rates[name]) for name in paper.keys() - with_temperatures.keys()} == {RATES_ON_FEATURES}
     for name, loss in with_temperatures.items():
-        assert tuple(rates[name]) == RATES_ON_FEATURES * len(LOSSES[loss].temperatures)
-        assert lams.pop(loss) == set(LOSSES[loss].temperatures) > {1.0}
+        assert tuple(rates[name]) == RATES_ON_FEATURES * len(FORMS[name].temperatures)
+        assert lams.pop(loss) == set(FORMS[name].temperatures) > {1.0}
     assert set.union(*lams.values()) == {1.0}
     assert {tuple(decays[name]) for name in paper} == {DECAYS}
     for tried, option in ((rates, "rates"), (decays, "decays")):
@@ -124,8 +132,8 @@ def test_on_features_every_loss_is_trained_at_the_papers_rate_and_at_its_own_of_
         "topk-p2": 5e-3,
         "topk-p4_3": 5e-3,
     }
-    assert {form["loss.name"] for form in forms_on_features().values()} == set(LOSSES)
-    assert set(forms()) < set(forms_on_features())
+    assert {form.loss for form in FORMS.values()} == set(LOSSES)
+    assert set(IN_ALL_SUITES) < set(FORMS)
 
 
 def test_at_full_size_the_values_are_the_papers_and_rates_are_chosen_besides():
@@ -144,7 +152,7 @@ def test_at_full_size_the_values_are_the_papers_and_rates_are_chosen_besides():
         else:
             assert run.name.startswith("paper/")
             assert config.optimizer.learning_rate == (3e-3 if "xent" in run.name else 5e-3)
-    assert set(own) == set(rates) == set(forms())
+    assert set(own) == set(rates) == set(IN_ALL_SUITES)
     assert {tuple(tried) for tried in rates.values()} == {FULL_RATES}
     assert {frozenset(seeds) for seeds in own.values()} == {frozenset({0, 1, 2})}
     tried = {(config.loss.name, config.loss.p, config.loss.target) for _, config in suite_configs(SUITE, "full")}

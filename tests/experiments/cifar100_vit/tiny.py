@@ -11,7 +11,7 @@ from flax.traverse_util import flatten_dict
 
 from configs.cifar100_vit import get_config
 from experiments.cifar100_vit.networks import make_transformer
-from experiments.cifar100_vit.suite.presets import DEMO
+from experiments.cifar100_vit.suite import DEMO
 from tests.experiments.support import on_one_device
 
 

@@ -64,7 +64,8 @@ def require_told(directory, capsys, what):
 
 @pytest.mark.parametrize("experiment", WRITE)
 def test_one_odd_config_takes_nothing_else_down(tmp_path, capsys, experiment):
-    """Whatever field is missing, null, of another kind, or none that a computer has."""
+    """Neither comparison nor table, whatever field is missing, null, of another kind, or none that a computer has."""
+    report = importlib.import_module(f"experiments.{experiment}.report")
     for name in ("sound", "odd"):
         WRITE[experiment](tmp_path / name, **({"batch_size": 50} if name == "odd" else {}))
     file = tmp_path / "odd" / "config.json"
@@ -76,6 +77,8 @@ def test_one_odd_config_takes_nothing_else_down(tmp_path, capsys, experiment):
             file.write_text(json.dumps(changed(sound, place, _VALUES[value])))
             what = (place, _VALUES[value])
             left_out += bool(require_told(tmp_path, capsys, what))
+            report.tables(report.PRESENTATION.load(tmp_path)[0], frozenset())
+            assert capsys.readouterr().err == "", what
     assert left_out > 20
 
 

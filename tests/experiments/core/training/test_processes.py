@@ -5,7 +5,7 @@ import sys
 import jax
 import pytest
 
-from experiments.cifar100_vit.suite.presets import DEMO
+from experiments.cifar100_vit.suite import DEMO
 from experiments.core.errors import UsageError
 from experiments.core.training import processes
 from tests.experiments.processes import begin, ended, environment, finish, free_port

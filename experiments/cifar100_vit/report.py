@@ -1,0 +1,489 @@
+"""The tables, figures and findings of the fine-tuning experiment: `python -m experiments.cifar100_vit.report DIR`.
+
+Figure 6 is the paper's: the top-k accuracy against k for each loss. Without ViT-B/16 all of it is of a stand-in.
+"""
+
+import functools
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import MultipleLocator
+
+from experiments.cifar100_vit import RANK
+from experiments.cifar100_vit.losses import KINDS, LOSSES, SMOOTHING
+from experiments.core import console
+from experiments.core.kinds import Fields
+from experiments.core.record.summary import interval
+from experiments.core.report import finding, making
+from experiments.core.report.finding import Finding, Measured, Numbers, Verdict, higher_or_lower, sign
+from experiments.core.report.markdown import mean, number, outcome, p_name, plus_minus, signed, table
+from experiments.core.report.paired import difference, over_examples
+from experiments.core.report.presentation import Presentation
+from experiments.core.report.results import NUMBER, Run
+from experiments.core.report.runs import RUN, dotted, frame, pooled
+from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, Look, curve
+from experiments.vision.efficientnet import BEFORE_LAST_BLOCK
+
+PAPER = "paper/"  # in the names of runs at the paper's learning rates, where others have chosen theirs
+PAPERS_RATES, OWN = "at the paper's learning rates", "each loss at its own setting"
+SHOWN_K, PAIRED_K = (1, 3, 5, 10), (1, 3, 5)
+# Pages of results, by the blocks of them that are made here.
+PAGES = {
+    "fine-tuning on features": "cifar100_pretrained",
+    "fine-tuning of the last block": "cifar100_last_block",
+    "fine-tuning of a small network": "cifar100_vit",
+}
+_LINE: dict[str, Any] = {"marker": "o", "markersize": 3.5, "linewidth": 1.5}
+_INTERVALS = (
+    "Mean ± half width of the 95 % t-interval over seeds. Differences are paired by seed; a number after a stroke is "
+    "the half width of their 95 % interval over test images, paired by image."
+)
+_TARGET = ", the paper's"
+_ON_PAGES = ("loss", "setting", "top-1", "top-3", "top-5", "top-3 minus cross-entropy")
+# How long a step takes in the paper, relative to one with cross-entropy: 9.7 and 10 seconds, and 9.5.
+_PAPER_OVERHEAD = {"top-3, p = 2": 9.7 / 9.5, "top-3, p = 4/3": 10 / 9.5}
+
+# What each loss is called, by its fields of the config, and its look, which follows from these fields if there is none.
+_SHOWN: Mapping[Any, tuple[str, Look | None]] = {
+    "xent": ("cross-entropy", (BLUE, "-")),
+    "topk": ("top-{k}, {form}", None),
+    "topk_mixture": ("mixture of top-1 to top-{k}, {form}", None),
+    "topk_surrogate": ("top-{k} surrogate, p = {p}", (BLACK, "-")),
+    "xent_smoothed": (f"cross-entropy, {SMOOTHING:g} of the target spread", (BLUE, "--")),
+    "truncated_entropy": ("truncated top-{k} entropy", (GREY, "-")),
+    "smooth_svm": ("smooth top-{k} SVM", (GREY, "--")),
+    "sorted_xent": ("sorted cross-entropy, top-1 and top-{k}", (GREY, ":")),
+}
+# These take the axis of a figure for themselves.
+_IN_TABLES_ONLY = ("topk_surrogate", "xent_smoothed", "truncated_entropy", "smooth_svm", "sorted_xent")
+
+
+def _name(fields: Fields) -> str:
+    """Names a loss, for example `top-3, p = 4/3, smooth target`; what has no name here goes by that in LOSSES."""
+    p, k = p_name(fields["loss.p"]), fields["loss.k"]
+    target = "the paper's" if fields["loss.target"] == "one_hot" else "smooth target"
+    form = f"p = {p}" if k == 1 else f"p = {p}, {target}"
+    name, _ = _SHOWN.get(fields["loss.name"], (fields["loss.name"], None))
+    return name.format(k=k, p=p, form=form)
+
+
+def _look(fields: Fields) -> Look:
+    """Colour by p; dashed is the target as in the paper, dotted a top-1 loss, where both targets are the same."""
+    _, look = _SHOWN.get(fields["loss.name"], ("", None))
+    p, k = fields["loss.p"], fields["loss.k"]
+    if fields["loss.name"] == "topk_mixture":
+        return PURPLE, "-" if p == 2.0 else "--"
+    colour = RED if p == 2.0 else GREEN if abs(p - 4 / 3) < 1e-9 else ORANGE
+    return look or (colour, ":" if k == 1 else "--" if fields["loss.target"] == "one_hot" else "-")
+
+
+def _is_papers(fields: Fields) -> bool:
+    """Whether it has one of the two losses of Figure 6."""
+    return _name(fields) in ("top-3, p = 2, the paper's", "top-3, p = 4/3, the paper's")
+
+
+def _is_headline(fields: Fields) -> bool:
+    """Whether a run tells the story: cross-entropy and p = 2, with the head and the last block, at both rates."""
+    is_shown = fields["loss.name"] == "xent" or (_is_papers(fields) and fields["loss.p"] == 2.0)
+    circumstances = {"split": "test", "steps": 100, "images_per_class": 0}
+    return is_shown and all(fields.get(name) == value for name, value in circumstances.items())
+
+
+PRESENTATION = Presentation(
+    experiment="cifar100_vit",
+    title="the fine-tuning experiment",
+    kinds=KINDS,
+    method=_name,
+    look=_look,
+    baseline="xent",
+    setting=("loss", "optimizer"),
+    always=("optimizer.learning_rate",),
+    names={"optimizer.weight_decay": "decay", "features.layer": "features"},
+    headline=_is_headline,
+    types={
+        **dict.fromkeys(("dataset", "split", "loss.name", "loss.target"), str),
+        **dict.fromkeys(("steps", "loss.k"), int),
+        **dict.fromkeys(("loss.p", "loss.lam", "optimizer.learning_rate"), NUMBER),
+        **dict.fromkeys(("optimizer.weight_decay", "images_per_class"), NUMBER | None),
+        **dict.fromkeys(("features.layer", "model.variant", "network"), str | None),
+        **dict.fromkeys(("features", "model"), dict | None),
+    },
+)
+
+
+def tables(found: pd.DataFrame, chosen: frozenset[str]) -> list[str]:
+    """The lines of all tables: test, then what was tried on validation."""
+    lines: list[str] = []
+    groups = compared(found[RUN])
+    for title, rows in groups.items():
+        first = rows[RUN].iloc[0]
+        rates = f", {title}" if PAPERS_RATES in groups and title in (PAPERS_RATES, OWN) else ""
+        stand_in = "" if lines else _stand_in(first)
+        lines += [
+            f"### Test, {_task(first)}{rates}: top-k accuracy in %",
+            "",
+            *([f"{stand_in}.", ""] if stand_in else []),
+        ]
+        lines += table(_cells(rows))
+    if groups:
+        lines += [
+            _INTERVALS,
+            "Times of runs on other processors than cross-entropy's are left out.",
+            "The paper's step times on 8 TPUs, ViT-B/16 at 384 pixels: 9.5 s (cross-entropy), 9.7 s (p = 2), 10 s "
+            "(p = 4/3); its accuracies it shows in a figure only.",
+            "",
+        ]
+    for run in filter(_is_pretraining, found[RUN]):
+        right = plus_minus(interval(run.final("valid_accuracy/1")))
+        lines += [f"Pretraining took {run.summary['epochs']:.3g} epochs; {right} % are right on validation then.", ""]
+    tried = _tried(found)
+    for _, alike in itertools.groupby(tried, _circumstances):
+        runs = list(alike)
+        cells = [_cells_of(run, "valid") | _candidate(run, chosen) for run in runs]
+        lines += [f"### Validation, {_task(runs[0])}: top-k accuracy in %", "", *table(pd.DataFrame(cells))]
+    if tried:
+        edges = ", ".join(f"`{name}`" for name in _at_an_edge(tried, chosen)) or "none"
+        lines += [
+            "Chosen for each loss: the setting with the largest mean of the top-1 to top-10 accuracies.",
+            f"At an edge of what was tried: {edges}.",
+            "",
+        ]
+    return lines
+
+
+def figures(found: pd.DataFrame) -> dict[str, Figure]:
+    """Figure 6 for each group of runs that are compared, and the accuracy on validation against the learning rate."""
+    made = {}
+    drawn = [run for run in found[RUN] if run.config["loss"]["name"] not in _IN_TABLES_ONLY]
+    for title, rows in compared(drawn).items():
+        images, steps = _circumstances(rows[RUN].iloc[0])
+        other = f"-{steps}-steps" + (f"-{images}-images" if images else "")
+        made["figure6" + {PAPERS_RATES: "-paper-rates", OWN: ""}.get(title, other)] = figure6(rows)
+    tried = _tried(frame(drawn))
+    first = [run for run in tried if _circumstances(run) == _circumstances(tried[0]) and not _tuned(run)[-1]]
+    several = len({_tuned(run)[0] for run in first}) > 1
+    return made | ({"accuracy-by-rate": by_rate(first)} if several else {})
+
+
+def figure6(rows: pd.DataFrame) -> Figure:
+    """Top-k accuracy against k; beside it the differences from cross-entropy, paired by seed, with intervals."""
+    figure, references = Figure(layout="constrained"), PRESENTATION.references(rows)
+    accuracy, paired = figure.subplots(1, 2)
+    for name, run in rows[RUN].items():
+        ks = sorted(run.summary["final"]["test_accuracy"], key=int)
+        x, metrics = list(map(int, ks)), [f"test_accuracy/{k}" for k in ks]
+        look, label = _look(dotted(run.config)), f"{_label(run)} ({setting(run)})"
+        curve(accuracy, x, [interval(run.final(metric)) for metric in metrics], look, label=label, **_LINE)
+        if (reference := references[name]) is not None:
+            curve(paired, x, [difference(run, reference, metric) for metric in metrics], look, **_LINE)
+    paired.axhline(0, color=BLUE, linewidth=1.5)  # where cross-entropy lies
+    accuracy.set_ylabel("test accuracy, %")
+    paired.set_ylabel("minus that of cross-entropy, points")
+    for axes in (accuracy, paired):
+        axes.set_xlabel("k of the top-k accuracy")
+        axes.xaxis.set_major_locator(MultipleLocator(1))
+    figure.suptitle(_stand_in(rows[RUN].iloc[0]), fontsize=9)
+    return _with_legend(figure, columns=2)
+
+
+def by_rate(runs: Sequence[Run]) -> Figure:
+    """Accuracy on validation against the learning rate, a curve for each loss: which is ahead depends on the rate.
+
+    A loss that was tried with several lam is shown at the one with which it is best at any rate. What is far below
+    cross-entropy at any rate is cut off.
+    """
+    losses = {name: list(members) for name, members in itertools.groupby(runs, _label)}
+    figure = Figure(layout="constrained")
+    for axes, k in zip(figure.subplots(1, 2), (1, 5), strict=True):
+        lowest = None
+        for name, members in losses.items():
+            _, lam, _ = _tuned(max(members, key=lambda run: _mean_accuracy(run)["mean"] or 0.0))
+            shown = [run for run in members if _tuned(run)[1] == lam]
+            label = name if len(shown) == len(members) else f"{name}, lam = {number(lam)}"
+            rates = [_tuned(run)[0] for run in shown]
+            values = [interval(run.final(f"valid_accuracy/{k}")) | {"interval95": None} for run in shown]
+            curve(axes, rates, values, _look(dotted(shown[0].config)), label=label, **_LINE)
+            if name == "cross-entropy":
+                lowest = min(value["mean"] or 0.0 for value in values) - 2
+        axes.set_ylim(bottom=lowest)
+        axes.set_xscale("log")
+        axes.set_xlabel("learning rate")
+        axes.set_ylabel(f"top-{k} accuracy on validation, %")
+    return _with_legend(figure, columns=3)
+
+
+def accuracy(results: Path) -> Finding | None:
+    """The top-3 losses against cross-entropy, for several k: of the transformer, or if that is small on features."""
+    transformer, head, last_block = (_read(results / name) for name in ("cifar100_vit", *list(PAGES.values())[:2]))
+    is_small = any(_stand_in(run) for rows in transformer.values() for run in rows[RUN])
+    if head and (is_small or not transformer):
+        # A suite that goes on does not have the paper's losses in both blocks yet.
+        parts = {"head": head, "last block": last_block} if _answers(last_block) else {"head": head}
+        return _finding(parts, finding.STAND_IN) if _answers(head) else None
+    if OWN not in transformer or not _papers(transformer[OWN]):
+        return None
+    if not is_small and PAPERS_RATES not in transformer:
+        transformer = {PAPERS_RATES: transformer[OWN]}
+    return _finding({"transformer": transformer}, finding.STAND_IN if is_small else finding.PAPERS_TASK)
+
+
+def _answers(groups: Mapping[str, pd.DataFrame]) -> bool:
+    """Whether the paper's losses were trained both at its rates and at their own."""
+    return all(title in groups and _papers(groups[title]) for title in (PAPERS_RATES, OWN))
+
+
+def step_times(results: Path) -> Finding | None:
+    """The time that the losses take by themselves, over that of a step: on accelerators first."""
+    record = finding.first_on_accelerator(results, "losses")
+    if record is None:
+        return None
+    extra = {name: record["losses"][name]["one_plus_extra_over_step"] for name in _PAPER_OVERHEAD}
+    settings, most = record["settings"], f"{100 * (max(extra.values()) - 1):.2g} % of a step"
+    verdict = Verdict(finding.in_every_case(ratio <= _PAPER_OVERHEAD[name] for name, ratio in extra.items()), most)
+    papers = finding.on_accelerator(record) and (settings["variant"], settings["size"]) == ("B/16", 384)
+    return Finding(
+        f"By the time of the losses alone a top-3 loss adds {most} of ViT-{settings['variant']} at {settings['size']} "
+        "pixels at most; in the paper it adds 2 % (p = 2) and 5 % (p = 4/3).",
+        verdict if papers else finding.NOT_POSSIBLE,
+        None if papers else verdict,
+        finding.name_of(record),
+        "% that a step takes longer than with cross-entropy",
+        [Measured(name, 100 * (ratio - 1)) for name, ratio in extra.items()],
+    )
+
+
+def blocks(results: Path) -> dict[str, list[str]]:
+    """The lines of the pages on fine-tuning that are made of the results, by the blocks that they stand in."""
+    read = {block: _read(results / name) for block, name in PAGES.items()}
+    return {block: _page(groups) for block, groups in read.items() if OWN in groups}
+
+
+def make(directory: Path) -> list[Path]:
+    """Makes table and figures of the runs below a directory; returns the paths of the files written."""
+    return making.make(PRESENTATION, tables, figures, directory)
+
+
+def compared(runs: Iterable[Run]) -> dict[str, pd.DataFrame]:
+    """The runs on test that are compared with each other, by how: PAPERS_RATES, OWN, or OWN in other circumstances.
+
+    Runs that differ in their seeds alone are one. In OWN are those on all images that are the shortest.
+    """
+    final = [run for run in runs if run.config["split"] == "test" and not _is_pretraining(run)]
+    # One whose own rate is the paper's is there twice, and no repetition.
+    paper, own = (pooled(run for run in final if (PAPER in run.name) == at_paper) for at_paper in (True, False))
+    groups = {PAPERS_RATES: frame(sorted(paper, key=_place))} if paper else {}
+    for number_, (_, alike) in enumerate(itertools.groupby(sorted(own, key=_place), _circumstances)):
+        rows = frame(alike)
+        groups[_task(rows[RUN].iloc[0]) if number_ else OWN] = rows
+    return groups
+
+
+@functools.lru_cache(maxsize=8)
+def _read(directory: Path) -> dict[str, pd.DataFrame]:
+    """What is compared among the runs below a directory; nothing if there are none."""
+    found, _ = PRESENTATION.load(directory)
+    return compared(found[RUN])
+
+
+def _page(groups: Mapping[str, pd.DataFrame]) -> list[str]:
+    """The tables of a page, of the losses that were trained in all circumstances; table.md has the others."""
+    everywhere = set.intersection(*(set(map(_label, rows[RUN])) for rows in groups.values()))
+    lines = []
+    for title in (title for title in (PAPERS_RATES, OWN) if title in groups):
+        cells = _cells(groups[title])
+        lines += [f"**{title.capitalize()}**", "", *table(cells[cells["loss"].isin(everywhere)], columns=_ON_PAGES)]
+    return [*lines, _INTERVALS]
+
+
+def _cells(rows: pd.DataFrame) -> pd.DataFrame:
+    """The cells of runs on test, with differences from cross-entropy in the same circumstances."""
+    cells, references = [], PRESENTATION.references(rows)
+    for name, run in rows[RUN].items():
+        row, reference = _cells_of(run, "test"), references[name]
+        row |= {f"top-{k} minus cross-entropy": paired_cell(_difference(run, reference, k)) for k in PAIRED_K}
+        # A run that trains alone has more processors than those that trained side by side.
+        is_timed = reference is None or reference.trained_on == run.trained_on
+        seconds = run.summary["seconds"] / (run.summary["steps"] * len(run.summary["seeds"]))
+        cells.append(
+            row
+            | {
+                "mean of top-1 to 10": plus_minus(_mean_accuracy(run)),
+                "s per step and seed": f"{seconds:.2g}" if is_timed else "-",
+            }
+        )
+    return pd.DataFrame(cells, index=rows.index).assign(**outcome(rows))
+
+
+def _cells_of(run: Run, split: str) -> dict[str, str]:
+    accuracies = run.summary["final"][f"{split}_accuracy"]
+    shown = {f"top-{k}": plus_minus(accuracies.get(str(k))) for k in SHOWN_K}
+    return {"loss": _label(run), "setting": setting(run)} | shown
+
+
+def _candidate(run: Run, chosen: frozenset[str]) -> dict[str, str]:
+    """The last cells of a run on validation."""
+    return {
+        "mean of top-1 to 10": mean(_mean_accuracy(run)),
+        "train loss": mean(interval(run.final("train_loss"))),
+        "diverged": f"{run.summary['diverged']} of {len(run.summary['seeds'])}",
+        "chosen": "chosen" if run.name in chosen else "",
+    }
+
+
+def _at_an_edge(tried: Sequence[Run], chosen: frozenset[str]) -> list[str]:
+    """The chosen runs with the least or greatest rate or lam tried for their loss, or with the greatest decay."""
+    found = []
+    for _, alike in itertools.groupby(tried, lambda run: (_circumstances(run), _label(run))):
+        rivals = {run.name: _tuned(run) for run in alike}
+        rates, lams, decays = (sorted(set(values)) for values in zip(*rivals.values(), strict=True))
+        for name, (rate, lam, decay) in rivals.items():
+            is_end = rate in (rates[0], rates[-1]) or (len(lams) > 1 and lam in (lams[0], lams[-1]))
+            if name in chosen and (is_end or decay == decays[-1] > 0):
+                found.append(name)
+    return sorted(found)
+
+
+def _difference(run: Run, reference: Run | None, k: int) -> Numbers | None:
+    """From cross-entropy, paired by seed; where ranks were kept also by image."""
+    metric = f"test_accuracy/{k}"
+    if reference is None or any(str(k) not in one.summary["final"]["test_accuracy"] for one in (run, reference)):
+        return None
+    by_image = over_examples(run, reference, metric, lambda kept: 100.0 * (kept[RANK] < k))
+    return difference(run, reference, metric) | {"over_images": by_image}
+
+
+def paired_cell(value: Numbers | None) -> str:
+    """Writes `+0.20 ± 0.05 / 0.31`: a difference, its interval over seeds, and if there is one, that over images."""
+    by_image = (value or {}).get("over_images")
+    return signed(value) if by_image is None else f"{signed(value)} / {by_image:.2f}"
+
+
+def _papers(rows: pd.DataFrame) -> dict[str, dict[int, Numbers | None]]:
+    """The differences of the paper's losses from cross-entropy, by loss and k."""
+    references = PRESENTATION.references(rows)
+    return {
+        _label(run): {k: _difference(run, references[name], k) for k in SHOWN_K}
+        for name, run in rows[RUN].items()
+        if _is_papers(dotted(run.config))
+    }
+
+
+def _finding(by_part: Mapping[str, Mapping[str, pd.DataFrame]], on: str) -> Finding:
+    """Two answers, at the paper's learning rates and each loss at its own, by the part of a network that is trained."""
+    verdicts, counts, measured = {}, [], []
+    for title in (PAPERS_RATES, OWN):
+        losses = {part: _papers(groups[title]) for part, groups in by_part.items() if title in groups}
+        if not losses:
+            continue
+        signs = {part: [sign(value) for by_k in of.values() for value in by_k.values()] for part, of in losses.items()}
+        best = {part: _best(by_k[3] for by_k in of.values()) for part, of in losses.items()}
+        verdict, number = finding.answer([*itertools.chain(*signs.values())]), _best(best.values())
+        by_parts = ", ".join(f"{plus_minus(value, signed=True).split()[0]} {part}" for part, value in best.items())
+        verdicts[title] = Verdict(verdict, by_parts if verdict == "mixed" else higher_or_lower("accuracy", number))
+        told = [
+            f"win {s.count(1)} and lose {s.count(-1)} of {len(s)} comparisons ({part})" for part, s in signs.items()
+        ]
+        counts.append(f"{title}, {', '.join(told)}")
+        measured += [
+            Measured.of(f"{title}, {part}: {name.removesuffix(_TARGET)}", by_k[3])
+            for part, of in losses.items()
+            for name, by_k in of.items()
+        ]
+    return Finding(
+        f"Against cross-entropy in top-k accuracy the top-3 losses, {'; '.join(counts)}.",
+        verdicts.get(PAPERS_RATES, finding.NOT_POSSIBLE),
+        verdicts.get(OWN),
+        on,
+        "points of top-3 accuracy, minus those of cross-entropy",
+        measured,
+    )
+
+
+def _best(values: Iterable[Numbers | None]) -> Numbers:
+    """The largest difference."""
+    known = [value for value in values if value and value["mean"] is not None]
+    return max(known, key=lambda value: float(value["mean"]), default={"mean": None, "interval95": None})
+
+
+def _label(run: Run) -> str:
+    return _name(dotted(run.config))
+
+
+def setting(run: Run) -> str:
+    """What is chosen for a loss, for example `learning rate 0.1, lam = 1`; weight decay, if there is any."""
+    rate, lam, decay = _tuned(run)
+    parts = [f"learning rate {number(rate)}"]
+    if "lam" in LOSSES[run.config["loss"]["name"]].reads:
+        parts.append(f"lam = {number(lam)}")
+    return ", ".join([*parts, f"decay {number(decay)}"] if decay else parts)
+
+
+def _tuned(run: Run) -> tuple[float, float, float]:
+    """The learning rate, lam and weight decay of a run."""
+    optimizer = run.config["optimizer"]
+    return optimizer["learning_rate"], run.config["loss"]["lam"], optimizer.get("weight_decay") or 0.0
+
+
+def _mean_accuracy(run: Run) -> Numbers:
+    """The mean of the top-1 to top-10 accuracies."""
+    return interval([None if error is None else 100 - error for error in run.final("mean_topk_error")])
+
+
+def _circumstances(run: Run) -> tuple[int, int]:
+    """Training images of each class (all of them: 0) and steps: runs that are compared are alike in these."""
+    return run.config.get("images_per_class") or 0, run.config["steps"]
+
+
+def _task(run: Run) -> str:
+    images, steps = _circumstances(run)
+    return f"{run.config['dataset']}, {steps} steps" + (f" on {images} images of each class" if images else "")
+
+
+def _place(run: Run) -> tuple[Any, ...]:
+    """By circumstances, in the order of LOSSES; then by learning rate, lam and decay."""
+    loss = run.config["loss"]
+    form = (list(LOSSES).index(loss["name"]), -loss["k"], loss["target"] != "one_hot", -loss["p"])
+    return (*_circumstances(run), *form, *_tuned(run), run.name)
+
+
+def _tried(found: pd.DataFrame) -> list[Run]:
+    """The runs from which hyper-parameters are chosen, in order."""
+    tried = (run for run in found[RUN] if run.config["split"] == "validation" and not _is_pretraining(run))
+    return sorted(tried, key=_place)
+
+
+def _is_pretraining(run: Run) -> bool:
+    """Whether the run makes the weights that others start from."""
+    return bool(run.config.get("export_params"))
+
+
+def _stand_in(run: Run) -> str:
+    """Says what is trained in the place of the paper's network; empty if it is that network."""
+    fields, layer = dotted(run.config), "features.layer"
+    if fields.get("model.variant") == "B/16":
+        return ""
+    part = {None: "all", BEFORE_LAST_BLOCK: "the last block and head"}.get(
+        fields.get(layer), "a head on frozen features"
+    )
+    trained = f"{part} of EfficientNet-Lite0 with ImageNet-1k weights"
+    if fields.get("model.variant"):
+        trained = (
+            f"{fields.get('model.depth')} blocks of width {fields.get('model.width')}, pretrained on coarse labels"
+        )
+    return f"A stand-in for ViT-B/16, whose ImageNet-21k weights could not be obtained: {trained}"
+
+
+def _with_legend(figure: Figure, columns: int) -> Figure:
+    """Adds a legend below, in a height of its own; with shorter handles a marker would hide the dashes."""
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.set_size_inches(11, 3.6 + 0.2 * -(-len(labels) // columns))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8, handlelength=4)
+    return figure
+
+
+if __name__ == "__main__":
+    console.run(lambda arguments: making.main(make, "cifar100_vit", arguments))

@@ -1,0 +1,256 @@
+"""Trains all runs of a preset, makes table and figures: `python -m experiments.cifar100_vit.suite --out=DIR`.
+
+small  what results/cifar100_vit holds, the stand-in for ViT-B/16: pretraining on the coarse labels of CIFAR-100,
+       hyper-parameters of every loss chosen on validation, then every loss on test; two hours and a quarter on
+       2 CPU cores that are busy
+pretrained   the stand-in with ImageNet's features: a linear head on those of a frozen EfficientNet-Lite0. Every loss at
+       the paper's learning rate, and at its own, chosen on validation from one grid; 39 minutes on 2 CPU cores
+last_block   the same of a few losses, with that network's last block trained, too: hours on 2 CPU cores
+demo   the same in little on scikit-learn's digits, without the choice; under a minute
+full   the paper's three runs at full size, those with a smooth target, and the mixture: for accelerators, at the
+       paper's learning rates and each at its own
+
+Pretraining sees neither the validation nor the test images.
+
+On features the learning rate is chosen on validation, then at that rate the weight decay. lam stays as it is: for the
+losses of this framework and a head that starts from zeros only rate / lam matters, where nothing is clipped. That is
+not so of the temperature of the smooth SVM and of the sorted cross-entropy, which is chosen with the rate, nor where a
+block is trained with the head; there lam is one that was not chosen.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from experiments.cifar100_vit import report
+from experiments.cifar100_vit.experiment import RECIPE
+from experiments.cifar100_vit.report import PAPER
+from experiments.core import console
+from experiments.core.suite import command
+from experiments.core.suite.plan import Suite, SuiteRun
+from experiments.vision.digits import DIGITS
+
+Fields = Mapping[str, Any]  # of the config, by dotted name
+
+PRETRAIN = "pretrain"
+SWEEP_SEEDS = (100,)
+FINAL_SEEDS = (0, 1, 2, 3, 4)
+# One at a time: batches of 512 images of 384 pixels fill the devices, and a stream is of one seed.
+FULL_SEEDS = (0, 1, 2)
+DEMO_SEEDS = (0, 1, 2)
+
+# The same learning rates for every loss. How strong a top-k loss is depends on lam, so each is tried with each rate.
+RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
+FULL_RATES = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
+RATES_ON_FEATURES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+FEW_RATES = RATES_ON_FEATURES[:9]
+DECAYS = (0.01, 0.1, 1.0)  # besides none; they are scaled by the rate
+FEW_IMAGES_DECAYS = (*DECAYS, 10.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """A loss as the suites train it.
+
+    Attributes:
+      loss: its name in LOSSES.
+      fields: of `config.loss`, those that it sets.
+      lams: tried with each learning rate on the small network; none: that of the config.
+      temperatures: the same on features, where lam is more than a scale of the rate.
+      in_all_suites: whether other suites than those on features have it.
+    """
+
+    loss: str
+    fields: Fields = dataclasses.field(default_factory=dict)
+    lams: Sequence[float] = ()
+    temperatures: Sequence[float] = ()
+    in_all_suites: bool = True
+
+    @property
+    def of_config(self) -> dict[str, Any]:
+        """Its fields of the config, by dotted name."""
+        return {"loss.name": self.loss} | {f"loss.{name}": value for name, value in self.fields.items()}
+
+
+_LAMS = (0.03, 0.1, 1.0, 10.0)
+_P2, _P4_3 = {"p": 2.0, "target": "one_hot"}, {"p": 4 / 3, "target": "one_hot"}
+_P2_SMOOTH, _P4_3_SMOOTH = {"p": 2.0, "target": "smooth"}, {"p": 4 / 3, "target": "smooth"}
+# What the suites train, in their order.
+FORMS = {
+    "xent": Form("xent"),
+    "topk-p2": Form("topk", _P2, lams=_LAMS),
+    "topk-p4_3": Form("topk", _P4_3, lams=_LAMS),
+    "topk-p2-smooth": Form("topk", _P2_SMOOTH, lams=_LAMS),
+    "topk-p4_3-smooth": Form("topk", _P4_3_SMOOTH, lams=_LAMS),
+    "top1-p2": Form("topk", _P2 | {"k": 1}, in_all_suites=False),
+    "top1-p4_3": Form("topk", _P4_3 | {"k": 1}, in_all_suites=False),
+    "mixture-p2": Form("topk_mixture", _P2_SMOOTH | {"k": 5}, lams=_LAMS[1:]),
+    "mixture-p4_3": Form("topk_mixture", _P4_3_SMOOTH | {"k": 5}, in_all_suites=False),
+    "surrogate-k5-p2": Form("topk_surrogate", {"p": 2.0, "k": 5}, in_all_suites=False),
+    "xent_smoothed": Form("xent_smoothed", in_all_suites=False),
+    "truncated-entropy": Form("truncated_entropy", {"k": 5}, in_all_suites=False),
+    "smooth-svm": Form("smooth_svm", {"k": 5}, temperatures=(0.01, 0.1, 1.0, 10.0), in_all_suites=False),
+    "sorted-xent": Form("sorted_xent", {"k": 5}, temperatures=(0.1, 1.0, 10.0), in_all_suites=False),
+}
+IN_ALL_SUITES = {name: form for name, form in FORMS.items() if form.in_all_suites}
+# In other settings: cross-entropy, the paper's losses and one that comes closer to it.
+FEW = ("xent", "topk-p2", "topk-p4_3", "top1-p4_3")
+IN_DEMO = ("xent", "topk-p2", "topk-p2-smooth", "topk-p4_3-smooth")
+DEMO = DIGITS | {"batch_size": 64}
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """Data and length of training on features, in which losses are compared.
+
+    Attributes:
+      prefix: of the names of its runs.
+      fields: of the config.
+      steps: the option of that name.
+      losses: by their names in FORMS.
+      rates, decays: tried for each of them.
+      variant: of the config.
+    """
+
+    prefix: str
+    fields: Fields = dataclasses.field(default_factory=dict)
+    steps: int = 100
+    losses: Sequence[str] = tuple(FORMS)
+    rates: Sequence[float] = RATES_ON_FEATURES
+    decays: Sequence[float] = DECAYS
+    variant: str = "features"
+
+
+PAPERS = Setting("")
+OTHERS = (
+    Setting("images10/", {"images_per_class": 10}, losses=FEW, rates=FEW_RATES, decays=FEW_IMAGES_DECAYS),
+    Setting("images50/", {"images_per_class": 50}, losses=FEW, rates=FEW_RATES, decays=FEW_IMAGES_DECAYS),
+    Setting("steps1000/", steps=1000, losses=FEW, rates=FEW_RATES),
+    # The longer, the smaller are the best.
+    Setting("steps5000/", steps=5000, losses=FEW, rates=(0.0005, *RATES_ON_FEATURES[:6])),
+)
+LAST_BLOCK = Setting("", losses=FEW, rates=RATES_ON_FEATURES[:11], decays=(), variant="last_block")
+
+
+def small() -> list[SuiteRun]:
+    """Pretraining, the sweep on validation, then every loss on test at the setting chosen for it."""
+    pretraining = SuiteRun(PRETRAIN, {"split": "validation"}, variant="small,pretrain")
+    tried, final = [], []
+    for name, form in IN_ALL_SUITES.items():
+        base = {"split": "validation", "seeds": SWEEP_SEEDS, "checkpoint_every": 100} | form.of_config
+        for label, setting in _rates_and_lams(RATES, form.lams):
+            run, start = f"sweep/{name}-{label}", PRETRAIN
+            tried.append(SuiteRun(run, base, setting, candidate_for=name, variant="small", weights_of=start))
+        base = {"split": "test", "seeds": FINAL_SEEDS, "checkpoint_every": 100} | form.of_config
+        final.append(SuiteRun(f"final-{name}", base, best_of=name, variant="small", weights_of=PRETRAIN))
+    return [pretraining, *tried, *final]
+
+
+def pretrained() -> list[SuiteRun]:
+    """In the paper's setting every loss, at the paper's rates and at its own; in the others a few, at their own."""
+    return [*_at_paper_rates(PAPERS), *(run for setting in (PAPERS, *OTHERS) for run in _tuned(setting))]
+
+
+def last_block() -> list[SuiteRun]:
+    """A few losses where the last block is trained with the head, at the paper's rates and at their own."""
+    return [*_at_paper_rates(LAST_BLOCK), *_tuned(LAST_BLOCK)]
+
+
+def demo() -> list[SuiteRun]:
+    """Pretraining on pairs of digits, then some losses on the ten, at one setting."""
+    short = {"steps": 200, "eval_every": 200, "checkpoint_every": 200, "optimizer.warmup_steps": 20}
+    runs = [SuiteRun(PRETRAIN, DEMO | {"split": "validation"} | short, variant="small,pretrain")]
+    fields = {"seeds": DEMO_SEEDS, "steps": 100, "eval_every": 10, "checkpoint_every": 100, "loss.lam": 1.0}
+    for name in IN_DEMO:
+        base = DEMO | fields | {"optimizer.learning_rate": 0.1} | FORMS[name].of_config
+        runs.append(SuiteRun(f"final-{name}", base, variant="small", weights_of=PRETRAIN))
+    return runs
+
+
+def full() -> list[SuiteRun]:
+    """From public weights: every loss at the paper's rate, the rates on validation, every loss at its own."""
+    at_papers, tried, at_own = [], [], []
+    for name, form in IN_ALL_SUITES.items():
+        variant = f"loss={form.loss}"
+        for seed in FULL_SEEDS:
+            base = form.of_config | {"seeds": (seed,), "export_examples": True}
+            at_papers.append(SuiteRun(f"{PAPER}{name}-seed{seed}", base, variant=variant))
+            at_own.append(SuiteRun(f"final-{name}-seed{seed}", base, best_of=name, variant=variant))
+        base = form.of_config | {"split": "validation", "seeds": SWEEP_SEEDS}
+        for label, setting in _rates_and_lams(FULL_RATES):
+            tried.append(SuiteRun(f"sweep/{name}-{label}", base, setting, candidate_for=name, variant=variant))
+    return at_papers + tried + at_own
+
+
+def _at_paper_rates(setting: Setting) -> Iterator[SuiteRun]:
+    """Every loss at the rate that the config has for it."""
+    for name in setting.losses:
+        form = FORMS[name]
+        yield SuiteRun(f"{PAPER}{name}", _final(setting, form), variant=f"{setting.variant},loss={form.loss}")
+
+
+def _tuned(setting: Setting) -> Iterator[SuiteRun]:
+    """For each loss the rates, then decays at the best of them, then the best of all on test."""
+    variant = f"{setting.variant},steps={setting.steps}"
+    for name in setting.losses:
+        form = FORMS[name]
+        validation = {"split": "validation", "seeds": SWEEP_SEEDS, "checkpoint_every": setting.steps}
+        base, sweep = validation | dict(setting.fields) | form.of_config, f"{setting.prefix}sweep/{name}"
+        best = f"{setting.prefix}{name}"
+        at_best_rate = f"{best}, rate" if setting.decays else best
+        for label, tried in _rates_and_lams(setting.rates, form.temperatures):
+            yield SuiteRun(f"{sweep}-{label}", base, tried, candidate_for=at_best_rate, variant=variant)
+        for decay in setting.decays:
+            tried, run = {"optimizer.weight_decay": decay}, f"{sweep}-decay{decay:g}"
+            yield SuiteRun(run, base, tried, candidate_for=best, best_of=at_best_rate, variant=variant)
+        yield SuiteRun(f"{setting.prefix}final-{name}", _final(setting, form), best_of=best, variant=variant)
+
+
+def _final(setting: Setting, form: Form) -> dict[str, Any]:
+    kept = {"checkpoint_every": setting.steps, "export_examples": True}
+    return {"split": "test", "seeds": FINAL_SEEDS, **kept, **setting.fields, **form.of_config}
+
+
+def _rates_and_lams(rates: Sequence[float], lams: Sequence[float] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each rate, with each lam if there are any: what names a run by them (`lr0.1-lam1`), and the fields."""
+    for lam in lams or (None,):
+        for rate in rates:
+            if lam is None:
+                yield f"lr{rate:g}", {"optimizer.learning_rate": rate}
+            else:
+                yield f"lr{rate:g}-lam{lam:g}", {"optimizer.learning_rate": rate, "loss.lam": lam}
+
+
+def _cost(run: SuiteRun) -> float:
+    """Seconds on 2 CPU cores: compilation and evaluation, then images."""
+    seeds = len(run.base.get("seeds", ()))
+    if run.name == PRETRAIN:
+        return 900.0
+    if run.variant.startswith("last_block"):
+        return 150.0 * seeds
+    if run.variant.startswith("features"):
+        steps = int(run.variant.partition("steps=")[2] or 100)
+        return 3.0 + (0.5 + 0.003 * steps) * seeds
+    return 12.0 + 24.0 * seeds
+
+
+PRESETS: dict[str, Callable[[], list[SuiteRun]]] = {
+    "small": small,
+    "pretrained": pretrained,
+    "last_block": last_block,
+    "demo": demo,
+    "full": full,
+}
+SUITE = Suite(
+    name="cifar100_vit",
+    load=lambda: RECIPE,
+    presets=PRESETS,
+    chosen_by="mean_topk_error",
+    shown=("test_accuracy/1", "test_accuracy/3", "valid_accuracy/1", "valid_accuracy/3", "mean_topk_error"),
+    if_diverged=100.0,
+    cost=_cost,
+    report=report.make,
+)
+
+if __name__ == "__main__":
+    console.run(lambda arguments: command.main(SUITE, arguments))

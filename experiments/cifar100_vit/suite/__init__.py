@@ -1,1 +1,0 @@
-"""All runs of the experiment: `python -m experiments.cifar100_vit.suite --out=DIR`."""

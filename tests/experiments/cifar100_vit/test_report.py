@@ -1,0 +1,425 @@
+"""Tables, figures and findings of the fine-tuning experiment: their numbers, by hand, and what is left out."""
+
+import json
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+from experiments.cifar100_vit import report
+from experiments.cifar100_vit.report import OWN, PAPERS_RATES, PRESENTATION
+from experiments.core.report import making
+from experiments.core.report.runs import dotted
+from experiments.core.report.style import STYLE
+from tests.scripts.workdirs import write_fine_tuning, write_workdir
+
+XENT = {1: [40.0, 42.0, 47.0], 3: [60.0, 61.0, 62.0], 5: [70.0, 70.0, 70.0], 10: [80.0, 81.0, 82.0]}
+TOPK = {1: [37.0, 38.0, 36.0], 3: [61.0, 63.0, 65.0], 5: [71.0, 72.0, 73.0], 10: [82.0, 82.0, 82.0]}
+KS = range(1, 11)
+
+
+def compared(directory):
+    return report.compared(PRESENTATION.load(directory)[0]["run"])
+
+
+def rows_of(directory):
+    """The rows of all tables, as cells by column, and the text."""
+    text = "\n".join([*report.tables(PRESENTATION.load(directory)[0], making.chosen(directory)), ""])
+    rows, header = [], None
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if not line.startswith("|"):
+            header = None
+        elif header is None:
+            header = cells
+        elif "---" not in cells:
+            rows.append(dict(zip(header, cells, strict=True)))
+    return rows, text
+
+
+def test_intervals_and_paired_differences_are_those_computed_by_hand(tmp_path):
+    write_fine_tuning(tmp_path / "final-xent", XENT, "small,loss=xent")
+    write_fine_tuning(tmp_path / "final-topk", TOPK, optimizer__learning_rate=0.03)
+    (xent, topk), text = rows_of(tmp_path)
+    # t(0.975, 2 degrees) = 4.302653; the standard deviation of (37, 38, 36) is 1. The differences are -3, -4, -11: mean
+    # -6, variance (9 + 4 + 25) / 2 = 19. Those of top-3 are 1, 2, 3. (37 + 61 + 71 + 82) / 4 is 62.75, and so on.
+    assert topk == {
+        "loss": "top-3, p = 2, the paper's",
+        "setting": "learning rate 0.03, lam = 0.1",
+        **{"top-1": "37.00 ± 2.48", "top-3": "63.00 ± 4.97", "top-5": "72.00 ± 2.48", "top-10": "82.00 ± 0.00"},
+        "top-1 minus cross-entropy": "-6.00 ± 10.83",
+        "top-3 minus cross-entropy": "+2.00 ± 2.48",
+        "top-5 minus cross-entropy": "+2.00 ± 2.48",
+        "mean of top-1 to 10": "63.50 ± 1.64",
+    }
+    assert (xent["loss"], xent["setting"], xent["top-1"]) == ("cross-entropy", "learning rate 3e-3", "43.00 ± 8.96")
+    assert xent["top-1 minus cross-entropy"] == "-"
+    assert "In every row: s per step and seed 0.33, seeds 3, diverged 0." in text
+
+
+def test_pairs_are_by_seed_and_diverged_seeds_leave_the_means(tmp_path):
+    write_fine_tuning(tmp_path / "xent", {1: [10.0, 20.0, None]}, "small,loss=xent", seeds=(2, 1, 0))
+    write_fine_tuning(tmp_path / "topk", {1: [29.0, 18.0, 50.0]}, seeds=(0, 1, 7))
+    write_fine_tuning(tmp_path / "lost", {1: [None] * 3}, "small,target=smooth")
+    (xent, topk, lost), _ = rows_of(tmp_path)
+    assert (xent["top-1"], xent["diverged"]) == ("15.00 ± 63.53", "1")
+    assert topk["top-1 minus cross-entropy"] == "-2.00"  # of seed 1 alone
+    assert (lost["top-1"], lost["top-1 minus cross-entropy"], lost["diverged"]) == ("-", "-", "3")
+
+
+def test_runs_of_one_seed_each_are_one_run_of_many_and_a_repetition_is_none(tmp_path):
+    """As at full size, where every seed trains alone; a rate of its own that is the paper's is no repetition."""
+    for block in ("paper", "final"):
+        for seed in range(3):
+            for loss, accuracies in (("xent", XENT), ("topk", TOPK)):
+                one = {k: [values[seed]] for k, values in accuracies.items()}
+                write_fine_tuning(
+                    tmp_path / f"{block}/{loss}{seed}", one, f"loss={loss}", seeds=(seed,), mesh__fsdp=1 + seed
+                )
+    groups = compared(tmp_path)
+    assert list(groups[PAPERS_RATES].index) == [
+        f"paper/{name}0, paper/{name}1, paper/{name}2" for name in ("xent", "topk")
+    ]
+    assert [run.summary["seeds"] for rows in groups.values() for run in rows["run"]] == [[0, 1, 2]] * 4
+    rows, _ = rows_of(tmp_path)
+    assert [row["top-1 minus cross-entropy"] for row in rows] == ["-", "-6.00 ± 10.83"] * 2
+    write_fine_tuning(tmp_path / "again", {k: [values[0]] for k, values in TOPK.items()}, "", seeds=(0,))
+    assert {"again", "final/topk0", "final/topk1"} < set(compared(tmp_path)[OWN].index)
+
+
+def test_times_are_those_of_runs_on_the_same_processors(tmp_path):
+    cores = {"xent": (1, 1), "topk": (1, 1), "alone": (2, 2), "mixed": (1, 2)}
+    forms = {"xent": "loss=xent", "topk": "p=2", "alone": "p=4/3", "mixed": "p=3/2"}
+    for name, variant in forms.items():
+        for seed in range(2):
+            path = tmp_path / f"{name}{seed}"
+            write_fine_tuning(path, {k: [values[seed]] for k, values in XENT.items()}, variant, seeds=(seed,))
+            machine = {"machine": {"cores": cores[name][seed]}, "devices": {"count": 1}}
+            file = path / "environment.json"
+            file.write_text(json.dumps(json.loads(file.read_text()) | machine))
+    rows, _ = rows_of(tmp_path)
+    times = {
+        row["loss"].split(",")[1:2][0] if "," in row["loss"] else "xent": row["s per step and seed"] for row in rows
+    }
+    assert times == {"xent": "1", " p = 2": "1", " p = 1.5": "-", " p = 4/3": "-"}
+
+
+def test_losses_are_named_and_in_order(tmp_path):
+    forms = {
+        "d": ("small,loss=topk_mixture,target=smooth", {"loss__k": 5}),
+        "c": ("small,p=4/3,target=smooth", {"loss__lam": 1.0}),
+        "b": ("small,p=4/3", {}),
+        "a2": ("small,p=3/2", {}),
+        "a": ("small", {}),
+        "xent": ("small,loss=xent", {}),
+        "e": ("features,p=4/3", {"loss__k": 1, "steps": 200}),
+    }
+    for name, (variant, fields) in forms.items():
+        write_fine_tuning(tmp_path / name, XENT, variant, **fields)
+    rows, _ = rows_of(tmp_path)
+    assert [row["loss"] for row in rows] == [
+        "cross-entropy",
+        "top-3, p = 2, the paper's",
+        "top-3, p = 1.5, the paper's",
+        "top-3, p = 4/3, the paper's",
+        "top-3, p = 4/3, smooth target",
+        "mixture of top-1 to top-5, p = 2, smooth target",
+        "top-1, p = 4/3",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("variant", "trained"),
+    [
+        ("features", "a head on frozen features of EfficientNet-Lite0 with ImageNet-1k weights"),
+        ("last_block", "the last block and head of EfficientNet-Lite0 with ImageNet-1k weights"),
+        ("whole", "all of EfficientNet-Lite0 with ImageNet-1k weights"),
+        ("small", "4 blocks of width 64, pretrained on coarse labels"),
+        ("", None),
+    ],
+)
+def test_a_stand_in_is_called_one_and_the_full_size_is_not(tmp_path, variant, trained):
+    write_fine_tuning(tmp_path / "final", XENT, variant)
+    coarse = {1: [55.0], 3: [80.0], 5: [90.0]}
+    write_fine_tuning(tmp_path / "pretrain", coarse, "pretrain", split="validation")
+    rows, text = rows_of(tmp_path)
+    assert len(rows) == 1  # pretraining is no candidate
+    assert "took 10 epochs; 55.00 %" in text
+    title = report.figure6(compared(tmp_path)[OWN]).get_suptitle()
+    assert (f": {trained}.\n" in text and title.endswith(trained)) if trained else ("stand-in" not in title + text)
+
+
+def test_the_sweep_marks_what_was_chosen(tmp_path):
+    for rate in (0.03, 0.1):
+        fields = {"split": "validation", "optimizer__learning_rate": rate}
+        write_fine_tuning(tmp_path / f"lr{rate:g}", {1: [5.0], 3: [7.0], 5: [9.0]}, **fields)
+    (tmp_path / "choices.json").write_text(json.dumps({"topk": {"chosen": "lr0.1"}, "xent": {"chosen": None}}))
+    rows, text = rows_of(tmp_path)
+    assert [(row["setting"], row["chosen"]) for row in rows] == [
+        ("learning rate 0.03, lam = 0.1", ""),
+        ("learning rate 0.1, lam = 0.1", "chosen"),
+    ]
+    assert "top-1 5.00, top-3 7.00, top-5 9.00, mean of top-1 to 10 7.00, train loss 1.50, diverged 0 of 1." in text
+    assert "### Test" not in text
+
+
+@pytest.mark.parametrize(
+    ("varied", "values", "chosen", "is_edge"),
+    [
+        ("optimizer__learning_rate", (0.01, 0.1), 0.01, True),
+        ("optimizer__learning_rate", (1e-3, 0.01, 0.1), 0.01, False),
+        ("optimizer__weight_decay", (0.0, 0.1, 1.0), 0.0, False),
+        ("optimizer__weight_decay", (0.0, 0.1, 1.0), 0.1, False),
+        ("optimizer__weight_decay", (0.0, 0.1, 1.0), 1.0, True),
+        ("loss__lam", (1.0,), 1.0, False),
+        ("loss__lam", (1.0, 10.0), 1.0, True),
+        ("loss__lam", (0.1, 1.0, 10.0), 1.0, False),
+    ],
+)
+def test_choices_at_an_edge_of_what_was_tried_are_named(tmp_path, varied, values, chosen, is_edge):
+    for rate in (1e-4, 0.05, 10.0) if varied != "optimizer__learning_rate" else ():
+        fields = {"split": "validation", "optimizer__learning_rate": rate}
+        write_fine_tuning(tmp_path / f"lr{rate}", {1: [1.0], 5: [1.0]}, "features", **fields)
+    for value in values:
+        fields = {"split": "validation", "optimizer__learning_rate": 0.04, varied: value}
+        write_fine_tuning(tmp_path / f"run{value}", {1: [1.0], 5: [1.0]}, "features", **fields)
+    (tmp_path / "choices.json").write_text(json.dumps({"topk": {"chosen": f"run{chosen}"}}))
+    found = f"`run{chosen}`" if is_edge else "none"
+    assert f"At an edge of what was tried: {found}." in rows_of(tmp_path)[1]
+
+
+def test_what_is_left_out_is_named_and_without_runs_it_is_said(tmp_path, capsys):
+    for name in ("sound", "unfinished", "odd"):
+        write_fine_tuning(tmp_path / name, XENT)
+    (tmp_path / "unfinished" / "summary.json").unlink()
+    config = tmp_path / "odd" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"optimizer": {}}))
+    write_workdir(tmp_path / "other", [[90.0], [5.0]])
+    report.make(tmp_path)
+    text = (tmp_path / "table.md").read_text()
+    assert text.count("| top-3, p = 2, the paper's |") == 1
+    assert "- `unfinished`: unfinished: step 100 of 100\n" in text
+    assert "- `other`: not a run of the fine-tuning experiment" in text
+    assert "- `odd`: config.optimizer.learning_rate is missing" in text
+    (tmp_path / "empty").mkdir()
+    assert making.main(report.make, "cifar100_vit", [str(tmp_path / "empty")]) == 0
+    assert "No runs." in capsys.readouterr().out
+
+
+def test_where_ranks_are_kept_differences_have_an_interval_over_images_too(tmp_path):
+    """Of four images, by the ranks of their labels; the third seed of one of them has diverged and does not count."""
+    ranks = {"xent": [[0, 1, 2, 3], [0, 0, 5, 9], [0, 0, 9, 9]], "topk": [[0, 0, 0, 2], [0, 0, 1, 0], [10, 10, 10, 10]]}
+    write_fine_tuning(tmp_path / "xent", {1: [25.0, 50.0, 50.0]}, "loss=xent", ranks=ranks["xent"])
+    write_fine_tuning(tmp_path / "topk", {1: [75.0, 75.0, None]}, "", ranks=ranks["topk"])
+    # By image (0 + 0) / 2, (1 + 0) / 2, (1 + 0) / 2 and (0 + 1) / 2, in percent: a standard deviation of 25.
+    (_, topk), text = rows_of(tmp_path)
+    assert topk["top-1 minus cross-entropy"] == "+37.50 ± 158.83 / 24.50"
+    assert "a number after a stroke is the half width of their 95 % interval over test images" in text
+
+
+def test_runs_in_other_circumstances_are_compared_among_themselves(tmp_path):
+    for steps, images in ((100, 0), (100, 10), (1000, 0)):
+        for loss, top1 in (("xent", [50.0, 51.0]), ("topk", [49.0, 52.0 + images])):
+            fields = {"images_per_class": images, "optimizer__weight_decay": 0.1 if steps == 1000 else 0.0}
+            write_fine_tuning(
+                tmp_path / f"{steps}-{images}/final-{loss}", {1: top1}, f"features,loss={loss},steps={steps}", **fields
+            )
+    groups = compared(tmp_path)
+    assert list(groups) == [OWN, "cifar100, 1000 steps", "cifar100, 100 steps on 10 images of each class"]
+    rows, text = rows_of(tmp_path)
+    differences = ["+0.00 ± 12.71", "+0.00 ± 12.71", "+5.00 ± 76.24"]
+    assert [row["top-1 minus cross-entropy"] for row in rows[1::2]] == differences
+    assert rows[2]["setting"] == "learning rate 3e-3, decay 0.1"
+    places = [text.index(f"### Test, {title}") for title in ("cifar100, 100 steps:", *list(groups)[1:])]
+    assert places == sorted(places)
+
+
+def test_cross_entropy_in_other_circumstances_is_no_reference(tmp_path):
+    """Runs of one length, on as many images; those at the paper's rates are apart, whatever their length."""
+    others = {
+        "a": ("features", {}),
+        "b": ("features", {"dataset": "cifar10"}),
+        "c": ("last_block", {}),
+        "paper/a": ("features", {}),
+        "paper/long": ("features,steps=200", {}),
+        "small": ("small", {}),
+    }
+    for name, (form, fields) in others.items():
+        write_fine_tuning(tmp_path / f"{name}-topk", TOPK, form, **fields)
+    write_fine_tuning(tmp_path / "a-xent", XENT, "features,loss=xent", optimizer__learning_rate=0.1)
+    write_fine_tuning(tmp_path / "paper" / "a-xent", XENT, "features,loss=xent")
+    found = {
+        name: reference and reference.name
+        for rows in compared(tmp_path).values()
+        for name, reference in PRESENTATION.references(rows).items()
+    }
+    assert {name: reference for name, reference in found.items() if reference} == {
+        "a-topk": "a-xent",
+        "paper/a-topk": "paper/a-xent",
+    }
+    assert len(found) == 8
+
+
+def rising(*starts):
+    """Accuracies of some seeds, 4 points more with every k."""
+    return {k: [None if start is None else start + 4.0 * k for start in starts] for k in KS}
+
+
+def curves(axes):
+    return {line.get_label(): line for line in axes.get_lines()}
+
+
+def test_curves_are_means_over_seeds_and_differences_those_of_pairs(tmp_path):
+    write_fine_tuning(tmp_path / "xent", rising(20.0, 22.0, 24.0), "small,loss=xent")
+    write_fine_tuning(tmp_path / "topk", rising(21.0, 24.0, 27.0), "small,p=4/3,target=smooth")
+    write_fine_tuning(tmp_path / "lossy", rising(19.0, None, 29.0), "small,p=4/3")
+    write_fine_tuning(tmp_path / "lost", rising(None, None, None))
+    write_fine_tuning(tmp_path / "svm", rising(1.0, 1.0, 1.0), "small,loss=smooth_svm")  # in the table alone
+    write_fine_tuning(tmp_path / "sweep", rising(50.0), split="validation")
+    with mpl.rc_context(STYLE):
+        figure = report.figures(PRESENTATION.load(tmp_path)[0])["figure6"]
+    accuracy, paired = figure.axes
+    wanted = {
+        "cross-entropy (learning rate 3e-3)": 22.0,
+        "top-3, p = 2, the paper's (learning rate 5e-3, lam = 0.1)": np.nan,
+        "top-3, p = 4/3, the paper's (learning rate 5e-3, lam = 0.1)": 24.0,
+        "top-3, p = 4/3, smooth target (learning rate 5e-3, lam = 0.1)": 24.0,
+    }
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(curves(accuracy)) == list(wanted)
+    for label, start in wanted.items():
+        np.testing.assert_allclose(curves(accuracy)[label].get_xydata(), [(k, start + 4.0 * k) for k in KS])
+    # Seeds 0 and 2 give -1 and 5; all three give 1, 2 and 3. Cross-entropy itself is the line at 0.
+    lost, lossy, topk, zero = paired.get_lines()
+    assert np.isnan(lost.get_ydata()).all()
+    np.testing.assert_allclose([lossy.get_ydata(), topk.get_ydata()], np.full((2, 10), 2.0))
+    assert set(zero.get_ydata()) == {0}
+    assert zero.get_color() == curves(accuracy)["cross-entropy (learning rate 3e-3)"].get_color()
+    assert (lossy.get_linestyle(), topk.get_linestyle()) == ("--", "-")
+    # The band of 1, 2, 3: 2 -+ 4.302653 / sqrt(3).
+    band = paired.collections[2].get_paths()[0].vertices[:, 1]
+    assert (band.min(), band.max()) == pytest.approx((2 - 2.484138, 2 + 2.484138), rel=1e-5)
+    first = {path: path.read_bytes() for path in report.make(tmp_path)}
+    assert first == {path: path.read_bytes() for path in report.make(tmp_path)}
+    names = {path.relative_to(tmp_path).as_posix() for path in first}
+    assert names == {"table.md", "figures/figure6.png", "figures/figure6.svg"}
+
+
+def test_accuracy_is_drawn_against_the_rate_at_the_lam_that_is_best(tmp_path):
+    for lam, starts in ((0.1, (30.0, 20.0)), (1.0, (10.0, 40.0)), (10.0, (35.0, None))):
+        for rate, start in zip((0.01, 0.1), starts, strict=True):
+            fields = {"split": "validation", "optimizer__learning_rate": rate}
+            write_fine_tuning(tmp_path / f"{lam}-{rate}", rising(start), loss__lam=lam, **fields)
+    for rate, start in ((0.1, 30.0), (0.01, 20.0)):
+        fields = {"split": "validation", "optimizer__learning_rate": rate}
+        write_fine_tuning(tmp_path / f"xent-{rate}", rising(start), "small,loss=xent", **fields)
+    with mpl.rc_context(STYLE):
+        (figure,) = report.figures(PRESENTATION.load(tmp_path)[0]).values()
+    first, fifth = map(curves, figure.axes)
+    assert list(first) == ["cross-entropy", "top-3, p = 2, the paper's, lam = 1"]
+    np.testing.assert_allclose(first["cross-entropy"].get_xydata(), [[0.01, 24], [0.1, 34]])
+    np.testing.assert_allclose(fifth["top-3, p = 2, the paper's, lam = 1"].get_xydata(), [[0.01, 30], [0.1, 60]])
+    low, high = figure.axes[1].get_ylim()
+    assert (low, high > 60) == (38.0, True)
+
+
+def answers(finding):
+    """As stated, and tuned."""
+    return tuple(verdict and verdict.answer for verdict in (finding.as_stated, finding.tuned))
+
+
+@pytest.mark.parametrize(
+    ("variant", "top3", "expected"),
+    [
+        ("small", 70.0, ("not possible here", "yes")),
+        ("", 70.0, ("yes", None)),
+        ("", 50.0, ("no", None)),
+    ],
+)
+def test_a_finding_on_a_stand_in_is_not_as_stated(tmp_path, variant, top3, expected):
+    for name, level in (("xent", 60.0), ("topk", top3)):
+        accuracies = {k: [level + seed / 10 + (seed * k) % 2 for seed in range(3)] for k in (1, 3, 5, 10)}
+        write_fine_tuning(tmp_path / "cifar100_vit" / name, accuracies, variant, loss__name=name, split="test")
+    finding = report.accuracy(tmp_path)
+    assert answers(finding) == expected
+    assert finding.on == ("stand-in" if variant else "paper's task")
+    assert len(finding.measured) == 1
+
+
+def on_features(results, papers, own, form="features", name="cifar100_pretrained"):
+    """Cross-entropy with 60 % at every k at the paper's rates, 70 % at its own, and top-3 losses so far ahead of it."""
+    for folder, level, losses in (("paper/", 60.0, papers), ("final-", 70.0, own)):
+        for loss, ahead in {"xent": 0.0, "topk": losses}.items():
+            accuracies = {k: [level + ahead + seed / 10 * (k % 2) for seed in range(3)] for k in KS}
+            write_fine_tuning(results / name / f"{folder}{loss}", accuracies, f"{form},loss={loss}")
+    return results
+
+
+@pytest.mark.parametrize(
+    ("papers", "own", "expected"),
+    [(9.0, -1.0, ("yes", "no")), (-9.0, 40.0, ("no", "yes")), (0.0, 0.0, ("no", "no"))],
+)
+def test_on_features_the_claim_is_read_at_the_papers_rates_and_at_each_its_own(tmp_path, papers, own, expected):
+    finding = report.accuracy(on_features(tmp_path, papers, own))
+    assert answers(finding) == expected
+    assert (finding.as_stated.number, finding.tuned.number) == (
+        f"accuracy {abs(papers):.2f} ± 0.00 {'lower' if papers < 0 else 'higher'}",
+        f"accuracy {abs(own):.2f} ± 0.00 {'lower' if own < 0 else 'higher'}",
+    )
+    (lines,) = report.blocks(tmp_path).values()
+    assert sum(line.count(f"| {papers:+.2f} ± 0.00 |") for line in lines) == 1 + (papers == own)
+
+
+def test_a_reversal_where_the_last_block_is_trained_makes_it_mixed(tmp_path):
+    on_features(tmp_path, 9.0, -1.0)
+    on_features(tmp_path, -2.0, 3.0, "last_block", "cifar100_last_block")
+    finding = report.accuracy(tmp_path)
+    assert answers(finding) == ("mixed", "mixed")
+    assert finding.as_stated.number == "+9.00 head, -2.00 last block"
+    assert [round(number.mean, 6) for number in finding.measured] == [9.0, -2.0, -1.0, 3.0]
+
+
+@pytest.mark.parametrize("missing", ["paper/topk", "final-topk"])
+@pytest.mark.parametrize("part", ["cifar100_pretrained", "cifar100_last_block"])
+def test_a_suite_that_goes_on_answers_nothing_yet(tmp_path, part, missing):
+    on_features(tmp_path, 9.0, -1.0)
+    on_features(tmp_path, -2.0, 3.0, "last_block", "cifar100_last_block")
+    (tmp_path / part / missing / "summary.json").unlink()
+    finding = report.accuracy(tmp_path)
+    assert (finding and answers(finding)) == (None if part == "cifar100_pretrained" else ("yes", "no"))
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "extra", "expected"),
+    [
+        ("losses-tpu.json", 384, 1.001, ("yes", None)),
+        ("losses-tpu.json", 384, 1.03, ("no", None)),
+        ("losses-tpu.json", 224, 1.001, ("not possible here", "yes")),
+        ("losses-cpu.json", 384, 1.03, ("not possible here", "no")),
+    ],
+)
+def test_step_times_are_held_to_the_papers_on_its_kind_of_hardware(tmp_path, name, size, extra, expected):
+    platform = name.removeprefix("losses-").removesuffix(".json")
+    record = {
+        "environment": {"devices": {"platform": platform, "kind": "TPU v9"}, "machine": {"cpu": "Z80", "cores": 2}},
+        "settings": {"variant": "B/16", "size": size},
+        "losses": {f"top-3, p = {p}": {"one_plus_extra_over_step": extra} for p in ("2", "4/3")},
+    }
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench" / name).write_text(json.dumps(record))
+    finding = report.step_times(tmp_path)
+    assert answers(finding) == expected
+    assert finding.on == ("TPU v9" if platform == "tpu" else "2 cores of Z80")
+
+
+def test_without_results_nothing_is_claimed(tmp_path):
+    assert report.accuracy(tmp_path) is report.step_times(tmp_path) is None
+    assert report.blocks(tmp_path) == {}
+
+
+def test_few_runs_are_shown_first(tmp_path):
+    on_features(tmp_path, 9.0, -1.0)
+    write_fine_tuning(tmp_path / "tried", {1: [1.0]}, "features", split="validation")
+    write_fine_tuning(tmp_path / "other", {1: [1.0]}, "features,p=4/3")
+    found, _ = PRESENTATION.load(tmp_path)
+    shown = [name for name, run in found["run"].items() if PRESENTATION.headline(dotted(run.config))]
+    assert shown == [f"cifar100_pretrained/{name}" for name in ("final-topk", "final-xent", "paper/topk", "paper/xent")]
