@@ -37,6 +37,7 @@ class Presentation:
       always: fields that labels give wherever they are read, even where all runs have the same.
       names: what labels call fields; the others go by the last part of their name.
       headline: whether a committed run is shown before anybody has chosen some, by its fields.
+      far: how far from a run a baseline is by their fields, where circumstances have several: the nearest is taken.
     """
 
     experiment: str
@@ -49,6 +50,7 @@ class Presentation:
     always: Collection[str] = ()
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     headline: Callable[[Fields], bool] = lambda fields: False
+    far: Callable[[Fields, Fields], Any] = lambda fields, of_baseline: 0
 
     def load(self, directory: Path) -> tuple[pd.DataFrame, list[Problem]]:
         """The finished runs of the experiment below `directory` as a frame, and what is left out."""
@@ -87,10 +89,11 @@ class Presentation:
         apart = (*self.setting, *self.kinds.of_kinds, self.kinds.field, *_NOT_KEPT_ALIKE)
         return {name: value for name, value in self.read(fields).items() if not is_of(name, apart) and not is_how(name)}
 
-    def settings(self, found: pd.DataFrame) -> pd.Series:
+    def settings(self, found: pd.DataFrame, but: Collection[str] = ()) -> pd.Series:
         """The fields in which each run differs from others of its method, as `p = 4/3, learning rate 0.03`.
 
-        A value that more than two thirds of many have goes without saying.
+        A value that more than two thirds of many have goes without saying, and so do the fields `but` these, which may
+        have a column of their own.
         """
         fields = {name: self.read(dotted(run.config)) for name, run in found[RUN].items()}
         methods = pd.Series({name: self.method(its) for name, its in fields.items()}, dtype=object)
@@ -103,6 +106,7 @@ class Presentation:
                     for field, value in fields[name].items()
                     if value is not None
                     and not is_how(field)
+                    and not is_of(field, but)
                     and (is_of(field, self.always) or (field in varying and value != varying[field]))
                 )
         return told
@@ -119,7 +123,8 @@ class Presentation:
     def references(self, found: pd.DataFrame, method: str = "") -> pd.Series:
         """The run of a method, by default the baseline, in the circumstances of each; None if there is none, or itself.
 
-        Of several the one with the same optimizer comes first, then the first in the order of the frame.
+        Of several the nearest (`far`) comes first, then one with the same optimizer, then the first in the order of the
+        frame.
         """
         keys = found[RUN].map(self._circumstances)
         groups: dict[str, list[Run]] = {}
@@ -127,9 +132,12 @@ class Presentation:
             groups.setdefault(keys[name], []).append(run)
 
         def reference(name: Any, run: Run) -> Run | None:
-            rivals = groups.get(keys[name], [])
-            alike = [other for other in rivals if other.config.get("optimizer") == run.config.get("optimizer")]
-            best = next(iter([*alike, *rivals]), None)
+            fields, optimizer = dotted(run.config), run.config.get("optimizer")
+
+            def distance(other: Run) -> tuple[Any, bool]:
+                return self.far(fields, dotted(other.config)), other.config.get("optimizer") != optimizer
+
+            best = min(groups.get(keys[name], []), key=distance, default=None)
             return None if best is run else best
 
         found_by_name = {name: reference(name, run) for name, run in found[RUN].items()}
