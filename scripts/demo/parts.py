@@ -1,8 +1,9 @@
 """The experiments that the demo trains, and the questions that it answers."""
 
 import dataclasses
-import importlib
 from collections.abc import Mapping, Sequence
+
+from experiments.core.suite.plan import find
 
 PRESET = "demo"
 
@@ -39,8 +40,7 @@ class Part:
 
     def runs(self, everything: bool) -> list[str]:
         """The names of the runs to train: those of the summary and what these start from, or `everything`."""
-        suite = importlib.import_module(f"{self.package}.__main__").SUITE
-        names = [run.name for run in suite.presets[PRESET]()]
+        names = [run.name for run in find(self.package).presets[PRESET]()]
         return [name for name in names if everything or name in self.labels or not name.startswith("final-")]
 
 

@@ -138,3 +138,20 @@ def _in_words(difference: Numbers | None, above: str, below: str) -> str:
 def read(path: Path) -> Any:
     """The object in a JSON file, or None if there is no such file."""
     return read_object(path, "put back a copy of it, or make it again") if path.exists() else None
+
+
+def first_on_accelerator(results: Path, benchmark: str) -> Any:
+    """The record of a benchmark on an accelerator, else on a CPU, else None: the paper's hardware comes first."""
+    records = [read(path) for path in sorted((results / "bench").glob(f"{benchmark}-*.json"))]
+    return next(iter(sorted(records, key=lambda record: not on_accelerator(record))), None)
+
+
+def on_accelerator(record: Numbers) -> bool:
+    """Whether a benchmark was measured on another device than a CPU."""
+    return record["environment"]["devices"]["platform"] != "cpu"
+
+
+def name_of(record: Numbers) -> str:
+    """What a benchmark was measured on, for example `2 cores of AMD EPYC`."""
+    devices, machine = record["environment"]["devices"], record["environment"]["machine"]
+    return devices["kind"] if on_accelerator(record) else f"{machine['cores']} cores of {machine['cpu']}"

@@ -38,6 +38,7 @@ class Presentation:
       names: what labels call fields; the others go by the last part of their name.
       headline: whether a committed run is shown before anybody has chosen some, by its fields.
       far: how far from a run a baseline is by their fields, where circumstances have several: the nearest is taken.
+      types: what else tables and figures read of every config, by dotted name, and of what type it is.
     """
 
     experiment: str
@@ -51,6 +52,7 @@ class Presentation:
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     headline: Callable[[Fields], bool] = lambda fields: False
     far: Callable[[Fields, Fields], Any] = lambda fields, of_baseline: 0
+    types: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def load(self, directory: Path) -> tuple[pd.DataFrame, list[Problem]]:
         """The finished runs of the experiment below `directory` as a frame, and what is left out."""
@@ -67,6 +69,8 @@ class Presentation:
         """Says why a run cannot be shown; empty if it can."""
         if run.experiment != self.experiment:
             return f"not a run of {self.title}"
+        if reason := results.misfit(run.config, self.types):
+            return reason
         fields = dotted(run.config)
         kind = fields.get(self.kinds.field)
         if kind not in self.kinds.reads:

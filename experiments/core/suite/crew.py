@@ -6,7 +6,6 @@ Small networks leave most of a machine idle: a step is over before its work coul
 import contextlib
 import dataclasses
 import functools
-import importlib
 import multiprocessing
 import os
 import signal
@@ -23,7 +22,7 @@ from absl import logging
 
 from experiments.core import processors
 from experiments.core.errors import UsageError
-from experiments.core.suite.plan import Fields, Suite, SuiteRun
+from experiments.core.suite.plan import Fields, Suite, SuiteRun, find
 from experiments.core.suite.trainer import DataError, Stopped, Took, Trainer, stoppable
 
 _FOR_THE_FIRST = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -243,7 +242,7 @@ def _work(
     with contextlib.suppress(EOFError, OSError), stoppable():
         try:
             threading.Thread(target=_stop_at_the_end_of, args=(life,), daemon=True).start()
-            trainer = Trainer(importlib.import_module(f"{package}.__main__").SUITE, out, command)
+            trainer = Trainer(find(package), out, command)
             while True:
                 number, run, setting = connection.recv()
                 connection.send(_attempt(number, functools.partial(trainer.train, run, setting, connection.send)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -88,3 +89,9 @@ class Suite:
             # Not absolute, so that the config says the same wherever the repository lies.
             config.pretrained = str(out / run.weights_of / Workdir(out).params.name)
         return config
+
+
+def find(package: str) -> Suite:
+    """The suite that `python -m <package>` runs: `SUITE` of the module, or of the package's `__main__`."""
+    module = importlib.import_module(package)
+    return module.SUITE if hasattr(module, "SUITE") else importlib.import_module(f"{package}.__main__").SUITE
