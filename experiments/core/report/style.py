@@ -1,12 +1,16 @@
 """The look that all figures share, and how they are written: the same data give the same bytes."""
 
 import io
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from experiments.core.record.files import write_atomically
 
 if TYPE_CHECKING:  # training, which knows the colours of what it trains, has no use for it
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # Okabe and Ito's palette, which readers with any colour vision tell apart. The colours of the
@@ -28,6 +32,20 @@ STYLE: Any = {
     "axes.axisbelow": True,
     "legend.frameon": False,
 }
+
+
+def curve(
+    axes: "Axes", x: Sequence[float], values: Sequence[Mapping[str, Any]], look: Look, *, label: str = "", **line: Any
+) -> None:
+    """Draws a line through the means of intervals (`summary.interval`), and their half widths as a band around it.
+
+    A value without a mean leaves a gap; `line` goes to `Axes.plot`.
+    """
+    colour, dashes = look
+    means = np.array([np.nan if value["mean"] is None else value["mean"] for value in values])
+    halves = np.array([value["interval95"] or 0.0 for value in values])
+    axes.plot(x, means, dashes, color=colour, label=label, **line)
+    axes.fill_between(x, means - halves, means + halves, color=colour, alpha=0.12, linewidth=0)
 
 
 def save(figure: "Figure", directory: Path, name: str, *, dpi: float = 150) -> list[Path]:
