@@ -3,18 +3,34 @@
 from experiments.cifar100_vit.report import naming as fine_tuning
 from experiments.core.kinds import Fields, Kinds
 from experiments.core.report.identity import Identity, dotted
+from experiments.core.report.presentation import Presentation
 from experiments.core.report.results import Run
+from experiments.core.report.runs import frame
 from experiments.mnist_pruning.report import naming as pruning
-from experiments.vmoe.report import naming as vmoe
-from experiments.vmoe_clusters.report import naming as clusters
+from experiments.vmoe import report as vmoe
+from experiments.vmoe_clusters import report as clusters
+
+
+def _of(presentation: Presentation) -> Identity:
+    """For as long as this page reads identities."""
+    tuned = ("optimizer.learning_rate", "router.lam", "router.hard_after", "router.limit")
+    return Identity(
+        kinds=presentation.kinds,
+        known={presentation.kinds.field: presentation.kinds.reads},
+        parts=lambda run: [presentation.method(dotted(run.config))],
+        told=("router.name", "router.score", "router.p", "router.dykstra", "router.capacity", *tuned),
+        baseline=lambda run, others: presentation.references(frame([run, *others])).iloc[0],
+        types=presentation.types,
+    )
+
 
 # Of runs of other programs there is nothing to know.
 _OTHERS = Identity(Kinds("", {}), known={}, parts=lambda run: [], told=())
 _IDENTITIES = {
     "mnist_pruning": pruning.IDENTITY,
     "cifar100_vit": fine_tuning.IDENTITY,
-    "vmoe": vmoe.IDENTITY,
-    "vmoe_clusters": clusters.IDENTITY,
+    "vmoe": _of(vmoe.PRESENTATION),
+    "vmoe_clusters": _of(clusters.PRESENTATION),
 }
 EXPERIMENTS = tuple(_IDENTITIES)  # in the order of the paper, and what it does not have
 

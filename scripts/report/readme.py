@@ -12,6 +12,8 @@ from experiments.core.record.files import read_object, write_atomically
 from experiments.core.report.finding import Claim, Finding, Verdict
 from experiments.core.report.markdown import line
 from experiments.mnist_pruning.report import best, why
+from experiments.vmoe import report as vmoe
+from experiments.vmoe_clusters import report as clusters
 from scripts.bench import isotonic, programs
 from scripts.bench.case import find
 from scripts.bench.contestants import BOTH, FORWARD, MODES
@@ -49,6 +51,7 @@ def update(claims: Sequence[Claim], findings: Sequence[Finding | None]) -> list[
     changed = []
     made = {"claims": claims_table(claims, findings), **speed_tables()}
     made |= {block: features_lines(name) for block, name in FEATURES.items()} | pruning_lines()
+    made |= vmoe.blocks(RESULTS) | clusters.blocks(RESULTS)
     root = RESULTS.parent
     for path in (root / "README.md", root / "ops" / "README.md", *sorted(RESULTS.glob("*/README.md"))):
         before = path.read_text()

@@ -13,13 +13,9 @@ from experiments.core.record.files import write_json
 from experiments.core.report.finding import answer, in_every_case
 from experiments.mnist_pruning.report import claims as pruning
 from experiments.mnist_pruning.report import table as pruning_table
-from experiments.vmoe.report import claims as vmoe
-from experiments.vmoe.report import table as vmoe_table
-from experiments.vmoe_clusters.report import claims as clusters
-from experiments.vmoe_clusters.report import table as clusters_table
 from scripts.report import operators, readme, solvers
 from scripts.report.claims import CLAIMS
-from tests.scripts.workdirs import write_clusters, write_fine_tuning, write_vmoe, write_workdir
+from tests.scripts.workdirs import write_bench, write_fine_tuning, write_workdir
 
 ROOT = Path(__file__).resolve().parents[3]
 START = [90.0, 88.0, 89.0]
@@ -244,13 +240,6 @@ def test_a_suite_on_features_that_goes_on_answers_nothing_yet(tmp_path):
         assert fine_tuning.accuracy(tmp_path) == with_last_block
 
 
-def bench(results, name, **record):
-    devices = {"platform": "cpu", "kind": "cpu"} if "cpu" in name else {"platform": "tpu", "kind": "TPU v9"}
-    environment = {"devices": devices, "machine": {"cpu": "Z80", "cores": 2}}
-    (results / "bench").mkdir(exist_ok=True)
-    (results / "bench" / name).write_text(json.dumps({"environment": environment, **record}))
-
-
 def solved(pav, dykstra):
     """The times of two sizes."""
     return [
@@ -272,19 +261,19 @@ def off_by(errors):
 
 
 def test_solvers_are_judged_on_accelerators_where_there_are_some(tmp_path):
-    bench(tmp_path, "isotonic-cpu.json", rows=solved(1.0, 2.0))
+    write_bench(tmp_path, "isotonic-cpu.json", rows=solved(1.0, 2.0))
     finding = solvers.runtime(tmp_path)
     assert answers(finding) == ("not possible here", "no")
     assert [(number.name, number.mean) for number in finding.measured] == [("n = 100", 2.0), ("n = 1,000", 2.0)]
-    bench(tmp_path, "isotonic-tpu.json", rows=solved(2.0, 1.0))
+    write_bench(tmp_path, "isotonic-tpu.json", rows=solved(2.0, 1.0))
     assert answers(solvers.runtime(tmp_path)) == ("yes", None)
     assert solvers.runtime(tmp_path).on == "TPU v9"
 
 
 def test_convergence_is_judged_at_the_papers_lam_and_at_those_in_use(tmp_path):
-    bench(tmp_path, "exactness-cpu.json", rows=off_by({0.1: 1e-7, 1.0: 0.3}))
+    write_bench(tmp_path, "exactness-cpu.json", rows=off_by({0.1: 1e-7, 1.0: 0.3}))
     assert answers(solvers.convergence(tmp_path)) == (None, "no")
-    bench(tmp_path, "exactness-cpu.json", rows=off_by({1e-4: 1e-7, 0.01: 0.5, 0.1: 1e-7, 1.0: 0.3}))
+    write_bench(tmp_path, "exactness-cpu.json", rows=off_by({1e-4: 1e-7, 0.01: 0.5, 0.1: 1e-7, 1.0: 0.3}))
     finding = solvers.convergence(tmp_path)
     assert answers(finding) == ("yes", "no")
     assert (finding.as_stated.number, finding.tuned.number) == ("at 2 of 2 sizes", "in 2 of 4 cases, lam from 0.1")
@@ -302,7 +291,7 @@ def test_convergence_is_judged_at_the_papers_lam_and_at_those_in_use(tmp_path):
 )
 def test_overheads_are_held_to_the_papers(tmp_path, name, size, extra, expected):
     losses = {loss: {"one_plus_extra_over_step": extra} for loss in fine_tuning.PAPER_OVERHEAD}
-    bench(tmp_path, name, losses=losses, settings={"variant": "B/16", "size": size})
+    write_bench(tmp_path, name, losses=losses, settings={"variant": "B/16", "size": size})
     assert answers(fine_tuning.step_times(tmp_path)) == expected
 
 
@@ -339,66 +328,3 @@ def test_claims_point_to_what_there_is():
             assert finding.plain.endswith(".")
             assert finding.unit
             assert finding.measured
-
-
-@pytest.mark.parametrize(
-    ("variant", "relaxed", "expected"),
-    [("small,", 24.0, ("not possible here", "yes")), ("", 24.0, ("yes", None)), ("", 20.0, ("no", None))],
-)
-def test_precision_of_routers_is_judged_by_intervals(tmp_path, variant, relaxed, expected):
-    for name, level in (("hard", 22.0), ("relaxed", relaxed), ("annealed", 30.0)):
-        rows = [[1.0] * 3, [level + seed + (seed % 2) / 10 for seed in range(3)]]
-        write_vmoe(tmp_path / "vmoe" / name, rows, f"{variant}router={name}", steps=100)
-    vmoe_table.make(tmp_path / "vmoe")
-    finding = vmoe.precision(tmp_path)
-    assert answers(finding) == expected
-    assert len(finding.measured) == 1  # an annealed router is none of the paper's
-    for name, level in (("hard", 60.0), ("relaxed", 55.0)):
-        rows = [[1.0] * 3, [level, level + 1, level + 2.1 + (name == "hard")]]
-        write_vmoe(tmp_path / "vmoe_tokens" / name, rows, f"tokens,router={name}", steps=100)
-    vmoe_table.make(tmp_path / "vmoe_tokens")
-    finding = vmoe.precision(tmp_path)
-    assert (answers(finding), finding.measured[0].mean) == (("not possible here", "no"), pytest.approx(-16 / 3))
-    assert "100 steps" not in finding.measured[0].name
-    for name, level in (("hard", 60.0), ("relaxed", 65.0)):
-        rows = [[1.0] * 3, [level, level + 1, level + 2.1 + (name == "hard")]]
-        write_vmoe(tmp_path / "vmoe_tokens" / f"{name}-long", rows, f"tokens,router={name}", steps=400)
-    vmoe_table.make(tmp_path / "vmoe_tokens")
-    finding = vmoe.precision(tmp_path)
-    assert [measured.name.rpartition(", ")[2] for measured in finding.measured] == ["100 steps", "400 steps"]
-    assert answers(finding) == ("not possible here", "mixed")
-    assert "in 1 of 2 comparisons, and less in 1;" in finding.plain
-
-
-@pytest.mark.parametrize(("relaxed", "expected"), [(4.0, "yes"), (8.0, "no")])
-def test_the_gradient_through_the_mask_is_judged_by_intervals(tmp_path, relaxed, expected):
-    assert clusters.gradient(tmp_path) is None
-    for router, loss in (("best", 1.0), ("hard", 6.0), ("relaxed", relaxed), ("balanced", 3.0)):
-        losses = [loss, loss + 1, loss + 2.1 + (router == "relaxed") / 10]
-        write_clusters(tmp_path / "vmoe_clusters" / router, router, losses, [[50.0] * 3] * 3)
-    clusters_table.make(tmp_path / "vmoe_clusters")
-    finding = clusters.gradient(tmp_path)
-    assert answers(finding) == (None, expected)
-    count = int(relaxed < 6)  # the balanced plan is none of those that are judged
-    assert finding.tuned.number == f"relaxed better in {count} of 1, worse in {1 - count}"
-    assert finding.measured[0].mean == pytest.approx(relaxed - 6 + 0.1 / 3)
-
-
-def test_the_time_of_a_relaxed_router_beside_the_papers(tmp_path):
-    def routers(exact, papers):
-        ratios = {"relaxed, logits": exact, "Dykstra, 10 iterations": papers}
-        return {
-            name: {"ratio_of_steps": ratio, "one_plus_extra_over_step": 1 + (ratio - 1) / 10}
-            for name, ratio in ratios.items()
-        }
-
-    assert vmoe.step_times(tmp_path) is None
-    bench(tmp_path, "router-cpu.json", routers=routers(1.01, 1.1))
-    finding = vmoe.step_times(tmp_path)
-    assert (answers(finding), finding.on) == (("not possible here", "no"), "2 cores of Z80")
-    assert [number.mean for number in finding.measured] == pytest.approx([1.001, 1.01])  # by routers alone
-    bench(tmp_path, "router-tpu.json", routers=routers(1.01, 1.6))
-    finding = vmoe.step_times(tmp_path)
-    assert (answers(finding), finding.as_stated.number) == (("yes", None), "1.600 times as long")
-    bench(tmp_path, "router-tpu.json", routers=routers(1.01, 1.1))
-    assert answers(vmoe.step_times(tmp_path)) == ("no", None)
