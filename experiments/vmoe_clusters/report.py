@@ -67,10 +67,11 @@ def make(directory: Path) -> list[Path]:
 
 
 def of_split(found: pd.DataFrame, split: str) -> pd.DataFrame:
-    """The runs of a split, by steps and noise, then in the order of the routers."""
+    """The runs of a split, by steps and noise, then in the order of the routers, then by learning rate."""
 
     def place(run: Run) -> tuple[Any, ...]:
-        return run.config["steps"], run.config["task"]["noise"], NAMES.index(run.config["router"]["name"])
+        rate = run.config["optimizer"]["learning_rate"]
+        return run.config["steps"], run.config["task"]["noise"], NAMES.index(run.config["router"]["name"]), rate
 
     return frame(sorted((run for run in found["run"] if run.config["split"] == split), key=place))
 
@@ -235,7 +236,7 @@ def gradient(results: Path) -> Finding | None:
     """Routers with a gradient through the mask against the hard one, by the loss at every noise."""
     final = of_split(load(results / "vmoe_clusters"), "test")
     rows = final[final["router.name"].isin(WITH_GRADIENT)] if len(final) else final
-    minus = _minus(final, "hard")[rows.index].dropna()
+    minus = _minus(final, "hard")[rows.index].dropna() if len(rows) else pd.Series()
     if minus.empty:
         return None
     rows = rows.loc[minus.index]

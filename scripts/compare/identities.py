@@ -1,5 +1,7 @@
 """What runs are of, by the experiments that they belong to."""
 
+from collections.abc import Sequence
+
 from experiments.cifar100_vit.report import naming as fine_tuning
 from experiments.core.kinds import Fields, Kinds
 from experiments.core.report.identity import Identity, dotted
@@ -13,13 +15,18 @@ from experiments.vmoe_clusters import report as clusters
 
 def _of(presentation: Presentation) -> Identity:
     """For as long as this page reads identities."""
+
+    def baseline(run: Run, others: Sequence[Run]) -> Run | None:
+        found = frame([run, *(other for other in others if other.name != run.name)])
+        return presentation.references(found).iloc[0]
+
     tuned = ("optimizer.learning_rate", "router.lam", "router.hard_after", "router.limit")
     return Identity(
         kinds=presentation.kinds,
         known={presentation.kinds.field: presentation.kinds.reads},
         parts=lambda run: [presentation.method(dotted(run.config))],
         told=("router.name", "router.score", "router.p", "router.dykstra", "router.capacity", *tuned),
-        baseline=lambda run, others: presentation.references(frame([run, *others])).iloc[0],
+        baseline=baseline,
         types=presentation.types,
     )
 

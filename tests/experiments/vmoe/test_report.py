@@ -206,7 +206,7 @@ def test_the_figure_has_differences_with_intervals_and_is_the_same_bytes_every_t
     assert [label.get_text() for label in long.get_yticklabels()] == ["hard, gates"]
     (bars,) = short.containers  # the hard router is at 0, and what is lost has no place
     points, _, (interval,) = bars.lines
-    np.testing.assert_allclose(points.get_xdata(), [2.0])
+    np.testing.assert_allclose(np.array(points.get_xdata(), float), [2.0])
     low, high = np.array(interval.get_segments()[0], float)
     np.testing.assert_allclose([low, high], [[2 - 2.4841, 1], [2 + 2.4841, 1]], rtol=1e-3)  # in the second row
 

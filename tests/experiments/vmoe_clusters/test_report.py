@@ -40,7 +40,7 @@ def test_excess_differences_power_and_steps(results):
     shown = ("excess", "minus hard", "detectable", "recovered, %", "steps to 90 %")
     best, hard, relaxed = ([row[name] for name in shown] for row in rows.values())
     assert best == ["-", "-", "-", "100.00 ± 0.00", "0"]
-    assert hard == ["+5.00 ± 4.30", "-", "-", "72.97 ± 4.37", "75 (1)"]  # 72 is 90 % of 80, 71.9 is not
+    assert hard == ["+5.00 ± 4.30", "-", "-", "72.97 ± 4.38", "75 (1)"]  # 72 is 90 % of 80, 71.9 is not
     # Two degrees of freedom: t(0.975) = 4.3027, t(0.8) = 1.0607; the standard error is 1 / sqrt(3).
     assert relaxed == ["+3.00 ± 2.48", "-2.00 ± 2.48", "3.10", "75.00 ± 0.00", "67"]
     assert "The true centres recover 80.00 ± 0.00 %." in (results / "table.md").read_text()
