@@ -14,7 +14,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments.core import console
-from experiments.core.kinds import Fields
+from experiments.core.errors import printable
+from experiments.core.kinds import Fields, is_of
 from experiments.core.record.summary import interval
 from experiments.core.report import finding, making
 from experiments.core.report.finding import Finding, Measured, Verdict, first_on_accelerator, on_accelerator
@@ -207,7 +208,8 @@ def tables(found: pd.DataFrame, chosen: frozenset[str]) -> list[str]:
 def columns(presentation: Presentation, found: pd.DataFrame) -> dict[str, pd.Series]:
     """The first cells of a row: the router, and in columns of their own the learning rate and lam chosen for it."""
     names = found["run"].map(lambda run: presentation.method(dotted(run.config)))
-    settings = presentation.settings(found, but=("optimizer.learning_rate", "router.lam", "steps"))
+    own = ("optimizer.learning_rate", "router.lam", "steps")
+    parts = presentation.parts(found).map(lambda parts: [text for name, text in parts.items() if not is_of(name, own)])
 
     def lam(run: Run) -> str:
         read = presentation.read(dotted(run.config))
@@ -215,7 +217,7 @@ def columns(presentation: Presentation, found: pd.DataFrame) -> dict[str, pd.Ser
         return " to ".join(ends) or "-"
 
     return {
-        "router": names + settings.map(lambda told: told and f", {told}"),
+        "router": pd.Series([", ".join([name, *more]) for name, more in zip(names, parts, strict=True)], found.index),
         "learning rate": found["optimizer.learning_rate"].map(number),
         "lam": found["run"].map(lam),
     }
@@ -293,7 +295,7 @@ def _is_stand_in(run: Run) -> bool:
 
 def _examples(run: Run) -> str:
     """The examples that a run trains on: `cifar100`, or ImageNet's features of it, with their network."""
-    features, dataset = run.config.get("features"), run.config["dataset"]
+    features, dataset = run.config.get("features"), printable(run.config["dataset"])
     if not features:
         return dataset
     return f"ImageNet's features of {dataset} ({features['network']} at {features['size']} pixels, frozen)"

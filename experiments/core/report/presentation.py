@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from experiments.core.errors import printable
 from experiments.core.kinds import Fields, Kinds, is_of
 from experiments.core.report import results
 from experiments.core.report.markdown import number, p_name
@@ -76,7 +77,7 @@ class Presentation:
         if kind not in self.kinds.reads:
             return f"config.{self.kinds.field}={kind!r} is none of " + ", ".join(self.kinds.reads)
         try:
-            self.method(fields)
+            self.method(fields).encode()  # not every string is text
             self.look(fields)
         except KeyError as error:
             return f"config.{error.args[0]} is missing, or has a value that is not known"
@@ -93,27 +94,29 @@ class Presentation:
         apart = (*self.setting, *self.kinds.of_kinds, self.kinds.field, *_NOT_KEPT_ALIKE)
         return {name: value for name, value in self.read(fields).items() if not is_of(name, apart) and not is_how(name)}
 
-    def settings(self, found: pd.DataFrame, but: Collection[str] = ()) -> pd.Series:
-        """The fields in which each run differs from others of its method, as `p = 4/3, learning rate 0.03`.
+    def settings(self, found: pd.DataFrame) -> pd.Series:
+        """The fields in which each run differs from others of its method, as `p = 4/3, learning rate 0.03`."""
+        return self.parts(found).map(lambda parts: ", ".join(parts.values()))
 
-        A value that more than two thirds of many have goes without saying, and so do the fields `but` these, which may
-        have a column of their own.
+    def parts(self, found: pd.DataFrame) -> pd.Series:
+        """The same by the dotted names of the fields, as `{"p": "p = 4/3", "optimizer.learning_rate": ...}`.
+
+        A value that more than two thirds of many have goes without saying.
         """
         fields = {name: self.read(dotted(run.config)) for name, run in found[RUN].items()}
         methods = pd.Series({name: self.method(its) for name, its in fields.items()}, dtype=object)
-        told = pd.Series("", index=found.index, dtype=object)
+        told: dict[Any, dict[str, str]] = {}
         for _, alike in found.groupby(methods, sort=False):
             varying = {name: _usual(alike[name]) for name in differing(alike)}
             for name in alike.index:
-                told[name] = ", ".join(
-                    self._shown(field, value)
+                told[name] = {
+                    field: self._shown(field, value)
                     for field, value in fields[name].items()
                     if value is not None
                     and not is_how(field)
-                    and not is_of(field, but)
                     and (is_of(field, self.always) or (field in varying and value != varying[field]))
-                )
-        return told
+                }
+        return pd.Series([told[name] for name in found.index], index=found.index, dtype=object)
 
     def labels(self, found: pd.DataFrame) -> pd.Series:
         """The method of each run, and the fields in which it differs from its neighbours, the other runs of a frame.
@@ -178,7 +181,11 @@ def written(field: str, value: Any) -> str:
         if field.rpartition(".")[2] == "p":
             return p_name(value)
         return number(value) if value > 0 else f"{value:g}"
-    return f"({', '.join(written('', part) for part in value)})" if isinstance(value, list | tuple) else str(value)
+    return (
+        f"({', '.join(written('', part) for part in value)})"
+        if isinstance(value, list | tuple)
+        else printable(str(value))
+    )
 
 
 def by_name(presentations: Iterable[Presentation]) -> dict[str, Presentation]:

@@ -117,4 +117,6 @@ def _joined(finals: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _hashable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple((name, _hashable(part)) for name, part in value.items())
     return tuple(map(_hashable, value)) if isinstance(value, list) else value
