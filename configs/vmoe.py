@@ -33,15 +33,12 @@ from collections.abc import Collection
 from typing import Any
 
 import ml_collections
-from etils import epy
 from ml_collections import config_dict
 
 from experiments.core.config import parse_options
 from experiments.core.errors import UsageError
+from experiments.vision import efficientnet
 from experiments.vmoe.router_kinds import ROUTERS
-
-with epy.lazy_imports():  # --help does without it
-    from experiments.vision import efficientnet
 
 OPTIONS = {
     "router": "relaxed",  # of experiments/vmoe/router_kinds.py

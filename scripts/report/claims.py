@@ -3,8 +3,8 @@
 from experiments.cifar100_vit import report as fine_tuning
 from experiments.core.report.finding import Claim
 from experiments.mnist_pruning import report as pruning
-from experiments.vmoe.report import claims as vmoe
-from experiments.vmoe_clusters.report import claims as clusters
+from experiments.vmoe import report as vmoe
+from experiments.vmoe_clusters import report as clusters
 from scripts.report import operators, solvers
 
 _BENCH = (("make bench",), ("results/bench/README.md",))

@@ -201,3 +201,11 @@ def write_clusters(
         for number, values in enumerate(recoveries)
     ]
     write_run(path, config, rows, "vmoe_clusters")
+
+
+def write_bench(results: Path, name: str, **record: Any) -> None:
+    """A record of a benchmark, measured on a processor or, where its name has no `cpu`, on a TPU."""
+    devices = {"platform": "cpu", "kind": "cpu"} if "cpu" in name else {"platform": "tpu", "kind": "TPU v9"}
+    environment = {"devices": devices, "machine": {"cpu": "Z80", "cores": 2}}
+    (results / "bench").mkdir(exist_ok=True)
+    write_json(results / "bench" / name, {"environment": environment, **record})

@@ -24,9 +24,9 @@ def signed(value: Numbers | None) -> str:
     return plus_minus(value, signed=True)
 
 
-def mean(value: Numbers | None, *, scale: float = 1.0) -> str:
-    """Writes the mean of an interval alone."""
-    return "-" if value is None or value["mean"] is None else f"{scale * value['mean']:.2f}"
+def mean(value: Numbers | None, *, scale: float = 1.0, digits: int = 2) -> str:
+    """Writes the mean of an interval alone; zero has no sign."""
+    return "-" if value is None or value["mean"] is None else f"{scale * value['mean']:z.{digits}f}"
 
 
 def number(value: float) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from experiments.core.errors import printable
 from experiments.core.kinds import Fields, Kinds, is_of
 from experiments.core.report import results
 from experiments.core.report.markdown import number, p_name
@@ -37,6 +38,7 @@ class Presentation:
       always: fields that labels give wherever they are read, even where all runs have the same.
       names: what labels call fields; the others go by the last part of their name.
       headline: whether a committed run is shown before anybody has chosen some, by its fields.
+      far: how far from a run a baseline is by their fields, where circumstances have several: the nearest is taken.
       types: what else tables and figures read of every config, by dotted name, and of what type it is.
     """
 
@@ -50,6 +52,7 @@ class Presentation:
     always: Collection[str] = ()
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     headline: Callable[[Fields], bool] = lambda fields: False
+    far: Callable[[Fields, Fields], Any] = lambda fields, of_baseline: 0
     types: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def load(self, directory: Path) -> tuple[pd.DataFrame, list[Problem]]:
@@ -74,7 +77,7 @@ class Presentation:
         if kind not in self.kinds.reads:
             return f"config.{self.kinds.field}={kind!r} is none of " + ", ".join(self.kinds.reads)
         try:
-            self.method(fields)
+            self.method(fields).encode()  # not every string is text
             self.look(fields)
         except KeyError as error:
             return f"config.{error.args[0]} is missing, or has a value that is not known"
@@ -127,7 +130,8 @@ class Presentation:
     def references(self, found: pd.DataFrame, method: str = "") -> pd.Series:
         """The run of a method, by default the baseline, in the circumstances of each; None if there is none, or itself.
 
-        Of several the one with the same optimizer comes first, then the first in the order of the frame.
+        Of several the nearest (`far`) comes first, then one with the same optimizer, then the first in the order of the
+        frame.
         """
         keys = found[RUN].map(self._circumstances)
         groups: dict[str, list[Run]] = {}
@@ -135,9 +139,12 @@ class Presentation:
             groups.setdefault(keys[name], []).append(run)
 
         def reference(name: Any, run: Run) -> Run | None:
-            rivals = groups.get(keys[name], [])
-            alike = [other for other in rivals if other.config.get("optimizer") == run.config.get("optimizer")]
-            best = next(iter([*alike, *rivals]), None)
+            fields, optimizer = dotted(run.config), run.config.get("optimizer")
+
+            def distance(other: Run) -> tuple[Any, bool]:
+                return self.far(fields, dotted(other.config)), other.config.get("optimizer") != optimizer
+
+            best = min(groups.get(keys[name], []), key=distance, default=None)
             return None if best is run else best
 
         found_by_name = {name: reference(name, run) for name, run in found[RUN].items()}
@@ -174,7 +181,11 @@ def written(field: str, value: Any) -> str:
         if field.rpartition(".")[2] == "p":
             return p_name(value)
         return number(value) if value > 0 else f"{value:g}"
-    return f"({', '.join(written('', part) for part in value)})" if isinstance(value, list | tuple) else str(value)
+    return (
+        f"({', '.join(written('', part) for part in value)})"
+        if isinstance(value, list | tuple)
+        else printable(str(value))
+    )
 
 
 def by_name(presentations: Iterable[Presentation]) -> dict[str, Presentation]:

@@ -16,7 +16,7 @@ from configs.vmoe import get_config
 from experiments.core.record import checksums, metrics
 from experiments.core.training import train
 from experiments.vmoe.experiment import RECIPE
-from experiments.vmoe.suite.presets import DEMO
+from experiments.vmoe.suite import DEMO
 from tests.experiments.processes import begin, ended, finish, wait_for_rows
 from tests.experiments.support import assert_same_rows
 

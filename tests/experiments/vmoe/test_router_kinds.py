@@ -1,23 +1,20 @@
-"""A router is one entry: the experiment, the suites, the config, the table and the figure find it there."""
+"""A router is one entry: the experiment, the config and the suite on tokens find it there."""
 
 import jax
 import jax.numpy as jnp
-import matplotlib as mpl
 import numpy as np
 import pytest
 
 from experiments.core import config_file
 from experiments.core.config import require, to_json
 from experiments.core.errors import UsageError
-from experiments.core.report.identity import dotted
-from experiments.core.report.style import RED, STYLE
+from experiments.core.report.runs import dotted
+from experiments.core.report.style import BLACK
 from experiments.core.training.schedules import lam_schedule
-from experiments.vmoe import routers
+from experiments.vmoe import report, routers, suite
 from experiments.vmoe.experiment import RECIPE, make_router
 from experiments.vmoe.measures import measure
-from experiments.vmoe.report import figures, naming, table
-from experiments.vmoe.router_kinds import ROUTERS, RouterKind
-from experiments.vmoe.suite.__main__ import SUITE
+from experiments.vmoe.router_kinds import KINDS, ROUTERS, RouterKind
 from tests.experiments.support import ROOT
 from tests.experiments.vmoe.tiny import random_params, tiny_config
 from tests.scripts.workdirs import write_vmoe
@@ -28,20 +25,20 @@ def single(monkeypatch):
     """The entry of a router that there is not: one expert of each token."""
     kind = RouterKind(
         lambda fields, shape, lam: routers.TokenChoice(1, shape.capacity, fields.priority),
-        lambda fields: f"a single expert, {fields['priority']}",
-        setting=lambda fields: f"noise = {fields['noise']:g}",
         score="gates",
         validate=lambda fields: require(fields.noise < 100, "router.noise", fields.noise, "below 100"),
         validate_shape=lambda fields, shape, num_experts: require(shape.k > 7, "router.k", shape.k, "above 7"),
     )
     monkeypatch.setitem(ROUTERS, "single", kind)
+    monkeypatch.setitem(KINDS.reads, "single", [])
 
 
 @pytest.mark.parametrize("name", ROUTERS)
 def test_a_router_is_made_without_the_fields_that_it_does_not_read(name):
     config = config_file.of_file(ROOT / "configs/vmoe.py", f"small,router={name}")
-    for field in dotted(to_json(config)):
-        if field not in naming.IDENTITY.fields(dotted(to_json(config))) and field.count(".") == 1:
+    fields = dotted(to_json(config))
+    for field in fields:
+        if field not in report.PRESENTATION.read(fields) and field.count(".") == 1:
             del config.router[field.removeprefix("router.")]
     assert make_router(config, jnp.float32(0.1)) is not None
 
@@ -61,26 +58,15 @@ def test_a_router_is_one_entry_for_training():
         with pytest.raises(UsageError, match=message):
             RECIPE.validate(tiny_config(**fields))
     RECIPE.validate(tiny_config(router__k=7))  # what one router cannot do is no matter to another
-    for preset in ("demo", "small"):
-        (run,) = [run for run in SUITE.presets[preset]() if "single" in run.name]
-        assert (run.name, run.variant) == ("final-single", "small,router=single")
+    assert [run.name for run in suite.tokens() if "single" in run.name][-1] == "final-single"
 
 
-def test_a_router_is_one_entry_for_the_report(tmp_path, request):
-    precisions = [[1.0, 1.0], [20.0, 24.0]]
-    write_vmoe(tmp_path / "hard", precisions)
-    write_vmoe(tmp_path / "single", precisions, router__name="single")
-    table.make(tmp_path)
-    reason = "config.router.name='single' is none of " + ", ".join(ROUTERS)
-    assert f"`single`: {reason}" in (tmp_path / "table.md").read_text()
-    request.getfixturevalue("single")
-    table.make(tmp_path)
-    assert "| a single expert, order | learning rate 3e-3, noise = 1 | 22.00 ± " in (tmp_path / "table.md").read_text()
-    with mpl.rc_context(STYLE):
-        whole, _ = figures.figure7(naming.final(naming.load(tmp_path)[0])).axes
-    _, line = whole.get_lines()
-    assert (line.get_color(), line.get_linestyle()) == (RED, "-")  # the first that is free
-    assert line.get_label().startswith("a single expert, order: 22.00 ± ")
+@pytest.mark.usefixtures("single")
+def test_a_router_without_a_name_or_a_look_goes_by_that_of_its_entry(tmp_path):
+    write_vmoe(tmp_path / "single", [[1.0, 1.0], [20.0, 24.0]], router__name="single")
+    (run,) = report.PRESENTATION.load(tmp_path)[0]["run"]
+    assert report.PRESENTATION.method(dotted(run.config)) == "single"
+    assert report.PRESENTATION.look(dotted(run.config)) == (BLACK, "-")
 
 
 LOGITS = np.random.default_rng(0).normal(size=(1, 160, 8)).astype(np.float32)  # the group of the tiny setting

@@ -6,16 +6,15 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.core.input import sources
 from experiments.core.record import metrics
 from experiments.core.suite import command
 from experiments.core.suite.plan import SuiteRun
+from experiments.vmoe import suite
 from experiments.vmoe.experiment import routing_shape
 from experiments.vmoe.router_kinds import ROUTERS
-from experiments.vmoe.suite import on_tokens
-from experiments.vmoe.suite.__main__ import SUITE
-from experiments.vmoe.suite.presets import BEST_RATE, DEMO, FINAL_SEEDS, LAMS, RATES
+from experiments.vmoe.suite import BEST_RATE, DEMO, SMALL_LAMS, SMALL_RATES, SMALL_SEEDS, SUITE
 from tests.experiments.support import ROOT, assert_sound, suite_configs, undrawn
+from tests.experiments.vmoe import tables
 
 SHORT = DEMO | {"steps": 50, "steps_per_dispatch": 25, "eval_every": 25, "checkpoint_every": 50, "seeds": (0, 1)}
 SHORT |= {
@@ -47,14 +46,14 @@ def test_the_small_suite_compares_like_with_like():
         if run.candidate_for:
             assert (config.split, len(config.seeds)) == ("validation", 1)
         else:
-            assert (config.split, tuple(config.seeds)) == ("test", FINAL_SEEDS)
+            assert (config.split, tuple(config.seeds)) == ("test", SMALL_SEEDS)
             seen[run.name] = config
     assert len(lengths) == 1
     assert shapes == {(400, 28, 32)}  # the paper's
-    assert len(FINAL_SEEDS) >= 5
+    assert len(SMALL_SEEDS) >= 5
     assert {(config.router.name, config.router.score, config.router.dykstra) for config in seen.values()} >= {
         ("hard", "gates", 0),
-        *(("relaxed", score, 0) for score in LAMS),
+        *(("relaxed", score, 0) for score in SMALL_LAMS),
         ("relaxed", "logits", 10),
         ("token_choice", "logits", 0),
     }
@@ -69,24 +68,24 @@ def test_the_suite_on_tokens_is_the_first_and_tunes_every_router_alike():
         name = (run.candidate_for or run.best_of).removesuffix(", lam")
         lengths.setdefault(name, set()).add(config.steps)
         if run.candidate_for:
-            assert (config.split, tuple(config.seeds)) == ("validation", on_tokens.SWEEP_SEEDS)
+            assert (config.split, tuple(config.seeds)) == ("validation", suite.SWEEP_SEEDS)
             rates.setdefault(name, set()).add(config.optimizer.learning_rate)
         else:
-            assert (config.split, tuple(config.seeds)) == ("test", on_tokens.FINAL_SEEDS)
+            assert (config.split, tuple(config.seeds)) == ("test", suite.TOKENS_SEEDS)
             assert config.export_probe == (config.steps == 800)  # for the pictures, which are of the shorter ones
             final[name] = config.router
     assert len(shapes) == 1
     assert shapes.pop()[:3] == (400, 28, 32)  # the paper's
-    assert len(on_tokens.FINAL_SEEDS) == 10
+    assert len(suite.TOKENS_SEEDS) == 10
     assert rates.keys() == final.keys() == lengths.keys()
     assert [run.name for run in SUITE.presets["longer"]()[: len(SUITE.presets["tokens"]())]] == [
         run.name for run in SUITE.presets["tokens"]()
     ]
-    longer = {f"{name}, {on_tokens.LONGER_STEPS} steps" for name in on_tokens.LONGER}
-    assert {name: lengths[name] for name in longer} == {name: {on_tokens.LONGER_STEPS} for name in longer}
+    longer = {f"{name}, {suite.LONGER_STEPS} steps" for name in suite.LONGER}
+    assert {name: lengths[name] for name in longer} == {name: {suite.LONGER_STEPS} for name in longer}
     assert all(length == {800} for name, length in lengths.items() if name not in longer)
-    assert all(tried == set(on_tokens.RATES) for tried in rates.values())
-    assert {router.name for router in final.values()} == set(ROUTERS) - on_tokens.OMITTED
+    assert all(tried == set(suite.TOKENS_RATES) for tried in rates.values())
+    assert {router.name for router in final.values()} == set(ROUTERS) - suite.OMITTED
     papers = {(router.score, router.p, router.dykstra) for router in final.values() if router.name == "relaxed"}
     assert papers >= {("logits", 2.0, 0), ("gates", 2.0, 0), ("logits", 4 / 3, 0), ("logits", 2.0, 10)}
 
@@ -97,7 +96,7 @@ def test_all_train_at_the_rate_that_the_committed_sweep_chose():
     rates = {
         config.optimizer.learning_rate for run, config in suite_configs(SUITE, "small") if run.name.startswith("final")
     }
-    assert rates <= {BEST_RATE, RATES[0]}  # the first of its candidates stands for what hard will have
+    assert rates <= {BEST_RATE, SMALL_RATES[0]}  # the first of its candidates stands for what hard will have
 
 
 def test_the_demo_needs_no_download():
@@ -122,15 +121,11 @@ def test_a_suite_trains_draws_and_skips_what_is_done(tmp_path, capsys, monkeypat
         assert min(router["support"]) >= 44
         assert max(router["dropped_mass"]) < 20
     assert start["train_router"]["block_0"]["support"] == [None, None]  # nothing has been trained
-    table = (tmp_path / "table.md").read_text()
-    assert (
-        "A stand-in for V-MoE S/32 on JFT-300M, which is not public: 1 blocks of width 32 on digits, 1 of them" in table
-    )
-    assert "| relaxed expert choice, p = 2, of the logits | learning rate 0.01, lam = 0.1 | " in table
-    assert "| stability, % |" in table
-    assert {path.name for path in (tmp_path / "figures").glob("*.svg")} == {"figure7.svg", "routing.svg", "experts.svg"}
-    with np.load(tmp_path / "pictures.npz") as arrays:
-        np.testing.assert_array_equal(arrays["image"], sources.digits().test.arrays["image"][:10])
+    rows = tables.read((tmp_path / "table.md").read_text().splitlines(), "Test: precision-at-1 after 50 steps")
+    assert [row["router"] for row in rows] == ["hard, gates", "relaxed, logits"]
+    rows = tables.read((tmp_path / "table.md").read_text().splitlines(), "What the routers do after 50 steps")
+    assert all(0 <= float(row["stability, %"]) <= 100 for row in rows)
+    assert {path.name for path in (tmp_path / "figures").glob("*.svg")} == {"figure7.svg"}
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
     assert command.run_suite(undrawn(SUITE), tmp_path, TINY, TINY, ["suite"]) == 0
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}

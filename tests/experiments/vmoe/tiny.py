@@ -8,7 +8,7 @@ import numpy as np
 
 from configs.vmoe import get_config
 from experiments.vmoe.experiment import RECIPE
-from experiments.vmoe.suite.presets import DEMO
+from experiments.vmoe.suite import DEMO
 from tests.experiments.support import on_one_device
 
 

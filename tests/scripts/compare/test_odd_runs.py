@@ -1,6 +1,7 @@
 """Runs whose files are not as runs leave them: each is shown or named in a line, and the others are shown."""
 
 import copy
+import importlib
 import json
 import os
 

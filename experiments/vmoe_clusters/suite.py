@@ -1,4 +1,4 @@
-"""The suites on offer, as lists of runs.
+"""Trains all runs of a preset, makes table and figures: `python -m experiments.vmoe_clusters.suite --out=DIR`.
 
 clusters  what results/vmoe_clusters holds: score, lam and learning rate of every router chosen on problems of their own
           at one noise, then every router at every noise on 20 others; and at one noise for longer, to see whether that
@@ -6,11 +6,14 @@ clusters  what results/vmoe_clusters holds: score, lam and learning rate of ever
 demo      three routers at one noise, nothing chosen; under a minute
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from experiments.core.suite.plan import SuiteRun
+from experiments.core import console
+from experiments.core.suite import command
+from experiments.core.suite.plan import Suite, SuiteRun
+from experiments.vmoe_clusters import experiment, report
 from experiments.vmoe_clusters.kinds import NAMES
 
 Fields = dict[str, Any]
@@ -39,9 +42,6 @@ def clusters() -> list[SuiteRun]:
 def demo() -> list[SuiteRun]:
     """At the rates and lams of the config."""
     return [SuiteRun(f"final-{name}", DEMO, variant=f"router={name}") for name in ("best", "hard", "relaxed")]
-
-
-PRESETS: dict[str, Callable[[], list[SuiteRun]]] = {"clusters": clusters, "demo": demo}
 
 
 def settings(name: str) -> Iterator[tuple[str, Fields]]:
@@ -85,3 +85,24 @@ def _final() -> Iterator[SuiteRun]:
             # Rates that are best for less may be too large: at 0.1 the best assignment comes to nothing.
             rate = {"optimizer.learning_rate": RATE_OF_CHOICE}
             yield SuiteRun(f"final-long-{name}", base, rate, best_of=name, variant=f"router={name}")
+
+
+def _cost(run: SuiteRun) -> float:
+    # Seconds of a CPU core: compilation, then thousands of steps of every seed; a plan takes longer than a mask.
+    thousands = run.base.get("steps", 1000) / 1000
+    return 8.0 + thousands * len(run.base["seeds"]) * (28.0 if run.variant == "router=balanced" else 1.0)
+
+
+SUITE = Suite(
+    name="vmoe_clusters",
+    load=lambda: experiment.RECIPE,
+    presets={"clusters": clusters, "demo": demo},
+    chosen_by="valid_loss",
+    shown=("test_loss", "valid_loss"),
+    if_diverged=100.0,
+    cost=_cost,
+    report=report.make,
+)
+
+if __name__ == "__main__":
+    console.run(lambda arguments: command.main(SUITE, arguments))

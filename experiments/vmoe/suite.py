@@ -1,0 +1,212 @@
+"""Trains all runs of a preset, makes table and figures: `python -m experiments.vmoe.suite --out=DIR`.
+
+tokens  the stand-in for V-MoE S/32 on JFT-300M: a small network on maps of ImageNet's features of CIFAR-100, with the
+       paper's routing problem (n = 400 tokens, 32 experts, k = 28); learning rate and lam of every router chosen on
+       validation, then ten seeds of each on test; 90 minutes of 2 CPU cores
+longer  those, and the paper's two routers and a dense network again for four times as many steps, at a rate chosen for
+       that; in the same directory
+small  what results/vmoe holds, the stand-in that learns its features itself: a small network on CIFAR-100 with the same
+       routing problem; the learning rate of the hard router and lam of the relaxed ones chosen on validation, then
+       every router on test, all at the rate of the hard one; under an hour on 2 CPU cores
+buffers  those, and the relaxed router of the logits with three times the slots: whether it suffers from tokens that
+       find no room; ten minutes more, in the same directory
+demo   the same in little on scikit-learn's digits, without the choice; under a minute
+full   S/32 on ImageNet with the hard router, the relaxed one, and the paper's with Dykstra's algorithm: for
+       accelerators, nothing chosen
+
+Choices are made on validation with one seed. On tokens lam is chosen first, at the second rate, where it is constant;
+then the rate, from a grid that is the same for all routers.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from experiments.core import console
+from experiments.core.suite import command
+from experiments.core.suite.plan import Suite, SuiteRun
+from experiments.vision.digits import DIGITS
+from experiments.vmoe import experiment, report
+from experiments.vmoe.router_kinds import ROUTERS
+
+Fields = dict[str, Any]
+
+SWEEP_SEEDS = (100,)
+DYKSTRA_ITERATIONS = 10  # the paper's
+LARGE_BUFFER = 84  # slots: three times k
+
+# Of `tokens` and `longer`.
+TOKENS_SEEDS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
+TOKENS_RATES = (3e-3, 1e-2, 3e-2, 1e-1)
+TOKENS_LAMS = (0.1, 1.0, 10.0)  # at the second rate
+WITH_LAM = {"relaxed", "straight_through", "balanced"}  # routers with a constant one
+LONGER = ("hard-logits", "relaxed-logits", "dense")
+LONGER_STEPS = 3200
+# Buffers for all tokens take fourteen times the products of k slots; large ones, in FORMS, drop next to nothing.
+OMITTED = {name for name, kind in ROUTERS.items() if kind.unbounded}
+# The two routers of the paper in every form; the others are trained as they come.
+FORMS: dict[str, tuple[str, Fields]] = {
+    "hard-gates": ("hard", {"router.score": "gates"}),
+    "hard-logits": ("hard", {"router.score": "logits"}),
+    "relaxed-logits": ("relaxed", {"router.score": "logits"}),
+    "relaxed-logits-p4_3": ("relaxed", {"router.score": "logits", "router.p": 4 / 3}),
+    "relaxed-gates": ("relaxed", {"router.score": "gates"}),
+    f"relaxed-logits-{LARGE_BUFFER}slots": ("relaxed", {"router.score": "logits", "router.capacity": LARGE_BUFFER}),
+    "relaxed-logits-dykstra10": ("relaxed", {"router.score": "logits", "router.dykstra": DYKSTRA_ITERATIONS}),
+}
+
+# Of `small` and `buffers`.
+SMALL_SEEDS = (0, 1, 2, 3, 4)
+SMALL_RATES = (1e-3, 3e-3, 1e-2, 3e-2)  # of the hard router
+BEST_RATE = 1e-2  # of these: all other routers train at it
+SMALL_LAMS = {"logits": (0.01, 0.1, 1.0, 10.0), "gates": (0.001, 0.01, 0.1, 1.0, 10.0)}
+LENGTH = {"steps": 600, "eval_every": 75, "checkpoint_every": 300}
+
+DEMO_ROUTERS = ("hard", "relaxed", "balanced", "token_choice", "dense")
+DEMO_SEEDS = (0, 1, 2)
+DEMO: Fields = DIGITS | {
+    "moe.blocks": (1,),
+    "moe.num_experts": 8,
+    "moe.group_images": 10,
+    "router.k": 44,
+    "batch_size": 60,
+    "steps": 150,
+    "eval_every": 25,
+    "checkpoint_every": 150,
+    "optimizer.warmup_steps": 15,
+}
+
+
+def tokens() -> list[SuiteRun]:
+    """The sweeps of every router, each followed by its final run on test."""
+    return [run for name, (router, form) in _forms().items() for run in _tuned(name, router, form)]
+
+
+def longer() -> list[SuiteRun]:
+    """Those of `tokens`, and the routers in LONGER again, for LONGER_STEPS."""
+    return [*tokens(), *(run for name in LONGER for run in _longer(name, *_forms()[name]))]
+
+
+def _forms() -> dict[str, tuple[str, Fields]]:
+    """FORMS, and every other router as it comes, by the name of its runs."""
+    in_forms = {router for router, _ in FORMS.values()}
+    return FORMS | {name: (name, {}) for name in ROUTERS if name not in in_forms | OMITTED}
+
+
+def _tuned(name: str, router: str, form: Fields) -> Iterator[SuiteRun]:
+    variant = f"tokens,router={router}"
+    base: Fields = form | {"split": "validation", "seeds": SWEEP_SEEDS}
+    at_best_lam = f"{name}, lam" if router in WITH_LAM else None
+    if at_best_lam:
+        for lam in TOKENS_LAMS:
+            tried = {"router.lam.start": lam, "router.lam.end": lam, "optimizer.learning_rate": TOKENS_RATES[1]}
+            yield SuiteRun(f"sweep/{name}-lam{lam:g}", base, tried, candidate_for=at_best_lam, variant=variant)
+    for rate in TOKENS_RATES:
+        if at_best_lam and rate == TOKENS_RATES[1]:
+            continue  # that of the best lam, which competes with the others
+        tried = {"optimizer.learning_rate": rate}
+        yield SuiteRun(
+            f"sweep/{name}-lr{rate:g}", base, tried, candidate_for=name, best_of=at_best_lam, variant=variant
+        )
+    final: Fields = form | {"split": "test", "seeds": TOKENS_SEEDS, "export_probe": True}
+    yield SuiteRun(f"final-{name}", final, best_of=name, variant=variant)
+
+
+def _longer(name: str, router: str, form: Fields) -> Iterator[SuiteRun]:
+    """At the lam of the shorter runs."""
+    variant, choice = f"tokens,router={router}", f"{name}, {LONGER_STEPS} steps"
+    length = {"steps": LONGER_STEPS, "eval_every": LONGER_STEPS // 10}
+    for rate in TOKENS_RATES:
+        base: Fields = form | length | {"split": "validation", "seeds": SWEEP_SEEDS}
+        tried = {"optimizer.learning_rate": rate}
+        run = f"sweep/{name}-{LONGER_STEPS}steps-lr{rate:g}"
+        yield SuiteRun(run, base, tried, candidate_for=choice, best_of=name, variant=variant)
+    final: Fields = form | length | {"split": "test", "seeds": TOKENS_SEEDS}
+    yield SuiteRun(f"final-{name}-{LONGER_STEPS}steps", final, best_of=choice, variant=variant)
+
+
+def small() -> list[SuiteRun]:
+    """The sweeps on validation, then the final runs on test."""
+    return [*_small_sweep(), *_small_final()]
+
+
+def buffers() -> list[SuiteRun]:
+    """Those of `small`, and one with room for the tokens that lam = 1 spreads a mask over."""
+    (narrow,) = [run for run in _small_final() if run.name == "final-relaxed-logits"]
+    wide = {"router.capacity": LARGE_BUFFER}
+    name = f"{narrow.name}-{LARGE_BUFFER}slots"
+    return [*small(), dataclasses.replace(narrow, name=name, base={**narrow.base, **wide})]
+
+
+def _small_sweep() -> Iterator[SuiteRun]:
+    base: Fields = LENGTH | {"split": "validation", "seeds": SWEEP_SEEDS}
+    for rate in SMALL_RATES:
+        setting: Fields = {"optimizer.learning_rate": rate}
+        yield SuiteRun(f"sweep/hard-lr{rate:g}", base, setting, candidate_for="hard", variant="small,router=hard")
+    for score, lams in SMALL_LAMS.items():
+        choice, fields = f"relaxed-{score}", {"router.score": score, "optimizer.learning_rate": BEST_RATE}
+        for lam in lams:
+            setting = {"router.lam.start": lam, "router.lam.end": lam}
+            name = f"sweep/{choice}-lam{lam:g}"
+            yield SuiteRun(name, base | fields, setting, candidate_for=choice, variant="small,router=relaxed")
+
+
+def _small_final() -> Iterator[SuiteRun]:
+    base: Fields = LENGTH | {"split": "test", "seeds": SMALL_SEEDS}
+    yield SuiteRun("final-hard", base, best_of="hard", variant="small,router=hard")
+    by_logits: Fields = base | {"router.score": "logits"}  # the hard router that the relaxed one of the logits relaxes
+    yield SuiteRun("final-hard-logits", by_logits, best_of="hard", variant="small,router=hard")
+    base |= {"optimizer.learning_rate": BEST_RATE}
+    relaxed = "small,router=relaxed"
+    for score in SMALL_LAMS:
+        of_score = base | {"router.score": score}
+        yield SuiteRun(f"final-relaxed-{score}", of_score, best_of=f"relaxed-{score}", variant=relaxed)
+    yield SuiteRun("final-token_choice", base, variant="small,router=token_choice")
+    papers: Fields = base | {"router.score": "logits", "router.dykstra": DYKSTRA_ITERATIONS}
+    yield SuiteRun("final-relaxed-logits-dykstra10", papers, best_of="relaxed-logits", variant=relaxed)
+
+
+def demo() -> list[SuiteRun]:
+    """The routers at one setting."""
+    base = DEMO | {"seeds": DEMO_SEEDS}
+    return [SuiteRun(f"final-{name}", base, variant=f"small,router={name}") for name in DEMO_ROUTERS]
+
+
+def full() -> list[SuiteRun]:
+    """One seed each."""
+    return [
+        *(SuiteRun(f"final-{name}", {}, variant=f"router={name}") for name in ("hard", "relaxed")),
+        SuiteRun("final-relaxed-dykstra10", {"router.dykstra": DYKSTRA_ITERATIONS}, variant="router=relaxed"),
+    ]
+
+
+PRESETS: dict[str, Callable[[], list[SuiteRun]]] = {
+    "tokens": tokens,
+    "longer": longer,
+    "small": small,
+    "buffers": buffers,
+    "demo": demo,
+    "full": full,
+}
+
+
+def _cost(run: SuiteRun) -> float:
+    # Seconds on 2 CPU cores: compilation, then steps of every seed.
+    if run.variant.startswith("tokens"):
+        return 8.0 + 24.0 * len(run.base["seeds"]) * run.base.get("steps", 800) / 800
+    return 20.0 + 60.0 * len(run.base.get("seeds", (0,)))
+
+
+SUITE = Suite(
+    name="vmoe",
+    load=lambda: experiment.RECIPE,
+    presets=PRESETS,
+    chosen_by="valid_error",
+    shown=("test_precision_at_1", "valid_precision_at_1"),
+    if_diverged=100.0,
+    cost=_cost,
+    report=report.make,
+)
+
+if __name__ == "__main__":
+    console.run(lambda arguments: command.main(SUITE, arguments))

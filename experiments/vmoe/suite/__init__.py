@@ -1,1 +1,0 @@
-"""All runs of the experiment: `python -m experiments.vmoe.suite --out=DIR`."""

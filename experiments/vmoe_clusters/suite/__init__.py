@@ -1,1 +1,0 @@
-"""All runs of the task: `python -m experiments.vmoe_clusters.suite --out=DIR`."""

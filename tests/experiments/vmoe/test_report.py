@@ -1,0 +1,283 @@
+"""Tables, figure and findings of V-MoE, of runs with known numbers."""
+
+import json
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+from experiments.core.report.runs import dotted
+from experiments.core.report.style import STYLE
+from experiments.vmoe import report
+from tests.experiments.support import ROOT
+from tests.experiments.vmoe import tables
+from tests.scripts.workdirs import write_bench, write_fine_tuning, write_vmoe
+
+HARD = [[1.0, 1.0, 1.0], [20.0, 22.0, 24.0]]
+RELAXED = [[1.0, 1.0, 1.0], [21.0, 24.0, 27.0]]
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    report.load.cache_clear()
+
+
+def final_of(directory):
+    """The runs on test, and the one that each is compared with."""
+    final = report.final_runs(report.PRESENTATION.load(directory)[0])
+    hards = report.PRESENTATION.references(final)
+    return final, {name: hard and hard.name for name, hard in hards.items()}
+
+
+def rows_of(directory, heading="Test: precision-at-1 after 1000 steps"):
+    """The rows of a table by router, after it has been made."""
+    report.make(directory)
+    lines = (directory / "table.md").read_text().splitlines()
+    return {row["router"]: row for row in tables.read(lines, heading)}
+
+
+def test_precision_is_compared_seed_by_seed_with_the_hard_router(tmp_path):
+    write_vmoe(tmp_path / "relaxed", RELAXED, "small,router=relaxed", support=32.0, step_seconds=1.25)
+    write_vmoe(tmp_path / "hard", HARD)
+    rows = rows_of(tmp_path)
+    assert list(rows) == ["hard, gates", "relaxed, logits"]
+    # Two degrees of freedom: t(0.975) = 4.3027, t(0.8) = 1.0607; the standard error of the differences is 1 / sqrt(3).
+    assert list(rows["relaxed, logits"].values())[1:] == ["0.1", "24.00 ± 7.45", "+2.00 ± 2.48", "3.10", "1.25"]
+    assert list(rows["hard, gates"].values())[1:] == ["-", "22.00 ± 4.97", "-", "-", "1.00"]
+    text = (tmp_path / "table.md").read_text()
+    assert "In every row: learning rate 3e-3, seeds 3, diverged 0." in text
+    assert text.startswith("A stand-in for V-MoE S/32 on JFT-300M: cifar100.")
+    routing = rows_of(tmp_path, "What the routers do after 1000 steps")
+    assert routing["relaxed, logits"]["tokens of an expert"] == "31.00"  # of layers with 32 and 30
+
+
+def test_step_times_compare_on_the_same_processors_alone(tmp_path):
+    write_vmoe(tmp_path / "hard", HARD)
+    write_vmoe(tmp_path / "logits", HARD, router__score="logits")
+    for name in ("logits", "relaxed"):
+        if name == "relaxed":
+            write_vmoe(tmp_path / name, RELAXED, "small,router=relaxed", step_seconds=0.5)
+        path = tmp_path / name / "environment.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"machine": {"cores": len(name)}}))
+    times = {router: row["step time over hard"] for router, row in rows_of(tmp_path).items()}
+    assert times == {"hard, gates": "1.00", "hard, logits": "-", "relaxed, logits": "-"}
+
+
+def test_routing_has_the_columns_that_some_run_has_and_stability_is_paired_by_score(tmp_path):
+    write_vmoe(tmp_path / "gates", [*HARD, HARD[-1]], stability=(40.0, 60.0))
+    write_vmoe(tmp_path / "logits", [*HARD, HARD[-1]], router__score="logits", stability=(50.0, 60.0))
+    write_vmoe(tmp_path / "relaxed", [*HARD, HARD[-1]], "small,router=relaxed", stability=(52.0, 64.0))
+    write_vmoe(tmp_path / "choice", HARD, "small,router=token_choice", support=32.0)
+    rows = rows_of(tmp_path, "What the routers do after 1000 steps")
+    # Means over the layers, and of the stability over all rows that have one.
+    shown = {router: [row["stability, %"], row["stability minus hard"]] for router, row in rows.items()}
+    assert shown == {
+        "hard, gates": ["51.00", "-"],
+        "hard, logits": ["56.00", "+5.00 ± 0.00"],
+        "relaxed, logits": ["59.00", "+3.00 ± 0.00"],
+        "token choice": ["-", "-"],
+    }
+    assert {row["entropy of gates, nats"] for row in rows.values()} == {"0.00", "-"}
+    assert "specialisation, nats" not in rows["hard, gates"]
+
+
+def test_a_relaxed_router_is_compared_with_the_hard_one_of_its_score_and_others_with_that_of_gates(tmp_path):
+    write_vmoe(tmp_path / "relaxed", RELAXED, "small,router=relaxed")
+    assert final_of(tmp_path)[1] == {"relaxed": None}
+    assert "+" not in rows_of(tmp_path)["relaxed, logits"].values()
+    write_vmoe(tmp_path / "logits", [[1.0] * 3, [19.0, 20.0, 21.0]], router__score="logits")
+    assert final_of(tmp_path)[1] == {"logits": None, "relaxed": "logits"}
+    write_vmoe(tmp_path / "hard", HARD)
+    write_vmoe(tmp_path / "gates", RELAXED, "small,router=relaxed", router__score="gates")
+    write_vmoe(tmp_path / "tokens", RELAXED, "small,router=token_choice")
+    expected = {"hard": None, "logits": "hard", "relaxed": "logits", "gates": "hard", "tokens": "hard"}
+    final, hards = final_of(tmp_path)
+    assert hards == expected
+    assert list(final.index) == list(expected)  # in the order of the routers
+    minus = {router: row["minus hard"] for router, row in rows_of(tmp_path).items()}
+    assert minus["relaxed, logits"] == "+4.00 ± 4.97"
+    assert minus["hard, logits"] == "-2.00 ± 2.48"
+
+
+def test_a_hard_router_in_other_circumstances_is_none_to_compare_with(tmp_path):
+    forms = {
+        "a": ("small", {}),
+        "b": ("small", {"dataset": "cifar10"}),
+        "c": ("tokens", {"steps": 1000}),
+        "d": ("small", {"router__k": 40}),
+        "e": ("small", {"batch_size": 100}),
+        "f": ("small", {"steps": 400}),
+    }
+    for name, (form, fields) in forms.items():
+        write_vmoe(tmp_path / f"relaxed-{name}", RELAXED, f"{form},router=relaxed", **fields)
+    write_vmoe(tmp_path / "hard-a", HARD, optimizer__learning_rate=0.01)
+    write_vmoe(tmp_path / "hard-d", HARD, router__k=40)
+    write_vmoe(tmp_path / "hard-f", HARD, steps=400)
+    hards = {name: hard for name, hard in final_of(tmp_path)[1].items() if name.startswith("relaxed")}
+    assert hards == {f"relaxed-{name}": f"hard-{name}" if name in "adf" else None for name in forms}
+
+
+def test_what_trains_for_longer_stands_apart(tmp_path):
+    for steps in (100, 400):
+        write_vmoe(tmp_path / f"relaxed{steps}", RELAXED, "small,router=relaxed", steps=steps)
+        write_vmoe(tmp_path / f"hard{steps}", HARD, steps=steps)
+        write_vmoe(tmp_path / f"tried{steps}", HARD, steps=steps, split="validation")
+    for steps in (100, 400):
+        assert list(rows_of(tmp_path, f"Test: precision-at-1 after {steps} steps")) == [
+            "hard, gates",
+            "relaxed, logits",
+        ]
+        assert list(rows_of(tmp_path, f"Validation, {steps} steps")) == ["hard, gates"]
+
+
+def test_runs_of_single_seeds_are_pooled_and_the_full_size_is_no_stand_in(tmp_path):
+    for seed in range(3):
+        write_vmoe(tmp_path / f"hard{seed}", [[row[seed]] for row in HARD], "router=hard", seeds=(seed,))
+        write_vmoe(tmp_path / f"relaxed{seed}", [[row[seed]] for row in RELAXED], "router=relaxed", seeds=(seed,))
+    rows = rows_of(tmp_path, "Test: precision-at-1 after 93800 steps")
+    assert rows["relaxed, logits"]["minus hard"] == "+2.00 ± 2.48"
+    assert "step time over hard" not in rows["relaxed, logits"]  # rows of several runs are not joined
+    assert "stand-in" not in (tmp_path / "table.md").read_text()
+
+
+def test_routers_are_named_and_in_order(tmp_path):
+    lam = {"schedule": "geometric", "start": 1.0, "end": 0.01}
+    forms = {
+        "f": ("small,router=soft", {}),
+        "e": ("small,router=token_choice", {}),
+        "d": ("small,router=relaxed", {"router__score": "gates", "router__lam": lam}),
+        "c": ("small,router=relaxed", {"router__dykstra": 10}),
+        "b": ("small,router=relaxed", {"router__capacity": 40, "router__p": 4 / 3}),
+        "g": ("small,router=annealed", {}),
+        "a": ("small,router=hard", {}),
+    }
+    for name, (variant, fields) in forms.items():
+        write_vmoe(tmp_path / name, HARD, variant, **fields)
+    rows = rows_of(tmp_path)
+    assert {router: row["lam"] for router, row in rows.items()} == {
+        "hard, gates": "-",
+        "relaxed, logits, p = 4/3, 40 slots": "0.1",
+        "relaxed, logits, Dykstra, 10 iterations": "0.1",
+        "relaxed, gates": "1 to 0.01",
+        "annealed to hard, logits": "10 to 0.1",
+        "token choice": "-",
+        "Soft MoE": "-",
+    }
+    assert list(rows)[-3:] == ["annealed to hard, logits", "token choice", "Soft MoE"]
+
+
+def test_diverged_seeds_leave_the_means_and_are_counted(tmp_path):
+    write_vmoe(tmp_path / "hard", HARD)
+    write_vmoe(tmp_path / "relaxed", [[1.0] * 3, [None, 25.0, 26.0]], "small,router=relaxed")
+    relaxed = rows_of(tmp_path)["relaxed, logits"]
+    assert relaxed["precision-at-1, %"].startswith("25.50 ± ")
+    assert relaxed["minus hard"].startswith("+2.50 ± ")
+    assert (relaxed["diverged"], relaxed["detectable"] != "-") == ("1", True)
+
+
+def test_the_sweep_marks_what_was_chosen_and_broken_runs_are_named(tmp_path):
+    for lam in (0.1, 1.0):
+        fields = {"split": "validation", "router__lam__start": lam, "router__lam__end": lam}
+        write_vmoe(tmp_path / f"lam{lam:g}", [[1.0], [16.0]], "small,router=relaxed", **fields)
+    write_vmoe(tmp_path / "odd", [[1.0], [16.0]], router__name="magic")
+    (tmp_path / "choices.json").write_text(json.dumps({"relaxed": {"chosen": "lam1"}}))
+    write_fine_tuning(tmp_path / "other", {1: [5.0]})
+    report.make(tmp_path)
+    lines = (tmp_path / "table.md").read_text().splitlines()
+    rows = tables.read(lines, "Validation, 1000 steps")
+    assert [(row["lam"], row["choice"]) for row in rows] == [("0.1", ""), ("1", "chosen")]
+    assert "- `other`: not a run of the V-MoE experiment" in lines
+    assert any(line.startswith("- `odd`: config.router.name='magic' is none of hard, relaxed") for line in lines)
+    assert not any(line.startswith("### Test") for line in lines)
+    assert not (tmp_path / "figures").exists()
+
+
+def test_the_figure_has_differences_with_intervals_and_is_the_same_bytes_every_time(tmp_path):
+    write_vmoe(tmp_path / "hard", HARD)
+    write_vmoe(tmp_path / "relaxed", RELAXED, "small,router=relaxed")
+    write_vmoe(tmp_path / "lost", [[1.0] * 3, [None] * 3], "small,router=token_choice")
+    write_vmoe(tmp_path / "long", HARD, steps=2000)
+    first = {path: path.read_bytes() for path in report.make(tmp_path)}
+    assert {path.name for path in first} == {"table.md", "figure7.png", "figure7.svg"}
+    assert first == {path: path.read_bytes() for path in report.make(tmp_path)}
+    with mpl.rc_context(STYLE):
+        short, long = report.figure7(final_of(tmp_path)[0]).axes
+    assert [label.get_text() for label in short.get_yticklabels()] == ["hard, gates", "relaxed, logits", "token choice"]
+    assert [label.get_text() for label in long.get_yticklabels()] == ["hard, gates"]
+    (bars,) = short.containers  # the hard router is at 0, and what is lost has no place
+    points, _, (interval,) = bars.lines
+    np.testing.assert_allclose(np.array(points.get_xdata(), float), [2.0])
+    low, high = np.array(interval.get_segments()[0], float)
+    np.testing.assert_allclose([low, high], [[2 - 2.4841, 1], [2 + 2.4841, 1]], rtol=1e-3)  # in the second row
+
+
+@pytest.mark.parametrize(
+    ("variant", "relaxed", "expected"),
+    [("small,", 24.0, ("not possible here", "yes")), ("", 24.0, ("yes", None)), ("", 20.0, ("no", None))],
+)
+def test_precision_of_routers_is_judged_by_intervals(tmp_path, variant, relaxed, expected):
+    assert report.precision(tmp_path) is None
+    report.load.cache_clear()
+    for name, level in (("hard", 22.0), ("relaxed", relaxed), ("annealed", 30.0)):
+        rows = [[1.0] * 3, [level + seed + (seed % 2) / 10 for seed in range(3)]]
+        write_vmoe(tmp_path / "vmoe" / name, rows, f"{variant}router={name}", steps=100)
+    finding = report.precision(tmp_path)
+    assert answers(finding) == expected
+    assert len(finding.measured) == 1  # an annealed router is none of the paper's
+
+
+def test_precision_on_features_comes_before_that_of_the_other_stand_in(tmp_path):
+    write_vmoe(tmp_path / "vmoe" / "relaxed", RELAXED, "small,router=relaxed", steps=100)
+    for steps, levels in ((100, {"hard": 60.0, "relaxed": 55.0}), (400, {"hard": 60.0, "relaxed": 65.0})):
+        for name, level in levels.items():
+            rows = [[1.0] * 3, [level, level + 1, level + 2.1 + (name == "hard")]]
+            write_vmoe(tmp_path / "vmoe_tokens" / f"{name}{steps}", rows, f"tokens,router={name}", steps=steps)
+    finding = report.precision(tmp_path)
+    assert [measured.mean for measured in finding.measured] == pytest.approx([-16 / 3, 14 / 3])
+    assert [measured.name.rpartition(", ")[2] for measured in finding.measured] == ["100 steps", "400 steps"]
+    assert answers(finding) == ("not possible here", "mixed")
+    assert "in 1 of 2 comparisons, and less in 1;" in finding.plain
+    assert set(report.blocks(tmp_path)) == {"vmoe, 100 steps", "vmoe_tokens, 100 steps", "vmoe_tokens, 400 steps"}
+
+
+def test_the_papers_dykstra_is_the_number_that_is_told(tmp_path):
+    write_vmoe(tmp_path / "vmoe" / "hard", HARD, router__score="logits")
+    for name, gain, dykstra in (("exact", 5.0, 0), ("papers", 1.0, 10)):
+        rows = [HARD[0], [value + gain for value in HARD[1]]]
+        write_vmoe(tmp_path / "vmoe" / name, rows, "small,router=relaxed", router__dykstra=dykstra)
+    assert report.precision(tmp_path).tuned.number == "precision 1.00 ± 0.00 higher"
+
+
+def test_the_time_of_a_relaxed_router_beside_the_papers(tmp_path):
+    def routers(exact, papers):
+        ratios = {"relaxed, logits": exact, "Dykstra, 10 iterations": papers}
+        return {
+            name: {"ratio_of_steps": ratio, "one_plus_extra_over_step": 1 + (ratio - 1) / 10}
+            for name, ratio in ratios.items()
+        }
+
+    assert report.step_times(tmp_path) is None
+    write_bench(tmp_path, "router-cpu.json", routers=routers(1.01, 1.1))
+    finding = report.step_times(tmp_path)
+    assert (answers(finding), finding.on) == (("not possible here", "no"), "2 cores of Z80")
+    assert [number.mean for number in finding.measured] == pytest.approx([1.001, 1.01])  # by routers alone
+    write_bench(tmp_path, "router-tpu.json", routers=routers(1.01, 1.6))
+    finding = report.step_times(tmp_path)
+    assert (answers(finding), finding.as_stated.number) == (("yes", None), "1.600 times as long")
+    write_bench(tmp_path, "router-tpu.json", routers=routers(1.01, 1.1))
+    assert answers(report.step_times(tmp_path)) == ("no", None)
+
+
+def answers(finding):
+    """As stated, and tuned."""
+    return tuple(verdict and verdict.answer for verdict in (finding.as_stated, finding.tuned))
+
+
+def test_the_headline_is_eight_of_the_committed_runs_on_tokens():
+    for name, expected in (("vmoe_tokens", 8), ("vmoe", 0)):
+        shown = [run for run in report.load(ROOT / "results" / name)["run"] if headline(run)]
+        assert len(shown) == expected
+
+
+def headline(run):
+    return report.PRESENTATION.headline(dotted(run.config))
