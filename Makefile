@@ -137,28 +137,20 @@ launch-experiment: $(READY)
 	  --overrides='$(subst ','\'',$(value OVERRIDES))' $(LAUNCH)
 
 figures: $(READY)  ## Tables and figures again, from the committed results; the paper's figures of the operators, from code.
-	@$(RUN) experiments.mnist_pruning.report.table results/mnist_pruning
-	@$(RUN) experiments.mnist_pruning.report.figures results/mnist_pruning
-	@$(RUN) experiments.mnist_pruning.report.table results/cifar100_pruning
-	@$(RUN) experiments.mnist_pruning.report.figures results/cifar100_pruning
-	@$(RUN) experiments.cifar100_vit.report.table results/cifar100_vit
-	@$(RUN) experiments.cifar100_vit.report.figures results/cifar100_vit
-	@$(RUN) experiments.cifar100_vit.report.table results/cifar100_pretrained
-	@$(RUN) experiments.cifar100_vit.report.figures results/cifar100_pretrained
-	@$(RUN) experiments.cifar100_vit.report.table results/cifar100_last_block
-	@$(RUN) experiments.cifar100_vit.report.figures results/cifar100_last_block
-	@$(RUN) experiments.vmoe.report.table results/vmoe_tokens
-	@$(RUN) experiments.vmoe.report.figures results/vmoe_tokens
-	@$(RUN) experiments.vmoe.report.table results/vmoe
-	@$(RUN) experiments.vmoe.report.figures results/vmoe
-	@$(RUN) experiments.vmoe_clusters.report.table results/vmoe_clusters
-	@$(RUN) experiments.vmoe_clusters.report.figures results/vmoe_clusters
+	@$(RUN) experiments.mnist_pruning.report results/mnist_pruning
+	@$(RUN) experiments.mnist_pruning.report results/cifar100_pruning
+	@$(RUN) experiments.cifar100_vit.report results/cifar100_vit
+	@$(RUN) experiments.cifar100_vit.report results/cifar100_pretrained
+	@$(RUN) experiments.cifar100_vit.report results/cifar100_last_block
+	@$(RUN) experiments.vmoe.report results/vmoe_tokens
+	@$(RUN) experiments.vmoe.report results/vmoe
+	@$(RUN) experiments.vmoe_clusters.report results/vmoe_clusters
 	@$(RUN) scripts.paper_figures
 
 compare: $(READY)  ## Put runs side by side: RUNS="results/mnist_pruning gs://bucket/runs" [OUT=runs/compare] [FORMAT=text].
 	@$(RUN) scripts.compare $(RUNS) --out="$(OUT)" --format="$(FORMAT)"
 
-report: $(READY)  ## results/index.html: every claim of the paper beside what the committed results say, and their runs.
+report: $(READY)  ## results/index.html: every claim of the paper beside what the committed results say.
 	@$(RUN) scripts.report results
 
 fuzz: N ?= 100000

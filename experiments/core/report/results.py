@@ -7,7 +7,7 @@ import inspect
 import io
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -173,30 +173,6 @@ def _or_problem(name: str, path: Path, read: Callable[[], Run]) -> Run | Problem
         return Problem(name, str(error).replace(f"{path.absolute()}/", "").replace(f"{path}/", ""))
     except UNREADABLE as error:
         return Problem(name, f"unreadable: {type(error).__name__}: {error}")
-
-
-def load_of(directory: Path, experiment: str, title: str, odd: Callable[[Run], str]) -> tuple[list[Run], list[Problem]]:
-    """The runs of an experiment, by name; those of others as problems, as what is broken.
-
-    So are those of which `odd` says what is wrong with their configs.
-    """
-    runs, problems = load(directory)
-    found = []
-    for run in runs:
-        if reason := f"not a run of {title}" if run.experiment != experiment else odd(run):
-            problems.append(Problem(run.name, reason))
-        else:
-            found.append(run)
-    return found, sorted(problems, key=lambda problem: problem.name)
-
-
-def unknown(config: dict[str, Any], known: Mapping[str, Collection[str]]) -> str:
-    """Why there is no label for a config: a field has none of the names `known` for it; else empty."""
-    for field, names in known.items():
-        value = _field(config, field)  # runs made before there was such a field have none
-        if value and value not in names:
-            return f"config.{field}={value!r} is none of " + ", ".join(names)
-    return ""
 
 
 def misfit(config: Mapping[str, Any], kinds: Mapping[str, Any], name: str = "config") -> str:
