@@ -2,11 +2,7 @@
 
 if __name__ == "__main__":
     # Only then: the processes that make batches import this file, too, and need little of it.
-    from etils import epy
-
+    from experiments.cifar100_vit import experiment
     from experiments.core import cli
 
-    with epy.lazy_imports():  # --help does without it
-        from experiments.cifar100_vit import experiment
-
-    cli.main("cifar100_vit", lambda: experiment.RECIPE)
+    cli.main(experiment.RECIPE)

@@ -2,11 +2,7 @@
 
 if __name__ == "__main__":
     # Only then: the processes that make batches import this file, too, and need little of it.
-    from etils import epy
-
     from experiments.core import cli
+    from experiments.vmoe import experiment
 
-    with epy.lazy_imports():  # --help does without it
-        from experiments.vmoe import experiment
-
-    cli.main("vmoe", lambda: experiment.RECIPE)
+    cli.main(experiment.RECIPE)

@@ -1,11 +1,7 @@
 """python -m experiments.vmoe_clusters --config=configs/vmoe_clusters.py --workdir=DIR; or --help"""
 
 if __name__ == "__main__":
-    from etils import epy
-
     from experiments.core import cli
+    from experiments.vmoe_clusters import experiment
 
-    with epy.lazy_imports():  # --help does without it
-        from experiments.vmoe_clusters import experiment
-
-    cli.main("vmoe_clusters", lambda: experiment.RECIPE)
+    cli.main(experiment.RECIPE)

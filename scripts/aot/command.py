@@ -19,15 +19,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from etils import epy
-
 from experiments.core.errors import UsageError, in_one_line
-from scripts.aot import hardware
+from scripts.aot import compiler, hardware, record
 from scripts.aot.hardware import Slice
 from scripts.arguments import at_least
-
-with epy.lazy_imports():  # --help does without them
-    from scripts.aot import compiler, record
 
 _OPERATORS, _CHECK, _TABLES = "operators", "check", "tables"
 _EIGHT = {"TPU v4": "v4-16", "TPU v5e": "v5litepod-8", "TPU v5p": "v5p-16", "TPU v6e": "v6e-8", "H200": "h200-8"}

@@ -8,14 +8,10 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from etils import epy
-
 from experiments.core import console
 from experiments.core.errors import in_one_line
+from scripts.paper_figures import drawings
 from scripts.paper_figures.setting import Setting
-
-with epy.lazy_imports():  # --help does without it
-    from scripts.paper_figures import drawings
 
 
 def main(arguments: Sequence[str]) -> int:
