@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import jax
 from absl import logging
 
 from experiments.core import processors
@@ -111,8 +112,6 @@ def _jobs(asked: int | None) -> int:
     Raises:
       UsageError: more are asked for than the devices allow.
     """
-    import jax  # --help does without it
-
     hardware.require_devices()
     if (platform := jax.default_backend()) != "cpu":
         if asked not in (None, 1):
