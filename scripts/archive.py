@@ -13,7 +13,6 @@ from pathlib import Path
 
 from experiments.core import console
 from experiments.core.errors import UsageError, in_one_line
-from experiments.core.record import metrics
 from experiments.core.record.workdir import Workdir
 from experiments.core.report import archive, results
 from experiments.core.report.results import Run
@@ -51,7 +50,7 @@ def _record(run: Run) -> tuple[archive.Record, archive.Arrays]:
         "name": Path(run.name).name,
         "config": run.config,
         "environment": run.environment,
-        "summary": {"metrics_sha256": metrics.sha256_of(run.rows)} | run.summary,
+        "summary": run.summary,
         "rows": run.rows,
     }
     kept = {"examples": run.examples, "probe": run.probe, "pictures": run.pictures.arrays(), "params": run.params()}

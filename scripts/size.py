@@ -5,6 +5,7 @@ and of the scripts and styles of pages; words are those of Markdown, but for the
 its budget is marked.
 """
 
+import argparse
 import fnmatch
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
@@ -88,6 +89,9 @@ def _mark(value: int, limit: int | None) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """The command; returns its exit status."""
+    argparse.ArgumentParser(prog="python -m scripts.size", description=(__doc__ or "").split(":")[0]).parse_args(
+        arguments
+    )
     listed = subprocess.run(["git", "ls-files", "-z"], check=False, capture_output=True, text=True)
     if listed.returncode:
         print(f"no sizes: {listed.stderr.strip()}")

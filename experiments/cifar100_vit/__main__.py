@@ -2,7 +2,7 @@
 
 if __name__ == "__main__":
     # Only then: the processes that make batches import this file, too, and need little of it.
-    from experiments.cifar100_vit.experiment import RECIPE
+    from experiments.cifar100_vit import experiment
     from experiments.core import cli
 
-    cli.main("cifar100_vit", lambda: RECIPE)
+    cli.main(experiment.RECIPE)

@@ -7,22 +7,22 @@ A mistake of the user's ends in one line on stderr and exit status 2; a bug ends
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import ml_collections
 from absl import app, flags, logging
-from etils import epy
 from ml_collections import config_flags
 
-from experiments.core import config_file, config_help, console
+from experiments.core import config_file, console
+from experiments.core.config import lines
 from experiments.core.errors import UsageError
+from experiments.core.record import hardware
 from experiments.core.record.environment import Launch
-
-with epy.lazy_imports():  # --help does without them
-    from experiments.core.record import hardware
-    from experiments.core.training import experiment, mesh, processes, train
+from experiments.core.training import experiment, mesh, processes, train
 
 config_flags.register_flag_parser_for_type(tuple, config_file.TupleParser())
 config_flags.register_flag_parser_for_type(str, config_file.TextParser())
@@ -31,33 +31,45 @@ _CONFIG_HELP = "Path of the config file. It is Python, and is run: name only wha
 _HELP = {"-h", "-help", "--help", "--helpshort", "--helpfull"}
 
 
-def main(name: str, recipe: Callable[[], experiment.Recipe]) -> None:
-    """Runs the experiment `name`, which `recipe` gives, with the config given on the command line."""
+def main(recipe: experiment.Recipe) -> None:
+    """Runs an experiment with the config given on the command line."""
     if _HELP & set(sys.argv[1:]):
-        console.run(lambda _: _help(name, sys.argv))
+        console.run(lambda _: _help(recipe.name, sys.argv))
     command: Command
 
     def parse(_: Sequence[str]) -> list[str]:
         nonlocal command
-        command = Command(recipe(), flags.FLAGS, sys.argv)
+        command = Command(recipe, flags.FLAGS, sys.argv)
         return command.parse()
 
     console.run(lambda _: app.run(lambda _: command.run(), flags_parser=parse))
 
 
 def _help(name: str, argv: Sequence[str]) -> int:
-    """Prints what there is to be given: the options, and the fields of the config that is given or the usual one."""
+    """Prints the options, what the config file says of itself, and the fields of the config given or of the default."""
     paths = [value for flag, value in config_file.given(argv[1:]) if flag == "config" and value]
+    argument = paths[-1] if paths else f"configs/{name}.py"
+    config, path = config_file.load(argument), argument.partition(":")[0]
+    module = config_file.module_of(path)
+    variants = {name: getattr(module, name) for name in ("VARIANTS", "OPTIONS") if hasattr(module, name)}
+    about = importlib.import_module(f"experiments.{name}").__doc__ or ""
     options = flags.FlagValues()
+    flags.DEFINE_string("config", None, f"{_CONFIG_HELP} With --help: whose fields to list.", flag_values=options)
     _define_options(options)
     said = [
-        f"python -m experiments.{name} --config=configs/{name}.py[:VARIANT] --workdir=DIR [--config.FIELD=VALUE ...]",
+        about.partition("\n")[0],
         "",
-        *config_help.row("--config", _CONFIG_HELP),
-        *(line for flag in options for line in config_help.row(f"--{flag}", options[flag].help)),
-        *config_help.row("--help", "this, of the config and variant that --config names"),
+        f"python -m experiments.{name} --config={path}[:VARIANT] --workdir=DIR [--config.FIELD=VALUE ...]",
+        options.get_help(include_special_flags=False),
         "",
-        *config_help.lines(paths[-1] if paths else f"configs/{name}.py"),
+        f"The config file, {path}, in its own words (comments in it say what each field means):",
+        "",
+        inspect.cleandoc(module.__doc__ or "It has no docstring."),
+        "",
+        *(f"{name}: {', '.join(names)}\n" for name, names in variants.items()),
+        f"Fields of {argument}, each set by --config.FIELD=VALUE:",
+        "",
+        *lines(config),
     ]
     print("\n".join(said))
     return 0
@@ -151,7 +163,7 @@ class Command:
         """Does what the command line asks for; returns the exit status."""
         config, workdir = self.config, self._flags.workdir
         if self._flags.show_config:
-            print("\n".join(config_help.values(config)))
+            print("\n".join(lines(config)))
             return 0
         if self._flags.check:
             hardware.require_devices()

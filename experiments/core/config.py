@@ -115,6 +115,11 @@ def leaves(tree: Mapping[str, Any], prefix: str = "config") -> Iterator[tuple[st
             yield f"{prefix}.{name}", value
 
 
+def lines(config: ml_collections.ConfigDict) -> list[str]:
+    """Every field of a config with its value, `config.lam.start = 0.1`."""
+    return [f"{field} = {value!r}" for field, value in leaves(config.to_dict())]
+
+
 def differences(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
     """One phrase per field in which two configs (in JSON form) differ."""
     old, new = dict(leaves(saved)), dict(leaves(asked))

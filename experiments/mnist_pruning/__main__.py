@@ -5,4 +5,4 @@ if __name__ == "__main__":
     from experiments.core import cli
     from experiments.mnist_pruning import experiment
 
-    cli.main("mnist_pruning", lambda: experiment.RECIPE)
+    cli.main(experiment.RECIPE)

@@ -5,4 +5,4 @@ if __name__ == "__main__":
     from experiments.core import cli
     from experiments.vmoe import experiment
 
-    cli.main("vmoe", lambda: experiment.RECIPE)
+    cli.main(experiment.RECIPE)

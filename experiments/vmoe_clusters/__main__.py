@@ -4,4 +4,4 @@ if __name__ == "__main__":
     from experiments.core import cli
     from experiments.vmoe_clusters import experiment
 
-    cli.main("vmoe_clusters", lambda: experiment.RECIPE)
+    cli.main(experiment.RECIPE)

@@ -19,15 +19,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from etils import epy
-
 from experiments.core.errors import UsageError, in_one_line
-from scripts.aot import hardware
+from scripts.aot import check, compiler, hardware, one, operators, record, runs, sweep, tables
 from scripts.aot.hardware import Slice
 from scripts.arguments import at_least
-
-with epy.lazy_imports():  # --help does without them
-    from scripts.aot import compiler, record
 
 _OPERATORS, _CHECK, _TABLES = "operators", "check", "tables"
 _EIGHT = {"TPU v4": "v4-16", "TPU v5e": "v5litepod-8", "TPU v5p": "v5p-16", "TPU v6e": "v6e-8", "H200": "h200-8"}
@@ -45,13 +40,9 @@ def main(arguments: Sequence[str]) -> int:
 
     def run() -> int:
         if options.what == _TABLES:
-            from scripts.aot import tables
-
             print(f"the tables are in {tables.write(options.results)}")
             return 0
         if options.what == _CHECK:
-            from scripts.aot import check
-
             try:
                 types = options.types.split(",") if options.types else None
                 how = {"anew": options.anew, "everything": options.everything, "jobs": options.jobs}
@@ -84,8 +75,6 @@ def _recorded(parser: argparse.ArgumentParser, options: argparse.Namespace, over
 def _operators(options: argparse.Namespace, slice_: Slice, command: Sequence[str]) -> int:
     slice_ = hardware.parse(_EIGHT.get(slice_.device.name, slice_.type))
     compiler.prepare(slice_)
-    from scripts.aot import operators, sweep
-
     names = options.only.split(",") if options.only else list(operators.CALLS)
     if unknown := [name for name in names if name not in operators.CALLS]:
         raise UsageError(f"--only={unknown[0]} is not allowed: it must be some of {', '.join(operators.CALLS)}")
@@ -108,14 +97,9 @@ def _operators(options: argparse.Namespace, slice_: Slice, command: Sequence[str
 
 
 def _step(options: argparse.Namespace, slice_: Slice, overrides: Sequence[str], command: Sequence[str]) -> int:
-    # Before JAX is used for anything, and after whatever can be said without.
-    from scripts.aot import runs
-
     recipe = runs.recipe_of(options.what)
     config = runs.config_of(recipe, options.config or f"configs/{recipe.name}.py", overrides)
     compiler.prepare(slice_)
-    from scripts.aot import one
-
     name = options.name or one.name_of(recipe.name, options.config, overrides)
     path = record.path_of(options.results, slice_)
     document = one.go(recipe, config, slice_, path, name, command, _say, options)

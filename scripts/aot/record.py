@@ -10,13 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from etils import epy
+from jax import stages
 
 from experiments.core.record.environment import Launch, describe
 from scripts.aot.hardware import Slice
-
-with epy.lazy_imports():  # --help does without it
-    from jax import stages
 
 DIRECTORY = Path("results/accelerators")
 _ROOT = Path(__file__).resolve().parents[2]

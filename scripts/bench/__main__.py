@@ -12,14 +12,9 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 
-from etils import epy
-
 from experiments.core import console
-from scripts.bench import record, sizes
+from scripts.bench import contestants, peers, record, report, run, sizes
 from scripts.bench.failure import LostDeviceError
-
-with epy.lazy_imports():  # --help does without them
-    from scripts.bench import contestants, peers, report, run
 
 
 def _known_peers(text: str) -> list[str]:

@@ -6,11 +6,8 @@ import contextlib
 from collections.abc import Hashable, Iterator, MutableMapping
 from typing import TypeVar
 
-from etils import epy
-
-with epy.lazy_imports():  # --help does without them
-    import jax
-    import jax.numpy as jnp
+import jax
+import jax.numpy as jnp
 
 Key = TypeVar("Key", bound=Hashable)
 

@@ -16,22 +16,17 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from etils import epy
+from jax import lax
 
+import ops
 from experiments.core import console
-from scripts.bench import record
+from ops import isotonic, topk
+from scripts.bench import contestants, oracle, record
 from scripts.bench.sizes import Case
 from scripts.bench.timing import Budget, interleave
-
-with epy.lazy_imports():  # --help does without them
-    import jax
-    import jax.numpy as jnp
-    from jax import lax
-
-    import ops
-    from ops import isotonic, topk
-    from scripts.bench import contestants, oracle
 
 _MODULE = "scripts.bench.isotonic"
 

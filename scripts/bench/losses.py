@@ -13,24 +13,19 @@ import argparse
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from etils import epy
 
 from configs.cifar100_vit import get_config
+from experiments.cifar100_vit import experiment
 from experiments.cifar100_vit.losses import fine_tuning_loss
 from experiments.core import console
 from experiments.core.input.dataset import Data
-from scripts.bench import record
+from experiments.core.training import experiment as experiment_lib
+from scripts.bench import record, training
 from scripts.bench.failure import LostDeviceError, caught
 from scripts.bench.timing import Budget, interleave
-
-with epy.lazy_imports():  # --help does without them
-    import jax
-    import jax.numpy as jnp
-
-    from experiments.cifar100_vit import experiment
-    from experiments.core.training import experiment as experiment_lib
-    from scripts.bench import training
 
 _MODULE = "scripts.bench.losses"
 

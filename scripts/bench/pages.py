@@ -5,6 +5,7 @@ Writes runs of noise to a temporary directory, two seeds each, then reads them a
 processor too long, or if the page is too large to open with pleasure.
 """
 
+import hashlib
 import math
 import sys
 import tempfile
@@ -50,7 +51,9 @@ def write_run(path: Path, number: int, rows: int) -> None:
             f'"accuracy": {{"1": [{100 - level + e:.7f}, {100 - level + f:.7f}], "5": [99.5, 99.75]}}}}\n'
         )
     workdir.metrics.write_text("".join(lines))
-    write_json(workdir.summary, summarize([0, 1], metrics.read(workdir.metrics)[-1]))
+    sha256 = hashlib.sha256(workdir.metrics.read_bytes()).hexdigest()
+    last = metrics.read(workdir.metrics)[-1]
+    write_json(workdir.summary, summarize([0, 1], last) | {"metrics_sha256": sha256})
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -13,20 +13,15 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
-from etils import epy
 
 from experiments.core import console
 from experiments.core.errors import UsageError
-from experiments.core.input import sources
+from experiments.core.input import augment, sources
 from experiments.core.input.examples import Examples, InMemory
 from experiments.core.input.pipeline import Batches, TrainingJob
 from scripts.bench import record
-
-with epy.lazy_imports():  # --help does without them
-    import jax
-
-    from experiments.core.input import augment
 
 _MODULE = "scripts.bench.pipeline"
 _WARM_UP = 4  # batches: more than are made ahead, so that none that were ready count

@@ -14,16 +14,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from etils import epy
+import jax
 
 from experiments.core.record.environment import Launch, describe
 from scripts import sections
 from scripts.aot.record import digest
 from scripts.bench.failure import LostDeviceError, caught
 from scripts.bench.sizes import Case
-
-with epy.lazy_imports():  # --help does without it
-    import jax
 
 RESULTS = Path("results/bench")
 _CODE = ("ops", "scripts/bench", "experiments", "configs")

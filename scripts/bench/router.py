@@ -15,24 +15,19 @@ import functools
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any, cast
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from etils import epy
+from jax import lax
 
+import ops
 from configs.vmoe import get_config
 from experiments.core import console
 from experiments.core.input.dataset import Data
-from scripts.bench import record
+from experiments.vmoe import dispatch, experiment, model, routers
+from scripts.bench import record, training
 from scripts.bench.failure import LostDeviceError, caught
 from scripts.bench.timing import Budget, interleave
-
-with epy.lazy_imports():  # --help does without them
-    import jax
-    import jax.numpy as jnp
-    from jax import lax
-
-    import ops
-    from experiments.vmoe import dispatch, experiment, model, routers
-    from scripts.bench import training
 
 _MODULE = "scripts.bench.router"
 

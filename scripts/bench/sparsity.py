@@ -12,19 +12,15 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from etils import epy
+from scipy import sparse
 
 from experiments.core import console
+from ops import pruning
 from scripts.bench import record
 from scripts.bench.timing import Budget, interleave
-
-with epy.lazy_imports():  # --help does without them
-    import jax
-    import jax.numpy as jnp
-    from scipy import sparse
-
-    from ops import pruning
 
 _MODULE = "scripts.bench.sparsity"
 

@@ -11,27 +11,23 @@ import argparse
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from etils import epy
+from jax import lax
 
 from configs.mnist_pruning import get_config
 from experiments.core import console
 from experiments.core.input.batches import seeds_epoch_indices
 from experiments.core.input.dataset import Data
+from experiments.core.training import mesh, state, step
+from experiments.mnist_pruning import experiment
 from experiments.mnist_pruning.methods import METHODS
 from experiments.mnist_pruning.methods.method import Method, PruningMethod, by_number
 from scripts.bench import record
+from scripts.bench import training as training_steps
 from scripts.bench.failure import LostDeviceError, caught
 from scripts.bench.timing import Budget, Summary, interleave
-
-with epy.lazy_imports():  # --help does without them
-    import jax
-    import jax.numpy as jnp
-    from jax import lax
-
-    from experiments.core.training import mesh, state, step
-    from experiments.mnist_pruning import experiment
-    from scripts.bench import training as training_steps
 
 _MODULE = "scripts.bench.steps"
 

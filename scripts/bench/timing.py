@@ -8,14 +8,11 @@ import time
 from collections.abc import Callable, Hashable, Mapping, MutableMapping
 from typing import Any, NamedTuple, TypeVar
 
+import jax
 import numpy as np
-from etils import epy
 
 from experiments.core.pace import pace
 from scripts.bench.failure import caught
-
-with epy.lazy_imports():  # --help does without it
-    import jax
 
 Key = TypeVar("Key", bound=Hashable)
 

@@ -20,24 +20,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, TypeAlias
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from etils import epy
+from jax import lax
 
+import ops
 from experiments.core import console
-from scripts.bench import record
+from scripts.bench import record, rtopk
 from scripts.bench.failure import LostDeviceError, caught
 from scripts.bench.progress import Progress
 from scripts.bench.record import Attempt
 from scripts.bench.sizes import Case
 from scripts.bench.timing import Call, Summary, summarise, together
-
-with epy.lazy_imports():  # --help does without them
-    import jax
-    import jax.numpy as jnp
-    from jax import lax
-
-    import ops
-    from scripts.bench import rtopk
 
 _MODULE = "scripts.bench.traffic"
 

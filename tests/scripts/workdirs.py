@@ -32,8 +32,10 @@ def write_run(
     path.mkdir(parents=True)
     write_json(workdir.config, to_json(config))
     write_json(workdir.environment, {"experiment": experiment, "resumed": []})
-    Writer(workdir.metrics, list(rows)).close()
-    sums = {"examples_sha256": write_compressed(workdir.examples, dict(examples))} if examples else {}
+    writer = Writer(workdir.metrics, list(rows))
+    writer.close()
+    sums = {"metrics_sha256": writer.sha256}
+    sums |= {"examples_sha256": write_compressed(workdir.examples, dict(examples))} if examples else {}
     sums |= {"probe_sha256": write_compressed(workdir.probe, dict(probe))} if probe else {}
     sums |= {"pictures_sha256": write_compressed(workdir.pictures, pictures.arrays())} if pictures else {}
     write_json(workdir.summary, summarize(list(config.seeds), rows[-1]) | sums)

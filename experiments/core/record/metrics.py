@@ -65,14 +65,14 @@ def read(path: Path) -> list[Row]:
     return list(_rows(path, lines(path)))
 
 
-def read_until(path: Path, step: int, config: Mapping[str, Any], sha256: str | None) -> list[Row]:
+def read_until(path: Path, step: int, config: Mapping[str, Any], sha256: str) -> list[Row]:
     """The rows up to that of `step`; what comes after them may be anything, for it is to be written again.
 
     Args:
       path: of the metrics file.
       step: of a row.
       config: of the run.
-      sha256: of the lines, if it is known.
+      sha256: of the lines.
 
     Raises:
       DamagedError: there is no such row, or these are not the rows that were written.
@@ -86,7 +86,7 @@ def read_until(path: Path, step: int, config: Mapping[str, Any], sha256: str | N
     if not rows or rows[-1]["step"] != step:
         raise DamagedError(path, f"it has no row of step {step}", _ADVICE)
     sum_ = hashlib.sha256(b"".join(line + b"\n" for line in found[: len(rows)])).hexdigest()
-    if sha256 is not None and sum_ != sha256:
+    if sum_ != sha256:
         raise DamagedError(path, f"lines 1 to {len(rows)} are not those that were written", _ADVICE)
     return rows
 

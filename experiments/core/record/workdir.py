@@ -101,10 +101,9 @@ class Workdir:
         summary, unit = self.read_summary(), "epochs" if asked.get("steps") is None else "steps"
         if summary.get(unit) != asked[unit]:
             raise DamagedError(self.summary, f"it is of a run of {summary.get(unit)} {unit}, not {asked[unit]}", _AGAIN)
-        if "metrics_sha256" in summary:
-            metrics.require_sha256(self.metrics, summary["metrics_sha256"])
-        elif [row["step"] for row in metrics.read(self.metrics)[-1:]] != [summary.get("steps")]:
-            raise DamagedError(self.summary, f"it does not belong to the last row of {self.metrics.name}", _AGAIN)
+        if not isinstance(summary.get("metrics_sha256"), str):
+            raise DamagedError(self.summary, f"it has no SHA-256 of {self.metrics.name}", _AGAIN)
+        metrics.require_sha256(self.metrics, summary["metrics_sha256"])
 
     def _require_kinds(self) -> None:
         """Refuses what is no file or directory where it should be: to read a pipe, say, would take for ever."""

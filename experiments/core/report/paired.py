@@ -4,13 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from etils import epy
+from scipy import stats
 
 from experiments.core.record.summary import interval
 from experiments.core.report.results import Run
-
-with epy.lazy_imports():  # --help does without it
-    from scipy import stats
 
 
 def difference(run: Run, reference: Run, metric: str, *, of_reference: str | None = None) -> dict[str, Any]:

@@ -31,13 +31,13 @@ NUMBER = int | float
 # What is used of such files, by dotted name, and of what kind it is.
 _CONFIG = {"seeds": lambda value: are_whole(value) and len(value) > 0}
 _SUMMARY: dict[str, Any] = {
-    **{"state": str, "seeds": list, "final": dict},
+    **{"state": str, "seeds": list, "final": dict, "metrics_sha256": str},
     **dict.fromkeys(("diverged", "steps"), int),
     **dict.fromkeys(("epochs", "seconds"), NUMBER),
 }
 _ENVIRONMENT: dict[str, Any] = {
     **dict.fromkeys(("git", "packages", "devices", "machine", "overrides"), dict | None),
-    "resumed": lambda value: value is None or (isinstance(value, list) and all(isinstance(one, dict) for one in value)),
+    "resumed": lambda value: isinstance(value, list) and all(isinstance(one, dict) for one in value),
     "command": list | None,
     **dict.fromkeys(("experiment", "git.commit"), str | None),
 }
@@ -98,7 +98,7 @@ class Run:
     @property
     def launches(self) -> list[dict[str, Any]]:
         """What is recorded of each, as far as known."""
-        return [self.environment, *(self.environment.get("resumed") or [])] if self.environment else []
+        return [self.environment, *self.environment["resumed"]] if self.environment else []
 
     @property
     def trained_on(self) -> list[tuple[Any, Any]]:
@@ -314,8 +314,7 @@ def _read(path: Path, name: str) -> Run:
         summary = summarize(config["seeds"], rows[-1]) | {"state": state}
         return Run(name, config, rows, summary, environment, launched.get("reason", ""))
     summary = _of_kinds(_object(workdir.summary), "summary", _SUMMARY)
-    if "metrics_sha256" in summary:
-        metrics.require_sha256(workdir.metrics, summary["metrics_sha256"])
+    metrics.require_sha256(workdir.metrics, summary["metrics_sha256"])
     arrays = {path.stem: _arrays(path, summary) for path in (workdir.examples, workdir.probe, workdir.pictures)}
     return _finished(name, (config, rows, summary, environment), arrays, functools.partial(_params, workdir.params))
 
@@ -336,7 +335,7 @@ def _archived(path: Path, name: str, record: archive.Record, arrays: archive.Arr
     if environment is not None:
         _of_kinds(environment, "environment", _ENVIRONMENT)
     summary, rows = _of_kinds(record["summary"], "summary", _SUMMARY), record["rows"]
-    if not rows or metrics.sha256_of(rows) != summary.get("metrics_sha256"):
+    if not rows or metrics.sha256_of(rows) != summary["metrics_sha256"]:
         raise _BrokenError("its rows are damaged: their SHA-256 is not the one in its summary")
     metrics.require_complete(path, rows, config)
     return _finished(name, (config, rows, summary, environment), arrays, lambda: arrays.get("params", {}))

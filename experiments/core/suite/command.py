@@ -9,17 +9,15 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import jax
 from absl import logging
-from etils import epy
 
 from experiments.core import processors
 from experiments.core.errors import UsageError, in_one_line, printable
+from experiments.core.record import hardware
+from experiments.core.suite import runner, trainer
 from experiments.core.suite.plan import Suite, SuiteRun
-
-with epy.lazy_imports():  # --help does without them
-    from experiments.core.record import hardware
-    from experiments.core.suite import runner, trainer
-    from experiments.core.training import train
+from experiments.core.training import train
 
 MOST = 8  # runs at once if not told otherwise: each takes a GB or two
 
@@ -114,8 +112,6 @@ def _jobs(asked: int | None) -> int:
     Raises:
       UsageError: more are asked for than the devices allow.
     """
-    import jax  # --help does without it
-
     hardware.require_devices()
     if (platform := jax.default_backend()) != "cpu":
         if asked not in (None, 1):

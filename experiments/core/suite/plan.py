@@ -9,13 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import ml_collections
-from etils import epy
 
 from experiments.core import config_file
 from experiments.core.record.workdir import Workdir
-
-with epy.lazy_imports():  # --help does without it
-    from experiments.core.training import experiment
+from experiments.core.training import experiment
 
 Fields = Mapping[str, Any]  # of the config, by dotted name
 

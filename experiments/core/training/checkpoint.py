@@ -42,7 +42,7 @@ class Restored:
       step: that it is of.
       state: as it was after that step.
       stretch: since the last row.
-      rows_sha256: of the metrics file up to then; None where none was saved.
+      rows_sha256: of the metrics file up to then.
       damaged: newer checkpoints, by step, with what is wrong with them.
       verified: whether it has sums, which are right.
     """
@@ -50,7 +50,7 @@ class Restored:
     step: int
     state: State
     stretch: Stretch
-    rows_sha256: str | None
+    rows_sha256: str
     damaged: dict[int, str]
     verified: bool
 
@@ -127,13 +127,13 @@ def _silent(instead: Callable[[Exception], Exception | None]) -> Iterator[None]:
 def restore(directory: Path, like: State, config: Config | None = None) -> Restored | None:
     """The newest checkpoint in `directory` that is intact; None if there is none at all. Nothing is changed.
 
-    The devices may be others, and fewer or more, than those that saved it. A checkpoint without sums is one of an
-    older version of this code: it counts as intact if it can be read.
+    The devices may be others, and fewer or more, than those that saved it. A first checkpoint without
+    sums, which are written last, counts as intact if it can be read.
 
     Args:
       directory: of the checkpoints.
       like: the shapes, types and shardings of the state (arrays, or shapes).
-      config: of the run, which a checkpoint must be of; older ones do not know theirs.
+      config: of the run, which a checkpoint must be of; None: of any.
 
     Raises:
       UsageError: there are some, and none of them is intact; or the newest that is, is of another run.
@@ -158,7 +158,7 @@ def restore(directory: Path, like: State, config: Config | None = None) -> Resto
         step,
         state,
         Stretch.from_json(beside),
-        beside.get(_ROWS),
+        beside[_ROWS],
         {int(step): reason for step, reason in damaged.items()},
         verified,
     )
@@ -222,7 +222,12 @@ def _read(path: Path, like: State, config: Config | None) -> tuple[State, dict[s
         return found
 
     beside = read(**{_STRETCH: ocp.args.JsonRestore()})
-    saved = beside.get(_CONFIG)
+    if lost := {_ROWS, _CONFIG} - beside.keys():
+        raise UsageError(
+            f"{path} is of an earlier version of this code, which kept no {' and no '.join(sorted(lost))}: "
+            "train anew in another --workdir"
+        )
+    saved = beside[_CONFIG]
     if saved and config and (different := config_lib.differences_of_runs(saved, config)):
         raise UsageError(f"{path} is the checkpoint of a run with another config: {'; '.join(different)}")
     return read(**{_STATE: ocp.args.StandardRestore(like)}), beside

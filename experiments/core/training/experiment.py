@@ -1,7 +1,7 @@
 """What an experiment hands to the trainer.
 
 An experiment is a package `experiments/NAME` with a model, a module `experiment.py` that ends in a
-`Recipe`, and a `__main__.py` of one line, `cli.main(RECIPE)`; its configs are `configs/NAME.py`. Of
+`Recipe`, and a `__main__.py` that calls `cli.main(RECIPE)`; its configs are `configs/NAME.py`. Of
 the recipe, `validate` checks the config's own fields (with `config.require`), and `build` makes the
 `Experiment`: pure functions, of one seed and of a whole batch, as if there were a single device.
 Seeds, devices, microbatches, schedules, rows, checkpoints and resumption are the trainer's.

@@ -10,14 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import jax
+import jax.numpy as jnp
 import ml_collections
-from etils import epy
 
 from experiments.core.config import require, require_one_of
-
-with epy.lazy_imports():  # --help does without them
-    import jax
-    import jax.numpy as jnp
 
 LAM_SCHEDULES = ("constant", "geometric")
 

@@ -18,7 +18,6 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from experiments.core import config as config_lib
-from experiments.core import config_help
 from experiments.core.config import require, require_wholes
 from experiments.core.errors import UsageError, printable
 from experiments.core.input import dataset as data_lib
@@ -124,7 +123,7 @@ def run(recipe: Recipe, config: ml_collections.ConfigDict, path: Any, launch: La
       UsageError: for a config that cannot be run, or not on this machine, a directory that holds another run, or
         processes that were given different arguments.
     """
-    processes.require_same([f"experiments.{recipe.name} --workdir={Workdir(path).path}", *config_help.values(config)])
+    processes.require_same([f"experiments.{recipe.name} --workdir={Workdir(path).path}", *config_lib.lines(config)])
     check_fields(recipe, config)
     workdir = Workdir(path)
     workdir.check(config)
@@ -207,7 +206,7 @@ class _Run:
         with closing(Checkpoints(self.workdir.checkpoints, saved_as)) as checkpoints:
             board = self._tensorboard()
             if board and not rows:
-                board.config(config_help.values(self.config))
+                board.config(config_lib.lines(self.config))
             with closing(metrics.Writer(self.workdir.metrics if _is_first() else None, rows, board)) as writer:
                 state, now = self._train(state, now, unfinished, checkpoints, writer)
         if now < self.plan.total_steps:

@@ -1,6 +1,7 @@
 """Runs whose files are not as runs leave them: each is shown or named in a line, and the others are shown."""
 
 import copy
+import hashlib
 import importlib
 import json
 import os
@@ -150,6 +151,8 @@ def test_a_metric_of_the_run_that_is_none_is_named(tmp_path, capsys):
     workdir = Workdir(tmp_path / "odd")
     rows = map(json.loads, workdir.metrics.read_text().splitlines())
     workdir.metrics.write_text("".join(json.dumps(row | {"learning_rate": [0.1, 0.2]}) + "\n" for row in rows))
+    sha256 = hashlib.sha256(workdir.metrics.read_bytes()).hexdigest()
+    workdir.summary.write_text(json.dumps(json.loads(workdir.summary.read_text()) | {"metrics_sha256": sha256}))
     assert "odd: cannot be shown (ValueError: learning_rate " in require_told(tmp_path, capsys, "learning_rate")
 
 

@@ -1,6 +1,7 @@
 """Runs in steps, read as those in epochs are: finished ones, unfinished ones, and those that do not fit together."""
 
 import json
+from contextlib import closing
 
 import pytest
 
@@ -34,9 +35,10 @@ def write_steps(path, reached=100, steps=100, loss=0.5):
     workdir = Workdir(path)
     write_json(workdir.config, {"dataset": "digits", "steps": steps, "eval_every": 20, "seeds": [0, 1]})
     rows = [row_of(step, loss) for step in range(0, reached + 1, 20)]
-    Writer(workdir.metrics, rows).close()
+    with closing(Writer(workdir.metrics, rows)) as writer:
+        sha256 = writer.sha256
     if reached == steps:
-        write_json(workdir.summary, summarize([0, 1], rows[-1]))
+        write_json(workdir.summary, summarize([0, 1], rows[-1]) | {"metrics_sha256": sha256})
     return workdir
 
 
@@ -62,9 +64,9 @@ def test_what_is_unfinished_or_does_not_fit_together_is_a_problem(tmp_path):
     change(write_steps(tmp_path / "longer").config, steps=120)
     change(write_steps(tmp_path / "shorter").summary, steps=80)
     other = row_of(100, 0.5) | {"test_accuracy": {"1": [70.0, 71.0], "5": [90.0, 0.6]}}
-    write_json(write_steps(tmp_path / "nested").summary, summarize([0, 1], other))
+    change(write_steps(tmp_path / "nested").summary, **summarize([0, 1], other))
     fewer = {name: value for name, value in row_of(100, 0.5).items() if name != "train_loss"}
-    write_json(write_steps(tmp_path / "fewer").summary, summarize([0, 1], fewer))
+    change(write_steps(tmp_path / "fewer").summary, **summarize([0, 1], fewer))
     runs, problems = load(tmp_path)
     assert runs == []
     foreign = "summary.json does not belong to the last row of metrics.jsonl"
@@ -98,6 +100,7 @@ def test_damaged_files_are_named_with_the_line(tmp_path):
     damaged(tmp_path / "first", "metrics.jsonl", without_line(1))
     damaged(tmp_path / "twice", "metrics.jsonl", lambda content: content.splitlines(True)[0] + content)
     change(write_steps(tmp_path / "changed").summary, metrics_sha256=64 * "0")
+    change(write_steps(tmp_path / "unsummed").summary, metrics_sha256=None)
     runs, problems = load(tmp_path)
     assert runs == []
     reasons = {problem.name: problem.reason for problem in problems}
@@ -111,6 +114,7 @@ def test_damaged_files_are_named_with_the_line(tmp_path):
         "missing": "metrics.jsonl is damaged (line 3 is of step 60, where the row of step 40 has its place): ",
         "first": "metrics.jsonl is damaged (line 1 is of step 20, where the row of step 0 has its place): ",
         "twice": "metrics.jsonl is damaged (line 2 is of step 0, after one of step 0): ",
+        "unsummed": "summary.json is of no run of this repository: summary.metrics_sha256 is missing, or null",
         "changed": "metrics.jsonl is damaged (its SHA-256 is not the one in summary.json): ",
     }
     assert {name: reasons[name][: len(start)] for name, start in beginnings.items()} == beginnings
