@@ -31,9 +31,9 @@ class Trial:
     seeds: int = 10
 
 
-def of(method: str, fields: Mapping[str, Any] = {}) -> Fields:
-    """The fields of a method, with a density schedule that it can follow unless `fields` name another."""
-    return {"method": method, "density_schedule.name": METHODS[method].density_schedules[0], **fields}
+def of(method: str) -> Fields:
+    """The fields of a method, with the first density schedule that it can follow."""
+    return {"method": method, "density_schedule.name": METHODS[method].density_schedules[0]}
 
 
 def _each(label: str, field: str, *values: float, written: Callable[[float], str] = "{:g}".format) -> dict[str, Fields]:
@@ -51,12 +51,12 @@ def _lams(label: str, *lams: float) -> dict[str, Fields]:
 
 def papers(p: float) -> Fields:
     """As in the paper: lam = 1e-4, and selected weights shrunk."""
-    return of("relaxed", {"p": p, "debias": False, "lam.schedule": "constant", "lam.start": PAPER_LAM})
+    return of("relaxed") | {"p": p, "debias": False, "lam.schedule": "constant", "lam.start": PAPER_LAM}
 
 
 def rescaled(p: float) -> Fields:
     """At large lam only the rescaled operator keeps the weights' size, so the sweeps use that."""
-    return of("relaxed", {"p": p, "debias": True, "lam.schedule": "constant"})
+    return of("relaxed") | {"p": p, "debias": True, "lam.schedule": "constant"}
 
 
 def annealed(p: float, start: float) -> Fields:
@@ -73,6 +73,7 @@ def steady(p: float, start: float) -> Fields:
     return annealed(p, start) | {"lam.end": 1e-2, "hard_after": 0.9}
 
 
+_STRAIGHT_THROUGH = rescaled(2.0) | of("straight_through")
 # Runs at given settings: every method, for the demo and the quick suite.
 _SEVERAL: dict[str, dict[str, Fields]] = {
     "relaxed": {
@@ -80,9 +81,9 @@ _SEVERAL: dict[str, dict[str, Fields]] = {
         "annealed-p2": steady(2.0, 10.0),
         "annealed-p4_3": steady(4 / 3, 3.0),
     },
-    "straight_through": {"straight_through": rescaled(2.0) | {"lam.start": 0.1, "method": "straight_through"}},
+    "straight_through": {"straight_through": _STRAIGHT_THROUGH | {"lam.start": 0.1}},
     "mask_straight_through": {
-        "lapsum_straight_through": of("mask_straight_through", {"mask.name": "lapsum", "mask.strength": 0.1})
+        "lapsum_straight_through": of("mask_straight_through") | {"mask.name": "lapsum", "mask.strength": 0.1}
     },
 }
 
@@ -93,7 +94,6 @@ def given() -> dict[str, Fields]:
     return {run: fields for of_method in runs for run, fields in of_method.items()}
 
 
-_STRAIGHT_THROUGH = rescaled(2.0) | {"method": "straight_through"}
 # In the paper's setting: its own lam, then lam at its best, constant and annealed; and the methods beside it.
 IN_PAPERS_SETTING = {
     "dense": Trial(of("dense")),
