@@ -1,16 +1,25 @@
 """What runs are of, by the experiments that they belong to."""
 
+from collections.abc import Sequence
+
 from experiments.cifar100_vit import report as fine_tuning
 from experiments.core.kinds import Fields, Kinds
 from experiments.core.report.identity import Identity, dotted
 from experiments.core.report.results import Run
-from experiments.core.report.runs import frame
 from experiments.mnist_pruning.report import naming as pruning
 from experiments.vmoe.report import naming as vmoe
 from experiments.vmoe_clusters.report import naming as clusters
 
 # Of runs of other programs there is nothing to know.
 _OTHERS = Identity(Kinds("", {}), known={}, parts=lambda run: [], told=())
+
+
+def _cross_entropy(run: Run, others: Sequence[Run]) -> Run | None:
+    """The first with cross-entropy; None if that is the run itself."""
+    found = next((other for other in others if other.config["loss"]["name"] == "xent"), None)
+    return None if found is run else found
+
+
 _FINE_TUNING = fine_tuning.PRESENTATION
 _IDENTITIES = {
     "mnist_pruning": pruning.IDENTITY,
@@ -20,7 +29,7 @@ _IDENTITIES = {
         types=_FINE_TUNING.types,
         parts=lambda run: [_FINE_TUNING.method(dotted(run.config)), fine_tuning.setting(run)],
         told=("loss", "optimizer.learning_rate", "optimizer.weight_decay"),
-        baseline=lambda run, others: _FINE_TUNING.references(frame([run, *others]))[run.name],
+        baseline=_cross_entropy,
     ),
     "vmoe": vmoe.IDENTITY,
     "vmoe_clusters": clusters.IDENTITY,

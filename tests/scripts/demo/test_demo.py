@@ -1,6 +1,5 @@
 """The demo: its verdicts from numbers made up, and the command with suites that a shell script pretends to be."""
 
-import importlib
 import os
 import re
 import signal
@@ -11,6 +10,7 @@ import pytest
 
 from experiments.core.record.summary import interval
 from experiments.core.report.results import Run
+from experiments.core.suite.plan import find
 from scripts.demo import training
 from scripts.demo.__main__ import main
 from scripts.demo.page import tables
@@ -65,7 +65,7 @@ def test_bars_are_as_long_as_their_numbers(tmp_path):
 
 @pytest.mark.parametrize("part", [*PARTS, CLUSTERS], ids=lambda part: part.title)
 def test_the_runs_are_those_of_the_preset(part):
-    preset = [run.name for run in importlib.import_module(f"{part.package}.__main__").SUITE.presets[PRESET]()]
+    preset = [run.name for run in find(part.package).presets[PRESET]()]
     assert part.runs(True) == preset
     assert set(part.runs(False)) >= set(part.labels)
     assert all(name in part.labels for question in part.questions for name in question)
