@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from experiments.cifar100_vit.report import PRESENTATION as FINE_TUNING
 from experiments.core.kinds import Fields, Kinds
-from experiments.core.report.presentation import Presentation, by_name
+from experiments.core.report.presentation import Presentation, by_name, written
 from experiments.core.report.results import Run
-from experiments.core.report.runs import dotted, frame, is_how
+from experiments.core.report.runs import RUN, dotted, frame, is_how
 from experiments.mnist_pruning.report import PRESENTATION as PRUNING
 from experiments.vmoe.report import PRESENTATION as VMOE
 from experiments.vmoe_clusters.report import PRESENTATION as CLUSTERS
@@ -33,8 +33,9 @@ def check(run: Run) -> None:
     """Raises one of `UNREADABLE` if a run cannot be shown: its experiment does not know its method, or the like."""
     if run.experiment in PRESENTATIONS and (reason := of(run.experiment).odd(run)):
         raise ValueError(reason)
-    labels([run])
-    references([run])
+    for name, value in read(run).items():
+        written(name, value)
+    set(frame([run]).drop(columns=RUN).iloc[0])  # lists of objects, which no field of a config has, are not hashable
 
 
 def labels(runs: Sequence[Run]) -> list[dict[str, str]]:
