@@ -59,15 +59,6 @@ def test_blocks_are_those_that_the_results_give():
     assert shown == set(made)
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_the_table_is_the_first_of_the_results(name):
-    text = (RESULTS / name / "README.md").read_text()
-    first = re.search(r"(^\|.*\n)+", TABLES[name], re.MULTILINE)[0]
-    assert first.count("±") > 5
-    assert first in text
-    assert not [row for row in text.replace(first, "").splitlines() if row.startswith("|")]
-
-
 @pytest.mark.parametrize("name", ["", *TABLES])
 def test_intervals_come_from_the_results(name, findings):
     """In text, signs are words."""

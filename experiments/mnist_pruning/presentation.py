@@ -8,7 +8,7 @@ import pandas as pd
 from experiments.core.kinds import Fields
 from experiments.core.report.markdown import p_name
 from experiments.core.report.presentation import Presentation
-from experiments.core.report.results import Run
+from experiments.core.report.results import NUMBER, Run, are_whole
 from experiments.core.report.runs import RUN, dotted
 from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Look
 from experiments.mnist_pruning.methods import KINDS, METHODS
@@ -114,6 +114,11 @@ PRESENTATION = Presentation(
         "optimizer.schedule": "schedule",
     },
     headline=_tells_the_story,
+    types={
+        **dict.fromkeys(("dataset", "network", "split", "budget", "optimizer.schedule"), str),
+        **dict.fromkeys(("density", "optimizer.learning_rate"), NUMBER),
+        "prune_layers": lambda value: value is None or are_whole(value),
+    },
 )
 
 

@@ -205,9 +205,9 @@ def write_clusters(
     write_run(path, config, rows, "vmoe_clusters")
 
 
-def write_bench(results: Path, name: str, **record: Any) -> None:
-    """A record of a benchmark, measured on a processor or, where its name has no `cpu`, on a TPU."""
-    devices = {"platform": "cpu", "kind": "cpu"} if "cpu" in name else {"platform": "tpu", "kind": "TPU v9"}
+def write_bench(results: Path, benchmark: str, platform: str, **record: Any) -> None:
+    """A record of a benchmark, the only one of its machine: measured on a `cpu`, or on a `tpu`."""
+    devices = {"platform": platform, "kind": "cpu" if platform == "cpu" else "TPU v9"}
     environment = {"devices": devices, "machine": {"cpu": "Z80", "cores": 2}}
     (results / "bench").mkdir(exist_ok=True)
-    write_json(results / "bench" / name, {"environment": environment, **record})
+    write_json(results / "bench" / f"{platform}.json", {benchmark: {"environment": environment, **record}})

@@ -28,7 +28,9 @@ def runs(tmp_path_factory):
     write_workdir(directory / "a", [START, *late, [7.0, 8.0, 6.0]], method="hard")
     write_workdir(directory / "b", [START, *late, [5.0, 6.5, 4.0]], lam__start=0.1)
     write_workdir(directory / "c", [START, *late, [9.0, None, 8.5]], lam__start=1.0)
-    write_workdir(directory / "d<b>", [START, *late, [3.0, 3.0, 3.0]], dataset="<script>oops()</script>")
+    write_workdir(
+        directory / "d<b>", [START, *late, [3.0, 3.0, 3.0]], lam__start=0.3, dataset="<script>oops()</script>"
+    )
     Workdir(directory / "d<b>").summary.unlink()
     write_json(directory / "d<b>" / LAUNCH, {"state": "failed", "reason": "ValueError: <no memory>"})
     write_fine_tuning(directory / "e", {1: [20.0, 21.0], 5: [40.0, 41.0]})

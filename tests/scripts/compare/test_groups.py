@@ -40,8 +40,8 @@ def test_labels_give_the_method_and_the_fields_that_differ(tmp_path):
     write_workdir(tmp_path / "c", [START, END], p=2.0, hidden=(8, 8))
     assert labels(tmp_path) == [
         "hard top-k",
-        "relaxed top-k, hidden (32, 32), p = 4/3",
-        "relaxed top-k, hidden (8, 8), p = 2",
+        "relaxed top-k at the paper's lam, hidden (32, 32), p = 4/3",
+        "relaxed top-k at the paper's lam, hidden (8, 8), p = 2",
     ]
 
 
@@ -60,9 +60,10 @@ def test_runs_of_other_seeds_are_one_group(tmp_path):
 def test_repetitions_stay_apart_and_are_told_by_name(tmp_path):
     for name in "ab":
         write_workdir(tmp_path / name, [START, END])
-    assert labels(tmp_path) == ["relaxed top-k, p = 2, [a]", "relaxed top-k, p = 2, [b]"]
+    name = "relaxed top-k at the paper's lam, p = 2"
+    assert labels(tmp_path) == [f"{name}, [a]", f"{name}, [b]"]
     write_workdir(tmp_path / "c", [START, END], method="hard")
-    assert labels(tmp_path) == ["relaxed top-k, p = 2, [a]", "relaxed top-k, p = 2, [b]", "hard top-k"]
+    assert labels(tmp_path) == [f"{name}, [a]", f"{name}, [b]", "hard top-k"]
 
 
 def test_what_a_method_does_not_read_and_how_a_run_is_carried_out_tell_no_groups_apart(tmp_path):

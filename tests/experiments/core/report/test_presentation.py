@@ -44,7 +44,7 @@ def run_of(name, seeds=(0,), error=(1.0,), **changed):
         "epochs": 1,
         "final": {"error": {"per_seed": list(error)}},
     }
-    return Run(name, CONFIG | {"seeds": list(seeds)} | changed, [], summary, {"experiment": "toy"})
+    return Run(name, CONFIG | {"seeds": list(seeds)} | changed, [], summary, {"experiment": "toy", "resumed": []})
 
 
 def test_fields_of_other_methods_and_of_what_is_off_are_not_read():
