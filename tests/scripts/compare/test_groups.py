@@ -211,7 +211,7 @@ def test_what_cannot_be_read_is_listed_and_the_rest_is_shown(tmp_path):
     assert reasons == {
         "started": "metrics.jsonl is missing or empty",
         "empty": "holds no run",
-        "nowhere": "is not a directory",
+        "nowhere": "is neither a directory nor an archived run",
     }
 
 
