@@ -45,9 +45,9 @@ def check(trainings: Sequence[Training], platform: Platform, console: Console) -
                 else _of_one(config)
             )
             train.check_fields(recipe, there, num_devices or 1)
-            workdir = Workdir(training.workdir)
-            workdir.check(config)
-            workdir.check_writable()
+            if not console.dry_run:
+                Workdir(training.workdir).check(config)
+                Workdir(training.workdir).check_writable()
         except UsageError as error:
             raise UsageError(f"{training.name}: {error}" if training.name else str(error)) from error
 
