@@ -88,7 +88,7 @@ def test_a_line_break_is_refused_where_a_manifest_cannot_hold_it():
 def test_through_the_batch_script(home, overrides):
     run = training(overrides)
     options = SimpleNamespace(gpus_per_node=8, nodes=2, sbatch_flag=[])
-    command = slurm.Slurm(options, Console()).command(run, home / "slurm.log")
+    command = slurm.Slurm(options, Console()).command(run)
     script = command.index(str(slurm._SCRIPT))
     found = arrived(["bash", *command[script:]], home, path=f"{home}/.venv/bin:")
     assert found == ["--label", "--kill-on-bad-exit=1", *command[script + 1 :]]
