@@ -7,6 +7,7 @@ the worst of the runs that failed; 2 where the user has something to correct; 0 
 """
 
 import argparse
+import os
 import re
 import shlex
 import signal
@@ -75,7 +76,10 @@ def _launch(options: argparse.Namespace, console: Console, trainings: Sequence[T
         compile_first(left, platform.type, console)
 
     def stop(number: int, frame: FrameType | None) -> None:
-        console.say(f"{signal.Signals(number).name}: stopping; runs save and end, or go on if they are submitted")
+        if console.stopping.is_set():  # what was asked to save does, unless it hangs
+            os._exit(128 + number)
+        what = "runs save and end, or go on if they are submitted; once more to leave them to it"
+        console.say(f"{signal.Signals(number).name}: stopping: {what}")
         console.stopping.set()
 
     # What is ignored, as SIGHUP by nohup, stays so.
