@@ -128,7 +128,7 @@ launch-cifar100: EXPERIMENT := cifar100_vit
 launch-vmoe: EXPERIMENT := vmoe
 launch-mnist launch-cifar100 launch-vmoe: CONFIG ?= configs/$(EXPERIMENT).py
 launch-mnist launch-cifar100 launch-vmoe: WORKDIR ?= $(RUNS)/launch/$(EXPERIMENT)
-launch-mnist: launch-experiment  ## Train on PLATFORM=local, slurm, tpu-vm, queued-resource or gke, with OVERRIDES="--config.x=y": scripts/launch/README.md.
+launch-mnist: launch-experiment  ## Train on PLATFORM=local, slurm, queued-resource or gke, with OVERRIDES="--config.x=y": scripts/launch/README.md.
 launch-cifar100: launch-experiment  ## The same for the vision transformer on CIFAR-100.
 launch-vmoe: launch-experiment  ## The same for the sparse mixture of experts.
 

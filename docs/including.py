@@ -41,7 +41,7 @@ PARTS = {
     "map-of-the-repository": "repository",
     "what-does-not-hold-as-the-paper-states-it": "deviations",
     "speed-of-the-solvers": "results/benchmarks",
-    "several-slices-several-machines": "how_to/slices",
+    "several-slices-several-machines": "how_to/launch",
     "from-the-paper-to-functions-and-tests": "paper",
 }
 

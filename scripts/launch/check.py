@@ -6,7 +6,6 @@ import io
 from collections.abc import Sequence
 
 import jax
-import ml_collections
 from absl import flags
 
 from experiments.core import cli
@@ -39,23 +38,16 @@ def check(trainings: Sequence[Training], platform: Platform, console: Console) -
             with contextlib.redirect_stdout(io.StringIO()):  # the run says it, too
                 command.parse()
             config = command.config
-            there = (
-                mesh.of_devices(mesh.of_processes(config, num_processes), num_devices)
-                if num_devices
-                else _of_one(config)
-            )
+            if num_devices:
+                there = mesh.of_devices(mesh.of_processes(config, num_processes), num_devices)
+            else:
+                there = config.copy_and_resolve_references()
+                with there.unlocked():
+                    if "mesh" in there:
+                        there.mesh = dict.fromkeys(there.mesh, 1)
             train.check_fields(recipe, there, num_devices or 1)
-            workdir = Workdir(training.workdir)
-            workdir.check(config)
-            workdir.check_writable()
+            if not console.dry_run:
+                Workdir(training.workdir).check(config)
+                Workdir(training.workdir).check_writable()
         except UsageError as error:
             raise UsageError(f"{training.name}: {error}" if training.name else str(error)) from error
-
-
-def _of_one(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
-    """The config for one device, whatever its mesh."""
-    config = config.copy_and_resolve_references()
-    with config.unlocked():
-        if "mesh" in config:
-            config.mesh = dict.fromkeys(config.mesh, 1)
-    return config

@@ -52,14 +52,10 @@ class Code:
                 f"{len(changed.splitlines())} files are changed or new ({changed.splitlines()[0].strip()}, ...), but "
                 "what is sent out is a commit: commit them, or say --commit=HEAD to launch without them"
             )
-        try:
-            full = _git("rev-parse", "--verify", "--end-of-options", f"{commit or 'HEAD'}^{{commit}}")
-        except subprocess.CalledProcessError as error:
-            raise UsageError(f"--commit={commit}: there is no such commit") from error
-        try:
-            _git("cat-file", "-e", f"{full}:{config.partition(':')[0]}")
-        except subprocess.CalledProcessError as error:
-            raise UsageError(f"--config={config}: there is no such file in commit {full[:12]}") from error
+        wrong = f"--commit={commit}: there is no such commit"
+        full = _git("rev-parse", "--verify", "--end-of-options", f"{commit or 'HEAD'}^{{commit}}", wrong=wrong)
+        wrong = f"--config={config}: there is no such file in commit {full[:12]}"
+        _git("cat-file", "-e", f"{full}:{config.partition(':')[0]}", wrong=wrong)
         return Code(full, options.prepare)
 
     def pack(self, console: Console) -> None:
@@ -75,7 +71,9 @@ class Code:
         return f"{install} && ({self.preparation})" if self.preparation else install
 
 
-def _git(*arguments: str) -> str:
-    return subprocess.run(
-        ["git", "-C", str(ROOT), *arguments], check=True, capture_output=True, text=True
-    ).stdout.strip()
+def _git(*arguments: str, wrong: str = "this is no checkout of git") -> str:
+    """The output of git; a mistake of the user's, `wrong`, if it fails."""
+    done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UsageError(wrong)
+    return done.stdout.strip()

@@ -7,6 +7,7 @@ the worst of the runs that failed; 2 where the user has something to correct; 0 
 """
 
 import argparse
+import os
 import re
 import shlex
 import signal
@@ -23,7 +24,7 @@ from scripts.launch.check import check
 from scripts.launch.code import ROOT
 from scripts.launch.compile_first import compile_first
 from scripts.launch.process import Console, Failed, Stopped
-from scripts.launch.scheduler import Platform, Scheduler, label
+from scripts.launch.scheduler import Scheduler
 from scripts.launch.sweep import points
 from scripts.launch.training import Training
 
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         trainings = _trainings(options)
         status = 0 if options.status else _launch(options, console, trainings)
         if not options.dry_run:
-            for line in state.table({label(training): state.read(training) for training in trainings}):
+            for line in state.table({training.label: state.read(training) for training in trainings}):
                 console.say(line)
         return status
 
@@ -62,12 +63,23 @@ def _launch(options: argparse.Namespace, console: Console, trainings: Sequence[T
         raise UsageError(f"--compile_first is for TPUs: {options.platform} names none to compile for")
     if not options.no_check:
         check(trainings, platform, console)
-    left = trainings if options.dry_run else _left(console, platform, trainings)
+    left = []
+    for training in trainings:
+        if not options.dry_run and state.read(training).word == state.DONE:
+            console.say(f"{training.label}: was done")
+            continue
+        if not options.dry_run and not platform.submits and (holder := state.holder(training)):
+            where = f"{training.workdir}/{state.LAUNCH}"
+            raise UsageError(f"{holder} trains {training.workdir}: if that launcher is gone, remove {where}")
+        left.append(training)
     if options.compile_first:
         compile_first(left, platform.type, console)
 
     def stop(number: int, frame: FrameType | None) -> None:
-        console.say(f"{signal.Signals(number).name}: stopping; runs save and end, or go on if they are submitted")
+        if console.stopping.is_set():  # what was asked to save does, unless it hangs
+            os._exit(128 + number)
+        what = "runs save and end, or go on if they are submitted; once more to leave them to it"
+        console.say(f"{signal.Signals(number).name}: stopping: {what}")
         console.stopping.set()
 
     # What is ignored, as SIGHUP by nohup, stays so.
@@ -81,24 +93,6 @@ def _launch(options: argparse.Namespace, console: Console, trainings: Sequence[T
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-def _left(console: Console, platform: Platform, trainings: Sequence[Training]) -> list[Training]:
-    """The runs that are not done.
-
-    Raises:
-      UsageError: another launcher trains one of them, where no queue keeps the two apart.
-    """
-    left = []
-    for training in trainings:
-        if state.read(training).word == state.DONE:
-            console.say(f"{label(training)}: was done")
-        elif not platform.submits and (holder := state.holder(training)):
-            record = f"{training.workdir}/{state.LAUNCH}"
-            raise UsageError(f"{holder} trains {training.workdir}: if that launcher is gone, remove {record}")
-        else:
-            left.append(training)
-    return left
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

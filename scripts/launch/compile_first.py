@@ -20,7 +20,6 @@ def compile_first(trainings: Sequence[Training], type_: str, console: Console) -
     """
     python = python_with_compiler()
     for training in trainings:
-        name = training.name or training.experiment
         what = [training.experiment, f"--config={training.config}", f"--type={type_}", "--results=runs/compiled"]
         variables = ["env", *training.environment] if training.environment else []
         done = console.ask(
@@ -28,11 +27,11 @@ def compile_first(trainings: Sequence[Training], type_: str, console: Console) -
         )
         if done.returncode not in (0, _DOES_NOT_FIT):
             said = error_line(done.stderr + done.stdout).removeprefix("error: ")
-            raise UsageError(f"{name} could not be compiled for {type_}: {said}")
+            raise UsageError(f"{training.label} could not be compiled for {type_}: {said}")
         for line in done.stdout.splitlines():
             console.say(line)
         if done.returncode:
-            raise UsageError(f"{name} does not fit on {type_}: see above for what to change")
+            raise UsageError(f"{training.label} does not fit on {type_}: see above for what to change")
 
 
 def python_with_compiler() -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from scripts.arguments import at_least
 from scripts.launch import code, state
 from scripts.launch.process import USAGE, Console, Failed, error_line
-from scripts.launch.scheduler import Platform, label
+from scripts.launch.scheduler import Platform
 from scripts.launch.training import Training
 
 _NOT_COMPLETED = 125  # exit status of xpk: the workload has ended in another way
@@ -45,7 +45,7 @@ class Gke(Platform):
         self._console.do(["mkdir", "-p", str(self._directory)])
         self._console.do(["tar", "-xzf", str(self._code.archive), "-C", str(self._directory)])
 
-    def train(self, training: Training, slot: int, logs: Path) -> None:
+    def train(self, training: Training, slot: int) -> None:
         """Waits for the workload that an earlier launcher has left, or creates one, and waits for that."""
         name, console = _name(training), self._console
         if not console.dry_run and self._wait(name) is not None:
@@ -54,8 +54,8 @@ class Gke(Platform):
             console.do(["xpk", "workload", "delete", f"--workload={name}", *self._place()])
         self._create(training, name)
         if status := self._wait(name):
-            said, log = console.ask(_logs(name)).stdout, logs / f"{name}.log"
-            logs.mkdir(parents=True, exist_ok=True)
+            said, log = console.ask(_logs(name)).stdout, training.logs / f"{name}.log"
+            training.logs.mkdir(parents=True, exist_ok=True)
             log.write_text(said)
             raise Failed(f"workload {name}: {error_line(said)}; log: {log}", status)
 
@@ -89,7 +89,7 @@ class Gke(Platform):
             reason = f"xpk: {error_line(done.stderr + done.stdout)}"
             raise Failed(reason, done.returncode, again=done.returncode != USAGE)
         if not console.dry_run:
-            console.say(f"{label(training)}: workload {name}; to follow it: {shlex.join(_logs(name))} --follow")
+            console.say(f"{training.label}: workload {name}; to follow it: {shlex.join(_logs(name))} --follow")
 
     def _wait(self, name: str) -> int | None:
         """Waits for a workload to end; returns 0 if it has completed, and None if there is none.

@@ -3,7 +3,6 @@
 import argparse
 import socket
 import sys
-from pathlib import Path
 
 from scripts.arguments import at_least
 from scripts.launch.process import Console
@@ -28,7 +27,7 @@ class Local(Platform):
         self.num_processes = options.processes
         self.num_devices = options.processes * options.devices if options.devices else None
 
-    def train(self, training: Training, slot: int, logs: Path) -> None:
+    def train(self, training: Training, slot: int) -> None:
         """Starts all processes, and stops all when one fails."""
         coordinator, processes, commands = f"127.0.0.1:{_free_port()}", self._options.processes, {}
         for process in range(processes):
@@ -39,7 +38,7 @@ class Local(Platform):
             if self._options.devices:
                 variables += ["JAX_PLATFORMS=cpu", f"JAX_NUM_CPU_DEVICES={self._options.devices}"]
             commands[f"process-{process}"] = ["env", *variables, *training.command(sys.executable)]
-        self._console.run(commands, logs)
+        self._console.run(commands, training.logs)
 
 
 def _free_port() -> int:

@@ -4,16 +4,13 @@ import argparse
 import queue
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 
 from experiments.core.errors import UsageError
-from experiments.core.record.files import is_remote
 from scripts.launch import state
 from scripts.launch.process import Console, Failed, Stopped, Unusable
 from scripts.launch.training import Training
 
 LONGEST_PAUSE = 1800.0  # seconds
-LOGS = Path("runs/logs")  # of runs in buckets
 
 
 class Platform:
@@ -39,8 +36,8 @@ class Platform:
     def prepare(self) -> None:
         """Does once what all runs need."""
 
-    def train(self, training: Training, slot: int, logs: Path) -> None:
-        """Runs the training command to its end, no two at a time in the same slot, with what it prints in `logs`.
+    def train(self, training: Training, slot: int) -> None:
+        """Runs the training command to its end, no two at a time in the same slot; what it prints goes to the logs.
 
         Raises:
           Failed: it has failed, or could not be started.
@@ -76,7 +73,7 @@ class Scheduler:
         self._platform.prepare()
         if self._console.dry_run:  # one after the other, so that what is printed can be read
             for number, training in enumerate(trainings):
-                self._platform.train(training, number % jobs, logs_of(training))
+                self._platform.train(training, number % jobs)
             for slot in range(jobs):
                 self._platform.release(slot, keep=False)
             return 0
@@ -130,40 +127,27 @@ class Scheduler:
             if not failed.again or failures > self._retries:
                 self._status = max(self._status, failed.status)
                 self._record(training, state.FAILED, reason)
-                self._console.say(f"{label(training)}: FAILED: {reason}")
+                self._console.say(f"{training.label}: FAILED: {reason}")
                 if isinstance(failed, Unusable):
                     raise failed
                 return
             pause = min(self._options.pause_seconds * 2 ** (failures - 1), LONGEST_PAUSE)
             what_next = f"attempt {failures} of {self._retries} more in {pause:.0f} s"
-            self._console.say(f"{label(training)}: {reason}; {what_next}")
+            self._console.say(f"{training.label}: {reason}; {what_next}")
             self._record(training, state.RUNNING, reason)
 
     def _attempt(self, training: Training, slot: int, reason: str, verb: str) -> None:
-        logs = logs_of(training)
         self._record(training, state.RUNNING, reason, submitted=self._platform.submits)
-        self._console.say(f"{label(training)}: {verb}, in {training.workdir}; logs: {logs}")
-        self._platform.train(training, slot, logs)
+        self._console.say(f"{training.label}: {verb}, in {training.workdir}; logs: {training.logs}")
+        self._platform.train(training, slot)
         if (now := state.read(training)).word != state.DONE:
-            raise Failed(f"it ended before it was done ({now.reached or 'at the start'}); logs: {logs}")
+            raise Failed(f"it ended before it was done ({now.reached or 'at the start'}); logs: {training.logs}")
         self._record(training, state.DONE, "")
-        self._console.say(f"{label(training)}: done")
+        self._console.say(f"{training.label}: done")
 
     def _record(self, training: Training, word: str, reason: str, *, submitted: bool = False) -> None:
         """Records a state for the table; a run does not fail because it cannot be written."""
         try:
             state.record(training, word, reason, submitted=submitted)
         except Exception as error:
-            self._console.say(f"{label(training)}: that it is {word!r} could not be recorded: {error}")
-
-
-def label(training: Training) -> str:
-    """The name of a run on the terminal."""
-    return training.name or training.experiment
-
-
-def logs_of(training: Training) -> Path:
-    """The directory of what a run prints: in its workdir, or below runs/logs if that is in a bucket."""
-    if is_remote(training.workdir):
-        return LOGS / f"{training.workdir.rpartition('/')[2]}-{training.digest}"
-    return Path(training.workdir) / "logs"
+            self._console.say(f"{training.label}: that it is {word!r} could not be recorded: {error}")

@@ -32,18 +32,18 @@ class Slurm(Platform):
         self.num_devices = options.nodes * options.gpus_per_node or None
         self.num_processes = options.nodes * (options.gpus_per_node or 1)
 
-    def train(self, training: Training, slot: int, logs: Path) -> None:
+    def train(self, training: Training, slot: int) -> None:
         """Submits a job and waits for its end."""
-        self._console.run({"job": self.command(training, (logs / "job.log").absolute())}, logs)
+        self._console.run({"job": self.command(training)}, training.logs)
 
-    def command(self, training: Training, log: Path) -> list[str]:
+    def command(self, training: Training) -> list[str]:
         """The command that submits a run, and ends when its job ends."""
-        options = self._options
+        options, log = self._options, str(training.logs.absolute() / "job.log")
         return [
             *("sbatch", "--wait", f"--job-name=sparse-topk-{training.digest}"),
             # A job that an earlier launcher has left ends first; then this one finds the run done, or goes on with it.
             "--dependency=singleton",
-            *("--requeue", "--open-mode=append", f"--output={str(log).replace('%', '%%')}", f"--chdir={ROOT}"),
+            *("--requeue", "--open-mode=append", f"--output={log.replace('%', '%%')}", f"--chdir={ROOT}"),
             # Time to save before the time is over.
             "--signal=TERM@120",
             *(f"--nodes={options.nodes}", f"--ntasks-per-node={options.gpus_per_node or 1}"),

@@ -79,14 +79,7 @@ def _name(chosen: Sequence[tuple[str, str]], fields: Sequence[str]) -> str:
         plain = re.sub(r"[^A-Za-z0-9._+-]+", "_", value).strip("_")
         if plain != value:  # another value may look the same
             plain = f"{plain[:40]}-{hashlib.sha256(value.encode()).hexdigest()[:4]}".lstrip("-")
-        parts.append(f"{_short(field, fields)}={plain}")
+        short = field.rpartition(".")[2]
+        unique = sum(other.rpartition(".")[2] == short for other in fields) == 1
+        parts.append(f"{short if unique else field.removeprefix('config.')}={plain}")
     return ",".join(parts)
-
-
-def _short(field: str, fields: Sequence[str]) -> str:
-    components = field.split(".")
-    for count in range(1, len(components)):
-        end = components[-count:]
-        if sum(other.split(".")[-count:] == end for other in fields) == 1:
-            return ".".join(end)
-    return field

@@ -10,7 +10,6 @@ import json
 import re
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from experiments.core.errors import UsageError
@@ -90,7 +89,7 @@ class Tpu(Platform):
             console.say(f"{name} {said}; to delete it: {shlex.join(self._deletion(name))}")
         return not delete
 
-    def train(self, training: Training, slot: int, logs: Path) -> None:
+    def train(self, training: Training, slot: int) -> None:
         """Trains on all workers of the TPU of `slot`."""
         name, console = self._name(slot), self._console
         if slot not in self._ready:
@@ -102,7 +101,7 @@ class Tpu(Platform):
             console.say(f"asking the workers of {name} to save and stop")
             console.ask(self._ssh(name, self.on_worker([])), last=True)
 
-        console.run({name: self._ssh(name, self.on_worker(training.command(".venv/bin/python")))}, logs, halt)
+        console.run({name: self._ssh(name, self.on_worker(training.command(".venv/bin/python")))}, training.logs, halt)
         self._ready.add(slot)  # only now is it known to be all right
 
     def on_worker(self, command: Sequence[str]) -> str:

@@ -2,6 +2,11 @@
 
 import dataclasses
 import hashlib
+from pathlib import Path
+
+from experiments.core.record.files import is_remote
+
+LOGS = Path("runs/logs")  # of runs in buckets
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +38,18 @@ class Training:
         """The training command by an interpreter, to be quoted once for each shell on its way."""
         variables = ["env", *self.environment] if self.environment else []
         return [*variables, python, "-m", f"experiments.{self.experiment}", *self.arguments]
+
+    @property
+    def label(self) -> str:
+        """The name of the run on the terminal."""
+        return self.name or self.experiment
+
+    @property
+    def logs(self) -> Path:
+        """The directory of what the run prints: in its workdir, or here if that is in a bucket."""
+        if is_remote(self.workdir):
+            return LOGS / f"{self.workdir.rpartition('/')[2]}-{self.digest}"
+        return Path(self.workdir) / "logs"
 
     @property
     def digest(self) -> str:

@@ -62,6 +62,7 @@ class Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # which holds an answer's content back for 40 ms, until its headers are acknowledged
     server: Server
 
     def log_message(self, *_: Any) -> None:

@@ -33,7 +33,7 @@ def cloud(tmp_path, monkeypatch, bucket_server):
     monkeypatch.setattr(tpu, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(code, "_PARTS", ("scripts/launch",))  # to pack all takes long
     monkeypatch.setattr(code.Code, "archive", tmp_path / "code.tar.gz")
-    monkeypatch.setattr("scripts.launch.scheduler.LOGS", tmp_path / "logs")
+    monkeypatch.setattr("scripts.launch.training.LOGS", tmp_path / "logs")
     with contextlib.suppress(ValueError):
         fsspec.filesystem("gs").clear_instance_cache()
     return cloud

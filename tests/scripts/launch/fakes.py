@@ -76,7 +76,7 @@ class Cloud:
             nodes = [{"node": {"acceleratorType": flag(rest, "accelerator-type")}}]
             self.things[name] = {"state": outcome or {"state": "ACTIVE"}, "tpu": {"nodeSpec": nodes}}
         elif verb == "ssh" and "--config=" in rest[-2]:
-            if self.plans["preempt"] and self.plans["preempt"].pop():
+            if self.next("preempt"):
                 self.things[name]["state"] = {"state": "SUSPENDED"}
                 return 255, "", "ERROR: (gcloud.compute.tpus.tpu-vm.ssh) Could not SSH into the instance"
             return self.train(flag(rest, "command"))

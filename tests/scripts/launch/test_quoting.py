@@ -1,6 +1,7 @@
 """Arguments arrive byte for byte, through the shells of every platform; the shell that there is, is sound."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -74,7 +75,9 @@ def test_through_ssh_to_a_worker(home, overrides):
 def test_through_a_manifest_to_the_shell_of_a_container(home, overrides):
     run = training(overrides)
     # As Kubernetes expands it, where no variable is set; the first command is not the one looked at.
-    command = platform_of(gke.Gke).command(run).replace("$$", "$").replace("bash ./scripts", "true ./scripts")
+    command = platform_of(gke.Gke).command(run)
+    assert re.fullmatch(r"(\$\$|[^$])*", command)
+    command = command.replace("$$", "$").replace("bash ./scripts", "true ./scripts")
     assert arrived(["bash", "-c", f"({command})"], home) == run.command(".venv/bin/python")[3:]
 
 
@@ -88,7 +91,7 @@ def test_a_line_break_is_refused_where_a_manifest_cannot_hold_it():
 def test_through_the_batch_script(home, overrides):
     run = training(overrides)
     options = SimpleNamespace(gpus_per_node=8, nodes=2, sbatch_flag=[])
-    command = slurm.Slurm(options, Console()).command(run, home / "slurm.log")
+    command = slurm.Slurm(options, Console()).command(run)
     script = command.index(str(slurm._SCRIPT))
     found = arrived(["bash", *command[script:]], home, path=f"{home}/.venv/bin:")
     assert found == ["--label", "--kill-on-bad-exit=1", *command[script + 1 :]]

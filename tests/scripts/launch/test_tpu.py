@@ -61,17 +61,6 @@ def test_all_workers_get_the_arguments_and_the_tpu_that_stays_is_named(cloud, la
     assert cloud.called("delete") == []
 
 
-def test_an_existing_tpu_is_used_and_one_of_another_type_refused(cloud, launch):
-    cloud.things["tpu"] = tpu_of()
-    assert launch(*arguments())[0] == 0
-    cloud.things["tpu"] = tpu_of("v5litepod-8")
-    status, out, _ = launch(*arguments("--delete", workdir="gs://bucket/runs/b"))
-    assert status == 2
-    assert "FAILED: tpu is there already, and is a v5litepod-8" in out
-    assert len(trainings(cloud)) == 1
-    assert cloud.called("create") == cloud.called("delete") == []
-
-
 def test_capacity_and_the_network_are_waited_for_and_a_lack_of_rights_is_not(cloud, launch):
     cloud.plans["describe"] = ["ERROR: gcloud crashed (ConnectionError): ('Connection aborted.')"]
     cloud.plans["create"] = ["ERROR: (gcloud.create) RESOURCE_EXHAUSTED: There is no more capacity in the zone"]
@@ -88,8 +77,8 @@ def test_capacity_and_the_network_are_waited_for_and_a_lack_of_rights_is_not(clo
 
 
 def test_a_preempted_tpu_is_created_again_where_that_is_allowed(cloud, launch):
-    cloud.plans["preempt"] = [True]
-    assert launch(*arguments("--delete"))[0] == 0
+    cloud.plans["preempt"] = [False, True]  # the second run, on a TPU that was all right for the first
+    assert launch(*arguments("--delete", "--sweep=config.p=2,1.5"))[0] == 0
     assert len(cloud.called("create")) == len(cloud.called("delete")) == 2
 
     cloud.plans["preempt"] = [True]
@@ -256,6 +245,7 @@ def test_a_signal_lets_the_workers_save_and_names_the_tpu_that_stays(cloud, laun
     assert status == 0
     assert "SIGHUP: stopping" in out
     (left,) = cloud.things
+    assert cloud.called("create") == []  # those that were there were used
     assert f"asking the workers of {left} to save and stop" in out
     assert shlex.split(flag(trainings(cloud)[-1], "command"))[-1].endswith("/scripts/launch/worker.sh")
     assert f"{left} is still there, and paid for" in out
