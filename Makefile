@@ -161,8 +161,9 @@ report: $(READY)  ## results/index.html: every claim of the paper beside what th
 
 fuzz: N ?= 100000
 fuzz: SEED ?= 0
-fuzz: $(READY)  ## Random problems for every operator against an independent oracle: N=100000, SEED=0 (ten minutes).
-	@$(RUN) scripts.fuzz --count=$(N) --seed=$(SEED)
+fuzz: $(READY)  ## Random problems for every operator against an independent oracle: N=100000, SEED=0; PROBLEM='...' tries one again.
+	@$(if $(PROBLEM),PROBLEM='$(PROBLEM)' $(RUN) pytest tests/ops/problems/test_judge.py -k problem_of_a_line,\
+	  FUZZ=$(N) SEED=$(SEED) $(RUN) pytest tests/ops/problems -n $(JOBS) --dist=worksteal --durations=0 --durations-min=1000)
 
 bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, training steps, isotonic solvers, the input pipeline, losses and routers, pages of runs, --help, sparse inference, in an environment of its own.
 	@$(VENV)-bench/bin/python -m scripts.bench

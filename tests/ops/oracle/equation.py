@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scripts.fuzz.oracle.reals import Flags, Real, Reals, bisect, power
+from tests.ops.oracle.reals import Flags, Real, Reals, bisect, power
 
 _FAR = Real(1e30)  # a position beyond which nothing depends on it
 
@@ -75,12 +75,6 @@ class Strength(NamedTuple):
         if curve.name == "exp":
             return self.lam * np.exp(self.order * (v - 1))
         return self.lam * (v if self.order == 1 else power(v, self.order))
-
-
-def strength(lam: Reals, p: float) -> Strength:
-    """``lam`` and the exponents that belong to ``p``, taken as the float64 it is."""
-    order = Real(p) - 1
-    return Strength(lam, order, 1 / order)
 
 
 class Root(NamedTuple):
@@ -146,11 +140,6 @@ def excess(gap: Reals, width: Reals, k: Reals, by: Strength) -> Reals:
 
 def solve(s: Reals, present: Flags, k: Reals, by: Strength, curve: Curve) -> Root:
     """Solves rows of finite entries ``s``, not negative if ``phi`` is even, of which those ``present`` take part."""
-    with np.errstate(all="ignore"):
-        return _solve(s, present, k, by, curve)
-
-
-def _solve(s: Reals, present: Flags, k: Reals, by: Strength, curve: Curve) -> Root:
     present = present & (s > 0) if curve.name == "half_square" else present
     s = np.where(present, s, -np.inf)
     k = np.minimum(k, present.sum(axis=1, keepdims=True))

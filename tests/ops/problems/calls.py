@@ -10,10 +10,11 @@ from jax import Array
 
 from ops.nonlinearities import HALF_SQUARE, nonlinearity
 from ops.scalar.equation import Equation
-from scripts.fuzz.entries import PER_ROW
-from scripts.fuzz.operators import OPERATORS
-from scripts.fuzz.passes import passes
-from scripts.fuzz.setting import Rows, Setting
+from ops.scalar.magnitude import in_units
+from ops.scalar.threshold import evaluations
+from tests.ops.problems.entries import Rows
+from tests.ops.problems.operators import OPERATORS
+from tests.ops.problems.setting import PER_ROW, Setting
 
 # Code generated in a fifth of the time. What a user compiles is optimised, and rounds differently.
 _QUICK = {
@@ -45,7 +46,10 @@ def gather(setting: Setting, values: np.ndarray) -> np.ndarray:
     return values.T if setting.layout == "columns" else values.reshape(setting.rows, setting.n)
 
 
-def compiled(setting: Setting, k: float | None = None, lam: float | None = None) -> Callable[..., tuple[Array, ...]]:
+Compiled = Callable[..., tuple[Array, ...]]
+
+
+def compiled(setting: Setting, k: float | None = None, lam: float | None = None) -> Compiled:
     """The function of ``(x, k, lam, where, extra, cotangent)`` that returns the value and its derivatives.
 
     Args:
@@ -75,24 +79,13 @@ def compiled(setting: Setting, k: float | None = None, lam: float | None = None)
     return jax.jit(run, compiler_options=None if setting.optimized or not on_cpu else _QUICK)
 
 
-def run(setting: Setting, rows: Rows, function: Callable[..., tuple[Array, ...]]) -> dict[str, np.ndarray]:
+def run(setting: Setting, rows: Rows, function: Compiled) -> dict[str, np.ndarray]:
     """Value and derivatives by their names, shapes ``(rows, n)`` or ``(rows, 1)``."""
     names = OPERATORS[setting.operator].arguments if not setting.known else ("x",)
     cotangent = rows.cotangent[:, 0] if setting.operator in PER_ROW else rows.cotangent
     given = (rows.x, rows.k, rows.lam, rows.where, rows.extra, cotangent)
     results = function(*(lay_out(setting, value) for value in given))
-    return {
-        name: gather(setting, np.asarray(result))
-        for name, result in zip(("value", *(f"d/d{name}" for name in names)), results, strict=True)
-    }
-
-
-@functools.partial(jax.jit, static_argnames=("equation",), compiler_options=_QUICK)
-def _counted(x: Array, k: Array, lam: Array, where: Array, equation: Equation) -> Array:
-    absent = 0.0 if equation.phi.even else -jnp.inf
-    return passes(
-        jnp.where(where, x.astype(k.dtype), absent), k[:, None], jnp.where(lam > 0, lam, 1)[:, None], equation
-    )
+    return {name: gather(setting, np.asarray(result)) for name, result in zip(("value", *names), results, strict=True)}
 
 
 def passes_of(setting: Setting, rows: Rows) -> np.ndarray:
@@ -101,5 +94,13 @@ def passes_of(setting: Setting, rows: Rows) -> np.ndarray:
     if setting.operator not in scalar or setting.solver != "threshold":
         return np.zeros(0, np.int32)
     phi = HALF_SQUARE if setting.operator == "topk_mag" else nonlinearity(setting.phi)
-    count = np.asarray(_counted(rows.x, rows.k, rows.lam, rows.where, equation=Equation(setting.p, phi)))
-    return count[rows.lam > 0]
+    count = _passes(rows.x, rows.k, rows.lam, rows.where, equation=Equation(setting.p, phi))
+    return np.asarray(count)[rows.lam > 0]
+
+
+@functools.partial(jax.jit, static_argnames=("equation",), compiler_options=_QUICK)
+def _passes(x: Array, k: Array, lam: Array, where: Array, equation: Equation) -> Array:
+    """The one place that looks inside ``ops``: evaluations of the scalar equation."""
+    x = jnp.where(where, x.astype(k.dtype), 0.0 if equation.phi.even else -jnp.inf)
+    (x,), lam, _ = in_units((x,), jnp.where(lam > 0, lam, 1)[:, None], equation)
+    return jnp.reshape(evaluations((equation.keys(x, lam),), k[:, None], lam, equation), -1)

@@ -1,19 +1,42 @@
 """Rows of numbers of every kind that is known to be hard, or is likely."""
 
+import dataclasses
 from collections.abc import Callable
 
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.fuzz.grouping import members
-from scripts.fuzz.setting import Rows, Setting
+from tests.ops.problems.setting import PER_ROW, PERMUTAHEDRON, Setting
 
 # What the operators are documented to be right for, besides 0; ``exp`` overflows long before.
 ENTRIES, STRENGTHS, EXPONENTS = (1e-30, 1e30), (1e-12, 1e12), 50.0
-BEYOND = "beyond"
-OVERFLOW = 1e37
+_OVERFLOW = 1e37
 
 Random = np.random.Generator
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """Numbers for problems of one setting.
+
+    Attributes:
+      x: entries, shape ``(rows, n)``, of the dtype of the setting.
+      k: shape ``(rows,)``, of the working dtype, as ``lam`` is.
+      lam: strengths.
+      where: entries that take part, of the shape of ``x``.
+      extra: targets of a loss, weights of a permutahedron, costs, of the shape of ``x``; limits of the columns of a
+        plan, in the first row of each matrix; zeros elsewhere.
+      cotangent: weights of the outputs, whose weighted sum is differentiated.
+      inside: rows in the range that is documented, where NaN is wrong, too; shape ``(rows,)``.
+    """
+
+    x: np.ndarray
+    k: np.ndarray
+    lam: np.ndarray
+    where: np.ndarray
+    extra: np.ndarray
+    cotangent: np.ndarray
+    inside: np.ndarray
 
 
 def _clusters(rng: Random, shape: tuple[int, int]) -> np.ndarray:
@@ -41,55 +64,53 @@ def _two(rng: Random, shape: tuple[int, int]) -> np.ndarray:
     return np.where(rng.random(shape) < 0.5, one, other)
 
 
-KINDS: dict[str, Callable[[Random, tuple[int, int]], np.ndarray]] = {
-    "normal": lambda rng, shape: rng.normal(size=shape),
-    "positive": lambda rng, shape: rng.random(shape),
-    "heavy tails": lambda rng, shape: rng.choice([-1.0, 1.0], size=shape) * np.exp(4 * rng.normal(size=shape)),
-    "all scales": _mixed,
-    "ties": lambda rng, shape: rng.integers(-2, 3, size=shape).astype(float),
-    "clusters": _clusters,
-    "constant": lambda rng, shape: np.broadcast_to(rng.normal(size=(shape[0], 1)), shape),
-    "zeros": lambda rng, shape: rng.normal(size=shape) * (rng.random(shape) < 0.4),
-    "all zero": lambda rng, shape: np.zeros(shape),
-    "grid": _grid,
-    "outlier": _outlier,
-    "two values": _two,
-    "offset": lambda rng, shape: 1e6 + rng.integers(0, 8, size=shape),
-    "shifted": lambda rng, shape: rng.choice([-1e3, 1e3]) + 1e-2 * rng.normal(size=shape),
-}
+KINDS: tuple[Callable[[Random, tuple[int, int]], np.ndarray], ...] = (
+    lambda rng, shape: rng.normal(size=shape),
+    lambda rng, shape: rng.random(shape),
+    lambda rng, shape: rng.choice([-1.0, 1.0], size=shape) * np.exp(4 * rng.normal(size=shape)),  # heavy tails
+    lambda rng, shape: rng.integers(-2, 3, size=shape).astype(float),  # ties
+    lambda rng, shape: np.broadcast_to(rng.normal(size=(shape[0], 1)), shape),
+    lambda rng, shape: rng.normal(size=shape) * (rng.random(shape) < 0.4),
+    lambda rng, shape: np.zeros(shape),
+    lambda rng, shape: 1e6 + rng.integers(0, 8, size=shape),  # far from 0
+    lambda rng, shape: rng.choice([-1e3, 1e3]) + 1e-2 * rng.normal(size=shape),
+    _mixed,
+    _clusters,
+    _outlier,
+    _grid,
+    _two,
+)
 
 
-def draw(setting: Setting, rng: Random) -> Rows:
-    """The rows of a setting, from random numbers."""
-    shape = (setting.rows, setting.n)
-    kinds = rng.choice(list(KINDS), size=setting.rows)
+def draw(setting: Setting, *seed: int) -> Rows:
+    """The rows that follow from these numbers."""
+    rng = np.random.default_rng(seed)
+    shape, rows = (setting.rows, setting.n), setting.rows
+    kinds = rng.integers(len(KINDS), size=rows)
     x = np.empty(shape)
-    for kind, entries in KINDS.items():
-        chosen = kinds == kind
-        x[chosen] = entries(rng, shape)[chosen]
-    labels = [str(kind) for kind in kinds]
+    for kind, entries in enumerate(KINDS):
+        x[kinds == kind] = entries(rng, shape)[kinds == kind]
     finest = jnp.finfo(setting.dtype)
     small, large = max(-30.0, np.log10(float(finest.tiny)) + 1), min(30.0, np.log10(float(finest.max)) - 3)
-    scaled = (rng.random(setting.rows) < 0.25) & (kinds != "offset") & (not setting.known)
-    x = x * np.where(scaled, 10.0 ** rng.uniform(small, large, size=setting.rows), 1.0)[:, None]
-    x = _clip(x, max(ENTRIES[0], 10.0**small), min(ENTRIES[1], 0.9 * float(finest.max)))
+    scaled = (rng.random(rows) < 0.25) & (np.abs(x).max(axis=1) < 1e6) & (not setting.known)
+    x = x * np.where(scaled, 10.0 ** rng.uniform(small, large, size=rows), 1.0)[:, None]
+    least, most = max(ENTRIES[0], 10.0**small), min(ENTRIES[1], 0.9 * float(finest.max))
+    x = np.where(x == 0, 0.0, np.sign(x) * np.clip(np.abs(x), 1.001 * least, most / 1.001))
     if setting.phi == "exp":
         largest = np.abs(x).max(axis=1, keepdims=True)
         x = np.where(largest > EXPONENTS, x / np.maximum(largest, 1) * EXPONENTS, x)
-    far = (rng.random(setting.rows) < 0.06) & (setting.dtype not in ("float16",))
-    sizes = np.where(
-        rng.random(setting.rows) < 0.5, rng.uniform(-45, -30, setting.rows), rng.uniform(30, 37.5, setting.rows)
-    )
+        x = np.where(np.abs(x) < ENTRIES[0], 0, x)
+    # Beyond the range, but not below the normal numbers, which XLA may take for 0.
+    far = (rng.random(rows) < 0.05) & (setting.dtype != "float16") & (setting.phi != "exp")
     tallest = np.abs(x).max(axis=1)
-    with np.errstate(over="ignore", under="ignore"):
-        to_far = 10.0**sizes / np.where(tallest > 0, tallest, 1)
-        x = np.where((far & (rng.random(setting.rows) < 0.6))[:, None], x * to_far[:, None], x)
+    x = np.where(
+        (far & (tallest > 0))[:, None], x * (10.0 ** rng.uniform(30, 37, rows) / np.maximum(tallest, 1e-30))[:, None], x
+    )
 
     where = np.ones(shape, bool)
     if setting.where:
-        where = rng.random(shape) < rng.choice([0.0, 0.3, 0.7, 1.0], p=[0.05, 0.25, 0.5, 0.2], size=(setting.rows, 1))
-    lam = _strengths(setting, rng, x, far)
-    k = _counts(setting, rng)
+        where = rng.random(shape) < rng.choice([0.0, 0.3, 0.7, 1.0], p=[0.05, 0.25, 0.5, 0.2], size=(rows, 1))
+    lam, k = _strengths(setting, rng, x), _counts(setting, rng)
     if setting.operator in ("topk_plan", "knapsack_mask"):
         x, lam = _of_matrices(setting, rng, x)
     if setting.known:  # one for all rows
@@ -104,41 +125,28 @@ def draw(setting: Setting, rng: Random) -> Rows:
         x = x.astype(jnp.dtype(setting.dtype))
         lam, k, extra = (value.astype(setting.working) for value in (lam, k, extra))
     per_row = setting.operator in PER_ROW
-    cotangent = rng.integers(-16, 17, size=(setting.rows, 1 if per_row else setting.n)) / 8
-    rows = Rows(x, k, lam, where, cotangent.astype(jnp.dtype(setting.dtype)), extra, labels)
-    rows.kinds = [kind if near else BEYOND for kind, near in zip(labels, inside(setting, rows), strict=True)]
-    return rows
+    cotangent = (rng.integers(-16, 17, size=(rows, 1 if per_row else setting.n)) / 8).astype(x.dtype)
+    return Rows(x, k, lam, where, extra, cotangent, _inside(setting, x, lam, where, extra))
 
 
-# Operators that return one number per row.
-PER_ROW = ("relaxed_topk_value", "topk_sum", "topk_fenchel_young_loss")
-
-
-def inside(setting: Setting, rows: Rows) -> np.ndarray:
-    """Which rows lie in the range that the operators are documented for, where wrong, NaN and refused are all wrong."""
-    size = np.where(rows.where, np.abs(rows.x.astype(np.float64)), 0.0)
-    infinite = np.isinf(size) if setting.phi != "identity" or setting.operator == "topk_mag" else np.isnan(size)
-    least, most = ENTRIES[0], EXPONENTS if setting.phi == "exp" else ENTRIES[1]
-    entries = (size == 0) | ((size >= least) & (size <= most)) | (np.isinf(size) & ~infinite) | np.isnan(size)
-    lam = rows.lam.astype(np.float64)
+def _inside(setting: Setting, x: np.ndarray, lam: np.ndarray, where: np.ndarray, extra: np.ndarray) -> np.ndarray:
+    size = np.where(where, np.abs(x.astype(np.float64)), 0.0)
+    entries = (size <= (EXPONENTS if setting.phi == "exp" else ENTRIES[1])) | ~np.isfinite(size)
     if setting.operator in PERMUTAHEDRON:  # lam times the weights, which are the entries of soft_sort, is formed
-        largest = np.maximum(size.max(axis=1), np.abs(rows.extra).max(axis=1))
-        entries = entries & (largest * lam < OVERFLOW)[:, None]
-    return entries.all(axis=1) & ((lam == 0) | ((lam >= STRENGTHS[0]) & (lam <= STRENGTHS[1])))
+        largest = np.maximum(size.max(axis=1), np.abs(extra).max(axis=1))
+        entries = entries & (largest * lam.astype(np.float64) < _OVERFLOW)[:, None]
+    return entries.all(axis=1)
 
 
-def _clip(x: np.ndarray, least: float, most: float) -> np.ndarray:
-    return np.where(x == 0, 0.0, np.sign(x) * np.clip(np.abs(x), 1.001 * least, most / 1.001))
-
-
-def _strengths(setting: Setting, rng: Random, x: np.ndarray, far: np.ndarray) -> np.ndarray:
+def _strengths(setting: Setting, rng: Random, x: np.ndarray) -> np.ndarray:
     """One per row: such that something is partly selected, mostly."""
     rows, order = setting.rows, setting.p - 1
-    entries = np.abs(x) if setting.phi in ("half_square", "abs") or setting.operator.startswith("topk_mag") else x
+    square = setting.operator.startswith("topk_mag") or setting.phi == "half_square"
+    entries = np.abs(x) if square or setting.phi == "abs" else x
     with np.errstate(all="ignore"):
         largest, spread = np.abs(x).max(axis=1), np.median(np.abs(entries - entries[:, :1]), axis=1)
         unit = np.where(spread > 0, spread, np.where(largest > 0, largest, 1.0))
-        if setting.operator.startswith("topk_mag") or setting.phi == "half_square":
+        if square:
             unit = unit / np.where(largest > 0, largest, 1.0) ** order
         elif setting.phi == "exp":
             unit = unit * np.exp(-order * (entries.max(axis=1) - 1))
@@ -149,8 +157,6 @@ def _strengths(setting: Setting, rng: Random, x: np.ndarray, far: np.ndarray) ->
         lam = np.where((drawn > 0.25) & (drawn < 0.35), rng.choice([0.1, 0.5, 1.0, 2.0], size=rows), lam)
         lam = np.where((drawn > 0.35) & (drawn < 0.4) & (gaps > 0), gaps, lam)  # just where there is a kink
         lam = np.clip(np.nan_to_num(lam, nan=1.0), 1.001 * STRENGTHS[0], STRENGTHS[1] / 1.001)
-        outside = np.where(rng.random(rows) < 0.5, rng.uniform(12, 38.4, rows), rng.uniform(-44, -12, rows))
-        lam = np.where(far & (drawn > 0.5), 10.0**outside, lam)
     return np.where(rng.random(rows) < 0.05, 0.0, lam)
 
 
@@ -167,7 +173,7 @@ def _with_exact_sizes(setting: Setting, rng: Random, x: np.ndarray) -> np.ndarra
 
     So what competes is known to the last bit, and what is judged is the selection.
     """
-    groups = members(setting.groups, setting.n)
+    groups = setting.members
     if setting.groups == "runs":
         return x
     first = np.unique(groups, return_index=True)[1]
@@ -189,12 +195,10 @@ def _counts(setting: Setting, rng: Random) -> np.ndarray:
     rows, n = setting.rows, setting.competing
     whole = rng.integers(0, n + 1, size=rows).astype(float)
     whole = np.where(rng.random(rows) < 0.4, np.minimum(n, rng.integers(1, 6, size=rows)), whole)
-    k = whole
     drawn = rng.random(rows)
-    k = np.where(drawn < 0.3, rng.uniform(0, n, size=rows), k)
-    k = np.where(
-        (drawn > 0.3) & (drawn < 0.4), whole + rng.choice([-1.0, 1.0], rows) * 10.0 ** rng.uniform(-7, -1, rows), k
-    )
+    k = np.where(drawn < 0.3, rng.uniform(0, n, size=rows), whole)
+    near = whole + rng.choice([-1.0, 1.0], rows) * 10.0 ** rng.uniform(-7, -1, rows)
+    k = np.where((drawn > 0.3) & (drawn < 0.4), near, k)
     k = np.where((drawn > 0.4) & (drawn < 0.44), 0.0, k)
     k = np.where((drawn > 0.44) & (drawn < 0.48), float(n), k)
     if setting.density:  # clearly not whole, or just so
@@ -226,24 +230,15 @@ def _special(setting: Setting, rng: Random, x: np.ndarray, where: np.ndarray, ex
     return np.where(~where & (chance > 0.5), rubbish, x)
 
 
-PERMUTAHEDRON = ("soft_sort", "soft_rank", "project_permutahedron")
-
-
-def _limits(setting: Setting, rng: Random, k: np.ndarray) -> np.ndarray:
-    """Of columns, such that there is a plan: that of equal entries is within them."""
-    height, width = setting.matrix
-    least = (height * k / width)[:, None]
-    above = rng.choice([1.0, 1.05, 1.5, 4.0], p=[0.3, 0.3, 0.3, 0.1], size=(setting.rows, width))
-    above = np.where(rng.random((setting.rows, 1)) < 0.2, 1.0, above)  # all bind
-    return np.concatenate([least * above, np.zeros((setting.rows, setting.n - width))], axis=1)
-
-
 def _extra(setting: Setting, rng: Random, k: np.ndarray) -> np.ndarray:
     shape = (setting.rows, setting.n)
     if setting.operator == "project_permutahedron":
         return np.where(rng.random((setting.rows, 1)) < 0.5, rng.normal(size=shape), rng.integers(-2, 3, size=shape))
-    if setting.operator == "topk_plan":
-        return _limits(setting, rng, k)
+    if setting.operator == "topk_plan":  # such that there is a plan: that of equal entries is within them
+        height, width = setting.matrix
+        above = rng.choice([1.0, 1.05, 1.5, 4.0], p=[0.3, 0.3, 0.3, 0.1], size=(setting.rows, width))
+        above = np.where(rng.random((setting.rows, 1)) < 0.2, 1.0, above)  # all bind
+        return np.pad((height * k / width)[:, None] * above, ((0, 0), (0, setting.n - width)))
     if setting.operator == "knapsack_mask":
         return np.exp(rng.normal(size=shape) * rng.choice([0.0, 0.3, 1.0, 3.0], size=(setting.rows, 1)))
     if setting.operator != "topk_fenchel_young_loss":
