@@ -72,7 +72,7 @@ test-slurm: $(READY)  ## Launch tiny runs on a real SLURM of one node: root, and
 	@$(RUN) tests.real_slurm
 
 chaos: $(READY)  ## Kill runs at random moments and damage their files: all must end with the same numbers (up to an hour). KILLS=50 SEED=0.
-	@nice $(RUN) scripts.chaos --kills=$(KILLS) --seed=$(SEED) --out=$(RUNS)/chaos
+	@KILLS=$(KILLS) SEED=$(SEED) nice $(RUN) pytest -m chaos tests/chaos
 
 lint: $(READY)  ## Check format, style, types, and which package imports which.
 	@$(BIN)/ruff format --check .

@@ -57,10 +57,10 @@ def problem(
     """A problem of rows ``x``; ``k`` and ``lam`` are scalars or one per row."""
     x = real(x)
     column = (len(x), 1)
-    scalars = (np.broadcast_to(np.reshape(real(value), (-1, 1)), column) for value in (k, lam))
+    k, lam = (np.broadcast_to(np.reshape(real(value), (-1, 1)), column) for value in (k, lam))
     weights = np.broadcast_to(real(cotangent), column if np.shape(cotangent) == column else x.shape)
     return Problem(
-        x, *scalars, weights, np.broadcast_to(where, x.shape), np.broadcast_to(real(extra), x.shape), Real(p) - 1, unit
+        x, k, lam, weights, np.broadcast_to(where, x.shape), np.broadcast_to(real(extra), x.shape), Real(p) - 1, unit
     )
 
 

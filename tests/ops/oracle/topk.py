@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.ops.oracle.equation import Curve, Root, Strength, solve, unshifted
 from tests.ops.oracle.problem import Answer, Problem, sizes_of, total
-from tests.ops.oracle.reals import Flags, Reals, power
+from tests.ops.oracle.reals import Flags, Real, Reals, power
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,7 +247,7 @@ def _with_zeros(of: Problem, at: Solved, wanted: dict[str, Reals], slack: dict[s
     slack["x"] = np.where(room, 8 * of.unit * np.abs(moves), slack["x"])
 
 
-def share_at_zero(k: Reals, others: Reals, number: Reals, lam: Reals, order: float) -> Reals:
+def share_at_zero(k: Reals, others: Reals, number: Reals, lam: Reals, order: Real) -> Reals:
     """How magnitudes that are 0 move, as a share of how selected ones do; NaN where there is doubt about it."""
     sure = (k >= number) | ((k - others >= 1) & (lam > 0)) | (k <= others)
     return np.where(sure, np.where((k >= number) | ((k > others) & (lam > 0)), 1.0, 0.0), np.nan)

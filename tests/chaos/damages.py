@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from experiments.core.record.workdir import Workdir
-from scripts.chaos.command import Ended, Row, TrainingCommand, wrong
 
 Act = Callable[[Path, random.Random], None]
 
@@ -27,37 +26,6 @@ class Damage:
     act: Act
     refused: str = ""
     said: str = ""
-
-
-def suffer(
-    run: TrainingCommand, half: Path, workdir: Path, damage: Damage, rng: random.Random, expected: list[Row]
-) -> str:
-    """Damages a copy of a run and lets it go on; what is wrong then, or empty."""
-    shutil.copytree(half, workdir)
-    damage.act(workdir, rng)
-    before = _contents(workdir)
-    end = run.finish(workdir)
-    if not damage.refused:
-        if damage.said not in end.out:
-            return f"it does not say {damage.said!r}"
-        return wrong(workdir, end, expected)
-    if reason := _not_refused(damage, end):
-        return reason
-    if _contents(workdir) != before:
-        return "it has changed files of the run that it refuses"
-    return ""
-
-
-def _not_refused(damage: Damage, end: Ended) -> str:
-    lines = end.err.splitlines()
-    if end.status != 2 or len(lines) != 1:
-        return f"exit status {end.status} and {len(lines)} lines on stderr, not one line and 2"
-    return "" if damage.refused in lines[0] else f"it does not name {damage.refused}: {lines[0]}"
-
-
-def _contents(workdir: Path) -> dict[Path, bytes]:
-    """All files but the lock, which means nothing."""
-    return {path: path.read_bytes() for path in workdir.rglob("*") if path.is_file() and path.name != ".lock"}
 
 
 def _newest(workdir: Path) -> Path:
