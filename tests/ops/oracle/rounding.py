@@ -44,6 +44,11 @@ def expected(oracle: Callable[[Problem], Answer], of: Problem) -> dict[str, Expe
             for name, found in oracle(moved).wanted.items():
                 away = np.abs(found - answer.wanted[name])
                 spread[name] = np.maximum(spread[name], np.where(np.isnan(found), np.inf, away))
+    # Where a value is hardly known, entries have changed places, and any derivative may lie between.
+    lost = (spread["value"] > 0.01 * answer.scale["value"]).any(axis=1, keepdims=True)
+    for name in answer.wanted:
+        if name != "value":
+            spread[name] = np.where(lost, np.inf, spread[name])
     return {
         name: Expected(
             wanted, answer.other.get(name, wanted), 2 * spread[name] + answer.slack[name], answer.scale[name]
@@ -56,7 +61,7 @@ def _moved(of: Problem, answer: Answer) -> list[Problem]:
     """Problems a few roundings away, in pairs of opposite ones, so that of a kink both sides are seen.
 
     Neighbours move apart, so that ties break, and the neighbours of neighbours; the sum moves with the strength, and
-    against it.
+    against it. The strength moves less than entries, as otherwise a gap that is just as wide would stay so.
     """
     off = UNITS * of.unit
     rank = np.argsort(np.argsort(of.x, axis=1, kind="stable"), axis=1)
@@ -69,7 +74,7 @@ def _moved(of: Problem, answer: Answer) -> list[Problem]:
                 of,
                 x=of.x + np.where(answer.reach > 0, off * signs * answer.reach, 0),
                 k=np.maximum(of.k + way * of.unit * answer.loose, 0),
-                lam=of.lam * (1 + (3 - 2 * period) * way * off),
+                lam=of.lam * (1 + (3 - 2 * period) * way * 0.6 * off),
                 cotangent=of.cotangent * (1 + off * way * (1 - 2 * (places // period % 2))),
                 order=of.order * (1 + way * (of.unit if of.order != 1 else 0)),
             )

@@ -111,6 +111,10 @@ def draw(setting: Setting, *seed: int) -> Rows:
     if setting.where:
         where = rng.random(shape) < rng.choice([0.0, 0.3, 0.7, 1.0], p=[0.05, 0.25, 0.5, 0.2], size=(rows, 1))
     lam, k = _strengths(setting, rng, x), _counts(setting, rng)
+    # Where there is room for entries that are 0, and without relaxation, they have rules of their own.
+    some = (x == 0).any(axis=1)
+    k = np.where(some & (rng.random(rows) < 0.4), setting.competing, k)
+    lam = np.where(some & (rng.random(rows) < 0.4), 0.0, lam)
     if setting.operator in ("topk_plan", "knapsack_mask"):
         x, lam = _of_matrices(setting, rng, x)
     if setting.known:  # one for all rows
@@ -225,7 +229,7 @@ def _special(setting: Setting, rng: Random, x: np.ndarray, where: np.ndarray, ex
     if masks:
         x = np.where((chance > 0.05) & (chance < 0.07) & spots, np.inf, x)
     if setting.operator not in (*PERMUTAHEDRON, "topk_plan", "knapsack_mask"):
-        x = np.where((chance > 0.07) & (chance < 0.08) & spots, np.nan, x)
+        x = np.where((chance > 0.07) & (chance < 0.1) & spots, np.nan, x)
     rubbish = rng.choice([np.nan, np.inf, -np.inf, 1e30], size=x.shape)
     return np.where(~where & (chance > 0.5), rubbish, x)
 

@@ -22,7 +22,7 @@ COUNT, SEED = int(os.environ.get("FUZZ", 0)), int(os.environ.get("SEED", 0))
 _CALL, _ENTRIES = (16384, 60_000) if COUNT else (384, 0)
 _ALL = sum(operator.share for operator in OPERATORS.values())
 _SETTINGS = 4  # of a test, in a long run
-_FEW = {"topk_mask": 3, "topk_mag": 3, "relaxed_topk": 3, "soft_topk": 2, "sparsemax": 2, "soft_sort": 2}
+_FEW = {"topk_mask": 2, "topk_mag": 2, "relaxed_topk": 2}  # in an ordinary run, where compilation is what costs
 # Exponents, layouts and options in which something has been wrong; what hypothesis draws first is plain.
 ALWAYS = (
     Setting("topk_mask", n=5, p=4 / 3, layout="vmap"),
@@ -34,10 +34,9 @@ ALWAYS = (
     Setting("knapsack_mask", n=6, p=1.5, where=True),
     Setting("topk_mag_tree", n=12, groups="blocks"),
     Setting("topk_mag_tree", n=12, p=1.5, groups="runs", debias=True),
-    Setting("topk_mask_tree", n=6, p=1.5),
     Setting("topk_mask_tree", n=12, groups="channels"),
     Setting("hard_topk_mag_tree", n=12, groups="blocks", density=True),
-    Setting("relaxed_topk_value", n=5, p=1.5, phi="half_square"),
+    Setting("relaxed_topk_value", n=5, p=1.5, phi="half_square", where=True),
     Setting("topk_fenchel_young_loss", n=6, dtype="bfloat16", p=1.5, target="smooth", layout="middle"),
     Setting("topk_sum", n=5, where=True),
     Setting("soft_rank", n=4, p=1.5),
@@ -72,11 +71,12 @@ def try_problems(operator: str, part: int, parts: int, record_property) -> None:
         for setting in ALWAYS:
             if setting.operator == operator:
                 attempt(tally, setting, SEED)
-    while not turn or tally.tried < wanted:
+    few = _FEW.get(operator, 0 if tally.tried else 1)
+    while (few and not turn) or tally.tried < wanted:
 
         @hypothesis.seed(SEED * 1_000_003 + part * 1009 + turn)
         @hypothesis.settings(
-            max_examples=_SETTINGS if COUNT else _FEW.get(operator, 1),
+            max_examples=_SETTINGS if COUNT else few,
             derandomize=False,
             phases=[Phase.generate],
             suppress_health_check=list(HealthCheck),
@@ -92,4 +92,4 @@ def try_problems(operator: str, part: int, parts: int, record_property) -> None:
     record_property("problems", {"operator": operator} | dataclasses.asdict(tally))
     assert not tally.failures, "\n".join(tally.failures)
     for name in ("value", *OPERATORS[operator].arguments):
-        assert tally.judged[name] > 0.3 * tally.tried, name
+        assert tally.judged[name] > 0.1 * tally.tried, name
