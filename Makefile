@@ -72,7 +72,7 @@ test-slurm: $(READY)  ## Launch tiny runs on a real SLURM of one node: root, and
 	@$(RUN) tests.real_slurm
 
 chaos: $(READY)  ## Kill runs at random moments and damage their files: all must end with the same numbers (up to an hour). KILLS=50 SEED=0.
-	@nice $(RUN) scripts.chaos --kills=$(KILLS) --seed=$(SEED) --out=$(RUNS)/chaos
+	@KILLS=$(KILLS) SEED=$(SEED) nice $(RUN) pytest -m chaos tests/chaos
 
 lint: $(READY)  ## Check format, style, types, and which package imports which.
 	@$(BIN)/ruff format --check .
@@ -128,7 +128,7 @@ launch-cifar100: EXPERIMENT := cifar100_vit
 launch-vmoe: EXPERIMENT := vmoe
 launch-mnist launch-cifar100 launch-vmoe: CONFIG ?= configs/$(EXPERIMENT).py
 launch-mnist launch-cifar100 launch-vmoe: WORKDIR ?= $(RUNS)/launch/$(EXPERIMENT)
-launch-mnist: launch-experiment  ## Train on PLATFORM=local, slurm, queued-resource or gke, with OVERRIDES="--config.x=y": scripts/launch/README.md.
+launch-mnist: launch-experiment  ## Train on PLATFORM=local, slurm, tpu-vm, queued-resource or gke, with OVERRIDES="--config.x=y": scripts/launch/README.md.
 launch-cifar100: launch-experiment  ## The same for the vision transformer on CIFAR-100.
 launch-vmoe: launch-experiment  ## The same for the sparse mixture of experts.
 
@@ -155,8 +155,9 @@ report: $(READY)  ## results/index.html: every claim of the paper beside what th
 
 fuzz: N ?= 100000
 fuzz: SEED ?= 0
-fuzz: $(READY)  ## Random problems for every operator against an independent oracle: N=100000, SEED=0 (ten minutes).
-	@$(RUN) scripts.fuzz --count=$(N) --seed=$(SEED)
+fuzz: $(READY)  ## Random problems for every operator against an independent oracle: N=100000, SEED=0; PROBLEM='...' tries one again.
+	@$(if $(PROBLEM),PROBLEM='$(PROBLEM)' $(RUN) pytest tests/ops/problems/test_judge.py -k problem_of_a_line,\
+	  FUZZ=$(N) SEED=$(SEED) $(RUN) pytest tests/ops/problems -n $(JOBS) --dist=worksteal --durations=0 --durations-min=1000)
 
 bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, training steps, isotonic solvers, the input pipeline, losses and routers, pages of runs, --help, sparse inference, in an environment of its own.
 	@$(VENV)-bench/bin/python -m scripts.bench

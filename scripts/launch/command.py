@@ -31,10 +31,11 @@ from scripts.launch.training import Training
 _PLATFORMS = {
     "local": ("processes on this machine", local.add_options, local.Local),
     "slurm": ("jobs of a cluster, by sbatch", slurm.add_options, slurm.Slurm),
+    "tpu-vm": ("a TPU of Google Cloud, at once or not at all", tpu.add_options, tpu.TpuVm),
     "queued-resource": ("a TPU of Google Cloud when its turn comes", tpu.add_options, tpu.Tpu),
     "gke": ("TPUs of a Kubernetes cluster, by xpk", gke.add_options, gke.Gke),
 }
-_FAR = ("queued-resource", "gke")  # see neither the disk nor the directories of this machine
+_FAR = ("tpu-vm", "queued-resource", "gke")  # see neither the disk nor the directories of this machine
 
 
 def main(arguments: Sequence[str]) -> int:

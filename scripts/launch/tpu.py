@@ -1,4 +1,4 @@
-"""TPU VMs of Google Cloud, by gcloud, as queued resources: they come when their turn comes.
+"""TPU VMs of Google Cloud, by gcloud: as queued resources, which come when their turn comes, or at once.
 
 Every run has a TPU to itself. It is asked for, or taken as it is if it is there with the type asked for; the code is
 copied to all its workers and installed; then all workers run the training command, each over a connection of gcloud's.
@@ -30,8 +30,8 @@ _MISTAKE = re.compile(
     re.I,
 )
 _ABSENT = re.compile(r"NOT_FOUND|not found|\b404\b", re.I)
-# Taken away, and never granted; what is left of it takes up the name.
-_LOST = ("SUSPENDED", "FAILED")
+# Taken away, stopped, and never granted; what is left of it takes up the name.
+_LOST = ("SUSPENDED", "FAILED", "PREEMPTED", "TERMINATED")
 POLL_SECONDS = 20.0  # between two looks at a TPU to come
 # A connection over which nothing comes for hours is kept, and one that is gone is noticed, in three minutes.
 _KEEP_ALIVE = ("-oServerAliveInterval=30", "-oServerAliveCountMax=6")
@@ -55,9 +55,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 class Tpu(Platform):
-    """Trains on a TPU per slot."""
+    """Trains on a TPU per slot, a queued resource."""
 
     retries = 10
+    kind = "queued-resources"  # what gcloud calls it
 
     def __init__(self, options: argparse.Namespace, console: Console):
         super().__init__(options, console)
@@ -122,12 +123,15 @@ class Tpu(Platform):
             if _type(found) not in (None, self._options.type):
                 other = f"{name} is there already, and is a {_type(found)}"
                 raise Unusable(f"{other}: --type={self._options.type} needs another --name", USAGE, again=False)
-            state = found["state"]["state"]
-            if state == "ACTIVE":
+            state = _state(found)
+            if state in ("ACTIVE", "READY"):
                 return
             if state in _LOST:
                 self._make_way(name, found)
                 continue
+            if state == "STOPPED":
+                start = shlex.join(self._gcloud("tpu-vm", "start", name))
+                raise Unusable(f"{name} is stopped; to start it: {start}", USAGE, again=False)
             if not waiting:
                 console.say(f"waiting for {name}, which is {state}")
             waiting = True
@@ -137,8 +141,8 @@ class Tpu(Platform):
         return self._options.name if self._options.jobs == 1 else f"{self._options.name}-{slot}"
 
     def _describe(self, name: str, *, last: bool = False) -> dict[str, Any] | None:
-        """What gcloud knows of a queued resource; None if there is no such thing."""
-        said = self._ask(self._gcloud("queued-resources", "describe", name, "--format=json"), "gcloud", last=last)
+        """What gcloud knows of a TPU; None if there is no such thing."""
+        said = self._ask(self._gcloud(self.kind, "describe", name, "--format=json"), "gcloud", last=last)
         return json.loads(said) if said else None
 
     def _create(self, name: str) -> None:
@@ -149,14 +153,14 @@ class Tpu(Platform):
 
     def _make_way(self, name: str, found: dict[str, Any]) -> None:
         """Deletes what is lost; fails where it was not granted, as it may not be when it is asked for again."""
-        error = found["state"].get("failedData", {}).get("error", {})
+        error = found["state"].get("failedData", {}).get("error", {}) if isinstance(found["state"], dict) else {}
         why = " ".join(str(error.get("message") or error or "no reason given").split())
-        what = f"{name} is {found['state']['state']} ({why})"
+        what = f"{name} is {_state(found)} ({why})"
         if not self._options.delete:
             advice = "with --delete it is deleted and asked for again"
             raise Unusable(f"{what}, and what is left of it takes up its name: {advice}", again=False)
         self._delete(name)
-        if found["state"]["state"] == "FAILED":
+        if _state(found) == "FAILED":
             raise Failed(what, again=not _MISTAKE.search(what))
 
     def _delete(self, name: str, *, last: bool = False) -> None:
@@ -195,7 +199,28 @@ class Tpu(Platform):
         return done.stdout
 
 
+class TpuVm(Tpu):
+    """Trains on a TPU per slot that is there at once, or not at all."""
+
+    kind = "tpu-vm"
+
+    def _create(self, name: str) -> None:
+        options = self._options
+        what = [f"--accelerator-type={options.type}", f"--version={self._runtime}"]
+        command = self._gcloud(self.kind, "create", name, *what, *options.create_flag, "--quiet")
+        self._ask(command, f"{name} could not be created", absent_is_fine=False)
+
+    def _deletion(self, name: str) -> list[str]:
+        return self._gcloud(self.kind, "delete", name, "--quiet")
+
+
+def _state(found: dict[str, Any]) -> str:
+    """The state of a TPU: a queued resource has it in a section of its own."""
+    state = found["state"]
+    return state if isinstance(state, str) else state["state"]
+
+
 def _type(found: dict[str, Any]) -> str | None:
-    """The type of TPU that a queued resource asks for; None if it does not say."""
+    """The type of a TPU, or the one that a queued resource asks for; None if it does not say."""
     specs = found.get("tpu", {}).get("nodeSpec", [])
-    return specs[0]["node"].get("acceleratorType") if specs else None
+    return specs[0]["node"].get("acceleratorType") if specs else found.get("acceleratorType")

@@ -1,7 +1,6 @@
-"""The operators once more in NumPy float64, by algorithms that share nothing with those under test.
+"""The operators of single vectors once more, by algorithms that share nothing with those under test.
 
-``pooled`` solves the isotonic problem of the paper (Propositions 5 and 6) by pooling adjacent violators, ``generic``
-and ``projected`` hand the definition to SciPy's SLSQP, ``bisected`` is for vectors too long for either, ``hard``
+``pooled`` asks ``tests.ops.oracle``, ``generic`` and ``projected`` hand the definition to SciPy's SLSQP, ``hard``
 sorts.
 """
 
@@ -12,6 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy import optimize
+
+from tests.ops.oracle.equation import Curve
+from tests.ops.oracle.problem import problem
+from tests.ops.oracle.topk import topk
 
 
 def samples(shape, seed=0, dtype=np.float64):
@@ -31,51 +34,11 @@ def weights(n, k):
 
 
 def pooled(x, k, lam, p=2.0, kind="mask", debias=False):
-    """The mask, or the magnitude operator, of one vector through the isotonic problem."""
-    x = np.asarray(x, np.float64)
-    keys = x if kind == "mask" else np.abs(x)
-    order = np.argsort(-keys, kind="stable")
-    s, w = keys[order], weights(x.size, k)
-    y = np.empty_like(s)
-    for start, stop, v in _isotonic(s, w, float(lam), p, kind):
-        if stop == start + 1 or w[start] == 0:  # nothing pooled: y = w phi'(v), without the cancellation in s - v
-            y[start:stop] = w[start:stop] * (1.0 if kind == "mask" else v)
-        else:
-            y[start:stop] = (np.maximum(s[start:stop] - v, 0.0) / lam) ** (1.0 / (p - 1.0))
-    if debias:
-        y = np.where(y > 0, y + lam * np.maximum(y, 1e-300) ** (p - 1.0), 0.0)
-    result = np.empty_like(y)
-    result[order] = y
-    return result if kind == "mask" else np.sign(x) * result
-
-
-def _isotonic(s, w, lam, p, kind):
-    """Blocks ``(start, stop, value)`` of equal values, which decrease from block to block."""
-    if p == 2.0:
-        targets, precision = (s - lam * w, np.ones_like(w)) if kind == "mask" else (s / (1 + lam * w), 1 + lam * w)
-        found = optimize.isotonic_regression(targets, weights=precision, increasing=False)
-        return [(a, b, found.x[a]) for a, b in zip(found.blocks[:-1], found.blocks[1:], strict=True)]
-    blocks = []
-    for i in range(s.size):
-        start, stop, value = i, i + 1, _pooled_value(s[i : i + 1], w[i], lam, p, kind)
-        while blocks and blocks[-1][2] <= value:
-            start = blocks.pop()[0]
-            value = _pooled_value(s[start:stop], w[start:stop].sum(), lam, p, kind)
-        blocks.append((start, stop, value))
-    return blocks
-
-
-def _pooled_value(s, weight, lam, p, kind):
-    if weight == 0:
-        return s.max()
-
-    def excess(v):
-        return np.sum((np.maximum(s - v, 0.0) / lam) ** (1.0 / (p - 1.0))) - weight * (1.0 if kind == "mask" else v)
-
-    low = s.max() - 1.01 * lam * weight ** (p - 1.0) if kind == "mask" else 0.0
-    if excess(low) <= 0:
-        return low
-    return optimize.brentq(excess, low, s.max(), xtol=1e-17, rtol=4 * np.finfo(float).eps, maxiter=1000)
+    """The mask, or the magnitude operator, of one vector from its scalar equation."""
+    of = problem(np.asarray(x)[None], k, lam, p)
+    return (
+        topk(of, Curve("identity" if kind == "mask" else "half_square"), debias).wanted["value"][0].astype(np.float64)
+    )
 
 
 def generic(x, k, lam, p, kind="mask"):
@@ -126,17 +89,6 @@ def projected(x, w, lam, p):
         options={"ftol": 1e-14, "maxiter": 500},
     )
     return found.x @ vertices
-
-
-def bisected(x, k, lam, p):
-    """The mask of one long vector by plain bisection."""
-    x = np.asarray(x, np.float64)
-    low, high = x.min() - lam, x.max()
-    for _ in range(200):
-        middle = 0.5 * (low + high)
-        total = np.sum(np.clip((x - middle) / lam, 0.0, 1.0) ** (1.0 / (p - 1.0)))
-        low, high = (middle, high) if total > k else (low, middle)
-    return np.clip((x - low) / lam, 0.0, 1.0) ** (1.0 / (p - 1.0))
 
 
 def hard(x, k):

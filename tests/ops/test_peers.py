@@ -185,7 +185,7 @@ def test_entmax_by_its_numbers():
 @pytest.mark.parametrize("alpha", [1.5, 2.0])
 def test_entmax_of_long_rows(alpha):
     x = 0.5 * np.random.RandomState(0).randn(2, 30_000).astype(np.float32)
-    expected = np.stack([oracles.bisected(row, 1, 1 / (alpha - 1), alpha) for row in x])
+    expected = np.stack([oracles.pooled(row, 1, 1 / (alpha - 1), alpha) for row in x])
     assert np.sum((np.asarray(entmax(x, alpha)) - expected) ** 2) < 1e-10
 
 
@@ -223,7 +223,7 @@ def test_above_2_slopes_have_no_bound():
     """Why p is at most 2: two entries that come in together move the faster past each other, the less of them is in."""
 
     def first(s, h, p):  # of 2 + s and 2 + h; what is left of k goes to a third, which alone would have it all
-        return oracles.bisected(np.array([2 + s, 2 + h, 2 + 0.9 ** (p - 1), 0.0]), 0.9, 1.0, p)[0]
+        return oracles.pooled(np.array([2 + s, 2 + h, 2 + 0.9 ** (p - 1), 0.0]), 0.9, 1.0, p)[0]
 
     def slope(h, p):
         return (first(h + 1e-9, h, p) - first(h - 1e-9, h, p)) / 2e-9

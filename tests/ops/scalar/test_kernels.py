@@ -24,9 +24,9 @@ from ops.scalar.kernels.divided import by_kernel
 from ops.scalar.kernels.solver import kernel_of
 from ops.scalar.threshold import _solve
 from ops.scalar.twofloat import TwoFloat
-from scripts.fuzz.run import try_setting
-from scripts.fuzz.setting import Setting
 from tests.ops import oracles
+from tests.ops.problems.judge import Tally, attempt
+from tests.ops.problems.setting import Setting
 
 
 def rows_of(n, phi, seed=0):
@@ -162,9 +162,10 @@ K = np.linspace(0, 12, 8, dtype=np.float32)
 )
 def test_random_problems_and_their_derivatives(setting):
     """Some of those of `make fuzz`, against its oracle: under `vmap`, with entries that take no part."""
-    outcome = try_setting(setting, batches=2, seed=0, config=0)
-    assert outcome.judged["value"] > 50
-    assert not outcome.failures
+    tally = Tally()
+    attempt(tally, setting, seed=0, batches=2)
+    assert tally.judged["value"] > 50
+    assert not tally.failures
 
 
 def check(found, expected):

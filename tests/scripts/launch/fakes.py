@@ -67,21 +67,26 @@ class Cloud:
         return status, words + "\n", ""
 
     def gcloud(self, arguments):
-        """Queued resources, and connections to all workers of their TPUs."""
+        """Queued resources and TPU VMs, and connections to all workers of these."""
         kind, verb, name, *rest = arguments[2:]
         outcome = self.next(verb)
         if isinstance(outcome, str):
             return 1, "", outcome
         if verb == "create":
-            nodes = [{"node": {"acceleratorType": flag(rest, "accelerator-type")}}]
-            self.things[name] = {"state": outcome or {"state": "ACTIVE"}, "tpu": {"nodeSpec": nodes}}
+            node = {"acceleratorType": flag(rest, "accelerator-type")}
+            self.things[name] = (
+                {"state": outcome or "READY", **node}
+                if kind == "tpu-vm"
+                else {"state": outcome or {"state": "ACTIVE"}, "tpu": {"nodeSpec": [{"node": node}]}}
+            )
         elif verb == "ssh" and "--config=" in rest[-2]:
             if self.next("preempt"):
-                self.things[name]["state"] = {"state": "SUSPENDED"}
+                at_once = isinstance(self.things[name]["state"], str)
+                self.things[name]["state"] = "PREEMPTED" if at_once else {"state": "SUSPENDED"}
                 return 255, "", "ERROR: (gcloud.compute.tpus.tpu-vm.ssh) Could not SSH into the instance"
             return self.train(flag(rest, "command"))
-        elif kind == "queued-resources" and name not in self.things:
-            return 1, "", f"ERROR: (gcloud.compute.tpus.queued-resources.{verb}) NOT_FOUND: {name} was not found"
+        elif verb in ("describe", "delete") and name not in self.things:
+            return 1, "", f"ERROR: (gcloud.compute.tpus.{kind}.{verb}) NOT_FOUND: {name} was not found"
         elif verb == "describe":
             return 0, json.dumps(self.things[name]), ""
         elif verb == "delete":

@@ -20,8 +20,8 @@ OVERRIDES = ["--config.seeds=(0, 1)", '--config.note=it\'s $HOME; `x` "y" \\ & *
 TPU = ["--name=tpu", "--zone=us-east1-d", "--type=v6e-8", "--commit=HEAD"]
 
 
-def arguments(*options, workdir=WORKDIR):
-    return ["queued-resource", "mnist_pruning", f"--workdir={workdir}", *TPU, *options, "--", *OVERRIDES]
+def arguments(*options, workdir=WORKDIR, platform="queued-resource"):
+    return [platform, "mnist_pruning", f"--workdir={workdir}", *TPU, *options, "--", *OVERRIDES]
 
 
 def tpu_of(type_="v6e-8", **state):
@@ -32,15 +32,17 @@ def trainings(cloud):
     return [call for call in cloud.called("ssh") if "scripts/launch/worker.sh" in flag(call, "command")]
 
 
-def test_a_dry_run_prints_what_a_run_does(cloud, launch):
-    status, printed, _ = launch(*arguments("--dry_run", "--delete", "--prepare=echo hi"))
+@pytest.mark.parametrize(("platform", "kind"), [("queued-resource", "queued-resources"), ("tpu-vm", "tpu-vm")])
+def test_a_dry_run_prints_what_a_run_does(cloud, launch, platform, kind):
+    status, printed, _ = launch(*arguments("--dry_run", "--delete", "--prepare=echo hi", platform=platform))
     assert (status, cloud.calls) == (0, [])
-    status, out, err = launch(*arguments("--delete", "--prepare=echo hi"))
+    status, out, err = launch(*arguments("--delete", "--prepare=echo hi", platform=platform))
     assert (status, err) == (0, "")
     # How long it takes until the TPU is there is not known before.
     asked = [call for call in cloud.calls if "describe" not in call]
     assert asked == [call for call in commands(printed) if call[0] == "gcloud" and "describe" not in call]
     assert [call[4] for call in asked] == ["create", "scp", "ssh", "ssh", "delete"]
+    assert {call[3] for call in asked if call[4] in ("create", "delete")} == {kind}
     assert all({"--worker=all", "--ssh-flag=-oServerAliveInterval=30"} <= set(call) for call in cloud.called("ssh"))
     assert re.search(r"mnist_pruning +done +epoch 4/4", out)
     assert cloud.things == {}
@@ -76,16 +78,25 @@ def test_capacity_and_the_network_are_waited_for_and_a_lack_of_rights_is_not(clo
     assert len(cloud.called("create")) == 3
 
 
-def test_a_preempted_tpu_is_created_again_where_that_is_allowed(cloud, launch):
+@pytest.mark.parametrize("platform", ["queued-resource", "tpu-vm"])
+def test_a_preempted_tpu_is_created_again_where_that_is_allowed(cloud, launch, platform):
     cloud.plans["preempt"] = [False, True]  # the second run, on a TPU that was all right for the first
-    assert launch(*arguments("--delete", "--sweep=config.p=2,1.5"))[0] == 0
+    assert launch(*arguments("--delete", "--sweep=config.p=2,1.5", platform=platform))[0] == 0
     assert len(cloud.called("create")) == len(cloud.called("delete")) == 2
 
     cloud.plans["preempt"] = [True]
-    status, out, _ = launch(*arguments(workdir="gs://bucket/runs/b"))
+    status, out, _ = launch(*arguments(workdir="gs://bucket/runs/b", platform=platform))
     assert status == 1
     assert "takes up its name: with --delete it is deleted and asked for again" in out
     assert len(cloud.called("delete")) == 2
+
+
+def test_a_stopped_tpu_is_neither_waited_for_nor_deleted(cloud, launch):
+    cloud.things["tpu"] = {"state": "STOPPED", "acceleratorType": "v6e-8"}
+    status, out, _ = launch(*arguments("--delete", platform="tpu-vm"))
+    assert status == 2
+    assert "tpu is stopped; to start it: gcloud compute tpus tpu-vm start tpu --zone=us-east1-d" in out
+    assert cloud.called("create") == []
 
 
 @pytest.mark.parametrize(

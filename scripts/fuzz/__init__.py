@@ -1,1 +1,0 @@
-"""Random problems for every operator, each checked against an oracle of its own."""

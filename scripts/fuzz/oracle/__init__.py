@@ -1,1 +1,0 @@
-"""What every operator should return, in NumPy and extended precision: no code and no algorithm of ``ops``."""

@@ -1,0 +1,1 @@
+"""Runs that are killed and damaged, again and again: `make chaos`."""

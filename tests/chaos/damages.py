@@ -1,0 +1,202 @@
+"""What can happen to the files of a run, and how the run must take it."""
+
+import dataclasses
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from experiments.core.record.workdir import Workdir
+
+Act = Callable[[Path, random.Random], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Damage:
+    """Something done to the files of a run that is half done.
+
+    Attributes:
+      name: of it.
+      act: does it.
+      refused: the file that a line must name which ends the run before anything is changed; empty: the run goes on.
+      said: what a line must hold where it goes on.
+    """
+
+    name: str
+    act: Act
+    refused: str = ""
+    said: str = ""
+
+
+def _newest(workdir: Path) -> Path:
+    """The last checkpoint."""
+    return max(Workdir(workdir).checkpoints.iterdir(), key=lambda path: int(path.name))
+
+
+def _files(checkpoint: Path) -> list[Path]:
+    return sorted(path for path in checkpoint.rglob("*") if path.is_file())
+
+
+def _largest(checkpoint: Path) -> Path:
+    return max(_files(checkpoint), key=lambda path: path.stat().st_size)
+
+
+def _flip(path: Path, rng: random.Random) -> None:
+    content = bytearray(path.read_bytes())
+    content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+    path.write_bytes(content)
+
+
+def _flip_data(workdir: Path, rng: random.Random) -> None:
+    _flip(_largest(_newest(workdir)), rng)
+
+
+def _flip_any(workdir: Path, rng: random.Random) -> None:
+    _flip(rng.choice(_files(_newest(workdir))), rng)
+
+
+def _cut(workdir: Path, rng: random.Random) -> None:
+    path = _largest(_newest(workdir))
+    path.write_bytes(path.read_bytes()[: rng.randrange(path.stat().st_size)])
+
+
+def _cut_all(workdir: Path, rng: random.Random) -> None:
+    for path in _files(_newest(workdir)):
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def _zero(workdir: Path, rng: random.Random) -> None:
+    path = _largest(_newest(workdir))
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def _zero_all(workdir: Path, rng: random.Random) -> None:
+    for path in _files(_newest(workdir)):
+        path.write_bytes(bytes(path.stat().st_size))
+
+
+def _lose(*names: str) -> Act:
+    """Removes parts of the last checkpoint."""
+
+    def act(workdir: Path, rng: random.Random) -> None:
+        for name in names:
+            path = _newest(workdir) / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    return act
+
+
+def _lose_data(workdir: Path, rng: random.Random) -> None:
+    _largest(_newest(workdir)).unlink()
+
+
+def _flip_all(workdir: Path, rng: random.Random) -> None:
+    for checkpoint in Workdir(workdir).checkpoints.iterdir():
+        _flip(_largest(checkpoint), rng)
+
+
+def _old_format(workdir: Path, rng: random.Random) -> None:
+    for checkpoint in Workdir(workdir).checkpoints.iterdir():
+        (checkpoint / "SHA256SUMS").unlink()
+
+
+def _lose_checkpoints(workdir: Path, rng: random.Random) -> None:
+    shutil.rmtree(Workdir(workdir).checkpoints)
+
+
+def _row(change: Callable[[list[bytes], int, random.Random], None]) -> Act:
+    """Changes the lines of the metrics file at one in their midst."""
+
+    def act(workdir: Path, rng: random.Random) -> None:
+        path = Workdir(workdir).metrics
+        lines = path.read_bytes().splitlines(keepends=True)
+        # Before the last checkpoint: later rows are trained again.
+        change(lines, rng.randrange(1, len(lines) // 3), rng)
+        path.write_bytes(b"".join(lines))
+
+    return act
+
+
+def _garbage(lines: list[bytes], at: int, rng: random.Random) -> None:
+    lines[at] = rng.randbytes(50).replace(b"\n", b" ") + b"\n"
+
+
+def _nuls(lines: list[bytes], at: int, rng: random.Random) -> None:
+    lines[at] = bytes(len(lines[at]) - 1) + b"\n"
+
+
+def _cut_row(lines: list[bytes], at: int, rng: random.Random) -> None:
+    lines[at] = lines[at][: rng.randrange(1, len(lines[at]) - 2)] + b"\n"
+
+
+def _lose_row(lines: list[bytes], at: int, rng: random.Random) -> None:
+    del lines[at]
+
+
+def _double_row(lines: list[bytes], at: int, rng: random.Random) -> None:
+    lines.insert(at, lines[at])
+
+
+def _digit(lines: list[bytes], at: int, rng: random.Random) -> None:
+    place = lines[at].index(b"train_loss") + len(b'train_loss": [1.')
+    another = b"1" if lines[at][place : place + 1] == b"2" else b"2"
+    lines[at] = lines[at][:place] + another + lines[at][place + 1 :]
+
+
+def _unfinished_row(workdir: Path, rng: random.Random) -> None:
+    with Workdir(workdir).metrics.open("ab") as file:
+        file.write(b'{"epoch": 33, "st')
+
+
+def _write(name: str, content: bytes) -> Act:
+    def act(workdir: Path, rng: random.Random) -> None:
+        (workdir / name).write_bytes(content)
+
+    return act
+
+
+def _remove(name: str) -> Act:
+    def act(workdir: Path, rng: random.Random) -> None:
+        (workdir / name).unlink()
+
+    return act
+
+
+_BACK = "is used instead"
+_CHECKPOINTS = "no checkpoint in"
+
+DAMAGES = (
+    *(Damage(f"checkpoint: a byte of the data flipped ({n})", _flip_data, said=_BACK) for n in range(1, 4)),
+    *(Damage(f"checkpoint: a byte of any file flipped ({n})", _flip_any, said=_BACK) for n in range(1, 6)),
+    Damage("checkpoint: the data cut short", _cut, said=_BACK),
+    Damage("checkpoint: every file cut short", _cut_all, said=_BACK),
+    Damage("checkpoint: the data zeroed", _zero, said=_BACK),
+    Damage("checkpoint: every file zeroed", _zero_all, said=_BACK),
+    Damage("checkpoint: its metadata missing", _lose("_CHECKPOINT_METADATA"), said=_BACK),
+    Damage("checkpoint: the state's metadata missing", _lose("state/_METADATA"), said=_BACK),
+    Damage("checkpoint: the state missing", _lose("state"), said=_BACK),
+    Damage("checkpoint: the interval missing", _lose("interval"), said=_BACK),
+    Damage("checkpoint: a file of data missing", _lose_data, said=_BACK),
+    Damage("checkpoint: its sums missing", _lose("SHA256SUMS"), said=_BACK),
+    Damage("checkpoint: without sums, as older ones are", _old_format, said="has no SHA256SUMS"),
+    Damage("both checkpoints: a byte flipped", _flip_all, refused=_CHECKPOINTS),
+    Damage("both checkpoints missing", _lose_checkpoints, refused="there is no checkpoint"),
+    Damage("metrics.jsonl: garbage in a line", _row(_garbage), refused="metrics.jsonl"),
+    Damage("metrics.jsonl: NULs in a line", _row(_nuls), refused="metrics.jsonl"),
+    Damage("metrics.jsonl: a row cut short", _row(_cut_row), refused="metrics.jsonl"),
+    Damage("metrics.jsonl: a row missing", _row(_lose_row), refused="metrics.jsonl"),
+    Damage("metrics.jsonl: a row twice", _row(_double_row), refused="metrics.jsonl"),
+    Damage("metrics.jsonl: a digit changed", _row(_digit), refused="metrics.jsonl"),
+    Damage("metrics.jsonl: empty", _write("metrics.jsonl", b""), refused="metrics.jsonl"),
+    Damage("metrics.jsonl: missing", _remove("metrics.jsonl"), refused="metrics.jsonl"),
+    Damage("metrics.jsonl: the last row unfinished", _unfinished_row),
+    Damage("config.json: {", _write("config.json", b"{"), refused="config.json"),
+    Damage("config.json: NULs", _write("config.json", bytes(100)), refused="config.json"),
+    Damage("config.json: empty", _write("config.json", b""), refused="config.json"),
+    Damage("config.json: missing", _remove("config.json"), refused="config.json"),
+    Damage("environment.json: {", _write("environment.json", b"{"), refused="environment.json"),
+    Damage("environment.json: NULs", _write("environment.json", bytes(100)), refused="environment.json"),
+    Damage("environment.json: missing", _remove("environment.json")),
+    Damage("summary.json: {", _write("summary.json", b"{"), refused="summary.json"),
+    Damage("summary.json: empty", _write("summary.json", b""), refused="summary.json"),
+)

@@ -1,0 +1,78 @@
+"""What is planted is noticed, with a line that reproduces it; and what is drawn."""
+
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ops
+from tests.ops.problems import calls, entries, judge
+from tests.ops.problems.judge import Tally, attempt
+from tests.ops.problems.setting import Setting
+
+SPARSEMAX = Setting("sparsemax", n=6, rows=32)
+
+
+@pytest.mark.skipif("PROBLEM" not in os.environ, reason="PROBLEM is a line that `make fuzz` printed")
+def test_the_problem_of_a_line():
+    assert judge.again(os.environ["PROBLEM"]) == ""
+
+
+def found(monkeypatch, operator):
+    monkeypatch.setattr(ops, "sparsemax", operator)
+    tally = Tally()
+    attempt(tally, SPARSEMAX, seed=0)
+    return tally.failures
+
+
+@pytest.mark.parametrize(
+    ("fault", "wrong"),
+    [
+        ("value", lambda x, y: jnp.where(x > 0.5, y * 1.00001, y)),
+        ("value", lambda x, y: jnp.where(x > 2.5, jnp.nan, y)),
+        ("d/dx", lambda x, y: y + 1e-3 * (x - jax.lax.stop_gradient(x))),
+        ("d/dx", lambda x, y: y + jnp.where(x > 0, jnp.sqrt(x * 0), 0)),
+    ],
+)
+def test_a_planted_fault_is_noticed_with_a_line_that_reproduces_it(monkeypatch, fault, wrong):
+    right = ops.sparsemax
+    failures = found(monkeypatch, lambda x, **options: wrong(x, right(x, **options)))
+    failure = next(failure for failure in failures if fault in failure)
+    line = failure.partition("PROBLEM=")[2].strip("'")
+    assert fault in judge.again(line)
+    monkeypatch.undo()
+    assert judge.again(line) == ""
+
+
+def test_an_operator_that_dies_is_noticed(monkeypatch):
+    def dies(*args, **options):
+        raise TypeError("no such thing\nand more")
+
+    (failure,) = found(monkeypatch, dies)
+    assert failure.startswith("TypeError: no such thing: PROBLEM=")
+
+
+@pytest.mark.parametrize("layout", ["rows", "columns", "middle", "vmap", "several", "all"])
+def test_every_layout_comes_back_as_rows(layout):
+    setting = Setting("topk_mask", n=3, rows=4, layout=layout)
+    values = np.arange(12.0).reshape(4, 3)
+    np.testing.assert_array_equal(calls.gather(setting, calls.lay_out(setting, values)), values)
+    np.testing.assert_array_equal(calls.gather(setting, calls.lay_out(setting, values[:, 0])), values[:, :1])
+
+
+def test_what_is_drawn():
+    rows = entries.draw(Setting("topk_mask", n=8, rows=4096), 0)
+    size = np.abs(rows.x[np.isfinite(rows.x) & (rows.x != 0)])
+    assert size.min() < 1e-29
+    assert size.max() > 1e30
+    assert 0.9 < rows.inside.mean() < 0.99
+    assert (rows.lam == 0).mean() > 0.03
+    assert rows.lam[rows.lam > 0].min() < 1e-11
+    assert rows.lam.max() > 1e11
+    assert np.isnan(rows.x).any()
+    assert np.isinf(rows.x).any()
+    assert ((rows.k > 0) & (rows.k < 0.01)).any()
+    assert all((rows.k == k).any() for k in (0, 1, 8))
+    assert rows.k.max() == 8
