@@ -7,9 +7,8 @@ import statistics
 def pytest_terminal_summary(terminalreporter):
     if not os.environ.get("FUZZ"):
         return
-    reports = [
-        report for found in terminalreporter.stats.values() for report in found if hasattr(report, "user_properties")
-    ]
+    found = (report for reports in terminalreporter.stats.values() for report in reports)
+    reports = [report for report in found if getattr(report, "when", "") == "call"]
     tallies = [value for report in reports for name, value in report.user_properties if name == "problems"]
     write = terminalreporter.write_line
     terminalreporter.section("problems, and the worst error of a right answer in units of rounding")
@@ -27,4 +26,5 @@ def pytest_terminal_summary(terminalreporter):
         errors = " ".join(f"{error:7.2f}" if error is not None else f"{'-':>7}" for error in worst)
         write(f"{operator:24} {tried:8} {wrong:6} {errors}  {counted}")
     for failure in (failure for tally in tallies for failure in tally["failures"]):
-        write(f"make fuzz {failure.split(': PROBLEM=')[1].join(['PROBLEM=', ''])}  # {failure.split(': PROBLEM=')[0]}")
+        said, _, problem = failure.partition(": PROBLEM=")
+        write(f"make fuzz PROBLEM={problem}  # {said}")

@@ -86,7 +86,8 @@ def wanted(setting: Setting, rows: Rows) -> dict[str, Expected]:
     # A share is rounded down to how many that is. Nothing of k goes into projections but what sums are off by.
     k = np.floor(rows.k) if setting.density else 0 if setting.operator in PERMUTAHEDRON else rows.k
     given = {"cotangent": rows.cotangent, "where": rows.where, "extra": rows.extra}
-    of = problem(rows.x, k, rows.lam, setting.p, unit=setting.unit, **given)
+    k, lam = (1, 1) if setting.operator == "sparsemax" else (k, rows.lam)
+    of = problem(rows.x, k, lam, setting.p, unit=setting.unit, **given)
     with np.errstate(all="ignore"):
         found = expected(functools.partial(OPERATORS[setting.operator].oracle, setting), of)
     if setting.density:

@@ -49,8 +49,6 @@ def _curve(setting: Setting) -> Curve:
 
 
 def _topk(setting: Setting, of: Problem) -> Answer:
-    if setting.operator == "sparsemax":
-        of = dataclasses.replace(of, k=1 + 0 * of.k, lam=1 + 0 * of.lam)
     return topk(of, _curve(setting), setting.debias)
 
 
