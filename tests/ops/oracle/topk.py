@@ -170,17 +170,18 @@ def _relaxed(of: Problem, at: Solved, curve: Curve, debias: bool, h: Reals) -> t
     # The threshold moves y_i = z_i phi'(gamma) through both of its factors, and most of that cancels.
     of_share = total(own * part * curvature * np.abs(h - share)) / np.where(fixed, 1, pull)
     of_k = np.where(root.hard, np.abs(_side_in_k(of, at, curve, debias, np.ones_like(h))) * most, np.abs(slope * share))
+    size_of_k = slope * np.where(fixed, most, total((steep + extra) * np.abs(h)) / np.where(fixed, 1, pull))
     slack = {
         "value": own * np.abs(y) + 4 * of.unit * left,
         "x": 2 * own * (steep * (np.abs(h) + np.abs(share)) + np.abs(extra * h) + np.abs(kept)) + steep * of_share,
-        "k": inwards * np.nan_to_num(of_k) + slope * of_share,
+        "k": inwards * np.nan_to_num(of_k) + slope * of_share + of.unit * _adding(at) * size_of_k,
         "lam": total(2 * own * (np.abs(lost) + paid * (np.abs(h) + np.abs(share))) + paid * of_share)
         + np.where(root.hard & (root.k > 0), inwards * most * e * slope / lam, 0),
     }
     scale = {
         "value": y.max(axis=1, keepdims=True),
         "x": np.maximum(steep + extra, np.abs(kept)).max(axis=1, keepdims=True) * most,
-        "k": slope * np.where(fixed, most, total((steep + extra) * np.abs(h)) / np.where(fixed, 1, pull)),
+        "k": size_of_k,
         "lam": total(np.abs(lost) + paid * (np.abs(h) + np.abs(share))),
     }
     return wanted, slack, scale
