@@ -11,7 +11,7 @@ from experiments.cifar100_vit.report import OWN, PAPERS_RATES, PRESENTATION
 from experiments.core.report import making
 from experiments.core.report.runs import dotted
 from experiments.core.report.style import STYLE
-from tests.scripts.workdirs import write_fine_tuning, write_workdir
+from tests.scripts.workdirs import write_bench, write_fine_tuning, write_workdir
 
 XENT = {1: [40.0, 42.0, 47.0], 3: [60.0, 61.0, 62.0], 5: [70.0, 70.0, 70.0], 10: [80.0, 81.0, 82.0]}
 TOPK = {1: [37.0, 38.0, 36.0], 3: [61.0, 63.0, 65.0], 5: [71.0, 72.0, 73.0], 10: [82.0, 82.0, 82.0]}
@@ -389,23 +389,17 @@ def test_a_suite_that_goes_on_answers_nothing_yet(tmp_path, part, missing):
 
 
 @pytest.mark.parametrize(
-    ("name", "size", "extra", "expected"),
+    ("platform", "size", "extra", "expected"),
     [
-        ("losses-tpu.json", 384, 1.001, ("yes", None)),
-        ("losses-tpu.json", 384, 1.03, ("no", None)),
-        ("losses-tpu.json", 224, 1.001, ("not possible here", "yes")),
-        ("losses-cpu.json", 384, 1.03, ("not possible here", "no")),
+        ("tpu", 384, 1.001, ("yes", None)),
+        ("tpu", 384, 1.03, ("no", None)),
+        ("tpu", 224, 1.001, ("not possible here", "yes")),
+        ("cpu", 384, 1.03, ("not possible here", "no")),
     ],
 )
-def test_step_times_are_held_to_the_papers_on_its_kind_of_hardware(tmp_path, name, size, extra, expected):
-    platform = name.removeprefix("losses-").removesuffix(".json")
-    record = {
-        "environment": {"devices": {"platform": platform, "kind": "TPU v9"}, "machine": {"cpu": "Z80", "cores": 2}},
-        "settings": {"variant": "B/16", "size": size},
-        "losses": {f"top-3, p = {p}": {"one_plus_extra_over_step": extra} for p in ("2", "4/3")},
-    }
-    (tmp_path / "bench").mkdir()
-    (tmp_path / "bench" / name).write_text(json.dumps(record))
+def test_step_times_are_held_to_the_papers_on_its_kind_of_hardware(tmp_path, platform, size, extra, expected):
+    losses = {f"top-3, p = {p}": {"one_plus_extra_over_step": extra} for p in ("2", "4/3")}
+    write_bench(tmp_path, "losses", platform, settings={"variant": "B/16", "size": size}, losses=losses)
     finding = report.step_times(tmp_path)
     assert answers(finding) == expected
     assert finding.on == ("TPU v9" if platform == "tpu" else "2 cores of Z80")
