@@ -4,7 +4,6 @@ import pytest
 
 from experiments.core.errors import UsageError
 from scripts.aot import hardware
-from scripts.launch import check
 
 
 @pytest.mark.parametrize(
@@ -12,7 +11,11 @@ from scripts.launch import check
     [
         ("v5litepod-16", 16, "v5e:4x4", 4),
         ("v5litepod-8", 8, "v5e:2x4", 1),
+        ("v5litepod-256", 256, "v5e:16x16", 64),
         ("v6e-256", 256, "v6e:16x16", 64),
+        ("v6e-8", 8, "v6e:2x4", 1),
+        ("v4-8", 4, "v4:2x2x1", 1),
+        ("v5p-64", 32, "v5p:2x4x4", 8),
         ("v5p-16", 8, "v5p:2x2x2", 2),
         ("tpu7x-4", 8, "tpu7x:2x2x1", 1),
         ("h200-8", 8, "1x1x8", 1),
@@ -30,12 +33,6 @@ def test_several_slices():
     assert (two.type_of_one, two.topology) == (one.type, one.topology)
     assert one.type_of_one == "v5litepod-16"
     assert hardware.parse("3xv5e").type == "3xv5litepod-4"
-
-
-@pytest.mark.parametrize("type_", ["v5litepod-16", "v5litepod-256", "v6e-4", "v6e-8", "v5p-64", "v4-8"])
-def test_the_launcher_counts_the_same_devices_and_processes(type_):
-    found = hardware.parse(type_)
-    assert (check.tpu_devices(type_), check.tpu_processes(type_)) == (found.count, found.processes)
 
 
 @pytest.mark.parametrize(
