@@ -103,8 +103,9 @@ class Presentation:
 
         A value that more than two thirds of many have goes without saying.
         """
-        fields = {name: self.read(dotted(run.config)) for name, run in found[RUN].items()}
-        methods = pd.Series({name: self.method(its) for name, its in fields.items()}, dtype=object)
+        configs = {name: dotted(run.config) for name, run in found[RUN].items()}
+        methods = pd.Series({name: self.method(config) for name, config in configs.items()}, dtype=object)
+        fields = {name: self.read(config) for name, config in configs.items()}
         told: dict[Any, dict[str, str]] = {}
         for _, alike in found.groupby(methods, sort=False):
             varying = {name: _usual(alike[name]) for name in differing(alike)}

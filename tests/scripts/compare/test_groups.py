@@ -243,7 +243,7 @@ def test_runs_in_a_bucket_are_copied_and_read(tmp_path, capsys):
     assert problem.reason.startswith("cannot be read: ")
 
 
-@pytest.mark.parametrize("archive", ["mnist_pruning/best", "vmoe_clusters"])
+@pytest.mark.parametrize("archive", ["mnist_pruning/best", "cifar100_last_block", "vmoe_clusters"])
 def test_archives_in_a_bucket_are_read_as_those_here(archive):
     memory = fsspec.filesystem("memory")
     try:
@@ -253,3 +253,4 @@ def test_archives_in_a_bucket_are_read_as_those_here(archive):
         memory.store.clear()
     assert [run.name for run in here.runs] == [run.name for run in there.runs]
     assert (len(here.committed), there.committed, there.problems) == (len(here.runs), set(), [])
+    assert sum(len(one.runs) for one in group(here)) == len(here.runs)

@@ -77,6 +77,12 @@ def test_a_label_gives_the_fields_in_which_a_run_differs_from_others_of_its_meth
     assert set(differing(found[:2])) == {"p", "lam.start", "eval_every", "optimizer.learning_rate"}
 
 
+def test_a_name_may_follow_from_a_field_that_the_method_does_not_read():
+    by_p = dataclasses.replace(PRESENTATION, method=lambda fields: f"{fields['method']}, {fields['p']:g}")
+    found = frame([run_of("a"), run_of("b", method="hard")])
+    assert list(by_p.labels(found)) == ["relaxed, 2, p = 2", "hard, 2"]
+
+
 def test_the_value_that_most_of_many_runs_have_goes_without_saying():
     runs = [run_of(str(i), method="hard", steps=100 + 100 * (i == 4)) for i in range(5)]
     found = frame(runs)
