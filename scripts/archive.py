@@ -100,13 +100,14 @@ def main(arguments: Sequence[str]) -> int:
 
 def _remove(path: Path) -> None:
     """Removes a workdir, but for files of others in it."""
-    for entry in vars(Workdir(path)).values():
-        if entry.is_dir() and entry != path:
-            shutil.rmtree(entry)
+    workdir = Workdir(path)
+    for entry in vars(workdir).values():
+        if entry in (workdir.checkpoints, workdir.tensorboard):
+            shutil.rmtree(entry, ignore_errors=True)
         elif entry.is_file():
             entry.unlink()
-    if not any(path.iterdir()):
-        path.rmdir()
+    if not any(workdir.path.iterdir()):
+        workdir.path.rmdir()
 
 
 if __name__ == "__main__":

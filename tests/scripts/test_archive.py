@@ -56,14 +56,15 @@ def test_an_archived_run_is_read_by_itself(runs, tmp_path):
     assert results.load(tmp_path / "sweep" / "d") == ([], [])
 
 
-def test_workdirs_are_read_once_beside_their_archive_and_go_if_asked(runs, tmp_path):
+def test_workdirs_are_read_once_beside_their_archive_and_go_if_asked(runs, tmp_path, monkeypatch):
     train.run(RECIPE, toy_config(), tmp_path / "a")
     (tmp_path / "a" / "notes.txt").write_text("mine")
     train.run(RECIPE, toy_config(), tmp_path / "a" / "inner")
     before, _ = results.load(tmp_path)
     assert archive.main([str(tmp_path)]) == 0
     assert [run.name for run in results.load(tmp_path)[0]] == ["a", "a/inner"]
-    assert archive.main([str(tmp_path), "--remove"]) == 0
+    monkeypatch.chdir(tmp_path.parent)
+    assert archive.main([tmp_path.name, "--remove"]) == 0
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["notes.txt", "runs.jsonl"]
     assert list(map(comparable, results.load(tmp_path)[0])) == list(map(comparable, before))
 
