@@ -284,7 +284,7 @@ def compared(runs: Iterable[Run]) -> dict[str, pd.DataFrame]:
 
 @functools.lru_cache(maxsize=8)
 def _read(directory: Path) -> dict[str, pd.DataFrame]:
-    """What is compared among the runs below a directory; nothing if there are none."""
+    """The runs below a directory that are compared; none if there are none."""
     found, _ = PRESENTATION.load(directory)
     return compared(found[RUN])
 
@@ -414,7 +414,7 @@ def _label(run: Run) -> str:
 
 
 def setting(run: Run) -> str:
-    """What is chosen for a loss, for example `learning rate 0.1, lam = 1`; weight decay, if there is any."""
+    """The settings chosen for a loss, for example `learning rate 0.1, lam = 1`; weight decay, if there is any."""
     rate, lam, decay = _tuned(run)
     parts = [f"learning rate {number(rate)}"]
     if "lam" in LOSSES[run.config["loss"]["name"]].reads:

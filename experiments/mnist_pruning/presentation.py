@@ -1,4 +1,4 @@
-"""What runs of the pruning experiment are called, how they look, and which of them belong together."""
+"""Names and looks of the runs of the pruning experiment, and the groups that they belong to."""
 
 from collections.abc import Callable
 from typing import Any

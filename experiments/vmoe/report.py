@@ -253,7 +253,7 @@ def _step_seconds(run: Run) -> float | None:
 
 
 def _routing_table(final: pd.DataFrame) -> list[str]:
-    """What the routers do, in those columns for which some of them have a number."""
+    """The table of routing metrics, with the columns for which some router has a number."""
     cells = {column: _routing(final, name).map(mean) for column, name in _ROUTING.items()}
     cells["stability, %"] = final["run"].map(_stability).map(lambda values: mean(interval(values)))
     cells["stability minus hard"] = _beside_hard(final, _stability_minus).map(signed)

@@ -1,4 +1,4 @@
-"""What a record says of itself: the code, the versions and the slice that it is of."""
+"""Describes a record: its code, versions and slice."""
 
 from __future__ import annotations
 

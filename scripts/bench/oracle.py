@@ -1,4 +1,4 @@
-"""What every contestant should return, by the oracle of the tests, which shares no code with ``ops``."""
+"""The right answer for every contestant, by the oracle of the tests, which shares no code with ``ops``."""
 
 import dataclasses
 from typing import Literal, NamedTuple

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 
 from experiments.cifar100_vit.report import PRESENTATION as FINE_TUNING
 from experiments.core.kinds import Fields, Kinds
-from experiments.core.report.presentation import Presentation, by_name, written
+from experiments.core.report.presentation import Presentation, written
 from experiments.core.report.results import Run
 from experiments.core.report.runs import RUN, dotted, frame, is_how
 from experiments.mnist_pruning.report import PRESENTATION as PRUNING
 from experiments.vmoe.report import PRESENTATION as VMOE
 from experiments.vmoe_clusters.report import PRESENTATION as CLUSTERS
 
-PRESENTATIONS = by_name([PRUNING, FINE_TUNING, VMOE, CLUSTERS])  # in the order of the page
+PRESENTATIONS = {one.experiment: one for one in (PRUNING, FINE_TUNING, VMOE, CLUSTERS)}  # in the order of the page
 # Nothing is known of runs of other programs: they read every field.
 _OTHER = Presentation("", "", Kinds("", {}), method=lambda fields: "", look=lambda fields: ("", ""), baseline="")
 METHOD, NAME = "(method)", "(name)"  # parts of labels that are no fields

@@ -8,8 +8,7 @@ from pathlib import Path
 from experiments.core.report.results import UNREADABLE, Problem, Run, read
 from scripts.compare import presentations, remote
 from scripts.compare.series import Series
-
-RESULTS = Path(__file__).parents[2] / "results"
+from scripts.report import RESULTS
 
 
 @dataclasses.dataclass(frozen=True)

@@ -141,7 +141,7 @@ class Tpu(Platform):
         return self._options.name if self._options.jobs == 1 else f"{self._options.name}-{slot}"
 
     def _describe(self, name: str, *, last: bool = False) -> dict[str, Any] | None:
-        """What gcloud knows of a TPU; None if there is no such thing."""
+        """Describes a TPU, as gcloud knows it; None if there is none of that name."""
         said = self._ask(self._gcloud(self.kind, "describe", name, "--format=json"), "gcloud", last=last)
         return json.loads(said) if said else None
 
@@ -191,7 +191,7 @@ class Tpu(Platform):
         return ["gcloud", "compute", "tpus", kind, verb, *arguments, f"--zone={self._options.zone}"]
 
     def _ask(self, command: list[str], what: str, *, last: bool = False, absent_is_fine: bool = True) -> str:
-        """What gcloud prints; nothing if it knows no such thing."""
+        """Returns the output of gcloud; empty if it knows nothing of that name."""
         done = self._console.ask(command, last=last)
         if done.returncode and not (absent_is_fine and _ABSENT.search(done.stderr)):
             again = done.returncode != USAGE and not _MISTAKE.search(done.stderr)

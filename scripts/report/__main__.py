@@ -4,14 +4,12 @@ Prints a line a claim and writes DIR/index.html, which needs no network and no J
 beside it. The same results give the same bytes. Where DIR is `results`, the tables of the READMEs are made again, too.
 """
 
-import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.core import console
-from experiments.core.errors import in_one_line
 from experiments.core.record.files import write_atomically
+from experiments.core.report.making import on_directory
 from scripts.report import RESULTS, claims, readme
 from scripts.report.page import page
 
@@ -33,19 +31,12 @@ def make(directory: Path) -> Path:
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.report", description=(__doc__ or "").split(":")[0])
-    parser.add_argument("directory", type=Path, help="a directory with the results of every experiment")
-    directory = parser.parse_args(arguments).directory
-    if not directory.is_dir():
-        print(f"error: {directory} is not a directory", file=sys.stderr)
-        return 2
 
-    def work() -> int:
+    def work(directory: Path) -> None:
         path = make(directory)
         print(f"the page is {path} ({path.stat().st_size / 1e6:.1f} MB)")
-        return 0
 
-    return in_one_line(work)
+    return on_directory("scripts.report", (__doc__ or "").split(":")[0], work, arguments)
 
 
 if __name__ == "__main__":

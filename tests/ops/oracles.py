@@ -99,16 +99,6 @@ def hard(x, k):
     return mask
 
 
-def scalar_map(function):
-    """``function`` of one row, applied to a matrix row by row in a Python loop."""
-
-    @functools.wraps(function)
-    def apply(x, *args):
-        return jnp.stack([function(x[i], *(a[i] for a in args)) for i in range(len(x))])
-
-    return apply
-
-
 @functools.cache
 def with_gradients(operator, *, of=(0, 1, 2), **options):
     """A compiled function of ``(x, k, lam, cotangent)``: the value, and gradients in some of the first three.

@@ -156,6 +156,6 @@ def on_accelerator(record: Numbers) -> bool:
 
 
 def name_of(record: Numbers) -> str:
-    """What a benchmark was measured on, for example `2 cores of AMD EPYC`."""
+    """Names the hardware of a benchmark, for example `2 cores of AMD EPYC`."""
     devices, machine = record["environment"]["devices"], record["environment"]["machine"]
     return devices["kind"] if on_accelerator(record) else f"{machine['cores']} cores of {machine['cpu']}"

@@ -1,7 +1,6 @@
 """The command of an experiment's report: `python -m experiments.NAME.report DIR`."""
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments.core.errors import in_one_line
+from experiments.core.errors import UsageError, in_one_line
 from experiments.core.record.files import read_object, write_atomically
 from experiments.core.report.presentation import Presentation
 from experiments.core.report.style import STYLE, save
@@ -49,20 +48,35 @@ def make(presentation: Presentation, tables: Tables, figures: Figures, directory
 
 def main(report: Callable[[Path], list[Path]], name: str, arguments: Sequence[str]) -> int:
     """The command `python -m experiments.<name>.report DIR`; returns its exit status."""
-    prog, description = f"python -m experiments.{name}.report", "Makes the table and the figures of finished runs."
-    parser = argparse.ArgumentParser(prog=prog, description=description)
-    parser.add_argument("directory", type=Path, help="a directory with workdirs or archives at any depth")
-    directory = parser.parse_args(arguments).directory
-    if not directory.is_dir():
-        print(f"error: {directory} is not a directory", file=sys.stderr)
-        return 2
 
-    def work() -> int:
+    def work(directory: Path) -> None:
         written = report(directory)
         print(f"{len(written)} files: {written[0]}, {directory / 'figures'}")
+
+    doc = "Makes the table and the figures of finished runs."
+    return on_directory(f"experiments.{name}.report", doc, work, arguments)
+
+
+def on_directory(module: str, doc: str, work: Callable[[Path], None], arguments: Sequence[str]) -> int:
+    """Runs the command `python -m <module> DIR`; returns its exit status, 2 if DIR is no directory or damaged.
+
+    Args:
+      module: the one that is run.
+      doc: what its help says.
+      work: takes the directory.
+      arguments: of the command line.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=doc)
+    parser.add_argument("directory", type=Path, help="a directory with workdirs or archives at any depth")
+    directory = parser.parse_args(arguments).directory
+
+    def on_it() -> int:
+        if not directory.is_dir():
+            raise UsageError(f"{directory} is not a directory")
+        work(directory)
         return 0
 
-    return in_one_line(work)
+    return in_one_line(on_it)
 
 
 def chosen(directory: Path) -> frozenset[str]:

@@ -7,8 +7,6 @@ import pandas as pd
 
 Numbers = dict[str, Any]  # an interval (`summary.interval`)
 
-MOST_ON_A_PAGE = 6  # columns
-
 
 def plus_minus(value: Numbers | None, *, scale: float = 1.0, signed: bool = False) -> str:
     """Writes an interval, multiplied by `scale`, as `5.26 ± 0.09`; `-` if there is no mean."""
@@ -58,7 +56,7 @@ def table(cells: pd.DataFrame, *, columns: Sequence[str] = (), text: int = 2) ->
     Args:
       cells: a column of strings for each of the table. Columns of two or more rows that never vary are left out, but
         for the first, and told below.
-      columns: the ones to show; left out: all. A page shows `MOST_ON_A_PAGE` at most.
+      columns: the ones to show; left out: all. A page shows six at most.
       text: how many columns in front are of text.
 
     Returns:

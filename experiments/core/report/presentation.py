@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -187,8 +187,3 @@ def written(field: str, value: Any) -> str:
         if isinstance(value, list | tuple)
         else printable(str(value))
     )
-
-
-def by_name(presentations: Iterable[Presentation]) -> dict[str, Presentation]:
-    """Presentations by the names of their experiments."""
-    return {one.experiment: one for one in presentations}

@@ -50,7 +50,7 @@ def _lams(label: str, *lams: float) -> dict[str, Fields]:
 
 
 def papers(p: float) -> Fields:
-    """As in the paper: lam = 1e-4, and selected weights shrunk."""
+    """The setting of the paper: lam = 1e-4, and selected weights shrunk."""
     return of("relaxed") | {"p": p, "debias": False, "lam.schedule": "constant", "lam.start": PAPER_LAM}
 
 
@@ -65,7 +65,7 @@ def annealed(p: float, start: float) -> Fields:
 
 
 def steady(p: float, start: float) -> Fields:
-    """As `annealed`, but lam stays above what makes steps at the threshold large; hard for the last tenth.
+    """`annealed`, but lam stays above what makes steps at the threshold large; hard for the last tenth.
 
     A step moves a pair at the threshold by the learning rate over 2 lam. At a rate of 0.05 and lam = 1e-3 that is 25
     times the difference of gradients, and now and then a network is lost in its last epochs.

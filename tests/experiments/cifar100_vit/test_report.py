@@ -68,7 +68,7 @@ def test_pairs_are_by_seed_and_diverged_seeds_leave_the_means(tmp_path):
 
 
 def test_runs_of_one_seed_each_are_one_run_of_many_and_a_repetition_is_none(tmp_path):
-    """As at full size, where every seed trains alone; a rate of its own that is the paper's is no repetition."""
+    """Every seed trains alone, as at full size; a rate of its own that is the paper's is no repetition."""
     for block in ("paper", "final"):
         for seed in range(3):
             for loss, accuracies in (("xent", XENT), ("topk", TOPK)):
@@ -207,7 +207,7 @@ def test_what_is_left_out_is_named_and_without_runs_it_is_said(tmp_path, capsys)
 
 
 def test_where_ranks_are_kept_differences_have_an_interval_over_images_too(tmp_path):
-    """Of four images, by the ranks of their labels; the third seed of one of them has diverged and does not count."""
+    """Four images, by the ranks of their labels; the third seed of one of them has diverged and does not count."""
     ranks = {"xent": [[0, 1, 2, 3], [0, 0, 5, 9], [0, 0, 9, 9]], "topk": [[0, 0, 0, 2], [0, 0, 1, 0], [10, 10, 10, 10]]}
     write_fine_tuning(tmp_path / "xent", {1: [25.0, 50.0, 50.0]}, "loss=xent", ranks=ranks["xent"])
     write_fine_tuning(tmp_path / "topk", {1: [75.0, 75.0, None]}, "", ranks=ranks["topk"])
@@ -323,7 +323,7 @@ def test_accuracy_is_drawn_against_the_rate_at_the_lam_that_is_best(tmp_path):
 
 
 def answers(finding):
-    """As stated, and tuned."""
+    """The two answers: at the paper's settings, and tuned."""
     return tuple(verdict and verdict.answer for verdict in (finding.as_stated, finding.tuned))
 
 

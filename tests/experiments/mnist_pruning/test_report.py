@@ -292,7 +292,7 @@ def pruned(results, *, papers, annealed, ot=GOOD, hardened=None, hard=True):
 
 
 def answers(finding):
-    """As stated, and tuned."""
+    """The two answers: at the paper's settings, and tuned."""
     return tuple(verdict and verdict.answer for verdict in (finding.as_stated, finding.tuned))
 
 

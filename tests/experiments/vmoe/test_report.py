@@ -269,7 +269,7 @@ def test_the_time_of_a_relaxed_router_beside_the_papers(tmp_path):
 
 
 def answers(finding):
-    """As stated, and tuned."""
+    """The two answers: at the paper's settings, and tuned."""
     return tuple(verdict and verdict.answer for verdict in (finding.as_stated, finding.tuned))
 
 

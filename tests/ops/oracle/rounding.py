@@ -36,7 +36,7 @@ class Expected:
 
 
 def expected(oracle: Callable[[Problem], Answer], of: Problem) -> dict[str, Expected]:
-    """What the operator should return for a problem."""
+    """The right answer of the operator for a problem."""
     answer = oracle(of)
     spread = {name: np.zeros_like(values) for name, values in answer.wanted.items()}
     if answer.reach.any() or answer.loose.any():

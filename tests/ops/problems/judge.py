@@ -19,7 +19,7 @@ from tests.ops.problems.setting import PERMUTAHEDRON, Setting, read, write
 
 @dataclasses.dataclass
 class Tally:
-    """What came of some problems.
+    """The outcome of some problems.
 
     Attributes:
       tried: how many.
@@ -53,7 +53,7 @@ def attempt(tally: Tally, setting: Setting, seed: int, batches: int = 1, passes:
 
 
 def again(line: str) -> str:
-    """What is wrong with the problem that a line describes; nothing if it is empty."""
+    """Says what is wrong with the problem that a line describes; nothing if the line is empty."""
     setting, drawn = read(line)
     with jax.enable_x64(setting.working == "float64"):
         rows = entries.draw(setting, drawn["seed"], drawn["batch"])
@@ -82,7 +82,7 @@ def _wrong(tally: Tally, setting: Setting, rows: Rows, function: calls.Compiled)
 
 
 def wanted(setting: Setting, rows: Rows) -> dict[str, Expected]:
-    """What the oracle says of these rows."""
+    """The answer of the oracle for these rows."""
     # A share is rounded down to how many that is. Nothing of k goes into projections but what sums are off by.
     k = np.floor(rows.k) if setting.density else 0 if setting.operator in PERMUTAHEDRON else rows.k
     given = {"cotangent": rows.cotangent, "where": rows.where, "extra": rows.extra}

@@ -1,4 +1,4 @@
-"""What is planted is noticed, with a line that reproduces it; and what is drawn."""
+"""Planted faults are noticed, with a line that reproduces them; and the draws are as wide as they should be."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What tests read from the page of runs."""
+"""Reads the page of runs for tests."""
 
 
 def lines(page):

@@ -114,7 +114,7 @@ class Cloud:
         return self.things.get(name, {}).get("status", 0), "[XPK] ...", ""
 
     def kubectl(self, arguments):
-        """What the pods of a workload have printed."""
+        """The output of the pods of a workload."""
         return 0, self.things[flag(arguments, "selector").split("=")[1]]["said"], ""
 
     def sbatch(self, arguments):

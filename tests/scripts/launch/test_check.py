@@ -1,4 +1,4 @@
-"""What cannot be trained on its machine is refused in a line, before anything is created."""
+"""A config that its machine cannot train is refused in a line, before anything is created."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What runs on a worker of a TPU: one command at a time; what an earlier connection has left saves and ends first."""
+"""A worker of a TPU runs one command at a time; one left by an earlier connection saves and ends first."""
 
 import os
 import subprocess

@@ -10,7 +10,7 @@ COMPUTED = [claim for claim in CLAIMS if claim.find.__module__ == operators.__na
 
 
 def answers(finding):
-    """As stated, and tuned."""
+    """The two answers: at the paper's settings, and tuned."""
     return tuple(verdict and verdict.answer for verdict in (finding.as_stated, finding.tuned))
 
 
