@@ -1,4 +1,4 @@
-"""Settings fixed when an operator is compiled, drawn by hypothesis and written in the line that reproduces a problem."""
+"""Settings fixed when an operator is compiled, as hypothesis draws them and as a line that reproduces a problem."""
 
 import dataclasses
 import json
