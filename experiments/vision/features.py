@@ -8,20 +8,18 @@ config.features.network     efficientnet_lite0, with ImageNet's weights
                             stage_5 [size / 16, size / 16, 112] in float16, of five blocks before
                .directory   where they are kept; None: runs/features
 
-They are kept in blocks, in a directory that is named after data set, network, size, layer, and a digest of all that
-they follow from: images, weights, and the version of this recipe. A block's name ends in the SHA-256 of its bytes, and
-it is written whole or not at all: where one was interrupted it goes on with the next block, and a block that is not
-what was written is computed again. Processes that want the same at the same time share the blocks among them.
+They are kept in a file for each split, in a directory that is named after data set, network, size, layer, and a digest
+of all that they follow from: images, weights, and the version of this recipe. The file's name ends in the SHA-256 of
+its bytes, and it is written whole or not at all; one that is not what was written is computed again. Of several
+processes that want the same, one computes it.
 """
 
-import contextlib
-import fcntl
 import functools
 import hashlib
-import io
+import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,12 +29,12 @@ import numpy as np
 
 from experiments.core.config import require, require_one_of
 from experiments.core.errors import UsageError
+from experiments.core.input import cache
 from experiments.core.input import dataset as data_lib
 from experiments.core.input.dataset import Data
 from experiments.core.input.examples import Examples, InMemory
 from experiments.core.input.sources import Source
 from experiments.core.pace import pace
-from experiments.core.record.files import write_atomically
 from experiments.vision import efficientnet_weights
 from experiments.vision.efficientnet import (
     BEFORE_LAST_BLOCK,
@@ -52,7 +50,7 @@ NETWORKS = ("efficientnet_lite0",)
 DIRECTORY = Path("runs/features")
 BLOCK = 500  # images
 _BATCH = 20  # images at once on CPUs, a divisor of BLOCK: more at once are slower
-_VERSION = 1  # of the recipe, to be raised when features become others
+_VERSION = 2  # of the recipe, to be raised when features, or their files, become others
 _PATIENCE = 10.0  # seconds between two lines of progress
 
 Compute = Callable[[np.ndarray], np.ndarray]
@@ -135,17 +133,14 @@ def _source(
         digest.update(f"{array.shape}".encode())
         digest.update(np.ascontiguousarray(array).data)
     place = directory / f"{name}-{digest.hexdigest()[:16]}"
-    network: list[Compute] = []
+    # Made when first needed: where all are there already it need not be compiled.
+    network = functools.cache(lambda: _network(size, LAYERS[layer]))
 
-    def compute(batch: np.ndarray) -> np.ndarray:
-        # Made when first needed: where all are there already it need not be compiled.
-        if not network:
-            network.append(_network(size, LAYERS[layer]))
-        return network[0](batch)
+    def kept_of(split: str, images: np.ndarray) -> np.ndarray:
+        what = f"features of {split} of {dataset} at {size} pixels"
+        return kept(place / split, images, lambda batch: network()(batch), what)
 
-    whole = sum(map(len, images))
-    kept = Kept(place, compute, Progress(f"features of {dataset} at {size} pixels", whole))
-    train, test = (kept.features(split, array) for split, array in zip(("train", "test"), images, strict=True))
+    train, test = map(kept_of, ("train", "test"), images)
     return Source(_with(source.train, train), _with(source.test, test), source.num_classes)
 
 
@@ -180,110 +175,65 @@ def _network(size: int, layer: Layer) -> Compute:
     return compute
 
 
-class Progress:
-    """Lines that say how many images are done, and how long the rest will take."""
+def kept(path: Path, images: np.ndarray, compute: Compute, what: str) -> np.ndarray:
+    """Returns one row for every one of `images`, from its file if it is there, in an array that cannot be written to.
 
-    def __init__(self, what: str, total: int, say: Callable[[str], None] = lambda line: print(line, flush=True)):
-        self._what, self._total, self._say = what, total, say
-        self._first: int | None = None
-        self._start = self._last = 0.0
+    Args:
+      path: of the file, without the checksum that its name ends in.
+      images: [N, ...]
+      compute: the rows of at most BLOCK images.
+      what: they are, in a few words.
 
-    def begin(self, done: int, place: Path) -> None:
-        """Says once, before the first image is computed here, what is about to happen."""
-        if self._first is None:
-            self._say(f"{self._what}: {done} of {self._total} images are in {place}, the others are computed")
-            self._first, self._start = done, time.monotonic()
-            self._last = self._start
-
-    def update(self, done: int) -> None:
-        """Prints a line if some have been computed here, and there was none for a while or the last image is done."""
-        now = time.monotonic()
-        if self._first is not None and (now - self._last >= _PATIENCE or done == self._total):
-            left = pace(done - self._first, self._total - self._first, now - self._start)
-            self._say(f"{self._what}: {done} of {self._total} images, {left}")
-            self._last = now
-
-
-class Kept:
-    """Features by blocks of images, each a file in `place`: read where it is as it was written, computed where not."""
-
-    def __init__(self, place: Path, compute: Compute, progress: Progress):
-        self._place, self._compute, self._progress = place, compute, progress
-        self._before = 0  # images of the splits that are done
-
-    def features(self, split: str, images: np.ndarray) -> np.ndarray:
-        """One row for every one of `images`, in an array that cannot be written to."""
-        if not len(images):
-            raise UsageError(f"there are no images in {split}")
-        parts = {f"{split}-{start:07d}": images[start : start + BLOCK] for start in range(0, len(images), BLOCK)}
-        # Other processes may be at the same: each computes what nobody has begun, then reads what the others have done.
-        for number, name in enumerate(parts):
-            if not self._is_there(name):
-                with self._claim(number, wait=False) as mine:
-                    if mine and not self._is_there(name):
-                        self._make(name, parts)
-        whole: np.ndarray | None = None
-        for number, (name, part) in enumerate(parts.items()):
-            block = self._read(name, len(part))
-            if block is None:
-                with self._claim(number, wait=True):
-                    block = self._read(name, len(part), mine=True)
-                    block = self._make(name, parts) if block is None else block
-            if whole is None:
-                whole = np.empty((len(images), *block.shape[1:]), block.dtype)
-            whole[BLOCK * number : BLOCK * number + len(part)] = block
-        assert whole is not None
-        whole.flags.writeable = False
-        self._before += len(images)
-        return whole
-
-    def _make(self, name: str, parts: Mapping[str, np.ndarray]) -> np.ndarray:
-        self._progress.begin(self._done(parts), self._place)
-        block = self._compute(parts[name])
-        self._write(name, block)
-        self._progress.update(self._done(parts))
-        return block
-
-    def _done(self, parts: Mapping[str, np.ndarray]) -> int:
-        """Images whose features are there, whoever has computed them."""
-        return self._before + sum(len(part) for name, part in parts.items() if self._is_there(name))
-
-    @contextlib.contextmanager
-    def _claim(self, number: int, *, wait: bool) -> Iterator[bool]:
-        """Keeps other processes from computing a block; whether it could be had, where it is not waited for."""
-        self._place.mkdir(parents=True, exist_ok=True)
-        with (self._place / ".lock").open("a") as file:
-            try:
-                # A byte for each block; what is locked goes with the process, however that ends.
-                fcntl.lockf(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, number)
-            except BlockingIOError:
-                yield False
-            else:
-                yield True
-
-    def _is_there(self, name: str) -> bool:
-        return any(self._place.glob(f"{name}-*.npy"))
-
-    def _read(self, name: str, rows: int, *, mine: bool = False) -> np.ndarray | None:
-        """The block as it was written, or None; what is damaged is removed where the claim is `mine`."""
-        for path in sorted(self._place.glob(f"{name}-*.npy")):
-            with contextlib.suppress(FileNotFoundError):  # another process, whose claim it is, has removed it
-                content = path.read_bytes()
-                if path.stem == f"{name}-{_sum(content)}":
-                    block = np.load(io.BytesIO(content), allow_pickle=False)
-                    if len(block) == rows:
-                        return block
-                if mine:
-                    print(f"{path} is damaged: it is computed again", file=sys.stderr)
-                    path.unlink()
-        return None
-
-    def _write(self, name: str, block: np.ndarray) -> None:
-        buffer = io.BytesIO()
-        np.save(buffer, block, allow_pickle=False)
-        content = buffer.getvalue()
-        write_atomically(self._place / f"{name}-{_sum(content)}.npy", content)
+    Raises:
+      UsageError: there are no images.
+    """
+    if not len(images):
+        raise UsageError(f"there are no images in {path.name}")
+    with cache.one_process(f"{path.parent.name}-{path.name}"):
+        found = _read(path)
+        if found is None:
+            found = _computed(images, compute, what)
+            _write(path, found)
+    found.flags.writeable = False
+    return found
 
 
-def _sum(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:16]
+def _computed(images: np.ndarray, compute: Compute, what: str) -> np.ndarray:
+    """Computes the rows by blocks, and says now and then how far it is."""
+    print(f"{what}: {len(images)} images", flush=True)
+    start = last = time.monotonic()
+    for at in range(0, len(images), BLOCK):
+        block = compute(images[at : at + BLOCK])
+        if not at:
+            rows = np.empty((len(images), *block.shape[1:]), block.dtype)
+        rows[at : at + BLOCK] = block
+        done, now = at + len(block), time.monotonic()
+        if now - last >= _PATIENCE or done == len(images):
+            print(f"{what}: {done} of {len(images)} images, {pace(done, len(images), now - start)}", flush=True)
+            last = now
+    return rows
+
+
+def _read(path: Path) -> np.ndarray | None:
+    """The array as it was written; None if there is none. What is damaged is removed."""
+    for found in path.parent.glob(f"{path.name}-*.npy"):
+        if found.stem == f"{path.name}-{_sum(found)}":
+            return np.load(found, allow_pickle=False)
+        print(f"{found} is damaged: it is computed again", file=sys.stderr)
+        found.unlink()
+    return None
+
+
+def _write(path: Path, array: np.ndarray) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.npy")
+    try:
+        np.save(temporary, array, allow_pickle=False)
+        temporary.replace(path.with_name(f"{path.name}-{_sum(temporary)}.npy"))
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _sum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]

@@ -1,8 +1,7 @@
 """Features on disk: computed once, whatever interrupts or damages it, and then a data set like any other."""
 
-import shutil
-import subprocess
-import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import numpy as np
@@ -24,12 +23,13 @@ WEIGHTS = RNG.normal(size=(48, 5)).astype(np.float32)
 class Toy:
     """A network that counts what it is asked for, and stops at one of its calls as a signal would."""
 
-    def __init__(self, stops_at=None):
-        self.calls, self.stops_at = [], stops_at
+    def __init__(self, stops_at=None, seconds=0.0):
+        self.calls, self.stops_at, self.seconds = [], stops_at, seconds
 
     def __call__(self, images):
         if len(self.calls) == self.stops_at:
             raise KeyboardInterrupt
+        time.sleep(self.seconds)
         self.calls.append(len(images))
         return images.reshape(len(images), -1).astype(np.float32) @ WEIGHTS
 
@@ -39,96 +39,57 @@ def _small_blocks(monkeypatch):
     monkeypatch.setattr(features, "BLOCK", 5)
 
 
-def kept(place, network, lines=None):
-    progress = features.Progress("features", len(IMAGES), (lines if lines is not None else []).append)
-    return features.Kept(place, network, progress).features("train", IMAGES)
+def kept(place, network):
+    return features.kept(place / "train", IMAGES, network, "features")
 
 
 WANTED = IMAGES.reshape(23, -1).astype(np.float32) @ WEIGHTS
 
 
-def test_they_are_computed_once(tmp_path):
-    first, second, lines = Toy(), Toy(), []
-    found = kept(tmp_path / "place", first, lines)
+def test_they_are_computed_once(tmp_path, capsys):
+    first, second = Toy(), Toy()
+    found = kept(tmp_path / "place", first)
     np.testing.assert_allclose(found, WANTED, rtol=1e-5)
     assert first.calls == [5, 5, 5, 5, 3]
-    assert lines[0] == f"features: 0 of 23 images are in {tmp_path / 'place'}, the others are computed"
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "features: 23 images"
     assert lines[-1].startswith("features: 23 of 23 images")
     assert lines[-1].endswith("0:00 left")
-    again = []
-    np.testing.assert_array_equal(kept(tmp_path / "place", second, again), found)
-    assert second.calls == again == []
+    np.testing.assert_array_equal(kept(tmp_path / "place", second), found)
+    assert second.calls == []
+    assert capsys.readouterr().out == ""
     with pytest.raises(ValueError, match="read-only"):
         found[0] = 0
 
 
-def test_what_was_interrupted_goes_on_where_it_was(tmp_path):
+def test_nothing_of_what_was_interrupted_is_taken_for_the_whole(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         kept(tmp_path, Toy(stops_at=2))
-    (tmp_path / ".train-0000010-0123456789abcdef.npy.7.tmp").write_bytes(b"\x93NUMPY half a file")
-    network = Toy()
-    np.testing.assert_allclose(kept(tmp_path, network), WANTED, rtol=1e-5)
-    assert network.calls == [5, 5, 3]
+    np.testing.assert_allclose(kept(tmp_path, Toy()), WANTED, rtol=1e-5)
+    assert len(list(tmp_path.iterdir())) == 1
 
 
-_HOLDER = """
-import fcntl, sys
-with open(sys.argv[1], "a") as file:
-    fcntl.lockf(file, fcntl.LOCK_EX, 1, 1)
-    print("has the second block", flush=True)
-    sys.stdin.read()
-"""
-
-
-@pytest.mark.parametrize("ends", ["done", "dead"])
-def test_what_another_process_is_at_is_left_to_it_until_it_has_ended(tmp_path, ends):
-    done = tmp_path / "done"
-    kept(done, Toy())
-    place = tmp_path / "place"
-    place.mkdir()
-    with subprocess.Popen(
-        [sys.executable, "-c", _HOLDER, place / ".lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as other:
-        assert other.stdout.readline()
-
-        class EndsTheOther(Toy):
-            def __call__(self, images):
-                found = super().__call__(images)
-                if len(self.calls) == 4:
-                    if ends == "done":
-                        (block,) = done.glob("train-0000005-*.npy")
-                        shutil.copy(block, place)
-                        other.stdin.close()
-                    else:
-                        other.kill()
-                return found
-
-        network, lines = EndsTheOther(), []
-        np.testing.assert_allclose(kept(place, network, lines), WANTED, rtol=1e-5)
-    assert network.calls == [5, 5, 5, 3] + [5] * (ends == "dead")
-    assert ends == "done" or lines[-1].startswith("features: 23 of 23 images")
+def test_of_two_that_want_them_at_once_one_computes_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    networks = Toy(seconds=0.05), Toy(seconds=0.05)
+    with ThreadPoolExecutor(2) as pool:  # what locks out a process locks out a thread
+        for found in pool.map(kept, [tmp_path / "kept"] * 2, networks):
+            np.testing.assert_allclose(found, WANTED, rtol=1e-5)
+    assert sorted(len(network.calls) for network in networks) == [0, 5]
 
 
 @pytest.mark.parametrize("how", ["a byte", "cut short", "empty"])
 def test_what_is_damaged_is_computed_again(how, tmp_path, capsys):
     kept(tmp_path, Toy())
-    path = sorted(tmp_path.iterdir())[1]
+    (path,) = tmp_path.iterdir()
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes({"a byte": content, "cut short": content[:-4], "empty": b""}[how])
     network = Toy()
     np.testing.assert_allclose(kept(tmp_path, network), WANTED, rtol=1e-5)
-    assert network.calls == [5]
+    assert len(network.calls) == 5
     assert f"{path} is damaged: it is computed again" in capsys.readouterr().err
     assert kept(tmp_path, Toy(stops_at=0)) is not None
-
-
-def test_blocks_of_another_length_are_not_taken_for_these(tmp_path, monkeypatch):
-    kept(tmp_path, Toy())
-    monkeypatch.setattr(features, "BLOCK", 10)
-    network = Toy()
-    np.testing.assert_allclose(kept(tmp_path, network), WANTED, rtol=1e-5)
-    assert network.calls == [10, 10]  # that of three images is as long as it was
 
 
 @pytest.fixture
