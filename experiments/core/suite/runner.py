@@ -1,17 +1,19 @@
 """Trains the runs of a suite, from wherever an earlier one stopped: those first that others wait for."""
 
+import concurrent.futures
 import contextlib
 import time
 from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future
 from pathlib import Path
 
 from experiments.core.errors import UsageError
 from experiments.core.record.files import read_object, write_json
 from experiments.core.record.workdir import Workdir
-from experiments.core.suite import crew
 from experiments.core.suite.choice import choose
 from experiments.core.suite.plan import Fields, Suite, SuiteRun
-from experiments.core.suite.trainer import DataError, stoppable
+from experiments.core.suite.processes import Processes
+from experiments.core.suite.trainer import DataError, Outcome, Trainer, in_a_line, stoppable
 from experiments.core.training import train
 
 CHOICES = "choices.json"
@@ -50,24 +52,31 @@ class _Runner:
     ):
         self.suite, self.out, self.runs, self.jobs = suite, out, runs, jobs
         self.selected = dict(enumerate(selected, start=1))
-        self.alone = crew.Alone(suite, out, command)
-        self.many = crew.Processes(suite, out, command, jobs) if jobs > 1 else self.alone
+        self.alone = Trainer(suite, out, command)
+        self.processes = Processes(suite, out, command, jobs)
         self.waiting = dict(self.selected)
-        self.under_way: dict[int, float] = {}  # when each was begun
+        self.under_way: dict[int, tuple[float, Future[Outcome]]] = {}  # when each was begun
         self.failed: list[str] = []
         self.cost_done = self.seconds = 0.0  # of the runs trained here
-        self.head_of = 0  # the run whose head is the line that is not ended
 
     def go(self) -> list[str]:
-        with contextlib.closing(self.many):
+        with contextlib.closing(self.processes):
             while self.waiting or self.under_way:
-                ready = self._ready() if self.many.is_free() else []
-                # What nothing can be trained beside has the whole machine.
-                by = self.alone if len(ready) == 1 and not self.under_way else self.many
-                if ready:
-                    self._begin(ready[0], by)
-                if self.under_way and (not ready or by is self.alone):
-                    self._over(by.wait())
+                ready = self._ready() if len(self.under_way) < self.jobs else []
+                if not ready:
+                    futures = {future: number for number, (_, future) in self.under_way.items()}
+                    for future in concurrent.futures.wait(futures, return_when=FIRST_COMPLETED).done:
+                        del self.under_way[futures[future]]
+                        self._over(futures[future], future.result())
+                    continue
+                number, run = ready[0], self.waiting.pop(ready[0])
+                if (setting := self._setting_to_train(number)) is None:
+                    continue
+                if self.jobs == 1 or (len(ready) == 1 and not self.under_way):
+                    # What nothing can be trained beside has the whole machine.
+                    self._over(number, self.alone.attempt(run, setting))
+                else:
+                    self.under_way[number] = time.monotonic(), self.processes.begin(run, setting)
         return self.failed
 
     def _ready(self) -> list[int]:
@@ -86,35 +95,29 @@ class _Runner:
         # What others wait for comes before them; where it does not, a run has to say what it lacks.
         return ready or ([] if self.under_way else list(self.waiting)[:2])
 
-    def _begin(self, number: int, by: crew.Crew) -> None:
-        run = self.waiting.pop(number)
-        if by is self.alone:
-            self._print_head(number)
+    def _setting_to_train(self, number: int) -> Fields | None:
+        """The fields of a run to put over its base; None if it is done already or cannot begin, which is said."""
+        run = self.selected[number]
         try:
             setting = self._setting(run)
-            if self._is_done(run, setting):
-                self._say(number, f"{_result(self.out / run.name, self.suite.shown)}  was done")
-                return
+            if not self._is_done(run, setting):
+                return setting
+            self._say(number, f"{_result(self.out / run.name, self.suite.shown)}  was done")
         except Exception as error:
-            self._fail(number, crew.in_a_line(error))
-            return
-        self.under_way[number] = time.monotonic()
-        by.begin(number, run, setting)
+            self._fail(number, in_a_line(error))
+        return None
 
-    def _over(self, ended: crew.Ended) -> None:
-        number, run = ended.number, self.selected[ended.number]
-        del self.under_way[number]
-        if ended.took is None:
-            if ended.no_data and not self.cost_done:
-                if self.head_of:
-                    print()
-                raise DataError(ended.error or "")
-            self._fail(number, ended.error or "no reason given")
+    def _over(self, number: int, outcome: Outcome) -> None:
+        run = self.selected[number]
+        if outcome.no_data and not self.cost_done:
+            raise DataError(outcome.error)
+        if outcome.error:
+            self._fail(number, outcome.error)
             return
-        self.seconds += ended.took.seconds - ended.took.loading
+        self.seconds += outcome.seconds - outcome.loading
         self.cost_done += self.suite.cost(run)
         result = _result(self.out / run.name, self.suite.shown)
-        self._say(number, f"{result}  {ended.took.seconds:.0f} s{self._time_left()}")
+        self._say(number, f"{result}  {outcome.seconds:.0f} s{self._time_left()}")
 
     def _is_done(self, run: SuiteRun, setting: Fields) -> bool:
         """Whether a run is there already; one that is not can begin.
@@ -147,22 +150,15 @@ class _Runner:
         self._say(number, f"FAILED: {reason}")
 
     def _say(self, number: int, text: str) -> None:
-        """What became of a run, behind its head."""
-        if self.head_of != number:
-            self._print_head(number)
-        print(f"  {text}", flush=True)
-        self.head_of = 0
-
-    def _print_head(self, number: int) -> None:
+        """What became of a run."""
         width = len(str(len(self.selected)))
-        print(f"[{number:{width}}/{len(self.selected)}] {self.selected[number].name}", end="", flush=True)
-        self.head_of = number
+        print(f"[{number:{width}}/{len(self.selected)}] {self.selected[number].name}  {text}", flush=True)
 
     def _time_left(self) -> str:
         rate, now = self.seconds / self.cost_done, time.monotonic()
         waiting = [run for run in self.waiting.values() if not Workdir(self.out / run.name).summary.exists()]
         expected = [rate * self.suite.cost(run) for run in waiting]
-        for number, begun in self.under_way.items():
+        for number, (begun, _) in self.under_way.items():
             expected.append(max(0.0, rate * self.suite.cost(self.selected[number]) - (now - begun)))
         left = max(sum(expected) / self.jobs, max(expected, default=0.0))
         return f"  (time left ~ {duration(left)})" if expected else ""

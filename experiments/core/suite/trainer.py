@@ -4,8 +4,9 @@ import contextlib
 import dataclasses
 import io
 import signal
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -29,16 +30,20 @@ class DataError(UsageError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Took:
-    """Seconds that a run took.
+class Outcome:
+    """What became of a run.
 
     Attributes:
-      seconds: all of them.
+      seconds: that it took.
       loading: those among them in which the data were read, which may be decoded for all runs.
+      error: why it failed, in one line; empty if it did not.
+      no_data: whether it failed for want of data, of which its process had found none before.
     """
 
-    seconds: float
-    loading: float
+    seconds: float = 0.0
+    loading: float = 0.0
+    error: str = ""
+    no_data: bool = False
 
 
 class Trainer:
@@ -50,25 +55,29 @@ class Trainer:
         self._loading = 0.0
         self._data_found = False
 
-    def train(self, run: SuiteRun, setting: Fields, say: Callable[[str], None]) -> Took:
-        """Trains it to its end, and tells `say` now and then how far it is.
+    def attempt(self, run: SuiteRun, setting: Fields) -> Outcome:
+        """Trains it to its end, and prints now and then how far it is; one that fails must not cost the others.
 
         Raises:
           Stopped: at SIGTERM or SIGINT; what was trained is saved, all of it if the run was about to end.
-          DataError: the data cannot be obtained.
-          UsageError: the run cannot begin.
         """
+        try:
+            return self._train(run, setting)
+        except Exception as error:
+            return Outcome(error=in_a_line(error), no_data=isinstance(error, DataError))
+
+    def _train(self, run: SuiteRun, setting: Fields) -> Outcome:
         config, workdir = self._suite.config(run, self._out, setting), Workdir(self._out / run.name)
         overrides = {name: str(value) for name, value in (dict(run.base) | dict(setting)).items()}
         start, self._loading = time.monotonic(), 0.0
         try:
-            with contextlib.redirect_stdout(Sieve(say)):
+            with contextlib.redirect_stdout(Sieve(run.name)):
                 asked_to_stop = train.start(self._recipe, config, workdir, Launch(self._command, overrides))
         finally:
             jax.clear_caches()  # no two runs share a compiled function, and dozens of them fill the memory
         if asked_to_stop or not workdir.is_done():
             raise Stopped
-        return Took(time.monotonic() - start, self._loading)
+        return Outcome(time.monotonic() - start, self._loading)
 
     def _load(self, config: ml_collections.ConfigDict) -> Data:
         """The data of a run. Where the first run finds none, each of the others would fail for the same reason."""
@@ -86,17 +95,24 @@ class Trainer:
 class Sieve(io.TextIOBase):
     """Passes on a line of what a run prints now and then: how far it is, and the time left of a long one."""
 
-    def __init__(self, say: Callable[[str], None], seconds: float = 20.0):
-        self._say, self._seconds = say, seconds
+    def __init__(self, name: str, seconds: float = 20.0):
+        self._name, self._seconds, self._out = name, seconds, sys.stdout
         self._last, self._line = time.monotonic(), ""
 
     def write(self, text: str) -> int:
         """Takes text; of whole lines the last one is passed on, if the last such time is long enough ago."""
         *lines, self._line = (self._line + text).split("\n")
         if lines and lines[-1] and time.monotonic() - self._last >= self._seconds:
-            self._say(lines[-1])
+            print(f"    {self._name}: {lines[-1]}", file=self._out, flush=True)
             self._last = time.monotonic()
         return len(text)
+
+
+def in_a_line(error: Exception) -> str:
+    """What is said of a run that failed."""
+    if isinstance(error, UsageError):
+        return str(error)
+    return f"{type(error).__name__}: {(str(error).strip() or 'no reason given').splitlines()[0]}"
 
 
 @contextlib.contextmanager

@@ -13,11 +13,10 @@ import pytest
 
 from experiments.core import processors
 from experiments.core.errors import UsageError
-from experiments.core.record.files import write_json
 from experiments.core.record.workdir import Workdir
-from experiments.core.suite import command, crew, runner, trainer
+from experiments.core.suite import command, runner
 from experiments.core.suite.plan import SuiteRun
-from experiments.core.suite.trainer import DataError, Took
+from experiments.core.suite.trainer import DataError, Outcome
 from experiments.mnist_pruning.suite.__main__ import SUITE
 from tests.experiments.support import start, undrawn, wait_for_end
 
@@ -79,9 +78,8 @@ def _begin_long_runs(out: Path, *, before: tuple[str, ...] = _FROM_A_TERMINAL):
     # The first row is of a network that has not been trained.
     while not all(path.exists() and path.read_text().count("\n") > 1 for path in rows) and time.monotonic() < deadline:
         time.sleep(0.01)
-    (children,) = (
-        path.read_text().split() for path in Path(f"/proc/{process.pid}/task/{process.pid}").glob("children")
-    )
+    started_by = Path(f"/proc/{process.pid}/task").glob("*/children")  # by thread
+    children = [pid for path in started_by for pid in path.read_text().split()]
     return process, [pid for pid in map(int, children) if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()]
 
 
@@ -108,11 +106,11 @@ def _stop(process: subprocess.Popen[str], how: str) -> None:
 @two_processors
 @pytest.mark.parametrize("how", ["SIGINT to all", "a terminal that is closed", "SIGKILL"])
 def test_what_is_stopped_is_saved(tmp_path, how):
-    process, crew_of_two = _begin_long_runs(tmp_path)
-    assert len(crew_of_two) == 2
+    process, both = _begin_long_runs(tmp_path)
+    assert len(both) == 2
     _stop(process, how)
     out, err = process.communicate(timeout=600)
-    assert wait_for_end(crew_of_two) == []
+    assert wait_for_end(both) == []
     if how != "SIGKILL":
         assert (process.returncode, err) == (0, "")
         assert "stopped; run it again and it resumes" in out
@@ -121,7 +119,7 @@ def test_what_is_stopped_is_saved(tmp_path, how):
 
 @two_processors
 def test_a_terminal_that_is_closed_is_nothing_to_nohup(tmp_path):
-    process, crew_of_two = _begin_long_runs(tmp_path, before=("nohup",))
+    process, both = _begin_long_runs(tmp_path, before=("nohup",))
     os.killpg(process.pid, signal.SIGHUP)
     rows = [tmp_path / run.name / "metrics.jsonl" for run in LONG_RUNS]
     seen = [path.stat().st_size for path in rows]
@@ -133,14 +131,14 @@ def test_a_terminal_that_is_closed_is_nothing_to_nohup(tmp_path):
     out, err = process.communicate(timeout=600)
     assert (process.returncode, err) == (0, "")
     assert "stopped; run it again and it resumes" in out
-    assert wait_for_end(crew_of_two) == []
+    assert wait_for_end(both) == []
     assert all(_saved(tmp_path, run.name) for run in LONG_RUNS)
 
 
 @two_processors
 def test_a_process_that_dies_costs_its_run_alone(tmp_path):
-    process, crew_of_two = _begin_long_runs(tmp_path)
-    os.kill(crew_of_two[0], signal.SIGKILL)
+    process, both = _begin_long_runs(tmp_path)
+    os.kill(both[0], signal.SIGKILL)
     line = next(line for line in process.stdout if "FAILED" in line)
     assert line.endswith("FAILED: its process ended with exit code -9\n")
     os.kill(process.pid, signal.SIGTERM)
@@ -175,7 +173,7 @@ def test_as_many_as_there_are_processors_and_one_on_an_accelerator(tmp_path, mon
 
 
 def _hand(tmp_path, monkeypatch, jobs=2):
-    """A runner of five runs whose results are not there, and its crews."""
+    """A runner of five runs whose results are not there."""
     runs = [SuiteRun(f"run{number}", BASE) for number in range(5)]
     suite = dataclasses.replace(SUITE, cost=lambda run: 1.0)
     monkeypatch.setattr(runner, "_result", lambda path, shown: "done")
@@ -187,13 +185,14 @@ def test_time_left_is_shared_out_among_those_at_work(tmp_path, monkeypatch, caps
     monkeypatch.setattr(runner.time, "monotonic", lambda: clock[0])
     for number in (1, 2):
         del hand.waiting[number]
-        hand.under_way[number] = 0.0
+        hand.under_way[number] = 0.0, None
     clock[0] = 30.0
-    hand._over(crew.Ended(1, took=Took(seconds=70, loading=40)))
+    del hand.under_way[1]
+    hand._over(1, Outcome(seconds=70, loading=40))
     for number in (3, 4, 5):
         del hand.waiting[number]
-    hand.under_way = {3: 10.0, 4: 25.0}
-    hand._over(crew.Ended(3, took=Took(seconds=30, loading=0)))
+    hand.under_way = {4: (25.0, None)}
+    hand._over(3, Outcome(seconds=30))
     # The second is as good as over, three are to come; then one is, which began five seconds ago.
     assert (
         capsys.readouterr().out
@@ -203,29 +202,11 @@ def test_time_left_is_shared_out_among_those_at_work(tmp_path, monkeypatch, caps
 
 def test_without_data_there_is_one_error_but_not_after_a_run_that_had_some(tmp_path, monkeypatch, capsys):
     hand = _hand(tmp_path, monkeypatch)
-    for number in (1, 2):
-        hand.under_way[number] = 0.0
     with pytest.raises(DataError, match="no such data"):
-        hand._over(crew.Ended(1, error="no such data", no_data=True))
+        hand._over(1, Outcome(error="no such data", no_data=True))
     hand.cost_done = 1.0
-    hand._over(crew.Ended(2, error="too few images", no_data=True))
+    hand._over(2, Outcome(error="too few images", no_data=True))
     assert (hand.failed, capsys.readouterr().out) == (["run1"], "[2/5] run1  FAILED: too few images\n")
-
-
-def test_alone_it_says_how_far_a_run_is_below_its_name(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(trainer.Sieve, "write", lambda sieve, text: sieve._say(text.strip()) if text.strip() else None)
-
-    def train(recipe, config, workdir, launch):
-        print("epoch 1")
-        workdir.path.mkdir(parents=True)
-        write_json(workdir.summary, {"state": "done"})
-
-    monkeypatch.setattr(trainer.train, "start", train)
-    alone = crew.Alone(SUITE, tmp_path, ["suite"])
-    alone.begin(1, SuiteRun("one", BASE), {})
-    print("[1/1] one", end="")
-    assert alone.wait().took is not None
-    assert capsys.readouterr().out == "[1/1] one\n    epoch 1\n"
 
 
 def test_a_run_waits_until_the_processes_of_its_candidates_are_done(tmp_path):
@@ -234,7 +215,7 @@ def test_a_run_waits_until_the_processes_of_its_candidates_are_done(tmp_path):
     assert command.run_suite(suite, tmp_path, CANDIDATES, CANDIDATES, ["suite"], jobs=1) == 0
     waiting = runner._Runner(suite, tmp_path, runs, runs, ["suite"], jobs=2)
     waiting.waiting = {3: FINAL}
-    waiting.under_way = {2: 0.0}  # whose results are all there
+    waiting.under_way = {2: (0.0, None)}  # whose results are all there
     assert waiting._ready() == []
     waiting.under_way = {}
     assert waiting._ready() == [3]
