@@ -32,6 +32,7 @@ def test_both_feeds_take_the_same_batches():
                 for made, chunk in zip((resident, streamed), chunks, strict=True)
             ]
             jax.tree.map(np.testing.assert_array_equal, *batches)
+    assert rows.tolist() == list(range(24))  # of a process alone
     image = streamed.chunk(0)["image"]
     assert {shard.data.shape for shard in image.addressable_shards} == {(3, 3, 2, 2, 1)}
 

@@ -51,12 +51,10 @@ def test_a_second_sigterm_acts_as_usual_and_a_second_sighup_does_not(handlers):
 
 def test_what_is_ignored_stays_so():
     previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with Interrupt() as interrupt:
-            signal.raise_signal(signal.SIGHUP)
-            assert interrupt.received is None
-    finally:
-        signal.signal(signal.SIGHUP, previous)
+    with Interrupt() as interrupt:
+        signal.raise_signal(signal.SIGHUP)
+        assert interrupt.received is None
+    signal.signal(signal.SIGHUP, previous)
 
 
 @pytest.mark.parametrize(("number", "stops"), [(errno.EPIPE, True), (errno.EIO, True), (errno.ENOSPC, False)])

@@ -15,7 +15,7 @@ from experiments.core.training import mesh as mesh_lib
 from experiments.core.training import state as state_lib
 from experiments.core.training.program import Program
 from experiments.vmoe.experiment import RECIPE as VMOE
-from tests.experiments.support import set_fields
+from tests.experiments.support import on_one_device
 from tests.experiments.toy import RECIPE, load_streams, toy_config
 
 
@@ -46,34 +46,25 @@ def test_feeds_hand_out_what_is_compiled_for(fields):
     assert described(program.state) == described(begun)
 
 
-def small(experiment, **fields):
-    config = cifar100_vit.get_config("small") if experiment is VIT else vmoe.get_config("small,router=hard")
-    common = {
-        "dataset": "digits",
-        "batch_size": 50,
-        "eval_batch_size": 100,
-        "model.depth": 1,
-        "steps": 10,
-        "optimizer.warmup_steps": 1,
-        "checkpoint_every": 10,
-        "eval_every": 10,
-    }
-    set_fields(config, fields, common)
-    del config.mesh
-    train.check_fields(experiment, config)
-    return config
+SMALL = {"dataset": "digits", "batch_size": 50, "eval_batch_size": 100, "model.depth": 1}
+SMALL |= {"steps": 10, "optimizer.warmup_steps": 1, "checkpoint_every": 10, "eval_every": 10}
 
 
 @pytest.mark.parametrize(
-    ("recipe", "fields"),
+    ("recipe", "config", "fields"),
     [
-        (VMOE, {"moe.blocks": (0,)}),
-        (VIT, {"feed": "stream", "input.augment_on": "host", "split": "validation", "validation_size": 300}),
+        (VMOE, vmoe.get_config("small,router=hard"), {"moe.blocks": (0,)}),
+        (
+            VIT,
+            cifar100_vit.get_config("small"),
+            {"feed": "stream", "input.augment_on": "host", "split": "validation", "validation_size": 300},
+        ),
     ],
     ids=["vmoe", "vit from the host"],
 )
-def test_without_data_the_program_is_the_same(recipe, fields):
-    config = small(recipe, **fields)
+def test_without_data_the_program_is_the_same(recipe, config, fields):
+    on_one_device(config, SMALL, fields)
+    train.check_fields(recipe, config)
     real, outlined = (Program(recipe, config, load(config)) for load in (dataset.load, outline))
     assert real.trace_train().lower().as_text() == outlined.trace_train().lower().as_text()
     assert real.trace_evaluation().lower().as_text() == outlined.trace_evaluation().lower().as_text()
