@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import multiprocessing
 import os
 import signal
 import sys
@@ -86,22 +85,6 @@ def test_streams_are_closed_however_a_run_ends(tmp_path, capsys, end):
     assert log == ([] if end == "refused" else opened_and_closed)
     assert ("stopped by SIGTERM after step" in capsys.readouterr().out) == (end == "interrupted")
     assert (tmp_path / "summary.json").exists() == (end == "done")
-
-
-def test_a_run_that_failed_leaves_no_workers_to_its_program(tmp_path, monkeypatch):
-    at_work = []
-
-    def full(*arguments):
-        at_work.append(len(multiprocessing.active_children()))
-        raise Broken
-
-    monkeypatch.setattr(train.Checkpoints, "save", full)
-    with pytest.raises(Broken) as raised:
-        train.run(RECIPE, toy_config(**pipeline_fields(workers=1)), tmp_path)
-    # The exception keeps the streams alive: nothing but the trainer can have closed them.
-    assert raised.tb is not None
-    assert at_work == [2]  # one for training, one for evaluation
-    assert multiprocessing.active_children() == []
 
 
 def test_a_resumed_run_starts_each_stream_once(tmp_path, monkeypatch):

@@ -13,9 +13,8 @@ import pytest
 
 from experiments.core import processors
 from experiments.core.errors import UsageError
-from experiments.core.record.files import write_json
 from experiments.core.record.workdir import Workdir
-from experiments.core.suite import command, crew, runner, trainer
+from experiments.core.suite import command, crew, runner
 from experiments.core.suite.plan import SuiteRun
 from experiments.core.suite.trainer import DataError, Took
 from experiments.mnist_pruning.suite.__main__ import SUITE
@@ -91,26 +90,18 @@ def _saved(out: Path, name: str) -> bool:
     return bool(steps) and not Workdir(out / name).in_use() and not (out / name / "summary.json").exists()
 
 
-def _stop(process: subprocess.Popen[str], how: str) -> None:
-    match how:
-        case "SIGTERM":
-            os.kill(process.pid, signal.SIGTERM)
-        case "SIGINT to all":
-            os.killpg(process.pid, signal.SIGINT)
-        case "a terminal that is closed":  # it and its shell say so
-            os.killpg(process.pid, signal.SIGHUP)
-            time.sleep(0.02)
-            os.killpg(process.pid, signal.SIGHUP)
-        case "SIGKILL":
-            os.kill(process.pid, signal.SIGKILL)
-
-
 @two_processors
 @pytest.mark.parametrize("how", ["SIGINT to all", "a terminal that is closed", "SIGKILL"])
 def test_what_is_stopped_is_saved(tmp_path, how):
     process, crew_of_two = _begin_long_runs(tmp_path)
     assert len(crew_of_two) == 2
-    _stop(process, how)
+    if how == "SIGKILL":
+        process.kill()
+    else:
+        os.killpg(process.pid, signal.SIGINT if how == "SIGINT to all" else signal.SIGHUP)
+    if how == "a terminal that is closed":  # it and its shell say so
+        time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGHUP)
     out, err = process.communicate(timeout=600)
     assert wait_for_end(crew_of_two) == []
     if how != "SIGKILL":
@@ -120,7 +111,7 @@ def test_what_is_stopped_is_saved(tmp_path, how):
 
 
 @two_processors
-def test_a_terminal_that_is_closed_is_nothing_to_nohup(tmp_path):
+def test_under_nohup_a_closed_terminal_is_nothing_and_a_process_that_dies_costs_its_run_alone(tmp_path):
     process, crew_of_two = _begin_long_runs(tmp_path, before=("nohup",))
     os.killpg(process.pid, signal.SIGHUP)
     rows = [tmp_path / run.name / "metrics.jsonl" for run in LONG_RUNS]
@@ -129,21 +120,10 @@ def test_a_terminal_that_is_closed_is_nothing_to_nohup(tmp_path):
     while any(path.stat().st_size <= before for path, before in zip(rows, seen, strict=True)):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    _stop(process, "SIGTERM")
-    out, err = process.communicate(timeout=600)
-    assert (process.returncode, err) == (0, "")
-    assert "stopped; run it again and it resumes" in out
-    assert wait_for_end(crew_of_two) == []
-    assert all(_saved(tmp_path, run.name) for run in LONG_RUNS)
-
-
-@two_processors
-def test_a_process_that_dies_costs_its_run_alone(tmp_path):
-    process, crew_of_two = _begin_long_runs(tmp_path)
     os.kill(crew_of_two[0], signal.SIGKILL)
     line = next(line for line in process.stdout if "FAILED" in line)
     assert line.endswith("FAILED: its process ended with exit code -9\n")
-    os.kill(process.pid, signal.SIGTERM)
+    process.terminate()
     process.communicate(timeout=600)
     (survivor,) = {run.name for run in LONG_RUNS} - {line.split()[1]}
     assert _saved(tmp_path, survivor)
@@ -210,22 +190,6 @@ def test_without_data_there_is_one_error_but_not_after_a_run_that_had_some(tmp_p
     hand.cost_done = 1.0
     hand._over(crew.Ended(2, error="too few images", no_data=True))
     assert (hand.failed, capsys.readouterr().out) == (["run1"], "[2/5] run1  FAILED: too few images\n")
-
-
-def test_alone_it_says_how_far_a_run_is_below_its_name(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(trainer.Sieve, "write", lambda sieve, text: sieve._say(text.strip()) if text.strip() else None)
-
-    def train(recipe, config, workdir, launch):
-        print("epoch 1")
-        workdir.path.mkdir(parents=True)
-        write_json(workdir.summary, {"state": "done"})
-
-    monkeypatch.setattr(trainer.train, "start", train)
-    alone = crew.Alone(SUITE, tmp_path, ["suite"])
-    alone.begin(1, SuiteRun("one", BASE), {})
-    print("[1/1] one", end="")
-    assert alone.wait().took is not None
-    assert capsys.readouterr().out == "[1/1] one\n    epoch 1\n"
 
 
 def test_a_run_waits_until_the_processes_of_its_candidates_are_done(tmp_path):

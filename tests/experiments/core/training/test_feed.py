@@ -4,7 +4,6 @@ import jax
 import numpy as np
 
 from experiments.core.input import stream
-from experiments.core.input.batches import epoch_indices, step_indices
 from experiments.core.training import feed
 from experiments.core.training import mesh as mesh_lib
 from tests.experiments.toy import toy_config
@@ -12,12 +11,6 @@ from tests.experiments.toy import toy_config
 RNG = np.random.default_rng(0)
 EXAMPLES = {"image": RNG.integers(0, 256, (100, 2, 2, 1), np.uint8), "label": np.arange(100, dtype=np.int32)}
 MESH = mesh_lib.make(toy_config(mesh={"data": 4, "fsdp": 2}))
-
-
-def test_steps_go_through_the_epochs():
-    epochs = np.concatenate([epoch_indices(7, epoch, 100, 24) for epoch in range(3)])
-    np.testing.assert_array_equal(step_indices(7, 2, 9, 100, 24), epochs[2:11])
-    np.testing.assert_array_equal(step_indices(7, 4, 1, 100, 24), epochs[4:5])
 
 
 def test_both_feeds_take_the_same_batches():
