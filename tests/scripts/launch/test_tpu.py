@@ -10,6 +10,7 @@ import threading
 
 import pytest
 
+from scripts.launch.code import ROOT
 from tests.scripts.launch.conftest import commands
 from tests.scripts.launch.fakes import HANG, flag
 
