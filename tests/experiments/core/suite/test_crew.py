@@ -91,29 +91,23 @@ def _saved(out: Path, name: str) -> bool:
 
 
 @two_processors
-@pytest.mark.parametrize("how", ["SIGINT to all", "a terminal that is closed", "SIGKILL"])
-def test_what_is_stopped_is_saved(tmp_path, how):
+def test_when_the_terminal_is_closed_all_is_saved(tmp_path):
     process, crew_of_two = _begin_long_runs(tmp_path)
     assert len(crew_of_two) == 2
-    if how == "SIGKILL":
-        process.kill()
-    else:
-        os.killpg(process.pid, signal.SIGINT if how == "SIGINT to all" else signal.SIGHUP)
-    if how == "a terminal that is closed":  # it and its shell say so
-        time.sleep(0.02)
-        os.killpg(process.pid, signal.SIGHUP)
+    os.killpg(process.pid, signal.SIGHUP)
+    time.sleep(0.02)  # the terminal says so, and its shell
+    os.killpg(process.pid, signal.SIGHUP)
     out, err = process.communicate(timeout=600)
     assert wait_for_end(crew_of_two) == []
-    if how != "SIGKILL":
-        assert (process.returncode, err) == (0, "")
-        assert "stopped; run it again and it resumes" in out
+    assert (process.returncode, err) == (0, "")
+    assert "stopped; run it again and it resumes" in out
     assert all(_saved(tmp_path, run.name) for run in LONG_RUNS)
 
 
 @two_processors
-def test_under_nohup_a_closed_terminal_is_nothing_and_a_process_that_dies_costs_its_run_alone(tmp_path):
+def test_a_process_that_dies_costs_its_run_alone_and_if_the_first_is_killed_the_others_save(tmp_path):
     process, crew_of_two = _begin_long_runs(tmp_path, before=("nohup",))
-    os.killpg(process.pid, signal.SIGHUP)
+    os.killpg(process.pid, signal.SIGHUP)  # which is nothing to nohup
     rows = [tmp_path / run.name / "metrics.jsonl" for run in LONG_RUNS]
     seen = [path.stat().st_size for path in rows]
     deadline = time.monotonic() + 600
@@ -123,8 +117,9 @@ def test_under_nohup_a_closed_terminal_is_nothing_and_a_process_that_dies_costs_
     os.kill(crew_of_two[0], signal.SIGKILL)
     line = next(line for line in process.stdout if "FAILED" in line)
     assert line.endswith("FAILED: its process ended with exit code -9\n")
-    process.terminate()
+    process.kill()
     process.communicate(timeout=600)
+    assert wait_for_end(crew_of_two) == []
     (survivor,) = {run.name for run in LONG_RUNS} - {line.split()[1]}
     assert _saved(tmp_path, survivor)
 
