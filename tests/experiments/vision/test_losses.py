@@ -43,7 +43,8 @@ def halves(k):
 LOSSES = {
     "truncated": (truncated, lambda x, k: truncated_entropy(x, LABELS, k)),
     "svm": (svm, lambda x, k: smooth_svm(x, LABELS, k, TEMPERATURE)),
-    "petersen": (petersen, lambda x, k: sorted_cross_entropy(x, LABELS, halves(k), TEMPERATURE)),
+    # Shares need not sum to 1.
+    "petersen": (petersen, lambda x, k: sorted_cross_entropy(x, LABELS, 2 * halves(k), TEMPERATURE)),
 }
 
 
