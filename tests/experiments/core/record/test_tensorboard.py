@@ -20,6 +20,6 @@ def test_curves_are_means_over_seeds_and_config_and_summary_are_texts(monkeypatc
     written = [(name, arguments) for name, *arguments in writers[0].written]
     ((step, scalars),) = [arguments for name, arguments in written if name == "write_scalars"]
     assert (step, scalars["error"], scalars["by_layer/1"]) == (3, 1.5, 5.0)
-    config, summary = (texts for name, (_, texts) in written if name == "write_texts")
+    config, summary = (arguments[1] for name, arguments in written if name == "write_texts")
     assert config == {"config": "    config.p = 2.0\n    config.lam = 1"}
     assert json.loads(summary["summary"]) == {"state": "done"}
