@@ -28,21 +28,9 @@ def handlers():
     assert after == before
 
 
-@pytest.mark.parametrize("number", NUMBERS)
-def test_the_first_signal_is_noted(number):
-    with Interrupt() as interrupt:
-        assert interrupt.received is None
-        signal.raise_signal(number)
-        assert interrupt.received == number.name
-
-
-def test_what_a_terminal_would_obey_is_shown_escaped(capsys):
-    Interrupt().say("/runs/\x1b]0;x\x07/\udcff is now here: é")
-    assert capsys.readouterr().out == "/runs/\\x1b]0;x\\x07/\\udcff is now here: é\n"
-
-
 def test_a_second_sigterm_acts_as_usual_and_a_second_sighup_does_not(handlers):
     with Interrupt() as interrupt:
+        assert interrupt.received is None
         signal.raise_signal(signal.SIGHUP)
         assert signal.getsignal(signal.SIGTERM) == handlers[0]
         signal.raise_signal(signal.SIGHUP)  # as a closed terminal and its shell send it
