@@ -39,9 +39,19 @@ def test_what_the_first_call_alone_has_to_do_is_counted_only_where_it_matters_li
     progress = Progress((), Plan(10, 1000, 1, 100, 100, "step"), 0, 1)
     clock[0] = first_call
     progress.warm(1)
-    progress.show({"step": 1, "diverged": [False], "train_loss": [1.0]})  # from one call nothing can be told
     clock[0] += 99.0
     progress.show({"step": 100, "diverged": [False], "train_loss": [1.0]})
-    first, second = capsys.readouterr().out.splitlines()
-    assert "left" not in first
-    assert second.endswith(f"  {left}")
+    assert capsys.readouterr().out.endswith(f"  {left}\n")
+
+
+def test_there_is_no_time_left_to_tell_before_a_second_call(clock, capsys):
+    progress = Progress((), Plan(10, 1000, 100, 100, 100, "step"), 0, 1)
+    clock[0] = 5.0
+    progress.warm(100)
+    progress.show({"step": 100, "diverged": [False], "train_loss": [1.0]})
+    clock[0] = 15.0
+    progress.show({"step": 200, "diverged": [False], "train_loss": [1.0]})
+    assert (
+        capsys.readouterr().out
+        == "step  100/1000  train_loss 1\nstep  200/1000  train_loss 1  10 a second, 1:20 left\n"
+    )
