@@ -63,27 +63,27 @@ def test_adam_decays_all_parameters_apart_from_the_gradient():
         value = value + update
 
 
-@pytest.mark.parametrize("router", ROUTERS)
-def test_every_router_has_a_config_in_both_sizes_and_small(router):
-    for argument in ("size=S/32", "size=B/16", "small"):
-        config = get_config(f"router={router},{argument}")
-        validate(_on_cpus(config))
-        made = make_router(config, 0.1)
-        assert (
-            type(made).__name__
-            == {
-                "relaxed": "RelaxedExpertChoice",
-                "annealed": "RelaxedExpertChoice",
-                "unbounded": "RelaxedExpertChoice",
-                "straight_through": "StraightThroughExpertChoice",
-                "balanced": "BalancedExpertChoice",
-                "hard": "HardExpertChoice",
-                "token_choice": "TokenChoice",
-                "soft": "SoftMoe",
-                "dense": "Dense",
-                "none": "Dense",
-            }[router]
-        )
+TYPES = {
+    "relaxed": "RelaxedExpertChoice",
+    "annealed": "RelaxedExpertChoice",
+    "unbounded": "RelaxedExpertChoice",
+    "straight_through": "StraightThroughExpertChoice",
+    "balanced": "BalancedExpertChoice",
+    "hard": "HardExpertChoice",
+    "token_choice": "TokenChoice",
+    "soft": "SoftMoe",
+    "dense": "Dense",
+    "none": "Dense",
+}
+
+
+def test_every_router_has_a_config_in_both_sizes_and_small():
+    assert TYPES.keys() == ROUTERS.keys()
+    for router in ROUTERS:
+        for argument in ("size=S/32", "size=B/16", "small"):
+            config = get_config(f"router={router},{argument}")
+            validate(_on_cpus(config))
+            assert type(make_router(config, 0.1)).__name__ == TYPES[router]
     assert routing_shape(get_config("small")) == Shape(tokens=400, k=28, capacity=28)  # the paper's routing problem
 
 
@@ -108,42 +108,26 @@ def _on_cpus(config):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"router.name": "softmax"}, r"config\.router\.name='softmax' .* one of hard, relaxed, .*, soft, dense"),
         ({"router.score": "both"}, r"config\.router\.score='both' .* one of gates, logits"),
-        ({"router.p": 1.0}, r"config\.router\.p=1\.0 .* in \(1, 2\]"),
         ({"router.p": 1.5, "router.dykstra": 10}, r"config\.router\.p=1\.5 .* 2 with router\.dykstra"),
-        ({"router.k": 401}, r"config\.router\.k=401 .* at most the 400 tokens of a group"),
-        ({"router.capacity": 20}, r"config\.router\.capacity=20 .* at least k=28"),
         ({"router.name": "hard", "router.capacity": 40}, r"config\.router\.capacity=40 .* k=28, or 0"),
-        (
-            {"router.name": "unbounded", "router.capacity": 40},
-            r"config\.router\.capacity=40 .* 0: its buffers hold all",
-        ),
+        ({"router.name": "unbounded", "router.capacity": 40}, r"config\.router\.capacity=40 .* 0: its buffers hold"),
         ({"router.name": "straight_through", "router.dykstra": 9}, r"config\.router\.dykstra=9 .* 0 for .*straight_"),
         ({"router.name": "balanced", "router.limit": 2.0}, r"config\.router\.limit=2\.0 .* at least 2\.24: 32 experts"),
         ({"router.name": "balanced", "router.hard_after": 0.9}, r"config\.router\.hard_after=0\.9 .* 1: a plan needs"),
-        ({"router.limit": 0.0}, r"config\.router\.limit=0\.0 .* positive"),
-        ({"router.hard_after": 1.5}, r"config\.router\.hard_after=1\.5 .* in \(0, 1\]"),
-        ({"router.lam.start": 0.0}, r"config\.router\.lam\.start=0\.0 .* positive"),
-        ({"router.name": "token_choice", "router.selected": 33}, r"config\.router\.selected=33 .* the 32 experts"),
         ({"moe.blocks": (5, 8)}, r"config\.moe\.blocks=\(5, 8\) .* counted from 0 to 7"),
-        ({"moe.blocks": (5, 5)}, r"config\.moe\.blocks=\(5, 5\) .* different"),
-        ({"moe.dispatcher": "scatter"}, r"config\.moe\.dispatcher='scatter' .* one of gather, einsum, dense"),
         ({"batch_size": 96}, r"config\.batch_size=96 .* multiple of 64: moe\.group_images=8 times 8 devices"),
         ({"batch_size": 128, "accumulate": 4}, r"config\.batch_size=128 .* multiple of 256: .* times accumulate=4"),
         ({"eval_batch_size": 96}, r"config\.eval_batch_size=96 .* multiple of 64"),
         ({"moe.num_experts": 20, "mesh": {"expert": 8}}, r"config\.moe\.num_experts=20 .* multiple of the 8 parts"),
-        ({"model.variant": "S-32"}, r"the V-MoE 'S-32' is not one of SIZE/PATCH"),
         ({"model.dtype": "float16"}, r"config\.model\.dtype='float16' .* one of float32, bfloat16"),
         ({"input.size": 230}, r"config\.input\.size=230 .* multiple of the patch size 32"),
-        ({"loss": "hinge"}, r"config\.loss='hinge' .* one of softmax, sigmoid"),
     ],
 )
-def test_mistakes_are_told_in_one_line(fields, message):
+def test_fields_that_do_not_go_together_are_named(fields, message):
+    """Single fields are in `test_hostile_commands.py`."""
     config = _on_cpus(get_config())
-    mesh = fields.pop("mesh", None)
-    if mesh:
-        config.mesh = mesh
+    config.mesh = fields.pop("mesh", config.mesh)
     with config.ignore_type():
         config.update_from_flattened_dict(fields)
     with pytest.raises(UsageError, match=message):
@@ -158,15 +142,11 @@ def test_without_an_accelerator_the_full_size_says_what_it_needs():
     RECIPE.prepare(config)
 
 
-@pytest.mark.parametrize(
-    ("argument", "message"),
-    [
+def test_mistakes_in_the_argument():
+    for argument, message in (
         ("router=both", "router=both is not allowed: it must be one of hard, relaxed, .*, soft, dense"),
         ("data=jft300m", "data=jft300m is not allowed: it must be one of imagenet2012, imagenet21k"),
         ("small,size=B/16", "size=B/16 is not allowed with small"),
-        ("k=3", "'k=3' is not one of OPTION=VALUE"),
-    ],
-)
-def test_mistakes_in_the_argument(argument, message):
-    with pytest.raises(UsageError, match=message):
-        get_config(argument)
+    ):
+        with pytest.raises(UsageError, match=message):
+            get_config(argument)

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -38,7 +37,6 @@ def toy_config(**fields: Any) -> ml_collections.ConfigDict:
             "checkpoint_every": 3,
             "batch_size": 64,
             "noise": 0.0,  # of the inputs in training
-            "pause": 0.0,  # seconds that a batch of the stream takes
             "optimizer": {
                 "name": "adam",
                 "learning_rate": 1e-3,
@@ -88,25 +86,13 @@ def build(config: ml_collections.ConfigDict, data: Data, pretrained: Any = None)
 
 
 def load_streams(config: ml_collections.ConfigDict) -> Data:
-    """The same data as streams, which pause before each batch."""
+    """The same data as streams."""
     data = data_lib.load(config)
-
-    def slow(host):
-        class Slow:
-            def batch(self, step):
-                time.sleep(config.pause)
-                return host.batch(step)
-
-            def close(self):
-                host.close()
-
-        return Slow()
-
     return dataclasses.replace(
         data,
         train_stream=Stream(
             data.num_train,
-            lambda seed, rows: slow(Shuffled(data.train, config.batch_size, seed, rows)),
+            lambda seed, rows: Shuffled(data.train, config.batch_size, seed, rows),
             row_of(data.train),
         ),
         evaluation_stream=Stream(
@@ -132,6 +118,27 @@ def kill() -> None:
     raise Killed
 
 
+def watched(stream: Stream, before: Callable[[int], None], log: Callable[[str], None] = lambda what: None) -> Stream:
+    """The stream, which calls `before` with the step of each batch, and `log` when it is opened and closed."""
+
+    def opened(seed, rows):
+        whole = stream.open(seed, rows)
+        log("open")
+
+        class Watched:
+            def batch(self, step):
+                before(step)
+                return whole.batch(step)
+
+            def close(self):
+                log("close")
+                whole.close()
+
+        return Watched()
+
+    return dataclasses.replace(stream, open=opened)
+
+
 def killed_at(step: int, act: Callable[[], None] = kill) -> Recipe:
     """The toy, streamed, to which something happens (it breaks off) when the batch of `step` is asked for.
 
@@ -140,22 +147,8 @@ def killed_at(step: int, act: Callable[[], None] = kill) -> Recipe:
 
     def load(config):
         data = load_streams(config)
-
-        def opened(seed, rows):
-            whole = data.train_stream.open(seed, rows)
-
-            class Breaking:
-                def batch(self, number):
-                    if number == step:
-                        act()
-                    return whole.batch(number)
-
-                def close(self):
-                    whole.close()
-
-            return Breaking()
-
-        return dataclasses.replace(data, train_stream=dataclasses.replace(data.train_stream, open=opened))
+        broken = watched(data.train_stream, lambda number: act() if number == step else None)
+        return dataclasses.replace(data, train_stream=broken)
 
     return Recipe("toy", lambda config: None, build, load)
 

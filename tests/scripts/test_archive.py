@@ -41,19 +41,14 @@ def test_an_archive_is_read_as_the_workdirs_were(runs, tmp_path, capsys):
     assert params
     for name, array in before[0].params().items():
         np.testing.assert_array_equal(params[name], array)
+    ((run,), problems) = results.load(tmp_path / "sweep" / "b")
+    assert (run.name, run.summary["seeds"], problems) == (".", [3], [])
+    assert [results.is_place(tmp_path / "sweep" / name) for name in ("b", "d")] == [True, False]
+    assert results.load(tmp_path / "sweep" / "d") == ([], [])
     again = tmp_path / "again"
     assert archive.main([str(tmp_path), f"--out={again}"]) == 0
     assert (again / "runs.jsonl").read_bytes() == (tmp_path / "runs.jsonl").read_bytes()
     assert (again / "arrays.npz").read_bytes() == (tmp_path / "arrays.npz").read_bytes()
-
-
-def test_an_archived_run_is_read_by_itself(runs, tmp_path):
-    archive.main([str(runs), f"--out={tmp_path}"])
-    ((run,), problems) = results.load(tmp_path / "sweep" / "b")
-    assert (run.name, run.summary["seeds"], problems) == (".", [3], [])
-    assert results.is_place(tmp_path / "sweep" / "b")
-    assert not results.is_place(tmp_path / "sweep" / "d")
-    assert results.load(tmp_path / "sweep" / "d") == ([], [])
 
 
 def test_workdirs_are_read_once_beside_their_archive_and_go_if_asked(runs, tmp_path, monkeypatch):

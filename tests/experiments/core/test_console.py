@@ -53,10 +53,7 @@ def test_where_nobody_reads_any_more_a_command_ends_without_a_word(stream):
         read.close()
         assert other.read() == b""
         assert process.wait() == UNREAD == 128 + signal.SIGPIPE
-
-
-def test_a_line_alone_that_nobody_reads_is_as_many():
-    reader, writer = os.pipe()
+    reader, writer = os.pipe()  # of a line alone, too
     os.close(reader)
     done = subprocess.run(command("print('line')"), stdout=writer, stderr=subprocess.PIPE)
     os.close(writer)

@@ -1,7 +1,7 @@
 """Runs whose files are damaged, whose disk is full, whose terminal is closed: none ends with other numbers.
 
-All in this process. `half` is a run of the toy experiment that was killed: it has rows up to step 12, and checkpoints
-of the steps 9 and 12.
+All in this process; `make chaos` does the same to processes, at more random places. `half` is a run of the toy
+experiment that was killed: it has rows up to step 12, and checkpoints of the steps 9 and 12.
 """
 
 import errno
@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -21,14 +22,16 @@ from experiments.core.errors import DamagedError, UsageError, in_one_line
 from experiments.core.record import metrics
 from experiments.core.record.workdir import Workdir
 from experiments.core.training import train
+from tests.chaos.damages import DAMAGES
 from tests.experiments.support import rows_without_seconds
 from tests.experiments.toy import STREAM, STREAMED, Killed, killed_at, toy_config
 
 NEWEST, BEFORE = "12", "9"
+FIELDS = STREAM | {"eval_every": 2}
 
 
 def run(workdir, recipe=STREAMED, **fields):
-    train.run(recipe, toy_config(**STREAM | fields), workdir)
+    train.run(recipe, toy_config(**FIELDS | fields), workdir)
 
 
 @pytest.fixture(scope="module")
@@ -60,172 +63,72 @@ def contents(workdir):
     return {str(path.relative_to(workdir)): path.read_bytes() for path in files}
 
 
-def flip(path, place):
-    content = bytearray(path.read_bytes())
-    content[place] ^= 1
-    path.write_bytes(content)
+ACTS = {damage.act: damage for damage in DAMAGES}  # each once: some are there for several random places
 
 
-def test_a_flipped_byte_sends_back_to_the_checkpoint_before_and_to_the_same_numbers(copy, whole, capsys):
-    data = max((copy / "checkpoints" / NEWEST / "state").rglob("d/*"), key=lambda path: path.stat().st_size)
-    flip(data, random.Random(0).randrange(data.stat().st_size))
-    run(copy)
-    assert rows_without_seconds(copy) == whole
-    first, second = capsys.readouterr().out.splitlines()[:2]
-    assert first.startswith(f"the checkpoint of step {NEWEST} is damaged (state/")
-    assert first.endswith(f"is now {copy}/damaged-checkpoint-{NEWEST}, and that of step {BEFORE} is used instead")
-    assert second == f"resuming after step {BEFORE}"
-    assert (copy / f"damaged-checkpoint-{NEWEST}" / "state").is_dir()
-
-
-def test_a_run_of_before_there_were_sums_goes_on_and_says_so(copy, whole, capsys):
-    for step in (NEWEST, BEFORE):
-        (copy / "checkpoints" / step / "SHA256SUMS").unlink()
-    run(copy)
-    assert rows_without_seconds(copy) == whole
-    assert capsys.readouterr().out.startswith(f"the checkpoint of step {NEWEST} has no SHA256SUMS: ")
-
-
-def lines_with(change):
-    def damage(path):
-        lines = path.read_bytes().splitlines(keepends=True)
-        change(lines)
-        path.write_bytes(b"".join(lines))
-
-    return damage
-
-
-def cut(lines):
-    lines[2] = lines[2][:40] + b"\n"
-
-
-def garbage(lines):
-    lines[2] = b"\xff\xfe garbage \x00\n"
-
-
-def nul(lines):
-    lines[2] = bytes(len(lines[2]) - 1) + b"\n"
-
-
-def joined(lines):
-    lines[1:3] = [lines[1][:-1] + lines[2]]
-
-
-def missing(lines):
-    del lines[2]
-
-
-def twice(lines):
-    lines.insert(2, lines[1])
-
-
-def digit(lines):
-    # A number is one still.
-    place = lines[2].index(b'"train_loss": [') + 17
-    lines[2] = lines[2][:place] + bytes([lines[2][place] ^ 1]) + lines[2][place + 1 :]
-
-
-def another(lines):
-    lines[2] = b"[1, 2]\n"
-
-
-ROWS = {
-    cut: "line 3 is no row",
-    garbage: "line 3 is no row",
-    nul: "line 3 is no row",
-    joined: "line 2 is no row",
-    missing: "line 3 is of step 12, where the row of step 8 has its place",
-    twice: "line 3 is of step 4, after one of step 4",
-    digit: "lines 1 to 4 are not those that were written",
-    another: "line 3 is no row",
-}
-
-
-@pytest.mark.parametrize("change", ROWS, ids=lambda change: change.__name__)
-def test_rows_that_are_damaged_are_named_and_nothing_is_changed(copy, change):
-    lines_with(change)(copy / "metrics.jsonl")
+@pytest.mark.parametrize("damage", ACTS.values(), ids=lambda damage: damage.name)
+def test_a_damaged_run_goes_on_to_the_same_numbers_or_says_why_not(copy, whole, capsys, damage):
+    damage.act(copy, random.Random(0))
     before = contents(copy)
-    with pytest.raises(DamagedError, match=rf"^{copy}/metrics\.jsonl is damaged \({ROWS[change]}\): put back a copy"):
-        run(copy)
-    assert contents(copy) == before
+    if damage.refused:
+        with pytest.raises(UsageError, match=re.escape(damage.refused)):
+            run(copy)
+        assert contents(copy) == before
+        return
+    run(copy)
+    assert rows_without_seconds(copy) == whole
+    out = capsys.readouterr().out
+    assert damage.said in out
+    if damage.said == "is used instead":
+        assert f"the checkpoint of step {NEWEST} is damaged (" in out
+        assert f"is now {copy}/damaged-checkpoint-{NEWEST}, and that of step {BEFORE} is used instead" in out
+        assert f"resuming after step {BEFORE}" in out
 
 
 def test_rows_that_are_missing_are_noticed_without_their_sum(copy):
-    rows = metrics.read(copy / "metrics.jsonl")
-    metrics.require_complete(copy, rows, toy_config(**STREAM).to_dict())
+    rows, config = metrics.read(copy / "metrics.jsonl"), toy_config(**FIELDS).to_dict()
+    metrics.require_complete(copy, rows, config)
     for number in (0, 1, 2):
-        with pytest.raises(DamagedError, match=f"line {number + 1} is of step .*, where the row of step {4 * number}"):
-            metrics.require_complete(copy, rows[:number] + rows[number + 1 :], toy_config(**STREAM).to_dict())
+        with pytest.raises(DamagedError, match=f"line {number + 1} is of step .*, where the row of step {2 * number}"):
+            metrics.require_complete(copy, rows[:number] + rows[number + 1 :], config)
     epochs = [{"epoch": epoch, "step": 7 * epoch} for epoch in (0, 1, 3)]
     with pytest.raises(DamagedError, match="line 3 is of epoch 3, where the row of epoch 2"):
         metrics.require_complete(copy, epochs, {"epochs": 5})
 
 
-def test_rows_that_are_lost_with_their_file_are_named(copy):
-    (copy / "metrics.jsonl").unlink()
-    with pytest.raises(DamagedError, match=r"metrics\.jsonl is damaged \(it has no row of step 12\)"):
-        run(copy)
+FILES = ("config.json", "environment.json", "summary.json")
 
 
-def test_what_comes_after_the_checkpoint_may_be_anything(copy, whole):
-    with (copy / "metrics.jsonl").open("ab") as file:
-        file.write(b'\0\0\0\n{"step": 16}\n{"epo')
-    run(copy)
-    assert rows_without_seconds(copy) == whole
-
-
-def test_rows_whose_checkpoints_are_gone_are_not_overwritten(copy):
-    shutil.rmtree(copy / "checkpoints")
-    before = contents(copy)
-    with pytest.raises(UsageError, match=r"has 4 rows, but there is no checkpoint in .*: put back a copy of one"):
-        run(copy)
-    assert contents(copy) == before
-
-
-FILES = {
-    "config.json": (b"{", b"", b"[]", b"\0" * 20, b"\xff", b'"config"', b"[" * 10**5),
-    "environment.json": (b"{", b"[]", b'{"resumed": 3}', b"{}"),
-    "summary.json": (b"{", b"", b"[]", b"{}", b'{"state": "running"}'),
-}
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_json_that_is_damaged_is_named_with_what_to_do_and_nothing_is_changed(copy, name):
-    for content in FILES[name]:
-        (copy / name).write_bytes(content)
-        before = contents(copy)
-        with pytest.raises(DamagedError, match=rf"^{copy}/{name} is damaged \(.*\): (put back|remove)"):
+def test_json_of_another_form_is_named_with_what_to_do(copy):
+    for name, content in {
+        "config.json": b"[" * 10**5,
+        "environment.json": b'{"resumed": 3}',
+        "summary.json": b'{"state": "running"}',
+    }.items():
+        path = copy / name
+        kept = path.read_bytes() if path.exists() else None
+        path.write_bytes(content)
+        with pytest.raises(DamagedError, match=rf"^{path} is damaged \(.*\): (put back|remove)"):
             run(copy)
-        assert contents(copy) == before
+        path.write_bytes(kept) if kept else path.unlink()
 
 
-def test_a_summary_that_is_damaged_can_be_made_again_as_it_says(copy, whole):
-    run(copy)
-    summary = json.loads((copy / "summary.json").read_text())
-    (copy / "summary.json").unlink()
-    run(copy)
-    assert json.loads((copy / "summary.json").read_text()) == summary
-    assert rows_without_seconds(copy) == whole
-
-
-def test_a_summary_beside_other_rows_is_no_end(copy):
+def test_a_summary_beside_other_rows_is_no_end_and_can_be_made_again(copy, whole):
     run(copy)
     rows, summary = copy / "metrics.jsonl", copy / "summary.json"
     content, said = rows.read_bytes(), json.loads(summary.read_text())
-    older = {name: value for name, value in said.items() if name != "metrics_sha256"}
-    assert Workdir(copy).is_done()
+    summary.unlink()
+    run(copy)
+    assert json.loads(summary.read_text()) == said
+    assert rows_without_seconds(copy) == whole
+    unsummed = {name: value for name, value in said.items() if name != "metrics_sha256"}
     for less in (b"".join(content.splitlines(keepends=True)[:-1]), b""):
         rows.write_bytes(less)
-        for file, asked in ((rows, said), (summary, older)):
+        for file, asked in ((rows, said), (summary, unsummed)):
             summary.write_text(json.dumps(asked))
             with pytest.raises(DamagedError, match=f"^{file} is damaged"):
                 run(copy)
-    rows.unlink()
-    with pytest.raises(DamagedError, match=f"^{summary} is damaged"):
-        run(copy)
     rows.write_bytes(content)
-    with pytest.raises(DamagedError, match=f"^{summary} is damaged"):
-        run(copy)
     summary.write_text(json.dumps(said))
     set_field(copy, "steps", 24)
     with pytest.raises(DamagedError, match=f"^{summary} is damaged .*of a run of 20 steps, not 24"):

@@ -1,4 +1,4 @@
-"""How fast it goes, and how long the rest takes."""
+"""Rates, and times left."""
 
 import pytest
 
@@ -7,12 +7,7 @@ from experiments.core.pace import clock, pace
 
 @pytest.mark.parametrize(
     ("done", "total", "seconds", "said"),
-    [
-        (10, 30, 4.0, "2.5 a second, 0:08 left"),
-        (2, 30, 10.0, "5 s each, 2:20 left"),
-        (30, 30, 10.0, "3 a second, 0:00 left"),
-        (1, 1000, 7.5, "7.5 s each, 2:04:52 left"),
-    ],
+    [(10, 30, 4.0, "2.5 a second, 0:08 left"), (1, 1000, 7.5, "7.5 s each, 2:04:52 left")],
 )
 def test_rate_and_time_left(done, total, seconds, said):
     assert pace(done, total, seconds) == said

@@ -1,4 +1,4 @@
-"""What a run leaves behind, and that it ends with the same numbers whatever happens on the way."""
+"""The files that a run leaves, and that it ends with the same numbers whatever happens on the way."""
 
 import json
 import random
@@ -9,40 +9,34 @@ from tests.experiments.processes import assert_killed, finish, signalled
 from tests.experiments.support import command, rows_without_seconds, start
 
 
-def test_rows_are_one_per_epoch_with_one_value_per_seed(small_run):
-    rows = metrics.read(small_run.workdir / "metrics.jsonl")
-    assert [row["epoch"] for row in rows] == list(range(21))
-    assert [row["step"] for row in rows] == [11 * epoch for epoch in range(21)]
-    assert rows[0]["train_loss"] == [None, None]
-    assert all(len(row["test_error"]) == 2 for row in rows)
-    seconds = [row["seconds"] for row in rows]
-    assert seconds[0] == 0
-    assert seconds == sorted(seconds)
+def test_config_environment_rows_and_summary_of_a_run_that_learns(small_run):
+    def read(name):
+        return json.loads((small_run.workdir / name).read_text())
 
-
-def test_training_learns(small_run):
-    first, *_, last = metrics.read(small_run.workdir / "metrics.jsonl")
-    assert max(last["test_error"]) < min(first["test_error"]) - 30
-
-
-def test_config_environment_and_summary_lie_beside_the_rows(small_run):
-    read = lambda name: json.loads((small_run.workdir / name).read_text())  # noqa: E731
     assert read("config.json")["epochs"] == 20
     environment = read("environment.json")
     assert environment["overrides"]["epochs"] == "20"
     assert environment["command"][:3] == ["python", "-m", "experiments.mnist_pruning"]
     assert environment["packages"]["jax"]
     assert environment["devices"]["count"] >= 1
-    summary = read("summary.json")
     rows = metrics.read(small_run.workdir / "metrics.jsonl")
-    assert summary["state"] == "done"
-    assert summary["seeds"] == [0, 1]
+    assert [(row["epoch"], row["step"]) for row in rows] == [(epoch, 11 * epoch) for epoch in range(21)]
+    assert rows[0]["train_loss"] == [None, None]
+    assert all(len(row["test_error"]) == 2 for row in rows)
+    assert max(rows[-1]["test_error"]) < min(rows[0]["test_error"]) - 30
+    seconds = [row["seconds"] for row in rows]
+    assert seconds[0] == 0
+    assert seconds == sorted(seconds)
+    summary = read("summary.json")
+    assert (summary["state"], summary["seeds"]) == ("done", [0, 1])
     assert summary["final"]["test_error"]["per_seed"] == rows[-1]["test_error"]
 
 
-def test_progress_shows_epochs_metrics_and_time_left(small_run):
+def test_progress_shows_epochs_metrics_and_time_left_without_tensorflow(small_run):
     lines = small_run.stdout.splitlines()
     assert any("epoch 10/20" in line and "test_error" in line and "left" in line for line in lines)
+    assert "jax" in small_run.imported
+    assert not {"tensorflow", "tensorboard"} & small_run.imported
 
 
 def test_killed_or_stopped_by_a_signal_it_goes_on_and_ends_with_the_same_rows(small_run, tmp_path):
@@ -62,8 +56,3 @@ def test_killed_or_stopped_by_a_signal_it_goes_on_and_ends_with_the_same_rows(sm
     assert rows_without_seconds(workdir) == rows_without_seconds(small_run.workdir)
     assert len(json.loads((workdir / "environment.json").read_text())["resumed"]) == 2
     assert metrics.read(workdir / "metrics.jsonl")[-1]["seconds"] > last["seconds"]
-
-
-def test_training_imports_no_tensorflow(small_run):
-    assert "jax" in small_run.imported
-    assert not {"tensorflow", "tensorboard"} & small_run.imported

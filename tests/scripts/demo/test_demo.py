@@ -28,17 +28,11 @@ def run(metric, values):
     return Run("a run", {}, [], {"seeds": list(range(len(values))), "final": final})
 
 
-def of_two(first, second, *, lower):
-    part = Part("x", "x", 1.0, "", "X", "m", lower, {"a": "A", "b": "B"}, [("a", "b")])
-    return verdict(part, {"a": run("m", first), "b": run("m", second)})
-
-
 @pytest.mark.parametrize(
     ("first", "second", "lower", "said"),
     [
         ([4.0, 5.0, 6.0], [14.0, 15.0, 16.5], True, "A is better than B by 10.2 ± 0.7 points"),
         ([4.0, 5.0, 6.0], [14.0, 15.0, 16.5], False, "A is worse than B by 10.2 ± 0.7 points"),
-        ([14.0, 15.0, 16.5], [4.0, 5.0, 6.0], True, "A is worse than B by 10.2 ± 0.7 points"),
         ([90.0, None, 91.0], [50.0, 60.0, 51.5], False, "A is better than B by 39.8 ± 3.2 points"),
         ([4.0, 30.0, 6.0], [14.0, 15.0, 16.0], True, "no clear difference. Noise: A against B (-1.7 ± 35.9)"),
         ([4.0, 4.0, 4.0], [4.0, 4.0, 4.0], True, "no clear difference. Noise: A against B (+0.0 ± 0.0)"),
@@ -46,7 +40,8 @@ def of_two(first, second, *, lower):
     ],
 )
 def test_a_verdict_follows_from_the_paired_interval(first, second, lower, said):
-    assert of_two(first, second, lower=lower) == f"Take from it: {said}."
+    part = Part("x", "x", 1.0, "", "X", "m", lower, {"a": "A", "b": "B"}, [("a", "b")])
+    assert verdict(part, {"a": run("m", first), "b": run("m", second)}) == f"Take from it: {said}."
 
 
 @pytest.mark.parametrize("values", [[100.0, 0.0, 100.0], [None, None, None], [3.0, 50.0, None], [0.0, 0.0, 0.0]])

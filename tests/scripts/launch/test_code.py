@@ -8,7 +8,7 @@ import pytest
 
 from experiments.core.errors import UsageError
 from scripts.launch import code
-from scripts.launch.process import Console
+from scripts.launch.process import Console, Failed
 
 
 @pytest.fixture
@@ -29,12 +29,15 @@ def code_of(commit, config):
     return code.Code.of(SimpleNamespace(commit=commit, config=config, prepare=None))
 
 
-def test_a_commit_is_packed_without_results_and_tests(repository):
+def test_a_commit_is_packed_without_results_and_tests(repository, monkeypatch):
     packed = code_of(None, "configs/a.py:variant")
     packed.pack(Console())
     with tarfile.open(packed.archive) as archive:
         assert [member.name for member in archive if member.isfile()] == ["configs/a.py"]
     assert packed.directory == f"sparse-topk/{packed.commit[:12]}"
+    monkeypatch.setattr(code.Code, "archive", repository / "nowhere" / "a.tar.gz")
+    with pytest.raises(Failed, match=r"^git: "):
+        packed.pack(Console())
 
 
 def test_changes_are_not_left_behind_unasked(repository):

@@ -7,7 +7,6 @@ import pytest
 from scripts.launch.code import ROOT
 
 TPU = ["queued-resource", "mnist_pruning", "--name=tpu", "--zone=z", "--type=v6e-8"]
-GKE = ["gke", "mnist_pruning", "--cluster=c", "--zone=z", "--type=v6e-8", "--workdir=gs://b/r"]
 LOCAL = ["local", "mnist_pruning", "--workdir=runs/none"]
 
 
@@ -16,15 +15,11 @@ LOCAL = ["local", "mnist_pruning", "--workdir=runs/none"]
     [
         ([*LOCAL, "--processes=0"], "argument --processes: must be at least 1, got 0"),
         ([*LOCAL, "--jobs=two"], "argument --jobs: must be a whole number, got 'two'"),
-        ([*LOCAL, "--retries=-1"], "argument --retries: must be at least 0, got -1"),
         (["slurm", *LOCAL[1:], "--gpus_per_node=-8"], "argument --gpus_per_node: must be at least 0, got -8"),
-        ([*GKE, "--slices=0"], "argument --slices: must be at least 1, got 0"),
         (["local", "nothing", "--workdir=a"], "'nothing' is not an experiment: there is no experiments/nothing"),
         ([*LOCAL, "--env=A"], "--env='A' is not of the form NAME=VALUE"),
         ([*LOCAL, "--overrides='"], '--overrides="\'": No closing quotation'),
         ([*LOCAL, "--", "--workdir=/a"], "override '--workdir=/a' is not of the form --config.FIELD=VALUE"),
-        ([*LOCAL, "--", "--config=b"], "override '--config=b' is not of the form --config.FIELD=VALUE"),
-        ([*LOCAL, "--", "1)"], "override '1)' is not of the form --config.FIELD=VALUE"),
         ([*LOCAL, "--compile_first"], "--compile_first is for TPUs: local names none to compile for"),
         ([*TPU, "--workdir=/a"], "--workdir=/a: queued-resource needs one in a bucket, gs://BUCKET/..."),
         ([*TPU, "--workdir=gs://b/r", "--config=/a.py"], "--config=/a.py must be relative to the repository, which "),
@@ -41,24 +36,16 @@ def test_a_mistake_is_one_line(launch, capfd, arguments, message):
     assert f"error: {message}" in err.splitlines()[-1]
 
 
-@pytest.mark.parametrize(
-    ("target", "experiment"), [("mnist", "mnist_pruning"), ("cifar100", "cifar100_vit"), ("vmoe", "vmoe")]
-)
-def test_make_hands_on_overrides_as_they_are_given(tmp_path, target, experiment):
+def test_make_hands_on_overrides_as_they_are_given(tmp_path):
     python = tmp_path / "python"
     python.write_text("#!/usr/bin/env bash\nprintf '%s\\0' \"$@\"\n")
     python.chmod(0o755)
     overrides = "--config.seeds=(0,1) --config.a='it is $(x) $HOME `y`'"
     variables = [f"BIN={tmp_path}", "READY=", "PLATFORM=gke", f"OVERRIDES={overrides}", "RUNS=elsewhere"]
-    done = subprocess.run(
-        ["make", "--silent", f"launch-{target}", *variables, "LAUNCH=--sweep 'config.p=1,2' --name=a"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = ["make", "--silent", "launch-cifar100", *variables, "LAUNCH=--sweep 'config.p=1,2' --name=a"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split("\0")[:-1] == [
-        *("-m", "scripts.launch", "gke", experiment, f"--config=configs/{experiment}.py"),
-        *(f"--workdir=elsewhere/launch/{experiment}", f"--overrides={overrides}"),
+        *("-m", "scripts.launch", "gke", "cifar100_vit", "--config=configs/cifar100_vit.py"),
+        *("--workdir=elsewhere/launch/cifar100_vit", f"--overrides={overrides}"),
         *("--sweep", "config.p=1,2", "--name=a"),
     ]

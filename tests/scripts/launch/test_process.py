@@ -65,9 +65,6 @@ def test_what_runs_is_asked_to_end_and_nothing_is_started_any_more(tmp_path):
     for start in (lambda: console.ask(["true"]), lambda: console.run({"a": ["true"]}, tmp_path)):
         with pytest.raises(Stopped):
             start()
-
-
-def test_a_question_is_given_up_when_the_launcher_is_to_stop():
     console = Console()
     threading.Timer(0.5, console.stopping.set).start()
     with pytest.raises(Stopped):

@@ -24,22 +24,18 @@ def training(tmp_path):
     return Training("", "mnist_pruning", "configs/mnist_pruning.py", str(tmp_path))
 
 
-def test_a_run_is_done_by_its_summary(training, tmp_path):
+def test_a_run_is_done_by_its_summary_and_files_that_are_damaged_are_named(training, tmp_path):
     assert state.read(training).word == state.DONE
+    for name in ("config.json", "metrics.jsonl"):
+        content = (tmp_path / name).read_text()
+        (tmp_path / name).write_text("{\n")
+        assert state.read(training) == state.State(state.DONE, "")
+        assert state.num_rows(training) == 1
+        (tmp_path / name).write_text(content)
     (tmp_path / "summary.json").write_text("{")
     found = state.read(training)
     assert (found.word, found.reached) == (state.FAILED, "epoch 0/4")
     assert "summary.json is damaged (no JSON: " in found.reason
-
-
-@pytest.mark.parametrize("name", ["config.json", "metrics.jsonl"])
-def test_how_far_a_run_is_may_not_be_known(training, tmp_path, name):
-    (tmp_path / name).write_text("{\n")
-    assert state.read(training) == state.State(state.DONE, "")
-    assert state.num_rows(training) == 1
-
-
-def test_a_record_that_is_damaged_is_named(training, tmp_path):
     (tmp_path / "summary.json").unlink()
     for content in ("{", "[]", '{"state": "running"}', '{"state": "running", "launcher": {}}'):
         (tmp_path / "launch.json").write_text(content)

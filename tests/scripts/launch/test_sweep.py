@@ -22,11 +22,8 @@ def test_the_product_of_values_with_brackets_quotes_and_ranges():
     assert found[-1][1][2] == "--config.steps=5"
 
 
-def test_no_sweep_is_one_run_without_a_name():
-    assert points([]) == [("", ())]
-
-
 def test_names_say_as_much_of_a_field_as_tells_it_from_the_others():
+    assert points([]) == [("", ())]
     (name, _) = points(["config.lam.start=1", "config.rate.start=2", "config.p=range(1)"])[0]
     assert name == "lam.start=1,rate.start=2,p=0"
 

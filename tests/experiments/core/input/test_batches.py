@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from experiments.core.input.batches import epoch_indices, seeds_epoch_indices
+from experiments.core.input.batches import epoch_indices, seeds_epoch_indices, step_indices
 
 
 def test_an_epoch_takes_every_example_at_most_once_and_drops_the_rest():
@@ -13,15 +13,16 @@ def test_an_epoch_takes_every_example_at_most_once_and_drops_the_rest():
     assert indices.max() < 1003
 
 
-def test_same_seed_and_epoch_same_batches():
-    np.testing.assert_array_equal(epoch_indices(3, 7, 500, 50), epoch_indices(3, 7, 500, 50))
-
-
-def test_epochs_and_seeds_differ():
-    orders = {epoch_indices(seed, epoch, 500, 50).tobytes() for seed in range(4) for epoch in range(4)}
+def test_epochs_and_seeds_differ_and_are_the_same_again_and_beside_others():
+    orders = {
+        epoch_indices(seed, epoch, 500, 50).tobytes() for _ in range(2) for seed in range(4) for epoch in range(4)
+    }
     assert len(orders) == 16
-
-
-def test_a_seed_has_its_own_batches_whatever_the_others_are():
     together = seeds_epoch_indices((5, 9), 2, 300, 64)
     np.testing.assert_array_equal(together[1], epoch_indices(9, 2, 300, 64))
+
+
+def test_steps_go_through_the_epochs():
+    epochs = np.concatenate([epoch_indices(7, epoch, 100, 24) for epoch in range(3)])
+    np.testing.assert_array_equal(step_indices(7, 2, 9, 100, 24), epochs[2:11])
+    np.testing.assert_array_equal(step_indices(7, 4, 1, 100, 24), epochs[4:5])

@@ -8,6 +8,7 @@ import gzip
 import json
 import pickle
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -90,9 +91,8 @@ store_as("colour_for_grey", convert=as_file("RGB"))
 store_as("alpha", F.Image(shape=(6, 5, 4)), convert=as_file("RGBA"))
 store_as("deep_files", convert=as_file("I;16"))
 store_as("other_sizes", F.Image(shape=(1, 5, 1)), convert=as_file("L"))
-for dtype in (np.float32, np.uint16):
-    store_as(f"images_{np.dtype(dtype)}", F.Image(shape=(6, 5, 1), dtype=dtype), convert=lambda x: x.astype(dtype))
-for dtype in (np.float32, np.float64, np.int8, np.int32, np.bool_):
+store_as("images_uint16", F.Image(shape=(6, 5, 1), dtype=np.uint16), convert=lambda x: x.astype(np.uint16))
+for dtype in (np.float32, np.int32, np.bool_):
     store_as(f"{np.dtype(dtype)}", F.Tensor(shape=(6, 5, 1), dtype=dtype), convert=lambda x: (x / 255).astype(dtype))
 store_as("no_channels", F.Tensor(shape=(6, 5), dtype=np.uint8), convert=lambda images: images[..., 0])
 store_as("float_labels", label=F.Scalar(np.float32), relabel=lambda y: y + np.float32(0.5))
@@ -190,15 +190,10 @@ def test_a_recipe_of_the_page_stores_what_a_run_trains_on(stored, tmp_path, name
         arrays = getattr(source, split).arrays
         assert arrays["image"].shape == (NUMBERS[split], *(*SHAPES[name], 1)[:3])
         assert as_rows(arrays["image"], arrays["label"]) == as_rows(*given[name][split])
-    config = small_config("dense", dataset=name, data_dir=str(folder / "data"), seeds=(0,), epochs=1, batch_size=8)
-    train.run(RECIPE, config, tmp_path / "run")
-    assert json.loads((tmp_path / "run" / "summary.json").read_text())["state"] == "done"
-
-
-def test_the_page_names_no_command_that_cannot_start():
-    pages = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("scripts/**/*.md"), ROOT / "README.md"]
-    assert not [path for path in pages if re.search(r"(?m)^\s*(\S*/)?tfds build ", path.read_text())]
-    assert "file_format='array_record').download_and_prepare()" in PAGE
+    if name == "from_folder":
+        fields = {"dataset": name, "data_dir": str(folder / "data"), "seeds": (0,), "epochs": 1, "batch_size": 8}
+        train.run(RECIPE, small_config("dense", **fields), tmp_path / "run")
+        assert json.loads((tmp_path / "run" / "summary.json").read_text())["state"] == "done"
 
 
 def test_what_is_stored_for_tensorflow_is_read_without_it(stored, monkeypatch):
@@ -209,7 +204,7 @@ def test_what_is_stored_for_tensorflow_is_read_without_it(stored, monkeypatch):
         "sys.exit('tensorflow' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True)
-    for largest, kind, channels in ((2**32, InMemory, 1), (2**32, InMemory, 1), (0, OnDisk, 3)):  # and from the cache
+    for largest, kind, channels in ((2**32, InMemory, 1), (0, OnDisk, 3)):
         monkeypatch.setattr(sources, "_LARGEST", largest)
         source = load(stored, "tfrecord")
         assert source.num_classes == NUM_CLASSES
@@ -218,25 +213,20 @@ def test_what_is_stored_for_tensorflow_is_read_without_it(stored, monkeypatch):
             assert len(part) == len(classes)
 
 
-@pytest.mark.parametrize(
-    ("damage", "how"),
-    [
-        (lambda path: path.write_bytes(path.read_bytes()[:-7]), "does not end where a record does"),
-        (lambda path: path.write_bytes(path.read_bytes() + b"123"), "does not end where a record does"),
-        (lambda path: path.write_bytes(b""), "split train has 0 examples in the place of 24"),
-        (lambda path: path.unlink(), "is missing"),
-    ],
-)
-def test_a_damaged_part_is_one_line(stored, tmp_path, damage, how):
+def test_a_damaged_part_is_one_line(stored, tmp_path):
     """In a copy."""
-    source = stored[0] / "odd" / "tfrecord" / "1.0.0"
-    copy = tmp_path / "tfrecord" / "1.0.0"
-    copy.mkdir(parents=True)
-    for path in source.iterdir():
-        (copy / path.name).write_bytes(path.read_bytes())
-    damage(copy / "tfrecord-train.tfrecord-00000-of-00001")
-    with pytest.raises(DamagedError, match=how):
-        sources.from_tfds("tfrecord", str(tmp_path), download=False)
+    copy = shutil.copytree(stored[0] / "odd" / "tfrecord", tmp_path / "tfrecord") / "1.0.0"
+    path = copy / "tfrecord-train.tfrecord-00000-of-00001"
+    whole = path.read_bytes()
+    for content, how in (
+        (whole[:-7], "does not end where a record does"),
+        (whole + b"123", "does not end where a record does"),
+        (b"", "split train has 0 examples in the place of 24"),
+        (None, "is missing"),
+    ):
+        path.unlink() if content is None else path.write_bytes(content)
+        with pytest.raises(DamagedError, match=how):
+            sources.from_tfds("tfrecord", str(tmp_path), download=False)
 
 
 def test_a_format_without_access_by_index_is_one_line(stored):
@@ -265,26 +255,21 @@ def test_eight_bits_in_any_file_are_the_same_pixels(stored, name, channels):
     assert_is(load(stored, name).test, np.repeat(images[..., None], channels, axis=-1), labels)
 
 
-def test_alpha_is_a_channel_where_there_are_four(stored):
-    images, _ = stored[1]["from_idx"]["test"]
-    read = load(stored, "alpha").test.arrays["image"]
-    np.testing.assert_array_equal(read[..., :3], np.repeat(images[..., None], 3, axis=-1))
-    assert (read[..., 3] == 255).all()
-
-
-def test_photos_stored_for_tensorflow_stay_on_disk(stored):
-    images, labels = stored[1]["from_idx"]["train"]
-    assert_is(load(stored, "photos").train, np.repeat(images[..., None], 3, axis=-1), labels, OnDisk)
+def test_alpha_is_a_channel_where_there_are_four_and_photos_for_tensorflow_stay_on_disk(stored):
+    images, labels = stored[1]["from_idx"]["test"]
+    rgb = np.repeat(images[..., None], 3, axis=-1)
+    alpha = np.full((*images.shape, 1), 255, np.uint8)
+    assert_is(load(stored, "alpha").test, np.concatenate([rgb, alpha], axis=-1), labels)
+    assert_is(load(stored, "photos").test, rgb, labels, OnDisk)
 
 
 @pytest.mark.parametrize(
     ("name", "names"),
     {
-        "images_float32": (r"config\.dataset='images_float32' ", "uint8", r"Image\(.*float32"),
         "images_uint16": (r"config\.dataset='images_uint16' ", "uint8", r"Image\(.*uint16"),
         **{
             name: (rf"config\.dataset='{name}' ", "uint8", rf"Tensor\(.*{name}")
-            for name in ("float32", "float64", "int8", "int32", "bool")
+            for name in ("float32", "int32", "bool")
         },
         "no_channels": (r"config\.dataset='no_channels' ", r"\[H, W, C\]", r"shape=\(6, 5\)"),
         "deep_files": ("'I;16'", "8 bits"),

@@ -5,22 +5,19 @@ import json
 import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
-import jax
 import ml_collections
 import numpy as np
 import pytest
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from experiments.core.errors import UsageError
 from experiments.core.input import pipeline
 from experiments.core.input.batches import epoch_indices
 from experiments.core.input.examples import InMemory
 from tests.experiments import tiny_tfds
-from tests.experiments.support import ROOT, is_running, wait_for_end
+from tests.experiments.support import ROOT, is_running, start, wait_for_end
 
 ROWS = np.arange(48)
 
@@ -71,11 +68,20 @@ def test_batches_hold_the_examples_that_resident_data_would(examples, uninterrup
     np.testing.assert_array_equal(plain["image"], examples.arrays["image"][plain["label"]])
 
 
-def test_workers_make_the_same_batches(examples, uninterrupted):
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="tells processes apart by /proc")
+def test_workers_make_the_same_batches_and_leave_signals_to_all_of_a_group_to_their_program(examples, uninterrupted):
     batches = _make(examples, workers=2)
-    for step in range(6):
+    _assert_same(batches.batch(0), uninterrupted[0])
+    workers = [child.pid for child in multiprocessing.active_children()]
+    assert len(workers) == 2
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for worker in workers:
+            os.kill(worker, number)
+    for step in range(1, 6):
         _assert_same(batches.batch(step), uninterrupted[step])
+    assert all(map(is_running, workers))
     batches.close()
+    assert wait_for_end(workers) == []
 
 
 def test_hosts_make_the_parts_of_the_same_batches(examples, uninterrupted):
@@ -106,14 +112,7 @@ def test_batches_are_not_to_be_written_to(uninterrupted):
         uninterrupted[0]["image"][0] = 0
 
 
-def test_batches_go_to_eight_devices(examples, uninterrupted):
-    sharding = NamedSharding(Mesh(np.array(jax.devices()), ("batch",)), PartitionSpec("batch"))
-    batch = uninterrupted[0]["image"]
-    on_devices = jax.make_array_from_process_local_data(sharding, batch, batch.shape)
-    np.testing.assert_array_equal(on_devices, batch)
-
-
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, 1])
 def test_evaluation_shows_every_example_once_however_often(examples, workers):
     stream = pipeline.evaluation_stream(_config(recipe="none", workers=workers), examples)
     batches = stream.open(0, np.arange(32))
@@ -130,27 +129,9 @@ def test_evaluation_shows_every_example_once_however_often(examples, workers):
 def test_what_goes_wrong_in_a_worker_is_raised_here(examples, workers):
     broken = InMemory(examples.arrays | {"image": examples.arrays["image"][:50]})
     batches = _make(broken, workers=workers)
-    assert (epoch_indices(3, 0, 100, 48)[0] >= 50).any()
     with pytest.raises(IndexError, match="out of bounds"):
         batches.batch(0)
     batches.close()
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "allowed"),
-    [
-        ("recipe", "colour", "one of inception, big_vision, crop_flip, none"),
-        ("augment_on", "moon", "one of host, device"),
-        ("size", 0, "positive and at most 8192"),
-        ("workers", -1, "0 (threads), or at most 1024 processes"),
-        ("prefetch", 0, "positive and at most 1024"),
-    ],
-)
-def test_fields_are_checked(field, value, allowed):
-    pipeline.validate(_config())
-    with pytest.raises(UsageError) as error:
-        pipeline.validate(_config(**{field: value}))
-    assert str(error.value) == f"config.input.{field}={value!r} is not allowed: it must be {allowed}"
 
 
 def test_augmentation_on_the_host_needs_streams():
@@ -170,64 +151,32 @@ import numpy as np
 from experiments.core.input import pipeline, sources
 
 if __name__ == "__main__":
-    directory, mode = sys.argv[1:]
-    examples = sources.from_tfds("photos", directory, download=False).train
+    examples = sources.from_tfds("photos", sys.argv[1], download=False).train
     job = pipeline.TrainingJob(examples, "big_vision", 8, 4, seed=0)
     batches = pipeline.Batches(job, np.arange(4), workers=1, prefetch=1)
     labels = [batches.batch(step)["label"].tolist() for step in range(3)]
     workers = [child.pid for child in multiprocessing.active_children()]
     tensorflow = [name for name in sys.modules if name.split(".")[0] == "tensorflow"]
     print(json.dumps({"labels": labels, "workers": workers, "tensorflow": tensorflow}), flush=True)
-    while mode == "wait":
-        time.sleep(0.1)
-    if mode == "close":
-        batches.close()
+    time.sleep(600)
 """
 
 
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory):
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="tells processes apart by /proc")
+def test_workers_end_with_their_program_though_it_is_killed(tmp_path):
+    """By other signals: test_streams.py."""
     gc.collect()  # TFDS stands in for modules while it is imported, and what is collected then cannot be reported
-    directory = tmp_path_factory.mktemp("tfds")
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, (9 + i, 12, 3), np.uint8) for i in range(8)]
-    tiny_tfds.write(directory, "photos", {"train": (images, np.arange(8)), "test": (images, np.arange(8))}, varied=True)
-    (directory / "program.py").write_text(_PROGRAM)
-    return directory
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="tells processes apart by /proc")
-@pytest.mark.parametrize("end", ["close", "SIGKILL"])  # SIGTERM: test_streams.py
-def test_workers_end_with_their_program(photos, end):
-    process = subprocess.Popen(
-        [sys.executable, str(photos / "program.py"), str(photos), "close" if end == "close" else "wait"],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    tiny_tfds.write(tmp_path, "photos", {"train": (images, np.arange(8)), "test": (images, np.arange(8))}, varied=True)
+    (tmp_path / "program.py").write_text(_PROGRAM)
+    command = [sys.executable, str(tmp_path / "program.py"), str(tmp_path)]
+    process = start(command, env=os.environ | {"PYTHONPATH": str(ROOT)})
     report = json.loads(process.stdout.readline())
-    assert len(report["workers"]) == 1
     assert report["labels"] == [epoch_indices(0, epoch, 8, 4)[i].tolist() for epoch, i in ((0, 0), (0, 1), (1, 0))]
     assert report["tensorflow"] == []
-    if end != "close":
-        assert all(is_running(pid) for pid in report["workers"])
-        process.send_signal(getattr(signal, end))
-    _, err = process.communicate(timeout=600)
-    if end == "close":
-        assert (process.returncode, err) == (0, "")
-    assert wait_for_end(report["workers"]) == []
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="tells processes apart by /proc")
-def test_workers_leave_signals_to_all_of_a_group_to_their_program(examples):
-    batches = _make(examples, workers=1)
-    batches.batch(0)
-    (worker,) = [child.pid for child in multiprocessing.active_children()]
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        os.kill(worker, number)
-    for step in range(1, 20):
-        batches.batch(step)
+    (worker,) = report["workers"]
     assert is_running(worker)
-    batches.close()
+    process.kill()
+    process.communicate(timeout=600)
     assert wait_for_end([worker]) == []

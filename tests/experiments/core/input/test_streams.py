@@ -1,8 +1,8 @@
 """What a run does with its streams: each is started once, and closed however the run ends."""
 
+import contextlib
 import dataclasses
 import json
-import multiprocessing
 import os
 import signal
 import sys
@@ -18,7 +18,7 @@ from experiments.core.record import metrics
 from experiments.core.training import train
 from experiments.core.training.experiment import Recipe
 from tests.experiments.support import start, wait_for_end
-from tests.experiments.toy import RECIPE, START, build, load_streams, toy_config
+from tests.experiments.toy import RECIPE, START, build, load_streams, toy_config, watched
 
 STREAM = {"feed": "stream", "eval_batch_size": 128}
 
@@ -33,33 +33,17 @@ class Broken(Exception):
     """Raised where a batch should have been made."""
 
 
-def recording(log, at_step=lambda step: None, pretrained=None):
+def recording(log, at_step, pretrained=None):
     """The toy on streams that log when they are opened and closed; `at_step` comes before each training batch."""
-
-    def logged(name, stream, before):
-        def opened(seed, rows):
-            host = stream.open(seed, rows)
-            log.append(f"open {name}")
-
-            class Recording:
-                def batch(self, step):
-                    before(step)
-                    return host.batch(step)
-
-                def close(self):
-                    log.append(f"close {name}")
-                    host.close()
-
-            return Recording()
-
-        return dataclasses.replace(stream, open=opened)
 
     def load(config):
         data = load_streams(config)
         return dataclasses.replace(
             data,
-            train_stream=logged("training", data.train_stream, at_step),
-            evaluation_stream=logged("evaluation", data.evaluation_stream, lambda step: None),
+            train_stream=watched(data.train_stream, at_step, lambda what: log.append(f"{what} training")),
+            evaluation_stream=watched(
+                data.evaluation_stream, lambda step: None, lambda what: log.append(f"{what} evaluation")
+            ),
         )
 
     return Recipe("toy", lambda config: None, lambda config, data: build(config, data, pretrained), load)
@@ -76,32 +60,12 @@ def test_streams_are_closed_however_a_run_ends(tmp_path, capsys, end):
     log: list[str] = []
     foreign = {"head": np.zeros(3, np.float32)} if end == "refused" else None
     expected = {"failed": pytest.raises(Broken), "refused": pytest.raises(UsageError, match=r"not one of the model")}
-    recipe, config = recording(log, at_step, foreign), toy_config(steps=12, checkpoint_every=12, **STREAM)
-    if end in expected:
-        with expected[end]:
-            train.run(recipe, config, tmp_path)
-    else:
-        train.run(recipe, config, tmp_path)
+    with expected.get(end, contextlib.nullcontext()):
+        train.run(recording(log, at_step, foreign), toy_config(steps=12, checkpoint_every=12, **STREAM), tmp_path)
     opened_and_closed = ["open training", "open evaluation", "close evaluation", "close training"]
     assert log == ([] if end == "refused" else opened_and_closed)
     assert ("stopped by SIGTERM after step" in capsys.readouterr().out) == (end == "interrupted")
     assert (tmp_path / "summary.json").exists() == (end == "done")
-
-
-def test_a_run_that_failed_leaves_no_workers_to_its_program(tmp_path, monkeypatch):
-    at_work = []
-
-    def full(*arguments):
-        at_work.append(len(multiprocessing.active_children()))
-        raise Broken
-
-    monkeypatch.setattr(train.Checkpoints, "save", full)
-    with pytest.raises(Broken) as raised:
-        train.run(RECIPE, toy_config(**pipeline_fields(workers=1)), tmp_path)
-    # The exception keeps the streams alive: nothing but the trainer can have closed them.
-    assert raised.tb is not None
-    assert at_work == [2]  # one for training, one for evaluation
-    assert multiprocessing.active_children() == []
 
 
 def test_a_resumed_run_starts_each_stream_once(tmp_path, monkeypatch):

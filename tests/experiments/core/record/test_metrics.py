@@ -1,50 +1,14 @@
-"""Rows of metrics: strict JSON, and no half rows."""
+"""Numbers of rows in strict JSON; rows that are cut short or damaged are in `test_damaged_runs.py`."""
 
 import json
 
 import numpy as np
-import pytest
 
 from experiments.core.record import metrics
-
-
-def row(epoch: int) -> metrics.Row:
-    return {"epoch": epoch, "step": 10 * epoch, "test_error": [1.0, None]}
-
-
-def test_rows_read_back(tmp_path):
-    writer = metrics.Writer(tmp_path / "metrics.jsonl", [])
-    writer.append(row(0))
-    writer.append(row(1))
-    writer.close()
-    assert metrics.read(tmp_path / "metrics.jsonl") == [row(0), row(1)]
-
-
-@pytest.mark.parametrize("end", ["", '{"epoch": 2, "st', "{"])
-def test_a_last_line_cut_short_is_left_out(tmp_path, end):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text(json.dumps(row(0)) + "\n" + json.dumps(row(1)) + "\n" + end)
-    assert metrics.read(path) == [row(0), row(1)]
-
-
-def test_a_writer_keeps_the_rows_given_and_drops_the_others(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text("".join(json.dumps(row(i)) + "\n" for i in range(3)) + '{"epo')
-    writer = metrics.Writer(path, [row(0)])
-    writer.append(row(1))
-    writer.close()
-    assert metrics.read(path) == [row(0), row(1)]
-
-
-def test_no_file_no_rows(tmp_path):
-    assert metrics.read(tmp_path / "metrics.jsonl") == []
 
 
 def test_values_of_diverged_seeds_and_what_is_not_finite_become_null():
     measured = {"loss": np.float32([0.1, np.nan, 3]), "layers": {"1": np.float32([1, 2, np.inf])}}
     rows = metrics.per_seed(measured, diverged=np.array([False, False, True]))
     assert json.dumps(rows, allow_nan=False) == ('{"loss": [0.1, null, null], "layers": {"1": [1.0, 2.0, null]}}')
-
-
-def test_flatten_joins_names():
-    assert dict(metrics.flatten({"a": [1], "b": {"c": [2]}})) == {"a": [1], "b/c": [2]}
+    assert dict(metrics.flatten(rows)) == {"loss": [0.1, None, None], "layers/1": [1.0, 2.0, None]}

@@ -89,60 +89,36 @@ def _saved(out: Path, name: str) -> bool:
     return bool(steps) and not Workdir(out / name).in_use() and not (out / name / "summary.json").exists()
 
 
-def _stop(process: subprocess.Popen[str], how: str) -> None:
-    match how:
-        case "SIGTERM":
-            os.kill(process.pid, signal.SIGTERM)
-        case "SIGINT to all":
-            os.killpg(process.pid, signal.SIGINT)
-        case "a terminal that is closed":  # it and its shell say so
-            os.killpg(process.pid, signal.SIGHUP)
-            time.sleep(0.02)
-            os.killpg(process.pid, signal.SIGHUP)
-        case "SIGKILL":
-            os.kill(process.pid, signal.SIGKILL)
-
-
 @two_processors
-@pytest.mark.parametrize("how", ["SIGINT to all", "a terminal that is closed", "SIGKILL"])
-def test_what_is_stopped_is_saved(tmp_path, how):
+def test_when_the_terminal_is_closed_all_is_saved(tmp_path):
     process, both = _begin_long_runs(tmp_path)
     assert len(both) == 2
-    _stop(process, how)
+    os.killpg(process.pid, signal.SIGHUP)
+    time.sleep(0.02)  # the terminal says so, and its shell
+    os.killpg(process.pid, signal.SIGHUP)
     out, err = process.communicate(timeout=600)
     assert wait_for_end(both) == []
-    if how != "SIGKILL":
-        assert (process.returncode, err) == (0, "")
-        assert "stopped; run it again and it resumes" in out
+    assert (process.returncode, err) == (0, "")
+    assert "stopped; run it again and it resumes" in out
     assert all(_saved(tmp_path, run.name) for run in LONG_RUNS)
 
 
 @two_processors
-def test_a_terminal_that_is_closed_is_nothing_to_nohup(tmp_path):
+def test_a_process_that_dies_costs_its_run_alone_and_if_the_first_is_killed_the_others_save(tmp_path):
     process, both = _begin_long_runs(tmp_path, before=("nohup",))
-    os.killpg(process.pid, signal.SIGHUP)
+    os.killpg(process.pid, signal.SIGHUP)  # which is nothing to nohup
     rows = [tmp_path / run.name / "metrics.jsonl" for run in LONG_RUNS]
     seen = [path.stat().st_size for path in rows]
     deadline = time.monotonic() + 600
     while any(path.stat().st_size <= before for path, before in zip(rows, seen, strict=True)):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    _stop(process, "SIGTERM")
-    out, err = process.communicate(timeout=600)
-    assert (process.returncode, err) == (0, "")
-    assert "stopped; run it again and it resumes" in out
-    assert wait_for_end(both) == []
-    assert all(_saved(tmp_path, run.name) for run in LONG_RUNS)
-
-
-@two_processors
-def test_a_process_that_dies_costs_its_run_alone(tmp_path):
-    process, both = _begin_long_runs(tmp_path)
     os.kill(both[0], signal.SIGKILL)
     line = next(line for line in process.stdout if "FAILED" in line)
     assert line.endswith("FAILED: its process ended with exit code -9\n")
-    os.kill(process.pid, signal.SIGTERM)
+    process.kill()
     process.communicate(timeout=600)
+    assert wait_for_end(both) == []
     (survivor,) = {run.name for run in LONG_RUNS} - {line.split()[1]}
     assert _saved(tmp_path, survivor)
 

@@ -19,12 +19,21 @@ POWERS = np.array([[1, 2]], np.float32)
 DATA = Data({}, {"x": VALUES}, num_classes=2, prefix="test")
 
 
+FIELDS = [{}, {"eval_batch_size": 40}, {"eval_batch_size": 16, "mesh": {"data": 4, "fsdp": 2}}]
+
+
 def evaluate(params, examples, progress):
     scaled = params["scale"] * examples["x"]
     return {"scaled": scaled, "nested": {"positive": scaled > 0}, "progress": jnp.full_like(scaled, progress)}
 
 
-EXPERIMENT = Experiment(lambda key: None, lambda *arguments: None, evaluate, optax.identity())
+EXPERIMENT = Experiment(
+    init=lambda key: None,
+    loss=lambda *arguments: None,
+    evaluate=evaluate,
+    optimizer=optax.identity(),
+    examine=lambda params, examples: {"positive": params["scale"] * examples["x"] > 0},
+)
 
 
 def compiled(data=DATA, experiment=EXPERIMENT, scale=2.0, **fields):
@@ -41,16 +50,17 @@ def measure(*arguments, **fields):
     return made(params, 0.25)
 
 
-@pytest.mark.parametrize(
-    "fields", [{}, {"eval_batch_size": 40}, {"eval_batch_size": 16, "mesh": {"data": 4, "fsdp": 2}}]
-)
-def test_means_over_all_examples(fields):
-    metrics = measure(**fields)
+@pytest.mark.parametrize("fields", FIELDS)
+def test_means_over_all_examples_and_each_of_them_in_the_order_of_the_data(fields):
+    made, params = compiled(**fields)
+    metrics = made(params, 0.25)
     assert metrics["scaled"] == pytest.approx(2 * VALUES.mean(), rel=1e-5)
     assert metrics["nested"]["positive"] == pytest.approx((VALUES > 0).mean())
     assert metrics["progress"] == pytest.approx(0.25)
-    seeds = measure(scale=[1.0, -3.0], **fields)
-    np.testing.assert_allclose(seeds["scaled"], np.asarray([1, -3]) * VALUES.mean(), rtol=1e-5)
+    np.testing.assert_array_equal(made.examine(params)["positive"], [VALUES > 0])
+    made, params = compiled(scale=[1.0, -3.0], **fields)
+    np.testing.assert_allclose(made(params, 0.25)["scaled"], np.asarray([1, -3]) * VALUES.mean(), rtol=1e-5)
+    np.testing.assert_array_equal(made.examine(params)["positive"], [VALUES > 0, VALUES < 0])
 
 
 @pytest.mark.parametrize("fields", [{}, {"eval_batch_size": 40}])
@@ -64,12 +74,6 @@ def test_metrics_may_be_concluded_from_means_of_arrays(fields):
     assert measure(experiment=concluding, **fields)["variance"] == pytest.approx(4 * VALUES.var(), rel=1e-4)
     seeds = measure(experiment=concluding, scale=[1.0, -3.0], **fields)
     np.testing.assert_allclose(seeds["variance"], np.asarray([1, 9]) * VALUES.var(), rtol=1e-4)
-
-
-def test_arrays_are_no_metrics_unless_something_is_concluded_of_them():
-    powers = lambda params, examples, progress: {"powers": examples["x"][:, None] ** POWERS}  # noqa: E731
-    with pytest.raises(ValueError, match=r"metric \['powers'\] has shape \(40, 2\): .* one value per example, \(40,\)"):
-        measure(experiment=dataclasses.replace(EXPERIMENT, evaluate=powers), eval_batch_size=40)
 
 
 def test_a_stream_may_fill_up_with_anything():
@@ -89,21 +93,12 @@ def test_a_stream_may_fill_up_with_anything():
     assert measure(streamed, eval_batch_size=40)["scaled"] == pytest.approx(2 * VALUES.mean(), rel=1e-5)
 
 
-def test_a_metric_of_the_whole_set_cannot_be_made_of_batches():
-    whole = dataclasses.replace(EXPERIMENT, evaluate=lambda params, examples, progress: {"top": examples["x"].max()})
-    assert measure(experiment=whole)["top"] == VALUES.max()
-    with pytest.raises(ValueError, match=r"metric \['top'\] has shape \(\): .* one value per example, \(40,\)"):
-        measure(experiment=whole, eval_batch_size=40)
-
-
 @pytest.mark.parametrize(
-    "fields", [{}, {"eval_batch_size": 40}, {"eval_batch_size": 16, "mesh": {"data": 4, "fsdp": 2}}]
+    ("metric", "shape"), [(lambda x: x.max(), r"\(\)"), (lambda x: x[:, None] ** POWERS, r"\(40, 2\)")]
 )
-def test_what_is_said_of_each_example_is_in_the_order_of_the_data(fields):
-    examined = dataclasses.replace(
-        EXPERIMENT, examine=lambda params, examples: {"positive": params["scale"] * examples["x"] > 0}
-    )
-    made, params = compiled(experiment=examined, scale=[1.0, -3.0], **fields)
-    np.testing.assert_array_equal(made.examine(params)["positive"], [VALUES > 0, VALUES < 0])
-    made, params = compiled(experiment=examined, **fields)
-    np.testing.assert_array_equal(made.examine(params)["positive"], [VALUES > 0])
+def test_a_metric_without_a_value_for_each_example_cannot_be_made_of_batches(metric, shape):
+    whole = dataclasses.replace(EXPERIMENT, evaluate=lambda params, examples, progress: {"top": metric(examples["x"])})
+    if shape == r"\(\)":
+        assert measure(experiment=whole)["top"] == VALUES.max()
+    with pytest.raises(ValueError, match=rf"metric \['top'\] has shape {shape}: .* one value per example, \(40,\)"):
+        measure(experiment=whole, eval_batch_size=40)

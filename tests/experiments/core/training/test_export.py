@@ -1,27 +1,21 @@
-"""Parameters at the end of a run: those that were trained, wherever they lay, and readable as a pretrained network."""
+"""Files at the end of a run: parameters, words on examples, findings of a probe, images and histograms."""
 
 import dataclasses
+import shutil
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
-from flax.traverse_util import flatten_dict
 
 from experiments.core.errors import UsageError
 from experiments.core.input import dataset as data_lib
-from experiments.core.record import metrics
-from experiments.core.record.pictures import Histogram
+from experiments.core.record import metrics, tensorboard
 from experiments.core.record.workdir import Workdir
 from experiments.core.report import results
 from experiments.core.training import export, train
-from experiments.core.training.experiment import Recipe
-from experiments.mnist_pruning.experiment import RECIPE as PRUNING
-from experiments.vision import vit
-from experiments.vision.pretrained import load_pretrained
-from tests.experiments.support import small_config
-from tests.experiments.toy import RECIPE, build, toy_config
+from experiments.core.training.experiment import Probe, Recipe
+from tests.experiments.core.fake_clu import replace_clu
+from tests.experiments.toy import RECIPE, build, inputs, logits, toy_config
 
 
 def saved(workdir):
@@ -30,7 +24,7 @@ def saved(workdir):
 
 
 def test_sharded_parameters_are_whole_and_those_of_the_last_row(tmp_path):
-    config = toy_config(steps=6, export_params=True, export_pictures=True, mesh={"data": 2, "fsdp": 4})
+    config = toy_config(steps=6, export_params=True, mesh={"data": 2, "fsdp": 4})
     train.run(RECIPE, config, tmp_path)
     workdir = Workdir(tmp_path)
     arrays = saved(workdir)
@@ -47,28 +41,9 @@ def test_sharded_parameters_are_whole_and_those_of_the_last_row(tmp_path):
     assert row["test_error"] == pytest.approx([100 * (scores.argmax(axis=1) != test["label"]).mean()])
     assert row["test"]["loss"] == pytest.approx([loss.mean()], rel=1e-5)
     assert [path.name for path in tmp_path.iterdir() if path.suffix == ".tmp"] == []
-    # So are the histograms; of images the toy has none.
-    (run,), _ = results.load(tmp_path)
-    assert run.pictures.images == {}
-    for name, array in arrays.items():
-        np.testing.assert_array_equal(run.pictures.histograms[name].counts, Histogram.of(array).counts)
 
 
-def test_a_run_in_epochs_of_one_seed_has_no_axis_of_seeds(tmp_path):
-    config = small_config("dense", seeds=(1,), epochs=1)
-    config.export_params = True
-    train.run(PRUNING, config, tmp_path)
-    experiment = PRUNING.build(config, data_lib.load(config))
-    params = jax.eval_shape(experiment.init, jax.random.key(0))
-    expected = flatten_dict(jax.eval_shape(experiment.exported, params), sep="/")
-    arrays = saved(Workdir(tmp_path))
-    assert {name: array.shape for name, array in arrays.items()} == {
-        name: leaf.shape for name, leaf in expected.items()
-    }
-    assert [arrays[f"{tree}/1/kernel"].shape for tree in ("network", "hardened", "trained/network")] == [(64, 10)] * 3
-
-
-def test_it_comes_before_the_summary_and_only_when_the_run_is_done(tmp_path, monkeypatch):
+def test_parameters_come_before_the_summary_and_only_when_the_run_is_done(tmp_path, monkeypatch):
     fields = {"steps": 6, "export_params": True}
 
     def full(path, arrays):
@@ -98,6 +73,8 @@ def test_numbers_of_other_types_become_float32(tmp_path):
     [
         ({"export_params": True, "seeds": (0, 1)}, r"^config\.seeds=\(0, 1\) .* a single one where export_params=True"),
         ({"export_params": "yes"}, r"^config\.export_params='yes' .* True or False"),
+        ({"export_examples": True}, r"^config\.export_examples=True .* False for toy"),
+        ({"export_probe": True}, r"^config\.export_probe=True .* False for toy"),
     ],
 )
 def test_fields_are_checked_before_anything_is_written(tmp_path, fields, message):
@@ -106,68 +83,73 @@ def test_fields_are_checked_before_anything_is_written(tmp_path, fields, message
     assert not (tmp_path / "w").exists()
 
 
-def build_vit(config, data):
-    """Digits as images of 8 x 8 pixels in three channels."""
-    model = vit.make("mu/4", data.num_classes)
+def build_talkative(config, data):
+    """The toy, which has words on each example, something to find, and pictures: one of what a lost seed has."""
 
-    def logits(params, images):
-        return model.apply({"params": params}, jnp.repeat(images.astype(jnp.float32) / 16, 3, axis=-1))
+    def wrong(params, examples):
+        return {"wrong": logits(params, inputs(examples["image"]))[0].argmax(axis=1) != examples["label"]}
 
-    def init(key):
-        return model.init(key, jnp.zeros((1, 8, 8, 3)))["params"]
+    def pictures(params):
+        kernel = params["first"]["kernel"][:, :12].reshape(1, 16, 16, 3)
+        return {"weights": (1 + kernel / abs(kernel).max()) / 2, "lost": kernel * np.float32(np.nan)}
 
-    def loss(params, batch, key, progress):
-        scores = logits(params, batch["image"])
-        value = optax.softmax_cross_entropy_with_integer_labels(scores, batch["label"]).mean()
-        return value, {"loss": value}
-
-    def evaluate(params, examples, progress):
-        scores = logits(params, examples["image"])
-        return {"test": {"loss": optax.softmax_cross_entropy_with_integer_labels(scores, examples["label"])}}
-
-    return dataclasses.replace(build(config, data), init=init, loss=loss, evaluate=evaluate)
+    probe = Probe(lambda params, progress: {"end": progress >= 1}, lambda before, now: {})
+    return dataclasses.replace(build(config, data), examine=wrong, probe=probe, pictures=pictures)
 
 
-def test_a_vision_transformer_is_loaded_as_a_pretrained_one(tmp_path):
-    recipe = Recipe("toy", lambda config: None, build_vit)
-    train.run(recipe, toy_config(steps=5, export_params=True), tmp_path / "w")
-    workdir = Workdir(tmp_path / "w")
-    model = vit.make("mu/4", 10)
-    shapes = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros((1, 8, 8, 3)))["params"]
-    loaded = load_pretrained(workdir.params, shapes, keep_head=True)
-    named = flatten_dict(loaded, sep="/")
-    assert named.keys() == saved(workdir).keys()
-    for name, array in saved(workdir).items():
-        np.testing.assert_array_equal(named[name], array)
-    assert np.abs(np.asarray(named["head/kernel"])).max() > 0  # 0 before the training
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The place of a run of two seeds, what TensorBoard was told of it, and its parameters at the end."""
+    directory, kept = tmp_path_factory.mktemp("runs"), {}
+    gather = export.gather
+
+    def gathered(params, *, seed_axis):
+        return kept.setdefault("params", gather(params, seed_axis=seed_axis))
+
+    with pytest.MonkeyPatch.context() as patch:
+        writers = replace_clu(patch)
+        patch.setattr(tensorboard, "available", lambda: True)
+        patch.setattr(export, "gather", gathered)
+        config = toy_config(steps=5, eval_every=5, seeds=(0, 1), tensorboard=True)
+        config.update(export_examples=True, export_pictures=True, export_probe=True)
+        train.run(Recipe("toy", lambda config: None, build_talkative), config, directory / "w")
+    return directory, {name: arguments for name, *arguments in writers[0].written}, kept["params"]
 
 
-def build_examined(config, data):
-    """The toy, which says of an example whether it is an error."""
-    experiment = build(config, data)
-
-    def examine(params, examples):
-        hidden = jnp.maximum(examples["image"].reshape(-1, 64) / 16 @ params["first"]["kernel"], 0)
-        return {"wrong": (hidden @ params["second"]["kernel"]).argmax(axis=1) != examples["label"]}
-
-    return dataclasses.replace(experiment, examine=examine)
-
-
-def test_what_is_said_of_examples_is_kept_and_read_and_damage_is_named(tmp_path):
-    recipe = Recipe("toy", lambda config: None, build_examined)
-    train.run(recipe, toy_config(steps=5, seeds=(0, 1), export_examples=True), tmp_path / "w")
-    (run,), problems = results.load(tmp_path)
+def test_words_on_examples_and_what_was_found_are_read_again(written):
+    (run,), problems = results.load(written[0])
     assert problems == []
     assert run.examples["wrong"].shape == (2, 359)
     assert run.examples["wrong"].mean(axis=1) * 100 == pytest.approx(run.final("test_error"))
-    path = Workdir(tmp_path / "w").examples
+    assert run.probe["end"].tolist() == [True, True]
+
+
+def test_pictures_are_of_the_first_seed_histograms_over_all_and_tensorboard_has_the_same(written):
+    directory, told, params = written
+    (run,), _ = results.load(directory)
+    images, histogram = run.pictures.images, run.pictures.histograms["second/kernel"]
+    kernel = params["first/kernel"][0, :, :12].reshape(1, 16, 16, 3)
+    assert images["weights"].dtype == np.uint8
+    np.testing.assert_allclose(images["weights"], np.rint(255 * (1 + kernel / np.abs(kernel).max()) / 2), atol=1)
+    np.testing.assert_array_equal(images["lost"], 0)
+    assert histogram.counts.sum() == 2 * 512 * 10
+    assert histogram.edges[[0, -1]].tolist() == [params["second/kernel"].min(), params["second/kernel"].max()]
+    step, shown = told["write_images"]
+    assert (step, shown.keys()) == (5, images.keys())
+    for name, image in shown.items():
+        np.testing.assert_array_equal(image, images[name])
+    assert told["write_histograms"] == [5, params]
+
+
+@pytest.mark.parametrize("name", ["examples", "probe", "pictures"])
+def test_damage_is_named_in_one_line(written, tmp_path, name):
+    workdir = Workdir(shutil.copytree(written[0] / "w", tmp_path / "w"))
+    path = getattr(workdir, name)
     path.write_bytes(path.read_bytes()[:-1])
-    runs, (problem,) = results.load(tmp_path)
+    runs, (cut,) = results.load(tmp_path)
+    path.unlink()
+    _, (lost,) = results.load(tmp_path)
     assert runs == []
-    assert problem.reason.startswith("examples.npz is damaged: its SHA-256 is not the one in summary.json")
-
-
-def test_an_experiment_with_nothing_to_say_of_examples_is_not_asked(tmp_path):
-    with pytest.raises(UsageError, match=r"^config\.export_examples=True .* False for toy, which has nothing to say"):
-        train.run(RECIPE, toy_config(export_examples=True), tmp_path / "w")
-    assert not (tmp_path / "w").exists()
+    assert cut.reason.startswith(f"{name}.npz is damaged: its SHA-256 is not the one in summary.json")
+    assert lost.reason.startswith(f"{name}.npz is missing, of which summary.json has the SHA-256")
+    assert "\n" not in cut.reason + lost.reason

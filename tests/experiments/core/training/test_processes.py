@@ -5,24 +5,10 @@ import sys
 import jax
 import pytest
 
-from experiments.cifar100_vit.suite import DEMO
 from experiments.core.errors import UsageError
 from experiments.core.training import processes
-from tests.experiments.processes import begin, ended, environment, finish, free_port
+from tests.experiments.processes import ended, environment, finish, free_port
 from tests.experiments.support import command, start
-
-
-def test_mistakes_are_one_line_of_each_process(tmp_path):
-    fields = DEMO | {"batch_size": 60, "mesh.data": 1, "mesh.fsdp": 8}
-    config = "configs/cifar100_vit.py:small"
-    processes = begin("experiments.cifar100_vit", config, tmp_path / "run", fields, processes=2, devices=4)
-    mistakes = ended(processes, timeout=600)
-    for status, _, err in mistakes:
-        assert status == 2
-        assert err.startswith("error: config.batch_size=60")
-        assert err.count("\n") == 1
-    assert not (tmp_path / "run").exists()
-
 
 ADDRESS, COUNT, INDEX = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
 
@@ -57,19 +43,13 @@ def variables_of_srun(index, count):
     return common | {"SLURM_PROCID": str(index), "SLURM_LOCALID": str(index)}
 
 
-def test_a_task_of_srun_alone_waits_for_no_other(monkeypatch):
-    for name, value in variables_of_srun(0, 1).items():
+@pytest.mark.parametrize("variables", [variables_of_srun(0, 1), variables_of_srun(0, 2) | {COUNT: "1"}])
+def test_a_task_of_srun_that_is_or_is_to_stay_alone_joins_no_other(monkeypatch, variables):
+    for name, value in variables.items():
         monkeypatch.setenv(name, value)
     processes.initialize()
     assert not jax.distributed.is_initialized()
     assert processes.from_first(lambda: {"process": 0}) == {"process": 0}
-
-
-def test_a_task_of_srun_that_is_to_stay_alone_joins_no_other(monkeypatch):
-    for name, value in (variables_of_srun(0, 2) | {COUNT: "1"}).items():
-        monkeypatch.setenv(name, value)
-    processes.initialize()
-    assert not jax.distributed.is_initialized()
 
 
 def test_tasks_of_srun_that_were_meant_as_separate_runs_end_in_one_line_each(tmp_path):

@@ -1,7 +1,6 @@
 """What is compiled follows from shapes: it is the same without data, and takes what the feeds hand out."""
 
 import jax
-import numpy as np
 import pytest
 from jax.sharding import Mesh
 
@@ -10,70 +9,32 @@ from experiments.cifar100_vit.experiment import RECIPE as VIT
 from experiments.core.errors import UsageError
 from experiments.core.input import dataset
 from experiments.core.input.outline import outline
-from experiments.core.training import feed, train
 from experiments.core.training import mesh as mesh_lib
-from experiments.core.training import state as state_lib
+from experiments.core.training import train
 from experiments.core.training.program import Program
 from experiments.vmoe.experiment import RECIPE as VMOE
-from tests.experiments.support import set_fields
-from tests.experiments.toy import RECIPE, load_streams, toy_config
+from tests.experiments.support import on_one_device
+from tests.experiments.toy import RECIPE, toy_config
 
-
-def described(tree):
-    return jax.tree.map(lambda leaf: (leaf.shape, np.dtype(leaf.dtype), leaf.sharding), tree)
-
-
-STREAM = {"feed": "stream", "eval_batch_size": 128}
+SMALL = {"dataset": "digits", "batch_size": 50, "eval_batch_size": 100, "model.depth": 1}
+SMALL |= {"steps": 10, "optimizer.warmup_steps": 1, "checkpoint_every": 10, "eval_every": 10}
 
 
 @pytest.mark.parametrize(
-    "fields",
-    [{}, {"seeds": (3, 4), "mesh": {"data": 4, "fsdp": 2}}, STREAM, STREAM | {"mesh": {"data": 8}}],
-    ids=["resident", "seeds on a mesh", "stream", "stream on a mesh"],
-)
-def test_feeds_hand_out_what_is_compiled_for(fields):
-    config = toy_config(**fields)
-    data = load_streams(config) if "feed" in fields else dataset.load(config)
-    program = Program(RECIPE, config, data)
-    opened = feed.make(config, data, 1, program.mesh, seed_axis=program.seed_axis)
-    assert described(program.feed.examples) == described(opened.examples)
-    assert described(program.feed.chunk) == described(opened.chunk(0))
-    opened.close()
-    seeds = mesh_lib.put(np.zeros(program.seeds.shape, np.int32), program.seeds.sharding)
-    assert described(program.seeds) == described(seeds)
-    with jax.set_mesh(program.mesh):
-        begun = state_lib.init(program.experiment, seeds, program.mesh)
-    assert described(program.state) == described(begun)
-
-
-def small(experiment, **fields):
-    config = cifar100_vit.get_config("small") if experiment is VIT else vmoe.get_config("small,router=hard")
-    common = {
-        "dataset": "digits",
-        "batch_size": 50,
-        "eval_batch_size": 100,
-        "model.depth": 1,
-        "steps": 10,
-        "optimizer.warmup_steps": 1,
-        "checkpoint_every": 10,
-        "eval_every": 10,
-    }
-    set_fields(config, fields, common)
-    del config.mesh
-    train.check_fields(experiment, config)
-    return config
-
-
-@pytest.mark.parametrize(
-    ("recipe", "fields"),
+    ("recipe", "config", "fields"),
     [
-        (VMOE, {"moe.blocks": (0,)}),
-        (VIT, {"feed": "stream", "input.augment_on": "host", "split": "validation", "validation_size": 300}),
+        (VMOE, vmoe.get_config("small,router=hard"), {"moe.blocks": (0,)}),
+        (
+            VIT,
+            cifar100_vit.get_config("small"),
+            {"feed": "stream", "input.augment_on": "host", "split": "validation", "validation_size": 300},
+        ),
     ],
     ids=["vmoe", "vit from the host"],
 )
-def test_without_data_the_program_is_the_same(recipe, fields):
-    config = small(recipe, **fields)
+def test_without_data_the_program_is_the_same(recipe, config, fields):
+    on_one_device(config, SMALL, fields)
+    train.check_fields(recipe, config)
     real, outlined = (Program(recipe, config, load(config)) for load in (dataset.load, outline))
     assert real.trace_train().lower().as_text() == outlined.trace_train().lower().as_text()
     assert real.trace_evaluation().lower().as_text() == outlined.trace_evaluation().lower().as_text()

@@ -1,6 +1,5 @@
-"""What is kept between two rows."""
+"""Means and times of the steps between two rows; that a checkpoint keeps them is in `test_train_steps.py`."""
 
-import json
 import time
 
 import numpy as np
@@ -12,7 +11,7 @@ def metrics_of(*values):
     return {"loss": np.asarray([values], np.float32), "router": {"dropped": np.asarray([values], np.float32) / 3}}
 
 
-def test_means_over_the_steps_of_all_calls():
+def test_means_and_times_over_the_steps_of_all_calls():
     stretch = Stretch(metrics_of())
     assert np.isnan(stretch.means()["loss"]).all()
     stretch.start()
@@ -25,22 +24,3 @@ def test_means_over_the_steps_of_all_calls():
     first, second = stretch.step_seconds
     assert first >= 0.01
     assert np.isclose(stretch.seconds, 2 * first + second)
-
-
-def test_it_comes_back_from_a_checkpoint_to_the_bit():
-    values = np.random.default_rng(0).normal(size=(2, 50)).astype(np.float32)
-    values[1, 3] = np.nan
-    stretch = Stretch({"loss": values, "router": {"dropped": values / 7}}, seconds=1.25)
-    restored = Stretch.from_json(json.loads(json.dumps(stretch.to_json())))
-    assert restored.seconds == 1.25
-    np.testing.assert_array_equal(restored.metrics["loss"], values)
-    np.testing.assert_array_equal(restored.metrics["router"]["dropped"], values / 7)
-    assert restored.found == {}
-    found = {"mask": np.random.default_rng(1).uniform(size=(2, 3, 5)) < 0.5, "few": np.ones((2, 1), bool)}
-    began = Stretch.from_json(json.loads(json.dumps(Stretch(metrics_of(), found=found).to_json()))).found
-    assert began.keys() == found.keys()
-    for name, array in found.items():
-        assert began[name].dtype == bool
-        np.testing.assert_array_equal(began[name], array)
-    empty = Stretch.from_json(Stretch(metrics_of()).to_json())
-    assert empty.metrics["loss"].shape == (1, 0)
