@@ -6,7 +6,7 @@ from typing import Any
 
 from experiments.core.record.files import read_object
 from experiments.core.report.markdown import grid, line
-from scripts.report.solvers import SAME
+from scripts.report.benchmarks import SAME
 
 Rows = Sequence[dict[str, Any]]
 Ratios = dict[str, dict[str, float]]  # time over that of lax.top_k, by "batch, n, k", and by contestant and mode
