@@ -13,7 +13,7 @@ def plus_minus(value: Numbers | None, *, scale: float = 1.0, signed: bool = Fals
     """Writes an interval, multiplied by `scale`, as `5.26 ± 0.09`; `-` if there is no mean."""
     if value is None or value["mean"] is None:
         return "-"
-    center = f"{scale * value['mean']:{'+' if signed else ''}.2f}"
+    center = f"{scale * value['mean']:{'+' if signed else ''}z.2f}"
     half = value["interval95"]
     return center if half is None else f"{center} ± {scale * half:.2f}"
 

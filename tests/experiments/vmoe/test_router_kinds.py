@@ -64,9 +64,9 @@ def test_a_router_is_one_entry_for_training():
 @pytest.mark.usefixtures("single")
 def test_a_router_without_a_name_or_a_look_goes_by_that_of_its_entry(tmp_path):
     write_vmoe(tmp_path / "single", [[1.0, 1.0], [20.0, 24.0]], router__name="single")
-    (run,) = report.PRESENTATION.load(tmp_path)[0]["run"]
-    assert report.PRESENTATION.method(dotted(run.config)) == "single"
-    assert report.PRESENTATION.look(dotted(run.config)) == (BLACK, "-")
+    ((run,), _) = report.PRESENTATION.load(tmp_path)
+    assert report.PRESENTATION.method(run.fields) == "single"
+    assert report.PRESENTATION.look(run.fields) == (BLACK, "-")
 
 
 LOGITS = np.random.default_rng(0).normal(size=(1, 160, 8)).astype(np.float32)  # the group of the tiny setting
