@@ -114,10 +114,11 @@ class Presentation:
             parts.append(
                 {
                     name: self._shown(name, value)
-                    for name, value in self.read(run.fields).items()
+                    for name, value in run.fields.items()
                     if value is not None
+                    and ((name in varying and value != varying[name]) or is_of(name, self.always))
                     and not is_of(name, (*HOW, *given))
-                    and (is_of(name, self.always) or (name in varying and value != varying[name]))
+                    and self.kinds.is_read(name, run.fields)
                 }
             )
         return parts
