@@ -718,7 +718,7 @@ def blocks(results: Path) -> dict[str, list[str]]:
     if not (runs and vit):
         return {}
     key, section = next(iter(sections(runs, "test").items()))
-    columns = ("test error, %", "minus hard", "density in training, %", "hardened epochs to it")
+    columns = ("test error, %", "minus hard", "hardened epochs to it")
     main = [
         {"method": ", ".join(filter(None, (row["method"], row["setting"])))} | {name: row[name] for name in columns}
         for run, row in zip(section, paper_rows(section, sections(runs, "validation")[key]), strict=True)
@@ -732,7 +732,7 @@ def blocks(results: Path) -> dict[str, list[str]]:
 
 
 def _by_density(runs: Sequence[Run]) -> list[str]:
-    """The errors of every method at its best, by the share of the whole network's weights that is kept."""
+    """The errors of methods at their best, by the share of the whole network's weights kept: those with all shares."""
     of_network = [section for (_, budget, _), section in cells(runs).items() if budget == 0]
     shares = [f"{100 * section[0].config['density']:g} %" for section in of_network]
     rows: dict[str, Cells] = {}
@@ -740,7 +740,7 @@ def _by_density(runs: Sequence[Run]) -> list[str]:
         for run in section:
             row = rows.setdefault(kind(run), {"method": kind(run), **dict.fromkeys(shares, "-")})
             row[share] = plus_minus(_error(run))
-    return table(list(rows.values()), text=1)[:-1]
+    return table([row for row in rows.values() if "-" not in row.values()], text=1)[:-1]
 
 
 def make(directory: Path) -> list[Path]:
