@@ -401,34 +401,30 @@ _MARKERS = "osD^v"
 
 
 def figures(runs: Sequence[Run]) -> dict[str, Figure]:
-    """Figure 5 of each set of layers, the error by lam, and methods at their best; by name."""
+    """Figure 5 of each set of layers, and the error of methods at their best by density; by name."""
     runs = in_order(runs)
     drawn: dict[str, Figure] = {}
-    for key, section in sections(runs, "test").items():
-        others = [run for run in section if not is_tuned(run)]
-        main = [run for run in others if run.config["method"] in ("dense", "hard") or _is_papers_or_annealed(run)]
-        parts = {"figure5": main, "all-methods": others if len(others) > len(main) else []}
-        parts["tuned"] = [run for run in section if is_tuned(run)]
-        where = _where(key) + "-layers" + ("".join(map(str, key[3])) or "all")
+    annealed = {"geometric", "support"}
+    for (dataset, kept, _, pruned), section in sections(runs, "test").items():
+        tuned, others = ([run for run in section if is_tuned(run) == is_it] for is_it in (True, False))
+        main = [
+            run
+            for run in others
+            if run.config["method"] in ("dense", "hard")
+            or is_papers(run.fields)
+            or (run.config["method"] == "relaxed" and run.config["lam"]["schedule"] in annealed)
+        ]
+        parts = {"figure5": main, "all-methods": others if len(others) > len(main) else [], "tuned": tuned}
+        # The names say nothing of task and density where these are the paper's.
+        where = "" if (dataset, kept) == ("mnist", 0.1) else f"-{dataset}-{kept:g}"
+        where += "-layers" + ("".join(map(str, pruned)) or "all")
         drawn |= {f"{name}{where}": figure5(part) for name, part in parts.items() if part}
-    sweeps = {key: series for key, section in sections(runs, "validation").items() if (series := _by_lam(section))}
-    for where in dict.fromkeys(map(_where, sweeps)):
-        drawn[f"lam-sweep{where}"] = lam_sweep({key[3]: its for key, its in sweeps.items() if _where(key) == where})
     at_best = cells(runs)
     for name in dict.fromkeys(key[0] for key in at_best):
         if of_network := [section for key, section in at_best.items() if key[:2] == (name, 0)]:
             suffix = "in-brief" if name == "mnist" else name
             drawn[f"error-against-density-{suffix}"] = error_against_density(of_network, runs)
     return drawn
-
-
-def _is_papers_or_annealed(run: Run) -> bool:
-    return run.config["method"] == "relaxed" and (is_papers(run.fields) or run.config["lam"]["schedule"] != "constant")
-
-
-def _where(key: Sequence[Any]) -> str:
-    """What the names of figures say of task and density: nothing, where these are the paper's."""
-    return "" if key[:2] == ("mnist", 0.1) else f"-{key[0]}-{key[1]:g}"
 
 
 def figure5(section: Sequence[Run]) -> Figure:
@@ -487,39 +483,6 @@ def _ticks(axis: Axis, values: Sequence[float]) -> None:
     axis.set_major_locator(FixedLocator(values))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-
-
-def lam_sweep(panels: dict[tuple[int, ...], dict[str, list[Run]]]) -> Figure:
-    """Validation error of the hardened network against lam, a panel for each set of layers; dots are seeds."""
-    figure = Figure(figsize=(3.6 + 4.0 * len(panels), 3.8), layout="constrained")
-    all_axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    shown: dict[str, Any] = {}
-    for axes, (pruned, series) in zip(all_axes, panels.items(), strict=True):
-        for marker, (name, runs) in zip(_MARKERS, series.items(), strict=False):
-            colour, dashes = _look(runs[0].fields)
-            for run in runs:
-                errors = [error for error in run.final("hardened_error") if error is not None]
-                x = [run.config["lam"]["start"]] * len(errors)
-                axes.plot(x, errors, linestyle="", marker=".", markersize=4, color=colour, alpha=0.5)
-            lams = [run.config["lam"]["start"] for run in runs]
-            means = [interval(run.final("hardened_error")) | {"interval95": None} for run in runs]
-            curve(axes, lams, means, (colour, dashes), marker=marker, markersize=5)
-            shown[name] = axes.get_lines()[-1]
-        axes.set_xscale("log")
-        axes.set_xlabel("$\\lambda$ (if annealed: at the start)")
-        axes.set_title(f"layers {', '.join(map(str, pruned))}" if pruned else "all matrices but embeddings")
-    all_axes[0].set_yscale("log")
-    _ticks(all_axes[0].yaxis, _TICKS)
-    all_axes[0].set_ylabel("validation error after hardening, %")
-    figure.legend(list(shown.values()), list(shown), loc="outside right center", fontsize=9)
-    return figure
-
-
-def _by_lam(section: Sequence[Run]) -> dict[str, list[Run]]:
-    """The runs whose lam follows a schedule with a start, by the name of their method and p, in the order of lam."""
-    drawn = [run for run in section if not is_tuned(run) and KINDS.is_read("lam.start", run.fields)]
-    by_lam = sorted(drawn, key=lambda run: run.config["lam"]["start"])
-    return grouped(by_lam, lambda run: kind(run).replace(" at the paper's lam", ""))
 
 
 def error_against_density(of_network: Sequence[Sequence[Run]], runs: Sequence[Run]) -> Figure:

@@ -110,7 +110,10 @@ def _numbers(name: str, values: Sequence[Any], count: int) -> np.ndarray:
         if {*map(type, lists)} != {list} or {*map(len, lists)} != {count}:
             raise ValueError(f"{name} has not one number per seed in every row")
         values = list(itertools.chain.from_iterable(lists))  # a flat list is several times faster than lists of lists
-    return np.array(values, float).reshape(-1, count)
+    numbers = np.array(values, float)
+    if numbers.ndim > 1:
+        raise ValueError(f"{name} has more than one number in a row")
+    return numbers.reshape(-1, count)
 
 
 def _columns(rows: Sequence[Mapping[str, Any]], prefix: str = "") -> Iterable[tuple[str, list[Any]]]:

@@ -73,7 +73,7 @@ CLAIMS = (
         "Section 6",
         "10 %",
         pruning.density,
-        "mnist_pruning/figures/lam-sweep.png",
+        "mnist_pruning/figures/figure5-layers123.png",
         *_MNIST,
     ),
     Claim(

@@ -186,12 +186,9 @@ def test_figures_are_the_same_bytes_again_and_figure_5_leaves_out_what_the_paper
         write_workdir(where / "hard", [START[:2], [30.0, 20.0], [None, 15.0]], method="hard", **fields)
         write_workdir(where / "ista", [START[:2], [None, None], [None, None]], method="ista", **fields)
         write_workdir(where / "annealed", [START[:2], [9.0, 8.0], [5.0, 6.0]], **fields, **ANNEALED)
-    for lam in (1e-3, 1e-2):
-        write_workdir(tmp_path / f"sweep/lam{lam}", [START[:2], [9.0, 8.0]], split="validation", lam__start=lam)
-    write_workdir(tmp_path / "sweep/lost", [START[:2], [None, None]], split="validation", lam__start=1.0)
     first = {path: path.read_bytes() for path in report.make(tmp_path)}
     assert {path.stem for path in first} == {
-        *("table", "lam-sweep", "figure5-layers123", "figure5-layers23", "all-methods-layers123"),
+        *("table", "figure5-layers123", "figure5-layers23", "all-methods-layers123"),
         "all-methods-layers23",
     }
     assert {path: path.read_bytes() for path in report.make(tmp_path)} == first

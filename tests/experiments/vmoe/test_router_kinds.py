@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from experiments.core import config_file
-from experiments.core.config import require, to_json
+from experiments.core.config import require
 from experiments.core.errors import UsageError
-from experiments.core.report.runs import dotted
+from experiments.core.kinds import dotted
 from experiments.core.report.style import BLACK
 from experiments.core.training.schedules import lam_schedule
 from experiments.vmoe import report, routers, suite
@@ -36,7 +36,7 @@ def single(monkeypatch):
 @pytest.mark.parametrize("name", ROUTERS)
 def test_a_router_is_made_without_the_fields_that_it_does_not_read(name):
     config = config_file.of_file(ROOT / "configs/vmoe.py", f"small,router={name}")
-    fields = dotted(to_json(config))
+    fields = dotted(config)
     for field in fields:
         if field not in report.PRESENTATION.read(fields) and field.count(".") == 1:
             del config.router[field.removeprefix("router.")]

@@ -1,12 +1,11 @@
-"""The committed tables and verdicts are those that the committed runs give, to the byte."""
+"""The committed tables are those that the committed runs give, to the byte."""
 
 import importlib
 
 import pytest
 
 from experiments.core.report import making
-from scripts.report import RESULTS, ROOT, readme
-from scripts.report.claims import CLAIMS
+from scripts.report import RESULTS
 
 EXPERIMENTS = {
     "mnist_pruning": ("mnist_pruning", "cifar100_pruning"),
@@ -25,8 +24,3 @@ def test_a_table_is_that_of_its_runs(experiment, name):
     assert problems == []
     text = "\n".join(report.tables(runs, making.chosen(RESULTS / name)))
     assert text == (RESULTS / name / "table.md").read_text()
-
-
-def test_the_readme_has_the_verdicts_of_the_results():
-    table = readme.claims_table(CLAIMS, [claim.find(RESULTS) for claim in CLAIMS])
-    assert "\n".join(table) in (ROOT / "README.md").read_text()

@@ -9,11 +9,11 @@ import pytest
 
 from configs import mnist_pruning
 from experiments.core import config_file
-from experiments.core.config import require, to_json
+from experiments.core.config import require
 from experiments.core.errors import UsageError
 from experiments.core.input import dataset as data_lib
+from experiments.core.kinds import dotted
 from experiments.core.record import metrics
-from experiments.core.report.runs import dotted
 from experiments.core.training import train
 from experiments.mnist_pruning import report
 from experiments.mnist_pruning.experiment import RECIPE
@@ -232,7 +232,7 @@ def test_a_method_is_one_entry_with_a_name_for_reports(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_trains_without_the_fields_that_it_does_not_read(name):
     config = mnist_pruning.get_config(name)
-    fields = dotted(to_json(config))
+    fields = dotted(config)
     for field in fields:
         section, _, leaf = field.rpartition(".")
         if not KINDS.is_read(field, fields):
