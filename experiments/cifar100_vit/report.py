@@ -358,11 +358,6 @@ def blocks(results: Path) -> dict[str, list[str]]:
     return made
 
 
-def make(directory: Path) -> list[Path]:
-    """Makes table and figures of the runs below a directory; returns the paths of the files written."""
-    return making.make(PRESENTATION, tables, figures, directory)
-
-
 # Groups and properties of runs ---------------------------------------------------------------------------------------
 
 
@@ -448,6 +443,8 @@ def _stand_in(run: Run) -> str:
         trained = f"{model.get('depth')} blocks of width {model.get('width')}, pretrained on coarse labels"
     return f"A stand-in for ViT-B/16, whose ImageNet-21k weights could not be obtained: {trained}"
 
+
+make = functools.partial(making.make, PRESENTATION, tables, figures)  # takes the directory of the runs
 
 if __name__ == "__main__":
     console.run(lambda arguments: making.main(make, "cifar100_vit", arguments))

@@ -19,18 +19,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from experiments.core import console
 from experiments.core.kinds import Fields, is_of
 from experiments.core.record.summary import interval
-from experiments.core.report import making
-from experiments.core.report.finding import (
-    PAPERS_TASK,
-    Finding,
-    Numbers,
-    Verdict,
-    answer,
-    in_every_case,
-    in_words,
-    measured,
-    sign,
-)
+from experiments.core.report import finding, making
+from experiments.core.report.finding import Finding, Numbers, Verdict, in_words, measured, sign
 from experiments.core.report.markdown import Cells, lost, mean, outcome, p_name, plus_minus, signed, table
 from experiments.core.report.paired import minus
 from experiments.core.report.presentation import Presentation
@@ -548,7 +538,8 @@ def _compared(results: Path) -> _Compared:
     # Chosen by the error on the test images, the best of several would be judged too well by its own interval.
     won = making.chosen(results / "mnist_pruning")
     tried = [run for run in sweep if run.config["method"] == "relaxed" and run.name in won and not is_tuned(run)]
-    errors = {_setting(run): _least(run.end("hardened_error")) for run in tried}
+    ends = {_setting(run): _least(run.end("hardened_error")) for run in tried}
+    errors = {setting: error for setting, error in ends.items() if error < float("inf")}
     others = [run for run in relaxed if _setting(run) in errors and not is_papers(run.fields)]
     return _Compared(
         names={run.name: f"{method_of(run.fields)}, {setting}" for run, setting in settings},
@@ -574,7 +565,7 @@ def _least(value: Numbers | None) -> float:
 def _finding(what: str, stated: Verdict, tuned: Verdict | None, unit: str, measured_: Mapping[str, str]) -> Finding:
     plain = f"{what}: at the paper's lam {stated.number}"
     plain += f"; with lam chosen on validation {tuned.number}" if tuned else ""
-    return Finding(f"{plain}.", stated, tuned, PAPERS_TASK, unit, measured_)
+    return Finding(f"{plain}.", stated, tuned, finding.PAPERS_TASK, unit, measured_)
 
 
 def accuracy(results: Path) -> Finding | None:
@@ -590,7 +581,7 @@ def accuracy(results: Path) -> Finding | None:
     def verdict(runs: Sequence[Run]) -> Verdict:
         """Whether the error is lower, and the difference that is nearest to the claim."""
         values = [over_hard[run.name] for run in runs]
-        return Verdict(answer([-sign(value) for value in values]), f"error {in_words(min(values, key=_least))}")
+        return Verdict(finding.answer([-sign(value) for value in values]), f"error {in_words(min(values, key=_least))}")
 
     return _finding(
         f"Relaxed top-k against hard top-k{told}",
@@ -615,7 +606,7 @@ def speed(results: Path) -> Finding | None:
         first = min(runs, key=lambda run: _least(epochs[run.name]))
         told = _epochs(epochs[first.name])
         told = told if told.startswith("in") else f"after {told} of {first.summary['epochs']} epochs"
-        return Verdict(answer([1 if one else -1 for one in sooner]), told)
+        return Verdict(finding.answer([1 if one else -1 for one in sooner]), told)
 
     return _finding(
         "The weights that are kept come to the error that hard top-k ends with",
@@ -636,7 +627,7 @@ def density(results: Path) -> Finding | None:
     def verdict(runs: Sequence[Run], when: str = "") -> Verdict:
         """Whether 10.0 % of the weights are not 0, to the first decimal."""
         is_a_tenth = [abs(_least(shares[run.name]) - 0.1) < 5e-4 for run in runs]
-        return Verdict(in_every_case(is_a_tenth), f"{plus_minus(shares[runs[0].name], scale=100)} %{when}")
+        return Verdict(finding.in_every_case(is_a_tenth), f"{plus_minus(shares[runs[0].name], scale=100)} %{when}")
 
     return _finding(
         "Weights that are not 0",
@@ -659,7 +650,9 @@ def optimal_transport(results: Path) -> Finding | None:
         """Whether the intervals of all differences hold 0, and the nearest of them."""
         values = [over[other.name] for other in others]
         is_level = [value is not None and value["interval95"] is not None and not sign(value) for value in values]
-        return Verdict(in_every_case(is_level), f"error {in_words(min(values, key=lambda one: abs(_least(one))))}")
+        return Verdict(
+            finding.in_every_case(is_level), f"error {in_words(min(values, key=lambda one: abs(_least(one))))}"
+        )
 
     error = f"{plus_minus(run.end('test_error'))} % (the paper: {PAPER_OT_ERROR} %)"
     return _finding(
@@ -706,10 +699,7 @@ def _by_density(runs: Sequence[Run]) -> list[str]:
     return table([row for row in rows.values() if "-" not in row.values()], text=1)[:-1]
 
 
-def make(directory: Path) -> list[Path]:
-    """Makes the tables and figures of the runs below a directory; returns the files written."""
-    return making.make(PRESENTATION, tables, figures, directory)
-
+make = functools.partial(making.make, PRESENTATION, tables, figures)  # takes the directory of the runs
 
 if __name__ == "__main__":
     console.run(lambda arguments: making.main(make, "mnist_pruning", arguments))

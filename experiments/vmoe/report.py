@@ -17,10 +17,9 @@ from experiments.core.errors import printable
 from experiments.core.kinds import Fields
 from experiments.core.record.summary import interval
 from experiments.core.report import finding, making
-from experiments.core.report.finding import Finding, Verdict, in_words, measured
+from experiments.core.report.finding import Finding, Numbers, Verdict, in_words, measured
 from experiments.core.report.markdown import (
     Cells,
-    Numbers,
     decimal,
     lost,
     mean,
@@ -377,10 +376,7 @@ def blocks(results: Path) -> dict[str, list[str]]:
     return made
 
 
-def make(directory: Path) -> list[Path]:
-    """Writes and prints the tables of the runs below `directory` and draws figures; returns the files written."""
-    return making.make(PRESENTATION, tables, figures, directory)
-
+make = functools.partial(making.make, PRESENTATION, tables, figures)  # takes the directory of the runs
 
 if __name__ == "__main__":
     console.run(lambda arguments: making.main(make, "vmoe", arguments))

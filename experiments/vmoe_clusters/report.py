@@ -267,10 +267,7 @@ def blocks(results: Path) -> dict[str, list[str]]:
     return {"vmoe_clusters": _excesses(final)[:-1]} if final else {}
 
 
-def make(directory: Path) -> list[Path]:
-    """Writes and prints the tables of the runs below `directory` and draws figures; returns the files written."""
-    return making.make(PRESENTATION, tables, figures, directory)
-
+make = functools.partial(making.make, PRESENTATION, tables, figures)  # takes the directory of the runs
 
 if __name__ == "__main__":
     console.run(lambda arguments: making.main(make, "vmoe_clusters", arguments))

@@ -10,7 +10,7 @@ from experiments.cifar100_vit import report
 from experiments.cifar100_vit.report import OWN, PAPERS_RATES, PRESENTATION
 from experiments.core.report import making
 from experiments.core.report.style import STYLE
-from tests.scripts.workdirs import write_fine_tuning, write_workdir
+from tests.scripts.workdirs import write_fine_tuning
 
 XENT = {1: [40.0, 42.0, 47.0], 3: [60.0, 61.0, 62.0], 5: [70.0, 70.0, 70.0], 10: [80.0, 81.0, 82.0]}
 TOPK = {1: [37.0, 38.0, 36.0], 3: [61.0, 63.0, 65.0], 5: [71.0, 72.0, 73.0], 10: [82.0, 82.0, 82.0]}
@@ -147,24 +147,6 @@ def test_choices_at_an_edge_of_what_was_tried_are_named(tmp_path, varied, values
     (tmp_path / "choices.json").write_text(json.dumps({"topk": {"chosen": f"run{chosen}"}}))
     found = f"`run{chosen}`" if is_edge else "none"
     assert f"At an edge of what was tried: {found}." in rows_of(tmp_path)[1]
-
-
-def test_what_is_left_out_is_named_and_without_runs_it_is_said(tmp_path, capsys):
-    for name in ("sound", "unfinished", "odd"):
-        write_fine_tuning(tmp_path / name, XENT)
-    (tmp_path / "unfinished" / "summary.json").unlink()
-    config = tmp_path / "odd" / "config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | {"optimizer": {}}))
-    write_workdir(tmp_path / "other", [[90.0], [5.0]])
-    report.make(tmp_path)
-    text = (tmp_path / "table.md").read_text()
-    assert text.count("| top-3, p = 2, the paper's |") == 1
-    assert "- `unfinished`: unfinished: step 100 of 100\n" in text
-    assert "- `other`: not a run of the fine-tuning experiment" in text
-    assert "- `odd`: config.optimizer.learning_rate is missing" in text
-    (tmp_path / "empty").mkdir()
-    assert making.main(report.make, "cifar100_vit", [str(tmp_path / "empty")]) == 0
-    assert "No runs." in capsys.readouterr().out
 
 
 def test_where_ranks_are_kept_differences_have_an_interval_over_images_too(tmp_path):

@@ -10,7 +10,7 @@ from experiments.core.report.style import STYLE
 from experiments.vmoe import report
 from tests.experiments.support import ROOT
 from tests.experiments.vmoe import tables
-from tests.scripts.workdirs import write_fine_tuning, write_vmoe
+from tests.scripts.workdirs import write_vmoe
 
 HARD = [[1.0, 1.0, 1.0], [20.0, 22.0, 24.0]]
 RELAXED = [[1.0, 1.0, 1.0], [21.0, 24.0, 27.0]]
@@ -124,23 +124,6 @@ def test_runs_of_single_seeds_are_pooled_and_the_full_size_is_no_stand_in(tmp_pa
     assert rows["relaxed, logits"]["minus hard"] == "+2.00 ± 2.48"
     assert "step time over hard" not in rows["relaxed, logits"]  # rows of several runs are not joined
     assert "stand-in" not in (tmp_path / "table.md").read_text()
-
-
-def test_the_sweep_marks_what_was_chosen_and_broken_runs_are_named(tmp_path):
-    for lam in (0.1, 1.0):
-        fields = {"split": "validation", "router__lam__start": lam, "router__lam__end": lam}
-        write_vmoe(tmp_path / f"lam{lam:g}", [[1.0], [16.0]], "small,router=relaxed", **fields)
-    write_vmoe(tmp_path / "odd", [[1.0], [16.0]], router__name="magic")
-    (tmp_path / "choices.json").write_text(json.dumps({"relaxed": {"chosen": "lam1"}}))
-    write_fine_tuning(tmp_path / "other", {1: [5.0]})
-    report.make(tmp_path)
-    lines = (tmp_path / "table.md").read_text().splitlines()
-    rows = tables.read(lines, "Validation, 1000 steps")
-    assert [(row["lam"], row["choice"]) for row in rows] == [("0.1", ""), ("1", "chosen")]
-    assert "- `other`: not a run of the V-MoE experiment" in lines
-    assert any(line.startswith("- `odd`: config.router.name='magic' is none of hard, relaxed") for line in lines)
-    assert not any(line.startswith("### Test") for line in lines)
-    assert not (tmp_path / "figures").exists()
 
 
 def test_the_figure_has_differences_with_intervals_and_is_the_same_bytes_every_time(tmp_path):
