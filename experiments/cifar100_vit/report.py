@@ -4,12 +4,10 @@ Figure 6 is the paper's: the top-k accuracy against k for each loss. Without ViT
 """
 
 import functools
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator
 
@@ -19,12 +17,12 @@ from experiments.core import console
 from experiments.core.kinds import Fields
 from experiments.core.record.summary import interval
 from experiments.core.report import finding, making
-from experiments.core.report.finding import Finding, Measured, Numbers, Verdict, higher_or_lower, sign
-from experiments.core.report.markdown import mean, number, outcome, p_name, plus_minus, signed, table
+from experiments.core.report.finding import Finding, Numbers, Verdict, in_words, measured, sign
+from experiments.core.report.markdown import Cells, lost, mean, number, outcome, p_name, plus_minus, signed, table
 from experiments.core.report.paired import difference, over_examples
 from experiments.core.report.presentation import Presentation
 from experiments.core.report.results import NUMBER, Run
-from experiments.core.report.runs import RUN, dotted, frame, pooled
+from experiments.core.report.runs import grouped, pooled
 from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, Look, curve
 from experiments.vision.efficientnet import BEFORE_LAST_BLOCK
 
@@ -44,9 +42,6 @@ _INTERVALS = (
 )
 _TARGET = ", the paper's"
 _ON_PAGES = ("loss", "setting", "top-1", "top-3", "top-5", "top-3 minus cross-entropy")
-# How long a step takes in the paper, relative to one with cross-entropy: 9.7 and 10 seconds, and 9.5.
-_PAPER_OVERHEAD = {"top-3, p = 2": 9.7 / 9.5, "top-3, p = 4/3": 10 / 9.5}
-
 # What each loss is called, by its fields of the config, and its look, which follows from these fields if there is none.
 _SHOWN: Mapping[Any, tuple[str, Look | None]] = {
     "xent": ("cross-entropy", (BLUE, "-")),
@@ -115,20 +110,15 @@ PRESENTATION = Presentation(
 )
 
 
-def tables(found: pd.DataFrame, chosen: frozenset[str]) -> list[str]:
+def tables(runs: Sequence[Run], chosen: frozenset[str]) -> list[str]:
     """The lines of all tables: test, then what was tried on validation."""
     lines: list[str] = []
-    groups = compared(found[RUN])
-    for title, rows in groups.items():
-        first = rows[RUN].iloc[0]
+    groups = compared(runs)
+    for title, final in groups.items():
         rates = f", {title}" if PAPERS_RATES in groups and title in (PAPERS_RATES, OWN) else ""
-        stand_in = "" if lines else _stand_in(first)
-        lines += [
-            f"### Test, {_task(first)}{rates}: top-k accuracy in %",
-            "",
-            *([f"{stand_in}.", ""] if stand_in else []),
-        ]
-        lines += table(_cells(rows))
+        lines += [f"### Test, {_task(final[0])}{rates}: top-k accuracy in %", ""]
+        lines += [f"{stand_in}.", ""] if len(lines) == 2 and (stand_in := _stand_in(final[0])) else []
+        lines += table(test_rows(final))
     if groups:
         lines += [
             _INTERVALS,
@@ -137,14 +127,13 @@ def tables(found: pd.DataFrame, chosen: frozenset[str]) -> list[str]:
             "(p = 4/3); its accuracies it shows in a figure only.",
             "",
         ]
-    for run in filter(_is_pretraining, found[RUN]):
-        right = plus_minus(interval(run.final("valid_accuracy/1")))
+    for run in filter(_is_pretraining, runs):
+        right = plus_minus(run.end("valid_accuracy/1"))
         lines += [f"Pretraining took {run.summary['epochs']:.3g} epochs; {right} % are right on validation then.", ""]
-    tried = _tried(found)
-    for _, alike in itertools.groupby(tried, _circumstances):
-        runs = list(alike)
-        cells = [_cells_of(run, "valid") | _candidate(run, chosen) for run in runs]
-        lines += [f"### Validation, {_task(runs[0])}: top-k accuracy in %", "", *table(pd.DataFrame(cells))]
+    tried = _tried(runs)
+    for alike in grouped(tried, _circumstances).values():
+        rows = [_cells(run, "valid") | _candidate(run, chosen) for run in alike]
+        lines += [f"### Validation, {_task(alike[0])}: top-k accuracy in %", "", *table(rows)]
     if tried:
         edges = ", ".join(f"`{name}`" for name in _at_an_edge(tried, chosen)) or "none"
         lines += [
@@ -155,38 +144,98 @@ def tables(found: pd.DataFrame, chosen: frozenset[str]) -> list[str]:
     return lines
 
 
-def figures(found: pd.DataFrame) -> dict[str, Figure]:
+def test_rows(runs: Sequence[Run]) -> list[Cells]:
+    """The rows of runs on test, with differences from cross-entropy in the same circumstances."""
+    references, rows = PRESENTATION.references(runs), []
+    for run in runs:
+        reference = references[run.name]
+        # A run that trains alone has more processors than those that trained side by side.
+        is_timed = reference is None or reference.trained_on == run.trained_on
+        seconds = run.summary["seconds"] / (run.summary["steps"] * len(run.summary["seeds"]))
+        row = _cells(run, "test")
+        row |= {f"top-{k} minus cross-entropy": _paired(_difference(run, reference, k)) for k in PAIRED_K}
+        row |= {
+            "mean of top-1 to 10": plus_minus(_mean_accuracy(run)),
+            "s per step and seed": f"{seconds:.2g}" if is_timed else "-",
+        }
+        rows.append(row | outcome(run))
+    return rows
+
+
+def _cells(run: Run, split: str) -> Cells:
+    accuracies = {f"top-{k}": plus_minus(run.end(f"{split}_accuracy/{k}")) for k in SHOWN_K}
+    return {"loss": _label(run), "setting": setting(run)} | accuracies
+
+
+def _candidate(run: Run, chosen: frozenset[str]) -> Cells:
+    """The last cells of a run on validation."""
+    return {
+        "mean of top-1 to 10": mean(_mean_accuracy(run)),
+        "train loss": mean(run.end("train_loss")),
+        "diverged": lost(run),
+        "chosen": "chosen" if run.name in chosen else "",
+    }
+
+
+def _at_an_edge(tried: Sequence[Run], chosen: frozenset[str]) -> list[str]:
+    """The chosen runs with the least or greatest rate or lam tried for their loss, or with the greatest decay."""
+    found = []
+    for alike in grouped(tried, lambda run: (_circumstances(run), _label(run))).values():
+        rates, lams, decays = (sorted(set(values)) for values in zip(*map(_tuned, alike), strict=True))
+        for run in (run for run in alike if run.name in chosen):
+            rate, lam, decay = _tuned(run)
+            is_end = rate in (rates[0], rates[-1]) or (len(lams) > 1 and lam in (lams[0], lams[-1]))
+            found += [run.name] if is_end or decay == decays[-1] > 0 else []
+    return sorted(found)
+
+
+def _difference(run: Run, reference: Run | None, k: int) -> Numbers | None:
+    """From cross-entropy, paired by seed; where ranks were kept also by image."""
+    metric = f"test_accuracy/{k}"
+    if reference is None or not (run.end(metric) and reference.end(metric)):
+        return None
+    by_image = over_examples(run, reference, metric, lambda kept: 100.0 * (kept[RANK] < k))
+    return (difference(run, reference, metric) or {}) | {"over_images": by_image}
+
+
+def _paired(value: Numbers | None) -> str:
+    """Writes `+0.20 ± 0.05 / 0.31`: a difference, its interval over seeds, and if there is one, that over images."""
+    by_image = (value or {}).get("over_images")
+    return signed(value) if by_image is None else f"{signed(value)} / {by_image:.2f}"
+
+
+def figures(runs: Sequence[Run]) -> dict[str, Figure]:
     """Figure 6 for each group of runs that are compared, and the accuracy on validation against the learning rate."""
     made = {}
-    drawn = [run for run in found[RUN] if run.config["loss"]["name"] not in _IN_TABLES_ONLY]
+    drawn = [run for run in runs if run.config["loss"]["name"] not in _IN_TABLES_ONLY]
     for title, rows in compared(drawn).items():
-        images, steps = _circumstances(rows[RUN].iloc[0])
+        images, steps = _circumstances(rows[0])
         other = f"-{steps}-steps" + (f"-{images}-images" if images else "")
         made["figure6" + {PAPERS_RATES: "-paper-rates", OWN: ""}.get(title, other)] = figure6(rows)
-    tried = _tried(frame(drawn))
+    tried = _tried(drawn)
     first = [run for run in tried if _circumstances(run) == _circumstances(tried[0]) and not _tuned(run)[-1]]
     several = len({_tuned(run)[0] for run in first}) > 1
     return made | ({"accuracy-by-rate": by_rate(first)} if several else {})
 
 
-def figure6(rows: pd.DataFrame) -> Figure:
+def figure6(runs: Sequence[Run]) -> Figure:
     """Top-k accuracy against k; beside it the differences from cross-entropy, paired by seed, with intervals."""
-    figure, references = Figure(layout="constrained"), PRESENTATION.references(rows)
+    figure, references = Figure(layout="constrained"), PRESENTATION.references(runs)
     accuracy, paired = figure.subplots(1, 2)
-    for name, run in rows[RUN].items():
-        ks = sorted(run.summary["final"]["test_accuracy"], key=int)
-        x, metrics = list(map(int, ks)), [f"test_accuracy/{k}" for k in ks]
-        look, label = _look(dotted(run.config)), f"{_label(run)} ({setting(run)})"
-        curve(accuracy, x, [interval(run.final(metric)) for metric in metrics], look, label=label, **_LINE)
-        if (reference := references[name]) is not None:
-            curve(paired, x, [difference(run, reference, metric) for metric in metrics], look, **_LINE)
+    for run in runs:
+        ks = sorted(map(int, run.summary["final"]["test_accuracy"]))
+        metrics, reference = [f"test_accuracy/{k}" for k in ks], references[run.name]
+        look, label = _look(run.fields), f"{_label(run)} ({setting(run)})"
+        curve(accuracy, ks, [run.end(metric) for metric in metrics], look, label=label, **_LINE)
+        if reference is not None:
+            curve(paired, ks, [difference(run, reference, metric) for metric in metrics], look, **_LINE)
     paired.axhline(0, color=BLUE, linewidth=1.5)  # where cross-entropy lies
     accuracy.set_ylabel("test accuracy, %")
     paired.set_ylabel("minus that of cross-entropy, points")
     for axes in (accuracy, paired):
         axes.set_xlabel("k of the top-k accuracy")
         axes.xaxis.set_major_locator(MultipleLocator(1))
-    figure.suptitle(_stand_in(rows[RUN].iloc[0]), fontsize=9)
+    figure.suptitle(_stand_in(runs[0]), fontsize=9)
     return _with_legend(figure, columns=2)
 
 
@@ -196,7 +245,7 @@ def by_rate(runs: Sequence[Run]) -> Figure:
     A loss that was tried with several lam is shown at the one with which it is best at any rate. What is far below
     cross-entropy at any rate is cut off.
     """
-    losses = {name: list(members) for name, members in itertools.groupby(runs, _label)}
+    losses = grouped(runs, _label)
     figure = Figure(layout="constrained")
     for axes, k in zip(figure.subplots(1, 2), (1, 5), strict=True):
         lowest = None
@@ -204,9 +253,8 @@ def by_rate(runs: Sequence[Run]) -> Figure:
             _, lam, _ = _tuned(max(members, key=lambda run: _mean_accuracy(run)["mean"] or 0.0))
             shown = [run for run in members if _tuned(run)[1] == lam]
             label = name if len(shown) == len(members) else f"{name}, lam = {number(lam)}"
-            rates = [_tuned(run)[0] for run in shown]
             values = [interval(run.final(f"valid_accuracy/{k}")) | {"interval95": None} for run in shown]
-            curve(axes, rates, values, _look(dotted(shown[0].config)), label=label, **_LINE)
+            curve(axes, [_tuned(run)[0] for run in shown], values, _look(shown[0].fields), label=label, **_LINE)
             if name == "cross-entropy":
                 lowest = min(value["mean"] or 0.0 for value in values) - 2
         axes.set_ylim(bottom=lowest)
@@ -216,190 +264,76 @@ def by_rate(runs: Sequence[Run]) -> Figure:
     return _with_legend(figure, columns=3)
 
 
+def _with_legend(figure: Figure, columns: int) -> Figure:
+    """Adds a legend below, in a height of its own; with shorter handles a marker would hide the dashes."""
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.set_size_inches(11, 3.6 + 0.2 * -(-len(labels) // columns))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8, handlelength=4)
+    return figure
+
+
 def accuracy(results: Path) -> Finding | None:
     """The top-3 losses against cross-entropy, for several k: of the transformer, or if that is small on features."""
-    transformer, head, last_block = (_read(results / name) for name in ("cifar100_vit", *list(PAGES.values())[:2]))
-    is_small = any(_stand_in(run) for rows in transformer.values() for run in rows[RUN])
-    if head and (is_small or not transformer):
-        # A suite that goes on does not have the paper's losses in both blocks yet.
-        parts = {"head": head, "last block": last_block} if _answers(last_block) else {"head": head}
-        return _finding(parts, finding.STAND_IN) if _answers(head) else None
-    if OWN not in transformer or not _papers(transformer[OWN]):
+    transformer, *others = (_read(results / name) for name in ("cifar100_vit", *list(PAGES.values())[:2]))
+    is_small = any(_stand_in(run) for rows in transformer.values() for run in rows)
+    if others[0] and (is_small or not transformer):
+        # A suite that goes on does not have the paper's losses at both rates yet.
+        parts = {
+            part: groups
+            for part, groups in zip(("head", "last block"), others, strict=True)
+            if all(_papers(groups.get(title, ())) for title in (PAPERS_RATES, OWN))
+        }
+        return _finding(parts, finding.STAND_IN) if "head" in parts else None
+    if not _papers(transformer.get(OWN, ())):
         return None
     if not is_small and PAPERS_RATES not in transformer:
         transformer = {PAPERS_RATES: transformer[OWN]}
     return _finding({"transformer": transformer}, finding.STAND_IN if is_small else finding.PAPERS_TASK)
 
 
-def _answers(groups: Mapping[str, pd.DataFrame]) -> bool:
-    """Whether the paper's losses were trained both at its rates and at their own."""
-    return all(title in groups and _papers(groups[title]) for title in (PAPERS_RATES, OWN))
-
-
-def step_times(results: Path) -> Finding | None:
-    """The time that the losses take by themselves, over that of a step: on accelerators first."""
-    record = finding.first_on_accelerator(results, "losses")
-    if record is None:
-        return None
-    extra = {name: record["losses"][name]["one_plus_extra_over_step"] for name in _PAPER_OVERHEAD}
-    settings, most = record["settings"], f"{100 * (max(extra.values()) - 1):.2g} % of a step"
-    verdict = Verdict(finding.in_every_case(ratio <= _PAPER_OVERHEAD[name] for name, ratio in extra.items()), most)
-    papers = finding.on_accelerator(record) and (settings["variant"], settings["size"]) == ("B/16", 384)
-    return Finding(
-        f"By the time of the losses alone a top-3 loss adds {most} of ViT-{settings['variant']} at {settings['size']} "
-        "pixels at most; in the paper it adds 2 % (p = 2) and 5 % (p = 4/3).",
-        verdict if papers else finding.NOT_POSSIBLE,
-        None if papers else verdict,
-        finding.name_of(record),
-        "% that a step takes longer than with cross-entropy",
-        [Measured(name, 100 * (ratio - 1)) for name, ratio in extra.items()],
-    )
-
-
-def blocks(results: Path) -> dict[str, list[str]]:
-    """The lines of the pages on fine-tuning that are made of the results, by the blocks that they stand in."""
-    read = {block: _read(results / name) for block, name in PAGES.items()}
-    return {block: _page(groups) for block, groups in read.items() if OWN in groups}
-
-
-def make(directory: Path) -> list[Path]:
-    """Makes table and figures of the runs below a directory; returns the paths of the files written."""
-    return making.make(PRESENTATION, tables, figures, directory)
-
-
-def compared(runs: Iterable[Run]) -> dict[str, pd.DataFrame]:
-    """The runs on test that are compared with each other, by how: PAPERS_RATES, OWN, or OWN in other circumstances.
-
-    Runs that differ in their seeds alone are one. In OWN are those on all images that are the shortest.
-    """
-    final = [run for run in runs if run.config["split"] == "test" and not _is_pretraining(run)]
-    # One whose own rate is the paper's is there twice, and no repetition.
-    paper, own = (pooled(run for run in final if (PAPER in run.name) == at_paper) for at_paper in (True, False))
-    groups = {PAPERS_RATES: frame(sorted(paper, key=_place))} if paper else {}
-    for number_, (_, alike) in enumerate(itertools.groupby(sorted(own, key=_place), _circumstances)):
-        rows = frame(alike)
-        groups[_task(rows[RUN].iloc[0]) if number_ else OWN] = rows
-    return groups
-
-
-@functools.lru_cache(maxsize=8)
-def _read(directory: Path) -> dict[str, pd.DataFrame]:
-    """The runs below a directory that are compared; none if there are none."""
-    found, _ = PRESENTATION.load(directory)
-    return compared(found[RUN])
-
-
-def _page(groups: Mapping[str, pd.DataFrame]) -> list[str]:
-    """The tables of a page, of the losses that were trained in all circumstances; table.md has the others."""
-    everywhere = set.intersection(*(set(map(_label, rows[RUN])) for rows in groups.values()))
-    lines = []
-    for title in (title for title in (PAPERS_RATES, OWN) if title in groups):
-        cells = _cells(groups[title])
-        lines += [f"**{title.capitalize()}**", "", *table(cells[cells["loss"].isin(everywhere)], columns=_ON_PAGES)]
-    return [*lines, _INTERVALS]
-
-
-def _cells(rows: pd.DataFrame) -> pd.DataFrame:
-    """The cells of runs on test, with differences from cross-entropy in the same circumstances."""
-    cells, references = [], PRESENTATION.references(rows)
-    for name, run in rows[RUN].items():
-        row, reference = _cells_of(run, "test"), references[name]
-        row |= {f"top-{k} minus cross-entropy": paired_cell(_difference(run, reference, k)) for k in PAIRED_K}
-        # A run that trains alone has more processors than those that trained side by side.
-        is_timed = reference is None or reference.trained_on == run.trained_on
-        seconds = run.summary["seconds"] / (run.summary["steps"] * len(run.summary["seeds"]))
-        cells.append(
-            row
-            | {
-                "mean of top-1 to 10": plus_minus(_mean_accuracy(run)),
-                "s per step and seed": f"{seconds:.2g}" if is_timed else "-",
-            }
-        )
-    return pd.DataFrame(cells, index=rows.index).assign(**outcome(rows))
-
-
-def _cells_of(run: Run, split: str) -> dict[str, str]:
-    accuracies = run.summary["final"][f"{split}_accuracy"]
-    shown = {f"top-{k}": plus_minus(accuracies.get(str(k))) for k in SHOWN_K}
-    return {"loss": _label(run), "setting": setting(run)} | shown
-
-
-def _candidate(run: Run, chosen: frozenset[str]) -> dict[str, str]:
-    """The last cells of a run on validation."""
-    return {
-        "mean of top-1 to 10": mean(_mean_accuracy(run)),
-        "train loss": mean(interval(run.final("train_loss"))),
-        "diverged": f"{run.summary['diverged']} of {len(run.summary['seeds'])}",
-        "chosen": "chosen" if run.name in chosen else "",
-    }
-
-
-def _at_an_edge(tried: Sequence[Run], chosen: frozenset[str]) -> list[str]:
-    """The chosen runs with the least or greatest rate or lam tried for their loss, or with the greatest decay."""
-    found = []
-    for _, alike in itertools.groupby(tried, lambda run: (_circumstances(run), _label(run))):
-        rivals = {run.name: _tuned(run) for run in alike}
-        rates, lams, decays = (sorted(set(values)) for values in zip(*rivals.values(), strict=True))
-        for name, (rate, lam, decay) in rivals.items():
-            is_end = rate in (rates[0], rates[-1]) or (len(lams) > 1 and lam in (lams[0], lams[-1]))
-            if name in chosen and (is_end or decay == decays[-1] > 0):
-                found.append(name)
-    return sorted(found)
-
-
-def _difference(run: Run, reference: Run | None, k: int) -> Numbers | None:
-    """From cross-entropy, paired by seed; where ranks were kept also by image."""
-    metric = f"test_accuracy/{k}"
-    if reference is None or any(str(k) not in one.summary["final"]["test_accuracy"] for one in (run, reference)):
-        return None
-    by_image = over_examples(run, reference, metric, lambda kept: 100.0 * (kept[RANK] < k))
-    return difference(run, reference, metric) | {"over_images": by_image}
-
-
-def paired_cell(value: Numbers | None) -> str:
-    """Writes `+0.20 ± 0.05 / 0.31`: a difference, its interval over seeds, and if there is one, that over images."""
-    by_image = (value or {}).get("over_images")
-    return signed(value) if by_image is None else f"{signed(value)} / {by_image:.2f}"
-
-
-def _papers(rows: pd.DataFrame) -> dict[str, dict[int, Numbers | None]]:
+def _papers(runs: Sequence[Run]) -> dict[str, dict[int, Numbers | None]]:
     """The differences of the paper's losses from cross-entropy, by loss and k."""
-    references = PRESENTATION.references(rows)
+    references = PRESENTATION.references(runs)
     return {
-        _label(run): {k: _difference(run, references[name], k) for k in SHOWN_K}
-        for name, run in rows[RUN].items()
-        if _is_papers(dotted(run.config))
+        _label(run): {k: _difference(run, references[run.name], k) for k in SHOWN_K}
+        for run in runs
+        if _is_papers(run.fields)
     }
 
 
-def _finding(by_part: Mapping[str, Mapping[str, pd.DataFrame]], on: str) -> Finding:
+def _finding(by_part: Mapping[str, Mapping[str, Sequence[Run]]], on: str) -> Finding:
     """Two answers, at the paper's learning rates and each loss at its own, by the part of a network that is trained."""
-    verdicts, counts, measured = {}, [], []
+    verdicts: dict[str, Verdict] = {}
+    numbers: dict[str, str] = {}
+    told = []
     for title in (PAPERS_RATES, OWN):
         losses = {part: _papers(groups[title]) for part, groups in by_part.items() if title in groups}
         if not losses:
             continue
-        signs = {part: [sign(value) for by_k in of.values() for value in by_k.values()] for part, of in losses.items()}
-        best = {part: _best(by_k[3] for by_k in of.values()) for part, of in losses.items()}
-        verdict, number = finding.answer([*itertools.chain(*signs.values())]), _best(best.values())
-        by_parts = ", ".join(f"{plus_minus(value, signed=True).split()[0]} {part}" for part, value in best.items())
-        verdicts[title] = Verdict(verdict, by_parts if verdict == "mixed" else higher_or_lower("accuracy", number))
-        told = [
+        signs = {
+            part: [sign(value) for by_k in its.values() for value in by_k.values()] for part, its in losses.items()
+        }
+        best = {part: _best(by_k[3] for by_k in its.values()) for part, its in losses.items()}
+        verdict = finding.answer([one for its in signs.values() for one in its])
+        by_parts = ", ".join(f"{signed(value).split()[0]} {part}" for part, value in best.items())
+        shown = by_parts if verdict == "mixed" else f"accuracy {in_words(_best(best.values()))}"
+        verdicts[title] = Verdict(verdict, shown)
+        counts = [
             f"win {s.count(1)} and lose {s.count(-1)} of {len(s)} comparisons ({part})" for part, s in signs.items()
         ]
-        counts.append(f"{title}, {', '.join(told)}")
-        measured += [
-            Measured.of(f"{title}, {part}: {name.removesuffix(_TARGET)}", by_k[3])
-            for part, of in losses.items()
-            for name, by_k in of.items()
-        ]
+        told.append(f"{title}, {', '.join(counts)}")
+        numbers |= {
+            f"{title}, {part}: {name.removesuffix(_TARGET)}": measured(by_k[3])
+            for part, its in losses.items()
+            for name, by_k in its.items()
+        }
     return Finding(
-        f"Against cross-entropy in top-k accuracy the top-3 losses, {'; '.join(counts)}.",
+        f"Against cross-entropy in top-k accuracy the top-3 losses, {'; '.join(told)}.",
         verdicts.get(PAPERS_RATES, finding.NOT_POSSIBLE),
         verdicts.get(OWN),
         on,
         "points of top-3 accuracy, minus those of cross-entropy",
-        measured,
+        numbers,
     )
 
 
@@ -409,16 +343,53 @@ def _best(values: Iterable[Numbers | None]) -> Numbers:
     return max(known, key=lambda value: float(value["mean"]), default={"mean": None, "interval95": None})
 
 
+def blocks(results: Path) -> dict[str, list[str]]:
+    """The tables of the pages on fine-tuning, of the losses that were trained in all circumstances."""
+    made: dict[str, list[str]] = {}
+    for block, name in PAGES.items():
+        groups = _read(results / name)
+        everywhere = set.intersection(*(set(map(_label, runs)) for runs in groups.values())) if groups else set()
+        lines = []
+        for title in (title for title in (PAPERS_RATES, OWN) if title in groups):
+            rows = [row for row in test_rows(groups[title]) if row["loss"] in everywhere]
+            shown = [{column: row[column] for column in _ON_PAGES} for row in rows]
+            lines += [f"**{title.capitalize()}**", "", *table(shown)]
+        made |= {block: [*lines, _INTERVALS]} if OWN in groups else {}
+    return made
+
+
+# Groups and properties of runs ---------------------------------------------------------------------------------------
+
+
+def compared(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    """The runs on test that are compared with each other, by how: PAPERS_RATES, OWN, or OWN in other circumstances.
+
+    Runs that differ in their seeds alone are one. In OWN are those on all images that are the shortest.
+    """
+    final = [run for run in runs if run.config["split"] == "test" and not _is_pretraining(run)]
+    # One whose own rate is the paper's is there twice, and no repetition.
+    paper, own = (pooled(run for run in final if (PAPER in run.name) == at_paper) for at_paper in (True, False))
+    groups = {PAPERS_RATES: sorted(paper, key=_place)} if paper else {}
+    for alike in grouped(sorted(own, key=_place), _circumstances).values():
+        groups[_task(alike[0]) if OWN in groups else OWN] = alike
+    return groups
+
+
+@functools.lru_cache(maxsize=8)
+def _read(directory: Path) -> dict[str, list[Run]]:
+    """The runs below a directory that are compared; none if there are none."""
+    return compared(PRESENTATION.load(directory)[0])
+
+
 def _label(run: Run) -> str:
-    return _name(dotted(run.config))
+    return _name(run.fields)
 
 
 def setting(run: Run) -> str:
     """The settings chosen for a loss, for example `learning rate 0.1, lam = 1`; weight decay, if there is any."""
     rate, lam, decay = _tuned(run)
     parts = [f"learning rate {number(rate)}"]
-    if "lam" in LOSSES[run.config["loss"]["name"]].reads:
-        parts.append(f"lam = {number(lam)}")
+    parts += [f"lam = {number(lam)}"] if "lam" in LOSSES[run.config["loss"]["name"]].reads else []
     return ", ".join([*parts, f"decay {number(decay)}"] if decay else parts)
 
 
@@ -450,10 +421,9 @@ def _place(run: Run) -> tuple[Any, ...]:
     return (*_circumstances(run), *form, *_tuned(run), run.name)
 
 
-def _tried(found: pd.DataFrame) -> list[Run]:
+def _tried(runs: Sequence[Run]) -> list[Run]:
     """The runs from which hyper-parameters are chosen, in order."""
-    tried = (run for run in found[RUN] if run.config["split"] == "validation" and not _is_pretraining(run))
-    return sorted(tried, key=_place)
+    return sorted((run for run in runs if run.config["split"] == "validation" and not _is_pretraining(run)), key=_place)
 
 
 def _is_pretraining(run: Run) -> bool:
@@ -463,27 +433,18 @@ def _is_pretraining(run: Run) -> bool:
 
 def _stand_in(run: Run) -> str:
     """Says what is trained in the place of the paper's network; empty if it is that network."""
-    fields, layer = dotted(run.config), "features.layer"
-    if fields.get("model.variant") == "B/16":
+    model = run.config.get("model") or {}
+    if model.get("variant") == "B/16":
         return ""
-    part = {None: "all", BEFORE_LAST_BLOCK: "the last block and head"}.get(
-        fields.get(layer), "a head on frozen features"
-    )
+    parts = {None: "all", BEFORE_LAST_BLOCK: "the last block and head"}
+    part = parts.get(run.fields.get("features.layer"), "a head on frozen features")
     trained = f"{part} of EfficientNet-Lite0 with ImageNet-1k weights"
-    if fields.get("model.variant"):
-        trained = (
-            f"{fields.get('model.depth')} blocks of width {fields.get('model.width')}, pretrained on coarse labels"
-        )
+    if model.get("variant"):
+        trained = f"{model.get('depth')} blocks of width {model.get('width')}, pretrained on coarse labels"
     return f"A stand-in for ViT-B/16, whose ImageNet-21k weights could not be obtained: {trained}"
 
 
-def _with_legend(figure: Figure, columns: int) -> Figure:
-    """Adds a legend below, in a height of its own; with shorter handles a marker would hide the dashes."""
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.set_size_inches(11, 3.6 + 0.2 * -(-len(labels) // columns))
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8, handlelength=4)
-    return figure
-
+make = functools.partial(making.make, PRESENTATION, tables, figures)  # takes the directory of the runs
 
 if __name__ == "__main__":
     console.run(lambda arguments: making.main(make, "cifar100_vit", arguments))

@@ -1,518 +1,668 @@
-"""Tables, figures and findings of the pruning experiment: `python -m experiments.mnist_pruning.report DIR`."""
+"""Tables, figures and findings of the pruning experiment: `python -m experiments.mnist_pruning.report DIR`.
+
+Read it from top to bottom: how runs are called and grouped, the tables, the figures, and the findings on the paper's
+claims, which compare runs in the paper's setting with hard top-k.
+"""
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from experiments.core import console
-from experiments.core.kinds import is_of
+from experiments.core.kinds import Fields, is_of
 from experiments.core.record.summary import interval
-from experiments.core.report import making
-from experiments.core.report.finding import (
-    PAPERS_TASK,
-    Finding,
-    Measured,
-    Numbers,
-    Verdict,
-    answer,
-    higher_or_lower,
-    in_every_case,
-    more_or_less,
-    sign,
-)
-from experiments.core.report.markdown import mean, outcome, p_name, plus_minus, signed, table
-from experiments.core.report.paired import difference
-from experiments.core.report.results import Run
-from experiments.core.report.runs import RUN, dotted, final
-from experiments.mnist_pruning import report_figures
-from experiments.mnist_pruning.methods import KINDS
-from experiments.mnist_pruning.presentation import (
-    BUDGETS,
-    PRESENTATION,
-    cells,
-    dense_at_best,
-    groups,
-    in_order,
-    is_papers,
-    is_tuned,
-    kinds,
-    method_of,
-    part_of,
-    sections,
-    task,
-)
+from experiments.core.report import finding, making
+from experiments.core.report.finding import Finding, Numbers, Verdict, in_words, measured, sign
+from experiments.core.report.markdown import Cells, lost, mean, outcome, p_name, plus_minus, signed, table
+from experiments.core.report.paired import minus
+from experiments.core.report.presentation import Presentation
+from experiments.core.report.results import NUMBER, Run, are_whole
+from experiments.core.report.runs import grouped
+from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Look, bars, curve
+from experiments.mnist_pruning.methods import KINDS, METHODS
 
 # Section 6 gives one number in print, for hard top-k with the gradient of entropic optimal transport.
 PAPER_OT_ERROR = 5.9
+BUDGETS = {"network": "the whole network", "matrix": "each matrix", "row": "each unit"}
+
+# By method, what it is called and the look of its curve; solid lines are those of the paper.
+LOOKS: dict[str, tuple[str, Look]] = {
+    "dense": ("dense", (GREY, "-")),
+    "hard": ("hard top-k", (BLUE, "-")),
+    "relaxed": ("relaxed top-k", (RED, ":")),
+    "straight_through": ("hard, relaxed gradient", (SKY, "--")),
+    "ot_straight_through": ("hard, optimal-transport gradient", (BLACK, "--")),
+    "mask_straight_through": ("hard, gradient of a mask", (PURPLE, "-.")),
+    "hard_concrete": ("hard-concrete L0 gates", (SKY, ":")),
+    "ista": ("iterative soft-thresholding", (BLACK, ":")),
+    "identity_straight_through": ("hard, gradient to all", (GREY, "-.")),
+    "gradual": ("gradual magnitude pruning", (GREEN, "-.")),
+    "movement": ("movement pruning", (RED, "-.")),
+    "rigl": ("RigL", (SKY, "-.")),
+    "topkast": ("Top-KAST", (ORANGE, "-.")),
+    "str": ("soft threshold reparameterisation", (PURPLE, "-.")),
+}
+# Colours by p, where lam falls by a schedule of its own, or by the support.
+_ANNEALED = {2.0: ORANGE, 1.5: SKY, 4 / 3: PURPLE, 1.25: BLACK}
+_BY_SUPPORT = {2.0: RED, 1.5: BLUE, 4 / 3: GREEN}
+_PAPERS = {"method": "relaxed", "lam.schedule": "constant", "lam.start": 1e-4, "lam_times_size": False}
+_PAPERS |= {"debias": False, "form": "operator", "hard_after": 1.0, "density_schedule.name": "constant"}
+_FIGURE5 = {"dataset": "mnist", "split": "test", "density": 0.1, "epochs": 30, "budget": "matrix"}
+_FIGURE5 |= {"optimizer.learning_rate": 1e-2, "optimizer.schedule": "constant", "prune_layers": [1, 2, 3]}
 
 
-def _settings(section: pd.DataFrame, sweep: pd.DataFrame) -> pd.Series:
-    """The fields in which each run differs from others of its method, and from those tried on validation."""
-    both = pd.concat([section, sweep[~sweep.index.isin(section.index)]])
-    of_the_suite = ("split", "epochs", "steps", "density", "budget", "prune_layers")
-    return PRESENTATION.settings(both.drop(columns=list(of_the_suite), errors="ignore"))[section.index]
+# Names, order and groups of runs -------------------------------------------------------------------------------------
 
 
-def _methods(section: pd.DataFrame) -> pd.Series:
-    return section[RUN].map(lambda run: method_of(dotted(run.config)))
+def _has(fields: Fields, wanted: Fields) -> bool:
+    return all(fields.get(name) == value for name, value in wanted.items())
 
 
-def _beside(found: pd.DataFrame, references: pd.Series, measure: Callable[[Run, Run], Any]) -> pd.Series:
-    """A measure of each run and its reference, by run; None without one."""
-    measured = {name: references[name] and measure(run, references[name]) for name, run in found[RUN].items()}
-    return pd.Series(measured, index=found.index, dtype=object)
+def is_papers(fields: Fields) -> bool:
+    """Whether operator and lam are those of the paper's Section 6, from the first step to the last."""
+    return _has(fields, _PAPERS)
 
 
-def _minus(found: pd.DataFrame, references: pd.Series, metric: str, of_reference: str = "") -> pd.Series:
-    """The difference to the reference of each run, by run; None without one."""
-    return _beside(
-        found, references, lambda run, other: difference(run, other, metric, of_reference=of_reference or metric)
-    )
+def method_of(fields: Fields) -> str:
+    """The name of a method, by the fields of a config; the relaxed top-k has one for each course of lam."""
+    name = LOOKS[fields["method"]][0]
+    if fields["method"] == "mask_straight_through":
+        return f"hard, {fields['mask.name']} gradient"
+    if fields["method"] != "relaxed":
+        return name
+    if is_papers(fields):
+        return f"{name} at the paper's lam"
+    courses = {"geometric": f"annealed {name}", "support": f"{name} with falling support"}
+    return courses.get(fields["lam.schedule"], name)
 
 
-# Tables --------------------------------------------------------------------------------------------------------------
+def _look(fields: Fields) -> Look:
+    if fields["method"] != "relaxed":
+        return LOOKS[fields["method"]][1]
+    if fields["lam.schedule"] == "constant":
+        return (RED if fields["p"] == 2 else GREEN), "-" if is_papers(fields) else ":"
+    colours = _ANNEALED if fields["lam.schedule"] == "geometric" else _BY_SUPPORT
+    return colours.get(fields["p"], BLUE), "--"
 
 
-def tables(found: pd.DataFrame, chosen: frozenset[str]) -> list[str]:
-    """The lines of all tables; `chosen` names the runs that won a choice on validation."""
-    found = in_order(found)
-    lines = []
-    sweeps = sections(found, "validation")
-    for key, section in sections(found, "test").items():
-        lines += [f"### Test, {_title(key, section)}", "", *table(paper_cells(section, sweeps.get(key, section)))]
-        if key[0] == "mnist":
-            lines += [f"The paper states one number: {PAPER_OT_ERROR} % with the gradient of optimal transport.", ""]
-    if lines:
-        lines += [
-            "Mean ± half width of the 95 % t-interval over seeds; *minus hard* is paired by seed, at the same learning",
-            "rate where there is such a run. *Hardened* keeps the largest weights only, as many as the density allows.",
-            "*Epochs to hard's error*: until the error that hard top-k ends with, by seed, and how many weights are",
-            "not 0 then, or how many seeds get there; *hardened*: until the largest weights alone have it. The seeds",
-            "of a run train together: its seconds are divided among them.",
-            "",
-        ]
-    for key, section in sweeps.items():
-        lines += [f"### Validation, {_title(key, section)}", "", *table(sweep_cells(section, chosen))]
-    return [*lines, *_best_lines(found, chosen), *_why_lines(found)]
+def _is_headline(fields: Fields) -> bool:
+    """Whether a run is one of the paper's Figure 5, or that with lam annealed."""
+    of_paper = fields["method"] in ("dense", "hard", "ot_straight_through") or is_papers(fields)
+    return _has(fields, _FIGURE5) and (of_paper or _has(fields, {"method": "relaxed", "lam.schedule": "geometric"}))
 
 
-def _title(key: Sequence[Any], section: pd.DataFrame) -> str:
-    dataset, density, _, pruned = key
-    of = f"layers {' and '.join(map(str, pruned))}" if pruned else "every matrix but embeddings"
-    epochs = sorted({run.summary["epochs"] for run in section[RUN]})
-    return f"{dataset}: {100 * density:g} % of {of} kept, {' or '.join(map(str, epochs))} epochs"
-
-
-def _shares(found: pd.DataFrame) -> pd.Series:
-    return final(found, "train_density").map(lambda value: plus_minus(value, scale=100))
-
-
-def _seconds(found: pd.DataFrame) -> pd.Series:
-    """Per epoch and seed."""
-    summaries = found[RUN].map(lambda run: run.summary)
-    return summaries.map(lambda one: f"{one['seconds'] / (one['epochs'] * len(one['seeds'])):.2g}")
-
-
-def paper_cells(section: pd.DataFrame, sweep: pd.DataFrame) -> pd.DataFrame:
-    """The cells of a table of tests in the paper's setting, by run."""
-    hard = PRESENTATION.references(section)
-    reached = _beside(section, hard, lambda run, other: _reached(run, other, "test_error"))
-    hardened = _beside(section, hard, lambda run, other: _reached(run, other, "hardened_error"))
-    return pd.DataFrame(
-        {
-            "method": _methods(section),
-            "setting": _settings(section, sweep),
-            "test error, %": final(section, "test_error").map(plus_minus),
-            "minus hard": _minus(section, hard, "test_error").map(signed),
-            "density in training, %": _shares(section),
-            "hardened error, %": final(section, "hardened_error").map(plus_minus),
-            "epochs to hard's error": reached.map(_in_brackets),
-            "hardened epochs to it": hardened.map(_epochs),
-            "s per epoch and seed": _seconds(section),
-            **outcome(section),
-        }
-    )
-
-
-def _reached(run: Run, hard: Run, metric: str) -> Numbers:
-    """Finds by seed the first epoch with at most the error that hard top-k ends with, and the density then."""
-    ends = dict(zip(hard.summary["seeds"], hard.final("test_error"), strict=True))
-    epochs: list[float | None] = []
-    shares: list[float | None] = []
-    for i, seed in enumerate(run.summary["seeds"]):
-        errors = [(row, row[metric][i]) for row in run.rows]
-        end = ends.get(seed)
-        found = next((row for row, error in errors if None not in (error, end) and error <= end), None)
-        epochs.append(None if found is None else found["epoch"])
-        shares.append(None if found is None else found["train_density"][i])
-    return {"epochs": interval(epochs), "density": interval(shares)}
-
-
-def _epochs(reached: Numbers | None) -> str:
-    """`1.20 ± 0.30`; unless all seeds get there, in how many they do."""
-    if reached is None:
-        return "-"
-    seeds = reached["epochs"]["per_seed"]
-    there = len(seeds) - seeds.count(None)
-    return plus_minus(reached["epochs"]) if there == len(seeds) else f"in {there} of {len(seeds)} seeds"
-
-
-def _in_brackets(reached: Numbers | None) -> str:
-    """The epochs, and the density then, if every seed got there."""
-    if reached is None or None in reached["epochs"]["per_seed"]:
-        return _epochs(reached)
-    return f"{_epochs(reached)} (at {mean(reached['density'], scale=100)} %)"
-
-
-def sweep_cells(section: pd.DataFrame, chosen: frozenset[str]) -> pd.DataFrame:
-    """The cells of a table of candidates, by run, which are chosen by the hardened error; the dense one by its own."""
-    lost = section[RUN].map(lambda run: f"{run.summary['diverged']} of {len(run.summary['seeds'])}")
-    return pd.DataFrame(
-        {
-            "method": _methods(section),
-            "setting": _settings(section, section),
-            "validation error, %": final(section, "valid_error").map(plus_minus),
-            "hardened, %": final(section, "hardened_error").map(plus_minus),
-            "density in training, %": final(section, "train_density").map(lambda value: mean(value, scale=100)),
-            "diverged": lost,
-            "": ["chosen" if name in chosen else "" for name in section.index],
-        }
-    )
-
-
-def _best_lines(found: pd.DataFrame, chosen: frozenset[str]) -> list[str]:
-    """Every method at its best, at a number of weights that is the same for all."""
-    lines = []
-    sweep = part_of(found, "best", "validation")
-    for (dataset, _, _), section in cells(found).items():
-        title = f"{dataset}: every method at its best, {_asked(section[RUN].iloc[0])} kept"
-        lines += [f"### Test, {title}", "", *table(best_cells(section, found))]
-    if lines:
-        lines += [
-            "A cosine learning rate, at the best on validation of as many settings of each kind as of any other that",
-            "prunes; the dense network has its learning rate alone to choose. The error is that of the largest weights",
-            "alone, as many as the density allows; of the dense network, of all. *Minus* is paired by seed.",
-            "",
-        ]
-    for (_, density), rows in groups(sweep, lambda run: (task(run), -run.config["density"])).items():
-        title = f"every method at its best, {-100 * density:g} % of the whole network kept"
-        lines += [f"### Validation, {title}", "", *table(sweep_cells(rows, chosen))]
-    return lines
-
-
-def _asked(run: Run) -> str:
-    return f"{100 * run.config['density']:g} % of {BUDGETS[run.config['budget']]}"
-
-
+PRESENTATION = Presentation(
+    experiment="mnist_pruning",
+    title="the pruning experiment",
+    kinds=KINDS,
+    method=method_of,
+    look=_look,
+    baseline="hard",
+    setting=("optimizer", "density_schedule"),
+    always=("p",),
+    names={
+        "debias": "rescaled",
+        "density_schedule.end": "density falls until",
+        "density_schedule.name": "density",
+        "lam.end": "last lam",
+        "lam.schedule": "lam's schedule",
+        "lam.start": "lam",
+        "lam_times_size": "lam times the number of weights",
+        "optimizer.schedule": "schedule",
+    },
+    headline=_is_headline,
+    types={
+        **dict.fromkeys(("dataset", "network", "split", "budget", "lam.schedule", "optimizer.schedule"), str),
+        **dict.fromkeys(("density", "p", "lam.start", "optimizer.learning_rate"), NUMBER),
+        "prune_layers": lambda value: value is None or are_whole(value),
+    },
+)
 # Compares with the dense network, whose number of weights is none of its circumstances.
 _OF_ALL_WEIGHTS = dataclasses.replace(
     PRESENTATION, setting=(*PRESENTATION.setting, "prune_layers", "budget", "density")
 )
-
-
-def best_cells(section: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
-    """The cells of a table of methods at their best, by run: the dense network, then those of a section of `cells`."""
-    shown = pd.concat([dense_at_best(section, found), section])
-    minus = {"dense": _minus(shown, _OF_ALL_WEIGHTS.references(shown, "dense"), "hardened_error", "test_error")}
-    for method in ("gradual", "movement"):
-        references = PRESENTATION.references(section, method).reindex(shown.index).replace(np.nan, None)
-        minus[method] = _minus(shown, references, "hardened_error")
-    off = [" (not as asked)" if _is_off(run) else "" for run in shown[RUN]]
-    return pd.DataFrame(
-        {
-            "method": _methods(shown),
-            "setting": _settings(shown, part_of(found, "best", "validation")),
-            "test error, %": _errors(shown).map(plus_minus),
-            **{f"minus {name}": values.map(signed) for name, values in minus.items()},
-            "density in training, %": _shares(shown) + off,
-            "s per epoch and seed": _seconds(shown),
-            **outcome(shown),
-        }
-    )
-
-
-def _errors(found: pd.DataFrame) -> pd.Series:
-    """The error of the largest weights alone; of all where the network is dense, which has no density to compare."""
-    return final(found, "test_error").where(found["method"] == "dense", final(found, "hardened_error"))
-
-
-def _is_off(run: Run) -> bool:
-    """Whether a method keeps other than it is asked to, by more than a twentieth; the dense network is not asked."""
-    share, asked = interval(run.final("train_density"))["mean"], run.config["density"]
-    return run.config["method"] != "dense" and share is not None and abs(share - asked) > asked / 20
-
-
 # Names runs by what the paper leaves open, where all of them have one method.
 _OPEN = dataclasses.replace(PRESENTATION, method=lambda fields: "", always=())
 
 
-def variants(found: pd.DataFrame) -> pd.DataFrame:
-    """The relaxed runs at the paper's lam under what it leaves open, with `hard`, the run to compare, and `open`."""
-    tests = found[found["split"] == "test"]
-    of_why = part_of(found, "why")
-    relaxed = of_why[of_why["method"] == "relaxed"]
-    hard = PRESENTATION.references(tests[[not is_tuned(str(name)) for name in tests.index]])
-    named = _OPEN.settings(relaxed.drop(columns="p")) if len(relaxed) else pd.Series(dtype=object)
-    return relaxed.assign(hard=hard[relaxed.index], open=named).sort_values("open", kind="stable")
+def in_order(runs: Sequence[Run]) -> list[Run]:
+    """The runs by density, method, settings of the relaxed operator, and learning rate; tuned ones come last."""
+
+    def order(run: Run) -> tuple[Any, ...]:
+        fields = run.fields
+        relaxed: tuple[Any, ...] = ()
+        if KINDS.is_read("p", fields):
+            start = fields["lam.start"] if KINDS.is_read("lam.start", fields) else 0.0
+            relaxed = (fields["lam.schedule"], not is_papers(fields), -fields["p"], start)
+        method = list(METHODS).index(fields["method"])
+        return (is_tuned(run), -fields["density"], method, *relaxed, fields["optimizer.learning_rate"], run.name)
+
+    return sorted(runs, key=order)
 
 
-def _why_lines(found: pd.DataFrame) -> list[str]:
-    rows = variants(found)
-    if not len(rows):
-        return []
-    epochs = " or ".join(map(str, sorted({run.summary["epochs"] for run in rows[RUN]})))
+def is_tuned(run: Run) -> bool:
+    """Whether a run is one of those at a learning rate chosen for their method, by the name the suite gives them."""
+    return "-tuned-" in run.name
+
+
+def part_of(runs: Sequence[Run], part: str, split: str = "test") -> list[Run]:
+    """The runs of a part of the suite: `best`, `pictures`, `why`; empty for the paper's setting."""
+    parts = {"best", "pictures", "why"}
+    return [run for run in runs if run.config["split"] == split and "".join(parts & {*run.name.split("/")}) == part]
+
+
+def task(run: Run) -> str:
+    """The data set, with the network where that is not the paper's: `mnist`, or `cifar100-vit`."""
+    dataset, network = run.config["dataset"], run.config["network"]
+    return dataset if network == "mlp" else f"{dataset}-{network}"
+
+
+def layers(run: Run) -> tuple[int, ...]:
+    """The pruned layers by number; none where all matrices but embeddings are pruned."""
+    return tuple(run.config.get("prune_layers") or ())
+
+
+def sections(runs: Sequence[Run], split: str) -> dict[Any, list[Run]]:
+    """The runs in the paper's setting by task, density and layers; the paper's text prunes all, so most come first."""
+
+    def key(run: Run) -> tuple[Any, ...]:
+        return task(run), run.config["density"], -len(layers(run)), layers(run)
+
+    return grouped(sorted(part_of(runs, "", split), key=key), key)
+
+
+def cells(runs: Sequence[Run]) -> dict[Any, list[Run]]:
+    """The runs of every method at its best that prune, by task, budget and density; highest density first."""
+    pruned = [run for run in part_of(runs, "best") if run.config["method"] != "dense"]
+
+    def key(run: Run) -> tuple[Any, ...]:
+        return task(run), list(BUDGETS).index(run.config["budget"]), -run.config["density"]
+
+    return grouped(sorted(pruned, key=key), key)
+
+
+def dense_at_best(section: Sequence[Run], runs: Sequence[Run]) -> list[Run]:
+    """The dense network at its best, of the task of a section; none if there is none."""
+    at_best = part_of(runs, "best")
+    return [run for run in at_best if task(run) == task(section[0]) and run.config["method"] == "dense"][:1]
+
+
+def kind(run: Run) -> str:
+    """The method of a run, and p where it has one: without the rest, which is chosen for it."""
+    return method_of(run.fields) + (f", p = {p_name(run.config['p'])}" if KINDS.is_read("p", run.fields) else "")
+
+
+# Tables --------------------------------------------------------------------------------------------------------------
+
+_ON_PAPERS_SETTING = """\
+Mean ± half width of the 95 % t-interval over seeds; *minus hard* is paired by seed, at the same learning
+rate where there is such a run. *Hardened* keeps the largest weights only, as many as the density allows.
+*Epochs to hard's error*: until the error that hard top-k ends with, by seed, and how many weights are
+not 0 then, or how many seeds get there; *hardened*: until the largest weights alone have it. The seeds
+of a run train together: its seconds are divided among them.
+"""
+_ON_BEST = """\
+A cosine learning rate, at the best on validation of as many settings of each kind as of any other that
+prunes; the dense network has its learning rate alone to choose. The error is that of the largest weights
+alone, as many as the density allows; of the dense network, of all. *Minus* is paired by seed.
+"""
+_ON_WHY = "*Medians* over seeds: of hard top-k, of the relaxed one. *Better in*: seeds where the relaxed one errs less."
+
+
+def tables(runs: Sequence[Run], chosen: frozenset[str]) -> list[str]:
+    """The lines of all tables; `chosen` names the runs that won a choice on validation."""
+    runs = in_order(runs)
+    lines = []
+    tests, sweeps = sections(runs, "test"), sections(runs, "validation")
+    for key, section in tests.items():
+        lines += [f"### Test, {_title(key, section)}", "", *table(paper_rows(section, sweeps.get(key, section)))]
+        if key[0] == "mnist":
+            lines += [f"The paper states one number: {PAPER_OT_ERROR} % with the gradient of optimal transport.", ""]
+    lines += _ON_PAPERS_SETTING.split("\n") if tests else []
+    for key, section in sweeps.items():
+        lines += [f"### Validation, {_title(key, section)}", "", *table(sweep_rows(section, chosen))]
+    at_best = cells(runs)
+    for (dataset, _, _), section in at_best.items():
+        asked = f"{100 * section[0].config['density']:g} % of {BUDGETS[section[0].config['budget']]}"
+        lines += [f"### Test, {dataset}: every method at its best, {asked} kept", "", *table(best_rows(section, runs))]
+    lines += _ON_BEST.split("\n") if at_best else []
+    tried = grouped(part_of(runs, "best", "validation"), lambda run: (task(run), -run.config["density"]))
+    for (_, density), section in tried.items():
+        title = f"every method at its best, {-100 * density:g} % of the whole network kept"
+        lines += [f"### Validation, {title}", "", *table(sweep_rows(section, chosen))]
+    if variants := of_the_open(runs):
+        title = "Why the paper's lam fails: lam = 1e-4 under what is open, three layers"
+        lines += [f"### {title}, {_lengths(run for run, _, _ in variants)} epochs, on test", ""]
+        lines += [*table([why_cells(*variant) for variant in variants]), _ON_WHY, ""]
+    return lines
+
+
+def _title(key: Sequence[Any], section: Sequence[Run]) -> str:
+    dataset, density, _, pruned = key
+    of = f"layers {' and '.join(map(str, pruned))}" if pruned else "every matrix but embeddings"
+    return f"{dataset}: {100 * density:g} % of {of} kept, {_lengths(section)} epochs"
+
+
+def _lengths(runs: Any) -> str:
+    return " or ".join(map(str, sorted({run.summary["epochs"] for run in runs})))
+
+
+def _settings(section: Sequence[Run], sweep: Sequence[Run]) -> list[str]:
+    """The fields in which each run differs from others of its method, and from those tried on validation."""
+    of_the_suite = ("split", "epochs", "steps", "density", "budget", "prune_layers")
+    both = [*section, *(run for run in sweep if run not in section)]
+    return PRESENTATION.settings(both, given=of_the_suite)[: len(section)]
+
+
+def _cost(run: Run) -> Cells:
+    seconds = run.summary["seconds"] / (run.summary["epochs"] * len(run.summary["seeds"]))
+    return {"s per epoch and seed": f"{seconds:.2g}", **outcome(run)}
+
+
+def paper_rows(section: Sequence[Run], sweep: Sequence[Run]) -> list[Cells]:
+    """The rows of a table of tests in the paper's setting."""
+    hard = PRESENTATION.references(section)
+    rows = []
+    for run, setting in zip(section, _settings(section, sweep), strict=True):
+        epochs, shares = reached(run, hard[run.name], "test_error")
+        share = "" if epochs is None or None in epochs["per_seed"] else f" (at {mean(shares, scale=100)} %)"
+        rows.append(
+            {
+                "method": method_of(run.fields),
+                "setting": setting,
+                "test error, %": plus_minus(run.end("test_error")),
+                "minus hard": signed(minus(run, hard[run.name], "test_error")),
+                "density in training, %": plus_minus(run.end("train_density"), scale=100),
+                "hardened error, %": plus_minus(run.end("hardened_error")),
+                "epochs to hard's error": _epochs(epochs) + share,
+                "hardened epochs to it": _epochs(reached(run, hard[run.name], "hardened_error")[0]),
+                **_cost(run),
+            }
+        )
+    return rows
+
+
+def reached(run: Run, hard: Run | None, metric: str) -> tuple[Numbers | None, Numbers | None]:
+    """By seed the first epoch with at most the error that hard top-k ends with, and the density then."""
+    if hard is None:
+        return None, None
+    ends = dict(zip(hard.summary["seeds"], hard.final("test_error"), strict=True))
+    epochs: list[float | None] = []
+    shares: list[float | None] = []
+    for i, seed in enumerate(run.summary["seeds"]):
+        end = ends.get(seed)
+        errors = [(row, row[metric][i]) for row in run.rows]
+        found = next((row for row, error in errors if None not in (error, end) and error <= end), None)
+        epochs.append(None if found is None else found["epoch"])
+        shares.append(None if found is None else found["train_density"][i])
+    return interval(epochs), interval(shares)
+
+
+def _epochs(epochs: Numbers | None) -> str:
+    """`1.20 ± 0.30`; unless all seeds get there, in how many they do."""
+    if epochs is None:
+        return "-"
+    seeds = epochs["per_seed"]
+    there = len(seeds) - seeds.count(None)
+    return plus_minus(epochs) if there == len(seeds) else f"in {there} of {len(seeds)} seeds"
+
+
+def sweep_rows(section: Sequence[Run], chosen: frozenset[str]) -> list[Cells]:
+    """The rows of a table of candidates, which are chosen by the hardened error; the dense one by its own."""
     return [
-        f"### Why the paper's lam fails: lam = 1e-4 under what is open, three layers, {epochs} epochs, on test",
-        "",
-        *table(why_cells(rows)),
-        "*Medians* over seeds: of hard top-k, of the relaxed one. *Better in*: seeds where the relaxed one errs less.",
-        "",
+        {
+            "method": method_of(run.fields),
+            "setting": setting,
+            "validation error, %": plus_minus(run.end("valid_error")),
+            "hardened, %": plus_minus(run.end("hardened_error")),
+            "density in training, %": mean(run.end("train_density"), scale=100),
+            "diverged": lost(run),
+            "": "chosen" if run.name in chosen else "",
+        }
+        for run, setting in zip(section, _settings(section, section), strict=True)
     ]
 
 
-def why_cells(rows: pd.DataFrame) -> pd.DataFrame:
-    """The cells of the table of what the paper leaves open, by run."""
-    hard = rows["hard"].map(lambda run: run and interval(run.final("test_error")))
-    ours, minus = final(rows, "test_error"), _minus(rows, rows["hard"], "test_error")
-    ended = minus.map(lambda value: value is not None and value["mean"] is not None)
-    medians = {name: f"{_median(hard[name]):.2f}, {_median(ours[name]):.2f}" for name in rows.index[ended]}
-    return pd.DataFrame(
-        {
-            "what is open": rows["open"].replace("", "as elsewhere"),
-            "p": rows["p"].map(p_name),
-            "hard top-k, %": hard.map(plus_minus),
-            "relaxed, %": ours.map(plus_minus),
-            "minus hard": minus.map(signed),
-            "medians": [medians.get(name, "-") for name in rows.index],
-            "better in": [_better(value) if ends else "-" for value, ends in zip(minus, ended, strict=True)],
-            "density in training, %": final(rows, "train_density").map(lambda value: mean(value, scale=100)),
-            **outcome(rows),
-        }
+def best_rows(section: Sequence[Run], runs: Sequence[Run]) -> list[Cells]:
+    """The rows of a table of methods at their best: the dense network, then those of a section of `cells`."""
+    shown = [*dense_at_best(section, runs), *section]
+    dense = _OF_ALL_WEIGHTS.references(shown, "dense")
+    others = {method: PRESENTATION.references(section, method) for method in ("gradual", "movement")}
+    rows = []
+    for run, setting in zip(shown, _settings(shown, part_of(runs, "best", "validation")), strict=True):
+        share, asked = run.end("train_density"), run.config["density"]
+        is_pruned = run.config["method"] != "dense" and _least(share) < 1
+        is_off = is_pruned and abs(_least(share) - asked) > asked / 20
+        row = {"method": method_of(run.fields), "setting": setting, "test error, %": plus_minus(_error(run))}
+        row["minus dense"] = signed(minus(run, dense[run.name], "hardened_error", "test_error"))
+        for method, references in others.items():
+            row[f"minus {method}"] = signed(minus(run, references.get(run.name), "hardened_error"))
+        row["density in training, %"] = plus_minus(share, scale=100) + (" (not as asked)" if is_off else "")
+        rows.append(row | _cost(run))
+    return rows
+
+
+def _error(run: Run) -> Numbers | None:
+    """The error of the largest weights alone; of all where the network is dense, which has no density to compare."""
+    return run.end("test_error" if run.config["method"] == "dense" else "hardened_error")
+
+
+def of_the_open(runs: Sequence[Run]) -> list[tuple[Run, str, Run | None]]:
+    """The relaxed runs at the paper's lam under what it leaves open, with that as text, and the hard one to compare."""
+    relaxed = [run for run in part_of(runs, "why") if run.config["method"] == "relaxed"]
+    hard = PRESENTATION.references([run for run in runs if run.config["split"] == "test" and not is_tuned(run)])
+    told = zip(relaxed, _OPEN.settings(relaxed, given=("p",)), strict=True)
+    return sorted(((run, text, hard[run.name]) for run, text in told), key=lambda variant: variant[1])
+
+
+def why_cells(run: Run, text: str, hard: Run | None) -> Cells:
+    """The cells of a run of the table of what the paper leaves open."""
+    found, medians, better = minus(run, hard, "test_error"), "-", "-"
+    if hard and found and found["mean"] is not None:
+        ends = [[error for error in one.final("test_error") if error is not None] for one in (hard, run)]
+        medians = ", ".join(f"{np.median(errors):.2f}" for errors in ends)
+        differences = [value for value in found["per_seed"] if value is not None]
+        better = f"{sum(value < 0 for value in differences)} of {len(differences)}"
+    return {
+        "what is open": text or "as elsewhere",
+        "p": p_name(run.config["p"]),
+        "hard top-k, %": plus_minus(hard.end("test_error") if hard else None),
+        "relaxed, %": plus_minus(run.end("test_error")),
+        "minus hard": signed(found),
+        "medians": medians,
+        "better in": better,
+        "density in training, %": mean(run.end("train_density"), scale=100),
+        **outcome(run),
+    }
+
+
+# Figures -------------------------------------------------------------------------------------------------------------
+
+_TICKS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 90)
+_MARKERS = "osD^v"
+
+
+def figures(runs: Sequence[Run]) -> dict[str, Figure]:
+    """Figure 5 of each set of layers, and the error of methods at their best by density; by name."""
+    runs = in_order(runs)
+    drawn: dict[str, Figure] = {}
+    annealed = {"geometric", "support"}
+    for (dataset, kept, _, pruned), section in sections(runs, "test").items():
+        tuned, others = ([run for run in section if is_tuned(run) == is_it] for is_it in (True, False))
+        main = [
+            run
+            for run in others
+            if run.config["method"] in ("dense", "hard")
+            or is_papers(run.fields)
+            or (run.config["method"] == "relaxed" and run.config["lam"]["schedule"] in annealed)
+        ]
+        parts = {"figure5": main, "all-methods": others if len(others) > len(main) else [], "tuned": tuned}
+        # The names say nothing of task and density where these are the paper's.
+        where = "" if (dataset, kept) == ("mnist", 0.1) else f"-{dataset}-{kept:g}"
+        where += "-layers" + ("".join(map(str, pruned)) or "all")
+        drawn |= {f"{name}{where}": figure5(part) for name, part in parts.items() if part}
+    at_best = cells(runs)
+    for name in dict.fromkeys(key[0] for key in at_best):
+        if of_network := [section for key, section in at_best.items() if key[:2] == (name, 0)]:
+            suffix = "in-brief" if name == "mnist" else name
+            drawn[f"error-against-density-{suffix}"] = error_against_density(of_network, runs)
+    return drawn
+
+
+def figure5(section: Sequence[Run]) -> Figure:
+    """Test error, and below it the weights that are not 0, against time and epochs; bands are 95 % intervals."""
+    figure = Figure(figsize=(12, max(5.6, 3 + 0.36 * len(section))), layout="constrained")
+    panels = figure.subplots(2, 2, sharex="col", sharey="row", height_ratios=(2, 1))
+    shade = 0.15 if len(section) <= 7 else 0.07  # bands of many runs lie on top of each other
+    ends = []
+    for run in section:
+        errors = [interval(row["test_error"]) for row in run.rows]
+        shares = [interval([share and 100 * share for share in row["train_density"]]) for row in run.rows]
+        seconds = [row["seconds"] / len(run.summary["seeds"]) for row in run.rows]
+        for (above, below), x in zip(panels.T, (seconds, [row["epoch"] for row in run.rows]), strict=True):
+            curve(above, x, errors, _look(run.fields), shade=shade, linewidth=1.8)
+            curve(below, x, shares, _look(run.fields), shade=0, linewidth=1.8)
+        ends.append(errors[-1])
+    (time, epochs), (time_below, epochs_below) = panels
+    time_below.set_xlabel("training time, s per seed (seeds train together)")
+    epochs_below.set_xlabel("epochs")
+    time.set_ylabel("test error, %")
+    time_below.set_ylabel("weights\nnot 0, %")
+    lowest, least = (min(np.nanmin(line.get_ydata()) for line in axes.get_lines()) for axes in (epochs, epochs_below))
+    _log_axis(time, max(0.5, 0.85 * lowest), 100, _TICKS)
+    _log_axis(time_below, 0.8 * least, 125, (1, 2, 5, 10, 20, 50, 100))
+    of = ", ".join(map(str, layers(section[0])))
+    of = f"layers {of}" if of else "all matrices but embeddings"
+    figure.suptitle(f"{task(section[0])}: {100 * section[0].config['density']:g} % of the weights of {of} kept")
+    curves = zip(epochs.get_lines(), PRESENTATION.labels(section), ends, strict=True)
+    worst_first = sorted(curves, key=lambda one: -_least(one[2]))
+    figure.legend(
+        [line for line, _, _ in worst_first],
+        [f"{label}: {_final(end)}" for _, label, end in worst_first],
+        loc="outside right center",
+        fontsize=9,
+        labelspacing=0.7,
+        title="test error after the last epoch",
+        title_fontsize=9,
+        alignment="left",
     )
+    return figure
 
 
-def _median(value: Numbers) -> float:
-    """Over the seeds that have a value."""
-    return float(np.median([one for one in value["per_seed"] if one is not None]))
+def _final(end: Numbers) -> str:
+    if end["mean"] is None:
+        return "diverged"
+    return f"{end['mean']:.1f} ± {end['interval95']:.1f}" if end["interval95"] else f"{end['mean']:.1f}"
 
 
-def _better(minus: Numbers) -> str:
-    differences = [value for value in minus["per_seed"] if value is not None]
-    return f"{sum(value < 0 for value in differences)} of {len(differences)}"
+def _log_axis(axes: Axes, low: float, high: float, ticks: Sequence[int]) -> None:
+    axes.set_ylim(low, high)  # before the scale, which finds none for lines that are all as high
+    axes.set_yscale("log")
+    _ticks(axes.yaxis, ticks)
+
+
+def _ticks(axis: Axis, values: Sequence[float]) -> None:
+    axis.set_major_locator(FixedLocator(values))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def error_against_density(of_network: Sequence[Sequence[Run]], runs: Sequence[Run]) -> Figure:
+    """The error of the main methods against the share of the whole network's weights that is kept; dense as a band.
+
+    Points are moved aside a little, so that intervals do not cover each other. The annealed relaxed top-k is shown with
+    the exponent that validation chose on MNIST, p = 3/2, else with 4/3.
+    """
+    pruned = [run for section in of_network for run in section]
+    p = 1.5 if any(run.config["p"] == 1.5 for run in pruned if run.config["method"] == "relaxed") else 4 / 3
+    annealed = {"method": "relaxed", "lam.schedule": "geometric", "p": p}
+    main = [
+        run for run in pruned if run.config["method"] in ("hard", "gradual", "movement") or _has(run.fields, annealed)
+    ]
+    figure = Figure(figsize=(7.0, 4.6), layout="constrained")
+    axes = figure.subplots()
+    shown: dict[str, Any] = {}
+    for run in dense_at_best(pruned, runs):
+        error = interval(run.final("test_error"))
+        half = error["interval95"] or 0.0
+        axes.axhspan(error["mean"] - half, error["mean"] + half, color=GREY, alpha=0.2, linewidth=0)
+        shown["dense"] = axes.axhline(error["mean"], color=GREY, linewidth=1.5)
+    for i, (name, members) in enumerate(grouped(main, kind).items()):
+        x = [100 * run.config["density"] * 1.02 ** (i - 2) for run in members]
+        errors, look = [interval(run.final("hardened_error")) for run in members], _look(members[0].fields)
+        shown[name] = bars(axes, x, errors, look, marker=_MARKERS[i % 5], markersize=5, linewidth=1.5)
+    axes.set_xscale("log")
+    _ticks(axes.xaxis, sorted({100 * run.config["density"] for run in pruned}))
+    low, high = axes.get_ylim()
+    if sum(low <= tick <= high for tick in _TICKS) > 1:  # else errors are all about as large, and no tick among them
+        axes.set_yscale("log")
+        _ticks(axes.yaxis, _TICKS)
+    axes.set_xlabel("weights kept, %")
+    axes.set_ylabel("test error, %")
+    axes.legend(list(shown.values()), list(shown), loc="upper right", fontsize=9)
+    return figure
 
 
 # Findings ------------------------------------------------------------------------------------------------------------
 
-_TUNED = "with lam chosen on validation"
+_load = functools.lru_cache(maxsize=2)(lambda directory: in_order(PRESENTATION.load(directory)[0]))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Row:
-    """A run on MNIST with all three layers pruned in the paper's setting, and the hard top-k to hold it against."""
+class _Compared(NamedTuple):
+    """The runs on MNIST in the paper's setting with all three layers pruned, and what findings compare."""
 
-    run: Run
-    name: str
-    hard: Run | None
-
-    @property
-    def minus_hard(self) -> Numbers | None:
-        return None if self.hard is None else difference(self.run, self.hard, "test_error")
-
-    @property
-    def density(self) -> Numbers:
-        return interval(self.run.final("train_density"))
-
-    def reached(self, metric: str = "hardened_error") -> Numbers:
-        """When the error of hard top-k is reached, by the weights that are kept or by `test_error`."""
-        return _reached(self.run, self.hard, metric) if self.hard else {"epochs": interval([None])}
-
-    def after(self, metric: str = "hardened_error") -> str:
-        """`after 13.90 ± 0.63 of 30 epochs`; unless all seeds get there, in how many they do."""
-        epochs = _epochs(self.reached(metric))
-        return epochs if epochs.startswith("in") else f"after {epochs} of {self.run.summary['epochs']} epochs"
-
-    def epochs_of_all(self) -> Numbers | None:
-        """The epochs of the weights that are kept, if every seed gets there."""
-        epochs: Numbers = self.reached()["epochs"]
-        return None if None in epochs["per_seed"] else epochs
-
-    def sooner(self) -> int:
-        """1 where every seed gets there before the end of training, else -1."""
-        epochs = self.epochs_of_all()
-        return 1 if epochs and max(epochs["per_seed"]) < self.run.summary["epochs"] else -1
-
-    def percent(self) -> str:
-        return f"{plus_minus(self.density, scale=100)} %"
-
-    def is_a_tenth(self) -> bool:
-        """Whether 10.0 % of the weights are not 0, to the first decimal."""
-        return self.density["mean"] is not None and abs(self.density["mean"] - 0.1) < 5e-4
+    names: dict[str, str]  # labels of all
+    hard: dict[str, Run | None]  # the hard top-k that each is compared with
+    papers: list[Run]  # at the paper's lam
+    relaxed: list[Run]  # at any lam, with a hard top-k to compare
+    best: Run | None  # at another lam, the one whose setting erred least on validation
+    transport: list[Run]  # hard top-k with the gradient of optimal transport
 
 
 @functools.lru_cache(maxsize=2)
-def _load(directory: Path) -> pd.DataFrame:
-    found, _ = PRESENTATION.load(directory)
-    return in_order(found) if len(found) else found
-
-
-def _rows(results: Path, split: str = "test") -> list[_Row]:
-    found = _load(results / "mnist_pruning")
-    parts = sections(found, split).items() if len(found) else ()
-    chosen = [(section, key) for key, section in parts if (key[0], key[3]) == ("mnist", (1, 2, 3))]
-    rows = []
-    for section, key in chosen:
-        hard = PRESENTATION.references(section)
-        names = _settings(section, sections(found, "validation").get(key, section))
-        names = _methods(section) + ", " + names
-        rows += [_Row(run, names[name], hard[name]) for name, run in section[RUN].items()]
-    return rows
-
-
-def _relaxed(results: Path) -> list[_Row]:
-    """The rows of the relaxed top-k that there is a hard one for."""
-    return [row for row in _rows(results) if row.run.config["method"] == "relaxed" and row.hard]
-
-
-def _at_papers(results: Path) -> list[_Row]:
-    return [row for row in _rows(results) if is_papers(dotted(row.run.config))]
-
-
-def _best_on_validation(results: Path) -> _Row | None:
-    """The row of the relaxed top-k at another lam whose setting erred least on validation, where the suite chose it.
-
-    Chosen by the error on the test images, the best of several would be judged too well by its own interval.
-    """
-
-    def setting(run: Run) -> str:
-        read = PRESENTATION.read(dotted(run.config))
-        of_method = (*KINDS.of_kinds, *PRESENTATION.setting)
-        return repr(sorted((name, value) for name, value in read.items() if is_of(name, of_method)))
-
+def _compared(results: Path) -> _Compared:
+    runs, key = _load(results / "mnist_pruning"), ("mnist", 0.1, -3, (1, 2, 3))
+    section = sections(runs, "test").get(key, [])
+    sweep = sections(runs, "validation").get(key, [])
+    hard = PRESENTATION.references(section)
+    settings = zip(section, _settings(section, sweep or section), strict=True)
+    relaxed = [run for run in section if run.config["method"] == "relaxed" and hard[run.name]]
+    # Chosen by the error on the test images, the best of several would be judged too well by its own interval.
     won = making.chosen(results / "mnist_pruning")
-    errors = {
-        setting(row.run): error
-        for row in _rows(results, "validation")
-        if row.run.config["method"] == "relaxed" and row.run.name in won and not is_tuned(row.run.name)
-        if (error := interval(row.run.final("hardened_error"))["mean"]) is not None
-    }
-    others = [row for row in _relaxed(results) if setting(row.run) in errors and not is_papers(dotted(row.run.config))]
-    return min(others, key=lambda row: errors[setting(row.run)], default=None)
+    tried = [run for run in sweep if run.config["method"] == "relaxed" and run.name in won and not is_tuned(run)]
+    ends = {_setting(run): _least(run.end("hardened_error")) for run in tried}
+    errors = {setting: error for setting, error in ends.items() if error < float("inf")}
+    others = [run for run in relaxed if _setting(run) in errors and not is_papers(run.fields)]
+    return _Compared(
+        names={run.name: f"{method_of(run.fields)}, {setting}" for run, setting in settings},
+        hard=hard,
+        papers=[run for run in section if is_papers(run.fields)],
+        relaxed=relaxed,
+        best=min(others, key=lambda run: errors[_setting(run)], default=None),
+        transport=[run for run in section if run.config["method"] == "ot_straight_through"],
+    )
 
 
-def _least(value: Numbers) -> float:
+def _setting(run: Run) -> str:
+    """The fields that are chosen for a method."""
+    of_method = (*KINDS.of_kinds, *PRESENTATION.setting)
+    return repr([one for one in PRESENTATION.read(run.fields).items() if is_of(one[0], of_method)])
+
+
+def _least(value: Numbers | None) -> float:
     """The mean, to order by; where there is none, it comes last."""
-    return float("inf") if value["mean"] is None else float(value["mean"])
+    return float("inf") if value is None or value["mean"] is None else value["mean"]
+
+
+def _finding(what: str, stated: Verdict, tuned: Verdict | None, unit: str, measured_: Mapping[str, str]) -> Finding:
+    plain = f"{what}: at the paper's lam {stated.number}"
+    plain += f"; with lam chosen on validation {tuned.number}" if tuned else ""
+    return Finding(f"{plain}.", stated, tuned, finding.PAPERS_TASK, unit, measured_)
 
 
 def accuracy(results: Path) -> Finding | None:
     """Compares relaxed and hard top-k at the end of training."""
-    papers, best = [row.minus_hard for row in _at_papers(results)], _best_on_validation(results)
-    known = [minus for minus in papers if minus is not None]
-    if not papers or len(known) < len(papers):
+    its = _compared(results)
+    if not its.papers or not all(its.hard[run.name] for run in its.papers):
         return None
-    nearest = min(known, key=_least)
-    plain = f"At the paper's lam relaxed top-k errs {more_or_less(nearest)} than hard top-k at best"
-    tuned = None
-    if best:
-        plain += f"; {_TUNED} it errs {more_or_less(best.minus_hard)}"
-        tuned = Verdict(answer([-sign(best.minus_hard)]), higher_or_lower("error", best.minus_hard))
-    tries = variants(_load(results / "mnist_pruning"))
-    if len(tries):
-        better = sum(sign(value) < 0 for value in _minus(tries, tries["hard"], "test_error"))
-        plain += f"; under what the paper leaves open it is clearly better in {better} of {len(tries)} tries"
-    return Finding(
-        f"{plain}.",
-        Verdict(answer([-sign(minus) for minus in known]), higher_or_lower("error", nearest)),
-        tuned,
-        PAPERS_TASK,
+    over_hard = {run.name: minus(run, its.hard[run.name], "test_error") for run in its.relaxed}
+    tries = of_the_open(_load(results / "mnist_pruning"))
+    better = sum(sign(minus(run, hard, "test_error")) < 0 for run, _, hard in tries)
+    told = f", clearly better in {better} of {len(tries)} tries under what the paper leaves open" if tries else ""
+
+    def verdict(runs: Sequence[Run]) -> Verdict:
+        """Whether the error is lower, and the difference that is nearest to the claim."""
+        values = [over_hard[run.name] for run in runs]
+        return Verdict(finding.answer([-sign(value) for value in values]), f"error {in_words(min(values, key=_least))}")
+
+    return _finding(
+        f"Relaxed top-k against hard top-k{told}",
+        verdict(its.papers),
+        verdict([its.best]) if its.best else None,
         "points of test error, minus those of hard top-k",
-        [Measured.of(row.name, row.minus_hard) for row in _relaxed(results)],
+        {its.names[name]: measured(value) for name, value in over_hard.items()},
     )
 
 
 def speed(results: Path) -> Finding | None:
     """Finds the epochs until the largest weights alone, a tenth, have the error that hard top-k ends with."""
-    papers, best = _at_papers(results), _best_on_validation(results)
-    if not papers or any(row.hard is None for row in papers):
+    its = _compared(results)
+    if not its.papers or not all(its.hard[run.name] for run in its.papers):
         return None
-    first = min(papers, key=lambda row: _least(row.reached()["epochs"]))
-    plain = f"At the paper's lam relaxed top-k comes to the error that hard top-k ends with {first.after()}"
-    tuned = None
-    if best:
-        tuned = Verdict(answer([best.sooner()]), best.after())
-        plain += f"; {_TUNED} the tenth of the weights that is kept does so {best.after()}, "
-        share = plus_minus(best.reached("test_error")["density"], scale=100)
-        plain += f"and all that are not 0 ({share} %) {best.after('test_error')}"
-    return Finding(
-        f"{plain}.",
-        Verdict(answer([row.sooner() for row in papers]), first.after()),
-        tuned,
-        PAPERS_TASK,
+    epochs = {run.name: reached(run, its.hard[run.name], "hardened_error")[0] for run in its.relaxed}
+    seeds = {name: value["per_seed"] for name, value in epochs.items() if value}
+
+    def verdict(runs: Sequence[Run]) -> Verdict:
+        """Whether every seed gets there before the end of training, and when the first of the runs does."""
+        sooner = [None not in seeds[run.name] and max(seeds[run.name]) < run.summary["epochs"] for run in runs]
+        first = min(runs, key=lambda run: _least(epochs[run.name]))
+        told = _epochs(epochs[first.name])
+        told = told if told.startswith("in") else f"after {told} of {first.summary['epochs']} epochs"
+        return Verdict(finding.answer([1 if one else -1 for one in sooner]), told)
+
+    return _finding(
+        "The weights that are kept come to the error that hard top-k ends with",
+        verdict(its.papers),
+        verdict([its.best]) if its.best else None,
         "epochs until the weights that are kept have the error of hard top-k at the end",
-        [Measured.of(row.name, row.epochs_of_all(), instead=row.after()) for row in _relaxed(results)],
+        {its.names[name]: _epochs(value) for name, value in epochs.items()},
     )
 
 
 def density(results: Path) -> Finding | None:
     """Finds the rate of non-zero weights at the end of training."""
-    papers, best = _at_papers(results), _best_on_validation(results)
-    if not papers:
+    its = _compared(results)
+    if not its.papers:
         return None
-    plain = f"At the paper's lam {papers[0].percent()} of the weights are not 0"
-    tuned = None
-    if best:
-        plain += f"; {_TUNED} that is so only at the end of training, with {best.percent()}"
-        tuned = Verdict(in_every_case([best.is_a_tenth()]), f"{best.percent()}, at the end")
-    return Finding(
-        f"{plain}.",
-        Verdict(in_every_case(row.is_a_tenth() for row in papers), papers[0].percent()),
-        tuned,
-        PAPERS_TASK,
+    shares = {run.name: run.end("train_density") for run in (*its.papers, *its.relaxed)}
+
+    def verdict(runs: Sequence[Run], when: str = "") -> Verdict:
+        """Whether 10.0 % of the weights are not 0, to the first decimal."""
+        is_a_tenth = [abs(_least(shares[run.name]) - 0.1) < 5e-4 for run in runs]
+        return Verdict(finding.in_every_case(is_a_tenth), f"{plus_minus(shares[runs[0].name], scale=100)} %{when}")
+
+    return _finding(
+        "Weights that are not 0",
+        verdict(its.papers),
+        verdict([its.best], ", at the end") if its.best else None,
         "% of the weights that are not 0 at the end of training",
-        [Measured.of(row.name, row.density, scale=100) for row in _relaxed(results)],
+        {its.names[run.name]: measured(shares[run.name], scale=100) for run in its.relaxed},
     )
 
 
 def optimal_transport(results: Path) -> Finding | None:
     """Compares hard top-k with the gradient of optimal transport and the relaxed operators, as the paper does."""
-    papers, best, relaxed = _at_papers(results), _best_on_validation(results), _relaxed(results)
-    row = next((row for row in _rows(results) if row.run.config["method"] == "ot_straight_through"), None)
-    if not papers or row is None:
+    its = _compared(results)
+    if not its.papers or not its.transport:
         return None
-    minus = {other.run.name: difference(row.run, other.run, "test_error") for other in [*papers, *relaxed]}
-    at_papers = [minus[other.run.name] for other in papers]
-    nearest = min(at_papers, key=lambda value: abs(_least(value)))
-    error = plus_minus(interval(row.run.final("test_error")))
-    plain = f"With the gradient of optimal transport a hard top-k errs by {error} % (the paper: {PAPER_OT_ERROR} %), "
-    plain += f"{more_or_less(nearest)} than the nearer relaxed top-k at the paper's lam"
-    tuned = None
-    if best:
-        to_best = minus[best.run.name]
-        plain += f", {more_or_less(to_best)} than that {_TUNED}"
-        tuned = Verdict(in_every_case([_is_level(to_best)]), higher_or_lower("error", to_best))
-    if row.hard:
-        plain += f"; hard top-k itself: {more_or_less(row.minus_hard)} with that gradient"
-    return Finding(
-        f"{plain}.",
-        Verdict(in_every_case(map(_is_level, at_papers)), higher_or_lower("error", nearest)),
-        tuned,
-        PAPERS_TASK,
+    run = its.transport[0]
+    over = {other.name: minus(run, other, "test_error") for other in (*its.papers, *its.relaxed)}
+
+    def verdict(others: Sequence[Run]) -> Verdict:
+        """Whether the intervals of all differences hold 0, and the nearest of them."""
+        values = [over[other.name] for other in others]
+        is_level = [value is not None and value["interval95"] is not None and not sign(value) for value in values]
+        return Verdict(
+            finding.in_every_case(is_level), f"error {in_words(min(values, key=lambda one: abs(_least(one))))}"
+        )
+
+    error = f"{plus_minus(run.end('test_error'))} % (the paper: {PAPER_OT_ERROR} %)"
+    return _finding(
+        f"With the gradient of optimal transport a hard top-k errs by {error}, against the nearer relaxed one",
+        verdict(its.papers),
+        verdict([its.best]) if its.best else None,
         "points of test error of a hard top-k with the gradient of optimal transport",
-        [
-            *(Measured.of(f"minus {other.name}", minus[other.run.name]) for other in relaxed),
-            Measured.of("minus hard top-k", row.minus_hard),
-        ],
+        {f"minus {its.names[other.name]}": measured(over[other.name]) for other in its.relaxed}
+        | {"minus hard top-k": measured(minus(run, its.hard[run.name], "test_error"))},
     )
-
-
-def _is_level(difference: Numbers) -> bool:
-    """Whether there are seeds to compare, and their interval holds 0."""
-    return difference["interval95"] is not None and not sign(difference)
 
 
 # Pages and the command -----------------------------------------------------------------------------------------------
@@ -520,37 +670,36 @@ def _is_level(difference: Numbers) -> bool:
 
 def blocks(results: Path) -> dict[str, list[str]]:
     """The lines of the blocks of the results pages that are made of the runs, by name; none where there are no runs."""
-    found, vit = _load(results / "mnist_pruning"), _load(results / "cifar100_pruning")
-    if not (len(found) and len(vit)):
+    runs, vit = _load(results / "mnist_pruning"), _load(results / "cifar100_pruning")
+    if not (runs and vit):
         return {}
-    key, section = next(iter(sections(found, "test").items()))
-    paper = paper_cells(section, sections(found, "validation")[key])
-    paper["method"] = [", ".join(filter(None, pair)) for pair in zip(paper["method"], paper["setting"], strict=True)]
-    columns = ("method", "test error, %", "minus hard", "density in training, %", "hardened epochs to it")
-    main = [PRESENTATION.headline(dotted(run.config)) for run in section[RUN]]
+    key, section = next(iter(sections(runs, "test").items()))
+    columns = ("test error, %", "minus hard", "hardened epochs to it")
+    main = [
+        {"method": ", ".join(filter(None, (row["method"], row["setting"])))} | {name: row[name] for name in columns}
+        for run, row in zip(section, paper_rows(section, sections(runs, "validation")[key]), strict=True)
+        if _is_headline(run.fields)
+    ]
     return {
-        "pruning in the paper's setting": table(paper[main], columns=columns, text=1)[:-1],
-        "methods at their best": _by_density(found),
+        "pruning in the paper's setting": table(main, text=1)[:-1],
+        "methods at their best": _by_density(runs),
         "methods on the transformer": _by_density(vit),
     }
 
 
-def _by_density(found: pd.DataFrame) -> list[str]:
-    """The errors of every method at its best, by the share of the whole network's weights that is kept."""
-    of_network = [section for (_, budget, _), section in cells(found).items() if budget == 0]
-    columns = {f"{100 * section['density'].iloc[0]:g} %": section for section in of_network}
-    shown = {
-        share: pd.Series(_errors(section).map(plus_minus).to_numpy(), index=kinds(section))
-        for share, section in columns.items()
-    }
-    errors = pd.DataFrame(shown).reindex(kinds(pd.concat(of_network)).unique()).fillna("-")
-    return table(errors.reset_index(names="method"), text=1)[:-1]
+def _by_density(runs: Sequence[Run]) -> list[str]:
+    """The errors of methods at their best, by the share of the whole network's weights kept: those with all shares."""
+    of_network = [section for (_, budget, _), section in cells(runs).items() if budget == 0]
+    shares = [f"{100 * section[0].config['density']:g} %" for section in of_network]
+    rows: dict[str, Cells] = {}
+    for share, section in zip(shares, of_network, strict=True):
+        for run in section:
+            row = rows.setdefault(kind(run), {"method": kind(run), **dict.fromkeys(shares, "-")})
+            row[share] = plus_minus(_error(run))
+    return table([row for row in rows.values() if "-" not in row.values()], text=1)[:-1]
 
 
-def make(directory: Path) -> list[Path]:
-    """Makes the tables and figures of the runs below a directory; returns the files written."""
-    return making.make(PRESENTATION, tables, lambda found: report_figures.draw(in_order(found)), directory)
-
+make = functools.partial(making.make, PRESENTATION, tables, figures)  # takes the directory of the runs
 
 if __name__ == "__main__":
     console.run(lambda arguments: making.main(make, "mnist_pruning", arguments))

@@ -5,30 +5,39 @@ that of the hard one, after each length of training.
 """
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments.core import console
 from experiments.core.errors import printable
-from experiments.core.kinds import Fields, is_of
+from experiments.core.kinds import Fields
 from experiments.core.record.summary import interval
 from experiments.core.report import finding, making
-from experiments.core.report.finding import Finding, Measured, Verdict, first_on_accelerator, on_accelerator
-from experiments.core.report.markdown import Numbers, mean, number, outcome, p_name, plus_minus, signed, table
-from experiments.core.report.paired import detectable, difference, difference_of
+from experiments.core.report.finding import Finding, Numbers, Verdict, in_words, measured
+from experiments.core.report.markdown import (
+    Cells,
+    decimal,
+    lost,
+    mean,
+    number,
+    outcome,
+    p_name,
+    plus_minus,
+    signed,
+    table,
+)
+from experiments.core.report.paired import detectable, difference_of, minus
 from experiments.core.report.presentation import Presentation
 from experiments.core.report.results import NUMBER, Run
-from experiments.core.report.runs import dotted, frame, pooled
+from experiments.core.report.runs import grouped, pooled
 from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Look
 from experiments.vmoe.router_kinds import KINDS, ROUTERS
 
 ON_TOKENS = "vmoe_tokens"  # the directory of results on features of a frozen network
-PAPER_OVERHEAD = 15 / 10  # hours with the relaxed router and with the hard one
 
 # Names and looks by the router's name in the config; others go by that name, in black.
 NAMES = {
@@ -142,18 +151,13 @@ PRESENTATION = Presentation(
 load = functools.cache(lambda directory: PRESENTATION.load(directory)[0])  # committed runs do not change
 
 
-def make(directory: Path) -> list[Path]:
-    """Writes and prints the tables of the runs below `directory` and draws figures; returns the files written."""
-    return making.make(PRESENTATION, tables, figures, directory)
-
-
-def final_runs(found: pd.DataFrame) -> pd.DataFrame:
+def final_runs(runs: Iterable[Run]) -> list[Run]:
     """The runs on test in the order of `_in_order`; those that differ in their seeds alone are one."""
-    return _in_order(pooled(run for run in found["run"] if run.config["split"] == "test"))
+    return _in_order(pooled(run for run in runs if run.config["split"] == "test"))
 
 
-def _in_order(runs: Iterable[Run]) -> pd.DataFrame:
-    """A frame of runs: short ones first, then in the order of ROUTERS, by learning rate and lam."""
+def _in_order(runs: Iterable[Run]) -> list[Run]:
+    """The runs: short ones first, then in the order of ROUTERS, by learning rate and lam."""
 
     def place(run: Run) -> tuple[Any, ...]:
         router, rate = run.config["router"], run.config["optimizer"]["learning_rate"]
@@ -161,88 +165,80 @@ def _in_order(runs: Iterable[Run]) -> pd.DataFrame:
         kind = list(ROUTERS).index(router["name"])
         return run.config["steps"], kind, *form, rate, router["lam"]["start"], run.name
 
-    return frame(sorted(runs, key=place))
+    return sorted(runs, key=place)
 
 
-def _by_length(found: pd.DataFrame) -> list[pd.DataFrame]:
-    return [alike for _, alike in found.groupby("steps")] if len(found) else []
+def _by_length(runs: Iterable[Run]) -> dict[int, list[Run]]:
+    return grouped(runs, lambda run: run.config["steps"])
 
 
-def _beside_hard(final: pd.DataFrame, function: Callable[[Run, Run], Any], *, itself: bool = False) -> pd.Series:
-    """Applies a function to each run and the hard router that it is compared with; None where there is none.
-
-    The hard router is compared with `itself`, or with none.
-    """
-    hards = PRESENTATION.references(final)
-    if itself:
-        hards = hards.where(hards.notna() | (final["router.name"] != "hard"), final["run"])
-    pairs = zip(final["run"], hards, strict=True)
-    return pd.Series([hard and function(run, hard) for run, hard in pairs], index=final.index, dtype=object)
+# Tables --------------------------------------------------------------------------------------------------------------
 
 
-def _minus_hard(final: pd.DataFrame) -> pd.Series:
-    return _beside_hard(final, lambda run, hard: difference(run, hard, _METRIC))
-
-
-def tables(found: pd.DataFrame, chosen: frozenset[str]) -> list[str]:
+def tables(runs: Sequence[Run], chosen: frozenset[str]) -> list[str]:
     """The lines of all tables: on test, what the routers do, and the sweeps; `chosen` names the runs that won one."""
     lines: list[str] = []
-    for final in _by_length(final_runs(found)):
-        lines += [] if lines else [f"{_title(final)}.", *_DEFINITIONS.split("\n")]
-        steps = final["steps"].iloc[0]
-        lines += [f"### Test: precision-at-1 after {steps} steps", "", *_test_table(final)]
-        lines += [f"### What the routers do after {steps} steps", "", *_routing_table(final)]
-    for tried in _by_length(_in_order(run for run in found["run"] if run.config["split"] == "validation")):
-        summaries = tried["run"].map(lambda run: run.summary)
-        cells = columns(PRESENTATION, tried) | {
-            "precision-at-1, %": tried["run"].map(lambda run: plus_minus(interval(run.final("valid_precision_at_1")))),
-            "dropped mass, %": _routing(tried, "dropped_mass", "valid").map(mean),
-            "tokens of an expert": _routing(tried, "support", "valid").map(mean),
-            "diverged": summaries.map(lambda summary: f"{summary['diverged']} of {len(summary['seeds'])}"),
-            "choice": ["chosen" if name in chosen else "" for name in tried.index],
-        }
-        lines += [f"### Validation, {tried['steps'].iloc[0]} steps", "", *table(pd.DataFrame(cells), text=1)]
+    for steps, final in _by_length(final_runs(runs)).items():
+        lines += [] if lines else [f"{_title(final[0])}.", *_DEFINITIONS.split("\n")]
+        lines += [f"### Test: precision-at-1 after {steps} steps", "", *table(test_rows(final), text=1)]
+        lines += [f"### What the routers do after {steps} steps", "", *table(routing_rows(final), text=1)]
+    tried = _in_order(run for run in runs if run.config["split"] == "validation")
+    for steps, alike in _by_length(tried).items():
+        rows = [
+            row
+            | {
+                "precision-at-1, %": plus_minus(run.end("valid_precision_at_1")),
+                "dropped mass, %": mean(_routing(run, "dropped_mass", "valid")),
+                "tokens of an expert": mean(_routing(run, "support", "valid")),
+                "diverged": lost(run),
+                "choice": "chosen" if run.name in chosen else "",
+            }
+            for run, row in zip(alike, router_cells(PRESENTATION, alike), strict=True)
+        ]
+        lines += [f"### Validation, {steps} steps", "", *table(rows, text=1)]
     return lines
 
 
-def columns(presentation: Presentation, found: pd.DataFrame) -> dict[str, pd.Series]:
-    """The first cells of a row: the router, and in columns of their own the learning rate and lam chosen for it."""
-    names = found["run"].map(lambda run: presentation.method(dotted(run.config)))
+def router_cells(presentation: Presentation, runs: Sequence[Run]) -> list[Cells]:
+    """The first cells of each row: the router, and in columns of their own the learning rate and lam chosen for it."""
     own = ("optimizer.learning_rate", "router.lam", "steps")
-    parts = presentation.parts(found).map(lambda parts: [text for name, text in parts.items() if not is_of(name, own)])
-
-    def lam(run: Run) -> str:
-        read = presentation.read(dotted(run.config))
+    rows = []
+    for run, setting in zip(runs, presentation.settings(runs, given=own), strict=True):
+        read = presentation.read(run.fields)
         ends = [number(read[name]) for name in ("router.lam.start", "router.lam.end") if name in read]
-        return " to ".join(ends) or "-"
-
-    return {
-        "router": pd.Series([", ".join([name, *more]) for name, more in zip(names, parts, strict=True)], found.index),
-        "learning rate": found["optimizer.learning_rate"].map(number),
-        "lam": found["run"].map(lam),
-    }
-
-
-def _test_table(final: pd.DataFrame) -> list[str]:
-    minus = _minus_hard(final)
-    cells = columns(PRESENTATION, final) | {
-        "precision-at-1, %": final["run"].map(lambda run: plus_minus(interval(run.final(_METRIC)))),
-        "minus hard": minus.map(signed),
-        "detectable": minus.map(detectable).map(digits),
-        "step time over hard": _beside_hard(final, _step_over_hard, itself=True).map(digits),
-    }
-    return table(pd.DataFrame(cells | outcome(final)), text=1)
+        rows.append(
+            {
+                "router": ", ".join(filter(None, (presentation.method(run.fields), setting))),
+                "learning rate": number(run.config["optimizer"]["learning_rate"]),
+                "lam": " to ".join(ends) or "-",
+            }
+        )
+    return rows
 
 
-def digits(value: float | None) -> str:
-    """Writes a number without an interval as `1.50`; `-` if there is none."""
-    return "-" if pd.isna(value) else f"{value:.2f}"
+def test_rows(final: Sequence[Run]) -> list[Cells]:
+    """The rows of a table of the precision, with differences from the hard router."""
+    hards, rows = PRESENTATION.references(final), []
+    for run, row in zip(final, router_cells(PRESENTATION, final), strict=True):
+        hard = hards[run.name]
+        over = minus(run, hard, _METRIC)
+        itself = run if run.config["router"]["name"] == "hard" else None
+        row |= {
+            "precision-at-1, %": plus_minus(run.end(_METRIC)),
+            "minus hard": signed(over),
+            "detectable": decimal(detectable(over)),
+            "step time over hard": decimal(_step_over_hard(run, hard or itself)),
+        }
+        rows.append(row | outcome(run))
+    return rows
 
 
-def _step_over_hard(run: Run, hard: Run) -> float | None:
+def _step_over_hard(run: Run, hard: Run | None) -> float | None:
     # A run that trains alone has more processors than those that trained side by side.
+    if hard is None or run.trained_on != hard.trained_on:
+        return None
     mine, other = _step_seconds(run), _step_seconds(hard)
-    return mine / other if mine and other and run.trained_on == hard.trained_on else None
+    return mine / other if mine and other else None
 
 
 def _step_seconds(run: Run) -> float | None:
@@ -252,24 +248,26 @@ def _step_seconds(run: Run) -> float | None:
     return float(np.median(times)) if times else None
 
 
-def _routing_table(final: pd.DataFrame) -> list[str]:
-    """The table of routing metrics, with the columns for which some router has a number."""
-    cells = {column: _routing(final, name).map(mean) for column, name in _ROUTING.items()}
-    cells["stability, %"] = final["run"].map(_stability).map(lambda values: mean(interval(values)))
-    cells["stability minus hard"] = _beside_hard(final, _stability_minus).map(signed)
-    known = {column: values for column, values in cells.items() if (values != "-").any()}
-    return table(pd.DataFrame(columns(PRESENTATION, final) | known), text=1)
+def routing_rows(final: Sequence[Run]) -> list[Cells]:
+    """The rows of a table of routing metrics, with the columns for which some router has a number."""
+    hards, found = PRESENTATION.references(final), []
+    for run in final:
+        hard = hards[run.name]
+        cells = {column: mean(_routing(run, name)) for column, name in _ROUTING.items()}
+        mine, others = _stability(run), _stability(hard) if hard else []
+        cells["stability, %"] = mean(interval(mine))
+        over = difference_of(run, hard, mine, others) if hard and mine and others else None
+        found.append(cells | {"stability minus hard": signed(over)})
+    known = [column for column in found[0] if any(cells[column] != "-" for cells in found)]
+    first = zip(router_cells(PRESENTATION, final), found, strict=True)
+    return [row | {column: cells[column] for column in known} for row, cells in first]
 
 
-def _routing(found: pd.DataFrame, metric: str, prefix: str = "test") -> pd.Series:
-    """Intervals of a metric of the routers, means over their layers; None where a router has no such metric."""
-
-    def value(run: Run) -> Numbers | None:
-        layers = run.summary["final"].get(f"{prefix}_router", {}).values()
-        of_layers = [layer[metric]["per_seed"] for layer in layers if metric in layer]
-        return interval(_over_layers(of_layers)) if of_layers else None
-
-    return found["run"].map(value)
+def _routing(run: Run, metric: str, prefix: str = "test") -> Numbers | None:
+    """The interval of a metric of the routers, a mean over their layers; None where a router has no such metric."""
+    layers = run.summary["final"].get(f"{prefix}_router", {}).values()
+    of_layers = [layer[metric]["per_seed"] for layer in layers if metric in layer]
+    return interval(_over_layers(of_layers)) if of_layers else None
 
 
 def _over_layers(layers: Iterable[list[float | None]]) -> list[float | None]:
@@ -284,11 +282,6 @@ def _stability(run: Run) -> list[float | None]:
     return _over_layers([_over_layers(row["test_stability"].values()) for row in run.rows[1:]])  # the first has none
 
 
-def _stability_minus(run: Run, hard: Run) -> Numbers | None:
-    mine, others = _stability(run), _stability(hard)
-    return difference_of(run, hard, mine, others) if mine and others else None
-
-
 def _is_stand_in(run: Run) -> bool:
     return run.config["model"]["variant"] not in ("S/32", "B/16")
 
@@ -301,103 +294,89 @@ def _examples(run: Run) -> str:
     return f"ImageNet's features of {dataset} ({features['network']} at {features['size']} pixels, frozen)"
 
 
-def _title(final: pd.DataFrame) -> str:
-    run = final["run"].iloc[0]
+def _title(run: Run) -> str:
     return f"A stand-in for V-MoE S/32 on JFT-300M: {_examples(run)}" if _is_stand_in(run) else _examples(run)
 
 
-def figures(found: pd.DataFrame) -> dict[str, Figure]:
+# The figure ----------------------------------------------------------------------------------------------------------
+
+
+def figures(runs: Sequence[Run]) -> dict[str, Figure]:
     """The figures that the runs allow."""
-    final = final_runs(found)
-    return {"figure7": figure7(final)} if len(final) and _minus_hard(final).notna().any() else {}
+    final = final_runs(runs)
+    return {"figure7": figure7(final)} if any(PRESENTATION.references(final).values()) else {}
 
 
-def figure7(final: pd.DataFrame) -> Figure:
+def figure7(final: Sequence[Run]) -> Figure:
     """Final precision minus that of the hard router, with intervals: a row for each router, a panel for each length."""
-    groups = _by_length(final)
-    rows = [len(group) for group in groups]
+    groups, hards = _by_length(final), PRESENTATION.references(final)
+    rows = [len(group) for group in groups.values()]
     figure = Figure(figsize=(9, 1 + 0.3 * sum(rows) + 0.4 * len(rows)), layout="constrained")
     column = figure.subplots(len(groups), 1, sharex=True, squeeze=False, height_ratios=rows)[:, 0]
-    for axes, group in zip(column, groups, strict=True):
-        for place, (run, minus) in enumerate(zip(group["run"], _minus_hard(group), strict=True)):
-            colour, _ = PRESENTATION.look(dotted(run.config))
-            if minus is None and run.config["router"]["name"] == "hard":
+    for axes, (steps, group) in zip(column, groups.items(), strict=True):
+        for place, run in enumerate(group):
+            colour, _ = PRESENTATION.look(run.fields)
+            over = minus(run, hards[run.name], _METRIC)
+            if over is None and run.config["router"]["name"] == "hard":
                 axes.plot(0.0, place, "o", color=colour, markerfacecolor="white")
-            elif minus and minus["mean"] is not None:
-                axes.errorbar(minus["mean"], place, xerr=minus["interval95"], color=colour, marker="o", capsize=3)
+            elif over and over["mean"] is not None:
+                axes.errorbar(over["mean"], place, xerr=over["interval95"], color=colour, marker="o", capsize=3)
         axes.axvline(0.0, color=GREY, linewidth=0.8)
-        axes.set_yticks(range(len(group)), list(PRESENTATION.labels(group)))
+        axes.set_yticks(range(len(group)), PRESENTATION.labels(group))
         axes.set_ylim(len(group) - 0.5, -0.5)
         itself = axes.secondary_yaxis("right")
-        itself.set_yticks(range(len(group)), [f"{plus_minus(interval(run.final(_METRIC)))} %" for run in group["run"]])
+        itself.set_yticks(range(len(group)), [f"{plus_minus(run.end(_METRIC))} %" for run in group])
         itself.tick_params(length=0)
-        axes.set_title(f"after {group['steps'].iloc[0]} steps; right: precision-at-1", loc="left")
+        axes.set_title(f"after {steps} steps; right: precision-at-1", loc="left")
     column[-1].set_xlabel("test precision-at-1 minus that of the hard router, points")
-    figure.suptitle(_title(final), fontsize=10)
+    figure.suptitle(_title(final[0]), fontsize=10)
     return figure
+
+
+# The finding, the pages and the command ------------------------------------------------------------------------------
 
 
 def precision(results: Path) -> Finding | None:
     """The relaxed routers against the hard one: on ImageNet's features, where these results are there."""
-    final = next((final_runs(runs) for name in (ON_TOKENS, "vmoe") if len(runs := load(results / name))), None)
-    if final is None or (rows := final[final["router.name"] == "relaxed"]).empty:
+    final = final_runs(load(results / ON_TOKENS) or load(results / "vmoe"))
+    hards, cells = PRESENTATION.references(final), router_cells(PRESENTATION, final)
+    relaxed = [(run, row) for run, row in zip(final, cells, strict=True) if run.config["router"]["name"] == "relaxed"]
+    if not relaxed:
         return None
-    minus, cells = _minus_hard(final)[rows.index], columns(PRESENTATION, rows)
-    shown = minus[rows["router.dykstra"] == 10]  # the paper's
-    verdict = Verdict(
-        finding.answer(signs := [finding.sign(one) for one in minus]),
-        finding.higher_or_lower("precision", (shown if len(shown) else minus).iloc[0]),
-    )
-    names = cells["router"].str.removeprefix("relaxed, ")
-    names += ", learning rate " + cells["learning rate"] + ", lam = " + cells["lam"]
-    if rows["steps"].nunique() > 1:
-        names += ", " + rows["steps"].map(str) + " steps"
-    found = [value for value in minus.map(detectable) if value is not None]
+    several = len({run.config["steps"] for run, _ in relaxed}) > 1
+    names = [
+        f"{row['router'].removeprefix('relaxed, ')}, learning rate {row['learning rate']}, lam = {row['lam']}"
+        + (f", {run.config['steps']} steps" if several else "")
+        for run, row in relaxed
+    ]
+    over = [minus(run, hards[run.name], _METRIC) for run, _ in relaxed]
+    signs = [finding.sign(value) for value in over]
+    papers = [value for (run, _), value in zip(relaxed, over, strict=True) if run.config["router"]["dykstra"] == 10]
+    verdict = Verdict(finding.answer(signs), f"precision {in_words((papers or over)[0])}")
+    found = [value for value in map(detectable, over) if value is not None]
     power = f"; a true difference of {min(found):.2f} to {max(found):.2f} points is found in 80 % of such experiments"
-    stand_in = _is_stand_in(run := final["run"].iloc[0])
-    plain = f"On {_examples(run)}, a" if stand_in else "A"
+    is_stand_in = _is_stand_in(final[0])
     return Finding(
-        f"{plain} relaxed router is more precise than the hard one in {signs.count(1)} of {len(rows)} "
-        f"comparisons, and less in {signs.count(-1)}{power if found else ''}.",
-        finding.NOT_POSSIBLE if stand_in else verdict,
-        verdict if stand_in else None,
-        finding.STAND_IN if stand_in else finding.PAPERS_TASK,
+        f"{f'On {_examples(final[0])}, a' if is_stand_in else 'A'} relaxed router is more precise than the hard one in "
+        f"{signs.count(1)} of {len(signs)} comparisons, and less in {signs.count(-1)}{power if found else ''}.",
+        finding.NOT_POSSIBLE if is_stand_in else verdict,
+        verdict if is_stand_in else None,
+        finding.STAND_IN if is_stand_in else finding.PAPERS_TASK,
         "points of precision-at-1, minus those of the hard router",
-        [Measured.of(name, one) for name, one in zip(names, minus, strict=True)],
-    )
-
-
-def step_times(results: Path) -> Finding | None:
-    """The time of a step over that with the hard router: accelerators first.
-
-    On CPUs the time that the routers take alone counts, as whole steps differ by more than that from one to the next.
-    """
-    record = first_on_accelerator(results, "router")
-    if record is None:
-        return None
-    by, how = ("ratio_of_steps", "") if on_accelerator(record) else ("one_plus_extra_over_step", ", by routers alone")
-    ratios = {name: record["routers"][name][by] for name in ("relaxed, logits", "Dykstra, 10 iterations")}
-    most = f"{max(ratios.values()):.3f} times as long"
-    verdict = Verdict(finding.in_every_case([max(ratios.values()) >= PAPER_OVERHEAD]), most)
-    return Finding(
-        f"A step of S/32 with a relaxed router takes up to {most} as with the hard one{how}; the paper's takes "
-        f"{PAPER_OVERHEAD:g} times as long.",
-        verdict if on_accelerator(record) else finding.NOT_POSSIBLE,
-        None if on_accelerator(record) else verdict,
-        finding.name_of(record),
-        "times a step with the hard router",
-        [Measured(name, ratio) for name, ratio in ratios.items()],
+        {name: measured(value) for name, value in zip(names, over, strict=True)},
     )
 
 
 def blocks(results: Path) -> dict[str, list[str]]:
     """The tables of the pages of results, of the shortest runs on test, by the names of their blocks."""
-    return {
-        f"{name}, {final['steps'].iloc[0]} steps": _test_table(final)[:-1]
-        for name in (ON_TOKENS, "vmoe")
-        for final in list(_by_length(final_runs(load(results / name))))[:1]
-    }
+    made = {}
+    for name in (ON_TOKENS, "vmoe"):
+        for steps, final in list(_by_length(final_runs(load(results / name))).items())[:1]:
+            made[f"{name}, {steps} steps"] = table(test_rows(final), text=1)[:-1]
+    return made
 
+
+make = functools.partial(making.make, PRESENTATION, tables, figures)  # takes the directory of the runs
 
 if __name__ == "__main__":
-    console.run(functools.partial(making.main, make, "vmoe"))
+    console.run(lambda arguments: making.main(make, "vmoe", arguments))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 from experiments.core.report.presentation import written
 from experiments.core.report.results import Problem, Run
@@ -104,8 +104,8 @@ def _limit(groups: Sequence[Group]) -> int:
 
 def _curves(group: Group, limit: int) -> Json:
     """`x`: places of the rows on the axes; `curves`: the points of each, as indices of those rows."""
-    rows = group.series.rows
-    found = {name: curve(rows[name]) for name in group.series.metrics}
+    values = group.series.values
+    found = {name: curve(values[name]) for name in group.series.metrics}
     kept = {name: rows_kept(mean, limit) for name, (mean, _) in found.items() if not np.isnan(mean).all()}
     places = np.unique(np.concatenate([np.zeros(0, int), *kept.values()]))
     curves = {}
@@ -116,8 +116,8 @@ def _curves(group: Group, limit: int) -> Json:
             curves[name]["half"] = _numbers(half, 3)
         if len(chosen) < len(places):
             curves[name]["rows"] = np.searchsorted(places, chosen).tolist()
-    axes = {"step": rows.index.to_numpy(), **{name: curve(rows[name])[0] for name in AXES}}
-    return {"x": {name: _numbers(values[places], 7) for name, values in axes.items()}, "curves": curves}
+    axes = {"step": group.series.steps, **{name: curve(values[name])[0] for name in AXES}}
+    return {"x": {name: _numbers(its[places], 7) for name, its in axes.items()}, "curves": curves}
 
 
 def _numbers(values: Iterable[float | None], digits: int) -> list[float | int | None]:
@@ -137,4 +137,4 @@ def _differing(groups: Sequence[Group]) -> list[str]:
 def _quantiles(groups: Iterable[Group]) -> list[list[float]]:
     """Student's t, two-sided, by degrees of freedom from 1 and level."""
     most = max((len(group.seeds) for group in groups), default=1)
-    return [[float(f"{stats.t.ppf(1 - level / 2, n):.8g}") for level in _LEVELS] for n in range(1, max(most, 2))]
+    return [[float(f"{stdtrit(n, 1 - level / 2):.8g}") for level in _LEVELS] for n in range(1, max(most, 2))]

@@ -9,7 +9,7 @@ from experiments.core.kinds import Fields
 from experiments.core.report.results import Run
 from experiments.core.report.runs import alike
 from scripts.compare import presentations
-from scripts.compare.series import Series, is_per_seed, pool
+from scripts.compare.series import Series, pool
 from scripts.compare.workdirs import Found
 
 MOST_SHOWN = 8  # curves before anybody has asked for more
@@ -52,9 +52,7 @@ class Group:
 
     def final(self, metric: str) -> list[float | None]:
         """The last values of a metric, by seed, or by run where it is measured once."""
-        found = self.series.final[metric]
-        values = found.reindex(self.seeds) if is_per_seed(metric) else found
-        return [None if math.isnan(value) else value for value in values.tolist()]
+        return [None if math.isnan(value) else value for value in self.series.final[metric].tolist()]
 
     @property
     def state(self) -> str:

@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from experiments.cifar100_vit.report import PRESENTATION as FINE_TUNING
-from experiments.core.kinds import Fields, Kinds
-from experiments.core.report.presentation import Presentation, written
+from experiments.core.kinds import Fields, Kinds, is_of
+from experiments.core.report.presentation import HOW, Presentation, written
 from experiments.core.report.results import Run
-from experiments.core.report.runs import RUN, dotted, frame, is_how
 from experiments.mnist_pruning.report import PRESENTATION as PRUNING
 from experiments.vmoe.report import PRESENTATION as VMOE
 from experiments.vmoe_clusters.report import PRESENTATION as CLUSTERS
@@ -25,8 +24,8 @@ def of(experiment: str) -> Presentation:
 
 def read(run: Run) -> Fields:
     """The fields of its config that the numbers of a run depend on, without its seeds."""
-    fields = of(run.experiment).read(dotted(run.config))
-    return {name: value for name, value in fields.items() if not is_how(name)}
+    fields = of(run.experiment).read(run.fields)
+    return {name: value for name, value in fields.items() if not is_of(name, HOW)}
 
 
 def check(run: Run) -> None:
@@ -35,7 +34,6 @@ def check(run: Run) -> None:
         raise ValueError(reason)
     for name, value in read(run).items():
         written(name, value)
-    set(frame([run]).drop(columns=RUN).iloc[0])  # lists of objects, which no field of a config has, are not hashable
 
 
 def labels(runs: Sequence[Run]) -> list[dict[str, str]]:
@@ -44,8 +42,8 @@ def labels(runs: Sequence[Run]) -> list[dict[str, str]]:
     Runs of other programs have their names in the place of a method, and so have runs that differ in nothing besides.
     """
     its = of(runs[0].experiment)
-    heads = [run.name if its is _OTHER else its.method(dotted(run.config)) for run in runs]
-    parts = [{METHOD: head, **more} for head, more in zip(heads, its.parts(frame(runs)), strict=True)]
+    heads = [run.name if its is _OTHER else its.method(run.fields) for run in runs]
+    parts = [{METHOD: head, **more} for head, more in zip(heads, its.parts(runs), strict=True)]
     count = Counter(", ".join(its.values()) for its in parts)
     for run, its_parts in zip(runs, parts, strict=True):
         if count[", ".join(its_parts.values())] > 1:
@@ -56,4 +54,4 @@ def labels(runs: Sequence[Run]) -> list[dict[str, str]]:
 def references(runs: Sequence[Run]) -> list[Run | None]:
     """The run that each run of one experiment is compared with: the baseline in the same circumstances."""
     its = of(runs[0].experiment)
-    return [None] * len(runs) if its is _OTHER else list(its.references(frame(runs)))
+    return [None] * len(runs) if its is _OTHER else list(its.references(runs).values())

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import pandas as pd
-
 from experiments.core.errors import UsageError, printable
 from experiments.core.record.summary import interval
 from experiments.core.report.markdown import plus_minus, signed
@@ -41,11 +39,20 @@ def tables(groups: Sequence[Group], metric: str | None = None, reference: str | 
     lines: list[str] = []
     for (experiment, name), its in members.items():
         baselines = {id(one.runs[0]): one for one in its}
-        rows = [_cells(one, name, called or baselines.get(id(one.baseline))) for one in its]
-        frame = pd.DataFrame(rows, index=[printable(one.label) for one in its]).rename_axis(columns="runs")
-        lines += [printable(f"{experiment}: {name}" if experiment else name), "", frame.map(printable).to_string(), ""]
+        rows = [{"runs": one.label} | _cells(one, name, called or baselines.get(id(one.baseline))) for one in its]
+        lines += [printable(f"{experiment}: {name}" if experiment else name), "", *_aligned(rows), ""]
     lines.append("Mean ± half width of the 95 % t-interval over seeds; differences and p (t-test) are paired by seed.")
     return lines
+
+
+def _aligned(rows: Sequence[dict[str, str]]) -> list[str]:
+    """The lines of a table, the first column to the left."""
+    cells = [list(rows[0]), *([printable(cell) for cell in row.values()] for row in rows)]
+    first, *widths = (max(map(len, column)) for column in zip(*cells, strict=True))
+    return [
+        "  ".join([label.ljust(first), *(cell.rjust(width) for cell, width in zip(its, widths, strict=True))])
+        for label, *its in cells
+    ]
 
 
 def _called(groups: Sequence[Group], reference: str) -> Group:

@@ -11,10 +11,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from experiments.core.errors import UsageError
-from experiments.core.report.finding import name_of, read
 from experiments.core.report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED
 from scripts.paper_figures.style import TEXT
-from scripts.report.solvers import SAME
+from scripts.report.benchmarks import DYKSTRA, SAME, machines, name_of
 
 Rows = Sequence[dict[str, Any]]
 
@@ -29,7 +28,6 @@ LOOKS: dict[str, dict[str, Any]] = {
     "lax.top_k": _COMMON | {"color": GREY, "marker": "", "linewidth": 1.0, "linestyle": "--"},
     "jnp.sort": _COMMON | {"color": ORANGE, "marker": "", "linewidth": 1.0, "linestyle": ":"},
 }
-DYKSTRA = "Dykstra, 100 iterations"  # as many as in the paper
 _LEAST_ERROR = 2e-9  # float32 says nothing about smaller ones, and a logarithm has no 0
 _LAM = 0.1  # of the errors against n
 
@@ -43,12 +41,12 @@ def figure4(bench: Path) -> Figure:
     Raises:
       UsageError: no machine has both sections.
     """
-    machines = [machine for machine in map(read, sorted(bench.glob("*.json"))) if {*_SECTIONS} <= machine.keys()]
-    if not machines:
+    measured = [machine for machine in machines(bench) if {*_SECTIONS} <= machine.keys()]
+    if not measured:
         raise UsageError(f"no machine in {bench} has {' and '.join(_SECTIONS)}: python -m scripts.bench.isotonic")
-    figure = Figure(figsize=(TEXT, 0.4 + 2.3 * len(machines)), layout="constrained")
-    panels = figure.subplots(len(machines), 3, squeeze=False)
-    for (time, error, over_lam), machine in zip(panels, machines, strict=True):
+    figure = Figure(figsize=(TEXT, 0.4 + 2.3 * len(measured)), layout="constrained")
+    panels = figure.subplots(len(measured), 3, squeeze=False)
+    for (time, error, over_lam), machine in zip(panels, measured, strict=True):
         times, errors = (machine[section] for section in _SECTIONS)
         _draw_times(time, times)
         _draw_errors(error, errors["rows"])

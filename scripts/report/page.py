@@ -10,7 +10,8 @@ from urllib.parse import quote
 
 from PIL import Image
 
-from experiments.core.report.finding import Claim, Finding, Measured, Verdict
+from experiments.core.report.finding import Finding, Verdict
+from scripts.report.claims import Claim
 
 _STYLE = Path(__file__).with_name("page.css")
 _LEAD = (
@@ -102,8 +103,8 @@ def _section(number: int, claim: Claim, finding: Finding | None, results: Path) 
 
 def _found(finding: Finding) -> str:
     rows = "".join(
-        f'<tr><th scope="row">{_text(one.name)}</th><td class="number">{_text(_value(one))}</td></tr>'
-        for one in finding.measured
+        f'<tr><th scope="row">{_text(name)}</th><td class="number">{_text(value)}</td></tr>'
+        for name, value in finding.measured.items()
     )
     return f"""<p class="plain">{_text(finding.plain)}</p>
 <ul>
@@ -115,12 +116,6 @@ def _found(finding: Finding) -> str:
 <thead><tr><th scope="col">case</th><th scope="col" class="number">{_text(finding.unit)}</th></tr></thead>
 <tbody>{rows}</tbody>
 </table>"""
-
-
-def _value(one: Measured) -> str:
-    if one.mean is None:
-        return one.instead
-    return f"{round(one.mean, 9):.4g}" if one.half is None else f"{one.mean:.2f} ± {one.half:.2f}"
 
 
 def _sources(claim: Claim) -> str:

@@ -7,12 +7,13 @@ from pathlib import Path
 from experiments.cifar100_vit import report as fine_tuning
 from experiments.core.errors import UsageError
 from experiments.core.record.files import write_atomically
-from experiments.core.report.finding import Claim, Finding, Verdict
+from experiments.core.report.finding import Finding, Verdict
 from experiments.core.report.markdown import grid, line
 from experiments.mnist_pruning import report as pruning
 from experiments.vmoe import report as vmoe
 from experiments.vmoe_clusters import report as clusters
 from scripts.report import timings
+from scripts.report.claims import Claim
 
 _HEADER = ("claim", "as the paper sets it", "tuned by us", "measured on")
 _BLOCK = re.compile(r"(<!-- (?P<name>[^:\n]+): [^\n]*-->\n).*?(<!-- end of (?P=name) -->)", re.DOTALL)

@@ -19,12 +19,7 @@ _FILE = re.compile(r'<a href="([^"#:]+)[#"]')  # and neither a section nor an ad
 
 
 def copy(page: Path, root: Path, out: Path) -> list[Path]:
-    """Copies a page and the files that it links to; returns their paths below `root`.
-
-    Args:
-      page: a file below `root`.
-      root: the directory whose layout is kept.
-      out: the directory to copy to, which is created.
+    """Copies a page below `root` and the files that it links to, to the same places below `out`; returns these places.
 
     Raises:
       UsageError: there is no page, or a link leads to no file below the root.

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.core.record.files import read_object
-from experiments.core.report.markdown import grid, line
-from scripts.report.solvers import SAME
+from experiments.core.report.markdown import grid
+from scripts.report.benchmarks import SAME
 
 Rows = Sequence[dict[str, Any]]
 Ratios = dict[str, dict[str, float]]  # time over that of lax.top_k, by "batch, n, k", and by contestant and mode
@@ -14,7 +14,6 @@ Columns = Sequence[tuple[str, str]]  # a name, and a contestant with its mode
 
 RECORD = "cpu-amd-epyc-2c.json"  # of the machine whose timings the READMEs show
 _BASELINE = "lax.top_k"
-_MODES = ("forward", "forward+backward")
 _SHAPE = "batch, n, k"
 _MASKS = (
     ("`topk_mask`, p = 2", "topk_mask p=2 forward"),
@@ -41,15 +40,9 @@ def blocks(results: Path) -> dict[str, list[str]]:
     range_ = f"{min(slower.values()):.2g} to {max(slower.values()):.2g}"
     first = [f"1, {min(slower)} to {max(slower)}, lam = {lam:g}", range_, *["-"] * (len(_SHORT) - 1)]
     short = [first, *_cells({shape: ratios[shape] for shape in SHOWN}, _SHORT)]
-    all_ratios: Ratios = {f"1, {n}, {k}": {f"topk_mask p=2 lam={lam:g}": ratio} for (n, k), ratio in single.items()}
-    for shape, found in ratios.items():
-        ours = {name: ratio for name, ratio in found.items() if name.startswith(("topk_mask", "topk_mag"))}
-        all_ratios[shape] = all_ratios.get(shape, {}) | ours
     return {
         "speed": grid([_SHAPE, *(name for name, _ in _SHORT)], short, text=1),
         "speed in full": grid([_SHAPE, *(name for name, _ in _FULL)], _cells(ratios, _FULL), text=1),
-        "slower": _slower(all_ratios),
-        "programs": _programs(masks["programs"]),
         "solvers": _solvers(times["rows"], errors["rows"]),
         "exactness": _exactness(errors["rows"]),
     }
@@ -79,34 +72,6 @@ def _cells(ratios: Ratios, columns: Columns) -> list[list[str]]:
         [shape, *(f"{found[key]:.2g}" if key in found else "-" for _, key in columns)]
         for shape, found in ratios.items()
     ]
-
-
-def _slower(ratios: Ratios) -> list[str]:
-    """Shows by size how many ratios are above 1: slower than `lax.top_k`, the largest, then the range of the others."""
-    rows = []
-    for shape, found in ratios.items():
-        if slower := sum(ratio > 1 for ratio in found.values()):
-            worst = max(found, key=found.__getitem__)
-            rows.append([shape, f"{slower} of {len(found)}", f"{found[worst]:.2g}", f"`{worst}`"])
-    others = [ratio for found in ratios.values() for ratio in found.values() if ratio <= 1]
-    head = [line([_SHAPE, "slower in", "at most", "which is"]), line(["---", "---:", "---:", "---"])]
-    return [*head, *map(line, rows), "", f"All other {len(others)} ratios are {min(others):.2g} to {max(others):.2g}."]
-
-
-def _programs(programs: Rows) -> list[str]:
-    """Shows equations of every program, and seconds to trace and lower it, and to compile it."""
-    found = {
-        (row["program"], row["lam"], row["mode"]): f"{row['equations']}: {row['traced_s'] + row['lowered_s']:.2f} s + "
-        f"{row['compiled_s']:.2f} s"
-        for row in programs
-    }
-    columns = [(way, mode) for way in ("known", "traced") for mode in _MODES]
-    names = {"known": "k and lam known", "traced": "traced", "forward": "forward", "forward+backward": "with gradient"}
-    rows = [
-        [f"`{name}`", *(found.get((name, *column), "-") for column in columns)]
-        for name in dict.fromkeys(row["program"] for row in programs)
-    ]
-    return grid(["", *(f"{names[way]}, {names[mode]}" for way, mode in columns)], rows, text=1)
 
 
 def _solvers(times: Rows, errors: Rows) -> list[str]:

@@ -1,11 +1,9 @@
 """Findings: our two answers to a claim of the paper, by one rule."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
-from experiments.core.record.files import read_object
 from experiments.core.report.markdown import plus_minus
 
 Numbers = dict[str, Any]
@@ -14,27 +12,7 @@ Answer = Literal["yes", "no", "mixed", "not possible here"]
 PAPERS_TASK, STAND_IN = "paper's task", "stand-in"  # what claims are measured on
 
 
-@dataclasses.dataclass(frozen=True)
-class Measured:
-    """One of the numbers of a finding: what it is of, its mean, and half the width of its 95 % interval.
-
-    Where there is no mean, `instead` says why; without a half width there are no seeds to tell it by.
-    """
-
-    name: str
-    mean: float | None
-    half: float | None = None
-    instead: str = "not measured"
-
-    @staticmethod
-    def of(name: str, value: Numbers | None, *, scale: float = 1.0, instead: str = "not measured") -> "Measured":
-        """Makes one of an interval (`summary.interval`) times `scale`; where there is none, of no mean."""
-        mean, half = (None, None) if value is None else (value["mean"], value["interval95"])
-        return Measured(name, mean and scale * mean, half and scale * half, instead)
-
-
-@dataclasses.dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """An answer, and one number for it: of the paper's own variant, or of several the one nearest to the claim."""
 
     answer: Answer
@@ -54,7 +32,7 @@ class Finding:
       tuned: the verdict at settings chosen on validation; of a time, on our processors. None where there are none.
       on: what it was measured on.
       unit: of the numbers.
-      measured: all numbers behind the verdicts, one by one.
+      measured: all numbers behind the verdicts, as they are shown, by what they are of.
     """
 
     plain: str
@@ -62,34 +40,7 @@ class Finding:
     tuned: Verdict | None
     on: str
     unit: str
-    measured: Sequence[Measured] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class Claim:
-    """What the paper says.
-
-    Attributes:
-      short: the claim in a few words.
-      says: the claim.
-      source: where it does.
-      paper: the numbers that it states for it.
-      find: reads our side from the directory of results; None where they hold nothing on it.
-      figure: ours, below the directory of results.
-      config: in the repository.
-      commands: which make the results.
-      pages: in the repository, where the results are told in full.
-    """
-
-    short: str
-    says: str
-    source: str
-    paper: str
-    find: Callable[[Path], Finding | None]
-    figure: str
-    config: str
-    commands: tuple[str, ...]
-    pages: tuple[str, ...]
+    measured: Mapping[str, str]
 
 
 def answer(signs: Sequence[int]) -> Answer:
@@ -120,42 +71,12 @@ def sign(difference: Numbers | None) -> int:
     return 0 if abs(mean) <= half else 1 if mean > 0 else -1
 
 
-def more_or_less(difference: Numbers | None) -> str:
-    """`8.72 ± 4.82 points more`."""
-    return _in_words(difference, "points more", "points less")
-
-
-def higher_or_lower(what: str, difference: Numbers | None) -> str:
-    """`error 8.72 ± 4.82 higher`."""
-    return f"{what} {_in_words(difference, 'higher', 'lower')}"
-
-
-def _in_words(difference: Numbers | None, above: str, below: str) -> str:
+def in_words(difference: Numbers | None, above: str = "higher", below: str = "lower") -> str:
+    """`8.72 ± 4.82 higher`."""
     shown = plus_minus(difference, signed=True)
     return f"{shown.lstrip('+-')} {below if shown.startswith('-') else above}"
 
 
-def read(path: Path) -> Any:
-    """The object in a JSON file, or None if there is no such file."""
-    return read_object(path, "put back a copy of it, or make it again") if path.exists() else None
-
-
-def first_on_accelerator(results: Path, benchmark: str) -> Any:
-    """The record of a benchmark on an accelerator, else on a CPU, else None: the paper's hardware comes first.
-
-    Every machine has a file in `results`/bench, in which every benchmark has a section.
-    """
-    machines = [read(path) for path in sorted((results / "bench").glob("*.json"))]
-    records = [machine[benchmark] for machine in machines if benchmark in machine]
-    return next(iter(sorted(records, key=lambda record: not on_accelerator(record))), None)
-
-
-def on_accelerator(record: Numbers) -> bool:
-    """Whether a benchmark was measured on another device than a CPU."""
-    return record["environment"]["devices"]["platform"] != "cpu"
-
-
-def name_of(record: Numbers) -> str:
-    """Names the hardware of a benchmark, for example `2 cores of AMD EPYC`."""
-    devices, machine = record["environment"]["devices"], record["environment"]["machine"]
-    return devices["kind"] if on_accelerator(record) else f"{machine['cores']} cores of {machine['cpu']}"
+def measured(value: Numbers | None, *, scale: float = 1.0, instead: str = "not measured") -> str:
+    """An interval times `scale` as a page shows it; where there is none, `instead`, which says why."""
+    return instead if value is None or value["mean"] is None else plus_minus(value, scale=scale)

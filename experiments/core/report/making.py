@@ -5,16 +5,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
-import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments.core.errors import UsageError, in_one_line
 from experiments.core.record.files import read_object, write_atomically
 from experiments.core.report.presentation import Presentation
+from experiments.core.report.results import Run
 from experiments.core.report.style import STYLE, save
 
-Tables = Callable[[pd.DataFrame, frozenset[str]], list[str]]
-Figures = Callable[[pd.DataFrame], Mapping[str, Figure]]
+Tables = Callable[[list[Run], frozenset[str]], list[str]]
+Figures = Callable[[list[Run]], Mapping[str, Figure]]
 
 
 def make(presentation: Presentation, tables: Tables, figures: Figures, directory: Path) -> list[Path]:
@@ -24,25 +24,24 @@ def make(presentation: Presentation, tables: Tables, figures: Figures, directory
 
     Args:
       presentation: of the experiment.
-      tables: returns the lines of all tables; takes the frame of the runs and the names of those that won a choice.
+      tables: returns the lines of all tables; takes the runs and the names of those that won a choice.
       figures: returns the figures by name, drawn under `STYLE`.
       directory: with workdirs or archives at any depth, and the `choices.json` of the suite if one made the runs.
 
     Returns:
       The paths of the files written.
     """
-    found, problems = presentation.load(directory)
-    lines = tables(found, chosen(directory)) if len(found) else []
+    runs, problems = presentation.load(directory)
+    lines = tables(runs, chosen(directory)) if runs else []
     if problems:
         lines += ["### Not in the tables", "", *(f"- `{problem.name}`: {problem.reason}" for problem in problems), ""]
     text = "\n".join(lines or ["No runs.", ""])
     print(text)
     write_atomically(directory / "table.md", text)
     written = [directory / "table.md"]
-    if len(found):
-        with mpl.rc_context(STYLE):
-            for name, figure in figures(found).items():
-                written += save(figure, directory / "figures", name)
+    with mpl.rc_context(STYLE):
+        for name, figure in figures(runs).items() if runs else ():
+            written += save(figure, directory / "figures", name)
     return written
 
 
@@ -84,12 +83,7 @@ def chosen(directory: Path) -> frozenset[str]:
     path = directory / "choices.json"
     if not path.exists():
         return frozenset()
-    choices = read_object(path, "remove it, and the suite writes it again")
-    won = {choice["chosen"] for choice in choices.values() if choice["chosen"]}
-    lost = {
-        entry["run"]
-        for choice in choices.values()
-        for entry in choice.get("candidates", ())
-        if choice["chosen"] and entry["run"] != choice["chosen"]
-    }
-    return frozenset(won - lost)
+    choices = [one for one in read_object(path, "remove it, and the suite writes it again").values() if one["chosen"]]
+    won = {one["chosen"] for one in choices}
+    tried = {(entry["run"], one["chosen"]) for one in choices for entry in one.get("candidates", ())}
+    return frozenset(won - {run for run, winner in tried if run != winner})

@@ -1,18 +1,19 @@
 """Tables in Markdown: their cells and their lines."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import pandas as pd
+from experiments.core.report.results import Run
 
 Numbers = dict[str, Any]  # an interval (`summary.interval`)
+Cells = dict[str, str]  # of a row, by the name of the column
 
 
 def plus_minus(value: Numbers | None, *, scale: float = 1.0, signed: bool = False) -> str:
     """Writes an interval, multiplied by `scale`, as `5.26 ± 0.09`; `-` if there is no mean."""
     if value is None or value["mean"] is None:
         return "-"
-    center = f"{scale * value['mean']:{'+' if signed else ''}.2f}"
+    center = f"{scale * value['mean']:{'+' if signed else ''}z.2f}"
     half = value["interval95"]
     return center if half is None else f"{center} ± {scale * half:.2f}"
 
@@ -24,7 +25,12 @@ def signed(value: Numbers | None) -> str:
 
 def mean(value: Numbers | None, *, scale: float = 1.0, digits: int = 2) -> str:
     """Writes the mean of an interval alone; zero has no sign."""
-    return "-" if value is None or value["mean"] is None else f"{scale * value['mean']:z.{digits}f}"
+    return decimal(None if value is None or value["mean"] is None else scale * value["mean"], digits)
+
+
+def decimal(value: float | None, digits: int = 2) -> str:
+    """Writes a number without an interval as `1.50`; `-` if there is none."""
+    return "-" if value is None else f"{value:z.{digits}f}"
 
 
 def number(value: float) -> str:
@@ -45,38 +51,37 @@ def grid(header: Sequence[str], rows: Iterable[Sequence[str]], *, text: int = 2)
     return [line(header), line(["---"] * text + ["---:"] * (len(header) - text)), *map(line, rows)]
 
 
-def line(cells: Sequence[str]) -> str:
+def line(cells: Iterable[str]) -> str:
     """A row."""
     return "| " + " | ".join(cells) + " |"
 
 
-def table(cells: pd.DataFrame, *, columns: Sequence[str] = (), text: int = 2) -> list[str]:
-    """The lines of a table of cells that are written already, and a sentence on the columns that it leaves out.
+def table(rows: Sequence[Mapping[str, str]], *, text: int = 2) -> list[str]:
+    """The lines of a table, and a sentence on the columns that it leaves out: those that never vary, but for the first.
 
     Args:
-      cells: a column of strings for each of the table. Columns of two or more rows that never vary are left out, but
-        for the first, and told below.
-      columns: the ones to show; left out: all. A page shows six at most.
+      rows: the cells of each by column, the same columns in all of them.
       text: how many columns in front are of text.
 
     Returns:
       The lines; none without rows.
     """
-    if cells.empty:
+    if not rows:
         return []
-    chosen = cells[list(columns)] if columns else cells
-    same = [name for name in chosen.columns[1:] if len(cells) > 1 and chosen[name].nunique() == 1]
-    shown = chosen.drop(columns=same)
-    left = sum(name not in same for name in chosen.columns[:text])
-    lines = grid(list(shown.columns), shown.itertuples(index=False), text=left)
-    told = [f"{name} {chosen[name].iloc[0]}" for name in same if chosen[name].iloc[0] not in ("", "-")]
+    columns = list(rows[0])
+    same = [name for name in columns[1:] if len(rows) > 1 and len({row[name] for row in rows}) == 1]
+    shown = [name for name in columns if name not in same]
+    left = sum(name not in same for name in columns[:text])
+    lines = grid(shown, [[row[name] for name in shown] for row in rows], text=left)
+    told = [f"{name} {rows[0][name]}" for name in same if rows[0][name] not in ("", "-")]
     return [*lines, *(["", f"In every row: {', '.join(told)}."] if told else []), ""]
 
 
-def outcome(found: pd.DataFrame) -> dict[str, pd.Series]:
-    """The last columns of a table of runs: how many seeds there are, and how many of them diverged."""
-    summaries = found["run"].map(lambda run: run.summary)
-    return {
-        "seeds": summaries.map(lambda summary: str(len(summary["seeds"]))),
-        "diverged": summaries.map(lambda summary: str(summary["diverged"])),
-    }
+def lost(run: Run) -> str:
+    """How many seeds diverged: `1 of 3`."""
+    return f"{run.summary['diverged']} of {len(run.summary['seeds'])}"
+
+
+def outcome(run: Run) -> Cells:
+    """The last cells of a run: how many seeds there are, and how many of them diverged."""
+    return {"seeds": str(len(run.summary["seeds"])), "diverged": str(run.summary["diverged"])}

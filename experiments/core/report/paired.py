@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtri, stdtr, stdtrit  # scipy.stats takes a second to import
 
 from experiments.core.record.summary import interval
 from experiments.core.report.results import Run
@@ -16,6 +16,11 @@ def difference(run: Run, reference: Run, metric: str, *, of_reference: str | Non
     `of_reference` is the metric of the reference, where it is another.
     """
     return interval(_differences(run, reference, metric, of_reference or metric))
+
+
+def minus(run: Run, reference: Run | None, metric: str, of_reference: str | None = None) -> dict[str, Any] | None:
+    """The same; None without a reference."""
+    return None if reference is None else difference(run, reference, metric, of_reference=of_reference)
 
 
 def difference_of(
@@ -47,7 +52,7 @@ def over_examples(
         return None
     mine, others = (dict(zip(r.summary["seeds"], worth(r.examples), strict=True)) for r in (run, reference))
     differences = np.mean([mine[seed] - others[seed] for seed in seeds], axis=0)
-    return float(stats.norm.ppf(0.975) * differences.std(ddof=1) / np.sqrt(len(differences)))
+    return float(ndtri(0.975) * differences.std(ddof=1) / np.sqrt(len(differences)))
 
 
 def significance(run: Run, reference: Run, metric: str) -> float | None:
@@ -55,7 +60,8 @@ def significance(run: Run, reference: Run, metric: str) -> float | None:
     pairs = np.array([value for value in _differences(run, reference, metric, metric) if value is not None])
     if len(pairs) < 2 or not pairs.std():
         return None
-    return float(stats.ttest_1samp(pairs, 0.0).pvalue)
+    t = np.sqrt(len(pairs)) * pairs.mean() / pairs.std(ddof=1)
+    return float(2 * stdtr(len(pairs) - 1, -abs(t)))
 
 
 def detectable(difference: Mapping[str, Any] | None, power: float = 0.8) -> float | None:
@@ -67,7 +73,7 @@ def detectable(difference: Mapping[str, Any] | None, power: float = 0.8) -> floa
     if difference is None or difference["interval95"] is None:
         return None
     freedom = sum(value is not None for value in difference["per_seed"]) - 1
-    two_sided, one_sided = stats.t.ppf([0.975, power], freedom)
+    two_sided, one_sided = stdtrit(freedom, [0.975, power])
     return float(difference["interval95"] * (two_sided + one_sided) / two_sided)
 
 

@@ -3,23 +3,26 @@
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
+from experiments.core.config import COMPUTED_HOW
 from experiments.core.errors import printable
 from experiments.core.kinds import Fields, Kinds, is_of
 from experiments.core.report import results
 from experiments.core.report.markdown import number, p_name
 from experiments.core.report.results import Problem, Run
-from experiments.core.report.runs import RUN, differing, dotted, frame, is_how
 from experiments.core.report.style import Look
 
+# Fields that say how a run is carried out and what it keeps: what it learns does not depend on them.
+HOW = (
+    *("accelerator", "checkpoint_every", "data_dir", "download", "eval_batch_size", "eval_every", "export_examples"),
+    *("export_probe", "export_pictures", "export_params", "features.directory", "feed", "input.prefetch"),
+    *("input.workers", "steps_per_dispatch", "tensorboard", *COMPUTED_HOW),
+)
 # Fields that no comparison of methods is to keep alike: what is tuned, and what computes the same numbers otherwise.
 _NOT_KEPT_ALIKE = ("optimizer", "accumulate", "model.remat", "model.scan", "moe.dispatcher", "validation_size")
-
 _FEW = 4  # runs of a method, of which labels give every field that differs
 
 
@@ -55,16 +58,12 @@ class Presentation:
     far: Callable[[Fields, Fields], Any] = lambda fields, of_baseline: 0
     types: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
-    def load(self, directory: Path) -> tuple[pd.DataFrame, list[Problem]]:
-        """The finished runs of the experiment below `directory` as a frame, and what is left out."""
+    def load(self, directory: Path) -> tuple[list[Run], list[Problem]]:
+        """The finished runs of the experiment below `directory`, and what is left out."""
         runs, problems = results.load(directory)
-        found = []
-        for run in runs:
-            if reason := self.odd(run):
-                problems.append(Problem(run.name, reason))
-            else:
-                found.append(run)
-        return frame(found), sorted(problems, key=lambda problem: problem.name)
+        odd = {run.name: self.odd(run) for run in runs}
+        problems += [Problem(name, reason) for name, reason in odd.items() if reason]
+        return [run for run in runs if not odd[run.name]], sorted(problems, key=lambda problem: problem.name)
 
     def odd(self, run: Run) -> str:
         """Says why a run cannot be shown; empty if it can."""
@@ -72,13 +71,12 @@ class Presentation:
             return f"not a run of {self.title}"
         if reason := results.misfit(run.config, self.types):
             return reason
-        fields = dotted(run.config)
-        kind = fields.get(self.kinds.field)
+        kind = run.fields.get(self.kinds.field)
         if kind not in self.kinds.reads:
             return f"config.{self.kinds.field}={kind!r} is none of " + ", ".join(self.kinds.reads)
         try:
-            self.method(fields).encode()  # not every string is text
-            self.look(fields)
+            self.method(run.fields).encode()  # not every string is text
+            self.look(run.fields)
         except KeyError as error:
             return f"config.{error.args[0]} is missing, or has a value that is not known"
         except (TypeError, ValueError, AttributeError) as error:
@@ -91,79 +89,86 @@ class Presentation:
 
     def circumstances(self, fields: Fields) -> Fields:
         """The fields that are alike where a difference is one of methods: data, network, length and the like."""
-        apart = (*self.setting, *self.kinds.of_kinds, self.kinds.field, *_NOT_KEPT_ALIKE)
-        return {name: value for name, value in self.read(fields).items() if not is_of(name, apart) and not is_how(name)}
+        apart = (*self.setting, *self.kinds.of_kinds, self.kinds.field, *_NOT_KEPT_ALIKE, *HOW)
+        return {
+            name: value for name, value in self.read(fields).items() if value is not None and not is_of(name, apart)
+        }
 
-    def settings(self, found: pd.DataFrame) -> pd.Series:
+    def settings(self, runs: Sequence[Run], *, given: Collection[str] = ()) -> list[str]:
         """The fields in which each run differs from others of its method, as `p = 4/3, learning rate 0.03`."""
-        return self.parts(found).map(lambda parts: ", ".join(parts.values()))
+        return [", ".join(parts.values()) for parts in self.parts(runs, given=given)]
 
-    def parts(self, found: pd.DataFrame) -> pd.Series:
+    def parts(self, runs: Sequence[Run], *, given: Collection[str] = ()) -> list[dict[str, str]]:
         """The same by the dotted names of the fields, as `{"p": "p = 4/3", "optimizer.learning_rate": ...}`.
 
-        A value that more than two thirds of many have goes without saying.
+        A value that more than two thirds of many have goes without saying, and so do the fields that are `given`.
         """
-        configs = {name: dotted(run.config) for name, run in found[RUN].items()}
-        methods = pd.Series({name: self.method(config) for name, config in configs.items()}, dtype=object)
-        fields = {name: self.read(config) for name, config in configs.items()}
-        told: dict[Any, dict[str, str]] = {}
-        for _, alike in found.groupby(methods, sort=False):
-            varying = {name: _usual(alike[name]) for name in differing(alike)}
-            for name in alike.index:
-                told[name] = {
-                    field: self._shown(field, value)
-                    for field, value in fields[name].items()
+        methods = [self.method(run.fields) for run in runs]
+        usual = {
+            method: _usual([run.fields for run, its in zip(runs, methods, strict=True) if its == method])
+            for method in set(methods)
+        }
+        parts = []
+        for run, method in zip(runs, methods, strict=True):
+            varying = usual[method]
+            parts.append(
+                {
+                    name: self._shown(name, value)
+                    for name, value in run.fields.items()
                     if value is not None
-                    and not is_how(field)
-                    and (is_of(field, self.always) or (field in varying and value != varying[field]))
+                    and ((name in varying and value != varying[name]) or is_of(name, self.always))
+                    and not is_of(name, (*HOW, *given))
+                    and self.kinds.is_read(name, run.fields)
                 }
-        return pd.Series([told[name] for name in found.index], index=found.index, dtype=object)
+            )
+        return parts
 
-    def labels(self, found: pd.DataFrame) -> pd.Series:
-        """The method of each run, and the fields in which it differs from its neighbours, the other runs of a frame.
+    def labels(self, runs: Sequence[Run]) -> list[str]:
+        """The method of each run, and the fields in which it differs from its neighbours.
 
         Runs that differ in nothing are told apart by their names.
         """
-        methods = found[RUN].map(lambda run: self.method(dotted(run.config)))
-        labels = methods + self.settings(found).map(lambda told: told and f", {told}")
-        return labels.where(~labels.duplicated(keep=False), labels + " [" + labels.index.to_series() + "]")
+        pairs = zip(runs, self.settings(runs), strict=True)
+        labels = [", ".join(filter(None, (self.method(run.fields), setting))) for run, setting in pairs]
+        count = Counter(labels)
+        return [
+            label if count[label] == 1 else f"{label} [{run.name}]" for run, label in zip(runs, labels, strict=True)
+        ]
 
-    def references(self, found: pd.DataFrame, method: str = "") -> pd.Series:
-        """The run of a method, by default the baseline, in the circumstances of each; None if there is none, or itself.
+    def references(self, runs: Sequence[Run], method: str = "") -> dict[str, Run | None]:
+        """By name the run of a method, by default the baseline, in the circumstances of each; None without another.
 
-        Of several the nearest (`far`) comes first, then one with the same optimizer, then the first in the order of the
-        frame.
+        Of several the nearest (`far`) comes first, then one with the same optimizer, then the first.
         """
-        keys = found[RUN].map(self._circumstances)
+        keys = {run.name: json.dumps(self.circumstances(run.fields)) for run in runs}
         groups: dict[str, list[Run]] = {}
-        for name, run in found[RUN][found[self.kinds.field] == (method or self.baseline)].items():
-            groups.setdefault(keys[name], []).append(run)
+        for run in runs:
+            if run.fields[self.kinds.field] == (method or self.baseline):
+                groups.setdefault(keys[run.name], []).append(run)
 
-        def reference(name: Any, run: Run) -> Run | None:
-            fields, optimizer = dotted(run.config), run.config.get("optimizer")
-
+        def reference(run: Run) -> Run | None:
             def distance(other: Run) -> tuple[Any, bool]:
-                return self.far(fields, dotted(other.config)), other.config.get("optimizer") != optimizer
+                return self.far(run.fields, other.fields), other.config.get("optimizer") != run.config.get("optimizer")
 
-            best = min(groups.get(keys[name], []), key=distance, default=None)
+            best = min(groups.get(keys[run.name], []), key=distance, default=None)
             return None if best is run else best
 
-        found_by_name = {name: reference(name, run) for name, run in found[RUN].items()}
-        return pd.Series(found_by_name, index=found.index, dtype=object)
-
-    def _circumstances(self, run: Run) -> str:
-        kept = self.circumstances(dotted(run.config))
-        return json.dumps({name: value for name, value in kept.items() if value is not None})
+        return {run.name: reference(run) for run in runs}
 
     def _shown(self, field: str, value: Any) -> str:
-        name = self.names.get(field, field.rpartition(".")[2].replace("_", " "))
-        return shown(name, field, value)
+        return shown(self.names.get(field, field.rpartition(".")[2].replace("_", " ")), field, value)
 
 
-def _usual(values: pd.Series) -> Any:
-    """The value that goes without saying, of a field of runs of one method; None if there is none."""
-    value, count = Counter(values).most_common(1)[0]
-    return value if len(values) > _FEW and 3 * count > 2 * len(values) else None
+def _usual(configs: Sequence[Fields]) -> Fields:
+    """The fields that not all configs of a method have alike, with the value that goes without saying, or None."""
+    found: Fields = {}
+    for name in dict.fromkeys(name for config in configs for name in config):
+        values = [config.get(name) for config in configs]
+        keys = [str(value) if isinstance(value, list) else value for value in values]
+        key, count = Counter(keys).most_common(1)[0]
+        if count < len(configs):
+            found[name] = values[keys.index(key)] if len(configs) > _FEW and 3 * count > 2 * len(configs) else None
+    return found
 
 
 def shown(name: str, field: str, value: Any) -> str:
@@ -182,8 +187,6 @@ def written(field: str, value: Any) -> str:
         if field.rpartition(".")[2] == "p":
             return p_name(value)
         return number(value) if value > 0 else f"{value:g}"
-    return (
-        f"({', '.join(written('', part) for part in value)})"
-        if isinstance(value, list | tuple)
-        else printable(str(value))
-    )
+    if isinstance(value, list | tuple):
+        return f"({', '.join(written('', part) for part in value)})"
+    return printable(str(value))

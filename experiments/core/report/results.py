@@ -15,11 +15,12 @@ import numpy as np
 
 from experiments.core.config import is_whole
 from experiments.core.errors import UsageError, printable
+from experiments.core.kinds import Fields
 from experiments.core.record import metrics
 from experiments.core.record.files import read_object
 from experiments.core.record.metrics import Row
 from experiments.core.record.pictures import Pictures
-from experiments.core.record.summary import PROGRESS, summarize
+from experiments.core.record.summary import PROGRESS, interval, summarize
 from experiments.core.record.workdir import Workdir
 from experiments.core.report import archive
 
@@ -28,25 +29,24 @@ _ADVICE = "put back a copy of it, or run again what made it"
 # Raised where files of other programs are taken for those of a run.
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError)
 NUMBER = int | float
-# What is used of such files, by dotted name, and of what kind it is.
-_CONFIG = {"seeds": lambda value: are_whole(value) and len(value) > 0}
-_SUMMARY: dict[str, Any] = {
-    **{"state": str, "seeds": list, "final": dict, "metrics_sha256": str},
-    **dict.fromkeys(("diverged", "steps"), int),
-    **dict.fromkeys(("epochs", "seconds"), NUMBER),
+# The fields of each file that are used, by dotted name, and their types.
+_TYPES: dict[str, dict[str, Any]] = {
+    "config": {"seeds": lambda value: are_whole(value) and len(value) > 0},
+    "summary": {
+        **{"state": str, "seeds": list, "final": dict, "metrics_sha256": str},
+        **dict.fromkeys(("diverged", "steps"), int),
+        **dict.fromkeys(("epochs", "seconds"), NUMBER),
+    },
+    "environment": {
+        **dict.fromkeys(("git", "packages", "devices", "machine", "overrides"), dict | None),
+        "resumed": lambda value: isinstance(value, list) and all(isinstance(one, dict) for one in value),
+        "command": list | None,
+        **dict.fromkeys(("experiment", "git.commit"), str | None),
+    },
+    "launch": {"state": str, "reason": str},
 }
-_ENVIRONMENT: dict[str, Any] = {
-    **dict.fromkeys(("git", "packages", "devices", "machine", "overrides"), dict | None),
-    "resumed": lambda value: isinstance(value, list) and all(isinstance(one, dict) for one in value),
-    "command": list | None,
-    **dict.fromkeys(("experiment", "git.commit"), str | None),
-}
-_LAUNCH = {"state": str, "reason": str}
-_FILES = (
-    *("config.json", "environment.json", "metrics.jsonl", "summary.json", LAUNCH),
-    *("examples.npz", "probe.npz", "pictures.npz", ".lock"),
-)
 _MARKS = ("config.json", "metrics.jsonl", "summary.json", LAUNCH)  # a directory with one of these is a workdir
+_FILES = (*_MARKS, "environment.json", "examples.npz", "probe.npz", "pictures.npz", ".lock")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +57,9 @@ class Run:
       name: its path below the directory read.
       config: as in config.json.
       rows: of metrics.jsonl.
-      summary: as in summary.json; of an unfinished run, what that would be after its last row.
+      summary: as in summary.json; of an unfinished run, what that would be after its last row. Its `state` is `done`,
+        or for example `stopped at epoch 3 of 30`, `running, at step 40 of 100`, `failed at step 40 of 100`. An
+        `unfinished` run, in a bucket or of another machine, may be running or not: its lock does not reach so far.
       environment: as in environment.json, if there is one.
       reason: of an unfinished run, the last error that its launcher has recorded; often none.
       examples: what was kept of each evaluated example, arrays [S, N] by name; often none.
@@ -77,12 +79,15 @@ class Run:
     pictures: Pictures = dataclasses.field(default_factory=Pictures)
     params: Callable[[], Mapping[str, np.ndarray]] = dict
 
+    @functools.cached_property
+    def fields(self) -> Fields:
+        """The fields of the config by dotted name and in order, but for the seeds."""
+        flat = metrics.flatten({name: value for name, value in self.config.items() if name != "seeds"})
+        return {name.replace("/", "."): value for name, value in sorted(flat)}
+
     @property
     def state(self) -> str:
-        """`done`, or for example `stopped at epoch 3 of 30`, `running, at step 40 of 100`, `failed at step 40 of 100`.
-
-        An `unfinished` run, in a bucket or of another machine, may be running or not: its lock does not reach so far.
-        """
+        """How far it has come, as `summary` says it."""
         return self.summary["state"]
 
     @property
@@ -106,9 +111,17 @@ class Run:
         found = [(launch.get("devices"), launch.get("machine")) for launch in self.launches]
         return [launch for number, launch in enumerate(found) if launch not in found[:number]]
 
+    @functools.cached_property
+    def _finals(self) -> dict[str, list[float | None]]:
+        return _final_values(self.summary)
+
     def final(self, metric: str) -> list[float | None]:
         """The values of a metric at the end, by seed; nested ones as `test_accuracy/1`."""
-        return _final_values(self.summary)[metric]
+        return self._finals[metric]
+
+    def end(self, metric: str) -> dict[str, Any] | None:
+        """Mean and interval of a metric at the end; None where the run has no such metric."""
+        return interval(self.final(metric)) if metric in self._finals else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,21 +160,56 @@ def read(directory: Path) -> Iterator[Run | Problem]:
             if found.name == directory.name:
                 yield dataclasses.replace(found, name=".")
         return
-    places = sorted(_places(directory), key=lambda path: str(path.relative_to(directory)))
     archived: set[Path] = set()
-    for path in places:
+    places = sorted(os.walk(directory), key=lambda place: str(Path(place[0]).relative_to(directory)))
+    for path, files in ((Path(place), files) for place, _, files in places):
         name = str(path.relative_to(directory))
-        if (path / archive.RUNS).is_file():
+        if archive.RUNS in files:
             for found in _read_archive(path, "" if name == "." else f"{name}/"):
                 archived.add(directory / found.name)
                 yield found
-        if path not in archived and _is_workdir(path):
-            yield _or_problem(name, path, functools.partial(_read, path, name))
+        if path not in archived and any(os.path.lexists(path / mark) for mark in _MARKS):
+            yield _or_problem(name, path, functools.partial(_read_workdir, path, name))
 
 
 def is_place(path: Path) -> bool:
     """Whether runs can be read there: it is a directory, or the name of an archived run."""
     return path.is_dir() or any(record["name"] == path.name for record, _ in archive.read(path.parent))
+
+
+def misfit(config: Mapping[str, Any], types: Mapping[str, Any], name: str = "config") -> str:
+    """Why an object cannot be read: a field of it is missing, or of another type than it has to be; else empty.
+
+    Args:
+      config: the object.
+      types: by dotted name types, or functions that say whether a value is right; a missing field is None.
+      name: of the object.
+    """
+    for field, type_ in types.items():
+        value: Any = config
+        for part in field.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if not (type_(value) if inspect.isfunction(type_) else isinstance(value, type_)):
+            is_one = "is missing, or null" if value is None else f"= {value!r} is of another kind than a run has there"
+            return f"{name}.{field} {is_one}"
+    return ""
+
+
+def are_whole(value: Any) -> bool:
+    """Whether it is a list of whole numbers."""
+    return isinstance(value, list) and all(map(is_whole, value))
+
+
+def length(config: dict[str, Any]) -> tuple[str, int]:
+    """What a run is counted in, "epoch" or "step", and how many of them it is to be long."""
+    unit = "step" if config.get("steps") is not None else "epoch"
+    if not is_whole(config.get(f"{unit}s")):
+        raise _BrokenError("config.json is of no run of this repository: it has a number of neither epochs nor steps")
+    return unit, config[f"{unit}s"]
+
+
+class _BrokenError(UsageError):
+    """With the reason as its message."""
 
 
 def _or_problem(name: str, path: Path, read: Callable[[], Run]) -> Run | Problem:
@@ -175,106 +223,81 @@ def _or_problem(name: str, path: Path, read: Callable[[], Run]) -> Run | Problem
         return Problem(name, f"unreadable: {type(error).__name__}: {error}")
 
 
-def misfit(config: Mapping[str, Any], kinds: Mapping[str, Any], name: str = "config") -> str:
-    """Why an object cannot be read: one of its fields is not there, or of another kind than it has to be; else empty.
-
-    Args:
-      config: the object.
-      kinds: by dotted name types, or functions that say whether a value is right; a missing field is None.
-      name: of the object.
-    """
-    for field, kind in kinds.items():
-        value = _field(config, field)
-        if not (kind(value) if inspect.isfunction(kind) else isinstance(value, kind)):
-            is_one = "is missing, or null" if value is None else f"= {value!r} is of another kind than a run has there"
-            return f"{name}.{field} {is_one}"
-    return ""
-
-
-def are_whole(value: Any) -> bool:
-    """Whether it is a list of whole numbers."""
-    return isinstance(value, list) and all(map(is_whole, value))
-
-
-def _field(config: Any, name: str) -> Any:
-    """That of a dotted name; None if there is none."""
-    for part in name.split("."):
-        config = config.get(part) if isinstance(config, Mapping) else None
-    return config
-
-
-class _BrokenError(UsageError):
-    """With the reason as its message."""
+def _read_workdir(path: Path, name: str) -> Run:
+    workdir = Workdir(path)
+    for file in map(path.joinpath, _FILES):
+        if os.path.lexists(file) and not file.is_file():  # to open a pipe would wait for whoever writes to it
+            raise _BrokenError(f"{file.name} is not a file")
+    finished, launch = workdir.summary.exists(), path / LAUNCH
+    launched = _checked(_object(launch), "launch") if launch.exists() and not finished else {}
+    error = f"; last error: {launched['reason']}" if launched.get("reason") else ""
+    if not workdir.config.exists():
+        raise _BrokenError(f"config.json is missing{error}")
+    rows = metrics.read(workdir.metrics)
+    if not rows:
+        raise _BrokenError(f"metrics.jsonl is missing or empty{error}")
+    config = _checked(_object(workdir.config), "config")
+    length(config)
+    metrics.require_complete(workdir.metrics, rows, config)
+    environment = _checked(_object(workdir.environment), "environment") if workdir.environment.exists() else None
+    if not finished:
+        state = _reached(config, rows, _how_far(workdir, launched.get("state")))
+        summary = summarize(config["seeds"], rows[-1]) | {"state": state}
+        return Run(name, config, rows, summary, environment, launched.get("reason", ""))
+    summary = _checked(_object(workdir.summary), "summary")
+    metrics.require_sha256(workdir.metrics, summary["metrics_sha256"])
+    record = {"config": config, "rows": rows, "summary": summary, "environment": environment}
+    arrays = {path.stem: _arrays(path, summary) for path in (workdir.examples, workdir.probe, workdir.pictures)}
+    return _finished(name, record, arrays, functools.partial(_params, workdir.params))
 
 
-def _places(directory: Path) -> Iterator[Path]:
-    """The directories that hold a run or an archive of some."""
-    for place, _, files in os.walk(directory):
-        if not {*_MARKS, archive.RUNS}.isdisjoint(files):
-            yield Path(place)
+def _read_archive(path: Path, prefix: str) -> Iterator[Run | Problem]:
+    """The runs that are archived in a directory."""
+    try:
+        for record, arrays in archive.read(path):
+            name = prefix + record["name"]
+            yield _or_problem(name, path, functools.partial(_archived, path / archive.RUNS, name, record, arrays))
+    except UsageError as error:
+        yield Problem(prefix.rstrip("/") or ".", str(error).replace(f"{path}/", ""))
 
 
-def _is_workdir(path: Path) -> bool:
-    return any(os.path.lexists(path / mark) for mark in _MARKS)
+def _archived(path: Path, name: str, record: archive.Record, arrays: archive.Arrays) -> Run:
+    for part in ("config", "environment", "summary"):
+        if part != "environment" or record[part] is not None:
+            _checked(record[part], part)
+    if not record["rows"] or metrics.sha256_of(record["rows"]) != record["summary"]["metrics_sha256"]:
+        raise _BrokenError("its rows are damaged: their SHA-256 is not the one in its summary")
+    metrics.require_complete(path, record["rows"], record["config"])
+    return _finished(name, record, arrays, lambda: arrays.get("params", {}))
 
 
-def length(config: dict[str, Any]) -> tuple[str, int]:
-    """What a run is counted in, "epoch" or "step", and how many of them it is to be long."""
-    unit = "step" if config.get("steps") is not None else "epoch"
-    if not is_whole(config.get(f"{unit}s")):
-        raise _BrokenError("config.json is of no run of this repository: it has a number of neither epochs nor steps")
-    return unit, config[f"{unit}s"]
+def _finished(
+    name: str, record: archive.Record, arrays: archive.Arrays, params: Callable[[], Mapping[str, np.ndarray]]
+) -> Run:
+    """A run that is done, once its config, rows and summary are found to belong together."""
+    config, rows, summary = record["config"], record["rows"], record["summary"]
+    unit, total = length(config)
+    last = rows[-1]
+    is_its_end = (last[unit], last["step"], config["seeds"]) == (total, summary["steps"], summary["seeds"])
+    measured = dict(metrics.flatten({name: value for name, value in last.items() if name not in PROGRESS}))
+    if not is_its_end or measured != _final_values(summary):
+        raise _BrokenError("summary.json does not belong to the last row of metrics.jsonl")
+    examples, probe = arrays.get("examples", {}), arrays.get("probe", {})
+    pictures = Pictures.of(arrays.get("pictures", {}))
+    return Run(name, config, rows, summary, record["environment"], "", examples, probe, pictures, params)
 
 
 def _final_values(summary: dict[str, Any]) -> dict[str, list[float | None]]:
-    """Of every metric."""
+    """The values by seed of every metric."""
     suffix = "/per_seed"
     return {
         name.removesuffix(suffix): values for name, values in metrics.flatten(summary["final"]) if name.endswith(suffix)
     }
 
 
-def _values(row: Row) -> dict[str, list[float | None]]:
-    """Of every metric."""
-    return dict(metrics.flatten({name: value for name, value in row.items() if name not in PROGRESS}))
-
-
 def _reached(config: dict[str, Any], rows: list[Row], how: str) -> str:
     unit, total = length(config)
     return f"{how} {unit} {rows[-1][unit]} of {total}"
-
-
-def _object(path: Path) -> dict[str, Any]:
-    """The object in a file."""
-    return read_object(path, _ADVICE)
-
-
-def _of_kinds(found: Any, name: str, kinds: Mapping[str, Any]) -> dict[str, Any]:
-    """An object that is to have fields of these kinds, and finite numbers.
-
-    Raises:
-      UsageError: it has not.
-    """
-    if reason := misfit(found, kinds, name):
-        raise _BrokenError(f"{name}.json is of no run of this repository: {reason}")
-    if not all(abs(number) <= sys.float_info.max for number in _numbers(found)):
-        raise _BrokenError(f"{name}.json is of no run of this repository: a number in it is not finite, or too large")
-    return found
-
-
-def _numbers(value: Any) -> Iterator[int | float]:
-    """All in a JSON value."""
-    if isinstance(value, int | float):
-        yield value
-    elif isinstance(value, dict | list):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _numbers(part)
-
-
-def _launched(path: Path) -> dict[str, Any]:
-    """What the launcher of a run has recorded last; empty if there is none."""
-    record = path / LAUNCH
-    return _of_kinds(_object(record), "launch", _LAUNCH) if record.exists() else {}
 
 
 def _how_far(workdir: Workdir, launched: str | None) -> str:
@@ -289,74 +312,26 @@ def _how_far(workdir: Workdir, launched: str | None) -> str:
     return "stopped at" if stopped else "unfinished, at"
 
 
-def _read(path: Path, name: str) -> Run:
-    """The run of a workdir."""
-    workdir = Workdir(path)
-    for file in map(path.joinpath, _FILES):
-        if os.path.lexists(file) and not file.is_file():  # to open a pipe would wait for whoever writes to it
-            raise _BrokenError(f"{file.name} is not a file")
-    finished = workdir.summary.exists()
-    launched = {} if finished else _launched(path)
-    error = f"; last error: {launched['reason']}" if launched.get("reason") else ""
-    if not workdir.config.exists():
-        raise _BrokenError(f"config.json is missing{error}")
-    rows = metrics.read(workdir.metrics)
-    if not rows:
-        raise _BrokenError(f"metrics.jsonl is missing or empty{error}")
-    config = _of_kinds(_object(workdir.config), "config", _CONFIG)
-    length(config)
-    metrics.require_complete(workdir.metrics, rows, config)
-    environment = None
-    if workdir.environment.exists():
-        environment = _of_kinds(_object(workdir.environment), "environment", _ENVIRONMENT)
-    if not finished:
-        state = _reached(config, rows, _how_far(workdir, launched.get("state")))
-        summary = summarize(config["seeds"], rows[-1]) | {"state": state}
-        return Run(name, config, rows, summary, environment, launched.get("reason", ""))
-    summary = _of_kinds(_object(workdir.summary), "summary", _SUMMARY)
-    metrics.require_sha256(workdir.metrics, summary["metrics_sha256"])
-    arrays = {path.stem: _arrays(path, summary) for path in (workdir.examples, workdir.probe, workdir.pictures)}
-    return _finished(name, (config, rows, summary, environment), arrays, functools.partial(_params, workdir.params))
+def _object(path: Path) -> dict[str, Any]:
+    return read_object(path, _ADVICE)
 
 
-def _read_archive(path: Path, prefix: str) -> Iterator[Run | Problem]:
-    """The runs that are archived in a directory."""
-    try:
-        for record, arrays in archive.read(path):
-            name = prefix + record["name"]
-            yield _or_problem(name, path, functools.partial(_archived, path / archive.RUNS, name, record, arrays))
-    except UsageError as error:
-        yield Problem(prefix.rstrip("/") or ".", str(error).replace(f"{path}/", ""))
+def _checked(found: Any, name: str) -> dict[str, Any]:
+    """An object of a file, once it is found to have fields of the types of such a file, and finite numbers."""
+    if reason := misfit(found, _TYPES[name], name):
+        raise _BrokenError(f"{name}.json is of no run of this repository: {reason}")
+    if not all(abs(number) <= sys.float_info.max for number in _numbers(found)):
+        raise _BrokenError(f"{name}.json is of no run of this repository: a number in it is not finite, or too large")
+    return found
 
 
-def _archived(path: Path, name: str, record: archive.Record, arrays: archive.Arrays) -> Run:
-    config = _of_kinds(record["config"], "config", _CONFIG)
-    environment = record["environment"]
-    if environment is not None:
-        _of_kinds(environment, "environment", _ENVIRONMENT)
-    summary, rows = _of_kinds(record["summary"], "summary", _SUMMARY), record["rows"]
-    if not rows or metrics.sha256_of(rows) != summary["metrics_sha256"]:
-        raise _BrokenError("its rows are damaged: their SHA-256 is not the one in its summary")
-    metrics.require_complete(path, rows, config)
-    return _finished(name, (config, rows, summary, environment), arrays, lambda: arrays.get("params", {}))
-
-
-def _finished(
-    name: str,
-    parts: tuple[dict[str, Any], list[Row], dict[str, Any], dict[str, Any] | None],
-    arrays: archive.Arrays,
-    params: Callable[[], Mapping[str, np.ndarray]],
-) -> Run:
-    """A run that is done, of its config, rows, summary and environment, once these are found to belong together."""
-    config, rows, summary, environment = parts
-    unit, total = length(config)
-    last = rows[-1]
-    is_its_end = (last[unit], last["step"], config["seeds"]) == (total, summary["steps"], summary["seeds"])
-    if not is_its_end or _values(last) != _final_values(summary):
-        raise _BrokenError("summary.json does not belong to the last row of metrics.jsonl")
-    examples, probe = arrays.get("examples", {}), arrays.get("probe", {})
-    pictures = Pictures.of(arrays.get("pictures", {}))
-    return Run(name, config, rows, summary, environment, "", examples, probe, pictures, params)
+def _numbers(value: Any) -> Iterator[int | float]:
+    """All in a JSON value."""
+    if isinstance(value, int | float):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _numbers(part)
 
 
 def _params(path: Path) -> dict[str, np.ndarray]:

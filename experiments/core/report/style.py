@@ -1,7 +1,7 @@
 """The look that all figures share, and how they are written: the same data give the same bytes."""
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ GREY, BLUE, RED, GREEN = "#777777", "#0072B2", "#D55E00", "#009E73"
 ORANGE, PURPLE, SKY, BLACK = "#E69F00", "#CC79A7", "#56B4E9", "#000000"
 
 Look = tuple[str, str]  # of a curve: colour and dashes
+Interval = dict[str, Any]
 
 STYLE: Any = {
     "svg.hashsalt": "sparse-topk",  # otherwise the ids in an SVG are random
@@ -35,17 +36,30 @@ STYLE: Any = {
 
 
 def curve(
-    axes: "Axes", x: Sequence[float], values: Sequence[Mapping[str, Any]], look: Look, *, label: str = "", **line: Any
+    axes: "Axes", x: Sequence[float], values: Sequence[Interval | None], look: Look, *, shade: float = 0.12, **line: Any
 ) -> None:
     """Draws a line through the means of intervals (`summary.interval`), and their half widths as a band around it.
 
-    A value without a mean leaves a gap; `line` goes to `Axes.plot`.
+    None and a value without a mean leave a gap; `shade` is the opacity of the band, `line` goes to `Axes.plot`.
     """
     colour, dashes = look
-    means = np.array([np.nan if value["mean"] is None else value["mean"] for value in values])
-    halves = np.array([value["interval95"] or 0.0 for value in values])
-    axes.plot(x, means, dashes, color=colour, label=label, **line)
-    axes.fill_between(x, means - halves, means + halves, color=colour, alpha=0.12, linewidth=0)
+    means, halves = _split(values)
+    axes.plot(x, means, dashes, color=colour, **line)
+    axes.fill_between(x, means - halves, means + halves, color=colour, alpha=shade, linewidth=0)
+
+
+def bars(axes: "Axes", x: Sequence[float], values: Sequence[Interval | None], look: Look, **line: Any) -> Any:
+    """Draws intervals as points with bars, joined by a line; returns what a legend shows."""
+    colour, dashes = look
+    means, halves = _split(values)
+    return axes.errorbar(x, means, halves, color=colour, linestyle=dashes, capsize=2, **line)
+
+
+def _split(values: Sequence[Interval | None]) -> tuple[np.ndarray, np.ndarray]:
+    """Means and half widths."""
+    known = [value or {"mean": None, "interval95": None} for value in values]
+    means = np.array([np.nan if value["mean"] is None else value["mean"] for value in known])
+    return means, np.array([value["interval95"] or 0.0 for value in known])
 
 
 def save(figure: "Figure", directory: Path, name: str, *, dpi: float = 150) -> list[Path]:

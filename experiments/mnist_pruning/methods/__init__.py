@@ -1,6 +1,6 @@
 """The ways to prune, by the name that `config.method` has for them.
 
-To add one: a file that makes it of a config, an entry of METHODS, and its name and look in `presentation.py`. Each is
+To add one: a file that makes it of a config, an entry of METHODS, and its name and look in `report.py`. Each is
 true to its paper but for the differences that its function names. jaxpruner, the well-kept library of them for JAX, is
 on no package index and calls `jax.tree_map`, which JAX has removed; its RigL drops and grows as ours does.
 """

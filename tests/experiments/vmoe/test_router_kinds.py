@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from experiments.core import config_file
-from experiments.core.config import require, to_json
+from experiments.core.config import require
 from experiments.core.errors import UsageError
-from experiments.core.report.runs import dotted
+from experiments.core.kinds import dotted
 from experiments.core.report.style import BLACK
 from experiments.core.training.schedules import lam_schedule
 from experiments.vmoe import report, routers, suite
@@ -36,7 +36,7 @@ def single(monkeypatch):
 @pytest.mark.parametrize("name", ROUTERS)
 def test_a_router_is_made_without_the_fields_that_it_does_not_read(name):
     config = config_file.of_file(ROOT / "configs/vmoe.py", f"small,router={name}")
-    fields = dotted(to_json(config))
+    fields = dotted(config)
     for field in fields:
         if field not in report.PRESENTATION.read(fields) and field.count(".") == 1:
             del config.router[field.removeprefix("router.")]
@@ -64,9 +64,9 @@ def test_a_router_is_one_entry_for_training():
 @pytest.mark.usefixtures("single")
 def test_a_router_without_a_name_or_a_look_goes_by_that_of_its_entry(tmp_path):
     write_vmoe(tmp_path / "single", [[1.0, 1.0], [20.0, 24.0]], router__name="single")
-    (run,) = report.PRESENTATION.load(tmp_path)[0]["run"]
-    assert report.PRESENTATION.method(dotted(run.config)) == "single"
-    assert report.PRESENTATION.look(dotted(run.config)) == (BLACK, "-")
+    ((run,), _) = report.PRESENTATION.load(tmp_path)
+    assert report.PRESENTATION.method(run.fields) == "single"
+    assert report.PRESENTATION.look(run.fields) == (BLACK, "-")
 
 
 LOGITS = np.random.default_rng(0).normal(size=(1, 160, 8)).astype(np.float32)  # the group of the tiny setting

@@ -1,4 +1,4 @@
-"""Rows as frames, runs of one config as one, and what thinning a curve out keeps."""
+"""Rows as arrays, runs of one config as one, and what thinning a curve out keeps."""
 
 import numpy as np
 import pytest
@@ -30,11 +30,10 @@ def test_metrics_are_columns_by_seed_and_rows_by_step():
     assert set(series.metrics) == {
         *("loss", "accuracy/1", "accuracy/5", "learning_rate", "performance/step_seconds", "performance/mfu")
     }
-    assert series.rows["loss"].columns.tolist() == [3, 4]
-    assert series.rows.index.tolist() == [0, 5, 10]
-    np.testing.assert_array_equal(series.rows["loss"], [[0, 3], [5, 3], [10, np.nan]])
-    np.testing.assert_array_equal(series.rows["learning_rate"], [[np.nan], [0.1], [0.1]])
-    np.testing.assert_array_equal(series.rows["seconds"], [[0], [1.25], [2.5]])  # of each of two seeds
+    assert series.steps.tolist() == [0, 5, 10]
+    np.testing.assert_array_equal(series.values["loss"], [[0, 3], [5, 3], [10, np.nan]])
+    np.testing.assert_array_equal(series.values["learning_rate"], [[np.nan], [0.1], [0.1]])
+    np.testing.assert_array_equal(series.values["seconds"], [[0], [1.25], [2.5]])  # of each of two seeds
 
 
 @pytest.mark.parametrize("values", [[1.0], 3.0, ["a", "b"], [1.0, [2.0]]])
@@ -54,7 +53,7 @@ def test_curves_have_the_means_and_intervals_of_summaries():
     rows = [ROWS[0] | {"step": step, "loss": row.tolist()} for step, row in enumerate(values)]
     for row in rows:
         row["accuracy"] = None
-    mean, half = curve(Series.of(rows, range(5)).rows["loss"])
+    mean, half = curve(Series.of(rows, range(5)).values["loss"])
     for i, row in enumerate(values):
         expected = interval([None if np.isnan(value) else value for value in row])
         assert mean[i] == pytest.approx(np.nan if expected["mean"] is None else expected["mean"], nan_ok=True)
@@ -65,12 +64,12 @@ def test_curves_have_the_means_and_intervals_of_summaries():
 
 def test_runs_of_other_seeds_are_joined_step_by_step():
     joined = pool([Series.of(ROWS, [3, 4]), Series.of(ROWS[:2], [0, 1])])
-    assert joined.rows.index.tolist() == [0, 5, 10]
-    np.testing.assert_array_equal(joined.rows["loss"], [[0, 3, 0, 3], [5, 3, 5, 3], [10, np.nan, np.nan, np.nan]])
+    assert joined.steps.tolist() == [0, 5, 10]
+    np.testing.assert_array_equal(joined.values["loss"], [[0, 3, 0, 3], [5, 3, 5, 3], [10, np.nan, np.nan, np.nan]])
     np.testing.assert_array_equal(joined.final["loss"], [10, np.nan, 5, 3])  # of each at its own end
     np.testing.assert_array_equal(joined.final["learning_rate"], [0.1, 0.1])
-    np.testing.assert_allclose(curve(joined.rows["epoch"])[0], [0, 0.5, 1.0])
-    assert joined.rows["learning_rate"].shape == (3, 2)
+    np.testing.assert_allclose(curve(joined.values["epoch"])[0], [0, 0.5, 1.0])
+    assert joined.values["learning_rate"].shape == (3, 2)
 
 
 @given(CURVES, st.integers(4, 60))

@@ -1,10 +1,12 @@
-"""Findings on the operators and the solvers by value; claims point to what is there."""
+"""Findings on operators and times by value; claims point to what is there."""
 
-import json
 from pathlib import Path
 
-from scripts.report import ROOT, operators, readme, solvers
+import pytest
+
+from scripts.report import ROOT, benchmarks, operators
 from scripts.report.claims import CLAIMS
+from tests.scripts.workdirs import write_bench
 
 COMPUTED = [claim for claim in CLAIMS if claim.find.__module__ == operators.__name__]
 
@@ -12,14 +14,6 @@ COMPUTED = [claim for claim in CLAIMS if claim.find.__module__ == operators.__na
 def answers(finding):
     """The two answers: at the paper's settings, and tuned."""
     return tuple(verdict and verdict.answer for verdict in (finding.as_stated, finding.tuned))
-
-
-def bench(results, section, platform, rows):
-    devices = {"platform": platform, "kind": "TPU v9"}
-    environment = {"devices": devices, "machine": {"cpu": "Z80", "cores": 2}}
-    (results / "bench").mkdir(exist_ok=True)
-    machine = {section: {"environment": environment, "rows": rows}}
-    (results / "bench" / f"{platform}.json").write_text(json.dumps(machine))
 
 
 def solved(pav, dykstra):
@@ -43,23 +37,23 @@ def off_by(errors):
 
 
 def test_solvers_are_judged_on_accelerators_where_there_are_some(tmp_path):
-    bench(tmp_path, "isotonic", "cpu", solved(1.0, 2.0))
-    finding = solvers.runtime(tmp_path)
+    write_bench(tmp_path, "isotonic", "cpu", rows=solved(1.0, 2.0))
+    finding = benchmarks.runtime(tmp_path)
     assert (answers(finding), finding.on) == (("not possible here", "no"), "2 cores of Z80")
-    assert [(number.name, number.mean) for number in finding.measured] == [("n = 100", 2.0), ("n = 1,000", 2.0)]
-    bench(tmp_path, "isotonic", "tpu", solved(2.0, 1.0))
-    finding = solvers.runtime(tmp_path)
+    assert finding.measured == {"n = 100": "2", "n = 1,000": "2"}
+    write_bench(tmp_path, "isotonic", "tpu", rows=solved(2.0, 1.0))
+    finding = benchmarks.runtime(tmp_path)
     assert (answers(finding), finding.on) == (("yes", None), "TPU v9")
 
 
 def test_convergence_is_judged_at_the_papers_lam_and_at_those_in_use(tmp_path):
-    bench(tmp_path, "exactness", "cpu", off_by({0.1: 1e-7, 1.0: 0.3}))
-    assert answers(solvers.convergence(tmp_path)) == (None, "no")
-    bench(tmp_path, "exactness", "cpu", off_by({1e-4: 1e-7, 0.01: 0.5, 0.1: 1e-7, 1.0: 0.3}))
-    finding = solvers.convergence(tmp_path)
+    write_bench(tmp_path, "exactness", "cpu", rows=off_by({0.1: 1e-7, 1.0: 0.3}))
+    assert answers(benchmarks.convergence(tmp_path)) == (None, "no")
+    write_bench(tmp_path, "exactness", "cpu", rows=off_by({1e-4: 1e-7, 0.01: 0.5, 0.1: 1e-7, 1.0: 0.3}))
+    finding = benchmarks.convergence(tmp_path)
     assert answers(finding) == ("yes", "no")
     assert (finding.as_stated.number, finding.tuned.number) == ("at 2 of 2 sizes", "in 2 of 4 cases, lam from 0.1")
-    assert [number.mean for number in finding.measured] == [1e-7, 0.5, 1e-7, 0.3]
+    assert list(finding.measured.values()) == ["1e-07", "0.5", "1e-07", "0.3"]
 
 
 def test_operators_are_as_their_readme_says():
@@ -72,8 +66,42 @@ def test_operators_are_as_their_readme_says():
     }
     assert found["smoothness"].as_stated.number == "gradient jumps by 1.67"
     assert "1.67" in (ROOT / "ops" / "README.md").read_text()
-    rows = {readme.claim_row(claim, found[claim.find.__name__]) for claim in COMPUTED}
-    assert rows <= set((ROOT / "README.md").read_text().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("platform", "size", "extra", "expected"),
+    [
+        ("tpu", 384, 1.001, ("yes", None)),
+        ("tpu", 384, 1.03, ("no", None)),
+        ("tpu", 224, 1.001, ("not possible here", "yes")),
+        ("cpu", 384, 1.03, ("not possible here", "no")),
+    ],
+)
+def test_times_of_losses_are_held_to_the_papers_on_its_kind_of_hardware(tmp_path, platform, size, extra, expected):
+    losses = {f"top-3, p = {p}": {"one_plus_extra_over_step": extra} for p in ("2", "4/3")}
+    write_bench(tmp_path, "losses", platform, settings={"variant": "B/16", "size": size}, losses=losses)
+    finding = benchmarks.losses(tmp_path)
+    assert answers(finding) == expected
+    assert finding.on == ("TPU v9" if platform == "tpu" else "2 cores of Z80")
+
+
+@pytest.mark.parametrize(
+    ("platform", "papers", "expected", "most"),
+    [
+        ("cpu", 1.1, ("not possible here", "no"), 1.01),
+        ("tpu", 1.6, ("yes", None), 1.6),
+        ("tpu", 1.1, ("no", None), 1.1),
+    ],
+)
+def test_times_of_routers_are_those_of_steps_or_on_cpus_of_routers_alone(tmp_path, platform, papers, expected, most):
+    routers = {
+        name: {"ratio_of_steps": ratio, "one_plus_extra_over_step": 1 + (ratio - 1) / 10}
+        for name, ratio in {"relaxed, logits": 1.01, "Dykstra, 10 iterations": papers}.items()
+    }
+    write_bench(tmp_path, "router", platform, routers=routers)
+    finding = benchmarks.routers(tmp_path)
+    assert answers(finding) == expected
+    assert (finding.as_stated if platform == "tpu" else finding.tuned).number == f"{most:.3f} times as long"
 
 
 def test_without_results_nothing_is_claimed(tmp_path):

@@ -6,9 +6,10 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 
-from experiments.core.report.finding import NOT_POSSIBLE, Claim, Finding, Measured, Verdict
+from experiments.core.report.finding import NOT_POSSIBLE, Finding, Verdict
 from scripts.report import __main__ as report
 from scripts.report import claims
+from scripts.report.claims import Claim
 from tests.scripts.browser import watched
 
 MADE = ("configs/mnist_pruning.py", ("make mnist",), ("results/mnist_pruning/README.md",))
@@ -18,7 +19,7 @@ FINDING = Finding(
     NOT_POSSIBLE,
     "a <stand-in>",
     "points of error",
-    [Measured("p = 2", -2.0, 0.1), Measured("p = 4/3", 0.5), Measured("hard", None, instead="in 0 of 3 seeds")],
+    {"p = 2": "-2.00 ± 0.10", "p = 4/3": "0.5", "hard": "in 0 of 3 seeds"},
 )
 FOUND = Claim("It prunes", "It prunes better.", "Section 6", "5.9 %", lambda _: FINDING, "mnist/figures/a b.png", *MADE)
 UNKNOWN = Claim("It routes", "It routes better.", "Section 7", "not stated", lambda _: None, "gone.png", *MADE)

@@ -7,7 +7,7 @@ import pytest
 from experiments.core.kinds import Kinds
 from experiments.core.report.presentation import Presentation, shown, written
 from experiments.core.report.results import Run
-from experiments.core.report.runs import differing, final, frame, is_how, pooled
+from experiments.core.report.runs import pooled
 
 PRESENTATION = Presentation(
     experiment="toy",
@@ -52,41 +52,34 @@ def test_fields_of_other_methods_and_of_what_is_off_are_not_read():
     assert PRESENTATION.read(fields) == {"method": "hard", "every": 3}
     assert PRESENTATION.read(fields | {"method": "relaxed"}).keys() == fields.keys() - {"lam.end"}
     assert "lam.end" in PRESENTATION.read(fields | {"method": "relaxed", "lam.schedule": "geometric"})
-    assert is_how("mesh.data")
-    assert not is_how("input.size")
 
 
 def test_a_label_gives_the_fields_in_which_a_run_differs_from_others_of_its_method():
     lam = {"schedule": "constant", "end": 2}
-    found = frame(
-        [
-            run_of("a", lam=lam | {"start": 0.001}, eval_every=3),
-            run_of("b", lam=lam | {"start": 0.1}, p=4 / 3, optimizer={"learning_rate": 0.3, "name": "sgd"}),
-            run_of("c", method="hard", lam=lam | {"start": 7}),
-            run_of("d", method="dense", every=1),
-            run_of("e", method="dense", every=2),
-        ]
-    )
-    assert list(PRESENTATION.labels(found)) == [
+    found = [
+        run_of("a", lam=lam | {"start": 0.001}, eval_every=3),
+        run_of("b", lam=lam | {"start": 0.1}, p=4 / 3, optimizer={"learning_rate": 0.3, "name": "sgd"}),
+        run_of("c", method="hard", lam=lam | {"start": 7}),
+        run_of("d", method="dense", every=1),
+        run_of("e", method="dense", every=2),
+    ]
+    assert PRESENTATION.labels(found) == [
         "relaxed top-k, lam = 1e-3, learning rate 0.1, p = 2",
         "relaxed top-k, lam = 0.1, learning rate 0.3, p = 4/3",
         "hard top-k",
         "dense [d]",
         "dense [e]",
     ]
-    assert set(differing(found[:2])) == {"p", "lam.start", "eval_every", "optimizer.learning_rate"}
 
 
 def test_a_name_may_follow_from_a_field_that_the_method_does_not_read():
     by_p = dataclasses.replace(PRESENTATION, method=lambda fields: f"{fields['method']}, {fields['p']:g}")
-    found = frame([run_of("a"), run_of("b", method="hard")])
-    assert list(by_p.labels(found)) == ["relaxed, 2, p = 2", "hard, 2"]
+    assert by_p.labels([run_of("a"), run_of("b", method="hard")]) == ["relaxed, 2, p = 2", "hard, 2"]
 
 
 def test_the_value_that_most_of_many_runs_have_goes_without_saying():
     runs = [run_of(str(i), method="hard", steps=100 + 100 * (i == 4)) for i in range(5)]
-    found = frame(runs)
-    assert list(PRESENTATION.settings(found)) == ["", "", "", "", "steps 200"]
+    assert PRESENTATION.settings(runs) == ["", "", "", "", "steps 200"]
 
 
 @pytest.mark.parametrize(
@@ -100,19 +93,18 @@ def test_the_value_that_most_of_many_runs_have_goes_without_saying():
     ],
 )
 def test_a_reference_is_alike_in_all_but_the_method_what_is_tuned_and_how_it_is_computed(changed, compared):
-    found = frame([run_of("mine", **changed), run_of("hard", method="hard"), run_of("dense", method="dense")])
-    references = PRESENTATION.references(found)
+    mine, hard, dense = run_of("mine", **changed), run_of("hard", method="hard"), run_of("dense", method="dense")
+    references = PRESENTATION.references([mine, hard, dense])
     assert references["hard"] is None
-    assert (references["mine"] is found["run"]["hard"]) == compared
-    assert (PRESENTATION.references(found, "dense")["mine"] is found["run"]["dense"]) == compared
+    assert (references["mine"] is hard) == compared
+    assert (PRESENTATION.references([mine, hard, dense], "dense")["mine"] is dense) == compared
 
 
 def test_a_reference_with_the_same_optimizer_comes_first():
     other = {"learning_rate": 0.5, "name": "sgd"}
     runs = [run_of("hard", method="hard", optimizer=other), run_of("hard2", method="hard"), run_of("mine")]
-    found = frame(runs)
-    assert PRESENTATION.references(found)["mine"].name == "hard2"
-    assert PRESENTATION.references(frame([runs[0], runs[2]]))["mine"].name == "hard"
+    assert PRESENTATION.references(runs)["mine"].name == "hard2"
+    assert PRESENTATION.references([runs[0], runs[2]])["mine"].name == "hard"
 
 
 def test_runs_that_cannot_be_named_are_told_apart_from_others():
@@ -129,9 +121,8 @@ def test_final_values_and_runs_of_other_seeds_as_one():
     one, other = pooled(runs)
     assert (one.name, one.summary["seeds"], one.final("error")) == ("a, b", [0, 1, 2], [1.0, 3.0, 5.0])
     assert other is runs[2]
-    found = final(frame([one, other]), "error")
-    assert [value["mean"] for value in found] == [3.0, 7.0]
-    assert list(final(frame(runs), "missing")) == [None, None, None]
+    assert [run.end("error")["mean"] for run in (one, other)] == [3.0, 7.0]
+    assert one.end("missing") is None
     assert pooled([runs[0], runs[0]]) == [runs[0], runs[0]]  # a repetition
 
 

@@ -9,13 +9,13 @@ import pytest
 
 from configs import mnist_pruning
 from experiments.core import config_file
-from experiments.core.config import require, to_json
+from experiments.core.config import require
 from experiments.core.errors import UsageError
 from experiments.core.input import dataset as data_lib
+from experiments.core.kinds import dotted
 from experiments.core.record import metrics
-from experiments.core.report.runs import dotted
 from experiments.core.training import train
-from experiments.mnist_pruning import presentation, report, report_figures
+from experiments.mnist_pruning import report
 from experiments.mnist_pruning.experiment import RECIPE
 from experiments.mnist_pruning.methods import KINDS, METHODS
 from experiments.mnist_pruning.methods.masks import MASKS
@@ -204,7 +204,7 @@ def test_a_method_is_one_entry_with_a_name_for_reports(tmp_path, monkeypatch):
     assert "final-layers123-first" not in {run.name for run in SUITE.presets["demo"]()}
     monkeypatch.setitem(METHODS, "first", first)
     monkeypatch.setitem(KINDS.reads, "first", first.reads)
-    monkeypatch.setitem(presentation.LOOKS, "first", ("the first k", ("#123456", ":")))
+    monkeypatch.setitem(report.LOOKS, "first", ("the first k", ("#123456", ":")))
     (run,) = (run for run in SUITE.presets["demo"]() if run.base["method"] == "first")
     assert run.name == "final-layers123-first"
     RECIPE.validate(SUITE.config(run, tmp_path))
@@ -222,17 +222,17 @@ def test_a_method_is_one_entry_with_a_name_for_reports(tmp_path, monkeypatch):
         with pytest.raises(UsageError, match=message):
             RECIPE.validate(small_config(**fields))
     write_workdir(tmp_path / "run", [[90.0, 88.0], [4.0, 5.0]], method="first", density_schedule__name="cubic")
-    found, problems = presentation.PRESENTATION.load(tmp_path)
+    found, problems = report.PRESENTATION.load(tmp_path)
     assert not problems
     assert "| the first k |" in "\n".join(report.tables(found, frozenset()))
-    (line,) = report_figures.draw(found)["all-methods-layers123"].axes[0].get_lines()
+    (line,) = report.figures(found)["all-methods-layers123"].axes[0].get_lines()
     assert (line.get_color(), line.get_linestyle()) == ("#123456", ":")
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_trains_without_the_fields_that_it_does_not_read(name):
     config = mnist_pruning.get_config(name)
-    fields = dotted(to_json(config))
+    fields = dotted(config)
     for field in fields:
         section, _, leaf = field.rpartition(".")
         if not KINDS.is_read(field, fields):
