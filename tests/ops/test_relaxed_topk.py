@@ -139,9 +139,6 @@ def test_lam_0_is_the_slope_of_the_selected(x64, phi):
     chosen = np.stack([oracles.hard(row, 3) for row in s])
     slope = np.sign(X) * PLAIN[phi][1](s) if phi.even else PLAIN[phi][1](s)
     total = (chosen * PLAIN[phi][0](X)).sum(-1)
-    y, value = jax.jit(lambda x: [f(x, 3, phi=phi, lam=0) for f in (relaxed_topk, relaxed_topk_value)])(X)
-    np.testing.assert_allclose(y, chosen * slope, rtol=1e-15)
-    np.testing.assert_allclose(value, total, rtol=1e-14)
     lam = np.where(np.arange(6) % 2, 0.0, 1e-9)  # not known when compiled, and 0 in some rows alone
     (y, value), _, _ = compiled(phi)((X, np.full(6, 3.0), lam), (X, K, LAM))
     np.testing.assert_allclose(y, chosen * slope, atol=1e-7)
