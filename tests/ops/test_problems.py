@@ -1,4 +1,4 @@
-"""Every operator against the oracle in the dtypes, exponents and options that matter: values and first derivatives.
+"""Operators against the oracle in the dtypes, exponents and options that matter: values and first derivatives.
 
 Rows are of every kind that is hard: ties, zeros, infinities, NaN, entries of all sizes and far from 0, any ``k`` and
 ``lam``, 0 included. `make fuzz` draws more of them, and settings at random.
@@ -33,7 +33,6 @@ SETTINGS = (
     Setting("hard_topk_mask_tree", 24, groups="blocks"),
     Setting("knapsack_mask", 12, p=4 / 3, **WIDE),
     Setting("knapsack_mask", 12, rows=192),
-    Setting("topk_plan", 24, rows=16, p=4 / 3, dtype="float64"),
     Setting("topk_fenchel_young_loss", 10, p=4 / 3, where=True, **WIDE),
     Setting("topk_fenchel_young_loss", 10, target="smooth", **WIDE),
     Setting("soft_sort", 5, p=4 / 3, dtype="float64"),
@@ -56,5 +55,4 @@ def test_values_and_derivatives(setting):
     attempt(tally, setting, seed=0)
     assert not tally.failures, "\n".join(tally.failures)
     assert tally.judged["value"] > 0.5 * setting.rows
-    # Derivatives of plans are judged where their conditions are met to many more digits: `test_plan.py` has them.
-    assert min(tally.judged.values()) > 0.3 * setting.rows or setting.operator == "topk_plan"
+    assert min(tally.judged.values()) > 0.3 * setting.rows
