@@ -55,7 +55,7 @@ def linear(m, n, limit, k):
 
 def test_it_converges_and_says_how_far_it_is_off():
     x = np.stack([scores(8, 40, seed) for seed in range(3)]).astype(np.float32)
-    for lam, limit in itertools.product((0.01, 0.1, 1.0, 30.0), (1, 2, 8)):
+    for lam, limit in itertools.product((0.01, 1.0, 30.0), (1, 2, 8)):
         found = topk_plan(x, 5, limit, lam=lam, p=4 / 3)
         assert found.converged.all(), (lam, limit, found)
         plan = np.asarray(found.plan, np.float64)

@@ -30,18 +30,6 @@ def flat(tree):
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
 
 
-def unflat(vector):
-    first, second, third = jnp.split(vector, [32, 48])
-    return {"a": first.reshape(8, 4), "b": second, "c": [third.reshape(2, 3, 2)]}
-
-
-def test_derivatives_in_entries_and_number_and_strength(x64):
-    def function(x, k, lam):
-        return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(topk_mag_tree(unflat(x), k=k, lam=lam))])
-
-    oracles.check_derivatives(function, (flat(TREE), 14.5, 1.3))
-
-
 def test_a_budget_for_each_leaf():
     """To the last bit what the operator makes of the leaf as a row, in the leaf's own precision."""
     of_tree = functools.partial(topk_mag_tree, lam=0.5, p=4 / 3, debias=True, k=9)
