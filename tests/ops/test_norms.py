@@ -58,8 +58,6 @@ def test_density_is_a_share_of_the_entries():
     for norm in (topk_conjugate, k_support_norm, k_support_negentropy):
         np.testing.assert_array_equal(norm(Y, density=[0.2, 0.4, 0.5, 0.6, 0.99, 1]), norm(Y, [1, 2, 2, 3, 4, 5]))
         np.testing.assert_array_equal(norm(Y, density=0.1, axis=None), norm(Y, 3, axis=None))
-    with pytest.raises(ValueError, match=r"^density must be at least 1 / 5, one of the entries along axis -1, got 0.1"):
-        k_support_norm(Y, density=0.1)
 
 
 @pytest.mark.parametrize("phi", ["half_square", "exp"])
@@ -119,24 +117,8 @@ def test_k_support_norm_lies_between_l1_and_l2(x64):
 
 
 def test_derivatives(x64):
-    y, k = Y[[0, 1, 5]] * np.sign(SIGNED[[0, 1, 5]]), K[[0, 1, 5]]
-    tangent = oracles.samples(y.shape, 3), oracles.samples(k.shape, 4)
-
-    def first(y, k):
-        return jax.value_and_grad(lambda y, k: topk_conjugate(y, k).sum(), (0, 1))(y, k)
-
-    both = jax.jit(lambda y, k: jax.jvp(first, (y, k), tangent))
-
-    def at(step):
-        return jax.device_get(both(y + step * tangent[0], k + step * tangent[1]))
-
-    (_, slopes), (_, second) = at(0)
-    (above, right), (below, left) = at(1e-6)[0], at(-1e-6)[0]
-    slope = sum(np.vdot(g, v) for g, v in zip(slopes, tangent, strict=True))
-    np.testing.assert_allclose(slope, (above - below) / 2e-6, rtol=1e-6)
-    for found, after, before in zip(second, right, left, strict=True):
-        assert np.abs(found).max() > 0.1
-        np.testing.assert_allclose(found, (after - before) / 2e-6, rtol=1e-5, atol=1e-6)
+    rows = [0, 1, 5]
+    oracles.check_derivatives(topk_conjugate, (SIGNED[rows], K[rows]), tolerance=1e-5)
     zeros = np.zeros((1, 5))
     np.testing.assert_array_equal(jax.jit(jax.grad(lambda y: k_support_norm(y, 2).sum()))(zeros), zeros)
 
@@ -151,18 +133,6 @@ def test_owl_norm(x64):
     w = np.array([2, 1, 0.5, 0.5, 0])
     np.testing.assert_allclose(owl_norm(SIGNED, w), np.sort(Y)[:, ::-1] @ w, rtol=1e-14)
     np.testing.assert_allclose(owl_norm(SIGNED.T, oracles.weights(5, 2), axis=0), np.sort(Y)[:, -2:].sum(-1))
-    np.testing.assert_allclose(
-        owl_norm(SIGNED, oracles.weights(5, 2)), relaxed_topk_value(SIGNED, 2, phi="abs", lam=0), rtol=1e-14
-    )
-
-
-def test_errors():
-    with pytest.raises(ValueError, match=r"^k .*0"):
-        k_support_norm(Y, 0)
-    with pytest.raises(ValueError, match=r"^w .*shape"):
-        owl_norm(Y, np.ones(4))
-    with pytest.raises(ValueError, match=r"^w .*non-increasing"):
-        owl_norm(Y, np.arange(5))
 
 
 def test_nan_and_infinity_are_not_lost():

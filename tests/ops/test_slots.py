@@ -12,10 +12,9 @@ X = oracles.samples((3, 4, 12), dtype=np.float32)
 
 
 @pytest.mark.parametrize("num_slots", [3, 12])
-@pytest.mark.parametrize("p", [2.0, 4 / 3])
-def test_slots_hold_the_largest_of_the_mask_and_say_what_is_left(num_slots, p):
-    mask = np.asarray(topk_mask(X, 4, lam=1.0, p=p))
-    found = soft_topk(X, 4, num_slots=num_slots, lam=1.0, p=p)
+def test_slots_hold_the_largest_of_the_mask_and_say_what_is_left(num_slots):
+    mask = np.asarray(topk_mask(X, 4, lam=1.0))
+    found = soft_topk(X, 4, num_slots=num_slots, lam=1.0)
     assert found.weights.shape == found.indices.shape == (3, 4, num_slots)
     assert found.indices.dtype == jnp.int32
     np.testing.assert_array_equal(np.take_along_axis(mask, np.asarray(found.indices), axis=-1), found.weights)
@@ -23,30 +22,6 @@ def test_slots_hold_the_largest_of_the_mask_and_say_what_is_left(num_slots, p):
     np.testing.assert_array_equal(found.indices, order)
     np.testing.assert_allclose(found.overflow, 4 - np.asarray(found.weights).sum(axis=-1), atol=2e-6)
     assert (np.asarray(found.overflow) == 0).all() == (num_slots == 12)
-
-
-def test_zeros_tie_whatever_their_sign():
-    found = soft_topk([-0.0, 0.0, -1.0], 1, num_slots=1, lam=0.0)
-    assert (found.weights.tolist(), found.indices.tolist(), float(found.overflow)) == ([1.0], [0], 0.0)
-
-
-def test_gradients_are_those_of_the_mask(x64):
-    c = jnp.asarray(oracles.samples((12,)))
-
-    def slots(x, k, lam):
-        found = soft_topk(x, k, num_slots=5, lam=lam, p=4 / 3)
-        return jnp.sum(c[found.indices] * found.weights) + 2.0 * jnp.sum(found.overflow)
-
-    def mask(x, k, lam):
-        y = topk_mask(x, k, lam=lam, p=4 / 3)
-        order = jnp.argsort(-x)
-        return jnp.sum((c * y)[order[:5]]) + 2.0 * jnp.sum(y[order[5:]])
-
-    arguments = X[0, 0].astype(np.float64), 4.0, 2.0
-    found, expected = (jax.jit(jax.grad(f, (0, 1, 2)))(*arguments) for f in (slots, mask))
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
-        assert np.abs(other).max() > 1e-3
 
 
 def test_axis_where_density_and_hard_slots():
@@ -59,6 +34,8 @@ def test_axis_where_density_and_hard_slots():
     assert (np.asarray(found.weights)[..., 6:] == 0).all()
     assert where[np.asarray(found.indices)[..., :6]].all()
     np.testing.assert_array_equal(soft_topk(X, density=0.25, num_slots=8).weights, soft_topk(X, 3, num_slots=8).weights)
+    found = soft_topk([-0.0, 0.0, -1.0], 1, num_slots=1, lam=0.0)  # zeros tie whatever their sign
+    assert (found.weights.tolist(), found.indices.tolist(), float(found.overflow)) == ([1.0], [0], 0.0)
     ties = np.float32([1, 2, 2, 2, 0])
     hard = soft_topk(ties, 2, num_slots=2, lam=0.0)
     np.testing.assert_array_equal(hard.weights, [1, 1])
@@ -92,9 +69,9 @@ def test_there_and_back_is_the_mask_times_the_tokens():
     assert float(half[0, 0]) == 386.0
 
 
-@pytest.mark.parametrize("batch", [(3,), (3, 4)])
-def test_slots_of_a_batch_there_and_back(batch):
-    scores = X[..., :8] if len(batch) == 2 else X[:, 0, :8]
+def test_slots_of_a_batch_there_and_back():
+    batch = (3, 4)
+    scores = X[..., :8]
     tokens = oracles.samples((*batch, 8, 5), 3).astype(np.float32)
     weights, indices, _ = soft_topk(scores, 2, num_slots=6, lam=1.0)
     slots = gather_slots(tokens, indices)
@@ -106,22 +83,3 @@ def test_slots_of_a_batch_there_and_back(batch):
     # Without a batch, slots of all rows are added up.
     whole = scatter_slots(slots, indices, weights, 8)
     np.testing.assert_allclose(whole, np.asarray(back).sum(axis=tuple(range(len(batch)))), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: soft_topk(X, 2, num_slots=13), r"num_slots must be in \[1, 12\], the size along axis -1, got 13"),
-        (lambda: soft_topk(X, 2, num_slots=3, axis=(0, 1)), "axis must be an integer, got"),
-        (lambda: gather_slots(X[0, 0], [0]), r"values must have shape \(\*batch, n, width\), got \(12,\)"),
-        (lambda: gather_slots(X, [0]), r"indices must begin with the batch of values, \(3,\), got shape \(1,\)"),
-        (lambda: gather_slots(X[0], [0.5]), "indices must be integers"),
-        (lambda: scatter_slots(X[0], [0], [1.0], 4), "outputs must have the shape of indices"),
-        (lambda: scatter_slots(X[0, :1], [0], 1.0, 4), r"weights must have the shape of indices, \(1,\), got \(\)"),
-        (lambda: scatter_slots(X[0, :1], [0], [1.0], 0), "n must be at least 1, got 0"),
-        (lambda: scatter_slots(X[0, :1], [0], [1.0], 4, batch_dims=2), r"batch_dims must be in \[0, 1\].*got 2"),
-    ],
-)
-def test_what_cannot_be_is_named(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

@@ -15,8 +15,7 @@ def num_nonzeros(x, k, lam, p, in_magnitude):
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("in_magnitude", [False, True])
-@pytest.mark.parametrize("p", [2.0, 4 / 3, 1.1])
+@pytest.mark.parametrize(("p", "in_magnitude"), [(2.0, True), (4 / 3, False)])
 def test_it_is_the_largest_lam_with_so_many_nonzeros(p, in_magnitude):
     k, support = np.array([3, 3, 3, 7.5, 20, 39]), np.array([3, 4, 39, 20, 21, 39])
     lam = ops.lam_of_support(X, k, support, in_magnitude=in_magnitude, p=p)
@@ -38,8 +37,7 @@ def bisected(x, k, support, p, in_magnitude):
     return np.clip(np.exp(low), 0, 1e32)
 
 
-@pytest.mark.parametrize("in_magnitude", [False, True])
-@pytest.mark.parametrize("p", [2.0, 1.1, 1.0001])
+@pytest.mark.parametrize(("p", "in_magnitude"), [(1.1, True), (1.0001, False), (1.0001, True)])
 def test_neither_small_exponents_nor_small_or_large_entries_are_too_much(p, in_magnitude):
     k, support = np.float32([3, 3, 3.5, 1, 20, 7.01]), np.array([3, 5, 20, 39, 30, 9])
     scales = np.float32([1e-30, 1e-10, 1, 1e10, 1e30])
@@ -94,9 +92,3 @@ def test_its_derivatives_are_zero():
     lam = ops.lam_of_support(x, 3, 9, in_magnitude=True)
     found = jax.grad(lambda x: kept(x, ops.lam_of_support(x, 3, 9, in_magnitude=True)))(x)
     np.testing.assert_allclose(found, jax.grad(kept)(x, lam), rtol=1e-6)
-
-
-@pytest.mark.parametrize(("k", "support", "message"), [(41, 5, "k must be"), (2, 2.5, "support must be")])
-def test_arguments_are_checked(k, support, message):
-    with pytest.raises(ValueError, match=message):
-        ops.lam_of_support(X, k, support)

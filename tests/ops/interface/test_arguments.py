@@ -8,131 +8,58 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import ops
 from ops import (
+    NM,
+    Blocks,
+    Channels,
     baselines,
     hard_topk_mag,
     hard_topk_mask,
-    isotonic_regression,
-    knapsack_mask,
-    owl_norm,
-    soft_quantile,
-    straight_through,
-    topk_accuracy,
     topk_mag,
     topk_mag_tree,
     topk_mask,
 )
-from tests.ops.operators import CALLS, DICTIONARY, ROWS
+from ops.isotonic import Dual, Dykstra, isotonic_regression
+from ops.pruning import Pruner
+from tests.ops.operators import CALLS, DICTIONARY, LABELS, ROWS, N
 from tests.ops.operators import X as ENTRIES
 
 X = np.ones((3, 5), np.float32)
 RELAXED = [topk_mask, topk_mag]
 ALL = [*RELAXED, hard_topk_mask, hard_topk_mag]
-
-
-def raises(name, value):
-    return pytest.raises(ValueError, match=rf"^{name} .*{re.escape(str(value))}")
+TREE = {"a": ENTRIES, "b": ENTRIES[0]}
 
 
 @pytest.mark.parametrize("operator", ALL)
-@pytest.mark.parametrize("k", [-1, 6, np.int64(7), np.array([1, 6, 2]), jnp.float32(6), jnp.array([0, -2, 1])])
-def test_k(operator, k):
-    worst = next(v for v in np.ravel(k) if not 0 <= v <= 5)
-    with raises("k", worst):
-        operator(X, k)
-
-
-@pytest.mark.parametrize("operator", ALL)
-def test_k_counts_along_the_axis(operator):
-    with raises("k", 4):
+def test_every_entry_and_every_shape_of_the_operators_is_looked_at(operator):
+    wrong = [("k", k) for k in (-1, 6, np.int64(7), np.array([1, 6, 2]), jnp.float32(6), np.array([1, 2]))]
+    wrong += [("axis", axis) for axis in (2, -3, 1.5, "rows", (0, 0), ())] + [("where", np.ones(4, bool))]
+    if operator in RELAXED:
+        wrong += [("lam", lam) for lam in (-1.0, -1e-9, np.inf, np.array([1.0, -2, 1]), jnp.float32(-3), COLUMN)]
+        wrong += [("p", p) for p in (1, 0.5, 2.1, -2, float("nan"), "2", None)] + [("solver", "newton")]
+    else:
+        wrong += [("k", 2.5)]
+    for name, value in wrong:
+        said = np.ravel(value)[1] if np.size(value) == 3 else np.shape(value) if np.ndim(value) else value
+        said = value if isinstance(value, tuple) else said
+        with pytest.raises(ValueError, match=rf"^{name} .*{re.escape(str(said))}"):
+            operator(X, **{"k": 2} | {name: value})
+    with pytest.raises(ValueError, match=r"^k .*4"):
         operator(X, 4, axis=0)
-
-
-@pytest.mark.parametrize("operator", RELAXED)
-@pytest.mark.parametrize("lam", [-1.0, -1e-9, np.inf, np.array([1.0, -2.0, 1.0]), jnp.float32(-3)])
-def test_lam(operator, lam):
-    with raises("lam", np.ravel(lam)[1 if np.ndim(lam) else 0]):
-        operator(X, 2, lam=lam)
-
-
-@pytest.mark.parametrize("operator", RELAXED)
-@pytest.mark.parametrize("p", [1, 1.0, 0.5, 2.1, -2, float("nan"), "2", None])
-def test_p(operator, p):
-    with raises("p", p):
-        operator(X, 2, p=p)
-
-
-@pytest.mark.parametrize("operator", ALL)
-@pytest.mark.parametrize("axis", [2, -3, 1.5, "rows", (0, 0), ()])
-def test_axis(operator, axis):
-    with raises("axis", axis):
-        operator(X, 2, axis=axis)
-
-
-@pytest.mark.parametrize("operator", RELAXED)
-def test_solver(operator):
-    with raises("solver", "newton"):
-        operator(X, 2, solver="newton")
-
-
-@pytest.mark.parametrize("operator", ALL)
-def test_a_scalar_has_no_axis(operator):
-    with raises("x", "a scalar"):
+    with pytest.raises(ValueError, match=r"^x .*a scalar"):
         operator(1.0, 1)
 
 
-@pytest.mark.parametrize("operator", ALL)
-def test_shape_of_k(operator):
-    with raises("k", (2,)):
-        operator(X, np.array([1, 2]))
-
-
-@pytest.mark.parametrize("operator", RELAXED)
-def test_shape_of_lam(operator):
-    with raises("lam", (3, 1)):
-        operator(X, 2, lam=np.ones((3, 1)))
-
-
-@pytest.mark.parametrize("operator", ALL)
-def test_shape_of_where(operator):
-    with pytest.raises(ValueError, match=r"where.*\(4,\)"):
-        operator(X, 2, where=np.ones(4, bool))
-
-
-def test_known_under_jit():
-    with raises("k", 6):
-        jax.jit(lambda x: topk_mask(x, 6))(X)
-    with raises("lam", -1.0):
-        jax.jit(lambda x: topk_mag(x, 2, lam=-1.0))(X)
-
-
-def test_unknown_under_jit():
-    assert jax.jit(lambda x, k: topk_mask(x, k))(X, 6).shape == X.shape
-
-
-def test_traced_p_is_refused():
+def test_what_is_known_under_jit_is_looked_at_and_what_is_traced_is_not():
+    for name, call in (("k", lambda x: topk_mask(x, 6)), ("lam", lambda x: topk_mag(x, 2, lam=-1.0))):
+        with pytest.raises(ValueError, match=f"^{name} "):
+            jax.jit(call)(X)
+    assert jax.eval_shape(topk_mask, X, 6).shape == X.shape
     with pytest.raises(ValueError, match=r"^p must be a Python number"):
         jax.jit(lambda x, p: topk_mask(x, 2, p=p))(X, 2.0)
-
-
-@pytest.mark.parametrize("density", [-0.1, 1.5, 20])
-def test_density(density):
-    with raises("density", density):
-        topk_mag_tree({"w": X}, density)
-
-
-def test_tree_without_leaves():
-    with raises("params", "none"):
-        topk_mag_tree({}, 0.5)
-    with raises("params", "none"):
-        topk_mag_tree({"w": X}, 0.5, include=lambda path, leaf: False)
-
-
-def test_tree_checks_lam_and_p():
-    with raises("lam", -1):
-        topk_mag_tree({"w": X}, 0.5, lam=-1)
-    with raises("p", 3):
-        topk_mag_tree({"w": X}, 0.5, p=3)
+    with pytest.raises(ValueError, match=r"^k must be a whole number known at trace time"):
+        jax.jit(baselines.neuralsort_topk_mask)(X, 2)
 
 
 # Of some it matters that they are not taken for what they are not: True for 1, a column for one value per row.
@@ -181,53 +108,173 @@ def test_what_an_argument_cannot_be_is_said_in_one_line(call, argument):
         assert len(str(error.value)) < 260
 
 
-def test_hints():
-    with pytest.raises(ValueError, match=r"^axis must be an integer, different ones, or None .* got \(1, -1\)$"):
-        topk_mask(X, 2, axis=(1, -1))
-    for given, said in (({}, "neither"), ({"k": 2, "density": 0.5}, "both")):
-        with pytest.raises(ValueError, match=rf"^k must be given or else density, got {said}$"):
-            knapsack_mask(X, **given)
-        with pytest.raises(ValueError, match=rf"^k must be given or else density, got {said}$"):
-            topk_mask(X, **given)
-    with pytest.raises(ValueError, match=r"^density must be in \[0, 1\], got 1.5$"):
-        topk_mask(X, density=1.5)
-    with pytest.raises(ValueError, match=r"^k must be .* shape \(3,\), got shape \(3, 1\): squeeze it"):
-        topk_mask(X, np.ones((3, 1)))
-    with pytest.raises(ValueError, match=r"^labels must be .*shape \(3, 1\): squeeze them$"):
-        topk_accuracy(X, np.zeros((3, 1), int), 1)
-    with pytest.raises(ValueError, match=r"^x must have at least one entry along axis -1, got shape \(3, 0\)$"):
-        soft_quantile(X[:, :0], 0.5)
-    with pytest.raises(ValueError, match=r"^s must have at least one entry"):
-        isotonic_regression(X[:, :0], 1.0)
-    with pytest.raises(ValueError, match=r"^w must have shape \(5,\)"):
-        owl_norm(X, np.ones((5, 1)))
+def with_rest(name, **changed):
+    """A call of an operator by its name in ``CALLS``, some of its arguments changed."""
+    return lambda: CALLS[name](**changed)
 
 
-@pytest.mark.parametrize("value", [np.int32(3), np.array([1, 2]), True])
-def test_no_derivative_of_integers_goes_straight_through(value):
-    with pytest.raises(ValueError, match=r"^soft must be a floating array, or it has no derivative, got (int|bool)"):
-        straight_through(value, value)
+def knapsack(**changed):
+    """Of two entries, as what takes part is looked at alone."""
+    given = {"k": 1.0} if "density" not in changed else {}
+    return lambda: ops.knapsack_mask(np.zeros(3, np.float32), **given | changed)
 
 
-def test_straight_through_is_of_one_shape_and_dtype():
-    with pytest.raises(ValueError, match=r"^hard must have the shape and dtype of .* got float32 of shape \(3,\)"):
-        straight_through(X[:, 0], X)
-    with pytest.raises(ValueError, match=r"^hard must have the shape and dtype of soft, float32 .* got int32"):
-        straight_through(X.astype(np.int32), X)
+def pruned(**options):
+    return lambda: Pruner(**{"lam": 0.1} | options)
 
 
-def test_scalars_and_matrices_of_the_codes():
-    with pytest.raises(ValueError, match=r"^tolerance must be a scalar, got shape \(4,\)$"):
-        baselines.sparse_code(ENTRIES, DICTIONARY, 0.1, tolerance=np.ones(4))
-    with pytest.raises(ValueError, match=r"^max_iterations must be finite and >= 0, got -1"):
-        baselines.scale_free_attention(ENTRIES, DICTIONARY, max_iterations=-1)
-    with pytest.raises(ValueError, match=r"^keys must have the shape .*'keys', 1"):
-        baselines.sparsemax_attention(ENTRIES[..., None], ENTRIES, ENTRIES)
+def of_tree(**options):
+    return lambda: topk_mag_tree({"w": ENTRIES}, **{"k": 1} | options)
 
 
-def test_a_float_of_each_leaf_is_named_by_its_path():
-    with pytest.raises(ValueError, match=r"^params\['a'\]\['b'\] must be real, got dtype complex64$"):
-        topk_mag_tree({"a": {"b": np.complex64([1, 2])}}, 0.5)
+MULTI_HOT = np.ones((ROWS, N), np.float32)
+LOSS, REGRESSION = "topk_fenchel_young_loss", "isotonic_regression"
+# A call, and what is said of which argument, with its value.
+REFUSED = [
+    (knapsack(costs=np.float32([1, 0, 1])), "costs must be positive and finite, got 0.0"),
+    (knapsack(costs=-2.0, where=np.array([0, 0, 1], bool)), "costs must be positive and finite, got -2.0"),
+    (knapsack(costs=np.float32([1, np.inf, 1])), "costs must be positive and finite, got inf"),
+    (knapsack(costs=np.ones(4)), "costs .*4"),
+    (knapsack(costs=np.array([2**33, 1, 1])), "costs must be whole numbers that int32 holds"),
+    (knapsack(caps=np.float32([1, 1, -3])), "caps must be >= 0, got -3.0"),
+    (knapsack(density=0.5, caps=np.inf), "caps must be >= 0 and finite, as the budget is a density, got inf"),
+    (knapsack(density=1.5), r"density must be in \[0, 1\], got 1.5"),
+    (knapsack(lam=0.0), "lam must be in .*0.0"),
+    (with_rest("topk_plan", k=5.0), r"k must be in \[0, 4\], the size along axis 1, got 5.0"),
+    (with_rest("topk_plan", limit=-1.0), "limit must be finite and >= 0, got -1.0"),
+    (with_rest("topk_plan", limit=np.ones(3)), r"limit must broadcast .* without axis 0, \(4,\), got shape \(3,\)"),
+    (with_rest("topk_plan", axis=-1), "axis must be two integers, got -1"),
+    (with_rest("topk_plan", axis=(0, -2)), r"axis must be .*\(0, -2\)"),
+    (with_rest("topk_plan", tol=-1), "tol must be finite and >= 0, got -1"),
+    (with_rest("topk_plan", max_iter=0), "max_iter must be at least 1, got 0"),
+    (with_rest("soft_sort", p=1.5, solver="dykstra"), "p must be 2 for the solver 'dykstra', got 1.5"),
+    (with_rest("soft_quantile", q=1.5), r"q must be in \[0, 1\], got 1.5"),
+    (with_rest("soft_quantile", x=X[:, :0], lam=1.0), r"x must have at least one entry .* got shape \(3, 0\)"),
+    (with_rest("project_permutahedron", w=np.ones(3)), r"w must broadcast to the shape of x, \(8, 4\), got shape"),
+    (with_rest("k_support_norm", k=0), "k .*0"),
+    (with_rest("owl_norm", w=np.ones(3)), "w must have shape .*3"),
+    (with_rest("owl_norm", w=np.arange(4.0)), "w .*non-increasing"),
+    (lambda: ops.k_support_norm(X, density=0.1), "density must be at least 1 / 5, .* along axis -1, got 0.1"),
+    (with_rest("soft_topk", num_slots=13), r"num_slots must be in \[1, 4\], the size along axis -1, got 13"),
+    (lambda: ops.gather_slots(X[0], [0]), r"values must have shape \(\*batch, n, width\), got \(5,\)"),
+    (lambda: ops.gather_slots(X[None], [[0], [0]]), r"indices must begin with the batch of values, \(1,\), got shape"),
+    (lambda: ops.gather_slots(X, [0.5]), "indices must be integers"),
+    (lambda: ops.scatter_slots(X, [0], [1.0], 4), "outputs must have the shape of indices"),
+    (lambda: ops.scatter_slots(X[:1], [0], 1.0, 4), r"weights must have the shape of indices, \(1,\), got \(\)"),
+    (lambda: ops.scatter_slots(X[:1], [0], [1.0], 0), "n must be at least 1, got 0"),
+    (lambda: ops.scatter_slots(X[:1], [0], [1.0], 4, batch_dims=2), r"batch_dims must be in \[0, 1\].*got 2"),
+    (with_rest("lam_of_support", support=2.5), "support must be .*2.5"),
+    (with_rest("topk_surrogate_loss", k=0.5), r"k must be in \[1, 4\].*0.5"),
+    (with_rest("topk_surrogate_loss", labels=LABELS + 3), r"labels must be in \[0, 4\), got 6"),
+    (with_rest("topk_accuracy", max_k=5), "max_k .*5"),
+    (with_rest("topk_accuracy", labels=np.zeros((ROWS, 1), int)), r"labels must be .*shape \(8, 1\): squeeze them$"),
+    (with_rest(LOSS, target="hard"), "target .*'hard'"),
+    (with_rest(LOSS, targets=np.full(8, 9)), "targets .*9"),
+    (with_rest(LOSS, targets=2 * MULTI_HOT), "targets .*2"),
+    (with_rest(LOSS, reduction="average"), "reduction must be one of 'none', 'mean', 'sum', got 'average'$"),
+    (with_rest(LOSS, ignore_index=-1, targets=MULTI_HOT), "ignore_index must be None unless targets are labels"),
+    (with_rest(LOSS, class_weights=np.ones(4), targets=MULTI_HOT), "class_weights must be None unless targets are lab"),
+    (with_rest(LOSS, ignore_index=0.5), r"ignore_index must be a whole number .*0\.5"),
+    (with_rest(LOSS, ignore_index=-100, targets=np.full(8, -1)), "targets .*-1"),
+    (with_rest(LOSS, class_weights=np.ones(8)), r"class_weights must have shape \(4,\).*\(8,\)"),
+    (with_rest(LOSS, class_weights=-np.ones(4)), "class_weights .*-1"),
+    (with_rest(LOSS, example_weights=-np.ones(8)), "example_weights .*-1"),
+    (with_rest(LOSS, example_weights=np.ones(9)), r"example_weights .*shape \(8,\), got shape \(9,\)"),
+    (with_rest(LOSS, label_smoothing=1.5), r"label_smoothing .*1\.5"),
+    (with_rest("topk_fenchel_young_mixture", weights=np.ones((2, 2))), "weights .*2"),
+    (with_rest(REGRESSION, solver="pava"), "solver must be one of 'pav', 'dykstra', 'dual', got 'pava'"),
+    (with_rest(REGRESSION, solver="dykstra", p=1.5), "p must be 2 for the solver 'dykstra', got 1.5"),
+    (with_rest(REGRESSION, solver=Dykstra(max_iter=0)), "max_iter must be at least 1, got 0"),
+    (with_rest(REGRESSION, solver=Dual(tol=-1.0)), "tol must be at least 0, got -1.0"),
+    (with_rest(REGRESSION, lam=0.0), r"lam must be in \[1e-32, 1e\+32\], got 0.0"),
+    (with_rest(REGRESSION, w=-1.0, phi="exp"), "w must not be negative for phi='exp', got -1.0"),
+    (with_rest(REGRESSION, w=np.ones(3)), r"w must broadcast to the shape of s, \(8, 4\), got shape \(3,\)"),
+    (lambda: isotonic_regression(X[:, :0], 1.0), r"s must have at least one entry, got shape \(3, 0\)"),
+    (lambda: topk_mask(X, 2, solver="pav", axis_name="devices"), "axis_name .*"),
+    (lambda: Blocks((0, 2)), r"shape must be a tuple of positive whole numbers, got 0$"),
+    (lambda: Channels((1, 1)), r"axis must be a whole number or a tuple of different ones, got \(1, 1\)$"),
+    (lambda: NM(0), "m must be a positive whole number, got 0$"),
+    (lambda: NM(4, None), "axis must be a whole number, got None$"),
+    (
+        of_tree(groups=NM(3)),
+        r"params\['w'\] must have a multiple of 3 entries along axis -2 for NM\(m=3, axis=-2\), got",
+    ),
+    (of_tree(groups=Blocks((2, 2, 2))), r"params\['w'\] must have at least 3 axes for Blocks"),
+    (of_tree(groups=Channels(2)), r"params\['w'\] must have axis 2 for"),
+    (of_tree(groups=Channels((1, -1))), r"params\['w'\] must have as many different axes"),
+    (of_tree(groups=Channels(), k=8), r"k must be in \[0, 4\], the number of groups, got 8$"),
+    (of_tree(groups=NM(2), k=3), r"k must be in \[0, 2\], the number of entries of a run, got 3$"),
+    (of_tree(lam=-1), "lam .*-1"),
+    (of_tree(p=3), "p .*3"),
+    (pruned(), "exactly one of density and k must be given, got density=None, k=None$"),
+    (pruned(k=1, density=float), "exactly one of density and k must be given, got density=<class 'float'>"),
+    (pruned(lam=-1.0, k=1), r"lam must be 0 or in .* got -1\.0$"),
+    (pruned(k=-1), "k must be finite and >= 0, got -1$"),
+    (pruned(k=1, groups=4), "groups must be None, Blocks, Channels or NM, got 4$"),
+    (pruned(k=1, p=3), r"p must be in \(1, 2\], got 3"),
+    (pruned(k=1, include="kernel"), "include must be a function of key path and leaf, got 'kernel'$"),
+    (lambda: ops.straight_through(3, 3), "soft must be a floating array, or it has no derivative, got int"),
+    (lambda: ops.straight_through(X[:, 0], X), r"hard must have the shape and dtype of .* got float32 of shape \(3,\)"),
+    (lambda: ops.straight_through(X.astype(np.int32), X), "hard must have .* of soft, float32 .* got int32"),
+    (with_rest("sparse_code", lam=0.0), "lam must be positive and finite, at least 1.2e-38, got 0"),
+    (with_rest("sparse_code", lam=np.ones(5)), r"lam must be a scalar or broadcast to one value per row, shape \(8,\)"),
+    (with_rest("sparse_code", step=-1.0), "step must be positive and finite, at least 1.2e-38, got -1"),
+    (with_rest("sparse_code", stages=0), "stages must be at least 1, got 0"),
+    (with_rest("sparse_code", tolerance=-1e-3), "tolerance must be finite and >= 0, got -0.001"),
+    (with_rest("sparse_code", tolerance=np.ones(4)), r"tolerance must be a scalar, got shape \(4,\)$"),
+    (with_rest("sparse_code", max_iterations=-1), "max_iterations must be finite and >= 0, got -1"),
+    (with_rest("sparse_code", dictionary=DICTIONARY.T), r"x must have the shape \(..., 3\) of the dictionary, got"),
+    (with_rest("ridge_code", lam=0), "lam must be positive and finite, at least 1.2e-38, got 0"),
+    (with_rest("scale_free_attention", tolerance=-1), "tolerance must be finite and >= 0, got -1"),
+    (lambda: baselines.sparsemax_attention(X[0], X, X), r"query must have the shape .* got shape \(5,\)"),
+    (lambda: baselines.sparsemax_attention(X, X[:, :4], X), r"keys must have the shape .*'keys', 5.* got shape \(3, 4"),
+    (lambda: baselines.sparsemax_attention(X, X, X[:2]), r"values must have the shape \(3, 'outputs'\), got shape"),
+    (lambda: baselines.Lista(DICTIONARY, 0.1, 0), "layers must be at least 1, got 0"),
+    (lambda: baselines.Lista(DICTIONARY, 0.0, 1), "lam must be positive and finite"),
+    (lambda: baselines.Lista(DICTIONARY, 0.1, 2, "hard"), "shrinkage must be one of 'soft', 'sigshrink', got 'hard'"),
+    (with_rest("entropic_ot_topk_mask", epsilon=1e-9), "epsilon must be positive, at least 1e-08, got 1e-09"),
+    (with_rest("neuralsort_topk_mask", k=2.5), r"k must be a whole number .* got 2\.5"),
+    (with_rest("perturbed_topk_mask", k=1.5), "k must be .*got 1.5"),
+    (lambda: baselines.binary_concrete_cdf(0.5, 0.0, temperature=-1.0), "temperature must be positive, got -1.0"),
+    (lambda: baselines.l0_penalty([X], low=0.0), "low must be negative.*, got 0.0"),
+    (lambda: baselines.l0_penalty([X], high=1.0), "high must be above 1.*, got 1.0"),
+    (lambda: baselines.sample_gates(jax.random.key(0), X, temperature=-1.0), "temperature must be positive.*, got -1"),
+    (lambda: topk_mask(X, 2, axis=(1, -1)), r"axis must be an integer, different ones, or None .* got \(1, -1\)$"),
+    (lambda: topk_mask(X, density=1.5), r"density must be in \[0, 1\], got 1.5$"),
+    (lambda: topk_mask(X, np.ones((3, 1))), r"k must be .* shape \(3,\), got shape \(3, 1\): squeeze it"),
+    (lambda: topk_mask(X), "k must be given or else density, got neither$"),
+    (lambda: topk_mask(X, 2, density=0.5), "k must be given or else density, got both$"),
+    (lambda: topk_mask(X, 2, lam=10**40), r"lam must be 0 or in .*, got 1e\+40"),
+    (
+        lambda: topk_mag_tree({"a": {"b": np.complex64([1, 2])}}, 0.5),
+        r"params\['a'\]\['b'\] must be real, got dtype com",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED, ids=[message[:40] for _, message in REFUSED])
+def test_what_cannot_be_is_named_with_its_value(call, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        call()
+
+
+@pytest.mark.parametrize("name", ["topk_mask_tree", "topk_mag_tree", "hard_topk_mask_tree", "hard_topk_mag_tree"])
+def test_budgets_of_trees(name):
+    operator = getattr(ops, name)
+    for options, message in (
+        ({}, r"exactly one of density and k must be given, got density=None, k=None$"),
+        ({"density": 0.1, "k": 3}, r"exactly one of density and k .*density=0\.1, k=3$"),
+        ({"density": 1.5}, r"density must be in \[0, 1\], got 1\.5$"),
+        ({"k": 37}, r"k must be in \[0, 36\], the number of entries, got 37$"),
+        ({"k": 5, "per_leaf": True}, r"k must be in \[0, 4\], the number of entries of the smallest leaf .* got 5$"),
+        ({"k": [1, 2]}, r"k must be a scalar, got shape \(2,\)$"),
+        ({"k": 3, "include": lambda path, leaf: False}, r".* must have at least one floating leaf"),
+    ):
+        with pytest.raises(ValueError, match=f"^{message}"):
+            operator(TREE, **options)
+    if name.startswith("hard"):
+        with pytest.raises(ValueError, match=r"^k must be a whole number, got 2\.5$"):
+            operator(TREE, k=2.5)
 
 
 def test_more_entries_than_can_be_counted():
@@ -239,11 +286,3 @@ def test_more_entries_than_can_be_counted():
     with pytest.raises(ValueError, match=f"^params {message}"):
         jax.eval_shape(lambda tree: topk_mag_tree(tree, 0.5), tree)
     assert jax.eval_shape(lambda tree: topk_mag_tree(tree, 0.5, per_leaf=True), tree)["a"].shape == (2**30,)
-
-
-def test_a_limit_that_is_not_0_is_said():
-    with pytest.raises(ValueError, match=r"^epsilon must be positive, at least 1e-08, got 1e-09"):
-        baselines.entropic_ot_topk_mask(ENTRIES, 2, epsilon=1e-9)
-    with pytest.raises(ValueError, match=r"^lam must be 0 or in .*, got 1e\+40"):
-        topk_mask(ENTRIES, 2, lam=10**40)
-    np.testing.assert_array_equal(topk_mask(ENTRIES, 2, lam=10**20), topk_mask(ENTRIES, 2, lam=1e20))

@@ -13,8 +13,8 @@ from ops.scalar.cpu import VectorRows, in_one_loop, vector_rows
 from ops.scalar.rootfinding import End, Evaluation, find_root
 from ops.scalar.rows import Rows
 
-# In one piece, in pieces that leave no rest, of a length that nothing divides, and of one that only small ones do.
-LENGTHS = (400, 25088, 4099, 12345)
+# In one piece, in pieces that leave no rest, and of a length that nothing divides.
+LENGTHS = (400, 25088, 4099)
 
 
 def parts(s: Array) -> tuple[Array, Array, Array]:
@@ -38,7 +38,7 @@ def test_sums_are_those_of_numpy(n):
 
 
 @pytest.mark.parametrize("axis", [-1, None])
-@pytest.mark.parametrize("function", [lambda s: s > 0, lambda s: (s > 0, s > 1), jnp.abs, parts])
+@pytest.mark.parametrize("function", [lambda s: (s > 0, s > 1), parts])
 def test_sums_of_several_arrays_are_those_of_rows(axis, function):
     if axis is None:
         arrays = (entries(6).reshape(2, 3, 3), entries(5000, rows=1)[0], jnp.float32(0.75))
@@ -52,12 +52,13 @@ def test_sums_of_several_arrays_are_those_of_rows(axis, function):
 
 def test_counts_stay_exact_where_floats_are_not():
     s = jnp.ones((1, 2**24 + 1))
-    assert int(jax.jit(lambda s: VectorRows().sum(lambda s: s > 0, (s,)))(s)[0, 0]) == 2**24 + 1
+    count = jax.jit(lambda s: VectorRows(keys=jnp.negative).sum(lambda s: s < 0, (s,)))(s)
+    assert int(count[0, 0]) == 2**24 + 1
 
 
-@pytest.mark.parametrize("axis", [-1, None])
-@pytest.mark.parametrize("signed", [True, False])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("axis", "signed", "dtype"), [(-1, True, "float32"), (None, False, "float32"), (-1, False, "float64")]
+)
 def test_extent_is_that_of_rows(axis, signed, dtype):
     with jax.enable_x64(dtype == "float64"):
         s = entries(5000, dtype, rows=4)
@@ -71,15 +72,6 @@ def test_extent_is_that_of_rows(axis, signed, dtype):
         for one, other in zip(found, expected, strict=True):
             assert one.dtype == other.dtype
             np.testing.assert_array_equal(one, other)
-
-
-def test_keys_are_read_of_what_is_given():
-    s = entries(400)
-    rows = VectorRows(keys=jnp.abs)
-    np.testing.assert_allclose(rows.sum(lambda s: s, (s,)), Rows().sum(jnp.abs, (s,)), rtol=1e-6)
-    available, _, largest = rows.extent((s,), 1.0, signed=False)
-    np.testing.assert_array_equal(available[:, 0], (np.abs(s) > 1).sum(1))
-    np.testing.assert_array_equal(largest[:, 0], np.abs(s).max(1))
 
 
 def test_a_nan_reaches_every_sum():

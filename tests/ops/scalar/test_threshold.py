@@ -15,43 +15,6 @@ from ops.scalar.magnitude import in_units
 from ops.scalar.rootfinding import most_evaluations
 from ops.scalar.threshold import evaluations
 
-# A bisection in float64 over the logarithm of the threshold, of many rows at once.
-_STEPS = 100
-
-
-def bisected(s, k, lam, p):
-    """``topk_mag`` of magnitudes ``(rows, n)`` in float64."""
-    e = 1 / (p - 1)
-    low, high = np.full((len(s), 1), -700.0), np.log(s.max(axis=1, keepdims=True)) + 1e-9
-
-    def z(gamma):
-        return np.clip((s - gamma) / (lam * gamma ** (p - 1)), 0, 1) ** e
-
-    for _ in range(_STEPS):
-        middle = 0.5 * (low + high)
-        enough = z(np.exp(middle)).sum(axis=1, keepdims=True) >= k
-        low, high = np.where(enough, middle, low), np.where(enough, high, middle)
-    gamma = np.exp(low)
-    share = z(gamma)
-    lower, upper = np.zeros_like(s), s
-    for _ in range(_STEPS):  # y + lam * y ** (p - 1) = s, of what is kept in full
-        middle = 0.5 * (lower + upper)
-        less = middle + lam * middle ** (p - 1) < s
-        lower, upper = np.where(less, middle, lower), np.where(less, upper, middle)
-    return np.where(share >= 1, lower, share * gamma)
-
-
-@pytest.mark.parametrize("p", [1.05, 1.1, 1.15])
-def test_magnitudes_at_small_p(p):
-    rng = np.random.default_rng(0)
-    s = np.abs(rng.normal(size=(800, 64))).astype(np.float32)
-    s[400:, 6:] = 0  # one of six
-    k = np.repeat(np.float32([5, 1]), 400)
-    lam = (10 ** rng.uniform(-2, 0, size=(800, 1))).astype(np.float32)
-    y = ops.topk_mag(s, k, lam=lam[:, 0], p=p)
-    wanted = bisected(s.astype(np.float64), k[:, None], lam.astype(np.float64), p)
-    assert np.max(np.abs(y - wanted) / s.max(axis=1, keepdims=True)) < 1e-5
-
 
 def test_the_row_at_which_newton_and_false_position_took_turns():
     x = [1.41997, 0.888645, 0.321999, 1.251164, 0.294813, 0.314486]
@@ -68,7 +31,7 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize(("phi", "p"), [(IDENTITY, 1.02), (HALF_SQUARE, 1.1), (IDENTITY, 2.0), (HALF_SQUARE, 2.0)])
+@pytest.mark.parametrize(("phi", "p"), [(IDENTITY, 1.02), (HALF_SQUARE, 1.1), (HALF_SQUARE, 2.0)])
 def test_every_row_is_done_within_the_bound(phi, p):
     rng = np.random.default_rng(1)
     x = np.concatenate([draw(rng, (100, 32)) for draw in ROWS.values()]).astype(np.float32)
@@ -90,7 +53,7 @@ def test_every_row_is_done_within_the_bound(phi, p):
 X = np.float32([1.0, 2.0, 3.0, 0.5, -2.5])
 
 
-@pytest.mark.parametrize(("p", "debias"), [(1.05, False), (1.01, True), (2.0, False)])
+@pytest.mark.parametrize(("p", "debias"), [(1.01, True), (2.0, False)])
 def test_gradients_of_magnitudes_are_finite(p, debias):
     def operator(x, k, lam):
         return jnp.sum(ops.topk_mag(x, k, lam=lam, p=p, debias=debias) * jnp.arange(1.0, 6.0))
@@ -121,8 +84,8 @@ def test_a_strength_out_of_range_is_refused_or_nan(operator):
         assert np.all(np.isnan(traced(lam)))
 
 
-@pytest.mark.parametrize("p", [4 / 3, 2.0])
-def test_entries_of_every_size(p):
+def test_entries_of_every_size():
+    p = 4 / 3
     scale = np.float32([[1e-40], [1e-30], [1e30], [1e38]])
     x = np.float32([1.0, -3.0, 2.0, 3.0]) * scale
     x = np.where(np.abs(x) > 3.4e38, np.sign(x) * np.float32(3.4e38), x)
@@ -131,91 +94,6 @@ def test_entries_of_every_size(p):
     kept = ops.topk_mag(x, 4, lam=0.1, p=p, debias=True)
     np.testing.assert_allclose(kept, np.where(flushed, 0, x), rtol=1e-6)
     assert np.all(np.isfinite(ops.topk_mag(x, 2, lam=0.1, p=p)))
-
-
-def test_constant_rows_are_cut_by_index_where_it_is_all_or_nothing():
-    rng, count = np.random.default_rng(0), 32
-    x = np.tile(rng.normal(size=(300, 1)).astype(np.float32), (1, count))
-    k = rng.choice(np.float32([1, 2, 1.25, 30]), size=300)
-    wanted = np.clip(k[:, None] - np.arange(count), 0, 1) * np.ones_like(x)
-    np.testing.assert_allclose(ops.topk_mask(x, k, lam=0.0), wanted, atol=1e-6)
-    np.testing.assert_allclose(jax.jit(ops.topk_mask)(x, k, lam=0.0), wanted, atol=1e-6)
-    np.testing.assert_allclose(ops.topk_mag(x, k, lam=0.0), wanted * x, atol=1e-6)
-
-
-def test_ties_at_a_narrow_relaxation_share():
-    x = np.float32([1.0, 2.0, 2.0, 2.0, 0.0])
-    np.testing.assert_allclose(jax.jit(ops.topk_mask)(x, 2, lam=1e-30), [0, 2 / 3, 2 / 3, 2 / 3, 0], rtol=1e-6)
-    np.testing.assert_allclose(ops.topk_mask(1e-8 * x, 2, lam=1e-30), [0, 2 / 3, 2 / 3, 2 / 3, 0], rtol=1e-6)
-
-
-@pytest.mark.parametrize("rows", [1, 1024])
-@pytest.mark.parametrize("operator", [ops.hard_topk_mask, ops.hard_topk_mag, ops.topk_mask])
-def test_a_nan_marks_its_row_in_any_number_of_rows(operator, rows):
-    """XLA's CPU backend drops NaNs from the maximum of longer arrays."""
-    x = np.tile(np.float32([0.1, 0.2, np.nan, 0.1, 0.3, 0.1]), (rows, 1))
-    for k in (0, 2, 6):
-        assert np.all(np.isnan(operator(x, k)))
-
-
-ALL_OR_NOTHING = [
-    ("mask", functools.partial(ops.topk_mask, lam=0.01), [0.0, 0.5, 0.5, 0.0]),
-    ("mask", functools.partial(ops.topk_mask, lam=0.0), [0.0, 0.0, 1.0, 0.0]),
-    ("mask by PAV", functools.partial(ops.topk_mask, lam=0.01, solver="pav"), [0.0, 0.5, 0.5, 0.0]),
-    ("signed mask", functools.partial(ops.relaxed_topk, phi="abs", lam=0.01), [0.0, -0.5, 0.5, 0.0]),
-    ("magnitude", functools.partial(ops.topk_mag, lam=0.0), [0.0, 0.0, 3.0, 0.0]),
-    ("debiased", functools.partial(ops.topk_mag, lam=0.01, debias=True), [0.0, -1.5 / 1.01, 1.5 / 1.01, 0.0]),
-    ("magnitude, p = 2", functools.partial(ops.topk_mag, lam=0.01), [0.0, -1.5 / 1.01**2, 1.5 / 1.01**2, 0.0]),
-]
-
-
-@pytest.mark.parametrize(("name", "operator", "wanted"), ALL_OR_NOTHING)
-def test_derivative_in_k_is_that_from_the_left(name, operator, wanted):
-    """Of a row in which the last two entries selected tie: lam = 0 takes from the later one alone."""
-    x = jnp.array([1.0, 3.0 if name.startswith("mask") else -3.0, 3.0, 4.0])
-    with_slope = jax.jit(lambda k: jax.jvp(lambda k: operator(x, k), (k,), (1.0,)))
-    y, slope = with_slope(3.0)
-    np.testing.assert_allclose(slope, wanted, rtol=1e-5, atol=1e-7)
-    if operator.keywords["lam"]:
-        less, _ = with_slope(3 - 2**-10)
-        np.testing.assert_allclose((y - less) * 2**10, wanted, rtol=2e-2, atol=1e-4)
-
-
-@pytest.mark.parametrize("lam", [0.0, 0.1])
-def test_derivative_in_k_at_0_is_that_from_the_right(lam):
-    x = jnp.array([1.0, -3.0, 2.0])
-    for operator, wanted in ((ops.topk_mask, [0, 0, 1.0]), (ops.topk_mag, [0, -3.0, 0])):
-
-        @jax.jit
-        def in_both_modes(k, operator=operator):
-            y, push = jax.linearize(lambda k: operator(x, k, lam=lam), k)
-            return push(1.0), jax.linear_transpose(push, k)(jnp.ones_like(y))[0]
-
-        slope, back = in_both_modes(0.0)
-        np.testing.assert_allclose(slope, wanted, rtol=1e-5)
-        np.testing.assert_allclose(back, sum(wanted), rtol=1e-5)
-
-
-def total(x, k, lam, debias):
-    return jnp.sum(ops.topk_mag(x, k, lam=lam, debias=debias))
-
-
-@pytest.mark.parametrize("debias", [False, True])
-def test_entries_that_are_0_move_where_all_is_kept(debias):
-    """A weight that starts at 0 has a gradient where nothing competes with it."""
-    x = jnp.array([1.0, 0.0, -2.0, 0.0])
-    traced = jax.jit(jax.grad(total), static_argnums=3)
-    known = jax.jit(jax.grad(total), static_argnums=(1, 2, 3))
-    for lam in (0.0, 0.5):
-        slope = 1.0 if debias else 1 / (1 + lam)
-        np.testing.assert_allclose(known(x, 4, lam, debias), 4 * [slope], rtol=1e-6)
-        np.testing.assert_allclose(traced(x, 4.0, lam, debias), 4 * [slope], rtol=1e-6)
-
-
-def test_absent_entries_do_not_compete_with_zeros():
-    x, where = jnp.array([0.0, 0.0, 5.0, 0.0]), jnp.array([False, True, True, True])
-    slope = jax.jit(jax.grad(lambda x: jnp.sum(ops.hard_topk_mag(x, 3, where=where))))(x)
-    np.testing.assert_array_equal(slope, [0, 1, 1, 1])
 
 
 def primitives(jaxpr):
@@ -232,9 +110,8 @@ def primitives(jaxpr):
         (ops.topk_mask, [[1, 1, 0, 0], [1, 0.5, 0.5, 0]]),
         (ops.topk_mag, [[3, 1, 0, 0], [2, 0.4, 0.4, 0]]),
         (ops.relaxed_topk_value, [4, 3.625]),
-        (lambda x, k, lam: ops.topk_fenchel_young_loss(x, 1, k, lam=lam), [3, 2.875]),
     ],
-    ids=["mask", "magnitude", "value", "loss"],
+    ids=["mask", "magnitude", "value"],
 )
 def test_the_search_for_ties_stays_a_choice_under_vmap(operator, expected):
     """It is there once, and done where a lam is 0 alone: a batch of rows would do it always if it became a select."""
@@ -258,12 +135,6 @@ def test_a_k_just_below_a_whole_number_selects_no_neighbour():
     np.testing.assert_allclose(y, [0, 0, 0, -2, 2], atol=1e-5)
 
 
-def test_gradients_at_a_traced_lam_of_0_are_finite_for_any_exponent():
-    x = jnp.array([0.3, 0.1, 0.9, 0.4])
-    gradient = jax.jit(jax.grad(lambda x, lam: jnp.sum(x * ops.topk_mask(x, 2.5, lam=lam, p=1.6887))))
-    np.testing.assert_allclose(gradient(x, 0.0), [0.5, 0, 1, 1], rtol=1e-6)
-
-
 def test_a_weak_lam_takes_few_passes():
     """The least of floats, below every magnitude, is no end to bisect from."""
     x = np.abs(np.random.default_rng(0).normal(size=(128, 1000))).astype(np.float32)
@@ -271,15 +142,13 @@ def test_a_weak_lam_takes_few_passes():
     assert jax.jit(lambda x: evaluations((x,), k, lam, Equation(2.0, HALF_SQUARE)))(x).max() <= 9
 
 
-def test_a_traced_lam_below_the_normal_numbers_is_out_of_range_and_no_0():
-    mask = jax.jit(lambda lam: ops.topk_mask(X, 2, lam=lam))
-    assert np.isnan(mask(np.float32(1e-41))).all()
-    np.testing.assert_array_equal(np.sort(mask(np.float32(0.0)))[-2:], 1)
-
-
-def test_entries_whose_differences_underflow_are_selected_at_a_traced_lam_of_0():
-    x = np.float32([-1.3905492e-37, -1.3905448e-37, -1.3905471e-37])
-    np.testing.assert_array_equal(jax.jit(lambda lam: ops.topk_mask(x, 3, lam=lam))(0.0), 1)
+def test_a_traced_lam_of_0_is_hard_where_differences_underflow_and_one_below_the_normal_numbers_is_out_of_range():
+    mask = jax.jit(lambda x, k, lam: ops.topk_mask(x, k, lam=lam))
+    x = np.float32([[-1.3905492e-37, -1.3905448e-37, -1.3905471e-37, -1], 4 * [-9.174512e-32], [3, 1, 2, 0]])
+    x[1, 0] *= -1
+    found = mask(x, np.float32([3, 2.75, 2]), np.float32([0, 0, 1e-41]))
+    np.testing.assert_allclose(found[:2], [[1, 1, 1, 0], [1, 1, 0.75, 0]])
+    assert np.isnan(found[2]).all()
 
 
 def test_what_is_not_selected_leaves_no_trace_in_rescaled_magnitudes():
@@ -288,8 +157,3 @@ def test_what_is_not_selected_leaves_no_trace_in_rescaled_magnitudes():
     y, pull = jax.vjp(lambda x: ops.topk_mag(x, 1, lam=1e12, p=1.1, debias=True), x)
     np.testing.assert_array_equal(y, np.float32([1e20, 0, 0]))
     np.testing.assert_array_equal(pull(np.ones(3, np.float32))[0], [1, 0, 0])
-
-
-def test_entries_that_differ_by_less_than_the_normal_numbers_are_told_apart_at_a_traced_lam_of_0():
-    x = np.float32([9.174512e-32, -9.174512e-32, -9.174512e-32, -9.174512e-32])
-    np.testing.assert_allclose(jax.jit(lambda lam: ops.topk_mask(x, 2.75, lam=lam))(0.0), [1, 1, 0.75, 0])

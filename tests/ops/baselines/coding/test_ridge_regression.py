@@ -22,8 +22,8 @@ def augmented(x, dictionary, lam):
 
 
 @SHAPES
-@pytest.mark.parametrize("lam", [1e-3, 2.0])
-def test_agrees_with_scikit_learn_and_lstsq(x64, shape, lam):
+def test_agrees_with_scikit_learn_and_lstsq(x64, shape):
+    lam = 1e-3
     dictionary, x = oracles.samples(shape), oracles.samples((2, 3, shape[0]), 1)
     code = np.asarray(ridge_code(x, dictionary, lam))
     rows = x.reshape(-1, shape[0])
@@ -53,14 +53,3 @@ def test_a_singular_gram_matrix_does_not_matter(x64):
     dictionary = np.repeat(oracles.samples((6, 2)), 2, axis=1)  # every atom twice: they share
     code = np.asarray(ridge_code(oracles.samples(6, 1), dictionary, 0.1))
     np.testing.assert_allclose(code[::2], code[1::2], atol=1e-12)
-
-
-def test_arguments_are_checked():
-    with pytest.raises(ValueError, match=r"lam must be positive and finite, at least 1.2e-38, got 0"):
-        ridge_code(np.zeros(3), np.ones((3, 2)), 0)
-    with pytest.raises(ValueError, match=r"lam must be a scalar, got shape \(3,\)"):
-        ridge_code(np.zeros(3), np.ones((3, 2)), np.ones(3))
-    with pytest.raises(ValueError, match=r"x must have the shape \(..., 3\) of the dictionary, got shape \(2,\)"):
-        ridge_code(np.zeros(2), np.ones((3, 2)), 1.0)
-    with pytest.raises(ValueError, match=r"dictionary must have the shape .* got shape \(3,\)"):
-        ridge_code(np.zeros(3), np.ones(3), 1.0)

@@ -13,7 +13,7 @@ binary_concrete_cdf = jax.jit(binary_concrete.binary_concrete_cdf)
 binary_concrete_pdf = jax.jit(binary_concrete.binary_concrete_pdf)
 sample_binary_concrete = jax.jit(binary_concrete.sample_binary_concrete)
 
-PARAMETERS = pytest.mark.parametrize(("log_alpha", "temperature"), [(0.0, 2 / 3), (-1.5, 0.3), (2.0, 1.7)])
+PARAMETERS = pytest.mark.parametrize(("log_alpha", "temperature"), [(0.0, 2 / 3), (-1.5, 0.3)])
 
 
 def textbook_pdf(x, log_alpha, temperature):
@@ -24,17 +24,13 @@ def textbook_pdf(x, log_alpha, temperature):
 
 
 @PARAMETERS
-def test_density_integrates_to_differences_of_the_cdf(x64, log_alpha, temperature):
+def test_density_is_that_of_the_paper_and_integrates_to_differences_of_the_cdf(x64, log_alpha, temperature):
     edges = np.linspace(0.02, 0.98, 7)
     nodes, weights = np.polynomial.legendre.leggauss(40)
     starts, widths = edges[:-1, None], np.diff(edges)[:, None]
     pdf = np.asarray(binary_concrete_pdf(starts + widths * (nodes + 1) / 2, log_alpha, temperature=temperature))
     cdf = np.asarray(binary_concrete_cdf(edges, log_alpha, temperature=temperature))
     np.testing.assert_allclose((pdf * weights * widths / 2).sum(-1), np.diff(cdf), rtol=1e-11)
-
-
-@PARAMETERS
-def test_density_is_that_of_the_paper(x64, log_alpha, temperature):
     x = np.linspace(0.001, 0.999, 101)
     density = binary_concrete_pdf(x, log_alpha, temperature=temperature)
     np.testing.assert_allclose(density, textbook_pdf(x, log_alpha, temperature), rtol=1e-11)
@@ -48,15 +44,9 @@ def test_samples_follow_the_cdf(log_alpha, temperature):
 
 
 def test_outside_of_the_interval():
-    x = np.float32([-np.inf, -1.0, 0.0, 1.0, 2.0, np.inf])
-    np.testing.assert_array_equal(binary_concrete_cdf(x, 0.3, temperature=0.5), [0, 0, 0, 1, 1, 1])
-    np.testing.assert_array_equal(binary_concrete_pdf(x, 0.3, temperature=0.5), np.zeros(6))
-
-
-@pytest.mark.parametrize("function", [binary_concrete_cdf, binary_concrete_pdf])
-def test_nan_stays_nan_and_spoils_no_other(function):
-    x = np.float32([np.nan, 0.5])
-    np.testing.assert_array_equal(np.isnan(function(x, 0.3, temperature=0.5)), [True, False])
+    x = np.float32([-np.inf, -1.0, 0.0, 1.0, 2.0, np.inf, np.nan])
+    np.testing.assert_array_equal(binary_concrete_cdf(x, 0.3, temperature=0.5), [0, 0, 0, 1, 1, 1, np.nan])
+    np.testing.assert_array_equal(binary_concrete_pdf(x, 0.3, temperature=0.5), [0, 0, 0, 0, 0, 0, np.nan])
 
 
 @pytest.mark.parametrize("function", [binary_concrete_cdf, binary_concrete_pdf])
@@ -75,12 +65,6 @@ def test_far_tails_keep_their_digits():
     np.testing.assert_allclose(  # where the textbook form overflows in float32
         binary_concrete_pdf(np.float32(1e-20), 20.0, temperature=0.5), textbook_pdf(1e-20, 20.0, 0.5), rtol=1e-5
     )
-
-
-@pytest.mark.parametrize("temperature", [0.0, -1.0])
-def test_temperature_is_checked(temperature):
-    with pytest.raises(ValueError, match=f"temperature must be positive, got {temperature}"):
-        binary_concrete.binary_concrete_cdf(0.5, 0.0, temperature=temperature)
 
 
 def test_narrow_floats_keep_their_dtype_and_are_computed_wide():

@@ -29,13 +29,6 @@ probability_zero = compiled(hard_concrete.probability_zero)
 sample_gates = compiled(hard_concrete.sample_gates)
 
 
-@pytest.mark.parametrize("log_alpha", [-3.0, -1.0, 0.0, 2.0])
-def test_the_fraction_of_open_gates_is_the_probability(log_alpha):
-    gates = np.asarray(sample_gates(jax.random.key(0), np.full(40_000, log_alpha, np.float32)))
-    probability = float(probability_open(np.float32(log_alpha)))
-    assert float((gates > 0).mean()) == pytest.approx(probability, abs=4 * math.sqrt(0.25 / 40_000))
-
-
 def test_gates_are_in_0_1_and_reach_both_ends():
     gates = np.asarray(sample_gates(jax.random.key(1), np.zeros(10_000, np.float32)))
     assert (float(gates.min()), float(gates.max())) == (0.0, 1.0)
@@ -47,19 +40,6 @@ def test_deterministic_gates_shut_at_the_odds_of_the_stretch():
     gates = np.asarray(deterministic_gates(np.float32([-50.0, edge - 1e-3, edge + 1e-3, 0.0, 50.0])))
     np.testing.assert_array_equal(gates > 0, [False, False, True, True, True])
     np.testing.assert_allclose(gates[3:], [0.5, 1.0], atol=1e-6)
-
-
-def test_gradients_are_finite_however_extreme_the_gate():
-    def total(log_alpha):
-        return sample_gates(jax.random.key(0), log_alpha).sum() + probability_open(log_alpha).sum()
-
-    gradient = jax.jit(jax.grad(total))(np.linspace(-100.0, 100.0, 10_001, dtype=np.float32))
-    assert np.isfinite(gradient).all()
-
-
-def test_opening_a_gate_by_a_gradient_step_opens_it_more_often():
-    gradient = jax.jit(jax.grad(lambda a: probability_open(a).mean()))(np.zeros(4, np.float32))
-    assert np.all(np.asarray(gradient) > 0)
 
 
 SHAPES = pytest.mark.parametrize(
@@ -96,14 +76,9 @@ def test_density_and_the_two_ends_add_up(x64, shape):
 
 
 def test_density_and_cdf_outside():
-    z = np.float32([-np.inf, -0.05, 1.0, 1.05, np.inf])
-    np.testing.assert_array_equal(hard_concrete_pdf(z, 0.0), np.zeros(5))
-    np.testing.assert_array_equal(hard_concrete_cdf(z, 0.0), [0, 0, 1, 1, 1])
-
-
-@pytest.mark.parametrize("function", [hard_concrete_cdf, hard_concrete_pdf])
-def test_nan_stays_nan_and_spoils_no_other(function):
-    np.testing.assert_array_equal(np.isnan(function(np.float32([np.nan, 0.5]), 0.3)), [True, False])
+    z = np.float32([-np.inf, -0.05, 1.0, 1.05, np.inf, np.nan])
+    np.testing.assert_array_equal(hard_concrete_pdf(z, 0.0), [0, 0, 0, 0, 0, np.nan])
+    np.testing.assert_array_equal(hard_concrete_cdf(z, 0.0), [0, 0, 1, 1, 1, np.nan])
 
 
 def test_penalty_counts_the_gates_of_a_model():
@@ -128,21 +103,8 @@ def test_all_gradients_are_finite_however_extreme_the_gate():
             + hard_concrete.probability_zero(log_alpha, temperature=temperature).sum()
             + hard_concrete.probability_one(log_alpha, temperature=temperature).sum()
             + hard_concrete.l0_penalty(log_alpha, temperature=temperature)
+            + hard_concrete.sample_gates(jax.random.key(0), log_alpha, temperature=temperature).sum()
         )
 
     gradients = jax.jit(jax.grad(total, (0, 1)))(np.linspace(-200.0, 200.0, 1001, dtype=np.float32), 0.5)
     assert all(np.isfinite(leaf).all() for leaf in gradients)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "allowed"),
-    [("low", 0.0, "negative"), ("high", 1.0, "above 1"), ("temperature", -1.0, "positive")],
-)
-def test_parameters_are_checked(name, value, allowed):
-    for function in (lambda **shape: sample_gates(jax.random.key(0), jnp.zeros(2), **shape), _penalty_of_one):
-        with pytest.raises(ValueError, match=f"{name} must be {allowed}.*, got {value}"):
-            function(**{name: value})
-
-
-def _penalty_of_one(**shape):
-    return l0_penalty([jnp.zeros(1)], **shape)

@@ -44,11 +44,20 @@ def test_agrees_with_the_formula_in_float64(x64, name):
 
 
 @EXACT
-def test_agrees_with_the_formula_in_float32(name):
-    x = X.astype(np.float32)
+def test_float32_other_dtypes_and_nan(name):
+    x = np.round(4 * X).astype(np.float32)
+    x[0, 3] = np.nan
     y = mask(name, x, 7, 0.5)
+    assert np.isnan(y[0]).all()
     # NeuralSort's exponents are n |x| / temperature; its rounding error is larger by as much.
-    np.testing.assert_allclose(y, expected(name, x, 7, 0.5), rtol=0, atol=2e-5 if name == "neuralsort" else 2e-6)
+    tolerance = 2e-5 if name == "neuralsort" else 4e-6
+    np.testing.assert_allclose(y[1:], expected(name, x[1:], 7, 0.5), rtol=0, atol=tolerance)
+    narrow = mask(name, jnp.asarray(x, jnp.bfloat16), 7, 0.5)
+    assert narrow.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(narrow[1:], y[1:].astype(jnp.bfloat16))
+    whole = mask(name, np.nan_to_num(x).astype(np.int32), 7, 0.5)
+    assert whole.dtype == jnp.float32
+    np.testing.assert_array_equal(whole[1:], y[1:])
 
 
 @EXACT
@@ -119,59 +128,23 @@ def test_large_and_equal_entries_make_no_nan(name):
 
 
 @EXACT
-def test_a_nan_stays_in_its_row(name):
-    x = X[:2].astype(np.float32)
-    x[0, 3] = np.nan
-    assert np.isnan(mask(name, x, 7, 0.5)).tolist() == [[True] * 40, [False] * 40]
-
-
-@EXACT
-def test_axis_shape_jit_and_vmap(name):
-    x = oracles.samples((2, 9, 3), dtype=np.float32)
-    y = np.moveaxis(mask(name, x, 4, 0.5, axis=1), 1, -1)
+def test_axis_and_vmap(name):
+    x = oracles.samples((3, 9, 3), dtype=np.float32)
+    strength = np.float32([[0.5, 0.5, 1], [2, 2, 2], [0.5, 0.5, 1]])
+    y = np.moveaxis(mask(name, x, 4, strength, axis=1), 1, -1)
     rows = np.moveaxis(x, 1, -1)
-    mapped = jax.jit(jax.vmap(lambda x, strength: mask(name, x, 4, strength)))(rows, np.float32([0.5, 2]))
-    np.testing.assert_allclose(mapped[0], y[0], atol=2e-6)
-    per_row = mask(name, rows, 4, np.float32([[0.5, 0.5, 1], [2, 2, 2]]))
-    np.testing.assert_allclose(per_row[0, :2], y[0, :2], atol=2e-6)
-    np.testing.assert_allclose(per_row[1], mapped[1], atol=2e-6)
-
-
-@EXACT
-def test_dtypes(name):
-    x = np.round(4 * X)
-    reference = mask(name, x.astype(np.float32), 7, 0.5)
-    narrow = mask(name, jnp.asarray(x, jnp.bfloat16), 7, 0.5)
-    assert narrow.dtype == jnp.bfloat16
-    np.testing.assert_array_equal(narrow, reference.astype(jnp.bfloat16))
-    whole = mask(name, x.astype(np.int32), 7, 0.5)
-    assert whole.dtype == jnp.float32
-    np.testing.assert_array_equal(whole, reference)
-
-
-@EXACT
-@pytest.mark.parametrize("argument", ["k", "strength", "axis"])
-def test_an_argument_out_of_range_is_named(name, argument):
-    arguments = {"k": 4, "strength": 0.5, "axis": 1} | {argument: -3}
-    named = STRENGTH[name] if argument == "strength" else argument
-    with pytest.raises(ValueError, match=rf"^{named} must be .*got -3"):
-        mask(name, X, **arguments)
+    mapped = jax.jit(jax.vmap(lambda x, strength: mask(name, x, 4, strength)))(rows, strength)
+    np.testing.assert_allclose(mapped, y, atol=2e-6)
+    wanted = expected(name, rows[1], 4, 2.0)
+    np.testing.assert_allclose(y[1], wanted, atol=2e-6)
 
 
 @EXACT
 def test_another_k_or_strength_compiles_nothing(caplog, name):
     x = oracles.samples((3, 29), dtype=np.float32)  # a shape of its own, not compiled before
-    settings = [(3, 0.5), (3, 1.0), (3, np.float32(0.3))] + ([] if name == "neuralsort" else [(5, 0.5), (4.5, 2)])
-    assert (
-        oracles.compilations(caplog, [functools.partial(mask, name, x, k, strength) for k, strength in settings]) == 1
-    )
-
-
-def test_a_k_that_is_traced_or_not_whole_is_refused_where_it_sets_a_number_of_rows():
-    with pytest.raises(ValueError, match=r"^k must be a whole number .* got 2\.5"):
-        baselines.neuralsort_topk_mask(X, 2.5)
-    with pytest.raises(ValueError, match=r"^k must be a whole number known at trace time"):
-        jax.jit(baselines.neuralsort_topk_mask)(X, 2)
+    settings = [(3, 0.5), (3, np.float32(0.3))] + ([] if name == "neuralsort" else [(5, 0.5), (4.5, 2)])
+    calls = [functools.partial(mask, name, x, k, strength) for k, strength in settings]
+    assert oracles.compilations(caplog, calls) == 1
 
 
 def test_masks_with_a_threshold_lie_between_0_and_1_and_sums_of_rows_do_not():

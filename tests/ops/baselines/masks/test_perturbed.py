@@ -1,15 +1,15 @@
-"""The perturbed mask against the smoothed function it estimates, known in closed form for two and three entries."""
+"""The perturbed mask against the smoothed function it estimates, known in closed form for two entries."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import stats
 
 from ops import hard_topk_mask
 from ops.baselines import perturbed_topk_mask
 
-X2, X3 = np.array([0.3, -0.2]), np.array([0.4, 0.1, -0.3])
+X2 = np.array([0.3, -0.2])
 SIGMA = 0.7
 
 
@@ -19,16 +19,6 @@ def first_of_two(x, sigma):
     z = (x[0] - x[1]) / scale
     slope = stats.norm.pdf(z) / scale
     return stats.norm.cdf(z), np.array([slope, -slope]), -slope * (x[0] - x[1]) / sigma
-
-
-def first_of_three(x, sigma):
-    """The probability that the first of three is the largest, by quadrature over its noise."""
-
-    def density(z):
-        others = stats.norm.cdf((x[0] - x[1:]) / sigma + z)
-        return stats.norm.pdf(z) * np.prod(others)
-
-    return integrate.quad(density, -8, 8, epsabs=1e-12)[0]
 
 
 def independent_means(function, repeats=64):
@@ -47,26 +37,8 @@ def test_mask_and_derivatives_of_two_entries_are_unbiased(x64):
 
     mean, error = independent_means(estimate)
     value, x_bar, sigma_bar = first_of_two(X2, SIGMA)
-    exact = np.array([value, *x_bar, sigma_bar])
     assert np.all(error < 0.02)
-    assert np.all(np.abs(mean - exact) < 4 * error)
-
-
-def test_mask_and_jacobian_of_three_entries_are_unbiased(x64):
-    def estimate(key):
-        def first(x):
-            y = perturbed_topk_mask(x, 1, sigma=SIGMA, num_samples=200, key=key)
-            return y[0], y
-
-        slope, y = jax.grad(first, has_aux=True)(X3)
-        return jnp.stack([y, slope])
-
-    mean, error = independent_means(estimate)
-    values = [first_of_three(np.roll(X3, -i), SIGMA) for i in range(3)]
-    step = 1e-4 * np.eye(3)
-    slopes = [(first_of_three(X3 + h, SIGMA) - first_of_three(X3 - h, SIGMA)) / 2e-4 for h in step]
-    assert np.all(error < 0.03)
-    assert np.all(np.abs(mean - np.array([values, slopes])) < 4 * error)
+    assert np.all(np.abs(mean - np.array([value, *x_bar, sigma_bar])) < 4 * error)
 
 
 def test_forward_and_reverse_mode_agree_and_the_mask_is_unchanged(x64):
@@ -133,12 +105,3 @@ def test_a_second_derivative_is_refused():
 
     with pytest.raises(NotImplementedError, match="first derivatives only"):
         jax.eval_shape(jax.hessian(loss), np.float32([0.1, 0.2]))
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("k", 1.5), ("k", 5), ("sigma", 0.0), ("num_samples", 0), ("num_samples", 2.5)]
-)
-def test_an_argument_out_of_range_is_named(name, value):
-    arguments = {"k": 1, "sigma": 1.0, "num_samples": 3} | {name: value}
-    with pytest.raises(ValueError, match=rf"^{name} must be .*got {value}"):
-        perturbed_topk_mask(np.zeros(4, np.float32), key=jax.random.key(0), **arguments)
