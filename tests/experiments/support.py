@@ -143,11 +143,25 @@ def undrawn(suite: Suite) -> Suite:
 
 
 def assert_sound(suite: Suite, preset: str) -> None:
-    """The trainer takes every run of a preset, no two have one name, and every choice has candidates and is used."""
+    """The trainer takes every run of a preset, and what is compared is alike.
+
+    Choices are made on validation, between runs of one length on the same seeds, which are not those of the results on
+    test; every choice has candidates and is used; no two runs have one name, and a demo needs no download.
+    """
     made = suite_configs(suite, preset)
     assert len({run.name for run, _ in made}) == len(made)
-    for _, config in made:
+    seeds: dict[bool, set[int]] = {True: set(), False: set()}
+    alike: dict[str, set[Any]] = {}
+    for run, config in made:
         train.validate(config)
         suite.recipe.validate(config)
-    chosen, tried = ({getattr(run, name) for run, _ in made} for name in ("best_of", "candidate_for"))
-    assert chosen == tried
+        assert preset != "demo" or config.dataset in ("digits", "clusters")
+        if run.candidate_for or run.best_of:
+            assert config.split == ("validation" if run.candidate_for else "test"), run.name
+            seeds[bool(run.candidate_for)].update(config.seeds)
+        if run.candidate_for:
+            length = config.get("steps") or config.epochs
+            alike.setdefault(run.candidate_for, set()).add((length, config.batch_size, tuple(config.seeds)))
+    assert all(len(found) == 1 for found in alike.values())
+    assert not seeds[True] & seeds[False]
+    assert {run.best_of for run, _ in made} == {run.candidate_for for run, _ in made}

@@ -1,5 +1,6 @@
 """The experiment on digits: its loss, updates and accuracies against NumPy, its weights, and mistakes in its config."""
 
+import contextlib
 import dataclasses
 
 import jax
@@ -20,7 +21,7 @@ from experiments.core.training import mesh as mesh_lib
 from experiments.core.training import optimizer, state, train
 from experiments.vision import vit
 from tests.experiments.cifar100_vit.tiny import random_params, tiny_config, write_weights
-from tests.experiments.support import loaded, rows_without_seconds
+from tests.experiments.support import loaded
 from tests.experiments.vision import numpy_vit
 
 DATA = data_lib.load(tiny_config())
@@ -40,7 +41,6 @@ def scaled(images):
 def test_the_loss_is_the_mean_over_the_batch_of_that_of_numpys_logits():
     cases = {
         "small,loss=xent": {},
-        "small": {},
         "small,p=4/3,target=smooth": {"loss__lam": 1.0},
         "small,loss=topk_mixture,target=smooth": {"loss__k": 2},
     }
@@ -110,33 +110,15 @@ def test_the_updates_are_sgd_with_momentum_clipping_and_schedule(tmp_path):
         assert np.abs(leaf - started).max() > (1e-4 if not name.endswith("key/bias") else -1), name
 
 
-@pytest.mark.parametrize("scan", [False, True])
-def test_what_is_exported_has_the_accuracies_of_the_last_row(tmp_path, scan):
+def test_what_is_exported_has_the_accuracies_of_the_last_row(tmp_path):
     fields = {"steps": 10, "eval_every": 10, "checkpoint_every": 10, "optimizer__warmup_steps": 1}
-    config = tiny_config("small", export_params=True, model__scan=scan, **fields)
+    config = tiny_config("small", export_params=True, model__scan=True, **fields)
     train.run(RECIPE, config, tmp_path)
     found = loaded("cifar100_vit", tmp_path)["metrics"]
     start, end = metrics.read(tmp_path / "metrics.jsonl")
     assert start["test_accuracy"] != end["test_accuracy"]
     for k, (reported,) in end["test_accuracy"].items():
         assert float(found["test_accuracy"][k].mean()) == pytest.approx(reported, rel=1e-6)
-
-
-def test_accuracies_are_those_of_a_sort_in_numpy():
-    config = tiny_config()
-    experiment = RECIPE.build(config, DATA)
-    params = random_params(config)
-    images, labels = DATA.evaluation["image"][:60], DATA.evaluation["label"][:60]
-    found = jax.jit(experiment.evaluate)(tree(params), {"image": images, "label": labels}, HALF)
-    order = np.argsort(-numpy_vit.forward(params, scaled(images)), axis=1)
-    rank = np.argmax(order == labels[:, None], axis=1)
-    assert set(found) == {"test_accuracy", "mean_topk_error"}
-    assert set(found["test_accuracy"]) == {str(k) for k in range(1, 11)}
-    for k in range(1, 11):
-        np.testing.assert_array_equal(found["test_accuracy"][str(k)], 100.0 * (rank < k))
-    means = np.mean([found["test_accuracy"][str(k)] for k in range(1, 11)], axis=0)
-    np.testing.assert_allclose(found["mean_topk_error"], 100 - means, atol=1e-4)
-    assert len(set(rank)) > 5
 
 
 def multi_hot(config):
@@ -146,71 +128,64 @@ def multi_hot(config):
     return dataclasses.replace(DATA, train=splits[0], evaluation=splits[1])
 
 
-def test_multi_hot_labels_of_one_class_each_train_as_the_classes_do(tmp_path):
-    config = tiny_config("small,loss=topk,target=smooth", model__depth=1, mesh__data=2, mesh__fsdp=4)
-    config.update({"steps": 2, "steps_per_dispatch": 1, "eval_every": 2, "checkpoint_every": 2})
-    config.optimizer.warmup_steps = 0
-    train.run(RECIPE, config, tmp_path / "classes")
-    train.run(dataclasses.replace(RECIPE, load=multi_hot), config, tmp_path / "vectors")
-    rows, others = (rows_without_seconds(tmp_path / name) for name in ("classes", "vectors"))
-    for row, other in zip(rows, others, strict=True):
-        assert row["test_accuracy"] == other["test_accuracy"]
-        if row["step"]:
-            np.testing.assert_allclose(row["train_loss"], other["train_loss"], rtol=1e-5)
+def test_accuracies_are_those_of_a_sort_in_numpy_and_labels_may_be_multi_hot():
+    config = tiny_config("small,loss=topk,target=smooth")
+    params, images = random_params(config), DATA.evaluation["image"][:60]
+    of_both = [data.evaluation["label"][:60] for data in (DATA, multi_hot(config))]
+
+    @jax.jit
+    def metrics_and_loss(params, *of_both):
+        experiment = RECIPE.build(config, DATA)
+        batch = {"image": experiment.augment(KEY, images)}
+        return [
+            (
+                experiment.evaluate(params, {"image": images, "label": labels}, HALF),
+                experiment.loss(params, batch | {"label": labels}, KEY, HALF)[0],
+            )
+            for labels in of_both
+        ]
+
+    (found, loss), (of_vectors, other) = metrics_and_loss(tree(params), *of_both)
+    order = np.argsort(-numpy_vit.forward(params, scaled(images)), axis=1)
+    rank = np.argmax(order == of_both[0][:, None], axis=1)
+    assert set(found) == {"test_accuracy", "mean_topk_error"}
+    assert set(found["test_accuracy"]) == {str(k) for k in range(1, 11)}
+    for k in range(1, 11):
+        np.testing.assert_array_equal(found["test_accuracy"][str(k)], 100.0 * (rank < k))
+    means = np.mean([found["test_accuracy"][str(k)] for k in range(1, 11)], axis=0)
+    np.testing.assert_allclose(found["mean_topk_error"], 100 - means, atol=1e-4)
+    assert len(set(rank)) > 5
+    jax.tree.map(np.testing.assert_array_equal, found, of_vectors)
+    np.testing.assert_allclose(loss, other, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_a_loss_of_one_class_an_image_is_refused_where_images_have_several(tmp_path, name):
-    config, recipe = tiny_config(loss__name=name), dataclasses.replace(RECIPE, load=multi_hot)
+def test_a_loss_of_one_class_an_image_is_refused_where_images_have_several(name):
     streamed = dataclasses.replace(DATA, train={}, train_stream=Stream(8, None, {"label": np.zeros(10, np.uint8)}))
-    if not LOSSES[name].single_label:
-        RECIPE.build(config, streamed)
-        return
-    message = rf"^config\.loss\.name='{name}' .* must be one of xent, topk, .* digits may have several classes each$"
-    with pytest.raises(UsageError, match=message):
-        train.run(recipe, config, tmp_path / "w")
-    assert not (tmp_path / "w").exists()
-    with pytest.raises(UsageError, match=message):
-        RECIPE.build(config, streamed)
+    config, message = tiny_config(loss__name=name), rf"^config\.loss\.name='{name}' .* must be one of xent, topk, "
+    for data in (multi_hot(config), streamed):
+        expected = pytest.raises(UsageError, match=message) if LOSSES[name].single_label else contextlib.nullcontext()
+        with expected:
+            RECIPE.build(config, data)
 
 
-def test_fewer_classes_have_fewer_accuracies_and_validation_another_name(tmp_path):
-    config = tiny_config("pretrain", split="validation", model__depth=1, steps=50, eval_every=50, checkpoint_every=50)
-    config.optimizer.warmup_steps = 5
-    train.run(RECIPE, config, tmp_path / "w")
-    rows = metrics.read(tmp_path / "w" / "metrics.jsonl")
-    assert set(rows[-1]["valid_accuracy"]) == {"1", "2", "3", "4", "5"}
-    accuracies = [rows[-1]["valid_accuracy"][str(k)][0] for k in range(1, 6)]
-    assert accuracies == sorted(accuracies)
-    assert accuracies[-1] == 100.0
-    assert rows[-1]["mean_topk_error"][0] == pytest.approx(100 - np.mean(accuracies), abs=1e-3)
-    assert accuracies[0] > 40 > rows[0]["valid_accuracy"]["1"][0]  # it learns; chance is 20 %
-
-
-def test_the_host_may_augment_and_the_device_normalises(tmp_path):
-    config = tiny_config(input__augment_on="host", feed="stream")
-    experiment = RECIPE.build(config, DATA)
-    images = DATA.train["image"][:3]
-    np.testing.assert_allclose(experiment.augment(KEY, images), scaled(images), atol=1e-6)
-
-
-@pytest.mark.parametrize("scan", [False, True])
-def test_training_starts_from_the_body_in_the_file_and_a_head_of_zeros(tmp_path, scan):
+def test_training_starts_from_the_body_in_the_file_and_a_head_of_zeros(tmp_path):
     weights = write_weights(tmp_path / "weights.npz", num_classes=5)  # another head, which is left
-    config = tiny_config(pretrained=str(tmp_path / "weights.npz"), model__scan=scan)
+    config = tiny_config(pretrained=str(tmp_path / "weights.npz"), model__scan=True)
     experiment = RECIPE.build(config, DATA)
     assert "head" not in experiment.pretrained
     begun = state.init(experiment, jnp.asarray([0, 1], jnp.int32), mesh_lib.make(config)).params
     params = flatten_dict(jax.device_get(begun), sep="/")
     for name, leaf in weights.items():
-        for seed in (0, 1):
-            if name.startswith("head/"):
-                assert not np.any(params[name])
-            elif scan and "encoderblock_" in name:
-                number, _, rest = name.removeprefix("Transformer/encoderblock_").partition("/")
-                np.testing.assert_array_equal(params[f"Transformer/encoderblock/{rest}"][seed, int(number)], leaf)
-            else:
-                np.testing.assert_array_equal(params[name][seed], leaf)
+        body, _, block = name.partition("/encoderblock_")
+        if name.startswith("head/"):
+            found, leaf = params[name], 0
+        elif block:
+            number, _, rest = block.partition("/")
+            found = params[f"{body}/encoderblock/{rest}"][:, int(number)]
+        else:
+            found = params[name]
+        np.testing.assert_array_equal(found, np.broadcast_to(leaf, found.shape))  # of both seeds
     assert params["head/kernel"].shape == (2, 32, 10)
 
 
@@ -223,22 +198,14 @@ def test_the_same_parameters_decay_whether_blocks_are_scanned_or_not():
         experiment = RECIPE.build(config, DATA)
         shapes = jax.eval_shape(experiment.init, KEY)
         zeros, ones = (jax.tree.map(lambda leaf, x=x: np.full(leaf.shape, x, np.float32), shapes) for x in (0.0, 1.0))
-        updates, _ = experiment.optimizer.update(zeros, experiment.optimizer.init(ones), ones)
+        update = jax.jit(lambda zeros, ones, made=experiment.optimizer: made.update(zeros, made.init(ones), ones)[0])
+        updates = update(zeros, ones)
         names = {name: bool(np.any(update)) for name, update in flatten_dict(updates, sep="/").items()}
         decayed.append({name.replace("encoderblock_0", "encoderblock"): found for name, found in names.items()})
     unrolled, scanned = decayed
     assert scanned.items() <= unrolled.items()
     assert scanned["Transformer/encoderblock/MlpBlock_0/Dense_0/kernel"]
     assert not scanned["Transformer/encoderblock/LayerNorm_0/scale"]
-
-
-def test_without_a_file_the_body_is_random_and_the_heads_zero():
-    experiment = RECIPE.build(tiny_config(), DATA)
-    assert experiment.pretrained is None
-    init = jax.jit(experiment.init)
-    one, other = (flatten_dict(init(jax.random.key(seed)), sep="/") for seed in (0, 1))
-    assert np.abs(one["embedding/kernel"] - other["embedding/kernel"]).max() > 0.01
-    assert not np.any(one["head/kernel"])
 
 
 def test_a_transformer_shows_its_patch_embedding():
@@ -248,30 +215,14 @@ def test_a_transformer_shows_its_patch_embedding():
 
 
 MISTAKES = [
-    (
-        {"model__variant": "X/2"},
-        r"^config\.model\.variant='X/2': the vision transformer 'X/2' is not one of SIZE/PATCH",
-    ),
-    (
-        {"model__variant": "mu/0"},
-        r"^config\.model\.variant='mu/0': the vision transformer 'mu/0' is not one of SIZE/PATCH",
-    ),
+    ({"model__variant": "X/2"}, r"^config\.model\.variant='X/2': .* 'X/2' is not one of SIZE/PATCH"),
     ({"model__pool": "map"}, r"^config\.model\.pool='map' .* tok, gap"),
-    ({"model__dtype": "float16"}, r"^config\.model\.dtype='float16' .* float32, bfloat16"),
-    *[({f"model__{name}": -1}, rf"^config\.model\.{name}=-1 .* 0") for name in ("width", "depth", "mlp_dim")],
     ({"model__num_heads": 3}, r"^config\.model\.num_heads=3 .* a divisor of the width 32"),
     ({"input__size": 9}, r"^config\.input\.size=9 .* a multiple of the patch size 2"),
-    ({"input__size": 0}, r"^config\.input\.size=0 .* positive"),
     ({"input__recipe": "mixup"}, r"^config\.input\.recipe='mixup' .* one of inception"),
     ({"input__augment_on": "host"}, r"^config\.feed='resident' .* 'stream'"),
-    ({"loss__name": "hinge"}, r"^config\.loss: name must be one of .* got 'hinge'"),
-    ({"loss__k": 0}, r"^config\.loss: k must be at least 1, got 0"),
     ({"loss__k": 11}, r"^config\.loss\.k=11 .* at most the 10 classes of digits"),
-    ({"loss__p": 1.0}, r"^config\.loss: p must be in \(1, 2\], got 1"),
-    ({"loss__p": float("nan")}, r"^config\.loss\.p=nan .* must be finite"),
-    ({"loss__lam": -1.0}, r"^config\.loss: lam must be finite and >= 0, got -1"),
     ({"loss__lam": float("nan")}, r"^config\.loss\.lam=nan .* must be finite"),
-    ({"loss__target": "soft"}, r"^config\.loss: target must be one of .* got 'soft'"),
     ({"accelerator": True}, r"^config\.accelerator=True, but JAX sees CPUs only"),
     ({"label": "colour"}, r"^config\.label='colour' .* label, coarse_label"),
     ({"pretrained": "/nowhere/weights.npz"}, r"/nowhere/weights\.npz"),
@@ -296,23 +247,12 @@ def test_weights_to_start_from_are_refused_where_the_network_has_others(argument
         RECIPE.validate(config)
 
 
-def test_weights_that_do_not_fit_leave_no_workdir(tmp_path):
-    write_weights(tmp_path / "weights.npz")
-    config = tiny_config(pretrained=str(tmp_path / "weights.npz"), model__mlp_dim=32)
-    with pytest.raises(UsageError, match=r"weights\.npz .* does not fit the network: of different shape"):
-        train.run(RECIPE, config, tmp_path / "w")
-    assert not (tmp_path / "w").exists()
-
-
-@pytest.mark.parametrize(
-    ("variant", "size", "pool", "channels"), [("B/16", 384, "tok", 3), ("S/16", 224, "gap", 3), ("Ti/8", 64, "tok", 1)]
-)
-def test_flops_of_the_forward_pass_are_those_that_xla_counts(variant, size, pool, channels):
-    model = vit.make(variant, 100, pool=pool, depth=2)  # all blocks are alike
-    images = jax.ShapeDtypeStruct((1, size, size, channels), jnp.float32)
+def test_flops_of_the_forward_pass_are_those_that_xla_counts():
+    model = vit.make("B/16", 100, pool="tok", depth=2)  # all blocks are alike
+    images = jax.ShapeDtypeStruct((1, 384, 384, 3), jnp.float32)
     params = jax.eval_shape(model.init, KEY, images)
     counted = jax.jit(model.apply).lower(params, images).cost_analysis()["flops"]
-    assert vit.forward_flops(model, size, channels) == pytest.approx(counted, rel=0.05)
+    assert vit.forward_flops(model, 384, 3) == pytest.approx(counted, rel=0.05)
 
 
 def test_a_training_step_is_three_forward_passes():
@@ -322,11 +262,3 @@ def test_a_training_step_is_three_forward_passes():
     forward = 16 * 4 * 32 + 2 * (4 * 16 * 32**2 + 2 * 16**2 * 32 + 2 * 16 * 32 * 64) + 32 * 10
     assert experiment.flops_per_example == 3 * 2 * forward
     assert optimizer.learning_rate(config, 10) == pytest.approx(5e-3)
-
-
-def test_what_the_full_size_needs_is_said_in_one_line(tmp_path):
-    with pytest.raises(UsageError) as refused:
-        train.run(RECIPE, get_config("loss=xent,steps=500"), tmp_path / "w")
-    assert str(refused.value).startswith("config.accelerator=True, but JAX sees CPUs only: B/16 at 384 pixels")
-    assert "\n" not in str(refused.value)
-    assert not (tmp_path / "w").exists()

@@ -11,7 +11,7 @@ from experiments.core.errors import UsageError
 from experiments.core.input.dataset import Data
 from experiments.core.training import train
 from experiments.vision import efficientnet_weights
-from experiments.vision.efficientnet import EfficientNetLite0, in_colour
+from experiments.vision.efficientnet import EfficientNetLite0
 
 RNG = np.random.default_rng(0)
 
@@ -93,19 +93,6 @@ def test_the_whole_network_takes_images_and_asks_for_an_accelerator(build, monke
         UsageError, match=r"efficientnet_lite0 at 160 pixels .* `make cifar100-pretrained` runs anywhere"
     ):
         RECIPE.prepare(get_config("whole"))
-
-
-def test_the_whole_network_sees_grey_images_as_three_equal_channels(build):
-    experiment, examples = build("whole,loss=xent", (32, 32, 1), np.uint8)
-    params = jax.eval_shape(experiment.init, jax.random.key(0))
-    metrics = jax.eval_shape(experiment.evaluate, params, examples, 0.0)
-    assert metrics["test_accuracy"]["10"].shape == (6,)
-    augmented = examples | {"image": jax.eval_shape(experiment.augment, jax.random.key(0), examples["image"])}
-    value, _ = jax.eval_shape(lambda params, batch: experiment.loss(params, batch, None, None), params, augmented)
-    assert value.shape == ()
-    three = in_colour(examples["image"])
-    np.testing.assert_array_equal(three, np.concatenate([examples["image"]] * 3, axis=-1))
-    np.testing.assert_array_equal(in_colour(three), three)
 
 
 def test_two_networks_are_refused():

@@ -7,8 +7,7 @@ import optax
 import pytest
 
 from experiments.core.errors import UsageError
-from experiments.core.record import metrics
-from experiments.core.training import train
+from experiments.core.input import dataset as data_lib
 from experiments.mnist_pruning.experiment import RECIPE
 from experiments.mnist_pruning.pools import BUDGETS, Pools, forget
 from tests.experiments.support import small_config
@@ -60,33 +59,7 @@ def test_an_optimizer_forgets_layers_within_layers():
     np.testing.assert_array_equal(trace.trace["network"]["block"]["key"]["kernel"], 1.0)
 
 
-def rows_of(tmp_path, variant, **fields):
-    train.run(RECIPE, small_config(variant, hidden=(16,), prune_layers=(1, 2), **fields), tmp_path / "w")
-    return metrics.read(tmp_path / "w" / "metrics.jsonl")
-
-
-def test_layers_compete_for_the_budget_of_the_network(tmp_path):
-    last = rows_of(tmp_path, "hard", budget="network")[-1]
-    size, kept = 64 * 16 + 16 * 10, int(0.1 * (64 * 16 + 16 * 10))
-    assert last["train_density"] == pytest.approx([kept / size] * 2)
-    assert last["hardened_density"] == last["train_density"]
-    second = last["train_density_per_layer"]["2"]
-    assert min(second) > 0.15  # its weights start larger
-
-
-def test_every_unit_has_a_budget_of_its_own(tmp_path):
-    train.run(RECIPE, small_config("hard", budget="row", epochs=1), tmp_path / "w")
-    last = metrics.read(tmp_path / "w" / "metrics.jsonl")[-1]
-    assert last["train_density"] == last["hardened_density"] == pytest.approx([6 / 64] * 2)
-
-
-def test_a_budget_without_a_weight_is_refused(tmp_path):
+def test_a_budget_without_a_weight_is_refused():
+    config = small_config("hard", hidden=(16,), prune_layers=(1, 2), budget="row", density=0.05)
     with pytest.raises(UsageError, match=r"^config\.density=0\.05 .* one of the 16 weights of a unit of layer 2$"):
-        rows_of(tmp_path, "hard", budget="row", density=0.05)
-
-
-def test_after_its_schedule_a_relaxed_top_k_is_hard_and_keeps_exactly_k(tmp_path):
-    *_, before, last = rows_of(tmp_path, "annealed", budget="network", hard_after=0.9, lam__end=0.1, epochs=4)
-    assert min(before["train_density"]) > 0.11
-    assert last["train_density"] == pytest.approx([int(0.1 * 1184) / 1184] * 2)
-    assert last["hardened_error"] == last["test_error"]
+        RECIPE.build(config, data_lib.load(config))

@@ -1,18 +1,17 @@
 """The suite runner: choosing, resuming, failing, stopping."""
 
+import collections
 import dataclasses
 import json
-import os
 import re
 import shutil
 import signal
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from experiments.core.config import to_json
+from experiments.core.record import metrics
 from experiments.core.record.files import write_json
 from experiments.core.record.workdir import Workdir
 from experiments.core.suite import command, runner, trainer
@@ -20,8 +19,9 @@ from experiments.core.suite.choice import choose
 from experiments.core.suite.plan import SuiteRun
 from experiments.core.training import train
 from experiments.mnist_pruning.methods import METHODS
+from experiments.mnist_pruning.suite import best
 from experiments.mnist_pruning.suite.__main__ import SUITE
-from tests.experiments.support import start
+from tests.experiments.support import assert_sound
 from tests.scripts.workdirs import write_workdir
 
 # The dense network compiles fastest; the learning rate is as good a thing to choose as any.
@@ -37,18 +37,34 @@ FINAL = [SuiteRun("final-default", BASE), SuiteRun("final-chosen", BASE, best_of
 
 @pytest.mark.parametrize("preset", SUITE.presets)
 def test_every_run_of_a_preset_is_one_that_the_trainer_accepts(preset):
-    runs = SUITE.presets[preset]()
-    assert len({run.name for run in runs}) == len(runs)
-    candidates = {run.candidate_for: run.setting for run in runs if run.candidate_for}
-    for run in runs:
-        SUITE.recipe.validate(SUITE.config(run, Path(), candidates[run.best_of] if run.best_of else None))
-    assert {run.best_of for run in runs if run.best_of} == set(candidates)
+    assert_sound(SUITE, preset)
+    tried = [run for run in SUITE.presets[preset]() if run.candidate_for]
+    # The dense network is chosen by its own error, which hardening would spoil.
+    assert all((run.base["method"] == "dense") == (run.chosen_by == "valid_error") for run in tried)
 
 
-def test_the_demo_has_every_method_and_needs_no_download():
-    runs = SUITE.presets["demo"]()
-    assert {run.base["dataset"] for run in runs} == {"digits"}
-    assert {run.base["method"] for run in runs} == set(METHODS)
+def test_the_demo_has_every_method():
+    assert {run.base["method"] for run in SUITE.presets["demo"]()} == set(METHODS)
+
+
+def test_every_method_at_its_best_has_as_many_candidates_as_any_other():
+    runs = best.best()
+    candidates = collections.Counter(run.candidate_for for run in runs if run.candidate_for)
+    assert candidates.pop("best-dense") == len(best.RATES)
+    assert set(candidates.values()) == {2 * len(best.RATES)}
+    assert {(run.base["split"], run.base["epochs"]) for run in runs} == {("validation", 15), ("test", 30)}
+    names = {run.name for run in runs}
+    for name in best.EVERYWHERE:
+        assert {f"best/{budget}-{name}-{density:g}" for budget, density in best.CELLS} <= names
+
+
+def test_every_method_has_the_same_rates_and_steps_on_the_second_network(tmp_path):
+    runs = best.vit()
+    candidates = collections.Counter(run.candidate_for for run in runs if run.candidate_for)
+    assert set(candidates.values()) == {len(best.VIT_RATES)}
+    assert {(run.base["split"], run.base["steps"]) for run in runs} == {("validation", 800), ("test", 1600)}
+    config = SUITE.config(runs[0], tmp_path, {"optimizer.learning_rate": 1e-3})
+    assert (config.network, config.label, config.budget) == ("vit", "coarse_label", "network")
 
 
 def made(out: Path, run: SuiteRun, errors: list[float | None], hardened: list[float | None], **earlier: float) -> None:
@@ -72,13 +88,6 @@ def test_the_lowest_hardened_validation_error_is_chosen_and_lost_seeds_count_100
     assert choice["missing"] == []
     by_its_own_error = [dataclasses.replace(run, chosen_by="valid_error") for run in SWEEP]
     assert choose(SUITE, tmp_path, by_its_own_error)["rate"]["chosen"] == "sweep/rate0.001"
-
-
-@pytest.mark.parametrize("preset", ["full", "vit"])
-def test_the_dense_network_is_chosen_by_its_own_error(preset):
-    runs = [run for run in SUITE.presets[preset]() if run.candidate_for]
-    assert {run.chosen_by for run in runs if run.base["method"] == "dense"} == {"valid_error"}
-    assert {run.chosen_by for run in runs if run.base["method"] != "dense"} == {None}
 
 
 def test_a_choice_of_which_nothing_counts_any_more_stays(tmp_path):
@@ -158,12 +167,6 @@ def test_a_final_run_waits_for_its_choice(tmp_path, capsys):
     assert "must run first" in capsys.readouterr().out
 
 
-def test_a_run_made_with_another_config_is_not_overwritten(tmp_path, capsys):
-    write_workdir(tmp_path / "final-default", [[90.0], [5.0]], method="hard")
-    assert command.run_suite(SUITE, tmp_path, FINAL[:1], FINAL[:1], ["suite"]) != 0
-    assert "another config" in "".join(capsys.readouterr())
-
-
 def test_a_summary_that_is_damaged_is_not_done_and_is_named(tmp_path, capsys):
     config = SUITE.config(FINAL[0], tmp_path)
     write_workdir(tmp_path / "final-default", [[90.0, 90.0], [5.0, 5.0]], **dict(BASE))
@@ -186,50 +189,28 @@ def test_a_useless_selection_is_refused(tmp_path, capsys, option, message):
     assert message in capsys.readouterr().err
 
 
-# The command, with runs that compile quickly: the first is long enough to be stopped.
-LONG = [SuiteRun("final-one", BASE | {"epochs": 60, "checkpoint_every": 60}), SuiteRun("final-two", BASE)]
-_SUITE = f"""
-import dataclasses, sys
-from experiments.core.suite import command
-from experiments.core.suite.plan import SuiteRun
-from experiments.mnist_pruning.suite.__main__ import SUITE
-
-runs = {LONG!r}
-sys.exit(command.main(dataclasses.replace(SUITE, presets=dict(demo=lambda: runs)), sys.argv[1:]))
-"""
-
-
-def test_sigterm_stops_with_status_0_and_the_same_command_goes_on(tmp_path, capsys):
-    arguments = [f"--out={tmp_path}", "--preset=demo", "--jobs=1"]
-    process = start([sys.executable, "-c", _SUITE, *arguments])
-    metrics = tmp_path / "final-one" / "metrics.jsonl"
-    deadline = time.monotonic() + 600
-    while not metrics.exists() and time.monotonic() < deadline:
-        time.sleep(0.002)
-    os.kill(process.pid, signal.SIGTERM)
-    out, err = process.communicate(timeout=600)
-    assert (process.returncode, err) == (0, "")
-    assert "stopped; run it again and it resumes" in out
-    assert not (tmp_path / "final-two").exists()
-    assert command.main(dataclasses.replace(SUITE, presets={"demo": lambda: LONG}), arguments) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    assert "2 of 2 runs done" in out
-
-
-def test_a_signal_that_comes_when_a_run_ends_stops_the_suite(tmp_path, monkeypatch, capsys):
-    finish = train._Run._finish
+@pytest.mark.parametrize("when", ["in mid-training", "when a run ends"])
+def test_sigterm_stops_with_status_0_and_the_same_command_goes_on(tmp_path, monkeypatch, capsys, when):
+    owner, name = (train._Run, "_finish") if when == "when a run ends" else (metrics.Writer, "append")
+    method = getattr(owner, name)
 
     def signalled(*arguments):
         signal.raise_signal(signal.SIGTERM)
-        finish(*arguments)
+        return method(*arguments)
 
-    monkeypatch.setattr(train._Run, "_finish", signalled)
-    suite = dataclasses.replace(SUITE, presets={"demo": lambda: [SuiteRun("final-one", BASE), LONG[1]]})
-    assert command.main(suite, [f"--out={tmp_path}", "--preset=demo", "--jobs=1"]) == 0
+    monkeypatch.setattr(owner, name, signalled)
+    runs = [SuiteRun("final-one", BASE | {"epochs": 4, "checkpoint_every": 4}), SuiteRun("final-two", BASE)]
+    suite = dataclasses.replace(SUITE, presets={"demo": lambda: runs})
+    arguments = [f"--out={tmp_path}", "--preset=demo", "--jobs=1"]
+    assert command.main(suite, arguments) == 0
     assert "stopped; run it again and it resumes" in capsys.readouterr().out
-    assert Workdir(tmp_path / "final-one").is_done()
+    assert Workdir(tmp_path / "final-one").is_done() == (when == "when a run ends")
     assert not (tmp_path / "final-two").exists()
+    monkeypatch.setattr(owner, name, method)
+    assert command.main(suite, arguments) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "2 of 2 runs done" in out
 
 
 def test_a_run_of_another_config_is_not_chosen(tmp_path):

@@ -27,6 +27,13 @@ def relaxed_mask(scores, k, lam, p):
     return mask(scipy.optimize.brentq(lambda multiplier: mask(multiplier).sum() - k, *bounds, xtol=1e-15, rtol=1e-15))
 
 
+def expert_choice(scores, k, capacity, lam=0.0, p=2.0):
+    """Of one group, scores [S, E]: the mask [S, E], hard for lam = 0, and for each expert the tokens it serves."""
+    columns = [relaxed_mask(of_expert, k, lam, p) if lam else hard_mask(of_expert, k) for of_expert in scores.T]
+    in_order = [np.argsort(-of_expert, kind="stable")[:capacity] for of_expert in scores.T]
+    return np.stack(columns, axis=1), [tokens[mask[tokens] > 0] for tokens, mask in zip(in_order, columns, strict=True)]
+
+
 def token_choice(gates, selected, capacity, priority):
     """Of one group, gates [S, E]: the mask [S, E] of what tokens select, and for each expert the tokens it serves."""
     num_tokens, num_experts = gates.shape
@@ -40,3 +47,11 @@ def token_choice(gates, selected, capacity, priority):
             if len(served[expert]) < capacity:
                 served[expert].append(token)
     return mask, served
+
+
+def in_buffers(mask, served):
+    """The mask [S, E] of those alone that are served."""
+    found = np.zeros(mask.shape)
+    for expert, tokens in enumerate(served):
+        found[tokens, expert] = mask[tokens, expert]
+    return found

@@ -1,5 +1,7 @@
 """The task under the trainer: what the best assignment reaches, what stays as it is, and mistakes in the config."""
 
+import shutil
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +12,7 @@ from experiments.core.record import metrics
 from experiments.core.training import train
 from experiments.vmoe_clusters.experiment import RECIPE, build, load
 from experiments.vmoe_clusters.kinds import BEST
+from tests.experiments.support import rows_without_seconds
 from tests.experiments.vmoe_clusters.tiny import tiny_config
 
 
@@ -24,7 +27,7 @@ def solution(made, scale):
     return params | {"router": scale * problem["centres"].T, "experts": np.float32(2**0.5) * problem["maps"]}
 
 
-@pytest.mark.parametrize("router", [BEST, "relaxed", "balanced"])
+@pytest.mark.parametrize("router", [BEST, "relaxed"])
 def test_without_noise_the_solution_explains_all_and_recovers_all(router):
     config = tiny_config(router, task__noise=0.0, router__lam__start=0.1, router__lam__end=0.1)
     made = experiment(config)
@@ -46,15 +49,21 @@ def test_noise_hides_part_of_the_assignment_but_not_from_the_best():
     assert found["best"]["test_loss"].mean() < found["hard"]["test_loss"].mean()
 
 
-def test_training_learns_the_assignment(tmp_path):
-    config = tiny_config(task__noise=0.1, steps=400, checkpoint_every=400, eval_every=200, steps_per_dispatch=200)
-    train.run(RECIPE, config, tmp_path)
-    start, _, end = metrics.read(tmp_path / "metrics.jsonl")
+def test_training_learns_the_assignment_and_resumes_with_the_same_rows(tmp_path):
+    whole, left = tmp_path / "whole", tmp_path / "left"
+    config = tiny_config(task__noise=0.1, steps=400, checkpoint_every=200, eval_every=200, steps_per_dispatch=200)
+    train.run(RECIPE, config, whole)
+    start, _, end = metrics.read(whole / "metrics.jsonl")
     assert min(start["test_loss"]) > 80
     assert max(end["test_loss"]) < 40
     assert min(np.array(end["test_recovery"]) - start["test_recovery"]) > 3
     assert end["test_reachable"] == start["test_reachable"]
     assert start["test_loss"][0] != start["test_loss"][1]  # every seed has a problem of its own
+    shutil.copytree(whole, left)  # as a kill before the last checkpoint would leave it
+    (left / "summary.json").unlink()
+    shutil.rmtree(left / "checkpoints" / "400")
+    train.run(RECIPE, config, left)
+    assert rows_without_seconds(left) == rows_without_seconds(whole)
 
 
 def test_the_problem_is_not_learned():
@@ -76,12 +85,10 @@ def test_the_problem_is_not_learned():
         ("hard", {"task__tokens": 18}, r"config\.task\.tokens=18 .* at most the 15 pairs"),
         ("hard", {"task__width": 5}, r"config\.task\.width=5 .* at least the 6 experts"),
         ("hard", {"router__name": "soft"}, r"config\.router\.name='soft' .* one of best, hard, relaxed"),
-        ("hard", {"router__score": "x"}, r"config\.router\.score='x' .* one of gates, logits"),
         ("relaxed", {"router__capacity": 13}, r"config\.router\.capacity=13 .* in \[0, 12\]"),
         ("relaxed", {"router__capacity": 3}, r"config\.router\.capacity=3 .* at least k=4"),
         ("balanced", {"router__limit": 1.9}, r"config\.router\.limit=1\.9 .* at least 2: 6 experts of k=4"),
         ("balanced", {"router__hard_after": 0.5}, r"config\.router\.hard_after=0\.5 .* 1: a plan needs a lam above 0"),
-        ("best", {"router__hard_after": 0.0}, r"config\.router\.hard_after=0\.0 .* in \(0, 1\]"),
     ],
 )
 def test_mistakes_are_named(router, fields, message):

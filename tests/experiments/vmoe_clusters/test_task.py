@@ -8,7 +8,7 @@ import pytest
 from experiments.vmoe_clusters import task
 
 
-@pytest.mark.parametrize(("num_clusters", "k"), [(4, 3), (5, 2), (6, 4), (32, 25), (32, 31)])
+@pytest.mark.parametrize(("num_clusters", "k"), [(4, 3), (5, 2), (32, 25), (32, 31)])
 def test_every_cluster_has_k_tokens_and_no_two_tokens_the_same_clusters(num_clusters, k):
     pairs = task.pairs(num_clusters, k)
     assert pairs.shape == (num_clusters * k // 2, 2)
@@ -44,8 +44,3 @@ def test_noise_is_what_is_left_without_the_centres():
         scale = np.sqrt(50 / (2 + 50 * noise**2))
         rest = groups.tokens / scale - np.asarray(problem["centres"])[groups.clusters].sum(axis=2)
         assert rest.std() == pytest.approx(noise, abs=1e-5 + 0.05 * noise)
-
-
-def test_membership():
-    clusters = jnp.array([[[0, 2], [1, 2]]])
-    np.testing.assert_array_equal(task.membership(clusters, 3), [[[1, 0], [0, 1], [1, 1]]])

@@ -152,3 +152,7 @@ def test_straight_through_is_hard_forward_and_the_identity_backward(schedule):
     assert {at: len(found) for at, found in kept.items()} == {0.0: 2 if halfway == 2 else N, 0.35: halfway, 0.7: 2}
     assert kept[0.35] == sorted(largest(W, halfway))
     np.testing.assert_allclose(gradient(method, W, {}, jnp.arange(N, dtype=jnp.float32))[0], np.arange(N))
+
+
+def test_a_product_that_falls_just_short_of_a_whole_number_is_that_number():
+    assert [num_kept(0.29, 100), int(0.29 * 100)] == [29, 28]

@@ -17,13 +17,28 @@ def _cauchy(x, k, *, scale):
     return 0.5 + jnp.arctan((x - jnp.sort(x)[-k - 1]) / scale) / jnp.pi
 
 
-def test_every_mask_is_made_with_its_strength():
-    x = jnp.linspace(0.1, 1.0, 12)
-    key = jax.random.key(0)
-    for name in MASKS:
-        weak, strong = (masks.mask_of(name, strength, 4)(x, 3, key) for strength in (1e-3, 1.0))
-        np.testing.assert_allclose(weak, x >= x[-3], atol=0.05)  # all of them harden
-        assert np.abs(strong - weak).max() > 0.1
+def test_every_mask_hardens_and_moves_weights_that_a_hard_top_k_does_not_select():
+    x, pull, key = jnp.linspace(0.1, 1.0, 12), jnp.arange(12.0), jax.random.key(0)
+    methods = {name: ("mask_straight_through", {"mask__name": name, "mask__num_samples": 4}) for name in MASKS}
+    methods["by ot"] = ("ot_straight_through", {"ot__epsilon": 0.5})
+
+    def forward_and_pull(x, method, fields):
+        config = small_config(method, density=0.25, mask__strength=0.5, **fields)
+        weights, pull_back = jax.vjp(lambda w: METHODS[method].make(config, 1).weights(w, {}, 0, key), x)
+        return weights, pull_back(pull)[0]
+
+    @jax.jit
+    def masks_and_methods(x):
+        made = {name: masks.mask_of(name, 1e-3, 4)(x, 3, key) for name in MASKS}
+        return made, {name: forward_and_pull(x, *chosen) for name, chosen in methods.items()}
+
+    made, found = masks_and_methods(x)
+    for weak in made.values():
+        np.testing.assert_allclose(weak, x >= x[-3], atol=0.05)
+    for weights, of_weights in found.values():
+        np.testing.assert_array_equal(weights, jnp.where(x >= x[-3], x, 0))
+        assert np.abs(of_weights[:-3]).max() > 0.01
+    np.testing.assert_allclose(found["by ot"][1], found["entropic_ot"][1], rtol=1e-5)  # it goes by two names
 
 
 def test_a_mask_is_one_entry(monkeypatch):

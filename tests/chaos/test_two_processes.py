@@ -1,0 +1,25 @@
+"""One of two processes of a run is killed."""
+
+import signal
+import time
+
+import pytest
+
+from experiments.core.record import checksums
+from tests.experiments.processes import ended, wait_for_rows
+from tests.experiments.vmoe.test_distributed import two_processes
+
+
+@pytest.mark.chaos
+def test_when_one_process_of_two_is_killed_the_other_fails(tmp_path):
+    workdir = tmp_path / "run"
+    processes = two_processes(workdir)
+    wait_for_rows(processes, workdir, 3)
+    while not (workdir / "checkpoints" / "8" / checksums.NAME).exists():
+        assert processes[0].poll() is None
+        time.sleep(0.002)
+    processes[1].kill()
+    (status, _, err), (killed, _, _) = ended(processes, timeout=600)
+    assert killed == -signal.SIGKILL
+    assert status not in (0, -signal.SIGKILL)
+    assert "Traceback" in err or "another task died" in err

@@ -1,0 +1,102 @@
+"""Runs on digits: the densities of their rows, and networks that are exported, which are those of the last row."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from experiments.core.input import dataset as data_lib
+from experiments.core.record import metrics
+from experiments.core.training import train
+from experiments.mnist_pruning.experiment import RECIPE
+from tests.experiments.mnist_pruning.test_networks import SIZE, small_transformer
+from tests.experiments.support import loaded, small_config
+
+N = 64 * 10  # weights of the one layer there is, unless a case says otherwise
+
+
+def dense_until_hardened(rows):
+    assert rows[-1]["train_density"] == [1.0]
+    assert rows[-1]["hardened_density"] == pytest.approx([int(0.1 * N) / N])
+
+
+def falling_to_k(rows):
+    densities = [row["train_density"][0] for row in rows]
+    assert densities == sorted(densities, reverse=True)
+    assert densities[0] == 1.0
+    assert densities[-1] == pytest.approx(int(0.1 * N) / N)
+
+
+def falling_to_about_k(rows):
+    assert rows[0]["train_density"] == [1.0]
+    assert rows[-1]["train_density"] == pytest.approx([0.1], abs=0.03)
+
+
+def shrunk(rows):
+    assert 0 < rows[-1]["train_density"][0] < rows[0]["train_density"][0]
+
+
+def at_the_end_six_of_each_unit(rows):
+    assert rows[0]["train_density"][0] > 0.5
+    assert rows[-1]["train_density"] == rows[-1]["hardened_density"] == pytest.approx([6 / 64])
+
+
+def of_pruned_layers_alone(rows):
+    kept = {"1": (296, 64 * 16), "3": (43, 15 * 10)}
+    assert rows[-1]["train_density_per_layer"] == {layer: pytest.approx([k / n]) for layer, (k, n) in kept.items()}
+    assert rows[-1]["train_density"] == pytest.approx([(296 + 43) / (1024 + 150)])
+
+
+def matrices_compete(rows):
+    last = rows[-1]
+    assert rows[0]["train_density"][0] > 0.3
+    assert last["train_density"] == last["hardened_density"] == pytest.approx([int(0.1 * SIZE) / SIZE], rel=1e-4)
+    assert last["hardened_error"] == last["test_error"]
+    shares = last["train_density_per_layer"]
+    assert len(shares) == 7
+    assert min(shares.values()) != max(shares.values())
+
+
+CASES = {
+    "dense": (dense_until_hardened, {"epochs": 1}),
+    "hard_concrete": (falling_to_about_k, {"epochs": 80, "checkpoint_every": 80, "hidden": (32, 32)}),
+    "ista": (falling_to_k, {}),
+    "str": (shrunk, {"str__weight_decay": 0.1}),
+    "annealed": (at_the_end_six_of_each_unit, {"budget": "row", "p": 2.0, "hard_after": 0.9, "lam__start": 100.0}),
+    "movement": (of_pruned_layers_alone, {"hidden": (16, 15), "prune_layers": (1, 3), "density": 0.29}),
+    "gradual": (matrices_compete, {"density": 0.1, "density_schedule__end": 0.75, "density_schedule__every": 1}),
+}
+
+
+@pytest.mark.parametrize("variant", CASES)
+def test_a_run_has_the_density_that_it_says_and_exports_what_it_evaluated(tmp_path, variant):
+    check, fields = CASES[variant]
+    make = small_transformer if variant == "gradual" else small_config
+    config = make(variant, seeds=(1,), **fields)
+    config.export_params = True
+    train.run(RECIPE, config, tmp_path)
+    rows = metrics.read(tmp_path / "metrics.jsonl")
+    check(rows)
+    saved = json.loads((tmp_path / "config.json").read_text())
+    assert (saved["method"], saved["density"]) == (config.method, config.density)
+
+    made = loaded("mnist_pruning", tmp_path)
+    network, test = made["network"], made["data"].evaluation
+    images = network.prepare(test["image"])
+    for name, metric in {"network": "test_error", "hardened": "hardened_error"}.items():
+        logits = network.logits(made["params"][name], images)
+        found = 100 * (np.argmax(logits, axis=1) != test["label"]).mean()
+        assert found == pytest.approx(rows[-1][metric][0], rel=1e-6)
+
+
+def test_images_of_the_first_layer_have_the_weights_that_are_kept():
+    config = small_config("hard", density=0.1)
+    experiment = RECIPE.build(config, data_lib.load(config))
+    made = jax.jit(lambda key: experiment.pictures(experiment.init(key)))(jax.random.key(0))
+    images = np.asarray(made["first_layer"])
+    assert images.shape == (10, 8, 8, 3)
+    coloured = (images != 1).any(axis=-1)
+    assert coloured.sum() == 64  # of 640
+    of_units = coloured.sum(axis=(1, 2)).tolist()
+    assert of_units == sorted(of_units, reverse=True)

@@ -1,0 +1,76 @@
+"""The routers behind a plan and behind a straight-through mask: what they select, and what they learn by."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments.vmoe.routers import (
+    BalancedExpertChoice,
+    HardExpertChoice,
+    Logits,
+    RelaxedExpertChoice,
+    StraightThroughExpertChoice,
+)
+
+G, S, E, K, C = 2, 12, 6, 4, 8
+RNG = np.random.default_rng(0)
+LOGITS, COTANGENT, CHANGE = RNG.normal(size=(3, G, S, E)).astype(np.float32)
+
+
+def outcome_and_gradient(router, logits):
+    """A weighted sum of the mask, with the routing, and its gradient in the logits."""
+
+    def outcome(values):
+        routed = router(Logits(values, values))
+        return (COTANGENT * routed.combine / routed.gates).sum(), routed
+
+    return jax.value_and_grad(outcome, has_aux=True)(logits)
+
+
+@jax.jit
+def balanced(logits, limit):
+    return outcome_and_gradient(BalancedExpertChoice(K, S, limit, 0.5), logits)
+
+
+@pytest.mark.parametrize("limit", [2.0, 2.5])
+def test_every_expert_has_k_tokens_and_no_token_more_experts_than_its_limit(limit):
+    (_, routed), _ = jax.tree.map(np.asarray, balanced(LOGITS, np.float32(limit)))
+    mask = routed.combine / routed.gates
+    np.testing.assert_allclose(mask.sum(axis=1), np.full((G, E), K), atol=2e-3)
+    assert mask.sum(axis=2).max() < limit + 2e-3
+    if limit == E * K / S:  # no room: every token has as many
+        np.testing.assert_allclose(mask.sum(axis=2), np.full((G, S), limit), atol=2e-2)
+    assert mask.min() >= 0
+    assert mask.max() <= 1 + 1e-6
+    in_slots = np.take_along_axis(mask.swapaxes(1, 2), routed.token, axis=-1)
+    assert np.diff(in_slots).max() < 1e-6  # those of largest mask first
+
+
+def test_the_gradient_goes_through_the_plan():
+    step, limit = 1e-2 * CHANGE, np.float32(2)
+    _, gradient = balanced(LOGITS, limit)
+    slope = float((np.asarray(gradient) * step).sum())
+    assert abs(slope) > 1e-3
+    ((before, _), _), ((after, _), _) = balanced(LOGITS - step, limit), balanced(LOGITS + step, limit)
+    np.testing.assert_allclose((after - before) / 2, slope, rtol=0.1)
+
+
+def test_straight_through_is_the_hard_router_forward_and_the_relaxed_one_backward():
+    routers = {
+        "hard": HardExpertChoice(K, "logits"),
+        "relaxed": RelaxedExpertChoice(K, C, 0.7),
+        "straight_through": StraightThroughExpertChoice(K, C, 0.7),
+    }
+    run = jax.jit(lambda values: {name: outcome_and_gradient(router, values) for name, router in routers.items()})
+    made = jax.tree.map(np.asarray, run(jnp.asarray(LOGITS)))
+    (_, hard), of_hard = made["hard"]
+    (_, found), gradient = made["straight_through"]
+    np.testing.assert_array_equal(found.token[..., :K], hard.token)
+    np.testing.assert_array_equal(found.weight[..., :K], hard.weight)
+    np.testing.assert_array_equal(found.weight[..., K:], 0)  # exactly, though the relaxed mask is not
+    for name in ("combine", "selected", "mass", "gates"):
+        np.testing.assert_allclose(getattr(found, name), getattr(hard, name), rtol=1e-6)
+    np.testing.assert_allclose(gradient, made["relaxed"][1], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(of_hard, 0, atol=1e-6)
+    assert np.abs(gradient[hard.combine == 0]).max() > 0.1  # what is not selected learns whether it should be
