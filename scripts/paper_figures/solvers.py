@@ -45,7 +45,9 @@ def figure4(bench: Path) -> Figure:
     """
     machines = [machine for machine in map(read, sorted(bench.glob("*.json"))) if {*_SECTIONS} <= machine.keys()]
     if not machines:
-        raise UsageError(f"no machine in {bench} has {' and '.join(_SECTIONS)}: python -m scripts.bench.isotonic")
+        raise UsageError(
+            f"no machine in {bench} has {' and '.join(_SECTIONS)}: python -m scripts.bench --only=isotonic,exactness"
+        )
     figure = Figure(figsize=(TEXT, 0.4 + 2.3 * len(machines)), layout="constrained")
     panels = figure.subplots(len(machines), 3, squeeze=False)
     for (time, error, over_lam), machine in zip(panels, machines, strict=True):
