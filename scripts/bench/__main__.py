@@ -13,30 +13,32 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import importlib
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from experiments.core import console
 from experiments.core.errors import UsageError
-from scripts.bench import costs, isotonic, masks, record, sparsity, steps, training
+from scripts.bench import record
 from scripts.bench.process import Case, FailedError, Group, isolated
 
-# By section of the record: from a scale (small, cpu or device) to what is measured.
-GROUPS: dict[str, Callable[[str], Group]] = {
-    "masks": masks.group,
-    "isotonic": isotonic.times,
-    "exactness": isotonic.errors,
-    "steps": steps.group,
-    "router": training.router,
-    "losses": training.losses,
-    "sparsity": sparsity.group,
-    "pipeline": costs.pipeline,
-    "pages": costs.pages,
-    "help": costs.helps,
+# By section of the record, the function from a scale (small, cpu or device) to what is measured. Modules are imported
+# when they are asked: `--help` answers without the experiments.
+GROUPS = {
+    "masks": "masks.group",
+    "isotonic": "isotonic.times",
+    "exactness": "isotonic.errors",
+    "steps": "steps.group",
+    "router": "training.router",
+    "losses": "training.losses",
+    "sparsity": "sparsity.group",
+    "pipeline": "costs.pipeline",
+    "pages": "costs.pages",
+    "help": "costs.helps",
 }
 DEVICE = ("steps", "router", "losses", "isotonic", "masks")
 _LONGEST = 10.0  # minutes of a case on a device
@@ -65,6 +67,13 @@ def _sections(text: str) -> list[str]:
     return names
 
 
+def group_of(name: str, scale: str) -> Group:
+    """The group of a section at a scale."""
+    module, _, function = GROUPS[name].partition(".")
+    found: Group = getattr(importlib.import_module(f"scripts.bench.{module}"), function)(scale)
+    return found
+
+
 def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
     start = time.monotonic()
     try:  # in a process of its own: while this one held the device, others could not have it
@@ -82,7 +91,7 @@ def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
     left: list[str] = []
     failed: list[str] = []
     for name in options.only or (DEVICE if options.device else GROUPS):
-        group, section_name = GROUPS[name](scale), name + "-small" * options.small
+        group, section_name = group_of(name, scale), name + "-small" * options.small
         section = record.begin(path, section_name, environment, group.settings, options.again)
         for case in group.cases:
             if case.name in section["measured"]:

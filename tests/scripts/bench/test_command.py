@@ -33,10 +33,12 @@ def measured(monkeypatch):
         return ENVIRONMENT if "surroundings" in str(measure) else measure(Contest())
 
     groups = {"steps": ["a", "b"], "masks": ["c"]}
-    made = {
-        key: lambda scale, cases=cases: Group({"scale": scale}, [*map(case, cases)]) for key, cases in groups.items()
-    }
-    monkeypatch.setattr(command, "GROUPS", made)
+
+    def group_of(name, scale):
+        return Group({"scale": scale}, [*map(case, groups[name])])
+
+    monkeypatch.setattr(command, "GROUPS", groups)
+    monkeypatch.setattr(command, "group_of", group_of)
     monkeypatch.setattr(command, "DEVICE", ("steps", "masks"))
     monkeypatch.setattr(command, "isolated", isolated)
     return names, broken

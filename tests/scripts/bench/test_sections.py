@@ -11,7 +11,7 @@ from scipy import sparse
 from experiments.core.input.examples import InMemory
 from experiments.vmoe.experiment import RECIPE, routing_shape
 from scripts.bench import costs, sparsity, training
-from scripts.bench.__main__ import GROUPS
+from scripts.bench.__main__ import GROUPS, group_of
 from scripts.bench.timing import Contest, Summary
 
 MATRICES = sparsity.pruned((50, 20, 10), 0.1)
@@ -20,7 +20,7 @@ MATRICES = sparsity.pruned((50, 20, 10), 0.1)
 @pytest.mark.parametrize("scale", ["small", "cpu", "device"])
 @pytest.mark.parametrize("name", GROUPS)
 def test_settings_are_json_and_cases_go_to_other_processes_under_names_of_their_own(name, scale):
-    group = GROUPS[name](scale)
+    group = group_of(name, scale)
     json.dumps(group.settings)
     names = [case.name for case in group.cases]
     assert len(names) == len(set(names)) >= 1
