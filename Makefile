@@ -162,7 +162,7 @@ fuzz: $(READY)  ## Random problems for every operator against an independent ora
 bench: $(VENV)-bench/.ready-$(JAX)  ## Time operators beside peers, solvers, steps, routers, losses, sparse inference, input pipeline, pages, --help: ONLY=masks,steps, SMALL=1 for tiny sizes.
 	@$(VENV)-bench/bin/python -m scripts.bench $(if $(ONLY),--only=$(ONLY)) $(if $(SMALL),--small)
 
-bench-gpu:  ## What a GPU is worth timing on it, half an hour at most; goes on where it was stopped: MINUTES=10 for a part, SMALL=1 for tiny sizes on any machine.
+bench-gpu:  ## What a GPU is worth timing on it, about half an hour; goes on where it was stopped: MINUTES=10 for a part, SMALL=1 for tiny sizes on any machine.
 	@$(MAKE) --no-print-directory bench-device JAX=$(if $(SMALL),$(JAX),$(if $(filter cpu,$(JAX)),cuda13,$(JAX)))
 
 bench-device: $(VENV)-bench/.ready-$(JAX)
