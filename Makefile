@@ -159,22 +159,14 @@ fuzz: $(READY)  ## Random problems for every operator against an independent ora
 	@$(if $(PROBLEM),PROBLEM='$(PROBLEM)' $(RUN) pytest tests/ops/problems/test_judge.py -k problem_of_a_line,\
 	  FUZZ=$(N) SEED=$(SEED) $(RUN) pytest tests/ops/problems -n $(JOBS) --dist=worksteal --durations=0 --durations-min=1000)
 
-bench: $(VENV)-bench/.ready-$(JAX)  ## Time the operators beside their peers, training steps, isotonic solvers, the input pipeline, losses and routers, pages of runs, --help, sparse inference, in an environment of its own.
-	@$(VENV)-bench/bin/python -m scripts.bench
-	@$(VENV)-bench/bin/python -m scripts.bench.steps
-	@$(VENV)-bench/bin/python -m scripts.bench.isotonic
-	@$(VENV)-bench/bin/python -m scripts.bench.pipeline
-	@$(VENV)-bench/bin/python -m scripts.bench.losses
-	@$(VENV)-bench/bin/python -m scripts.bench.router
-	@$(VENV)-bench/bin/python -m scripts.bench.pages
-	@$(VENV)-bench/bin/python -m scripts.bench.help
-	@$(VENV)-bench/bin/python -m scripts.bench.sparsity
+bench: $(VENV)-bench/.ready-$(JAX)  ## Time operators beside peers, solvers, steps, routers, losses, sparse inference, input pipeline, pages, --help: ONLY=masks,steps, SMALL=1 for tiny sizes.
+	@$(VENV)-bench/bin/python -m scripts.bench $(if $(ONLY),--only=$(ONLY)) $(if $(SMALL),--small)
 
-bench-gpu:  ## What a GPU is worth timing on it, under 20 minutes; goes on where it was stopped: MINUTES=10 for a part.
-	@$(MAKE) --no-print-directory bench-device JAX=$(if $(filter cpu,$(JAX)),cuda13,$(JAX))
+bench-gpu:  ## What a GPU is worth timing on it, about half an hour; goes on where it was stopped: MINUTES=10 for a part, SMALL=1 for tiny sizes on any machine.
+	@$(MAKE) --no-print-directory bench-device JAX=$(if $(SMALL),$(JAX),$(if $(filter cpu,$(JAX)),cuda13,$(JAX)))
 
 bench-device: $(VENV)-bench/.ready-$(JAX)
-	@$(VENV)-bench/bin/python -m scripts.bench.device $(if $(MINUTES),--minutes=$(MINUTES))
+	@$(VENV)-bench/bin/python -m scripts.bench --device $(if $(ONLY),--only=$(ONLY)) $(if $(MINUTES),--minutes=$(MINUTES)) $(if $(SMALL),--small)
 
 check-accelerators:  ## Compile operators and full-size runs for TPUs and GPUs that are not here: results/accelerators (hours; resumes; TYPES=v5e,... EVERYTHING=1; JOBS at once, each of up to 8 GB).
 	-@$(MAKE) --no-print-directory install VENV=.venv-tpu JAX=tpu || echo "no environment for TPUs (above): nothing is compiled for them"

@@ -40,6 +40,14 @@ def write(path: Path, document: Mapping[str, Any], *place: str) -> None:
         write_json(path, whole)
 
 
+def remove(path: Path, section: str) -> None:
+    """Removes a section, if it is there."""
+    with _alone(path.parent):
+        whole = read(path) or {}
+        if whole.pop(section, None) is not None:
+            write_json(path, whole)
+
+
 @contextlib.contextmanager
 def _alone(directory: Path) -> Iterator[None]:
     """Within it, no other process writes to a file of the directory."""

@@ -9,7 +9,7 @@ import pytest
 
 from configs import cifar100_vit, mnist_pruning, vmoe, vmoe_clusters
 from experiments.core import config
-from scripts.bench.help import ROOT, ask, entry_points
+from scripts.bench.costs import ROOT, ask, entry_points
 
 EXPERIMENTS = {
     "mnist_pruning": mnist_pruning,

@@ -1,60 +1,158 @@
-"""Compares the operators with their peers: ``python -m scripts.bench [--quick] [--peers=jaxopt,ott,entmax]``.
+"""Times what this repository computes beside its peers: ``python -m scripts.bench [--only=masks,steps] [--small]``.
 
-Prints tables and the targets, and writes the section ``masks`` of ``<results>/<hardware>.json``. Peers that are not
-installed are left out, and said to be; ``pip install -r requirements-bench.txt`` brings them all. About six minutes on
-two cores. The record is written after each case: if the command was stopped, the same one goes on.
+Every group of measurements writes a section of ``<results>/<hardware>.json`` after each of its cases, which run in
+processes of their own. Cases that the record has of the same code, packages, machine and settings are passed over, so
+a command that was stopped goes on where it was; contestants that fail are recorded with the reason, and cost themselves
+alone. About 40 minutes on two cores. With ``--device`` what a GPU or TPU is worth timing, in its sizes: no case takes
+more than ten minutes, and with ``--minutes`` none is begun that could end later. With ``--small`` everything in tiny
+sizes, to see on any machine that it works: kept nowhere, unless ``--results`` says where.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import contextlib
+import functools
+import importlib
 import sys
-from collections.abc import Sequence
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from experiments.core import console
-from scripts.bench import contestants, peers, record, report, run, sizes
-from scripts.bench.failure import LostDeviceError
+from experiments.core.errors import UsageError
+from scripts.bench import record
+from scripts.bench.process import Case, FailedError, Group, isolated
 
-
-def _known_peers(text: str) -> list[str]:
-    names = [name for name in text.split(",") if name]
-    if unknown := sorted(set(names) - set(peers.PEERS)):
-        raise argparse.ArgumentTypeError(f"unknown {', '.join(unknown)}; known: {', '.join(peers.PEERS)}")
-    return names
+# By section of the record, the function from a scale (small, cpu or device) to what is measured. Modules are imported
+# when they are asked: `--help` answers without the experiments.
+GROUPS = {
+    "masks": "masks.group",
+    "isotonic": "isotonic.times",
+    "exactness": "isotonic.errors",
+    "steps": "steps.group",
+    "router": "training.router",
+    "losses": "training.losses",
+    "sparsity": "sparsity.group",
+    "pipeline": "costs.pipeline",
+    "pages": "costs.pages",
+    "help": "costs.helps",
+}
+DEVICE = ("steps", "router", "losses", "isotonic", "masks")
+_LONGEST = 10.0  # minutes of a case on a device
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs the command; 1 if an operator of ours raised or computed something wrong, or a part failed."""
-    parser = record.parser("scripts.bench", __doc__)
-    parser.add_argument("--quick", action="store_true", help="small sizes, under a minute")
-    parser.add_argument("--peers", type=_known_peers, help="comma-separated, may be empty; default: all")
-    options = record.parse(parser, arguments, harmless=("quick",))
-    wanted = list(peers.PEERS) if options.peers is None else options.peers
-    environment = record.begin("scripts.bench", arguments, options.results)
+    """Runs the command; 1 if anything failed or was wrong."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.bench", description=(__doc__ or "").split(":")[0])
+    parser.add_argument("--only", type=_sections, help=f"comma-separated, of {', '.join(GROUPS)}; default: all")
+    parser.add_argument("--device", action="store_true", help=f"in sizes of a GPU or TPU: {', '.join(DEVICE)}")
+    parser.add_argument("--small", action="store_true", help="tiny sizes, to see that everything works")
+    parser.add_argument("--minutes", type=float, help="begin nothing that could end later (on a GPU)")
+    parser.add_argument("--again", action="store_true", help="measure what is in the record, too")
+    parser.add_argument("--results", type=Path, default=record.RESULTS, help="directory to write to")
+    options = parser.parse_args(arguments)
+    with contextlib.ExitStack() as stack:
+        if options.small and options.results == record.RESULTS:
+            options.results = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        return _run(options, ["python", "-m", "scripts.bench", *arguments])
 
-    chosen = sizes.QUICK if options.quick else sizes.FULL
-    others, found = peers.load(wanted)
-    for name, peer in found.items():
-        if peer["status"] in ("missing", "unusable"):
-            print(f"peer {name} is {peer['status']}: {peer['reason']}", flush=True)
-    compared = [*contestants.operators(chosen.lams), *contestants.baselines(), *others]
-    settings = {"quick": options.quick, **dataclasses.asdict(chosen)}
-    name = "masks" + "-quick" * options.quick
-    kept = record.keep(options.results, name, environment, {"settings": settings, "peers": found})
+
+def _sections(text: str) -> list[str]:
+    names = [name for name in text.split(",") if name]
+    if unknown := sorted(set(names) - set(GROUPS)):
+        raise argparse.ArgumentTypeError(f"unknown {', '.join(unknown)}; known: {', '.join(GROUPS)}")
+    return names
+
+
+def group_of(name: str, scale: str) -> Group:
+    """The group of a section at a scale."""
+    module, _, function = GROUPS[name].partition(".")
+    found: Group = getattr(importlib.import_module(f"scripts.bench.{module}"), function)(scale)
+    return found
+
+
+def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
+    start = time.monotonic()
+    try:  # in a process of its own: while this one held the device, others could not have it
+        environment = isolated(functools.partial(record.surroundings, command), 2.0)
+    except FailedError as error:
+        raise UsageError(f"JAX finds no device: {error}") from None
+    on_cpu = environment["devices"]["platform"] == "cpu"
+    if options.device and on_cpu and not options.small:
+        raise UsageError(
+            "JAX finds a CPU only, on which this takes hours: wanted is a GPU or TPU with a driver that works and JAX "
+            "for it (make bench-gpu JAX=cuda13, or tpu); --small tries everything on any machine"
+        )
+    scale = "small" if options.small else "cpu" if on_cpu else "device"
+    path = record.path_of(options.results, environment)
+    left: list[str] = []
+    failed: list[str] = []
+    for name in options.only or (DEVICE if options.device else GROUPS):
+        group, section_name = group_of(name, scale), name + "-small" * options.small
+        section = record.begin(path, section_name, environment, group.settings, options.again)
+        for case in group.cases:
+            if case.name in section["measured"]:
+                continue
+            passed = (time.monotonic() - start) / 60
+            if options.minutes is not None and passed + case.minutes > options.minutes:
+                left.append(f"{name}, {case.name} ({case.minutes:g} minutes)")
+                continue
+            print(f"{name}: {case.name}", flush=True)
+            found = _measured(case, _LONGEST if scale == "device" else None)
+            print(*lines(found), sep="\n", flush=True)
+            record.add(section, case.name, found)
+            section["complete"] = len(section["measured"]) == len(group.cases)
+            record.write(path, section_name, section)
+        failed += [f"{name}: {who}: {reason}" for who, reason in _failures(section)]
+    for what in left:
+        print(f"no time was left for {what}: the same command goes on with it")
+    for what in failed:
+        print(f"failed: {what}", file=sys.stderr)
+    print("everything was tried" if options.small else f"results are in {path}")
+    return int(bool(failed))
+
+
+def _measured(case: Case, minutes: float | None) -> dict[str, Any]:
     try:
-        document = run.run(chosen, compared, lambda line: print(line, flush=True), kept)
-    except LostDeviceError as error:
-        print(f"error: {error}: the same command goes on without it", file=sys.stderr)
-        return 1
-    path = record.write(options.results, name, environment, document)
-    print()
-    for line in report.lines(document):
-        print(line)
-    print(f"results are in {path}")
-    ours = {contestant.name for contestant in compared if contestant.ours}
-    rows = [row for case in document["cases"] for row in case["results"] if row["contestant"] in ours]
-    return int(bool(document.get("failed")) or any(row["status"] in ("wrong", "failed") for row in rows))
+        return isolated(case.measure, minutes)
+    except FailedError as error:
+        return {"failed": {case.name: str(error)}}
+
+
+def _failures(section: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Whatever failed, or is over a limit, and the reason."""
+    yield from section["failed"].items()
+    yield from section.get("over_limits", {}).items()
+    for case in section.get("cases", []):
+        for row in case["results"]:
+            if row["status"] == "failed":
+                yield f"({case['batch']}, {case['n']}, {case['k']}) {row['contestant']}", row["reason"]
+
+
+def lines(found: Any, indent: str = "  ") -> Iterator[str]:
+    """Shows what a case found: a line for every row, whatever its fields are called."""
+    for key, value in found.items() if isinstance(found, Mapping) else enumerate(found):
+        label = f"{indent}{key}: " if isinstance(found, Mapping) else indent
+        if isinstance(value, Mapping) and any(not isinstance(each, Mapping | list) for each in value.values()):
+            yield label + ", ".join(f"{name} {each}" for name, each in _fields(value))
+            yield from lines({name: each for name, each in value.items() if isinstance(each, list)}, indent + "  ")
+        elif isinstance(value, Mapping | list):
+            yield from [label] * bool(value and label.strip())
+            yield from lines(value, indent + "  ")
+        else:
+            yield label + str(value)
+
+
+def _fields(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The fields of a row that are known, those of a part of it after its name."""
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{name} {part}", number) for part, number in _fields(value))
+        elif value is not None and not isinstance(value, list):
+            yield name, f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 if __name__ == "__main__":

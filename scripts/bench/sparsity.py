@@ -1,15 +1,15 @@
-"""What sparsity buys: bytes on disk and time of inference, dense and sparse: ``python -m scripts.bench.sparsity``.
+"""The section ``sparsity``: what sparsity buys, in bytes on disk and time of inference.
 
 Multilayer perceptrons whose matrices share one budget, of the paper's size (784-32-32-10) and wider, with random
 weights: how many there are matters, not which. Products by NumPy and, sparse, by SciPy's compressed rows (CSR), which
-on CPUs is the library to use; on so small a network a dense product may well win. Writes
-the section ``sparsity`` of ``<results>/<hardware>.json``.
+on CPUs is the library to use; on so small a network a dense product may well win.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -17,31 +17,49 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import sparse
 
-from experiments.core import console
 from ops import pruning
-from scripts.bench import record
-from scripts.bench.timing import Budget, interleave
+from scripts.bench.process import Case, Found, Group
+from scripts.bench.timing import Budget, Contest
 
-_MODULE = "scripts.bench.sparsity"
-
-WIDTHS = {"784-32-32-10": (784, 32, 32, 10), "784-1024-1024-10": (784, 1024, 1024, 10)}
-DENSITIES = (1.0, 0.1, 0.02, 0.01)
-BATCHES = (1, 128)
+_NETWORKS = {"784-32-32-10": [784, 32, 32, 10], "784-1024-1024-10": [784, 1024, 1024, 10]}
+_DENSITIES = (1.0, 0.1, 0.02, 0.01)
+_BATCHES = (1, 128)
 Matrices = list[np.ndarray]  # [inputs, outputs]
+
+
+def group(scale: str) -> Group:
+    """One case: all networks, densities, batches and formats take turns."""
+    networks = {"20-10": [20, 10]} if scale == "small" else _NETWORKS
+    seconds = 0.2 if scale == "small" else 40.0
+    return Group({"seconds": seconds}, [Case("inference", functools.partial(measure, networks, seconds))])
+
+
+def measure(networks: Mapping[str, Sequence[int]], seconds: float, contest: Contest) -> Found:
+    """Bytes of every network in each format, and times of its inference."""
+    sizes, timed, rows = [], {}, {}
+    for (name, widths), density in itertools.product(networks.items(), _DENSITIES):
+        matrices, row = pruned(widths, density), {"network": name, "density": density}
+        sizes.append(row | bytes_of(matrices))
+        for batch in _BATCHES:
+            for form, call in calls(matrices, batch).items():
+                key = f"{name}, density {density:g}, batch {batch}, {form}"
+                timed[key], rows[key] = call, row | {"batch": batch, "format": form}
+    times = contest.time(timed, Budget(seconds, fewest=20, most=2000))
+    inference = [rows[key] | time._asdict() for key, time in times.items()]
+    return {"bytes": sizes, "inference": inference, "failed": contest.failed}
 
 
 def pruned(widths: Sequence[int], density: float) -> Matrices:
     """Random matrices of which the largest weights are left, whichever they are in."""
     keys = jax.random.split(jax.random.key(0), len(widths) - 1)
-    shapes = itertools.pairwise(widths)
     params = {
         str(i): jax.random.normal(key, shape) / jnp.sqrt(shape[0])
-        for i, (key, shape) in enumerate(zip(keys, shapes, strict=True))
+        for i, (key, shape) in enumerate(zip(keys, itertools.pairwise(widths), strict=True))
     }
     return [np.asarray(leaf) for leaf in pruning.Pruner(density=density, lam=0.0).harden(params).values()]
 
 
-def sizes(matrices: Matrices) -> dict[str, int]:
+def bytes_of(matrices: Matrices) -> dict[str, int]:
     """Bytes of the matrices in each format, in float32.
 
     ``csr`` has an index of 4 bytes for each weight and one for each unit, ``bcoo`` (of JAX) two for each weight, and
@@ -57,58 +75,15 @@ def sizes(matrices: Matrices) -> dict[str, int]:
     }
 
 
-def inference(matrices: Sequence[Any], x: np.ndarray) -> np.ndarray:
-    """Logits [outputs, B] of inputs [inputs, B], through matrices [outputs, inputs], dense or sparse."""
-    for matrix in matrices[:-1]:
-        x = np.maximum(matrix @ x, 0.0)
-    return matrices[-1] @ x
-
-
 def calls(matrices: Matrices, batch: int) -> dict[str, Callable[[], Any]]:
-    """Inference in each format."""
+    """Inference in each format: logits [outputs, B] of inputs [inputs, B]."""
     x = np.random.default_rng(0).normal(size=(len(matrices[0]), batch)).astype(np.float32)
     dense = [np.ascontiguousarray(matrix.T) for matrix in matrices]
     rows = [sparse.csr_array(matrix) for matrix in dense]
-    return {"dense": lambda: inference(dense, x), "csr": lambda: inference(rows, x)}
+    return {"dense": lambda: _inference(dense, x), "csr": lambda: _inference(rows, x)}
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Runs the command."""
-    parser = record.parser(_MODULE, __doc__)
-    parser.add_argument("--seconds", type=float, default=40.0, help="of timed calls, all together")
-    options = record.parse(parser, arguments)
-    environment = record.begin(_MODULE, arguments, options.results)
-
-    networks = {(name, density): pruned(widths, density) for name, widths in WIDTHS.items() for density in DENSITIES}
-    timed = {
-        (name, density, batch, form): call
-        for (name, density), matrices in networks.items()
-        for batch in BATCHES
-        for form, call in calls(matrices, batch).items()
-    }
-    times = interleave(timed, Budget(options.seconds, fewest=20, most=2000))
-    document: dict[str, Any] = {
-        "bytes": [
-            {"network": name, "density": density} | sizes(matrices) for (name, density), matrices in networks.items()
-        ],
-        "inference": [
-            {"network": name, "density": density, "batch": batch, "format": form} | time._asdict()
-            for (name, density, batch, form), time in times.items()
-        ],
-    }
-    path = record.write(options.results, "sparsity", environment, document)
-
-    for row in document["bytes"]:
-        formats = ", ".join(f"{form} {row[form]}" for form in ("dense", "csr", "bcoo", "bits"))
-        print(f"{row['network']:17} {100 * row['density']:3g} %  bytes: {formats}")
-    for (name, density, batch, form), time in times.items():
-        over = time.median_ms / times[name, density, batch, "dense"].median_ms
-        print(
-            f"{name:17} {100 * density:3g} %  batch {batch:3}  {form:5} {time.median_ms:8.4f} ms  {over:6.2f} of dense"
-        )
-    print(f"results are in {path}")
-    return 0
-
-
-if __name__ == "__main__":
-    console.run(main)
+def _inference(matrices: Sequence[Any], x: np.ndarray) -> np.ndarray:
+    for matrix in matrices[:-1]:
+        x = np.maximum(matrix @ x, 0.0)
+    return matrices[-1] @ x

@@ -1,14 +1,13 @@
-"""What a training step of the pruning experiment costs: ``python -m scripts.bench.steps``.
+"""The section ``steps``: what a training step of the pruning experiment costs.
 
-Times steps of the MLP of ``configs/mnist_pruning.py`` in this process, the methods taking turns, on random images of
-MNIST's shape, with the weights as initialised: the learning rate is next to nothing, so that all methods stay where
-they start. Writes the section ``steps`` of ``<results>/<hardware>.json``.
+Steps of the MLP of ``configs/mnist_pruning.py``, the methods taking turns, on random images of MNIST's shape, with the
+weights as initialised: the learning rate is next to nothing, so that all methods stay where they start.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, MutableMapping, Sequence
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,27 +16,52 @@ import numpy as np
 from jax import lax
 
 from configs.mnist_pruning import get_config
-from experiments.core import console
 from experiments.core.input.batches import seeds_epoch_indices
 from experiments.core.input.dataset import Data
 from experiments.core.training import mesh, state, step
 from experiments.mnist_pruning import experiment
 from experiments.mnist_pruning.methods import METHODS
 from experiments.mnist_pruning.methods.method import Method, PruningMethod, by_number
-from scripts.bench import record
-from scripts.bench import training as training_steps
-from scripts.bench.failure import LostDeviceError, caught
-from scripts.bench.timing import Budget, Summary, interleave
+from scripts.bench.process import Case, Found, Group
+from scripts.bench.timing import Budget, Contest
 
-_MODULE = "scripts.bench.steps"
+_BY_LAX = "hard by lax.top_k"
+_SCALES = {"small": (0.5, 2), "cpu": (60.0, 100), "device": (20.0, 100)}
 
-# Above each limit the pruning would be too dear to be worth its while.
-LIMITS = {
-    ("relaxed p=2 lam=0.1", "dense"): 2.5,
-    ("relaxed p=2 lam=0.1", "hard by lax.top_k"): 1.0,
-    ("relaxed p=2 lam=1e-4", "dense"): 2.5,
-    ("relaxed p=2 lam=1e-4", "hard by lax.top_k"): 1.0,
-}
+
+def group(scale: str) -> Group:
+    """One case: all methods take turns."""
+    seconds, steps = _SCALES[scale]
+    return Group({"seconds": seconds, "steps": steps}, [Case("steps", functools.partial(measure, seconds, steps), 1.5)])
+
+
+def measure(seconds: float, steps: int, contest: Contest) -> Found:
+    """Times of a step with every method, and their ratios to a dense step and to one with a hard top-k by JAX."""
+    METHODS[_BY_LAX] = PruningMethod(_hard_by_lax)
+    prepared = {
+        name: contest.attempt(name, functools.partial(training, fields, steps)) for name, fields in methods().items()
+    }
+    calls = {name: call for name, call in prepared.items() if call is not None}
+    times = contest.time(calls, Budget(seconds, fewest=5, most=200))
+    rows: dict[str, dict[str, Any]] = {}
+    for name, time in times.items():
+        rows[name] = {key: value / steps if key.endswith("_ms") else value for key, value in time._asdict().items()}
+        others = {other: times[other].median_ms for other in ("dense", _BY_LAX) if other in times}
+        rows[name]["ratio_to"] = {other: time.median_ms / median for other, median in others.items()}
+    return {"seeds": 1, "steps": rows, "failed": contest.failed}
+
+
+def methods() -> dict[str, dict[str, Any]]:
+    """Fields of the config, by contestant."""
+    relaxed = {"method": "relaxed", "debias": True}
+    return {
+        **{name: {"method": name} for name in ("dense", _BY_LAX, "hard")},
+        **{
+            f"relaxed p={label} lam={lam:g}".replace("0.0001", "1e-4"): relaxed | {"p": p, "lam.start": lam}
+            for label, p in (("2", 2.0), ("4/3", 4 / 3))
+            for lam in (1.0, 0.1, 1e-2, 1e-4)
+        },
+    }
 
 
 def _hard_by_lax(config: Any, total_steps: int) -> Method:
@@ -51,35 +75,19 @@ def _hard_by_lax(config: Any, total_steps: int) -> Method:
     return by_number(keep, config)
 
 
-def contestants() -> dict[str, dict[str, Any]]:
-    """Fields of the config, by name."""
-    relaxed = {"method": "relaxed", "debias": True}
-    return {
-        "dense": {"method": "dense"},
-        "hard by lax.top_k": {"method": "hard by lax.top_k"},
-        "hard": {"method": "hard"},
-        **{
-            f"relaxed p={label} lam={lam:g}".replace("0.0001", "1e-4"): relaxed | {"p": p, "lam.start": lam}
-            for label, p in (("2", 2.0), ("4/3", 4 / 3))
-            for lam in (1.0, 0.1, 1e-2, 1e-4)
-        },
-    }
-
-
-def training(fields: dict[str, Any], seeds: Sequence[int], steps: int, warm_up: int) -> Callable[[], None]:
-    """A function that goes on training by ``steps`` steps, after ``warm_up`` calls of it."""
+def training(fields: dict[str, Any], steps: int) -> Callable[[], None]:
+    """A function that goes on training by ``steps`` steps, after two calls of it."""
     config = get_config()
-    config.update_from_flattened_dict(fields | {"seeds": tuple(seeds), "optimizer.learning_rate": 1e-12})
+    config.update_from_flattened_dict(fields | {"seeds": (0,), "optimizer.learning_rate": 1e-12})
     rng = np.random.default_rng(0)
     size = steps * config.batch_size
     images = rng.integers(0, 256, (size, 28, 28, 1), dtype=np.uint8)
-    labels = rng.integers(0, 10, size, dtype=np.int32)
-    examples = {"image": images, "label": labels}
+    examples = {"image": images, "label": rng.integers(0, 10, size, dtype=np.int32)}
     data = Data(train=examples, evaluation=examples, num_classes=10, prefix="test")
     built = experiment.RECIPE.build(config, data)
-    numbers = jnp.asarray(seeds, jnp.int32)
-    begun = state.init(built, numbers, mesh.make(config))
-    arguments = (numbers, jax.device_put(examples), seeds_epoch_indices(seeds, 0, size, config.batch_size), np.int32(0))
+    seeds = jnp.zeros(1, jnp.int32)
+    begun = state.init(built, seeds, mesh.make(config))
+    arguments = (seeds, jax.device_put(examples), seeds_epoch_indices((0,), 0, size, config.batch_size), np.int32(0))
     train = jax.jit(step.make_train(built, 1), donate_argnums=0).lower(begun, *arguments).compile()
 
     def call() -> None:
@@ -87,64 +95,6 @@ def training(fields: dict[str, Any], seeds: Sequence[int], steps: int, warm_up: 
         begun, metrics = train(begun, *arguments)
         jax.block_until_ready(metrics)
 
-    for _ in range(warm_up):
-        call()
+    call()
+    call()
     return call
-
-
-def measure(options: argparse.Namespace, failed: MutableMapping[str, str]) -> dict[str, Summary]:
-    """Times of all contestants, but for those that `failed`.
-
-    Raises:
-      LostDeviceError: one of them has ended the device.
-    """
-    calls = {}
-    for name, fields in contestants().items():
-        print(f"compiling {name}", flush=True)
-        with caught(failed, name):
-            calls[name] = training(fields, range(options.seeds), options.steps, warm_up=2)
-    print(f"timing for {options.seconds:g} s", flush=True)
-    return interleave(calls, Budget(options.seconds, fewest=5, most=200), failed=failed)
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Runs the command; 1 if a contestant failed."""
-    parser = record.parser(_MODULE, __doc__)
-    parser.add_argument("--seeds", type=int, default=1, help="networks trained side by side")
-    parser.add_argument("--steps", type=int, default=100, help="steps a call")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of timed calls, all together")
-    options = record.parse(parser, arguments, harmless=("seeds",))
-    environment = record.begin(_MODULE, arguments, options.results)
-    METHODS["hard by lax.top_k"] = PruningMethod(_hard_by_lax)
-
-    suffix = "" if options.seeds == 1 else f"-{options.seeds}seeds"
-    failed: dict[str, str] = {}
-    try:
-        times = measure(options, failed)
-    except LostDeviceError as error:
-        return training_steps.lost(options.results, "steps" + suffix, environment, error)
-    rows = {
-        name: {key: value / options.steps if key.endswith("_ms") else value for key, value in time._asdict().items()}
-        for name, time in times.items()
-    }
-    medians = {name: row["median_ms"] for name, row in rows.items()}
-    targets = [
-        training_steps.target(f"{name} over {other}", limit, training_steps.ratio(medians, name, other))
-        for (name, other), limit in LIMITS.items()
-    ]
-    document = {"seeds": options.seeds, "steps": rows, "failed": failed, "targets": targets}
-    path = training_steps.write(options.results, "steps" + suffix, environment, document)
-
-    print(f"{'':24} median ms a step [quartiles]   over dense")
-    for name, row in rows.items():
-        spread = f"[{row['lower_quartile_ms']:.3f}, {row['upper_quartile_ms']:.3f}]"
-        over = training_steps.number(training_steps.ratio(medians, name, "dense"), ".2f")
-        print(f"{name:24} {row['median_ms']:8.3f} {spread:18} {over:>8}")
-    for line in training_steps.outcome(document, ".2f"):
-        print(line)
-    print(f"results are in {path}")
-    return int(bool(failed))
-
-
-if __name__ == "__main__":
-    console.run(main)

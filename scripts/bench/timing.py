@@ -1,20 +1,20 @@
-"""Interleaved timing: whoever is compared shares the machine's good and bad moments."""
+"""Interleaved timing: contestants share the machine's good and bad moments, and one that fails costs itself alone."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Hashable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from experiments.core.pace import pace
-from scripts.bench.failure import caught
 
-Key = TypeVar("Key", bound=Hashable)
+T = TypeVar("T")
 
 _QUEUED = 0.005  # seconds of calls that are queued together
 _BURST = 4
@@ -45,107 +45,147 @@ class Call:
     """A call that others may be queued behind before anybody waits, where there is a queue.
 
     Attributes:
-      begin: begins it, and returns what comes of it, maybe before that is there.
-      wait: takes that, and returns it when it is there.
+      begin: begins it, and returns its result, maybe before that is there.
+      wait: takes the result, and returns it when it is there.
     """
 
     begin: Callable[[], Any]
-    wait: Callable[[Any], Any]
+    wait: Callable[[Any], Any] = jax.block_until_ready
 
     def __call__(self) -> Any:
         """Calls, and waits."""
         return self.wait(self.begin())
 
     def queue(self, count: int) -> None:
-        """So many calls, one after the other, until the last is done."""
+        """Begins ``count`` calls, one after the other, and waits until the last is done."""
         result = None
         for _ in range(count):
             result = self.begin()
         self.wait(result)
 
 
-def together(queue: Callable[[int], None]) -> int:
-    """How many calls of a queue take about 5 ms."""
-    queue(2)
-    start = time.perf_counter()
-    queue(4)
-    return max(1, round(_QUEUED / ((time.perf_counter() - start) / 4)))
+class Contest:
+    """Calls contestants, and keeps the reasons of those that fail.
 
-
-def interleave(
-    calls: Mapping[Key, Callable[[], Any]],
-    budget: Budget,
-    settle: Mapping[Key, float] | None = None,
-    say: Callable[[str], None] = lambda line: print(line, flush=True),
-    failed: MutableMapping[Key, str] | None = None,
-) -> dict[Key, Summary]:
-    """Times functions that have been called before (and are compiled), in rounds.
-
-    A slow function gets fewer turns than a fast one, spread evenly over all rounds. The order within a round is
-    shuffled. A function that takes under 50 ms is called five times a turn, and the first call, which finds the
-    caches full of somebody else's data, does not count.
-
-    Accelerators have queues: there a ``Call`` is timed by queues of about 5 ms, so that to begin one, which may take
-    longer than its work, overlaps with the work of those before.
-
-    Args:
-      calls: functions that return when their work is done.
-      budget: how long to go on.
-      settle: seconds to wait after a turn of a function.
-      say: takes a line of progress now and then, between two rounds.
-      failed: gets the reason why a function raised, which then has no more turns, and no summary. Without it the error
-        ends all.
+    Attributes:
+      failed: reasons in a line each, by name. Contestants in it are not called again.
     """
-    rng = np.random.default_rng(0)
-    settle = settle or {}
-    counts: dict[Key, int] = {}
-    timed: dict[Key, Callable[[], Any]] = {}
-    estimates: dict[Key, float] = {}
-    for key, call in calls.items():
-        with caught(failed, key):
-            counts[key], timed[key], estimates[key] = 1, call, _clock(call)
-            if isinstance(call, Call):  # one bad moment must not tell whether it is queued
-                estimates[key] = min(estimates[key], _clock(call), _clock(call))
-            if isinstance(call, Call) and estimates[key] < _QUEUED and jax.default_backend() != "cpu":
-                counts[key] = together(call.queue)
-                timed[key] = functools.partial(call.queue, counts[key])
-                estimates[key] = _clock(timed[key])
-    share = budget.seconds / max(1, len(calls))
-    estimates = {key: estimate for key, estimate in estimates.items() if key not in (failed or ())}
-    bursts = {key: _BURST if estimate < _FAST else 1 for key, estimate in estimates.items()}
-    turns = {}
-    for key, estimate in estimates.items():
-        burst = bursts[key]
-        cost = estimate * (burst + 1 if burst > 1 else 1) + settle.get(key, 0.0)
-        turns[key] = int(np.clip(share / cost, -(-budget.fewest // burst), -(-budget.most // burst)))
-    rounds = max(turns.values(), default=0)
-    keys = list(turns)
-    times: dict[Key, list[float]] = {key: [] for key in keys}
-    start = last = time.monotonic()
-    for number in range(rounds):
-        if number and time.monotonic() - last > _PATIENCE:
-            last = time.monotonic()
-            say(f"{number} of {rounds} rounds, {pace(number, rounds, last - start)}")
-        for index in rng.permutation(len(keys)):
-            key = keys[index]
-            if key in (failed or ()) or (number + 1) * turns[key] // rounds == number * turns[key] // rounds:
-                continue
-            with caught(failed, key):
-                if bursts[key] > 1:
-                    timed[key]()
-                times[key] += [_clock(timed[key]) / counts[key] for _ in range(bursts[key])]
-            if settle.get(key):
-                time.sleep(settle[key])
-    return {key: summarise(seconds) for key, seconds in times.items() if key not in (failed or ())}
+
+    def __init__(self, lost: Mapping[str, str] | None = None, tell: Callable[[str], None] = lambda name: None):
+        """Starts without those that were ``lost`` before; ``tell`` takes the name of each that is tried, then ""."""
+        self.failed = dict(lost or {})
+        self._tell = tell
+
+    def attempt(self, name: str, function: Callable[[], T]) -> T | None:
+        """Returns the function's result, or None if the contestant failed, now or before.
+
+        Raises:
+          Exception: its error, if that has also ended the device, as an access outside its memory does.
+        """
+        if name in self.failed:
+            return None
+        self._tell(name)
+        result = None
+        try:
+            result = function()
+        except Exception as error:  # whatever a package raises, the others go on
+            if not _device_answers():
+                raise
+            self.failed[name] = why(error)
+        self._tell("")
+        return result
+
+    def time(
+        self, calls: Mapping[str, Callable[[], Any]], budget: Budget, settle: Mapping[str, float] | None = None
+    ) -> dict[str, Summary]:
+        """Times functions that have been called before (and are compiled), in rounds.
+
+        A slow function gets fewer turns than a fast one, spread evenly over all rounds. The order within a round is
+        shuffled. A function that takes under 50 ms is called five times a turn, and the first call, which finds the
+        caches full of somebody else's data, does not count.
+
+        Accelerators have queues: there a ``Call`` is timed by queues of about 5 ms, so that to begin one, which may
+        take longer than its work, overlaps with the work of those before.
+
+        Args:
+          calls: functions that return when their work is done, by name.
+          budget: how long to go on.
+          settle: seconds to wait after a turn of a function.
+
+        Returns:
+          Summaries of those that did not fail.
+        """
+        rng, settle = np.random.default_rng(0), settle or {}
+        share = budget.seconds / max(1, len(calls))
+        plans = {}
+        for name, call in calls.items():
+            if plan := self.attempt(name, functools.partial(_plan, call, share, budget, settle.get(name, 0.0))):
+                plans[name] = plan
+        times: dict[str, list[float]] = {name: [] for name in plans}
+        names, rounds = list(plans), max((turns for _, turns in plans.values()), default=0)
+        start = last = time.monotonic()
+        for number in range(rounds):
+            if number and time.monotonic() - last > _PATIENCE:
+                last = time.monotonic()
+                print(f"  {number} of {rounds} rounds, {pace(number, rounds, last - start)}", flush=True)
+            for name in (names[index] for index in rng.permutation(len(names))):
+                turn, turns = plans[name]
+                if (number + 1) * turns // rounds > number * turns // rounds:
+                    times[name] += self.attempt(name, turn) or []
+        return {name: summarise(seconds) for name, seconds in times.items() if name not in self.failed}
 
 
-def summarise(seconds: list[float]) -> Summary:
-    """Median and quartiles of a list of times."""
-    lower, median, upper = np.quantile(np.asarray(seconds) * 1e3, (0.25, 0.5, 0.75))
-    return Summary(float(median), float(lower), float(upper), len(seconds))
+def _plan(
+    call: Callable[[], Any], seconds: float, budget: Budget, settle: float
+) -> tuple[Callable[[], list[float]], int]:
+    """Returns a function that has a turn and gives the times of its calls, and how many turns fit into the seconds."""
+    clock, estimate = _clock_of(call)
+    burst = _BURST if estimate < _FAST else 1
+
+    def turn() -> list[float]:
+        if burst > 1:
+            clock()
+        found = [clock() for _ in range(burst)]
+        time.sleep(settle)
+        return found
+
+    cost = estimate * (burst + 1 if burst > 1 else 1) + settle
+    return turn, int(np.clip(seconds / cost, -(-budget.fewest // burst), -(-budget.most // burst)))
 
 
-def _clock(call: Callable[[], Any]) -> float:
+def _clock_of(call: Callable[[], Any]) -> tuple[Callable[[], float], float]:
+    """Returns a function that gives the seconds of a call, and an estimate of them."""
+    seconds = _seconds(call)
+    if not isinstance(call, Call) or jax.default_backend() == "cpu":
+        return functools.partial(_seconds, call), seconds
+    seconds = min(seconds, _seconds(call), _seconds(call))  # one bad moment must not tell whether it is queued
+    if seconds >= _QUEUED:
+        return functools.partial(_seconds, call), seconds
+    call.queue(2)
+    count = max(1, round(_QUEUED / (_seconds(functools.partial(call.queue, 4)) / 4)))
+    queued = functools.partial(call.queue, count)
+    return lambda: _seconds(queued) / count, _seconds(queued)
+
+
+def _seconds(call: Callable[[], Any]) -> float:
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
+
+
+def summarise(seconds: Sequence[float]) -> Summary:
+    """Returns median and quartiles of times."""
+    lower, median, upper = np.quantile(np.asarray(seconds) * 1e3, (0.25, 0.5, 0.75)).tolist()
+    return Summary(median, lower, upper, len(seconds))
+
+
+def why(error: BaseException) -> str:
+    """Returns the kind and the first line of an error."""
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def _device_answers() -> bool:
+    try:
+        return float(jnp.ones(2).sum()) == 2.0
+    except jax.errors.JaxRuntimeError:
+        return False

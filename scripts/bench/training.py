@@ -1,53 +1,155 @@
-"""Training steps that differ in one part, beside that part by itself: what benchmarks of losses and routers share.
+"""The sections ``losses`` and ``router``: training steps that differ in one part, beside that part by itself.
 
 The overhead of a part is given twice: as the ratio of the medians of whole steps, which the noise of the machine can
-exceed many times, and as what the part by itself takes longer than the reference, in units of a step.
+exceed many times, and as what the part by itself takes longer than the reference, in units of a step. Images are
+random, and weights as initialised.
+
+Losses: steps of ``configs/cifar100_vit.py``; the paper's take 1.02 (p = 2) and 1.05 (p = 4/3) times as long as with
+cross-entropy. Routers: steps of ``configs/vmoe.py`` at S/32 shapes (n = 400, 32 experts, k = 28), and beside them, on
+logits of the same shape and each with its gradient: every router by itself, with its buffers; what outputs are weighed
+by, gates times mask, with the relaxed mask and with the hard one as it is usually written, ``lax.top_k`` and one-hot;
+and both ways to dispatch. The overhead of a router by itself leaves out what further slots cost the experts.
 """
 
+from __future__ import annotations
+
 import functools
-import sys
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax import lax
 
+import ops
+from configs import cifar100_vit, vmoe
+from experiments.cifar100_vit import experiment as fine_tuning
+from experiments.cifar100_vit.losses import fine_tuning_loss
+from experiments.core.input.dataset import Data
 from experiments.core.training.experiment import Experiment
-from scripts.bench import record
-from scripts.bench.failure import LostDeviceError, caught
-from scripts.bench.timing import Call, Summary
+from experiments.vmoe import dispatch, experiment, model, routers
+from scripts.bench.process import Case, Found, Group
+from scripts.bench.timing import Budget, Call, Contest, Summary
+
+Calls = dict[str, Callable[[], Any]]
+Settings = dict[str, Any]
+
+CROSS_ENTROPY = "cross-entropy"
+LOSSES: dict[str, dict[str, Any]] = {
+    CROSS_ENTROPY: {"name": "xent"},
+    "top-3, p = 2": {"name": "topk", "p": 2.0},
+    "top-3, p = 4/3": {"name": "topk", "p": 4 / 3},
+    "top-3, p = 2, smooth target": {"name": "topk", "p": 2.0, "target": "smooth"},
+    "top-3, p = 4/3, smooth target": {"name": "topk", "p": 4 / 3, "target": "smooth"},
+}
+_LOSS_SCALES: dict[str, Settings] = {
+    "small": {"variant": "Ti/16", "size": 32, "batch_size": 2, "seconds": 0.5},
+    "cpu": {"variant": "B/16", "size": 384, "batch_size": 2, "seconds": 240.0},
+    "device": {"variant": "B/16", "size": 384, "batch_size": 64, "seconds": 30.0},
+}
+HARD = "hard"
+ROUTERS: dict[str, tuple[str, dict[str, Any]]] = {
+    HARD: ("hard", {}),
+    "relaxed, logits": ("relaxed", {}),
+    "relaxed, gates": ("relaxed", {"router.score": "gates", "router.lam.start": 0.01}),
+    "relaxed, p = 4/3": ("relaxed", {"router.p": 4 / 3}),
+    "relaxed, 32 slots": ("relaxed", {"router.capacity": 32}),
+    "Dykstra, 10 iterations": ("relaxed", {"router.dykstra": 10}),
+    "token choice": ("token_choice", {}),
+}
+MASKS = "gates times relaxed mask", "gates times lax.top_k and one-hot"
+DISPATCHERS = "gather", "einsum"
+_ROUTER_SCALES: dict[str, Settings] = {
+    "small": {"size": 64, "batch_size": 8, "seconds": 0.5},  # 32 tokens a group, as many as the slots
+    "cpu": {"size": 224, "batch_size": 32, "seconds": 240.0},
+    "device": {"size": 224, "batch_size": 1024, "seconds": 40.0},
+}
 
 
-def random_images(batch_size: int, size: int, num_classes: int) -> dict[str, np.ndarray]:
-    """A batch of noise."""
-    rng = np.random.default_rng(0)
-    return {
+def losses(scale: str) -> Group:
+    """One case: all losses take turns."""
+    return Group(_LOSS_SCALES[scale], [Case("steps", functools.partial(_losses, _LOSS_SCALES[scale]))])
+
+
+def router(scale: str) -> Group:
+    """One case: all routers take turns."""
+    return Group(_ROUTER_SCALES[scale], [Case("steps", functools.partial(_routers, _ROUTER_SCALES[scale]), 3.0)])
+
+
+def _losses(settings: Settings, contest: Contest) -> Found:
+    rng, batch_size, classes = np.random.default_rng(0), settings["batch_size"], 100
+    logits = jnp.asarray(rng.normal(size=(batch_size, classes)), jnp.float32)
+    labels = jnp.asarray(rng.integers(0, classes, batch_size), jnp.int32)
+    alone: Calls = {}
+    for name, fields in LOSSES.items():
+        loss = fine_tuning_loss(**fields)
+        both = jax.value_and_grad(lambda logits, labels, loss=loss: loss(logits, labels).mean())
+        _add(alone, name, both, (logits, labels), contest)
+
+    def config_of(name: str) -> Any:
+        config = cifar100_vit.get_config()
+        config.update({"pretrained": "", "accelerator": False})
+        config.model.update(variant=settings["variant"], dtype=_dtype())
+        config.input.size = settings["size"]
+        config.loss.update(LOSSES[name])
+        return config
+
+    steps = _steps({name: config_of(name) for name in LOSSES}, fine_tuning.RECIPE, settings, classes, contest)
+    by_itself, times = _times(alone, steps, 10.0, settings, contest)
+    return {"losses": overheads(times, by_itself, CROSS_ENTROPY), "failed": contest.failed}
+
+
+def _routers(settings: Settings, contest: Contest) -> Found:
+    config = router_config(HARD, settings["size"])
+    groups, layers = settings["batch_size"] // config.moe.group_images, len(config.moe.blocks)
+    parts = routers_alone(groups, settings["size"], contest) | dispatchers(groups, settings["size"], contest)
+    configs = {name: router_config(name, settings["size"]) for name in ROUTERS}
+    steps = _steps(configs, experiment.RECIPE, settings, 1000, contest)
+    by_itself, times = _times(parts, steps, 25.0, settings, contest)
+    masks, ways = (
+        {name: by_itself[name]._asdict() for name in names if name in by_itself} for names in (MASKS, DISPATCHERS)
+    )
+    rows = overheads(times, by_itself, HARD, layers)
+    return {"routers": rows, "masks": masks, "dispatchers": ways, "failed": contest.failed}
+
+
+def _dtype() -> str:
+    return "float32" if jax.default_backend() == "cpu" else "bfloat16"
+
+
+def _add(calls: Calls, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], contest: Contest) -> None:
+    """Compiles a function and calls it once; then it is among the calls, if it did not fail."""
+
+    def prepare() -> Call:
+        call = Call(functools.partial(jax.jit(function).lower(*arguments).compile(), *arguments))
+        call()
+        return call
+
+    call = contest.attempt(name, prepare)
+    if call is not None:
+        calls[name] = call
+        print(f"  compiled {name}", flush=True)
+
+
+def _steps(configs: Mapping[str, Any], recipe: Any, settings: Settings, num_classes: int, contest: Contest) -> Calls:
+    """For every config a function that takes one training step, compiled; all from the same parameters."""
+    rng, batch_size, size = np.random.default_rng(0), settings["batch_size"], settings["size"]
+    examples = {
         "image": rng.integers(0, 256, (batch_size, size, size, 3), dtype=np.uint8),
-        "label": rng.integers(0, num_classes, batch_size, dtype=np.int32),
+        "label": np.asarray(rng.integers(0, num_classes, batch_size), np.int32),
     }
-
-
-def steps(
-    experiments: Mapping[str, Experiment], examples: Mapping[str, np.ndarray], failed: MutableMapping[str, str]
-) -> dict[str, Callable[[], Any]]:
-    """For every experiment a function that takes one training step, compiled; all from the same parameters.
-
-    Those that cannot are in `failed`, with the reason.
-    """
-    batch = jax.device_put(dict(examples))
-    calls: dict[str, Callable[[], Any]] = {}
+    data = Data(train=examples, evaluation=examples, num_classes=num_classes, prefix="test")
+    batch = jax.device_put(examples)
+    calls: Calls = {}
     start: Any = None
-    for name, experiment in experiments.items():
+    for name, config in configs.items():
+        built = recipe.build(config, data)
         if start is None:
-            params = jax.jit(experiment.init)(jax.random.key(0))
-            start = params, experiment.optimizer.init(params)
-        with caught(failed, name):
-            compiled = jax.jit(functools.partial(_step, experiment)).lower(start, batch).compile()
-            calls[name] = called(compiled, start, batch)
-            print(f"compiled a step: {name}", flush=True)
+            params = jax.jit(built.init)(jax.random.key(0))
+            start = params, built.optimizer.init(params)
+        _add(calls, f"step, {name}", functools.partial(_step, built), (start, batch), contest)
     return calls
 
 
@@ -62,17 +164,19 @@ def _step(experiment: Experiment, state: Any, batch: Any) -> Any:
     return optax.apply_updates(params, updates), opt_state
 
 
-def called(function: Callable[..., Any], *arguments: Any) -> Call:
-    """The call, after a first one."""
-    call = Call(functools.partial(function, *arguments), jax.block_until_ready)
-    call()
-    return call
+def _times(
+    parts: Calls, steps: Calls, seconds: float, settings: Settings, contest: Contest
+) -> tuple[dict[str, Summary], dict[str, Summary]]:
+    """Times of parts by themselves, and of whole steps by the names of their parts."""
+    alone = contest.time(parts, Budget(min(seconds, settings["seconds"]), fewest=20, most=2000))
+    timed = contest.time(steps, Budget(settings["seconds"], fewest=3, most=200))
+    return alone, {name.removeprefix("step, "): summary for name, summary in timed.items()}
 
 
 def overheads(
     times: Mapping[str, Summary], alone: Mapping[str, Summary], reference: str, parts: int = 1
 ) -> dict[str, dict[str, Any]]:
-    """By contestant, its times and its overhead over `reference`; a step has so many `parts`.
+    """By contestant, its times and its overhead over ``reference``, where a step has so many ``parts``.
 
     Empty where the reference failed; otherwise without those that did, in a step or alone.
     """
@@ -91,51 +195,63 @@ def overheads(
     }
 
 
-def ratio(medians: Mapping[str, float], name: str, other: str) -> float | None:
-    """Of two medians, None where one is not there."""
-    return medians[name] / medians[other] if name in medians and other in medians else None
+def router_config(name: str, size: int) -> Any:
+    """The config of a router, on images of ``size`` pixels without a pipeline."""
+    kind, fields = ROUTERS[name]
+    config = vmoe.get_config(f"router={kind}")
+    config.update_from_flattened_dict({"accelerator": False, "input.size": size, "model.dtype": _dtype()} | fields)
+    del config.mesh
+    return config
 
 
-def target(what: str, limit: float, measured: float | None) -> dict[str, Any]:
-    """What is to be reached, and whether it was; None: it could not be measured."""
-    status = "not measured" if measured is None else "PASS" if measured <= limit else "MISS"
-    return {"target": what, "limit": limit, "measured": measured, "status": status}
+def _router(config: Any, lam: Any) -> routers.Router:
+    return cast(routers.Router, experiment.make_router(config, lam))  # none of ROUTERS is without experts
 
 
-def number(value: float | None, form: str) -> str:
-    """As text."""
-    return "-" if value is None else format(value, form)
+def routers_alone(groups: int, size: int, contest: Contest) -> Calls:
+    """Every router, the mask and the usual hard one with their gradients in the logits, compiled."""
+    config = router_config(HARD, size)
+    shape, rng = experiment.routing_shape(config), np.random.default_rng(0)
+    logits = jnp.asarray(rng.normal(size=(groups, shape.tokens, config.moe.num_experts)), jnp.float32)
+    towards = jnp.asarray(rng.normal(size=logits.shape), jnp.float32)
+
+    def weights(name: str, logits: jax.Array) -> jax.Array:
+        config = router_config(name, size)
+        routed = _router(config, jnp.float32(config.router.lam.start))(routers.Logits(logits, logits))
+        assert isinstance(routed, routers.Slots)
+        return (routed.weight * towards.swapaxes(1, 2)[..., : routed.weight.shape[-1]]).sum()
+
+    def relaxed(logits: jax.Array) -> jax.Array:
+        mask = ops.topk_mask(logits.swapaxes(1, 2), shape.k, lam=0.1)
+        return (jax.nn.softmax(logits).swapaxes(1, 2) * mask * towards.swapaxes(1, 2)).sum()
+
+    def usual(logits: jax.Array) -> jax.Array:
+        gate, token = lax.top_k(jax.nn.softmax(logits).swapaxes(1, 2), shape.k)
+        combine = (jax.nn.one_hot(token, shape.tokens, dtype=gate.dtype) * gate[..., None]).sum(axis=2)
+        return (combine * towards.swapaxes(1, 2)).sum()
+
+    functions: dict[str, Callable[..., jax.Array]] = {name: functools.partial(weights, name) for name in ROUTERS}
+    functions |= zip(MASKS, (relaxed, usual), strict=True)
+    calls: Calls = {}
+    for name, function in functions.items():
+        _add(calls, name, jax.value_and_grad(function), (logits,), contest)
+    return calls
 
 
-def write(results: Path, name: str, environment: Mapping[str, Any], document: Mapping[str, Any]) -> Path:
-    """Writes the record, under another name if a contestant `failed`: who reads such records looks for all of them."""
-    return record.write(results, "failed-" * bool(document["failed"]) + name, environment, document)
+def dispatchers(groups: int, size: int, contest: Contest) -> Calls:
+    """Taking tokens to the hard router's slots and back, with the gradient in the tokens, compiled."""
+    config, rng = router_config(HARD, size), np.random.default_rng(0)
+    shape, width = experiment.routing_shape(config), model.SIZES[config.model.variant.partition("/")[0]][0]
+    logits = jnp.asarray(rng.normal(size=(groups, shape.tokens, config.moe.num_experts)), jnp.float32)
+    tokens = jnp.asarray(rng.normal(size=(groups, shape.tokens, width)), jnp.float32)
+    route = jax.jit(_router(config, 0.0))
+    routed = contest.attempt("dispatch", lambda: route(routers.Logits(logits, logits)))
 
+    def back_and_forth(dispatcher: dispatch.Dispatcher, tokens: jax.Array, routed: routers.Slots) -> jax.Array:
+        return jnp.square(dispatcher.put(dispatcher.take(tokens, routed), routed)).sum()
 
-def lost(results: Path, name: str, environment: Mapping[str, Any], error: LostDeviceError) -> int:
-    """Writes a record of why nothing was measured, says so, and returns the status to end with."""
-    path = write(results, name, environment, {"failed": {str(error.name): error.reason}, "targets": []})
-    print(f"error: {error}: nothing else is measured, see {path} (--again tries anew)", file=sys.stderr)
-    return 1
-
-
-def outcome(document: Mapping[str, Any], form: str) -> Iterator[str]:
-    """Who failed, and the targets, line by line."""
-    for name, reason in document["failed"].items():
-        yield f"failed: {name}: {reason}"
-    for entry in document["targets"]:
-        yield f"{entry['status']}  {number(entry['measured'], form)} (limit {entry['limit']:g})  {entry['target']}"
-
-
-def report(results: Path, name: str, environment: Mapping[str, Any], document: Mapping[str, Any], rows: str) -> None:
-    """Writes the section `name`, and prints the contestants in `document[rows]` and the targets."""
-    path = write(results, name, environment, document)
-    print(f"{'':32} step, ms [quartiles]            ratio   alone, ms   1 + extra / step")
-    for contestant, row in document[rows].items():
-        step, single = row["step"], row["alone"]["median_ms"]
-        spread = f"[{step['lower_quartile_ms']:.1f}, {step['upper_quartile_ms']:.1f}]"
-        ratios = f"{row['ratio_of_steps']:6.3f} {single:11.3f} {row['one_plus_extra_over_step']:18.5f}"
-        print(f"{contestant:32} {step['median_ms']:9.1f} {spread:20} {ratios}")
-    for line in outcome(document, ".5f"):
-        print(line)
-    print(f"results are in {path}")
+    calls: Calls = {}
+    for name in DISPATCHERS if routed is not None else ():
+        both = jax.value_and_grad(functools.partial(back_and_forth, dispatch.DISPATCHERS[name]))
+        _add(calls, name, both, (tokens, routed), contest)
+    return calls

@@ -43,7 +43,9 @@ def figure4(bench: Path) -> Figure:
     """
     measured = [machine for machine in machines(bench) if {*_SECTIONS} <= machine.keys()]
     if not measured:
-        raise UsageError(f"no machine in {bench} has {' and '.join(_SECTIONS)}: python -m scripts.bench.isotonic")
+        raise UsageError(
+            f"no machine in {bench} has {' and '.join(_SECTIONS)}: python -m scripts.bench --only=isotonic,exactness"
+        )
     figure = Figure(figsize=(TEXT, 0.4 + 2.3 * len(measured)), layout="constrained")
     panels = figure.subplots(len(measured), 3, squeeze=False)
     for (time, error, over_lam), machine in zip(panels, measured, strict=True):

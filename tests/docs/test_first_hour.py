@@ -11,7 +11,7 @@ from absl import flags
 
 from experiments.core.cli import Command
 from experiments.core.training import train
-from scripts.bench.help import ask
+from scripts.bench.costs import ask
 from scripts.compare.__main__ import main as compare
 from tests.docs.pages import DOCS, ROOT
 from tests.scripts.workdirs import write_workdir

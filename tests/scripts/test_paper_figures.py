@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from ops.norms import k_support_negentropy
+from scripts import sections
 from scripts.bench import isotonic
-from scripts.bench.timing import Budget
+from scripts.bench.timing import Budget, Contest
 from scripts.paper_figures import __main__ as command
 from scripts.paper_figures import operators, solvers
 from scripts.report import RESULTS
@@ -19,8 +20,14 @@ from scripts.report import RESULTS
 def timings(tmp_path_factory):
     """A directory with a small benchmark of the isotonic solvers."""
     directory = tmp_path_factory.mktemp("bench")
-    command = ["--sizes", "200", "--lams", "0.1", "--seconds", "0.05", f"--results={directory}"]
-    assert isotonic.main(command) == 0
+    shape, budget = isotonic.shape_of(200), Budget(0.05, fewest=5, most=400)
+    path = directory / "cpu.json"
+    environment = {"devices": {"platform": "cpu", "kind": "cpu"}, "machine": {"cpu": "AMD EPYC", "cores": 2}}
+    for section, found in {
+        "isotonic": isotonic.measure_times(shape, budget, Contest()),
+        "exactness": isotonic.measure_errors(shape, [0.1], Contest()),
+    }.items():
+        sections.write(path, {"environment": environment, "settings": {"lam": 0.1}, **found}, section)
     return directory
 
 
@@ -65,24 +72,24 @@ def test_figure_4_measures_times_and_errors(timings):
     (path,) = timings.iterdir()
     machine = json.loads(path.read_text())
     times, errors = (machine[name]["rows"] for name in ("isotonic", "exactness"))
-    assert {row["way"] for row in times} == set(isotonic.WAYS) == set(solvers.LOOKS)
+    assert {row["way"] for row in times} == {*isotonic.SOLVERS, "lax.top_k", "jnp.sort"} == set(solvers.LOOKS)
     assert all(row["lower_quartile_ms"] <= row["median_ms"] <= row["upper_quartile_ms"] for row in times)
     assert {(row["n"], row["k"], row["lam"]) for row in errors} == {(200, 20, 0.1)}
     error = {row["way"]: row["max_abs_error"] for row in errors}
-    assert set(error) == {name for name, way in isotonic.WAYS.items() if way.mask}
+    assert set(error) == set(isotonic.SOLVERS)
     assert max(error["PAV"], error["scalar equation"]) < 1e-5
     assert error["Dykstra, 10 iterations"] > error["Dykstra, 100 iterations"] > 1e-9
 
 
 def test_ways_are_left_out_above_their_size(monkeypatch):
-    ways = {name: isotonic.Way(way.operator, 15, way.mask) for name, way in isotonic.WAYS.items() if name == "jnp.sort"}
-    monkeypatch.setattr(isotonic, "WAYS", ways)
-    rows = [row for n in (10, 20) for row in isotonic.measure_times(isotonic.case_of(n), Budget(0.01, 3, 3))]
+    monkeypatch.setattr(isotonic, "SOLVERS", {"PAV": isotonic.SOLVERS["PAV"]})
+    monkeypatch.setattr(isotonic, "_LONGEST", 15)
+    rows = [row for n in (10, 20) for row in isotonic.measure_errors(isotonic.shape_of(n), [0.1], Contest())["rows"]]
     assert [row["n"] for row in rows] == [10]
 
 
 def test_of_400_tokens_an_expert_takes_28_as_in_the_paper():
-    assert [isotonic.case_of(n).k for n in (300, 400, 1000)] == [30, 28, 100]
+    assert [isotonic.shape_of(n).k for n in (300, 400, 1000)] == [30, 28, 100]
 
 
 def test_figure_9_is_shannon_s_negentropy_for_k_3_and_lowest_on_the_capped_simplex(x64):
@@ -118,7 +125,7 @@ def test_without_timings_one_line_names_the_command(tmp_path, monkeypatch, capsy
     monkeypatch.setattr(command, "BENCH", tmp_path)
     assert command.main([f"--out={tmp_path}"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "python -m scripts.bench.isotonic" in line
+    assert "python -m scripts.bench --only=isotonic,exactness" in line
     assert list(tmp_path.iterdir()) == []
 
 

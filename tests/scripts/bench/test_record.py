@@ -1,43 +1,76 @@
-"""What is measured with other settings than the committed records does not replace them unasked."""
-
-import importlib
-from pathlib import Path
+import json
 
 import pytest
 
+from experiments.core.errors import DamagedError
 from scripts.bench import record
+
+MACHINE = {"cpu": "AMD EPYC 9B14 (TM)", "cores": 2}
+HERE = {
+    "code": "abc",
+    "packages": {"jax": "1"},
+    "devices": {"platform": "cpu", "kind": "cpu"},
+    "machine": MACHINE,
+    "command": ["one"],
+}
+SETTINGS = {"sizes": (1, 2)}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return record.path_of(tmp_path, HERE)
+
+
+def test_a_file_is_named_by_the_hardware(tmp_path):
+    gpu = {"devices": {"platform": "gpu", "kind": "NVIDIA H100 80GB HBM3"}, "machine": MACHINE}
+    assert record.path_of(tmp_path, HERE).name == "cpu-amd-epyc-9b14-tm-2c.json"
+    assert record.path_of(tmp_path, gpu).name == "gpu-nvidia-h100-80gb-hbm3.json"
+
+
+def test_a_section_goes_on_where_it_was_and_is_read_under_its_name_when_it_is_whole(path):
+    section = record.begin(path, "masks", HERE, SETTINGS)
+    record.add(section, "one", {"cases": [1], "medians": {"a": 1}, "images": "noise"})
+    record.write(path, "masks", section)
+    assert list(json.loads(path.read_text())) == ["partial-masks"]
+    section = record.begin(path, "masks", HERE | {"command": ["another"]}, SETTINGS)
+    assert section["measured"] == ["one"]
+    record.add(section, "two", {"cases": [2], "medians": {"b": 2}})
+    section["complete"] = True
+    record.write(path, "masks", section)
+    (name, whole), *others = json.loads(path.read_text()).items()
+    assert (name, others, whole["measured"]) == ("masks", [], ["one", "two"])
+    assert (whole["cases"], whole["medians"], whole["images"]) == ([1, 2], {"a": 1, "b": 2}, "noise")
+    assert len(whole["environment"]["load_average"]["after"]) == 3
+    assert record.begin(path, "masks", HERE, SETTINGS)["complete"]
 
 
 @pytest.mark.parametrize(
-    ("module", "arguments", "option"),
+    ("changed", "settings", "again"),
     [
-        ("__main__", ["--peers=jaxopt"], "peers"),
-        ("losses", ["--variant=Ti/16", "--size=32"], "variant"),
-        ("router", ["--batch_size=8"], "batch_size"),
-        ("isotonic", ["--lams", "1"], "lams"),
-        ("pages", ["--runs", "5"], "runs"),
-        ("steps", ["--seeds=2", "--steps=3"], "steps"),
-        ("pipeline", ["--workers", "0"], "workers"),
+        ({"code": "abd"}, SETTINGS, False),
+        ({"packages": {"jax": "2"}}, SETTINGS, False),
+        ({"devices": {"platform": "cpu", "kind": "x"}}, SETTINGS, False),
+        ({}, {"sizes": (1, 3)}, False),
+        ({}, SETTINGS, True),
     ],
 )
-def test_other_settings_must_say_where_their_record_goes(tmp_path, monkeypatch, capsys, module, arguments, option):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as exited:
-        importlib.import_module(f"scripts.bench.{module}").main(arguments)
-    assert exited.value.code == 2
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert f"error: --{option}: the records in results/bench are of the default, " in said
-    assert said.endswith(": --results must say where to write it")
-    assert list(tmp_path.iterdir()) == []
+def test_what_was_measured_otherwise_does_not_count(path, changed, settings, again):
+    section = record.begin(path, "masks", HERE, SETTINGS)
+    record.add(section, "one", {})
+    record.write(path, "masks", section)
+    assert record.begin(path, "masks", HERE | changed, settings, again)["measured"] == []
 
 
-def test_settings_that_replace_nothing_are_free(tmp_path):
-    def results(*arguments):
-        parser = record.parser("scripts.bench", "Something: more")
-        parser.add_argument("--quick", action="store_true")
-        parser.add_argument("--seconds", type=float, default=1.0)
-        parser.add_argument("--sizes", type=int, nargs="+", default=[1, 2])
-        return record.parse(parser, arguments, harmless=("quick",)).results
+def test_failures_keep_a_section_from_those_who_read_whole_ones(path):
+    section = record.begin(path, "losses", HERE, SETTINGS)
+    record.add(section, "steps", {"failed": {"top-3": "ValueError: no"}})
+    section["complete"] = True
+    record.write(path, "losses", section)
+    assert list(json.loads(path.read_text())) == ["partial-losses"]
+    assert record.begin(path, "losses", HERE, SETTINGS)["measured"] == ["steps"]
 
-    assert results("--quick", "--seconds=3", "--sizes", "1", "2") == Path("results/bench")
-    assert results("--sizes", "1", f"--results={tmp_path}") == tmp_path
+
+def test_a_damaged_file_is_told_before_anything_is_measured(path):
+    path.write_text("{")
+    with pytest.raises(DamagedError, match=path.name):
+        record.begin(path, "masks", HERE, SETTINGS)

@@ -2,7 +2,7 @@ import jax
 import pytest
 
 from scripts.bench import timing
-from scripts.bench.timing import Budget, Call, interleave
+from scripts.bench.timing import Budget, Call, Contest
 
 BUDGET = Budget(0.01, fewest=8, most=8)
 
@@ -13,19 +13,36 @@ def test_a_function_that_fails_has_no_times_and_the_others_have():
     def breaks():
         turns.append(1)
         if len(turns) > 3:
-            raise ValueError("no more")
+            raise ValueError("no more\nand more")
 
     def never():
         raise TypeError("not once")
 
-    failed = {}
-    times = interleave({"works": lambda: None, "breaks": breaks, "never": never}, BUDGET, failed=failed)
+    contest = Contest({"lost": "it ended the device"})
+    times = contest.time({"works": lambda: None, "breaks": breaks, "never": never, "lost": never}, BUDGET)
     assert list(times) == ["works"]
     assert times["works"].repetitions == 8
-    assert failed == {"breaks": "ValueError: no more", "never": "TypeError: not once"}
+    reasons = {"lost": "it ended the device", "breaks": "ValueError: no more", "never": "TypeError: not once"}
+    assert contest.failed == reasons
     assert len(turns) == 4
-    with pytest.raises(TypeError):
-        interleave({"never": never}, BUDGET)
+
+
+def test_whom_it_is_about_is_told_and_that_it_went_on():
+    told = []
+    contest = Contest(tell=told.append)
+    assert contest.attempt("one", lambda: 1) == 1
+    assert told == ["one", ""]
+    with pytest.raises(KeyboardInterrupt):  # an interruption is nobody's failure
+        contest.attempt("two", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+    assert contest.failed == {}
+
+
+def test_an_error_that_ends_the_device_ends_all(monkeypatch):
+    monkeypatch.setattr(timing, "_device_answers", lambda: False)
+    told = []
+    with pytest.raises(ZeroDivisionError):
+        Contest(tell=told.append).attempt("one", lambda: 1 // 0)
+    assert told == ["one"]
 
 
 @pytest.mark.parametrize(("platform", "waits_less"), [("cpu", False), ("gpu", True)])
@@ -33,6 +50,17 @@ def test_calls_are_queued_on_accelerators_alone(monkeypatch, platform, waits_les
     begun, waited = [], []
     call = Call(lambda: begun.append(1), waited.append)
     monkeypatch.setattr(timing, "jax", type("jax", (), {"default_backend": staticmethod(lambda: platform)}))
-    interleave({"call": call}, BUDGET)
+    Contest().time({"call": call}, BUDGET)
     assert (len(waited) < len(begun) / 10) == waits_less
     assert jax.default_backend() == "cpu"
+
+
+def test_slow_and_fast_functions_share_the_rounds():
+    order = []
+    calls = {"fast": lambda: order.append("fast"), "slow": lambda: (order.append("slow"), sum(range(3_000_000)))}
+    times = Contest().time(calls, Budget(seconds=0.4, fewest=3, most=40))
+    assert times["slow"].repetitions >= 3
+    assert times["fast"].repetitions == 40
+    assert times["slow"].median_ms > times["fast"].median_ms
+    assert times["slow"].lower_quartile_ms <= times["slow"].median_ms <= times["slow"].upper_quartile_ms
+    assert "fast" in order[order.index("slow", 3) :]

@@ -1,0 +1,131 @@
+import dataclasses
+import functools
+import json
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from scripts.bench import contestants, masks
+from scripts.bench.contestants import BOTH, FORWARD, MODES, Contestant, Shape, draw, expected, jax_calls
+from scripts.bench.timing import Budget, Contest
+from tests.ops.oracle.equation import Curve
+from tests.ops.oracle.problem import problem
+from tests.ops.oracle.topk import topk
+
+SHAPE = Shape(4, 60, 6)
+BUDGET = Budget(seconds=0.05, fewest=3, most=8)
+
+
+def named(*names):
+    return [found for found in contestants.contestants([1.0]) if found.name in names]
+
+
+def failing(inputs):
+    raise RuntimeError("no such operator\nand more")
+
+
+@pytest.fixture(scope="module")
+def rows():
+    compared = named("topk_mask p=2", "lax.top_k", "lax.top_k mask")
+    compared.append(dataclasses.replace(compared[0], name="huge", limit=100))
+    compared.append(dataclasses.replace(compared[0], name="broken", prepare=failing))
+    found = masks.compare(SHAPE, compared, BUDGET, Contest({"lost": "before"}))
+    assert (found["batch"], found["n"], found["k"]) == SHAPE
+    return json.loads(json.dumps(found["results"], allow_nan=False))
+
+
+def test_timed_rows_have_quartiles_errors_and_the_quotients_of_medians(rows):
+    ours = [row for row in rows if row["contestant"] == "topk_mask p=2"]
+    assert [row["mode"] for row in ours] == [*MODES]
+    medians = {row["mode"]: row["median_ms"] for row in rows if row["contestant"] == "lax.top_k"}
+    for row in ours:
+        assert row["status"] == "timed"
+        assert max(row["max_abs_error"], row["relative_gradient_error"], row["relative_sum_error"]) < 1e-6
+        assert row["lower_quartile_ms"] <= row["median_ms"] <= row["upper_quartile_ms"]
+        assert 3 <= row["repetitions"] <= 8
+        assert row["ratio_to"] == {
+            "lax.top_k": row["median_ms"] / medians[row["mode"]],
+            "jaxopt box section": None,
+        }
+
+
+def test_a_mask_without_gradient_is_timed_forward_only(rows):
+    assert [row["mode"] for row in rows if row["contestant"] == "lax.top_k mask"] == [FORWARD]
+
+
+def test_who_is_skipped_or_fails_is_recorded_with_the_reason(rows):
+    found = {row["contestant"]: (row["status"], row["reason"]) for row in rows if row["status"] != "timed"}
+    assert found == {
+        "huge": ("skipped", "too slow: 240 entries, limit 100"),
+        "broken": ("failed", "RuntimeError: no such operator"),
+    }
+
+
+def test_wrong_operators_and_gradients_are_caught_and_not_timed():
+    (right,) = named("topk_mask p=2")
+
+    def times(factor):
+        return functools.partial(jax_calls, lambda x, k: factor * right.reference(x, k))
+
+    def wrong_gradient(inputs):
+        return right.prepare(inputs) | {BOTH: lambda: jnp.zeros_like(inputs.x)}
+
+    wrong = {"too large": times(1.001), "no number": times(float("nan")), "no gradient": wrong_gradient}
+    compared = [right, *(Contestant(name, right.reference, prepare) for name, prepare in wrong.items())]
+    rows = masks.compare(SHAPE, compared, BUDGET, Contest())["results"]
+    assert [row["status"] for row in rows] == ["timed", "timed", *["failed"] * 3]
+    assert all("off by more than the tolerance" in row["reason"] for row in rows[2:])
+    assert all("median_ms" not in row for row in rows[2:])
+
+
+@pytest.mark.parametrize("name", ["topk_mask p=2", "topk_mask p=4/3 lam=0.1", "topk_mag p=2", "topk_mag p=4/3 debias"])
+def test_the_reference_is_what_the_oracle_gives(name):
+    inputs = draw(Shape(2, 50, 7))
+    p, lam = 2.0 if "p=2" in name else 4 / 3, 0.1 if "lam" in name else 1.0
+    curve = Curve("half_square" if "mag" in name else "identity")
+    truth = topk(problem(inputs.x, 7, lam, p, cotangent=inputs.weights), curve, "debias" in name).wanted
+    output, gradient = expected(contestants.operators([1.0, 0.1])[name], inputs.x, 7, inputs.weights)
+    assert output.dtype == np.float64
+    np.testing.assert_allclose(output, truth["value"].astype(float), atol=1e-9)
+    np.testing.assert_allclose(gradient, truth["x"].astype(float), atol=1e-7)
+
+
+def test_missing_peers_are_named_with_the_reason(monkeypatch):
+    for module in ("jaxopt", "jaxopt.projection", "softjax", "torch", "entmax"):
+        monkeypatch.setitem(sys.modules, module, None)
+    found, missing = contestants.peers()
+    assert found == []
+    assert set(missing) == {"jaxopt", "softjax", "entmax", "torch"}
+    assert all(reason.startswith("ModuleNotFoundError") for reason in missing.values())
+
+
+@pytest.mark.filterwarnings("ignore")  # theirs
+@pytest.mark.parametrize("name", contestants._PEERS)
+def test_installed_peers_pass_the_check(name):
+    try:
+        peer = contestants._PEERS[name]()
+    except ImportError:
+        pytest.skip(f"{name} is not installed: pip install -r requirements-bench.txt")
+    for shape in (SHAPE, Shape(1, 60, 6)):
+        with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+            rows = masks.compare(shape, [peer], BUDGET, Contest())["results"]
+        assert [row["status"] for row in rows] == ["timed", "timed"], rows
+
+
+def test_equations_are_those_of_inner_programs_too():
+    def function(x):
+        inner = jax.jit(lambda x: jnp.sin(x) + 1)  # a call of two
+        return jax.lax.while_loop(lambda x: x[0] < 1, lambda x: inner(x) * 2, x)  # of two, and of four
+
+    assert masks.equations(jax.make_jaxpr(function)(np.zeros(2, np.float32)).jaxpr) == 1 + 3 + 4
+
+
+def test_programs_and_memory_are_counted():
+    (row,) = masks._program("lax.top_k", Contest())["programs"]
+    assert (row["program"], row["mode"], row["lam"], row["equations"]) == ("lax.top_k", FORWARD, "known", 1)
+    assert min(row[part] for part in ("traced_s", "lowered_s", "compiled_s")) > 0
+    (row,) = masks._memory("topk_mask p=2", 20_000, Contest())["memory"]
+    assert 1 <= row[FORWARD]["compiled"] <= row[BOTH]["compiled"] < 10

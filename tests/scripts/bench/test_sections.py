@@ -1,0 +1,96 @@
+"""What each section measures, beside masks."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+from jax.experimental.sparse import BCOO
+from scipy import sparse
+
+from experiments.core.input.examples import InMemory
+from experiments.vmoe.experiment import RECIPE, routing_shape
+from scripts.bench import costs, sparsity, training
+from scripts.bench.__main__ import GROUPS, group_of
+from scripts.bench.timing import Contest, Summary
+
+MATRICES = sparsity.pruned((50, 20, 10), 0.1)
+
+
+@pytest.mark.parametrize("scale", ["small", "cpu", "device"])
+@pytest.mark.parametrize("name", GROUPS)
+def test_settings_are_json_and_cases_go_to_other_processes_under_names_of_their_own(name, scale):
+    group = group_of(name, scale)
+    json.dumps(group.settings)
+    names = [case.name for case in group.cases]
+    assert len(names) == len(set(names)) >= 1
+    for case in group.cases:
+        pickle.dumps(case.measure)
+        assert case.minutes <= 10
+
+
+def test_the_overhead_of_a_part_is_a_ratio_of_steps_and_what_it_takes_alone():
+    times = {"hard": Summary(1000.0, 900.0, 1100.0, 5), "relaxed": Summary(1100.0, 1000.0, 1200.0, 5)}
+    alone = {"hard": Summary(4.0, 4.0, 4.0, 5), "relaxed": Summary(9.0, 9.0, 9.0, 5)}
+    rows = training.overheads(times, alone, "hard", parts=2)
+    assert rows["hard"]["ratio_of_steps"] == rows["hard"]["one_plus_extra_over_step"] == 1.0
+    assert rows["relaxed"]["ratio_of_steps"] == pytest.approx(1.1)
+    assert rows["relaxed"]["one_plus_extra_over_step"] == pytest.approx(1.01)
+    assert training.overheads(times, {"relaxed": alone["relaxed"]}, "hard") == {}
+    assert list(training.overheads(times, {"hard": alone["hard"]}, "hard")) == ["hard"]
+
+
+def test_the_routers_that_are_timed_solve_the_papers_problem(monkeypatch):
+    for name in training.ROUTERS:
+        config = training.router_config(name, 224)
+        RECIPE.validate(config)
+        shape = routing_shape(config)
+        assert (shape.tokens, shape.k, config.moe.num_experts, len(config.moe.blocks)) == (400, 28, 32, 2)
+    assert routing_shape(training.router_config("relaxed, 32 slots", 224)).capacity == 32
+    # The others are these with other options.
+    some = {name: training.ROUTERS[name] for name in (training.HARD, "relaxed, logits", "token choice")}
+    monkeypatch.setattr(training, "ROUTERS", some)
+    contest = Contest()
+    assert set(training.routers_alone(1, 224, contest)) == {*some, *training.MASKS}
+    assert set(training.dispatchers(1, 224, contest)) == set(training.DISPATCHERS)
+    assert contest.failed == {}
+
+
+def test_a_page_that_is_too_large_is_over_its_limit(monkeypatch):
+    monkeypatch.setattr(costs, "PAGE_LIMITS", {"megabytes": 1e-3})
+    (case,) = costs.pages("small").cases
+    found = case.measure(Contest())
+    assert found["pages"][0]["groups"] == 5
+    assert list(found["over_limits"]) == ["megabytes"]
+
+
+def test_images_are_made_on_the_host_and_on_the_device(monkeypatch):
+    noise = InMemory({"image": np.zeros((64, 32, 32, 3), np.uint8), "label": np.zeros(64, np.int32)})
+    monkeypatch.setattr(costs, "_images", lambda: (noise, "nothing"))  # to look for data imports TensorFlow
+    rows = [row for case in costs.pipeline("small").cases for row in case.measure(Contest())["rows"]]
+    assert [row["where"] for row in rows] == ["host", "device"]
+    assert all(row["images_per_s"] > 0 for row in rows)
+
+
+def test_as_many_weights_are_kept_as_the_density_says_across_all_matrices():
+    assert sum(int(np.count_nonzero(matrix)) for matrix in MATRICES) == int(0.1 * (50 * 20 + 20 * 10))
+
+
+def test_bytes_are_those_of_the_formats():
+    found = sparsity.bytes_of(MATRICES)
+    assert found["dense"] == sum(matrix.nbytes for matrix in MATRICES)
+    rows = [sparse.csr_array(matrix.T) for matrix in MATRICES]
+    assert found["csr"] == sum(m.data.nbytes + m.indices.nbytes + m.indptr.nbytes for m in rows)
+    coordinates = [BCOO.fromdense(matrix) for matrix in MATRICES]
+    assert found["bcoo"] == sum(m.data.nbytes + m.indices.nbytes for m in coordinates)
+    bits = sum(np.packbits(matrix != 0).nbytes for matrix in MATRICES)
+    assert found["bits"] == bits + sum(matrix[matrix != 0].nbytes for matrix in MATRICES)
+
+
+def test_dense_and_sparse_products_agree():
+    logits = {form: call() for form, call in sparsity.calls(MATRICES, 7).items()}
+    assert logits["dense"].shape == (10, 7)
+    np.testing.assert_allclose(logits["csr"], logits["dense"], atol=1e-5)
+    (case,) = sparsity.group("small").cases
+    found = case.measure(Contest())
+    assert (len(found["bytes"]), len(found["inference"])) == (4, 16)
