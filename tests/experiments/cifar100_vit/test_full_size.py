@@ -9,11 +9,11 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from configs.cifar100_vit import get_config
-from experiments.cifar100_vit import synthetic
 from experiments.cifar100_vit.experiment import RECIPE
 from experiments.core.input.dataset import Data
 from experiments.core.training import feed, state, step, train
 from experiments.core.training import mesh as mesh_lib
+from tests.experiments.vision import synthetic
 
 # The published number at 224 pixels and 1000 classes, less the class token's position; with 100 classes and 24 x 24
 # patches in the place of 1000 and 14 x 14.

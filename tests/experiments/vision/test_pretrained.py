@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
-from experiments.cifar100_vit import synthetic
 from experiments.core.errors import UsageError
 from experiments.vision import vit
 from experiments.vision.pretrained import load_pretrained, resize_positions
-from tests.experiments.vision import numpy_vit
+from tests.experiments.vision import numpy_vit, synthetic
 
 MU = {"depth": 2, "image_size": 12, "num_classes": 7}
 
@@ -178,17 +177,6 @@ def test_a_synthetic_file_has_logits_that_vary(tmp_path):
     logits = numpy_vit.forward(params, np.random.default_rng(0).uniform(-1, 1, size=(4, 12, 12, 3)))
     assert 0.3 < np.std(logits) < 3
     assert np.std(logits, axis=0).min() > 0.01
-
-
-def test_there_is_no_synthetic_file_of_an_unknown_form():
-    for layout, options, message in (
-        ("bit", {}, "layout 'bit' is not one of original, augreg, big_vision"),
-        ("augreg", {"scan": True}, "augreg layout has a class token, and its blocks are not scanned"),
-        ("original", {"pool": "gap"}, "original layout has a class token"),
-        ("augreg", {"image_size": 100}, "image_size 100 is not a multiple of the patch size 16"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            synthetic.shapes(layout, "B/16", **options)
 
 
 def test_types_and_shardings_are_those_of_the_parameters(tmp_path):

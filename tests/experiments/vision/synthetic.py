@@ -1,4 +1,4 @@
-"""Files of random weights in the public layouts, where the real ones are not available: tests, timings, dry runs.
+"""Files of random weights in the public layouts, where the real ones are not available.
 
 Names and shapes are those of the real files (`layouts.py` says which); the values are those of a fresh network, so that
 training steps from them are finite and of the usual size, and accuracies those of chance.
@@ -10,10 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.core.errors import UsageError
 from experiments.vision import vit
-
-LAYOUTS = ("original", "augreg", "big_vision")
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -36,7 +33,7 @@ def shapes(
     """The keys of a file, and the shapes of the arrays under them.
 
     Args:
-      layout: one of LAYOUTS.
+      layout: "original", "augreg" or "big_vision".
       variant: the network: "B/16".
       image_size: side of the images in pixels, a multiple of the patch size.
       num_classes: of the head.
@@ -44,18 +41,9 @@ def shapes(
       pool: "tok", with a class token, or "gap", without. Of the public files, only those of big_vision can be without.
       scan: whether the blocks are one; in the layout of big_vision only.
       prefix: of all keys, for example "params/".
-
-    Raises:
-      UsageError: an unknown layout or variant, or a form that the layout does not have.
     """
-    if layout not in LAYOUTS:
-        raise UsageError(f"layout {layout!r} is not one of " + ", ".join(LAYOUTS))
-    if layout != "big_vision" and (scan or pool != "tok"):
-        raise UsageError(f"a file in the {layout} layout has a class token, and its blocks are not scanned")
     model = vit.make(variant, num_classes)
     width, patch, depth = model.width, model.patch_size, depth or model.depth
-    if image_size % patch:
-        raise UsageError(f"image_size {image_size} is not a multiple of the patch size {patch}")
     num_patches = (image_size // patch) ** 2
 
     result: Shapes = {"embedding/kernel": (patch, patch, 3, width), "embedding/bias": (width,)}
@@ -88,9 +76,6 @@ def write(path: Path, layout: str, variant: str, *, seed: int = 0, dtype: type =
       seed: of the values.
       dtype: of the values, a type of NumPy's.
       **options: as in `shapes`.
-
-    Raises:
-      UsageError: as `shapes`.
     """
     rng = np.random.default_rng(seed)
     named = shapes(layout, variant, **options)
