@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import importlib.metadata
 import os
 import re
@@ -18,7 +19,6 @@ import jax
 
 from experiments.core.record.environment import Launch, describe
 from scripts import sections
-from scripts.aot.record import digest
 from scripts.bench.failure import LostDeviceError, caught
 from scripts.bench.sizes import Case
 
@@ -75,11 +75,20 @@ def begin(module: str, arguments: Sequence[str], results: Path) -> dict[str, Any
 def surroundings(module: str, arguments: Sequence[str]) -> dict[str, Any]:
     """What the record of a command says of it, of the code by its content, of the machine and its load so far."""
     environment = describe(Launch(command=["python", "-m", module, *arguments]))
-    environment["code"] = digest(*_CODE)
+    environment["code"] = _digest()
     environment["packages"] |= versions(_PACKAGES)
     environment["devices"]["runtime"] = jax.devices()[0].client.platform_version
     environment["load_average"] = {"before": load_average()}
     return environment
+
+
+@functools.cache
+def _digest() -> str:
+    """A hash of the Python files that timings depend on: whatever else is committed, the same code has the same."""
+    root, total = Path(__file__).resolve().parents[2], hashlib.sha256()
+    for path in (path for package in _CODE for path in sorted((root / package).rglob("*.py"))):
+        total.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
+    return total.hexdigest()[:16]
 
 
 def versions(packages: Iterable[str]) -> dict[str, str | None]:

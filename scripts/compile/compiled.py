@@ -1,0 +1,82 @@
+"""Compiles a program, and says what the compiler makes of it: memory, largest arrays, collectives; or why it refuses.
+
+What came of a program is kept in a file named after the text that was compiled, the type, the compiler's versions and
+the code that reads what it says: the same program is not compiled again, whatever else has changed.
+"""
+
+import hashlib
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+from jax.stages import Lowered
+
+from experiments.core.record.chips import Slice
+from experiments.core.record.files import read_object, write_json
+from scripts.compile import compiler, hlo
+
+KEPT = compiler.ROOT / "runs" / "compiled"
+_UNITS = {"": 1.0, "K": 2.0**10, "M": 2.0**20, "G": 2.0**30}
+_SIZE = r"([\d.]+)([KMG]?)i?B?"
+# What TPU's compiler says before it has placed any array, and when it has.
+_EXCEEDED = re.compile(
+    rf"required for [\w ]+ \({_SIZE}\) exceeds available HBM \({_SIZE}\)|Used {_SIZE} of {_SIZE} hbm"
+)
+_LONGEST = 400  # characters of an error
+
+
+class Refused(Exception):
+    """The compiler refuses a program for another reason than memory, in a line."""
+
+
+def outcome(lowered: Lowered, slice_: Slice, kept: Path = KEPT) -> dict[str, Any]:
+    """What the compiler makes of a program on each device of a slice.
+
+    Returns:
+      `fits`; `needed` and `available` bytes; the `largest` arrays; and, unless the compiler gives up for want of
+      memory, `memory` (bytes of `arguments`, of `results` but where they lie in arguments' place, of `temporary` arrays
+      and `code`), `collectives` and the `seconds` that it took. Where it gives up, arrays are those of all devices
+      together.
+
+    Raises:
+      Refused: whatever else the compiler says.
+    """
+    code = [Path(module).read_text() for module in (__file__, hlo.__file__)]
+    what = (lowered.as_text(), slice_.type, compiler.versions(slice_.platform), code)
+    path = kept / f"{hashlib.sha256(repr(what).encode()).hexdigest()[:24]}.json"
+    if path.exists():
+        return read_object(path, "remove it, to compile anew")
+    found = _compile(lowered, slice_)
+    kept.mkdir(parents=True, exist_ok=True)
+    write_json(path, found)
+    return found
+
+
+def _compile(lowered: Lowered, slice_: Slice) -> dict[str, Any]:
+    start = time.perf_counter()
+    try:
+        compiled = lowered.compile()
+    except Exception as error:  # XLA's have various types
+        if exceeded := _EXCEEDED.search(str(error)):
+            amount, unit, limit, unit_of_limit = filter(lambda group: group is not None, exceeded.groups())
+            needed, available = float(amount) * _UNITS[unit], float(limit) * _UNITS[unit_of_limit]
+            _, largest = hlo.read(lowered.as_text("hlo", debug_info=True))
+            return {"fits": False, "needed": needed, "available": available, "largest": [vars(one) for one in largest]}
+        raise Refused(" ".join(str(error).split())[:_LONGEST] or type(error).__name__) from error
+    seconds = time.perf_counter() - start
+    sizes: Any = compiled.memory_analysis()
+    memory = {
+        "arguments": sizes.argument_size_in_bytes,
+        "results": sizes.output_size_in_bytes - sizes.alias_size_in_bytes,
+        "temporary": sizes.temp_size_in_bytes,
+        "code": sizes.generated_code_size_in_bytes,
+    }
+    collectives, largest = hlo.read(compiled.as_text() or "")
+    needed = sum(memory.values())
+    found = {"fits": needed <= slice_.chip.memory, "needed": needed, "available": slice_.chip.memory, "memory": memory}
+    return found | {
+        "largest": [vars(one) for one in largest],
+        "collectives": [vars(one) for one in collectives],
+        "seconds": round(seconds, 1),
+    }
