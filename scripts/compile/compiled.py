@@ -30,7 +30,7 @@ class Refused(Exception):
     """The compiler refuses a program for another reason than memory, in a line."""
 
 
-def outcome(lowered: Lowered, slice_: Slice, kept: Path = KEPT) -> dict[str, Any]:
+def outcome(lowered: Lowered, slice_: Slice, kept: Path | None = None) -> dict[str, Any]:
     """What the compiler makes of a program on each device of a slice.
 
     Returns:
@@ -44,6 +44,7 @@ def outcome(lowered: Lowered, slice_: Slice, kept: Path = KEPT) -> dict[str, Any
     """
     code = [Path(module).read_text() for module in (__file__, hlo.__file__)]
     what = (lowered.as_text(), slice_.type, compiler.versions(slice_.platform), code)
+    kept = kept or KEPT
     path = kept / f"{hashlib.sha256(repr(what).encode()).hexdigest()[:24]}.json"
     if path.exists():
         return read_object(path, "remove it, to compile anew")
