@@ -23,7 +23,6 @@ _SIZE = r"([\d.]+)([KMG]?)i?B?"
 _EXCEEDED = re.compile(
     rf"required for [\w ]+ \({_SIZE}\) exceeds available HBM \({_SIZE}\)|Used {_SIZE} of {_SIZE} hbm"
 )
-_LONGEST = 400  # characters of an error
 
 
 class Refused(Exception):
@@ -34,10 +33,9 @@ def outcome(lowered: Lowered, slice_: Slice, kept: Path | None = None) -> dict[s
     """What the compiler makes of a program on each device of a slice.
 
     Returns:
-      `fits`; `needed` and `available` bytes; the `largest` arrays; and, unless the compiler gives up for want of
-      memory, `memory` (bytes of `arguments`, of `results` but where they lie in arguments' place, of `temporary` arrays
-      and `code`), `collectives` and the `seconds` that it took. Where it gives up, arrays are those of all devices
-      together.
+      `fits`; `needed` and `available` bytes; the `largest` arrays, of all devices together if the compiler gives up for
+      want of memory; and, unless it does, `memory` (bytes of `arguments`, of `results` but where they lie in arguments'
+      place, of `temporary` arrays and `code`), `collectives` and the `seconds` that it took.
 
     Raises:
       Refused: whatever else the compiler says.
@@ -64,7 +62,7 @@ def _compile(lowered: Lowered, slice_: Slice) -> dict[str, Any]:
             needed, available = float(amount) * _UNITS[unit], float(limit) * _UNITS[unit_of_limit]
             _, largest = hlo.read(lowered.as_text("hlo", debug_info=True))
             return {"fits": False, "needed": needed, "available": available, "largest": [vars(one) for one in largest]}
-        raise Refused(" ".join(str(error).split())[:_LONGEST] or type(error).__name__) from error
+        raise Refused(" ".join(str(error).split())[:400] or type(error).__name__) from error
     seconds = time.perf_counter() - start
     sizes: Any = compiled.memory_analysis()
     memory = {

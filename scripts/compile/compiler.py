@@ -36,7 +36,7 @@ _H200 = """
     device_description_str: "NVIDIA H200 141GB HBM3e"
 """
 # Tuning would run candidates on the device. Untuned, XLA finds no tiles for some products in Triton: cuBLAS has them.
-_NO_TUNING = ("--xla_gpu_autotune_level=0", "--xla_gpu_enable_triton_gemm=false")
+_NO_TUNING = "--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false"
 # TPU's compiler takes a lock as if it had a TPU to itself; several processes may compile.
 _ENVIRONMENT = {
     "TPU_SKIP_MDS_QUERY": "1",
@@ -79,8 +79,7 @@ def prepare(slice_: Slice) -> None:
     if platform == "tpu":
         os.environ["TPU_ACCELERATOR_TYPE"] = slice_.type.removeprefix(f"{slice_.slices}x")
     else:
-        given = os.environ.get("XLA_FLAGS", "").split()
-        os.environ["XLA_FLAGS"] = " ".join([*given, *(flag for flag in _NO_TUNING if flag not in given)])
+        os.environ["XLA_FLAGS"] = f"{_NO_TUNING} {os.environ.get('XLA_FLAGS', '')}"  # the last of two counts
     # A program says what is computed, and not in which lines of which files: two that are the same look the same.
     jax.config.update("jax_traceback_in_locations_limit", 0)
     # No CPU is computed on, whatever the environment said when JAX was imported.

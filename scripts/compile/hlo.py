@@ -15,7 +15,7 @@ _LINE = re.compile(
     r"\s+(?P<root>ROOT )?%?(?P<name>[\w.\-]+) = (?P<made>.*?) (?P<opcode>[a-z][\w\-]*)\((?P<rest>.*))$",
     re.MULTILINE,
 )
-_SHAPE = re.compile(r"(([a-z]+\d*(?:e\d+m\d+\w*)?)\[([\d,<=]*)\])(?:\{([^}]*)\})?")
+_SHAPE = re.compile(r"(?P<dtype>[a-z]+\d*(?:e\d+m\d+\w*)?)\[(?P<dims>[\d,<=]*)\](?:\{(?P<layout>[^}]*)\})?")
 _CALLED = re.compile(r"(?:calls|body|condition|to_apply|\w+_computations?)=(?:\{([^}]*)\}|%?([\w.\-]+))")
 _KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast")
 # Names of what is there already, structure, and arrays that are never written to memory.
@@ -99,15 +99,14 @@ class _Program:
             self._numbers[line["name"]] = int(value[0])
         elif opcode == "compare" and line["root"] and "direction=LT" in rest:
             self._limits[self.here] = re.findall(r"([\w.\-]+)[,)]", rest)[1]
-        made = [(shape[1], _bytes(shape[2], shape[3]), shape[4] or "") for shape in _SHAPE.finditer(line["made"])]
-        if found := _collective(opcode, rest, [size for _, size, _ in made]):
+        source = re.search(r'op_name="([^"]*)"', rest)
+        made = [
+            _array(shape, source[1].replace("\\'", "'") if source else "") for shape in _SHAPE.finditer(line["made"])
+        ]
+        if found := _collective(opcode, rest, [buffer.bytes for buffer, _ in made]):
             self.collectives.append((self.here, *found))
         if not _NO_BUFFER.match(opcode) and (opcode != "parameter" or self.here == self.entry):
-            source = re.search(r'op_name="([^"]*)"', rest)
-            name = source[1].replace("\\'", "'") if source else ""
-            # In the main memory: others, as S(1), are on the chip.
-            in_memory = [(shape, size) for shape, size, layout in made if not re.search(r"S\([1-9]", layout)]
-            self.buffers += [(self.here, Buffer(shape, size, name)) for shape, size in in_memory]
+            self.buffers += [(self.here, buffer) for buffer, in_memory in made if in_memory]
 
     def times(self, computation: str) -> tuple[int, bool]:
         """How often a call of the program goes through a computation, and whether that is known or the least."""
@@ -129,11 +128,12 @@ class _Program:
         return self._numbers.get(self._limits.get(condition[1], "")) if condition else None
 
 
-def _bytes(dtype: str, dims: str) -> float:
-    """Bytes of an array, without padding."""
-    bits = re.search(r"\d+", dtype)
-    item = int(bits[0]) / 8 if bits else float(dtype == "pred")
-    return math.prod(int(size.lstrip("<=")) for size in dims.split(",") if size) * item
+def _array(shape: re.Match[str], source: str) -> tuple[Buffer, bool]:
+    """An array, and whether it is in the main memory: others, as S(1), are on the chip."""
+    bits = re.search(r"\d+", shape["dtype"])
+    item = int(bits[0]) / 8 if bits else float(shape["dtype"] == "pred")
+    size = math.prod(int(one.lstrip("<=")) for one in shape["dims"].split(",") if one) * item
+    return Buffer(f"{shape['dtype']}[{shape['dims']}]", size, source), not re.search(r"S\([1-9]", shape["layout"] or "")
 
 
 def _collective(opcode: str, rest: str, made: list[float]) -> tuple[str, int, float] | None:

@@ -2,7 +2,7 @@
 
 import functools
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -23,20 +23,18 @@ _SHORT_ALONE = frozenset(
     ("owl_norm", "lmo", "project_permutahedron", "soft_sort", "soft_rank", "soft_quantile", "isotonic_regression")
 )
 
-_Call = Callable[[Any, int, Any], Any]
-
 
 def _descending(x: Any) -> Any:
     return jnp.linspace(1, 0, x.shape[-1], dtype=x.dtype)
 
 
-def _named(call: Callable[[Any, Any, int], Any], *operators: Any) -> dict[str, _Call]:
+def _named(call: Callable[[Any, Any, int], Any], *operators: Any) -> dict[str, Callable[[Any, int, Any], Any]]:
     """Operators by name that are called in the same way: `call(operator, x, k)`."""
     return {one.__name__: functools.partial(lambda one, x, k, labels: call(one, x, k), one) for one in operators}
 
 
 # Take x [rows, n], k and labels [rows], and are differentiated in x.
-CALLS: dict[str, _Call] = {
+CALLS: dict[str, Callable[[Any, int, Any], Any]] = {
     **_named(lambda f, x, k: f(x, k, lam=_LAM), ops.topk_mask, ops.topk_mag, ops.knapsack_mask, ops.relaxed_topk_value),
     **_named(lambda f, x, k: f(x, k), ops.hard_topk_mask, ops.hard_topk_mag, ops.topk_sum),
     "lax.top_k": lambda x, k, labels: jax.lax.top_k(x, k)[0],
@@ -71,10 +69,9 @@ CALLS: dict[str, _Call] = {
 }
 
 
-def cases(names: Sequence[str] = tuple(CALLS)) -> Iterator[tuple[str, tuple[int, int, int]]]:
+def cases() -> Iterator[tuple[str, tuple[int, int, int]]]:
     """Operators and the sizes that they are compiled for."""
-    for name in names:
-        yield from ((name, size) for size in ((SHORT,) if name in _SHORT_ALONE else (SHORT, LONG)))
+    return ((name, size) for name in CALLS for size in ((SHORT,) if name in _SHORT_ALONE else (SHORT, LONG)))
 
 
 def lower(name: str, size: tuple[int, int, int], device: Any) -> jax.stages.Lowered:

@@ -53,9 +53,8 @@ def program_of(recipe: Recipe, config: ConfigDict, devices: Sequence[Any]) -> Pr
 def compile_(program: Program, part: str, slice_: Slice) -> dict[str, Any]:
     """What comes of the `train` step of a run, or of a call of its `evaluation`, on each device.
 
-    Returns:
-      That of `compiled.outcome`, with `operations` of matrix products, `state` (bytes of parameters and what the
-      optimizer keeps for them) and, where it does not fit, `change`: what helps.
+    That is `compiled.outcome`, with `operations` of matrix products, `state` (bytes of parameters and what the
+    optimizer keeps for them) and, where it does not fit, `change`: what helps.
 
     Raises:
       UsageError: the compiler refuses it for another reason than memory.
@@ -74,13 +73,7 @@ def compile_(program: Program, part: str, slice_: Slice) -> dict[str, Any]:
 
 
 def changes(config: ConfigDict, state_bytes: float, available: float) -> list[str]:
-    """What to change, that first that costs least.
-
-    Args:
-      config: a run's, with a valid mesh.
-      state_bytes: on a device, of parameters and what the optimizer keeps for them.
-      available: bytes that a device has.
-    """
+    """What to change in a config that does not fit, that first that costs least; bytes are those of a device."""
     found = []
     sizes = mesh_lib.axis_sizes(config)
     state_is_most = state_bytes > 0.5 * available
