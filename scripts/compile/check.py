@@ -76,8 +76,7 @@ def go(types: Sequence[str]) -> int:
             failed.append(f"{name} for {type_}: exit status {process.returncode}, last done: {last or 'none'}")
     known = list(dict.fromkeys(chip for row in cells.values() for chip in row))
     print(line(["program", *known]), line(["---", *["---:"] * len(known)]), sep="\n")
-    for program, row in cells.items():
-        print(line([program, *(row.get(chip, "-") for chip in known)]))
+    print(*(line([name, *(row.get(chip, "-") for chip in known)]) for name, row in cells.items()), sep="\n")
     for one in failed:
         print(f"FAILED: {one}", file=sys.stderr)
     return 1 if failed else 0
