@@ -12,38 +12,29 @@ from scripts.compile.hlo import Collective
 # A program of TPU's compiler, shortened: a loop of twelve rounds with a collective, arrays in memory and on the chip.
 TPU = """HloModule jit_f, is_scheduled=true, entry_computation_layout={(f32[12,64,128]{2,1,0})->f32[64,128]{1,0}}
 
-%fused_computation.1 (param_0.1: f32[12,64,128], param_1.2: s32[]) -> f32[64,128] {
+%fused_computation.1 (param_0.1: f32[12,64,128]) -> f32[64,128] {
   %param_0.1 = f32[12,64,128]{2,1,0:T(8,128)} parameter(0)
-  %param_1.2 = s32[]{:T(128)} parameter(1)
-  %constant.3 = s32[]{:T(128)} constant(0)
-  %convert.4 = f64[12,64,128]{2,1,0:T(8,128)} convert(%param_0.1)
-  ROOT %bitcast.5 = f32[64,128]{1,0:T(8,128)} bitcast(%convert.4)
+  ROOT %convert.4 = f64[12,64,128]{2,1,0:T(8,128)} convert(%param_0.1)
 }
 
 %add.6 (x.7: f32[], y.8: f32[]) -> f32[] {
   ROOT %add.9 = f32[]{:T(128)} add(%x.7, %y.8)
 }
 
-%wide.body.5 (arg.12: (s32[], f32[12,64,128], f32[64,128])) -> (s32[], f32[12,64,128], f32[64,128]) {
-  %arg.12 = (s32[]{:T(128)}, f32[12,64,128]{2,1,0:T(8,128)}, /*index=2*/f32[64,128]{1,0:T(8,128)S(1)}) parameter(0)
-  %get-tuple-element.13 = s32[]{:T(128)} get-tuple-element(%arg.12), index=0
-  %fusion.15 = f32[32,128]{1,0:T(8,128)S(1)} fusion(%get-tuple-element.13), kind=kLoop, calls=%fused_computation.1, metadata={op_name="jit(f)/while/body/slice"}
+%wide.body.5 (arg.12: (s32[], /*index=2*/f32[64,128])) -> (s32[], f32[64,128]) {
+  %fusion.15 = f32[32,128]{1,0:T(8,128)S(1)} fusion(%arg.12), kind=kLoop, calls=%fused_computation.1, metadata={op_name="jit(f)/while/body/slice"}
   %all-gather.16 = f32[64,128]{1,0:T(8,128)} all-gather(%fusion.15), channel_id=1, replica_groups={{0,1},{2,3}}, dimensions={0}, metadata={op_name="jit(f)/while/body/gather"}
-  ROOT %tuple.17 = (s32[]{:T(128)}, f32[12,64,128]{2,1,0:T(8,128)}, f32[64,128]{1,0:T(8,128)S(1)}) tuple(%get-tuple-element.13, %arg.12, %all-gather.16)
+  ROOT %tuple.17 = (s32[]{:T(128)}, /*index=2*/f32[64,128]{1,0:T(8,128)S(1)}) tuple(%arg.12, %all-gather.16)
 }
 
-%wide.cond.4 (arg.18: (s32[], f32[12,64,128], f32[64,128])) -> pred[] {
+%wide.cond.4 (arg.18: (s32[], f32[64,128])) -> pred[] {
   %constant.20 = s32[]{:T(128)} constant(12), backend_config={"flag_configs":[]}
-  %arg.18 = (s32[]{:T(128)}, f32[12,64,128]{2,1,0:T(8,128)}, f32[64,128]{1,0:T(8,128)S(1)}) parameter(0)
-  %get-tuple-element.19 = s32[]{:T(128)} get-tuple-element(%arg.18), index=0
   ROOT %compare.21 = pred[]{:T(512)} compare(%get-tuple-element.19, %constant.20), direction=LT
 }
 
 ENTRY %main.22 (x.23: f32[12,64,128]) -> f32[64,128] {
   %x.23 = f32[12,64,128]{2,1,0:T(8,128)} parameter(0), metadata={op_name="state.params[\\'x\\']"}
-  %tuple.27 = (s32[]{:T(128)}, f32[12,64,128]{2,1,0:T(8,128)}, f32[64,128]{1,0:T(8,128)S(1)}) tuple(%x.23, %x.23)
-  %while.28 = (s32[]{:T(128)}, f32[12,64,128]{2,1,0:T(8,128)}, f32[64,128]{1,0:T(8,128)S(1)}) while(%tuple.27), condition=%wide.cond.4, body=%wide.body.5, metadata={op_name="jit(f)/while"}, backend_config={"flag_configs":[]}
-  %get-tuple-element.29 = f32[64,128]{1,0:T(8,128)S(1)} get-tuple-element(%while.28), index=2
+  %while.28 = (s32[]{:T(128)}, f32[12,64,128]{2,1,0:T(8,128)}) while(%x.23), condition=%wide.cond.4, body=%wide.body.5, metadata={op_name="jit(f)/while"}, backend_config={"flag_configs":[]}
   ROOT %all-reduce.30 = f32[64,128]{1,0:T(8,128)} all-reduce(%get-tuple-element.29), channel_id=1, replica_groups=[2,4]<=[8], use_global_device_ids=true, to_apply=%add.6, metadata={op_name="jit(f)/psum"}
 }
 """
