@@ -40,7 +40,7 @@ STEPS = (
 
 
 def commands(types: Sequence[str] = ()) -> Iterator[tuple[str, str, bool, list[str]]]:
-    """Name, type, whether it should fit, and arguments of every process, for the chips of some types or for all.
+    """Yields name, type, whether it should fit, and arguments of every process, for the chips of some types or all.
 
     Raises:
       UsageError: a type is unknown.
@@ -56,7 +56,7 @@ def commands(types: Sequence[str] = ()) -> Iterator[tuple[str, str, bool, list[s
 
 
 def go(types: Sequence[str]) -> int:
-    """Does them all and prints the table; returns 1 if a program does not compile, or fits where it should not."""
+    """Runs all processes and prints the table; returns 1 if a program does not compile, or fits where it should not."""
     cells: dict[str, dict[str, str]] = {}
     failed = []
     todo = list(commands(types))
@@ -83,7 +83,7 @@ def go(types: Sequence[str]) -> int:
 
 
 def _cell(row: dict[str, Any]) -> str:
-    """The memory that a program needs on a device."""
+    """Formats the memory that a program needs on a device."""
     if "error" in row:
         return "FAILS"
     said = f"{size_of(row['needed'])} of {size_of(row['available'])}"

@@ -1,7 +1,7 @@
-"""Compiles a program, and says what the compiler makes of it: memory, largest arrays, collectives; or why it refuses.
+"""Compiles a program and reports its memory, largest arrays and collectives, or why the compiler refuses it.
 
-What came of a program is kept in a file named after the text that was compiled, the type, the compiler's versions and
-the code that reads what it says: the same program is not compiled again, whatever else has changed.
+Results are kept, each in a file named after the program's text, the type, the compiler's versions and the code that
+reads its reports. The same program is not compiled again, whatever else has changed.
 """
 
 import hashlib
@@ -30,24 +30,23 @@ class Refused(Exception):
 
 
 def outcome(lowered: Lowered, slice_: Slice, kept: Path | None = None) -> dict[str, Any]:
-    """What the compiler makes of a program on each device of a slice.
+    """Compiles a program for a slice, unless its result is kept; all numbers are those of one device.
 
     Returns:
-      `fits`; `needed` and `available` bytes; the `largest` arrays, of all devices together if the compiler gives up for
-      want of memory; and, unless it does, `memory` (bytes of `arguments`, of `results` but where they lie in arguments'
-      place, of `temporary` arrays and `code`), `collectives` and the `seconds` that it took.
+      `fits`; `needed` and `available` bytes; the `largest` arrays, those of all devices together if the compiler gives
+      up for want of memory; and, unless it does, `memory` (bytes of `arguments`, of `results` that do not overwrite
+      arguments, of `temporary` arrays and of `code`), `collectives` and the `seconds` that compilation took.
 
     Raises:
-      Refused: whatever else the compiler says.
+      Refused: the compiler fails for another reason.
     """
     code = [Path(module).read_text() for module in (__file__, hlo.__file__)]
     what = (lowered.as_text(), slice_.type, compiler.versions(slice_.platform), code)
-    kept = kept or KEPT
-    path = kept / f"{hashlib.sha256(repr(what).encode()).hexdigest()[:24]}.json"
+    path = (kept or KEPT) / f"{hashlib.sha256(repr(what).encode()).hexdigest()[:24]}.json"
     if path.exists():
         return read_object(path, "remove it, to compile anew")
     found = _compile(lowered, slice_)
-    kept.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, found)
     return found
 

@@ -47,7 +47,7 @@ _ENVIRONMENT = {
 
 
 def available(platform: str) -> bool:
-    """Whether the package with the compiler is installed here."""
+    """Tells whether the package with the compiler is installed here."""
     return importlib.util.find_spec(_PACKAGES[platform].replace("-", "_")) is not None
 
 
@@ -87,7 +87,7 @@ def prepare(slice_: Slice) -> None:
 
 
 def devices(slice_: Slice) -> Sequence[Any]:
-    """Those of a slice, after `prepare`.
+    """Returns the compiler's devices for a slice, after `prepare`.
 
     Raises:
       UsageError: the compiler knows no such slice.

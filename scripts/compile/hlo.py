@@ -1,8 +1,8 @@
-"""A program in XLA's text form: what devices send each other, and the largest arrays, in one pass of one expression.
+"""Reads a program in XLA's text form, in one pass of one expression: its collectives and its largest arrays.
 
 A collective in a loop counts as often as the loop goes round, where the text says how often: by the compiler's own
-count, or by a condition that compares a counter with a number. In a loop that only its data end it counts once, and is
-marked.
+count, or by a condition that compares a counter with a number. In a loop that ends when its data are done it counts
+once, and is marked.
 """
 
 import collections
@@ -49,7 +49,7 @@ class Collective:
 
 
 def read(text: str, number: int = 6) -> tuple[list[Collective], list[Buffer]]:
-    """All collectives, and so many of the largest arrays of different shapes, of a program in XLA's text form.
+    """Returns the collectives of a program in XLA's text form, and its `number` largest arrays of different shapes.
 
     Raises:
       ValueError: the text is none.
@@ -73,7 +73,7 @@ def read(text: str, number: int = 6) -> tuple[list[Collective], list[Buffer]]:
 
 
 class _Program:
-    """What lines of the text say, one after the other: `here` is the computation that they are in."""
+    """Collects what the lines of a program say, one by one; `here` is the computation that the last one was in."""
 
     def __init__(self) -> None:
         self.entry = self.here = ""
@@ -109,7 +109,7 @@ class _Program:
             self.buffers += [(self.here, buffer) for buffer, in_memory in made if in_memory]
 
     def times(self, computation: str) -> tuple[int, bool]:
-        """How often a call of the program goes through a computation, and whether that is known or the least."""
+        """Counts how often a call of the program runs a computation; False with it where that is only the least."""
         if computation == self.entry or computation not in self._callers:
             return 1, computation == self.entry
         total, all_known = 0, True
@@ -121,7 +121,7 @@ class _Program:
         return total, all_known
 
     def _rounds(self, loop: str) -> int | None:
-        """How often a loop goes round; None where its data decide."""
+        """Finds the number of rounds of a loop; None where its data decide."""
         if known := re.search(r'known_trip_count"?:\s*\{"?n"?:\s*"?(\d+)', loop):
             return int(known[1])
         condition = re.search(r"condition=%?([\w.\-]+)", loop)
@@ -153,7 +153,7 @@ def _collective(opcode: str, rest: str, made: list[float]) -> tuple[str, int, fl
 
 
 def _group(rest: str) -> int:
-    """How many devices are in a group, by any of the three ways to write it; 2 of a permutation."""
+    """Finds the number of devices in a group, in any of the three notations; 2 for a permutation."""
     if mesh := re.search(r"replica_groups=(?:@\w+)?mesh\[([^\]]*)\].*?\{([^}]*)\}", rest):
         sizes = dict(re.findall(r"'([^']+)'=(\d+)", mesh[1]))
         # An axis, or a part of one with its size behind the parentheses.

@@ -70,12 +70,12 @@ CALLS: dict[str, Callable[[Any, int, Any], Any]] = {
 
 
 def cases() -> Iterator[tuple[str, tuple[int, int, int]]]:
-    """Operators and the sizes that they are compiled for."""
+    """Yields operators and the sizes that they are compiled for."""
     return ((name, size) for name in CALLS for size in ((SHORT,) if name in _SHORT_ALONE else (SHORT, LONG)))
 
 
 def lower(name: str, size: tuple[int, int, int], device: Any) -> jax.stages.Lowered:
-    """The program of an operator for a device: the sum of its squares, and the gradient of that."""
+    """Lowers the program of an operator for a device: the sum of its squares, and the gradient of that."""
     rows, n, k = size
     mesh = jax.sharding.Mesh(np.asarray([device]), ("device",), axis_types=(AxisType.Auto,))
 
@@ -91,7 +91,7 @@ def lower(name: str, size: tuple[int, int, int], device: Any) -> jax.stages.Lowe
 
 
 def compile_(name: str, size: tuple[int, int, int], slice_: Slice, device: Any) -> dict[str, Any]:
-    """What comes of an operator: as `compiled.outcome`, or `error`; and `warnings`, as of a kernel that is not made."""
+    """Compiles an operator: its `compiled.outcome`, or `error`; and `warnings`, as where no kernel can be made."""
     found: dict[str, Any] = {"program": f"{name} ({size[0]}, {size[1]})"}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

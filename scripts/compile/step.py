@@ -45,16 +45,17 @@ def run_of(experiment: str, path: str, overrides: Sequence[str], slice_: Slice) 
 
 
 def program_of(recipe: Recipe, config: ConfigDict, devices: Sequence[Any]) -> Program:
-    """What the trainer would compile for a config on devices that the compiler makes of a slice."""
+    """Builds the program that the trainer would compile for a config, on the compiler's devices."""
     with config_lib.reading(recipe.name):
         return Program(recipe, config, outline(config), devices if "mesh" in config else devices[:1])
 
 
 def compile_(program: Program, part: str, slice_: Slice) -> dict[str, Any]:
-    """What comes of the `train` step of a run, or of a call of its `evaluation`, on each device.
+    """Compiles the `train` step of a run, or a call of its `evaluation`; all numbers are those of one device.
 
-    That is `compiled.outcome`, with `operations` of matrix products, `state` (bytes of parameters and what the
-    optimizer keeps for them) and, where it does not fit, `change`: what helps.
+    Returns:
+      The entries of `compiled.outcome`, `operations` of matrix products, `state` (bytes of parameters and what the
+      optimizer keeps for them) and, where it does not fit, `change`: what helps.
 
     Raises:
       UsageError: the compiler refuses it for another reason than memory.
@@ -73,7 +74,7 @@ def compile_(program: Program, part: str, slice_: Slice) -> dict[str, Any]:
 
 
 def changes(config: ConfigDict, state_bytes: float, available: float) -> list[str]:
-    """What to change in a config that does not fit, that first that costs least; bytes are those of a device."""
+    """Lists changes to a config that does not fit, the cheapest first; bytes are those of a device."""
     found = []
     sizes = mesh_lib.axis_sizes(config)
     state_is_most = state_bytes > 0.5 * available
@@ -92,7 +93,7 @@ def changes(config: ConfigDict, state_bytes: float, available: float) -> list[st
 
 
 def heading(program: Program, slice_: Slice) -> str:
-    """What is compiled, and by which compiler: a line."""
+    """Names the slice, mesh and compiler in a line."""
     mesh = ", ".join(f"{axis} {size}" for axis, size in program.mesh.shape.items())
     versions = ", ".join(f"{name} {version}" for name, version in compiler.versions(slice_.platform).items())
     steps = program.plan.steps_per_dispatch
@@ -100,7 +101,7 @@ def heading(program: Program, slice_: Slice) -> str:
 
 
 def lines(part: str, found: dict[str, Any], slice_: Slice) -> list[str]:
-    """What people read of it."""
+    """Formats the result of `compile_` for people."""
     memory = {"parameters and optimizer": found["state"], **found.get("memory", {})}
     at_peak = 1e3 * found["operations"] / slice_.chip.flops
     whose = "a device" if "memory" in found else "all devices together"
@@ -122,5 +123,5 @@ def lines(part: str, found: dict[str, Any], slice_: Slice) -> list[str]:
 
 
 def size_of(bytes_: float) -> str:
-    """Bytes for people."""
+    """Formats bytes for people."""
     return f"{bytes_ / 1e9:.2f} GB" if bytes_ >= 1e9 else f"{bytes_ / 1e6:.2f} MB"

@@ -92,13 +92,13 @@ SHORT = {"v4": "v4-8", "v5e": "v5litepod-4", "v5p": "v5p-8", "v6e": "v6e-4", "tp
 
 
 def of_kind(device_kind: str) -> Chip | None:
-    """The chip that JAX calls by this `device_kind`; None for those that are not in the table, as CPUs."""
+    """Finds the chip that JAX calls by this `device_kind`; None for those that are not in the table, as CPUs."""
     kind = device_kind.lower()
     return next((chip for chip in _CHIPS if any(name in kind for name in chip.kinds)), None)
 
 
 def parse(type_: str) -> Slice:
-    """The slice of a type: `v5litepod-16`, `v5p-32`, `h200-8`, `2xv5litepod-16`; or of a chip alone, as `v5e`.
+    """Parses a type: `v5litepod-16`, `v5p-32`, `h200-8`, `2xv5litepod-16`; or of a chip alone, as `v5e`.
 
     Raises:
       UsageError: it is not one of those known here.

@@ -1,4 +1,4 @@
-"""What a compiler says that a program takes, or why it refuses it; the same program is compiled once."""
+"""Memory of programs, and why a compiler refuses them; the same program is compiled once."""
 
 import jax
 import jax.numpy as jnp
