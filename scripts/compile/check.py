@@ -86,5 +86,5 @@ def _cell(row: dict[str, Any]) -> str:
     """Formats the memory that a program needs on a device."""
     if "error" in row:
         return "FAILS"
-    said = f"{size_of(row['needed'])} of {size_of(row['available'])}"
-    return said if row["fits"] else f"does not fit: {said}"
+    needed = size_of(row["needed"])
+    return needed if row["fits"] else f"does not fit: {needed} of {size_of(row['available'])}"
