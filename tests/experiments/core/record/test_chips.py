@@ -53,3 +53,10 @@ def test_facts_are_those_of_jaxs_own_table(type_, version, cores):
     assert chip.flops == pytest.approx(cores * known.bf16_ops_per_second, rel=0.01)
     assert chip.bandwidth == pytest.approx(cores * known.mem_bw_bytes_per_second, rel=0.13)
     assert chip.memory == pytest.approx(cores * known.hbm_capacity_bytes, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("NVIDIA H200 141GB HBM3e", "H200"), ("TPU7x", "TPU7x"), ("TPU v5", "TPU v5p"), ("cpu", None)]
+)
+def test_the_chip_by_what_jax_calls_it(kind, name):
+    assert getattr(chips.of_kind(kind), "name", None) == name
