@@ -168,11 +168,11 @@ bench-gpu:  ## What a GPU is worth timing on it, about half an hour; goes on whe
 bench-device: $(VENV)-bench/.ready-$(JAX)
 	@$(VENV)-bench/bin/python -m scripts.bench --device $(if $(ONLY),--only=$(ONLY)) $(if $(MINUTES),--minutes=$(MINUTES)) $(if $(SMALL),--small)
 
-check-accelerators:  ## Compile operators and full-size runs for TPUs and GPUs that are not here: results/accelerators (hours; resumes; TYPES=v5e,... EVERYTHING=1; JOBS at once, each of up to 8 GB).
+check-accelerators:  ## Compile operators and full-size train steps for TPUs and GPUs that are not here: a table of what fits (over an hour; goes on where it was stopped; TYPES=v5e,h200 for some).
 	-@$(MAKE) --no-print-directory install VENV=.venv-tpu JAX=tpu || echo "no environment for TPUs (above): nothing is compiled for them"
 	-@$(MAKE) --no-print-directory install VENV=.venv-cuda13 JAX=cuda13 || echo "no environment for GPUs (above): nothing is compiled for them"
 	@$(MAKE) --no-print-directory install
-	@$(RUN) scripts.aot check $(if $(TYPES),--types=$(TYPES)) $(if $(ANEW),--anew) $(if $(EVERYTHING),--everything) $(if $(filter-out file,$(origin JOBS)),--jobs=$(JOBS))
+	@$(RUN) scripts.compile check $(if $(TYPES),--type=$(TYPES))
 
 $(VENV)-bench/.ready-$(JAX): requirements.txt requirements-lock.txt requirements-bench.txt
 	@echo "creating $(VENV)-bench: minutes the first time, most of it downloading: several GB, PyTorch and its CUDA included"

@@ -32,7 +32,7 @@ ROOMS: tuple[tuple[str, tuple[str, ...], int | None], ...] = (
     ("four experiments without report", ("experiments/*",), 4_100),
     ("configs", ("configs/*",), 900),
     ("scripts/launch", ("scripts/launch/*",), 1_150),
-    ("scripts/aot", ("scripts/aot/*",), 800),
+    ("scripts/compile", ("scripts/compile/*",), 800),
     ("scripts/bench", ("scripts/bench/*",), 1_400),
     ("scripts/compare", ("scripts/compare/*",), 1_200),
     ("scripts/report, paper_figures", ("scripts/report/*", "scripts/paper_figures/*"), 900),

@@ -10,9 +10,9 @@ from absl import flags
 
 from experiments.core import cli
 from experiments.core.errors import UsageError
+from experiments.core.record import chips
 from experiments.core.record.workdir import Workdir
 from experiments.core.training import mesh, train
-from scripts.aot import hardware
 from scripts.launch.process import Console
 from scripts.launch.scheduler import Platform
 from scripts.launch.training import Training
@@ -28,7 +28,7 @@ def check(trainings: Sequence[Training], platform: Platform, console: Console) -
     recipe = importlib.import_module(f"experiments.{trainings[0].experiment}.experiment").RECIPE
     num_devices, num_processes = platform.num_devices, platform.num_processes
     if platform.type:
-        machine = hardware.parse(platform.type)
+        machine = chips.parse(platform.type)
         num_devices, num_processes = machine.count, machine.processes
     if not num_devices and not console.dry_run:
         console.say("the mesh is not checked here: how many devices there will be is not known")

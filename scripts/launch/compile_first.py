@@ -1,14 +1,13 @@
-"""Compiles the step of each run for its type of TPU, before one is asked for: `scripts.aot` says whether it fits."""
+"""Compiles the step of each run for its type of TPU before one is asked for, to see whether it fits."""
 
 import sys
 from collections.abc import Sequence
 
 from experiments.core.errors import UsageError
-from scripts.launch.code import ROOT
 from scripts.launch.process import Console, error_line
 from scripts.launch.training import Training
 
-_ENVIRONMENT = ROOT / ".venv-tpu" / "bin" / "python"  # of `make install VENV=.venv-tpu JAX=tpu`, with TPU's compiler
+PYTHON = sys.executable  # the compiler's own environment is found from there
 _DOES_NOT_FIT = 3
 
 
@@ -18,13 +17,10 @@ def compile_first(trainings: Sequence[Training], type_: str, console: Console) -
     Raises:
       UsageError: one of them does not fit, or cannot be compiled for this type, or the compiler is not here.
     """
-    python = python_with_compiler()
     for training in trainings:
-        what = [training.experiment, f"--config={training.config}", f"--type={type_}", "--results=runs/compiled"]
+        what = [training.experiment, f"--config={training.config}", f"--type={type_}", "--no_evaluation"]
         variables = ["env", *training.environment] if training.environment else []
-        done = console.ask(
-            [*variables, python, "-m", "scripts.aot", *what, "--no_evaluation", "--", *training.overrides]
-        )
+        done = console.ask([*variables, PYTHON, "-m", "scripts.compile", *what, *training.overrides])
         if done.returncode not in (0, _DOES_NOT_FIT):
             said = error_line(done.stderr + done.stdout).removeprefix("error: ")
             raise UsageError(f"{training.label} could not be compiled for {type_}: {said}")
@@ -32,8 +28,3 @@ def compile_first(trainings: Sequence[Training], type_: str, console: Console) -
             console.say(line)
         if done.returncode:
             raise UsageError(f"{training.label} does not fit on {type_}: see above for what to change")
-
-
-def python_with_compiler() -> str:
-    """The Python of the environment made for it, where there is one; else this one, which says what it lacks."""
-    return str(_ENVIRONMENT) if _ENVIRONMENT.exists() else sys.executable

@@ -1,4 +1,4 @@
-"""Accelerators: whether there are any, and their speed, from their makers' data sheets."""
+"""Accelerators that JAX sees: whether there are any, their speed and their memory."""
 
 import os
 
@@ -6,24 +6,7 @@ import jax
 import ml_collections
 
 from experiments.core.errors import UsageError, first_line
-
-# Dense bfloat16 operations per second (of a V100, float16) of what JAX calls one device; the first
-# name that occurs in `device_kind`, in lower case, counts. A TPU v2 or v3 chip is two devices.
-_PEAK_FLOPS = {
-    "h100 pcie": 756e12,
-    "h100": 989e12,
-    "h200": 989e12,
-    "b200": 2250e12,
-    "a100": 312e12,
-    "v100": 125e12,
-    "tpu v2": 22.5e12,
-    "tpu v3": 61.5e12,
-    "tpu v4": 275e12,
-    "tpu v5 lite": 197e12,
-    "tpu v5e": 197e12,
-    "tpu v5": 459e12,
-    "tpu v6": 918e12,
-}
+from experiments.core.record import chips
 
 
 def require_accelerator(config: ml_collections.ConfigDict, needed_by: str, data: str, instead: str) -> None:
@@ -60,8 +43,8 @@ def require_devices() -> None:
 
 def peak_flops(device: jax.Device) -> float | None:
     """Operations per second at best, if the device is a known one."""
-    kind = device.device_kind.lower()
-    return next((flops for name, flops in _PEAK_FLOPS.items() if name in kind), None)
+    chip = chips.of_kind(device.device_kind)
+    return chip.flops if chip else None
 
 
 def memory(device: jax.Device) -> int | None:

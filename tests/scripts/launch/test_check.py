@@ -70,13 +70,13 @@ def test_a_workdir_with_another_run_and_a_mesh_that_is_not_checked_are_said(clou
 
 
 def compiler_of(tmp_path, monkeypatch, status, *said):
-    """In the place of `scripts.aot`, a program that notes its arguments, says something and ends so."""
+    """In the place of `scripts.compile`, a program that notes its arguments, says something and ends so."""
     program = tmp_path / "python"
     noted = tmp_path / "arguments"
     lines = "\n".join(f"echo '{line}'" for line in said)
     program.write_text(f'#!/bin/sh\necho "$@" >> {noted}\n{lines}\nexit {status}\n')
     program.chmod(0o755)
-    monkeypatch.setattr(compile_first, "python_with_compiler", lambda: str(program))
+    monkeypatch.setattr(compile_first, "PYTHON", str(program))
     return noted
 
 
@@ -88,8 +88,8 @@ def test_what_the_compiler_finds_too_large_is_refused_before_a_tpu_is_asked_for(
     assert err == "error: vmoe does not fit on v5p-16: see above for what to change\n"
     assert cloud.calls == []
     assert noted.read_text() == (
-        "-m scripts.aot vmoe --config=configs/vmoe.py:router=hard --type=v5p-16 --results=runs/compiled "
-        "--no_evaluation -- --config.mesh.expert=4\n"
+        "-m scripts.compile vmoe --config=configs/vmoe.py:router=hard --type=v5p-16 --no_evaluation "
+        "--config.mesh.expert=4\n"
     )
 
 
