@@ -84,10 +84,10 @@ def runs(of: Problem, members: np.ndarray, curve: Curve, debias: bool) -> Answer
         return back
 
     arrays = {name: apart(getattr(of, name)) for name in ("x", "cotangent", "where", "extra")}
-    scalars = {name: np.repeat(getattr(of, name), number, axis=0) for name in ("k", "lam")}
+    # A column for each run, where rounding has moved it otherwise in each.
+    scalars = {name: np.broadcast_to(getattr(of, name), (rows, number)).reshape(-1, 1) for name in ("k", "lam")}
     found = topk(dataclasses.replace(of, **arrays, **scalars), curve, debias)
-    # One k is that of all runs, and may be moved where it is whole in none.
-    loose = found.loose.reshape(rows, number).min(axis=1, keepdims=True)
+    loose = found.loose.reshape(rows, number)
     wanted = {name: together(values) for name, values in found.wanted.items()}
     slack = {name: together(values) for name, values in found.slack.items()}
     for name in ("k", "lam"):

@@ -38,9 +38,10 @@ def _knapsack(of: Problem, caps: Reals) -> Answer:
         more = total(cost * taken((x - price * cost) / lam)) > k
         low, high = np.where(more, price, low), np.where(more, high, price)
     t = (x - low * cost) / lam
-    # What everything costs is a sum, which a budget as large may fall short of.
+    # What everything costs is a sum: whether a budget as large falls short of it, or exceeds it, is up to rounding.
     adding = of.unit * (8 + 0.5 * x.shape[1])
     edge = (k == 0) | (of.k >= everything * (1 + adding))
+    near = edge | (of.k >= everything * (1 - adding))
     z = np.where(present & (k > 0), np.where(k == everything, caps, taken(t)), 0)
 
     part = present & (t > 0) & (t < top)
@@ -50,7 +51,7 @@ def _knapsack(of: Problem, caps: Reals) -> Answer:
     share = total(cost * slope * h) / held
     # Where less is taken in part than rounding makes of the sum, the price may be anywhere.
     part_of_sum = total(np.where(part, cost * z, 0))
-    inner = np.where(edge | (part_of_sum <= 64 * adding * k), np.nan, 1)
+    inner = np.where(near | (part_of_sum <= 64 * adding * k), np.nan, 1)
     own = of.unit * (16 + 8 * e + np.abs(np.log2(np.where(z > 0, z, 1))))
     rough = np.abs(h) + np.abs(cost * share)
     wanted = {
@@ -60,7 +61,7 @@ def _knapsack(of: Problem, caps: Reals) -> Answer:
         "lam": -inner * total(slope * t * (h - cost * share)),
     }
     slack = {
-        "value": np.where(edge, 0, own * z),
+        "value": np.where(edge, 0, own * z + near * 4 * adding * everything / cost),
         "x": (own + adding) * slope * rough,
         "k": adding * total(cost * slope * np.abs(h)) / held,
         "lam": total((own + adding) * slope * np.abs(t) * rough),

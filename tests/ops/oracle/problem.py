@@ -73,7 +73,8 @@ class Answer:
       slack: absolute errors that are let off, besides what changes with the numbers of the problem.
       reach: what the rounding of an entry is relative to, shape ``(rows, n)``; its distance from the threshold.
       scale: the size of what a derivative is made of, shape ``(rows, 1)``; factors of it may underflow.
-      loose: by how many units what is to sum to ``k`` may be off, shape ``(rows, 1)``; 0 where none is cut in part.
+      loose: by how many units what is to sum to ``k`` may be off, shape ``(rows, 1)``, or a column for each run, which
+        has a sum of its own; 0 where none is cut in part.
       other: second right answers, such as the derivative from the other side.
     """
 

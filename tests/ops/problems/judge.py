@@ -73,7 +73,13 @@ def _wrong(tally: Tally, setting: Setting, rows: Rows, function: calls.Compiled)
             yield 0, f"{type(error).__name__}: {str(error).splitlines()[0]}"
         return
     faults: dict[int, list[str]] = {}
-    for name, quantity in wanted(setting, rows).items():
+    answer = wanted(setting, rows)
+    for name, quantity in answer.items():
+        if name == "x" and quantity.wanted.shape == answer["value"].wanted.shape:
+            # An entry whose value underflows may lose its derivative, too, which can be a number still.
+            value = np.abs(answer["value"].wanted)
+            lost = np.where((value > 0) & (value < setting.tiny), np.nan, 1)
+            quantity = dataclasses.replace(quantity, wanted=quantity.wanted * lost, other=quantity.other * lost)
         if name in results:
             for row, fault in _faults(tally, setting, rows, name, quantity, results).items():
                 faults.setdefault(row, []).append(fault)
@@ -142,7 +148,7 @@ def _all_nan(setting: Setting) -> bool:
 
 def _overflows(setting: Setting, rows: Rows) -> np.ndarray:
     """Rows of magnitudes too large for their strength: what their derivatives are made of is infinite."""
-    if not setting.operator.startswith("topk_mag") and setting.phi != "half_square":
+    if not (setting.operator.startswith(("topk_mag", "soft_sort", "soft_rank")) or setting.phi == "half_square"):
         return np.zeros((setting.rows, 1), bool)
     x = np.where(rows.where & np.isfinite(rows.x), np.abs(real(rows.x)), 0).max(axis=1)
     lam = np.where(rows.lam > 0, real(rows.lam), 1)
