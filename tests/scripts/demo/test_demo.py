@@ -5,12 +5,14 @@ import re
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from experiments.core.record.summary import interval
 from experiments.core.report.results import Run
 from experiments.core.suite.plan import find
+from experiments.mnist_pruning import report as pruning_report
 from scripts.demo import training
 from scripts.demo.__main__ import main
 from scripts.demo.page import tables
@@ -64,6 +66,13 @@ def test_the_runs_are_those_of_the_preset(part):
     assert part.runs(True) == preset
     assert set(part.runs(False)) >= set(part.labels)
     assert all(name in part.labels for question in part.questions for name in question)
+
+
+def test_the_picture_of_pruning_is_one_that_its_report_draws(tmp_path):
+    for method in ("dense", "hard", "ista"):
+        write_workdir(tmp_path / method, [[90.0, 80.0], [5.0, 6.0]], method=method, dataset="digits")
+    runs, _ = pruning_report.PRESENTATION.load(tmp_path)
+    assert Path(PRUNING.figure).stem in pruning_report.figures(runs)
 
 
 def test_tables_are_html():
