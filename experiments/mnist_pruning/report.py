@@ -688,7 +688,7 @@ def blocks(results: Path) -> dict[str, list[str]]:
 
 
 def _by_density(runs: Sequence[Run]) -> list[str]:
-    """The errors of methods at their best, by the share of the whole network's weights kept: those with all shares."""
+    """The errors of methods at their best, by the share of the whole network's weights that is kept."""
     of_network = [section for (_, budget, _), section in cells(runs).items() if budget == 0]
     shares = [f"{100 * section[0].config['density']:g} %" for section in of_network]
     rows: dict[str, Cells] = {}
@@ -696,7 +696,7 @@ def _by_density(runs: Sequence[Run]) -> list[str]:
         for run in section:
             row = rows.setdefault(kind(run), {"method": kind(run), **dict.fromkeys(shares, "-")})
             row[share] = plus_minus(_error(run))
-    return table([row for row in rows.values() if "-" not in row.values()], text=1)[:-1]
+    return table(list(rows.values()), text=1)[:-1]
 
 
 make = functools.partial(making.make, PRESENTATION, tables, figures)  # takes the directory of the runs
