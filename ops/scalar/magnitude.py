@@ -136,7 +136,7 @@ def gain_debiased(s: Array, first: Array, lam: Array, equation: Equation) -> Arr
 _LEAST_UNIT = 2.0**-80
 # Entries are at most this large in their units, so that a few of them can be added and multiplied.
 _LARGEST = 2.0**100
-# Of a unit over `lam`: an entry of 1e-30, the least there may be, then has a width of 2e-38, which is a normal number.
+# The largest unit over `lam`: the least entry that there may be, 1e-30, then has a width of 3e-38, a normal number.
 _WIDEST = 2.0**25
 
 
@@ -167,7 +167,7 @@ def in_units(entries: tuple[Array, ...], lam: Array, equation: Equation) -> Unit
     sensible = (largest > 0) & (largest < jnp.inf)
     size = choose(sensible, largest, 1.0)
     mean = choose(lam > 0, jnp.sqrt(lam) * size ** (0.5 * equation.p), size)
-    # Whatever the largest entry is, so that the width of one of 1e-30 does not underflow.
+    # However large the largest entry is, the width of one of 1e-30 must not underflow.
     mean = choose(lam > 0, jnp.minimum(mean, lam * _WIDEST), mean)
     unit = jnp.maximum(jnp.clip(mean, _LEAST_UNIT, 1.0), size / _LARGEST)
     unit = lax.stop_gradient(power_of_two(unit))

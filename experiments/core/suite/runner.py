@@ -73,7 +73,7 @@ class _Runner:
                 if (setting := self._setting_to_train(number)) is None:
                     continue
                 if self.jobs == 1 or (len(ready) == 1 and not self.under_way):
-                    # What nothing can be trained beside has the whole machine.
+                    # A run that no other can be trained beside has the whole machine.
                     self._over(number, self.alone.attempt(run, setting))
                 else:
                     self.under_way[number] = time.monotonic(), self.processes.begin(run, setting)
@@ -150,7 +150,7 @@ class _Runner:
         self._say(number, f"FAILED: {reason}")
 
     def _say(self, number: int, text: str) -> None:
-        """What became of a run."""
+        """Prints a line with the outcome of a run."""
         width = len(str(len(self.selected)))
         print(f"[{number:{width}}/{len(self.selected)}] {self.selected[number].name}  {text}", flush=True)
 

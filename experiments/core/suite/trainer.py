@@ -31,7 +31,7 @@ class DataError(UsageError):
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What became of a run.
+    """The outcome of a run.
 
     Attributes:
       seconds: that it took.
@@ -109,7 +109,7 @@ class Sieve(io.TextIOBase):
 
 
 def in_a_line(error: Exception) -> str:
-    """What is said of a run that failed."""
+    """Returns the reason why a run failed, in one line."""
     if isinstance(error, UsageError):
         return str(error)
     return f"{type(error).__name__}: {(str(error).strip() or 'no reason given').splitlines()[0]}"
