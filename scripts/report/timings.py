@@ -12,7 +12,8 @@ Rows = Sequence[dict[str, Any]]
 Ratios = dict[str, dict[str, float]]  # time over that of lax.top_k, by "batch, n, k", and by contestant and mode
 Columns = Sequence[tuple[str, str]]  # a name, and a contestant with its mode
 
-RECORD = "cpu-amd-epyc-2c.json"  # of the machine whose timings the READMEs show
+RECORD = "cpu-amd-epyc-2c.json"  # of the machines whose timings the READMEs show
+GPU = "gpu-nvidia-h200.json"
 _BASELINE = "lax.top_k"
 _SHAPE = "batch, n, k"
 _MASKS = (
@@ -25,6 +26,7 @@ _HARD = ("`hard_topk_mask`", "hard_topk_mask forward")
 _PEER = ("jaxopt, p = 2", "jaxopt box section forward")  # which knows p = 2 alone
 _SHORT = (*_MASKS, _PEER)
 _FULL = (*_MASKS, _HARD, _PEER, ("with gradient", "jaxopt box section forward+backward"))
+_ON_GPU = (*_MASKS[:3], _PEER, ("torch.topk", "torch.topk forward"))
 # Rows of 1e7 are as those of 1e6.
 SHOWN = ("12800, 400, 28", "128, 1000, 100", "1, 25088, 2508", "1, 1000000, 100000")
 _SIZES = (100, 1000, 10**4, 10**5)  # of the solvers
@@ -32,7 +34,9 @@ _SIZES = (100, 1000, 10**4, 10**5)  # of the solvers
 
 def blocks(results: Path) -> dict[str, list[str]]:
     """Returns the lines of each table, by its name."""
-    machine = read_object(results / "bench" / RECORD, "put back a copy of it, or make it again")
+    machine, gpu = (
+        read_object(results / "bench" / name, "put back a copy of it, or make it again") for name in (RECORD, GPU)
+    )
     masks, times, errors = machine["masks"], machine["isotonic"], machine["exactness"]
     lam = times["settings"]["lam"]
     ratios, single = _ratios(masks["cases"]), _single_rows(times["rows"])
@@ -43,6 +47,9 @@ def blocks(results: Path) -> dict[str, list[str]]:
     return {
         "speed": grid([_SHAPE, *(name for name, _ in _SHORT)], short, text=1),
         "speed in full": grid([_SHAPE, *(name for name, _ in _FULL)], _cells(ratios, _FULL), text=1),
+        "speed on a GPU": grid(
+            [_SHAPE, *(name for name, _ in _ON_GPU)], _cells(_ratios(gpu["masks"]["cases"]), _ON_GPU), text=1
+        ),
         "solvers": _solvers(times["rows"], errors["rows"]),
         "exactness": _exactness(errors["rows"]),
     }

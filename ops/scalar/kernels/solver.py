@@ -55,7 +55,8 @@ def solve_in_kernel(
         return functools.partial(kernel_of, language, keys=keys, solve=solve, interpret=interpret)
 
     def on(platform: Platform) -> Callable[..., TwoFloat]:
-        kernels = [by(language) for language in languages(platform)] if s.shape[1] <= LONGEST[platform] else []
+        n = s.shape[1]
+        kernels = [by(language) for language in languages(platform, n)] if n <= LONGEST[platform] else []
         solver = by_kernel(kernels, loop, divisible=platform == "cuda")
         return over_batches(over_devices(solver, loop, len(scalars)) if platform == "cuda" else solver)
 

@@ -299,7 +299,7 @@ def test_where_jax_takes_no_kernel_the_loop_does_and_says_so_once(monkeypatch):
     assert jax.jit(taken)(X[:4], K[:4, None]).hi.sum() == 0
 
 
-@pytest.mark.parametrize("n", [24, 2**20 + 1])
+@pytest.mark.parametrize("n", [24, 2**18 + 1])
 def test_programs_for_several_platforms_are_exported(monkeypatch, n):
     """A kernel for GPUs cannot be compiled where it is not known for which: nothing is raised."""
     monkeypatch.setattr(divided, "_REASONS", [])
@@ -310,12 +310,13 @@ def test_programs_for_several_platforms_are_exported(monkeypatch, n):
         check(exported.call(X), ops.topk_mask(X, 5))
 
 
-def test_what_kernels_are_written_in(monkeypatch):
-    both, triton = ("mosaic", "triton"), ("triton",)
+@pytest.mark.parametrize(("n", "both"), [(400, ("triton", "mosaic")), (8192, ("mosaic", "triton"))])
+def test_what_kernels_are_written_in(monkeypatch, n, both):
+    triton = ("triton",)
     kinds = {"NVIDIA H100 80GB HBM3": both, "NVIDIA GH200 480GB": both, "NVIDIA B200": both, "": triton}
     for kind, languages in (kinds | {"NVIDIA A100-SXM4-80GB": triton, "NVIDIA GeForce RTX 5090": triton}).items():
         monkeypatch.setattr(platforms, "target", lambda kind=kind: ("cuda", kind))
-        assert platforms.languages("cuda") == languages
+        assert platforms.languages("cuda", n) == languages
 
 
 @pytest.mark.parametrize(

@@ -64,9 +64,11 @@ def test_tables_of_timings_by_value(tmp_path):
         "isotonic": {"rows": times, "settings": {"lam": 0.1}},
         "exactness": {"rows": errors},
     }
-    (tmp_path / "bench" / timings.RECORD).write_text(json.dumps(machine))
+    for name in (timings.RECORD, timings.GPU):
+        (tmp_path / "bench" / name).write_text(json.dumps(machine))
     made = timings.blocks(tmp_path)
     assert made["speed"][2] == "| 1, 100 to 100, lam = 0.1 | 2 to 2 | - | - | - | - |"
     assert made["speed"][3] == f"| {timings.SHOWN[0]} | 0.5 | - | - | - | - |"
+    assert made["speed on a GPU"][2] == f"| {timings.SHOWN[0]} | 0.5 | - | - | - | - |"
     assert made["solvers"][2] == "| PAV | 3 | - | - | - | 1e-07 |"
     assert made["exactness"][2] == "| 0.1 | 0 of 1 sizes | 0.5 |"
