@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.custom_batching import custom_vmap
 
 from .choice import choose
 from .kernels.platforms import target
@@ -60,6 +61,10 @@ def _as_given(x: Any) -> Any:
     return x
 
 
+# Entries from which on a pass over them takes longer than to hand parts of it to other cores.
+_DIVIDED = 2**16
+
+
 @dataclasses.dataclass(frozen=True)
 class VectorRows(Rows):
     """How one scalar per row is reduced from the entries on a CPU.
@@ -70,9 +75,11 @@ class VectorRows(Rows):
 
     Attributes:
       keys: what competes, of an entry as it is given; it is not written out.
+      divided: whether the passes of a loop are worth dividing over the cores.
     """
 
     keys: Callable[[Any], Any] = _as_given
+    divided: bool = True
 
     def sum(self, function: Callable[[Entry], Summed], entries: tuple[Entry, ...]) -> Summed:
         """See ``Rows``."""
@@ -86,7 +93,7 @@ class VectorRows(Rows):
 
     def going(self, unfinished: Array) -> Array:
         """See ``Rows``."""
-        return over_cores(unfinished)
+        return over_cores(unfinished) if self.divided else _of_few(unfinished)
 
     def max(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
         """See ``Rows``; of floats."""
@@ -174,14 +181,35 @@ def over_cores(unfinished: Array) -> Array:
     return lax.sort(jnp.stack([number, jnp.ones_like(number)]), dimension=0)[0] > 0
 
 
-def vector_rows(rows: Rows, keys: Callable[[Any], Any] = _as_given) -> Rows | None:
-    """These rows for the loops of a CPU, if that is where a program being traced is likely to run."""
-    return VectorRows(rows.axis, rows.axis_name, keys) if target()[0] == "cpu" else None
+@custom_vmap
+def _of_few(unfinished: Array) -> Array:
+    """The same for few entries, which one core passes over; a batch of them under ``vmap`` is divided."""
+    return unfinished
 
 
-def undifferentiated(rows: Rows) -> Rows:
+@_of_few.def_vmap
+def _of_many(size: int, batched: list[bool], unfinished: Array) -> tuple[Array, bool]:
+    del size
+    return over_cores(unfinished), batched[0]
+
+
+def vector_rows(
+    rows: Rows, keys: Callable[[Any], Any] = _as_given, entries: tuple[Array, ...] | None = None
+) -> Rows | None:
+    """These rows for the loops of a CPU, if that is where a program being traced is likely to run.
+
+    If the ``entries`` that are passed over are few, one core makes all passes, in one function, which starts no program
+    for each of them.
+    """
+    if target()[0] != "cpu":
+        return None
+    divided = entries is None or sum(s.size for s in jax.tree.leaves(entries)) >= _DIVIDED
+    return VectorRows(rows.axis, rows.axis_name, keys, divided)
+
+
+def undifferentiated(rows: Rows, entries: tuple[Array, ...] | None = None) -> Rows:
     """These rows for what has no derivative, counts and extremes: as suits the device."""
-    return vector_rows(rows) or rows
+    return vector_rows(rows, entries=entries) or rows
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))

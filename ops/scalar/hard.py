@@ -79,7 +79,7 @@ def tied_selection(entries: tuple[Array, ...], gamma: TwoFloat, k: Array, lam: A
         bound = bound * lax.axis_size(rows.axis_name)
 
     def some(entries: tuple[Array, ...]) -> tuple[Array, ...]:
-        counting = undifferentiated(rows)
+        counting = undifferentiated(rows, entries)
 
         def ties(s: Array) -> Array:
             return (s == value) & (s > -jnp.inf)

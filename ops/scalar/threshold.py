@@ -307,7 +307,7 @@ def threshold(
         def unsigned(x: Array) -> Array:
             return equation.unsigned(x if scale is None else x * scale) if given else x
 
-        rows = vector_rows(equation.rows, unsigned)
+        rows = vector_rows(equation.rows, unsigned, read)
         return solve(entries, k, lam, equation.rows) if rows is None else solve(read, k, lam, rows)
     from .kernels.solver import solve_in_kernel  # importing Pallas takes half a second
 

@@ -48,3 +48,12 @@ def test_no_loop_over_passes_is_left_to_one_core(operator):
     """XLA makes a function of one thread of what it takes for a small loop (`ops.scalar.cpu.over_cores`)."""
     program = jax.jit(lambda x: operator(x, 100)).lower(jax.ShapeDtypeStruct((128, 1000), jnp.float32))
     assert "xla_cpu_small_call" not in program.compile(AS_USERS).as_text()
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"), [(ops.topk_mask, (1000,)), (jax.vmap(ops.topk_mask, (0, None)), (3, 1000))]
+)
+def test_passes_over_a_short_row_are_one_function_but_not_those_over_a_batch(function, shape):
+    program = jax.jit(lambda x: function(x, 100)).lower(jax.ShapeDtypeStruct(shape, jnp.float32))
+    short = len(shape) == 1 and jax.__version_info__ >= (0, 11, 1)
+    assert ("xla_cpu_small_call" in program.compile(AS_USERS).as_text()) == short
