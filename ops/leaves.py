@@ -99,9 +99,11 @@ def of_tree(
             results[index] = jnp.ones_like(array)
     if not chosen:
         raise ValueError(f"{name} must have at least one floating leaf that takes part, got none")
-    # Runs lie on one device, whatever the leaf does.
-    rows = Rows() if isinstance(groups, NM) else Rows(-1 if per_leaf else None, axis_name)
     leaves = tuple(chosen.values())
+    # A vector by itself is a row, which a kernel solves where there is one.
+    vector = len(leaves) == leaves[0].ndim == 1 and groups is None and layered == [False]
+    # Runs lie on one device, whatever the leaf does.
+    rows = Rows() if isinstance(groups, NM) else Rows(-1 if per_leaf or vector else None, axis_name)
     parts = tuple(_Part.of(*pair, groups, rows) for pair in zip(leaves, layered, strict=True))
     numbers = [part.width * _shards(rows.axis_name) for part in parts]
     check_count(name, sum(numbers) if rows.axis is None else max(numbers))
