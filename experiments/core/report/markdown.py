@@ -1,12 +1,15 @@
 """Tables in Markdown: their cells and their lines."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from experiments.core.record.summary import interval
+from experiments.core.report.paired import Metric, minus
 from experiments.core.report.results import Run
 
 Numbers = dict[str, Any]  # an interval (`summary.interval`)
 Cells = dict[str, str]  # of a row, by the name of the column
+Columns = dict[str, Callable[[Run], str]]  # by name, the cell of a run
 
 
 def plus_minus(value: Numbers | None, *, scale: float = 1.0, signed: bool = False) -> str:
@@ -77,11 +80,41 @@ def table(rows: Sequence[Mapping[str, str]], *, text: int = 2) -> list[str]:
     return [*lines, *(["", f"In every row: {', '.join(told)}."] if told else []), ""]
 
 
-def lost(run: Run) -> str:
-    """How many seeds diverged: `1 of 3`."""
-    return f"{run.summary['diverged']} of {len(run.summary['seeds'])}"
+def section(title: str, rows: Sequence[Mapping[str, str]], *, text: int = 2) -> list[str]:
+    """The lines of a table under its title."""
+    return [f"### {title}", "", *table(rows, text=text)]
 
 
-def outcome(run: Run) -> Cells:
-    """The last cells of a run: how many seeds there are, and how many of them diverged."""
-    return {"seeds": str(len(run.summary["seeds"])), "diverged": str(run.summary["diverged"])}
+def value(metric: Metric, *, scale: float = 1.0) -> Callable[[Run], str]:
+    """A column of a metric at the end, with its interval; `-` for runs that have no such metric."""
+    if isinstance(metric, str):
+        return lambda run: plus_minus(run.end(metric), scale=scale)
+    return lambda run: plus_minus(interval(metric(run)), scale=scale)
+
+
+def over(references: Mapping[str, Run | None], metric: Metric, of_reference: Metric = "") -> Callable[[Run], str]:
+    """A column of a metric minus that of each run's reference, paired by seed; `of_reference`, where it is another."""
+    return lambda run: signed(minus(run, references.get(run.name), metric, of_reference=of_reference or metric))
+
+
+def rows(first: Iterable[Cells], runs: Sequence[Run], columns: Columns) -> list[Cells]:
+    """The rows of runs: their first cells, the columns, how many seeds there are, and how many of them diverged."""
+    return [
+        cells
+        | {name: cell(run) for name, cell in columns.items()}
+        | {"seeds": str(len(run.summary["seeds"])), "diverged": str(run.summary["diverged"])}
+        for cells, run in zip(first, runs, strict=True)
+    ]
+
+
+def candidates(
+    first: Iterable[Cells], runs: Sequence[Run], columns: Columns, chosen: Collection[str]
+) -> list[dict[str, str]]:
+    """The rows of runs from which settings were chosen; `chosen` names those that won."""
+    return [
+        cells
+        | {name: cell(run) for name, cell in columns.items()}
+        | {"diverged": f"{run.summary['diverged']} of {len(run.summary['seeds'])}"}
+        | {"choice": "chosen" if run.name in chosen else ""}
+        for cells, run in zip(first, runs, strict=True)
+    ]

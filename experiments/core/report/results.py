@@ -100,17 +100,6 @@ class Run:
         """Whether the run has come to its end."""
         return self.state == "done"
 
-    @property
-    def launches(self) -> list[dict[str, Any]]:
-        """What is recorded of each, as far as known."""
-        return [self.environment, *self.environment["resumed"]] if self.environment else []
-
-    @property
-    def trained_on(self) -> list[tuple[Any, Any]]:
-        """Devices and machine of each launch, as far as known: times compare where these are the same."""
-        found = [(launch.get("devices"), launch.get("machine")) for launch in self.launches]
-        return [launch for number, launch in enumerate(found) if launch not in found[:number]]
-
     @functools.cached_property
     def _finals(self) -> dict[str, list[float | None]]:
         return _final_values(self.summary)

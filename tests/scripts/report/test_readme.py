@@ -37,7 +37,7 @@ def test_a_block_that_nobody_makes_is_named():
 
 
 def test_a_claim_is_a_row():
-    found = Finding("A sentence.", Verdict("no", "5.00 ± 1.00"), NOT_POSSIBLE, "a | b", "points", {})
+    found = Finding(Verdict("no", "5.00 ± 1.00"), NOT_POSSIBLE, "a | b")
     told = readme.claim_row(CLAIMS[0], found).split(" | ")
     assert told[0] == f"| [{CLAIMS[0].short}](results/mnist_pruning)"
     assert told[1:] == ["**no**: 5.00\u00a0±\u00a01.00", "not possible here", r"a \| b |"]
