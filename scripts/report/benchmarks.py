@@ -3,6 +3,7 @@
 Every machine has a file in results/bench, in which every benchmark has a section.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,30 +32,29 @@ def name_of(record: Numbers) -> str:
 
 def runtime(results: Path) -> Finding | None:
     """Dykstra's algorithm against PAV, at every size that both were timed at."""
-    record = _first(results, "isotonic")
-    if record is None:
-        return None
-    medians = {(row["way"], row["n"], row["k"]): row["median_ms"] for row in record["rows"]}
-    ratios = [
-        medians[DYKSTRA, n, k] / median
-        for (way, n, k), median in medians.items()
-        if way == "PAV" and (DYKSTRA, n, k) in medians
-    ]
-    verdict = answer([1 if ratio < 1 else -1 for ratio in ratios])
-    times = f"{min(ratios):.2g} to {max(ratios):.2g} times as long"
-    return where_possible(Verdict(verdict, times), name_of(record), as_in_paper=_on_accelerator(record))
+
+    def judge(record: Numbers) -> Verdict:
+        medians = {(row["way"], row["n"], row["k"]): row["median_ms"] for row in record["rows"]}
+        ratios = [
+            medians[DYKSTRA, n, k] / median
+            for (way, n, k), median in medians.items()
+            if way == "PAV" and (DYKSTRA, n, k) in medians
+        ]
+        verdict = answer([1 if ratio < 1 else -1 for ratio in ratios])
+        return Verdict(verdict, f"{min(ratios):.2g} to {max(ratios):.2g} times as long")
+
+    return _timed(results, "isotonic", judge)
 
 
 def losses(results: Path) -> Finding | None:
-    """The time that the losses take by themselves, over that of a step of fine-tuning."""
-    record = _first(results, "losses")
-    if record is None:
-        return None
-    extra = {name: record["losses"][name]["one_plus_extra_over_step"] for name in _PAPER_LOSSES}
-    verdict = in_every_case(ratio <= _PAPER_LOSSES[name] for name, ratio in extra.items())
-    most = f"{100 * (max(extra.values()) - 1):.2g} % of a step"
-    is_papers = (record["settings"]["variant"], record["settings"]["size"]) == ("B/16", 384)
-    return where_possible(Verdict(verdict, most), name_of(record), as_in_paper=is_papers and _on_accelerator(record))
+    """The time that the losses take by themselves, over that of a step of fine-tuning ViT-B/16 at 384 pixels."""
+
+    def judge(record: Numbers) -> Verdict:
+        extra = {name: record["losses"][name]["one_plus_extra_over_step"] for name in _PAPER_LOSSES}
+        verdict = in_every_case(ratio <= _PAPER_LOSSES[name] for name, ratio in extra.items())
+        return Verdict(verdict, f"{100 * (max(extra.values()) - 1):.2g} % of a step")
+
+    return _timed(results, "losses", judge, variant="B/16", size=384)
 
 
 def routers(results: Path) -> Finding | None:
@@ -62,13 +62,13 @@ def routers(results: Path) -> Finding | None:
 
     On CPUs the time that the routers take alone counts, as whole steps differ by more than that from one to the next.
     """
-    record = _first(results, "router")
-    if record is None:
-        return None
-    by = "ratio_of_steps" if _on_accelerator(record) else "one_plus_extra_over_step"
-    most = max(record["routers"][name][by] for name in ("relaxed, logits", "Dykstra, 10 iterations"))
-    verdict = Verdict(in_every_case([most >= _PAPER_ROUTER]), f"{most:.3f} times as long")
-    return where_possible(verdict, name_of(record), as_in_paper=_on_accelerator(record))
+
+    def judge(record: Numbers) -> Verdict:
+        by = "ratio_of_steps" if _on_accelerator(record) else "one_plus_extra_over_step"
+        most = max(record["routers"][name][by] for name in ("relaxed, logits", "Dykstra, 10 iterations"))
+        return Verdict(in_every_case([most >= _PAPER_ROUTER]), f"{most:.3f} times as long")
+
+    return _timed(results, "router", judge)
 
 
 def convergence(results: Path) -> Finding | None:
@@ -84,6 +84,15 @@ def convergence(results: Path) -> Finding | None:
         _same(in_use, f"in {_exact(in_use)} cases, lam from {_LAM_IN_USE:g}"),
         name_of(record),
     )
+
+
+def _timed(results: Path, benchmark: str, judge: Callable[[Numbers], Verdict], **papers: Any) -> Finding | None:
+    """The verdict on a benchmark, as stated if it was made on an accelerator and with the paper's settings."""
+    record = _first(results, benchmark)
+    if record is None:
+        return None
+    as_in_paper = _on_accelerator(record) and all(record["settings"][name] == papers[name] for name in papers)
+    return where_possible(judge(record), name_of(record), as_in_paper=as_in_paper)
 
 
 def _first(results: Path, benchmark: str) -> Any:

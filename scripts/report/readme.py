@@ -16,7 +16,7 @@ from scripts.report import timings
 from scripts.report.claims import Claim
 
 _ANSWERS = ("claim", "as the paper sets it", "tuned by us", "measured on")
-_WORDS = ("claim", "what the paper says", "where, and its number")
+_WORDS = ("claim", "what the paper says")
 _BLOCK = re.compile(r"(<!-- (?P<name>[^:\n]+): [^\n]*-->\n).*?(<!-- end of (?P=name) -->)", re.DOTALL)
 
 
@@ -67,7 +67,7 @@ def fill(text: str, made: Mapping[str, Sequence[str]]) -> str:
 def claim_blocks(claims: Sequence[Claim], findings: Sequence[Finding | None]) -> dict[str, list[str]]:
     """Returns the lines of the two tables with a row for each claim: our answers, and what the paper says."""
     rows = [claim_row(claim, finding) for claim, finding in zip(claims, findings, strict=True)]
-    words = [(claim.short, claim.says.replace("|", r"\|"), claim.source.replace("|", r"\|")) for claim in claims]
+    words = [(claim.short, claim.says.replace("|", r"\|")) for claim in claims]
     return {
         "claims": [*grid(_ANSWERS, [], text=len(_ANSWERS)), *rows],
         "what the paper says": grid(_WORDS, words, text=len(_WORDS)),

@@ -9,23 +9,22 @@ from experiments.core.report.markdown import grid
 from scripts.report.benchmarks import SAME
 
 Rows = Sequence[dict[str, Any]]
-Ratios = dict[str, dict[str, float]]  # time over that of lax.top_k, by "batch, n, k", and by contestant and mode
-Columns = Sequence[tuple[str, str]]  # a name, and a contestant with its mode
 
 RECORD = "cpu-amd-epyc-2c.json"  # of the machine whose timings the READMEs show
 _BASELINE = "lax.top_k"
-_SHAPE = "batch, n, k"
+# Columns of the masks, each a contestant with its mode; jaxopt knows p = 2 alone.
 _MASKS = (
     ("`topk_mask`, p = 2", "topk_mask p=2 forward"),
     ("with gradient", "topk_mask p=2 forward+backward"),
     ("`topk_mask`, p = 4/3", "topk_mask p=4/3 forward"),
     ("with gradient", "topk_mask p=4/3 forward+backward"),
+    ("`hard_topk_mask`", "hard_topk_mask forward"),
+    ("jaxopt, p = 2", "jaxopt box section forward"),
+    ("with gradient", "jaxopt box section forward+backward"),
 )
-_HARD = ("`hard_topk_mask`", "hard_topk_mask forward")
-_PEER = ("jaxopt, p = 2", "jaxopt box section forward")  # which knows p = 2 alone
-_SHORT = (*_MASKS, _PEER)
-_FULL = (*_MASKS, _HARD, _PEER, ("with gradient", "jaxopt box section forward+backward"))
-# Rows of 1e7 are as those of 1e6.
+_HEADER = ["batch, n, k", *(name for name, _ in _MASKS)]
+_BRIEF = (0, 1, 2, 3, 4, 6)  # columns of the short table
+# Its rows; those of 1e7 are as those of 1e6.
 SHOWN = ("12800, 400, 28", "128, 1000, 100", "1, 25088, 2508", "1, 1000000, 100000")
 _SIZES = (100, 1000, 10**4, 10**5)  # of the solvers
 
@@ -33,45 +32,31 @@ _SIZES = (100, 1000, 10**4, 10**5)  # of the solvers
 def blocks(results: Path) -> dict[str, list[str]]:
     """Returns the lines of each table, by its name."""
     machine = read_object(results / "bench" / RECORD, "put back a copy of it, or make it again")
-    masks, times, errors = machine["masks"], machine["isotonic"], machine["exactness"]
-    lam = times["settings"]["lam"]
-    ratios, single = _ratios(masks["cases"]), _single_rows(times["rows"])
-    slower = {n: ratio for (n, _), ratio in single.items() if ratio > 1}
+    times, errors = machine["isotonic"], machine["exactness"]["rows"]
+    full = {row[0]: row for row in map(_masks, machine["masks"]["cases"])}
+    brief = [_single_row(times["rows"], times["settings"]["lam"])] + [full[shape] for shape in SHOWN]
+    return {
+        "speed": grid([_HEADER[i] for i in _BRIEF], [[row[i] for i in _BRIEF] for row in brief], text=1),
+        "speed in full": grid(_HEADER, list(full.values()), text=1),
+        "solvers": _solvers(times["rows"], errors),
+        "exactness": _exactness(errors),
+    }
+
+
+def _masks(case: dict[str, Any]) -> list[str]:
+    """The row of a shape: times over that of the baseline."""
+    timed = [row for row in case["results"] if row["status"] == "timed"]
+    ratios = {f"{row['contestant']} {row['mode']}": f"{row['ratio_to'][_BASELINE]:.2g}" for row in timed}
+    return [f"{case['batch']}, {case['n']}, {case['k']}", *(ratios.get(key, "-") for _, key in _MASKS)]
+
+
+def _single_row(times: Rows, lam: float) -> list[str]:
+    """The row of short vectors, one at a time, where the mask takes longer than the baseline."""
+    medians = {(row["way"], row["n"]): row["median_ms"] for row in times}
+    ratios = {n: median / medians[_BASELINE, n] for (way, n), median in medians.items() if way == "scalar equation"}
+    slower = {n: ratio for n, ratio in ratios.items() if ratio > 1}
     range_ = f"{min(slower.values()):.2g} to {max(slower.values()):.2g}"
-    first = [f"1, {min(slower)} to {max(slower)}, lam = {lam:g}", range_, *["-"] * (len(_SHORT) - 1)]
-    short = [first, *_cells({shape: ratios[shape] for shape in SHOWN}, _SHORT)]
-    return {
-        "speed": grid([_SHAPE, *(name for name, _ in _SHORT)], short, text=1),
-        "speed in full": grid([_SHAPE, *(name for name, _ in _FULL)], _cells(ratios, _FULL), text=1),
-        "solvers": _solvers(times["rows"], errors["rows"]),
-        "exactness": _exactness(errors["rows"]),
-    }
-
-
-def _ratios(cases: Rows) -> Ratios:
-    return {
-        f"{case['batch']}, {case['n']}, {case['k']}": {
-            f"{row['contestant']} {row['mode']}": row["ratio_to"][_BASELINE]
-            for row in case["results"]
-            if row["status"] == "timed"
-        }
-        for case in cases
-    }
-
-
-def _single_rows(times: Rows) -> dict[tuple[int, int], float]:
-    """Returns, by n and k, the time of the mask of one row by the scalar equation over that of `lax.top_k`."""
-    medians = {(row["way"], row["n"], row["k"]): row["median_ms"] for row in times}
-    return {
-        (n, k): median / medians[_BASELINE, n, k] for (way, n, k), median in medians.items() if way == "scalar equation"
-    }
-
-
-def _cells(ratios: Ratios, columns: Columns) -> list[list[str]]:
-    return [
-        [shape, *(f"{found[key]:.2g}" if key in found else "-" for _, key in columns)]
-        for shape, found in ratios.items()
-    ]
+    return [f"1, {min(slower)} to {max(slower)}, lam = {lam:g}", range_, *["-"] * (len(_MASKS) - 1)]
 
 
 def _solvers(times: Rows, errors: Rows) -> list[str]:
