@@ -32,14 +32,13 @@ def timings(tmp_path):
 
 def test_figure_1_shows_the_golden_values_and_does_not_connect_jumps(x64):
     s = np.linspace(*operators.MASK_RANGE, 21)
-    lines = {p: operators.selected(s, p) for p in (None, 2.0, 4 / 3)}
+    lines = {p: operators.selected(s, p) for p in (None, 2.0)}
     places = [np.flatnonzero(np.isclose(s, place)).item() for place in (0.0, 0.5, 1.5, 2.0, 3.0, 4.0, 5.0)]
     np.testing.assert_allclose(lines[2.0][places], [1, 0.916667, 0.083333, 0, 0, 0.5, 1], atol=1e-6)
-    np.testing.assert_allclose(lines[4 / 3][places], [1, 0.995495, 0.004505, 0, 0, 0.5, 1], atol=1e-6)
     for line in lines.values():
         assert np.all(line[(s > 1.7) & (s < 3.3)] == 0)
     gaps = [np.isnan(operators.broken(s, line)[1]).sum() for line in lines.values()]
-    assert gaps == [2, 0, 0]
+    assert gaps == [2, 0]
 
 
 def test_figure_2_has_a_triangle_a_hexagon_and_a_triangle(x64):
@@ -53,12 +52,11 @@ def test_figure_2_has_a_triangle_a_hexagon_and_a_triangle(x64):
         assert twice_area == pytest.approx(ratio * np.sqrt(3) / 2)  # counter-clockwise: positive
 
 
-def test_figure_3_jumps_when_hard_has_kinks_for_p_2_and_none_for_smaller_p(x64):
+def test_figure_3_has_kinks_for_p_2_and_none_for_smaller_p(x64):
     along = np.linspace(0.2, 0.8, 462)
     step = along[1] - along[0]
     x1 = along.reshape(22, 21)
-    kept = {p: operators.kept(x1, np.zeros_like(x1), p).sum(axis=0).ravel() for p in (None, 2.0, 4 / 3)}
-    assert max(np.diff(kept[None])) == pytest.approx(0.5, abs=0.01)
+    kept = {p: operators.kept(x1, np.zeros_like(x1), p).sum(axis=0).ravel() for p in (2.0, 4 / 3)}
     assert max(*np.abs(np.diff(kept[2.0])), *np.abs(np.diff(kept[4 / 3]))) < 3 * step
     bends = {p: np.abs(np.diff(line, 2)).max() / step for p, line in kept.items()}
     assert bends[2.0] > 0.5
