@@ -4,6 +4,7 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const EXPERIMENTS = Object.keys(DATA.fields);
 const byId = (id) => document.getElementById(id);
+const system = window.matchMedia("(prefers-color-scheme: dark)");
 
 // What differs from the page as it opens, by name and as text. It is in the address, after the #: nothing is sent, and
 // who opens the address sees the same.
