@@ -183,10 +183,8 @@ def figure6(runs: Sequence[Run]) -> Figure:
         if reference is not None:
             curve(paired, ks, [difference(run, reference, metric) for metric in metrics], look, **_LINE)
     paired.axhline(0, color=BLUE, linewidth=1.5)  # where cross-entropy lies
-    accuracy.set_ylabel("test accuracy, %")
-    paired.set_ylabel("minus that of cross-entropy, points")
-    for axes in (accuracy, paired):
-        axes.set_xlabel("k of the top-k accuracy")
+    for axes, label in ((accuracy, "test accuracy, %"), (paired, "minus that of cross-entropy, points")):
+        axes.set(xlabel="k of the top-k accuracy", ylabel=label)
         axes.xaxis.set_major_locator(MultipleLocator(1))
     figure.suptitle(_stand_in(runs[0]), fontsize=9)
     return _with_legend(figure, columns=2)
@@ -211,9 +209,7 @@ def by_rate(runs: Sequence[Run]) -> Figure:
             if name == "cross-entropy":
                 lowest = min(value["mean"] or 0.0 for value in values) - 2
         axes.set_ylim(bottom=lowest)
-        axes.set_xscale("log")
-        axes.set_xlabel("learning rate")
-        axes.set_ylabel(f"top-{k} accuracy on validation, %")
+        axes.set(xscale="log", xlabel="learning rate", ylabel=f"top-{k} accuracy on validation, %")
     return _with_legend(figure, columns=3)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from experiments.core import console
 from experiments.core.kinds import Fields, is_of
@@ -395,10 +395,9 @@ def figure5(section: Sequence[Run]) -> Figure:
             curve(below, x, shares, _look(run.fields), shade=0, linewidth=1.8)
         ends.append(errors[-1])
     (time, epochs), (time_below, epochs_below) = panels
-    time_below.set_xlabel("training time, s per seed (seeds train together)")
-    epochs_below.set_xlabel("epochs")
-    time.set_ylabel("test error, %")
-    time_below.set_ylabel("weights\nnot 0, %")
+    time.set(ylabel="test error, %")
+    time_below.set(xlabel="training time, s per seed (seeds train together)", ylabel="weights\nnot 0, %")
+    epochs_below.set(xlabel="epochs")
     lowest, least = (min(np.nanmin(line.get_ydata()) for line in axes.get_lines()) for axes in (epochs, epochs_below))
     _log_axis(time, max(0.5, 0.85 * lowest), 100, _TICKS)
     _log_axis(time_below, 0.8 * least, 125, (1, 2, 5, 10, 20, 50, 100))
@@ -427,15 +426,14 @@ def _final(end: Numbers) -> str:
 
 
 def _log_axis(axes: Axes, low: float, high: float, ticks: Sequence[int]) -> None:
-    axes.set_ylim(low, high)  # before the scale, which finds none for lines that are all as high
-    axes.set_yscale("log")
+    axes.set(ylim=(low, high), yscale="log")  # in this order: a scale finds no limits for lines that are all as high
     _ticks(axes.yaxis, ticks)
 
 
 def _ticks(axis: Axis, values: Sequence[float]) -> None:
     axis.set_major_locator(FixedLocator(values))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_major_formatter("{x:g}")
 
 
 def error_against_density(of_network: Sequence[Sequence[Run]], runs: Sequence[Run]) -> Figure:
@@ -468,8 +466,7 @@ def error_against_density(of_network: Sequence[Sequence[Run]], runs: Sequence[Ru
     if sum(low <= tick <= high for tick in _TICKS) > 1:  # else errors are all about as large, and no tick among them
         axes.set_yscale("log")
         _ticks(axes.yaxis, _TICKS)
-    axes.set_xlabel("weights kept, %")
-    axes.set_ylabel("test error, %")
+    axes.set(xlabel="weights kept, %", ylabel="test error, %")
     axes.legend(list(shown.values()), list(shown), loc="upper right", fontsize=9)
     return figure
 
