@@ -145,7 +145,7 @@ figures: $(READY)  ## Tables and figures again, from the committed results; the 
 	@$(RUN) experiments.vmoe.report results/vmoe_tokens
 	@$(RUN) experiments.vmoe.report results/vmoe
 	@$(RUN) experiments.vmoe_clusters.report results/vmoe_clusters
-	@$(RUN) scripts.paper_figures
+	@$(RUN) scripts.paper_figures results/figures
 
 compare: $(READY)  ## Put runs side by side: RUNS="results/mnist_pruning gs://bucket/runs" [OUT=runs/compare] [FORMAT=text].
 	@$(RUN) scripts.compare $(RUNS) --out="$(OUT)" --format="$(FORMAT)"

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator
 
@@ -18,7 +19,7 @@ from experiments.core.kinds import Fields
 from experiments.core.record.summary import interval
 from experiments.core.report import finding, making, markdown
 from experiments.core.report.finding import Finding, Numbers, Verdict, in_words, sign
-from experiments.core.report.paired import difference, over_examples
+from experiments.core.report.paired import difference, minus
 from experiments.core.report.presentation import Presentation
 from experiments.core.report.results import NUMBER, Run
 from experiments.core.report.runs import grouped, pooled
@@ -133,28 +134,19 @@ def test_rows(runs: Sequence[Run]) -> list[markdown.Cells]:
     """The rows of runs on test, with differences from cross-entropy in the same circumstances."""
     references = PRESENTATION.references(runs)
     columns: markdown.Columns = {f"top-{k}": markdown.value(f"test_accuracy/{k}") for k in SHOWN_K}
-    columns |= {f"top-{k} minus cross-entropy": functools.partial(_paired, references, k) for k in PAIRED_K}
+    for k in PAIRED_K:
+        worth = functools.partial(_is_right, k)
+        columns[f"top-{k} minus cross-entropy"] = markdown.over(references, f"test_accuracy/{k}", worth=worth)
     return markdown.rows(map(_first, runs), runs, columns | _MEAN)
+
+
+def _is_right(k: int, kept: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The top-k accuracy of each image, in %."""
+    return 100.0 * (kept[RANK] < k)
 
 
 def _first(run: Run) -> markdown.Cells:
     return {"loss": _label(run), "setting": setting(run)}
-
-
-def _difference(run: Run, reference: Run | None, k: int) -> Numbers | None:
-    """From cross-entropy, paired by seed; where ranks were kept also by image."""
-    metric = f"test_accuracy/{k}"
-    if reference is None or not (run.end(metric) and reference.end(metric)):
-        return None
-    by_image = over_examples(run, reference, metric, lambda kept: 100.0 * (kept[RANK] < k))
-    return (difference(run, reference, metric) or {}) | {"over_images": by_image}
-
-
-def _paired(references: Mapping[str, Run | None], k: int, run: Run) -> str:
-    """Writes `+0.20 ± 0.05 / 0.31`: a difference, its interval over seeds, and if there is one, that over images."""
-    value = _difference(run, references[run.name], k)
-    by_image = (value or {}).get("over_images")
-    return markdown.signed(value) if by_image is None else f"{markdown.signed(value)} / {by_image:.2f}"
 
 
 def figures(runs: Sequence[Run]) -> dict[str, Figure]:
@@ -241,7 +233,8 @@ def accuracy(results: Path) -> Finding | None:
 def _papers(runs: Sequence[Run]) -> list[dict[int, Numbers | None]]:
     """The differences from cross-entropy by k, of each of the paper's losses."""
     references = PRESENTATION.references(runs)
-    return [{k: _difference(run, references[run.name], k) for k in SHOWN_K} for run in runs if _is_papers(run.fields)]
+    papers = [run for run in runs if _is_papers(run.fields)]
+    return [{k: minus(run, references[run.name], f"test_accuracy/{k}") for k in SHOWN_K} for run in papers]
 
 
 def _verdict(by_part: Mapping[str, Sequence[Run]]) -> Verdict:
@@ -369,4 +362,4 @@ def _stand_in(run: Run) -> str:
 make = functools.partial(making.make, PRESENTATION, tables, figures)  # takes the directory of the runs
 
 if __name__ == "__main__":
-    console.run(lambda arguments: making.main(make, "cifar100_vit", arguments))
+    console.run(lambda arguments: making.on_directory("experiments.cifar100_vit.report", making.DOC, make, arguments))

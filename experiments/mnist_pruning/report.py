@@ -626,4 +626,4 @@ def _by_density(runs: Sequence[Run]) -> list[str]:
 make = functools.partial(making.make, PRESENTATION, tables, figures)  # takes the directory of the runs
 
 if __name__ == "__main__":
-    console.run(lambda arguments: making.main(make, "mnist_pruning", arguments))
+    console.run(lambda arguments: making.on_directory("experiments.mnist_pruning.report", making.DOC, make, arguments))

@@ -305,4 +305,4 @@ def blocks(results: Path) -> dict[str, list[str]]:
 make = functools.partial(making.make, PRESENTATION, tables, figures)  # takes the directory of the runs
 
 if __name__ == "__main__":
-    console.run(lambda arguments: making.main(make, "vmoe", arguments))
+    console.run(lambda arguments: making.on_directory("experiments.vmoe.report", making.DOC, make, arguments))

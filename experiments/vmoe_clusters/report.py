@@ -221,4 +221,4 @@ def blocks(results: Path) -> dict[str, list[str]]:
 make = functools.partial(making.make, PRESENTATION, tables, figures)  # takes the directory of the runs
 
 if __name__ == "__main__":
-    console.run(lambda arguments: making.main(make, "vmoe_clusters", arguments))
+    console.run(lambda arguments: making.on_directory("experiments.vmoe_clusters.report", making.DOC, make, arguments))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from experiments.core.record.summary import interval
-from experiments.core.report.paired import Metric, minus
+from experiments.core.report.paired import Metric, Worth, minus, over_examples
 from experiments.core.report.results import Run
 
 Numbers = dict[str, Any]  # an interval (`summary.interval`)
@@ -92,9 +92,27 @@ def value(metric: Metric, *, scale: float = 1.0) -> Callable[[Run], str]:
     return lambda run: plus_minus(interval(metric(run)), scale=scale)
 
 
-def over(references: Mapping[str, Run | None], metric: Metric, of_reference: Metric = "") -> Callable[[Run], str]:
-    """A column of a metric minus that of each run's reference, paired by seed; `of_reference`, where it is another."""
-    return lambda run: signed(minus(run, references.get(run.name), metric, of_reference=of_reference or metric))
+def over(
+    references: Mapping[str, Run | None], metric: Metric, of_reference: Metric = "", *, worth: Worth | None = None
+) -> Callable[[Run], str]:
+    """A column of a metric minus that of each run's reference, paired by seed: `+0.20 ± 0.05`.
+
+    Args:
+      references: by the name of the run.
+      metric: of the run.
+      of_reference: the metric of the reference, where it is another.
+      worth: as in `over_examples`, whose half width follows after a stroke where examples were kept.
+    """
+
+    def cell(run: Run) -> str:
+        reference = references.get(run.name)
+        found = minus(run, reference, metric, of_reference=of_reference or metric)
+        if found and reference and worth and isinstance(metric, str):
+            by_example = over_examples(run, reference, metric, worth)
+            return signed(found) if by_example is None else f"{signed(found)} / {by_example:.2f}"
+        return signed(found)
+
+    return cell
 
 
 def rows(first: Iterable[Cells], runs: Sequence[Run], columns: Columns) -> list[Cells]:

@@ -10,6 +10,7 @@ from experiments.core.record.summary import interval
 from experiments.core.report.results import Run
 
 Metric = str | Callable[[Run], list[float | None]]  # the name of a final one, or what gives its values by seed
+Worth = Callable[[Mapping[str, np.ndarray]], np.ndarray]  # of `Run.examples`, the values [S, N] that a metric averages
 
 
 def difference(run: Run, reference: Run, metric: Metric, *, of_reference: Metric | None = None) -> dict[str, Any]:
@@ -23,19 +24,19 @@ def difference(run: Run, reference: Run, metric: Metric, *, of_reference: Metric
 def minus(
     run: Run, reference: Run | None, metric: Metric, *, of_reference: Metric | None = None
 ) -> dict[str, Any] | None:
-    """The same; None without a reference."""
-    return None if reference is None else difference(run, reference, metric, of_reference=of_reference)
+    """The same; None without a reference, and where one of the two has no such metric."""
+    if reference is None or not (run.has(metric) and reference.has(of_reference or metric)):
+        return None
+    return difference(run, reference, metric, of_reference=of_reference)
 
 
-def over_examples(
-    run: Run, reference: Run, metric: str, worth: Callable[[Mapping[str, np.ndarray]], np.ndarray]
-) -> float | None:
+def over_examples(run: Run, reference: Run, metric: str, worth: Worth) -> float | None:
     """Half width of the 95 % interval of that difference over examples: had others of their kind been evaluated on.
 
     Args:
       run, reference: evaluated on the same N examples, in one order.
       metric: the final one.
-      worth: of `Run.examples`, the values [S, N] that the metric is the mean of.
+      worth: what it is the mean of.
 
     Returns:
       The normal interval of the differences per example, each the mean over the seeds that both finished; None where

@@ -108,9 +108,13 @@ class Run:
         """The values of a metric at the end, by seed; nested ones as `test_accuracy/1`."""
         return self._finals[metric]
 
+    def has(self, metric: Any) -> bool:
+        """Whether there is a metric of this name; what computes one from the run is taken for there."""
+        return not isinstance(metric, str) or metric in self._finals
+
     def end(self, metric: str) -> dict[str, Any] | None:
         """Mean and interval of a metric at the end; None where the run has no such metric."""
-        return interval(self.final(metric)) if metric in self._finals else None
+        return interval(self.final(metric)) if self.has(metric) else None
 
 
 @dataclasses.dataclass(frozen=True)
