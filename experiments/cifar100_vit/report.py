@@ -91,10 +91,8 @@ def _is_headline(fields: Fields) -> bool:
 
 PRESENTATION = Presentation(
     experiment="cifar100_vit",
-    title="the fine-tuning experiment",
     kinds=KINDS,
     method=_name,
-    look=_look,
     baseline="xent",
     setting=("loss", "optimizer"),
     always=("optimizer.learning_rate",),

@@ -100,10 +100,8 @@ def _is_headline(fields: Fields) -> bool:
 
 PRESENTATION = Presentation(
     experiment="mnist_pruning",
-    title="the pruning experiment",
     kinds=KINDS,
     method=method_of,
-    look=_look,
     baseline="hard",
     setting=("optimizer", "density_schedule"),
     always=("p",),

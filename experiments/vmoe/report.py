@@ -109,10 +109,8 @@ def _headline(fields: Fields) -> bool:
 
 PRESENTATION = Presentation(
     experiment="vmoe",
-    title="the V-MoE experiment",
     kinds=KINDS,
     method=method,
-    look=lambda fields: _LOOKS_OF_FORMS.get(method(fields)) or LOOKS.get(fields["router.name"], (BLACK, "-")),
     baseline="hard",
     setting=("router.capacity",),
     names={
@@ -253,7 +251,7 @@ def figure7(final: Sequence[Run]) -> Figure:
     column = figure.subplots(len(groups), 1, sharex=True, squeeze=False, height_ratios=rows)[:, 0]
     for axes, (steps, group) in zip(column, groups.items(), strict=True):
         for place, run in enumerate(group):
-            colour, _ = PRESENTATION.look(run.fields)
+            colour, _ = _LOOKS_OF_FORMS.get(method(run.fields)) or LOOKS.get(run.fields["router.name"], (BLACK, "-"))
             over = minus(run, hards[run.name], _METRIC)
             if over is None and run.config["router"]["name"] == "hard":
                 axes.plot(0.0, place, "o", color=colour, markerfacecolor="white")

@@ -19,7 +19,7 @@ from experiments.core.report.finding import Finding, Numbers, Verdict, answer, s
 from experiments.core.report.paired import detectable, minus
 from experiments.core.report.results import NUMBER, Run
 from experiments.core.report.runs import grouped
-from experiments.core.report.style import BLACK, GREY, bars
+from experiments.core.report.style import GREY, bars
 from experiments.vmoe import report as routers
 from experiments.vmoe_clusters.kinds import BEST, KINDS, NAMES
 
@@ -37,13 +37,11 @@ or logits: what the tokens compete by.
 PRESENTATION = dataclasses.replace(
     routers.PRESENTATION,
     experiment="vmoe_clusters",
-    title="the task of clusters",
     kinds=KINDS,
     # Buffers are as large for all, so that names need not say it.
     method=lambda fields: (
         "the best assignment" if fields["router.name"] == BEST else routers.method({**fields, "router.capacity": 0})
     ),
-    look=lambda fields: (BLACK, "-") if fields["router.name"] == BEST else routers.LOOKS[fields["router.name"]],
     headline=lambda fields: (fields["split"], fields["task.noise"], fields["steps"]) == ("test", 0.3, 1000),
     types={
         **dict.fromkeys(("split", "router.score"), str),
@@ -182,7 +180,7 @@ def excess(final: Sequence[Run]) -> Figure:
         drawn = [run for run in final if (over[run.name] or {}).get("mean") is not None]
         for (router, is_longer), points in grouped(drawn, lambda run: (_router(run), _steps(run) > shortest)).items():
             fields = points[0].fields
-            colour, dashes = PRESENTATION.look(fields)
+            colour, dashes = routers.LOOKS[router]
             x = [_noise(run) + 0.003 * (NAMES.index(router) - 3) for run in points]  # lest intervals hide each other
             look, face = (colour, "none" if is_longer else dashes), "white" if is_longer else colour
             values = [over[run.name] for run in points]

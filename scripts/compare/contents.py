@@ -19,7 +19,6 @@ Json = dict[str, Any]
 BUDGET = 500_000  # numbers in all curves together: pages stay below 8 MB, of which Plotly is more than the half
 _FEWEST, _MOST = 16, 2_000  # points of a curve
 _NUMBERS_PER_POINT = 6  # mean, interval, row, the places of that row on three axes
-_LEVELS = (0.05, 0.01, 0.001)
 
 
 def contents(groups: Sequence[Group], problems: Sequence[Problem]) -> Json:
@@ -38,7 +37,6 @@ def contents(groups: Sequence[Group], problems: Sequence[Problem]) -> Json:
         "fields": fields,
         "problems": [{"name": problem.name, "reason": problem.reason} for problem in problems],
         "quantiles": _quantiles(groups),
-        "levels": _LEVELS,
     }
 
 
@@ -134,7 +132,7 @@ def _differing(groups: Sequence[Group]) -> list[str]:
     return [name for name in names if any(group.config.get(name) != groups[0].config.get(name) for group in groups)]
 
 
-def _quantiles(groups: Iterable[Group]) -> list[list[float]]:
-    """Student's t, two-sided, by degrees of freedom from 1 and level."""
+def _quantiles(groups: Iterable[Group]) -> list[float]:
+    """Student's t for intervals of 95 %, by degrees of freedom from 1."""
     most = max((len(group.seeds) for group in groups), default=1)
-    return [[float(f"{stdtrit(n, 1 - level / 2):.8g}") for level in _LEVELS] for n in range(1, max(most, 2))]
+    return [float(f"{stdtrit(n, 0.975):.8g}") for n in range(1, max(most, 2))]

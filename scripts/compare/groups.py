@@ -116,12 +116,10 @@ def _is_near(one: Group, other: Group) -> bool:
 
 def _named(groups: Sequence[Group]) -> list[Group]:
     """Groups of one experiment with their labels and baselines."""
-    firsts = [one.runs[0] for one in groups]
-    finished = [run for run in firsts if run.done]
-    references = presentations.references(finished) if finished else []
-    baselines = {run.name: reference for run, reference in zip(finished, references, strict=True)}
+    firsts, its = [one.runs[0] for one in groups], presentations.of(groups[0].experiment)
+    baselines = its.references([run for run in firsts if run.done])
     named = []
-    for one, parts in zip(groups, presentations.labels(firsts), strict=True):
+    for one, parts in zip(groups, its.parts_of_labels(firsts), strict=True):
         state = {} if one.done else {"(state)": f"({one.state})"}
         named.append(dataclasses.replace(one, parts=parts | state, baseline=baselines.get(one.runs[0].name)))
     return named
