@@ -25,7 +25,7 @@ def contents(groups: Sequence[Group], problems: Sequence[Problem]) -> Json:
     """The data of the page; the same groups give the same."""
     by_experiment = [list(its) for _, its in itertools.groupby(groups, lambda group: group.experiment)]
     first = [group for its in by_experiment for group in shown_first(its)]
-    groups = [group for its in by_experiment for group in sorted(its, key=lambda group: _place(group, first))]
+    groups = [group for its in by_experiment for group in sorted(its, key=lambda group: group not in first)]
     limit = _limit(groups)
     fields = {its[0].experiment: _differing(its) for its in by_experiment}
     of_groups = [_of_group(group, fields[group.experiment], limit) for group in groups]
@@ -49,10 +49,6 @@ def metrics_of(groups: Iterable[Group]) -> list[str]:
         return not is_per_seed(name), is_per_seed(name) and name.startswith(("train", "hardened")), parts
 
     return sorted(names, key=order)
-
-
-def _place(group: Group, first: Sequence[Group]) -> int:
-    return first.index(group) if group in first else len(first)
 
 
 def _of_group(group: Group, fields: Sequence[str], limit: int) -> Json:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from experiments.core.errors import UsageError, printable
 from experiments.core.record.summary import interval
 from experiments.core.report.markdown import plus_minus, signed
-from experiments.core.report.paired import difference, significance
+from experiments.core.report.paired import difference
 from experiments.core.report.results import Run
 from scripts.compare.contents import metrics_of
 from scripts.compare.groups import Group
@@ -33,7 +33,7 @@ def tables(groups: Sequence[Group], reference: str | None = None) -> list[str]:
         baselines = {id(one.runs[0]): one for one in its}
         rows = [{"runs": one.label} | _cells(one, name, called or baselines.get(id(one.baseline))) for one in its]
         lines += [printable(f"{experiment}: {name}" if experiment else name), "", *_aligned(rows), ""]
-    lines.append("Mean ± half width of the 95 % t-interval over seeds; differences and p (t-test) are paired by seed.")
+    lines.append("Mean ± half width of the 95 % t-interval over seeds; differences are paired by seed.")
     return lines
 
 
@@ -60,16 +60,14 @@ def _called(groups: Sequence[Group], reference: str) -> Group:
 
 def _cells(group: Group, metric: str, reference: Group | None) -> dict[str, str]:
     run = _run(group, metric)
-    minus, p, to = "-", "-", "-"
+    minus, to = "-", "-"
     if reference is not None and reference is not group and group.done and metric in reference.series.metrics:
         other = _run(reference, metric)
         minus, to = signed(difference(run, other, metric)), other.name
-        value = significance(run, other, metric)
-        p = "-" if value is None else f"{value:.2g}"
     diverged = sum(run.summary["diverged"] for run in group.runs)
     final = plus_minus(interval(run.final(metric)))
     cells = {"seeds": str(len(group.seeds)), "diverged": str(diverged), metric: final}
-    return cells | {"difference": minus, "p": p, "to": to, "state": group.state}
+    return cells | {"difference": minus, "to": to, "state": group.state}
 
 
 def _run(group: Group, metric: str) -> Run:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri, stdtr, stdtrit  # scipy.stats takes a second to import
+from scipy.special import ndtri, stdtrit  # scipy.stats takes a second to import
 
 from experiments.core.record.summary import interval
 from experiments.core.report.results import Run
@@ -51,15 +51,6 @@ def over_examples(run: Run, reference: Run, metric: str, worth: Worth) -> float 
     mine, others = (dict(zip(r.summary["seeds"], worth(r.examples), strict=True)) for r in (run, reference))
     differences = np.mean([mine[seed] - others[seed] for seed in seeds], axis=0)
     return float(ndtri(0.975) * differences.std(ddof=1) / np.sqrt(len(differences)))
-
-
-def significance(run: Run, reference: Run, metric: str) -> float | None:
-    """The p-value of the paired t-test of that difference; None with fewer than two pairs, or where all are equal."""
-    pairs = np.array([value for value in _differences(run, reference, metric, metric) if value is not None])
-    if len(pairs) < 2 or not pairs.std():
-        return None
-    t = np.sqrt(len(pairs)) * pairs.mean() / pairs.std(ddof=1)
-    return float(2 * stdtr(len(pairs) - 1, -abs(t)))
 
 
 def detectable(difference: Mapping[str, Any] | None, power: float = 0.8) -> float | None:
