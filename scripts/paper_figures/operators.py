@@ -202,10 +202,8 @@ def figure9() -> Figure:
 
 def grid(points: int) -> np.ndarray:
     """Returns all points of the simplex whose coordinates are multiples of `1 / (points - 1)`, shape `(m, 3)`."""
-    first, second = np.meshgrid(np.arange(points), np.arange(points), indexing="ij")
-    inside = first + second < points
-    ends = np.stack([first[inside], second[inside]], axis=-1)
-    return np.concatenate([ends, points - 1 - ends.sum(axis=-1, keepdims=True)], axis=-1) / (points - 1)
+    first_two = np.argwhere(np.add.outer(range(points), range(points)) < points)
+    return np.column_stack([first_two, points - 1 - first_two.sum(axis=1)]) / (points - 1)
 
 
 def plane(y: np.ndarray) -> np.ndarray:

@@ -76,12 +76,15 @@ def convergence(results: Path) -> Finding | None:
     record = _first(results, "exactness")
     if record is None:
         return None
-    rows = [row for row in record["rows"] if row["way"] == DYKSTRA]
-    as_stated = [row["max_abs_error"] for row in rows if row["lam"] == _PAPER_LAM]
-    in_use = [row["max_abs_error"] for row in rows if row["lam"] >= _LAM_IN_USE]
+    errors = [(row["lam"], row["max_abs_error"]) for row in record["rows"] if row["way"] == DYKSTRA]
+
+    def verdict(is_meant: Callable[[float], bool], told: str) -> Verdict | None:
+        exact = [error < SAME for lam, error in errors if is_meant(lam)]
+        return Verdict(in_every_case(exact), told.format(f"{sum(exact)} of {len(exact)}")) if exact else None
+
     return Finding(
-        _same(as_stated, f"at {_exact(as_stated)} sizes"),
-        _same(in_use, f"in {_exact(in_use)} cases, lam from {_LAM_IN_USE:g}"),
+        verdict(lambda lam: lam == _PAPER_LAM, "at {} sizes"),
+        verdict(lambda lam: lam >= _LAM_IN_USE, f"in {{}} cases, lam from {_LAM_IN_USE:g}"),
         name_of(record),
     )
 
@@ -103,11 +106,3 @@ def _first(results: Path, benchmark: str) -> Any:
 
 def _on_accelerator(record: Numbers) -> bool:
     return record["environment"]["devices"]["platform"] != "cpu"
-
-
-def _same(errors: list[float], shown: str) -> Verdict | None:
-    return Verdict(in_every_case(error < SAME for error in errors), shown) if errors else None
-
-
-def _exact(errors: list[float]) -> str:
-    return f"{sum(error < SAME for error in errors)} of {len(errors)}"

@@ -6,7 +6,6 @@ from typing import Any
 
 from experiments.core.record.files import read_object
 from experiments.core.report.markdown import grid
-from scripts.report.benchmarks import SAME
 
 Rows = Sequence[dict[str, Any]]
 
@@ -39,7 +38,6 @@ def blocks(results: Path) -> dict[str, list[str]]:
         "speed": grid([_HEADER[i] for i in _BRIEF], [[row[i] for i in _BRIEF] for row in brief], text=1),
         "speed in full": grid(_HEADER, list(full.values()), text=1),
         "solvers": _solvers(times["rows"], errors),
-        "exactness": _exactness(errors),
     }
 
 
@@ -67,15 +65,3 @@ def _solvers(times: Rows, errors: Rows) -> list[str]:
         worst = [row["max_abs_error"] for row in errors if row["way"] == way and row["n"] <= _SIZES[-1]]
         rows.append([way, *(medians.get(n, "-") for n in _SIZES), f"{max(worst):.0e}" if worst else "-"])
     return grid(["", *(f"n = {n:,}" for n in _SIZES), "largest error"], rows, text=1)
-
-
-def _exactness(errors: Rows) -> list[str]:
-    """Shows by lam at how many sizes Dykstra's algorithm is exact, and its largest error."""
-    ways = [way for way in dict.fromkeys(row["way"] for row in errors) if way.startswith("Dykstra")]
-    rows = []
-    for lam in dict.fromkeys(row["lam"] for row in errors):
-        rows.append([f"{lam:g}"])
-        for way in ways:
-            found = [row["max_abs_error"] for row in errors if (row["way"], row["lam"]) == (way, lam)]
-            rows[-1] += [f"{sum(error < SAME for error in found)} of {len(found)} sizes", f"{max(found):.1g}"]
-    return grid(["lam", *(cell for way in ways for cell in (f"{way}: exact in", "largest error"))], rows, text=1)

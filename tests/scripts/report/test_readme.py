@@ -69,4 +69,3 @@ def test_tables_of_timings_by_value(tmp_path):
     assert made["speed"][2] == "| 1, 100 to 100, lam = 0.1 | 2 to 2 | - | - | - | - |"
     assert made["speed"][3] == f"| {timings.SHOWN[0]} | 0.5 | - | - | - | - |"
     assert made["solvers"][2] == "| PAV | 3 | - | - | - | 1e-07 |"
-    assert made["exactness"][2] == "| 0.1 | 0 of 1 sizes | 0.5 |"
