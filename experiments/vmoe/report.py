@@ -17,7 +17,7 @@ from experiments.core.errors import printable
 from experiments.core.kinds import Fields
 from experiments.core.report import finding, making, markdown
 from experiments.core.report.finding import Finding, Verdict, in_words, where_possible
-from experiments.core.report.paired import detectable, minus
+from experiments.core.report.paired import minus
 from experiments.core.report.presentation import Presentation
 from experiments.core.report.results import NUMBER, Run
 from experiments.core.report.runs import grouped, pooled
@@ -191,7 +191,7 @@ def test_rows(final: Sequence[Run]) -> list[markdown.Cells]:
     columns: markdown.Columns = {
         "precision-at-1, %": markdown.value(_METRIC),
         "minus hard": markdown.over(hards, _METRIC),
-        "detectable": lambda run: markdown.decimal(detectable(minus(run, hards[run.name], _METRIC))),
+        "detectable": markdown.power(hards, _METRIC),
         **{name: markdown.value(functools.partial(_routing, metric)) for name, metric in _ROUTING.items()},
         "stability, %": markdown.value(_stability),
         "stability minus hard": markdown.over(hards, _stability),

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from experiments.core import console
 from experiments.core.report import making, markdown
 from experiments.core.report.finding import Finding, Numbers, Verdict, answer, sign
-from experiments.core.report.paired import detectable, minus
+from experiments.core.report.paired import minus
 from experiments.core.report.results import NUMBER, Run
 from experiments.core.report.runs import grouped
 from experiments.core.report.style import GREY, bars
@@ -83,10 +83,16 @@ def _by_circumstances(final: Sequence[Run]) -> dict[str, list[Run]]:
     return grouped(final, _where)
 
 
+def _references(final: Sequence[Run], router: str) -> dict[str, Run | None]:
+    """By run that with the router of a name; None for the best assignment, and that router itself."""
+    found = PRESENTATION.references(final, router)
+    return {run.name: None if _router(run) == BEST else found[run.name] for run in final}
+
+
 def _minus(final: Sequence[Run], router: str) -> dict[str, Numbers | None]:
-    """The loss minus that with the router of a name, by run; None for the best assignment, and that router itself."""
-    references = PRESENTATION.references(final, router)
-    return {run.name: None if _router(run) == BEST else minus(run, references[run.name], "test_loss") for run in final}
+    """The loss minus that with the router of a name, by run."""
+    references = _references(final, router)
+    return {run.name: minus(run, references[run.name], "test_loss") for run in final}
 
 
 def steps_to_reach(run: Run, share: float = REACHED) -> list[int | None]:
@@ -138,7 +144,7 @@ def _excesses(final: Sequence[Run]) -> list[str]:
 
 def full_rows(final: Sequence[Run]) -> list[markdown.Cells]:
     """The rows of a table of one noise and length, with all that was measured."""
-    over_hard, over_best = _minus(final, "hard"), _minus(final, BEST)
+    hard = _references(final, "hard")
 
     def steps(run: Run) -> str:
         reached = steps_to_reach(run)
@@ -147,12 +153,12 @@ def full_rows(final: Sequence[Run]) -> list[markdown.Cells]:
 
     columns: markdown.Columns = {
         "loss, %": markdown.value("test_loss"),
-        "excess": lambda run: markdown.signed(over_best[run.name]),
-        "minus hard": lambda run: markdown.signed(over_hard[run.name]),
-        "detectable": lambda run: markdown.decimal(detectable(over_hard[run.name])),
+        "excess": markdown.over(_references(final, BEST), "test_loss"),
+        "minus hard": markdown.over(hard, "test_loss"),
+        "detectable": markdown.power(hard, "test_loss"),
         "recovered, %": markdown.value("test_recovery"),
         "steps to 90 %": steps,
-        "tokens of an expert": lambda run: markdown.mean(run.end("test_router/support"), digits=1),
+        "tokens of an expert": markdown.value("test_router/support"),
     }
     return markdown.rows(routers.router_cells(PRESENTATION, final), final, columns)
 

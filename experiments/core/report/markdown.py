@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from experiments.core.record.summary import interval
-from experiments.core.report.paired import Metric, Worth, minus, over_examples
+from experiments.core.report.paired import Metric, Worth, detectable, minus, over_examples
 from experiments.core.report.results import Run
 
 Numbers = dict[str, Any]  # an interval (`summary.interval`)
@@ -24,16 +24,6 @@ def plus_minus(value: Numbers | None, *, scale: float = 1.0, signed: bool = Fals
 def signed(value: Numbers | None) -> str:
     """Writes a difference with its sign, as `+0.43 ± 0.71`; `-` if there is none."""
     return plus_minus(value, signed=True)
-
-
-def mean(value: Numbers | None, *, scale: float = 1.0, digits: int = 2) -> str:
-    """Writes the mean of an interval alone; zero has no sign."""
-    return decimal(None if value is None or value["mean"] is None else scale * value["mean"], digits)
-
-
-def decimal(value: float | None, digits: int = 2) -> str:
-    """Writes a number without an interval as `1.50`; `-` if there is none."""
-    return "-" if value is None else f"{value:z.{digits}f}"
 
 
 def number(value: float) -> str:
@@ -111,6 +101,16 @@ def over(
             by_example = over_examples(run, reference, metric, worth)
             return signed(found) if by_example is None else f"{signed(found)} / {by_example:.2f}"
         return signed(found)
+
+    return cell
+
+
+def power(references: Mapping[str, Run | None], metric: Metric) -> Callable[[Run], str]:
+    """A column of the true difference that four of five such experiments would find (`detectable`)."""
+
+    def cell(run: Run) -> str:
+        found = detectable(minus(run, references.get(run.name), metric))
+        return "-" if found is None else f"{found:.2f}"
 
     return cell
 

@@ -38,9 +38,7 @@ _TYPES: dict[str, dict[str, Any]] = {
         **dict.fromkeys(("epochs", "seconds"), NUMBER),
     },
     "environment": {
-        **dict.fromkeys(("git", "packages", "devices", "machine", "overrides"), dict | None),
-        "resumed": lambda value: isinstance(value, list) and all(isinstance(one, dict) for one in value),
-        "command": list | None,
+        **dict.fromkeys(("git", "devices"), dict | None),
         **dict.fromkeys(("experiment", "git.commit"), str | None),
     },
     "launch": {"state": str, "reason": str},

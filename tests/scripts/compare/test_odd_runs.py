@@ -130,7 +130,6 @@ def test_a_file_that_is_none_is_named(tmp_path, capsys, name, kind):
     ("name", "place", "value"),
     [
         ("environment.json", ("git",), {"commit": {"a": 1}}),
-        ("environment.json", ("resumed",), [None]),
         ("summary.json", ("seeds",), [1, 2]),
         ("summary.json", ("final", "test_error"), None),
         ("summary.json", ("seconds",), float("nan")),
