@@ -480,7 +480,7 @@ class _Compared(NamedTuple):
     hard: dict[str, Run | None]  # the hard top-k that each is compared with
     papers: list[Run]  # at the paper's lam
     best: Run | None  # at another lam, the one whose setting erred least on validation
-    transport: list[Run]  # hard top-k with the gradient of optimal transport
+    transport: Run | None  # hard top-k with the gradient of optimal transport
 
 
 @functools.lru_cache(maxsize=2)
@@ -494,13 +494,13 @@ def _compared(results: Path) -> _Compared:
     tried = [run for run in sweep if run.config["method"] == "relaxed" and run.name in won and not is_tuned(run)]
     ends = {_setting(run): _least(run.end("hardened_error")) for run in tried}
     errors = {setting: error for setting, error in ends.items() if error < float("inf")}
-    relaxed = [run for run in section if run.config["method"] == "relaxed" and not is_papers(run.fields)]
-    others = [run for run in relaxed if _setting(run) in errors and hard[run.name]]
+    relaxed = [run for run in section if run.config["method"] == "relaxed" and hard[run.name]]
+    others = [run for run in relaxed if _setting(run) in errors and not is_papers(run.fields)]
     return _Compared(
         hard=hard,
-        papers=[run for run in section if is_papers(run.fields)],
+        papers=[run for run in relaxed if is_papers(run.fields)],
         best=min(others, key=lambda run: errors[_setting(run)], default=None),
-        transport=[run for run in section if run.config["method"] == "ot_straight_through"],
+        transport=next((run for run in section if run.config["method"] == "ot_straight_through"), None),
     )
 
 
@@ -515,76 +515,55 @@ def _least(value: Numbers | None) -> float:
     return float("inf") if value is None or value["mean"] is None else value["mean"]
 
 
-def _finding(its: _Compared, judge: Callable[[Sequence[Run]], Verdict]) -> Finding:
+def _finding(judge: Callable[[_Compared, Sequence[Run]], Verdict | None]) -> Callable[[Path], Finding | None]:
     """A finding on the runs at the paper's lam, and on the one whose lam was chosen; `judge` gives the verdict."""
-    return Finding(judge(its.papers), judge([its.best]) if its.best else None, finding.PAPERS_TASK)
+
+    @functools.wraps(judge)
+    def find(results: Path) -> Finding | None:
+        its = _compared(results)
+        stated = judge(its, its.papers) if its.papers else None
+        return stated and Finding(stated, judge(its, [its.best]) if its.best else None, finding.PAPERS_TASK)
+
+    return find
 
 
-def accuracy(results: Path) -> Finding | None:
-    """Compares relaxed and hard top-k at the end of training."""
-    its = _compared(results)
-    if not its.papers or not all(its.hard[run.name] for run in its.papers):
+@_finding
+def accuracy(its: _Compared, runs: Sequence[Run]) -> Verdict:
+    """Whether the error at the end is lower than hard top-k's, and the difference that is nearest to the claim."""
+    values = [minus(run, its.hard[run.name], "test_error") for run in runs]
+    return Verdict(finding.answer([-sign(one) for one in values]), f"error {in_words(min(values, key=_least))}")
+
+
+@_finding
+def speed(its: _Compared, runs: Sequence[Run]) -> Verdict:
+    """Whether the largest weights alone have hard top-k's error before the end in every seed, and when in the first."""
+    epochs = [reached(run, its.hard[run.name]) or interval([None]) for run in runs]
+    ends = [run.summary["epochs"] for run in runs]
+    sooner = [None not in one["per_seed"] and max(one["per_seed"]) < end for one, end in zip(epochs, ends, strict=True)]
+    first, end = min(zip(epochs, ends, strict=True), key=lambda pair: _least(pair[0]))
+    told = _epochs(first)
+    told = told if told.startswith("in") else f"after {told} of {end} epochs"
+    return Verdict(finding.answer([1 if one else -1 for one in sooner]), told)
+
+
+@_finding
+def density(its: _Compared, runs: Sequence[Run]) -> Verdict:
+    """Whether 10.0 % of the weights are not 0 at the end, to the first decimal."""
+    shares = [run.end("train_density") for run in runs]
+    when = "" if runs is its.papers else ", at the end"
+    is_a_tenth = [abs(_least(share) - 0.1) < 5e-4 for share in shares]
+    return Verdict(finding.in_every_case(is_a_tenth), f"{markdown.plus_minus(shares[0], scale=100)} %{when}")
+
+
+@_finding
+def optimal_transport(its: _Compared, runs: Sequence[Run]) -> Verdict | None:
+    """Whether all differences of its gradient from relaxed operators have intervals that hold 0, and the nearest."""
+    if its.transport is None:
         return None
-
-    def judge(runs: Sequence[Run]) -> Verdict:
-        """Whether the error is lower, and the difference that is nearest to the claim."""
-        values = [minus(run, its.hard[run.name], "test_error") for run in runs]
-        return Verdict(finding.answer([-sign(one) for one in values]), f"error {in_words(min(values, key=_least))}")
-
-    return _finding(its, judge)
-
-
-def speed(results: Path) -> Finding | None:
-    """Finds the epochs until the largest weights alone, a tenth, have the error that hard top-k ends with."""
-    its = _compared(results)
-    if not its.papers or not all(its.hard[run.name] for run in its.papers):
-        return None
-
-    def judge(runs: Sequence[Run]) -> Verdict:
-        """Whether every seed gets there before the end of training, and when the first of the runs does."""
-        epochs = [reached(run, its.hard[run.name]) or interval([None]) for run in runs]
-        ends = [run.summary["epochs"] for run in runs]
-        sooner = [
-            None not in one["per_seed"] and max(one["per_seed"]) < end for one, end in zip(epochs, ends, strict=True)
-        ]
-        first, end = min(zip(epochs, ends, strict=True), key=lambda pair: _least(pair[0]))
-        told = _epochs(first)
-        told = told if told.startswith("in") else f"after {told} of {end} epochs"
-        return Verdict(finding.answer([1 if one else -1 for one in sooner]), told)
-
-    return _finding(its, judge)
-
-
-def density(results: Path) -> Finding | None:
-    """Finds the rate of non-zero weights at the end of training."""
-    its = _compared(results)
-    if not its.papers:
-        return None
-
-    def judge(runs: Sequence[Run]) -> Verdict:
-        """Whether 10.0 % of the weights are not 0, to the first decimal."""
-        shares = [run.end("train_density") for run in runs]
-        when = "" if runs is its.papers else ", at the end"
-        is_a_tenth = [abs(_least(share) - 0.1) < 5e-4 for share in shares]
-        return Verdict(finding.in_every_case(is_a_tenth), f"{markdown.plus_minus(shares[0], scale=100)} %{when}")
-
-    return _finding(its, judge)
-
-
-def optimal_transport(results: Path) -> Finding | None:
-    """Compares hard top-k with the gradient of optimal transport and the relaxed operators, as the paper does."""
-    its = _compared(results)
-    if not its.papers or not its.transport:
-        return None
-
-    def judge(runs: Sequence[Run]) -> Verdict:
-        """Whether the intervals of all differences hold 0, and the nearest of them."""
-        values = [minus(its.transport[0], run, "test_error") for run in runs]
-        is_level = [one is not None and one["interval95"] is not None and not sign(one) for one in values]
-        nearest = min(values, key=lambda one: abs(_least(one)))
-        return Verdict(finding.in_every_case(is_level), f"error {in_words(nearest)}")
-
-    return _finding(its, judge)
+    values = [minus(its.transport, run, "test_error") for run in runs]
+    is_level = [one is not None and one["interval95"] is not None and not sign(one) for one in values]
+    nearest = min(values, key=lambda one: abs(_least(one)))
+    return Verdict(finding.in_every_case(is_level), f"error {in_words(nearest)}")
 
 
 # Pages and the command -----------------------------------------------------------------------------------------------
@@ -611,14 +590,13 @@ def blocks(results: Path) -> dict[str, list[str]]:
 
 def _by_density(runs: Sequence[Run]) -> list[str]:
     """The errors of methods at their best, by the share of the whole network's weights that is kept."""
-    of_network = [section for (_, budget, _), section in cells(runs).items() if budget == 0]
-    shares = [f"{100 * section[0].config['density']:g} %" for section in of_network]
-    rows: dict[str, markdown.Cells] = {}
-    for share, section in zip(shares, of_network, strict=True):
-        for run in section:
-            row = rows.setdefault(kind(run), {"method": kind(run), **dict.fromkeys(shares, "-")})
-            row[share] = markdown.plus_minus(_error(run))
-    return markdown.table(list(rows.values()), text=1)[:-1]
+    found = [
+        (kind(run), f"{100 * run.config['density']:g} %", markdown.plus_minus(_error(run)))
+        for (_, budget, _), section in cells(runs).items()
+        for run in section
+        if budget == 0
+    ]
+    return markdown.table(markdown.pivot("method", found), text=1)[:-1]
 
 
 make = functools.partial(making.make, PRESENTATION, tables, figures)  # takes the directory of the runs

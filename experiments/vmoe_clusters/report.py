@@ -127,19 +127,16 @@ def tables(runs: Sequence[Run], chosen: frozenset[str]) -> list[str]:
 
 def _excesses(final: Sequence[Run]) -> list[str]:
     """A row for each router and its lam, a column for each noise and number of steps."""
-    columns = _by_circumstances(final)
-    rows: dict[str, markdown.Cells] = {}
-    for where, alike in columns.items():
+    found: dict[tuple[str, str], str] = {}
+    for where, alike in _by_circumstances(final).items():
         over = _minus(alike, BEST)
         for run, cell in zip(alike, routers.router_cells(PRESENTATION, alike), strict=True):
-            if over[run.name] is None:
-                continue
             label = cell["router"] if cell["lam"] == "-" else f"{cell['router']}, lam = {cell['lam']}"
-            if rows.get(label, {}).get(where, "-") != "-":  # at another learning rate
+            if (label, where) in found:
                 label = f"{label}, learning rate {cell['learning rate']}"
-            row = rows.setdefault(label, {"router": label, **dict.fromkeys(columns, "-")})
-            row[where] = markdown.signed(over[run.name])
-    return markdown.table(list(rows.values()), text=1)
+            if over[run.name] is not None:
+                found[label, where] = markdown.signed(over[run.name])
+    return markdown.table(markdown.pivot("router", ((*key, cell) for key, cell in found.items())), text=1)
 
 
 def full_rows(final: Sequence[Run]) -> list[markdown.Cells]:

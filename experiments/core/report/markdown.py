@@ -70,6 +70,13 @@ def table(rows: Sequence[Mapping[str, str]], *, text: int = 2) -> list[str]:
     return [*lines, *(["", f"In every row: {', '.join(told)}."] if told else []), ""]
 
 
+def pivot(name: str, cells: Iterable[tuple[str, str, str]]) -> list[Cells]:
+    """The rows of cells that are given with their row and their column; `name` is that of the column of rows."""
+    found = {(row, column): cell for row, column, cell in cells}
+    rows, columns = (dict.fromkeys(key[part] for key in found) for part in (0, 1))
+    return [{name: row} | {column: found.get((row, column), "-") for column in columns} for row in rows]
+
+
 def section(title: str, rows: Sequence[Mapping[str, str]], *, text: int = 2) -> list[str]:
     """The lines of a table under its title."""
     return [f"### {title}", "", *table(rows, text=text)]

@@ -13,6 +13,7 @@ from experiments.core.kinds import Fields, Kinds, is_of
 from experiments.core.report import results
 from experiments.core.report.markdown import number, p_name
 from experiments.core.report.results import Problem, Run
+from experiments.core.report.runs import grouped
 
 # Fields that say how a run is carried out and what it keeps: what it learns does not depend on them.
 HOW = (
@@ -98,25 +99,22 @@ class Presentation:
 
         A value that more than two thirds of many have goes without saying, and so do the fields that are `given`.
         """
-        methods = [self.method(run.fields) for run in runs]
-        usual = {
-            method: _usual([run.fields for run, its in zip(runs, methods, strict=True) if its == method])
-            for method in set(methods)
-        }
-        parts = []
-        for run, method in zip(runs, methods, strict=True):
-            varying = usual[method]
-            parts.append(
-                {
-                    name: self._shown(name, value)
-                    for name, value in run.fields.items()
-                    if value is not None
-                    and ((name in varying and value != varying[name]) or is_of(name, self.always))
-                    and not is_of(name, (*HOW, *given))
-                    and self.kinds.is_read(name, run.fields)
-                }
-            )
-        return parts
+        methods = grouped(runs, lambda run: self.method(run.fields))
+        usual = {method: _usual([run.fields for run in its]) for method, its in methods.items()}
+
+        def is_told(run: Run, name: str, value: Any) -> bool:
+            varying = usual[self.method(run.fields)]
+            is_its_own = (name in varying and value != varying[name]) or is_of(name, self.always)
+            return is_its_own and not is_of(name, (*HOW, *given)) and self.kinds.is_read(name, run.fields)
+
+        return [
+            {
+                name: self._shown(name, value)
+                for name, value in run.fields.items()
+                if value is not None and is_told(run, name, value)
+            }
+            for run in runs
+        ]
 
     def labels(self, runs: Sequence[Run]) -> list[str]:
         """The method of each run, and the fields in which it differs from its neighbours."""
@@ -141,10 +139,8 @@ class Presentation:
         Of several the nearest (`far`) comes first, then one with the same optimizer, then the first.
         """
         keys = {run.name: json.dumps(self.circumstances(run.fields)) for run in runs}
-        groups: dict[str, list[Run]] = {}
-        for run in runs:
-            if run.fields.get(self.kinds.field) == (method or self.baseline):
-                groups.setdefault(keys[run.name], []).append(run)
+        candidates = [run for run in runs if run.fields.get(self.kinds.field) == (method or self.baseline)]
+        groups = grouped(candidates, lambda run: keys[run.name])
 
         def reference(run: Run) -> Run | None:
             def distance(other: Run) -> tuple[Any, bool]:
