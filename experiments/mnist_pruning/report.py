@@ -113,7 +113,6 @@ PRESENTATION = Presentation(
         "lam.schedule": "lam's schedule",
         "lam.start": "lam",
         "lam_times_size": "lam times the number of weights",
-        "optimizer.schedule": "schedule",
     },
     headline=_is_headline,
     types={

@@ -114,7 +114,6 @@ PRESENTATION = Presentation(
     baseline="hard",
     setting=("router.capacity",),
     names={
-        "optimizer.learning_rate": "learning rate",
         "router.lam.start": "lam",
         "router.lam.end": "lam at the end",
         "router.limit": "experts of a token at most",

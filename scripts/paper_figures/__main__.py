@@ -4,7 +4,6 @@ Writes PNG and SVG files to DIR; those in results/figures are explained in its `
 timings in results/bench. The same code and timings give the same bytes.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -35,10 +34,5 @@ def make(directory: Path) -> None:
             print(*save(draw(), directory, name, dpi=DPI), sep="\n", flush=True)
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Runs the command; returns its exit status."""
-    return on_directory("scripts.paper_figures", (__doc__ or "").split(":")[0], make, arguments)
-
-
 if __name__ == "__main__":
-    console.run(main)
+    console.run(lambda arguments: on_directory("scripts.paper_figures", (__doc__ or "").split(":")[0], make, arguments))

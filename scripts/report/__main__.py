@@ -4,7 +4,6 @@ Prints a line a claim. Where DIR is `results`, the tables of the READMEs are mad
 same bytes.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.core import console
@@ -25,10 +24,5 @@ def make(directory: Path) -> None:
             print(f"the tables of {changed} are new", flush=True)
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Runs the command; returns its exit status."""
-    return on_directory("scripts.report", (__doc__ or "").split(":")[0], make, arguments)
-
-
 if __name__ == "__main__":
-    console.run(main)
+    console.run(lambda arguments: on_directory("scripts.report", (__doc__ or "").split(":")[0], make, arguments))

@@ -29,15 +29,7 @@ def blocks(results: Path) -> dict[str, list[str]]:
 
 
 def update(results: Path, made: Mapping[str, Sequence[str]]) -> list[Path]:
-    """Writes the blocks into the READMEs of the results, of the operators and of the repository that name them.
-
-    Args:
-      results: the directory of committed results.
-      made: the lines of each block, by its name.
-
-    Returns:
-      The paths of the READMEs that changed.
-    """
+    """Writes blocks, lines by name, into all READMEs that name them; returns the paths of those that changed."""
     changed = []
     root = results.parent
     for path in (root / "README.md", root / "ops" / "README.md", *sorted(results.rglob("README.md"))):

@@ -8,6 +8,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
+from experiments.core.report import making
 from ops.norms import k_support_negentropy
 from scripts.paper_figures import __main__ as command
 from scripts.paper_figures import operators, solvers
@@ -104,7 +105,7 @@ def test_all_are_drawn(tmp_path, monkeypatch):
 def test_without_timings_one_line_names_the_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "FIGURES", {"figure4": command.FIGURES["figure4"]})
     monkeypatch.setattr(command, "BENCH", tmp_path)
-    assert command.main([str(tmp_path)]) == 2
+    assert making.on_directory("figures", "", command.make, [str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "python -m scripts.bench --only=isotonic,exactness" in line
     assert list(tmp_path.iterdir()) == []

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.core.report import making
 from scripts.report import ROOT, benchmarks, claims, operators
 from scripts.report import __main__ as report
 from scripts.report.claims import CLAIMS
@@ -118,7 +119,7 @@ def test_claims_point_to_pages():
 def test_the_command_prints_a_line_a_claim_or_says_that_there_is_no_directory(tmp_path, monkeypatch, capsys, place):
     (tmp_path / "here").mkdir()
     monkeypatch.setattr(claims, "CLAIMS", tuple(claim for claim in CLAIMS if claim not in COMPUTED))
-    assert report.main([str(tmp_path / place)]) == (0 if place == "here" else 2)
+    assert making.on_directory("report", "", report.make, [str(tmp_path / place)]) == (0 if place == "here" else 2)
     out, err = capsys.readouterr()
     assert out.count("| not measured |") == (len(claims.CLAIMS) if place == "here" else 0)
     assert (place == "here") != ("nowhere is not a directory" in err)
