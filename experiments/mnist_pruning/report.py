@@ -28,8 +28,6 @@ from experiments.core.report.runs import grouped
 from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Look, bars, curve
 from experiments.mnist_pruning.methods import KINDS, METHODS
 
-# Section 6 gives one number in print, for hard top-k with the gradient of entropic optimal transport.
-PAPER_OT_ERROR = 5.9
 BUDGETS = {"network": "the whole network", "matrix": "each matrix", "row": "each unit"}
 
 # By method, what it is called and the look of its curve; solid lines are those of the paper.
@@ -193,9 +191,8 @@ def dense_at_best(section: Sequence[Run], runs: Sequence[Run]) -> list[Run]:
 
 def kind(run: Run) -> str:
     """The method of a run, and p where it has one: without the rest, which is chosen for it."""
-    return method_of(run.fields) + (
-        f", p = {markdown.p_name(run.config['p'])}" if KINDS.is_read("p", run.fields) else ""
-    )
+    p = f", p = {markdown.p_name(run.config['p'])}" if KINDS.is_read("p", run.fields) else ""
+    return method_of(run.fields) + p
 
 
 # Tables --------------------------------------------------------------------------------------------------------------
@@ -220,8 +217,6 @@ def tables(runs: Sequence[Run], chosen: frozenset[str]) -> list[str]:
     tests, sweeps = sections(runs, "test"), sections(runs, "validation")
     for key, section in tests.items():
         lines += markdown.section(f"Test, {_title(key, section)}", paper_rows(section, sweeps.get(key, section)))
-        if key[0] == "mnist":
-            lines += [f"The paper states one number: {PAPER_OT_ERROR} % with the gradient of optimal transport.", ""]
     lines += _ON_PAPERS_SETTING.split("\n") if tests else []
     for key, section in sweeps.items():
         lines += markdown.section(f"Validation, {_title(key, section)}", _tried(section, chosen))
@@ -236,9 +231,7 @@ def tables(runs: Sequence[Run], chosen: frozenset[str]) -> list[str]:
         title = f"Validation, every method at its best, {-100 * density:g} % of the whole network kept"
         lines += markdown.section(title, _tried(section, chosen))
     if why := part_of(runs, "why"):
-        title = (
-            f"Why the paper's lam fails: lam = 1e-4 under what is open, three layers, {_lengths(why)} epochs, on test"
-        )
+        title = f"Test, why the paper's lam fails: lam = 1e-4 under what is open, {_lengths(why)} epochs"
         lines += markdown.section(title, why_rows(runs))
     return lines
 

@@ -48,13 +48,12 @@ LOOKS: dict[str, Look] = {
     "dense": (GREY, ":"),
     "none": (GREY, "-."),
 }
-_PAPERS = "relaxed, logits, Dykstra, 10 iterations"
 _LOOKS_OF_FORMS: dict[str, Look] = {
     "hard, logits": (BLUE, "--"),
     "relaxed, logits, p = 4/3": (GREEN, "-"),
     "relaxed, logits, 84 slots": (PURPLE, "-"),
     "relaxed, gates": (BLACK, "-"),
-    _PAPERS: (ORANGE, "-"),
+    "relaxed, logits, Dykstra, 10 iterations": (ORANGE, "-"),
 }
 _HEADLINE = {
     *("hard, gates", "hard, logits", "relaxed, logits", "annealed to hard, logits", "straight-through, logits"),
