@@ -145,12 +145,12 @@ figures: $(READY)  ## Tables and figures again, from the committed results; the 
 	@$(RUN) experiments.vmoe.report results/vmoe_tokens
 	@$(RUN) experiments.vmoe.report results/vmoe
 	@$(RUN) experiments.vmoe_clusters.report results/vmoe_clusters
-	@$(RUN) scripts.paper_figures
+	@$(RUN) scripts.paper_figures results/figures
 
 compare: $(READY)  ## Put runs side by side: RUNS="results/mnist_pruning gs://bucket/runs" [OUT=runs/compare] [FORMAT=text].
 	@$(RUN) scripts.compare $(RUNS) --out="$(OUT)" --format="$(FORMAT)"
 
-report: $(READY)  ## results/index.html: every claim of the paper beside what the committed results say.
+report: $(READY)  ## Every claim of the paper beside what the committed results say, in the terminal and in the READMEs.
 	@$(RUN) scripts.report results
 
 fuzz: N ?= 100000
@@ -181,17 +181,13 @@ $(VENV)-bench/.ready-$(JAX): requirements.txt requirements-lock.txt requirements
 
 docs: $(VENV)-docs/.ready  ## Build the documentation site, tutorials run (minutes the first time, then seconds); warnings are errors.
 	@echo "building docs/_build/html: minutes if the tutorials have to run, half a minute otherwise"
-	@start=$$(date +%s); nice $(VENV)-docs/bin/python -m sphinx $(if $(PUBLISHED),--tag published) --fresh-env --fail-on-warning --keep-going --builder html docs docs/_build/html && \
+	@start=$$(date +%s); nice $(VENV)-docs/bin/python -m sphinx --fresh-env --fail-on-warning --keep-going --builder html docs docs/_build/html && \
 	  echo "done in $$(($$(date +%s) - start)) s: open docs/_build/html/index.html, or make docs-serve"
 
 docs-serve: PORT ?= 8000
 docs-serve: docs  ## Build the site and show it at http://localhost:8000; PORT=8080 for another.
 	@echo "http://localhost:$(PORT) until Ctrl-C"
 	@$(VENV)-docs/bin/python -m http.server $(PORT) --bind 127.0.0.1 --directory docs/_build/html
-
-site: PUBLISHED := yes
-site: docs report  ## What is published: the documentation site, with the page of results in it at report/results.
-	@$(RUN) scripts.report.site docs/_build/html/report
 
 $(VENV)-docs/.ready: requirements.txt requirements-lock.txt requirements-docs.txt
 	@echo "creating $(VENV)-docs: a minute or more the first time, most of it downloading"
@@ -202,5 +198,5 @@ clean:  ## Remove the environments and caches, never runs/ or results/.
 	rm -rf $(VENV) $(VENV)-bench $(VENV)-docs docs/_build $(VENV)-oldest $(VENV)-newest .venv-tpu .venv-cuda13 .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo demo-all test test-oldest test-newest lock test-slurm check-accelerators chaos lint format size mnist mnist-quick cifar100-pruning cifar100 cifar100-pretrained cifar100-last-block cifar100-small vmoe vmoe-small vmoe-small-longer vmoe-scratch vmoe-clusters figures compare report bench bench-gpu bench-device fuzz docs docs-serve site \
+.PHONY: help install demo demo-all test test-oldest test-newest lock test-slurm check-accelerators chaos lint format size mnist mnist-quick cifar100-pruning cifar100 cifar100-pretrained cifar100-last-block cifar100-small vmoe vmoe-small vmoe-small-longer vmoe-scratch vmoe-clusters figures compare report bench bench-gpu bench-device fuzz docs docs-serve \
   clean launch-mnist launch-cifar100 launch-vmoe launch-experiment

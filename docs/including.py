@@ -16,6 +16,7 @@ PAGES = {
     "CONTRIBUTING.md": "contributing",
     "ops/README.md": "choosing",
     "scripts/launch/README.md": "how_to/launch",
+    "results/README.md": "results/index",
     "results/bench/README.md": "results/benchmarks",
     "results/chaos/README.md": "results/chaos",
     "results/figures/captions.md": "results/figures",

@@ -44,4 +44,4 @@ def test_lint_and_tests_run_for_every_change_and_the_site_is_published():
     checks, pages = (yaml.safe_load(path.read_text()) for path in WORKFLOWS)
     assert {"make lint", "make test"} <= {step.get("run") for step in steps(checks)}
     assert "pull_request" in checks[True]  # YAML reads the key `on` as true
-    assert "make site" in {step.get("run") for step in steps(pages)}
+    assert "make docs" in {step.get("run") for step in steps(pages)}

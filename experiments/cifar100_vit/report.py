@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator
 
@@ -16,10 +17,9 @@ from experiments.cifar100_vit.losses import KINDS, LOSSES, SMOOTHING
 from experiments.core import console
 from experiments.core.kinds import Fields
 from experiments.core.record.summary import interval
-from experiments.core.report import finding, making
-from experiments.core.report.finding import Finding, Numbers, Verdict, in_words, measured, sign
-from experiments.core.report.markdown import Cells, lost, mean, number, outcome, p_name, plus_minus, signed, table
-from experiments.core.report.paired import difference, over_examples
+from experiments.core.report import finding, making, markdown
+from experiments.core.report.finding import Finding, Numbers, Verdict, in_words, sign
+from experiments.core.report.paired import difference, minus
 from experiments.core.report.presentation import Presentation
 from experiments.core.report.results import NUMBER, Run
 from experiments.core.report.runs import grouped, pooled
@@ -35,12 +35,13 @@ PAGES = {
     "fine-tuning of the last block": "cifar100_last_block",
     "fine-tuning of a small network": "cifar100_vit",
 }
+# What the claim is judged by: the paper's network where it was trained, else these parts of another.
+FULL, PARTS = "cifar100_vit-full", {"head": "cifar100_pretrained", "last block": "cifar100_last_block"}
 _LINE: dict[str, Any] = {"marker": "o", "markersize": 3.5, "linewidth": 1.5}
 _INTERVALS = (
     "Mean ± half width of the 95 % t-interval over seeds. Differences are paired by seed; a number after a stroke is "
     "the half width of their 95 % interval over test images, paired by image."
 )
-_TARGET = ", the paper's"
 _ON_PAGES = ("loss", "setting", "top-1", "top-3", "top-5", "top-3 minus cross-entropy")
 # What each loss is called, by its fields of the config, and its look, which follows from these fields if there is none.
 _SHOWN: Mapping[Any, tuple[str, Look | None]] = {
@@ -59,7 +60,7 @@ _IN_TABLES_ONLY = ("topk_surrogate", "xent_smoothed", "truncated_entropy", "smoo
 
 def _name(fields: Fields) -> str:
     """Names a loss, for example `top-3, p = 4/3, smooth target`; what has no name here goes by that in LOSSES."""
-    p, k = p_name(fields["loss.p"]), fields["loss.k"]
+    p, k = markdown.p_name(fields["loss.p"]), fields["loss.k"]
     target = "the paper's" if fields["loss.target"] == "one_hot" else "smooth target"
     form = f"p = {p}" if k == 1 else f"p = {p}, {target}"
     name, _ = _SHOWN.get(fields["loss.name"], (fields["loss.name"], None))
@@ -90,10 +91,8 @@ def _is_headline(fields: Fields) -> bool:
 
 PRESENTATION = Presentation(
     experiment="cifar100_vit",
-    title="the fine-tuning experiment",
     kinds=KINDS,
     method=_name,
-    look=_look,
     baseline="xent",
     setting=("loss", "optimizer"),
     always=("optimizer.learning_rate",),
@@ -118,90 +117,34 @@ def tables(runs: Sequence[Run], chosen: frozenset[str]) -> list[str]:
         rates = f", {title}" if PAPERS_RATES in groups and title in (PAPERS_RATES, OWN) else ""
         lines += [f"### Test, {_task(final[0])}{rates}: top-k accuracy in %", ""]
         lines += [f"{stand_in}.", ""] if len(lines) == 2 and (stand_in := _stand_in(final[0])) else []
-        lines += table(test_rows(final))
-    if groups:
-        lines += [
-            _INTERVALS,
-            "Times of runs on other processors than cross-entropy's are left out.",
-            "The paper's step times on 8 TPUs, ViT-B/16 at 384 pixels: 9.5 s (cross-entropy), 9.7 s (p = 2), 10 s "
-            "(p = 4/3); its accuracies it shows in a figure only.",
-            "",
-        ]
-    for run in filter(_is_pretraining, runs):
-        right = plus_minus(run.end("valid_accuracy/1"))
-        lines += [f"Pretraining took {run.summary['epochs']:.3g} epochs; {right} % are right on validation then.", ""]
+        lines += markdown.table(test_rows(final))
+    lines += [_INTERVALS, ""] if groups else []
     tried = _tried(runs)
+    columns = {f"top-{k}": markdown.value(f"valid_accuracy/{k}") for k in SHOWN_K} | _MEAN
     for alike in grouped(tried, _circumstances).values():
-        rows = [_cells(run, "valid") | _candidate(run, chosen) for run in alike]
-        lines += [f"### Validation, {_task(alike[0])}: top-k accuracy in %", "", *table(rows)]
-    if tried:
-        edges = ", ".join(f"`{name}`" for name in _at_an_edge(tried, chosen)) or "none"
-        lines += [
-            "Chosen for each loss: the setting with the largest mean of the top-1 to top-10 accuracies.",
-            f"At an edge of what was tried: {edges}.",
-            "",
-        ]
+        rows = markdown.candidates(map(_first, alike), alike, columns, chosen)
+        lines += markdown.section(f"Validation, {_task(alike[0])}: top-k accuracy in %", rows)
+    lines += ["Chosen for each loss: the largest mean of the top-1 to top-10 accuracies.", ""] if tried else []
     return lines
 
 
-def test_rows(runs: Sequence[Run]) -> list[Cells]:
+def test_rows(runs: Sequence[Run]) -> list[markdown.Cells]:
     """The rows of runs on test, with differences from cross-entropy in the same circumstances."""
-    references, rows = PRESENTATION.references(runs), []
-    for run in runs:
-        reference = references[run.name]
-        # A run that trains alone has more processors than those that trained side by side.
-        is_timed = reference is None or reference.trained_on == run.trained_on
-        seconds = run.summary["seconds"] / (run.summary["steps"] * len(run.summary["seeds"]))
-        row = _cells(run, "test")
-        row |= {f"top-{k} minus cross-entropy": _paired(_difference(run, reference, k)) for k in PAIRED_K}
-        row |= {
-            "mean of top-1 to 10": plus_minus(_mean_accuracy(run)),
-            "s per step and seed": f"{seconds:.2g}" if is_timed else "-",
-        }
-        rows.append(row | outcome(run))
-    return rows
+    references = PRESENTATION.references(runs)
+    columns: markdown.Columns = {f"top-{k}": markdown.value(f"test_accuracy/{k}") for k in SHOWN_K}
+    for k in PAIRED_K:
+        worth = functools.partial(_is_right, k)
+        columns[f"top-{k} minus cross-entropy"] = markdown.over(references, f"test_accuracy/{k}", worth=worth)
+    return markdown.rows(map(_first, runs), runs, columns | _MEAN)
 
 
-def _cells(run: Run, split: str) -> Cells:
-    accuracies = {f"top-{k}": plus_minus(run.end(f"{split}_accuracy/{k}")) for k in SHOWN_K}
-    return {"loss": _label(run), "setting": setting(run)} | accuracies
+def _is_right(k: int, kept: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The top-k accuracy of each image, in %."""
+    return 100.0 * (kept[RANK] < k)
 
 
-def _candidate(run: Run, chosen: frozenset[str]) -> Cells:
-    """The last cells of a run on validation."""
-    return {
-        "mean of top-1 to 10": mean(_mean_accuracy(run)),
-        "train loss": mean(run.end("train_loss")),
-        "diverged": lost(run),
-        "chosen": "chosen" if run.name in chosen else "",
-    }
-
-
-def _at_an_edge(tried: Sequence[Run], chosen: frozenset[str]) -> list[str]:
-    """The chosen runs with the least or greatest rate or lam tried for their loss, or with the greatest decay."""
-    found = []
-    for alike in grouped(tried, lambda run: (_circumstances(run), _label(run))).values():
-        rates, lams, decays = (sorted(set(values)) for values in zip(*map(_tuned, alike), strict=True))
-        for run in (run for run in alike if run.name in chosen):
-            rate, lam, decay = _tuned(run)
-            is_end = rate in (rates[0], rates[-1]) or (len(lams) > 1 and lam in (lams[0], lams[-1]))
-            found += [run.name] if is_end or decay == decays[-1] > 0 else []
-    return sorted(found)
-
-
-def _difference(run: Run, reference: Run | None, k: int) -> Numbers | None:
-    """From cross-entropy, paired by seed; where ranks were kept also by image."""
-    metric = f"test_accuracy/{k}"
-    if reference is None or not (run.end(metric) and reference.end(metric)):
-        return None
-    by_image = over_examples(run, reference, metric, lambda kept: 100.0 * (kept[RANK] < k))
-    return (difference(run, reference, metric) or {}) | {"over_images": by_image}
-
-
-def _paired(value: Numbers | None) -> str:
-    """Writes `+0.20 ± 0.05 / 0.31`: a difference, its interval over seeds, and if there is one, that over images."""
-    by_image = (value or {}).get("over_images")
-    return signed(value) if by_image is None else f"{signed(value)} / {by_image:.2f}"
+def _first(run: Run) -> markdown.Cells:
+    return {"loss": _label(run), "setting": setting(run)}
 
 
 def figures(runs: Sequence[Run]) -> dict[str, Figure]:
@@ -230,10 +173,8 @@ def figure6(runs: Sequence[Run]) -> Figure:
         if reference is not None:
             curve(paired, ks, [difference(run, reference, metric) for metric in metrics], look, **_LINE)
     paired.axhline(0, color=BLUE, linewidth=1.5)  # where cross-entropy lies
-    accuracy.set_ylabel("test accuracy, %")
-    paired.set_ylabel("minus that of cross-entropy, points")
-    for axes in (accuracy, paired):
-        axes.set_xlabel("k of the top-k accuracy")
+    for axes, label in ((accuracy, "test accuracy, %"), (paired, "minus that of cross-entropy, points")):
+        axes.set(xlabel="k of the top-k accuracy", ylabel=label)
         axes.xaxis.set_major_locator(MultipleLocator(1))
     figure.suptitle(_stand_in(runs[0]), fontsize=9)
     return _with_legend(figure, columns=2)
@@ -252,15 +193,13 @@ def by_rate(runs: Sequence[Run]) -> Figure:
         for name, members in losses.items():
             _, lam, _ = _tuned(max(members, key=lambda run: _mean_accuracy(run)["mean"] or 0.0))
             shown = [run for run in members if _tuned(run)[1] == lam]
-            label = name if len(shown) == len(members) else f"{name}, lam = {number(lam)}"
+            label = name if len(shown) == len(members) else f"{name}, lam = {markdown.number(lam)}"
             values = [interval(run.final(f"valid_accuracy/{k}")) | {"interval95": None} for run in shown]
             curve(axes, [_tuned(run)[0] for run in shown], values, _look(shown[0].fields), label=label, **_LINE)
             if name == "cross-entropy":
                 lowest = min(value["mean"] or 0.0 for value in values) - 2
         axes.set_ylim(bottom=lowest)
-        axes.set_xscale("log")
-        axes.set_xlabel("learning rate")
-        axes.set_ylabel(f"top-{k} accuracy on validation, %")
+        axes.set(xscale="log", xlabel="learning rate", ylabel=f"top-{k} accuracy on validation, %")
     return _with_legend(figure, columns=3)
 
 
@@ -273,68 +212,39 @@ def _with_legend(figure: Figure, columns: int) -> Figure:
 
 
 def accuracy(results: Path) -> Finding | None:
-    """The top-3 losses against cross-entropy, for several k: of the transformer, or if that is small on features."""
-    transformer, *others = (_read(results / name) for name in ("cifar100_vit", *list(PAGES.values())[:2]))
-    is_small = any(_stand_in(run) for rows in transformer.values() for run in rows)
-    if others[0] and (is_small or not transformer):
-        # A suite that goes on does not have the paper's losses at both rates yet.
-        parts = {
-            part: groups
-            for part, groups in zip(("head", "last block"), others, strict=True)
-            if all(_papers(groups.get(title, ())) for title in (PAPERS_RATES, OWN))
-        }
-        return _finding(parts, finding.STAND_IN) if "head" in parts else None
-    if not _papers(transformer.get(OWN, ())):
-        return None
-    if not is_small and PAPERS_RATES not in transformer:
-        transformer = {PAPERS_RATES: transformer[OWN]}
-    return _finding({"transformer": transformer}, finding.STAND_IN if is_small else finding.PAPERS_TASK)
-
-
-def _papers(runs: Sequence[Run]) -> dict[str, dict[int, Numbers | None]]:
-    """The differences of the paper's losses from cross-entropy, by loss and k."""
-    references = PRESENTATION.references(runs)
-    return {
-        _label(run): {k: _difference(run, references[run.name], k) for k in SHOWN_K}
-        for run in runs
-        if _is_papers(run.fields)
+    """The top-3 losses against cross-entropy, for several k, at the paper's learning rates and each at its own."""
+    if full := _read(results / FULL).get(OWN):
+        return Finding(_verdict({"transformer": full}), None, finding.PAPERS_TASK)
+    # A suite that goes on does not have the paper's losses at both rates yet.
+    read = {part: _read(results / name) for part, name in PARTS.items()}
+    parts = {
+        part: groups
+        for part, groups in read.items()
+        if all(_papers(groups.get(title, ())) for title in (PAPERS_RATES, OWN))
     }
+    if "head" not in parts:
+        return None
+    stated, tuned = (_verdict({part: groups[title] for part, groups in parts.items()}) for title in (PAPERS_RATES, OWN))
+    return Finding(stated, tuned, finding.STAND_IN)
 
 
-def _finding(by_part: Mapping[str, Mapping[str, Sequence[Run]]], on: str) -> Finding:
-    """Two answers, at the paper's learning rates and each loss at its own, by the part of a network that is trained."""
-    verdicts: dict[str, Verdict] = {}
-    numbers: dict[str, str] = {}
-    told = []
-    for title in (PAPERS_RATES, OWN):
-        losses = {part: _papers(groups[title]) for part, groups in by_part.items() if title in groups}
-        if not losses:
-            continue
-        signs = {
-            part: [sign(value) for by_k in its.values() for value in by_k.values()] for part, its in losses.items()
-        }
-        best = {part: _best(by_k[3] for by_k in its.values()) for part, its in losses.items()}
-        verdict = finding.answer([one for its in signs.values() for one in its])
-        by_parts = ", ".join(f"{signed(value).split()[0]} {part}" for part, value in best.items())
-        shown = by_parts if verdict == "mixed" else f"accuracy {in_words(_best(best.values()))}"
-        verdicts[title] = Verdict(verdict, shown)
-        counts = [
-            f"win {s.count(1)} and lose {s.count(-1)} of {len(s)} comparisons ({part})" for part, s in signs.items()
-        ]
-        told.append(f"{title}, {', '.join(counts)}")
-        numbers |= {
-            f"{title}, {part}: {name.removesuffix(_TARGET)}": measured(by_k[3])
-            for part, its in losses.items()
-            for name, by_k in its.items()
-        }
-    return Finding(
-        f"Against cross-entropy in top-k accuracy the top-3 losses, {'; '.join(told)}.",
-        verdicts.get(PAPERS_RATES, finding.NOT_POSSIBLE),
-        verdicts.get(OWN),
-        on,
-        "points of top-3 accuracy, minus those of cross-entropy",
-        numbers,
-    )
+def _papers(runs: Sequence[Run]) -> list[dict[int, Numbers | None]]:
+    """The differences from cross-entropy by k, of each of the paper's losses."""
+    references = PRESENTATION.references(runs)
+    papers = [run for run in runs if _is_papers(run.fields)]
+    return [{k: minus(run, references[run.name], f"test_accuracy/{k}") for k in SHOWN_K} for run in papers]
+
+
+def _verdict(by_part: Mapping[str, Sequence[Run]]) -> Verdict:
+    """The answer by all k, and the difference at k = 3; where parts of a network disagree, that of each."""
+    losses = {part: _papers(runs) for part, runs in by_part.items()}
+    best = {part: _best(by_k[3] for by_k in its) for part, its in losses.items()}
+    verdict = finding.answer([sign(value) for its in losses.values() for by_k in its for value in by_k.values()])
+    if verdict == "mixed":
+        return Verdict(
+            verdict, ", ".join(f"{markdown.signed(value).split()[0]} {part}" for part, value in best.items())
+        )
+    return Verdict(verdict, f"accuracy {in_words(_best(best.values()))}")
 
 
 def _best(values: Iterable[Numbers | None]) -> Numbers:
@@ -353,7 +263,7 @@ def blocks(results: Path) -> dict[str, list[str]]:
         for title in (title for title in (PAPERS_RATES, OWN) if title in groups):
             rows = [row for row in test_rows(groups[title]) if row["loss"] in everywhere]
             shown = [{column: row[column] for column in _ON_PAGES} for row in rows]
-            lines += [f"**{title.capitalize()}**", "", *table(shown)]
+            lines += [f"**{title.capitalize()}**", "", *markdown.table(shown)]
         made |= {block: [*lines, _INTERVALS]} if OWN in groups else {}
     return made
 
@@ -388,9 +298,9 @@ def _label(run: Run) -> str:
 def setting(run: Run) -> str:
     """The settings chosen for a loss, for example `learning rate 0.1, lam = 1`; weight decay, if there is any."""
     rate, lam, decay = _tuned(run)
-    parts = [f"learning rate {number(rate)}"]
-    parts += [f"lam = {number(lam)}"] if "lam" in LOSSES[run.config["loss"]["name"]].reads else []
-    return ", ".join([*parts, f"decay {number(decay)}"] if decay else parts)
+    parts = [f"learning rate {markdown.number(rate)}"]
+    parts += [f"lam = {markdown.number(lam)}"] if "lam" in LOSSES[run.config["loss"]["name"]].reads else []
+    return ", ".join([*parts, f"decay {markdown.number(decay)}"] if decay else parts)
 
 
 def _tuned(run: Run) -> tuple[float, float, float]:
@@ -402,6 +312,9 @@ def _tuned(run: Run) -> tuple[float, float, float]:
 def _mean_accuracy(run: Run) -> Numbers:
     """The mean of the top-1 to top-10 accuracies."""
     return interval([None if error is None else 100 - error for error in run.final("mean_topk_error")])
+
+
+_MEAN = {"mean of top-1 to 10": lambda run: markdown.plus_minus(_mean_accuracy(run))}
 
 
 def _circumstances(run: Run) -> tuple[int, int]:
@@ -447,4 +360,4 @@ def _stand_in(run: Run) -> str:
 make = functools.partial(making.make, PRESENTATION, tables, figures)  # takes the directory of the runs
 
 if __name__ == "__main__":
-    console.run(lambda arguments: making.main(make, "cifar100_vit", arguments))
+    console.run(lambda arguments: making.on_directory("experiments.cifar100_vit.report", making.DOC, make, arguments))

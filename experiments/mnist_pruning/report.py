@@ -6,7 +6,7 @@ claims, which compare runs in the paper's setting with hard top-k.
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,14 +14,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from experiments.core import console
 from experiments.core.kinds import Fields, is_of
 from experiments.core.record.summary import interval
-from experiments.core.report import finding, making
-from experiments.core.report.finding import Finding, Numbers, Verdict, in_words, measured, sign
-from experiments.core.report.markdown import Cells, lost, mean, outcome, p_name, plus_minus, signed, table
+from experiments.core.report import finding, making, markdown
+from experiments.core.report.finding import Finding, Numbers, Verdict, in_words, sign
 from experiments.core.report.paired import minus
 from experiments.core.report.presentation import Presentation
 from experiments.core.report.results import NUMBER, Run, are_whole
@@ -29,8 +28,6 @@ from experiments.core.report.runs import grouped
 from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Look, bars, curve
 from experiments.mnist_pruning.methods import KINDS, METHODS
 
-# Section 6 gives one number in print, for hard top-k with the gradient of entropic optimal transport.
-PAPER_OT_ERROR = 5.9
 BUDGETS = {"network": "the whole network", "matrix": "each matrix", "row": "each unit"}
 
 # By method, what it is called and the look of its curve; solid lines are those of the paper.
@@ -101,10 +98,8 @@ def _is_headline(fields: Fields) -> bool:
 
 PRESENTATION = Presentation(
     experiment="mnist_pruning",
-    title="the pruning experiment",
     kinds=KINDS,
     method=method_of,
-    look=_look,
     baseline="hard",
     setting=("optimizer", "density_schedule"),
     always=("p",),
@@ -116,7 +111,6 @@ PRESENTATION = Presentation(
         "lam.schedule": "lam's schedule",
         "lam.start": "lam",
         "lam_times_size": "lam times the number of weights",
-        "optimizer.schedule": "schedule",
     },
     headline=_is_headline,
     types={
@@ -197,7 +191,8 @@ def dense_at_best(section: Sequence[Run], runs: Sequence[Run]) -> list[Run]:
 
 def kind(run: Run) -> str:
     """The method of a run, and p where it has one: without the rest, which is chosen for it."""
-    return method_of(run.fields) + (f", p = {p_name(run.config['p'])}" if KINDS.is_read("p", run.fields) else "")
+    p = f", p = {markdown.p_name(run.config['p'])}" if KINDS.is_read("p", run.fields) else ""
+    return method_of(run.fields) + p
 
 
 # Tables --------------------------------------------------------------------------------------------------------------
@@ -205,16 +200,14 @@ def kind(run: Run) -> str:
 _ON_PAPERS_SETTING = """\
 Mean ± half width of the 95 % t-interval over seeds; *minus hard* is paired by seed, at the same learning
 rate where there is such a run. *Hardened* keeps the largest weights only, as many as the density allows.
-*Epochs to hard's error*: until the error that hard top-k ends with, by seed, and how many weights are
-not 0 then, or how many seeds get there; *hardened*: until the largest weights alone have it. The seeds
-of a run train together: its seconds are divided among them.
+*Hardened epochs to it*: until the largest weights alone have the error that hard top-k ends with, by seed,
+or how many seeds get there.
 """
 _ON_BEST = """\
 A cosine learning rate, at the best on validation of as many settings of each kind as of any other that
 prunes; the dense network has its learning rate alone to choose. The error is that of the largest weights
 alone, as many as the density allows; of the dense network, of all. *Minus* is paired by seed.
 """
-_ON_WHY = "*Medians* over seeds: of hard top-k, of the relaxed one. *Better in*: seeds where the relaxed one errs less."
 
 
 def tables(runs: Sequence[Run], chosen: frozenset[str]) -> list[str]:
@@ -223,25 +216,23 @@ def tables(runs: Sequence[Run], chosen: frozenset[str]) -> list[str]:
     lines = []
     tests, sweeps = sections(runs, "test"), sections(runs, "validation")
     for key, section in tests.items():
-        lines += [f"### Test, {_title(key, section)}", "", *table(paper_rows(section, sweeps.get(key, section)))]
-        if key[0] == "mnist":
-            lines += [f"The paper states one number: {PAPER_OT_ERROR} % with the gradient of optimal transport.", ""]
+        lines += markdown.section(f"Test, {_title(key, section)}", paper_rows(section, sweeps.get(key, section)))
     lines += _ON_PAPERS_SETTING.split("\n") if tests else []
     for key, section in sweeps.items():
-        lines += [f"### Validation, {_title(key, section)}", "", *table(sweep_rows(section, chosen))]
+        lines += markdown.section(f"Validation, {_title(key, section)}", _tried(section, chosen))
     at_best = cells(runs)
     for (dataset, _, _), section in at_best.items():
         asked = f"{100 * section[0].config['density']:g} % of {BUDGETS[section[0].config['budget']]}"
-        lines += [f"### Test, {dataset}: every method at its best, {asked} kept", "", *table(best_rows(section, runs))]
+        title = f"Test, {dataset}: every method at its best, {asked} kept"
+        lines += markdown.section(title, best_rows(section, runs))
     lines += _ON_BEST.split("\n") if at_best else []
     tried = grouped(part_of(runs, "best", "validation"), lambda run: (task(run), -run.config["density"]))
     for (_, density), section in tried.items():
-        title = f"every method at its best, {-100 * density:g} % of the whole network kept"
-        lines += [f"### Validation, {title}", "", *table(sweep_rows(section, chosen))]
-    if variants := of_the_open(runs):
-        title = "Why the paper's lam fails: lam = 1e-4 under what is open, three layers"
-        lines += [f"### {title}, {_lengths(run for run, _, _ in variants)} epochs, on test", ""]
-        lines += [*table([why_cells(*variant) for variant in variants]), _ON_WHY, ""]
+        title = f"Validation, every method at its best, {-100 * density:g} % of the whole network kept"
+        lines += markdown.section(title, _tried(section, chosen))
+    if why := part_of(runs, "why"):
+        title = f"Test, why the paper's lam fails: lam = 1e-4 under what is open, {_lengths(why)} epochs"
+        lines += markdown.section(title, why_rows(runs))
     return lines
 
 
@@ -251,59 +242,44 @@ def _title(key: Sequence[Any], section: Sequence[Run]) -> str:
     return f"{dataset}: {100 * density:g} % of {of} kept, {_lengths(section)} epochs"
 
 
-def _lengths(runs: Any) -> str:
+def _lengths(runs: Sequence[Run]) -> str:
     return " or ".join(map(str, sorted({run.summary["epochs"] for run in runs})))
 
 
-def _settings(section: Sequence[Run], sweep: Sequence[Run]) -> list[str]:
-    """The fields in which each run differs from others of its method, and from those tried on validation."""
+def _named(section: Sequence[Run], sweep: Sequence[Run]) -> list[markdown.Cells]:
+    """Method, and the fields in which each run differs from others of it, and from those tried on validation."""
     of_the_suite = ("split", "epochs", "steps", "density", "budget", "prune_layers")
     both = [*section, *(run for run in sweep if run not in section)]
-    return PRESENTATION.settings(both, given=of_the_suite)[: len(section)]
+    settings = PRESENTATION.settings(both, given=of_the_suite)
+    return [
+        {"method": method_of(run.fields), "setting": setting} for run, setting in zip(section, settings, strict=False)
+    ]
 
 
-def _cost(run: Run) -> Cells:
-    seconds = run.summary["seconds"] / (run.summary["epochs"] * len(run.summary["seeds"]))
-    return {"s per epoch and seed": f"{seconds:.2g}", **outcome(run)}
-
-
-def paper_rows(section: Sequence[Run], sweep: Sequence[Run]) -> list[Cells]:
+def paper_rows(section: Sequence[Run], sweep: Sequence[Run]) -> list[markdown.Cells]:
     """The rows of a table of tests in the paper's setting."""
     hard = PRESENTATION.references(section)
-    rows = []
-    for run, setting in zip(section, _settings(section, sweep), strict=True):
-        epochs, shares = reached(run, hard[run.name], "test_error")
-        share = "" if epochs is None or None in epochs["per_seed"] else f" (at {mean(shares, scale=100)} %)"
-        rows.append(
-            {
-                "method": method_of(run.fields),
-                "setting": setting,
-                "test error, %": plus_minus(run.end("test_error")),
-                "minus hard": signed(minus(run, hard[run.name], "test_error")),
-                "density in training, %": plus_minus(run.end("train_density"), scale=100),
-                "hardened error, %": plus_minus(run.end("hardened_error")),
-                "epochs to hard's error": _epochs(epochs) + share,
-                "hardened epochs to it": _epochs(reached(run, hard[run.name], "hardened_error")[0]),
-                **_cost(run),
-            }
-        )
-    return rows
+    columns: markdown.Columns = {
+        "test error, %": markdown.value("test_error"),
+        "minus hard": markdown.over(hard, "test_error"),
+        "density in training, %": markdown.value("train_density", scale=100),
+        "hardened error, %": markdown.value("hardened_error"),
+        "hardened epochs to it": lambda run: _epochs(reached(run, hard[run.name])),
+    }
+    return markdown.rows(_named(section, sweep), section, columns)
 
 
-def reached(run: Run, hard: Run | None, metric: str) -> tuple[Numbers | None, Numbers | None]:
-    """By seed the first epoch with at most the error that hard top-k ends with, and the density then."""
+def reached(run: Run, hard: Run | None) -> Numbers | None:
+    """By seed the first epoch in which the largest weights alone have at most the error that hard top-k ends with."""
     if hard is None:
-        return None, None
+        return None
     ends = dict(zip(hard.summary["seeds"], hard.final("test_error"), strict=True))
-    epochs: list[float | None] = []
-    shares: list[float | None] = []
-    for i, seed in enumerate(run.summary["seeds"]):
-        end = ends.get(seed)
-        errors = [(row, row[metric][i]) for row in run.rows]
-        found = next((row for row, error in errors if None not in (error, end) and error <= end), None)
-        epochs.append(None if found is None else found["epoch"])
-        shares.append(None if found is None else found["train_density"][i])
-    return interval(epochs), interval(shares)
+
+    def first(i: int, end: float | None) -> float | None:
+        errors = ((row["epoch"], row["hardened_error"][i]) for row in run.rows)
+        return next((epoch for epoch, error in errors if None not in (error, end) and error <= end), None)
+
+    return interval([first(i, ends.get(seed)) for i, seed in enumerate(run.summary["seeds"])])
 
 
 def _epochs(epochs: Numbers | None) -> str:
@@ -312,42 +288,27 @@ def _epochs(epochs: Numbers | None) -> str:
         return "-"
     seeds = epochs["per_seed"]
     there = len(seeds) - seeds.count(None)
-    return plus_minus(epochs) if there == len(seeds) else f"in {there} of {len(seeds)} seeds"
+    return markdown.plus_minus(epochs) if there == len(seeds) else f"in {there} of {len(seeds)} seeds"
 
 
-def sweep_rows(section: Sequence[Run], chosen: frozenset[str]) -> list[Cells]:
-    """The rows of a table of candidates, which are chosen by the hardened error; the dense one by its own."""
-    return [
-        {
-            "method": method_of(run.fields),
-            "setting": setting,
-            "validation error, %": plus_minus(run.end("valid_error")),
-            "hardened, %": plus_minus(run.end("hardened_error")),
-            "density in training, %": mean(run.end("train_density"), scale=100),
-            "diverged": lost(run),
-            "": "chosen" if run.name in chosen else "",
-        }
-        for run, setting in zip(section, _settings(section, section), strict=True)
-    ]
+def _tried(section: Sequence[Run], chosen: frozenset[str]) -> list[markdown.Cells]:
+    """The rows of candidates, which are chosen by the hardened error; the dense one by its own."""
+    columns = {"validation error, %": markdown.value("valid_error"), "hardened, %": markdown.value("hardened_error")}
+    return markdown.candidates(_named(section, section), section, columns, chosen)
 
 
-def best_rows(section: Sequence[Run], runs: Sequence[Run]) -> list[Cells]:
+def best_rows(section: Sequence[Run], runs: Sequence[Run]) -> list[markdown.Cells]:
     """The rows of a table of methods at their best: the dense network, then those of a section of `cells`."""
     shown = [*dense_at_best(section, runs), *section]
     dense = _OF_ALL_WEIGHTS.references(shown, "dense")
-    others = {method: PRESENTATION.references(section, method) for method in ("gradual", "movement")}
-    rows = []
-    for run, setting in zip(shown, _settings(shown, part_of(runs, "best", "validation")), strict=True):
-        share, asked = run.end("train_density"), run.config["density"]
-        is_pruned = run.config["method"] != "dense" and _least(share) < 1
-        is_off = is_pruned and abs(_least(share) - asked) > asked / 20
-        row = {"method": method_of(run.fields), "setting": setting, "test error, %": plus_minus(_error(run))}
-        row["minus dense"] = signed(minus(run, dense[run.name], "hardened_error", "test_error"))
-        for method, references in others.items():
-            row[f"minus {method}"] = signed(minus(run, references.get(run.name), "hardened_error"))
-        row["density in training, %"] = plus_minus(share, scale=100) + (" (not as asked)" if is_off else "")
-        rows.append(row | _cost(run))
-    return rows
+    columns: markdown.Columns = {
+        "test error, %": lambda run: markdown.plus_minus(_error(run)),
+        "minus dense": markdown.over(dense, "hardened_error", "test_error"),
+        "minus gradual": markdown.over(PRESENTATION.references(section, "gradual"), "hardened_error"),
+        "minus movement": markdown.over(PRESENTATION.references(section, "movement"), "hardened_error"),
+        "density in training, %": markdown.value("train_density", scale=100),
+    }
+    return markdown.rows(_named(shown, part_of(runs, "best", "validation")), shown, columns)
 
 
 def _error(run: Run) -> Numbers | None:
@@ -355,33 +316,25 @@ def _error(run: Run) -> Numbers | None:
     return run.end("test_error" if run.config["method"] == "dense" else "hardened_error")
 
 
-def of_the_open(runs: Sequence[Run]) -> list[tuple[Run, str, Run | None]]:
-    """The relaxed runs at the paper's lam under what it leaves open, with that as text, and the hard one to compare."""
+def why_rows(runs: Sequence[Run]) -> list[markdown.Cells]:
+    """The rows of relaxed runs at the paper's lam under what it leaves open, with the hard one to compare."""
     relaxed = [run for run in part_of(runs, "why") if run.config["method"] == "relaxed"]
     hard = PRESENTATION.references([run for run in runs if run.config["split"] == "test" and not is_tuned(run)])
-    told = zip(relaxed, _OPEN.settings(relaxed, given=("p",)), strict=True)
-    return sorted(((run, text, hard[run.name]) for run, text in told), key=lambda variant: variant[1])
+    told = sorted(zip(_OPEN.settings(relaxed, given=("p",)), relaxed, strict=True), key=lambda pair: pair[0])
 
+    def end(run: Run | None) -> Numbers | None:
+        return None if run is None else run.end("test_error")
 
-def why_cells(run: Run, text: str, hard: Run | None) -> Cells:
-    """The cells of a run of the table of what the paper leaves open."""
-    found, medians, better = minus(run, hard, "test_error"), "-", "-"
-    if hard and found and found["mean"] is not None:
-        ends = [[error for error in one.final("test_error") if error is not None] for one in (hard, run)]
-        medians = ", ".join(f"{np.median(errors):.2f}" for errors in ends)
-        differences = [value for value in found["per_seed"] if value is not None]
-        better = f"{sum(value < 0 for value in differences)} of {len(differences)}"
-    return {
-        "what is open": text or "as elsewhere",
-        "p": p_name(run.config["p"]),
-        "hard top-k, %": plus_minus(hard.end("test_error") if hard else None),
-        "relaxed, %": plus_minus(run.end("test_error")),
-        "minus hard": signed(found),
-        "medians": medians,
-        "better in": better,
-        "density in training, %": mean(run.end("train_density"), scale=100),
-        **outcome(run),
+    first = [{"what is open": text or "as elsewhere", "p": markdown.p_name(run.config["p"])} for text, run in told]
+    columns: markdown.Columns = {
+        "hard top-k, %": lambda run: markdown.plus_minus(
+            None if (other := hard[run.name]) is None else other.end("test_error")
+        ),
+        "relaxed, %": markdown.value("test_error"),
+        "minus hard": markdown.over(hard, "test_error"),
+        "density in training, %": markdown.value("train_density", scale=100),
     }
+    return markdown.rows(first, [run for _, run in told], columns)
 
 
 # Figures -------------------------------------------------------------------------------------------------------------
@@ -396,7 +349,7 @@ def figures(runs: Sequence[Run]) -> dict[str, Figure]:
     drawn: dict[str, Figure] = {}
     annealed = {"geometric", "support"}
     for (dataset, kept, _, pruned), section in sections(runs, "test").items():
-        tuned, others = ([run for run in section if is_tuned(run) == is_it] for is_it in (True, False))
+        others = [run for run in section if not is_tuned(run)]
         main = [
             run
             for run in others
@@ -404,7 +357,7 @@ def figures(runs: Sequence[Run]) -> dict[str, Figure]:
             or is_papers(run.fields)
             or (run.config["method"] == "relaxed" and run.config["lam"]["schedule"] in annealed)
         ]
-        parts = {"figure5": main, "all-methods": others if len(others) > len(main) else [], "tuned": tuned}
+        parts = {"figure5": main, "all-methods": others if len(others) > len(main) else []}
         # The names say nothing of task and density where these are the paper's.
         where = "" if (dataset, kept) == ("mnist", 0.1) else f"-{dataset}-{kept:g}"
         where += "-layers" + ("".join(map(str, pruned)) or "all")
@@ -432,10 +385,9 @@ def figure5(section: Sequence[Run]) -> Figure:
             curve(below, x, shares, _look(run.fields), shade=0, linewidth=1.8)
         ends.append(errors[-1])
     (time, epochs), (time_below, epochs_below) = panels
-    time_below.set_xlabel("training time, s per seed (seeds train together)")
-    epochs_below.set_xlabel("epochs")
-    time.set_ylabel("test error, %")
-    time_below.set_ylabel("weights\nnot 0, %")
+    time.set(ylabel="test error, %")
+    time_below.set(xlabel="training time, s per seed (seeds train together)", ylabel="weights\nnot 0, %")
+    epochs_below.set(xlabel="epochs")
     lowest, least = (min(np.nanmin(line.get_ydata()) for line in axes.get_lines()) for axes in (epochs, epochs_below))
     _log_axis(time, max(0.5, 0.85 * lowest), 100, _TICKS)
     _log_axis(time_below, 0.8 * least, 125, (1, 2, 5, 10, 20, 50, 100))
@@ -464,15 +416,14 @@ def _final(end: Numbers) -> str:
 
 
 def _log_axis(axes: Axes, low: float, high: float, ticks: Sequence[int]) -> None:
-    axes.set_ylim(low, high)  # before the scale, which finds none for lines that are all as high
-    axes.set_yscale("log")
+    axes.set(ylim=(low, high), yscale="log")  # in this order: a scale finds no limits for lines that are all as high
     _ticks(axes.yaxis, ticks)
 
 
 def _ticks(axis: Axis, values: Sequence[float]) -> None:
     axis.set_major_locator(FixedLocator(values))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_major_formatter("{x:g}")
 
 
 def error_against_density(of_network: Sequence[Sequence[Run]], runs: Sequence[Run]) -> Figure:
@@ -505,8 +456,7 @@ def error_against_density(of_network: Sequence[Sequence[Run]], runs: Sequence[Ru
     if sum(low <= tick <= high for tick in _TICKS) > 1:  # else errors are all about as large, and no tick among them
         axes.set_yscale("log")
         _ticks(axes.yaxis, _TICKS)
-    axes.set_xlabel("weights kept, %")
-    axes.set_ylabel("test error, %")
+    axes.set(xlabel="weights kept, %", ylabel="test error, %")
     axes.legend(list(shown.values()), list(shown), loc="upper right", fontsize=9)
     return figure
 
@@ -519,12 +469,10 @@ _load = functools.lru_cache(maxsize=2)(lambda directory: in_order(PRESENTATION.l
 class _Compared(NamedTuple):
     """The runs on MNIST in the paper's setting with all three layers pruned, and what findings compare."""
 
-    names: dict[str, str]  # labels of all
     hard: dict[str, Run | None]  # the hard top-k that each is compared with
     papers: list[Run]  # at the paper's lam
-    relaxed: list[Run]  # at any lam, with a hard top-k to compare
     best: Run | None  # at another lam, the one whose setting erred least on validation
-    transport: list[Run]  # hard top-k with the gradient of optimal transport
+    transport: Run | None  # hard top-k with the gradient of optimal transport
 
 
 @functools.lru_cache(maxsize=2)
@@ -533,21 +481,18 @@ def _compared(results: Path) -> _Compared:
     section = sections(runs, "test").get(key, [])
     sweep = sections(runs, "validation").get(key, [])
     hard = PRESENTATION.references(section)
-    settings = zip(section, _settings(section, sweep or section), strict=True)
-    relaxed = [run for run in section if run.config["method"] == "relaxed" and hard[run.name]]
     # Chosen by the error on the test images, the best of several would be judged too well by its own interval.
     won = making.chosen(results / "mnist_pruning")
     tried = [run for run in sweep if run.config["method"] == "relaxed" and run.name in won and not is_tuned(run)]
     ends = {_setting(run): _least(run.end("hardened_error")) for run in tried}
     errors = {setting: error for setting, error in ends.items() if error < float("inf")}
+    relaxed = [run for run in section if run.config["method"] == "relaxed" and hard[run.name]]
     others = [run for run in relaxed if _setting(run) in errors and not is_papers(run.fields)]
     return _Compared(
-        names={run.name: f"{method_of(run.fields)}, {setting}" for run, setting in settings},
         hard=hard,
-        papers=[run for run in section if is_papers(run.fields)],
-        relaxed=relaxed,
+        papers=[run for run in relaxed if is_papers(run.fields)],
         best=min(others, key=lambda run: errors[_setting(run)], default=None),
-        transport=[run for run in section if run.config["method"] == "ot_straight_through"],
+        transport=next((run for run in section if run.config["method"] == "ot_straight_through"), None),
     )
 
 
@@ -562,107 +507,55 @@ def _least(value: Numbers | None) -> float:
     return float("inf") if value is None or value["mean"] is None else value["mean"]
 
 
-def _finding(what: str, stated: Verdict, tuned: Verdict | None, unit: str, measured_: Mapping[str, str]) -> Finding:
-    plain = f"{what}: at the paper's lam {stated.number}"
-    plain += f"; with lam chosen on validation {tuned.number}" if tuned else ""
-    return Finding(f"{plain}.", stated, tuned, finding.PAPERS_TASK, unit, measured_)
+def _finding(judge: Callable[[_Compared, Sequence[Run]], Verdict | None]) -> Callable[[Path], Finding | None]:
+    """A finding on the runs at the paper's lam, and on the one whose lam was chosen; `judge` gives the verdict."""
+
+    @functools.wraps(judge)
+    def find(results: Path) -> Finding | None:
+        its = _compared(results)
+        stated = judge(its, its.papers) if its.papers else None
+        return stated and Finding(stated, judge(its, [its.best]) if its.best else None, finding.PAPERS_TASK)
+
+    return find
 
 
-def accuracy(results: Path) -> Finding | None:
-    """Compares relaxed and hard top-k at the end of training."""
-    its = _compared(results)
-    if not its.papers or not all(its.hard[run.name] for run in its.papers):
+@_finding
+def accuracy(its: _Compared, runs: Sequence[Run]) -> Verdict:
+    """Whether the error at the end is lower than hard top-k's, and the difference that is nearest to the claim."""
+    values = [minus(run, its.hard[run.name], "test_error") for run in runs]
+    return Verdict(finding.answer([-sign(one) for one in values]), f"error {in_words(min(values, key=_least))}")
+
+
+@_finding
+def speed(its: _Compared, runs: Sequence[Run]) -> Verdict:
+    """Whether the largest weights alone have hard top-k's error before the end in every seed, and when in the first."""
+    epochs = [reached(run, its.hard[run.name]) or interval([None]) for run in runs]
+    ends = [run.summary["epochs"] for run in runs]
+    sooner = [None not in one["per_seed"] and max(one["per_seed"]) < end for one, end in zip(epochs, ends, strict=True)]
+    first, end = min(zip(epochs, ends, strict=True), key=lambda pair: _least(pair[0]))
+    told = _epochs(first)
+    told = told if told.startswith("in") else f"after {told} of {end} epochs"
+    return Verdict(finding.answer([1 if one else -1 for one in sooner]), told)
+
+
+@_finding
+def density(its: _Compared, runs: Sequence[Run]) -> Verdict:
+    """Whether 10.0 % of the weights are not 0 at the end, to the first decimal."""
+    shares = [run.end("train_density") for run in runs]
+    when = "" if runs is its.papers else ", at the end"
+    is_a_tenth = [abs(_least(share) - 0.1) < 5e-4 for share in shares]
+    return Verdict(finding.in_every_case(is_a_tenth), f"{markdown.plus_minus(shares[0], scale=100)} %{when}")
+
+
+@_finding
+def optimal_transport(its: _Compared, runs: Sequence[Run]) -> Verdict | None:
+    """Whether all differences of its gradient from relaxed operators have intervals that hold 0, and the nearest."""
+    if its.transport is None:
         return None
-    over_hard = {run.name: minus(run, its.hard[run.name], "test_error") for run in its.relaxed}
-    tries = of_the_open(_load(results / "mnist_pruning"))
-    better = sum(sign(minus(run, hard, "test_error")) < 0 for run, _, hard in tries)
-    told = f", clearly better in {better} of {len(tries)} tries under what the paper leaves open" if tries else ""
-
-    def verdict(runs: Sequence[Run]) -> Verdict:
-        """Whether the error is lower, and the difference that is nearest to the claim."""
-        values = [over_hard[run.name] for run in runs]
-        return Verdict(finding.answer([-sign(value) for value in values]), f"error {in_words(min(values, key=_least))}")
-
-    return _finding(
-        f"Relaxed top-k against hard top-k{told}",
-        verdict(its.papers),
-        verdict([its.best]) if its.best else None,
-        "points of test error, minus those of hard top-k",
-        {its.names[name]: measured(value) for name, value in over_hard.items()},
-    )
-
-
-def speed(results: Path) -> Finding | None:
-    """Finds the epochs until the largest weights alone, a tenth, have the error that hard top-k ends with."""
-    its = _compared(results)
-    if not its.papers or not all(its.hard[run.name] for run in its.papers):
-        return None
-    epochs = {run.name: reached(run, its.hard[run.name], "hardened_error")[0] for run in its.relaxed}
-    seeds = {name: value["per_seed"] for name, value in epochs.items() if value}
-
-    def verdict(runs: Sequence[Run]) -> Verdict:
-        """Whether every seed gets there before the end of training, and when the first of the runs does."""
-        sooner = [None not in seeds[run.name] and max(seeds[run.name]) < run.summary["epochs"] for run in runs]
-        first = min(runs, key=lambda run: _least(epochs[run.name]))
-        told = _epochs(epochs[first.name])
-        told = told if told.startswith("in") else f"after {told} of {first.summary['epochs']} epochs"
-        return Verdict(finding.answer([1 if one else -1 for one in sooner]), told)
-
-    return _finding(
-        "The weights that are kept come to the error that hard top-k ends with",
-        verdict(its.papers),
-        verdict([its.best]) if its.best else None,
-        "epochs until the weights that are kept have the error of hard top-k at the end",
-        {its.names[name]: _epochs(value) for name, value in epochs.items()},
-    )
-
-
-def density(results: Path) -> Finding | None:
-    """Finds the rate of non-zero weights at the end of training."""
-    its = _compared(results)
-    if not its.papers:
-        return None
-    shares = {run.name: run.end("train_density") for run in (*its.papers, *its.relaxed)}
-
-    def verdict(runs: Sequence[Run], when: str = "") -> Verdict:
-        """Whether 10.0 % of the weights are not 0, to the first decimal."""
-        is_a_tenth = [abs(_least(shares[run.name]) - 0.1) < 5e-4 for run in runs]
-        return Verdict(finding.in_every_case(is_a_tenth), f"{plus_minus(shares[runs[0].name], scale=100)} %{when}")
-
-    return _finding(
-        "Weights that are not 0",
-        verdict(its.papers),
-        verdict([its.best], ", at the end") if its.best else None,
-        "% of the weights that are not 0 at the end of training",
-        {its.names[run.name]: measured(shares[run.name], scale=100) for run in its.relaxed},
-    )
-
-
-def optimal_transport(results: Path) -> Finding | None:
-    """Compares hard top-k with the gradient of optimal transport and the relaxed operators, as the paper does."""
-    its = _compared(results)
-    if not its.papers or not its.transport:
-        return None
-    run = its.transport[0]
-    over = {other.name: minus(run, other, "test_error") for other in (*its.papers, *its.relaxed)}
-
-    def verdict(others: Sequence[Run]) -> Verdict:
-        """Whether the intervals of all differences hold 0, and the nearest of them."""
-        values = [over[other.name] for other in others]
-        is_level = [value is not None and value["interval95"] is not None and not sign(value) for value in values]
-        return Verdict(
-            finding.in_every_case(is_level), f"error {in_words(min(values, key=lambda one: abs(_least(one))))}"
-        )
-
-    error = f"{plus_minus(run.end('test_error'))} % (the paper: {PAPER_OT_ERROR} %)"
-    return _finding(
-        f"With the gradient of optimal transport a hard top-k errs by {error}, against the nearer relaxed one",
-        verdict(its.papers),
-        verdict([its.best]) if its.best else None,
-        "points of test error of a hard top-k with the gradient of optimal transport",
-        {f"minus {its.names[other.name]}": measured(over[other.name]) for other in its.relaxed}
-        | {"minus hard top-k": measured(minus(run, its.hard[run.name], "test_error"))},
-    )
+    values = [minus(its.transport, run, "test_error") for run in runs]
+    is_level = [one is not None and one["interval95"] is not None and not sign(one) for one in values]
+    nearest = min(values, key=lambda one: abs(_least(one)))
+    return Verdict(finding.in_every_case(is_level), f"error {in_words(nearest)}")
 
 
 # Pages and the command -----------------------------------------------------------------------------------------------
@@ -681,7 +574,7 @@ def blocks(results: Path) -> dict[str, list[str]]:
         if _is_headline(run.fields)
     ]
     return {
-        "pruning in the paper's setting": table(main, text=1)[:-1],
+        "pruning in the paper's setting": markdown.table(main, text=1)[:-1],
         "methods at their best": _by_density(runs),
         "methods on the transformer": _by_density(vit),
     }
@@ -689,17 +582,16 @@ def blocks(results: Path) -> dict[str, list[str]]:
 
 def _by_density(runs: Sequence[Run]) -> list[str]:
     """The errors of methods at their best, by the share of the whole network's weights that is kept."""
-    of_network = [section for (_, budget, _), section in cells(runs).items() if budget == 0]
-    shares = [f"{100 * section[0].config['density']:g} %" for section in of_network]
-    rows: dict[str, Cells] = {}
-    for share, section in zip(shares, of_network, strict=True):
-        for run in section:
-            row = rows.setdefault(kind(run), {"method": kind(run), **dict.fromkeys(shares, "-")})
-            row[share] = plus_minus(_error(run))
-    return table(list(rows.values()), text=1)[:-1]
+    found = [
+        (kind(run), f"{100 * run.config['density']:g} %", markdown.plus_minus(_error(run)))
+        for (_, budget, _), section in cells(runs).items()
+        for run in section
+        if budget == 0
+    ]
+    return markdown.table(markdown.pivot("method", found), text=1)[:-1]
 
 
 make = functools.partial(making.make, PRESENTATION, tables, figures)  # takes the directory of the runs
 
 if __name__ == "__main__":
-    console.run(lambda arguments: making.main(make, "mnist_pruning", arguments))
+    console.run(lambda arguments: making.on_directory("experiments.mnist_pruning.report", making.DOC, make, arguments))

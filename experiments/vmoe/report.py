@@ -15,22 +15,9 @@ from matplotlib.figure import Figure
 from experiments.core import console
 from experiments.core.errors import printable
 from experiments.core.kinds import Fields
-from experiments.core.record.summary import interval
-from experiments.core.report import finding, making
-from experiments.core.report.finding import Finding, Numbers, Verdict, in_words, measured
-from experiments.core.report.markdown import (
-    Cells,
-    decimal,
-    lost,
-    mean,
-    number,
-    outcome,
-    p_name,
-    plus_minus,
-    signed,
-    table,
-)
-from experiments.core.report.paired import detectable, difference_of, minus
+from experiments.core.report import finding, making, markdown
+from experiments.core.report.finding import Finding, Verdict, in_words, where_possible
+from experiments.core.report.paired import minus
 from experiments.core.report.presentation import Presentation
 from experiments.core.report.results import NUMBER, Run
 from experiments.core.report.runs import grouped, pooled
@@ -61,13 +48,12 @@ LOOKS: dict[str, Look] = {
     "dense": (GREY, ":"),
     "none": (GREY, "-."),
 }
-_PAPERS = "relaxed, logits, Dykstra, 10 iterations"
 _LOOKS_OF_FORMS: dict[str, Look] = {
     "hard, logits": (BLUE, "--"),
     "relaxed, logits, p = 4/3": (GREEN, "-"),
     "relaxed, logits, 84 slots": (PURPLE, "-"),
     "relaxed, gates": (BLACK, "-"),
-    _PAPERS: (ORANGE, "-"),
+    "relaxed, logits, Dykstra, 10 iterations": (ORANGE, "-"),
 }
 _HEADLINE = {
     *("hard, gates", "hard, logits", "relaxed, logits", "annealed to hard, logits", "straight-through, logits"),
@@ -78,23 +64,17 @@ _METRIC = "test_precision_at_1"
 _ROUTING = {
     "dropped mass, %": "dropped_mass",
     "tokens of an expert": "support",
-    "their variation": "load_variation",
-    "experts of a token": "experts_per_token_mean",
-    "most in a group": "experts_per_token_max",
     "tokens with an expert, %": "served_by_1",
-    "entropy of gates, nats": "entropy",
-    "specialisation, nats": "specialisation",
 }
 _DEFINITIONS = """
 Logits or gates: what the tokens compete by, before or after the softmax over the experts. Mean ± half width of the 95 %
 t-interval over seeds; differences are paired by seed. *Minus hard*: routers with lam minus the hard one of their score,
-all others minus the hard one of the gates. *Step time over hard*: relative to the same run, where both trained on the
-same machine. *Detectable*: a true difference this large is found in 80 % of such experiments.
+all others minus the hard one of the gates. *Detectable*: a true difference this large is found in 80 % of such
+experiments.
 
 What routers do is given for the end of training, as means over groups, layers and seeds. *Dropped mass*: the part of a
-mask that finds no room in the buffer. *Their variation*: standard deviation over mean, over the experts of a group.
-*Specialisation*: mutual information of expert and class. *Stability*: the pairs of token and expert that are in two
-successive rows of metrics, of those in either; mean over training.
+mask that finds no room in the buffer. *Stability*: the pairs of token and expert that are in two successive rows of
+metrics, of those in either; mean over training.
 """
 
 
@@ -106,7 +86,7 @@ def method(fields: Fields) -> str:
     if "router.score" in reads:
         parts.append(fields["router.score"])
     if "router.p" in reads and fields["router.p"] != 2:
-        parts.append(f"p = {p_name(fields['router.p'])}")
+        parts.append(f"p = {markdown.p_name(fields['router.p'])}")
     if "router.dykstra" in reads and fields["router.dykstra"]:
         parts.append(f"Dykstra, {fields['router.dykstra']} iterations")
     if fields["router.capacity"]:
@@ -128,14 +108,11 @@ def _headline(fields: Fields) -> bool:
 
 PRESENTATION = Presentation(
     experiment="vmoe",
-    title="the V-MoE experiment",
     kinds=KINDS,
     method=method,
-    look=lambda fields: _LOOKS_OF_FORMS.get(method(fields)) or LOOKS.get(fields["router.name"], (BLACK, "-")),
     baseline="hard",
     setting=("router.capacity",),
     names={
-        "optimizer.learning_rate": "learning rate",
         "router.lam.start": "lam",
         "router.lam.end": "lam at the end",
         "router.limit": "experts of a token at most",
@@ -180,94 +157,51 @@ def tables(runs: Sequence[Run], chosen: frozenset[str]) -> list[str]:
     lines: list[str] = []
     for steps, final in _by_length(final_runs(runs)).items():
         lines += [] if lines else [f"{_title(final[0])}.", *_DEFINITIONS.split("\n")]
-        lines += [f"### Test: precision-at-1 after {steps} steps", "", *table(test_rows(final), text=1)]
-        lines += [f"### What the routers do after {steps} steps", "", *table(routing_rows(final), text=1)]
+        lines += markdown.section(f"Test after {steps} steps", test_rows(final), text=1)
     tried = _in_order(run for run in runs if run.config["split"] == "validation")
+    columns = {"precision-at-1, %": markdown.value("valid_precision_at_1")}
     for steps, alike in _by_length(tried).items():
-        rows = [
-            row
-            | {
-                "precision-at-1, %": plus_minus(run.end("valid_precision_at_1")),
-                "dropped mass, %": mean(_routing(run, "dropped_mass", "valid")),
-                "tokens of an expert": mean(_routing(run, "support", "valid")),
-                "diverged": lost(run),
-                "choice": "chosen" if run.name in chosen else "",
-            }
-            for run, row in zip(alike, router_cells(PRESENTATION, alike), strict=True)
-        ]
-        lines += [f"### Validation, {steps} steps", "", *table(rows, text=1)]
+        rows = markdown.candidates(router_cells(PRESENTATION, alike), alike, columns, chosen)
+        lines += markdown.section(f"Validation, {steps} steps", rows, text=1)
     return lines
 
 
-def router_cells(presentation: Presentation, runs: Sequence[Run]) -> list[Cells]:
+def router_cells(presentation: Presentation, runs: Sequence[Run]) -> list[markdown.Cells]:
     """The first cells of each row: the router, and in columns of their own the learning rate and lam chosen for it."""
     own = ("optimizer.learning_rate", "router.lam", "steps")
     rows = []
     for run, setting in zip(runs, presentation.settings(runs, given=own), strict=True):
         read = presentation.read(run.fields)
-        ends = [number(read[name]) for name in ("router.lam.start", "router.lam.end") if name in read]
+        ends = [markdown.number(read[name]) for name in ("router.lam.start", "router.lam.end") if name in read]
         rows.append(
             {
                 "router": ", ".join(filter(None, (presentation.method(run.fields), setting))),
-                "learning rate": number(run.config["optimizer"]["learning_rate"]),
+                "learning rate": markdown.number(run.config["optimizer"]["learning_rate"]),
                 "lam": " to ".join(ends) or "-",
             }
         )
     return rows
 
 
-def test_rows(final: Sequence[Run]) -> list[Cells]:
-    """The rows of a table of the precision, with differences from the hard router."""
-    hards, rows = PRESENTATION.references(final), []
-    for run, row in zip(final, router_cells(PRESENTATION, final), strict=True):
-        hard = hards[run.name]
-        over = minus(run, hard, _METRIC)
-        itself = run if run.config["router"]["name"] == "hard" else None
-        row |= {
-            "precision-at-1, %": plus_minus(run.end(_METRIC)),
-            "minus hard": signed(over),
-            "detectable": decimal(detectable(over)),
-            "step time over hard": decimal(_step_over_hard(run, hard or itself)),
-        }
-        rows.append(row | outcome(run))
-    return rows
+def test_rows(final: Sequence[Run]) -> list[markdown.Cells]:
+    """The rows of a table of the precision, with differences from the hard router, and of what the routers do."""
+    hards = PRESENTATION.references(final)
+    columns: markdown.Columns = {
+        "precision-at-1, %": markdown.value(_METRIC),
+        "minus hard": markdown.over(hards, _METRIC),
+        "detectable": markdown.power(hards, _METRIC),
+        **{name: markdown.value(functools.partial(_routing, metric)) for name, metric in _ROUTING.items()},
+        "stability, %": markdown.value(_stability),
+        "stability minus hard": markdown.over(hards, _stability),
+    }
+    return markdown.rows(router_cells(PRESENTATION, final), final, columns)
 
 
-def _step_over_hard(run: Run, hard: Run | None) -> float | None:
-    # A run that trains alone has more processors than those that trained side by side.
-    if hard is None or run.trained_on != hard.trained_on:
-        return None
-    mine, other = _step_seconds(run), _step_seconds(hard)
-    return mine / other if mine and other else None
-
-
-def _step_seconds(run: Run) -> float | None:
-    """The median over the second half of the rows, all seeds together; not known for runs of several workdirs."""
-    times = [row["performance"]["step_seconds"] for row in run.rows[len(run.rows) // 2 :] if row.get("performance")]
-    times = [time for time in times if time is not None]
-    return float(np.median(times)) if times else None
-
-
-def routing_rows(final: Sequence[Run]) -> list[Cells]:
-    """The rows of a table of routing metrics, with the columns for which some router has a number."""
-    hards, found = PRESENTATION.references(final), []
-    for run in final:
-        hard = hards[run.name]
-        cells = {column: mean(_routing(run, name)) for column, name in _ROUTING.items()}
-        mine, others = _stability(run), _stability(hard) if hard else []
-        cells["stability, %"] = mean(interval(mine))
-        over = difference_of(run, hard, mine, others) if hard and mine and others else None
-        found.append(cells | {"stability minus hard": signed(over)})
-    known = [column for column in found[0] if any(cells[column] != "-" for cells in found)]
-    first = zip(router_cells(PRESENTATION, final), found, strict=True)
-    return [row | {column: cells[column] for column in known} for row, cells in first]
-
-
-def _routing(run: Run, metric: str, prefix: str = "test") -> Numbers | None:
-    """The interval of a metric of the routers, a mean over their layers; None where a router has no such metric."""
-    layers = run.summary["final"].get(f"{prefix}_router", {}).values()
+def _routing(metric: str, run: Run) -> list[float | None]:
+    """A metric of the routers by seed, a mean over their layers; None where a router has no such metric."""
+    layers = run.summary["final"].get("test_router", {}).values()
     of_layers = [layer[metric]["per_seed"] for layer in layers if metric in layer]
-    return interval(_over_layers(of_layers)) if of_layers else None
+    return _over_layers(of_layers) or [None for _ in run.summary["seeds"]]
 
 
 def _over_layers(layers: Iterable[list[float | None]]) -> list[float | None]:
@@ -276,9 +210,9 @@ def _over_layers(layers: Iterable[list[float | None]]) -> list[float | None]:
 
 
 def _stability(run: Run) -> list[float | None]:
-    """Means over training, by seed; empty where a run has none, and for a run of several workdirs, without rows."""
+    """Means over training, by seed; None where a run has none, and for a run of several workdirs, without rows."""
     if "test_stability" not in run.summary["final"] or not run.rows:
-        return []
+        return [None for _ in run.summary["seeds"]]
     return _over_layers([_over_layers(row["test_stability"].values()) for row in run.rows[1:]])  # the first has none
 
 
@@ -315,7 +249,7 @@ def figure7(final: Sequence[Run]) -> Figure:
     column = figure.subplots(len(groups), 1, sharex=True, squeeze=False, height_ratios=rows)[:, 0]
     for axes, (steps, group) in zip(column, groups.items(), strict=True):
         for place, run in enumerate(group):
-            colour, _ = PRESENTATION.look(run.fields)
+            colour, _ = _LOOKS_OF_FORMS.get(method(run.fields)) or LOOKS.get(run.fields["router.name"], (BLACK, "-"))
             over = minus(run, hards[run.name], _METRIC)
             if over is None and run.config["router"]["name"] == "hard":
                 axes.plot(0.0, place, "o", color=colour, markerfacecolor="white")
@@ -325,7 +259,7 @@ def figure7(final: Sequence[Run]) -> Figure:
         axes.set_yticks(range(len(group)), PRESENTATION.labels(group))
         axes.set_ylim(len(group) - 0.5, -0.5)
         itself = axes.secondary_yaxis("right")
-        itself.set_yticks(range(len(group)), [f"{plus_minus(run.end(_METRIC))} %" for run in group])
+        itself.set_yticks(range(len(group)), [f"{markdown.plus_minus(run.end(_METRIC))} %" for run in group])
         itself.tick_params(length=0)
         axes.set_title(f"after {steps} steps; right: precision-at-1", loc="left")
     column[-1].set_xlabel("test precision-at-1 minus that of the hard router, points")
@@ -339,44 +273,32 @@ def figure7(final: Sequence[Run]) -> Figure:
 def precision(results: Path) -> Finding | None:
     """The relaxed routers against the hard one: on ImageNet's features, where these results are there."""
     final = final_runs(load(results / ON_TOKENS) or load(results / "vmoe"))
-    hards, cells = PRESENTATION.references(final), router_cells(PRESENTATION, final)
-    relaxed = [(run, row) for run, row in zip(final, cells, strict=True) if run.config["router"]["name"] == "relaxed"]
+    hards = PRESENTATION.references(final)
+    relaxed = [run for run in final if run.config["router"]["name"] == "relaxed"]
     if not relaxed:
         return None
-    several = len({run.config["steps"] for run, _ in relaxed}) > 1
-    names = [
-        f"{row['router'].removeprefix('relaxed, ')}, learning rate {row['learning rate']}, lam = {row['lam']}"
-        + (f", {run.config['steps']} steps" if several else "")
-        for run, row in relaxed
-    ]
-    over = [minus(run, hards[run.name], _METRIC) for run, _ in relaxed]
-    signs = [finding.sign(value) for value in over]
-    papers = [value for (run, _), value in zip(relaxed, over, strict=True) if run.config["router"]["dykstra"] == 10]
-    verdict = Verdict(finding.answer(signs), f"precision {in_words((papers or over)[0])}")
-    found = [value for value in map(detectable, over) if value is not None]
-    power = f"; a true difference of {min(found):.2f} to {max(found):.2f} points is found in 80 % of such experiments"
+    differences = {run.name: minus(run, hards[run.name], _METRIC) for run in relaxed}
+    papers = [run for run in relaxed if run.config["router"]["dykstra"] == 10]
+    shown = differences[(papers or relaxed)[0].name]
+    verdict = Verdict(finding.answer(list(map(finding.sign, differences.values()))), f"precision {in_words(shown)}")
     is_stand_in = _is_stand_in(final[0])
-    return Finding(
-        f"{f'On {_examples(final[0])}, a' if is_stand_in else 'A'} relaxed router is more precise than the hard one in "
-        f"{signs.count(1)} of {len(signs)} comparisons, and less in {signs.count(-1)}{power if found else ''}.",
-        finding.NOT_POSSIBLE if is_stand_in else verdict,
-        verdict if is_stand_in else None,
-        finding.STAND_IN if is_stand_in else finding.PAPERS_TASK,
-        "points of precision-at-1, minus those of the hard router",
-        {name: measured(value) for name, value in zip(names, over, strict=True)},
-    )
+    on = finding.STAND_IN if is_stand_in else finding.PAPERS_TASK
+    return where_possible(verdict, on, as_in_paper=not is_stand_in)
 
 
 def blocks(results: Path) -> dict[str, list[str]]:
     """The tables of the pages of results, of the shortest runs on test, by the names of their blocks."""
-    made = {}
+    made, off_pages = {}, {*_ROUTING, "stability, %", "stability minus hard"}
     for name in (ON_TOKENS, "vmoe"):
         for steps, final in list(_by_length(final_runs(load(results / name))).items())[:1]:
-            made[f"{name}, {steps} steps"] = table(test_rows(final), text=1)[:-1]
+            shown = [
+                {column: cell for column, cell in row.items() if column not in off_pages} for row in test_rows(final)
+            ]
+            made[f"{name}, {steps} steps"] = markdown.table(shown, text=1)[:-1]
     return made
 
 
 make = functools.partial(making.make, PRESENTATION, tables, figures)  # takes the directory of the runs
 
 if __name__ == "__main__":
-    console.run(lambda arguments: making.main(make, "vmoe", arguments))
+    console.run(lambda arguments: making.on_directory("experiments.vmoe.report", making.DOC, make, arguments))

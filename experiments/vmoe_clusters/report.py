@@ -1,9 +1,7 @@
 """Names, tables, figures and the finding of the task of clusters: `python -m experiments.vmoe_clusters.report DIR`.
 
-It reads the runs below DIR and writes DIR/table.md and, as PNG and SVG, to DIR/figures
-
-    excess     the loss over that of the best assignment, and over that of the hard router, against the noise
-    recovery   how much of the best assignment is found in the course of training
+It reads the runs below DIR and writes DIR/table.md and DIR/figures/excess: the loss over that of the best assignment,
+and over that of the hard router, against the noise.
 """
 
 import dataclasses
@@ -14,23 +12,19 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from experiments.core import console
-from experiments.core.record.summary import interval
-from experiments.core.report import making
-from experiments.core.report.finding import Finding, Numbers, Verdict, answer, measured, sign
-from experiments.core.report.markdown import Cells, decimal, lost, mean, outcome, plus_minus, signed, table
-from experiments.core.report.paired import detectable, minus
+from experiments.core.report import making, markdown
+from experiments.core.report.finding import Finding, Numbers, Verdict, answer, sign
+from experiments.core.report.paired import minus
 from experiments.core.report.results import NUMBER, Run
 from experiments.core.report.runs import grouped
-from experiments.core.report.style import BLACK, GREY, bars, curve
+from experiments.core.report.style import GREY, bars
 from experiments.vmoe import report as routers
 from experiments.vmoe_clusters.kinds import BEST, KINDS, NAMES
 
 REACHED = 0.9  # of what the true centres recover
-# Routers with a gradient through the mask, and what the finding calls them.
-WITH_GRADIENT = {"relaxed": "relaxed", "annealed": "annealed to the hard", "straight_through": "straight-through"}
+WITH_GRADIENT = ("relaxed", "annealed", "straight_through")  # routers with one through the mask
 _DEFINITIONS = """
 Mean ± half width of the 95 % t-interval over seeds, each a problem of its own; differences are paired by seed. *Loss*:
 the part of the variance of the targets that is not explained. *Excess*: loss minus that with the best assignment, where
@@ -43,13 +37,11 @@ or logits: what the tokens compete by.
 PRESENTATION = dataclasses.replace(
     routers.PRESENTATION,
     experiment="vmoe_clusters",
-    title="the task of clusters",
     kinds=KINDS,
     # Buffers are as large for all, so that names need not say it.
     method=lambda fields: (
         "the best assignment" if fields["router.name"] == BEST else routers.method({**fields, "router.capacity": 0})
     ),
-    look=lambda fields: (BLACK, "-") if fields["router.name"] == BEST else routers.LOOKS[fields["router.name"]],
     headline=lambda fields: (fields["split"], fields["task.noise"], fields["steps"]) == ("test", 0.3, 1000),
     types={
         **dict.fromkeys(("split", "router.score"), str),
@@ -91,10 +83,16 @@ def _by_circumstances(final: Sequence[Run]) -> dict[str, list[Run]]:
     return grouped(final, _where)
 
 
+def _references(final: Sequence[Run], router: str) -> dict[str, Run | None]:
+    """By run that with the router of a name; None for the best assignment, and that router itself."""
+    found = PRESENTATION.references(final, router)
+    return {run.name: None if _router(run) == BEST else found[run.name] for run in final}
+
+
 def _minus(final: Sequence[Run], router: str) -> dict[str, Numbers | None]:
-    """The loss minus that with the router of a name, by run; None for the best assignment, and that router itself."""
-    references = PRESENTATION.references(final, router)
-    return {run.name: None if _router(run) == BEST else minus(run, references[run.name], "test_loss") for run in final}
+    """The loss minus that with the router of a name, by run."""
+    references = _references(final, router)
+    return {run.name: minus(run, references[run.name], "test_loss") for run in final}
 
 
 def steps_to_reach(run: Run, share: float = REACHED) -> list[int | None]:
@@ -117,70 +115,58 @@ def tables(runs: Sequence[Run], chosen: frozenset[str]) -> list[str]:
     if final := of_split(runs, "test"):
         lines += ["### Test: loss over that of the best assignment, %", *_DEFINITIONS.split("\n"), *_excesses(final)]
         for where, alike in _by_circumstances(final).items():
-            reachable = plus_minus(alike[0].end("test_reachable"))
+            reachable = markdown.plus_minus(alike[0].end("test_reachable"))
             lines += [f"### Test at {where}", "", f"The true centres recover {reachable} %.", ""]
-            lines += table(full_rows(alike), text=1)
+            lines += markdown.table(full_rows(alike), text=1)
     if tried := of_split(runs, "validation"):
-        rows = [
-            row
-            | {
-                "loss, %": plus_minus(run.end("valid_loss")),
-                "recovered, %": plus_minus(run.end("valid_recovery")),
-                "tokens of an expert": mean(run.end("valid_router/support"), digits=1),
-                "diverged": lost(run),
-                "choice": "chosen" if run.name in chosen else "",
-            }
-            for run, row in zip(tried, routers.router_cells(PRESENTATION, tried), strict=True)
-        ]
-        lines += [f"### Validation: noise {_noise(tried[0]):g}", "", *table(rows, text=1)]
+        columns = {"loss, %": markdown.value("valid_loss"), "recovered, %": markdown.value("valid_recovery")}
+        rows = markdown.candidates(routers.router_cells(PRESENTATION, tried), tried, columns, chosen)
+        lines += markdown.section(f"Validation: noise {_noise(tried[0]):g}", rows, text=1)
     return lines
 
 
 def _excesses(final: Sequence[Run]) -> list[str]:
     """A row for each router and its lam, a column for each noise and number of steps."""
-    columns = _by_circumstances(final)
-    rows: dict[str, Cells] = {}
-    for where, alike in columns.items():
+    found: dict[tuple[str, str], str] = {}
+    for where, alike in _by_circumstances(final).items():
         over = _minus(alike, BEST)
         for run, cell in zip(alike, routers.router_cells(PRESENTATION, alike), strict=True):
-            if over[run.name] is None:
-                continue
             label = cell["router"] if cell["lam"] == "-" else f"{cell['router']}, lam = {cell['lam']}"
-            if rows.get(label, {}).get(where, "-") != "-":  # at another learning rate
+            if (label, where) in found:
                 label = f"{label}, learning rate {cell['learning rate']}"
-            row = rows.setdefault(label, {"router": label, **dict.fromkeys(columns, "-")})
-            row[where] = signed(over[run.name])
-    return table(list(rows.values()), text=1)
+            if over[run.name] is not None:
+                found[label, where] = markdown.signed(over[run.name])
+    return markdown.table(markdown.pivot("router", ((*key, cell) for key, cell in found.items())), text=1)
 
 
-def full_rows(final: Sequence[Run]) -> list[Cells]:
+def full_rows(final: Sequence[Run]) -> list[markdown.Cells]:
     """The rows of a table of one noise and length, with all that was measured."""
-    over_hard, over_best, rows = _minus(final, "hard"), _minus(final, BEST), []
-    for run, row in zip(final, routers.router_cells(PRESENTATION, final), strict=True):
+    hard = _references(final, "hard")
+
+    def steps(run: Run) -> str:
         reached = steps_to_reach(run)
-        got_there, never = [step for step in reached if step is not None], reached.count(None)
-        row |= {
-            "loss, %": plus_minus(run.end("test_loss")),
-            "excess": signed(over_best[run.name]),
-            "minus hard": signed(over_hard[run.name]),
-            "detectable": decimal(detectable(over_hard[run.name])),
-            "recovered, %": plus_minus(run.end("test_recovery")),
-            "steps to 90 %": f"{np.mean(got_there):.0f}{f' ({never})' if never else ''}" if got_there else "never",
-            "tokens of an expert": mean(run.end("test_router/support"), digits=1),
-            "dropped mass, %": mean(run.end("test_router/dropped_mass"), digits=1),
-        }
-        rows.append(row | outcome(run))
-    return rows
+        there, never = [step for step in reached if step is not None], reached.count(None)
+        return f"{np.mean(there):.0f}{f' ({never})' if never else ''}" if there else "never"
+
+    columns: markdown.Columns = {
+        "loss, %": markdown.value("test_loss"),
+        "excess": markdown.over(_references(final, BEST), "test_loss"),
+        "minus hard": markdown.over(hard, "test_loss"),
+        "detectable": markdown.power(hard, "test_loss"),
+        "recovered, %": markdown.value("test_recovery"),
+        "steps to 90 %": steps,
+        "tokens of an expert": markdown.value("test_router/support"),
+    }
+    return markdown.rows(routers.router_cells(PRESENTATION, final), final, columns)
 
 
 # Figures -------------------------------------------------------------------------------------------------------------
 
 
 def figures(runs: Sequence[Run]) -> dict[str, Figure]:
-    """The figures that the runs allow."""
+    """The figure, if the runs allow it."""
     final = of_split(runs, "test")
-    drawn = {"excess": excess(final)} if any(_minus(final, BEST).values()) else {}
-    return drawn | ({"recovery": recovery(final)} if final else {})
+    return {"excess": excess(final)} if any(_minus(final, BEST).values()) else {}
 
 
 def excess(final: Sequence[Run]) -> Figure:
@@ -197,44 +183,18 @@ def excess(final: Sequence[Run]) -> Figure:
         drawn = [run for run in final if (over[run.name] or {}).get("mean") is not None]
         for (router, is_longer), points in grouped(drawn, lambda run: (_router(run), _steps(run) > shortest)).items():
             fields = points[0].fields
-            colour, dashes = PRESENTATION.look(fields)
+            colour, dashes = routers.LOOKS[router]
             x = [_noise(run) + 0.003 * (NAMES.index(router) - 3) for run in points]  # lest intervals hide each other
             look, face = (colour, "none" if is_longer else dashes), "white" if is_longer else colour
             values = [over[run.name] for run in points]
             line = bars(axes, x, values, look, marker="o", markersize=4, markerfacecolor=face, linewidth=1.4)
             handles.setdefault(PRESENTATION.method(fields), line)
         axes.axhline(0.0, color=GREY, linewidth=0.8)
-        axes.set_xticks(sorted({_noise(run) for run in final}))
-        axes.set_xlabel("noise of the tokens")
-    over_best.set_ylabel("loss minus that with the best assignment, %")
-    over_hard.set_ylabel("loss minus that with the hard router, %")
+        axes.set(xticks=sorted({_noise(run) for run in final}), xlabel="noise of the tokens")
+        axes.set_ylabel(f"loss minus that with the {'best assignment' if name == BEST else 'hard router'}, %")
     hollow = ", ".join(f"{steps} steps" for steps in longer)
     figure.suptitle(f"after {shortest} steps" + (f"; hollow: after {hollow}" if longer else ""), fontsize=11)
     figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=3, fontsize=9)
-    return figure
-
-
-def recovery(final: Sequence[Run]) -> Figure:
-    """Share of the best assignment found against steps: a colour for each router, dashes for each learning rate."""
-    panels = _by_circumstances(final)
-    rates = sorted({run.config["optimizer"]["learning_rate"] for run in final})
-    dashes = dict(zip(rates, ("-", "--", ":", "-."), strict=False))
-    figure = Figure(figsize=(max(7.5, 2.6 + 2.4 * len(panels)), 4.8), layout="constrained")
-    row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    handles: dict[str, Any] = {}
-    for axes, (where, shown) in zip(row, panels.items(), strict=True):
-        for run in (run for run in shown if _router(run) != BEST):
-            look = PRESENTATION.look(run.fields)[0], dashes.get(run.config["optimizer"]["learning_rate"], "-.")
-            curve(axes, [row["step"] for row in run.rows], [interval(row["test_recovery"]) for row in run.rows], look)
-            handles[PRESENTATION.method(run.fields)] = Line2D([], [], color=look[0])
-        # From the start, when no seed has diverged.
-        reachable = np.mean(shown[0].rows[0]["test_reachable"])
-        handles["the true centres, hard top-k"] = axes.axhline(reachable, color=GREY, linestyle=(0, (1, 3)))
-        axes.set_title(where)
-        axes.set_xlabel("steps")
-    row[0].set_ylabel("recovered of the best assignment, %")
-    handles |= {f"learning rate {rate:g}": Line2D([], [], color=BLACK, linestyle=its) for rate, its in dashes.items()}
-    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=4, fontsize=9)
     return figure
 
 
@@ -249,16 +209,8 @@ def gradient(results: Path) -> Finding | None:
     if not compared:
         return None
     signs = [-sign(over[run.name]) for run in compared]
-    count = f"{signs.count(1)} of {len(signs)}"
-    return Finding(
-        "On a task with a known best assignment, routers with a gradient through the mask explain more than the hard "
-        f"one in {count} comparisons, and less in {signs.count(-1)}.",
-        None,
-        Verdict(answer(signs), f"relaxed better in {count}, worse in {signs.count(-1)}"),
-        "a task of ours",
-        "loss minus the hard router's, % of the variance",
-        {f"{WITH_GRADIENT[_router(run)]}, {_where(run)}": measured(over[run.name]) for run in compared},
-    )
+    told = f"relaxed better in {signs.count(1)} of {len(signs)}, worse in {signs.count(-1)}"
+    return Finding(None, Verdict(answer(signs), told), "a task of ours")
 
 
 def blocks(results: Path) -> dict[str, list[str]]:
@@ -270,4 +222,4 @@ def blocks(results: Path) -> dict[str, list[str]]:
 make = functools.partial(making.make, PRESENTATION, tables, figures)  # takes the directory of the runs
 
 if __name__ == "__main__":
-    console.run(lambda arguments: making.main(make, "vmoe_clusters", arguments))
+    console.run(lambda arguments: making.on_directory("experiments.vmoe_clusters.report", making.DOC, make, arguments))

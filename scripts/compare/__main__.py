@@ -41,12 +41,7 @@ def _compare(arguments: Sequence[str]) -> int:
     parser.add_argument("places", nargs="+", metavar="PLACE", help="a workdir, a directory with some below, or a URL")
     parser.add_argument("--out", type=Path, default=Path("runs/compare"), help="where to write (default: %(default)s)")
     parser.add_argument("--format", choices=("html", "text"), default="html", help="a page, or a table in the terminal")
-    parser.add_argument("--metric", help="of the text table (default: the first that is measured)")
-    parser.add_argument(
-        "--reference",
-        help="of its differences: a label or name, or a part of one alone (default: the baseline that the experiment "
-        "names for each row)",
-    )
+    parser.add_argument("--reference", help="of the table's differences: a label or a name (default: each baseline)")
     options = parser.parse_args(arguments)
     found = find(options.places)
     groups = group(found)
@@ -59,7 +54,7 @@ def _compare(arguments: Sequence[str]) -> int:
         print(printable("error: there is no run to compare in " + ", ".join(options.places)), file=sys.stderr)
         return 1
     if options.format == "text":
-        print("\n".join(text.tables(groups, options.metric, options.reference)))
+        print("\n".join(text.tables(groups, options.reference)))
         return 0
     path = make(found, groups, options.out)
     print(f"{len(found.runs)} runs in {len(groups)} groups: {path} ({path.stat().st_size / 1e6:.1f} MB)")

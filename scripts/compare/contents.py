@@ -19,14 +19,13 @@ Json = dict[str, Any]
 BUDGET = 500_000  # numbers in all curves together: pages stay below 8 MB, of which Plotly is more than the half
 _FEWEST, _MOST = 16, 2_000  # points of a curve
 _NUMBERS_PER_POINT = 6  # mean, interval, row, the places of that row on three axes
-_LEVELS = (0.05, 0.01, 0.001)
 
 
 def contents(groups: Sequence[Group], problems: Sequence[Problem]) -> Json:
     """The data of the page; the same groups give the same."""
     by_experiment = [list(its) for _, its in itertools.groupby(groups, lambda group: group.experiment)]
     first = [group for its in by_experiment for group in shown_first(its)]
-    groups = [group for its in by_experiment for group in sorted(its, key=lambda group: _place(group, first))]
+    groups = [group for its in by_experiment for group in sorted(its, key=lambda group: group not in first)]
     limit = _limit(groups)
     fields = {its[0].experiment: _differing(its) for its in by_experiment}
     of_groups = [_of_group(group, fields[group.experiment], limit) for group in groups]
@@ -38,7 +37,6 @@ def contents(groups: Sequence[Group], problems: Sequence[Problem]) -> Json:
         "fields": fields,
         "problems": [{"name": problem.name, "reason": problem.reason} for problem in problems],
         "quantiles": _quantiles(groups),
-        "levels": _LEVELS,
     }
 
 
@@ -51,10 +49,6 @@ def metrics_of(groups: Iterable[Group]) -> list[str]:
         return not is_per_seed(name), is_per_seed(name) and name.startswith(("train", "hardened")), parts
 
     return sorted(names, key=order)
-
-
-def _place(group: Group, first: Sequence[Group]) -> int:
-    return first.index(group) if group in first else len(first)
 
 
 def _of_group(group: Group, fields: Sequence[str], limit: int) -> Json:
@@ -134,7 +128,7 @@ def _differing(groups: Sequence[Group]) -> list[str]:
     return [name for name in names if any(group.config.get(name) != groups[0].config.get(name) for group in groups)]
 
 
-def _quantiles(groups: Iterable[Group]) -> list[list[float]]:
-    """Student's t, two-sided, by degrees of freedom from 1 and level."""
+def _quantiles(groups: Iterable[Group]) -> list[float]:
+    """Student's t for intervals of 95 %, by degrees of freedom from 1."""
     most = max((len(group.seeds) for group in groups), default=1)
-    return [[float(f"{stdtrit(n, 1 - level / 2):.8g}") for level in _LEVELS] for n in range(1, max(most, 2))]
+    return [float(f"{stdtrit(n, 0.975):.8g}") for n in range(1, max(most, 2))]

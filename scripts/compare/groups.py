@@ -13,7 +13,6 @@ from scripts.compare.series import Series, pool
 from scripts.compare.workdirs import Found
 
 MOST_SHOWN = 8  # curves before anybody has asked for more
-_SWEEP = "sweep"  # the directory in which suites keep the trials of a choice
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -64,29 +63,17 @@ class Group:
         """Whether the runs have come to their end."""
         return self.runs[0].done
 
-    @property
-    def trial(self) -> bool:
-        """Whether the runs are trials of a suite's sweep, from which a setting was chosen."""
-        return all(_SWEEP in run.name.split("/") for run in self.runs)
-
 
 def group(found: Found) -> list[Group]:
-    """The groups of all runs, named: by experiment, the reader's own first, trials of sweeps last."""
+    """The groups of all runs, named: by experiment, the reader's own first."""
     groups = []
     places = {name: place for place, name in enumerate(presentations.PRESENTATIONS)}
     for members in alike(found.runs, lambda run: [run.experiment, presentations.read(run)]):
         series = pool([found.series[run.name] for run in members])
         own = any(run.name not in found.committed for run in members)
         groups.append(Group({}, members[0].experiment, members, series, presentations.read(members[0]), own))
-    groups.sort(
-        key=lambda one: (
-            places.get(one.experiment, len(places)),
-            one.experiment,
-            not one.own,
-            one.trial,
-            one.runs[0].name,
-        )
-    )
+    last = len(places)
+    groups.sort(key=lambda one: (places.get(one.experiment, last), one.experiment, not one.own, one.runs[0].name))
     return [one for _, its in itertools.groupby(groups, lambda one: one.experiment) for one in _named(list(its))]
 
 
@@ -104,7 +91,7 @@ def shown_first(groups: Sequence[Group]) -> list[Group]:
         chosen = [*own[: MOST_SHOWN - 1], *baselines, *own[MOST_SHOWN - 1 :], *near]
     else:
         its = presentations.of(groups[0].experiment)
-        headline = [one for one in committed if not one.trial and its.headline(one.config)]
+        headline = [one for one in committed if its.headline(one.config)]
         chosen = headline or committed
     return list(dict.fromkeys(chosen))[:MOST_SHOWN]
 
@@ -116,12 +103,10 @@ def _is_near(one: Group, other: Group) -> bool:
 
 def _named(groups: Sequence[Group]) -> list[Group]:
     """Groups of one experiment with their labels and baselines."""
-    firsts = [one.runs[0] for one in groups]
-    finished = [run for run in firsts if run.done]
-    references = presentations.references(finished) if finished else []
-    baselines = {run.name: reference for run, reference in zip(finished, references, strict=True)}
+    firsts, its = [one.runs[0] for one in groups], presentations.of(groups[0].experiment)
+    baselines = its.references([run for run in firsts if run.done])
     named = []
-    for one, parts in zip(groups, presentations.labels(firsts), strict=True):
+    for one, parts in zip(groups, its.parts_of_labels(firsts), strict=True):
         state = {} if one.done else {"(state)": f"({one.state})"}
         named.append(dataclasses.replace(one, parts=parts | state, baseline=baselines.get(one.runs[0].name)))
     return named

@@ -5,43 +5,35 @@ from collections.abc import Sequence
 from experiments.core.errors import UsageError, printable
 from experiments.core.record.summary import interval
 from experiments.core.report.markdown import plus_minus, signed
-from experiments.core.report.paired import difference, significance
+from experiments.core.report.paired import difference
 from experiments.core.report.results import Run
 from scripts.compare.contents import metrics_of
 from scripts.compare.groups import Group
 from scripts.compare.series import is_per_seed
 
 
-def tables(groups: Sequence[Group], metric: str | None = None, reference: str | None = None) -> list[str]:
-    """The lines: a table for each experiment and metric, with differences paired by seed.
+def tables(groups: Sequence[Group], reference: str | None = None) -> list[str]:
+    """The lines: a table for each experiment and the first metric that its groups have, differences paired by seed.
 
     Args:
       groups: what is compared.
-      metric: its name; by default the first that is measured of each group.
-      reference: the label of the group that is subtracted, or the name of a run of it; or a part of these that no other
-        group has. By default the baseline of each row.
+      reference: the label of the group that is subtracted, or the name of a run of it; by default the baseline of each.
 
     Raises:
-      UsageError: no group has that metric, or none is called like the reference, or several are, or it is unfinished or
-        lacks the metric.
+      UsageError: not exactly one group is called like the reference, or it is unfinished.
     """
     order = [name for name in metrics_of(groups) if is_per_seed(name)]
-    if metric is not None and metric not in order:
-        raise UsageError(f"--metric={metric} is not one of " + ", ".join(order))
     called = None if reference is None else _called(groups, reference)
     members: dict[tuple[str, str], list[Group]] = {}
     for group in groups:
-        names = [name for name in ([metric] if metric else order) if name in group.series.metrics]
-        if names:
-            members.setdefault((group.experiment, names[0]), []).append(group)
-        elif group is called:
-            raise UsageError(f"--reference={reference} is {group.label}, which has no {metric}")
+        if name := next((name for name in order if name in group.series.metrics), ""):
+            members.setdefault((group.experiment, name), []).append(group)
     lines: list[str] = []
     for (experiment, name), its in members.items():
         baselines = {id(one.runs[0]): one for one in its}
         rows = [{"runs": one.label} | _cells(one, name, called or baselines.get(id(one.baseline))) for one in its]
         lines += [printable(f"{experiment}: {name}" if experiment else name), "", *_aligned(rows), ""]
-    lines.append("Mean ± half width of the 95 % t-interval over seeds; differences and p (t-test) are paired by seed.")
+    lines.append("Mean ± half width of the 95 % t-interval over seeds; differences are paired by seed.")
     return lines
 
 
@@ -56,30 +48,26 @@ def _aligned(rows: Sequence[dict[str, str]]) -> list[str]:
 
 
 def _called(groups: Sequence[Group], reference: str) -> Group:
-    """The group that is called so, or else the one with it as a part of what it is called."""
-    names = [(group, [group.label, *(run.name for run in group.runs)]) for group in groups]
-    found = [group for group, its in names if reference in its]
-    found = found or [group for group, its in names if any(reference in name for name in its)]
-    labels = "; ".join(group.label for group in found) or "none"
+    """The group with this label, or with a run of this name."""
+    found = [group for group in groups if reference in (group.label, *(run.name for run in group.runs))]
     if len(found) != 1:
-        raise UsageError(f"--reference={reference} must be part of the label or name of one group, and is of {labels}")
+        names = "; ".join(name for group in groups for name in (group.label, *(run.name for run in group.runs)))
+        raise UsageError(f"--reference={reference} must be the label of one group or the name of a run of it: {names}")
     if not found[0].done:
-        raise UsageError(f"--reference={reference} is {labels}, from which nothing is subtracted yet")
+        raise UsageError(f"--reference={reference} is {found[0].label}, from which nothing is subtracted yet")
     return found[0]
 
 
 def _cells(group: Group, metric: str, reference: Group | None) -> dict[str, str]:
     run = _run(group, metric)
-    minus, p, to = "-", "-", "-"
+    minus, to = "-", "-"
     if reference is not None and reference is not group and group.done and metric in reference.series.metrics:
         other = _run(reference, metric)
         minus, to = signed(difference(run, other, metric)), other.name
-        value = significance(run, other, metric)
-        p = "-" if value is None else f"{value:.2g}"
     diverged = sum(run.summary["diverged"] for run in group.runs)
     final = plus_minus(interval(run.final(metric)))
     cells = {"seeds": str(len(group.seeds)), "diverged": str(diverged), metric: final}
-    return cells | {"difference": minus, "p": p, "to": to, "state": group.state}
+    return cells | {"difference": minus, "to": to, "state": group.state}
 
 
 def _run(group: Group, metric: str) -> Run:

@@ -17,7 +17,6 @@ from matplotlib.tri import Triangulation
 from experiments.core.report.style import BLUE, GREY, RED
 from ops import hard_topk_mag, hard_topk_mask, topk_mag, topk_mask
 from ops.norms import k_support_negentropy
-from ops.permutahedron import lmo
 from scripts.paper_figures.style import COLUMN, HALF, HARD, SMOOTH, TEXT
 
 K = 2
@@ -65,10 +64,7 @@ def _along_a_line(lines: Lines) -> Figure:
     for name, (p, look) in lines.items():
         y = selected(s, p)
         axes.plot(*(broken(s, y) if p is None else (s, y)), label=name, **look)
-    axes.set_xlim(*MASK_RANGE)
-    axes.set_ylim(-0.04, 1.04)
-    axes.set_xlabel("$s$")
-    axes.set_ylabel("$y_2 + y_3$")
+    axes.set(xlim=MASK_RANGE, ylim=(-0.04, 1.04), xlabel="$s$", ylabel="$y_2 + y_3$")
     axes.legend(loc="center", bbox_to_anchor=(0.5, 0.55))
     return figure
 
@@ -109,12 +105,8 @@ def figure3() -> Figure:
     for axes in maps[1:]:
         axes.set_yticklabels([])
     figure.colorbar(image, ax=maps, label="$y_1 + y_2$", fraction=0.05, pad=0.02, shrink=0.88, ticks=(-4, -2, 0, 2, 4))
-    cut.set_title(f"along $x_2 = {CUT:g}$")
-    cut.set_xlabel("$x_1$")
-    cut.set_ylabel("$y_1 + y_2$")
-    cut.set_box_aspect(1)
-    cut.set_xlim(0.0, REACH)
-    cut.set_ylim(-0.1, REACH)
+    cut.set(title=f"along $x_2 = {CUT:g}$", xlabel="$x_1$", ylabel="$y_1 + y_2$", box_aspect=1)
+    cut.set(xlim=(0.0, REACH), ylim=(-0.1, REACH))
     cut.legend(loc="lower right", borderaxespad=0.4, handlelength=1.5, labelspacing=0.2, handletextpad=0.5)
     return figure
 
@@ -137,11 +129,8 @@ def _map(axes: Axes, along: np.ndarray, y: np.ndarray) -> AxesImage:
     zero = np.all(y == 0, axis=0).astype(float)  # and not two that cancel
     axes.contourf(along, along, zero, levels=(0.5, 1.5), colors="none", hatches=("///////",))
     axes.contour(along, along, zero, levels=(0.5,), colors="black", linewidths=0.7)
-    axes.set_xlim(-REACH, REACH)
-    axes.set_ylim(-REACH, REACH)
-    axes.set_xticks((-2, -1, 0, 1, 2))
-    axes.set_yticks((-2, -1, 0, 1, 2))
-    axes.set_xlabel("$x_1$")
+    square, ticks = (-REACH, REACH), (-2, -1, 0, 1, 2)
+    axes.set(xlim=square, ylim=square, xticks=ticks, yticks=ticks, xlabel="$x_1$")
     axes.grid(False)
     return image
 
@@ -213,10 +202,8 @@ def figure9() -> Figure:
 
 def grid(points: int) -> np.ndarray:
     """Returns all points of the simplex whose coordinates are multiples of `1 / (points - 1)`, shape `(m, 3)`."""
-    first, second = np.meshgrid(np.arange(points), np.arange(points), indexing="ij")
-    inside = first + second < points
-    ends = np.stack([first[inside], second[inside]], axis=-1)
-    return np.concatenate([ends, points - 1 - ends.sum(axis=-1, keepdims=True)], axis=-1) / (points - 1)
+    first_two = np.argwhere(np.add.outer(range(points), range(points)) < points)
+    return np.column_stack([first_two, points - 1 - first_two.sum(axis=1)]) / (points - 1)
 
 
 def plane(y: np.ndarray) -> np.ndarray:
@@ -225,12 +212,8 @@ def plane(y: np.ndarray) -> np.ndarray:
 
 
 def vertices(w: tuple[float, float, float]) -> np.ndarray:
-    """Returns the vertices of the permutahedron `P(w)`, shape `(m, 3)`, counter-clockwise.
-
-    Each is where a linear function is largest, and every order of the function's coefficients gives one.
-    """
-    x = np.array(list(itertools.permutations((1.0, 2.0, 3.0))))
-    found = np.unique(np.asarray(lmo(x, np.asarray(w))), axis=0)
+    """Returns the vertices of the permutahedron `P(w)`, the permutations of w, shape `(m, 3)`, counter-clockwise."""
+    found = np.array(sorted(set(itertools.permutations(w))))
     around = plane(found) - plane(np.full(3, sum(w) / 3.0))
     return found[np.argsort(np.arctan2(around[:, 1], around[:, 0]))]
 
@@ -243,6 +226,4 @@ def _strip(axes: Axes, margin: tuple[float, float, float]) -> None:
     """Leaves no frame, equal scales, and room for labels: to the left and right, below, and above."""
     sides, below, above = margin
     axes.set_axis_off()
-    axes.set_aspect("equal")
-    axes.set_xlim(-sides, 1.0 + sides)
-    axes.set_ylim(-below, CORNERS[2, 1] + above)
+    axes.set(aspect="equal", xlim=(-sides, 1.0 + sides), ylim=(-below, CORNERS[2, 1] + above))

@@ -95,10 +95,7 @@ def _draw_line(axes: Axes, against: str, rows: Rows, look: dict[str, Any]) -> No
 
 
 def _scale(axes: Axes, x: str, y: str) -> None:
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
+    axes.set(xscale="log", yscale="log", xlabel=x, ylabel=y)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(LogLocator(numticks=12))
         axis.set_minor_locator(LogLocator(subs=range(2, 10), numticks=12))

@@ -1,4 +1,4 @@
-"""The page of the committed results, a line a claim of the paper, and the tables of the READMEs."""
+"""The answers of the committed results, a line a claim of the paper, and the tables of the READMEs."""
 
 from pathlib import Path
 

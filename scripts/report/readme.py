@@ -15,7 +15,8 @@ from experiments.vmoe_clusters import report as clusters
 from scripts.report import timings
 from scripts.report.claims import Claim
 
-_HEADER = ("claim", "as the paper sets it", "tuned by us", "measured on")
+_ANSWERS = ("claim", "as the paper sets it", "tuned by us", "measured on")
+_WORDS = ("claim", "what the paper says")
 _BLOCK = re.compile(r"(<!-- (?P<name>[^:\n]+): [^\n]*-->\n).*?(<!-- end of (?P=name) -->)", re.DOTALL)
 
 
@@ -28,21 +29,10 @@ def blocks(results: Path) -> dict[str, list[str]]:
 
 
 def update(results: Path, made: Mapping[str, Sequence[str]]) -> list[Path]:
-    """Writes the blocks into the READMEs of the results, of the operators and of the repository that name them.
-
-    Args:
-      results: the directory of committed results.
-      made: the lines of each block, by its name.
-
-    Returns:
-      The paths of the READMEs that changed.
-    """
+    """Writes blocks, lines by name, into all READMEs that name them; returns the paths of those that changed."""
     changed = []
-    for path in (
-        results.parent / "README.md",
-        results.parent / "ops" / "README.md",
-        *sorted(results.glob("*/README.md")),
-    ):
+    root = results.parent
+    for path in (root / "README.md", root / "ops" / "README.md", *sorted(results.rglob("README.md"))):
         before = path.read_text()
         after = fill(before, made)
         if after != before:
@@ -66,17 +56,20 @@ def fill(text: str, made: Mapping[str, Sequence[str]]) -> str:
     return _BLOCK.sub(again, text)
 
 
-def claims_table(claims: Sequence[Claim], findings: Sequence[Finding | None]) -> list[str]:
-    """Returns the lines of a table with a row for each claim."""
+def claim_blocks(claims: Sequence[Claim], findings: Sequence[Finding | None]) -> dict[str, list[str]]:
+    """Returns the lines of the two tables with a row for each claim: our answers, and what the paper says."""
     rows = [claim_row(claim, finding) for claim, finding in zip(claims, findings, strict=True)]
-    return [*grid(_HEADER, [], text=len(_HEADER)), *rows]
+    words = [(claim.short, claim.says.replace("|", r"\|")) for claim in claims]
+    return {
+        "claims": [*grid(_ANSWERS, [], text=len(_ANSWERS)), *rows],
+        "what the paper says": grid(_WORDS, words, text=len(_WORDS)),
+    }
 
 
 def claim_row(claim: Claim, finding: Finding | None) -> str:
     """Writes the claim, linked to where it is told in full, two answers, and what they were measured on."""
     cells = [_answer(finding.as_stated), _answer(finding.tuned), finding.on] if finding else ["not measured", "-", "-"]
-    link = f"[{claim.short}]({claim.pages[0].removesuffix('/README.md')})"
-    return line([link, *(cell.replace("|", r"\|") for cell in cells)])
+    return line([f"[{claim.short}]({claim.page})", *(cell.replace("|", r"\|") for cell in cells)])
 
 
 def _answer(verdict: Verdict | None) -> str:

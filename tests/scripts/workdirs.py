@@ -133,7 +133,6 @@ def write_vmoe(
     *,
     support: float = 28.0,
     stability: Sequence[float] | None = None,
-    step_seconds: float = 1.0,
     probe: Mapping[str, np.ndarray] | None = None,
     **fields: Any,
 ) -> None:
@@ -152,8 +151,6 @@ def write_vmoe(
         routing = {"block_1": block, "block_3": {"support": [None if value is None else 30.0 for value in values]}}
         more: Row = {}
         if stability is not None:
-            for layer in routing.values():
-                layer["entropy"] = [None if value is None else 2.0 - number for value in values]
             stable = [None if value is None or not number else stability[number - 1] for value in values]
             more = {f"{prefix}_stability": {"block_1": stable, "block_3": [value and value + 2.0 for value in stable]}}
         rows.append(
@@ -165,7 +162,7 @@ def write_vmoe(
                 f"{prefix}_precision_at_1": list(values),
                 f"{prefix}_router": routing,
                 "learning_rate": None,
-                "performance": {"step_seconds": step_seconds if number else None},
+                "performance": {"step_seconds": 1.0 if number else None},
                 **more,
             }
         )

@@ -1,7 +1,6 @@
 """Findings: our two answers to a claim of the paper, by one rule."""
 
-import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from experiments.core.report.markdown import plus_minus
@@ -22,25 +21,23 @@ class Verdict(NamedTuple):
 NOT_POSSIBLE = Verdict("not possible here")
 
 
-@dataclasses.dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """Our side of a claim.
 
     Attributes:
-      plain: the finding in one sentence, for readers who know nothing of it.
       as_stated: the verdict at the paper's settings; None where it states none, or they were not measured.
       tuned: the verdict at settings chosen on validation; of a time, on our processors. None where there are none.
       on: what it was measured on.
-      unit: of the numbers.
-      measured: all numbers behind the verdicts, as they are shown, by what they are of.
     """
 
-    plain: str
     as_stated: Verdict | None
     tuned: Verdict | None
     on: str
-    unit: str
-    measured: Mapping[str, str]
+
+
+def where_possible(verdict: Verdict, on: str, *, as_in_paper: bool) -> Finding:
+    """A finding with one verdict: as stated if the paper's task or hardware was ours, too, else tuned."""
+    return Finding(verdict, None, on) if as_in_paper else Finding(NOT_POSSIBLE, verdict, on)
 
 
 def answer(signs: Sequence[int]) -> Answer:
@@ -71,12 +68,7 @@ def sign(difference: Numbers | None) -> int:
     return 0 if abs(mean) <= half else 1 if mean > 0 else -1
 
 
-def in_words(difference: Numbers | None, above: str = "higher", below: str = "lower") -> str:
+def in_words(difference: Numbers | None) -> str:
     """`8.72 ± 4.82 higher`."""
     shown = plus_minus(difference, signed=True)
-    return f"{shown.lstrip('+-')} {below if shown.startswith('-') else above}"
-
-
-def measured(value: Numbers | None, *, scale: float = 1.0, instead: str = "not measured") -> str:
-    """An interval times `scale` as a page shows it; where there is none, `instead`, which says why."""
-    return instead if value is None or value["mean"] is None else plus_minus(value, scale=scale)
+    return f"{shown.lstrip('+-')} {'lower' if shown.startswith('-') else 'higher'}"

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -13,6 +14,7 @@ from experiments.core.report.presentation import Presentation
 from experiments.core.report.results import Run
 from experiments.core.report.style import STYLE, save
 
+DOC = "Makes the table and the figures of finished runs."
 Tables = Callable[[list[Run], frozenset[str]], list[str]]
 Figures = Callable[[list[Run]], Mapping[str, Figure]]
 
@@ -42,21 +44,11 @@ def make(presentation: Presentation, tables: Tables, figures: Figures, directory
     with mpl.rc_context(STYLE):
         for name, figure in figures(runs).items() if runs else ():
             written += save(figure, directory / "figures", name)
+    print(f"{len(written)} files: {written[0]}, {directory / 'figures'}")
     return written
 
 
-def main(report: Callable[[Path], list[Path]], name: str, arguments: Sequence[str]) -> int:
-    """The command `python -m experiments.<name>.report DIR`; returns its exit status."""
-
-    def work(directory: Path) -> None:
-        written = report(directory)
-        print(f"{len(written)} files: {written[0]}, {directory / 'figures'}")
-
-    doc = "Makes the table and the figures of finished runs."
-    return on_directory(f"experiments.{name}.report", doc, work, arguments)
-
-
-def on_directory(module: str, doc: str, work: Callable[[Path], None], arguments: Sequence[str]) -> int:
+def on_directory(module: str, doc: str, work: Callable[[Path], Any], arguments: Sequence[str]) -> int:
     """Runs the command `python -m <module> DIR`; returns its exit status, 2 if DIR is no directory or damaged.
 
     Args:
@@ -66,7 +58,7 @@ def on_directory(module: str, doc: str, work: Callable[[Path], None], arguments:
       arguments: of the command line.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=doc)
-    parser.add_argument("directory", type=Path, help="a directory with workdirs or archives at any depth")
+    parser.add_argument("directory", type=Path, help="of runs, at any depth; where files are written, too")
     directory = parser.parse_args(arguments).directory
 
     def on_it() -> int:

@@ -1,12 +1,15 @@
 """Tables in Markdown: their cells and their lines."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from experiments.core.record.summary import interval
+from experiments.core.report.paired import Metric, Worth, detectable, minus, over_examples
 from experiments.core.report.results import Run
 
 Numbers = dict[str, Any]  # an interval (`summary.interval`)
 Cells = dict[str, str]  # of a row, by the name of the column
+Columns = dict[str, Callable[[Run], str]]  # by name, the cell of a run
 
 
 def plus_minus(value: Numbers | None, *, scale: float = 1.0, signed: bool = False) -> str:
@@ -21,16 +24,6 @@ def plus_minus(value: Numbers | None, *, scale: float = 1.0, signed: bool = Fals
 def signed(value: Numbers | None) -> str:
     """Writes a difference with its sign, as `+0.43 ± 0.71`; `-` if there is none."""
     return plus_minus(value, signed=True)
-
-
-def mean(value: Numbers | None, *, scale: float = 1.0, digits: int = 2) -> str:
-    """Writes the mean of an interval alone; zero has no sign."""
-    return decimal(None if value is None or value["mean"] is None else scale * value["mean"], digits)
-
-
-def decimal(value: float | None, digits: int = 2) -> str:
-    """Writes a number without an interval as `1.50`; `-` if there is none."""
-    return "-" if value is None else f"{value:z.{digits}f}"
 
 
 def number(value: float) -> str:
@@ -77,11 +70,76 @@ def table(rows: Sequence[Mapping[str, str]], *, text: int = 2) -> list[str]:
     return [*lines, *(["", f"In every row: {', '.join(told)}."] if told else []), ""]
 
 
-def lost(run: Run) -> str:
-    """How many seeds diverged: `1 of 3`."""
-    return f"{run.summary['diverged']} of {len(run.summary['seeds'])}"
+def pivot(name: str, cells: Iterable[tuple[str, str, str]]) -> list[Cells]:
+    """The rows of cells that are given with their row and their column; `name` is that of the column of rows."""
+    found = {(row, column): cell for row, column, cell in cells}
+    rows, columns = (dict.fromkeys(key[part] for key in found) for part in (0, 1))
+    return [{name: row} | {column: found.get((row, column), "-") for column in columns} for row in rows]
 
 
-def outcome(run: Run) -> Cells:
-    """The last cells of a run: how many seeds there are, and how many of them diverged."""
-    return {"seeds": str(len(run.summary["seeds"])), "diverged": str(run.summary["diverged"])}
+def section(title: str, rows: Sequence[Mapping[str, str]], *, text: int = 2) -> list[str]:
+    """The lines of a table under its title."""
+    return [f"### {title}", "", *table(rows, text=text)]
+
+
+def value(metric: Metric, *, scale: float = 1.0) -> Callable[[Run], str]:
+    """A column of a metric at the end, with its interval; `-` for runs that have no such metric."""
+    if isinstance(metric, str):
+        return lambda run: plus_minus(run.end(metric), scale=scale)
+    return lambda run: plus_minus(interval(metric(run)), scale=scale)
+
+
+def over(
+    references: Mapping[str, Run | None], metric: Metric, of_reference: Metric = "", *, worth: Worth | None = None
+) -> Callable[[Run], str]:
+    """A column of a metric minus that of each run's reference, paired by seed: `+0.20 ± 0.05`.
+
+    Args:
+      references: by the name of the run.
+      metric: of the run.
+      of_reference: the metric of the reference, where it is another.
+      worth: as in `over_examples`, whose half width follows after a stroke where examples were kept.
+    """
+
+    def cell(run: Run) -> str:
+        reference = references.get(run.name)
+        found = minus(run, reference, metric, of_reference=of_reference or metric)
+        if found and reference and worth and isinstance(metric, str):
+            by_example = over_examples(run, reference, metric, worth)
+            return signed(found) if by_example is None else f"{signed(found)} / {by_example:.2f}"
+        return signed(found)
+
+    return cell
+
+
+def power(references: Mapping[str, Run | None], metric: Metric) -> Callable[[Run], str]:
+    """A column of the true difference that four of five such experiments would find (`detectable`)."""
+
+    def cell(run: Run) -> str:
+        found = detectable(minus(run, references.get(run.name), metric))
+        return "-" if found is None else f"{found:.2f}"
+
+    return cell
+
+
+def rows(first: Iterable[Cells], runs: Sequence[Run], columns: Columns) -> list[Cells]:
+    """The rows of runs: their first cells, the columns, how many seeds there are, and how many of them diverged."""
+    return [
+        cells
+        | {name: cell(run) for name, cell in columns.items()}
+        | {"seeds": str(len(run.summary["seeds"])), "diverged": str(run.summary["diverged"])}
+        for cells, run in zip(first, runs, strict=True)
+    ]
+
+
+def candidates(
+    first: Iterable[Cells], runs: Sequence[Run], columns: Columns, chosen: Collection[str]
+) -> list[dict[str, str]]:
+    """The rows of runs from which settings were chosen; `chosen` names those that won."""
+    return [
+        cells
+        | {name: cell(run) for name, cell in columns.items()}
+        | {"diverged": f"{run.summary['diverged']} of {len(run.summary['seeds'])}"}
+        | {"choice": "chosen" if run.name in chosen else ""}
+        for cells, run in zip(first, runs, strict=True)
+    ]

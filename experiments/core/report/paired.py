@@ -1,44 +1,42 @@
 """Differences between runs, seed by seed and example by example."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri, stdtr, stdtrit  # scipy.stats takes a second to import
+from scipy.special import ndtri, stdtrit  # scipy.stats takes a second to import
 
 from experiments.core.record.summary import interval
 from experiments.core.report.results import Run
 
+Metric = str | Callable[[Run], list[float | None]]  # the name of a final one, or what gives its values by seed
+Worth = Callable[[Mapping[str, np.ndarray]], np.ndarray]  # of `Run.examples`, the values [S, N] that a metric averages
 
-def difference(run: Run, reference: Run, metric: str, *, of_reference: str | None = None) -> dict[str, Any]:
-    """Mean and interval of a final metric of `run` minus that of `reference`, over the seeds that both finished.
+
+def difference(run: Run, reference: Run, metric: Metric, *, of_reference: Metric | None = None) -> dict[str, Any]:
+    """Mean and interval of a metric of `run` minus that of `reference`, over the seeds that both finished.
 
     `of_reference` is the metric of the reference, where it is another.
     """
     return interval(_differences(run, reference, metric, of_reference or metric))
 
 
-def minus(run: Run, reference: Run | None, metric: str, of_reference: str | None = None) -> dict[str, Any] | None:
-    """The same; None without a reference."""
-    return None if reference is None else difference(run, reference, metric, of_reference=of_reference)
+def minus(
+    run: Run, reference: Run | None, metric: Metric, *, of_reference: Metric | None = None
+) -> dict[str, Any] | None:
+    """The same; None without a reference, and where one of the two has no such metric."""
+    if reference is None or not (run.has(metric) and reference.has(of_reference or metric)):
+        return None
+    return difference(run, reference, metric, of_reference=of_reference)
 
 
-def difference_of(
-    run: Run, reference: Run, mine: Sequence[float | None], others: Sequence[float | None]
-) -> dict[str, Any]:
-    """The same of values that the runs have by seed, in the order of their seeds."""
-    return interval(_by_seed(run, reference, mine, others))
-
-
-def over_examples(
-    run: Run, reference: Run, metric: str, worth: Callable[[Mapping[str, np.ndarray]], np.ndarray]
-) -> float | None:
+def over_examples(run: Run, reference: Run, metric: str, worth: Worth) -> float | None:
     """Half width of the 95 % interval of that difference over examples: had others of their kind been evaluated on.
 
     Args:
       run, reference: evaluated on the same N examples, in one order.
       metric: the final one.
-      worth: of `Run.examples`, the values [S, N] that the metric is the mean of.
+      worth: what it is the mean of.
 
     Returns:
       The normal interval of the differences per example, each the mean over the seeds that both finished; None where
@@ -55,15 +53,6 @@ def over_examples(
     return float(ndtri(0.975) * differences.std(ddof=1) / np.sqrt(len(differences)))
 
 
-def significance(run: Run, reference: Run, metric: str) -> float | None:
-    """The p-value of the paired t-test of that difference; None with fewer than two pairs, or where all are equal."""
-    pairs = np.array([value for value in _differences(run, reference, metric, metric) if value is not None])
-    if len(pairs) < 2 or not pairs.std():
-        return None
-    t = np.sqrt(len(pairs)) * pairs.mean() / pairs.std(ddof=1)
-    return float(2 * stdtr(len(pairs) - 1, -abs(t)))
-
-
 def detectable(difference: Mapping[str, Any] | None, power: float = 0.8) -> float | None:
     """The difference in truth that a paired t-test at 5 % would find with this power, by the spread of one measured.
 
@@ -77,16 +66,11 @@ def detectable(difference: Mapping[str, Any] | None, power: float = 0.8) -> floa
     return float(difference["interval95"] * (two_sided + one_sided) / two_sided)
 
 
-def _differences(run: Run, reference: Run, metric: str, of_reference: str) -> list[float | None]:
-    return _by_seed(run, reference, run.final(metric), reference.final(of_reference))
-
-
-def _by_seed(
-    run: Run, reference: Run, mine: Sequence[float | None], others: Sequence[float | None]
-) -> list[float | None]:
-    other = dict(zip(reference.summary["seeds"], others, strict=True))
-    differences = []
-    for seed, value in zip(run.summary["seeds"], mine, strict=True):
-        subtracted = other.get(seed)
-        differences.append(None if value is None or subtracted is None else value - subtracted)
-    return differences
+def _differences(run: Run, reference: Run, metric: Metric, of_reference: Metric) -> list[float | None]:
+    """By seed of `run`; None for a seed that one of the two has no value of."""
+    mine, others = (
+        dict(zip(r.summary["seeds"], r.final(name) if isinstance(name, str) else name(r), strict=True))
+        for r, name in ((run, metric), (reference, of_reference))
+    )
+    pairs = [(value, others.get(seed)) for seed, value in mine.items()]
+    return [None if one is None or other is None else one - other for one, other in pairs]

@@ -13,7 +13,7 @@ from experiments.core.kinds import Fields, Kinds, is_of
 from experiments.core.report import results
 from experiments.core.report.markdown import number, p_name
 from experiments.core.report.results import Problem, Run
-from experiments.core.report.style import Look
+from experiments.core.report.runs import grouped
 
 # Fields that say how a run is carried out and what it keeps: what it learns does not depend on them.
 HOW = (
@@ -23,6 +23,7 @@ HOW = (
 )
 # Fields that no comparison of methods is to keep alike: what is tuned, and what computes the same numbers otherwise.
 _NOT_KEPT_ALIKE = ("optimizer", "accumulate", "model.remat", "model.scan", "moe.dispatcher", "validation_size")
+METHOD, NAME = "(method)", "(name)"  # parts of labels that are no fields
 _FEW = 4  # runs of a method, of which labels give every field that differs
 
 
@@ -32,10 +33,8 @@ class Presentation:
 
     Attributes:
       experiment: the name of its package.
-      title: what messages call it.
       kinds: of its methods: the field of the config that names one, and the fields that each reads.
       method: returns the name of a run's method, of the fields of its config.
-      look: returns colour and dashes of a run's curve.
       baseline: the method, by its name in the config, that others are compared with.
       setting: fields besides those of `kinds` that belong to a method, as what is chosen for it on validation.
       always: fields that labels give wherever they are read, even where all runs have the same.
@@ -46,10 +45,8 @@ class Presentation:
     """
 
     experiment: str
-    title: str
     kinds: Kinds
     method: Callable[[Fields], str]
-    look: Callable[[Fields], Look]
     baseline: str
     setting: Collection[str] = ()
     always: Collection[str] = ()
@@ -68,7 +65,7 @@ class Presentation:
     def odd(self, run: Run) -> str:
         """Says why a run cannot be shown; empty if it can."""
         if run.experiment != self.experiment:
-            return f"not a run of {self.title}"
+            return f"not a run of {self.experiment}"
         if reason := results.misfit(run.config, self.types):
             return reason
         kind = run.fields.get(self.kinds.field)
@@ -76,7 +73,6 @@ class Presentation:
             return f"config.{self.kinds.field}={kind!r} is none of " + ", ".join(self.kinds.reads)
         try:
             self.method(run.fields).encode()  # not every string is text
-            self.look(run.fields)
         except KeyError as error:
             return f"config.{error.args[0]} is missing, or has a value that is not known"
         except (TypeError, ValueError, AttributeError) as error:
@@ -103,37 +99,39 @@ class Presentation:
 
         A value that more than two thirds of many have goes without saying, and so do the fields that are `given`.
         """
-        methods = [self.method(run.fields) for run in runs]
-        usual = {
-            method: _usual([run.fields for run, its in zip(runs, methods, strict=True) if its == method])
-            for method in set(methods)
-        }
-        parts = []
-        for run, method in zip(runs, methods, strict=True):
-            varying = usual[method]
-            parts.append(
-                {
-                    name: self._shown(name, value)
-                    for name, value in run.fields.items()
-                    if value is not None
-                    and ((name in varying and value != varying[name]) or is_of(name, self.always))
-                    and not is_of(name, (*HOW, *given))
-                    and self.kinds.is_read(name, run.fields)
-                }
-            )
-        return parts
+        methods = grouped(runs, lambda run: self.method(run.fields))
+        usual = {method: _usual([run.fields for run in its]) for method, its in methods.items()}
+
+        def is_told(run: Run, name: str, value: Any) -> bool:
+            varying = usual[self.method(run.fields)]
+            is_its_own = (name in varying and value != varying[name]) or is_of(name, self.always)
+            return is_its_own and not is_of(name, (*HOW, *given)) and self.kinds.is_read(name, run.fields)
+
+        return [
+            {
+                name: self._shown(name, value)
+                for name, value in run.fields.items()
+                if value is not None and is_told(run, name, value)
+            }
+            for run in runs
+        ]
 
     def labels(self, runs: Sequence[Run]) -> list[str]:
-        """The method of each run, and the fields in which it differs from its neighbours.
+        """The method of each run, and the fields in which it differs from its neighbours."""
+        return [", ".join(parts.values()) for parts in self.parts_of_labels(runs)]
 
-        Runs that differ in nothing are told apart by their names.
+    def parts_of_labels(self, runs: Sequence[Run]) -> list[dict[str, str]]:
+        """The same by `METHOD` and the dotted names of the fields; runs that differ in nothing have their `NAME`, too.
+
+        A run whose method has no name goes by its own.
         """
-        pairs = zip(runs, self.settings(runs), strict=True)
-        labels = [", ".join(filter(None, (self.method(run.fields), setting))) for run, setting in pairs]
-        count = Counter(labels)
-        return [
-            label if count[label] == 1 else f"{label} [{run.name}]" for run, label in zip(runs, labels, strict=True)
-        ]
+        named = zip(runs, self.parts(runs), strict=True)
+        parts = [{METHOD: self.method(run.fields) or run.name, **fields} for run, fields in named]
+        labels = [", ".join(its.values()) for its in parts]
+        for run, its, label in zip(runs, parts, labels, strict=True):
+            if labels.count(label) > 1:
+                its[NAME] = f"[{run.name}]"
+        return parts
 
     def references(self, runs: Sequence[Run], method: str = "") -> dict[str, Run | None]:
         """By name the run of a method, by default the baseline, in the circumstances of each; None without another.
@@ -141,10 +139,8 @@ class Presentation:
         Of several the nearest (`far`) comes first, then one with the same optimizer, then the first.
         """
         keys = {run.name: json.dumps(self.circumstances(run.fields)) for run in runs}
-        groups: dict[str, list[Run]] = {}
-        for run in runs:
-            if run.fields[self.kinds.field] == (method or self.baseline):
-                groups.setdefault(keys[run.name], []).append(run)
+        candidates = [run for run in runs if run.fields.get(self.kinds.field) == (method or self.baseline)]
+        groups = grouped(candidates, lambda run: keys[run.name])
 
         def reference(run: Run) -> Run | None:
             def distance(other: Run) -> tuple[Any, bool]:

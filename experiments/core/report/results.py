@@ -38,9 +38,7 @@ _TYPES: dict[str, dict[str, Any]] = {
         **dict.fromkeys(("epochs", "seconds"), NUMBER),
     },
     "environment": {
-        **dict.fromkeys(("git", "packages", "devices", "machine", "overrides"), dict | None),
-        "resumed": lambda value: isinstance(value, list) and all(isinstance(one, dict) for one in value),
-        "command": list | None,
+        **dict.fromkeys(("git", "devices"), dict | None),
         **dict.fromkeys(("experiment", "git.commit"), str | None),
     },
     "launch": {"state": str, "reason": str},
@@ -100,17 +98,6 @@ class Run:
         """Whether the run has come to its end."""
         return self.state == "done"
 
-    @property
-    def launches(self) -> list[dict[str, Any]]:
-        """What is recorded of each, as far as known."""
-        return [self.environment, *self.environment["resumed"]] if self.environment else []
-
-    @property
-    def trained_on(self) -> list[tuple[Any, Any]]:
-        """Devices and machine of each launch, as far as known: times compare where these are the same."""
-        found = [(launch.get("devices"), launch.get("machine")) for launch in self.launches]
-        return [launch for number, launch in enumerate(found) if launch not in found[:number]]
-
     @functools.cached_property
     def _finals(self) -> dict[str, list[float | None]]:
         return _final_values(self.summary)
@@ -119,9 +106,13 @@ class Run:
         """The values of a metric at the end, by seed; nested ones as `test_accuracy/1`."""
         return self._finals[metric]
 
+    def has(self, metric: Any) -> bool:
+        """Whether there is a metric of this name; what computes one from the run is taken for there."""
+        return not isinstance(metric, str) or metric in self._finals
+
     def end(self, metric: str) -> dict[str, Any] | None:
         """Mean and interval of a metric at the end; None where the run has no such metric."""
-        return interval(self.final(metric)) if metric in self._finals else None
+        return interval(self.final(metric)) if self.has(metric) else None
 
 
 @dataclasses.dataclass(frozen=True)

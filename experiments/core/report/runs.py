@@ -45,16 +45,13 @@ def _one(members: Sequence[Run]) -> Run:
     summaries = [run.summary for run in members]
     sums = {name: sum(summary[name] for summary in summaries) for name in ("diverged", "seconds")}
     joined = _joined([summary["final"] for summary in summaries])
-    first = members[0]
-    # A run of whose launches nothing is known has trained somewhere all the same.
-    begun, *resumed = [launch for run in members for launch in run.launches or [{}]]
     kept = set.intersection(*(set(run.examples) for run in members))
     return Run(
         name=", ".join(run.name for run in members),
-        config=first.config | {"seeds": seeds},
+        config=members[0].config | {"seeds": seeds},
         rows=[],
-        summary=first.summary | sums | {"seeds": seeds, "final": joined},
-        environment=begun | {"resumed": resumed},
+        summary=summaries[0] | sums | {"seeds": seeds, "final": joined},
+        environment=members[0].environment,
         examples={name: np.concatenate([run.examples[name] for run in members]) for name in sorted(kept)},
     )
 

@@ -3,15 +3,13 @@
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from experiments.core.record.files import write_atomically
-
-if TYPE_CHECKING:  # training, which knows the colours of what it trains, has no use for it
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 # Okabe and Ito's palette, which readers with any colour vision tell apart. The colours of the
 # paper's figures where it has one: grey, blue, red (p = 2), green (p = 4/3).
@@ -36,7 +34,7 @@ STYLE: Any = {
 
 
 def curve(
-    axes: "Axes", x: Sequence[float], values: Sequence[Interval | None], look: Look, *, shade: float = 0.12, **line: Any
+    axes: Axes, x: Sequence[float], values: Sequence[Interval | None], look: Look, *, shade: float = 0.12, **line: Any
 ) -> None:
     """Draws a line through the means of intervals (`summary.interval`), and their half widths as a band around it.
 
@@ -48,7 +46,7 @@ def curve(
     axes.fill_between(x, means - halves, means + halves, color=colour, alpha=shade, linewidth=0)
 
 
-def bars(axes: "Axes", x: Sequence[float], values: Sequence[Interval | None], look: Look, **line: Any) -> Any:
+def bars(axes: Axes, x: Sequence[float], values: Sequence[Interval | None], look: Look, **line: Any) -> Any:
     """Draws intervals as points with bars, joined by a line; returns what a legend shows."""
     colour, dashes = look
     means, halves = _split(values)
@@ -62,7 +60,7 @@ def _split(values: Sequence[Interval | None]) -> tuple[np.ndarray, np.ndarray]:
     return means, np.array([value["interval95"] or 0.0 for value in known])
 
 
-def save(figure: "Figure", directory: Path, name: str, *, dpi: float = 150) -> list[Path]:
+def save(figure: Figure, directory: Path, name: str, *, dpi: float = 150) -> list[Path]:
     """Writes `name.png` and `name.svg` to `directory`, which is created; returns their paths.
 
     Args:

@@ -4,6 +4,7 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const EXPERIMENTS = Object.keys(DATA.fields);
 const byId = (id) => document.getElementById(id);
+const system = window.matchMedia("(prefers-color-scheme: dark)");
 
 // What differs from the page as it opens, by name and as text. It is in the address, after the #: nothing is sent, and
 // who opens the address sees the same.
@@ -96,23 +97,14 @@ function show(groups, said) {
   choose({ show: same ? undefined : ids }, said);
 }
 
-const MOST_FIELDS = 5; // in labels with the method, unless more are needed to tell the groups apart
-const lettersOf = (parts, fields) => fields.map((field) => parts[field]).filter(Boolean).join(", ");
-
-/** The fields that labels give: those that groups read and differ in; of many, only as many as tell all apart. */
+/** The fields that labels give: the method and the like, and those that groups read and differ in. */
 function toldFields(groups) {
-  const values = (field) => new Set(groups.map((group) => field[0] === "(" ? group.parts[field] : group.config[field]).filter((value) => value !== undefined));
-  const distinct = (fields) => new Set(groups.map((group) => lettersOf(group.parts, fields))).size;
-  let told = [...new Set(groups.flatMap((group) => Object.keys(group.parts)))].filter((field) => field[0] === "(" || values(field).size > 1);
-  const dots = (field) => field.split(".").length, most = distinct(told);
-  for (const field of told.filter((one) => one[0] !== "(" && one !== "dataset").sort((a, b) => dots(b) - dots(a))) {
-    const others = told.filter((other) => other !== field);
-    if (told.length > MOST_FIELDS && distinct(others) === most) told = others;
-  }
-  return told;
+  const values = (field) => new Set(groups.map((group) => group.config[field]).filter((value) => value !== undefined));
+  const fields = [...new Set(groups.flatMap((group) => Object.keys(group.parts)))];
+  return fields.filter((field) => field[0] === "(" || values(field).size > 1);
 }
 
-const labelOf = (group, told = toldFields(shown())) => lettersOf(group.parts, told);
+const labelOf = (group, told = toldFields(shown())) => told.map((field) => group.parts[field]).filter(Boolean).join(", ");
 /** Labels among all groups of the list, but for the shown ones, which have theirs among these. */
 function labelsOfAll() {
   const visible = shown(), told = toldFields(visible), others = toldFields(listed());

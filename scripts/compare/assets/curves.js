@@ -10,7 +10,7 @@ const DASHES = { solid: "solid", dash: "dashed", dot: "dotted", longdash: "doubl
 
 /** The look of the group that is `rank`th in the list. */
 function look(rank) {
-  const colours = PALETTES[document.documentElement.dataset.theme];
+  const colours = PALETTES[system.matches ? "dark" : "light"];
   return { colour: colours[rank % colours.length], dash: Object.keys(DASHES)[Math.floor(rank / colours.length) % 4] };
 }
 
@@ -24,9 +24,7 @@ function startCurves() {
   const axis = menu("axis", "Against", () => [["step", "step"], ["epoch", "epoch"], ["seconds", "time"]], () => "step", unzoom);
   const tool = (id, text, click, description) => button(`curves-${id}`, text, click, description);
   byId("curves-tools").append(axis, checkbox("log-x", "log x", false, unzoom), checkbox("log-y", "log y", false, unzoom), checkbox("bands", "95 % intervals", true),
-    buttons("Zoom", tool("in", "+", () => zoom(0.5, 0, "Zoomed in"), "Zoom in"),
-      tool("out", "−", () => zoom(2, 0, "Zoomed out"), "Zoom out"),
-      tool("left", "←", () => zoom(1, -0.25, "Moved"), "Move left"), tool("right", "→", () => zoom(1, 0.25, "Moved"), "Move right"),
+    buttons("Zoom", tool("in", "+", () => zoom(0.5, "Zoomed in"), "Zoom in"), tool("out", "−", () => zoom(2, "Zoomed out"), "Zoom out"),
       tool("reset", "Reset zoom", () => choose({ zoom: undefined }, "Zoom reset"))),
     buttons("Save", tool("png", "PNG", () => savePlot("png"), "Save as PNG"), tool("svg", "SVG", () => savePlot("svg"), "Save as SVG")));
   const filter = element("input", { type: "search", id: "filter", placeholder: "filter by text", "aria-label": "Filter the list of curves", input: drawList });
@@ -102,10 +100,10 @@ function drawCurves() {
 const axesOf = () => [byId("plot")._fullLayout.xaxis, byId("plot")._fullLayout.yaxis];
 const toZoom = (ranges) => ranges.map((value) => digits(Number(value), 6)).join();
 
-/** Zooms both axes by a factor, and moves the horizontal one by a share of its length. */
-function zoom(factor, share, said) {
-  const ranges = axesOf().flatMap(({ range: [low, high] }, i) => {
-    const middle = (low + high) / 2 + (i ? 0 : share * (high - low)), half = (factor * (high - low)) / 2;
+/** Zooms both axes by a factor. */
+function zoom(factor, said) {
+  const ranges = axesOf().flatMap(({ range: [low, high] }) => {
+    const middle = (low + high) / 2, half = (factor * (high - low)) / 2;
     return [middle - half, middle + half];
   });
   choose({ zoom: toZoom(ranges) }, said);

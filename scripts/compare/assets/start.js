@@ -1,9 +1,6 @@
-// The menus of the whole page, its colours, and the first drawing of all.
-
-const system = window.matchMedia("(prefers-color-scheme: dark)");
+// The menus of the whole page, and the first drawing of all.
 
 function draw() {
-  document.documentElement.dataset.theme = ["light", "dark"].find((name) => name === chosen.theme) ?? (system.matches ? "dark" : "light");
   for (const update of controls) update();
   if (DATA.groups.length) for (const part of [drawCurves, drawList, drawFinals, drawFields]) part();
   drawProblems();
@@ -31,7 +28,6 @@ if (DATA.groups.length) {
 } else {
   for (const id of ["curves", "finals", "fields"]) byId(id).hidden = true;
 }
-byId("choices").append(menu("theme", "Colours", () => [["system", "as the system"], ["light", "light"], ["dark", "dark"]]));
 draw();
 byId("plot").on?.("plotly_relayout", zoomed);
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); byId("main").focus(); });

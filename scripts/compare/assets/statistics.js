@@ -17,15 +17,14 @@ function plusMinus(mean, half, signed = false) {
   return `${sign}${mean.toFixed(places)} ± ${half.toFixed(places)}`;
 }
 
-/** Mean and half width of the interval at the first of DATA.levels (95 %), over the values that there are. */
+/** Mean and half width of the 95 % t-interval, over the values that there are. */
 function interval(values) {
   const present = values.filter((value) => value !== null), count = present.length;
   if (!count) return { mean: null, half: null, count };
   const mean = present.reduce((sum, value) => sum + value, 0) / count;
   if (count < 2) return { mean, half: null, count };
   const squares = present.reduce((sum, value) => sum + (value - mean) ** 2, 0);
-  const error = Math.sqrt(squares / (count - 1) / count);
-  return { mean, half: DATA.quantiles[count - 2][0] * error, error, count };
+  return { mean, half: DATA.quantiles[count - 2] * Math.sqrt(squares / (count - 1) / count), count };
 }
 
 /** The differences of a final metric between two groups, over the seeds that both have; null where there are none. */
@@ -36,14 +35,5 @@ function paired(group, reference, name) {
     const j = reference.seeds.indexOf(seed);
     return j < 0 || mine[i] === null || other[j] === null ? null : mine[i] - other[j];
   }));
-  if (!result.count) return null;
-  if (!result.error) return { ...result, level: null };
-  const statistic = Math.abs(result.mean) / result.error;
-  const met = DATA.levels.filter((_, i) => statistic > DATA.quantiles[result.count - 2][i]);
-  return { ...result, level: met.length ? met[met.length - 1] : 1 };
-}
-
-function significance(difference) {
-  if (!difference || difference.level === null) return "-";
-  return difference.level === 1 ? `p > ${DATA.levels[0]}` : `p < ${difference.level}`;
+  return result.count ? result : null;
 }

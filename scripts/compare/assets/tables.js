@@ -65,7 +65,6 @@ function drawFinals() {
     ...(isPerSeed(name) ? [
       { name: "difference", number: true, value: (row) => row.difference?.mean, half: (row) => row.difference?.half,
         show: (row) => row.difference ? plusMinus(row.difference.mean, row.difference.half, true) : "-" },
-      { name: "significance", value: (row) => row.difference?.level, show: (row) => significance(row.difference) },
       { name: "pairs", number: true, value: (row) => row.difference?.count },
     ] : []),
     ...(several ? [{ name: "to", value: (row) => row.difference && labelOf(row.to, told) }] : []),
@@ -76,7 +75,7 @@ function drawFinals() {
   const one = rows.find((row) => row.to)?.to;
   const what = several ? "the baseline that the experiment names for each, at the same density and the like" : one && `“${labelOf(one, told)}”`;
   byId("finals-note").textContent = `Mean ± half width of the 95 % t-interval over seeds. ${what ? `Differences are to ${what}, paired by seed.
-    Significance is that of the paired t-test, each by itself: with many rows some will be below ${DATA.levels[0]} by chance. ` : ""}${rows.every((row) =>
+    Each interval is by itself: with many rows some will exclude 0 by chance. ` : ""}${rows.every((row) =>
     row.group.done) ? "" : "Of unfinished runs the last values of each seed are shown, and no differences."}`;
 }
 

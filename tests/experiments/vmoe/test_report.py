@@ -1,7 +1,5 @@
 """Tables, figure and findings of V-MoE, of runs with known numbers."""
 
-import json
-
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -28,7 +26,7 @@ def final_of(directory):
     return final, {name: hard and hard.name for name, hard in hards.items()}
 
 
-def rows_of(directory, heading="Test: precision-at-1 after 1000 steps"):
+def rows_of(directory, heading="Test after 1000 steps"):
     """The rows of a table by router, after it has been made."""
     report.make(directory)
     lines = (directory / "table.md").read_text().splitlines()
@@ -36,30 +34,17 @@ def rows_of(directory, heading="Test: precision-at-1 after 1000 steps"):
 
 
 def test_precision_is_compared_seed_by_seed_with_the_hard_router(tmp_path):
-    write_vmoe(tmp_path / "relaxed", RELAXED, "small,router=relaxed", support=32.0, step_seconds=1.25)
+    write_vmoe(tmp_path / "relaxed", RELAXED, "small,router=relaxed", support=32.0)
     write_vmoe(tmp_path / "hard", HARD)
     rows = rows_of(tmp_path)
     assert list(rows) == ["hard, gates", "relaxed, logits"]
     # Two degrees of freedom: t(0.975) = 4.3027, t(0.8) = 1.0607; the standard error of the differences is 1 / sqrt(3).
-    assert list(rows["relaxed, logits"].values())[1:] == ["0.1", "24.00 ± 7.45", "+2.00 ± 2.48", "3.10", "1.25"]
-    assert list(rows["hard, gates"].values())[1:] == ["-", "22.00 ± 4.97", "-", "-", "1.00"]
+    assert list(rows["relaxed, logits"].values())[1:5] == ["0.1", "24.00 ± 7.45", "+2.00 ± 2.48", "3.10"]
+    assert list(rows["hard, gates"].values())[1:5] == ["-", "22.00 ± 4.97", "-", "-"]
     text = (tmp_path / "table.md").read_text()
     assert "In every row: learning rate 3e-3, seeds 3, diverged 0." in text
     assert text.startswith("A stand-in for V-MoE S/32 on JFT-300M: cifar100.")
-    routing = rows_of(tmp_path, "What the routers do after 1000 steps")
-    assert routing["relaxed, logits"]["tokens of an expert"] == "31.00"  # of layers with 32 and 30
-
-
-def test_step_times_compare_on_the_same_processors_alone(tmp_path):
-    write_vmoe(tmp_path / "hard", HARD)
-    write_vmoe(tmp_path / "logits", HARD, router__score="logits")
-    for name in ("logits", "relaxed"):
-        if name == "relaxed":
-            write_vmoe(tmp_path / name, RELAXED, "small,router=relaxed", step_seconds=0.5)
-        path = tmp_path / name / "environment.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"machine": {"cores": len(name)}}))
-    times = {router: row["step time over hard"] for router, row in rows_of(tmp_path).items()}
-    assert times == {"hard, gates": "1.00", "hard, logits": "-", "relaxed, logits": "-"}
+    assert rows["relaxed, logits"]["tokens of an expert"].startswith("31.00")  # of layers with 32 and 30
 
 
 def test_routing_has_the_columns_that_some_run_has_and_stability_is_paired_by_score(tmp_path):
@@ -67,17 +52,15 @@ def test_routing_has_the_columns_that_some_run_has_and_stability_is_paired_by_sc
     write_vmoe(tmp_path / "logits", [*HARD, HARD[-1]], router__score="logits", stability=(50.0, 60.0))
     write_vmoe(tmp_path / "relaxed", [*HARD, HARD[-1]], "small,router=relaxed", stability=(52.0, 64.0))
     write_vmoe(tmp_path / "choice", HARD, "small,router=token_choice", support=32.0)
-    rows = rows_of(tmp_path, "What the routers do after 1000 steps")
+    rows = rows_of(tmp_path)
     # Means over the layers, and of the stability over all rows that have one.
     shown = {router: [row["stability, %"], row["stability minus hard"]] for router, row in rows.items()}
     assert shown == {
-        "hard, gates": ["51.00", "-"],
-        "hard, logits": ["56.00", "+5.00 ± 0.00"],
-        "relaxed, logits": ["59.00", "+3.00 ± 0.00"],
+        "hard, gates": ["51.00 ± 0.00", "-"],
+        "hard, logits": ["56.00 ± 0.00", "+5.00 ± 0.00"],
+        "relaxed, logits": ["59.00 ± 0.00", "+3.00 ± 0.00"],
         "token choice": ["-", "-"],
     }
-    assert {row["entropy of gates, nats"] for row in rows.values()} == {"0.00", "-"}
-    assert "specialisation, nats" not in rows["hard, gates"]
 
 
 def test_a_relaxed_router_is_compared_with_the_hard_one_of_its_score_and_others_with_that_of_gates(tmp_path):
@@ -120,9 +103,8 @@ def test_runs_of_single_seeds_are_pooled_and_the_full_size_is_no_stand_in(tmp_pa
     for seed in range(3):
         write_vmoe(tmp_path / f"hard{seed}", [[row[seed]] for row in HARD], "router=hard", seeds=(seed,))
         write_vmoe(tmp_path / f"relaxed{seed}", [[row[seed]] for row in RELAXED], "router=relaxed", seeds=(seed,))
-    rows = rows_of(tmp_path, "Test: precision-at-1 after 93800 steps")
+    rows = rows_of(tmp_path, "Test after 93800 steps")
     assert rows["relaxed, logits"]["minus hard"] == "+2.00 ± 2.48"
-    assert "step time over hard" not in rows["relaxed, logits"]  # rows of several runs are not joined
     assert "stand-in" not in (tmp_path / "table.md").read_text()
 
 
@@ -157,7 +139,8 @@ def test_precision_of_routers_is_judged_by_intervals(tmp_path, variant, relaxed,
         write_vmoe(tmp_path / "vmoe" / name, rows, f"{variant}router={name}", steps=100)
     finding = report.precision(tmp_path)
     assert answers(finding) == expected
-    assert len(finding.measured) == 1  # an annealed router is none of the paper's
+    verdict = finding.tuned or finding.as_stated
+    assert float(verdict.number.split()[1]) == abs(relaxed - 22.0)  # an annealed router is none of the paper's
 
 
 def test_precision_on_features_comes_before_that_of_the_other_stand_in(tmp_path):
@@ -167,10 +150,8 @@ def test_precision_on_features_comes_before_that_of_the_other_stand_in(tmp_path)
             rows = [[1.0] * 3, [level, level + 1, level + 2.1 + (name == "hard")]]
             write_vmoe(tmp_path / "vmoe_tokens" / f"{name}{steps}", rows, f"tokens,router={name}", steps=steps)
     finding = report.precision(tmp_path)
-    assert [value.split()[0] for value in finding.measured.values()] == ["-5.33", "4.67"]
-    assert [name.rpartition(", ")[2] for name in finding.measured] == ["100 steps", "400 steps"]
     assert answers(finding) == ("not possible here", "mixed")
-    assert "in 1 of 2 comparisons, and less in 1;" in finding.plain
+    assert finding.tuned.number.startswith("precision 5.33 ± ")
     assert set(report.blocks(tmp_path)) == {"vmoe, 100 steps", "vmoe_tokens, 100 steps"}
 
 

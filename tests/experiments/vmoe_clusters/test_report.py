@@ -1,7 +1,6 @@
 """Tables, figures and the finding of the task, of runs with known numbers."""
 
 import matplotlib as mpl
-import numpy as np
 import pytest
 
 from experiments.core.report.style import STYLE
@@ -84,23 +83,13 @@ def test_figures_are_of_the_numbers_and_the_same_bytes_every_time(results):
     fast = {"optimizer__learning_rate": 0.1, "task__noise": 0.4}
     write_clusters(results / "f", "relaxed", [7.0] * 3, [[10.0] * 3, [30.0] * 3, [40.0] * 3], **fast)
     first = {path: path.read_bytes() for path in report.make(results)}
-    names = {f"{name}.{end}" for name in ("excess", "recovery") for end in ("png", "svg")}
-    assert {path.name for path in first} == names | {"table.md"}
+    assert {path.name for path in first} == {"excess.png", "excess.svg", "table.md"}
     assert first == {path: path.read_bytes() for path in report.make(results)}
     final = report.of_split(report.PRESENTATION.load(results)[0], "test")
     with mpl.rc_context(STYLE):
         over_best, over_hard = report.excess(final).axes
-        low, high = report.recovery(final).axes
     drawn = [[bars.lines[0].get_ydata().tolist() for bars in axes.containers] for axes in (over_best, over_hard)]
     assert drawn == [[[5.0], [3.0]], [[-2.0, 0.0]]]  # hard and relaxed; relaxed; of noise 0.4 there is no best
-    curve, *_ = low.get_lines()
-    np.testing.assert_allclose(curve.get_ydata(), [10, 172 / 3, 218.9 / 3])
-    assert (low.get_title(), high.get_title()) == ("noise 0.3, 100 steps", "noise 0.4, 100 steps")
-    assert [line.get_linestyle() for line in high.get_lines()[:2]] == ["-", "--"]  # each learning rate has its dashes
-    assert {text.get_text() for text in high.figure.legends[0].get_texts()} >= {
-        "learning rate 0.03",
-        "learning rate 0.1",
-    }
 
 
 def test_without_runs_there_is_no_figure(tmp_path):
@@ -118,8 +107,6 @@ def test_the_gradient_through_the_mask_is_judged_by_intervals(tmp_path, relaxed,
     assert (finding.as_stated, finding.tuned.answer) == (None, expected)
     count = int(relaxed < 6)  # the balanced plan is none of those that are judged
     assert finding.tuned.number == f"relaxed better in {count} of 1, worse in {1 - count}"
-    ((name, value),) = finding.measured.items()
-    assert (name, value.split()[0]) == ("relaxed, noise 0.3, 100 steps", f"{relaxed - 6 + 0.1 / 3:.2f}")
     assert len(report.blocks(tmp_path)["vmoe_clusters"]) > 3
 
 

@@ -102,9 +102,10 @@ def test_without_own_runs_the_headline_methods_are_shown_and_no_trials(tmp_path,
             environment(name, "mnist_pruning")
     monkeypatch.setattr("scripts.compare.workdirs.RESULTS", tmp_path)
     found = groups_of(tmp_path)
-    assert [one.trial for one in shown_first(found)] == [False] * 8
+    assert [one.runs[0].name.partition("/")[0] for one in shown_first(found)] == ["final"] * 8
     its = dataclasses.replace(
-        presentations.PRESENTATIONS["mnist_pruning"], headline=lambda fields: fields["lam.start"] > 8
+        presentations.PRESENTATIONS["mnist_pruning"],
+        headline=lambda fields: fields["lam.start"] > 8 and fields["split"] == "test",
     )
     monkeypatch.setitem(presentations.PRESENTATIONS, "mnist_pruning", its)
     assert sorted(one.config["lam.start"] for one in shown_first(found)) == [9, 10, 11]

@@ -130,7 +130,6 @@ def test_a_file_that_is_none_is_named(tmp_path, capsys, name, kind):
     ("name", "place", "value"),
     [
         ("environment.json", ("git",), {"commit": {"a": 1}}),
-        ("environment.json", ("resumed",), [None]),
         ("summary.json", ("seeds",), [1, 2]),
         ("summary.json", ("final", "test_error"), None),
         ("summary.json", ("seconds",), float("nan")),
@@ -172,8 +171,8 @@ def test_what_a_terminal_would_obey_is_shown_as_an_escape(tmp_path, capsys):
     assert f"left out: {escaped}-2: " in err
     assert f"b: failed at epoch 1 of 1: {escaped}" in err
     assert all(character.isprintable() for character in (out + err).replace("\n", ""))
-    assert main([str(tmp_path), "--format=text", f"--metric={name}"]) == 2
-    assert f"error: --metric={escaped.replace(chr(92) + 'r' + chr(92) + 'n', ' ')}" in capsys.readouterr().err
+    assert main([str(tmp_path), "--format=text", f"--reference=no{name}"]) == 2
+    assert f"error: --reference=no{escaped.replace(chr(92) + 'r' + chr(92) + 'n', ' ')}" in capsys.readouterr().err
     assert main([str(tmp_path / name / "\x1b"), "--format=text"]) == 1
     assert "\x1b" not in capsys.readouterr().err
 

@@ -37,7 +37,7 @@ def test_a_block_that_nobody_makes_is_named():
 
 
 def test_a_claim_is_a_row():
-    found = Finding("A sentence.", Verdict("no", "5.00 ± 1.00"), NOT_POSSIBLE, "a | b", "points", {})
+    found = Finding(Verdict("no", "5.00 ± 1.00"), NOT_POSSIBLE, "a | b")
     told = readme.claim_row(CLAIMS[0], found).split(" | ")
     assert told[0] == f"| [{CLAIMS[0].short}](results/mnist_pruning)"
     assert told[1:] == ["**no**: 5.00\u00a0±\u00a01.00", "not possible here", r"a \| b |"]
@@ -71,4 +71,3 @@ def test_tables_of_timings_by_value(tmp_path):
     assert made["speed"][3] == f"| {timings.SHOWN[0]} | 0.5 | - | - | - | - |"
     assert made["speed on a GPU"][2] == f"| {timings.SHOWN[0]} | 0.5 | - | - | - | - |"
     assert made["solvers"][2] == "| PAV | 3 | - | - | - | 1e-07 |"
-    assert made["exactness"][2] == "| 0.1 | 0 of 1 sizes | 0.5 |"

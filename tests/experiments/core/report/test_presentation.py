@@ -11,14 +11,12 @@ from experiments.core.report.runs import pooled
 
 PRESENTATION = Presentation(
     experiment="toy",
-    title="the toy",
     kinds=Kinds(
         "method",
         reads={"hard": ["every"], "relaxed": ["lam", "p", "every"], "dense": []},
         only_if={"lam.end": ("lam.schedule", ["geometric"])},
     ),
     method=lambda fields: {"relaxed": "relaxed top-k", "hard": "hard top-k", "dense": "dense"}[fields["method"]],
-    look=lambda fields: ("#000000", "-"),
     baseline="hard",
     setting=("budget",),
     always=("p",),
@@ -67,8 +65,8 @@ def test_a_label_gives_the_fields_in_which_a_run_differs_from_others_of_its_meth
         "relaxed top-k, lam = 1e-3, learning rate 0.1, p = 2",
         "relaxed top-k, lam = 0.1, learning rate 0.3, p = 4/3",
         "hard top-k",
-        "dense [d]",
-        "dense [e]",
+        "dense, [d]",
+        "dense, [e]",
     ]
 
 
@@ -110,7 +108,7 @@ def test_a_reference_with_the_same_optimizer_comes_first():
 def test_runs_that_cannot_be_named_are_told_apart_from_others():
     assert PRESENTATION.odd(run_of("a")) == ""
     assert "'gone'" in PRESENTATION.odd(run_of("a", method="gone"))
-    assert "the toy" in PRESENTATION.odd(dataclasses.replace(run_of("a"), environment={"experiment": "other"}))
+    assert "a run of toy" in PRESENTATION.odd(dataclasses.replace(run_of("a"), environment={"experiment": "other"}))
     strict = dataclasses.replace(PRESENTATION, method=lambda fields: f"{fields['size'] + 1}")
     assert "config.size" in strict.odd(run_of("a"))
     assert "TypeError" in strict.odd(run_of("a", size="large"))

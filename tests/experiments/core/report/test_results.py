@@ -151,6 +151,6 @@ def test_the_table_and_the_figures_of_the_pruning_leave_other_experiments_out(tm
     write_workdir(tmp_path / "hard", [[90.0, 90.0], [7.0, 8.0]], method="hard")
     (run,), (problem,) = report.PRESENTATION.load(tmp_path)
     assert run.name == "hard"
-    assert (problem.name, problem.reason) == ("other", "not a run of the pruning experiment")
+    assert (problem.name, problem.reason) == ("other", "not a run of mnist_pruning")
     report.make(tmp_path)
-    assert "`other`: not a run of the pruning experiment" in (tmp_path / "table.md").read_text()
+    assert "`other`: not a run of mnist_pruning" in (tmp_path / "table.md").read_text()
