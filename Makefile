@@ -159,7 +159,7 @@ fuzz: $(READY)  ## Random problems for every operator against an independent ora
 	@$(if $(PROBLEM),PROBLEM='$(PROBLEM)' $(RUN) pytest tests/ops/problems/test_judge.py -k problem_of_a_line,\
 	  FUZZ=$(N) SEED=$(SEED) $(RUN) pytest tests/ops/problems -n $(JOBS) --dist=worksteal --durations=0 --durations-min=1000)
 
-bench: $(VENV)-bench/.ready-$(JAX)  ## Time operators beside peers, solvers, steps, routers, losses, sparse inference, input pipeline, pages, --help: ONLY=masks,steps, SMALL=1 for tiny sizes.
+bench: $(VENV)-bench/.ready-$(JAX)  ## Time operators beside peers, solvers, steps, routers, losses, input pipeline, pages, --help: ONLY=masks,steps, SMALL=1 for tiny sizes.
 	@$(VENV)-bench/bin/python -m scripts.bench $(if $(ONLY),--only=$(ONLY)) $(if $(SMALL),--small)
 
 bench-gpu:  ## What a GPU is worth timing on it, about half an hour; goes on where it was stopped: MINUTES=10 for a part, SMALL=1 for tiny sizes on any machine.

@@ -35,7 +35,6 @@ GROUPS = {
     "steps": "steps.group",
     "router": "training.router",
     "losses": "training.losses",
-    "sparsity": "sparsity.group",
     "pipeline": "costs.pipeline",
     "pages": "costs.pages",
     "help": "costs.helps",

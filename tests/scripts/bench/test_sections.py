@@ -5,19 +5,12 @@ import pickle
 
 import numpy as np
 import pytest
-from jax.experimental.sparse import BCOO
-from scipy import sparse
 
 from experiments.core.input.examples import InMemory
 from experiments.vmoe.experiment import RECIPE, routing_shape
-from scripts.bench import costs, sparsity, training
+from scripts.bench import costs, training
 from scripts.bench.__main__ import GROUPS, group_of
 from scripts.bench.timing import Contest, Summary
-
-
-@pytest.fixture(scope="module")
-def matrices():
-    return sparsity.pruned((50, 20, 10), 0.1)
 
 
 @pytest.mark.parametrize("scale", ["small", "cpu", "device"])
@@ -73,27 +66,3 @@ def test_images_are_made_on_the_host_and_on_the_device(monkeypatch):
     rows = [row for case in costs.pipeline("small").cases for row in case.measure(Contest())["rows"]]
     assert [row["where"] for row in rows] == ["host", "device"]
     assert all(row["images_per_s"] > 0 for row in rows)
-
-
-def test_as_many_weights_are_kept_as_the_density_says_across_all_matrices(matrices):
-    assert sum(int(np.count_nonzero(matrix)) for matrix in matrices) == int(0.1 * (50 * 20 + 20 * 10))
-
-
-def test_bytes_are_those_of_the_formats(matrices):
-    found = sparsity.bytes_of(matrices)
-    assert found["dense"] == sum(matrix.nbytes for matrix in matrices)
-    rows = [sparse.csr_array(matrix.T) for matrix in matrices]
-    assert found["csr"] == sum(m.data.nbytes + m.indices.nbytes + m.indptr.nbytes for m in rows)
-    coordinates = [BCOO.fromdense(matrix) for matrix in matrices]
-    assert found["bcoo"] == sum(m.data.nbytes + m.indices.nbytes for m in coordinates)
-    bits = sum(np.packbits(matrix != 0).nbytes for matrix in matrices)
-    assert found["bits"] == bits + sum(matrix[matrix != 0].nbytes for matrix in matrices)
-
-
-def test_dense_and_sparse_products_agree(matrices):
-    logits = {form: call() for form, call in sparsity.calls(matrices, 7).items()}
-    assert logits["dense"].shape == (10, 7)
-    np.testing.assert_allclose(logits["csr"], logits["dense"], atol=1e-5)
-    (case,) = sparsity.group("small").cases
-    found = case.measure(Contest())
-    assert (len(found["bytes"]), len(found["inference"])) == (4, 16)
