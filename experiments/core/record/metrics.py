@@ -65,29 +65,25 @@ def read(path: Path) -> list[Row]:
     return list(_rows(path, lines(path)))
 
 
-def read_until(path: Path, step: int, config: Mapping[str, Any], sha256: str) -> list[Row]:
+def read_until(path: Path, step: int, config: Mapping[str, Any]) -> list[Row]:
     """The rows up to that of `step`; what comes after them may be anything, for it is to be written again.
 
     Args:
       path: of the metrics file.
       step: of a row.
       config: of the run.
-      sha256: of the lines.
 
     Raises:
-      DamagedError: there is no such row, or these are not the rows that were written.
+      DamagedError: there is no such row, or one before it is missing.
     """
-    rows, found = [], lines(path)
-    for row in _rows(path, found):
+    rows = []
+    for row in _rows(path, lines(path)):
         rows.append(row)
         if row["step"] >= step:
             break
     require_complete(path, rows, config)
     if not rows or rows[-1]["step"] != step:
         raise DamagedError(path, f"it has no row of step {step}", _ADVICE)
-    sum_ = hashlib.sha256(b"".join(line + b"\n" for line in found[: len(rows)])).hexdigest()
-    if sum_ != sha256:
-        raise DamagedError(path, f"lines 1 to {len(rows)} are not those that were written", _ADVICE)
     return rows
 
 
@@ -148,9 +144,6 @@ class Writer:
         """Without a `path`, rows are only kept in memory: in all processes but the one that writes."""
         self.rows = rows
         self._path = path
-        self._sum = hashlib.sha256()
-        for row in rows:
-            self._sum.update(_line(row).encode())
         self._file = None
         self._tensorboard = tensorboard
         if path:
@@ -167,16 +160,10 @@ class Writer:
                 self._file.flush()
                 os.fsync(self._file.fileno())
         self.rows.append(row)
-        self._sum.update(_line(row).encode())
         if self._path and is_remote(self._path):
             write_atomically(self._path, "".join(map(_line, self.rows)))
         if self._tensorboard:
             self._tensorboard.scalars(row["step"], _means(row))
-
-    @property
-    def sha256(self) -> str:
-        """Of all lines, as they are in the file."""
-        return self._sum.hexdigest()
 
     def close(self) -> None:
         """Closes the file."""

@@ -18,11 +18,10 @@ Fields of the config that the trainer reads:
     export_params     parameters at the end as a file, see export.py; False
     export_examples   what there is to say of each evaluated example at the end, as a file, see export.py; False
     export_probe      what the experiment's probe finds at the end, as a file, see export.py; False
-    export_pictures   images and histograms of the parameters at the end, as a file, see export.py; False
     tensorboard
     compilation_cache   where compiled programs are kept, see compilation_cache.py
 
-The last nine may be left out. A loss may be as simple as
+The last eight may be left out. A loss may be as simple as
 
     def loss(params, batch, key, progress):
         logits = model.apply({"params": params}, batch["image"].astype(jnp.float32))

@@ -82,6 +82,11 @@ def leaving_promptly() -> Iterator[None]:
         raise
 
 
+def is_first() -> bool:
+    """Whether this process is the one that writes."""
+    return jax.process_index() == 0
+
+
 def from_first(call: Callable[[], Any]) -> Any:
     """What `call` returns in the first process, as JSON has it, or the `UsageError` that it raises, in all of them.
 

@@ -79,9 +79,9 @@ def test_a_damaged_run_goes_on_to_the_same_numbers_or_says_why_not(copy, whole, 
     assert rows_without_seconds(copy) == whole
     out = capsys.readouterr().out
     assert damage.said in out
-    if damage.said == "is used instead":
+    if "damaged" in damage.said:
         assert f"the checkpoint of step {NEWEST} is damaged (" in out
-        assert f"is now {copy}/damaged-checkpoint-{NEWEST}, and that of step {BEFORE} is used instead" in out
+        assert f"it is now {copy}/damaged-checkpoint-{NEWEST}\n" in out
         assert f"resuming after step {BEFORE}" in out
 
 
@@ -151,7 +151,7 @@ def test_checkpoints_of_another_config_are_refused_with_the_field_that_differs(c
 
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: os.symlink(path, path), os.mknod])
 def test_what_is_no_file_or_directory_where_there_should_be_one_is_named(copy, make):
-    files = [*FILES, "metrics.jsonl", "params.npz", "examples.npz", "probe.npz", "pictures.npz", ".lock"]
+    files = [*FILES, "metrics.jsonl", "params.npz", "examples.npz", "probe.npz", ".lock"]
     wrong = [] if make is os.mknod else files
     wrong += [] if make is os.mkdir else ["checkpoints", "tensorboard"]
     for name in wrong:
@@ -198,7 +198,7 @@ def tensorstore(*_, **__):
 
 def test_a_full_disk_is_one_line_whoever_writes_and_nothing_is_lost(copy, whole, monkeypatch, capsys):
     fsync = os.fsync
-    for named in ("metrics.jsonl", "checkpoints", "SHA256SUMS", "summary.json"):
+    for named in ("metrics.jsonl", "checkpoints", "SHA256", "summary.json"):
 
         def selective(descriptor, named=named):
             name = os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}"))
