@@ -128,7 +128,8 @@ def _read(path: str | Path) -> Arrays:
         with np.load(local, allow_pickle=False) as file:
             arrays = {name: _floating(file[key], key) for name, key in _parameters(file.files).items()}
     except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-        raise UsageError(f"{path} cannot be read as an .npz file of parameters: {error}") from error
+        again = "" if local == Path(path).expanduser() else f" (remove {local}, and it is downloaded again)"
+        raise UsageError(f"{path} cannot be read as an .npz file of parameters: {error}{again}") from error
     return {name: array for name, array in arrays.items() if array is not None}
 
 
