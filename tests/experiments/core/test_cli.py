@@ -10,8 +10,6 @@ from experiments.core.record.workdir import Workdir
 from experiments.mnist_pruning.experiment import RECIPE
 from tests.experiments.support import command
 
-pytestmark = pytest.mark.filterwarnings(r"ignore:the load_module\(\) method:DeprecationWarning")  # of ml_collections
-
 
 def parsed(*options):
     """The config of a command line, in this process."""
