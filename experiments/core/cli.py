@@ -72,7 +72,7 @@ def _define_options(flag_values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "config",
         None,
-        "Path of the config file, with --help that whose fields to list. It is Python, and is run: name only what you trust.",
+        "Path of the config file, whose fields --help lists. It is Python, and is run: name only what you trust.",
         flag_values=flag_values,
     )
     flags.DEFINE_string("workdir", None, "Where config, metrics and checkpoints are kept.", flag_values=flag_values)
