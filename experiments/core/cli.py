@@ -21,7 +21,7 @@ from experiments.core.config import leaves, lines
 from experiments.core.errors import UsageError
 from experiments.core.record import hardware
 from experiments.core.record.environment import Launch
-from experiments.core.training import experiment, mesh, processes, train
+from experiments.core.training import experiment, processes, train
 
 _HELP = {"-h", "-help", "--help", "--helpshort", "--helpfull"}
 
@@ -81,13 +81,6 @@ def _define_options(flag_values: flags.FlagValues) -> None:
         False,
         "Only say whether the config can be run in the workdir, on as many devices as JAX sees; neither accelerators "
         "nor data are asked for.",
-        flag_values=flag_values,
-    )
-    flags.DEFINE_integer(
-        "check_processes",
-        1,
-        "With --check: how many processes there will be, which JAX cannot see.",
-        lower_bound=1,
         flag_values=flag_values,
     )
     flags.DEFINE_bool(
@@ -153,7 +146,7 @@ class Command:
             return 0
         if self._flags.check:
             hardware.require_devices()
-            train.check(self._recipe, mesh.of_processes(config, self._flags.check_processes), workdir)
+            train.check(self._recipe, config, workdir)
             print("the config can be run")
             return 0
         launch = Launch(

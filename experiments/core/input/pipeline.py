@@ -8,7 +8,7 @@ config.input.recipe          one of `images.PREPROCESSING`: inception, big_visio
             .prefetch        batches to have ready, beside those under way in the workers
 
 Which examples make up a batch, in which order, and how each is augmented are pure functions of the
-seed, the step and the row of the batch; `batches.py` says which examples, so they are those of a
+seed, the step and the row of the batch; `stream.py` says which examples, so they are those of a
 run whose data stay on the devices. Neither the number of workers nor that of hosts (each of which makes its own
 rows) has any part in it: nothing is saved, and a run resumes at any step on any machines.
 
@@ -17,13 +17,15 @@ twice `prefetch` batches, lies in /dev/shm: a container must be given as much (a
 """
 
 import dataclasses
+import functools
 import math
 import multiprocessing
 import os
 import signal
 import threading
 import weakref
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import ml_collections
 import numpy as np
@@ -31,10 +33,9 @@ from absl import flags
 
 from experiments.core import processors
 from experiments.core.config import require, require_one_of
-from experiments.core.input.batches import step_indices
 from experiments.core.input.examples import Examples
 from experiments.core.input.images import PREPROCESSING
-from experiments.core.input.stream import Arrays, Stream, blank
+from experiments.core.input.stream import Arrays, Stream, blank, step_indices
 
 AUGMENT_ON = ("host", "device")
 _MOST_PIXELS, _MOST_WORKERS, _MOST_AHEAD = 8192, 1024, 1024
@@ -60,29 +61,30 @@ def validate(config: ml_collections.ConfigDict) -> None:
         require(size is not None and size > 0, "eval_batch_size", size, "positive where input.augment_on='host'")
 
 
-class Job(Protocol):
-    """Batches row by row, as pure functions of the step; it can be sent to other processes."""
-
-    @property
-    def period(self) -> int:
-        """The number of steps after which those that ask begin again at 0."""
-        ...
-
-    def row(self, step: int, row: int) -> Arrays:
-        """One row of the batch of a step."""
-        ...
-
-
 @dataclasses.dataclass(frozen=True)
-class TrainingJob:
-    """Shuffled anew in each epoch, and augmented."""
+class Job:
+    """Batches row by row, as pure functions of the step; it can be sent to other processes."""
 
     examples: Examples
     recipe: str
     size: int
     batch_size: int
+
+    @property
+    def period(self) -> int:
+        """The number of steps after which those that ask begin again at 0."""
+        return _STEPS
+
+    def row(self, step: int, row: int) -> Arrays:
+        """One row of the batch of a step."""
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingJob(Job):
+    """Shuffled anew in each epoch, and augmented."""
+
     seed: int
-    period: int = _STEPS
 
     def row(self, step: int, row: int) -> Arrays:
         """An augmented example."""
@@ -92,14 +94,8 @@ class TrainingJob:
         return example | {"image": PREPROCESSING[self.recipe].train(rng, example["image"], self.size)}
 
 
-@dataclasses.dataclass(frozen=True)
-class EvaluationJob:
+class EvaluationJob(Job):
     """Every example once, in order; the last one fills up the last batch."""
-
-    examples: Examples
-    recipe: str
-    size: int
-    batch_size: int
 
     @property
     def period(self) -> int:
@@ -112,31 +108,26 @@ class EvaluationJob:
         return example | {"image": PREPROCESSING[self.recipe].evaluation(example["image"], self.size)}
 
 
-def train_stream(config: ml_collections.ConfigDict, examples: Examples) -> Stream:
-    """Training batches of a valid config: `image` [R, S, S, C] in uint8 and `label` [R, ...], for R rows."""
+def _stream(config: ml_collections.ConfigDict, examples: Examples, job: Callable[[int], Job]) -> Stream:
     field = config.input
 
-    def open_stream(seed: int, rows: np.ndarray) -> Batches:
-        job = TrainingJob(examples, field.recipe, field.size, config.batch_size, seed)
-        return Batches(job, rows, workers=field.workers, prefetch=field.prefetch)
+    def opened(seed: int, rows: np.ndarray) -> Batches:
+        return Batches(job(seed), rows, workers=field.workers, prefetch=field.prefetch)
 
-    return Stream(len(examples), open_stream, _row_like(examples, field.size))
+    image = blank((field.size, field.size, examples.channels), np.uint8)
+    return Stream(len(examples), opened, {"image": image, "label": examples.label_like})
+
+
+def train_stream(config: ml_collections.ConfigDict, examples: Examples) -> Stream:
+    """Training batches of a valid config: `image` [R, S, S, C] in uint8 and `label` [R, ...], for R rows."""
+    job = functools.partial(TrainingJob, examples, config.input.recipe, config.input.size, config.batch_size)
+    return _stream(config, examples, job)
 
 
 def evaluation_stream(config: ml_collections.ConfigDict, examples: Examples) -> Stream:
     """Batches of `config.eval_batch_size` that hold every example once, in order; else as `train_stream`."""
-    field = config.input
-
-    def open_stream(seed: int, rows: np.ndarray) -> Batches:
-        del seed
-        job = EvaluationJob(examples, field.recipe, field.size, config.eval_batch_size)
-        return Batches(job, rows, workers=field.workers, prefetch=field.prefetch)
-
-    return Stream(len(examples), open_stream, _row_like(examples, field.size))
-
-
-def _row_like(examples: Examples, size: int) -> Arrays:
-    return {"image": blank((size, size, examples.channels), np.uint8), "label": examples.label_like}
+    job = EvaluationJob(examples, config.input.recipe, config.input.size, config.eval_batch_size)
+    return _stream(config, examples, lambda seed: job)
 
 
 class Batches:

@@ -15,8 +15,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from experiments.core.config import require, require_one_of
-from experiments.core.input.batches import step_indices
-from experiments.core.input.stream import Arrays, HostBatches, Shuffled
+from experiments.core.input.stream import Arrays, HostBatches, Shuffled, step_indices
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training.plan import by_steps
 from experiments.core.training.setup import Setup

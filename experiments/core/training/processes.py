@@ -148,16 +148,15 @@ def _given() -> tuple[str, int, int] | None:
         )
     address, count, index = values.values()
     host, _, port = address.rpartition(":")
-    _require(bool(host) and port.isdigit() and int(port) < 2**16, "JAX_COORDINATOR_ADDRESS", "HOST:PORT")
-    _require(count.isdigit() and int(count) > 0, "JAX_NUM_PROCESSES", "a positive number")
-    below = f"a number below JAX_NUM_PROCESSES={count}"
-    _require(index.isdigit() and int(index) < int(count), "JAX_PROCESS_ID", below)
-    return address, int(count), int(index)
-
-
-def _require(condition: bool, name: str, allowed: str) -> None:
-    if not condition:
-        raise UsageError(f"{name}={os.environ[name]} is not allowed: it must be {allowed}")
+    number = int(count) if count.isdigit() else 0
+    for fits, name, allowed in (
+        (bool(host) and port.isdigit() and int(port) < 2**16, _VARIABLES[0], "HOST:PORT"),
+        (number > 0, _VARIABLES[1], "a positive number"),
+        (index.isdigit() and int(index) < number, _VARIABLES[2], f"a number below {_VARIABLES[1]}={count}"),
+    ):
+        if not fits:
+            raise UsageError(f"{name}={values[name]} is not allowed: it must be {allowed}")
+    return address, number, int(index)
 
 
 def _cluster() -> str | None:

@@ -167,7 +167,6 @@ OTHERS = [
     ([*MNIST, "--workdir=README.md/run"], "--workdir=.*README.md/run: Not a directory"),
     ([*MNIST, "--flagfile=nowhere"], "nowhere"),
     ([*MNIST, "--check=maybe"], "--check=maybe"),
-    ([*MNIST, "--check_processes=0"], "--check_processes=0: 0 is not a positive integer"),
     ([*MNIST, "--speed=11"], "speed"),
     ([*MNIST, "stray"], "unexpected argument 'stray'"),
     ([*VMOE, "--config.router.name=token_choice", "--config.router.selected=99"], "config.router.selected=99 "),

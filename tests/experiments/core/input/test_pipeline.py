@@ -14,8 +14,8 @@ import pytest
 
 from experiments.core.errors import UsageError
 from experiments.core.input import pipeline
-from experiments.core.input.batches import epoch_indices
 from experiments.core.input.examples import InMemory
+from experiments.core.input.stream import epoch_indices
 from tests.experiments import tiny_tfds
 from tests.experiments.support import ROOT, is_running, start, wait_for_end
 
