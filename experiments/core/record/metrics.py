@@ -87,7 +87,7 @@ def read_until(path: Path, step: int, config: Mapping[str, Any]) -> list[Row]:
     return rows
 
 
-def require_sha256(path: Path, sha256: str) -> None:
+def require_sha256(path: Path, sha256: Any) -> None:
     """Checks the whole file.
 
     Raises:

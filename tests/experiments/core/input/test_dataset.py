@@ -107,6 +107,21 @@ def test_of_imagenet21k_the_first_images_of_its_only_split_test(directory, monke
     np.testing.assert_array_equal(source.train[0]["image"][..., 0], EXAMPLES["train"][0][12])
 
 
+def test_a_download_that_fails_is_one_line_with_the_reason(tmp_path, monkeypatch):
+    import tensorflow_datasets as tfds
+
+    class Builder:
+        def is_prepared(self):
+            return False
+
+        def download_and_prepare(self):
+            raise ConnectionError("no such host")
+
+    monkeypatch.setattr(tfds, "builder", lambda *_, **__: Builder())
+    with pytest.raises(UsageError, match=r"^data set 'kmnist' could not be obtained from .* no such host"):
+        sources.from_tfds("kmnist", str(tmp_path), download=True)
+
+
 def test_what_another_process_has_downloaded_in_the_meantime_is_not_downloaded_again(monkeypatch):
     import tensorflow_datasets as tfds
 
