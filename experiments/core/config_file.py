@@ -81,7 +81,7 @@ def of_file(path: str | Path, variant: str | None = None) -> ml_collections.Conf
 
 
 def module_of(path: str) -> ModuleType:
-    """What a config file defines; it is run for that, and may raise anything."""
+    """Runs a config file, which may raise anything, and returns it as a module."""
     spec = importlib.util.spec_from_loader("config_file", importlib.machinery.SourceFileLoader("config_file", path))
     assert spec is not None
     assert spec.loader is not None

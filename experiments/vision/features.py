@@ -54,7 +54,7 @@ Compute = Callable[[np.ndarray], np.ndarray]
 
 
 class Layer(NamedTuple):
-    """What of the network's outputs is kept, in which type, and the side of a place of it, in pixels.
+    """An output of the network that is kept, its type, and the side of one of its places in pixels.
 
     Half of float32's digits are enough for maps, which take 16 times the place: they end in a network of their own.
     """
@@ -98,7 +98,7 @@ def prepare(config: ml_collections.ConfigDict) -> None:
 
 
 def load(config: ml_collections.ConfigDict) -> Data:
-    """As `dataset.load`, with features in the place of images: `image` [N, 1280], or [N, H, W, 320].
+    """Loads a data set with features in the place of images: `image` [N, 1280], or [N, H, W, 320].
 
     Raises:
       UsageError: the data or the weights cannot be obtained, or the images are not in memory.

@@ -134,7 +134,7 @@ def _read(path: str | Path) -> Arrays:
 
 
 def _parameters(keys: list[str]) -> dict[str, str]:
-    """From the names of the parameters to their keys in the file."""
+    """The keys of the parameters in the file, by their names."""
     for prefix in _PREFIXES:
         if any(key.startswith(prefix) for key in keys):
             return {key.removeprefix(prefix): key for key in keys if key.startswith(prefix)}

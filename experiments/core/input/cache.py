@@ -74,7 +74,7 @@ def _make(path: Path, make: Callable[[], Arrays]) -> Arrays:
 
 
 def directory() -> Path:
-    """Where everything that can be fetched or made again lies: `$XDG_CACHE_HOME/sparse-topk`, else below ~/.cache."""
+    """The directory of all that can be fetched or made again: `$XDG_CACHE_HOME/sparse-topk`, else below ~/.cache."""
     root = os.environ.get("XDG_CACHE_HOME")
     return (Path(root) if root else Path.home() / ".cache") / "sparse-topk"
 

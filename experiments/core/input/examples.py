@@ -41,12 +41,12 @@ class Label:
 
     @property
     def dtype(self) -> Any:
-        """Of the labels."""
+        """The type of a label."""
         return np.uint8 if self.several else np.int32
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of a single label."""
+        """The shape of a single label."""
         return (self.num_classes,) if self.several else ()
 
     def encode(self, value: Any) -> np.ndarray:
@@ -133,12 +133,12 @@ class InMemory:
 
     @property
     def channels(self) -> int:
-        """As the arrays have it."""
+        """The number of channels of the arrays."""
         return self.arrays["image"].shape[-1]
 
     @property
     def label_like(self) -> np.ndarray:
-        """As the arrays have it."""
+        """An array of zeros like one of the labels."""
         labels = self.arrays["label"]
         return blank(labels.shape[1:], labels.dtype)
 
@@ -171,12 +171,12 @@ class OnDisk:
 
     @property
     def channels(self) -> int:
-        """Of RGB."""
+        """Three: images are decoded to RGB."""
         return 3
 
     @property
     def label_like(self) -> np.ndarray:
-        """As the label encodes it."""
+        """An array of zeros like an encoded label."""
         return blank(self.label.shape, self.label.dtype)
 
     def __getstate__(self) -> dict[str, Any]:

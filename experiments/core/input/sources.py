@@ -1,4 +1,4 @@
-"""Where images come from: TensorFlow Datasets without TensorFlow, or scikit-learn's digits."""
+"""Sources of images: TensorFlow Datasets without TensorFlow, or scikit-learn's digits."""
 
 import contextlib
 import dataclasses

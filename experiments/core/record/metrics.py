@@ -141,7 +141,7 @@ class Writer:
     """Appends rows to a metrics file that already holds `rows`, and to TensorBoard if asked."""
 
     def __init__(self, path: Path | None, rows: list[Row], tensorboard: TensorBoard | None = None):
-        """Without a `path`, rows are only kept in memory: in all processes but the one that writes."""
+        """Begins the file at `path` with `rows`; without a path, as where nothing is written, they stay in memory."""
         self.rows = rows
         self._path = path
         self._file = None
@@ -177,7 +177,7 @@ def _line(row: Row) -> str:
 
 
 def _means(row: Row) -> dict[str, float]:
-    """Over the seeds that have a value."""
+    """Means over the seeds that have a value."""
     means = {}
     for name, values in flatten(row):
         numbers = [value for value in (values if isinstance(values, list) else [values]) if value is not None]

@@ -101,7 +101,7 @@ class Workdir:
         return self.summary.exists() and bool(self.read_summary())
 
     def read_summary(self) -> dict[str, Any]:
-        """What is known of a run that is done.
+        """Reads the summary of a run that is done.
 
         Raises:
           DamagedError: the file holds something else.
@@ -112,7 +112,7 @@ class Workdir:
         return summary
 
     def _launches(self) -> dict[str, Any] | None:
-        """What is recorded of them; None before the first."""
+        """The records of all launches; None before the first."""
         if not self.environment.exists():
             return None
         advice = "put back a copy of it, or remove it: what it says of earlier launches is then lost, and nothing else"

@@ -42,7 +42,7 @@ class Checkpoints:
     """
 
     def __init__(self, directory: Path, config: Config | None = None):
-        """To be made when no damaged checkpoint is left in `directory`; `config` is kept in each."""
+        """Opens a `directory` in which no damaged checkpoint is left; `config` is kept in each."""
         options = ocp.CheckpointManagerOptions(
             max_to_keep=2,
             enable_async_checkpointing=False,

@@ -44,8 +44,8 @@ def make(setup: Setup) -> "Evaluate":
 class Evaluate(abc.ABC):
     """Metrics of parameters, on the host: scalars, or [S] where there is an axis of seeds."""
 
-    def __init__(self, setup: Setup):
-        self._setup = setup
+    def __init__(self, setup: Setup, num_examples: int):
+        self._setup, self._num_examples = setup, num_examples
         self._compiled: Any = None
 
     @abc.abstractmethod
@@ -73,10 +73,6 @@ class Evaluate(abc.ABC):
     def close(self) -> None:
         """Gives back what is held to read the examples."""
 
-    @property
-    @abc.abstractmethod
-    def _num_examples(self) -> int: ...
-
     @abc.abstractmethod
     def _open(self, params: Params) -> None: ...
 
@@ -89,7 +85,7 @@ class _InOnePiece(Evaluate):
     """All examples on every device: for small data sets, and metrics that are no means over examples."""
 
     def __init__(self, setup: Setup):
-        super().__init__(setup)
+        super().__init__(setup, num_examples(setup.data.evaluation))
         self._examples: Any = {}
         experiment = setup.experiment
         conclude = experiment.conclude or (lambda means: means)
@@ -111,10 +107,6 @@ class _InOnePiece(Evaluate):
     def close(self) -> None:
         self._examples = {}
 
-    @property
-    def _num_examples(self) -> int:
-        return num_examples(self._setup.data.evaluation)
-
     def _open(self, params: Params) -> None:
         arrays, everywhere = self._setup.data.evaluation, self._setup.everywhere
         self._examples = {name: mesh_lib.put(array, everywhere) for name, array in arrays.items()}
@@ -127,14 +119,14 @@ class _InBatches(Evaluate):
     """One compiled call per batch, which adds to sums over the examples; every process reads its rows alone."""
 
     def __init__(self, setup: Setup, batch_size: int):
-        super().__init__(setup)
         experiment, arrays, stream = setup.experiment, setup.data.evaluation, setup.data.evaluation_stream
+        number_of_examples = stream.num_examples if stream else num_examples(arrays)
+        super().__init__(setup, number_of_examples)
 
         def opened(rows: np.ndarray) -> HostBatches:
             return stream.open(0, rows) if stream else InOrder(arrays, batch_size, rows)
 
         self._feed = Streamed(opened, stream.example if stream else row_of(arrays), batch_size, 1, setup.mesh)
-        number_of_examples = self._num_examples
         self._num_batches = -(-number_of_examples // batch_size)
 
         def sums(params: Params, chunk: Any, number: jax.Array, progress: jax.Array) -> Metrics:
@@ -174,11 +166,6 @@ class _InBatches(Evaluate):
 
     def close(self) -> None:
         self._feed.close()
-
-    @property
-    def _num_examples(self) -> int:
-        stream = self._setup.data.evaluation_stream
-        return stream.num_examples if stream else num_examples(self._setup.data.evaluation)
 
     def _open(self, params: Params) -> None:
         self._feed.open()

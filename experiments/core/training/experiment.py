@@ -1,4 +1,4 @@
-"""What an experiment hands to the trainer.
+"""The functions that an experiment hands to the trainer.
 
 An experiment is a package `experiments/NAME` with a model, a module `experiment.py` that ends in a
 `Recipe`, and a `__main__.py` that calls `cli.main(RECIPE)`; its configs are `configs/NAME.py`. Of
@@ -48,7 +48,7 @@ Metrics = dict[str, Any]  # by name, possibly nested
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """What changes in a network from row to row, seen with a few fixed examples.
+    """Compares a network from row to row, by a few fixed examples.
 
     Attributes:
       find: `find(params, progress) -> found`: boolean arrays by name, of the same shapes on any devices.

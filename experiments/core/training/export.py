@@ -1,4 +1,4 @@
-"""What a finished run leaves as files that any program with NumPy reads, if its config asks for them.
+"""Files of a finished run that any program with NumPy reads, if its config asks for them.
 
 config.export_params      its parameters, or what its experiment makes of them (`Experiment.exported`); of a single seed
 config.export_examples    what its experiment says of each evaluated example (`Experiment.examine`)

@@ -25,7 +25,7 @@ NAMES = ("resident", "stream")
 
 
 class Shapes(NamedTuple):
-    """What a feed hands to a compiled call, as `jax.ShapeDtypeStruct` with their places."""
+    """The arguments that a feed hands to a compiled call, as `jax.ShapeDtypeStruct` with their places."""
 
     examples: Any
     chunk: Any
@@ -49,7 +49,7 @@ class Feed(Protocol):
         """Puts the examples on the devices, or starts the stream."""
 
     def chunk(self, first_step: int) -> Any:
-        """What the steps from `first_step` on need besides `examples`: a pure function."""
+        """The chunk of the steps from `first_step` on: a pure function."""
 
     def close(self) -> None:
         """Gives back what is held to make chunks; arrays on the devices stay."""
@@ -67,7 +67,7 @@ class Resident:
 
     @property
     def shapes(self) -> Shapes:
-        """Those of the arrays in memory, and of the indices."""
+        """Shapes of the arrays in memory, and of the indices."""
         everywhere, (num_steps, _, batch_size) = self._setup.everywhere, self._size
         shape = (len(self._setup.config.seeds), num_steps, batch_size)
         return Shapes(
@@ -105,7 +105,7 @@ class Streamed:
     def __init__(
         self, make: Callable[[np.ndarray], HostBatches], example: Arrays, batch_size: int, num_steps: int, mesh: Mesh
     ):
-        """Of rows like `example`; `make(rows)` opens the stream of those rows of each batch that lie on this host."""
+        """Takes an `example` of a row, and `make(rows)`, which opens the stream of those rows of each batch."""
         self.examples: Arrays = {}
         self._make, self._example, self._mesh = make, example, mesh
         self._shape = (num_steps, batch_size)
@@ -114,7 +114,7 @@ class Streamed:
 
     @property
     def shapes(self) -> Shapes:
-        """Those of whole batches, on all hosts together."""
+        """Shapes of whole batches, on all hosts together."""
         return Shapes(
             {},
             {

@@ -125,22 +125,13 @@ class Loop:
         later = feed.chunks(self.program.feed, range(step + at_once, plan.total_steps, at_once))
         chunks = itertools.chain(first, later)
         train, no_steps = self._compile()
-        performance = self._performance()
         del first  # a batch on the device
+        recorder = rows.Recorder(self.program, self.prober, writer, no_steps)
         progress = rows.Progress(self.setup.experiment.headline, plan, step, self._say)
         since_row = beginning.since_row or MetricsSinceRow(no_steps)
-
-        def add_row() -> MetricsSinceRow:
-            """Adds the row after `step`, and begins to collect for the next one."""
-            seconds = since_row.seconds + (writer.rows[-1]["seconds"] if writer.rows else 0.0)
-            found = self.prober(state.params, step / plan.total_steps)
-            changed = self.prober.compare(since_row.found, found)
-            writer.append(rows.compose(self.program, step, seconds, state, since_row, changed, performance))
-            progress.show(writer.rows[-1])
-            return MetricsSinceRow(no_steps, found=found)
-
         if not writer.rows:
-            since_row = add_row()
+            since_row = recorder.add(step, state, since_row)
+            progress.show(writer.rows[-1])
         since_row.start()
         is_warm = False
         while step < plan.total_steps and not self._must_stop(step):
@@ -154,7 +145,8 @@ class Loop:
             if plan.is_row(step) or plan.is_checkpoint(step):
                 since_row.finish()
                 if plan.is_row(step):
-                    since_row = add_row()
+                    since_row = recorder.add(step, state, since_row)
+                    progress.show(writer.rows[-1])
                 if plan.is_checkpoint(step):
                     checkpoints.save(step, state, since_row)
                 since_row.start()
@@ -180,15 +172,6 @@ class Loop:
         optimizer.learning_rate(self.setup.config, 0, self.plan.total_steps)  # which rows have; JAX keeps it compiled
         self._say(f"compiled in {time.perf_counter() - start:.1f} s")
         return train, no_steps
-
-    def _performance(self) -> rows.Performance | None:
-        """What rows say of speed; runs in epochs, of small networks, leave it out."""
-        if self.plan.unit == "epoch":
-            return None
-        performance = rows.Performance(self.setup, *self.program.first_batch())
-        if performance.why_no_mfu:
-            self._say(f"mfu is not measured: {performance.why_no_mfu}")
-        return performance
 
     def _must_stop(self, step: int) -> bool:
         if jax.process_count() == 1:

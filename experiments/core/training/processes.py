@@ -88,9 +88,9 @@ def is_first() -> bool:
 
 
 def from_first(call: Callable[[], Any]) -> Any:
-    """What `call` returns in the first process, as JSON has it, or the `UsageError` that it raises, in all of them.
+    """Returns in all processes what `call` returns in the first one, as JSON has it, or raises its `UsageError`.
 
-    Of what they all read of a disk, one of them may see more than another.
+    Where all read one disk, one of them may see more than another.
     """
     if jax.process_count() == 1:
         return call()
@@ -160,7 +160,7 @@ def _given() -> tuple[str, int, int] | None:
 
 
 def _cluster() -> str | None:
-    """What JAX calls the cluster that it finds by itself, if this process is one of several there."""
+    """JAX's name of the cluster that it finds by itself, if this process is one of several there."""
     # `jax.distributed.initialize` says neither beforehand; and of a process alone it would ask for a free port.
     from jax._src import clusters
 

@@ -1,4 +1,4 @@
-"""What a run compiles, and for which shapes on which devices: all of it follows from its `Setup`.
+"""The programs that a run compiles, for which shapes on which devices: all of it follows from its `Setup`.
 
 No array is made and no device asked for. So what the trainer compiles for the devices at hand can be compiled as well
 for devices that only the compiler knows (`jax.experimental.topologies`): the same functions, shapes and places.

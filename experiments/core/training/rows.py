@@ -16,48 +16,45 @@ from experiments.core.training.experiment import Batch, Experiment, Params
 from experiments.core.training.plan import Plan
 from experiments.core.training.program import Program
 from experiments.core.training.setup import Setup
-from experiments.core.training.since_row import MetricsSinceRow
+from experiments.core.training.since_row import MetricsSinceRow, Prober
 from experiments.core.training.state import TrainState
 
 _PATIENCE = 30.0  # seconds without a line
 
 
-def compose(
-    program: Program,
-    step: int,
-    seconds: float,
-    state: TrainState,
-    since_row: MetricsSinceRow,
-    changed: Any,
-    performance: "Performance | None",
-) -> Row:
-    """The row after `step` steps, as `record/metrics.py` describes it.
+class Recorder:
+    """Adds rows to the metrics file, as `record/metrics.py` describes them."""
 
-    Args:
-      program: whose evaluation is compiled.
-      step: how many steps were taken.
-      seconds: of training until now.
-      state: after the step.
-      since_row: the steps since the row before.
-      changed: metrics [S] of what the probe found, beside the row before.
-      performance: what the row says of speed; None: nothing, as of runs in epochs, of small networks.
-    """
-    setup, plan = program.setup, program.setup.plan
-    evaluated = program.evaluate(state.params, step / plan.total_steps)
-    measured = {f"train_{name}": values for name, values in since_row.means().items()}
-    measured |= {f"{setup.data.prefix}_error" if name == "error" else name: each for name, each in evaluated.items()}
-    measured |= changed
-    diverged = np.atleast_1d(np.asarray(state.diverged))
-    row = {
-        "epoch": plan.epochs(step),
-        "step": step,
-        "seconds": round(seconds, 4),
-        "diverged": diverged.tolist(),
-    } | metrics.per_seed(jax.tree.map(np.atleast_1d, measured), diverged)
-    if performance:
-        rate = optimizer.learning_rate(setup.config, step - 1, plan.total_steps) if step else None
-        row |= {"learning_rate": rate, "performance": performance.row(since_row)}
-    return row
+    def __init__(self, program: Program, prober: Prober, writer: metrics.Writer, no_steps: Any):
+        """Takes a program whose evaluation is compiled; `no_steps` are metrics of training over no steps, [S, 0]."""
+        self._program, self._prober, self._writer, self._no_steps = program, prober, writer, no_steps
+        # Runs in epochs, of small networks, say nothing of their speed.
+        by_steps = program.setup.plan.unit == "step"
+        self._performance = Performance(program.setup, *program.first_batch()) if by_steps else None
+
+    def add(self, step: int, state: TrainState, since_row: MetricsSinceRow) -> MetricsSinceRow:
+        """Adds the row after `step` steps, and returns what collects metrics for the next one."""
+        setup, plan, rows = self._program.setup, self._program.setup.plan, self._writer.rows
+        progress = step / plan.total_steps
+        found = self._prober(state.params, progress)
+        evaluated = self._program.evaluate(state.params, progress)
+        measured = {f"train_{name}": values for name, values in since_row.means().items()}
+        measured |= {
+            f"{setup.data.prefix}_error" if name == "error" else name: each for name, each in evaluated.items()
+        }
+        measured |= self._prober.compare(since_row.found, found)
+        diverged = np.atleast_1d(np.asarray(state.diverged))
+        row = {
+            "epoch": plan.epochs(step),
+            "step": step,
+            "seconds": round(since_row.seconds + (rows[-1]["seconds"] if rows else 0.0), 4),
+            "diverged": diverged.tolist(),
+        } | metrics.per_seed(jax.tree.map(np.atleast_1d, measured), diverged)
+        if self._performance:
+            rate = optimizer.learning_rate(setup.config, step - 1, plan.total_steps) if step else None
+            row |= {"learning_rate": rate, "performance": self._performance.row(since_row)}
+        self._writer.append(row)
+        return MetricsSinceRow(self._no_steps, found=found)
 
 
 def count_flops(experiment: Experiment, params: Params, batch: Batch) -> float | None:
@@ -92,14 +89,6 @@ class Performance:
             flops = count_flops(setup.experiment, params, batch)
         self.flops_per_step = flops and flops * self.images_per_step
         self.peak_flops = peak and peak * setup.mesh.size
-        self._device_kind = device.device_kind
-
-    @property
-    def why_no_mfu(self) -> str | None:
-        """The reason why `mfu` is null in every row, if it is."""
-        if self.peak_flops is None:
-            return f"the peak FLOPs of {self._device_kind!r} are not known"
-        return None if self.flops_per_step else "the FLOPs of a step are not known"
 
     def row(self, since_row: MetricsSinceRow) -> dict[str, Any]:
         """`null` stands for what was not measured, or what the hardware does not tell.

@@ -1,4 +1,4 @@
-"""What follows from a config and its data before any array is made: lengths, devices, model, the axis of seeds."""
+"""Lengths, devices, model and axis of seeds, which follow from a config and its data before any array is made."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from experiments.core.training.plan import Plan
 
 
 class Setup:
-    """What every part of the trainer is made from.
+    """The basis of every part of the trainer.
 
     Attributes:
       config: the valid config of the run.

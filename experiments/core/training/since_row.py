@@ -1,6 +1,6 @@
-"""What is known of the steps since the last row: the metrics of each, the time they took, and what has changed.
+"""The steps since the last row: the metrics of each, the time they took, and the changes in the network.
 
-What has changed is found by an experiment's probe (`Experiment.probe`): boolean arrays by name, with a leading axis of
+Changes are found by an experiment's probe (`Experiment.probe`): boolean arrays by name, with a leading axis of
 seeds on the host. Those of the row before are kept, in checkpoints too: a run that goes on compares what it would have
 compared.
 """
@@ -90,7 +90,7 @@ class MetricsSinceRow:
 
     @property
     def metrics(self) -> Metrics:
-        """Those of all seeds and steps [S, K]."""
+        """The metrics of all seeds and steps [S, K]."""
         return jax.tree.map(lambda *parts: np.concatenate(parts, axis=1), *self._metrics)
 
     def means(self) -> Metrics:

@@ -47,7 +47,6 @@ def test_a_row_at_a_known_peak(monkeypatch):
     config = toy_config(mesh={"data": 8})
     setup = types.SimpleNamespace(config=config, mesh=mesh_lib.make(config), experiment=EXPERIMENT)
     made = rows.Performance(setup, PARAMS, BATCH)
-    assert made.why_no_mfu is None
     interval = MetricsSinceRow({"loss": np.zeros((1, 0), np.float32)})
     assert set(made.row(interval).values()) == {None, 123}
     interval.step_seconds = [0.01, 0.01, 0.04]
