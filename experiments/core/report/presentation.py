@@ -15,10 +15,11 @@ from experiments.core.report.markdown import number, p_name
 from experiments.core.report.results import Problem, Run
 from experiments.core.report.style import Look
 
-# Fields that say how a run is carried out and what it keeps: what it learns does not depend on them.
+# Fields that say how a run is carried out and what it keeps: what it learns does not depend on them. (Committed runs have
+# `export_pictures`, today's none.)
 HOW = (
     *("accelerator", "checkpoint_every", "data_dir", "download", "eval_batch_size", "eval_every", "export_examples"),
-    *("export_probe", "export_params", "features.directory", "feed", "input.prefetch"),
+    *("export_probe", "export_pictures", "export_params", "features.directory", "feed", "input.prefetch"),
     *("input.workers", "steps_per_dispatch", "tensorboard", *COMPUTED_HOW),
 )
 # Fields that no comparison of methods is to keep alike: what is tuned, and what computes the same numbers otherwise.
