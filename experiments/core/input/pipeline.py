@@ -140,29 +140,26 @@ class Batches:
     """
 
     def __init__(self, job: Job, rows: np.ndarray, *, workers: int, prefetch: int):
-        self._job, self._rows = job, np.asarray(rows)
-        self._workers, self._prefetch = workers, prefetch
-        self._num_pieces = math.ceil(len(self._rows) / _PIECE)
-        self._last: tuple[int, Arrays] | None = None
+        self._job, self._workers, self._prefetch = job, workers, prefetch
+        self._pieces = np.array_split(np.asarray(rows), math.ceil(len(rows) / _PIECE))
+        self._next = 0
         self._iterators: list[Any] = []  # one while there are workers, else none
         # Also when this object is collected, and when the interpreter exits.
         weakref.finalize(self, _close_all, self._iterators)
 
     def batch(self, step: int) -> Arrays:
-        """The rows of the batch of `step`, in arrays that are not to be written to."""
+        """The rows of the batch of `step`."""
         if not 0 <= step < self._job.period:
             raise IndexError(f"step {step} of {self._job.period}")
-        # The same step may be asked for again, as it is when the training is compiled.
-        if self._last is None or self._last[0] != step:
-            if not self._iterators or self._last is None or step != (self._last[0] + 1) % self._job.period:
-                self._start(step)
-            self._last = step, self._assemble()
-        return dict(self._last[1])
+        if not self._iterators or step != self._next:
+            self._start(step)
+        self._next = (step + 1) % self._job.period
+        pieces = [next(self._iterators[0]) for _ in self._pieces]
+        return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
 
     def close(self) -> None:
         """Ends workers and threads; another `batch` starts them again."""
         _close_all(self._iterators)
-        self._last = None
 
     def _start(self, step: int) -> None:
         # Not at import: whoever does not stream need not wait for it.
@@ -173,8 +170,9 @@ class Batches:
             flags.FLAGS.mark_as_parsed()
         self.close()
         threads = _WORKER_THREADS if self._workers else len(processors.available())
-        ahead = self._prefetch * self._num_pieces
-        dataset = grain.MapDataset.source(_Pieces(self._job, self._rows, self._num_pieces, step)).to_iter_dataset(
+        ahead = self._prefetch * len(self._pieces)
+        pieces = grain.MapDataset.range(_STEPS * len(self._pieces))
+        dataset = pieces.map(functools.partial(_piece, self._job, self._pieces, step)).to_iter_dataset(
             grain.ReadOptions(num_threads=threads, prefetch_buffer_size=threads if self._workers else ahead + threads)
         )
         if self._workers:
@@ -182,36 +180,12 @@ class Batches:
             dataset = dataset.mp_prefetch(options, worker_init_fn=_live_as_long_as_the_parent)
         self._iterators.append(iter(dataset))
 
-    def _assemble(self) -> Arrays:
-        whole: Arrays = {}
-        start = 0
-        for _ in range(self._num_pieces):
-            piece = next(self._iterators[0])
-            for name, array in piece.items():
-                if name not in whole:
-                    whole[name] = np.empty((len(self._rows), *array.shape[1:]), array.dtype)
-                whole[name][start : start + len(array)] = array
-            start += len(piece["label"])
-        for array in whole.values():
-            array.flags.writeable = False
-        return whole
 
-
-class _Pieces:
-    """The pieces of all batches from `first_step` on, as Grain wants its sources."""
-
-    def __init__(self, job: Job, rows: np.ndarray, num_pieces: int, first_step: int):
-        self._job, self._first_step = job, first_step
-        self._pieces = np.array_split(rows, num_pieces)
-
-    def __len__(self) -> int:
-        return _STEPS * len(self._pieces)
-
-    def __getitem__(self, index: int) -> Arrays:
-        step, piece = divmod(index, len(self._pieces))
-        step = (self._first_step + step) % self._job.period
-        rows = [self._job.row(step, int(row)) for row in self._pieces[piece]]
-        return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+def _piece(job: Job, pieces: list[np.ndarray], first_step: int, number: int) -> Arrays:
+    """A piece of a batch, of those of all batches from `first_step` on."""
+    step, piece = divmod(number, len(pieces))
+    rows = [job.row((first_step + step) % job.period, int(row)) for row in pieces[piece]]
+    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
 
 def _close_all(iterators: list[Any]) -> None:

@@ -8,7 +8,7 @@ such lists. `null` stands for what is not finite or was not measured: every metr
 diverged, and what is measured in training (`train_loss` and so on, means over the steps since the
 last row) in the row of step 0, which is the state before training. `seconds` are those of training
 since the beginning. Rows of a run whose length is given in steps also have the learning rate of
-their last step, and what the steps cost (`performance.py`):
+their last step, and what the steps cost (`training/rows.py`):
 
     "learning_rate": 0.003, "performance": {"step_seconds": 0.21, "images_per_second": 2430.0, ...}
 """

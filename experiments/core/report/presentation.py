@@ -15,8 +15,8 @@ from experiments.core.report.markdown import number, p_name
 from experiments.core.report.results import Problem, Run
 from experiments.core.report.style import Look
 
-# Fields that say how a run is carried out and what it keeps: what it learns does not depend on them. Committed runs have
-# `export_pictures`, today's have not.
+# Fields that say how a run is carried out and what it keeps: what it learns does not depend on them.
+# `export_pictures` is a field of committed runs alone.
 HOW = (
     *("accelerator", "checkpoint_every", "data_dir", "download", "eval_batch_size", "eval_every", "export_examples"),
     *("export_probe", "export_pictures", "export_params", "features.directory", "feed", "input.prefetch"),
