@@ -63,7 +63,7 @@ def attempt(suite: Suite, out: Path, command: Sequence[str], run: SuiteRun, sett
         config, workdir = suite.config(run, out, setting), Workdir(out / run.name)
         overrides = {name: str(value) for name, value in (dict(run.base) | dict(setting)).items()}
         start = time.monotonic()
-        with contextlib.redirect_stdout(Sieve(run.name)):
+        with contextlib.redirect_stdout(LatestLine(run.name)):
             asked_to_stop = train.start(suite.recipe, config, workdir, Launch(command, overrides))
         if asked_to_stop or not workdir.is_done():
             raise Stopped
@@ -167,7 +167,7 @@ def _stop_without_parent() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-class Sieve(io.TextIOBase):
+class LatestLine(io.TextIOBase):
     """Passes on a line of what a run prints now and then: how far it is, and the time left of a long one."""
 
     def __init__(self, name: str, seconds: float = 20.0):

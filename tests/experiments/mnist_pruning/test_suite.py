@@ -149,7 +149,7 @@ def test_a_failing_run_is_reported_and_the_others_go_on(tmp_path, capsys, monkey
 def test_a_long_run_shows_now_and_then_how_far_it_is(monkeypatch, capsys):
     clock = [0]
     monkeypatch.setattr(worker.time, "monotonic", lambda: clock[0])
-    sieve = worker.Sieve("dense", seconds=20)
+    shown = worker.LatestLine("dense", seconds=20)
     for seconds, text in (
         (1, "epoch 1\n"),
         (21, "epoch"),
@@ -158,7 +158,7 @@ def test_a_long_run_shows_now_and_then_how_far_it_is(monkeypatch, capsys):
         (43, "epoch 5\n"),
     ):
         clock[0] = seconds
-        print(text, end="", file=sieve)
+        print(text, end="", file=shown)
     assert capsys.readouterr().out == "    dense: epoch 3\n    dense: epoch 5\n"
 
 
