@@ -145,7 +145,6 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.loss.target = options["target"]
 
     config.export_examples = False  # True: the rank of every image's label at the end, for intervals over images
-    config.export_pictures = False  # True: images of the patch embedding and histograms, at the end, in pictures.npz
     config.tensorboard = False  # True: curves, config, summary, images and histograms, in WORKDIR/tensorboard
     config.compilation_cache = config_dict.placeholder(str)  # a directory, "off", or a default in ~/.cache
     if "yes" in (options["features"], options["last_block"]):

@@ -70,7 +70,6 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     if name != BEST:
         config.router.update_from_flattened_dict(dict(ROUTERS[name].fields))
 
-    config.export_pictures = False  # True: histograms of parameters, at the end, in pictures.npz
     config.tensorboard = False
     config.compilation_cache = config_dict.placeholder(str)  # a directory, "off", or a default in ~/.cache
     return config

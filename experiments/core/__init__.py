@@ -1,1 +1,1 @@
-"""What every experiment shares: command line, data, training loop, checkpoints, metrics."""
+"""Shared by all experiments: command line, data, training loop, checkpoints, metrics."""

@@ -140,7 +140,7 @@ def differences_of_runs(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> l
 def parse_options(
     argument: str, defaults: Mapping[str, str], choices: Mapping[str, Collection[str]] | None = None
 ) -> dict[str, str]:
-    """What follows the colon of a config's path, "loss=topk,p=4/3", as strings over `defaults`.
+    """Parses the options after the colon of a config's path, "loss=topk,p=4/3", into strings over `defaults`.
 
     An option whose default is "no" may go without a value: its name then stands for "yes", and there is no other. The
     other options take what `choices` has for them, or anything.

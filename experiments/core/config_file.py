@@ -1,8 +1,4 @@
-"""The config that a command line asks for: the file that --config names, and whether the overrides fit what it makes.
-
-`ml_collections` loads the file and sets the fields. It is asked here what would go wrong, since it says so in
-tracebacks, or in the words of whatever went wrong inside of it, or not at all.
-"""
+"""The config that a command line asks for: the file that --config names, with the overrides of its fields."""
 
 import ast
 import difflib
@@ -11,66 +7,39 @@ import importlib.util
 import os
 import re
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import ml_collections
-from absl import flags
 
 from experiments.core.errors import UsageError
 
-_KINDS = {bool: "True or False", int: "an integer", float: "a number", str: "a string", tuple: "a tuple such as (1, 2)"}
 
+def split(argv: Sequence[str]) -> tuple[list[str], list[tuple[str, str | None]], list[str]]:
+    """Splits the arguments of a command line into those of `--config`, those of its fields, and the rest.
 
-class TupleParser(flags.ArgumentParser):
-    """Tuples as Python writes them, or lists; a single value is a tuple of it alone.
-
-    In the place of the parser of `ml_collections`, for which a tuple that is given twice is both, one after the other:
-    here the last one counts, as of any other field.
+    Fields come as `("config.seeds", "(0, 1)")`, in order; a flag that stands alone, as `--config.debias`, has no value.
     """
-
-    def parse(self, argument: Any) -> tuple[Any, ...]:
-        """The tuple of a string; the default of the field, a tuple, as it is."""
-        if isinstance(argument, tuple):
-            return argument
-        try:
-            value = ast.literal_eval(argument.strip())
-        except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-            raise ValueError("not a tuple as Python writes it") from error
-        if isinstance(value, set | dict):
-            raise ValueError(f"a {type(value).__name__}, not a tuple")
-        return tuple(value) if isinstance(value, tuple | list) else (value,)
-
-    def flag_type(self) -> str:
-        """As --help has it."""
-        return "tuple"
-
-
-class TextParser(flags.ArgumentParser):
-    """Strings: None is no string, as in a config file, and a `~` in front the home of the user, as shells have it."""
-
-    def parse(self, argument: str) -> str | None:
-        """The value of a field; `check_override` says whether it may be None."""
-        return None if argument == "None" else os.path.expanduser(argument)
-
-
-def given(argv: Sequence[str]) -> list[tuple[str, str | None]]:
-    """The flags of an expanded command line that concern the config, as `("config.seeds", "(0, 1)")`, in order."""
-    found: list[tuple[str, str | None]] = []
-    for place, argument in enumerate(argv):
-        if argument == "--":
-            break
+    paths: list[str] = []
+    overrides: list[tuple[str, str | None]] = []
+    rest: list[str] = []
+    arguments = list(argv)
+    while arguments:
+        argument = arguments.pop(0)
         match = re.fullmatch(r"--?(no)?(config(?:\.[^=]*)?)(?:=(.*))?", argument, re.DOTALL)
         if not match:
+            rest.append(argument)
             continue
         no, name, value = match.groups()
-        if value is None:
-            follows = argv[place + 1] if place + 1 < len(argv) else None
-            value = "False" if no else follows
-        found.append((name, value))
-    return found
+        if value is None and not no and arguments and not arguments[0].startswith("--"):
+            value = arguments.pop(0)
+        if name == "config":
+            paths.append(value or "")
+        else:
+            overrides.append((name, "False" if no else value))
+    return paths, overrides, rest
 
 
 def load(argument: str) -> ml_collections.ConfigDict:
@@ -112,7 +81,7 @@ def of_file(path: str | Path, variant: str | None = None) -> ml_collections.Conf
 
 
 def module_of(path: str) -> ModuleType:
-    """What a config file defines; it is run for that, and may raise anything."""
+    """Runs a config file, which may raise anything, and returns it as a module."""
     spec = importlib.util.spec_from_loader("config_file", importlib.machinery.SourceFileLoader("config_file", path))
     assert spec is not None
     assert spec.loader is not None
@@ -123,34 +92,73 @@ def module_of(path: str) -> ModuleType:
     return module
 
 
-def check_override(config: ml_collections.ConfigDict, name: str, value: str | None) -> None:
-    """Checks that `name`, as "config.lam.start", is a field that a value can be given.
+def overridden(
+    base: ml_collections.ConfigDict, overrides: Sequence[tuple[str, str | None]]
+) -> ml_collections.ConfigDict:
+    """A copy of a config with some fields set, as `("config.lam.start", "0.1")`; of several values the last one counts.
+
+    Fields keep their types. A single value of a tuple is a tuple of it alone; None is a value only of what is None in
+    the config file; a `~` in front of a string is the home of the user, as shells have it.
 
     Raises:
-      UsageError: it is not; the message says what there is in its stead.
+      UsageError: there is no such field, or it cannot have the value; the message says what there is in its stead.
     """
-    option = f"--{name}" if value is None else f"--{name}={value}"
-    parts = name.split(".")
-    node: Any = config
-    for depth, part in enumerate(parts[1:], 1):
+    config = base.copy_and_resolve_references()
+    for name, value in overrides:
+        node, field = _place(base, name, value)
+        kind = node.get_type(field)
+        allowed, parse = _KINDS[kind]
+        value = "True" if value is None and kind is bool else value or ""
+        try:
+            parsed = None if value == "None" and node[field] is None else parse(value)
+        except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
+            raise UsageError(f"{name}={value!r} is not allowed: it must be {allowed}") from error
+        config.update_from_flattened_dict({name.removeprefix("config."): parsed})
+    return config
+
+
+def _place(config: ml_collections.ConfigDict, name: str, value: str | None) -> tuple[ml_collections.ConfigDict, str]:
+    """The part of a config in which the field of that name is, and what it is called there."""
+    parts = name.split(".")[1:]
+    above, node = config, config
+    for depth, part in enumerate(parts, 1):
         if not isinstance(node, ml_collections.ConfigDict):
-            raise UsageError(f"--{name}: {'.'.join(parts[:depth])} is a value, and has no field {part!r}")
+            raise UsageError(f"--{name}: config.{'.'.join(parts[: depth - 1])} is a value, and has no field {part!r}")
         if part not in node:
             close = difflib.get_close_matches(part, [str(field) for field in node], 1)
             hint = f"did you mean {close[0]}?" if close else "it has " + ", ".join(sorted(node))
             raise UsageError(f"--{name}: the config has no field {part!r}: {hint}")
-        node = node[part]
+        above, node = node, node[part]
     if isinstance(node, ml_collections.ConfigDict):
+        option = f"--{name}" if value is None else f"--{name}={value}"
         fields = ", ".join(f"--{name}.{field}" for field in node)
         raise UsageError(f"{option} is not allowed: {name} has fields of its own, to be set one by one: {fields}")
-    if value == "None" and isinstance(node, str):
-        raise UsageError(f"{name}=None is not allowed: it must be a string")
+    return above, parts[-1]
 
 
-def expected(config: ml_collections.ConfigDict, name: str) -> str:
-    """What the value of a field must be, in words."""
-    *above, last = name.split(".")[1:]
-    node = config
-    for part in above:
-        node = node[part]
-    return _KINDS.get(node.get_type(last), "another")
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false", "1", "0"):
+        raise ValueError("no truth value")
+    return text.lower() in ("true", "1")
+
+
+def _tuple(text: str) -> tuple[Any, ...]:
+    value = ast.literal_eval(text.strip())
+    if isinstance(value, set | dict):
+        raise ValueError(f"a {type(value).__name__}, not a tuple")
+    return tuple(value) if isinstance(value, tuple | list) else (value,)
+
+
+def _text(text: str) -> str:
+    if text == "None":
+        raise ValueError("no string")
+    return os.path.expanduser(text)
+
+
+_KINDS: dict[type, tuple[str, Callable[[str], Any]]] = {
+    bool: ("True or False", _boolean),
+    int: ("an integer", int),
+    float: ("a number", float),
+    str: ("a string", _text),
+    tuple: ("a tuple such as (1, 2)", _tuple),
+}

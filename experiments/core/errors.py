@@ -1,4 +1,4 @@
-"""What the user can put right, in one line."""
+"""Mistakes that the user can put right, said in one line."""
 
 import errno
 import os
@@ -41,7 +41,7 @@ def first_line(error: BaseException) -> str:
 
 
 def of_the_disk(error: BaseException) -> str | None:
-    """What is wrong with the disk, as that it is full, if that is behind `error`."""
+    """Returns the reason if the disk is behind `error`, such as that it is full."""
     for cause in _causes(error):
         if isinstance(cause, OSError) and cause.errno in _OF_THE_DISK:
             return f"{cause.filename}: {os.strerror(cause.errno)}" if cause.filename else os.strerror(cause.errno)
@@ -49,7 +49,7 @@ def of_the_disk(error: BaseException) -> str | None:
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether that a disk is full is behind an error of a library, which may be one of its own kind."""
+    """Whether a full disk is behind an error of a library, which may be one of its own kind."""
     return any(os.strerror(number) in str(cause) for cause in _causes(error) for number in _FULL)
 
 

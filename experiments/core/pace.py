@@ -1,8 +1,8 @@
-"""What lines of progress end with: how fast it goes, and how long the rest will take at that pace."""
+"""The end of lines of progress: how fast it goes, and how long the rest will take at that pace."""
 
 
 def pace(done: float, total: float, seconds: float) -> str:
-    """For example `12.3 a second, 0:41 left`, or `2.5 s each, 1:02:03 left`.
+    """Says for example `12.3 a second, 0:41 left`, or `2.5 s each, 1:02:03 left`.
 
     Args:
       done: what has been done in these `seconds`, above 0.

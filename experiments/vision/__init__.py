@@ -1,1 +1,1 @@
-"""What experiments on images share: the vision transformer, and its public weights."""
+"""Shared by experiments on images: the vision transformer, and its public weights."""

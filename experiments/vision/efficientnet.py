@@ -37,7 +37,7 @@ EPSILON = 1e-3
 
 
 class Outputs(NamedTuple):
-    """What the network says of images, the last stages first computed; a compiler leaves out what is not used.
+    """Outputs of the network for images; a compiler leaves out what is not used.
 
     Attributes:
       stage_5: [B, H / 16, W / 16, 112] of block 10, sides rounded up; None where that is left out.
@@ -142,7 +142,7 @@ def preprocess(images: Array, size: int) -> Array:
 
 
 def from_normalised(images: Array) -> Array:
-    """What `preprocess` returns, from the same values in [-1, 1]."""
+    """Turns values in [-1, 1] into what `preprocess` returns for the same images."""
     return (images * 127.5 + 0.5) / 128.0
 
 

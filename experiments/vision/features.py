@@ -9,15 +9,12 @@ config.features.network     efficientnet_lite0, with ImageNet's weights
                .directory   where they are kept; None: runs/features
 
 They are kept in a file for each split, in a directory that is named after data set, network, size, layer, and a digest
-of all that they follow from: images, weights, and the version of this recipe. The file's name ends in the SHA-256 of
-its bytes, and it is written whole or not at all; one that is not what was written is computed again. Of several
-processes that want the same, one computes it.
+of all that they follow from: images, weights, and the version of this recipe. A damaged file is computed again, and of
+several processes that want the same, one computes it (`core/input/cache.py`).
 """
 
 import functools
 import hashlib
-import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -57,7 +54,7 @@ Compute = Callable[[np.ndarray], np.ndarray]
 
 
 class Layer(NamedTuple):
-    """What of the network's outputs is kept, in which type, and the side of a place of it, in pixels.
+    """An output of the network that is kept, its type, and the side of one of its places in pixels.
 
     Half of float32's digits are enough for maps, which take 16 times the place: they end in a network of their own.
     """
@@ -101,7 +98,7 @@ def prepare(config: ml_collections.ConfigDict) -> None:
 
 
 def load(config: ml_collections.ConfigDict) -> Data:
-    """As `dataset.load`, with features in the place of images: `image` [N, 1280], or [N, H, W, 320].
+    """Loads a data set with features in the place of images: `image` [N, 1280], or [N, H, W, 320].
 
     Raises:
       UsageError: the data or the weights cannot be obtained, or the images are not in memory.
@@ -138,7 +135,7 @@ def _source(
 
     def kept_of(split: str, images: np.ndarray) -> np.ndarray:
         what = f"features of {split} of {dataset} at {size} pixels"
-        return kept(place / split, images, lambda batch: network()(batch), what)
+        return kept(place / f"{split}.npz", images, lambda batch: network()(batch), what)
 
     train, test = map(kept_of, ("train", "test"), images)
     return Source(_with(source.train, train), _with(source.test, test), source.num_classes)
@@ -179,7 +176,7 @@ def kept(path: Path, images: np.ndarray, compute: Compute, what: str) -> np.ndar
     """Returns one row for every one of `images`, from its file if it is there, in an array that cannot be written to.
 
     Args:
-      path: of the file, without the checksum that its name ends in.
+      path: of the file.
       images: [N, ...]
       compute: the rows of at most BLOCK images.
       what: they are, in a few words.
@@ -188,12 +185,9 @@ def kept(path: Path, images: np.ndarray, compute: Compute, what: str) -> np.ndar
       UsageError: there are no images.
     """
     if not len(images):
-        raise UsageError(f"there are no images in {path.name}")
-    with cache.one_process(f"{path.parent.name}-{path.name}"):
-        found = _read(path)
-        if found is None:
-            found = _computed(images, compute, what)
-            _write(path, found)
+        raise UsageError(f"there are no images in {path.stem}")
+    make = lambda: {"features": _computed(images, compute, what)}  # noqa: E731
+    found = cache.kept(path, f"{path.parent.name}-{path.stem}", make)["features"]
     found.flags.writeable = False
     return found
 
@@ -212,28 +206,3 @@ def _computed(images: np.ndarray, compute: Compute, what: str) -> np.ndarray:
             print(f"{what}: {done} of {len(images)} images, {pace(done, len(images), now - start)}", flush=True)
             last = now
     return rows
-
-
-def _read(path: Path) -> np.ndarray | None:
-    """The array as it was written; None if there is none. What is damaged is removed."""
-    for found in path.parent.glob(f"{path.name}-*.npy"):
-        if found.stem == f"{path.name}-{_sum(found)}":
-            return np.load(found, allow_pickle=False)
-        print(f"{found} is damaged: it is computed again", file=sys.stderr)
-        found.unlink()
-    return None
-
-
-def _write(path: Path, array: np.ndarray) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.npy")
-    try:
-        np.save(temporary, array, allow_pickle=False)
-        temporary.replace(path.with_name(f"{path.name}-{_sum(temporary)}.npy"))
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _sum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]

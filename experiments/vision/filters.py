@@ -1,4 +1,4 @@
-"""What the first layer of a network looks for, as images."""
+"""The filters of the first layer of a network, as images."""
 
 from typing import Any
 
@@ -35,5 +35,5 @@ def of_patches(params: Any) -> dict[str, jax.Array]:
 
 
 def of_units(kernel: jax.Array, shape: tuple[int, ...]) -> dict[str, jax.Array]:
-    """Of a dense layer, [H * W * C, D], that sees images of `shape` [H, W, C]: the units with the most weights."""
+    """The units with the most weights of a dense layer, [H * W * C, D], that sees images of `shape` [H, W, C]."""
     return {"first_layer": images(kernel.T.reshape(-1, *shape), jnp.count_nonzero(kernel, axis=0))}

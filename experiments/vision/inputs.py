@@ -1,4 +1,4 @@
-"""What a network sees of the examples: images, augmented on the way, or the maps that a frozen network makes of them.
+"""The inputs of a network: images, augmented on the way, or the maps that a frozen network makes of them.
 
 config.input       of images: see core/input/pipeline.py
 config.features    of maps: see features.py; there is no `config.input` then
@@ -37,7 +37,7 @@ def has_features(config: ml_collections.ConfigDict) -> bool:
 
 
 def of(config: ml_collections.ConfigDict) -> Inputs:
-    """Those of a config: uint8 images, or those that the host has augmented, to floats in [-1, 1]; maps as they are."""
+    """The inputs that a config asks for: images as floats in [-1, 1], or maps as they are."""
     if has_features(config):
         return Inputs(
             config.features.size // features.place(config), lambda key, maps: _as_floats(maps), _as_floats, _as_floats

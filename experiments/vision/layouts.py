@@ -128,12 +128,13 @@ def _read(path: str | Path) -> Arrays:
         with np.load(local, allow_pickle=False) as file:
             arrays = {name: _floating(file[key], key) for name, key in _parameters(file.files).items()}
     except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-        raise UsageError(f"{path} cannot be read as an .npz file of parameters: {error}") from error
+        again = "" if local == Path(path).expanduser() else f" (remove {local}, and it is downloaded again)"
+        raise UsageError(f"{path} cannot be read as an .npz file of parameters: {error}{again}") from error
     return {name: array for name, array in arrays.items() if array is not None}
 
 
 def _parameters(keys: list[str]) -> dict[str, str]:
-    """From the names of the parameters to their keys in the file."""
+    """The keys of the parameters in the file, by their names."""
     for prefix in _PREFIXES:
         if any(key.startswith(prefix) for key in keys):
             return {key.removeprefix(prefix): key for key in keys if key.startswith(prefix)}

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import numpy as np
@@ -12,15 +12,13 @@ from experiments.core.errors import UsageError
 from experiments.core.training.experiment import Params
 from experiments.vision import layouts
 
-_T = TypeVar("_T")
-
-_OPTIONAL = ("pre_logits", "cls")  # what a network may do without that the file has
+_OPTIONAL = ("pre_logits", "cls")  # parts of a file that a network may do without
 
 
-def load_pretrained(path: str | Path, params: Params, *, keep_head: bool = False) -> Params:
+def load_pretrained(path: str | Path, params: Params) -> Params:
     """`params` with the weights of a file in their place.
 
-    - The head stays that of `params`, which is 0 in a fresh network, unless `keep_head`.
+    - The head stays that of `params`, which is 0 in a fresh network.
     - `pre_logits` is taken from the file if `params` have one, and left out if they have not.
     - So is the class token. A file without one does not fit `params` with one.
     - Position embeddings are resized to the grid of `params`, by `resize_positions`.
@@ -33,8 +31,6 @@ def load_pretrained(path: str | Path, params: Params, *, keep_head: bool = False
         `gs://` or `https://`, which is downloaded once.
       params: of a `VisionTransformer` for square images: arrays, or `jax.ShapeDtypeStruct` in the
         place of those that come from the file.
-      keep_head: whether the head is that of the file. It must then see what it was trained on, so
-        nothing in front of it may be left out.
 
     Returns:
       A tree with the structure, shapes, types and shardings of `params`.
@@ -53,12 +49,12 @@ def load_pretrained(path: str | Path, params: Params, *, keep_head: bool = False
             message = f"{path} (a file in the {layout} layout) does not fit the network: {problem}"
             raise UsageError(f"{message} {layouts.listed(names)}")
 
-    if not keep_head:
-        arrays, wanted = _without(arrays, "head"), _without(wanted, "head")
-    left_out = {name for name in arrays.keys() - wanted.keys() if any(_is_of(name, part) for part in _OPTIONAL)}
-    if keep_head:
-        require_none("its head cannot be kept without its", left_out)
-    arrays = {name: array for name, array in arrays.items() if name not in left_out}
+    wanted = {name: leaf for name, leaf in wanted.items() if _part(name) != "head"}
+    arrays = {
+        name: array
+        for name, array in arrays.items()
+        if _part(name) != "head" and (name in wanted or _part(name) not in _OPTIONAL)
+    }
     require_none("it lacks", wanted.keys() - arrays.keys())
     require_none("the network has no", arrays.keys() - wanted.keys())
     arrays["pos_embedding"] = _resized_if_possible(arrays["pos_embedding"], wanted["pos_embedding"].shape)
@@ -105,9 +101,5 @@ def _name(at: tuple[Any, ...]) -> str:
     return jax.tree_util.keystr(at, simple=True, separator="/")
 
 
-def _is_of(name: str, part: str) -> bool:
-    return name.partition("/")[0] == part
-
-
-def _without(named: dict[str, _T], part: str) -> dict[str, _T]:
-    return {name: value for name, value in named.items() if not _is_of(name, part)}
+def _part(name: str) -> str:
+    return name.partition("/")[0]

@@ -274,7 +274,7 @@ class VisionTransformer(nn.Module):
 
 
 def _layer_norm(x: jax.Array, name: str) -> jax.Array:
-    """In float32 at least, as its variance is a difference of nearly equal numbers."""
+    """Layer norm in float32 at least: its variance is a difference of nearly equal numbers."""
     return nn.LayerNorm(epsilon=1e-6, name=name)(_at_least_float32(x))
 
 

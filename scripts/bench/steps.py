@@ -16,8 +16,8 @@ import numpy as np
 from jax import lax
 
 from configs.mnist_pruning import get_config
-from experiments.core.input.batches import seeds_epoch_indices
 from experiments.core.input.dataset import Data
+from experiments.core.input.stream import seeds_epoch_indices
 from experiments.core.training import mesh, state, step
 from experiments.mnist_pruning import experiment
 from experiments.mnist_pruning.methods import METHODS

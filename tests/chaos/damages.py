@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from experiments.core.record.workdir import Workdir
+from experiments.core.training.checkpoint import CHECKSUM
 
 Act = Callable[[Path, random.Random], None]
 
@@ -95,9 +96,9 @@ def _flip_all(workdir: Path, rng: random.Random) -> None:
         _flip(_largest(checkpoint), rng)
 
 
-def _old_format(workdir: Path, rng: random.Random) -> None:
+def _lose_checksums(workdir: Path, rng: random.Random) -> None:
     for checkpoint in Workdir(workdir).checkpoints.iterdir():
-        (checkpoint / "SHA256SUMS").unlink()
+        (checkpoint / CHECKSUM).unlink()
 
 
 def _lose_checkpoints(workdir: Path, rng: random.Random) -> None:
@@ -137,12 +138,6 @@ def _double_row(lines: list[bytes], at: int, rng: random.Random) -> None:
     lines.insert(at, lines[at])
 
 
-def _digit(lines: list[bytes], at: int, rng: random.Random) -> None:
-    place = lines[at].index(b"train_loss") + len(b'train_loss": [1.')
-    another = b"1" if lines[at][place : place + 1] == b"2" else b"2"
-    lines[at] = lines[at][:place] + another + lines[at][place + 1 :]
-
-
 def _unfinished_row(workdir: Path, rng: random.Random) -> None:
     with Workdir(workdir).metrics.open("ab") as file:
         file.write(b'{"epoch": 33, "st')
@@ -162,7 +157,7 @@ def _remove(name: str) -> Act:
     return act
 
 
-_BACK = "is used instead"
+_BACK = "is damaged ("
 _CHECKPOINTS = "no checkpoint in"
 
 DAMAGES = (
@@ -175,10 +170,10 @@ DAMAGES = (
     Damage("checkpoint: its metadata missing", _lose("_CHECKPOINT_METADATA"), said=_BACK),
     Damage("checkpoint: the state's metadata missing", _lose("state/_METADATA"), said=_BACK),
     Damage("checkpoint: the state missing", _lose("state"), said=_BACK),
-    Damage("checkpoint: the interval missing", _lose("interval"), said=_BACK),
+    Damage("checkpoint: the metrics since the last row missing", _lose("since_row"), said=_BACK),
     Damage("checkpoint: a file of data missing", _lose_data, said=_BACK),
-    Damage("checkpoint: its sums missing", _lose("SHA256SUMS"), said=_BACK),
-    Damage("checkpoint: without sums, as older ones are", _old_format, said="has no SHA256SUMS"),
+    Damage("checkpoint: its checksum missing", _lose(CHECKSUM), said=_BACK),
+    Damage("both checkpoints: their checksums missing", _lose_checksums, refused="there is no checkpoint"),
     Damage("both checkpoints: a byte flipped", _flip_all, refused=_CHECKPOINTS),
     Damage("both checkpoints missing", _lose_checkpoints, refused="there is no checkpoint"),
     Damage("metrics.jsonl: garbage in a line", _row(_garbage), refused="metrics.jsonl"),
@@ -186,7 +181,6 @@ DAMAGES = (
     Damage("metrics.jsonl: a row cut short", _row(_cut_row), refused="metrics.jsonl"),
     Damage("metrics.jsonl: a row missing", _row(_lose_row), refused="metrics.jsonl"),
     Damage("metrics.jsonl: a row twice", _row(_double_row), refused="metrics.jsonl"),
-    Damage("metrics.jsonl: a digit changed", _row(_digit), refused="metrics.jsonl"),
     Damage("metrics.jsonl: empty", _write("metrics.jsonl", b""), refused="metrics.jsonl"),
     Damage("metrics.jsonl: missing", _remove("metrics.jsonl"), refused="metrics.jsonl"),
     Damage("metrics.jsonl: the last row unfinished", _unfinished_row),

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from experiments.core.record import checksums
+from experiments.core.training import checkpoint
 from tests.experiments.processes import ended, wait_for_rows
 from tests.experiments.vmoe.test_distributed import two_processes
 
@@ -15,7 +15,7 @@ def test_when_one_process_of_two_is_killed_the_other_fails(tmp_path):
     workdir = tmp_path / "run"
     processes = two_processes(workdir)
     wait_for_rows(processes, workdir, 3)
-    while not (workdir / "checkpoints" / "8" / checksums.NAME).exists():
+    while not (workdir / "checkpoints" / "8" / checkpoint.CHECKSUM).exists():
         assert processes[0].poll() is None
         time.sleep(0.002)
     processes[1].kill()

@@ -12,7 +12,7 @@ from tests.experiments.toy import RECIPE, toy_config
 
 
 def comparable(run):
-    return dataclasses.asdict(dataclasses.replace(run, params=None, pictures=None, examples={}, probe={}))
+    return dataclasses.asdict(dataclasses.replace(run, params=None, examples={}, probe={}))
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,7 @@ import numpy as np
 from configs import cifar100_vit, mnist_pruning, vmoe, vmoe_clusters
 from experiments.core.config import to_json
 from experiments.core.record.files import write_json
-from experiments.core.record.metrics import Row, Writer
-from experiments.core.record.pictures import Pictures
+from experiments.core.record.metrics import Row, Writer, sha256_of
 from experiments.core.record.summary import summarize
 from experiments.core.record.workdir import Workdir
 from experiments.core.training.export import write_compressed
@@ -25,19 +24,17 @@ def write_run(
     experiment: str,
     examples: Mapping[str, np.ndarray] | None = None,
     probe: Mapping[str, np.ndarray] | None = None,
-    pictures: Pictures | None = None,
 ) -> None:
-    """A finished run of `config` that wrote these rows, and kept `examples`, what its `probe` found, and `pictures`."""
+    """A finished run of `config` that wrote these rows, and kept `examples` and what its `probe` found."""
     workdir = Workdir(path)
     path.mkdir(parents=True)
     write_json(workdir.config, to_json(config))
     write_json(workdir.environment, {"experiment": experiment, "resumed": []})
     writer = Writer(workdir.metrics, list(rows))
     writer.close()
-    sums = {"metrics_sha256": writer.sha256}
+    sums = {"metrics_sha256": sha256_of(rows)}
     sums |= {"examples_sha256": write_compressed(workdir.examples, dict(examples))} if examples else {}
     sums |= {"probe_sha256": write_compressed(workdir.probe, dict(probe))} if probe else {}
-    sums |= {"pictures_sha256": write_compressed(workdir.pictures, pictures.arrays())} if pictures else {}
     write_json(workdir.summary, summarize(list(config.seeds), rows[-1]) | sums)
 
 
@@ -48,12 +45,11 @@ def write_workdir(
     variant: str = "relaxed",
     hardened: list[float | None] | None = None,
     layers: Mapping[str, float] | None = None,
-    pictures: Pictures | None = None,
     **fields: Any,
 ) -> None:
     """A finished pruning run whose error was `errors[epoch][seed]`, and after hardening `hardened[seed]` at the end.
 
-    Of `layers` each has a density; left out, rows say nothing of them. `pictures` were kept, if there are any.
+    Of `layers` each has a density; left out, rows say nothing of them.
 
     `fields` are the config's, with `__` for the dots; a `None` stands for a seed that diverged.
     """
@@ -84,7 +80,7 @@ def write_workdir(
         if layers:
             shares = {layer: [None if value is None else share for value in values] for layer, share in layers.items()}
             rows[-1]["train_density_per_layer"] = shares
-    write_run(path, config, rows, "mnist_pruning", pictures=pictures)
+    write_run(path, config, rows, "mnist_pruning")
 
 
 def write_fine_tuning(

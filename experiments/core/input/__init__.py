@@ -1,1 +1,1 @@
-"""Where examples come from, and how batches of them are made."""
+"""Sources of examples, and how batches are made of them."""

@@ -1,4 +1,4 @@
-"""What happens to a batch of images before a network sees it, on the device: uint8 in, floats in [-1, 1] out.
+"""Augmentation of a batch of images on the device, before a network sees it: uint8 in, floats in [-1, 1] out.
 
 The augmentations of `images.py` (its table says what each does) as functions of a key, for images that all
 have one size. They cost the host nothing, and images travel to the device as small as they are

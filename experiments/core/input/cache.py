@@ -3,7 +3,6 @@
 import contextlib
 import fcntl
 import hashlib
-import io
 import os
 import sys
 import zipfile
@@ -12,24 +11,30 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.core.record.files import write_atomically
+from experiments.core.record.files import replacing
+
+Arrays = dict[str, np.ndarray]
 
 _FORMAT = 4  # to be raised when what `make` returns changes meaning
 
 
-def load_or_make(
-    name: str, version: str, files: Iterable[Path], make: Callable[[], dict[str, np.ndarray]]
-) -> dict[str, np.ndarray]:
+def load_or_make(name: str, version: str, files: Iterable[Path], make: Callable[[], Arrays]) -> Arrays:
     """The arrays of `make()`, which depend on `version` and `files` alone, from the cache if there.
 
-    A file counts as unchanged while its path, size and time of modification are. A cache that
-    cannot be read or written is reported on stderr and done without.
+    A file counts as unchanged while its path, size and time of modification are.
     """
-    path = directory() / f"{name.replace('/', '-')}-{_digest(version, files)}.npz"
-    if path.exists():
-        return _read(path) or _make(path, make)
-    with one_process(name):  # another one may have made it in the meantime
-        return (_read(path) if path.exists() else None) or _make(path, make)
+    return kept(directory() / f"{name.replace('/', '-')}-{_digest(version, files)}.npz", name, make)
+
+
+def kept(path: Path, name: str, make: Callable[[], Arrays]) -> Arrays:
+    """The arrays in the `.npz` file at `path`, which are made, and written whole, where there are none.
+
+    The format has a checksum of each array, so that damage is noticed: they are then made again. A file that cannot be
+    written is reported on stderr and done without. Processes of this machine that want one `name` wait for each other.
+    """
+    with one_process(name):
+        found = _read(path) if path.exists() else None
+        return _make(path, make) if found is None else found
 
 
 @contextlib.contextmanager
@@ -46,7 +51,7 @@ def one_process(name: str) -> Iterator[None]:
         yield
 
 
-def _read(path: Path) -> dict[str, np.ndarray] | None:
+def _read(path: Path) -> Arrays | None:
     """The arrays in the file; None, and a line on stderr, where they cannot be read."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
@@ -57,20 +62,19 @@ def _read(path: Path) -> dict[str, np.ndarray] | None:
         return None
 
 
-def _make(path: Path, make: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+def _make(path: Path, make: Callable[[], Arrays]) -> Arrays:
     arrays = make()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, **arrays)
-        write_atomically(path, buffer.getvalue())
+        with replacing(path) as file:
+            np.savez(file, allow_pickle=False, **arrays)
     except OSError as error:
         print(f"not caching in {path}: {error}", file=sys.stderr)
     return arrays
 
 
 def directory() -> Path:
-    """Where everything that can be fetched or made again lies: `$XDG_CACHE_HOME/sparse-topk`, else below ~/.cache."""
+    """The directory of all that can be fetched or made again: `$XDG_CACHE_HOME/sparse-topk`, else below ~/.cache."""
     root = os.environ.get("XDG_CACHE_HOME")
     return (Path(root) if root else Path.home() / ".cache") / "sparse-topk"
 

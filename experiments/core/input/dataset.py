@@ -41,7 +41,7 @@ class Data:
         return self.train_stream.example["label"].ndim == 1 if self.train_stream else self.train["label"].ndim == 2
 
     def pixel_mean_and_std(self) -> tuple[float, float]:
-        """Over all pixels of the training images.
+        """Mean and standard deviation of all pixels of the training images.
 
         Raises:
           UsageError: they are all alike, so that nothing can be divided by the deviation.
@@ -88,7 +88,7 @@ def source(name: str, data_dir: str | None = None, *, download: bool = False, la
 
 
 def divided(config: ml_collections.ConfigDict, source: sources.Source) -> Data:
-    """What trains and what evaluates of a source, as `load` says."""
+    """Divides a source into what trains and what evaluates, as `load` says."""
     train, evaluation = source.train, source.test
     if config.split == "validation":
         num_train = len(train) - config.validation_size

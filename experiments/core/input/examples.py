@@ -41,12 +41,12 @@ class Label:
 
     @property
     def dtype(self) -> Any:
-        """Of the labels."""
+        """The type of a label."""
         return np.uint8 if self.several else np.int32
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of a single label."""
+        """The shape of a single label."""
         return (self.num_classes,) if self.several else ()
 
     def encode(self, value: Any) -> np.ndarray:
@@ -95,32 +95,24 @@ def decode(stored: bytes | np.ndarray, channels: int) -> np.ndarray:
 
 
 class Examples(Protocol):
-    """`image` [H, W, C] in uint8 and `label` of each example; it can be sent to other processes.
+    """Labelled images by index; they can be sent to other processes.
 
-    A label is a class in int32; of a data set with several classes an image, a multi-hot vector [num_classes] in uint8.
+    An example is `image` [H, W, C] in uint8 and `label`: a class in int32, or where images have several classes, a
+    multi-hot vector [num_classes] in uint8. `part` takes those from `start` to before `stop`; `channels` is C;
+    `label_like` is an array of the shape and type of a label, whatever is in it.
     """
 
-    def __len__(self) -> int:
-        """The number of examples."""
-        ...
+    def __len__(self) -> int: ...
 
-    def __getitem__(self, index: int) -> Arrays:
-        """The example at `index`."""
-        ...
+    def __getitem__(self, index: int) -> Arrays: ...
 
-    def part(self, start: int, stop: int) -> "Examples":
-        """The examples from `start` to before `stop`."""
-        ...
+    def part(self, start: int, stop: int) -> "Examples": ...  # noqa: D102
 
     @property
-    def channels(self) -> int:
-        """C of the images."""
-        ...
+    def channels(self) -> int: ...  # noqa: D102
 
     @property
-    def label_like(self) -> np.ndarray:
-        """An array of the shape and type of a label, whatever is in it."""
-        ...
+    def label_like(self) -> np.ndarray: ...  # noqa: D102
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,12 +133,12 @@ class InMemory:
 
     @property
     def channels(self) -> int:
-        """As the arrays have it."""
+        """The number of channels of the arrays."""
         return self.arrays["image"].shape[-1]
 
     @property
     def label_like(self) -> np.ndarray:
-        """As the arrays have it."""
+        """An array of zeros like one of the labels."""
         labels = self.arrays["label"]
         return blank(labels.shape[1:], labels.dtype)
 
@@ -179,12 +171,12 @@ class OnDisk:
 
     @property
     def channels(self) -> int:
-        """Of RGB."""
+        """Three: images are decoded to RGB."""
         return 3
 
     @property
     def label_like(self) -> np.ndarray:
-        """As the label encodes it."""
+        """An array of zeros like an encoded label."""
         return blank(self.label.shape, self.label.dtype)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What happens to an image before a network sees it, on the host: NumPy and Pillow, uint8 in and out.
+"""Augmentation of an image on the host, before a network sees it: NumPy and Pillow, uint8 in and out.
 
 name         in training                                          in evaluation
 inception    a random part of it, resized; flipped                resized
@@ -56,7 +56,7 @@ def square(image: Image, size: int) -> Image:
 
 
 def small_side(size: int) -> int:
-    """What `big_vision` resizes the smaller side to, before it crops: 448 for 384."""
+    """The side that `big_vision` resizes the smaller one to before it crops: 448 for 384."""
     return round(size * 448 / 384)
 
 

@@ -75,7 +75,7 @@ class _Unread:
 
 
 def outline(config: ml_collections.ConfigDict) -> Data:
-    """As `dataset.load`, without images: arrays of the right shape that take no memory, streams that cannot be read.
+    """Makes the data of a config without images: arrays that take no memory, streams that cannot be read.
 
     Raises:
       UsageError: nothing is known of the data set, or it has no such label.

@@ -8,7 +8,7 @@ config.input.recipe          one of `images.PREPROCESSING`: inception, big_visio
             .prefetch        batches to have ready, beside those under way in the workers
 
 Which examples make up a batch, in which order, and how each is augmented are pure functions of the
-seed, the step and the row of the batch; `batches.py` says which examples, so they are those of a
+seed, the step and the row of the batch; `stream.py` says which examples, so they are those of a
 run whose data stay on the devices. Neither the number of workers nor that of hosts (each of which makes its own
 rows) has any part in it: nothing is saved, and a run resumes at any step on any machines.
 
@@ -17,13 +17,15 @@ twice `prefetch` batches, lies in /dev/shm: a container must be given as much (a
 """
 
 import dataclasses
+import functools
 import math
 import multiprocessing
 import os
 import signal
 import threading
 import weakref
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import ml_collections
 import numpy as np
@@ -31,10 +33,9 @@ from absl import flags
 
 from experiments.core import processors
 from experiments.core.config import require, require_one_of
-from experiments.core.input.batches import step_indices
 from experiments.core.input.examples import Examples
 from experiments.core.input.images import PREPROCESSING
-from experiments.core.input.stream import Arrays, Stream, blank
+from experiments.core.input.stream import Arrays, Stream, blank, step_indices
 
 AUGMENT_ON = ("host", "device")
 _MOST_PIXELS, _MOST_WORKERS, _MOST_AHEAD = 8192, 1024, 1024
@@ -60,29 +61,30 @@ def validate(config: ml_collections.ConfigDict) -> None:
         require(size is not None and size > 0, "eval_batch_size", size, "positive where input.augment_on='host'")
 
 
-class Job(Protocol):
-    """Batches row by row, as pure functions of the step; it can be sent to other processes."""
-
-    @property
-    def period(self) -> int:
-        """The number of steps after which those that ask begin again at 0."""
-        ...
-
-    def row(self, step: int, row: int) -> Arrays:
-        """One row of the batch of a step."""
-        ...
-
-
 @dataclasses.dataclass(frozen=True)
-class TrainingJob:
-    """Shuffled anew in each epoch, and augmented."""
+class Job:
+    """Batches row by row, as pure functions of the step; it can be sent to other processes."""
 
     examples: Examples
     recipe: str
     size: int
     batch_size: int
+
+    @property
+    def period(self) -> int:
+        """The number of steps after which those that ask begin again at 0."""
+        return _STEPS
+
+    def row(self, step: int, row: int) -> Arrays:
+        """One row of the batch of a step."""
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingJob(Job):
+    """Shuffled anew in each epoch, and augmented."""
+
     seed: int
-    period: int = _STEPS
 
     def row(self, step: int, row: int) -> Arrays:
         """An augmented example."""
@@ -92,14 +94,8 @@ class TrainingJob:
         return example | {"image": PREPROCESSING[self.recipe].train(rng, example["image"], self.size)}
 
 
-@dataclasses.dataclass(frozen=True)
-class EvaluationJob:
+class EvaluationJob(Job):
     """Every example once, in order; the last one fills up the last batch."""
-
-    examples: Examples
-    recipe: str
-    size: int
-    batch_size: int
 
     @property
     def period(self) -> int:
@@ -112,31 +108,26 @@ class EvaluationJob:
         return example | {"image": PREPROCESSING[self.recipe].evaluation(example["image"], self.size)}
 
 
-def train_stream(config: ml_collections.ConfigDict, examples: Examples) -> Stream:
-    """Training batches of a valid config: `image` [R, S, S, C] in uint8 and `label` [R, ...], for R rows."""
+def _stream(config: ml_collections.ConfigDict, examples: Examples, job: Callable[[int], Job]) -> Stream:
     field = config.input
 
-    def open_stream(seed: int, rows: np.ndarray) -> Batches:
-        job = TrainingJob(examples, field.recipe, field.size, config.batch_size, seed)
-        return Batches(job, rows, workers=field.workers, prefetch=field.prefetch)
+    def opened(seed: int, rows: np.ndarray) -> Batches:
+        return Batches(job(seed), rows, workers=field.workers, prefetch=field.prefetch)
 
-    return Stream(len(examples), open_stream, _row_like(examples, field.size))
+    image = blank((field.size, field.size, examples.channels), np.uint8)
+    return Stream(len(examples), opened, {"image": image, "label": examples.label_like})
+
+
+def train_stream(config: ml_collections.ConfigDict, examples: Examples) -> Stream:
+    """Training batches of a valid config: `image` [R, S, S, C] in uint8 and `label` [R, ...], for R rows."""
+    job = functools.partial(TrainingJob, examples, config.input.recipe, config.input.size, config.batch_size)
+    return _stream(config, examples, job)
 
 
 def evaluation_stream(config: ml_collections.ConfigDict, examples: Examples) -> Stream:
     """Batches of `config.eval_batch_size` that hold every example once, in order; else as `train_stream`."""
-    field = config.input
-
-    def open_stream(seed: int, rows: np.ndarray) -> Batches:
-        del seed
-        job = EvaluationJob(examples, field.recipe, field.size, config.eval_batch_size)
-        return Batches(job, rows, workers=field.workers, prefetch=field.prefetch)
-
-    return Stream(len(examples), open_stream, _row_like(examples, field.size))
-
-
-def _row_like(examples: Examples, size: int) -> Arrays:
-    return {"image": blank((size, size, examples.channels), np.uint8), "label": examples.label_like}
+    job = EvaluationJob(examples, config.input.recipe, config.input.size, config.eval_batch_size)
+    return _stream(config, examples, lambda seed: job)
 
 
 class Batches:
@@ -149,29 +140,26 @@ class Batches:
     """
 
     def __init__(self, job: Job, rows: np.ndarray, *, workers: int, prefetch: int):
-        self._job, self._rows = job, np.asarray(rows)
-        self._workers, self._prefetch = workers, prefetch
-        self._num_pieces = math.ceil(len(self._rows) / _PIECE)
-        self._last: tuple[int, Arrays] | None = None
+        self._job, self._workers, self._prefetch = job, workers, prefetch
+        self._pieces = np.array_split(np.asarray(rows), math.ceil(len(rows) / _PIECE))
+        self._next = 0
         self._iterators: list[Any] = []  # one while there are workers, else none
         # Also when this object is collected, and when the interpreter exits.
         weakref.finalize(self, _close_all, self._iterators)
 
     def batch(self, step: int) -> Arrays:
-        """The rows of the batch of `step`, in arrays that are not to be written to."""
+        """The rows of the batch of `step`."""
         if not 0 <= step < self._job.period:
             raise IndexError(f"step {step} of {self._job.period}")
-        # The same step may be asked for again, as it is when the training is compiled.
-        if self._last is None or self._last[0] != step:
-            if not self._iterators or self._last is None or step != (self._last[0] + 1) % self._job.period:
-                self._start(step)
-            self._last = step, self._assemble()
-        return dict(self._last[1])
+        if not self._iterators or step != self._next:
+            self._start(step)
+        self._next = (step + 1) % self._job.period
+        pieces = [next(self._iterators[0]) for _ in self._pieces]
+        return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
 
     def close(self) -> None:
         """Ends workers and threads; another `batch` starts them again."""
         _close_all(self._iterators)
-        self._last = None
 
     def _start(self, step: int) -> None:
         # Not at import: whoever does not stream need not wait for it.
@@ -182,8 +170,9 @@ class Batches:
             flags.FLAGS.mark_as_parsed()
         self.close()
         threads = _WORKER_THREADS if self._workers else len(processors.available())
-        ahead = self._prefetch * self._num_pieces
-        dataset = grain.MapDataset.source(_Pieces(self._job, self._rows, self._num_pieces, step)).to_iter_dataset(
+        ahead = self._prefetch * len(self._pieces)
+        pieces = grain.MapDataset.range(_STEPS * len(self._pieces))
+        dataset = pieces.map(functools.partial(_piece, self._job, self._pieces, step)).to_iter_dataset(
             grain.ReadOptions(num_threads=threads, prefetch_buffer_size=threads if self._workers else ahead + threads)
         )
         if self._workers:
@@ -191,36 +180,12 @@ class Batches:
             dataset = dataset.mp_prefetch(options, worker_init_fn=_live_as_long_as_the_parent)
         self._iterators.append(iter(dataset))
 
-    def _assemble(self) -> Arrays:
-        whole: Arrays = {}
-        start = 0
-        for _ in range(self._num_pieces):
-            piece = next(self._iterators[0])
-            for name, array in piece.items():
-                if name not in whole:
-                    whole[name] = np.empty((len(self._rows), *array.shape[1:]), array.dtype)
-                whole[name][start : start + len(array)] = array
-            start += len(piece["label"])
-        for array in whole.values():
-            array.flags.writeable = False
-        return whole
 
-
-class _Pieces:
-    """The pieces of all batches from `first_step` on, as Grain wants its sources."""
-
-    def __init__(self, job: Job, rows: np.ndarray, num_pieces: int, first_step: int):
-        self._job, self._first_step = job, first_step
-        self._pieces = np.array_split(rows, num_pieces)
-
-    def __len__(self) -> int:
-        return _STEPS * len(self._pieces)
-
-    def __getitem__(self, index: int) -> Arrays:
-        step, piece = divmod(index, len(self._pieces))
-        step = (self._first_step + step) % self._job.period
-        rows = [self._job.row(step, int(row)) for row in self._pieces[piece]]
-        return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+def _piece(job: Job, pieces: list[np.ndarray], first_step: int, number: int) -> Arrays:
+    """A piece of a batch, of those of all batches from `first_step` on."""
+    step, piece = divmod(number, len(pieces))
+    rows = [job.row((first_step + step) % job.period, int(row)) for row in pieces[piece]]
+    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
 
 def _close_all(iterators: list[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Where images come from: TensorFlow Datasets without TensorFlow, or scikit-learn's digits."""
+"""Sources of images: TensorFlow Datasets without TensorFlow, or scikit-learn's digits."""
 
 import contextlib
 import dataclasses
@@ -207,8 +207,7 @@ def _builder(name: str, data_dir: str | None, download: bool) -> Any:
             builder = tfds.builder(name, data_dir=data_dir, file_format="array_record")
             if not builder.is_prepared():  # nor has another process done it in the meantime
                 print(f"downloading {name} to {where}", flush=True)
-                with _leaving_no_empty_folders(Path(where), name):
-                    builder.download_and_prepare()
+                builder.download_and_prepare()
         return builder
     except tfds.core.DatasetNotFoundError as error:
         raise UsageError(
@@ -224,27 +223,6 @@ def _builder(name: str, data_dir: str | None, download: bool) -> Any:
         raise UsageError(
             f"data set {name!r} could not be obtained from {where} ({type(error).__name__}: {reason}): {advice}"
         ) from error
-
-
-@contextlib.contextmanager
-def _leaving_no_empty_folders(data_dir: Path, name: str) -> Iterator[None]:
-    """Removes the folders that TFDS has made for a data set and that are empty, where it could not be prepared."""
-    above = [path for path in (data_dir, *data_dir.parents) if not path.exists()]
-    try:
-        yield
-    except BaseException:
-        downloads = data_dir / "downloads"
-        for place in (downloads / name, downloads / "extracted", data_dir / name.partition("/")[0]):
-            for path in (*sorted(place.rglob("*"), reverse=True), place):
-                _remove_if_empty(path)
-        for path in (downloads, *above):
-            _remove_if_empty(path)
-        raise
-
-
-def _remove_if_empty(path: Path) -> None:
-    with contextlib.suppress(OSError):  # it is a file, or there is something in it
-        path.rmdir()
 
 
 def _decode(name: str, builder: Any, splits: dict[str, Any], labels: dict[str, Label]) -> Arrays:

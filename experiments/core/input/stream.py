@@ -1,12 +1,16 @@
-"""Batches that come from the memory of the host: a protocol, and what serves it from arrays in memory."""
+"""Batches that come from the memory of the host, from arrays there or a pipeline; and which examples make up which.
+
+The order of the data is a pure function of the seed and the step: nothing about it is ever saved, and a resumed run, or
+another host, computes the same indices again. The permutation is NumPy's because XLA's sort-based one costs as much as
+the training of a small network (55 ms against 1 ms for 60,000 examples on one core).
+"""
 
 import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-
-from experiments.core.input.batches import step_indices
 
 Arrays = dict[str, np.ndarray]
 
@@ -46,7 +50,7 @@ class Stream:
 
 @dataclasses.dataclass(frozen=True)
 class Shuffled:
-    """`rows` of the batches of arrays in memory, in the order of `batches.py`."""
+    """`rows` of the batches of arrays in memory, in the order of `step_indices`."""
 
     examples: Arrays
     batch_size: int
@@ -87,3 +91,30 @@ def blank(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 def num_examples(examples: Arrays) -> int:
     """The length that all the arrays have."""
     return len(next(iter(examples.values())))
+
+
+def epoch_indices(seed: int, epoch: int, num_examples: int, batch_size: int) -> np.ndarray:
+    """Indices [K, B] (steps, batch) of one epoch; the incomplete last batch is dropped."""
+    steps = num_examples // batch_size
+    order = np.random.default_rng((seed, epoch)).permutation(num_examples)
+    return order[: steps * batch_size].reshape(steps, batch_size).astype(np.int32)
+
+
+def seeds_epoch_indices(seeds: Sequence[int], epoch: int, num_examples: int, batch_size: int) -> np.ndarray:
+    """Indices [S, K, B] of one epoch for every seed."""
+    return np.stack([epoch_indices(seed, epoch, num_examples, batch_size) for seed in seeds])
+
+
+def step_indices(seed: int, first_step: int, num_steps: int, num_examples: int, batch_size: int) -> np.ndarray:
+    """Indices [K, B] of `num_steps` steps from `first_step` on, counted over all epochs."""
+    per_epoch = num_examples // batch_size
+    parts, end = [], first_step + num_steps
+    for epoch in range(first_step // per_epoch, -(-end // per_epoch)):
+        start = epoch * per_epoch
+        whole = _recent_epoch_indices(seed, epoch, num_examples, batch_size)
+        parts.append(whole[max(first_step - start, 0) : end - start])
+    return np.concatenate(parts)
+
+
+# Of the epochs under way; a step is a small part of one.
+_recent_epoch_indices = functools.lru_cache(maxsize=16)(epoch_indices)

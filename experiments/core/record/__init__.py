@@ -1,1 +1,1 @@
-"""What a run leaves behind: its directory, rows, last row, and what it ran on."""
+"""The files that a run leaves behind: its directory, rows, last row, and what it ran on."""

@@ -1,4 +1,4 @@
-"""What a run ran on: enough to know, years later, what its numbers and seconds mean."""
+"""The code, packages and machine of a run: enough to know, years later, what its numbers and seconds mean."""
 
 import dataclasses
 import importlib.metadata

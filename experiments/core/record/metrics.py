@@ -8,7 +8,7 @@ such lists. `null` stands for what is not finite or was not measured: every metr
 diverged, and what is measured in training (`train_loss` and so on, means over the steps since the
 last row) in the row of step 0, which is the state before training. `seconds` are those of training
 since the beginning. Rows of a run whose length is given in steps also have the learning rate of
-their last step, and what the steps cost (`performance.py`):
+their last step, and what the steps cost (`training/rows.py`):
 
     "learning_rate": 0.003, "performance": {"step_seconds": 0.21, "images_per_second": 2430.0, ...}
 """
@@ -65,33 +65,29 @@ def read(path: Path) -> list[Row]:
     return list(_rows(path, lines(path)))
 
 
-def read_until(path: Path, step: int, config: Mapping[str, Any], sha256: str) -> list[Row]:
+def read_until(path: Path, step: int, config: Mapping[str, Any]) -> list[Row]:
     """The rows up to that of `step`; what comes after them may be anything, for it is to be written again.
 
     Args:
       path: of the metrics file.
       step: of a row.
       config: of the run.
-      sha256: of the lines.
 
     Raises:
-      DamagedError: there is no such row, or these are not the rows that were written.
+      DamagedError: there is no such row, or one before it is missing.
     """
-    rows, found = [], lines(path)
-    for row in _rows(path, found):
+    rows = []
+    for row in _rows(path, lines(path)):
         rows.append(row)
         if row["step"] >= step:
             break
     require_complete(path, rows, config)
     if not rows or rows[-1]["step"] != step:
         raise DamagedError(path, f"it has no row of step {step}", _ADVICE)
-    sum_ = hashlib.sha256(b"".join(line + b"\n" for line in found[: len(rows)])).hexdigest()
-    if sum_ != sha256:
-        raise DamagedError(path, f"lines 1 to {len(rows)} are not those that were written", _ADVICE)
     return rows
 
 
-def require_sha256(path: Path, sha256: str) -> None:
+def require_sha256(path: Path, sha256: Any) -> None:
     """Checks the whole file.
 
     Raises:
@@ -145,12 +141,9 @@ class Writer:
     """Appends rows to a metrics file that already holds `rows`, and to TensorBoard if asked."""
 
     def __init__(self, path: Path | None, rows: list[Row], tensorboard: TensorBoard | None = None):
-        """Without a `path`, rows are only kept in memory: in all processes but the one that writes."""
+        """Begins the file at `path` with `rows`; without a path, as where nothing is written, they stay in memory."""
         self.rows = rows
         self._path = path
-        self._sum = hashlib.sha256()
-        for row in rows:
-            self._sum.update(_line(row).encode())
         self._file = None
         self._tensorboard = tensorboard
         if path:
@@ -167,16 +160,10 @@ class Writer:
                 self._file.flush()
                 os.fsync(self._file.fileno())
         self.rows.append(row)
-        self._sum.update(_line(row).encode())
         if self._path and is_remote(self._path):
             write_atomically(self._path, "".join(map(_line, self.rows)))
         if self._tensorboard:
             self._tensorboard.scalars(row["step"], _means(row))
-
-    @property
-    def sha256(self) -> str:
-        """Of all lines, as they are in the file."""
-        return self._sum.hexdigest()
 
     def close(self) -> None:
         """Closes the file."""
@@ -190,7 +177,7 @@ def _line(row: Row) -> str:
 
 
 def _means(row: Row) -> dict[str, float]:
-    """Over the seeds that have a value."""
+    """Means over the seeds that have a value."""
     means = {}
     for name, values in flatten(row):
         numbers = [value for value in (values if isinstance(values, list) else [values]) if value is not None]

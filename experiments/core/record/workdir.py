@@ -7,7 +7,6 @@ checkpoints/        the last states, by orbax, each with the config
 params.npz          with config.export_params, the parameters at the end
 examples.npz        with config.export_examples, what is said of each evaluated example at the end
 probe.npz           with config.export_probe, what the experiment's probe found at the end
-pictures.npz        with config.export_pictures, images and histograms of the parameters at the end
 summary.json        written last: its presence means that the run is done
 damaged-checkpoint-STEP/   one that is not as it was saved, and was passed over
 
@@ -45,7 +44,6 @@ class Workdir:
         self.params = self.path / "params.npz"
         self.examples = self.path / "examples.npz"
         self.probe = self.path / "probe.npz"
-        self.pictures = self.path / "pictures.npz"
         self.summary = self.path / "summary.json"
         self.tensorboard = self.path / "tensorboard"
         self._lock = self.path / ".lock"
@@ -56,8 +54,7 @@ class Workdir:
         Fields in `COMPUTED_HOW` may be others: a run may go on elsewhere, on fewer devices or more.
 
         Raises:
-          UsageError: it holds the run of another config, damaged files or none where they have their places, or it
-            is in a bucket that cannot be read.
+          UsageError: it holds the run of another config or damaged files, or it is in a bucket that cannot be read.
         """
         with reaching(self.path):
             self._check(config_lib.to_json(config))
@@ -77,7 +74,6 @@ class Workdir:
             raise UsageError(f"--workdir={self.path}: {above} cannot be written: {error.strerror}") from error
 
     def _check(self, asked: dict[str, Any]) -> None:
-        self._require_kinds()
         if not self.config.exists():
             # config.json is written first, so whatever lies here without one is not a run of ours.
             if self.metrics.exists() or self.checkpoints.exists():
@@ -94,26 +90,7 @@ class Workdir:
             raise UsageError(f"--workdir={self.path} holds a run with another config: {'; '.join(different)}{advice}")
         self._launches()
         if self.is_done():
-            self._require_end_of(asked)
-
-    def _require_end_of(self, asked: dict[str, Any]) -> None:
-        """Refuses a summary that is not of this run's length, or of other metrics."""
-        summary, unit = self.read_summary(), "epochs" if asked.get("steps") is None else "steps"
-        if summary.get(unit) != asked[unit]:
-            raise DamagedError(self.summary, f"it is of a run of {summary.get(unit)} {unit}, not {asked[unit]}", _AGAIN)
-        if not isinstance(summary.get("metrics_sha256"), str):
-            raise DamagedError(self.summary, f"it has no SHA-256 of {self.metrics.name}", _AGAIN)
-        metrics.require_sha256(self.metrics, summary["metrics_sha256"])
-
-    def _require_kinds(self) -> None:
-        """Refuses what is no file or directory where it should be: to read a pipe, say, would take for ever."""
-        if is_remote(self.path):
-            return
-        directories = (self.checkpoints, self.tensorboard)
-        for path in filter(os.path.lexists, (path for path in vars(self).values() if path != self.path)):
-            if not (path.is_dir() if path in directories else path.is_file()):
-                kind = "directory" if path in directories else "file"
-                raise UsageError(f"{path} is no {kind}: move it away, or train in another --workdir")
+            metrics.require_sha256(self.metrics, self.read_summary().get("metrics_sha256"))
 
     def is_done(self) -> bool:
         """Whether the run has come to its end.
@@ -124,7 +101,7 @@ class Workdir:
         return self.summary.exists() and bool(self.read_summary())
 
     def read_summary(self) -> dict[str, Any]:
-        """What is known of a run that is done.
+        """Reads the summary of a run that is done.
 
         Raises:
           DamagedError: the file holds something else.
@@ -135,7 +112,7 @@ class Workdir:
         return summary
 
     def _launches(self) -> dict[str, Any] | None:
-        """What is recorded of them; None before the first."""
+        """The records of all launches; None before the first."""
         if not self.environment.exists():
             return None
         advice = "put back a copy of it, or remove it: what it says of earlier launches is then lost, and nothing else"

@@ -19,7 +19,6 @@ from experiments.core.kinds import Fields
 from experiments.core.record import metrics
 from experiments.core.record.files import read_object
 from experiments.core.record.metrics import Row
-from experiments.core.record.pictures import Pictures
 from experiments.core.record.summary import PROGRESS, interval, summarize
 from experiments.core.record.workdir import Workdir
 from experiments.core.report import archive
@@ -44,7 +43,7 @@ _TYPES: dict[str, dict[str, Any]] = {
     "launch": {"state": str, "reason": str},
 }
 _MARKS = ("config.json", "metrics.jsonl", "summary.json", LAUNCH)  # a directory with one of these is a workdir
-_FILES = (*_MARKS, "environment.json", "examples.npz", "probe.npz", "pictures.npz", ".lock")
+_FILES = (*_MARKS, "environment.json", "examples.npz", "probe.npz", ".lock")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +61,6 @@ class Run:
       reason: of an unfinished run, the last error that its launcher has recorded; often none.
       examples: what was kept of each evaluated example, arrays [S, N] by name; often none.
       probe: what the experiment's probe found at the end, boolean arrays [S, ...] by name; often none.
-      pictures: images and histograms of the parameters at the end; often none.
       params: reads the parameters at the end, arrays by path; none where they were not kept.
     """
 
@@ -74,7 +72,6 @@ class Run:
     reason: str = ""
     examples: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     probe: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    pictures: Pictures = dataclasses.field(default_factory=Pictures)
     params: Callable[[], Mapping[str, np.ndarray]] = dict
 
     @functools.cached_property
@@ -238,7 +235,7 @@ def _read_workdir(path: Path, name: str) -> Run:
     summary = _checked(_object(workdir.summary), "summary")
     metrics.require_sha256(workdir.metrics, summary["metrics_sha256"])
     record = {"config": config, "rows": rows, "summary": summary, "environment": environment}
-    arrays = {path.stem: _arrays(path, summary) for path in (workdir.examples, workdir.probe, workdir.pictures)}
+    arrays = {path.stem: _arrays(path, summary) for path in (workdir.examples, workdir.probe)}
     return _finished(name, record, arrays, functools.partial(_params, workdir.params))
 
 
@@ -274,8 +271,7 @@ def _finished(
     if not is_its_end or measured != _final_values(summary):
         raise _BrokenError("summary.json does not belong to the last row of metrics.jsonl")
     examples, probe = arrays.get("examples", {}), arrays.get("probe", {})
-    pictures = Pictures.of(arrays.get("pictures", {}))
-    return Run(name, config, rows, summary, record["environment"], "", examples, probe, pictures, params)
+    return Run(name, config, rows, summary, record["environment"], "", examples, probe, params)
 
 
 def _final_values(summary: dict[str, Any]) -> dict[str, list[float | None]]:

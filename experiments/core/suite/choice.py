@@ -14,11 +14,10 @@ Choice = dict[str, Any]
 
 
 def choose(suite: Suite, out: Path, runs: Iterable[SuiteRun], only: str | None = None) -> dict[str, Choice]:
-    """For every choice among the `runs` below `out`, its candidates and the best of those that are finished.
+    """Makes every choice among the `runs` below `out`: its candidates, and the best of those that are finished.
 
     A candidate is worth the mean over its seeds of its `chosen_by`, or of the suite's, at the end, where a seed that
-    diverged counts `suite.if_diverged`. The earlier of two equals wins. One that was made with another config than it
-    would have today is as one that is not there.
+    diverged counts `suite.if_diverged`. The earlier of two equals wins. Runs with an outdated config are ignored.
 
     Candidates may take the winner of an earlier choice (`best_of`); the settings are then those of both choices. It
     competes with them if nothing but its setting is another.
@@ -27,7 +26,7 @@ def choose(suite: Suite, out: Path, runs: Iterable[SuiteRun], only: str | None =
       suite: of the runs.
       out: its directory.
       runs: all that compete.
-      only: a choice, of which, and of those that it builds on, is spoken alone; left out: of all.
+      only: the one choice to make, with those that it builds on; left out: all.
     """
     candidates: dict[str, list[SuiteRun]] = {}
     for run in runs:

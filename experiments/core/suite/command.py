@@ -15,7 +15,7 @@ from absl import logging
 from experiments.core import processors
 from experiments.core.errors import UsageError, in_one_line, printable
 from experiments.core.record import hardware
-from experiments.core.suite import runner, trainer
+from experiments.core.suite import runner, worker
 from experiments.core.suite.plan import Suite, SuiteRun
 from experiments.core.training import train
 
@@ -63,7 +63,7 @@ def main(suite: Suite, arguments: Sequence[str]) -> int:
     command = ["python", "-m", suite.package, *arguments]
     try:
         return in_one_line(lambda: run_suite(suite, options.out, runs, selected, command, options.jobs))
-    except trainer.Stopped:
+    except worker.Stopped:
         with contextlib.suppress(OSError):  # of a terminal that is closed
             print("\nstopped; run it again and it resumes", flush=True)
         return 0

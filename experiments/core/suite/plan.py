@@ -1,4 +1,4 @@
-"""What a suite consists of: named runs, some of which compete, some of which wait for a winner or for parameters."""
+"""A suite: named runs, some of which compete, some of which wait for a winner or for parameters."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Suite:
 
     @property
     def recipe(self) -> experiment.Recipe:
-        """Of the experiment."""
+        """The recipe of the experiment."""
         return self.load()
 
     @property

@@ -12,8 +12,7 @@ from experiments.core.record.files import read_object, write_json
 from experiments.core.record.workdir import Workdir
 from experiments.core.suite.choice import choose
 from experiments.core.suite.plan import Fields, Suite, SuiteRun
-from experiments.core.suite.processes import Processes
-from experiments.core.suite.trainer import DataError, Outcome, Trainer, in_a_line, stoppable
+from experiments.core.suite.worker import Outcome, Pool, attempt, in_a_line, stoppable
 from experiments.core.training import train
 
 CHOICES = "choices.json"
@@ -34,7 +33,7 @@ def train_all(
 
     Raises:
       Stopped: at SIGTERM or SIGINT, once the runs under way are saved.
-      DataError: the first run finds no data, so that none would.
+      UsageError: the first run finds no data, so that none would.
     """
     with stoppable():
         return _Runner(suite, out, runs, selected, command, jobs).go()
@@ -50,33 +49,38 @@ class _Runner:
         command: Sequence[str],
         jobs: int,
     ):
-        self.suite, self.out, self.runs, self.jobs = suite, out, runs, jobs
+        self.suite, self.out, self.runs, self.command, self.jobs = suite, out, runs, command, jobs
         self.selected = dict(enumerate(selected, start=1))
-        self.alone = Trainer(suite, out, command)
-        self.processes = Processes(suite, out, command, jobs)
+        self.pool = Pool(suite, out, command, jobs)
         self.waiting = dict(self.selected)
         self.under_way: dict[int, tuple[float, Future[Outcome]]] = {}  # when each was begun
         self.failed: list[str] = []
+        self.has_data = False
         self.cost_done = self.seconds = 0.0  # of the runs trained here
 
     def go(self) -> list[str]:
-        with contextlib.closing(self.processes):
+        with contextlib.closing(self.pool):
             while self.waiting or self.under_way:
                 ready = self._ready() if len(self.under_way) < self.jobs else []
                 if not ready:
                     futures = {future: number for number, (_, future) in self.under_way.items()}
                     for future in concurrent.futures.wait(futures, return_when=FIRST_COMPLETED).done:
+                        outcome = self.pool.outcome(future)
                         del self.under_way[futures[future]]
-                        self._over(futures[future], future.result())
+                        self._over(futures[future], outcome)
                     continue
                 number, run = ready[0], self.waiting.pop(ready[0])
                 if (setting := self._setting_to_train(number)) is None:
                     continue
+                if not self.has_data:
+                    # Fetched and decoded once for all; where there are none, no run could begin.
+                    self.suite.recipe.load(self.suite.config(run, self.out, setting))
+                    self.has_data = True
                 if self.jobs == 1 or (len(ready) == 1 and not self.under_way):
                     # A run that no other can be trained beside has the whole machine.
-                    self._over(number, self.alone.attempt(run, setting))
+                    self._over(number, attempt(self.suite, self.out, self.command, run, setting))
                 else:
-                    self.under_way[number] = time.monotonic(), self.processes.begin(run, setting)
+                    self.under_way[number] = time.monotonic(), self.pool.begin(run, setting)
         return self.failed
 
     def _ready(self) -> list[int]:
@@ -109,12 +113,10 @@ class _Runner:
 
     def _over(self, number: int, outcome: Outcome) -> None:
         run = self.selected[number]
-        if outcome.no_data and not self.cost_done:
-            raise DataError(outcome.error)
         if outcome.error:
             self._fail(number, outcome.error)
             return
-        self.seconds += outcome.seconds - outcome.loading
+        self.seconds += outcome.seconds
         self.cost_done += self.suite.cost(run)
         result = _result(self.out / run.name, self.suite.shown)
         self._say(number, f"{result}  {outcome.seconds:.0f} s{self._time_left()}")

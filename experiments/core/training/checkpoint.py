@@ -1,17 +1,18 @@
 """Checkpoints by orbax: whole or absent, written by all processes, verified before use, restored to any devices.
 
-Each has the sums of its files (`checksums.py`). One that is damaged is never restored: the newest that is intact
-takes its place, and it is set aside in the workdir, for training comes by its step once more.
+Each has one SHA-256 of all its files, written last. One without it was not saved to the end, one with another is
+damaged: neither is restored, but the newest that is intact. (orbax has checksums of a part of its files alone, and a
+number that has changed is a number still.)
 """
 
 import contextlib
-import dataclasses
 import errno
-import functools
+import hashlib
 import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,43 +21,20 @@ import orbax.checkpoint as ocp
 
 from experiments.core import config as config_lib
 from experiments.core.errors import UsageError, first_line, is_full
-from experiments.core.record import checksums
-from experiments.core.record.files import files_below, is_remote
-from experiments.core.training.processes import from_first
-from experiments.core.training.stretch import Stretch
+from experiments.core.record.files import files_below, is_remote, write_atomically
+from experiments.core.training.since_row import MetricsSinceRow
 
 State = Any  # a pytree of arrays
 Config = dict[str, Any]  # as JSON has it
 
-_STATE, _STRETCH = "state", "interval"  # parts of a checkpoint, by the names they have always had
-_ROWS, _CONFIG = "rows_sha256", "config"  # beside the stretch
+CHECKSUM = "SHA256"  # a file beside those of orbax
+_STATE, _SINCE_ROW = "state", "since_row"  # parts of a checkpoint
+_THREADS = 8  # hashing a file takes one of them; a bucket is waited for
 _OF_ORBAX = ("Event loop is closed", "Encountered error while reading array index")
-_UNFIT = (ValueError, KeyError, TypeError, FileNotFoundError)  # what orbax raises where it does not find what it should
-
-
-@dataclasses.dataclass(frozen=True)
-class Restored:
-    """What a checkpoint holds.
-
-    Attributes:
-      step: that it is of.
-      state: as it was after that step.
-      stretch: since the last row.
-      rows_sha256: of the metrics file up to then.
-      damaged: newer checkpoints, by step, with what is wrong with them.
-      verified: whether it has sums, which are right.
-    """
-
-    step: int
-    state: State
-    stretch: Stretch
-    rows_sha256: str
-    damaged: dict[int, str]
-    verified: bool
 
 
 class Checkpoints:
-    """The last two states of a run, by step, each with the stretch since its last row.
+    """The last two states of a run, by step, each with the metrics since its last row.
 
     orbax writes into a temporary directory and renames it, so a kill during a save leaves the
     previous step intact. Saving is synchronous: the next chunk of steps donates the state's
@@ -64,30 +42,31 @@ class Checkpoints:
     """
 
     def __init__(self, directory: Path, config: Config | None = None):
-        """To be made when no checkpoint in `directory` is damaged any more; `config` is kept in each."""
+        """Opens a `directory` in which no damaged checkpoint is left; `config` is kept in each."""
         options = ocp.CheckpointManagerOptions(
             max_to_keep=2,
             enable_async_checkpointing=False,
             cleanup_tmp_directories=True,
-            # Of an older checkpoint that is damaged the name is enough, to delete it when its turn comes.
+            # To delete an older checkpoint that is damaged its name is enough.
             lightweight_initialize=True,
         )
         self._directory, self._config = directory, config
         self._manager = ocp.CheckpointManager(directory, options=options)
 
-    def save(self, step: int, state: State, stretch: Stretch, rows_sha256: str) -> None:
-        """Saves `state` unless the state of this step is there already; it counts once its sums are written."""
+    def save(self, step: int, state: State, since_row: MetricsSinceRow) -> None:
+        """Saves `state` unless the state of this step is there already; it counts once its checksum is written."""
         if step == self._manager.latest_step():
             return
-        beside = stretch.to_json() | {_ROWS: rows_sha256, _CONFIG: self._config}
-        parts = {_STATE: ocp.args.StandardSave(state), _STRETCH: ocp.args.JsonSave(beside)}
+        beside = {"since_row": since_row.to_json(), "config": self._config}
+        parts = {_STATE: ocp.args.StandardSave(state), _SINCE_ROW: ocp.args.JsonSave(beside)}
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._directory))
         with _silent(lambda error: full if is_full(error) else None):
             saved = self._manager.save(step, args=ocp.args.Composite(**parts))
         if not saved:
             raise RuntimeError(f"step {step} was not saved, after {self._manager.latest_step()}")
         if jax.process_index() == 0:
-            checksums.write(self._directory / str(step))
+            path = self._directory / str(step)
+            write_atomically(path / CHECKSUM, _checksum(path))
 
     def close(self) -> None:
         """Ends orbax's threads."""
@@ -96,10 +75,9 @@ class Checkpoints:
 
 @contextlib.contextmanager
 def _silent(instead: Callable[[Exception], Exception | None]) -> Iterator[None]:
-    """Within it an error of orbax is what there is `instead`, as of a full disk, and that is all that is told of it.
+    """Raises what there is `instead` of an error of orbax, as for a full disk, and keeps its threads from reporting it.
 
-    Each of orbax's threads would report it, some of them after the first has made the call fail: by logging, or to an
-    event loop that has ended. So what is silent within stays so if it comes to that.
+    Some of them do so after the first has made the call fail, so what is silent then stays so.
     """
     hook = sys.unraisablehook
 
@@ -109,59 +87,71 @@ def _silent(instead: Callable[[Exception], Exception | None]) -> Iterator[None]:
 
     logging.disable(logging.CRITICAL)
     sys.unraisablehook = hook_of_others
-    is_silent = False
+    other = None
     try:
         yield
     except Exception as error:
         other = instead(error)
         if other is None:
             raise
-        is_silent = True
         raise other from error
     finally:
-        if not is_silent:
+        if other is None:
             logging.disable(logging.NOTSET)
             sys.unraisablehook = hook
 
 
-def restore(directory: Path, like: State, config: Config | None = None) -> Restored | None:
-    """The newest checkpoint in `directory` that is intact; None if there is none at all. Nothing is changed.
+def find(directory: Path) -> tuple[int | None, list[tuple[int, str]]]:
+    """Looks for the newest checkpoint that is intact, and changes nothing.
 
-    The devices may be others, and fewer or more, than those that saved it. A first checkpoint without
-    sums, which are written last, counts as intact if it can be read.
-
-    Args:
-      directory: of the checkpoints.
-      like: the shapes, types and shardings of the state (arrays, or shapes).
-      config: of the run, which a checkpoint must be of; None: of any.
+    Returns:
+      Its step, None if there is none; and the steps of newer ones, which cannot be used, each with the reason.
 
     Raises:
-      UsageError: there are some, and none of them is intact; or the newest that is, is of another run.
+      UsageError: some have been saved to the end, and none of them is intact.
     """
-    unreadable: dict[int, str] = {}
-    while True:
-        found = from_first(lambda: _newest_intact(directory, unreadable))
-        if found is None:
+    damaged: list[tuple[int, str]] = []
+    saved = _saved(directory)
+    for step in sorted(saved, reverse=True):
+        reason = _damage(directory / str(step)) if saved[step] else f"it has no {CHECKSUM}: it was not saved to the end"
+        if reason is None:
+            return step, damaged
+        damaged.append((step, reason))
+    if any(saved.values()):
+        listed = "; ".join(f"{step}: {reason}" for step, reason in damaged)
+        raise UsageError(
+            f"no checkpoint in {directory} is intact ({listed}): put back a copy of one, or train in another "
+            "--workdir; nothing has been changed"
+        )
+    return None, damaged
+
+
+def restore(path: Path, like: State, config: Config | None = None) -> tuple[State, MetricsSinceRow]:
+    """Restores the state, and the metrics since its last row, of an intact checkpoint.
+
+    The devices may be others, and fewer or more, than those that saved it.
+
+    Args:
+      path: of the checkpoint.
+      like: the shapes, types and shardings of the state (arrays, or shapes).
+      config: of the run, which the checkpoint must be of; None: of any.
+
+    Raises:
+      UsageError: it is of another run.
+    """
+
+    def unfit(error: Exception) -> UsageError | None:
+        if not isinstance(error, ValueError | KeyError | TypeError | FileNotFoundError):
             return None
-        step, verified, damaged = found
-        # Of several processes one alone may fail to read its part, with the others waiting for it.
-        if verified or jax.process_count() > 1:
-            with _silent(functools.partial(_unfit, directory / str(step))):
-                state, beside = _read(directory / str(step), like, config)
-            break
-        try:
-            state, beside = _read(directory / str(step), like, config)
-            break
-        except _UNFIT as error:
-            unreadable[step] = f"it cannot be read: {first_line(error)}"
-    return Restored(
-        step,
-        state,
-        Stretch.from_json(beside),
-        beside[_ROWS],
-        {int(step): reason for step, reason in damaged.items()},
-        verified,
-    )
+        return UsageError(f"{path} is no checkpoint of this run: {first_line(error)}")
+
+    with _silent(unfit):
+        beside = _read(path, **{_SINCE_ROW: ocp.args.JsonRestore()})
+        saved = beside["config"]
+        if saved and config and (different := config_lib.differences_of_runs(saved, config)):
+            raise UsageError(f"{path} is the checkpoint of a run with another config: {'; '.join(different)}")
+        state = _read(path, **{_STATE: ocp.args.StandardRestore(like)})
+    return state, MetricsSinceRow.from_json(beside["since_row"])
 
 
 def set_aside(directory: Path, step: int) -> Path:
@@ -174,60 +164,43 @@ def set_aside(directory: Path, step: int) -> Path:
     return (directory / str(step)).rename(target)
 
 
-def _newest_intact(directory: Path, unreadable: dict[int, str]) -> tuple[int, bool, dict[int, str]] | None:
-    """Its step, whether it has sums, and what is wrong with those after it; see `restore`."""
+def _saved(directory: Path) -> dict[int, bool]:
+    """Whether each checkpoint, by step, has been saved to the end."""
     if not directory.exists():
-        return None
-    found = {int(path.name): set(files_below(path)) for path in directory.iterdir() if path.name.isdecimal()}
-    if is_remote(directory):
-        # Saved to the end, as far as orbax can tell, which deletes the others; or once verified to be.
-        marks = {ocp.path.atomicity.COMMIT_SUCCESS_FILE, checksums.NAME}
-        found = {step: files for step, files in found.items() if marks & files}
-    steps = sorted(found, reverse=True)
-    summed = [step for step in steps if checksums.NAME in found[step]]
-    damaged: dict[int, str] = {}
-    for step in steps:
-        if step in unreadable:
-            damaged[step] = unreadable[step]
-            continue
-        # Once sums are written, one that has none was not saved to the end, or has lost them.
-        if step not in summed and not any(other < step for other in summed):
-            return step, False, damaged
-        reason = checksums.damage(directory / str(step))
-        if reason is None:
-            return step, True, damaged
-        damaged[step] = reason
-    if damaged:
-        listed = "; ".join(f"{step}: {reason}" for step, reason in damaged.items())
-        raise UsageError(
-            f"no checkpoint in {directory} is intact ({listed}): put back a copy of one, or train in another "
-            "--workdir; nothing has been changed"
-        )
-    return None
+        return {}
+    files = {int(path.name): set(files_below(path)) for path in directory.iterdir() if path.name.isdecimal()}
+    if is_remote(directory):  # where directories are not renamed: orbax deletes those that it has not marked
+        marks = {ocp.path.atomicity.COMMIT_SUCCESS_FILE, CHECKSUM}
+        files = {step: found for step, found in files.items() if marks & found}
+    return {step: CHECKSUM in found for step, found in files.items()}
 
 
-def _unfit(path: Path, error: Exception) -> UsageError | None:
-    """Turns what orbax says of an intact checkpoint into a mistake of whoever put it there."""
-    if not isinstance(error, _UNFIT):
-        return None
-    return UsageError(f"{path} is no checkpoint of this run: {first_line(error)}")
+def _damage(path: Path) -> str | None:
+    """Why the files of a checkpoint cannot be used; None: all are as they were saved."""
+    try:
+        intact = (path / CHECKSUM).read_bytes().decode() == _checksum(path)
+    except UnicodeDecodeError:
+        intact = False
+    except OSError as error:
+        if error.errno != errno.EIO:  # any other, as of a network, says nothing of the file
+            raise
+        return f"{error.filename or path} cannot be read"
+    return None if intact else "its files are not those that were saved"
 
 
-def _read(path: Path, like: State, config: Config | None) -> tuple[State, dict[str, Any]]:
-    """The state, and what is beside it, which says first whether the state is of this run."""
+def _checksum(path: Path) -> str:
+    """The SHA-256 of the names of all files below `path` and of their contents."""
 
-    def read(**part: ocp.args.CheckpointArgs) -> Any:
-        with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
-            (found,) = checkpointer.restore(path, args=ocp.args.Composite(**part)).values()
-        return found
+    def of(name: str) -> str:
+        with (path / name).open("rb") as file:
+            return f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {name}\n"
 
-    beside = read(**{_STRETCH: ocp.args.JsonRestore()})
-    if lost := {_ROWS, _CONFIG} - beside.keys():
-        raise UsageError(
-            f"{path} is of an earlier version of this code, which kept no {' and no '.join(sorted(lost))}: "
-            "train anew in another --workdir"
-        )
-    saved = beside[_CONFIG]
-    if saved and config and (different := config_lib.differences_of_runs(saved, config)):
-        raise UsageError(f"{path} is the checkpoint of a run with another config: {'; '.join(different)}")
-    return read(**{_STATE: ocp.args.StandardRestore(like)}), beside
+    with ThreadPoolExecutor(_THREADS) as pool:
+        listed = "".join(pool.map(of, (name for name in files_below(path) if name != CHECKSUM)))
+    return hashlib.sha256(listed.encode()).hexdigest()
+
+
+def _read(path: Path, **part: ocp.args.CheckpointArgs) -> Any:
+    with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
+        (found,) = checkpointer.restore(path, args=ocp.args.Composite(**part)).values()
+    return found

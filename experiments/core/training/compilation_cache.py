@@ -8,7 +8,6 @@ the directory may be removed at any time.
 """
 
 import os
-from pathlib import Path
 
 import jax
 import ml_collections
@@ -16,6 +15,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from experiments.core.config import require
 from experiments.core.errors import UsageError
+from experiments.core.input import cache
 from experiments.core.record.files import absolute, is_remote
 
 OFF = "off"
@@ -40,25 +40,23 @@ def use(config: ml_collections.ConfigDict) -> None:
     if given is None and (told := os.environ.get("JAX_COMPILATION_CACHE_DIR")):
         _set(told)  # which programs it is for, JAX's own variables say
         return
-    directory = None if given == OFF else absolute(given or _default(), "config.compilation_cache")
-    if directory is not None and not is_remote(directory):
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-            writable = os.access(directory, os.W_OK)
-        except OSError:
-            writable = False
-        if not writable and given:
+    directory = None if given == OFF else absolute(given or cache.directory() / "compiled", "config.compilation_cache")
+    if directory is not None and not is_remote(directory) and not _is_writable(directory):
+        if given:
             raise UsageError(f"config.compilation_cache={given}: it cannot be written")
-        if not writable:
-            print(f"programs are compiled anew in each run: {directory} cannot be written", flush=True)
-            directory = None
+        print(f"programs are compiled anew in each run: {directory} cannot be written", flush=True)
+        directory = None
     _set(None if directory is None else str(directory))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", _LEAST_SECONDS)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
-def _default() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sparse-topk" / "compiled"
+def _is_writable(directory: os.PathLike[str]) -> bool:
+    try:
+        os.makedirs(directory, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(directory, os.W_OK)
 
 
 def _set(directory: str | None) -> None:

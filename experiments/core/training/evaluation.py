@@ -1,40 +1,21 @@
 """Evaluation on a whole data set: in one piece, or in batches of `config.eval_batch_size`. `B` batch, `S` seeds."""
 
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+import abc
+from collections.abc import Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import ml_collections
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
 from jax.stages import Traced
 
 from experiments.core.config import require
-from experiments.core.input.dataset import Data
 from experiments.core.input.stream import HostBatches, InOrder, num_examples
 from experiments.core.training import mesh as mesh_lib
-from experiments.core.training.experiment import Experiment, Metrics, Params
-from experiments.core.training.feed import Shapes, Streamed, chunks, row_of
-
-
-class Evaluate(Protocol):
-    """Metrics of parameters, on the host: scalars, or [S] where there is an axis of seeds."""
-
-    def trace(self, params: Params) -> Traced:
-        """The program of a call for parameters like `params`, arrays or shapes, on any mesh; no data are touched."""
-
-    def compile(self, params: Params) -> None:
-        """Opens the data, and compiles for parameters like `params`; once, before the first call."""
-
-    def __call__(self, params: Params, progress: float) -> Metrics:
-        """The metrics over all examples."""
-
-    def examine(self, params: Params) -> dict[str, np.ndarray]:
-        """What the experiment's `examine` says of all N examples, in their order: [S, N], S = 1 without that axis."""
-
-    def close(self) -> None:
-        """Gives back what is held to read the examples."""
+from experiments.core.training.experiment import Metrics, Params
+from experiments.core.training.feed import Streamed, chunks, row_of
+from experiments.core.training.setup import Setup
 
 
 def validate(config: ml_collections.ConfigDict) -> None:
@@ -45,156 +26,158 @@ def validate(config: ml_collections.ConfigDict) -> None:
         require(size > 0 and size % parts == 0, "eval_batch_size", size, f"a positive multiple of the {parts} devices")
 
 
-def make(
-    config: ml_collections.ConfigDict, data: Data, experiment: Experiment, mesh: Mesh, *, seed_axis: bool
-) -> Evaluate:
-    """The evaluation that a valid config asks for.
+def make(setup: Setup) -> "Evaluate":
+    """Returns the evaluation that a valid config asks for; it reads no data before it is compiled.
 
     Raises:
-      UsageError: if the data are a stream, and the config does not say how much of it to take at once.
+      UsageError: the data are a stream, and the config does not say how much of it to take at once.
     """
-    size, stream = config.get("eval_batch_size"), data.evaluation_stream
+    size = setup.config.get("eval_batch_size")
     if size is None:
-        require(stream is None, "eval_batch_size", size, "given for data that do not lie in memory")
-        return _InOnePiece(experiment, data.evaluation, mesh, seed_axis=seed_axis)
-
-    def opened() -> Streamed:
-        rows = mesh_lib.local_rows(mesh, size)
-        host: HostBatches = stream.open(0, rows) if stream else InOrder(data.evaluation, size, rows)
-        return Streamed(host, size, 1, mesh)
-
-    count = stream.num_examples if stream else num_examples(data.evaluation)
-    shapes = Streamed.shapes(stream.example if stream else row_of(data.evaluation), size, 1, mesh)
-    return _InBatches(experiment, opened, shapes, count, size, mesh, seed_axis=seed_axis)
+        require(
+            setup.data.evaluation_stream is None, "eval_batch_size", size, "given for data that do not lie in memory"
+        )
+        return _InOnePiece(setup)
+    return _InBatches(setup, size)
 
 
-class _InOnePiece:
+class Evaluate(abc.ABC):
+    """Metrics of parameters, on the host: scalars, or [S] where there is an axis of seeds."""
+
+    def __init__(self, setup: Setup, num_examples: int):
+        self._setup, self._num_examples = setup, num_examples
+        self._compiled: Any = None
+
+    @abc.abstractmethod
+    def trace(self, params: Params) -> Traced:
+        """The program of a call for parameters like `params`, arrays or shapes, on any mesh; no data are touched."""
+
+    def compile(self, params: Params) -> None:
+        """Opens the data, and compiles for parameters like `params`; once, before the first call."""
+        self._open(params)
+        self._compiled = self.trace(params).lower().compile()
+
+    @abc.abstractmethod
+    def __call__(self, params: Params, progress: float) -> Metrics:
+        """The metrics over all examples."""
+
+    def examine(self, params: Params) -> dict[str, np.ndarray]:
+        """Returns what `Experiment.examine` says of all N examples, in their order: [S, N]; S = 1 without that axis."""
+        examine = self._setup.over_seeds(self._setup.experiment.examine, (0, None))  # type: ignore[arg-type]
+        compiled = jax.jit(examine, out_shardings=self._setup.everywhere)
+        parts = [jax.tree.map(np.atleast_2d, jax.device_get(compiled(params, batch))) for batch in self._batches()]
+        number = self._num_examples
+        return jax.tree.map(lambda *arrays: np.concatenate(arrays, axis=1)[:, :number], *parts)
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Gives back what is held to read the examples."""
+
+    @abc.abstractmethod
+    def _open(self, params: Params) -> None: ...
+
+    @abc.abstractmethod
+    def _batches(self) -> Iterator[Any]:
+        """All examples, on the devices."""
+
+
+class _InOnePiece(Evaluate):
     """All examples on every device: for small data sets, and metrics that are no means over examples."""
 
-    def __init__(self, experiment: Experiment, examples: dict[str, np.ndarray], mesh: Mesh, *, seed_axis: bool):
-        self._arrays, self._everywhere = examples, mesh_lib.replicated(mesh)
+    def __init__(self, setup: Setup):
+        super().__init__(setup, num_examples(setup.data.evaluation))
         self._examples: Any = {}
+        experiment = setup.experiment
         conclude = experiment.conclude or (lambda means: means)
 
         def evaluate(params: Params, examples: Any, progress: jax.Array) -> Metrics:
             metrics = experiment.evaluate(params, examples, progress)
             return conclude(jax.tree.map(lambda value: value.mean(axis=0) if jnp.ndim(value) else value, metrics))
 
-        over_seeds = jax.vmap(evaluate, in_axes=(0, None, None)) if seed_axis else evaluate
-        self._evaluate: Any = jax.jit(over_seeds, out_shardings=self._everywhere)
-        self._examine = _examination(experiment, self._everywhere, seed_axis=seed_axis)
+        self._evaluate = jax.jit(setup.over_seeds(evaluate, (0, None, None)), out_shardings=setup.everywhere)
 
     def trace(self, params: Params) -> Traced:
-        examples = {
-            name: mesh_lib.like(array.shape, array.dtype, self._everywhere) for name, array in self._arrays.items()
-        }
+        arrays, everywhere = self._setup.data.evaluation, self._setup.everywhere
+        examples = {name: mesh_lib.like(array.shape, array.dtype, everywhere) for name, array in arrays.items()}
         return self._evaluate.trace(params, examples, np.float32(0))
 
-    def compile(self, params: Params) -> None:
-        self._examples = {name: mesh_lib.put(array, self._everywhere) for name, array in self._arrays.items()}
-        self._evaluate = self.trace(params).lower().compile()
-
     def __call__(self, params: Params, progress: float) -> Metrics:
-        return jax.device_get(self._evaluate(params, self._examples, np.float32(progress)))
-
-    def examine(self, params: Params) -> dict[str, np.ndarray]:
-        return _by_seed(jax.device_get(self._examine(params, self._examples)))
+        return jax.device_get(self._compiled(params, self._examples, np.float32(progress)))
 
     def close(self) -> None:
-        pass
+        self._examples = {}
+
+    def _open(self, params: Params) -> None:
+        arrays, everywhere = self._setup.data.evaluation, self._setup.everywhere
+        self._examples = {name: mesh_lib.put(array, everywhere) for name, array in arrays.items()}
+
+    def _batches(self) -> Iterator[Any]:
+        yield self._examples
 
 
-class _InBatches:
+class _InBatches(Evaluate):
     """One compiled call per batch, which adds to sums over the examples; every process reads its rows alone."""
 
-    def __init__(
-        self,
-        experiment: Experiment,
-        open_feed: Callable[[], Streamed],
-        shapes: Shapes,
-        num_examples: int,
-        batch_size: int,
-        mesh: Mesh,
-        *,
-        seed_axis: bool,
-    ):
-        self._open_feed, self._shapes, self._num_examples = open_feed, shapes, num_examples
-        self._num_batches = -(-num_examples // batch_size)
-        self._feed: Streamed | None = None
+    def __init__(self, setup: Setup, batch_size: int):
+        experiment, arrays, stream = setup.experiment, setup.data.evaluation, setup.data.evaluation_stream
+        number_of_examples = stream.num_examples if stream else num_examples(arrays)
+        super().__init__(setup, number_of_examples)
+
+        def opened(rows: np.ndarray) -> HostBatches:
+            return stream.open(0, rows) if stream else InOrder(arrays, batch_size, rows)
+
+        self._feed = Streamed(opened, stream.example if stream else row_of(arrays), batch_size, 1, setup.mesh)
+        self._num_batches = -(-number_of_examples // batch_size)
 
         def sums(params: Params, chunk: Any, number: jax.Array, progress: jax.Array) -> Metrics:
-            batch = _only(chunk)
-            # What fills up the last batch is computed with but not counted, whatever comes of it. (Where images compete
+            # Padding of the last batch is computed with but not counted, whatever comes of it. (Where images compete
             # in groups, it takes part in the group of the last real ones.)
-            real = number * batch_size + jnp.arange(batch_size, dtype=jnp.int32) < num_examples
-            metrics = experiment.evaluate(params, batch, progress)
+            real = number * batch_size + jnp.arange(batch_size, dtype=jnp.int32) < number_of_examples
+            metrics = experiment.evaluate(params, _only(chunk), progress)
             return jax.tree_util.tree_map_with_path(
                 lambda path, value: _sum(path, value, real, of_scalars=experiment.conclude is None), metrics
             )
 
         # Compiled within `_add` alone; but so it is traced once, for its shapes and for that.
-        self._sums = jax.jit(jax.vmap(sums, in_axes=(0, None, None, None)) if seed_axis else sums)
-        self._everywhere = mesh_lib.replicated(mesh)
-        self._add: Any = jax.jit(
+        self._sums = jax.jit(setup.over_seeds(sums, (0, None, None, None)))
+        self._add = jax.jit(
             lambda totals, *arguments: jax.tree.map(jnp.add, totals, self._sums(*arguments)),
-            out_shardings=self._everywhere,
+            out_shardings=setup.everywhere,
         )
-        self._examine = _examination(experiment, self._everywhere, seed_axis=seed_axis)
         self._conclude: Any = None
-        if conclude := experiment.conclude:
-            over_seeds = jax.vmap(conclude) if seed_axis else conclude
-            self._conclude = jax.jit(over_seeds, out_shardings=self._everywhere)
+        if experiment.conclude:
+            self._conclude = jax.jit(setup.over_seeds(experiment.conclude), out_shardings=setup.everywhere)
         self._zeros: Metrics = {}
 
     def _totals(self, params: Params) -> Metrics:
         """The shapes of the sums."""
-        shapes = jax.eval_shape(self._sums, params, self._shapes.chunk, np.int32(0), np.float32(0))
-        return jax.tree.map(lambda shape: mesh_lib.like(shape.shape, shape.dtype, self._everywhere), shapes)
+        shapes = jax.eval_shape(self._sums, params, self._feed.shapes.chunk, np.int32(0), np.float32(0))
+        return jax.tree.map(lambda shape: mesh_lib.like(shape.shape, shape.dtype, self._setup.everywhere), shapes)
 
     def trace(self, params: Params) -> Traced:
-        return self._add.trace(self._totals(params), params, self._shapes.chunk, np.int32(0), np.float32(0))
-
-    def compile(self, params: Params) -> None:
-        self._feed = self._open_feed()
-        self._zeros = jax.tree.map(
-            lambda total: mesh_lib.put(np.zeros(total.shape, total.dtype), self._everywhere), self._totals(params)
-        )
-        self._add = self.trace(params).lower().compile()
+        return self._add.trace(self._totals(params), params, self._feed.shapes.chunk, np.int32(0), np.float32(0))
 
     def __call__(self, params: Params, progress: float) -> Metrics:
         totals = self._zeros
         for number, chunk in enumerate(self._chunks()):
-            totals = self._add(totals, params, chunk, np.int32(number), np.float32(progress))
+            totals = self._compiled(totals, params, chunk, np.int32(number), np.float32(progress))
         means = jax.tree.map(lambda total: total / np.float32(self._num_examples), jax.device_get(totals))
         return jax.device_get(self._conclude(means)) if self._conclude else means
 
-    def examine(self, params: Params) -> dict[str, np.ndarray]:
-        batches = [_by_seed(jax.device_get(self._examine(params, _only(chunk)))) for chunk in self._chunks()]
-        return jax.tree.map(lambda *parts: np.concatenate(parts, axis=1)[:, : self._num_examples], *batches)
+    def close(self) -> None:
+        self._feed.close()
+
+    def _open(self, params: Params) -> None:
+        self._feed.open()
+        self._zeros = jax.tree.map(
+            lambda total: mesh_lib.put(np.zeros(total.shape, total.dtype), self._setup.everywhere), self._totals(params)
+        )
 
     def _chunks(self) -> Iterator[Any]:
-        if self._feed is None:
-            raise RuntimeError("compile before the first call")
         return chunks(self._feed, range(self._num_batches))
 
-    def close(self) -> None:
-        if self._feed:
-            self._feed.close()
-
-
-def _examination(experiment: Experiment, everywhere: NamedSharding, *, seed_axis: bool) -> Any:
-    """`experiment.examine` over seeds, compiled when it is first called."""
-
-    def examine(params: Params, examples: Any) -> dict[str, jax.Array]:
-        if experiment.examine is None:
-            raise ValueError("this experiment has nothing to say of single examples")
-        return experiment.examine(params, examples)
-
-    return jax.jit(jax.vmap(examine, in_axes=(0, None)) if seed_axis else examine, out_shardings=everywhere)
-
-
-def _by_seed(values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name: np.atleast_2d(value) for name, value in values.items()}
+    def _batches(self) -> Iterator[Any]:
+        return map(_only, self._chunks())
 
 
 def _only(chunk: Any) -> Any:
@@ -203,7 +186,7 @@ def _only(chunk: Any) -> Any:
 
 
 def _sum(path: Any, value: jax.Array, real: jax.Array, *, of_scalars: bool) -> jax.Array:
-    """Over the real ones of a batch; of what there is only one for each example, unless more is to be concluded of."""
+    """Sums over real examples, padding excluded; with `of_scalars` there may be only one value for each example."""
     if value.shape[:1] != real.shape or (of_scalars and value.ndim > 1):
         raise ValueError(
             f"metric {jax.tree_util.keystr(path)} has shape {value.shape}: "

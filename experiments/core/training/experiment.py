@@ -1,4 +1,4 @@
-"""What an experiment hands to the trainer.
+"""The functions that an experiment hands to the trainer.
 
 An experiment is a package `experiments/NAME` with a model, a module `experiment.py` that ends in a
 `Recipe`, and a `__main__.py` that calls `cli.main(RECIPE)`; its configs are `configs/NAME.py`. Of
@@ -18,11 +18,10 @@ Fields of the config that the trainer reads:
     export_params     parameters at the end as a file, see export.py; False
     export_examples   what there is to say of each evaluated example at the end, as a file, see export.py; False
     export_probe      what the experiment's probe finds at the end, as a file, see export.py; False
-    export_pictures   images and histograms of the parameters at the end, as a file, see export.py; False
     tensorboard
     compilation_cache   where compiled programs are kept, see compilation_cache.py
 
-The last nine may be left out. A loss may be as simple as
+The last eight may be left out. A loss may be as simple as
 
     def loss(params, batch, key, progress):
         logits = model.apply({"params": params}, batch["image"].astype(jnp.float32))
@@ -49,7 +48,7 @@ Metrics = dict[str, Any]  # by name, possibly nested
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """What changes in a network from row to row, seen with a few fixed examples.
+    """Compares a network from row to row, by a few fixed examples.
 
     Attributes:
       find: `find(params, progress) -> found`: boolean arrays by name, of the same shapes on any devices.

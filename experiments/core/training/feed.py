@@ -6,9 +6,8 @@ batch of a step of the two, inside the compiled code. `S` seeds, `K` steps, `B` 
 """
 
 import collections
-import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import ml_collections
@@ -16,39 +15,41 @@ import numpy as np
 from jax.sharding import Mesh
 
 from experiments.core.config import require, require_one_of
-from experiments.core.input.batches import step_indices
-from experiments.core.input.dataset import Data
-from experiments.core.input.stream import Arrays, HostBatches, Shuffled, num_examples
+from experiments.core.input.stream import Arrays, HostBatches, Shuffled, step_indices
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training.plan import by_steps
+from experiments.core.training.setup import Setup
 
 Take = Callable[[Any, Any], Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class Shapes:
-    """What a feed hands to a compiled call, as `jax.ShapeDtypeStruct` with their places, and how it takes a batch."""
-
-    examples: Any
-    chunk: Any
-    take: Take
-
-
 NAMES = ("resident", "stream")
 
 
+class Shapes(NamedTuple):
+    """The arguments that a feed hands to a compiled call, as `jax.ShapeDtypeStruct` with their places."""
+
+    examples: Any
+    chunk: Any
+
+
 class Feed(Protocol):
-    """See the module."""
+    """See the module. Nothing is read or put on a device, which may be a compiler's, before it is open."""
 
     examples: Any
     ahead: int  # calls whose chunks are worth having on the device beforehand
+
+    @property
+    def shapes(self) -> Shapes:
+        """The shapes of `examples` and of a chunk."""
 
     @staticmethod
     def take(examples: Any, at_step: Any) -> Any:
         """The batch of a step from `examples` and the step's part of a chunk."""
 
+    def open(self) -> None:
+        """Puts the examples on the devices, or starts the stream."""
+
     def chunk(self, first_step: int) -> Any:
-        """What the steps from `first_step` on need besides `examples`: a pure function."""
+        """The chunk of the steps from `first_step` on: a pure function."""
 
     def close(self) -> None:
         """Gives back what is held to make chunks; arrays on the devices stay."""
@@ -59,26 +60,22 @@ class Resident:
 
     ahead = 0  # indices are quick to make and small
 
-    def __init__(
-        self, examples: Arrays, seeds: Sequence[int], batch_size: int, num_steps: int, mesh: Mesh, *, seed_axis: bool
-    ):
-        everywhere = mesh_lib.replicated(mesh)
-        self.examples = {name: mesh_lib.put(array, everywhere) for name, array in examples.items()}
-        self._seeds, self._seed_axis = seeds, seed_axis
-        self._size = (num_steps, num_examples(examples), batch_size)
-        self._sharding = mesh_lib.batch_sharding(mesh, axis=2 if seed_axis else 1)
+    def __init__(self, setup: Setup):
+        self.examples: Any = {}
+        self._setup, self._size = setup, (setup.plan.steps_per_dispatch, setup.data.num_train, setup.config.batch_size)
+        self._sharding = mesh_lib.batch_sharding(setup.mesh, axis=2 if setup.seed_axis else 1)
 
-    @staticmethod
-    def shapes(
-        examples: Arrays, num_seeds: int, batch_size: int, num_steps: int, mesh: Mesh, *, seed_axis: bool
-    ) -> Shapes:
-        """Of a feed that is made of the same."""
-        everywhere, divided = mesh_lib.replicated(mesh), mesh_lib.batch_sharding(mesh, axis=2 if seed_axis else 1)
-        shape = (num_seeds, num_steps, batch_size)
+    @property
+    def shapes(self) -> Shapes:
+        """Shapes of the arrays in memory, and of the indices."""
+        everywhere, (num_steps, _, batch_size) = self._setup.everywhere, self._size
+        shape = (len(self._setup.config.seeds), num_steps, batch_size)
         return Shapes(
-            {name: mesh_lib.like(array.shape, array.dtype, everywhere) for name, array in examples.items()},
-            mesh_lib.like(shape if seed_axis else shape[1:], np.int32, divided),
-            Resident.take,
+            {
+                name: mesh_lib.like(array.shape, array.dtype, everywhere)
+                for name, array in self._setup.data.train.items()
+            },
+            mesh_lib.like(shape if self._setup.seed_axis else shape[1:], np.int32, self._sharding),
         )
 
     @staticmethod
@@ -86,10 +83,15 @@ class Resident:
         """The rows that the indices [B] name."""
         return jax.tree.map(lambda array: array[at_step], examples)
 
+    def open(self) -> None:
+        """Copies all examples to every device."""
+        everywhere = self._setup.everywhere
+        self.examples = {name: mesh_lib.put(array, everywhere) for name, array in self._setup.data.train.items()}
+
     def chunk(self, first_step: int) -> jax.Array:
         """The indices of a call."""
-        indices = np.stack([step_indices(seed, first_step, *self._size) for seed in self._seeds])
-        return mesh_lib.put(indices if self._seed_axis else indices[0], self._sharding)
+        indices = np.stack([step_indices(seed, first_step, *self._size) for seed in self._setup.config.seeds])
+        return mesh_lib.put(indices if self._setup.seed_axis else indices[0], self._sharding)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -100,39 +102,50 @@ class Streamed:
 
     ahead = 2  # one on its way to the device while another is used
 
-    def __init__(self, host: HostBatches, batch_size: int, num_steps: int, mesh: Mesh):
+    def __init__(
+        self, make: Callable[[np.ndarray], HostBatches], example: Arrays, batch_size: int, num_steps: int, mesh: Mesh
+    ):
+        """Takes an `example` of a row, and `make(rows)`, which opens the stream of those rows of each batch."""
         self.examples: Arrays = {}
-        self._host, self._batch_size, self._num_steps = host, batch_size, num_steps
+        self._make, self._example, self._mesh = make, example, mesh
+        self._shape = (num_steps, batch_size)
         self._sharding = mesh_lib.batch_sharding(mesh, axis=1)
+        self._host: HostBatches | None = None
 
-    @staticmethod
-    def shapes(example: Arrays, batch_size: int, num_steps: int, mesh: Mesh) -> Shapes:
-        """Of a feed of rows like `example`."""
-        divided = mesh_lib.batch_sharding(mesh, axis=1)
-        rows = {
-            name: mesh_lib.like((num_steps, batch_size, *array.shape), array.dtype, divided)
-            for name, array in example.items()
-        }
-        return Shapes({}, rows, Streamed.take)
+    @property
+    def shapes(self) -> Shapes:
+        """Shapes of whole batches, on all hosts together."""
+        return Shapes(
+            {},
+            {
+                name: mesh_lib.like((*self._shape, *array.shape), array.dtype, self._sharding)
+                for name, array in self._example.items()
+            },
+        )
 
     @staticmethod
     def take(examples: Any, at_step: Any) -> Any:
         """The batch as it is."""
         return at_step
 
+    def open(self) -> None:
+        """Starts the stream."""
+        self._host = self._make(mesh_lib.local_rows(self._mesh, self._shape[1]))
+
     def chunk(self, first_step: int) -> dict[str, jax.Array]:
         """The batches of a call, divided over the devices of all processes."""
-        steps = range(first_step, first_step + self._num_steps)
-        batches = [self._host.batch(step) for step in steps]
+        if self._host is None:
+            raise RuntimeError("a feed is to be opened before its first chunk")
+        batches = [self._host.batch(step) for step in range(first_step, first_step + self._shape[0])]
         return {name: self._put(np.stack([batch[name] for batch in batches])) for name in batches[0]}
 
     def close(self) -> None:
         """Closes the stream."""
-        self._host.close()
+        if self._host:
+            self._host.close()
 
     def _put(self, rows: np.ndarray) -> jax.Array:
-        shape = (self._num_steps, self._batch_size, *rows.shape[2:])
-        return jax.make_array_from_process_local_data(self._sharding, rows, shape)
+        return jax.make_array_from_process_local_data(self._sharding, rows, (*self._shape, *rows.shape[2:]))
 
 
 def chunks(feed: Feed, first_steps: Iterable[int]) -> Iterator[Any]:
@@ -158,41 +171,24 @@ def validate(config: ml_collections.ConfigDict) -> None:
         require(by_steps(config), "feed", name, "'resident' where the length is given in epochs")
 
 
-def shapes(config: ml_collections.ConfigDict, data: Data, num_steps: int, mesh: Mesh, *, seed_axis: bool) -> Shapes:
-    """What the feed that `make` makes of the same hands out; nothing is opened, and `mesh` may be a compiler's.
+def make(setup: Setup) -> Feed:
+    """Returns the feed that a valid config asks for, not yet open.
 
     Raises:
-      UsageError: as `make`.
+      UsageError: the data are a stream, and the config wants them resident.
     """
-    if _is_resident(config, data):
-        return Resident.shapes(data.train, len(config.seeds), config.batch_size, num_steps, mesh, seed_axis=seed_axis)
-    example = data.train_stream.example if data.train_stream else row_of(data.train)
-    return Streamed.shapes(example, config.batch_size, num_steps, mesh)
-
-
-def make(config: ml_collections.ConfigDict, data: Data, num_steps: int, mesh: Mesh, *, seed_axis: bool) -> Feed:
-    """The feed of a valid config, of `num_steps` steps per call.
-
-    Raises:
-      UsageError: for data that are a stream where the config wants them resident.
-    """
-    if _is_resident(config, data):
-        return Resident(data.train, config.seeds, config.batch_size, num_steps, mesh, seed_axis=seed_axis)
+    config, data = setup.config, setup.data
+    stream = data.train_stream
+    if config.get("feed", "resident") == "resident":
+        require(stream is None, "feed", "resident", "'stream' for data that do not lie in memory")
+        return Resident(setup)
     (seed,) = config.seeds
-    rows = mesh_lib.local_rows(mesh, config.batch_size)
-    host: HostBatches
-    if data.train_stream:
-        host = data.train_stream.open(seed, rows)
-    else:
-        host = Shuffled(data.train, config.batch_size, seed, rows)
-    return Streamed(host, config.batch_size, num_steps, mesh)
 
+    def opened(rows: np.ndarray) -> HostBatches:
+        return stream.open(seed, rows) if stream else Shuffled(data.train, config.batch_size, seed, rows)
 
-def _is_resident(config: ml_collections.ConfigDict, data: Data) -> bool:
-    resident = config.get("feed", "resident") == "resident"
-    if resident:
-        require(data.train_stream is None, "feed", "resident", "'stream' for data that do not lie in memory")
-    return resident
+    example = stream.example if stream else row_of(data.train)
+    return Streamed(opened, example, config.batch_size, setup.plan.steps_per_dispatch, setup.mesh)
 
 
 def row_of(examples: Arrays) -> Arrays:

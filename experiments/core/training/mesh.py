@@ -176,7 +176,7 @@ def by_example(activations: jax.Array) -> jax.Array:
 
 
 def state_shardings(mesh: Mesh, state: Any, leading: int = 0) -> Any:
-    """Where the leaves of `state` (arrays or their shapes) lie, after `leading` axes of seeds.
+    """Places the leaves of `state` (arrays or their shapes), after `leading` axes of seeds.
 
     An array is divided along its largest axis that `fsdp` divides, and is whole on every device if
     there is none or if it is small; an array of experts is divided by `expert` first. What an
@@ -213,7 +213,7 @@ def local_rows(mesh: Mesh, batch_size: int) -> np.ndarray:
 
 
 def like(shape: tuple[int, ...], dtype: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
-    """What an array of the shape would be there, on devices that need not be at hand."""
+    """Describes an array of the shape in its place, on devices that need not be at hand."""
     return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
 
 

@@ -74,6 +74,10 @@ class Plan:
         """Whether a row of metrics is due after `step` steps."""
         return step % self.eval_every == 0 or step == self.total_steps
 
+    def is_checkpoint(self, step: int) -> bool:
+        """Whether a checkpoint is due after `step` steps; one at the end comes by itself."""
+        return step % self.checkpoint_every == 0
+
     def last_row(self, step: int) -> int:
         """The step of the last row due up to `step`."""
         return step if self.is_row(step) else step - step % self.eval_every

@@ -82,10 +82,15 @@ def leaving_promptly() -> Iterator[None]:
         raise
 
 
-def from_first(call: Callable[[], Any]) -> Any:
-    """What `call` returns in the first process, as JSON has it, or the `UsageError` that it raises, in all of them.
+def is_first() -> bool:
+    """Whether this process is the one that writes."""
+    return jax.process_index() == 0
 
-    Of what they all read of a disk, one of them may see more than another.
+
+def from_first(call: Callable[[], Any]) -> Any:
+    """Returns in all processes what `call` returns in the first one, as JSON has it, or raises its `UsageError`.
+
+    Where all read one disk, one of them may see more than another.
     """
     if jax.process_count() == 1:
         return call()
@@ -143,20 +148,19 @@ def _given() -> tuple[str, int, int] | None:
         )
     address, count, index = values.values()
     host, _, port = address.rpartition(":")
-    _require(bool(host) and port.isdigit() and int(port) < 2**16, "JAX_COORDINATOR_ADDRESS", "HOST:PORT")
-    _require(count.isdigit() and int(count) > 0, "JAX_NUM_PROCESSES", "a positive number")
-    below = f"a number below JAX_NUM_PROCESSES={count}"
-    _require(index.isdigit() and int(index) < int(count), "JAX_PROCESS_ID", below)
-    return address, int(count), int(index)
-
-
-def _require(condition: bool, name: str, allowed: str) -> None:
-    if not condition:
-        raise UsageError(f"{name}={os.environ[name]} is not allowed: it must be {allowed}")
+    number = int(count) if count.isdigit() else 0
+    for fits, name, allowed in (
+        (bool(host) and port.isdigit() and int(port) < 2**16, _VARIABLES[0], "HOST:PORT"),
+        (number > 0, _VARIABLES[1], "a positive number"),
+        (index.isdigit() and int(index) < number, _VARIABLES[2], f"a number below {_VARIABLES[1]}={count}"),
+    ):
+        if not fits:
+            raise UsageError(f"{name}={values[name]} is not allowed: it must be {allowed}")
+    return address, number, int(index)
 
 
 def _cluster() -> str | None:
-    """What JAX calls the cluster that it finds by itself, if this process is one of several there."""
+    """JAX's name of the cluster that it finds by itself, if this process is one of several there."""
     # `jax.distributed.initialize` says neither beforehand; and of a process alone it would ask for a free port.
     from jax._src import clusters
 

@@ -84,7 +84,7 @@ def make_train(
 
 
 def _scalar(path: Any, value: Any) -> jax.Array:
-    """As a checkpoint keeps it: float32."""
+    """Checks that a metric is a scalar, and makes it float32, as a checkpoint keeps it."""
     if jnp.ndim(value):
         raise ValueError(f"metric {keystr(path)} of the loss has shape {value.shape}: it must be a scalar")
     return jnp.asarray(value, jnp.float32)

@@ -14,8 +14,7 @@ from experiments.cifar100_vit.experiment import RECIPE
 from experiments.cifar100_vit.losses import LOSSES, fine_tuning_loss
 from experiments.core.errors import UsageError
 from experiments.core.input import dataset as data_lib
-from experiments.core.input.batches import step_indices
-from experiments.core.input.stream import Stream
+from experiments.core.input.stream import Stream, step_indices
 from experiments.core.record import metrics
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training import optimizer, state, train

@@ -79,9 +79,9 @@ def test_a_damaged_run_goes_on_to_the_same_numbers_or_says_why_not(copy, whole, 
     assert rows_without_seconds(copy) == whole
     out = capsys.readouterr().out
     assert damage.said in out
-    if damage.said == "is used instead":
+    if "damaged" in damage.said:
         assert f"the checkpoint of step {NEWEST} is damaged (" in out
-        assert f"is now {copy}/damaged-checkpoint-{NEWEST}, and that of step {BEFORE} is used instead" in out
+        assert f"it is now {copy}/damaged-checkpoint-{NEWEST}\n" in out
         assert f"resuming after step {BEFORE}" in out
 
 
@@ -94,9 +94,6 @@ def test_rows_that_are_missing_are_noticed_without_their_sum(copy):
     epochs = [{"epoch": epoch, "step": 7 * epoch} for epoch in (0, 1, 3)]
     with pytest.raises(DamagedError, match="line 3 is of epoch 3, where the row of epoch 2"):
         metrics.require_complete(copy, epochs, {"epochs": 5})
-
-
-FILES = ("config.json", "environment.json", "summary.json")
 
 
 def test_json_of_another_form_is_named_with_what_to_do(copy):
@@ -122,17 +119,12 @@ def test_a_summary_beside_other_rows_is_no_end_and_can_be_made_again(copy, whole
     assert json.loads(summary.read_text()) == said
     assert rows_without_seconds(copy) == whole
     unsummed = {name: value for name, value in said.items() if name != "metrics_sha256"}
-    for less in (b"".join(content.splitlines(keepends=True)[:-1]), b""):
-        rows.write_bytes(less)
-        for file, asked in ((rows, said), (summary, unsummed)):
-            summary.write_text(json.dumps(asked))
-            with pytest.raises(DamagedError, match=f"^{file} is damaged"):
-                run(copy)
-    rows.write_bytes(content)
-    summary.write_text(json.dumps(said))
-    set_field(copy, "steps", 24)
-    with pytest.raises(DamagedError, match=f"^{summary} is damaged .*of a run of 20 steps, not 24"):
-        run(copy, steps=24)
+    less = b"".join(content.splitlines(keepends=True)[:-1])
+    for lines, asked in ((less, said), (b"", said), (content, unsummed)):
+        rows.write_bytes(lines)
+        summary.write_text(json.dumps(asked))
+        with pytest.raises(DamagedError, match=f"^{rows} is damaged"):
+            run(copy)
 
 
 def set_field(workdir, name, value):
@@ -147,23 +139,6 @@ def test_checkpoints_of_another_config_are_refused_with_the_field_that_differs(c
     with pytest.raises(UsageError, match=rf"checkpoints/{NEWEST} .*: config.noise \(saved 0.1, asked 0.2\)$"):
         run(copy, noise=0.2)
     assert contents(copy) == before
-
-
-@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: os.symlink(path, path), os.mknod])
-def test_what_is_no_file_or_directory_where_there_should_be_one_is_named(copy, make):
-    files = [*FILES, "metrics.jsonl", "params.npz", "examples.npz", "probe.npz", "pictures.npz", ".lock"]
-    wrong = [] if make is os.mknod else files
-    wrong += [] if make is os.mkdir else ["checkpoints", "tensorboard"]
-    for name in wrong:
-        path = copy / name
-        kept = path.rename(copy / "kept") if path.exists() else None
-        make(path)
-        with pytest.raises(UsageError, match=f"^{path} is no (file|directory): move it away"):
-            run(copy)
-        path.rmdir() if path.is_dir() else path.unlink()
-        if kept:
-            kept.rename(path)
-    run(copy)
 
 
 class Closed(io.StringIO):
@@ -198,7 +173,7 @@ def tensorstore(*_, **__):
 
 def test_a_full_disk_is_one_line_whoever_writes_and_nothing_is_lost(copy, whole, monkeypatch, capsys):
     fsync = os.fsync
-    for named in ("metrics.jsonl", "checkpoints", "SHA256SUMS", "summary.json"):
+    for named in ("metrics.jsonl", "checkpoints", "SHA256", "summary.json"):
 
         def selective(descriptor, named=named):
             name = os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}"))

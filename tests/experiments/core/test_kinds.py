@@ -14,8 +14,6 @@ from experiments.mnist_pruning.methods import METHODS
 from experiments.vmoe.router_kinds import ROUTERS
 from experiments.vmoe_clusters.kinds import NAMES
 
-pytestmark = pytest.mark.filterwarnings(r"ignore:the load_module\(\) method:DeprecationWarning")  # of ml_collections
-
 # The experiment, how its variants are named, its field, and its kinds.
 EXPERIMENTS = {
     "mnist_pruning": (":{}", "method", METHODS),

@@ -14,10 +14,10 @@ from experiments.core.config import to_json
 from experiments.core.record import metrics
 from experiments.core.record.files import write_json
 from experiments.core.record.workdir import Workdir
-from experiments.core.suite import command, runner, trainer
+from experiments.core.suite import command, runner, worker
 from experiments.core.suite.choice import choose
 from experiments.core.suite.plan import SuiteRun
-from experiments.core.training import train
+from experiments.core.training import loop
 from experiments.mnist_pruning.methods import METHODS
 from experiments.mnist_pruning.suite import best
 from experiments.mnist_pruning.suite.__main__ import SUITE
@@ -130,14 +130,14 @@ def test_a_suite_trains_chooses_draws_and_skips_what_is_done(tmp_path, capsys):
 
 
 def test_a_failing_run_is_reported_and_the_others_go_on(tmp_path, capsys, monkeypatch):
-    start = trainer.train.start
+    start = worker.train.start
 
     def failing(recipe, config, workdir, launch):
         if config.epochs == 2:
             raise ValueError("out of luck\nand more")
         start(recipe, config, workdir, launch)
 
-    monkeypatch.setattr(trainer.train, "start", failing)
+    monkeypatch.setattr(worker.train, "start", failing)
     runs = [SuiteRun("broken", BASE | {"epochs": 2}), FINAL[0]]
     assert command.run_suite(SUITE, tmp_path, runs, runs, ["suite"]) == 1
     out, err = capsys.readouterr()
@@ -148,8 +148,8 @@ def test_a_failing_run_is_reported_and_the_others_go_on(tmp_path, capsys, monkey
 
 def test_a_long_run_shows_now_and_then_how_far_it_is(monkeypatch, capsys):
     clock = [0]
-    monkeypatch.setattr(trainer.time, "monotonic", lambda: clock[0])
-    sieve = trainer.Sieve("dense", seconds=20)
+    monkeypatch.setattr(worker.time, "monotonic", lambda: clock[0])
+    shown = worker.LatestLine("dense", seconds=20)
     for seconds, text in (
         (1, "epoch 1\n"),
         (21, "epoch"),
@@ -158,7 +158,7 @@ def test_a_long_run_shows_now_and_then_how_far_it_is(monkeypatch, capsys):
         (43, "epoch 5\n"),
     ):
         clock[0] = seconds
-        print(text, end="", file=sieve)
+        print(text, end="", file=shown)
     assert capsys.readouterr().out == "    dense: epoch 3\n    dense: epoch 5\n"
 
 
@@ -191,7 +191,7 @@ def test_a_useless_selection_is_refused(tmp_path, capsys, option, message):
 
 @pytest.mark.parametrize("when", ["in mid-training", "when a run ends"])
 def test_sigterm_stops_with_status_0_and_the_same_command_goes_on(tmp_path, monkeypatch, capsys, when):
-    owner, name = (train._Run, "_finish") if when == "when a run ends" else (metrics.Writer, "append")
+    owner, name = (loop.Loop, "_finish") if when == "when a run ends" else (metrics.Writer, "append")
     method = getattr(owner, name)
 
     def signalled(*arguments):

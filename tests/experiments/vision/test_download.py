@@ -1,7 +1,5 @@
 """Downloads from a server on this machine, whole and otherwise."""
 
-import base64
-import hashlib
 import http.client
 import http.server
 import threading
@@ -47,49 +45,35 @@ def server(tmp_path, monkeypatch):
         thread.join()
 
 
-def headers(content, **extra):
-    md5 = base64.b64encode(hashlib.md5(content).digest()).decode()
-    return {"Content-Length": str(len(content)), "x-goog-hash": f"crc32c=AAAAAA==,md5={md5}"} | extra
+def headers(content):
+    return {"Content-Length": str(len(content))}
 
 
-def test_a_file_is_downloaded_once_and_again_when_damaged(server, tmp_path, capsys):
-    server.files["/bucket/weights.npz"] = (CONTENT, headers(CONTENT))
+def test_a_file_is_downloaded_once_and_damage_is_said(server, tmp_path, capsys):
+    np.savez(tmp_path / "weights.npz", a=np.arange(1e5))
+    content = (tmp_path / "weights.npz").read_bytes()
+    server.files["/bucket/weights.npz"] = (content, headers(content))
     path = download.fetch("gs://bucket/weights.npz")
-    assert path.read_bytes() == CONTENT
+    assert path.read_bytes() == content
     assert path.is_relative_to(tmp_path / "cache" / "sparse-topk")
     assert "downloading gs://bucket/weights.npz (1 MB)" in capsys.readouterr().out
     assert download.fetch("gs://bucket/weights.npz") == path
     assert server.requests == ["/bucket/weights.npz"]
     assert capsys.readouterr().out == ""
-
-    for damaged in (CONTENT[:-1], CONTENT[:-1] + b"x"):
+    for damaged in (content[:-1], content[:4000] + b"x" + content[4001:]):
         path.write_bytes(damaged)
-        assert download.fetch("gs://bucket/weights.npz").read_bytes() == CONTENT
-        assert "is not what was downloaded" in capsys.readouterr().err
-    record = path.with_name(path.name + ".json")
-    record.write_text("{}")
-    download.fetch("gs://bucket/weights.npz")
-    record.unlink()
-    download.fetch("gs://bucket/weights.npz")
-    assert len(server.requests) == 5
-    assert sorted(path.parent.iterdir()) == [path, record]
+        with pytest.raises(UsageError, match=f"weights.npz cannot be read .* \\(remove {path}, and it is downloaded"):
+            layouts.read("gs://bucket/weights.npz")
 
 
-@pytest.mark.parametrize(
-    ("headers", "message"),
-    [
-        (headers(CONTENT + b"x"), r"OSError: \d+ of \d+ bytes arrived"),
-        (headers(CONTENT, **{"x-goog-hash": headers(b"else")["x-goog-hash"]}), r"OSError: its MD5 is not"),
-    ],
-)
-def test_what_arrives_is_checked(server, headers, message):
-    server.files["/bucket/weights.npz"] = (CONTENT, headers)
-    with pytest.raises(UsageError, match=message):
+def test_what_arrives_is_checked(server):
+    server.files["/bucket/weights.npz"] = (CONTENT, headers(CONTENT + b"x"))
+    with pytest.raises(UsageError, match=r"OSError: .* \d+ of \d+ bytes arrived"):
         download.fetch("gs://bucket/weights.npz")
     server.files["/other/weights.npz"] = (b"of unknown size", {})
     path = download.fetch("gs://other/weights.npz")
     assert path.read_bytes() == b"of unknown size"
-    assert len(list(path.parent.iterdir())) == 2  # nothing is left of the first attempt
+    assert list(path.parent.iterdir()) == [path]  # nothing is left of the first attempt
 
 
 def test_an_interrupted_download_leaves_nothing(server, tmp_path, monkeypatch):

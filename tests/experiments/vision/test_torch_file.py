@@ -9,7 +9,7 @@ import types
 import numpy as np
 import pytest
 
-from experiments.vision import torch_file
+from experiments.vision import efficientnet_weights
 
 FLOATS, COUNT = np.arange(12, dtype="<f4"), np.array([7], "<i8")
 
@@ -67,7 +67,7 @@ def test_tensors_are_what_they_were(write):
         turned=Tensor("a", FloatStorage, 12, 2, (2, 5), (1, 2)),
         count=Tensor("b", LongStorage, 1, 0, (), ()),
     )
-    found = torch_file.read(write(tensors))
+    found = efficientnet_weights.read(write(tensors))
     assert list(found) == ["whole", "turned", "count"]
     np.testing.assert_array_equal(found["whole"], FLOATS.reshape(3, 4))
     np.testing.assert_array_equal(found["turned"], FLOATS[2:].reshape(5, 2).T)
@@ -78,12 +78,12 @@ def test_a_tensor_lies_in_its_storage(write):
     for offset, shape, strides in ((0, (13,), (1,)), (9, (4,), (1,)), (0, (2, 2), (12, 1))):
         both = {"w": Tensor("a", FloatStorage, 12, offset, shape, strides), "c": Tensor("b", LongStorage, 1, 0, (), ())}
         with pytest.raises((ValueError, TypeError)):
-            torch_file.read(write(both))
+            efficientnet_weights.read(write(both))
 
 
 def test_nothing_else_is_called(tmp_path):
     path = tmp_path / "weights.pth"
     path.write_bytes(b"cos\nsystem\n(S'touch %s'\ntR." % str(tmp_path / "touched").encode())
     with pytest.raises(pickle.UnpicklingError, match=r"os\.system"):
-        torch_file.read(path)
+        efficientnet_weights.read(path)
     assert not (tmp_path / "touched").exists()

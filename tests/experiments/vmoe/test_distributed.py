@@ -68,7 +68,7 @@ def test_two_processes_go_on_with_it_stop_together_and_train_as_one_device(tmp_p
     wait_for_rows(processes, workdir, 4)  # to step 12
     processes[1].send_signal(signal.SIGTERM)
     first, second = finish(processes)
-    assert "the checkpoint of step 8 is damaged (state/_METADATA is not what was saved)" in first
+    assert "the checkpoint of step 8 is damaged (its files are not those that were saved)" in first
     assert "resuming after step 4\n" in first
     assert "step" not in second  # only the first process reports
     (last,) = re.findall(r"^stopped by a signal to another process after step (\d+)", first, re.MULTILINE)

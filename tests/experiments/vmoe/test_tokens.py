@@ -11,7 +11,7 @@ import pytest
 from configs.vmoe import get_config
 from experiments.core.errors import UsageError
 from experiments.core.training import evaluation, train
-from experiments.core.training import mesh as mesh_lib
+from experiments.core.training.setup import Setup
 from experiments.vision import efficientnet_weights, features
 from experiments.vmoe.experiment import RECIPE, routing_shape
 from experiments.vmoe.router_kinds import Shape
@@ -81,7 +81,7 @@ def test_the_last_group_is_filled_up_with_the_last_image_which_counts_once(token
     assert experiment.pictures is None  # of maps there is nothing to see
     params = random_params(config, data)
     short = dataclasses.replace(data, evaluation=few)
-    made = evaluation.make(config, short, experiment, mesh_lib.make(config), seed_axis=False)
+    made = evaluation.make(Setup(RECIPE, config, short))
     made.compile(params)
     of_each = jax.jit(experiment.evaluate)(params, filled, jnp.float32(0.5))
     found = made(params, 0.5)

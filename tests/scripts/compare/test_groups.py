@@ -55,7 +55,7 @@ def test_repetitions_stay_apart_and_are_told_by_name(tmp_path):
 
 def test_what_a_method_does_not_read_and_how_a_run_is_carried_out_tell_no_groups_apart(tmp_path):
     write_workdir(tmp_path / "a", [START, END], method="hard", seeds=(0, 1))
-    unread = {"mask__strength": 0.7, "lam__start": 3.0, "p": 1.5, "tensorboard": True, "export_pictures": True}
+    unread = {"mask__strength": 0.7, "lam__start": 3.0, "p": 1.5, "tensorboard": True}
     write_workdir(tmp_path / "b", [START, [6.0, 8.0]], method="hard", seeds=(2, 3), **unread)
     write_workdir(tmp_path / "c", [START, [6.0, 8.0]], method="hard", seeds=(4, 5), density=0.2)
     found = groups_of(tmp_path)

@@ -15,7 +15,7 @@ from experiments.core.record import metrics
 from experiments.core.record.files import absolute
 from experiments.core.training import checkpoint, train
 from experiments.core.training.checkpoint import Checkpoints
-from experiments.core.training.stretch import Stretch
+from experiments.core.training.since_row import MetricsSinceRow
 from experiments.mnist_pruning.experiment import RECIPE
 from tests.experiments import buckets
 from tests.experiments.support import rows_without_seconds, small_config
@@ -87,10 +87,10 @@ def test_a_bucket_that_may_not_be_read_or_written_is_one_line(here, monkeypatch,
 
 def test_a_checkpoint_that_is_damaged_in_a_bucket_is_passed_over_and_set_aside(here):
     directory = absolute("gs://bucket/run/checkpoints")
-    interval = Stretch({"loss": np.zeros((1, 0), np.float32)})
+    interval = MetricsSinceRow({"loss": np.zeros((1, 0), np.float32)})
     checkpoints = Checkpoints(directory)
     for step in (2, 3):
-        checkpoints.save(step, {"w": jnp.full(300, step, jnp.float32)}, interval, "rows")
+        checkpoints.save(step, {"w": jnp.full(300, step, jnp.float32)}, interval)
     checkpoints.close()
     like = {"w": jnp.zeros(300, jnp.float32)}
 
@@ -101,18 +101,17 @@ def test_a_checkpoint_that_is_damaged_in_a_bucket_is_passed_over_and_set_aside(h
     content = bytearray(here.objects[key][0])
     content[len(content) // 2] ^= 1
     here.store(key, bytes(content), None)
-    found = checkpoint.restore(directory, like)
-    assert (found.step, list(found.damaged)) == (2, [3])
-    np.testing.assert_array_equal(found.state["w"], np.full(300, 2))
+    intact, ((damaged, _),) = checkpoint.find(directory)
+    assert (intact, damaged) == (2, 3)
+    np.testing.assert_array_equal(checkpoint.restore(directory / "2", like)[0]["w"], np.full(300, 2))
 
     assert str(checkpoint.set_aside(directory, 3)) == "gs://bucket/run/damaged-checkpoint-3"
     assert here.objects[key.replace("checkpoints/3", "damaged-checkpoint-3")][0] == content
-    found = checkpoint.restore(directory, like)
-    assert (found.step, found.verified, found.damaged) == (2, True, {})
+    assert checkpoint.find(directory) == (2, [])
 
     # What orbax would not take for saved; and what nobody has said is.
     del here.objects["bucket/run/checkpoints/2/commit_success.txt"]
-    with pytest.raises(UsageError, match=r"2: commit_success\.txt is missing"):
-        checkpoint.restore(directory, like)
-    del here.objects["bucket/run/checkpoints/2/SHA256SUMS"]
-    assert checkpoint.restore(directory, like) is None
+    with pytest.raises(UsageError, match=r"2: its files are not those that were saved"):
+        checkpoint.find(directory)
+    del here.objects["bucket/run/checkpoints/2/SHA256"]
+    assert checkpoint.find(directory) == (None, [])

@@ -1,12 +1,11 @@
 """Runs in steps, read as those in epochs are: finished ones, unfinished ones, and those that do not fit together."""
 
 import json
-from contextlib import closing
 
 import pytest
 
 from experiments.core.record.files import write_json
-from experiments.core.record.metrics import Writer
+from experiments.core.record.metrics import Writer, sha256_of
 from experiments.core.record.summary import summarize
 from experiments.core.record.workdir import Workdir
 from experiments.core.report.results import load
@@ -35,10 +34,9 @@ def write_steps(path, reached=100, steps=100, loss=0.5):
     workdir = Workdir(path)
     write_json(workdir.config, {"dataset": "digits", "steps": steps, "eval_every": 20, "seeds": [0, 1]})
     rows = [row_of(step, loss) for step in range(0, reached + 1, 20)]
-    with closing(Writer(workdir.metrics, rows)) as writer:
-        sha256 = writer.sha256
+    Writer(workdir.metrics, rows).close()
     if reached == steps:
-        write_json(workdir.summary, summarize([0, 1], rows[-1]) | {"metrics_sha256": sha256})
+        write_json(workdir.summary, summarize([0, 1], rows[-1]) | {"metrics_sha256": sha256_of(rows)})
     return workdir
 
 

@@ -16,7 +16,7 @@ from experiments.core.errors import UsageError
 from experiments.core.record.workdir import Workdir
 from experiments.core.suite import command, runner
 from experiments.core.suite.plan import SuiteRun
-from experiments.core.suite.trainer import DataError, Outcome
+from experiments.core.suite.worker import Outcome
 from experiments.mnist_pruning.suite.__main__ import SUITE
 from tests.experiments.support import start, undrawn, wait_for_end
 
@@ -115,7 +115,7 @@ def test_a_process_that_dies_costs_its_run_alone_and_if_the_first_is_killed_the_
         time.sleep(0.05)
     os.kill(both[0], signal.SIGKILL)
     line = next(line for line in process.stdout if "FAILED" in line)
-    assert line.endswith("FAILED: its process ended with exit code -9\n")
+    assert line.endswith("FAILED: its process was killed, by a user or for want of memory\n")
     process.kill()
     process.communicate(timeout=600)
     assert wait_for_end(both) == []
@@ -164,7 +164,7 @@ def test_time_left_is_shared_out_among_those_at_work(tmp_path, monkeypatch, caps
         hand.under_way[number] = 0.0, None
     clock[0] = 30.0
     del hand.under_way[1]
-    hand._over(1, Outcome(seconds=70, loading=40))
+    hand._over(1, Outcome(seconds=30))
     for number in (3, 4, 5):
         del hand.waiting[number]
     hand.under_way = {4: (25.0, None)}
@@ -172,17 +172,15 @@ def test_time_left_is_shared_out_among_those_at_work(tmp_path, monkeypatch, caps
     # The second is as good as over, three are to come; then one is, which began five seconds ago.
     assert (
         capsys.readouterr().out
-        == "[1/5] run0  done  70 s  (time left ~ 45 s)\n[3/5] run2  done  30 s  (time left ~ 25 s)\n"
+        == "[1/5] run0  done  30 s  (time left ~ 45 s)\n[3/5] run2  done  30 s  (time left ~ 25 s)\n"
     )
 
 
-def test_without_data_there_is_one_error_but_not_after_a_run_that_had_some(tmp_path, monkeypatch, capsys):
-    hand = _hand(tmp_path, monkeypatch)
-    with pytest.raises(DataError, match="no such data"):
-        hand._over(1, Outcome(error="no such data", no_data=True))
-    hand.cost_done = 1.0
-    hand._over(2, Outcome(error="too few images", no_data=True))
-    assert (hand.failed, capsys.readouterr().out) == (["run1"], "[2/5] run1  FAILED: too few images\n")
+def test_without_data_there_is_one_error_and_no_run(tmp_path, capsys):
+    runs = [SuiteRun(f"run{number}", BASE | {"dataset": "nothing", "download": False}) for number in range(2)]
+    with pytest.raises(UsageError, match="no data set 'nothing'"):
+        command.run_suite(undrawn(SUITE), tmp_path, runs, runs, ["suite"], jobs=1)
+    assert "FAILED" not in capsys.readouterr().out
 
 
 def test_a_run_waits_until_the_processes_of_its_candidates_are_done(tmp_path):

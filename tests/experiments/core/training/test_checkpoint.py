@@ -1,7 +1,6 @@
 """Checkpoints that are not as they were saved: whatever is done to the newest one, the one before it is restored."""
 
 import gc
-import json
 import logging
 import random
 import shutil
@@ -16,12 +15,11 @@ import orbax.checkpoint as ocp
 import pytest
 
 from experiments.core.errors import UsageError
-from experiments.core.record import checksums
 from experiments.core.training import checkpoint
 from experiments.core.training.checkpoint import Checkpoints
-from experiments.core.training.stretch import Stretch
+from experiments.core.training.since_row import MetricsSinceRow
 
-NOTHING_SINCE_ROW = Stretch({"loss": np.zeros((1, 0), np.float32)})
+NOTHING_SINCE_ROW = MetricsSinceRow({"loss": np.zeros((1, 0), np.float32)})
 
 
 def state_of(step):
@@ -34,8 +32,8 @@ def saved(tmp_path_factory):
     directory = tmp_path_factory.mktemp("run") / "checkpoints"
     checkpoints = Checkpoints(directory)
     for step in (10, 20, 30):
-        stretch = Stretch({"loss": np.full((1, 2), step, np.float32)}, seconds=float(step))
-        checkpoints.save(step, state_of(step), stretch, f"rows {step}")
+        since_row = MetricsSinceRow({"loss": np.full((1, 2), step, np.float32)}, seconds=float(step))
+        checkpoints.save(step, state_of(step), since_row)
     checkpoints.close()
     assert sorted(path.name for path in directory.iterdir()) == ["20", "30"]
     return directory
@@ -47,11 +45,12 @@ def copy(saved, tmp_path):
 
 
 def restored(directory):
-    found = checkpoint.restore(directory, state_of(0))
-    assert found.stretch.seconds == found.step
-    assert found.rows_sha256 == f"rows {found.step}"
-    jax.tree.map(np.testing.assert_array_equal, found.state, state_of(found.step))
-    return found
+    """The step of the newest checkpoint that is intact, which is restored, and those of damaged ones."""
+    step, damaged = checkpoint.find(directory)
+    state, since_row = checkpoint.restore(directory / str(step), state_of(0))
+    assert since_row.seconds == step
+    jax.tree.map(np.testing.assert_array_equal, state, state_of(step))
+    return step, [other for other, _ in damaged]
 
 
 def files(directory):
@@ -78,70 +77,52 @@ def reports(monkeypatch):
 
 
 def test_the_newest_is_restored_if_it_is_intact_and_none_where_there_is_none(saved, tmp_path):
-    found = restored(saved)
-    assert (found.step, found.verified, found.damaged) == (30, True, {})
-    assert checkpoint.restore(tmp_path, state_of(0)) is None
-    assert checkpoint.restore(tmp_path / "nowhere", state_of(0)) is None
+    assert restored(saved) == (30, [])
+    assert checkpoint.find(tmp_path) == checkpoint.find(tmp_path / "nowhere") == (None, [])
 
 
 def test_any_byte_flipped_in_any_file_and_any_file_lost_or_longer_is_noticed(copy):
     """Runs with such checkpoints are in `test_damaged_runs.py`."""
     rng = random.Random(0)
     for path in files(copy / "30"):
-        content, name = path.read_bytes(), str(path.relative_to(copy / "30"))
+        content = path.read_bytes()
         place = rng.randrange(len(content))
         for damaged in (None, content + b"\0", content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]):
             path.unlink() if damaged is None else path.write_bytes(damaged)
-            # Where the list of sums has lost lines, a file that is not in it is named.
-            assert name in checksums.damage(copy / "30") or name == checksums.NAME
+            assert [step for step, _ in checkpoint.find(copy)[1]] == [30]
             path.write_bytes(content)
-    assert checksums.damage(copy / "30") is None
+    (copy / "30" / "more").touch()
+    assert restored(copy) == (20, [30])
 
 
 def test_a_file_where_a_checkpoint_should_be_sends_back_to_the_one_before(copy):
     shutil.rmtree(copy / "30")
     (copy / "30").write_text("nothing\n")
-    assert restored(copy).step == 20
+    assert restored(copy) == (20, [30])
 
 
 def test_where_none_is_intact_nothing_is_restored_or_changed(copy):
     for step in ("20", "30"):
-        flip(copy / step / "interval" / "metadata", 20)
+        flip(copy / step / "since_row" / "metadata", 20)
     before = {path: path.read_bytes() for path in files(copy.parent)}
-    with pytest.raises(UsageError, match=r"is intact \(30: interval/metadata is not what was saved; 20: interval/meta"):
-        checkpoint.restore(copy, state_of(0))
+    with pytest.raises(UsageError, match=r"is intact \(30: its files are not those .*; 20: its files"):
+        checkpoint.find(copy)
     assert before == {path: path.read_bytes() for path in files(copy.parent)}
 
 
-def test_where_none_has_sums_those_that_can_be_read_are_used(copy):
-    for step in ("20", "30"):
-        (copy / step / checksums.NAME).unlink()
-    found = restored(copy)
-    assert (found.step, found.verified) == (30, False)
-    for path in files(copy / "30" / "state"):
-        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    found = restored(copy)
-    assert (found.step, found.verified, list(found.damaged)) == (20, False, [30])
-    assert found.damaged[30].startswith("it cannot be read: ")
-    shutil.rmtree(copy / "20" / "state")
-    with pytest.raises(UsageError, match=r"no checkpoint in .* is intact"):
-        checkpoint.restore(copy, state_of(0))
-
-
-def test_one_of_an_earlier_version_is_refused_in_a_line(copy):
-    beside = copy / "30" / "interval" / "metadata"
-    kept = {name: value for name, value in json.loads(beside.read_text()).items() if name != "config"}
-    beside.write_text(json.dumps(kept))
-    checksums.write(copy / "30")
-    with pytest.raises(UsageError, match=rf"^{copy}/30 is of an earlier version .* no config: .* another --workdir$"):
-        checkpoint.restore(copy, state_of(0))
+def test_those_without_a_checksum_were_not_saved_to_the_end(copy):
+    (copy / "30" / checkpoint.CHECKSUM).unlink()
+    assert restored(copy) == (20, [30])
+    (copy / "20" / checkpoint.CHECKSUM).unlink()
+    intact, damaged = checkpoint.find(copy)
+    assert (intact, [step for step, _ in damaged]) == (None, [30, 20])
 
 
 def test_one_of_other_arrays_is_of_no_use_and_stays(copy, reports):
     before = {path: path.read_bytes() for path in files(copy)}
     for like in ({"w": jnp.zeros((3, 3)), "b": jnp.float32(0)}, {"kernel": jnp.zeros(3)}):
         with pytest.raises(UsageError, match=rf"^{copy}/30 is no checkpoint of this run: ") as error:
-            checkpoint.restore(copy, like)
+            checkpoint.restore(copy / "30", like)
     del error
     gc.collect()  # coroutines of orbax that are not over complain when they go
     assert reports == []
@@ -153,9 +134,9 @@ def test_what_is_set_aside_stays_and_its_step_can_be_saved_again(copy):
     damaged = (copy / "30" / "state" / "_METADATA").read_bytes()
     assert checkpoint.set_aside(copy, 30) == copy.parent / "damaged-checkpoint-30"
     checkpoints = Checkpoints(copy)
-    checkpoints.save(30, state_of(30), Stretch({"loss": np.zeros((1, 0), np.float32)}, seconds=30.0), "rows 30")
+    checkpoints.save(30, state_of(30), MetricsSinceRow({"loss": np.zeros((1, 0), np.float32)}, seconds=30.0))
     checkpoints.close()
-    assert restored(copy).step == 30
+    assert restored(copy) == (30, [])
     assert (copy.parent / "damaged-checkpoint-30" / "state" / "_METADATA").read_bytes() == damaged
     assert checkpoint.set_aside(copy, 30).name == "damaged-checkpoint-30-2"
 
@@ -163,7 +144,7 @@ def test_what_is_set_aside_stays_and_its_step_can_be_saved_again(copy):
 def test_a_step_that_is_not_saved_is_no_matter_of_course(copy):
     checkpoints = Checkpoints(copy)
     with pytest.raises(RuntimeError, match="step 25 was not saved, after 30"):
-        checkpoints.save(25, state_of(25), NOTHING_SINCE_ROW, "rows")
+        checkpoints.save(25, state_of(25), NOTHING_SINCE_ROW)
     checkpoints.close()
 
 
@@ -182,7 +163,7 @@ def test_of_a_full_disk_nothing_is_told_but_by_the_error(tmp_path, monkeypatch, 
 
     monkeypatch.setattr(ocp.CheckpointManager, "save", save)
     with closing(Checkpoints(tmp_path / "checkpoints")) as checkpoints, pytest.raises((OSError, ValueError)) as error:
-        checkpoints.save(1, state_of(1), NOTHING_SINCE_ROW, "rows")
+        checkpoints.save(1, state_of(1), NOTHING_SINCE_ROW)
     assert reports == []
     full = text != "other"
     assert isinstance(error.value, OSError) == full
@@ -193,6 +174,6 @@ def test_of_a_full_disk_nothing_is_told_but_by_the_error(tmp_path, monkeypatch, 
 
 def test_what_is_silent_in_a_save_is_not_after_it(tmp_path, reports):
     with closing(Checkpoints(tmp_path / "checkpoints")) as checkpoints:
-        checkpoints.save(1, state_of(1), NOTHING_SINCE_ROW, "rows")
+        checkpoints.save(1, state_of(1), NOTHING_SINCE_ROW)
     tell(RuntimeError("Event loop is closed"))
     assert reports == ["Task exception was never retrieved", "Event loop is closed"]

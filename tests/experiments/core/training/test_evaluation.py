@@ -10,8 +10,8 @@ import pytest
 from experiments.core.input.dataset import Data
 from experiments.core.input.stream import InOrder, Stream
 from experiments.core.training import evaluation
-from experiments.core.training import mesh as mesh_lib
-from experiments.core.training.experiment import Experiment
+from experiments.core.training.experiment import Experiment, Recipe
+from experiments.core.training.setup import Setup
 from tests.experiments.toy import toy_config
 
 VALUES = np.random.default_rng(0).normal(size=83).astype(np.float32)
@@ -40,7 +40,9 @@ def compiled(data=DATA, experiment=EXPERIMENT, scale=2.0, **fields):
     config = toy_config(**fields)
     evaluation.validate(config)
     params = {"scale": jnp.asarray(scale)}
-    made = evaluation.make(config, data, experiment, mesh_lib.make(config), seed_axis=jnp.ndim(params["scale"]) == 1)
+    config.seeds = tuple(range(jnp.size(params["scale"])))
+    data = dataclasses.replace(data, train={"label": np.zeros(100)})
+    made = evaluation.make(Setup(Recipe("toy", lambda config: None, lambda *_: experiment), config, data))
     made.compile(params)
     return made, params
 

@@ -12,6 +12,7 @@ from experiments.core.input.outline import outline
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training import train
 from experiments.core.training.program import Program
+from experiments.core.training.setup import Setup
 from experiments.vmoe.experiment import RECIPE as VMOE
 from tests.experiments.support import on_one_device
 from tests.experiments.toy import RECIPE, toy_config
@@ -35,7 +36,7 @@ SMALL |= {"steps": 10, "optimizer.warmup_steps": 1, "checkpoint_every": 10, "eva
 def test_without_data_the_program_is_the_same(recipe, config, fields):
     on_one_device(config, SMALL, fields)
     train.check_fields(recipe, config)
-    real, outlined = (Program(recipe, config, load(config)) for load in (dataset.load, outline))
+    real, outlined = (Program(Setup(recipe, config, load(config))) for load in (dataset.load, outline))
     assert real.trace_train().lower().as_text() == outlined.trace_train().lower().as_text()
     assert real.trace_evaluation().lower().as_text() == outlined.trace_evaluation().lower().as_text()
 
@@ -46,9 +47,9 @@ def test_devices_are_those_given():
     assert config.mesh.to_dict() == {"data": 2, "fsdp": 2, "expert": 1}
     train.check_fields(RECIPE, config, 4)
     devices = jax.devices()[4:]
-    program = Program(RECIPE, config, dataset.load(config), devices)
-    assert isinstance(program.mesh, Mesh)
-    assert set(program.mesh.devices.flat) == set(devices)
+    setup = Setup(RECIPE, config, dataset.load(config), devices)
+    assert isinstance(setup.mesh, Mesh)
+    assert set(setup.mesh.devices.flat) == set(devices)
 
 
 def test_a_mesh_is_checked_for_the_devices_that_there_will_be():

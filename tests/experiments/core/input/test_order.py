@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from experiments.core.input.batches import epoch_indices, seeds_epoch_indices, step_indices
+from experiments.core.input.stream import epoch_indices, seeds_epoch_indices, step_indices
 
 
 def test_an_epoch_takes_every_example_at_most_once_and_drops_the_rest():

@@ -1,0 +1,211 @@
+"""Trains runs of a suite: in this process, or side by side in others that have a share of the processors each.
+
+Small networks leave most of a machine idle: a step is over before its work could be divided. Runs side by side do not.
+"""
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import functools
+import io
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import resource_tracker
+from pathlib import Path
+from types import FrameType
+
+import jax
+from absl import logging
+
+from experiments.core import processors
+from experiments.core.errors import UsageError, first_line
+from experiments.core.record.environment import Launch
+from experiments.core.record.workdir import Workdir
+from experiments.core.suite.plan import Fields, Suite, SuiteRun, find
+from experiments.core.training import train
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class Stopped(BaseException):
+    """SIGTERM or SIGINT; not an Exception, so that nothing on the way takes it for a failed run."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """The seconds that a run took; or why it failed, in one line."""
+
+    seconds: float = 0.0
+    error: str = ""
+
+
+def attempt(suite: Suite, out: Path, command: Sequence[str], run: SuiteRun, setting: Fields) -> Outcome:
+    """Trains a run to its end, and prints now and then how far it is; one that fails must not cost the others.
+
+    Args:
+      suite: of the run.
+      out: the directory of the suite.
+      command: that is recorded.
+      run: one that is known to be able to begin.
+      setting: fields over its base.
+
+    Raises:
+      Stopped: at SIGTERM or SIGINT; what was trained is saved, all of it if the run was about to end.
+    """
+    try:
+        config, workdir = suite.config(run, out, setting), Workdir(out / run.name)
+        overrides = {name: str(value) for name, value in (dict(run.base) | dict(setting)).items()}
+        start = time.monotonic()
+        with contextlib.redirect_stdout(LatestLine(run.name)):
+            asked_to_stop = train.start(suite.recipe, config, workdir, Launch(command, overrides))
+        if asked_to_stop or not workdir.is_done():
+            raise Stopped
+        return Outcome(time.monotonic() - start)
+    except Exception as error:
+        return Outcome(error=in_a_line(error))
+    finally:
+        jax.clear_caches()  # no two runs share a compiled function, and dozens of them fill the memory
+
+
+class Pool:
+    """A process for each of several shares of the processors, started when there is a run for it; all end with ours.
+
+    Each is a pool of its own, so that a process that dies costs its run alone.
+    """
+
+    def __init__(self, suite: Suite, out: Path, command: Sequence[str], jobs: int):
+        available = processors.available()
+        self._attempt = functools.partial(_attempt, suite.package, out, list(command))
+        self._shares = {job: available[job::jobs] for job in range(jobs)}
+        self._executors: dict[int, ProcessPoolExecutor] = {}
+        self._under_way: dict[int, Future[Outcome]] = {}
+
+    def begin(self, run: SuiteRun, setting: Fields) -> Future[Outcome]:
+        """Has a process that is free train the run."""
+        job = min(self._shares.keys() - self._under_way.keys())
+        if job not in self._executors:
+            # By the first start, it would let signals through; and it must outlive a terminal.
+            hangup = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            resource_tracker.ensure_running()
+            signal.signal(signal.SIGHUP, hangup)
+            # Fresh processes: what JAX has started does not survive a fork.
+            spawn = multiprocessing.get_context("spawn")
+            self._executors[job] = ProcessPoolExecutor(1, spawn, _prepare, (self._shares[job],))
+        # Signals wait for the process to be ready for them.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        try:
+            self._under_way[job] = self._executors[job].submit(self._attempt, run, dict(setting))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return self._under_way[job]
+
+    def outcome(self, future: Future[Outcome]) -> Outcome:
+        """Returns the outcome of a run that is over, whose process is free again.
+
+        Raises:
+          Stopped: the process was told to stop, and has saved what it trained.
+        """
+        (job,) = (job for job, other in self._under_way.items() if other is future)
+        del self._under_way[job]
+        try:
+            return future.result()
+        except BrokenProcessPool:
+            self._executors.pop(job).shutdown()
+            return Outcome(error="its process was killed, by a user or for want of memory")
+
+    def close(self) -> None:
+        """Stops what is under way, once it is saved; what is stopped again meanwhile ends at once."""
+        for process in multiprocessing.active_children():
+            process.terminate()
+        try:
+            concurrent.futures.wait(self._under_way.values())
+        except Stopped:
+            for process in multiprocessing.active_children():
+                process.kill()
+        for executor in self._executors.values():
+            executor.shutdown()
+
+
+def _prepare(share: list[int]) -> None:
+    """Begins a process of the pool: it ends when told to, or when nobody is there to tell it."""
+    os.setpgrp()  # a terminal's signals do not come here
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, share)  # before XLA counts them
+    logging.set_verbosity(logging.ERROR)  # of orbax, which has much to report
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    threading.Thread(target=_stop_without_parent, daemon=True).start()
+
+
+def _attempt(package: str, out: Path, command: list[str], run: SuiteRun, setting: Fields) -> Outcome:
+    try:
+        with stoppable():
+            return attempt(find(package), out, command, run, setting)
+    except Stopped:
+        if not _parent().is_alive():
+            os._exit(1)  # nobody takes the outcome, for which the pool would wait
+        raise
+
+
+def _parent() -> multiprocessing.process.BaseProcess:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    return parent
+
+
+def _stop_without_parent() -> None:
+    _parent().join()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+class LatestLine(io.TextIOBase):
+    """Passes on a line of what a run prints now and then: how far it is, and the time left of a long one."""
+
+    def __init__(self, name: str, seconds: float = 20.0):
+        self._name, self._seconds, self._out = name, seconds, sys.stdout
+        self._last, self._line = time.monotonic(), ""
+
+    def write(self, text: str) -> int:
+        """Takes text; of whole lines the last one is passed on, if the last such time is long enough ago."""
+        *lines, self._line = (self._line + text).split("\n")
+        if lines and lines[-1] and time.monotonic() - self._last >= self._seconds:
+            print(f"    {self._name}: {lines[-1]}", file=self._out, flush=True)
+            self._last = time.monotonic()
+        return len(text)
+
+
+def in_a_line(error: Exception) -> str:
+    """Returns the reason why a run failed, in one line."""
+    return str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {first_line(error)}"
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[None]:
+    """Turns signals into `Stopped` wherever the trainer does not handle them itself.
+
+    While a run trains, the trainer notes the signal, saves and returns. Anywhere else nothing is
+    under way that could be left half done, since files are written whole.
+    """
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:  # which comes twice when a terminal is closed: see `training.interrupt`
+            signal.signal(number, signal.SIG_IGN)
+        raise Stopped
+
+    # Ignored signals, as SIGHUP by nohup, stay so.
+    heeded = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    previous = {number: signal.signal(number, stop) for number in heeded}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,199 @@
+"""The training loop of every experiment: from the last checkpoint to the end, or to an interruption.
+
+A run is a sequence of compiled calls, each of which takes some steps for all seeds: an epoch at
+once on data that stay on the device, or one step of a large model on a batch that has just come
+(`plan.py` says which, `feed.py` where batches come from). The next call is under way before the
+metrics of the last one are read. Everything random is a function of the seed and the step, so a run
+that was killed ends with the numbers of one that was not.
+"""
+
+import itertools
+import time
+from contextlib import ExitStack, closing
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from experiments.core import config as config_lib
+from experiments.core.errors import UsageError
+from experiments.core.record import metrics, tensorboard
+from experiments.core.record.environment import Launch
+from experiments.core.record.files import write_json
+from experiments.core.record.summary import summarize
+from experiments.core.record.tensorboard import TensorBoard
+from experiments.core.record.workdir import Workdir
+from experiments.core.training import checkpoint, export, feed, optimizer, rows
+from experiments.core.training import mesh as mesh_lib
+from experiments.core.training import state as state_lib
+from experiments.core.training.checkpoint import Checkpoints
+from experiments.core.training.experiment import Params
+from experiments.core.training.interrupt import Interrupt
+from experiments.core.training.processes import from_first, is_first
+from experiments.core.training.program import Program
+from experiments.core.training.since_row import MetricsSinceRow, Prober
+from experiments.core.training.state import TrainState
+
+
+class _Beginning(NamedTuple):
+    """The steps that have been taken, the state after them, the rows up to then, and the metrics since the last row."""
+
+    step: int
+    state: TrainState
+    rows: list[metrics.Row]
+    since_row: MetricsSinceRow | None
+
+
+class Loop:
+    """This process's part of a run, for which the feed is open."""
+
+    def __init__(self, program: Program, workdir: Workdir, interrupt: Interrupt):
+        self.program, self.workdir, self.interrupt = program, workdir, interrupt
+        self.setup, self.plan = program.setup, program.setup.plan
+        self.config_as_json = config_lib.to_json(self.setup.config)
+        self.prober = Prober(self.setup)
+        seeds = self.setup.config.seeds if self.setup.seed_axis else self.setup.config.seeds[0]
+        self.seeds = mesh_lib.put(np.asarray(seeds, np.int32), self.setup.everywhere)
+
+    def go(self, launch: Launch, experiment: str) -> None:
+        """Trains, and writes what the config asks for at the end; `experiment` is the name to record."""
+        beginning = self._begin(launch, experiment)
+        with ExitStack() as opened:
+            board = None
+            if self.setup.config.get("tensorboard") and is_first() and tensorboard.available():
+                board = opened.enter_context(closing(TensorBoard(self.workdir.tensorboard)))
+                if not beginning.rows:
+                    board.config(config_lib.lines(self.setup.config))
+            path = self.workdir.metrics if is_first() else None
+            writer = opened.enter_context(closing(metrics.Writer(path, beginning.rows, board)))
+            checkpoints = opened.enter_context(closing(Checkpoints(self.workdir.checkpoints, self.config_as_json)))
+            state, step = self._train(beginning, checkpoints, writer)
+            if step == self.plan.total_steps:
+                self._finish(state.params, writer, board)
+            else:
+                by = self.interrupt.received or "a signal to another process"
+                self._say(f"stopped by {by} after {self.plan.describe(step)}; the same command resumes")
+
+    def _begin(self, launch: Launch, experiment: str) -> _Beginning:
+        """Restores the newest checkpoint that is intact, with the rows up to it, or makes a fresh state.
+
+        Raises:
+          UsageError: the checkpoint or the rows are damaged, or not those of the run; nothing has been changed.
+        """
+        intact, damaged = from_first(lambda: checkpoint.find(self.workdir.checkpoints))
+        if intact is None:
+            restored, known = None, self._no_rows()
+        else:
+            path = self.workdir.checkpoints / str(intact)
+            restored = checkpoint.restore(path, self.program.state, self.config_as_json)
+            last = self.plan.last_row(intact)
+            known = metrics.read_until(self.workdir.metrics, last, self.setup.config.to_dict())
+        # Only now is anything changed of what an earlier launch has left.
+        if is_first():
+            git = self.workdir.record_launch(launch, experiment)["git"]
+            if git["commit"] is None:
+                self._say(f"no commit of the code is recorded: {git['why']}")
+        for step, reason in damaged:
+            target = checkpoint.set_aside(self.workdir.checkpoints, step) if is_first() else None
+            self._say(f"the checkpoint of {self.plan.describe(step)} is damaged ({reason}): it is now {target}")
+        if damaged and jax.process_count() > 1:
+            multihost_utils.sync_global_devices("damaged checkpoints are set aside")
+        if restored is None:
+            state = state_lib.init(self.setup.experiment, self.seeds, self.setup.mesh, self.program.state)
+            return _Beginning(0, state, known, None)
+        self._say(f"resuming after {self.plan.describe(intact)}")
+        return _Beginning(intact, restored[0], known, restored[1])
+
+    def _no_rows(self) -> list[metrics.Row]:
+        """Refuses rows that only a run with a checkpoint can have; the row of the first one is written before it is."""
+        path, plan = self.workdir.metrics, self.plan
+        most = 1 + plan.checkpoint_every // plan.eval_every
+        if plan.checkpoint_every < plan.total_steps and (number := len(metrics.lines(path))) > most:
+            raise UsageError(
+                f"{path} has {number} rows, but there is no checkpoint in {self.workdir.checkpoints}: put back a copy "
+                f"of one, or move {path.name} away to train from the start"
+            )
+        return []
+
+    def _train(self, beginning: _Beginning, checkpoints: Checkpoints, writer: metrics.Writer) -> tuple[TrainState, int]:
+        """Trains to the end, or to an interruption; returns the last state, and the step it is of."""
+        plan, at_once = self.plan, self.plan.steps_per_dispatch
+        step, state = beginning.step, beginning.state
+        # The first chunk comes before the program is compiled, so that a stream's workers are at work meanwhile.
+        first = [self.program.feed.chunk(step)] if step < plan.total_steps else []
+        later = feed.chunks(self.program.feed, range(step + at_once, plan.total_steps, at_once))
+        chunks = itertools.chain(first, later)
+        train, no_steps = self._compile()
+        del first  # a batch on the device
+        recorder = rows.Recorder(self.program, self.prober, writer, no_steps)
+        progress = rows.Progress(self.setup.experiment.headline, plan, step, self._say)
+        since_row = beginning.since_row or MetricsSinceRow(no_steps)
+        if not writer.rows:
+            since_row = recorder.add(step, state, since_row)
+            progress.show(writer.rows[-1])
+        since_row.start()
+        is_warm = False
+        while step < plan.total_steps and not self._must_stop(step):
+            state, step_metrics = train(state, self.seeds, self.program.feed.examples, next(chunks), np.int32(step))
+            since_row.dispatched(step_metrics)
+            step += at_once
+            if not is_warm:
+                jax.block_until_ready(step_metrics)
+                progress.warm(step)
+                is_warm = True
+            if plan.is_row(step) or plan.is_checkpoint(step):
+                since_row.finish()
+                if plan.is_row(step):
+                    since_row = recorder.add(step, state, since_row)
+                    progress.show(writer.rows[-1])
+                if plan.is_checkpoint(step):
+                    checkpoints.save(step, state, since_row)
+                since_row.start()
+            else:
+                progress.reached(step)
+        since_row.finish()
+        if step > 0:
+            checkpoints.save(step, state, since_row)
+        return state, step
+
+    def _compile(self) -> tuple[Any, Any]:
+        """Compiles the train step and the evaluation ahead of time, so that the first steps take as long as the others.
+
+        Returns:
+          The train step, and its metrics over no steps at all, [S, 0].
+        """
+        start = time.perf_counter()
+        self._say("compiling the train step and the evaluation")
+        lowered = self.program.trace_train().lower()
+        no_steps = jax.tree.map(lambda _: np.zeros((len(self.setup.config.seeds), 0), np.float32), lowered.out_info[1])
+        train = lowered.compile()
+        self.program.evaluate.compile(self.program.state.params)
+        optimizer.learning_rate(self.setup.config, 0, self.plan.total_steps)  # which rows have; JAX keeps it compiled
+        self._say(f"compiled in {time.perf_counter() - start:.1f} s")
+        return train, no_steps
+
+    def _must_stop(self, step: int) -> bool:
+        if jax.process_count() == 1:
+            return self.interrupt.received is not None
+        # All processes must stop after the same step. To agree on it takes them a message each, so
+        # they do after rows and checkpoints only.
+        if not (self.plan.is_row(step) or self.plan.is_checkpoint(step)):
+            return False
+        return bool(np.any(multihost_utils.process_allgather(np.asarray(self.interrupt.received is not None))))
+
+    def _finish(self, params: Params, writer: metrics.Writer, board: TensorBoard | None) -> None:
+        """Writes what the config asks for of the parameters at the end, and the summary last."""
+        checksums = export.write_files(self.program, self.workdir, params, self.prober)
+        arrays, images = {}, {}
+        if self.setup.config.get("tensorboard"):
+            arrays, images = export.gather(params), export.images(self.setup, params)
+        if is_first():
+            result = summarize(list(self.setup.config.seeds), writer.rows[-1])
+            if board:
+                board.end(self.plan.total_steps, result, arrays, images)
+            write_json(self.workdir.summary, result | {"metrics_sha256": metrics.sha256_of(writer.rows)} | checksums)
+
+    def _say(self, message: str) -> None:
+        if is_first():
+            self.interrupt.say(message)
