@@ -107,6 +107,10 @@ def overridden(
     for name, value in overrides:
         node, field = _place(base, name, value)
         kind = node.get_type(field)
+        if kind not in _KINDS:
+            raise UsageError(
+                f"--{name} is not allowed: the config has a {kind.__name__} there, which no option can set"
+            )
         allowed, parse = _KINDS[kind]
         value = "True" if value is None and kind is bool else value or ""
         try:

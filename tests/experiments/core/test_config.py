@@ -1,7 +1,9 @@
 """Comparison of configs, and options of their variants."""
 
+import ml_collections
 import pytest
 
+from experiments.core import config_file
 from experiments.core.config import differences, parse_options, to_json
 from experiments.core.errors import UsageError
 from tests.experiments.support import small_config
@@ -36,3 +38,9 @@ def test_options_are_strings_over_their_defaults(argument, options):
 def test_an_option_without_a_name_or_a_value_is_named(part):
     with pytest.raises(UsageError, match=rf"^'{part}' is not one of OPTION=VALUE, .* loss, p, small$"):
         parse_options(f"small,{part}", DEFAULTS)
+
+
+def test_a_field_of_a_kind_that_no_option_has_is_named():
+    config = ml_collections.ConfigDict({"widths": [1, 2]})
+    with pytest.raises(UsageError, match=r"config\.widths .* list"):
+        config_file.overridden(config, [("config.widths", "[3]")])
