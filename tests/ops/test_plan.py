@@ -113,6 +113,7 @@ def test_heavy_tails_and_ties_of_many_columns():
             assert found.converged.all(), (lam, found.iterations, found.residual)
             assert found.iterations.max() < 80  # 53 to 62 by how processors round
 
+
 def test_plan_of_a_generic_convex_solver_and_derivatives_in_all_arguments(x64):
     def function(x, k, limit, lam):
         return topk_plan(x, k, limit, lam=lam, p=4 / 3, tol=1e-13).plan

@@ -12,17 +12,13 @@ from tests.ops.problems.setting import Setting
 WIDE = {"dtype": "float64", "rows": 192}
 SETTINGS = (
     Setting("topk_mask", 40, **WIDE),
-    Setting("topk_mask", 40, p=1.2, **WIDE),
     Setting("topk_mask", 40, rows=192, p=4 / 3, optimized=True),
     Setting("topk_mask", 16, dtype="float16", where=True),
-    Setting("topk_mask", 12, p=1.5, solver="pav", where=True, **WIDE),
-    Setting("topk_mag", 40, **WIDE),
     Setting("topk_mag", 40, p=1.7, debias=True, **WIDE),
     Setting("topk_mag", 40, rows=192, p=1.05),
     Setting("topk_mag", 10, rows=192, debias=True, optimized=True),
     Setting("topk_mag", 12, p=1.5, debias=True, solver="pav", **WIDE),
     Setting("relaxed_topk", 10, p=1.5, phi="exp", **WIDE),
-    Setting("relaxed_topk", 10, p=4 / 3, phi="abs", solver="pav", **WIDE),
     Setting("relaxed_topk_value", 10, p=1.5, phi="exp", **WIDE),
     Setting("relaxed_topk_value", 10, phi="abs", **WIDE),
     Setting("soft_topk", 10, p=4 / 3, where=True, **WIDE),
