@@ -65,14 +65,12 @@ class Nnx(nnx.Module):
         return self.head(jnp.tanh(self.body(x)))
 
 graph, state = nnx.split(Nnx(nnx.Rngs(0)))
-params = Linen().init(jax.random.key(1), x)["params"]
 networks = dict(
-    linen=(params, lambda params: Linen().apply(dict(params=params), x)),
-    nnx=(state, lambda state: nnx.merge(graph, state)(x)),
-    plain=(
-        dict(body=params["body"]["kernel"], head=[params["head"]["kernel"]]),
-        lambda params: jnp.tanh(x @ params["body"]) @ params["head"][0],
+    linen=(
+        Linen().init(jax.random.key(1), x)["params"],
+        lambda params: Linen().apply(dict(params=params), x),
     ),
+    nnx=(state, lambda state: nnx.merge(graph, state)(x)),
 )
 for name, (start, apply) in networks.items():
     dense = trained(start, apply)
@@ -149,7 +147,7 @@ def test_installed_elsewhere_it_does_what_its_page_says(site, tmp_path):
     run_elsewhere(USE.format(site=str(site), page=str(page)), tmp_path)
 
 
-def test_installed_elsewhere_it_prunes_a_linen_an_nnx_and_a_plain_network(site, tmp_path):
+def test_installed_elsewhere_it_prunes_a_linen_and_an_nnx_network(site, tmp_path):
     run_elsewhere(NETWORKS.replace("{site!r}", repr(str(site))), tmp_path)
 
 

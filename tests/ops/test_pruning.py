@@ -10,7 +10,7 @@ import pytest
 from jax.experimental.sparse import BCOO
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from ops import NM, Blocks, hard_topk_mag_tree, topk_mag_tree
+from ops import NM, Channels, hard_topk_mag_tree, topk_mag_tree
 from ops.pruning import Pruner, matching, matrices, share_of_nonzeros
 from tests.ops import oracles
 
@@ -140,7 +140,7 @@ def test_matrices_are_told_by_name_and_shape():
 
 
 @pytest.mark.parametrize(
-    ("groups", "amount", "per_leaf"), [(None, {"density": 0.2}, True), (Blocks((2, 2)), {"k": 3}, False)]
+    ("groups", "amount", "per_leaf"), [(None, {"density": 0.2}, True), (Channels(0), {"k": 3}, False)]
 )
 def test_layers_of_a_scan_are_matrices_of_their_own(groups, amount, per_leaf):
     options = {"groups": groups, "per_leaf": per_leaf, "lam": 0.3} | amount
