@@ -160,8 +160,8 @@ def test_on_meshes_they_are_as_on_one_device(groups):
         return topk_mag_tree({"w": w}, 0.5, lam=0.4, groups=groups, axis_name=axis_name)["w"]
 
     if groups == NM(2):
-        rows = x.reshape(-1, 2)
-        expected = oracles.by_rows(functools.partial(oracles.pooled, kind="mag"), rows, 1, 0.4).reshape(6, 6)
+        runs = x.T.reshape(-1, 2)
+        expected = oracles.by_rows(functools.partial(oracles.pooled, kind="mag"), runs, 1, 0.4).reshape(6, 6).T
     else:
         energy = np.sqrt(np.mean(x.reshape(3, 2, 2, 3) ** 2, axis=(1, 3)))
         left = oracles.pooled(energy.ravel(), 3, 0.4, kind="mag").reshape(3, 2) / energy

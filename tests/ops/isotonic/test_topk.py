@@ -104,5 +104,6 @@ def test_exponentials_that_only_rounding_ties_and_that_vanish():
     pav = jax.device_get(oracles.with_gradients(relaxed_topk, phi="exp", p=1.99, solver="pav")(x, k, lam, cotangent))
     expected = oracles.differentiated(x, k, lam, 1.99, "exp", cotangent=cotangent)
     for found, wanted in zip(pav, expected.values(), strict=True):
-        np.testing.assert_allclose(found.reshape(wanted.shape), wanted, rtol=1e-5)
+        known = ~np.isnan(wanted)
+        np.testing.assert_allclose(found.reshape(wanted.shape)[known], wanted[known], rtol=1e-5)
     assert pav[0][1, 0] > 7e-5
