@@ -95,15 +95,6 @@ def test_operator_and_value_agree_with_a_generic_solver(x64, phi):
     np.testing.assert_array_equal(gradient, y)
 
 
-def test_derivatives_to_second_order(x64):
-    phi = ELASTIC
-
-    def function(x, k, lam):  # its first derivatives are those of the value, its second ones those of the operator
-        return relaxed_topk_value(x, k, phi=phi, lam=lam, p=4 / 3)
-
-    oracles.check_derivatives(function, (X[:3], np.array([1.3, 2.2, 3.5]), LAM[:3]), tolerance=1e-5)
-
-
 @NOT_BUILT_IN
 def test_derivatives_of_operator_and_value_against_differences(x64, phi):
     arguments = X, np.array([1.3, 2.2, 3.5, 4.7, 3.1, 2.4]), LAM
@@ -167,10 +158,9 @@ def test_a_value_is_0_where_everything_underflows():
     assert np.all(np.abs(values) < 1e-34)
 
 
-@pytest.mark.parametrize("solver", ["threshold", "kernel"])
-def test_absent_entries_stay_0_where_the_width_overflows(solver):
+def test_absent_entries_stay_0_where_the_width_overflows():
     """The width is `lam exp(gamma)`, and 1 over it 0: which makes a NaN of an entry of -inf."""
     x = jnp.array([49.99, 50.0, -jnp.inf])
-    y, slope = jax.jit(jax.value_and_grad(lambda x: relaxed_topk(x, 0, phi=EXP, lam=1e9, solver=solver).sum()))(x)
+    y, slope = jax.jit(jax.value_and_grad(lambda x: relaxed_topk(x, 0, phi=EXP, lam=1e9, solver="kernel").sum()))(x)
     assert y == 0
     np.testing.assert_array_equal(slope, np.zeros(3))

@@ -77,7 +77,7 @@ def test_the_train_step_is_divided_over_eight_devices(weights):
 
 def test_recomputation_takes_less_memory():
     def temporary_bytes(remat):
-        config = tiny_config("small", model__remat=remat, model__scan=True, model__depth=4)
+        config = tiny_config("small,loss=xent", model__remat=remat, model__scan=True, model__depth=4)
         examples = {"image": np.zeros((256, 8, 8, 1), np.uint8), "label": np.zeros(256, np.int32)}
         experiment = RECIPE.build(config, Data(examples, examples, 10, "test"))
         params = jax.eval_shape(experiment.init, jax.random.key(0))

@@ -1,5 +1,6 @@
 """The losses against optax, and against their definition through the dual; their gradients are those of `ops`."""
 
+import functools
 import re
 
 import jax
@@ -74,15 +75,18 @@ def test_the_losses_of_others_and_the_surrogate_are_those_of_their_modules():
         "xent_smoothed": lambda: optax.softmax_cross_entropy(logits, 0.9 * jnp.asarray(ONE_HOT, jnp.float32) + 0.1 / 7),
     }
     assert wanted.keys() | {"xent", "topk", "topk_mixture"} == LOSSES.keys()
-    for name, loss in wanted.items():
-        found = fine_tuning_loss(name, 3, 4 / 3, LAM)(logits, labels)
-        np.testing.assert_allclose(found, loss(), rtol=1e-5, atol=1e-6, err_msg=name)
+    losses = {name: fine_tuning_loss(name, 3, 4 / 3, LAM) for name in wanted}
+    both = jax.jit(lambda: {name: (loss(logits, labels), wanted[name]()) for name, loss in losses.items()})
+    for name, (found, expected) in both().items():
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6, err_msg=name)
         assert np.ptp(found) > 0.1
     for name in wanted.keys() - {"xent_smoothed"}:
         with pytest.raises(ValueError, match="this loss is one of integer labels"):
             fine_tuning_loss(name, 3, 4 / 3, LAM)(logits, jnp.asarray(ONE_HOT))
-    uneven = fine_tuning_loss("sorted_xent", 2, lam=LAM, weights=(0.25, 0.75))(logits, labels)
-    np.testing.assert_allclose(uneven, sorted_cross_entropy(logits, labels, np.array([0.25, 0.75]), LAM), rtol=1e-6)
+    uneven = fine_tuning_loss("sorted_xent", 2, lam=LAM, weights=(0.25, 0.75))
+    wanted = functools.partial(sorted_cross_entropy, weights=np.array([0.25, 0.75]), temperature=LAM)
+    found, expected = jax.jit(lambda: (uneven(logits, labels), wanted(logits, labels)))()
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_half_precision_is_computed_in_float32():
