@@ -9,7 +9,7 @@ import pytest
 
 from configs import cifar100_vit, mnist_pruning, vmoe, vmoe_clusters
 from experiments.core import config
-from scripts.bench.costs import ROOT, ask, entry_points
+from scripts.bench.costs import ROOT, entry_points
 
 EXPERIMENTS = {
     "mnist_pruning": mnist_pruning,
@@ -54,8 +54,8 @@ def test_help_is_there_and_imports_no_tensorflow(asked, module):
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_help_of_an_experiment_has_the_file_its_docstring_and_every_field_and_variant(name):
-    said, _ = ask(f"experiments.{name}")
+def test_help_of_an_experiment_has_the_file_its_docstring_and_every_field_and_variant(asked, name):
+    said = asked[f"experiments.{name}"]["said"]
     assert f"--config=configs/{name}.py[:VARIANT]" in said
     assert EXPERIMENTS[name].__doc__.strip() in said
     assert said.endswith("\n".join(["", *config.lines(EXPERIMENTS[name].get_config()), ""]))

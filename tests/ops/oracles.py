@@ -35,10 +35,17 @@ def weights(n, k):
 
 def pooled(x, k, lam, p=2.0, kind="mask", debias=False):
     """The mask, or the magnitude operator, of one vector from its scalar equation."""
-    of = problem(np.asarray(x)[None], k, lam, p)
-    return (
-        topk(of, Curve("identity" if kind == "mask" else "half_square"), debias).wanted["value"][0].astype(np.float64)
-    )
+    return differentiated(np.asarray(x)[None], k, lam, p, kind, debias)["value"][0]
+
+
+def differentiated(x, k, lam, p=2.0, kind="mask", debias=False, cotangent=1.0):
+    """``value``, ``x``, ``k`` and ``lam``: what ``with_gradients`` should return for rows; NaN where there is no one.
+
+    ``kind`` may also be the name of a nonlinearity.
+    """
+    curve = Curve({"mask": "identity", "mag": "half_square"}.get(kind, kind))
+    wanted = topk(problem(x, k, lam, p, cotangent=cotangent), curve, debias).wanted
+    return {name: values.astype(np.float64) for name, values in wanted.items()}
 
 
 def generic(x, k, lam, p, kind="mask"):

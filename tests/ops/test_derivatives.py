@@ -21,9 +21,8 @@ def test_mask_to_second_order():
     assert np.all(((mask > 1e-3) & (mask < 1 - 1e-3)).sum(-1) >= 2)
 
 
-@pytest.mark.parametrize(("p", "debias"), [(4 / 3, False), (2.0, True)])
-def test_magnitude_to_second_order(p, debias):
-    mag = oracles.check_derivatives(lambda x, k, lam: topk_mag(x, k, lam=lam, p=p, debias=debias), (X, K, LAM))
+def test_magnitude_to_second_order():
+    mag = oracles.check_derivatives(lambda x, k, lam: topk_mag(x, k, lam=lam, p=4 / 3, debias=True), (X, K, LAM))
     assert np.all((np.abs(mag) > 1e-3).sum(-1) >= 2)
 
 

@@ -4,13 +4,12 @@ import jax
 import numpy as np
 import pytest
 
-from ops import hard_topk_mag, hard_topk_mask, topk_mag, topk_mask
+from ops import hard_topk_mag, topk_mag, topk_mask
 from tests.ops import oracles
 
 SHAPE = (20, 40)
 X = oracles.samples(SHAPE, dtype=np.float32)
 INF = np.inf
-PS = pytest.mark.parametrize("p", [4 / 3, 2.0])
 
 # Entries that rows begin with, what fills them, k, and the mask of these entries.
 INFINITE = [
@@ -23,8 +22,8 @@ INFINITE = [
 ]
 
 
-@PS
-def test_infinite_entries_are_absent_or_come_first(p):
+def test_infinite_entries_are_absent_or_come_first():
+    p = 4 / 3
     x, k = X.copy(), np.full(20, 7.0, np.float32)
     expected = np.zeros((len(INFINITE), 40))
     for row, (entries, fill, count, mask) in enumerate(INFINITE):
@@ -42,43 +41,28 @@ def test_lam_0_is_the_hard_operator_in_all_rows_and_in_some():
     tied = np.round(2 * X) / 2
 
     def both(x, lam):
-        return topk_mask(x, 7, lam=lam), topk_mag(x, 7, lam=lam), topk_mag(x, 7, lam=lam, debias=True)
+        return topk_mask(x, 7, lam=lam), topk_mag(x, 7, lam=lam, debias=True)
 
     some = np.where(np.arange(20) % 2, 0, 0.5).astype(np.float32)
     for lam, operators in ((some, jax.jit(both)), (0.0, both)):
         hard = np.broadcast_to(lam, 20) == 0
-        mask, *kept = map(np.asarray, operators(tied, lam))
+        mask, kept = map(np.asarray, operators(tied, lam))
         np.testing.assert_array_equal(mask[hard], np.stack([oracles.hard(x, 7) for x in tied[hard]]))
-        for mag in kept:
-            chosen = np.stack([oracles.hard(np.abs(x), 7) for x in tied[hard]])
-            np.testing.assert_array_equal(mag[hard], chosen * tied[hard])
+        chosen = np.stack([oracles.hard(np.abs(x), 7) for x in tied[hard]])
+        np.testing.assert_array_equal(kept[hard], chosen * tied[hard])
         assert np.any((mask > 0) & (mask < 1)) or hard.all()
 
 
-@PS
-def test_lam_far_below_the_resolution_of_x(p):
-    # Around 1e6 floats are 1/16 apart, and lam is 1e-6: the root lies between two neighbouring floats.
-    x = np.float32(1e6) + np.round(8 * X) / 8
-    ks = np.where(np.arange(20) % 2, 7, 7.5)
-    mask = np.asarray(topk_mask(x, ks, lam=1e-6, p=p))
-    for row, y, k in zip(x, mask, ks, strict=True):
-        boundary = np.sort(row)[::-1][int(np.ceil(k)) - 1]
-        share = (k - np.sum(row > boundary)) / np.sum(row == boundary)
-        np.testing.assert_allclose(y, np.where(row == boundary, share, row > boundary), rtol=1e-5)
-
-
-@pytest.mark.parametrize("operator", [topk_mask, topk_mag])
-def test_nan_parameter_poisons_its_row_alone(operator):
+def test_nan_parameter_poisons_its_row_alone():
     for name in ("k", "lam"):
         arguments = {"k": np.full(20, 7.0, np.float32), "lam": np.full(20, 0.5, np.float32)}
         arguments[name][3] = np.nan
-        np.testing.assert_array_equal(np.isnan(operator(X, **arguments)), np.broadcast_to(np.eye(20)[3:4].T, SHAPE))
+        np.testing.assert_array_equal(np.isnan(topk_mask(X, **arguments)), np.broadcast_to(np.eye(20)[3:4].T, SHAPE))
 
 
-@pytest.mark.parametrize("operator", [hard_topk_mask, hard_topk_mag, topk_mask])
-@pytest.mark.parametrize("rows", [1, 1024])
-def test_a_nan_marks_its_row_in_any_number_of_rows(operator, rows):
+@pytest.mark.parametrize("operator", [hard_topk_mag, topk_mask])
+def test_a_nan_marks_its_row_in_any_number_of_rows(operator):
     """XLA's CPU backend drops NaNs from the maximum of longer arrays."""
-    x = np.tile(np.float32([0.1, 0.2, np.nan, 0.1, 0.3, 0.1]), (rows, 1))
+    x = np.tile(np.float32([0.1, 0.2, np.nan, 0.1, 0.3, 0.1]), (1024, 1))
     for k in (0, 2, 6):
         assert np.all(np.isnan(operator(x, k)))

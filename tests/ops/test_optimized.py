@@ -26,9 +26,8 @@ def test_these_are_all_the_flags_that_make_it_hurry():
     [
         lambda x: ops.knapsack_mask(x, 13, costs=2.0, caps=0.5, where=x > 0),
         lambda x: ops.topk_plan(x[None], 3, 20).plan,
-        lambda x: ops.topk_mask(x, 13),
     ],
-    ids=["knapsack_mask with options", "topk_plan", "topk_mask"],
+    ids=["knapsack_mask with options", "topk_plan"],
 )
 def test_the_compiler_is_left_no_reduction_of_constants(operator):
     """XLA would do it while it compiles, entry by entry: a minute for a batch of 4096 rows of 8192.
@@ -43,10 +42,9 @@ def test_the_compiler_is_left_no_reduction_of_constants(operator):
     assert reductions({"xla_disable_hlo_passes": "constant_folding"}) == reductions({}) > 0
 
 
-@pytest.mark.parametrize("operator", [ops.topk_mask, ops.topk_mag])
-def test_no_loop_over_passes_is_left_to_one_core(operator):
+def test_no_loop_over_passes_is_left_to_one_core():
     """XLA makes a function of one thread of what it takes for a small loop (`ops.scalar.cpu.over_cores`)."""
-    program = jax.jit(lambda x: operator(x, 100)).lower(jax.ShapeDtypeStruct((128, 1000), jnp.float32))
+    program = jax.jit(lambda x: ops.topk_mag(x, 100)).lower(jax.ShapeDtypeStruct((128, 1000), jnp.float32))
     assert "xla_cpu_small_call" not in program.compile(AS_USERS).as_text()
 
 

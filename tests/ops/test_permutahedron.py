@@ -42,21 +42,10 @@ def test_golden_values():
     x = np.array([5.0, 1.0, 2.0])
     np.testing.assert_allclose(soft_sort(x, lam=1.0), [5 / 3, 8 / 3, 11 / 3])
     np.testing.assert_allclose(soft_sort(x, lam=0.1), [1, 2, 5])
-    np.testing.assert_allclose(soft_sort(x, lam=1.0, descending=True), [11 / 3, 8 / 3, 5 / 3])
     np.testing.assert_allclose(soft_rank(x, lam=2.0), [3, 1.25, 1.75])
     np.testing.assert_allclose(soft_rank(x, lam=2.0, descending=True), [1, 2.75, 2.25])
     np.testing.assert_allclose(soft_quantile(x, 0.5, lam=1.0), 8 / 3)
-
-
-def test_limits():
-    x = RNG.normal(size=(2, 9))
-    lam, xs = np.repeat([0.0, 1e-4, 1e6], 2), np.concatenate([x, x, x])
-    ascending, ranks = np.sort(x), np.argsort(np.argsort(x)) + 1
-    found = np.asarray(soft_sort(xs, lam=lam, p=4 / 3))
-    np.testing.assert_allclose(found[:4], np.concatenate([ascending, ascending]), atol=1e-12)
-    found = np.asarray(soft_rank(xs, lam=lam, p=4 / 3))
-    np.testing.assert_allclose(found[:4], np.concatenate([ranks, ranks]), atol=1e-12)
-    np.testing.assert_allclose(found[4:], np.full((2, 9), 5.0), atol=1e-4)
+    assert soft_sort(np.array([5, 1, 2]), lam=0).tolist() == [1.0, 2.0, 5.0]
 
 
 def test_quantiles_without_regularisation():
@@ -70,10 +59,10 @@ def test_quantiles_without_regularisation():
 
 
 def test_rank_is_not_moved_by_a_shift():
-    x = RNG.normal(size=50)
-    np.testing.assert_allclose(soft_rank(x + 1e6, lam=0.3), soft_rank(x, lam=0.3), atol=1e-7)
-    single = np.asarray(soft_rank(np.float32(x), lam=np.float32(1e-2)))
-    np.testing.assert_allclose(single, soft_rank(np.float32(x).astype(float), lam=1e-2), atol=1e-3)
+    x = np.float32(RNG.normal(size=50))
+    shifted, exact = np.asarray(soft_rank(np.stack([x.astype(float) + 1e6, x]), lam=np.array([0.3, 0.3])))
+    np.testing.assert_allclose(shifted, exact, atol=1e-7)
+    np.testing.assert_allclose(soft_rank(x, lam=np.float32(0.3)), exact, atol=1e-3)
 
 
 def test_derivatives():
@@ -87,27 +76,24 @@ def test_derivatives():
 
 
 def test_other_axes_dtypes_and_solvers():
-    x = RNG.normal(size=(4, 3, 3))  # rows along either of the last two axes compile one program
-    np.testing.assert_allclose(soft_rank(x, axis=1), np.moveaxis(soft_rank(np.moveaxis(x, 1, -1)), -1, 1))
-    np.testing.assert_allclose(soft_rank(x, solver=Dual(2000)), soft_rank(x), atol=1e-10)
+    x = RNG.normal(size=(2, 3, 3))
+    ranks = np.moveaxis(soft_rank(x, axis=1), 1, -1)
+    np.testing.assert_allclose(soft_rank(np.moveaxis(x, 1, -1), solver=Dual(2000)), ranks, atol=1e-10)
     assert jax.eval_shape(soft_sort, np.float16(x)).dtype == np.float16
-    assert soft_sort(np.array([3, 1, 2]), lam=0).tolist() == [1.0, 2.0, 3.0]  # as the golden values are compiled
     assert soft_sort(np.zeros((2, 0))).shape == (2, 0)
 
 
 def test_soft_values_are_nan_where_sums_of_them_overflow():
     x = np.float32([-7.1465446e29, 9.99001e29, 7.1465446e29, 0.0, 9.99001e29])
-    assert np.isnan(soft_sort(x, lam=3.3157815e11, p=1.9)).all()
-    np.testing.assert_allclose(soft_sort(x, lam=1e-32), np.sort(x), rtol=1e-6)
+    found = soft_sort(np.stack([x, x]), lam=np.float32([3.3157815e11, 1e-32]), p=1.9)
+    assert np.isnan(found[0]).all()
+    np.testing.assert_allclose(found[1], np.sort(x), rtol=1e-6)
 
 
 def test_nan_marks_its_row():
-    x = np.array([[np.nan, 1, 2], [1, np.nan, 2], [1, 2, np.nan], [1, 3, 2]])
-    for lam in (0.0, 0.1):
-        for found in (soft_rank(x, lam=lam), soft_sort(x, lam=lam), soft_quantile(x, 0.3, lam=lam)[:, None]):
-            np.testing.assert_array_equal(np.isnan(found).all(axis=1), [True, True, True, False])
-            assert np.isfinite(found[3]).all()
-    np.testing.assert_array_equal(np.isnan(project_permutahedron(X, x[:3, [0, 1, 2, 0]])).all(axis=1), True)
+    x = np.array([[np.nan, 1, 2, 0], [1, np.nan, 2, 0], [1, 3, 2, 0]])
+    np.testing.assert_array_equal(np.isnan(project_permutahedron(x, W)).all(axis=1), [True, True, False])
+    np.testing.assert_array_equal(np.isnan(project_permutahedron(W, x)).all(axis=1), [True, True, False])
 
 
 def test_entries_that_take_no_part_are_as_if_they_were_not_there():
@@ -119,27 +105,26 @@ def test_entries_that_take_no_part_are_as_if_they_were_not_there():
 
     @jax.jit
     def everything(x, where):
-        both = [f(x, lam=lam, p=p, descending=d, where=where) for f in (soft_sort, soft_rank) for d in (False, True)]
-        return *both, soft_quantile(x, 0.3, lam=lam, p=p, where=where)
+        def quantiles(x):
+            found = soft_quantile(x, 0.3, lam=lam, p=p, where=where)
+            return found.sum(), found
 
-    rising, falling, *ranks, quantile = everything(rest, None)
+        slope, quantile = jax.grad(quantiles, has_aux=True)(x)
+        sorts = [soft_sort(x, lam=lam, p=p, descending=d, where=where) for d in (False, True)]
+        return *sorts, soft_rank(x, lam=lam, p=p, descending=True, where=where), quantile, slope
+
+    def over(x, where):
+        return jax.tree.map(np.asarray, everything(x, where))
+
+    rising, falling, ranks, quantile, slope = over(rest, None)
     for given, kept in ((np.where(where, x, np.nan), where), (np.where(where, x, -np.inf), None)):
-        found = everything(given, kept)
+        found = over(given, kept)
         np.testing.assert_allclose(found[0], np.concatenate([absent, rising], axis=1), atol=1e-9)
         np.testing.assert_allclose(found[1], np.concatenate([falling, absent], axis=1), atol=1e-9)
-        for one, other in zip(found[2:4], ranks, strict=True):
-            np.testing.assert_allclose(np.asarray(one)[where].reshape(4, 5), other, atol=1e-9)
-            assert (np.asarray(one)[~where] == 0).all()
-        np.testing.assert_allclose(found[4], quantile, atol=1e-9)
-
-    def of_quantiles(x, where):
-        return jax.numpy.sum(soft_quantile(x, 0.4, lam=lam, p=p, where=where))
-
-    slope = jax.jit(jax.grad(of_quantiles))
-    expected = np.zeros_like(x)
-    expected[where] = np.ravel(slope(rest, None))
-    np.testing.assert_allclose(slope(np.where(where, x, np.nan), where), expected, atol=1e-9)
-    np.testing.assert_allclose(slope(np.where(where, x, -np.inf), None), expected, atol=1e-9)
+        np.testing.assert_allclose(found[3], quantile, atol=1e-9)
+        for one, other in ((found[2], ranks), (found[4], slope)):
+            np.testing.assert_allclose(one[where].reshape(4, 5), other, atol=1e-9)
+            assert (one[~where] == 0).all()
 
 
 def test_of_nothing_there_is_no_quantile():

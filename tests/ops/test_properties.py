@@ -1,9 +1,8 @@
-"""What holds whatever the data. All examples share one shape, so that each operator compiles once per ``p``."""
+"""What holds whatever the data. All examples share one shape, so that each operator compiles once."""
 
 import hypothesis.extra.numpy as hnp
 import jax
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,7 +29,6 @@ ENTRIES = st.builds(
 )
 KS = st.one_of(st.integers(0, 40).map(float), st.floats(0, 40))
 LAMS = st.floats(-3, 3).map(lambda e: 10.0**e)
-PS = pytest.mark.parametrize("p", [4 / 3, 2.0])
 
 
 def mask(x, k, lam, p):
@@ -47,9 +45,9 @@ def ranks(x):
     return np.argsort(x, -1, kind="stable")
 
 
-@PS
 @given(ENTRIES, KS, LAMS, st.integers(-1000, 1000), st.sampled_from([1e-28, 0.125, 3.0, 1e28]))
-def test_masks_lie_in_the_polytope_in_the_order_of_entries_whatever_shift_and_scale(p, x, k, lam, shift, scale):
+def test_masks_lie_in_the_polytope_in_the_order_of_entries_whatever_shift_and_scale(x, k, lam, shift, scale):
+    p = 4 / 3
     y = mask(x, k, lam, p)
     assert y.min() >= 0
     assert y.max() <= 1
@@ -60,17 +58,9 @@ def test_masks_lie_in_the_polytope_in_the_order_of_entries_whatever_shift_and_sc
     np.testing.assert_allclose(mask(scale * x, k, scale * lam, p), y, rtol=0, atol=1e-9)
 
 
-@PS
-@given(ENTRIES, KS, LAMS, st.randoms(use_true_random=False))
-def test_permutation_equivariance(p, x, k, lam, random):
-    order = np.array(random.sample(range(SHAPE[1]), SHAPE[1]))
-    np.testing.assert_allclose(mask(x[:, order], k, lam, p), mask(x, k, lam, p)[:, order], rtol=0, atol=1e-9)
-    np.testing.assert_allclose(mag(x[:, order], k, lam, p), mag(x, k, lam, p)[:, order], rtol=0, atol=1e-9)
-
-
-@PS
 @given(ENTRIES, KS, LAMS, st.sampled_from([1e-20, 1e20]))
-def test_magnitudes_follow_signs_and_never_exceed_their_input(p, x, k, lam, scale):
+def test_magnitudes_follow_signs_and_never_exceed_their_input(x, k, lam, scale):
+    p = 2.0
     y, debiased = mag(x, k, lam, p), np.abs(mag(x, k, lam, p, debias=True))
     np.testing.assert_array_equal(mag(-x, k, lam, p), -y)
     assert np.all(y * x >= 0)
@@ -78,5 +68,4 @@ def test_magnitudes_follow_signs_and_never_exceed_their_input(p, x, k, lam, scal
     assert np.all(np.abs(y) <= debiased + 1e-12 * np.abs(x))
     assert np.all(debiased <= np.abs(x) * (1 + 1e-12))
     assert np.all(np.diff(np.take_along_axis(np.abs(y), ranks(np.abs(x)), -1)) >= -1e-12)
-    if p == 2:
-        np.testing.assert_allclose(mag(scale * x, k, lam, p), scale * y, rtol=1e-9, atol=1e-12 * scale)
+    np.testing.assert_allclose(mag(scale * x, k, lam, p), scale * y, rtol=1e-9, atol=1e-12 * scale)

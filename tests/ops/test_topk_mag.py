@@ -1,4 +1,4 @@
-"""The relaxed magnitude operator against a generic solver, the error bound of the paper, and what is kept exactly."""
+"""The relaxed magnitude operator: the error bound of the paper, and what is kept exactly."""
 
 import jax
 import numpy as np
@@ -10,15 +10,8 @@ from tests.ops import oracles
 X = oracles.samples((20, 40))
 
 
-@pytest.mark.parametrize("p", [4 / 3, 2.0])
-def test_agrees_with_a_generic_convex_solver(x64, p):
-    x, k, lam = oracles.samples((2, 6), seed=1), np.array([2.0, 3.5]), np.array([1.0, 2.0])
-    expected = oracles.by_rows(lambda *row: oracles.generic(*row, p, "magnitude"), x, k, lam)
-    np.testing.assert_allclose(topk_mag(x, k, lam=lam, p=p), expected, atol=5e-5)
-
-
-@pytest.mark.parametrize("p", [4 / 3, 2.0])
-def test_debiased_keeps_fully_selected_entries_exactly(p):
+def test_debiased_keeps_fully_selected_entries_exactly():
+    p = 4 / 3
     x = X.astype(np.float32)
     y = np.asarray(topk_mag(x, 7, lam=0.01, p=p, debias=True))
     kept = np.abs(x) > np.sort(np.abs(x), -1)[:, -3:-2]  # the first two: 7 are asked for

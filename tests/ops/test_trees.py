@@ -36,7 +36,6 @@ MASK, MAGNITUDES = functools.partial(topk_mask, k=5.5, lam=0.5), functools.parti
     ("operator", "spec"),
     [
         (MASK, PartitionSpec(None, ("data", "model"))),
-        (MASK, PartitionSpec("data", "model")),
         (MAGNITUDES, PartitionSpec(None, "model")),
     ],
 )

@@ -15,12 +15,10 @@ from experiments.cifar100_vit.losses import LOSSES, fine_tuning_loss
 from experiments.core.errors import UsageError
 from experiments.core.input import dataset as data_lib
 from experiments.core.input.stream import Stream, step_indices
-from experiments.core.record import metrics
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training import optimizer, state, train
 from experiments.vision import vit
 from tests.experiments.cifar100_vit.tiny import random_params, tiny_config, write_weights
-from tests.experiments.support import loaded
 from tests.experiments.vision import numpy_vit
 
 DATA = data_lib.load(tiny_config())
@@ -107,17 +105,6 @@ def test_the_updates_are_sgd_with_momentum_clipping_and_schedule(tmp_path):
         started = np.zeros_like(leaf) if name.startswith("head/") else weights[name]
         # Softmax is blind to what all keys have in common.
         assert np.abs(leaf - started).max() > (1e-4 if not name.endswith("key/bias") else -1), name
-
-
-def test_what_is_exported_has_the_accuracies_of_the_last_row(tmp_path):
-    fields = {"steps": 10, "eval_every": 10, "checkpoint_every": 10, "optimizer__warmup_steps": 1}
-    config = tiny_config("small", export_params=True, model__scan=True, **fields)
-    train.run(RECIPE, config, tmp_path)
-    found = loaded("cifar100_vit", tmp_path)["metrics"]
-    start, end = metrics.read(tmp_path / "metrics.jsonl")
-    assert start["test_accuracy"] != end["test_accuracy"]
-    for k, (reported,) in end["test_accuracy"].items():
-        assert float(found["test_accuracy"][k].mean()) == pytest.approx(reported, rel=1e-6)
 
 
 def multi_hot(config):

@@ -13,6 +13,7 @@ from experiments.cifar100_vit.experiment import RECIPE
 from experiments.core.input.dataset import Data
 from experiments.core.training import feed, state, step, train
 from experiments.core.training import mesh as mesh_lib
+from tests.experiments.cifar100_vit.tiny import tiny_config
 from tests.experiments.vision import synthetic
 
 # The published number at 224 pixels and 1000 classes, less the class token's position; with 100 classes and 24 x 24
@@ -28,11 +29,11 @@ def weights(tmp_path_factory):
     path.unlink()  # 170 MB
 
 
-def compiled(weights, **model):
+def compiled(weights):
     """The state of a run with batches of 8, two copies of the model in four parts, and its compiled train step."""
     config = get_config()
     mesh_sizes = {"data": 2, "fsdp": 4}
-    config.update(pretrained=str(weights), accelerator=False, batch_size=8, mesh=mesh_sizes, model=model)
+    config.update(pretrained=str(weights), accelerator=False, batch_size=8, mesh=mesh_sizes)
     train.validate(config)
     RECIPE.validate(config)
     examples = {"image": np.zeros((8, 32, 32, 3), np.uint8), "label": np.zeros(8, np.int32)}
@@ -54,14 +55,8 @@ def compiled(weights, **model):
         return begun, train_step.lower(begun, seed, {}, batch, np.int32(0)).compile()
 
 
-@pytest.fixture(scope="module")
-def whole(weights):
-    """As the config has it."""
-    return compiled(weights)
-
-
-def test_the_train_step_is_divided_over_eight_devices(whole):
-    begun, train_step = whole
+def test_the_train_step_is_divided_over_eight_devices(weights):
+    begun, train_step = compiled(weights)
     params = jax.tree.leaves(begun.params)
     assert sum(math.prod(leaf.shape) for leaf in params) == PARAMETERS
     blocks = begun.params["Transformer"]["encoderblock"]
@@ -80,7 +75,14 @@ def test_the_train_step_is_divided_over_eight_devices(whole):
     assert "all-gather" in program
 
 
-def test_recomputation_takes_less_memory(weights, whole):
-    _, plain = compiled(weights, remat=False)
-    _, remat = whole
-    assert remat.memory_analysis().temp_size_in_bytes < 0.6 * plain.memory_analysis().temp_size_in_bytes
+def test_recomputation_takes_less_memory():
+    def temporary_bytes(remat):
+        config = tiny_config("small,loss=xent", model__remat=remat, model__scan=True, model__depth=4)
+        examples = {"image": np.zeros((256, 8, 8, 1), np.uint8), "label": np.zeros(256, np.int32)}
+        experiment = RECIPE.build(config, Data(examples, examples, 10, "test"))
+        params = jax.eval_shape(experiment.init, jax.random.key(0))
+        batch = examples | {"image": jax.ShapeDtypeStruct((256, 8, 8, 1), jnp.float32)}
+        gradient = jax.jit(jax.grad(experiment.loss, has_aux=True))
+        return gradient.lower(params, batch, jax.random.key(0), 0.5).compile().memory_analysis().temp_size_in_bytes
+
+    assert temporary_bytes(True) < 0.6 * temporary_bytes(False)

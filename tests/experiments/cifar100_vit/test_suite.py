@@ -22,10 +22,11 @@ from experiments.cifar100_vit.suite import (
 from experiments.core.record import metrics
 from experiments.core.suite import command
 from experiments.core.suite.plan import SuiteRun
-from tests.experiments.support import assert_sound, suite_configs, undrawn
+from tests.experiments.support import assert_sound, loaded, suite_configs, undrawn
 
 SHORT = DEMO | {
     "model.depth": 1,
+    "model.scan": True,
     "steps": 50,
     "steps_per_dispatch": 50,
     "eval_every": 50,
@@ -121,6 +122,8 @@ def test_a_suite_pretrains_tunes_draws_and_skips_what_is_done(tmp_path, capsys, 
     assert accuracies[0] > 40 > first["valid_accuracy"]["1"][0]  # it learns; chance is 20 %
     with np.load(tmp_path / "pretrain" / "params.npz") as weights:
         assert weights["head/kernel"].shape == (32, 5)
+    found = loaded("cifar100_vit", tmp_path / "pretrain")["metrics"]["valid_accuracy"]
+    np.testing.assert_allclose([found[str(k)].mean() for k in range(1, 6)], accuracies, rtol=1e-6)
     config = json.loads((tmp_path / "final-xent" / "config.json").read_text())
     assert config["pretrained"] == str(tmp_path / "pretrain" / "params.npz")
     rows = metrics.read(tmp_path / "final-xent" / "metrics.jsonl")

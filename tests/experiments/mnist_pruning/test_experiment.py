@@ -21,13 +21,6 @@ def dense_until_hardened(rows):
     assert rows[-1]["hardened_density"] == pytest.approx([int(0.1 * N) / N])
 
 
-def falling_to_k(rows):
-    densities = [row["train_density"][0] for row in rows]
-    assert densities == sorted(densities, reverse=True)
-    assert densities[0] == 1.0
-    assert densities[-1] == pytest.approx(int(0.1 * N) / N)
-
-
 def falling_to_about_k(rows):
     assert rows[0]["train_density"] == [1.0]
     assert rows[-1]["train_density"] == pytest.approx([0.1], abs=0.03)
@@ -43,6 +36,9 @@ def at_the_end_six_of_each_unit(rows):
 
 
 def of_pruned_layers_alone(rows):
+    densities = [row["train_density"][0] for row in rows]
+    assert densities == sorted(densities, reverse=True)
+    assert densities[0] == 1.0
     kept = {"1": (296, 64 * 16), "3": (43, 15 * 10)}
     assert rows[-1]["train_density_per_layer"] == {layer: pytest.approx([k / n]) for layer, (k, n) in kept.items()}
     assert rows[-1]["train_density"] == pytest.approx([(296 + 43) / (1024 + 150)])
@@ -61,10 +57,9 @@ def matrices_compete(rows):
 CASES = {
     "dense": (dense_until_hardened, {"epochs": 1}),
     "hard_concrete": (falling_to_about_k, {"epochs": 80, "checkpoint_every": 80, "hidden": (32, 32)}),
-    "ista": (falling_to_k, {}),
+    "ista": (of_pruned_layers_alone, {"hidden": (16, 15), "prune_layers": (1, 3), "density": 0.29}),
     "str": (shrunk, {"str__weight_decay": 0.1}),
     "annealed": (at_the_end_six_of_each_unit, {"budget": "row", "p": 2.0, "hard_after": 0.9, "lam__start": 100.0}),
-    "movement": (of_pruned_layers_alone, {"hidden": (16, 15), "prune_layers": (1, 3), "density": 0.29}),
     "gradual": (matrices_compete, {"density": 0.1, "density_schedule__end": 0.75, "density_schedule__every": 1}),
 }
 

@@ -13,12 +13,13 @@ from experiments.vmoe import suite
 from experiments.vmoe.experiment import routing_shape
 from experiments.vmoe.router_kinds import ROUTERS
 from experiments.vmoe.suite import BEST_RATE, DEMO, SUITE
-from tests.experiments.support import ROOT, assert_sound, suite_configs, undrawn
+from tests.experiments.support import ROOT, assert_sound, loaded, suite_configs, undrawn
 from tests.experiments.vmoe import tables
 
-SHORT = DEMO | {"steps": 50, "steps_per_dispatch": 25, "eval_every": 25, "checkpoint_every": 50, "seeds": (0, 1)}
+SHORT = DEMO | {"steps": 50, "steps_per_dispatch": 25, "eval_every": 25, "checkpoint_every": 50, "seeds": (1,)}
 SHORT |= {
     "export_probe": True,
+    "export_params": True,
     "optimizer.learning_rate": 1e-2,
     "optimizer.warmup_steps": 5,
     "model.depth": 1,
@@ -71,7 +72,7 @@ def test_all_train_at_the_rate_that_the_committed_sweep_chose():
 
 
 def test_a_suite_trains_draws_and_skips_what_is_done(tmp_path, capsys, monkeypatch):
-    """Its runs end with a precision above chance and say what their routers did."""
+    """Its runs end with a precision above chance, say what their routers did, and export what they evaluated."""
     monkeypatch.setattr(jax, "device_count", lambda: 1)  # to divide a run among eight devices takes long to compile
     assert command.run_suite(SUITE, tmp_path, TINY, TINY, ["suite"]) == 0
     out, err = capsys.readouterr()
@@ -80,14 +81,20 @@ def test_a_suite_trains_draws_and_skips_what_is_done(tmp_path, capsys, monkeypat
     rows = metrics.read(tmp_path / "final-relaxed" / "metrics.jsonl")
     assert [row["step"] for row in rows] == [0, 25, 50]
     start, _, end = rows
-    assert start["test_precision_at_1"] == pytest.approx([10, 10], abs=5)
+    assert start["test_precision_at_1"] == pytest.approx([10], abs=5)
     assert min(end["test_precision_at_1"]) > 50
     np.testing.assert_allclose(end["test_error"], 100 - np.array(end["test_precision_at_1"]), atol=1e-4)
     for prefix in ("train", "test"):
         router = end[f"{prefix}_router"]["block_0"]
         assert min(router["support"]) >= 44
         assert max(router["dropped_mass"]) < 20
-    assert start["train_router"]["block_0"]["support"] == [None, None]  # nothing has been trained
+    assert start["train_router"]["block_0"]["support"] == [None]  # nothing has been trained
+    # 359 images, and the last one once more to fill the last group.
+    whole = "{name: array[[*range(359), 358]] for name, array in data.evaluation.items()}"
+    found = loaded("cifar100_vit", tmp_path / "final-relaxed", cifar100_vit="vmoe", **{"data.evaluation": whole})
+    assert float(found["metrics"]["test_precision_at_1"][:359].mean()) == pytest.approx(
+        end["test_precision_at_1"][0], rel=1e-6
+    )
     rows = tables.read((tmp_path / "table.md").read_text().splitlines(), "Test: precision-at-1 after 50 steps")
     assert [row["router"] for row in rows] == ["relaxed, logits"]
     rows = tables.read((tmp_path / "table.md").read_text().splitlines(), "What the routers do after 50 steps")

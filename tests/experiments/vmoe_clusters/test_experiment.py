@@ -1,7 +1,5 @@
 """The task under the trainer: what the best assignment reaches, what stays as it is, and mistakes in the config."""
 
-import shutil
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,8 +9,6 @@ from experiments.core.errors import UsageError
 from experiments.core.record import metrics
 from experiments.core.training import train
 from experiments.vmoe_clusters.experiment import RECIPE, build, load
-from experiments.vmoe_clusters.kinds import BEST
-from tests.experiments.support import rows_without_seconds
 from tests.experiments.vmoe_clusters.tiny import tiny_config
 
 
@@ -27,9 +23,8 @@ def solution(made, scale):
     return params | {"router": scale * problem["centres"].T, "experts": np.float32(2**0.5) * problem["maps"]}
 
 
-@pytest.mark.parametrize("router", [BEST, "relaxed"])
-def test_without_noise_the_solution_explains_all_and_recovers_all(router):
-    config = tiny_config(router, task__noise=0.0, router__lam__start=0.1, router__lam__end=0.1)
+def test_without_noise_the_solution_explains_all_and_recovers_all():
+    config = tiny_config("relaxed", task__noise=0.0, router__lam__start=0.1, router__lam__end=0.1)
     made = experiment(config)
     params = solution(made, 10.0)
     found = jax.jit(made.evaluate)(params, load(config).evaluation, jnp.float32(1))
@@ -49,8 +44,8 @@ def test_noise_hides_part_of_the_assignment_but_not_from_the_best():
     assert found["best"]["test_loss"].mean() < found["hard"]["test_loss"].mean()
 
 
-def test_training_learns_the_assignment_and_resumes_with_the_same_rows(tmp_path):
-    whole, left = tmp_path / "whole", tmp_path / "left"
+def test_training_learns_the_assignment(tmp_path):
+    whole = tmp_path / "whole"
     config = tiny_config(task__noise=0.1, steps=400, checkpoint_every=200, eval_every=200, steps_per_dispatch=200)
     train.run(RECIPE, config, whole)
     start, _, end = metrics.read(whole / "metrics.jsonl")
@@ -59,11 +54,6 @@ def test_training_learns_the_assignment_and_resumes_with_the_same_rows(tmp_path)
     assert min(np.array(end["test_recovery"]) - start["test_recovery"]) > 3
     assert end["test_reachable"] == start["test_reachable"]
     assert start["test_loss"][0] != start["test_loss"][1]  # every seed has a problem of its own
-    shutil.copytree(whole, left)  # as a kill before the last checkpoint would leave it
-    (left / "summary.json").unlink()
-    shutil.rmtree(left / "checkpoints" / "400")
-    train.run(RECIPE, config, left)
-    assert rows_without_seconds(left) == rows_without_seconds(whole)
 
 
 def test_the_problem_is_not_learned():

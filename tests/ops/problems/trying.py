@@ -22,7 +22,6 @@ COUNT, SEED = int(os.environ.get("FUZZ", 0)), int(os.environ.get("SEED", 0))
 _CALL, _ENTRIES = (16384, 60_000) if COUNT else (384, 0)
 _ALL = sum(operator.share for operator in OPERATORS.values())
 _SETTINGS = 4  # of a test, in a long run
-_FEW = {"topk_mask": 2, "topk_mag": 2, "relaxed_topk": 2}  # in an ordinary run, where compilation is what costs
 # Exponents, layouts and options in which something has been wrong; what hypothesis draws first is plain.
 ALWAYS = (
     Setting("topk_mask", n=5, p=4 / 3, layout="vmap"),
@@ -71,7 +70,7 @@ def try_problems(operator: str, part: int, parts: int, record_property) -> None:
         for setting in ALWAYS:
             if setting.operator == operator:
                 attempt(tally, setting, SEED)
-    few = _FEW.get(operator, 0 if tally.tried else 1)
+    few = 0 if tally.tried else 1  # in an ordinary run, where compilation is what costs
     while (few and not turn) or tally.tried < wanted:
         first = 1009 * part + turn
 

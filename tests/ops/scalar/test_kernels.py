@@ -66,7 +66,6 @@ def shares(solve, equation, x, k, lam):
 @pytest.mark.parametrize(
     ("language", "n", "phi", "p"),
     [
-        ("tpu", 50, IDENTITY, 2.0),
         ("tpu", 50, HALF_SQUARE, 4 / 3),
         ("triton", 50, IDENTITY, 1.1),
         ("mosaic", 150, HALF_SQUARE, 2.0),
@@ -149,17 +148,10 @@ X = np.random.default_rng(1).normal(size=(8, 24)).astype(np.float32)
 K = np.linspace(0, 12, 8, dtype=np.float32)
 
 
-@pytest.mark.parametrize(
-    "setting",
-    [
-        Setting("topk_mask", 33, rows=32, layout="vmap", solver="kernel"),
-        Setting("topk_mag", 5, rows=32, p=4 / 3, where=True, solver="kernel"),
-    ],
-    ids=lambda setting: setting.operator,
-)
-def test_random_problems_and_their_derivatives(setting):
+def test_random_problems_and_their_derivatives():
     """Some of those of `make fuzz`, against its oracle: under `vmap`, with entries that take no part."""
     tally = Tally()
+    setting = Setting("topk_mag", 5, rows=32, p=4 / 3, layout="vmap", where=True, solver="kernel")
     attempt(tally, setting, seed=0, batches=2)
     assert tally.judged["value"] > 50
     assert not tally.failures

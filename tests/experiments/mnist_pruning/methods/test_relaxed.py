@@ -12,6 +12,7 @@ from experiments.core.errors import UsageError
 from experiments.mnist_pruning import experiment
 from experiments.mnist_pruning.methods import METHODS
 from tests.experiments.support import small_config
+from tests.ops import oracles
 
 W = jnp.linspace(-0.97, 0.93, 20)
 
@@ -22,14 +23,13 @@ def relaxed(w, **fields):
 
 
 def test_forms_are_the_operator_or_the_mask_times_the_weights():
-    mask = ops.topk_mask(jnp.abs(W), 6, lam=0.3)
-    np.testing.assert_allclose(relaxed(W, form="mask"), W * mask, rtol=1e-5)
-    squares = ops.topk_mask(jnp.square(W), 6, lam=0.3)
-    np.testing.assert_allclose(relaxed(W, form="mask_of_squares"), W * squares, rtol=1e-5)
-    kept = ops.topk_mag(W, 6, lam=0.3)
+    w = np.asarray(W)
+    np.testing.assert_allclose(relaxed(W, form="mask"), w * oracles.pooled(np.abs(w), 6, 0.3), rtol=1e-5)
+    np.testing.assert_allclose(relaxed(W, form="mask_of_squares"), w * oracles.pooled(w**2, 6, 0.3), rtol=1e-5)
+    kept = oracles.pooled(w, 6, 0.3, kind="mag")
     np.testing.assert_allclose(relaxed(W, form="stop_gradient"), kept, rtol=1e-5)
     slopes = jax.jacobian(lambda w: relaxed(w, form="stop_gradient"))(W)
-    np.testing.assert_allclose(slopes, np.diag(np.asarray(kept / W)), atol=1e-6)
+    np.testing.assert_allclose(slopes, np.diag(kept / w), atol=1e-6)
 
 
 def test_straight_through_it_is_hard_forward_and_relaxed_backward():
@@ -44,7 +44,8 @@ def test_straight_through_it_is_hard_forward_and_relaxed_backward():
 
 
 def test_lam_may_be_a_mean_over_weights():
-    np.testing.assert_allclose(relaxed(W, lam_times_size=True), ops.topk_mag(W, 6, lam=20 * 0.3), rtol=1e-5)
+    kept = oracles.pooled(np.asarray(W), 6, 20 * 0.3, kind="mag")
+    np.testing.assert_allclose(relaxed(W, lam_times_size=True), kept, rtol=1e-5)
 
 
 def test_the_support_falls_as_a_cubic_until_it_is_hard():

@@ -67,7 +67,7 @@ def test_derivatives(x64):
     x, dictionary = 3.0 * X[0, :2], D[:, :5]
     function = jax.jit(lambda x, d: scale_free_attention(x, d, tolerance=1e-15, max_iterations=20_000).weights)
     assert np.all((np.asarray(function(x, dictionary)) > 0).sum(-1) >= 2)
-    check_grads(function, (x, dictionary), 1, modes=["fwd", "rev"], atol=1e-6, rtol=1e-6, eps=1e-6)
+    check_grads(function, (x, dictionary), 1, modes=["rev"], atol=1e-6, rtol=1e-6, eps=1e-6)
 
 
 def test_a_common_shift_takes_no_digits_of_the_derivative():
@@ -116,13 +116,6 @@ def test_sparsemax_attention_is_that_of_the_oracle(x64):
     assert np.all(found[1, 2] == 0)
     unscaled = np.stack([oracles.pooled(keys[0] @ q / 2, 1, 1) @ values[0] for q in query[0]])  # 1 / sqrt(4)
     np.testing.assert_allclose(attention(query[0], keys[0], values[0]), unscaled, atol=1e-12)
-
-
-def test_gradients_of_sparsemax_attention(x64):
-    query, keys, values = (oracles.samples(shape, seed) for seed, shape in enumerate([(3, 4), (5, 4), (5, 2)]))
-    where = np.arange(5)[None, :] <= np.arange(3)[:, None] + 1
-    function = jax.jit(lambda q, k, v, scale: sparsemax_attention(q, k, v, scale=scale, where=where))
-    check_grads(function, (query, keys, values, np.float64(0.4)), 1, modes=["rev"], atol=1e-6, rtol=1e-6, eps=1e-6)
 
 
 def test_no_keys_give_zeros():

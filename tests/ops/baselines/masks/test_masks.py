@@ -22,7 +22,6 @@ STRENGTH = {
     "neuralsort": "temperature",
 }
 EXACT = pytest.mark.parametrize("name", STRENGTH)  # all but the perturbed mask, which has a file of its own
-BY_THRESHOLD = ("entropic_ot", "sigmoid", "lapsum")
 
 
 def mask(name, x, k, strength, **options):
@@ -44,7 +43,7 @@ def test_agrees_with_the_formula_in_float64(x64, name):
 
 
 @EXACT
-def test_float32_other_dtypes_and_nan(name):
+def test_float32_and_nan(name):
     x = np.round(4 * X).astype(np.float32)
     x[0, 3] = np.nan
     y = mask(name, x, 7, 0.5)
@@ -52,12 +51,6 @@ def test_float32_other_dtypes_and_nan(name):
     # NeuralSort's exponents are n |x| / temperature; its rounding error is larger by as much.
     tolerance = 2e-5 if name == "neuralsort" else 4e-6
     np.testing.assert_allclose(y[1:], expected(name, x[1:], 7, 0.5), rtol=0, atol=tolerance)
-    narrow = mask(name, jnp.asarray(x, jnp.bfloat16), 7, 0.5)
-    assert narrow.dtype == jnp.bfloat16
-    np.testing.assert_array_equal(narrow[1:], y[1:].astype(jnp.bfloat16))
-    whole = mask(name, np.nan_to_num(x).astype(np.int32), 7, 0.5)
-    assert whole.dtype == jnp.float32
-    np.testing.assert_array_equal(whole[1:], y[1:])
 
 
 @EXACT
@@ -131,32 +124,17 @@ def test_large_and_equal_entries_make_no_nan(name):
 def test_axis_and_vmap(name):
     x = oracles.samples((3, 9, 3), dtype=np.float32)
     strength = np.float32([[0.5, 0.5, 1], [2, 2, 2], [0.5, 0.5, 1]])
-    y = np.moveaxis(mask(name, x, 4, strength, axis=1), 1, -1)
-    rows = np.moveaxis(x, 1, -1)
-    mapped = jax.jit(jax.vmap(lambda x, strength: mask(name, x, 4, strength)))(rows, strength)
-    np.testing.assert_allclose(mapped, y, atol=2e-6)
-    wanted = expected(name, rows[1], 4, 2.0)
-    np.testing.assert_allclose(y[1], wanted, atol=2e-6)
+    mapped = jax.vmap(lambda x, strength: mask(name, x, 4, strength, axis=0))
+    y = np.moveaxis(jax.jit(mapped)(x, strength), 1, -1)
+    np.testing.assert_allclose(y[1], expected(name, np.moveaxis(x, 1, -1)[1], 4, 2.0), atol=2e-6)
 
 
-@EXACT
+@pytest.mark.parametrize("name", ["entropic_ot", "softsort", "neuralsort"])
 def test_another_k_or_strength_compiles_nothing(caplog, name):
     x = oracles.samples((3, 29), dtype=np.float32)  # a shape of its own, not compiled before
     settings = [(3, 0.5), (3, np.float32(0.3))] + ([] if name == "neuralsort" else [(5, 0.5), (4.5, 2)])
     calls = [functools.partial(mask, name, x, k, strength) for k, strength in settings]
     assert oracles.compilations(caplog, calls) == 1
-
-
-def test_masks_with_a_threshold_lie_between_0_and_1_and_sums_of_rows_do_not():
-    x = np.float32([0.0, 1.0, 1.05, 1.1, 2.0])
-    for name in BY_THRESHOLD:
-        y = mask(name, x, 4, 0.5)
-        assert y.min() > 0
-        assert y.max() < 1
-    for name in ("softsort", "neuralsort"):
-        y = mask(name, x, 4, 0.5)
-        assert y.max() > 1.01
-        np.testing.assert_allclose(y.sum(), 4.0, rtol=1e-6)
 
 
 def test_optimal_transport_sums_to_k_up_to_its_tolerance_only():
@@ -184,7 +162,7 @@ def test_long_vectors_sum_to_k_in_float32(name, tolerance):
         assert abs(y.sum() / 20_000 - 1) <= tolerance
 
 
-@pytest.mark.parametrize("name", ["sigmoid", "lapsum", "softsort"])
+@pytest.mark.parametrize("name", ["sigmoid", "lapsum"])
 def test_far_from_0_beside_the_temperature(x64, name):
     # In float32, entries near 1000 at a temperature of 1e-3: differences are what counts, and these are exact.
     x = 1000 + np.arange(40, dtype=np.float32)[::-1].reshape(1, 40) / 1024

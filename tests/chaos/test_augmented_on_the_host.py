@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from configs.cifar100_vit import get_config
 from experiments.cifar100_vit.experiment import RECIPE
 from experiments.cifar100_vit.suite import DEMO
@@ -9,6 +11,8 @@ from experiments.core.training import train
 from tests.experiments.cifar100_vit.tiny import write_weights
 from tests.experiments.processes import assert_killed, begin
 from tests.experiments.support import rows_without_seconds
+
+pytestmark = pytest.mark.chaos
 
 # A network of one block and the simplest loss, since nearly all the time is compilation.
 VARIANT = "small,loss=xent"
