@@ -47,7 +47,7 @@ def topk_accuracy(
         logits,
         name="logits",
         axis=axis,
-        beside=None if single else {"labels": labels.astype(bool)},
+        aligned=None if single else {"labels": labels.astype(bool)},
         per_row={"labels": (labels, LABELS)} if single else None,
         where=where,
         returns=FEATURES,

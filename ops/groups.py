@@ -30,7 +30,7 @@ from .interface.arguments import shown
 from .scalar.choice import choose
 
 
-def _whole(name: str, value: object, allowed: str, low: float) -> int:
+def _check_whole(name: str, value: object, allowed: str, low: float) -> int:
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -57,7 +57,7 @@ class Blocks:
         if not isinstance(self.shape, tuple) or not self.shape:
             raise ValueError(f"shape must be a tuple of positive whole numbers, got {shown(self.shape)}")
         for size in self.shape:
-            _whole("shape", size, "a tuple of positive whole numbers", 1)
+            _check_whole("shape", size, "a tuple of positive whole numbers", 1)
 
     def misfit(self, shape: tuple[int, ...]) -> str:
         """Why an array of this shape has no such groups; empty if it has."""
@@ -69,7 +69,7 @@ class Blocks:
         tiles = (-(-size // tile) for size, tile in zip(shape[lead:], self.shape, strict=True))
         return math.prod(shape[:lead]) * math.prod(tiles)
 
-    def apart(self, x: Array) -> Array:
+    def split(self, x: Array) -> Array:
         """``x`` with axes of its own for the entries of a group, in which the edges are filled up with 0."""
         lead, tiled = x.shape[: x.ndim - len(self.shape)], x.shape[x.ndim - len(self.shape) :]
         padding = [(0, -size % tile) for size, tile in zip(tiled, self.shape, strict=True)]
@@ -78,16 +78,16 @@ class Blocks:
         split = [part for size, tile in zip(tiled, self.shape, strict=True) for part in (-(-size // tile), tile)]
         return x.reshape(*lead, *split)
 
-    def in_layers(self) -> "Blocks":
+    def with_layer_axis(self) -> "Blocks":
         """The same groups of an array with one more axis in front, at each index of which they lie."""
         return self
 
-    def within(self, ndim: int) -> tuple[int, ...]:
-        """The axes of ``apart`` of an array of ``ndim`` axes along which a group extends."""
+    def group_axes(self, ndim: int) -> tuple[int, ...]:
+        """The axes of ``split`` of an array of ``ndim`` axes along which a group extends."""
         return tuple(ndim - len(self.shape) + 2 * i + 1 for i in range(len(self.shape)))
 
-    def together(self, groups: Array, shape: tuple[int, ...]) -> Array:
-        """What ``apart`` was made of."""
+    def join(self, groups: Array, shape: tuple[int, ...]) -> Array:
+        """What ``split`` was made of."""
         lead = shape[: len(shape) - len(self.shape)]
         tiles = groups.shape[len(lead) :]
         filled = groups.reshape(*lead, *(tiles[2 * i] * tiles[2 * i + 1] for i in range(len(self.shape))))
@@ -113,7 +113,7 @@ class Channels:
     def __post_init__(self) -> None:
         allowed = "a whole number or a tuple of different ones"
         for axis in self._axes:
-            _whole("axis", axis, allowed, -math.inf)
+            _check_whole("axis", axis, allowed, -math.inf)
         if not self._axes or len(set(self._axes)) < len(self._axes):
             raise ValueError(f"axis must be {allowed}, got {shown(self.axis)}")
 
@@ -133,19 +133,19 @@ class Channels:
         """As that of ``Blocks``."""
         return math.prod(shape[axis] for axis in self._axes)
 
-    def apart(self, x: Array) -> Array:
+    def split(self, x: Array) -> Array:
         """As that of ``Blocks``."""
         return x
 
-    def in_layers(self) -> "Channels":
+    def with_layer_axis(self) -> "Channels":
         """As that of ``Blocks``."""
         return Channels((0, *(axis + 1 if axis >= 0 else axis for axis in self._axes)))
 
-    def within(self, ndim: int) -> tuple[int, ...]:
+    def group_axes(self, ndim: int) -> tuple[int, ...]:
         """As that of ``Blocks``."""
         return tuple(sorted(set(range(ndim)) - {axis % ndim for axis in self._axes}))
 
-    def together(self, groups: Array, shape: tuple[int, ...]) -> Array:
+    def join(self, groups: Array, shape: tuple[int, ...]) -> Array:
         """As that of ``Blocks``."""
         return groups
 
@@ -169,8 +169,8 @@ class NM:
     axis: int = -2
 
     def __post_init__(self) -> None:
-        _whole("m", self.m, "a positive whole number", 1)
-        _whole("axis", self.axis, "a whole number", -math.inf)
+        _check_whole("m", self.m, "a positive whole number", 1)
+        _check_whole("axis", self.axis, "a whole number", -math.inf)
 
     def misfit(self, shape: tuple[int, ...]) -> str:
         """As that of ``Blocks``."""
@@ -184,7 +184,7 @@ class NM:
         """As that of ``Blocks``."""
         return self.m
 
-    def in_layers(self) -> "NM":
+    def with_layer_axis(self) -> "NM":
         """As that of ``Blocks``."""
         return NM(self.m, self.axis + 1) if self.axis >= 0 else self
 
@@ -192,7 +192,7 @@ class NM:
         """The runs as rows, shape ``(runs, m)``."""
         return jnp.moveaxis(x, self.axis, -1).reshape(-1, self.m)
 
-    def together(self, runs: Array, shape: tuple[int, ...]) -> Array:
+    def join(self, runs: Array, shape: tuple[int, ...]) -> Array:
         """The array of this shape whose ``runs`` these are."""
         axis = self.axis % len(shape)
         moved = (*shape[:axis], *shape[axis + 1 :], shape[axis])
@@ -218,19 +218,19 @@ def sizes(groups: Whole, x: Array, *, signed: bool) -> Array:
       signed: whether the sign of entries counts.
 
     Returns:
-      Array with an axis of size 1 in place of each along which groups extend (``groups.within``).
+      Array with an axis of size 1 in place of each along which groups extend (``groups.group_axes``).
     """
-    apart, within = groups.apart(x), groups.within(x.ndim)
-    count = _counts(groups, x.shape, within).astype(x.dtype)
+    split, axes = groups.split(x), groups.group_axes(x.ndim)
+    count = _counts(groups, x.shape, axes).astype(x.dtype)
     if signed:
-        return jnp.sum(apart, axis=within, keepdims=True) / count
-    return _root_mean_square(apart, count, within)
+        return jnp.sum(split, axis=axes, keepdims=True) / count
+    return _root_mean_square(split, count, axes)
 
 
-def _counts(groups: Whole, shape: tuple[int, ...], within: tuple[int, ...]) -> np.ndarray:
+def _counts(groups: Whole, shape: tuple[int, ...], axes: tuple[int, ...]) -> np.ndarray:
     """How many entries each group has, with axes of size 1 where all have as many."""
     if isinstance(groups, Channels):
-        return np.full((1,) * len(shape), math.prod(shape[axis] for axis in within))
+        return np.full((1,) * len(shape), math.prod(shape[axis] for axis in axes))
     lead, counts = len(shape) - len(groups.shape), np.ones((1,) * (len(shape) + len(groups.shape)))
     for i, tile in enumerate(groups.shape):
         size = shape[lead + i]
@@ -252,20 +252,20 @@ def _ratio_jvp(primals, tangents):
     return ratio, _ratio(tangents[0] - ratio * tangents[1], primals[1])
 
 
-def _root_mean_square(x: Array, count: np.ndarray, within: tuple[int, ...]) -> Array:
-    """Over the axes ``within``. Its derivative at 0 is 0."""
+def _root_mean_square(x: Array, count: np.ndarray, axes: tuple[int, ...]) -> Array:
+    """Over the axes ``axes``. Its derivative at 0 is 0."""
 
     @jax.custom_jvp
     def of(x: Array) -> Array:
-        largest = jnp.max(jnp.abs(x), axis=within, keepdims=True)
+        largest = jnp.max(jnp.abs(x), axis=axes, keepdims=True)
         scale = choose((largest > 0) & (largest < jnp.inf), largest, 1.0)
-        return scale * jnp.sqrt(jnp.sum(jnp.square(x / scale), axis=within, keepdims=True) / count)
+        return scale * jnp.sqrt(jnp.sum(jnp.square(x / scale), axis=axes, keepdims=True) / count)
 
     @of.defjvp
     def _jvp(primals, tangents):
         size = of(*primals)
         along = _ratio(primals[0], jnp.broadcast_to(size, primals[0].shape))
-        return size, jnp.sum(along * tangents[0], axis=within, keepdims=True) / count
+        return size, jnp.sum(along * tangents[0], axis=axes, keepdims=True) / count
 
     return of(x)
 
@@ -278,10 +278,10 @@ def rescaled(groups: Whole, x: Array, size: Array, wanted: Array, at_zero: Array
 
 def scaled(groups: Whole, x: Array, factor: Array) -> Array:
     """``x`` with each group multiplied by one number."""
-    return groups.together(groups.apart(x) * factor, x.shape)
+    return groups.join(groups.split(x) * factor, x.shape)
 
 
 def spread(groups: Whole, values: Array, like: Array) -> Array:
     """The array shaped as ``like`` with one value throughout each group."""
-    apart = jax.eval_shape(groups.apart, like)
-    return groups.together(jnp.broadcast_to(values, apart.shape), like.shape)
+    split = jax.eval_shape(groups.split, like)
+    return groups.join(jnp.broadcast_to(values, split.shape), like.shape)

@@ -9,11 +9,11 @@ from jax.typing import ArrayLike
 
 from .interface.arguments import NON_NEGATIVE, POSITIVE_STRENGTH, SHARE, Axis, check_p, check_where, floating, known
 from .interface.rowwise import broadcast, check_one_of, rowwise
-from .scalar.budget import Wares, buy
+from .scalar.budget import Items, solve_knapsack
 from .scalar.choice import choose
 
 # Costs that are taken as they are.
-_USUAL = (2.0**-20, 2.0**20)
+_UNSCALED_COSTS = (2.0**-20, 2.0**20)
 
 
 def knapsack_mask(
@@ -71,16 +71,16 @@ def knapsack_mask(
     most = "" if density is None else " and finite, as the budget is a density"
     _check_known("costs", costs, lambda c: (c <= 0) | (c == np.inf), "positive and finite", x, where)
     _check_known("caps", caps, lambda u: (u < 0) | ((u == np.inf) & bool(most)), f">= 0{most}", x, where)
-    usual = known(costs) and costs.ndim == 0 and _USUAL[0] <= float(np.asarray(costs)) <= _USUAL[1]
+    unscaled = known(costs) and costs.ndim == 0 and _UNSCALED_COSTS[0] <= float(np.asarray(costs)) <= _UNSCALED_COSTS[1]
     return rowwise(
         _knapsack,
         x,
         axis=axis,
-        beside={"costs": costs, "caps": caps},
+        aligned={"costs": costs, "caps": caps},
         per_row=budget | {"lam": (lam, POSITIVE_STRENGTH)},
         where=where,
         p=check_p(p),
-        usual=usual,
+        unscaled=unscaled,
     )
 
 
@@ -107,7 +107,7 @@ def _knapsack(
     lam: Array,
     where: Array | None = None,
     p: float,
-    usual: bool,
+    unscaled: bool,
     **amount: Array,
 ) -> Array:
     there = x != -jnp.inf
@@ -124,11 +124,11 @@ def _knapsack(
     limits = jnp.finfo(x.dtype)
     largest = limits.max
     unit = jnp.ones_like(lam)
-    if not usual:
+    if not unscaled:
         # In units of a power of two near the largest cost: where costs are tiny or huge, squares of what entries are
         # worth would over- or underflow.
         most = jnp.max(choose(usable, jnp.minimum(costs, largest / 2), 0.0), axis=-1, keepdims=True)
-        odd = (most > 0) & ((most < _USUAL[0]) | (most > _USUAL[1]))
+        odd = (most > 0) & ((most < _UNSCALED_COSTS[0]) | (most > _UNSCALED_COSTS[1]))
         unit = lax.stop_gradient(lax.reduce_precision(choose(odd, most, 1.0), limits.nexp, 0))
     cost, cap = choose(usable, costs / unit, 1.0), choose(usable, caps, 0.0)
     worth = choose(usable, jnp.minimum(x, largest) / cost, -jnp.inf)
@@ -141,5 +141,5 @@ def _knapsack(
         beyond = jnp.minimum(lax.stop_gradient(2.0 * budget / cost), largest)
         cap = choose(cap == jnp.inf, beyond, cap)
     empty = ~jnp.any(usable & (cap > 0), axis=-1, keepdims=True)
-    z = buy(Wares(worth, cost, cap), choose(bad, jnp.nan, budget), lam, p)
+    z = solve_knapsack(Items(worth, cost, cap), choose(bad, jnp.nan, budget), lam, p)
     return choose(there & ~(empty & ~bad), z, 0.0)

@@ -17,17 +17,17 @@ from .interface.arguments import (
     SHARE,
     STRENGTH,
     Range,
-    Vanishing,
+    ZeroLam,
     check_count,
     check_p,
     check_scalar,
     check_values,
     known,
     real,
+    rows_with_zero_lam,
     share_of,
     shown,
     strength,
-    which_vanish,
     working_dtype,
 )
 from .interface.rowwise import AxisName, on_mesh, spec_of
@@ -48,7 +48,7 @@ def is_array(leaf: Any) -> bool:
     )
 
 
-def of_tree(
+def select_in_tree(
     tree: Tree,
     density: ArrayLike | None,
     k: ArrayLike | None,
@@ -71,7 +71,7 @@ def of_tree(
     """
     p, whole = check_p(p), lam is None
     lam = 0.0 if lam is None else lam
-    strength_of_it = check_scalar("lam", lam, STRENGTH)
+    lam_scalar = check_scalar("lam", lam, STRENGTH)
     if (density is None) == (k is None):
         raise ValueError(f"exactly one of density and k must be given, got density={shown(density)}, k={shown(k)}")
     share = None if density is None else check_scalar("density", density, SHARE)
@@ -118,12 +118,12 @@ def of_tree(
     kept = _compiled(
         leaves,
         amounts,
-        strength_of_it,
+        lam_scalar,
         is_share=share is not None and not known(density),
         equation=Equation(p, phi, rows),
         parts=parts,
         debias=bool(debias),
-        zero=which_vanish(lam),
+        zero=rows_with_zero_lam(lam),
     )
     for index, leaf in zip(chosen, kept, strict=True):
         results[index] = leaf
@@ -150,7 +150,7 @@ class _Part:
     @classmethod
     def of(cls, leaf: Array, layered: bool, groups: Groups | None, rows: Rows) -> "_Part":
         if layered and groups is not None:
-            groups = groups.in_layers()
+            groups = groups.with_layer_axis()
         width = leaf.size if groups is None else groups.count(leaf.shape)
         by_layer = layered and rows.axis is not None and not isinstance(groups, NM)
         return cls(groups, width // leaf.shape[0] if by_layer else width)
@@ -190,7 +190,7 @@ def _compiled(
     equation: Equation,
     parts: tuple[_Part, ...],
     debias: bool,
-    zero: Vanishing,
+    zero: ZeroLam,
 ) -> tuple[Array, ...]:
     """What is selected of the leaves; there is one amount, a number or a share, or a number for each leaf."""
     signed = equation.linear
@@ -222,12 +222,12 @@ def _compiled(
                 at_zero = at_zero * (1.0 / (1.0 + lam) if equation.p == 2 else jnp.where(lam == 0, 1.0, 0.0))
             at_zero = at_zero.astype(dtype)
 
-        def whole(groups: Groups | None, x: Array, s: Array, y: Array) -> Array:
+        def rebuild(groups: Groups | None, x: Array, s: Array, y: Array) -> Array:
             """A leaf, of what is kept of it or of its groups."""
             if groups is None:
                 return y
             if isinstance(groups, NM):
-                return groups.together(y, x.shape)
+                return groups.join(y, x.shape)
             if signed:
                 return spread(groups, y, x)
             if hard_groups:
@@ -236,7 +236,7 @@ def _compiled(
             return rescaled(groups, x, s, y, at_zero.reshape(along_layers))
 
         together = zip(parts, working, competing, kept, leaves, strict=True)
-        return tuple(whole(part.groups, x, s, y).astype(leaf.dtype) for part, x, s, y, leaf in together)
+        return tuple(rebuild(part.groups, x, s, y).astype(leaf.dtype) for part, x, s, y, leaf in together)
 
     def apply(entries: tuple[Array, ...], amounts: tuple[Array, ...], lam: Array) -> tuple[Array, ...]:
         if equation.rows.axis is None:

@@ -15,7 +15,7 @@ from .interface.arguments import (
     SHARE,
     STRENGTH,
     UP_TO_N,
-    Vanishing,
+    ZeroLam,
     check_axis,
     check_choice,
     check_p,
@@ -24,10 +24,10 @@ from .interface.arguments import (
     check_whole,
     floating,
     known,
-    which_vanish,
+    rows_with_zero_lam,
 )
 from .interface.labels import LABELS, check_targets, is_class, signed
-from .interface.rowwise import ROWS, WIDE, rowwise
+from .interface.rowwise import FULL_PRECISION_ROWS, ROWS, rowwise
 from .scalar.choice import choose
 from .scalar.equation import Equation
 from .scalar.mask import select_topk
@@ -188,7 +188,7 @@ def topk_fenchel_young_mixture(
         example_weights,
         ignore_index,
         reduction,
-        whole={"weights": weights},
+        constants={"weights": weights},
     )
 
 
@@ -208,7 +208,7 @@ def _operate(
     reduction: Reduction,
     *,
     per_row: dict[str, Any] | None = None,
-    whole: dict[str, Any] | None = None,
+    constants: dict[str, Any] | None = None,
 ) -> Array:
     check_choice("target", target, TARGETS)
     check_choice("reduction", reduction, REDUCTIONS)
@@ -217,7 +217,7 @@ def _operate(
     n = logits.shape[axis]
     targets, single = check_targets("targets", targets, logits, axis)
     per_row = {"lam": (lam, STRENGTH)} | (per_row or {})
-    beside, whole = {}, dict(whole or {})
+    aligned, constants = {}, dict(constants or {})
     if ignore_index is not None:
         ignore_index = check_whole("ignore_index", ignore_index, -(2**31), 2**31 - 1, "a label")
     if single:
@@ -232,13 +232,13 @@ def _operate(
         for name, value in (("ignore_index", ignore_index), ("class_weights", class_weights)):
             if value is not None:
                 raise ValueError(f"{name} must be None unless targets are labels, got targets of shape {targets.shape}")
-        beside["targets"] = targets
+        aligned["targets"] = targets
     if not known(label_smoothing) or np.any(label_smoothing != 0):
         per_row["label_smoothing"] = (label_smoothing, SHARE)
     if example_weights is not None:
         per_row["example_weights"] = (example_weights, NON_NEGATIVE)
     if class_weights is not None:
-        whole["class_weights"] = check_values("class_weights", class_weights, NON_NEGATIVE)
+        constants["class_weights"] = check_values("class_weights", class_weights, NON_NEGATIVE)
         if np.shape(class_weights) != (n,):
             raise ValueError(
                 f"class_weights must have shape ({n},), one per class, got shape {np.shape(class_weights)}"
@@ -248,15 +248,15 @@ def _operate(
         logits,
         name="logits",
         axis=axis,
-        beside=beside,
+        aligned=aligned,
         per_row=per_row,
         where=where,
-        whole=whole,
-        returns=(ROWS if reduction == "none" else WIDE, WIDE),
+        constants=constants,
+        returns=(ROWS if reduction == "none" else FULL_PRECISION_ROWS, FULL_PRECISION_ROWS),
         loss=function,
         p=check_p(p),
         smooth=target == "smooth",
-        zero=which_vanish(lam),
+        zero=rows_with_zero_lam(lam),
         ignore_index=ignore_index,
     )
     if reduction == "none":
@@ -306,7 +306,7 @@ def _weighted(
 
 
 def _loss_of_rows(
-    x: Array, t: Array, lam: Array, present: Array, *, k: Array, p: float, smooth: bool, zero: Vanishing
+    x: Array, t: Array, lam: Array, present: Array, *, k: Array, p: float, smooth: bool, zero: ZeroLam
 ) -> Array:
     """Losses of rows ``(rows, n)`` with one target value per class."""
     if smooth:
@@ -346,7 +346,7 @@ def _into_polytope(t: Array, present: Array, k: Array) -> Array:
     return choose(present, choose(positives <= k, t + share * (1.0 - t), scale * t), 0.0)
 
 
-def _mask_and_threshold(x: Array, k: Array, lam: Array, equation: Equation, zero: Vanishing) -> tuple[Array, TwoFloat]:
+def _mask_and_threshold(x: Array, k: Array, lam: Array, equation: Equation, zero: ZeroLam) -> tuple[Array, TwoFloat]:
     """The mask, and the value of its least selected entry once the regularisation has taken its part."""
     (s,), gamma, (mask,) = select_topk((x,), k, lam, dataclasses.replace(equation, zero=zero))
     z = jax.lax.stop_gradient(mask)
@@ -384,7 +384,7 @@ def _divergence(t: Array, y: Array, power: Array, p: float) -> Array:
     return choose(positive, base**p * bend, jnp.maximum(faint, 0.0))
 
 
-def _loss(x: Array, t: Array, k: Array, lam: Array, equation: Equation, zero: Vanishing, smooth: bool) -> Array:
+def _loss(x: Array, t: Array, k: Array, lam: Array, equation: Equation, zero: ZeroLam, smooth: bool) -> Array:
     """Losses of rows ``(rows, n)``, ``-inf`` where a class is absent.
 
     With ``v`` the point where ``f_R`` takes its minimum (Proposition 2), the loss splits into two Fenchel-Young losses:

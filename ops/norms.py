@@ -116,7 +116,7 @@ def owl_norm(x: ArrayLike, w: ArrayLike, *, axis: Axis = -1) -> Array:
         raise ValueError(f"w must have shape ({n},), the size of x along axis {axis}, got {w.shape}")
     if known(w) and (np.any(np.asarray(w) < 0) or np.any(np.diff(np.asarray(w, np.float64)) > 0)):
         raise ValueError(f"w must be non-negative and non-increasing, got {shown(np.asarray(w).tolist())}")
-    return rowwise(_weighted, x, axis=axis, whole={"w": w}, returns=ROWS)
+    return rowwise(_weighted, x, axis=axis, constants={"w": w}, returns=ROWS)
 
 
 def _conjugate_of(

@@ -73,7 +73,7 @@ def project_permutahedron(
     >>> project_permutahedron([0.5, 1.0, 0.75], [3.0, 2.0, 1.0])
     Array([1.75, 2.25, 2.  ], dtype=float32)
     """
-    return _operate(_projected, x, lam, p, axis, solver, beside={"w": floating(w, "w")})
+    return _operate(_projected, x, lam, p, axis, solver, aligned={"w": floating(w, "w")})
 
 
 def soft_sort(
@@ -111,7 +111,7 @@ def soft_sort(
     >>> soft_sort([3.0, 1.0, 2.0], lam=2.0)
     Array([1.5, 2. , 2.5], dtype=float32)
     """
-    return _operate(_sorted, x, lam, p, axis, solver, where=where, falling=bool(descending))
+    return _operate(_sorted, x, lam, p, axis, solver, where=where, decreasing=bool(descending))
 
 
 def soft_rank(
@@ -147,7 +147,7 @@ def soft_rank(
     >>> soft_rank([3.0, 1.0, 2.0], lam=2.0)
     Array([2.5, 1.5, 2. ], dtype=float32)
     """
-    return _operate(_ranked, x, lam, p, axis, solver, where=where, falling=bool(descending))
+    return _operate(_ranked, x, lam, p, axis, solver, where=where, decreasing=bool(descending))
 
 
 def soft_quantile(
@@ -222,26 +222,26 @@ def _projected(x: Array, w: Array, lam: Array, *, p: float, solver: Solver) -> A
     return in_place(choose(finite, choose(absent, weights, y), jnp.nan))
 
 
-def _places(x: Array) -> Array:
+def _one_to_n(x: Array) -> Array:
     """``1, ..., n`` in each row."""
     return lax.broadcasted_iota(x.dtype, x.shape, 1) + 1
 
 
-def _sorted(x: Array, lam: Array, where: Array | None = None, *, falling: bool, p: float, solver: Solver) -> Array:
+def _sorted(x: Array, lam: Array, where: Array | None = None, *, decreasing: bool, p: float, solver: Solver) -> Array:
     entries = x if where is None else choose(where, x, -jnp.inf)
-    return _projected(-_places(x) if falling else _places(x), entries, lam, p=p, solver=solver)
+    return _projected(-_one_to_n(x) if decreasing else _one_to_n(x), entries, lam, p=p, solver=solver)
 
 
-def _ranked(x: Array, lam: Array, where: Array | None = None, *, falling: bool, p: float, solver: Solver) -> Array:
+def _ranked(x: Array, lam: Array, where: Array | None = None, *, decreasing: bool, p: float, solver: Solver) -> Array:
     there = x != -jnp.inf if where is None else where & (x != -jnp.inf)
     absent = jnp.sum(~there, axis=1, keepdims=True, dtype=jnp.int32).astype(x.dtype)
-    entries = choose(there, -x if falling else x, -jnp.inf)
-    return _projected(entries, jnp.maximum(_places(x) - absent, 0.0), lam, p=p, solver=solver)
+    entries = choose(there, -x if decreasing else x, -jnp.inf)
+    return _projected(entries, jnp.maximum(_one_to_n(x) - absent, 0.0), lam, p=p, solver=solver)
 
 
 def _quantile(x: Array, q: Array, lam: Array, where: Array | None = None, *, p: float, solver: Solver) -> Array:
     there = x != -jnp.inf if where is None else where & (x != -jnp.inf)
-    ordered = _sorted(x, lam, there, falling=False, p=p, solver=solver)
+    ordered = _sorted(x, lam, there, decreasing=False, p=p, solver=solver)
     count = jnp.sum(there, axis=1, keepdims=True, dtype=jnp.int32)
     place = q * (count - 1).astype(x.dtype)
     below = jnp.clip(jnp.floor(place).astype(jnp.int32), 0, jnp.maximum(count - 2, 0))

@@ -20,7 +20,7 @@ from .interface.arguments import (
     shown,
     working_dtype,
 )
-from .interface.rowwise import ENTRIES, ROWS, WIDE, batch_shape, broadcast, rowwise
+from .interface.rowwise import ENTRIES, FULL_PRECISION_ROWS, ROWS, batch_shape, broadcast, rowwise
 from .scalar.choice import choose
 from .scalar.marginals import Problem, solve
 
@@ -111,14 +111,14 @@ def topk_plan(
         _plans,
         x,
         axis=axis,
-        beside={"k": _spread(k, x, column, "k"), "limit": _spread(limit, x, row, "limit")},
+        aligned={"k": _spread(k, x, column, "k"), "limit": _spread(limit, x, row, "limit")},
         per_row={
             "lam": (lam, POSITIVE_STRENGTH),
             "max_iter": (check_whole("max_iter", max_iter, 1, 2**31 - 1, "at least 1"), _COUNT),
             "tol": (tol, NON_NEGATIVE),
         },
         where=where,
-        returns=TopkPlan(ENTRIES, ROWS, WIDE, ROWS),
+        returns=TopkPlan(ENTRIES, ROWS, FULL_PRECISION_ROWS, ROWS),
         p=check_p(p),
         # What there would be of a matrix without entries is asked of one with one.
         shape=(max(x.shape[min(row, column)], 1), max(x.shape[max(row, column)], 1)),

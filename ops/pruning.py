@@ -36,7 +36,7 @@ from .interface.arguments import (
     shown,
 )
 from .interface.rowwise import spec_of
-from .leaves import Include, Tree, competitors, is_array, of_tree
+from .leaves import Include, Tree, competitors, is_array, select_in_tree
 from .matrices import Matching, matching, matrices, stacked_layers, why_no_matrix, written
 from .nonlinearities import HALF_SQUARE
 
@@ -110,10 +110,10 @@ class Pruner:
       groups: what is kept or pruned together, as in ``topk_mag_tree``: ``Blocks``, ``Channels``, ``NM``, or nothing.
       include: which floating leaves are pruned, a predicate of key path and leaf, as ``matching`` makes of a pattern;
         ``None`` for ``matrices``.
-      exclude: which of these are not, after all.
-      stacked: which leaves hold one layer at each index of their first axis, as scans over layers have them; a
-        predicate likewise. Each layer is grouped, and told a matrix or not, as if it were a leaf. ``None``: those of a
-        part of the tree whose leaves all have the same first axis and another one behind, also biases and scales.
+      exclude: which of the included leaves are left alone all the same; a predicate like ``include``.
+      stacked: which leaves hold one layer at each index of their first axis, like those of a scan over layers; a
+        predicate like ``include``. Each layer is treated as a leaf of its own. By default a subtree counts as stacked
+        where all leaves, biases and scales included, have the same first axis and at least one more.
 
     Raises:
       ValueError: an argument is out of range, as far as it is known.
@@ -174,7 +174,7 @@ class Pruner:
         relaxed = self._solve(params, amount, lam, leaves)
         if not self.straight_through:
             return relaxed
-        return jax.tree.map(_through, self._solve(params, amount, None, leaves), relaxed, params)
+        return jax.tree.map(_straight_through_leaf, self._solve(params, amount, None, leaves), relaxed, params)
 
     def harden(
         self, params: Tree, step: ArrayLike | None = None, *, format: Literal["dense", "bcoo"] = "dense"
@@ -199,7 +199,7 @@ class Pruner:
         check_choice("format", format, ("dense", "bcoo"))
         leaves = self._leaves(params)
         hard = self._solve(params, self._amount(step), None, leaves)
-        self._warn_of(_kept(hard, leaves))
+        self._warn_of_empty(_kept(hard, leaves))
         if format == "dense":
             return hard
         from jax.experimental.sparse import BCOO  # a quarter of a second, which others need not wait
@@ -244,20 +244,20 @@ class Pruner:
         kept = {}
         if all(isinstance(leaf.value, jax.Array | np.ndarray) and not _is_traced(leaf.value) for leaf in pruned):
             kept = _kept(self._solve(params, amount, None, leaves), leaves)
-            self._warn_of(kept)
+            self._warn_of_empty(kept)
         rows = []
         for path, leaf in leaves.items():
-            told = f"left alone: {leaf.reason}"
+            status = f"left alone: {leaf.reason}"
             if leaf.pruned:
-                told = "pruned"
+                status = "pruned"
                 if isinstance(self.groups, NM):
-                    told += f" to {budget(self.groups.m)} in a row"
+                    status += f" to {budget(self.groups.m)} in a row"
                 elif self.per_leaf:
-                    told += f" to {budget(competitors(leaf.value, leaf.stacked, self.groups, True))} {unit}"
-                told += f" in each of {jnp.shape(leaf.value)[0]} layers" if leaf.stacked else ""
+                    status += f" to {budget(competitors(leaf.value, leaf.stacked, self.groups, True))} {unit}"
+                status += f" in each of {jnp.shape(leaf.value)[0]} layers" if leaf.stacked else ""
                 numbers = kept.get(path)
-                told += "" if numbers is None else f", keeps {_range(numbers)}"
-            rows.append((written(path), str(jnp.shape(leaf.value)) if is_array(leaf.value) else "", told))
+                status += "" if numbers is None else f", keeps {_range(numbers)}"
+            rows.append((written(path), str(jnp.shape(leaf.value)) if is_array(leaf.value) else "", status))
         widths = [max(len(row[i]) for row in rows) for i in (0, 1)]
         lines = [f"{row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}" for row in rows]
         if not (self.per_leaf or isinstance(self.groups, NM)):
@@ -318,7 +318,7 @@ class Pruner:
         k = amount.get("k")
         if lam is None and callable(self.k):
             k = jnp.floor(jnp.asarray(k))
-        return of_tree(
+        return select_in_tree(
             params,
             amount.get("density"),
             k,
@@ -332,7 +332,7 @@ class Pruner:
             stacked=lambda path, leaf: leaves[tuple(path)].stacked,
         )
 
-    def _warn_of(self, kept: "dict[Any, np.ndarray]") -> None:
+    def _warn_of_empty(self, kept: "dict[Any, np.ndarray]") -> None:
         """Warns of leaves and layers that keep nothing."""
         empty = []
         for path, numbers in kept.items():
@@ -371,10 +371,10 @@ def _kept(hard: Any, leaves: dict[Any, _Leaf]) -> dict[Any, np.ndarray]:
     """How many entries of each pruned leaf, or layer, are not 0; nothing in ``jit`` or of what other processes hold."""
     found = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(hard):
-        told = leaves[tuple(path)]
-        if not told.pruned or _is_traced(leaf) or not leaf.is_fully_addressable:
+        entry = leaves[tuple(path)]
+        if not entry.pruned or _is_traced(leaf) or not leaf.is_fully_addressable:
             continue
-        axes = tuple(range(1 if told.stacked else 0, leaf.ndim))
+        axes = tuple(range(1 if entry.stacked else 0, leaf.ndim))
         found[tuple(path)] = np.atleast_1d(jnp.count_nonzero(leaf, axis=axes))
     return found
 
@@ -384,6 +384,6 @@ def _range(numbers: np.ndarray) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _through(hard: Any, soft: Any, given: Any) -> Any:
+def _straight_through_leaf(hard: Any, soft: Any, given: Any) -> Any:
     """``hard`` with the derivatives of ``soft``, where these are not what was ``given``, which takes no part."""
     return hard if soft is given else straight_through(hard, soft)

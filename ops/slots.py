@@ -14,14 +14,14 @@ from jax.typing import ArrayLike
 from .interface.arguments import (
     STRENGTH,
     UP_TO_N,
-    Vanishing,
+    ZeroLam,
     check_axis,
     check_p,
     check_whole,
     floating,
     real,
+    rows_with_zero_lam,
     shown,
-    which_vanish,
     working_dtype,
 )
 from .interface.rowwise import FEATURES, ROWS, amount, on_mesh, rowwise, spec_of
@@ -93,13 +93,13 @@ def soft_topk(
         where=where,
         returns=SoftTopk(FEATURES, FEATURES, ROWS),
         equation=Equation(check_p(p), IDENTITY),
-        zero=which_vanish(lam),
+        zero=rows_with_zero_lam(lam),
         num_slots=check_whole("num_slots", num_slots, 1, n, f"in [1, {n}], the size along axis {axis}"),
     )
 
 
 def _in_slots(
-    x: Array, k: Array, lam: Array, where: Array | None = None, *, equation: Equation, zero: Vanishing, num_slots: int
+    x: Array, k: Array, lam: Array, where: Array | None = None, *, equation: Equation, zero: ZeroLam, num_slots: int
 ) -> SoftTopk:
     entries = x if where is None else choose(where, x, -jnp.inf)
     (mask,) = mask_of((entries,), k, lam, equation, zero=zero)

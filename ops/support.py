@@ -5,7 +5,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from .interface.arguments import STRONGEST, UP_TO_N, WHOLE_UP_TO_N, Axis, check_p
-from .interface.rowwise import WIDE, rowwise
+from .interface.rowwise import FULL_PRECISION_ROWS, rowwise
 from .scalar.choice import choose
 from .topk import hard_topk_mask
 
@@ -56,7 +56,7 @@ def lam_of_support(
         axis=axis,
         per_row=per_row,
         where=where,
-        returns=WIDE,
+        returns=FULL_PRECISION_ROWS,
         in_magnitude=bool(in_magnitude),
         p=check_p(p),
     )

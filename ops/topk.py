@@ -14,14 +14,14 @@ from .interface.arguments import (
     WHOLE_UP_TO_N,
     Axis,
     Range,
-    Vanishing,
+    ZeroLam,
     check_axes,
     check_choice,
     check_p,
     is_wide,
     real,
+    rows_with_zero_lam,
     size_along,
-    which_vanish,
     working_dtype,
 )
 from .interface.rowwise import AxisName, amount, rowwise
@@ -317,7 +317,7 @@ def _operate(
     isotonic = None if method else as_solver(solver, p)
     if method in (None, "kernel") and axis_name is not None:
         raise ValueError(f"axis_name must be None unless solver is 'threshold' or 'loop', got {axis_name!r}")
-    equation, zero = Equation(p, phi, Rows(-1, axis_name), method=method or "auto"), which_vanish(lam)
+    equation, zero = Equation(p, phi, Rows(-1, axis_name), method=method or "auto"), rows_with_zero_lam(lam)
     x = real(x)
     per_row = {"k": (amount(k, density, x, axis, axis_name), allowed), "lam": (lam, STRENGTH)}
     if method == "kernel" and (
@@ -325,7 +325,9 @@ def _operate(
     ):
         raise ValueError(f"x must have {reason}, for solver='kernel'")
     if zero == "all" and phi in (IDENTITY, ABS, HALF_SQUARE) and is_wide(x.dtype):
-        return _of_integers(x, axis=axis, per_row=per_row, where=where, axis_name=axis_name, equation=equation)
+        return _hard_topk_of_integers(
+            x, axis=axis, per_row=per_row, where=where, axis_name=axis_name, equation=equation
+        )
     return rowwise(
         _relaxed,
         x,
@@ -348,7 +350,7 @@ def _relaxed(
     *,
     equation: Equation,
     debias: bool,
-    zero: Vanishing,
+    zero: ZeroLam,
     isotonic: IsotonicSolver | None,
 ) -> Array:
     """The operator of rows ``(rows, n)``."""
@@ -372,7 +374,7 @@ def _relaxed(
     return y if where is None else choose(where, y, 0.0)
 
 
-def _of_integers(x: Array, *, equation: Equation, **arguments: Any) -> Array:
+def _hard_topk_of_integers(x: Array, *, equation: Equation, **arguments: Any) -> Array:
     """The hard operator of integers that floats do not tell apart: by their upper halves, and among equals the lower.
 
     What is selected is exact; what is kept of it is rounded to float.
@@ -387,7 +389,7 @@ def _of_integers(x: Array, *, equation: Equation, **arguments: Any) -> Array:
     mask = rowwise(
         _selected_by_halves,
         high.astype(float_type),
-        beside={"low": low.astype(float_type)},
+        aligned={"low": low.astype(float_type)},
         rows=equation.rows,
         **arguments,
     )

@@ -4,7 +4,7 @@ from jax.typing import ArrayLike
 
 from .groups import Channels, Groups  # noqa: F401 (Channels is in an example)
 from .interface.rowwise import AxisName
-from .leaves import Include, Tree, of_tree
+from .leaves import Include, Tree, select_in_tree
 from .nonlinearities import HALF_SQUARE, IDENTITY
 
 
@@ -48,7 +48,7 @@ def topk_mask_tree(
     >>> topk_mask_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 1.5])}, k=2, lam=1.0)
     {'a': Array([0.25, 0.  ], dtype=float32), 'b': Array([1.  , 0.75], dtype=float32)}
     """
-    return of_tree(
+    return select_in_tree(
         scores,
         density,
         k,
@@ -115,7 +115,7 @@ def topk_mag_tree(
     {'w': Array([[ 0.,  4.],
            [ 0., -3.]], dtype=float32)}
     """
-    return of_tree(
+    return select_in_tree(
         params,
         density,
         k,
@@ -149,7 +149,7 @@ def hard_topk_mask_tree(
     >>> hard_topk_mask_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 1.5])}, k=2)
     {'a': Array([0., 0.], dtype=float32), 'b': Array([1., 1.], dtype=float32)}
     """
-    return of_tree(
+    return select_in_tree(
         scores,
         density,
         k,
@@ -183,7 +183,7 @@ def hard_topk_mag_tree(
     >>> hard_topk_mag_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 0.5])}, per_leaf=True, k=1)
     {'a': Array([ 0., -3.], dtype=float32), 'b': Array([2., 0.], dtype=float32)}
     """
-    return of_tree(
+    return select_in_tree(
         params,
         density,
         k,

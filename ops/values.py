@@ -8,7 +8,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from .gradients import envelope
-from .interface.arguments import STRENGTH, UP_TO_N, Axis, Vanishing, check_p, floating, which_vanish
+from .interface.arguments import STRENGTH, UP_TO_N, Axis, ZeroLam, check_p, floating, rows_with_zero_lam
 from .interface.rowwise import ROWS, amount, rowwise
 from .nonlinearities import IDENTITY, Nonlinearity, nonlinearity
 from .scalar.choice import choose
@@ -69,7 +69,7 @@ def relaxed_topk_value(
         where=where,
         returns=ROWS,
         equation=Equation(check_p(p), nonlinearity(phi)),
-        zero=which_vanish(lam),
+        zero=rows_with_zero_lam(lam),
     )
 
 
@@ -92,9 +92,7 @@ def topk_sum(
     return relaxed_topk_value(x, k, density=density, phi=IDENTITY, lam=0.0, axis=axis, where=where)
 
 
-def _values(
-    x: Array, k: Array, lam: Array, where: Array | None = None, *, equation: Equation, zero: Vanishing
-) -> Array:
+def _values(x: Array, k: Array, lam: Array, where: Array | None = None, *, equation: Equation, zero: ZeroLam) -> Array:
     """The values of rows ``(rows, n)``."""
     present = jnp.full(x.shape, True) if where is None else where
     if not equation.phi.even:

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-Vanishing = Literal["all", "some", "none"]
+ZeroLam = Literal["all", "some", "none"]
 Axis = int | tuple[int, ...] | None  # along which entries compete: one, several, or all there are
 
 TINY, HUGE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
@@ -237,7 +237,7 @@ def check_where(where: ArrayLike) -> Array | np.ndarray:
     return present.astype(bool)
 
 
-def which_vanish(lam: ArrayLike) -> Vanishing:
+def rows_with_zero_lam(lam: ArrayLike) -> ZeroLam:
     """Which rows have ``lam = 0`` and so need the hard operator; what is not known might be some."""
     lam = numbers("lam", lam)
     if not known(lam):

@@ -39,7 +39,7 @@ AxisName = str | tuple[str, ...] | None
 ENTRIES: Any = "entries"
 FEATURES: Any = "features"
 ROWS: Any = "rows"
-WIDE: Any = "wide"
+FULL_PRECISION_ROWS: Any = "full_precision_rows"
 
 
 def rowwise(
@@ -48,10 +48,10 @@ def rowwise(
     *,
     axis: Axis,
     name: str = "x",
-    beside: Mapping[str, ArrayLike] | None = None,
+    aligned: Mapping[str, ArrayLike] | None = None,
     per_row: Mapping[str, tuple[ArrayLike, Range]] | None = None,
     where: ArrayLike | None = None,
-    whole: Mapping[str, Any] | None = None,
+    constants: Mapping[str, Any] | None = None,
     returns: Any = ENTRIES,
     axis_name: AxisName = None,
     **static: Hashable,
@@ -63,13 +63,13 @@ def rowwise(
       x: real array of any shape but ``()``; integers are promoted to float.
       axis: along which its rows lie; with several, or ``None`` for all, a row has the entries of all in their order.
       name: what ``x`` is called in errors.
-      beside: real or boolean arrays that broadcast against ``x``; handed on as rows.
+      aligned: real or boolean arrays that broadcast against ``x``; handed on as rows.
       per_row: values that broadcast to one per row, the shape of ``x`` without ``axis``, and what is allowed; handed
         on as ``(rows, 1)``. Other values compile nothing anew.
       where: boolean array that broadcasts against ``x``; handed on as rows, if there is one.
-      whole: pytrees of arrays that have nothing to do with rows; handed on as they are.
-      returns: pytree of what the function returns, of ``ENTRIES``, ``FEATURES``, ``ROWS`` and ``WIDE``. Floats get the
-        dtype of ``x``, but for ``WIDE``; others keep theirs.
+      constants: pytrees of arrays that have nothing to do with rows; handed on as they are.
+      returns: pytree that says for each array the function returns which of ``ENTRIES``, ``FEATURES``, ``ROWS`` and
+        ``FULL_PRECISION_ROWS`` it is. Floats get the dtype of ``x``, except ``FULL_PRECISION_ROWS``. Other dtypes stay.
       axis_name: name of the mesh axis (or axes) over which ``axis`` is split, inside ``jax.shard_map``.
       static: what is compiled for: another value compiles anew.
 
@@ -90,9 +90,9 @@ def rowwise(
         key: _per_row(key, check_values(key, value, limits, size, axis, dtype), batch, limits, dtype, traced)
         for key, (value, limits) in (per_row or {}).items()
     }
-    others = {key: broadcast(_entries(value, key), x.shape, key, name) for key, value in (beside or {}).items()}
+    others = {key: broadcast(_entries(value, key), x.shape, key, name) for key, value in (aligned or {}).items()}
     present = None if where is None else broadcast(check_where(where), x.shape, "where", name)
-    arrays = (x, others, values, present, whole or {})
+    arrays = (x, others, values, present, constants or {})
     compiled = functools.partial(_compiled, function=function, axis=axis, returns=returns, static=tuple(static.items()))
     return compiled(*arrays) if x.size else _nothing(compiled, axis, returns, *arrays)
 
@@ -119,10 +119,10 @@ def check_one_of(k: ArrayLike | None, density: ArrayLike | None) -> None:
 @functools.partial(jax.jit, static_argnames=("function", "axis", "returns", "static"))
 def _compiled(
     x: Array,
-    beside: dict[str, Array],
+    aligned: dict[str, Array],
     per_row: dict[str, Array],
     where: Array | None,
-    whole: dict[str, Any],
+    constants: dict[str, Any],
     *,
     function: Callable[..., Any],
     axis: int | tuple[int, ...],
@@ -132,27 +132,27 @@ def _compiled(
     dtype = working_dtype(x.dtype)
 
     def apply(
-        x: Array, beside: dict[str, Array], per_row: dict[str, Array], where: Array | None, whole: dict[str, Any]
+        x: Array, aligned: dict[str, Array], per_row: dict[str, Array], where: Array | None, constants: dict[str, Any]
     ) -> Any:
         arguments: dict[str, Any] = {key: value.reshape(-1, 1) for key, value in per_row.items()}
-        for key, value in beside.items():
+        for key, value in aligned.items():
             arguments[key] = as_rows(value, axis, value.dtype if value.dtype == bool else dtype)
         if where is not None:
             arguments["where"] = as_rows(where, axis, jnp.bool_)
-        rows, whole = varying_as((as_rows(x, axis, dtype), whole), (x, beside, per_row, where, whole))
-        found = function(rows, **arguments, **whole, **dict(static))
+        rows, constants = varying_as((as_rows(x, axis, dtype), constants), (x, aligned, per_row, where, constants))
+        found = function(rows, **arguments, **constants, **dict(static))
         return jax.tree.map(functools.partial(_restored, x, axis), returns, found)
 
     specs = jax.tree.map(functools.partial(_spec, x, axis), returns)
-    return on_mesh(apply, specs)(x, beside, per_row, where, whole)
+    return on_mesh(apply, specs)(x, aligned, per_row, where, constants)
 
 
 def _restored(x: Array, axis: int | tuple[int, ...], kind: str, found: Array) -> Array:
     """A result of rows in the shape and dtype of ``x``."""
-    if kind != WIDE and jnp.issubdtype(found.dtype, jnp.floating):
+    if kind != FULL_PRECISION_ROWS and jnp.issubdtype(found.dtype, jnp.floating):
         found = found.astype(x.dtype)
     batch = batch_shape(x, axis)
-    if kind in (ROWS, WIDE):
+    if kind in (ROWS, FULL_PRECISION_ROWS):
         return found.reshape(batch)
     if isinstance(axis, tuple):  # of entries: what has features lies along one
         return jnp.moveaxis(found.reshape(*batch, *(x.shape[one] for one in axis)), range(-len(axis), 0), axis)
@@ -270,13 +270,13 @@ def _nothing(compiled: Callable[..., Any], axis: int | tuple[int, ...], returns:
 
     def zeros(kind: str, found: jax.ShapeDtypeStruct) -> Array:
         batch = batch_shape(x, axis)
-        if kind in (ROWS, WIDE):
+        if kind in (ROWS, FULL_PRECISION_ROWS):
             return jnp.zeros(batch, found.dtype)
         if isinstance(axis, tuple):
             return jnp.zeros(x.shape, found.dtype)
         along = x.shape[axis] if kind == ENTRIES else found.shape[axis]
         return jnp.zeros((*batch[:axis], along, *batch[axis:]), found.dtype)
 
-    *laid_out, whole = arrays
-    found = jax.eval_shape(compiled, *jax.tree.map(filled, (x, *laid_out)), whole)
+    *laid_out, constants = arrays
+    found = jax.eval_shape(compiled, *jax.tree.map(filled, (x, *laid_out)), constants)
     return jax.tree.map(zeros, returns, found)

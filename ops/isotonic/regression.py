@@ -67,7 +67,7 @@ def isotonic_regression(
         s,
         axis=axis,
         name="s",
-        beside={"w": w},
+        aligned={"w": w},
         per_row={"lam": (lam, POSITIVE_STRENGTH)},
         returns=REPORT,
         problem=problem,

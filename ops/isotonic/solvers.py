@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array, lax
 
 from ..interface.arguments import check_choice, check_whole, shown
-from ..interface.rowwise import ENTRIES, ROWS, WIDE, varying_as
+from ..interface.rowwise import ENTRIES, FULL_PRECISION_ROWS, ROWS, varying_as
 from ..scalar.choice import choose
 from ..scalar.twofloat import TwoFloat, select
 from . import dual, dykstra
@@ -82,7 +82,7 @@ class Solution(NamedTuple):
 
 
 # How its fields lie, for `ops.interface.rowwise`.
-REPORT = Solution(ENTRIES, ROWS, WIDE, ROWS)
+REPORT = Solution(ENTRIES, ROWS, FULL_PRECISION_ROWS, ROWS)
 
 
 class Pooled(NamedTuple):

@@ -57,12 +57,12 @@ def _ordered(key: Array) -> Array:
     return lax.bitcast_convert_type(bits, jnp.dtype(f"float{8 * key.dtype.itemsize}"))
 
 
-def _as_given(x: Any) -> Any:
+def _identity(x: Any) -> Any:
     return x
 
 
 # Entries from which on a pass over them takes longer than to hand parts of it to other cores.
-_DIVIDED = 2**16
+_ENTRIES_WORTH_DIVIDING = 2**16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +78,7 @@ class VectorRows(Rows):
       divided: whether the passes of a loop are worth dividing over the cores.
     """
 
-    keys: Callable[[Any], Any] = _as_given
+    keys: Callable[[Any], Any] = _identity
     divided: bool = True
 
     def sum(self, function: Callable[[Entry], Summed], entries: tuple[Entry, ...]) -> Summed:
@@ -87,34 +87,32 @@ class VectorRows(Rows):
         total = functools.reduce(functools.partial(jax.tree.map, jnp.add), totals)
         return total if self.axis_name is None else lax.psum(total, self.axis_name)
 
-    def together(self, values: Values) -> Values:
+    def fused(self, values: Values) -> Values:
         """See ``Rows``."""
         return in_one_loop(values)
 
-    def going(self, unfinished: Array) -> Array:
+    def loop_condition(self, unfinished: Array) -> Array:
         """See ``Rows``."""
-        return over_cores(unfinished) if self.divided else _of_few(unfinished)
+        return divided_over_cores(unfinished) if self.divided else _on_one_core(unfinished)
 
     def max(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
         """See ``Rows``; of floats."""
         values = [function(self.keys(s)) for s in entries]
-        nowhere = _order(jnp.array(-jnp.inf, values[0].dtype))
+        lowest = _order(jnp.array(-jnp.inf, values[0].dtype))
         # The second value is none that anybody wants: of one alone XLA makes a slow loop.
-        found = [
-            self._reduce([_order(value), ~_order(value)], [False, False], [nowhere, nowhere])[0] for value in values
-        ]
+        found = [self._reduce([_order(value), ~_order(value)], [False, False], [lowest, lowest])[0] for value in values]
         best = _ordered(functools.reduce(jnp.maximum, found))
         return best if self.axis_name is None else lax.pmax(best, self.axis_name)
 
     def extent(self, entries: tuple[Array, ...], floor: Array | float, *, signed: bool) -> tuple[Array, Array, Array]:
         """See ``Rows``."""
-        nowhere = _order(jnp.array(-jnp.inf, jnp.result_type(entries[0])))
+        lowest = _order(jnp.array(-jnp.inf, jnp.result_type(entries[0])))
 
         def of_entry(s: Array) -> list[Array]:
             within = [(s > floor).astype(jnp.int32), _order(s)]
-            return [*within, choose(s > -jnp.inf, _order(-s), nowhere)] if signed else within
+            return [*within, choose(s > -jnp.inf, _order(-s), lowest)] if signed else within
 
-        adds, first = [True, False, False][: 2 + signed], [np.int32(0), nowhere, nowhere][: 2 + signed]
+        adds, first = [True, False, False][: 2 + signed], [np.int32(0), lowest, lowest][: 2 + signed]
         found = [self._reduce(of_entry(self.keys(s)), adds, first) for s in entries]
         counts, *extremes = zip(*found, strict=True)
         available, (largest, *negative) = sum(counts), [_ordered(functools.reduce(jnp.maximum, of)) for of in extremes]
@@ -169,7 +167,7 @@ def _lowest(dtype: Any) -> np.ndarray:
     return np.array(-np.inf if jnp.issubdtype(dtype, jnp.floating) else jnp.iinfo(dtype).min, dtype)
 
 
-def over_cores(unfinished: Array) -> Array:
+def divided_over_cores(unfinished: Array) -> Array:
     """The condition of a loop, unchanged, whose passes a CPU divides over its cores.
 
     XLA since JAX 0.11.1 takes any loop for a small one, and makes one thread's function of it, unless something in it
@@ -182,19 +180,19 @@ def over_cores(unfinished: Array) -> Array:
 
 
 @custom_vmap
-def _of_few(unfinished: Array) -> Array:
+def _on_one_core(unfinished: Array) -> Array:
     """The same for few entries, which one core passes over; a batch of them under ``vmap`` is divided."""
     return unfinished
 
 
-@_of_few.def_vmap
-def _of_many(size: int, batched: list[bool], unfinished: Array) -> tuple[Array, bool]:
+@_on_one_core.def_vmap
+def _batch_over_cores(size: int, batched: list[bool], unfinished: Array) -> tuple[Array, bool]:
     del size
-    return over_cores(unfinished), batched[0]
+    return divided_over_cores(unfinished), batched[0]
 
 
 def vector_rows(
-    rows: Rows, keys: Callable[[Any], Any] = _as_given, entries: tuple[Array, ...] | None = None
+    rows: Rows, keys: Callable[[Any], Any] = _identity, entries: tuple[Array, ...] | None = None
 ) -> Rows | None:
     """These rows for the loops of a CPU, if that is where a program being traced is likely to run.
 
@@ -203,11 +201,11 @@ def vector_rows(
     """
     if target()[0] != "cpu":
         return None
-    divided = entries is None or sum(s.size for s in jax.tree.leaves(entries)) >= _DIVIDED
+    divided = entries is None or sum(s.size for s in jax.tree.leaves(entries)) >= _ENTRIES_WORTH_DIVIDING
     return VectorRows(rows.axis, rows.axis_name, keys, divided)
 
 
-def undifferentiated(rows: Rows, entries: tuple[Array, ...] | None = None) -> Rows:
+def rows_without_derivative(rows: Rows, entries: tuple[Array, ...] | None = None) -> Rows:
     """These rows for what has no derivative, counts and extremes: as suits the device."""
     return vector_rows(rows, entries=entries) or rows
 
@@ -215,9 +213,9 @@ def undifferentiated(rows: Rows, entries: tuple[Array, ...] | None = None) -> Ro
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
 def summed(parts: tuple[Array, ...], rows: Rows) -> Array:
     """The sum of arrays laid out as ``rows`` says, one per row; differentiable any number of times."""
-    return undifferentiated(rows).sum(_as_given, parts)
+    return rows_without_derivative(rows).sum(_identity, parts)
 
 
 @summed.defjvp
 def _summed_jvp(rows, primals, tangents):
-    return summed(*primals, rows), rows.sum(_as_given, tangents[0])
+    return summed(*primals, rows), rows.sum(_identity, tangents[0])

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
-from ..interface.arguments import Vanishing
+from ..interface.arguments import ZeroLam
 from ..interface.rowwise import varying_as
 from ..nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity
 from .choice import choose
@@ -66,7 +66,7 @@ class Equation:
     p: float
     phi: Nonlinearity = IDENTITY
     rows: Rows = Rows()
-    zero: Vanishing = "none"
+    zero: ZeroLam = "none"
     method: Method = "auto"
 
     @property
@@ -223,7 +223,7 @@ def active_position(s: Array, gamma: TwoFloat, lam: Array, equation: Equation, *
     return position(choose(active, s, gamma.hi), gamma, lam, equation) * active.astype(s.dtype)
 
 
-def at(entries: Array, scalar: Array) -> Array:
+def broadcast_where(entries: Array, scalar: Array) -> Array:
     """A row's scalar at the entries of a boolean array, 0 at the others.
 
     Says which entries depend on the scalar. Its transpose, in reverse mode, then sums a selection of entries instead
@@ -234,7 +234,7 @@ def at(entries: Array, scalar: Array) -> Array:
     return choose(entries, varying_as(scalar, entries), 0.0)
 
 
-def passing(
+def position_jvp(
     t: Array, s_dot: Array, gamma_dot: TwoFloat, gamma: TwoFloat, lam_dot: Array, lam: Array, equation: Equation
 ) -> tuple[Array, Array]:
     """How far entries move past their position, the tangent of ``t`` times ``width``, and the tangent of ``gamma``.
@@ -243,10 +243,10 @@ def passing(
     narrow widths.
     """
     value = gamma.hi + gamma.lo
-    moved = at(partly(t), gamma_dot.hi + gamma_dot.lo)
+    moved = broadcast_where(partly(t), gamma_dot.hi + gamma_dot.lo)
     away = moved * equation.steepening(t, value, lam)
     if not isinstance(lam_dot, SymbolicZero):
-        away = away + t * at(partly(t), _finite(equation.width(value, jnp.ones_like(lam))) * lam_dot)
+        away = away + t * broadcast_where(partly(t), _finite(equation.width(value, jnp.ones_like(lam))) * lam_dot)
     return s_dot - away, moved
 
 
@@ -271,7 +271,7 @@ def _selection_jvp(equation, primals, tangents):
     s, gamma, lam = primals
     s_dot, gamma_dot, lam_dot = tangents
     t = active_position(s, gamma, lam, equation)
-    passed, _ = passing(t, dense(s_dot, s), TwoFloat(*map(dense, gamma_dot, gamma)), gamma, lam_dot, lam, equation)
+    passed, _ = position_jvp(t, dense(s_dot, s), TwoFloat(*map(dense, gamma_dot, gamma)), gamma, lam_dot, lam, equation)
     steep = steepness(t, 1.0, gamma, lam, equation)
     # What is not selected in part does not move, even where its position would overflow.
     return selection(s, gamma, lam, equation), choose(steep > 0, steep * passed, 0.0)

@@ -6,7 +6,7 @@ from jax import Array, lax
 
 from ..interface.rowwise import varying_as
 from .choice import choose
-from .cpu import undifferentiated
+from .cpu import rows_without_derivative
 from .rows import Rows
 from .threshold import remainder
 from .twofloat import TwoFloat
@@ -46,7 +46,7 @@ def _first(tied: tuple[tuple[Array, Array], ...], quota: Array, bound: int, rows
 
     def unfinished(bracket: tuple[Array, Array]) -> Array:
         low, high = bracket
-        return rows.going(jnp.any(high - low > 1))
+        return rows.loop_condition(jnp.any(high - low > 1))
 
     def halve(bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
@@ -79,7 +79,7 @@ def tied_selection(entries: tuple[Array, ...], gamma: TwoFloat, k: Array, lam: A
         bound = bound * lax.axis_size(rows.axis_name)
 
     def some(entries: tuple[Array, ...]) -> tuple[Array, ...]:
-        counting = undifferentiated(rows, entries)
+        counting = rows_without_derivative(rows, entries)
 
         def ties(s: Array) -> Array:
             return (s == value) & (s > -jnp.inf)

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ..interface.arguments import Vanishing
+from ..interface.arguments import ZeroLam
 from ..nonlinearities import HALF_SQUARE
 from .choice import choose
-from .cpu import undifferentiated
-from .equation import Equation, active_position, dense, inner, partly, passing, steepness
+from .cpu import rows_without_derivative
+from .equation import Equation, active_position, dense, inner, partly, position_jvp, steepness
 from .mask import Selected, select_topk
 from .shrinkage import before_slope
 from .slope_in_k import with_slope_in_k
@@ -58,7 +58,7 @@ def _kept_jvp(equation, debias, primals, tangents):
         return kept, whole_dot
     value = gamma.hi + gamma.lo
     t = active_position(equation.keys(x, lam), gamma, lam, equation, underflows=debias)
-    passed, value_dot = passing(t, _signed(x, x_dot, equation), gamma_dot, gamma, lam_dot, lam, equation)
+    passed, value_dot = position_jvp(t, _signed(x, x_dot, equation), gamma_dot, gamma, lam_dot, lam, equation)
     steep = steepness(t, equation.slope(value), gamma, lam, equation)
     slope_dot = equation.curvature(value) * value_dot
     y_dot = choose(steep > 0, steep * passed, 0.0) + inner(t, equation.exponent) * slope_dot
@@ -163,7 +163,7 @@ def in_units(entries: tuple[Array, ...], lam: Array, equation: Equation) -> Unit
     """
     if equation.phi != HALF_SQUARE or equation.zero == "all":
         return Units(entries, lam, jnp.ones_like(lam))
-    largest = undifferentiated(equation.rows).max(jnp.abs, lax.stop_gradient(entries))
+    largest = rows_without_derivative(equation.rows).max(jnp.abs, lax.stop_gradient(entries))
     sensible = (largest > 0) & (largest < jnp.inf)
     size = choose(sensible, largest, 1.0)
     mean = choose(lam > 0, jnp.sqrt(lam) * size ** (0.5 * equation.p), size)
@@ -179,7 +179,7 @@ def magnitude_from(
     selected: Selected, entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, debias: bool = False
 ) -> tuple[Array, ...]:
     """The operator where it is known which entries are selected; in units of ``in_units``, if any."""
-    rows, keys = undifferentiated(equation.rows), lax.stop_gradient(selected.keys)
+    rows, keys = rows_without_derivative(equation.rows), lax.stop_gradient(selected.keys)
     nonzero, available = rows.sum(lambda s: (s > (0 if equation.folded else -jnp.inf), s > -jnp.inf), keys)
     at_zero = share_at_zero(k, nonzero, available, lam, equation.p)
     y = tuple(
@@ -190,13 +190,14 @@ def magnitude_from(
     return with_slope_in_k(y, signs, selected.keys, selected.z, k, lam, equation, gain_debiased if debias else gain)
 
 
-def _without_traces(selected: Selected, k: Array, lam: Array, equation: Equation) -> Selected:
+def _without_negligible(selected: Selected, k: Array, lam: Array, equation: Equation) -> Selected:
     """The threshold at the largest entry not selected, in rows where ``k`` entries can be selected in full.
 
     Any from there up to a width below these will do. One that is lower selects so little of others that their sum does
     not tell, but of what is rescaled it is far from little.
     """
-    rows, pairs = undifferentiated(equation.rows), lax.stop_gradient(tuple(zip(selected.keys, selected.z, strict=True)))
+    rows = rows_without_derivative(equation.rows)
+    pairs = lax.stop_gradient(tuple(zip(selected.keys, selected.z, strict=True)))
     full = rows.sum(lambda pair: pair[1] == 1, pairs).astype(k.dtype)
     least = -rows.max(lambda pair: choose(pair[1] == 1, -pair[0], -jnp.inf), pairs)
     largest = rows.max(lambda pair: choose(pair[1] == 1, 0.0, pair[0]), pairs)
@@ -211,7 +212,7 @@ def magnitude_of(
     lam: Array,
     equation: Equation,
     *,
-    zero: Vanishing,
+    zero: ZeroLam,
     debias: bool,
     where: tuple[Array, ...] | None = None,
 ) -> tuple[Array, ...]:
@@ -221,5 +222,5 @@ def magnitude_of(
     entries, lam, unit = in_units(entries, lam, equation)
     selected = select_topk(entries, k, lam, equation, where, Given(given, 1.0 / unit))
     if debias and zero != "all" and equation.p < 2:
-        selected = _without_traces(selected, k, lam, equation)
+        selected = _without_negligible(selected, k, lam, equation)
     return tuple(y * unit for y in magnitude_from(selected, entries, k, lam, equation, debias))

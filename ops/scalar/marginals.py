@@ -32,9 +32,9 @@ from .threshold import threshold
 from .twofloat import TwoFloat, select, shift, two_sum
 
 # The interior point is left where products of what is complementary are this many roundings of `lam`.
-_ENOUGH, _INTERIOR_ITERATIONS = 10.0, 100
+_COMPLEMENTARITY, _INTERIOR_ITERATIONS = 10.0, 100
 # Newton's matrix is damped by this share of the residual, and steps of these lengths are tried.
-_DAMPED, _LENGTHS = 0.01, (0.05, 0.3, 1.0)
+_DAMPING, _STEP_LENGTHS = 0.01, (0.05, 0.3, 1.0)
 
 
 class Problem(NamedTuple):
@@ -61,22 +61,22 @@ class Solved(NamedTuple):
     residual: Array
 
 
-def _over(axis: int | tuple[int, int], value: Array) -> Array:
+def _sum(axis: int | tuple[int, int], value: Array) -> Array:
     return jnp.sum(value, axis=axis, keepdims=True)
 
 
-_of_rows, _of_columns, _of_all = (functools.partial(_over, axis) for axis in (2, 1, (1, 2)))
+_row_sums, _column_sums, _total = (functools.partial(_sum, axis) for axis in (2, 1, (1, 2)))
 
 
 def _largest(value: Array) -> Array:
     return jnp.max(value, axis=(1, 2), keepdims=True)
 
 
-def _turned(value: Array) -> Array:
+def _transposed(value: Array) -> Array:
     return jnp.swapaxes(value, 1, 2)
 
 
-def _apart(x: Array, at: Potentials) -> Array:
+def _reduced_scores(x: Array, at: Potentials) -> Array:
     """``x - u - v``, as precise as it is small: what is subtracted may be far above ``lam``."""
     first = two_sum(x, -at.v.hi)
     second = two_sum(first.hi, -at.u.hi)
@@ -84,45 +84,45 @@ def _apart(x: Array, at: Potentials) -> Array:
     return second.hi + choose(x > -jnp.inf, rest, 0.0)
 
 
-def _taken(x: Array, at: Potentials, lam: Array, p: float) -> tuple[Array, ...]:
+def _selection(x: Array, at: Potentials, lam: Array, p: float) -> tuple[Array, ...]:
     """Position where an entry is taken in part, elsewhere 1; where that is; and how much is taken."""
-    t = _apart(x, at) / lam
+    t = _reduced_scores(x, at) / lam
     part = (t > 0) & (t < 1)
     some = choose(part, t, 1.0)
     return some, part, choose(part, power(some, dual_exponent(p)), (t >= 1).astype(t.dtype))
 
 
-def _beyond(potential: TwoFloat, s: Array, total: Array, lam: Array, p: float) -> TwoFloat:
+def _moved_potential(potential: TwoFloat, s: Array, total: Array, lam: Array, p: float) -> TwoFloat:
     """The potential of every row of ``s``, which is measured from the one given, that selects ``total``."""
-    of_row = jnp.broadcast_to(lam, total.shape).reshape(-1, 1)
-    found = threshold((s.reshape(-1, s.shape[2]),), total.reshape(-1, 1), of_row, Equation(p))
+    lam_per_row = jnp.broadcast_to(lam, total.shape).reshape(-1, 1)
+    found = threshold((s.reshape(-1, s.shape[2]),), total.reshape(-1, 1), lam_per_row, Equation(p))
     moved = TwoFloat(*(value.reshape(total.shape) for value in found))
     hi, lo = two_sum(potential.hi, moved.hi)
     return two_sum(hi, lo + (potential.lo + moved.lo))
 
 
-def _rows_given(at: Potentials, problem: Problem, p: float) -> TwoFloat:
-    return _beyond(at.u, _apart(problem.x, at), problem.k, problem.lam, p)
+def _solve_rows(at: Potentials, problem: Problem, p: float) -> TwoFloat:
+    return _moved_potential(at.u, _reduced_scores(problem.x, at), problem.k, problem.lam, p)
 
 
-def _columns_given(at: Potentials, problem: Problem, p: float) -> TwoFloat:
+def _solve_columns(at: Potentials, problem: Problem, p: float) -> TwoFloat:
     x, _, b, lam = problem
     zero = jnp.zeros_like(b)
     nothing = TwoFloat(zero, zero)
-    free, sums = (_of_columns(_taken(x, at._replace(v=v), lam, p)[2]) for v in (nothing, at.v))
-    v = TwoFloat(*map(_turned, at.v))
-    v = TwoFloat(*map(_turned, _beyond(v, _turned(_apart(x, at)), _turned(b), lam, p)))
+    free, sums = (_column_sums(_selection(x, at._replace(v=v), lam, p)[2]) for v in (nothing, at.v))
+    v = TwoFloat(*map(_transposed, at.v))
+    v = TwoFloat(*map(_transposed, _moved_potential(v, _transposed(_reduced_scores(x, at)), _transposed(b), lam, p)))
     # Where many are right, the ends of them are not: there other entries are about to come in.
     v = select(jnp.abs(sums - b) <= 4 * jnp.finfo(x.dtype).eps * b, at.v, v)
     return select((free <= b) | (v.hi < 0), nothing, v)
 
 
-def _off(at: Potentials, problem: Problem, p: float) -> Array:
+def _violation(at: Potentials, problem: Problem, p: float) -> Array:
     """How far rows are from what they select, and columns above their limits, or off those that bind."""
-    _, _, taken = _taken(problem.x, at, problem.lam, p)
-    over = _of_columns(taken) - problem.b
+    _, _, taken = _selection(problem.x, at, problem.lam, p)
+    over = _column_sums(taken) - problem.b
     columns = choose(at.v.hi > 0, jnp.abs(over), jnp.maximum(over, 0.0))
-    return jnp.maximum(_largest(jnp.abs(_of_rows(taken) - problem.k)), _largest(columns))
+    return jnp.maximum(_largest(jnp.abs(_row_sums(taken) - problem.k)), _largest(columns))
 
 
 def _system(w: Array, rows: Array, columns: Array) -> Callable[[Array, Array], tuple[Array, ...]]:
@@ -132,21 +132,21 @@ def _system(w: Array, rows: Array, columns: Array) -> Callable[[Array, Array], t
     what moves ``u`` up and ``v`` down.
     """
     if w.shape[1] > w.shape[2]:
-        turned = _system(_turned(w), _turned(columns), _turned(rows))
-        return lambda a, b: tuple(map(_turned, turned(_turned(b), _turned(a))[::-1]))
-    total = _of_columns(w) + columns
+        solve_transposed = _system(_transposed(w), _transposed(columns), _transposed(rows))
+        return lambda a, b: tuple(map(_transposed, solve_transposed(_transposed(b), _transposed(a))[::-1]))
+    total = _column_sums(w) + columns
     inverse = choose(total > 0, 1.0 / choose(total > 0, total, 1.0), 0.0)
     shares, one = w * inverse, jnp.eye(w.shape[1], dtype=w.dtype)[None]
     pairs = (1.0 - one) * jnp.einsum("cij,clj->cil", shares, w, precision=lax.Precision.HIGHEST)
-    diagonal = rows + _of_rows(shares * columns) + _of_rows(pairs)
+    diagonal = rows + _row_sums(shares * columns) + _row_sums(pairs)
     scale = choose(diagonal > 0, lax.rsqrt(choose(diagonal > 0, diagonal, 1.0)), 0.0)
     regular = 1.0 + 8.0 * jnp.finfo(w.dtype).eps
-    factor = lax.linalg.cholesky(regular * one - scale * pairs * _turned(scale), symmetrize_input=False)
+    factor = lax.linalg.cholesky(regular * one - scale * pairs * _transposed(scale), symmetrize_input=False)
     divided = functools.partial(lax.linalg.triangular_solve, factor, left_side=True, lower=True)
 
     def solve(a: Array, b: Array) -> tuple[Array, Array]:
-        u = scale * divided(divided(scale * (a - _of_rows(shares * b))), transpose_a=True)
-        return u, inverse * (b - _of_columns(w * u))
+        u = scale * divided(divided(scale * (a - _row_sums(shares * b))), transpose_a=True)
+        return u, inverse * (b - _column_sums(w * u))
 
     return solve
 
@@ -171,10 +171,10 @@ def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple
 
     def excess(room: tuple[Array, ...]) -> tuple[Array, Array]:
         entries = choose(here, room[0], 0.0)
-        return _of_rows(entries) - k, _of_columns(entries) - b
+        return _row_sums(entries) - k, _column_sums(entries) - b
 
     def gap(state: _Interior) -> Array:
-        products = (_of_all(a * c) for a, c in zip(state.room, state.price, strict=True))
+        products = (_total(a * c) for a, c in zip(state.room, state.price, strict=True))
         return functools.reduce(jnp.add, products) / (2 * m * n + n)
 
     def missed(state: _Interior) -> Array:
@@ -183,7 +183,7 @@ def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple
 
     def advance(state: _Interior) -> _Interior:
         (taken, left, slack), (z, w, v) = state.room, state.price
-        (rows, columns), apart = excess(state.room), choose(here, _apart(x, state.at), 0.0)
+        (rows, columns), apart = excess(state.room), choose(here, _reduced_scores(x, state.at), 0.0)
         bends = lam * (p - 1.0) * power(taken, p - 2.0)
         weights = choose(here, 1.0 / (bends + z / taken + w / left), 0.0)
         solve = _system(weights, jnp.zeros_like(k), slack / v)
@@ -194,7 +194,7 @@ def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple
             flow = weights * (apart - lam * power(taken, p - 1.0) + lower - upper)
             moved, du, dv = flow, jnp.zeros_like(k), jnp.zeros_like(b)
             for _ in range(2):  # the second time for what the first, with `u` far down and `v` far up, left by rounding
-                more = solve(_of_rows(moved) + rows, _of_columns(moved) + columns + below - slack / v * dv)
+                more = solve(_row_sums(moved) + rows, _column_sums(moved) + columns + below - slack / v * dv)
                 moved, du, dv = moved - weights * (more[0] + more[1]), du + more[0], dv + more[1]
             prices = lower - z - z / taken * moved, upper - w + w / left * moved, dv
             return du, (moved, -moved, below - slack - slack / v * dv), prices
@@ -222,14 +222,14 @@ def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple
         # Without a plan steps get shorter and shorter. Where rounding is all that is left, marginals get worse.
         off, left_over = missed(new), gap(new)
         worse = (off > 1.5 * missed(state)) & (off > small)
-        lost = worse | (length < 1e-4) | ~jnp.isfinite(left_over + _of_all(new.at.u.hi) + _of_all(new.at.v.hi))
-        there = (left_over <= _ENOUGH * jnp.finfo(x.dtype).eps * lam) & (off <= 4.0 * small)
+        lost = worse | (length < 1e-4) | ~jnp.isfinite(left_over + _total(new.at.u.hi) + _total(new.at.v.hi))
+        there = (left_over <= _COMPLEMENTARITY * jnp.finfo(x.dtype).eps * lam) & (off <= 4.0 * small)
         count = state.iterations + 1
         new = new._replace(done=lost | there | (count >= max_iter), iterations=count)
         kept = jax.tree.map(functools.partial(choose, state.done | lost), state, new)
         return kept._replace(done=state.done | new.done, iterations=choose(state.done, state.iterations, count))
 
-    available = jnp.maximum(_of_rows(here.astype(x.dtype)), 1.0)
+    available = jnp.maximum(_row_sums(here.astype(x.dtype)), 1.0)
     taken = choose(here, jnp.clip(k, 0.1, available - 0.1) / available, 0.5)
     slack = jnp.maximum(-excess((taken, taken, b))[1], 0.1)
     best = jnp.max(x, axis=2, keepdims=True)
@@ -266,27 +266,27 @@ def _solve(problem: Problem, p: float, max_iter: Array, tolerance: Array) -> Sol
 
     def newton(at: Potentials) -> Potentials:
         """The best of some steps, or of none."""
-        some, part, taken = _taken(x, at, lam, p)
-        excess = _of_columns(taken) - b
+        some, part, taken = _selection(x, at, lam, p)
+        excess = _column_sums(taken) - b
         tight = (at.v.hi > 0) | (excess > 0)
-        slopes, off = _slopes(some, part, lam, p), _off(at, problem, p)
-        held, damping = choose(tight, slopes, 0.0), _DAMPED * jnp.minimum(off, 1.0)
-        rows = _of_rows(slopes - held) + damping * _of_rows(slopes)
-        du, dv = _system(held, rows, damping * _of_columns(held))(_of_rows(taken) - k, choose(tight, excess, 0.0))
+        slopes, off = _slopes(some, part, lam, p), _violation(at, problem, p)
+        held, damping = choose(tight, slopes, 0.0), _DAMPING * jnp.minimum(off, 1.0)
+        rows = _row_sums(slopes - held) + damping * _row_sums(slopes)
+        du, dv = _system(held, rows, damping * _column_sums(held))(_row_sums(taken) - k, choose(tight, excess, 0.0))
         best = at
-        for length in _LENGTHS:
+        for length in _STEP_LENGTHS:
             v = shift(at.v, length * dv)
             there = Potentials(shift(at.u, length * du), TwoFloat(*(choose(v.hi > 0, part, 0.0) for part in v)))
-            less = _off(there, problem, p)
+            less = _violation(there, problem, p)
             best = jax.tree.map(functools.partial(choose, less < off), there, best)
             off = jnp.minimum(less, off)
         return best
 
     def advance(state: _State) -> _State:
         at = newton(state.at)
-        at = at._replace(v=_columns_given(at, problem, p))
-        at = at._replace(u=_rows_given(at, problem, p))
-        off, count = _off(at, problem, p), state.iterations + 1
+        at = at._replace(v=_solve_columns(at, problem, p))
+        at = at._replace(u=_solve_rows(at, problem, p))
+        off, count = _violation(at, problem, p), state.iterations + 1
         new = _State(at, off, (off <= tolerance) | jnp.isnan(off) | (count >= max_iter), count)
         return jax.tree.map(functools.partial(choose, state.done), state, new)
 
@@ -297,13 +297,13 @@ def _solve(problem: Problem, p: float, max_iter: Array, tolerance: Array) -> Sol
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
-def _attached(problem: Problem, potentials: Potentials, p: float) -> Potentials:
+def _with_derivatives(problem: Problem, potentials: Potentials, p: float) -> Potentials:
     """The potentials, which solve the problem, with their derivatives in it."""
     return potentials
 
 
-@_attached.defjvp
-def _attached_jvp(p, primals, tangents):
+@_with_derivatives.defjvp
+def _with_derivatives_jvp(p, primals, tangents):
     """Implicit function theorem on the equations of all rows and columns: the second derivative of the dual, solved.
 
     With ``w`` the slopes of the plan, ``D`` their sums over rows and ``C`` over columns at their limit, that is
@@ -312,20 +312,20 @@ def _attached_jvp(p, primals, tangents):
     """
     problem, given = primals
     moved = tangents[0]
-    potentials = _attached(problem, given, p)
+    potentials = _with_derivatives(problem, given, p)
     some, part = _position(problem, potentials)
     slopes = _slopes(some, part, problem.lam, p)
-    rows, columns = _of_rows(slopes), _of_columns(slopes)
+    rows, columns = _row_sums(slopes), _column_sums(slopes)
     moving, tight = rows > 0, (lax.stop_gradient(potentials.v.hi) > 0) & (columns > 0)
     scale = choose(moving, lax.rsqrt(choose(moving, rows, 1.0)), 0.0)
     inverse = choose(tight, 1.0 / choose(tight, columns, 1.0), 0.0)
 
     def matrix(y: Array) -> Array:
-        return y - scale * _of_rows(slopes * (inverse * _of_columns(slopes * (scale * y))))
+        return y - scale * _row_sums(slopes * (inverse * _column_sums(slopes * (scale * y))))
 
     flow = slopes * choose(part, moved.x - some * moved.lam, 0.0)
-    columns = inverse * (_of_columns(flow) - moved.b)
-    right = scale * (_of_rows(flow) - moved.k - _of_rows(slopes * columns))
+    columns = inverse * (_column_sums(flow) - moved.b)
+    right = scale * (_row_sums(flow) - moved.k - _row_sums(slopes * columns))
     precise = 10 * float(jnp.finfo(right.dtype).eps)
     found = lax.custom_linear_solve(
         matrix,
@@ -334,7 +334,7 @@ def _attached_jvp(p, primals, tangents):
         symmetric=True,
     )
     u_dot = scale * found
-    v_dot = columns - inverse * _of_columns(slopes * u_dot)
+    v_dot = columns - inverse * _column_sums(slopes * u_dot)
     return potentials, Potentials(*(TwoFloat(jnp.zeros_like(dot), dot) for dot in (u_dot, v_dot)))
 
 
@@ -342,7 +342,7 @@ def _position(problem: Problem, potentials: Potentials) -> tuple[Array, Array]:
     """Position where an entry is taken in part, elsewhere 1, a constant, also of infinite ones; and where that is."""
     x, lam = problem.x, problem.lam
     fixed, at = lax.stop_gradient((problem, potentials))
-    apart = _apart(fixed.x, at)
+    apart = _reduced_scores(fixed.x, at)
     part = (apart > 0) & (apart < fixed.lam)
     # All of these differences are 0, and have a derivative.
     moved = choose(part, x - fixed.x, 0.0) - (potentials.u.lo - at.u.lo) - (potentials.v.lo - at.v.lo)
@@ -352,8 +352,8 @@ def _position(problem: Problem, potentials: Potentials) -> tuple[Array, Array]:
 def solve(problem: Problem, p: float, max_iter: Array, tolerance: Array) -> tuple[Array, Solved]:
     """The plan, and how it was found."""
     found = _solve(lax.stop_gradient(problem), p, max_iter, tolerance)
-    potentials = _attached(problem, found.potentials, p)
+    potentials = _with_derivatives(problem, found.potentials, p)
     some, part = _position(problem, potentials)
-    all_of_it = (lax.stop_gradient(_apart(problem.x, found.potentials)) > 0).astype(some.dtype)
-    plan = choose(part, power(some, dual_exponent(p)), all_of_it)
+    keeps_everything = (lax.stop_gradient(_reduced_scores(problem.x, found.potentials)) > 0).astype(some.dtype)
+    plan = choose(part, power(some, dual_exponent(p)), keeps_everything)
     return choose(jnp.isnan(found.residual)[:, :, None], jnp.nan, plan), found

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ..interface.arguments import Vanishing
+from ..interface.arguments import ZeroLam
 from .choice import choose
 from .equation import Equation, selection
 from .hard import anywhere, tied_selection
@@ -79,7 +79,7 @@ def with_hard_rows(
     entries: tuple[Array, ...],
     k: Array,
     lam: Array,
-    zero: Vanishing,
+    zero: ZeroLam,
 ) -> tuple[Array, ...]:
     """``soft(lam)``, and ``hard(entries, k)`` in the rows where ``lam`` is 0: for solvers that need ``lam > 0``."""
     if zero == "all":
@@ -114,7 +114,7 @@ def mask_of(
     lam: Array,
     equation: Equation,
     *,
-    zero: Vanishing,
+    zero: ZeroLam,
     where: tuple[Array, ...] | None = None,
 ) -> tuple[Array, ...]:
     """The mask of entries laid out as ``equation.rows`` says; ``zero`` tells which ``lam`` are 0.

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from .choice import choose
-from .cpu import undifferentiated
+from .cpu import rows_without_derivative
 from .rows import Rows
 from .twofloat import TwoFloat, middle, two_sum
 
@@ -121,7 +121,7 @@ def find_root(
     Returns:
       The root of each row, a NaN where ``evaluate`` gave NaN, the right end of its bracket, and the cost.
     """
-    rows = rows or undifferentiated(Rows())
+    rows = rows or rows_without_derivative(Rows())
     dtype = start.dtype
     quarter_eps = 0.25 * float(jnp.finfo(dtype).eps)
     least = 2.0 * float(jnp.finfo(dtype).tiny)  # differences below it are 0 on some devices
@@ -156,7 +156,7 @@ def find_root(
     )
 
     def unfinished(state: State) -> Array:
-        return rows.going(jnp.min(lax.max(state.done, state.evaluations)) < limit)
+        return rows.loop_condition(jnp.min(lax.max(state.done, state.evaluations)) < limit)
 
     def looked_at(state: State) -> TwoFloat:
         anchored = state.anchored > 0
@@ -231,7 +231,7 @@ def find_root(
             evaluations=lax.select(was_done, state.evaluations, state.evaluations + 1),
         )
 
-    final = lax.while_loop(unfinished, lambda state: rows.together(advance(state)), initial)
+    final = lax.while_loop(unfinished, lambda state: rows.fused(advance(state)), initial)
     # A row for which the bound is not enough would be an error of ours: it must not pass for a result.
     valid = (final.done > 0) & (final.last_level == final.last_level)
     total = two_sum(final.anchor, final.point)

@@ -57,11 +57,11 @@ class Rows:
         """The smaller of both, likewise."""
         return jnp.minimum(value, bound)
 
-    def together(self, values: Values) -> Values:
+    def fused(self, values: Values) -> Values:
         """These arrays, one value per row each, as the device computes several of them best."""
         return values
 
-    def going(self, unfinished: Array) -> Array:
+    def loop_condition(self, unfinished: Array) -> Array:
         """The condition of a loop over passes, as the device runs such a loop best."""
         return unfinished
 

@@ -14,7 +14,7 @@ from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
 from .choice import choose
-from .equation import Equation, at, dense
+from .equation import Equation, broadcast_where, dense
 from .hard import indices
 
 Gain = Callable[[Array, Array, Array, Equation], Array]
@@ -77,7 +77,7 @@ def _with_slope_in_k_jvp(equation, gain, primals, tangents):
     moves = ~in_part & (k <= selected)
     per_entry = choose(moves, k_dot / jnp.maximum(count, 1).astype(k.dtype), 0.0)
     slopes = (
-        choose(m, sign * gain(choose(m, s, 1.0), first, lam, equation), 0.0) * at(m, per_entry)
+        choose(m, sign * gain(choose(m, s, 1.0), first, lam, equation), 0.0) * broadcast_where(m, per_entry)
         for m, s, sign in zip(marginal, keys, signs, strict=True)
     )
     return y, tuple(dot + slope for dot, slope in zip(y_dot, slopes, strict=True))

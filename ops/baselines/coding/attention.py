@@ -132,7 +132,7 @@ def scale_free_attention(
         _attended,
         x,
         axis=-1,
-        whole={
+        constants={
             "dictionary": check_dictionary(dictionary, x),
             "tolerance": check_scalar("tolerance", tolerance, NON_NEGATIVE),
             "max_iterations": check_scalar("max_iterations", max_iterations, NON_NEGATIVE),

@@ -69,9 +69,9 @@ def _differentiable_jvp(sum_is_fixed, primals, tangents):
         # Directions of relatively less curvature than this are those of dependent atoms: nothing is known along them.
         # Relatively to the atoms that the row uses, however large others are.
         squares = jnp.sum(jnp.square(dictionary), axis=0)[:, None]
-        flat = precision * matmul(support.astype(right.dtype), squares)
+        min_curvature = precision * matmul(support.astype(right.dtype), squares)
         # Exact arithmetic needs as many iterations as there are different eigenvalues.
-        solved = conjugate_gradients(restricted, inside, 4 * min(dictionary.shape), precision, flat)
+        solved = conjugate_gradients(restricted, inside, 4 * min(dictionary.shape), precision, min_curvature)
         return solved + (right - inside)
 
     residual = x - matmul(y, dictionary.T)

@@ -35,8 +35,8 @@ def ridge_code(x: ArrayLike, dictionary: ArrayLike, lam: ArrayLike) -> Array:
     Array([1.5, 0.5], dtype=float32)
     """
     x = floating(x)
-    whole = {"dictionary": check_dictionary(dictionary, x), "lam": check_scalar("lam", lam, POSITIVE)}
-    return rowwise(_code, x, axis=-1, whole=whole, returns=FEATURES)
+    constants = {"dictionary": check_dictionary(dictionary, x), "lam": check_scalar("lam", lam, POSITIVE)}
+    return rowwise(_code, x, axis=-1, constants=constants, returns=FEATURES)
 
 
 def _code(x: Array, dictionary: Array, lam: Array) -> Array:

@@ -17,11 +17,11 @@ def mask_rows(
     x: ArrayLike,
     axis: Axis,
     per_row: dict[str, tuple[ArrayLike, Range]],
-    whole: dict[str, Any] | None = None,
+    constants: dict[str, Any] | None = None,
     **static: Any,
 ) -> Array:
     """``mask`` of the rows of ``x`` along ``axis``, as ``ops.interface.rowwise`` says. A NaN makes its row NaN."""
-    return rowwise(_marked, x, axis=axis, per_row=per_row, whole=whole, mask=mask, **static)
+    return rowwise(_marked, x, axis=axis, per_row=per_row, constants=constants, mask=mask, **static)
 
 
 def _marked(x: Array, *, mask: Callable[..., Array], **arguments: Any) -> Array:

@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 
 from ...interface.arguments import Axis
 from ...scalar.choice import choose
-from ...scalar.cpu import undifferentiated
+from ...scalar.cpu import rows_without_derivative
 from ...scalar.equation import Equation
 from ...scalar.rootfinding import End, Evaluation, find_root
 from ...scalar.rows import Rows
@@ -32,7 +32,7 @@ _LOGISTIC = Distribution(jax.nn.sigmoid, _density)
 
 
 def _solve(x: Array, k: Array, temperature: Array) -> TwoFloat:
-    limits, rows = jnp.finfo(x.dtype), undifferentiated(Rows())
+    limits, rows = jnp.finfo(x.dtype), rows_without_derivative(Rows())
     equation = Equation(p=2.0, rows=rows)
     size = extent((x,), temperature, equation)
     available = size.available

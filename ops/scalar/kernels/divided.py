@@ -84,11 +84,11 @@ def by_kernel(kernels: Sequence[ByRows], loop: ByRows, *, divisible: bool) -> By
 
 _BY_KERNEL = Primitive("topk_by_kernel")
 _BY_KERNEL.multiple_results = True
-_REASONS: list[str] = []  # why there was no kernel: users are told once
+_WARNED_REASONS: list[str] = []  # why there was no kernel: users are told once
 
 
 @_BY_KERNEL.def_impl
-def _at_once(*arrays: Array, loop: ByRows, **_: Any) -> list[Array]:
+def _run_loop(*arrays: Array, loop: ByRows, **_: Any) -> list[Array]:
     return list(jax.jit(loop)(*arrays))
 
 
@@ -114,8 +114,8 @@ def _lowered(
                 return mlir.lower_fun(kernel)(context, *values)
         except Exception as error:  # whatever Pallas, unstable as it is, raises on this version
             reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-    if reason and not _REASONS:
-        _REASONS.append(reason)
+    if reason and not _WARNED_REASONS:
+        _WARNED_REASONS.append(reason)
         warnings.warn(f"top-k is solved by the loop, as jax {jax.__version__} takes no kernel: {reason}", stacklevel=2)
     return mlir.lower_fun(loop)(context, *values)
 

@@ -29,14 +29,14 @@ class Language(NamedTuple):
       piece: the longest, of as many as the registers of a program hold.
       launch: runs a kernel, as ``_launch_triton`` does.
       laid_out: entries, one a thread at a time: a row may start anywhere.
-      own: by which functions primitives are computed that it lacks.
+      replacements: by which functions primitives are computed that it lacks.
     """
 
     least: int
     piece: int
     launch: Callable[..., Any]
     laid_out: Callable[[Array], Array]
-    own: Mapping[str, Callable[..., Array]]
+    replacements: Mapping[str, Callable[..., Array]]
 
 
 def triton(interpret: bool = False) -> Language:
@@ -47,13 +47,13 @@ def triton(interpret: bool = False) -> Language:
 def mosaic(interpret: bool = False) -> Language:
     """For compute capability 9 and 10, Hopper and Blackwell: a program has 128 threads."""
     if interpret:
-        return triton(interpret)._replace(least=128, piece=2048, own=_OF_MOSAIC)
+        return triton(interpret)._replace(least=128, piece=2048, replacements=_MOSAIC_REPLACEMENTS)
     from jax.experimental.pallas import mosaic_gpu as plgpu
 
     def laid_out(entries: Array) -> Array:
         return plgpu.layout_cast(entries, plgpu.Layout.WG_STRIDED(entries.shape, vec_size=1))
 
-    return Language(128, 2048, _launch_mosaic, laid_out, _OF_MOSAIC)
+    return Language(128, 2048, _launch_mosaic, laid_out, _MOSAIC_REPLACEMENTS)
 
 
 def _launch_triton(body: Callable, out: Any, *arrays: Array, size: int, interpret: bool) -> Any:
@@ -118,7 +118,7 @@ def row_by_row(s: Array, scalars: Scalars, keys: Keys, solve: Solve, language: L
             return solve((held.__getitem__ if held else read,), *values[:2], layout)
 
         given = [ref[row] for ref in refs[:-2]]
-        found = _evaluate(language.own, jax.make_jaxpr(solved)(*given), *given)
+        found = _evaluate(language.replacements, jax.make_jaxpr(solved)(*given), *given)
         for ref, value in zip(refs[-2:], found, strict=True):
             ref[row] = value
 
@@ -146,7 +146,7 @@ def _nextafter(x: Array, towards: Array) -> Array:
     return choose((x == towards) | (x != x), x, moved)
 
 
-_OF_MOSAIC: Mapping[str, Callable[..., Array]] = {
+_MOSAIC_REPLACEMENTS: Mapping[str, Callable[..., Array]] = {
     "floor": _floor,
     "is_finite": lambda x: lax.abs(x) < jnp.inf,
     "log1p": _log1p,
@@ -155,8 +155,8 @@ _OF_MOSAIC: Mapping[str, Callable[..., Array]] = {
 }
 
 
-def _evaluate(own: Mapping[str, Callable[..., Array]], closed: ClosedJaxpr, *arguments: Any) -> list[Any]:
-    """Evaluates a jaxpr with one's ``own`` functions for some primitives, and without reductions of plain numbers."""
+def _evaluate(replacements: Mapping[str, Callable[..., Array]], closed: ClosedJaxpr, *arguments: Any) -> list[Any]:
+    """Evaluates a jaxpr with the ``replacements`` for some primitives, and without reductions of plain numbers."""
     jaxpr = closed.jaxpr
     known = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*closed.consts, *arguments], strict=True))
 
@@ -169,14 +169,14 @@ def _evaluate(own: Mapping[str, Callable[..., Array]], closed: ClosedJaxpr, *arg
     for equation in jaxpr.eqns:
         name, options = equation.primitive.name, equation.params
         given = [value(variable) for variable in equation.invars]
-        if name in own:
-            found = [own[name](*given)]
+        if name in replacements:
+            found = [replacements[name](*given)]
         elif name.startswith("reduce_") and not given[0].shape:
             found = given
         elif name == "while":
-            found = _loop(own, given, **options)
+            found = _loop(replacements, given, **options)
         elif inner := options.get("jaxpr", options.get("call_jaxpr")):
-            found = _evaluate(own, inner, *given)
+            found = _evaluate(replacements, inner, *given)
         else:
             found = equation.primitive.bind(*given, **options)
             found = found if equation.primitive.multiple_results else [found]
@@ -184,10 +184,12 @@ def _evaluate(own: Mapping[str, Callable[..., Array]], closed: ClosedJaxpr, *arg
     return [value(variable) for variable in jaxpr.outvars]
 
 
-def _loop(own: Any, given: list[Any], *, cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int, body_nconsts: int) -> Any:
+def _loop(
+    replacements: Any, given: list[Any], *, cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int, body_nconsts: int
+) -> Any:
     first, last = cond_nconsts, cond_nconsts + body_nconsts
     return lax.while_loop(
-        lambda carried: _evaluate(own, cond_jaxpr, *given[:first], *carried)[0],
-        lambda carried: _evaluate(own, body_jaxpr, *given[first:last], *carried),
+        lambda carried: _evaluate(replacements, cond_jaxpr, *given[:first], *carried)[0],
+        lambda carried: _evaluate(replacements, body_jaxpr, *given[first:last], *carried),
         given[last:],
     )
