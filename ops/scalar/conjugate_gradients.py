@@ -1,6 +1,6 @@
-"""Linear systems by conjugate gradients, a batch of them at once, each until it is done by itself.
+"""Conjugate gradients for a batch of linear systems, each with its own stopping test.
 
-`jax.scipy.sparse.linalg.cg` takes a batch as one system: what is left is measured over all of them together.
+`jax.scipy.sparse.linalg.cg` treats a batch as one system and measures one residual over all of it.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,13 @@ def conjugate_gradients(
     tolerance: float,
     min_curvature: Array | float | None = None,
 ) -> Array:
-    """Solves ``matrix(y) = rhs`` for a positive semidefinite symmetric matrix, each of a batch by itself.
+    """Returns the solution of ``matrix(y) = rhs`` for each of a batch of symmetric positive semidefinite matrices.
 
     Args:
-      matrix: of arrays shaped like ``rhs``.
-      rhs: one system in each entry of the first axis, without a part in the null space.
-      iterations: the most there are.
-      tolerance: at which norm of the remainder, in units of that of ``rhs``, to stop.
+      matrix: the linear map, from and to arrays shaped like ``rhs``.
+      rhs: right-hand sides, one system for each index of the first axis, orthogonal to the null space.
+      iterations: the most iterations.
+      tolerance: a system stops once the norm of its residual is at most this times the norm of its ``rhs``.
       min_curvature: a system stops at a search direction whose curvature, per squared length, is at most this; such a
         direction lies in the null space up to rounding. Default 0.
     """
