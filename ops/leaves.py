@@ -1,4 +1,4 @@
-"""What is behind the operators of pytrees: which leaves take part, and one solution for all of them or for each."""
+"""The implementation of the operators of pytrees: chooses the leaves, and solves for all of them or for each."""
 
 import dataclasses
 import functools
@@ -42,7 +42,7 @@ Tree = TypeVar("Tree")  # any pytree, which operators return as they were given 
 
 
 def is_array(leaf: Any) -> bool:
-    """Whether a leaf of a pytree is an array; functions, strings and Python's numbers, which modules hold, are not."""
+    """Returns whether a leaf is an array; functions, strings and Python numbers, which modules may hold, are not."""
     return isinstance(leaf, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct) or hasattr(
         leaf, "__jax_array__"
     )
@@ -64,10 +64,10 @@ def select_in_tree(
     axis_name: AxisName = None,
     name: str = "params",
 ) -> Tree:
-    """The operator of ``phi``; the hard one where ``lam`` is ``None``.
+    """Returns ``tree`` after the operator of ``phi``; if ``lam`` is ``None``, after the hard operator.
 
-    Leaves for which ``stacked`` is true hold one layer at each index of their first axis: each layer is grouped as a
-    leaf of its own, and has a budget of its own ``per_leaf``.
+    A leaf for which ``stacked`` is true holds one layer at each index of its first axis. Each layer is grouped as a
+    leaf of its own, and with ``per_leaf`` it has a budget of its own.
     """
     p, whole = check_p(p), lam is None
     lam = 0.0 if lam is None else lam
@@ -99,7 +99,7 @@ def select_in_tree(
             results[index] = jnp.ones_like(array)
     if not chosen:
         raise ValueError(f"{name} must have at least one floating leaf that takes part, got none")
-    # Runs lie on one device, whatever the leaf does.
+    # A run always lies on one device, even if its leaf is divided.
     rows = Rows() if isinstance(groups, NM) else Rows(-1 if per_leaf else None, axis_name)
     leaves = tuple(chosen.values())
     parts = tuple(_Part.of(*pair, groups, rows) for pair in zip(leaves, layered, strict=True))
@@ -131,17 +131,17 @@ def select_in_tree(
 
 
 def competitors(leaf: Any, layered: bool, groups: Groups | None, per_leaf: bool) -> int:
-    """How many of a leaf, or of each of its layers, compete for one budget."""
+    """Returns how many entries or groups of a leaf, or of each of its layers, compete for one budget."""
     return _Part.of(leaf, layered, groups, Rows(-1 if per_leaf else None)).width
 
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """How a leaf takes part.
+    """The static description of a leaf.
 
     Attributes:
-      groups: of its entries.
-      width: how many of them compete for one budget: of the leaf, of a layer or of a run.
+      groups: the groups of its entries.
+      width: how many entries or groups compete for one budget: those of the leaf, of a layer or of a run.
     """
 
     groups: Groups | None
@@ -157,7 +157,7 @@ class _Part:
 
 
 def _count(k: Any, numbers: list[int], dtype: Any, rows: Rows, groups: Groups | None, whole: bool) -> Array:
-    """``k``, if it can be had of so many that compete."""
+    """Returns ``k`` as an array, after a check against the ``numbers`` of competing entries or groups."""
     of = "entries" if groups is None else "entries of a run" if isinstance(groups, NM) else "groups"
     if rows.axis is None:
         largest = sum(numbers)
@@ -172,7 +172,7 @@ def _count(k: Any, numbers: list[int], dtype: Any, rows: Rows, groups: Groups | 
 
 
 def _working_dtype(leaves: tuple[Array, ...]) -> np.dtype:
-    """The widest that one of the leaves is computed in, by itself: allowed too where promotion is strict."""
+    """Returns the widest working dtype of the leaves; unlike promotion, this is allowed in strict mode, too."""
     return max((working_dtype(leaf.dtype) for leaf in leaves), key=lambda dtype: dtype.itemsize)
 
 
@@ -192,16 +192,16 @@ def _compiled(
     debias: bool,
     zero: ZeroLam,
 ) -> tuple[Array, ...]:
-    """What is selected of the leaves; there is one amount, a number or a share, or a number for each leaf."""
+    """Returns the leaves after the operator; ``amounts`` holds one number or share, or a number for each leaf."""
     signed = equation.linear
-    # Of whole groups the hard operator is a mask: its derivative is that of what is kept, also of a group of zeros.
+    # For groups the hard operator is a mask, so that a kept group of zeros has the derivative 1.
     hard_groups = isinstance(parts[0].groups, Whole) and zero == "all"
     if hard_groups:
         equation = dataclasses.replace(equation, phi=IDENTITY)
     operator = mask_of if equation.linear else functools.partial(magnitude_of, debias=debias)
 
     def solve(leaves: tuple[Array, ...], parts: tuple[_Part, ...], amount: Array, lam: Array) -> tuple[Array, ...]:
-        """What is selected of leaves that compete with each other, or of one whose rows do not."""
+        """Returns the operator of leaves that compete with each other, or of one leaf."""
         dtype = _working_dtype(leaves)
         width = sum(part.width for part in parts)
         size = width * _shards(equation.rows.axis_name)
@@ -217,13 +217,13 @@ def _compiled(
         if isinstance(parts[0].groups, Whole) and not signed and not hard_groups:
             nonzero = equation.rows.sum(lambda s: s > 0, rows)
             at_zero = share_at_zero(k, nonzero, jnp.full_like(nonzero, size), lam, equation.p)
-            # A group of zeros moves as an entry would.
+            # A group of zeros has the derivative of an entry that is 0.
             if not debias:
                 at_zero = at_zero * (1.0 / (1.0 + lam) if equation.p == 2 else jnp.where(lam == 0, 1.0, 0.0))
             at_zero = at_zero.astype(dtype)
 
         def rebuild(groups: Groups | None, x: Array, s: Array, y: Array) -> Array:
-            """A leaf, of what is kept of it or of its groups."""
+            """Returns a leaf from the operator's values ``y`` of its entries or groups."""
             if groups is None:
                 return y
             if isinstance(groups, NM):
@@ -248,7 +248,7 @@ def _compiled(
 
 
 def _competing(x: Array, groups: Groups | None, signed: bool) -> Array:
-    """What competes in a leaf: its entries, as they lie or in runs, or the sizes of its groups."""
+    """Returns what competes in a leaf: its entries, its runs as rows, or the sizes of its groups."""
     if groups is None:
         return x
     return groups.runs(x) if isinstance(groups, NM) else sizes(groups, x, signed=signed)
@@ -257,7 +257,7 @@ def _competing(x: Array, groups: Groups | None, signed: bool) -> Array:
 def _in_rows(
     competing: tuple[Array, ...], k: Array, lam: Array, rows: Rows, width: int
 ) -> tuple[tuple[Array, ...], Array, Array]:
-    """Entries and scalars in the layout of the solvers: a leaf in rows of a width, or all leaves as one row."""
+    """Returns entries and scalars in the layout of the solvers: one leaf as rows, or all leaves as one row."""
     if rows.axis is None:
         return competing, k, lam
     (x,) = (s.reshape(-1, width) for s in competing)

@@ -21,7 +21,7 @@ _PIECE = 4096
 
 
 def _piece(n: int) -> int:
-    """Returns the length of the pieces: the largest divisor of ``n`` up to ``_PIECE``, or ``_PIECE`` if that is tiny."""
+    """Returns the length of the pieces: the largest divisor of ``n`` up to ``_PIECE``, else ``_PIECE``."""
     longest = min(n, _PIECE)
     size = next(size for size in range(longest, 0, -1) if n % size == 0)
     return size if 16 * size >= longest else _PIECE

@@ -1,15 +1,15 @@
-"""The scalar equation over the rows and over the columns of a matrix at once: a plan with both its marginals limited.
+"""The scalar equations of all rows and columns of a matrix at once: a plan whose two marginals are constrained.
 
     T_ij = clip((x_ij - u_i - v_j) / lam, 0, 1) ** (1 / (p - 1)),
     sum_j T_ij = k_i,        sum_i T_ij <= b_j,        v_j >= 0, and 0 where the column is below its limit.
 
-That is the maximiser of ``<x, T> - lam / p * ||T||_p^p`` within these marginals. The potentials ``u`` and ``v``
-minimise the dual, which is convex, and for a weak ``lam`` nearly piecewise linear: where scores tie, steps that know
-only the entries taken in part go astray. So first comes an interior-point method (Mehrotra 1992), which keeps all
-entries between 0 and 1, and takes 5 to 30 iterations whatever the problem. It leaves potentials from which Newton's
-method on the equations themselves, which have kinks, gets to the solution in one to three. The scalar equations of all
-columns and of all rows, solved by turns (block-coordinate ascent of the dual), follow each of its steps: rows have the
-last word, so that each selects what it should up to rounding.
+The plan ``T`` maximises ``<x, T> - lam / p * ||T||_p^p`` under these constraints. The potentials ``u`` and ``v``
+minimise the dual, which is convex, and nearly piecewise linear for a small ``lam``. If scores tie, Newton steps that
+use only the partly selected entries then fail. The solver therefore starts with an interior-point method (Mehrotra
+1992), which keeps all entries between 0 and 1 and takes 5 to 30 iterations on any problem. From its potentials,
+Newton's method on the equations themselves, which have kinks, takes one to three iterations. After each Newton step the
+scalar equations of all columns and then of all rows are solved (block-coordinate ascent of the dual). Rows come last,
+so that each selects ``k`` up to rounding.
 
 Arrays are ``(matrices, m, n)``; ``u`` and ``k`` are ``(matrices, m, 1)``, ``v`` and ``b`` ``(matrices, 1, n)``, ``lam``
 ``(matrices, 1, 1)``.
@@ -31,14 +31,14 @@ from .powers import dual_exponent, power, ratio
 from .threshold import threshold
 from .twofloat import TwoFloat, select, shift, two_sum
 
-# The interior point is left where products of what is complementary are this many roundings of `lam`.
+# The interior-point method stops at complementarity products of this many roundings of `lam`.
 _COMPLEMENTARITY, _INTERIOR_ITERATIONS = 10.0, 100
-# Newton's matrix is damped by this share of the residual, and steps of these lengths are tried.
+# The damping of Newton's matrix as a share of the residual, and the step lengths that are tried.
 _DAMPING, _STEP_LENGTHS = 0.01, (0.05, 0.3, 1.0)
 
 
 class Problem(NamedTuple):
-    """What is asked for: scores, what rows select, limits of columns, strength."""
+    """Scores ``x``, the sums ``k`` of rows, the limits ``b`` of columns, and the strength ``lam`` of the relaxation."""
 
     x: Array
     k: Array
@@ -47,14 +47,14 @@ class Problem(NamedTuple):
 
 
 class Potentials(NamedTuple):
-    """The multipliers of rows and columns; of both ``hi`` is a constant to differentiation."""
+    """The multipliers of rows and columns; only ``lo`` carries a derivative."""
 
     u: TwoFloat
     v: TwoFloat
 
 
 class Solved(NamedTuple):
-    """Potentials, the iterations it took to find them, and how far marginals are off; the latter ``(matrices, 1)``."""
+    """Potentials, iterations until then, and the largest violation of a marginal; the latter two ``(matrices, 1)``."""
 
     potentials: Potentials
     iterations: Array
@@ -77,7 +77,7 @@ def _transposed(value: Array) -> Array:
 
 
 def _reduced_scores(x: Array, at: Potentials) -> Array:
-    """``x - u - v``, as precise as it is small: what is subtracted may be far above ``lam``."""
+    """Returns ``x - u - v``, precise even where it is small, since ``x``, ``u`` and ``v`` may be far above ``lam``."""
     first = two_sum(x, -at.v.hi)
     second = two_sum(first.hi, -at.u.hi)
     rest = (first.lo - at.v.lo) + (second.lo - at.u.lo)
@@ -85,7 +85,7 @@ def _reduced_scores(x: Array, at: Potentials) -> Array:
 
 
 def _selection(x: Array, at: Potentials, lam: Array, p: float) -> tuple[Array, ...]:
-    """Position where an entry is taken in part, elsewhere 1; where that is; and how much is taken."""
+    """Returns the position of partly selected entries (1 elsewhere), which entries these are, and the plan."""
     t = _reduced_scores(x, at) / lam
     part = (t > 0) & (t < 1)
     some = choose(part, t, 1.0)
@@ -93,7 +93,7 @@ def _selection(x: Array, at: Potentials, lam: Array, p: float) -> tuple[Array, .
 
 
 def _moved_potential(potential: TwoFloat, s: Array, total: Array, lam: Array, p: float) -> TwoFloat:
-    """The potential of every row of ``s``, which is measured from the one given, that selects ``total``."""
+    """Returns the potential at which a row selects ``total``; ``s`` are its scores minus the given ``potential``."""
     lam_per_row = jnp.broadcast_to(lam, total.shape).reshape(-1, 1)
     found = threshold((s.reshape(-1, s.shape[2]),), total.reshape(-1, 1), lam_per_row, Equation(p))
     moved = TwoFloat(*(value.reshape(total.shape) for value in found))
@@ -112,13 +112,13 @@ def _solve_columns(at: Potentials, problem: Problem, p: float) -> TwoFloat:
     free, sums = (_column_sums(_selection(x, at._replace(v=v), lam, p)[2]) for v in (nothing, at.v))
     v = TwoFloat(*map(_transposed, at.v))
     v = TwoFloat(*map(_transposed, _moved_potential(v, _transposed(_reduced_scores(x, at)), _transposed(b), lam, p)))
-    # Where many are right, the ends of them are not: there other entries are about to come in.
+    # If an interval of potentials is right, keep the current one: at its ends other entries are about to be selected.
     v = select(jnp.abs(sums - b) <= 4 * jnp.finfo(x.dtype).eps * b, at.v, v)
     return select((free <= b) | (v.hi < 0), nothing, v)
 
 
 def _violation(at: Potentials, problem: Problem, p: float) -> Array:
-    """How far rows are from what they select, and columns above their limits, or off those that bind."""
+    """Returns the largest violation: of the sum of a row, of the limit of a column, or of a binding limit."""
     _, _, taken = _selection(problem.x, at, problem.lam, p)
     over = _column_sums(taken) - problem.b
     columns = choose(at.v.hi > 0, jnp.abs(over), jnp.maximum(over, 0.0))
@@ -126,10 +126,10 @@ def _violation(at: Potentials, problem: Problem, p: float) -> Array:
 
 
 def _system(w: Array, rows: Array, columns: Array) -> Callable[[Array, Array], tuple[Array, ...]]:
-    """Solves ``(diag(w 1 + rows), w; w^T, diag(w^T 1 + columns)) (u; v) = (a; b)``, in the fewer of both unknowns.
+    """Returns a solver of ``(diag(w 1 + rows), w; w^T, diag(w^T 1 + columns)) (u; v) = (a; b)``.
 
-    What remains of the others is summed without a difference: it may be far below them, and is all there is to hold
-    what moves ``u`` up and ``v`` down.
+    It eliminates the larger of ``u`` and ``v``. The Schur complement is summed without differences: its diagonal may be
+    far below the eliminated terms, and it alone determines the direction in which ``u`` rises and ``v`` falls.
     """
     if w.shape[1] > w.shape[2]:
         solve_transposed = _system(_transposed(w), _transposed(columns), _transposed(rows))
@@ -152,17 +152,17 @@ def _system(w: Array, rows: Array, columns: Array) -> Callable[[Array, Array], t
 
 
 class _Interior(NamedTuple):
-    """Potentials; what has to stay positive, and the multiplier of each, whose products all go to 0 together."""
+    """Potentials, positive quantities ``room`` and their multipliers ``price``, whose products tend to 0 together."""
 
     at: Potentials
-    room: tuple[Array, ...]  # what is taken of entries, what is left of them, and of columns
-    price: tuple[Array, ...]  # the last is `at.v.hi`
+    room: tuple[Array, ...]  # the plan, 1 minus the plan, and the slack of columns
+    price: tuple[Array, ...]  # one multiplier for each; the last is `at.v.hi`
     done: Array
     iterations: Array
 
 
 def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple[Potentials, Array]:
-    """Potentials near the solution, and the iterations it took; ``size`` is that of differences of scores."""
+    """Returns potentials near the solution, and the number of iterations; ``size`` is that of differences of scores."""
     x, k, b, lam = problem
     here = x > -jnp.inf
     m, n = x.shape[1:]
@@ -189,11 +189,11 @@ def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple
         solve = _system(weights, jnp.zeros_like(k), slack / v)
 
         def step(aims: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...], tuple[Array, ...]]:
-            """Newton's, towards these products: of ``u``, of what has room, and of its prices."""
+            """Returns Newton's step of ``u``, ``room`` and ``price`` towards complementarity products ``aims``."""
             lower, upper, below = aims[0] / taken, aims[1] / left, aims[2] / v
             flow = weights * (apart - lam * power(taken, p - 1.0) + lower - upper)
             moved, du, dv = flow, jnp.zeros_like(k), jnp.zeros_like(b)
-            for _ in range(2):  # the second time for what the first, with `u` far down and `v` far up, left by rounding
+            for _ in range(2):  # the second solve removes the rounding errors of the first
                 more = solve(_row_sums(moved) + rows, _column_sums(moved) + columns + below - slack / v * dv)
                 moved, du, dv = moved - weights * (more[0] + more[1]), du + more[0], dv + more[1]
             prices = lower - z - z / taken * moved, upper - w + w / left * moved, dv
@@ -202,7 +202,7 @@ def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple
         def after(
             du: Array, rooms: tuple[Array, ...], prices: tuple[Array, ...], share: Array
         ) -> tuple[_Interior, Array]:
-            """The state after a step, of at most this share of the length at which something gets 0."""
+            """Returns the state after a step of at most this ``share`` of the length at which a quantity becomes 0."""
             pairs = zip((*state.room, *state.price), (*rooms, *prices), strict=True)
             fastest = functools.reduce(jnp.maximum, [_largest(-d / a) for a, d in pairs], jnp.ones_like(lam))
             length = jnp.minimum(1.0, share / fastest)
@@ -219,7 +219,7 @@ def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple
         aims = tuple(here_now * reached**3 - product for product in bent)
         new, length = after(*step(aims), jnp.maximum(0.9, 1.0 - 0.1 * reached))
 
-        # Without a plan steps get shorter and shorter. Where rounding is all that is left, marginals get worse.
+        # If no plan exists, steps become ever shorter. Once rounding dominates, the marginals become worse.
         off, left_over = missed(new), gap(new)
         worse = (off > 1.5 * missed(state)) & (off > small)
         lost = worse | (length < 1e-4) | ~jnp.isfinite(left_over + _total(new.at.u.hi) + _total(new.at.v.hi))
@@ -239,13 +239,13 @@ def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple
     prices = mu / taken, mu / (1.0 - taken), v
     start = _Interior(at, (taken, 1.0 - taken, slack), prices, max_iter < 1, jnp.zeros(lam.shape, jnp.int32))
     final = lax.while_loop(lambda state: jnp.any(~state.done), advance, varying_as(start, (problem, size)))
-    # Of a multiplier and its slack one is to be 0.
+    # At the solution a multiplier or its slack is 0.
     held = final.price[2] > lam * final.room[2]
     return final.at._replace(v=select(held, final.at.v, TwoFloat(zero, zero))), final.iterations
 
 
 def _slopes(some: Array, part: Array, lam: Array, p: float) -> Array:
-    """How entries grow with their scores."""
+    """Returns the derivatives of the entries of the plan in their scores."""
     exponent = dual_exponent(p)
     return choose(part, exponent * power(some, exponent - 1) / lam, 0.0)
 
@@ -265,7 +265,7 @@ def _solve(problem: Problem, p: float, max_iter: Array, tolerance: Array) -> Sol
     start, iterations = _interior(problem, p, jnp.minimum(max_iter - 1, _INTERIOR_ITERATIONS), spread + lam)
 
     def newton(at: Potentials) -> Potentials:
-        """The best of some steps, or of none."""
+        """Returns the best of the steps tried, or the point itself if none lowers the violation."""
         some, part, taken = _selection(x, at, lam, p)
         excess = _column_sums(taken) - b
         tight = (at.v.hi > 0) | (excess > 0)
@@ -298,7 +298,7 @@ def _solve(problem: Problem, p: float, max_iter: Array, tolerance: Array) -> Sol
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _with_derivatives(problem: Problem, potentials: Potentials, p: float) -> Potentials:
-    """The potentials, which solve the problem, with their derivatives in it."""
+    """Returns the potentials, which solve the problem, with their derivatives in it."""
     return potentials
 
 
@@ -306,9 +306,9 @@ def _with_derivatives(problem: Problem, potentials: Potentials, p: float) -> Pot
 def _with_derivatives_jvp(p, primals, tangents):
     """Implicit function theorem on the equations of all rows and columns: the second derivative of the dual, solved.
 
-    With ``w`` the slopes of the plan, ``D`` their sums over rows and ``C`` over columns at their limit, that is
-    ``D - w C^-1 w^T`` where ``v`` follows ``u``, scaled here by ``D^-1/2`` so that its diagonal is about 1: positive,
-    or 0 along what moves ``u`` up and ``v`` down.
+    With ``w`` the slopes of the plan, ``D`` their sums over rows and ``C`` over columns at their limit, eliminating
+    ``v`` leaves ``D - w C^-1 w^T``, scaled here by ``D^-1/2`` so that its diagonal is about 1. It is positive
+    semidefinite; its null space raises ``u`` and lowers ``v``.
     """
     problem, given = primals
     moved = tangents[0]
@@ -339,18 +339,18 @@ def _with_derivatives_jvp(p, primals, tangents):
 
 
 def _position(problem: Problem, potentials: Potentials) -> tuple[Array, Array]:
-    """Position where an entry is taken in part, elsewhere 1, a constant, also of infinite ones; and where that is."""
+    """Returns the differentiable position of partly selected entries (1 elsewhere), and which entries these are."""
     x, lam = problem.x, problem.lam
     fixed, at = lax.stop_gradient((problem, potentials))
     apart = _reduced_scores(fixed.x, at)
     part = (apart > 0) & (apart < fixed.lam)
-    # All of these differences are 0, and have a derivative.
+    # These differences are 0 and carry the derivative.
     moved = choose(part, x - fixed.x, 0.0) - (potentials.u.lo - at.u.lo) - (potentials.v.lo - at.v.lo)
     return choose(part, ratio(choose(part, apart + moved, fixed.lam), lam), 1.0), part
 
 
 def solve(problem: Problem, p: float, max_iter: Array, tolerance: Array) -> tuple[Array, Solved]:
-    """The plan, and how it was found."""
+    """Returns the plan, with the potentials, iterations and residual of its solution."""
     found = _solve(lax.stop_gradient(problem), p, max_iter, tolerance)
     potentials = _with_derivatives(problem, found.potentials, p)
     some, part = _position(problem, potentials)

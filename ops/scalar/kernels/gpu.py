@@ -1,7 +1,7 @@
-"""The kernel for GPUs of NVIDIA: one row a program, in registers, or read a piece at a time.
+"""The kernel for NVIDIA's GPUs: each program solves one row, held in registers or read a piece at a time.
 
-Two languages take it: Mosaic's where the chip has it, Triton's on older ones. Both have it read arrays where they lie,
-in pieces that never reach beyond the end of a row, and compute scalars of rows as single numbers.
+Two compilers take the kernel: Mosaic on chips that it supports, and Triton on older ones. In both the kernel reads
+arrays in place, in pieces that never reach beyond the end of a row, and computes scalars of rows as single numbers.
 """
 
 import functools
@@ -22,14 +22,14 @@ _NAME = "topk_threshold"
 
 
 class Language(NamedTuple):
-    """The parts from which a kernel is compiled.
+    """The properties of a kernel language.
 
     Attributes:
-      least: how many entries the shortest piece has.
-      piece: the longest, of as many as the registers of a program hold.
-      launch: runs a kernel, as ``_launch_triton`` does.
-      laid_out: entries, one a thread at a time: a row may start anywhere.
-      replacements: by which functions primitives are computed that it lacks.
+      least: the number of entries of the shortest piece.
+      piece: that of the longest, which fills the registers of a program.
+      launch: runs a kernel, like ``_launch_triton``.
+      laid_out: gives entries a layout that loads one entry per thread, since a row may start at any address.
+      replacements: functions for the primitives that the language lacks.
     """
 
     least: int
@@ -40,12 +40,12 @@ class Language(NamedTuple):
 
 
 def triton(interpret: bool = False) -> Language:
-    """For compute capability 8 and newer; deprecated since JAX 0.11. Interpreted, for any platform."""
+    """Returns Triton, for compute capability 8 and newer; deprecated since JAX 0.11. Interpreted, it runs anywhere."""
     return Language(32, 8192, functools.partial(_launch_triton, interpret=interpret), lambda entries: entries, {})
 
 
 def mosaic(interpret: bool = False) -> Language:
-    """For compute capability 9 and 10, Hopper and Blackwell: a program has 128 threads."""
+    """Returns Mosaic, for compute capability 9 and 10 (Hopper, Blackwell); a program has 128 threads."""
     if interpret:
         return triton(interpret)._replace(least=128, piece=2048, replacements=_MOSAIC_REPLACEMENTS)
     from jax.experimental.pallas import mosaic_gpu as plgpu
@@ -57,7 +57,7 @@ def mosaic(interpret: bool = False) -> Language:
 
 
 def _launch_triton(body: Callable, out: Any, *arrays: Array, size: int, interpret: bool) -> Any:
-    """Runs ``body``, of the number of each row and of refs of arrays; gives what it writes, of the types ``out``."""
+    """Runs ``body(row, *refs)`` for each row; returns the arrays that it writes, of the types ``out``."""
     from jax.experimental.pallas import triton as pltriton
 
     return pl.pallas_call(
@@ -84,19 +84,19 @@ def _launch_mosaic(body: Callable, out: Any, *arrays: Array, size: int) -> Any:
 
 
 class GpuPieces(Pieces):
-    """Pieces in a kernel, where a maximum or minimum of a NaN and a number is the number, as for Triton."""
+    """Pieces in a kernel language like Triton, where the maximum of NaN and a number is the number."""
 
     def at_least(self, value: Array, bound: float) -> Array:
-        """As of ``Rows``."""
+        """See ``Rows``."""
         return choose(value < bound, bound, value)
 
     def at_most(self, value: Array, bound: Array | float) -> Array:
-        """As of ``Rows``."""
+        """See ``Rows``."""
         return choose(value > bound, bound, value)
 
 
 def row_by_row(s: Array, scalars: Scalars, keys: Keys, solve: Solve, language: Language) -> TwoFloat:
-    """Thresholds of rows ``(rows, n)``, with scalars ``(rows, 1)``."""
+    """Returns the thresholds ``(rows, 1)`` of rows ``(rows, n)`` with scalars ``(rows, 1)``."""
     count, n = s.shape
     if n < language.least:
         s, keys, n = keys(s, *scalars), lambda s, *_: s, language.least
@@ -107,13 +107,13 @@ def row_by_row(s: Array, scalars: Scalars, keys: Keys, solve: Solve, language: L
     def body(row: Array, s_ref: Any, *refs: Any) -> None:
         def solved(*values: Array) -> TwoFloat:
             def read(number: Array | int) -> Array:
-                # The last piece ends where the row does; what the one before it has, too, takes no part.
+                # The last piece ends at the end of the row; entries that the piece before it holds too are masked.
                 start, last = number * size, n - size
                 first = min(start, last) if isinstance(start, int) else lax.min(start, last)
                 entries = keys(language.laid_out(s_ref[row, pl.ds(first, size)]), *values)
                 return choose(language.laid_out(lax.iota(jnp.int32, size)) >= start - first, entries, -jnp.inf)
 
-            # In registers, if there is room.
+            # One or two pieces stay in registers.
             held = [read(number) for number in range(layout.count if layout.count <= 2 else 0)]
             return solve((held.__getitem__ if held else read,), *values[:2], layout)
 
@@ -135,7 +135,7 @@ def _floor(x: Array) -> Array:
 def _log1p(x: Array) -> Array:
     more = 1.0 + x
     as_it_is = (more == 1.0) | (more == jnp.inf)
-    return choose(as_it_is, x, lax.log(more) * (x / (more - 1.0)))  # made up for what is lost of x in the sum
+    return choose(as_it_is, x, lax.log(more) * (x / (more - 1.0)))  # corrects the rounding of 1 + x
 
 
 def _nextafter(x: Array, towards: Array) -> Array:
@@ -156,7 +156,7 @@ _MOSAIC_REPLACEMENTS: Mapping[str, Callable[..., Array]] = {
 
 
 def _evaluate(replacements: Mapping[str, Callable[..., Array]], closed: ClosedJaxpr, *arguments: Any) -> list[Any]:
-    """Evaluates a jaxpr with the ``replacements`` for some primitives, and without reductions of plain numbers."""
+    """Evaluates a jaxpr with ``replacements`` for some primitives, and skips reductions of scalars."""
     jaxpr = closed.jaxpr
     known = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*closed.consts, *arguments], strict=True))
 
