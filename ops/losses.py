@@ -58,7 +58,7 @@ def topk_fenchel_young_loss(
     """Returns the top-k loss ``f_R(x, 1_k) + R(t) - <x, t>`` of every example (Section 6 of Sander et al., 2023).
 
     ``f_R(x, 1_k)`` is ``relaxed_topk_value`` with ``phi(x) = x``, and ``R(t) = lam / p * ||t||_p^p`` the regularisation
-    of the target. Convex in the logits ``x``, with the gradient ``topk_mask(x, k) - t``. Where ``t`` lies in the
+    of the target. Convex in the logits ``x``, with the gradient ``topk_mask(x, k) - t``. If ``t`` lies in the
     polytope ``0 <= y <= 1, sum(y) = k``, this is a Fenchel-Young loss (Blondel et al., 2020): at least 0, and 0 where
     the mask equals the target, and unchanged if all logits are shifted equally. With ``k = 1``, ``p = 2`` and
     ``lam = 1`` it is the sparsemax loss (Martins and Astudillo, 2016). The paper omits ``R(t)``, which does not depend

@@ -76,7 +76,7 @@ def _lam_of_support(
     if p < 2:
         last = jnp.min(choose(hard_topk_mask(s, jnp.ceil(k)[:, 0]) > 0, s, jnp.inf), axis=-1, keepdims=True)
     reach = choose(last > gamma, last - gamma, 1.0)
-    # The mask of every entry relative to that of one entry, if none were fully selected. Where powers overflow, this
+    # The mask of every entry relative to that of one entry, if none were fully selected. If powers overflow, this
     # entry is the last of the k largest; the scale then makes every entry whose power is cut off fully selected.
     most = float(jnp.finfo(s.dtype).max) ** (0.5 * (p - 1))
     shares = jnp.minimum(choose(above, (s - gamma) / reach, 0.0), most) ** (1 / (p - 1))

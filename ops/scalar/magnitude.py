@@ -158,7 +158,7 @@ class Units(NamedTuple):
 def in_units(entries: tuple[Array, ...], lam: Array, equation: Equation) -> Units:
     """Returns entries and ``lam`` of every row, rescaled so that the width does not underflow.
 
-    For ``half_square``, ``y(a x; a ** (2 - p) lam) = a y(x; lam)`` permits any unit. Where entries or widths are small,
+    For ``half_square``, ``y(a x; a ** (2 - p) lam) = a y(x; lam)`` permits any unit. If entries or widths are small,
     the unit puts 1 about midway, on a logarithmic scale, between the largest entry and its width. Other ``phi`` have no
     such invariance and are left as they are.
     """

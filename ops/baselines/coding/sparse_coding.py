@@ -21,7 +21,7 @@ SOLVERS: tuple[str, ...] = ("fista", "ista", "homotopy")
 
 
 class SparseCode(NamedTuple):
-    """What `sparse_code` finds; `...` stands for the leading axes of its `x`.
+    """The result of `sparse_code`; `...` stands for the leading axes of its `x`.
 
     Attributes:
       code: `(..., atoms)`, exactly 0 for atoms not used.
