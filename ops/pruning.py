@@ -229,7 +229,7 @@ class Pruner:
 
         >>> params = {"kernel": jnp.arange(8.0).reshape(4, 2), "bias": jnp.zeros(2)}
         >>> print(Pruner(density=0.25, lam=0.1).describe(params))
-        bias    (2,)    left alone: fewer than two axes
+        bias    (2,)    left alone: by its name
         kernel  (4, 2)  pruned, keeps 2
         One budget for all: 2 of 8 entries.
         """
