@@ -68,5 +68,5 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """What users may use; other modules are how it is done."""
+    """Returns the public names; other modules are implementation."""
     return list(__all__)

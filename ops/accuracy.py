@@ -14,18 +14,18 @@ from .scalar.choice import choose
 def topk_accuracy(
     logits: ArrayLike, labels: ArrayLike, max_k: int, *, axis: int = -1, where: ArrayLike | None = None
 ) -> Array:
-    """Whether the label is among the ``k`` largest logits, for ``k = 1, ..., max_k`` in one pass.
+    """Returns whether the label is among the ``k`` largest logits, for ``k = 1, ..., max_k`` in one pass.
 
-    The rank of the label is counted, without a sort; among equal logits the first come first, as in ``lax.top_k``.
-    Where an example has several labels, one of them suffices.
+    The rank of the label is counted, without a sort. Among equal logits the first ranks first, as in ``lax.top_k``. If
+    an example has several labels, one of them suffices.
 
     Args:
-      logits: real array, any shape. A NaN is never ahead of a label, and a label with a NaN never a hit.
-      labels: integers of the shape of ``logits`` without ``axis``; out of range they are never a hit. Or one value per
-        class, of the shape of ``logits``: not 0 where the class is a label (multi-hot). No label is never a hit.
+      logits: real array, any shape. A NaN never ranks ahead of a label, and a label whose logit is NaN is never a hit.
+      labels: integers of the shape of ``logits`` without ``axis``; one out of range is never a hit. Or one value per
+        class, of the shape of ``logits``, non-zero where the class is a label (multi-hot); without labels, no hit.
       max_k: a Python integer in ``[1, n]``, ``n`` the size of ``logits`` along ``axis``.
       axis: the axis of the classes.
-      where: boolean array, broadcasting against ``logits``: classes that take part. Others are never a hit.
+      where: boolean array, broadcasting against ``logits``: the classes that take part. Others are never a hit.
 
     Returns:
       Boolean array of the shape of ``logits`` without ``axis``, with ``max_k`` at the end.
@@ -47,7 +47,7 @@ def topk_accuracy(
         logits,
         name="logits",
         axis=axis,
-        beside=None if single else {"labels": labels.astype(bool)},
+        aligned=None if single else {"labels": labels.astype(bool)},
         per_row={"labels": (labels, LABELS)} if single else None,
         where=where,
         returns=FEATURES,
@@ -57,13 +57,13 @@ def topk_accuracy(
 
 
 def _hits(x: Array, labels: Array, where: Array | None = None, *, max_k: int) -> Array:
-    """``(rows, max_k)``, of rows ``(rows, n)`` and one label each, or one value per class."""
+    """Returns hits ``(rows, max_k)`` for rows ``(rows, n)`` with one label each, or one value per class."""
     n = x.shape[1]
     present = jnp.full(x.shape, True) if where is None else where
     classes = jax.lax.broadcasted_iota(jnp.int32, x.shape, 1)
     chosen = labels if labels.dtype == bool else is_class(labels, n)
     chosen = chosen & present & ~jnp.isnan(x)
-    # The best of the labels, and the first of those.
+    # The largest logit of a label, and the first label that has it.
     score = jnp.max(choose(chosen, x, -jnp.inf), axis=1, keepdims=True)
     first = jnp.min(choose(chosen & (x == score), classes, n), axis=1, keepdims=True)
     ahead = present & ((x > score) | ((x == score) & (classes < first)))

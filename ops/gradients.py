@@ -1,4 +1,4 @@
-"""Values whose derivatives come from elsewhere: of another operator, or from the solution of the problem they solve."""
+"""Values with given derivatives: those of another operator, or those that Danskin's theorem gives an optimum."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from .interface.arguments import real
 
 
 def straight_through(hard: ArrayLike, soft: ArrayLike) -> Array:
-    """The value of ``hard`` with the derivatives of ``soft`` (the straight-through estimator of Bengio et al., 2013).
+    """Returns ``hard`` with the derivatives of ``soft`` (the straight-through estimator of Bengio et al., 2013).
 
     Args:
       hard: floating array, for instance ``hard_topk_mag(x, k)``. It receives no gradient.
@@ -20,7 +20,7 @@ def straight_through(hard: ArrayLike, soft: ArrayLike) -> Array:
       ``hard``.
 
     Raises:
-      ValueError: they are not floating, or differ in shape or dtype.
+      ValueError: the arrays are not floating, or differ in shape or dtype.
 
     >>> straight_through(jnp.array([0.0, 1.0]), jnp.array([0.2, 0.8]))
     Array([0., 1.], dtype=float32)
@@ -44,15 +44,15 @@ def _straight_through(hard: Array, soft: Array) -> Array:
 @_straight_through.defjvp
 def _straight_through_jvp(primals, tangents):
     hard, soft = primals
-    # Built on `soft` again, so that second derivatives are those of `soft` too.
+    # Applied again, so that second derivatives are those of `soft`, too.
     return _straight_through(hard, soft), tangents[1]
 
 
 def envelope(value: Array, arguments: tuple[Array, ...], slopes: tuple[Array, ...]) -> Array:
-    """``value`` with the derivatives ``slopes`` in ``arguments``, and no others.
+    """Returns ``value`` with the derivatives ``slopes`` in ``arguments``, and no others.
 
-    That of an optimisation problem has derivatives that are known where its solution is (Danskin's theorem). What is
-    differentiated again is the slopes, so that second derivatives are theirs.
+    The solution of an optimisation problem gives the derivatives of its optimal value (Danskin's theorem). Second
+    derivatives of ``value`` are derivatives of ``slopes``.
 
     Args:
       value: shape ``(rows, 1)``.

@@ -1,20 +1,20 @@
-"""Groups of the entries of an array that are kept or pruned together, and runs that keep some of their own.
+"""Groups of entries that are kept or pruned together, and runs that each keep some of their entries.
 
-Of a group ``g`` with ``m_g`` entries, what competes is its size, one number: the root mean square ``s_g = ||x_g|| /
-sqrt(m_g)`` of magnitudes, the mean of scores. So ``lam`` means what it means for single entries, and groups of
-different numbers of entries compete as equals. The magnitude operator of groups scales each by what becomes of its
-size, ``y_g = x_g * u_g / s_g`` with ``u = topk_mag(s, k)``. That is the solution of
+A group ``g`` with ``m_g`` entries competes by one number, its size: for magnitudes the root mean square ``s_g =
+||x_g|| / sqrt(m_g)``, for scores the mean. ``lam`` therefore means the same as for single entries, and the number of
+entries gives a group no advantage. The magnitude operator replaces the sizes ``s`` by ``u = topk_mag(s, k)`` and scales
+each group accordingly, ``y_g = x_g * u_g / s_g``. That is the solution of
 
     max_y  sum_g <x_g, y_g> / m_g - k_support_norm(r)^2 / 2 - lam / p * sum_g r_g^p,    r_g = ||y_g|| / sqrt(m_g),
 
-since for given ``r`` the first term is largest where each ``y_g`` points where ``x_g`` does, and what remains
-is the problem of ``topk_mag`` in the sizes: Proposition 2 of Sander et al. (2023) with the k-support norm of groups in
-the place of that of entries. The mask of groups is ``z = topk_mask(s, k)`` throughout each, the maximiser of ``sum_g
-<x_g, y_g> / m_g - lam / p * sum_g r_g^p`` over the ``y`` that are constant on groups, ``0 <= z <= 1, sum_g z_g = k``.
+since for given ``r`` the first term is largest if each ``y_g`` has the direction of ``x_g``. The rest is the problem of
+``topk_mag`` in the sizes: Proposition 2 of Sander et al. (2023) with the k-support norm of groups, not of entries. The
+mask has the value ``z = topk_mask(s, k)`` on each group. It maximises ``sum_g <x_g, y_g> / m_g - lam / p * sum_g
+r_g^p`` over the ``y`` that are constant on groups, ``0 <= z <= 1, sum_g z_g = k``.
 
-Derivatives are finite also at groups of zeros and near them: they are those of a group that is kept where ``k`` is more
-than there are others, and 0 where it is not. Second ones are for sizes that are 0 or whose square does not underflow
-(1e-19 in float32).
+Derivatives are finite also at and near groups of zeros. For a group of zeros they are those of a kept group if ``k``
+exceeds the number of other groups, else 0. Second derivatives require sizes that are 0 or whose square does not
+underflow (1e-19 in float32).
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ from .interface.arguments import shown
 from .scalar.choice import choose
 
 
-def _whole(name: str, value: object, allowed: str, low: float) -> int:
+def _check_whole(name: str, value: object, allowed: str, low: float) -> int:
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -42,10 +42,10 @@ def _whole(name: str, value: object, allowed: str, low: float) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Blocks:
-    """Tiles of the last axes of an array, kept or pruned whole; those at the edges may be smaller.
+    """Tiles of the last axes of an array, each kept or pruned as a whole; tiles at the edges may be smaller.
 
     Attributes:
-      shape: of a tile. An array must have as many axes at least; a tile lies at one index of the axes before.
+      shape: shape of a tile. An array must have at least as many axes; leading axes are not tiled.
 
     Raises:
       ValueError: the shape is not a tuple of positive whole numbers.
@@ -57,20 +57,20 @@ class Blocks:
         if not isinstance(self.shape, tuple) or not self.shape:
             raise ValueError(f"shape must be a tuple of positive whole numbers, got {shown(self.shape)}")
         for size in self.shape:
-            _whole("shape", size, "a tuple of positive whole numbers", 1)
+            _check_whole("shape", size, "a tuple of positive whole numbers", 1)
 
     def misfit(self, shape: tuple[int, ...]) -> str:
-        """Why an array of this shape has no such groups; empty if it has."""
+        """Returns why an array of this shape cannot be grouped; empty if it can."""
         return "" if len(shape) >= len(self.shape) else f"must have at least {len(self.shape)} axes"
 
     def count(self, shape: tuple[int, ...]) -> int:
-        """How many of an array of this shape compete with each other."""
+        """Returns how many groups of an array of this shape compete with each other."""
         lead = len(shape) - len(self.shape)
         tiles = (-(-size // tile) for size, tile in zip(shape[lead:], self.shape, strict=True))
         return math.prod(shape[:lead]) * math.prod(tiles)
 
-    def apart(self, x: Array) -> Array:
-        """``x`` with axes of its own for the entries of a group, in which the edges are filled up with 0."""
+    def split(self, x: Array) -> Array:
+        """Returns ``x`` with separate axes for the entries of a group; tiles at the edges are padded with 0."""
         lead, tiled = x.shape[: x.ndim - len(self.shape)], x.shape[x.ndim - len(self.shape) :]
         padding = [(0, -size % tile) for size, tile in zip(tiled, self.shape, strict=True)]
         if any(after for _, after in padding):
@@ -78,16 +78,16 @@ class Blocks:
         split = [part for size, tile in zip(tiled, self.shape, strict=True) for part in (-(-size // tile), tile)]
         return x.reshape(*lead, *split)
 
-    def in_layers(self) -> "Blocks":
-        """The same groups of an array with one more axis in front, at each index of which they lie."""
+    def with_layer_axis(self) -> "Blocks":
+        """Returns the same groups for an array with one more axis in front, which indexes layers."""
         return self
 
-    def within(self, ndim: int) -> tuple[int, ...]:
-        """The axes of ``apart`` of an array of ``ndim`` axes along which a group extends."""
+    def group_axes(self, ndim: int) -> tuple[int, ...]:
+        """Returns the axes of ``split(x)`` along which a group extends, for an ``x`` of ``ndim`` axes."""
         return tuple(ndim - len(self.shape) + 2 * i + 1 for i in range(len(self.shape)))
 
-    def together(self, groups: Array, shape: tuple[int, ...]) -> Array:
-        """What ``apart`` was made of."""
+    def join(self, groups: Array, shape: tuple[int, ...]) -> Array:
+        """Returns the array of this shape whose ``split`` is ``groups``."""
         lead = shape[: len(shape) - len(self.shape)]
         tiles = groups.shape[len(lead) :]
         filled = groups.reshape(*lead, *(tiles[2 * i] * tiles[2 * i + 1] for i in range(len(self.shape))))
@@ -96,13 +96,13 @@ class Blocks:
 
 @dataclasses.dataclass(frozen=True)
 class Channels:
-    """Slices of an array at one index of an axis, kept or pruned whole.
+    """Slices of an array at one index of an axis, each kept or pruned as a whole.
 
-    Of a kernel ``[inputs, outputs]`` (that of flax) ``Channels(-1)`` are the columns, all weights into one output;
-    ``Channels(-2)`` the rows, all weights out of one input.
+    For a kernel ``[inputs, outputs]``, as in flax, the groups of ``Channels(-1)`` are the columns, all weights into one
+    output, and those of ``Channels(-2)`` the rows, all weights out of one input.
 
     Attributes:
-      axis: whose indices tell groups apart, or several axes: ``Channels((-2, -1))`` are the filters of a convolution.
+      axis: the axis that indexes groups, or several axes: ``Channels((-2, -1))`` are the filters of a convolution.
 
     Raises:
       ValueError: the axis is not a whole number or a tuple of different ones.
@@ -113,7 +113,7 @@ class Channels:
     def __post_init__(self) -> None:
         allowed = "a whole number or a tuple of different ones"
         for axis in self._axes:
-            _whole("axis", axis, allowed, -math.inf)
+            _check_whole("axis", axis, allowed, -math.inf)
         if not self._axes or len(set(self._axes)) < len(self._axes):
             raise ValueError(f"axis must be {allowed}, got {shown(self.axis)}")
 
@@ -122,7 +122,7 @@ class Channels:
         return self.axis if isinstance(self.axis, tuple) else (self.axis,)
 
     def misfit(self, shape: tuple[int, ...]) -> str:
-        """As that of ``Blocks``."""
+        """See ``Blocks``."""
         if any(not -len(shape) <= axis < len(shape) for axis in self._axes):
             return f"must have axis {self.axis}"
         if len({axis % len(shape) for axis in self._axes}) < len(self._axes):
@@ -130,50 +130,50 @@ class Channels:
         return ""
 
     def count(self, shape: tuple[int, ...]) -> int:
-        """As that of ``Blocks``."""
+        """See ``Blocks``."""
         return math.prod(shape[axis] for axis in self._axes)
 
-    def apart(self, x: Array) -> Array:
-        """As that of ``Blocks``."""
+    def split(self, x: Array) -> Array:
+        """See ``Blocks``."""
         return x
 
-    def in_layers(self) -> "Channels":
-        """As that of ``Blocks``."""
+    def with_layer_axis(self) -> "Channels":
+        """See ``Blocks``."""
         return Channels((0, *(axis + 1 if axis >= 0 else axis for axis in self._axes)))
 
-    def within(self, ndim: int) -> tuple[int, ...]:
-        """As that of ``Blocks``."""
+    def group_axes(self, ndim: int) -> tuple[int, ...]:
+        """See ``Blocks``."""
         return tuple(sorted(set(range(ndim)) - {axis % ndim for axis in self._axes}))
 
-    def together(self, groups: Array, shape: tuple[int, ...]) -> Array:
-        """As that of ``Blocks``."""
+    def join(self, groups: Array, shape: tuple[int, ...]) -> Array:
+        """See ``Blocks``."""
         return groups
 
 
 @dataclasses.dataclass(frozen=True)
 class NM:
-    """N:M sparsity: of every ``m`` entries that follow each other along an axis, ``k`` (the N) are kept.
+    """N:M sparsity: of every ``m`` consecutive entries along an axis, ``k`` (the N) are kept.
 
-    Entries compete within these runs alone, so ``k`` and ``density`` are those of one run: ``NM(4)`` with ``k=2`` is
+    Entries compete only within such a run, so ``k`` and ``density`` are those of one run: ``NM(4)`` with ``k=2`` is
     2:4, which GPUs compute faster.
 
     Attributes:
-      m: how many entries a run has. It must divide the size of the axis.
-      axis: along which runs lie; -2 are the inputs of a kernel ``[..., inputs, outputs]``.
+      m: the number of entries of a run. It must divide the size of the axis.
+      axis: the axis of the runs; -2 is the input axis of a kernel ``[..., inputs, outputs]``.
 
     Raises:
-      ValueError: they are not whole numbers, or ``m`` is below 1.
+      ValueError: ``m`` or ``axis`` is not a whole number, or ``m`` is below 1.
     """
 
     m: int = 4
     axis: int = -2
 
     def __post_init__(self) -> None:
-        _whole("m", self.m, "a positive whole number", 1)
-        _whole("axis", self.axis, "a whole number", -math.inf)
+        _check_whole("m", self.m, "a positive whole number", 1)
+        _check_whole("axis", self.axis, "a whole number", -math.inf)
 
     def misfit(self, shape: tuple[int, ...]) -> str:
-        """As that of ``Blocks``."""
+        """See ``Blocks``."""
         if not -len(shape) <= self.axis < len(shape):
             return f"must have axis {self.axis}"
         if shape[self.axis] % self.m:
@@ -181,19 +181,19 @@ class NM:
         return ""
 
     def count(self, shape: tuple[int, ...]) -> int:
-        """As that of ``Blocks``."""
+        """See ``Blocks``."""
         return self.m
 
-    def in_layers(self) -> "NM":
-        """As that of ``Blocks``."""
+    def with_layer_axis(self) -> "NM":
+        """See ``Blocks``."""
         return NM(self.m, self.axis + 1) if self.axis >= 0 else self
 
     def runs(self, x: Array) -> Array:
-        """The runs as rows, shape ``(runs, m)``."""
+        """Returns the runs as rows, shape ``(runs, m)``."""
         return jnp.moveaxis(x, self.axis, -1).reshape(-1, self.m)
 
-    def together(self, runs: Array, shape: tuple[int, ...]) -> Array:
-        """The array of this shape whose ``runs`` these are."""
+    def join(self, runs: Array, shape: tuple[int, ...]) -> Array:
+        """Returns the array of this shape that has these ``runs``."""
         axis = self.axis % len(shape)
         moved = (*shape[:axis], *shape[axis + 1 :], shape[axis])
         return jnp.moveaxis(runs.reshape(moved), -1, axis)
@@ -204,33 +204,33 @@ Whole = Blocks | Channels
 
 
 def check_groups(groups: Groups | None) -> None:
-    """Checks what is kept or pruned together."""
+    """Checks the type of ``groups``."""
     if not isinstance(groups, Groups | None):
         raise ValueError(f"groups must be None, Blocks, Channels or NM, got {shown(groups)}")
 
 
 def sizes(groups: Whole, x: Array, *, signed: bool) -> Array:
-    """One number for each group: the mean of its entries if ``signed``, else their root mean square.
+    """Returns one number per group: the mean of its entries if ``signed``, else their root mean square.
 
     Args:
-      groups: of the entries.
+      groups: the groups of entries.
       x: floating array.
       signed: whether the sign of entries counts.
 
     Returns:
-      Array with an axis of size 1 in place of each along which groups extend (``groups.within``).
+      Array in which each axis along which groups extend (``groups.group_axes``) has size 1.
     """
-    apart, within = groups.apart(x), groups.within(x.ndim)
-    count = _counts(groups, x.shape, within).astype(x.dtype)
+    split, axes = groups.split(x), groups.group_axes(x.ndim)
+    count = _counts(groups, x.shape, axes).astype(x.dtype)
     if signed:
-        return jnp.sum(apart, axis=within, keepdims=True) / count
-    return _root_mean_square(apart, count, within)
+        return jnp.sum(split, axis=axes, keepdims=True) / count
+    return _root_mean_square(split, count, axes)
 
 
-def _counts(groups: Whole, shape: tuple[int, ...], within: tuple[int, ...]) -> np.ndarray:
-    """How many entries each group has, with axes of size 1 where all have as many."""
+def _counts(groups: Whole, shape: tuple[int, ...], axes: tuple[int, ...]) -> np.ndarray:
+    """Returns the number of entries of each group, with axes of size 1 where groups have equally many."""
     if isinstance(groups, Channels):
-        return np.full((1,) * len(shape), math.prod(shape[axis] for axis in within))
+        return np.full((1,) * len(shape), math.prod(shape[axis] for axis in axes))
     lead, counts = len(shape) - len(groups.shape), np.ones((1,) * (len(shape) + len(groups.shape)))
     for i, tile in enumerate(groups.shape):
         size = shape[lead + i]
@@ -241,7 +241,7 @@ def _counts(groups: Whole, shape: tuple[int, ...], within: tuple[int, ...]) -> n
 
 @jax.custom_jvp
 def _ratio(a: Array, b: Array) -> Array:
-    """``a / b``, and 0 where ``b`` is; without the square of ``b`` in its derivative, which may underflow."""
+    """Returns ``a / b``, and 0 where ``b`` is 0; its derivative avoids the square of ``b``, which may underflow."""
     some = b != 0
     return choose(some, a / choose(some, b, 1.0), 0.0)
 
@@ -252,36 +252,36 @@ def _ratio_jvp(primals, tangents):
     return ratio, _ratio(tangents[0] - ratio * tangents[1], primals[1])
 
 
-def _root_mean_square(x: Array, count: np.ndarray, within: tuple[int, ...]) -> Array:
-    """Over the axes ``within``. Its derivative at 0 is 0."""
+def _root_mean_square(x: Array, count: np.ndarray, axes: tuple[int, ...]) -> Array:
+    """Returns the root mean square over ``axes``, with derivative 0 at 0."""
 
     @jax.custom_jvp
     def of(x: Array) -> Array:
-        largest = jnp.max(jnp.abs(x), axis=within, keepdims=True)
+        largest = jnp.max(jnp.abs(x), axis=axes, keepdims=True)
         scale = choose((largest > 0) & (largest < jnp.inf), largest, 1.0)
-        return scale * jnp.sqrt(jnp.sum(jnp.square(x / scale), axis=within, keepdims=True) / count)
+        return scale * jnp.sqrt(jnp.sum(jnp.square(x / scale), axis=axes, keepdims=True) / count)
 
     @of.defjvp
     def _jvp(primals, tangents):
         size = of(*primals)
         along = _ratio(primals[0], jnp.broadcast_to(size, primals[0].shape))
-        return size, jnp.sum(along * tangents[0], axis=within, keepdims=True) / count
+        return size, jnp.sum(along * tangents[0], axis=axes, keepdims=True) / count
 
     return of(x)
 
 
 def rescaled(groups: Whole, x: Array, size: Array, wanted: Array, at_zero: Array) -> Array:
-    """``x`` with each group scaled from its ``size`` to the ``wanted`` one, by ``at_zero`` where its size is 0."""
+    """Returns ``x`` with each group scaled from ``size`` to ``wanted``, or by ``at_zero`` if its size is 0."""
     factor = choose(size == 0, at_zero, _ratio(wanted, size))
     return scaled(groups, x, factor)
 
 
 def scaled(groups: Whole, x: Array, factor: Array) -> Array:
-    """``x`` with each group multiplied by one number."""
-    return groups.together(groups.apart(x) * factor, x.shape)
+    """Returns ``x`` with each group multiplied by one number."""
+    return groups.join(groups.split(x) * factor, x.shape)
 
 
 def spread(groups: Whole, values: Array, like: Array) -> Array:
-    """The array shaped as ``like`` with one value throughout each group."""
-    apart = jax.eval_shape(groups.apart, like)
-    return groups.together(jnp.broadcast_to(values, apart.shape), like.shape)
+    """Returns an array shaped like ``like`` with one value per group."""
+    split = jax.eval_shape(groups.split, like)
+    return groups.join(jnp.broadcast_to(values, split.shape), like.shape)

@@ -1,4 +1,4 @@
-"""The relaxed top-k mask of entries that cost differently, and of which there is more or less than one."""
+"""The relaxed top-k mask with a cost and a cap for each entry: a relaxed fractional knapsack."""
 
 from collections.abc import Callable
 
@@ -9,11 +9,11 @@ from jax.typing import ArrayLike
 
 from .interface.arguments import NON_NEGATIVE, POSITIVE_STRENGTH, SHARE, Axis, check_p, check_where, floating, known
 from .interface.rowwise import broadcast, check_one_of, rowwise
-from .scalar.budget import Wares, buy
+from .scalar.budget import Items, solve_knapsack
 from .scalar.choice import choose
 
-# Costs that are taken as they are.
-_USUAL = (2.0**-20, 2.0**20)
+# Costs in this range are not rescaled.
+_UNSCALED_COSTS = (2.0**-20, 2.0**20)
 
 
 def knapsack_mask(
@@ -28,28 +28,29 @@ def knapsack_mask(
     axis: Axis = -1,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Relaxed knapsack: how much to take of each entry for a budget ``k``, most of what is worth most for its cost.
+    """Returns the relaxed fractional knapsack: how much of each entry to take within a budget ``k``.
 
-    The solution of ``max_z <x, z> - lam / p * ||z||_p^p`` over ``0 <= z <= caps, <costs, z> = k``: with costs and caps
-    of 1 that is ``topk_mask``, Proposition 2 of Sander et al. (2023) with ``phi(x) = x`` and ``w = 1_k``, and like it
+    It is the solution of ``max_z <x, z> - lam / p * ||z||_p^p`` over ``0 <= z <= caps, <costs, z> = k``. With costs and
+    caps of 1 that is ``topk_mask``, Proposition 2 of Sander et al. (2023) with ``phi(x) = x`` and ``w = 1_k``; both are
     one scalar equation, solved exactly. ``lam -> 0`` gives the fractional knapsack: entries in the order of ``x /
     costs``, each in full until the budget is spent. To prune by bytes or operations, let ``costs`` count them.
 
     Differentiable in ``x``, ``k``, ``density``, ``costs``, ``caps`` and ``lam``, forwards and backwards, to any order;
-    where nothing is taken in part the derivative in ``k`` is 0. Takes O(n) time and memory.
+    if no entry of a row is taken in part, its derivative in ``k`` is 0. Takes O(n) time and memory.
 
     Args:
       x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent; ``+inf``
         entries come first. A NaN makes its row NaN.
       k: the budget, >= 0 and in the units of ``costs``; one number, or an array that broadcasts to one value per row
-        (the shape of ``x`` without ``axis``). More than all that there is costs takes it all.
-      density: instead of ``k``, the budget as a share of what all that takes part costs, in [0, 1]; not rounded. Shape
-        as ``k``.
-      costs: of a unit of each entry, positive and finite; broadcasts against ``x``. Others are refused where they are
-        known, and make their row NaN where they are not. Those of a row may span any range, as long as ``x`` and
-        ``lam`` over a cost, in units of the row's largest, are numbers that neither over- nor underflow: a row that
-        misses its budget by more than 0.1 % is NaN.
-      caps: the most to take of each entry, >= 0; likewise. ``inf`` for no cap, if the budget is ``k``.
+        (the shape of ``x`` without ``axis``). A budget above the total cost takes everything.
+      density: instead of ``k``, the budget as a share of the total cost of entries that take part, in [0, 1]; not
+        rounded. Shape as ``k``.
+      costs: the cost of a unit of each entry, positive and finite; broadcasts against ``x``. Other costs are refused if
+        known, and make their row NaN if traced. The costs of a row may span any range, as long as ``x`` and ``lam``
+        divided by a cost (in units of the row's largest) neither over- nor underflow. A row that misses its budget by
+        more than 0.1 % is NaN.
+      caps: the most to take of each entry, >= 0; broadcasts and is checked like ``costs``. ``inf`` means no cap, and is
+        allowed with ``k`` only.
       lam: strength of the relaxation, in [1e-32, 1e32], in the units of ``x``; shape as ``k``.
       p: exponent of the regularisation, a Python number in (1, 2].
       axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
@@ -71,23 +72,23 @@ def knapsack_mask(
     most = "" if density is None else " and finite, as the budget is a density"
     _check_known("costs", costs, lambda c: (c <= 0) | (c == np.inf), "positive and finite", x, where)
     _check_known("caps", caps, lambda u: (u < 0) | ((u == np.inf) & bool(most)), f">= 0{most}", x, where)
-    usual = known(costs) and costs.ndim == 0 and _USUAL[0] <= float(np.asarray(costs)) <= _USUAL[1]
+    unscaled = known(costs) and costs.ndim == 0 and _UNSCALED_COSTS[0] <= float(np.asarray(costs)) <= _UNSCALED_COSTS[1]
     return rowwise(
         _knapsack,
         x,
         axis=axis,
-        beside={"costs": costs, "caps": caps},
+        aligned={"costs": costs, "caps": caps},
         per_row=budget | {"lam": (lam, POSITIVE_STRENGTH)},
         where=where,
         p=check_p(p),
-        usual=usual,
+        unscaled=unscaled,
     )
 
 
 def _check_known(
     name: str, value: Array, wrong: Callable[[np.ndarray], np.ndarray], allowed: str, x: Array, where: ArrayLike | None
 ) -> None:
-    """Refuses what is known to be wrong of an entry that takes part, as far as that is known."""
+    """Raises for a known wrong value of an entry that is known to take part."""
     if not known(value) or not np.any(found := wrong(np.asarray(value))) or not (where is None or known(where)):
         return
     found = np.array(broadcast(found, x.shape, name, "x"))
@@ -107,7 +108,7 @@ def _knapsack(
     lam: Array,
     where: Array | None = None,
     p: float,
-    usual: bool,
+    unscaled: bool,
     **amount: Array,
 ) -> Array:
     there = x != -jnp.inf
@@ -118,17 +119,15 @@ def _knapsack(
     if given == "density":
         valid = valid & (caps < jnp.inf)
     usable = there & valid
-    # Counted: asked for with `any`, costs that are one constant make XLA reduce as many of them while it compiles,
-    # for a minute at (4096, 8192).
+    # A count, because XLA evaluates `any` of constant costs while it compiles: for a minute at (4096, 8192).
     bad = jnp.sum(usable, axis=-1, keepdims=True) < jnp.sum(there, axis=-1, keepdims=True)
     limits = jnp.finfo(x.dtype)
     largest = limits.max
     unit = jnp.ones_like(lam)
-    if not usual:
-        # In units of a power of two near the largest cost: where costs are tiny or huge, squares of what entries are
-        # worth would over- or underflow.
+    if not unscaled:
+        # Costs are divided by a power of two near the largest: squares of worths could over- or underflow otherwise.
         most = jnp.max(choose(usable, jnp.minimum(costs, largest / 2), 0.0), axis=-1, keepdims=True)
-        odd = (most > 0) & ((most < _USUAL[0]) | (most > _USUAL[1]))
+        odd = (most > 0) & ((most < _UNSCALED_COSTS[0]) | (most > _UNSCALED_COSTS[1]))
         unit = lax.stop_gradient(lax.reduce_precision(choose(odd, most, 1.0), limits.nexp, 0))
     cost, cap = choose(usable, costs / unit, 1.0), choose(usable, caps, 0.0)
     worth = choose(usable, jnp.minimum(x, largest) / cost, -jnp.inf)
@@ -137,9 +136,9 @@ def _knapsack(
         budget = budget * jnp.sum(choose(usable, cost * cap, 0.0), axis=-1, keepdims=True)
     else:
         budget = budget / unit
-        # Without a cap, one that the budget does not reach.
+        # An infinite cap becomes one that the budget does not reach.
         beyond = jnp.minimum(lax.stop_gradient(2.0 * budget / cost), largest)
         cap = choose(cap == jnp.inf, beyond, cap)
     empty = ~jnp.any(usable & (cap > 0), axis=-1, keepdims=True)
-    z = buy(Wares(worth, cost, cap), choose(bad, jnp.nan, budget), lam, p)
+    z = solve_knapsack(Items(worth, cost, cap), choose(bad, jnp.nan, budget), lam, p)
     return choose(there & ~(empty & ~bad), z, 0.0)

@@ -1,4 +1,4 @@
-"""What is behind the operators of pytrees: which leaves take part, and one solution for all of them or for each."""
+"""The implementation of the operators of pytrees: chooses the leaves, and solves for all of them or for each."""
 
 import dataclasses
 import functools
@@ -17,17 +17,17 @@ from .interface.arguments import (
     SHARE,
     STRENGTH,
     Range,
-    Vanishing,
+    ZeroLam,
     check_count,
     check_p,
     check_scalar,
     check_values,
     known,
     real,
+    rows_with_zero_lam,
     share_of,
     shown,
     strength,
-    which_vanish,
     working_dtype,
 )
 from .interface.rowwise import AxisName, on_mesh, spec_of
@@ -42,13 +42,13 @@ Tree = TypeVar("Tree")  # any pytree, which operators return as they were given 
 
 
 def is_array(leaf: Any) -> bool:
-    """Whether a leaf of a pytree is an array; functions, strings and Python's numbers, which modules hold, are not."""
+    """Returns whether a leaf is an array; functions, strings and Python numbers, which modules may hold, are not."""
     return isinstance(leaf, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct) or hasattr(
         leaf, "__jax_array__"
     )
 
 
-def of_tree(
+def select_in_tree(
     tree: Tree,
     density: ArrayLike | None,
     k: ArrayLike | None,
@@ -64,14 +64,14 @@ def of_tree(
     axis_name: AxisName = None,
     name: str = "params",
 ) -> Tree:
-    """The operator of ``phi``; the hard one where ``lam`` is ``None``.
+    """Returns ``tree`` after the operator of ``phi``; if ``lam`` is ``None``, after the hard operator.
 
-    Leaves for which ``stacked`` is true hold one layer at each index of their first axis: each layer is grouped as a
-    leaf of its own, and has a budget of its own ``per_leaf``.
+    A leaf for which ``stacked`` is true holds one layer at each index of its first axis. Each layer is grouped as a
+    leaf of its own, and with ``per_leaf`` it has a budget of its own.
     """
     p, whole = check_p(p), lam is None
     lam = 0.0 if lam is None else lam
-    strength_of_it = check_scalar("lam", lam, STRENGTH)
+    lam_scalar = check_scalar("lam", lam, STRENGTH)
     if (density is None) == (k is None):
         raise ValueError(f"exactly one of density and k must be given, got density={shown(density)}, k={shown(k)}")
     share = None if density is None else check_scalar("density", density, SHARE)
@@ -100,9 +100,9 @@ def of_tree(
     if not chosen:
         raise ValueError(f"{name} must have at least one floating leaf that takes part, got none")
     leaves = tuple(chosen.values())
-    # A vector by itself is a row, which a kernel solves where there is one.
+    # A single vector is a row, which a kernel solves on devices that have one.
     vector = len(leaves) == leaves[0].ndim == 1 and groups is None and layered == [False]
-    # Runs lie on one device, whatever the leaf does.
+    # A run always lies on one device, even if its leaf is divided.
     rows = Rows() if isinstance(groups, NM) else Rows(-1 if per_leaf or vector else None, axis_name)
     parts = tuple(_Part.of(*pair, groups, rows) for pair in zip(leaves, layered, strict=True))
     numbers = [part.width * _shards(rows.axis_name) for part in parts]
@@ -120,12 +120,12 @@ def of_tree(
     kept = _compiled(
         leaves,
         amounts,
-        strength_of_it,
+        lam_scalar,
         is_share=share is not None and not known(density),
         equation=Equation(p, phi, rows),
         parts=parts,
         debias=bool(debias),
-        zero=which_vanish(lam),
+        zero=rows_with_zero_lam(lam),
     )
     for index, leaf in zip(chosen, kept, strict=True):
         results[index] = leaf
@@ -133,17 +133,17 @@ def of_tree(
 
 
 def competitors(leaf: Any, layered: bool, groups: Groups | None, per_leaf: bool) -> int:
-    """How many of a leaf, or of each of its layers, compete for one budget."""
+    """Returns how many entries or groups of a leaf, or of each of its layers, compete for one budget."""
     return _Part.of(leaf, layered, groups, Rows(-1 if per_leaf else None)).width
 
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """How a leaf takes part.
+    """The static description of a leaf.
 
     Attributes:
-      groups: of its entries.
-      width: how many of them compete for one budget: of the leaf, of a layer or of a run.
+      groups: the groups of its entries.
+      width: how many entries or groups compete for one budget: those of the leaf, of a layer or of a run.
     """
 
     groups: Groups | None
@@ -152,14 +152,14 @@ class _Part:
     @classmethod
     def of(cls, leaf: Array, layered: bool, groups: Groups | None, rows: Rows) -> "_Part":
         if layered and groups is not None:
-            groups = groups.in_layers()
+            groups = groups.with_layer_axis()
         width = leaf.size if groups is None else groups.count(leaf.shape)
         by_layer = layered and rows.axis is not None and not isinstance(groups, NM)
         return cls(groups, width // leaf.shape[0] if by_layer else width)
 
 
 def _count(k: Any, numbers: list[int], dtype: Any, rows: Rows, groups: Groups | None, whole: bool) -> Array:
-    """``k``, if it can be had of so many that compete."""
+    """Returns ``k`` as an array, after a check against the ``numbers`` of competing entries or groups."""
     of = "entries" if groups is None else "entries of a run" if isinstance(groups, NM) else "groups"
     if rows.axis is None:
         largest = sum(numbers)
@@ -174,7 +174,7 @@ def _count(k: Any, numbers: list[int], dtype: Any, rows: Rows, groups: Groups | 
 
 
 def _working_dtype(leaves: tuple[Array, ...]) -> np.dtype:
-    """The widest that one of the leaves is computed in, by itself: allowed too where promotion is strict."""
+    """Returns the widest working dtype of the leaves; unlike promotion, this is allowed in strict mode, too."""
     return max((working_dtype(leaf.dtype) for leaf in leaves), key=lambda dtype: dtype.itemsize)
 
 
@@ -192,18 +192,18 @@ def _compiled(
     equation: Equation,
     parts: tuple[_Part, ...],
     debias: bool,
-    zero: Vanishing,
+    zero: ZeroLam,
 ) -> tuple[Array, ...]:
-    """What is selected of the leaves; there is one amount, a number or a share, or a number for each leaf."""
+    """Returns the leaves after the operator; ``amounts`` holds one number or share, or a number for each leaf."""
     signed = equation.linear
-    # Of whole groups the hard operator is a mask: its derivative is that of what is kept, also of a group of zeros.
+    # For groups the hard operator is a mask, so that a kept group of zeros has the derivative 1.
     hard_groups = isinstance(parts[0].groups, Whole) and zero == "all"
     if hard_groups:
         equation = dataclasses.replace(equation, phi=IDENTITY)
     operator = mask_of if equation.linear else functools.partial(magnitude_of, debias=debias)
 
     def solve(leaves: tuple[Array, ...], parts: tuple[_Part, ...], amount: Array, lam: Array) -> tuple[Array, ...]:
-        """What is selected of leaves that compete with each other, or of one whose rows do not."""
+        """Returns the operator of leaves that compete with each other, or of one leaf."""
         dtype = _working_dtype(leaves)
         width = sum(part.width for part in parts)
         size = width * _shards(equation.rows.axis_name)
@@ -219,17 +219,17 @@ def _compiled(
         if isinstance(parts[0].groups, Whole) and not signed and not hard_groups:
             nonzero = equation.rows.sum(lambda s: s > 0, rows)
             at_zero = share_at_zero(k, nonzero, jnp.full_like(nonzero, size), lam, equation.p)
-            # A group of zeros moves as an entry would.
+            # A group of zeros has the derivative of an entry that is 0.
             if not debias:
                 at_zero = at_zero * (1.0 / (1.0 + lam) if equation.p == 2 else jnp.where(lam == 0, 1.0, 0.0))
             at_zero = at_zero.astype(dtype)
 
-        def whole(groups: Groups | None, x: Array, s: Array, y: Array) -> Array:
-            """A leaf, of what is kept of it or of its groups."""
+        def rebuild(groups: Groups | None, x: Array, s: Array, y: Array) -> Array:
+            """Returns a leaf from the operator's values ``y`` of its entries or groups."""
             if groups is None:
                 return y
             if isinstance(groups, NM):
-                return groups.together(y, x.shape)
+                return groups.join(y, x.shape)
             if signed:
                 return spread(groups, y, x)
             if hard_groups:
@@ -238,7 +238,7 @@ def _compiled(
             return rescaled(groups, x, s, y, at_zero.reshape(along_layers))
 
         together = zip(parts, working, competing, kept, leaves, strict=True)
-        return tuple(whole(part.groups, x, s, y).astype(leaf.dtype) for part, x, s, y, leaf in together)
+        return tuple(rebuild(part.groups, x, s, y).astype(leaf.dtype) for part, x, s, y, leaf in together)
 
     def apply(entries: tuple[Array, ...], amounts: tuple[Array, ...], lam: Array) -> tuple[Array, ...]:
         if equation.rows.axis is None:
@@ -250,7 +250,7 @@ def _compiled(
 
 
 def _competing(x: Array, groups: Groups | None, signed: bool) -> Array:
-    """What competes in a leaf: its entries, as they lie or in runs, or the sizes of its groups."""
+    """Returns what competes in a leaf: its entries, its runs as rows, or the sizes of its groups."""
     if groups is None:
         return x
     return groups.runs(x) if isinstance(groups, NM) else sizes(groups, x, signed=signed)
@@ -259,7 +259,7 @@ def _competing(x: Array, groups: Groups | None, signed: bool) -> Array:
 def _in_rows(
     competing: tuple[Array, ...], k: Array, lam: Array, rows: Rows, width: int
 ) -> tuple[tuple[Array, ...], Array, Array]:
-    """Entries and scalars in the layout of the solvers: a leaf in rows of a width, or all leaves as one row."""
+    """Returns entries and scalars in the layout of the solvers: one leaf as rows, or all leaves as one row."""
     if rows.axis is None:
         return competing, k, lam
     (x,) = (s.reshape(-1, width) for s in competing)

@@ -15,7 +15,7 @@ from .interface.arguments import (
     SHARE,
     STRENGTH,
     UP_TO_N,
-    Vanishing,
+    ZeroLam,
     check_axis,
     check_choice,
     check_p,
@@ -24,10 +24,10 @@ from .interface.arguments import (
     check_whole,
     floating,
     known,
-    which_vanish,
+    rows_with_zero_lam,
 )
 from .interface.labels import LABELS, check_targets, is_class, signed
-from .interface.rowwise import ROWS, WIDE, rowwise
+from .interface.rowwise import FULL_PRECISION_ROWS, ROWS, rowwise
 from .scalar.choice import choose
 from .scalar.equation import Equation
 from .scalar.mask import select_topk
@@ -55,47 +55,45 @@ def topk_fenchel_young_loss(
     ignore_index: int | None = None,
     reduction: Reduction = "none",
 ) -> Array:
-    """Top-k loss ``f_R(x, 1_k) + R(t) - <x, t>`` of every example (Section 6 of Sander et al., 2023).
+    """Returns the top-k loss ``f_R(x, 1_k) + R(t) - <x, t>`` of every example (Section 6 of Sander et al., 2023).
 
     ``f_R(x, 1_k)`` is ``relaxed_topk_value`` with ``phi(x) = x``, and ``R(t) = lam / p * ||t||_p^p`` the regularisation
-    of the target. Convex in the logits ``x``, with the gradient ``topk_mask(x, k) - t``. Where ``t`` lies in the
-    polytope ``0 <= y <= 1, sum(y) = k``, this is a Fenchel-Young loss proper (Blondel et al., 2020): at least 0, 0
-    where the mask equals the target, and indifferent to common shifts of the logits. With ``k = 1``, ``p = 2`` and
-    ``lam = 1`` it is the sparsemax loss (Martins and Astudillo, 2016). The paper leaves out ``R(t)``, a constant of the
-    logits: ``lam / p`` for one label.
+    of the target. Convex in the logits ``x``, with the gradient ``topk_mask(x, k) - t``. If ``t`` lies in the
+    polytope ``0 <= y <= 1, sum(y) = k``, this is a Fenchel-Young loss (Blondel et al., 2020): at least 0, and 0 where
+    the mask equals the target, and unchanged if all logits are shifted equally. With ``k = 1``, ``p = 2`` and
+    ``lam = 1`` it is the sparsemax loss (Martins and Astudillo, 2016). The paper omits ``R(t)``, which does not depend
+    on the logits: ``lam / p`` for one label.
 
-    - ``target="one_hot"`` takes the targets as they are, as the paper does. For ``k > 1`` a one-hot ``t`` lies outside
-      the polytope: the gradient sums to ``k - 1``, and the loss falls without bound as a common shift takes all logits
-      down.
+    - ``target="one_hot"`` uses the targets unchanged, as the paper does. For ``k > 1`` a one-hot ``t`` lies outside the
+      polytope: the gradient sums to ``k - 1``, and the loss is unbounded below as all logits decrease together.
     - ``target="smooth"`` moves them into the polytope: ``m`` positives among ``n`` classes become
       ``t + (k - m) / (n - m) * (1 - t)``, or ``t * k / m`` if ``m > k``.
 
-    It is computed as a sum of terms that are not negative, besides ``(k - m)`` times the threshold: without
-    cancellation, however large the logits or small the loss (for ``"one_hot"``, up to a rounding of ``R(t)``).
+    The loss is computed as a sum of non-negative terms, plus ``(k - m)`` times the threshold. So there is no
+    cancellation, for logits of any size (for ``"one_hot"``, up to a rounding of ``R(t)``).
 
     Args:
-      logits: real array, any shape; ``n`` is its size along ``axis``. A class with ``-inf`` costs nothing and gets no
-        gradient where its target is 0; where that is not, the ``one_hot`` loss is ``inf`` with a gradient of minus the
-        target, as that of cross-entropy, and the ``smooth`` one takes the class as absent.
+      logits: real array, any shape; ``n`` is its size along ``axis``. A class with ``-inf`` and target 0 costs nothing
+        and gets no gradient. With a positive target, the ``one_hot`` loss is ``inf`` and its gradient minus the target,
+        as for cross-entropy, and the ``smooth`` loss treats the class as absent.
       targets: integer labels in ``[0, n)``, of the shape of ``logits`` without ``axis``; or one value per class, 0 or 1
-        (one-hot, multi-hot) or between, of the shape of ``logits``. A label out of range that is not known at trace
-        time makes its example's loss and gradient NaN.
-      k: how many classes the mask selects: a real number in ``[0, n]``; one number, or one per example. At most as many
-        as take part.
+        (one-hot, multi-hot) or between, of the shape of ``logits``. A traced label out of range makes the loss and
+        gradient of its example NaN.
+      k: how many classes the mask selects: a real number in ``[0, n]``; one number, or one per example. It is
+        reduced to the number of classes that take part.
       lam: strength of the relaxation, 0 or in [1e-32, 1e32], in the units of the logits; shape as ``k``.
       p: exponent of the regularisation, a Python number in (1, 2].
       target: ``"one_hot"`` or ``"smooth"``.
       axis: the axis of the classes.
       where: boolean array, broadcasting against ``logits``: classes that take part.
       label_smoothing: in [0, 1], one number or one per example: the share of the target that is spread evenly over the
-        classes that take part, as in ``torch.nn.CrossEntropyLoss``, before ``target`` says what becomes of it.
-      class_weights: shape ``(n,)``, >= 0: what the loss of an example with this label is multiplied by, like ``weight``
-        there. For labels only.
-      example_weights: >= 0, one per example: what its loss is multiplied by.
-      ignore_index: a label of examples that do not count, like -100 there: their loss and gradient are 0, whatever
-        their logits. For labels only.
-      reduction: ``"none"`` for one loss per example, their ``"sum"``, or their ``"mean"``: the sum over that of the
-        weights of the examples that count, 0 if these are none.
+        classes that take part, as in ``torch.nn.CrossEntropyLoss``; applied before ``target``.
+      class_weights: shape ``(n,)``, >= 0, for labels only: factors of the loss by label, like ``weight`` in PyTorch.
+      example_weights: >= 0, one per example: factors of the loss.
+      ignore_index: for labels only: examples with this label are ignored, like -100 in PyTorch. Their loss and gradient
+        are 0 for any logits.
+      reduction: ``"none"`` for one loss per example, or their ``"sum"`` or ``"mean"``. The mean is the sum of losses
+        divided by the sum of the weights of examples that are not ignored, and 0 without such examples.
 
     Returns:
       One loss per example: the shape of ``logits`` without ``axis``, or a scalar if reduced; of the dtype of ``logits``
@@ -141,14 +139,14 @@ def topk_fenchel_young_mixture(
     ignore_index: int | None = None,
     reduction: Reduction = "none",
 ) -> Array:
-    """``sum_k weights_k * loss_k`` for ``k = 1, ..., K``: a loss for several top-k accuracies at once.
+    """Returns ``sum_k weights_k * loss_k`` for ``k = 1, ..., K``, a loss for several top-k accuracies at once.
 
-    Losses are mixed over ``k`` as by Petersen et al. (2022). Takes ``K`` times the memory of one.
+    Petersen et al. (2022) mix losses over ``k`` in this way. Takes ``K`` times the memory of one loss.
 
     Args:
       logits: as in ``topk_fenchel_young_loss``.
       targets: as in ``topk_fenchel_young_loss``.
-      weights: shape ``(K,)``, ``1 <= K <= n``, non-negative.
+      weights: the weight of each ``k``, shape ``(K,)``, ``1 <= K <= n``, non-negative.
       lam: as in ``topk_fenchel_young_loss``.
       p: as in ``topk_fenchel_young_loss``.
       target: as in ``topk_fenchel_young_loss``.
@@ -188,7 +186,7 @@ def topk_fenchel_young_mixture(
         example_weights,
         ignore_index,
         reduction,
-        whole={"weights": weights},
+        constants={"weights": weights},
     )
 
 
@@ -208,7 +206,7 @@ def _operate(
     reduction: Reduction,
     *,
     per_row: dict[str, Any] | None = None,
-    whole: dict[str, Any] | None = None,
+    constants: dict[str, Any] | None = None,
 ) -> Array:
     check_choice("target", target, TARGETS)
     check_choice("reduction", reduction, REDUCTIONS)
@@ -217,7 +215,7 @@ def _operate(
     n = logits.shape[axis]
     targets, single = check_targets("targets", targets, logits, axis)
     per_row = {"lam": (lam, STRENGTH)} | (per_row or {})
-    beside, whole = {}, dict(whole or {})
+    aligned, constants = {}, dict(constants or {})
     if ignore_index is not None:
         ignore_index = check_whole("ignore_index", ignore_index, -(2**31), 2**31 - 1, "a label")
     if single:
@@ -232,13 +230,13 @@ def _operate(
         for name, value in (("ignore_index", ignore_index), ("class_weights", class_weights)):
             if value is not None:
                 raise ValueError(f"{name} must be None unless targets are labels, got targets of shape {targets.shape}")
-        beside["targets"] = targets
+        aligned["targets"] = targets
     if not known(label_smoothing) or np.any(label_smoothing != 0):
         per_row["label_smoothing"] = (label_smoothing, SHARE)
     if example_weights is not None:
         per_row["example_weights"] = (example_weights, NON_NEGATIVE)
     if class_weights is not None:
-        whole["class_weights"] = check_values("class_weights", class_weights, NON_NEGATIVE)
+        constants["class_weights"] = check_values("class_weights", class_weights, NON_NEGATIVE)
         if np.shape(class_weights) != (n,):
             raise ValueError(
                 f"class_weights must have shape ({n},), one per class, got shape {np.shape(class_weights)}"
@@ -248,15 +246,15 @@ def _operate(
         logits,
         name="logits",
         axis=axis,
-        beside=beside,
+        aligned=aligned,
         per_row=per_row,
         where=where,
-        whole=whole,
-        returns=(ROWS if reduction == "none" else WIDE, WIDE),
+        constants=constants,
+        returns=(ROWS if reduction == "none" else FULL_PRECISION_ROWS, FULL_PRECISION_ROWS),
         loss=function,
         p=check_p(p),
         smooth=target == "smooth",
-        zero=which_vanish(lam),
+        zero=rows_with_zero_lam(lam),
         ignore_index=ignore_index,
     )
     if reduction == "none":
@@ -281,7 +279,7 @@ def _weighted(
     ignore_index: int | None,
     **arguments: Any,
 ) -> tuple[Array, Array]:
-    """Losses of rows ``(rows, n)`` and what each counts for, ``(rows, 1)``; ``loss`` is that of one value per class."""
+    """Returns the weighted losses of rows and their weights, ``(rows, 1)``; ``loss`` takes one target per class."""
     present = jnp.full(x.shape, True) if where is None else where
     ignored, weight = jnp.full((x.shape[0], 1), False), jnp.ones((x.shape[0], 1), x.dtype)
     t = targets
@@ -298,38 +296,38 @@ def _weighted(
         t = (1.0 - label_smoothing) * t + label_smoothing * spread
     if example_weights is not None:
         weight = weight * example_weights
-    x = choose(ignored, 0.0, x)  # not even a NaN of an example that does not count reaches a derivative
+    x = choose(ignored, 0.0, x)  # keeps NaNs of ignored examples out of derivatives
     losses = loss(x, t, lam, present, **arguments)
-    # What weighs nothing costs nothing, even if it is infinite.
+    # With weight 0 even an infinite loss counts as 0.
     weighed = choose((weight == 0) & (losses == jnp.inf), 0.0, losses) * weight
     return choose(ignored, 0.0, weighed), choose(ignored, 0.0, weight)
 
 
 def _loss_of_rows(
-    x: Array, t: Array, lam: Array, present: Array, *, k: Array, p: float, smooth: bool, zero: Vanishing
+    x: Array, t: Array, lam: Array, present: Array, *, k: Array, p: float, smooth: bool, zero: ZeroLam
 ) -> Array:
-    """Losses of rows ``(rows, n)`` with one target value per class."""
+    """Returns the losses ``(rows, 1)`` of rows ``(rows, n)`` with one target value per class."""
     if smooth:
         present = present & (x != -jnp.inf)
     x, t = choose(present, x, -jnp.inf), choose(present, t, 0.0)
     available = jnp.sum(x != -jnp.inf, axis=-1, keepdims=True, dtype=jnp.int32).astype(k.dtype)
-    k = choose(k > available, available, k)  # whose derivative at equality is 1, not one half
+    k = choose(k > available, available, k)  # unlike `minimum`, has derivative 1 at equality
     if smooth:
         return _loss(x, _into_polytope(t, present, k), k, lam, Equation(p), zero, smooth)
     loss = _loss(x, t, k, lam, Equation(p), zero, smooth)
     loss = loss + lam * _total(choose(t > 0, choose(t > 0, t, 1.0) ** p, 0.0)) / p
-    # In the polytope it is not negative, which the rounding of R(t) must not hide.
+    # In the polytope the loss is not negative; a negative value comes from the rounding of R(t).
     return choose((k == _total(t)) & (loss < 0), loss - lax.stop_gradient(loss), loss)
 
 
 def _mixture_of_rows(x: Array, t: Array, lam: Array, present: Array, *, weights: Array, **arguments: Any) -> Array:
-    """Losses of rows ``(rows, n)``, mixed over ``k``."""
+    """Returns the losses ``(rows, 1)`` of rows ``(rows, n)``, mixed over ``k``."""
 
     def loss(k: Array) -> Array:
         return _loss_of_rows(x, t, lam, present, k=jnp.broadcast_to(k, lam.shape), **arguments)
 
     losses = jax.vmap(loss)(jnp.arange(1, len(weights) + 1, dtype=x.dtype))
-    # What weighs nothing costs nothing, even if it is infinite.
+    # With weight 0 even an infinite loss counts as 0.
     losses = choose((weights[:, None, None] == 0) & (losses == jnp.inf), 0.0, losses)
     return jnp.tensordot(weights.astype(x.dtype), losses, axes=1, precision="highest")
 
@@ -339,15 +337,15 @@ def _total(values: Array) -> Array:
 
 
 def _into_polytope(t: Array, present: Array, k: Array) -> Array:
-    """Targets that sum to ``k``, and lie in [0, 1]."""
+    """Returns targets moved into the polytope: they sum to ``k`` and lie in [0, 1]."""
     positives, negatives = _total(t), _total(choose(present, 1.0 - t, 0.0))
     share = choose(negatives > 0, (k - positives) / choose(negatives > 0, negatives, 1.0), 0.0)
     scale = k / choose(positives > 0, positives, 1.0)
     return choose(present, choose(positives <= k, t + share * (1.0 - t), scale * t), 0.0)
 
 
-def _mask_and_threshold(x: Array, k: Array, lam: Array, equation: Equation, zero: Vanishing) -> tuple[Array, TwoFloat]:
-    """The mask, and the value of its least selected entry once the regularisation has taken its part."""
+def _mask_and_threshold(x: Array, k: Array, lam: Array, equation: Equation, zero: ZeroLam) -> tuple[Array, TwoFloat]:
+    """Returns the mask, and its threshold: the least selected logit minus ``lam`` if none is partly selected."""
     (s,), gamma, (mask,) = select_topk((x,), k, lam, dataclasses.replace(equation, zero=zero))
     z = jax.lax.stop_gradient(mask)
     most = jnp.max(s, axis=-1, keepdims=True)
@@ -358,14 +356,14 @@ def _mask_and_threshold(x: Array, k: Array, lam: Array, equation: Equation, zero
     return mask, select(partly, gamma, shift(TwoFloat(least, jnp.zeros_like(least)), choose(some, -lam, 0.0)))
 
 
-# Terms of the binomial series below: 0.1 to this power is less than the resolution of a float64.
+# The number of terms of the binomial series: 0.1 to this power is below the resolution of float64.
 _TERMS = 17
 
 
 def _divergence(t: Array, y: Array, power: Array, p: float) -> Array:
-    """``t^p / p + y^p / q - t y^(p - 1)``, at least 0: Bregman's divergence of ``|.|^p / p`` from ``t`` to ``y``.
+    """Returns the Bregman divergence of ``|.|^p / p``, ``t^p / p + y^p / q - t y^(p - 1) >= 0``.
 
-    ``power`` is ``y^(p - 1)``, which at a small ``p`` is far from 0 where ``y`` underflows.
+    ``power`` is ``y^(p - 1)``, which for ``p`` near 1 is far from 0 even if ``y`` underflows.
     """
     if p == 2:
         return 0.5 * jnp.square(t - y)
@@ -373,7 +371,7 @@ def _divergence(t: Array, y: Array, power: Array, p: float) -> Array:
     base = choose(positive, y, 1.0)
     u = (t - base) / base
     near = jnp.abs(u) < 0.1
-    # sum over j >= 2 of binomial(p, j) u^j / p, where the closed form would cancel.
+    # Near u = 0, where the closed form cancels: the sum over j >= 2 of binomial(p, j) u^j / p.
     series = jnp.zeros_like(u)
     for j in range(_TERMS, 1, -1):
         binomial = float(np.prod([(p - i) / (i + 1) for i in range(j)]))
@@ -384,12 +382,12 @@ def _divergence(t: Array, y: Array, power: Array, p: float) -> Array:
     return choose(positive, base**p * bend, jnp.maximum(faint, 0.0))
 
 
-def _loss(x: Array, t: Array, k: Array, lam: Array, equation: Equation, zero: Vanishing, smooth: bool) -> Array:
-    """Losses of rows ``(rows, n)``, ``-inf`` where a class is absent.
+def _loss(x: Array, t: Array, k: Array, lam: Array, equation: Equation, zero: ZeroLam, smooth: bool) -> Array:
+    """Returns the losses ``(rows, 1)`` of rows ``(rows, n)``, in which absent classes are ``-inf``.
 
-    With ``v`` the point where ``f_R`` takes its minimum (Proposition 2), the loss splits into two Fenchel-Young losses:
-    that of ``R`` at ``x - v``, which is ``lam`` times a Bregman divergence, and that of the hard mask at ``v``, which
-    charges selected classes for what their target lacks and the others for the target they have.
+    With ``v`` the minimiser in ``f_R`` (Proposition 2), the loss is the sum of two Fenchel-Young losses. That of ``R``
+    at ``x - v`` is ``lam`` times a Bregman divergence. That of the hard mask at ``v`` penalises selected classes whose
+    target is below 1, and other classes whose target is positive.
     """
     p = equation.p
     y, gamma = _mask_and_threshold(x, k, lam, equation, zero)

@@ -1,4 +1,4 @@
-"""Which leaves of a pytree of parameters are matrices of weights, by name and shape, and which hold stacked layers."""
+"""Predicates for leaves of a pytree of parameters: weight matrices, stacked layers, and paths that match a pattern."""
 
 import dataclasses
 import math
@@ -11,7 +11,7 @@ from jax import Array
 
 from .leaves import Include
 
-# Names of parameters that are no weights between units, whatever their shape: of flax, Haiku, Equinox and big_vision.
+# Names of parameters that are not weight matrices, whatever their shape, in flax, Haiku, Equinox and big_vision.
 _VECTORS = re.compile(
     r"^b\d*$|(?:^|_)(?:bias(?:es)?|scales?|offsets?|beta|gamma|mean|var|cls|tokens?|pos(?:ition(?:al|s)?|emb\w*)?)\d*(?:_|$)"
 )
@@ -19,16 +19,16 @@ _WEIGHTS = re.compile(r"(?:^|_)(?:kernel|weights?|w)\d*(?:_|$)")
 
 
 def matrices(path: Any, leaf: Array) -> bool:
-    """Whether a leaf is a matrix of weights, by its name and its shape: kernels and embeddings, not biases and scales.
+    """Returns whether a leaf is a weight matrix, by name and shape: kernels and embeddings, not biases and scales.
 
-    The last name of the path decides, in which numbers of a list do not count. Left alone are leaves named ``bias``,
-    ``b``, ``scale``, ``offset``, ``beta``, ``gamma``, ``mean``, ``var``, ``cls``, ``token`` or ``pos`` (``cls_token``
-    and ``pos_embedding`` too), whatever their shape, and those of a norm (``LayerNorm_0``, ``norm1``). Others are
-    matrices if they have two axes or more. Axes of size 1 in front count only where the name is ``kernel``, ``weight``
-    or ``w``.
+    The last name of the path decides; indices of lists do not count as names. These leaves are no matrices, whatever
+    their shape: ``bias``, ``b``, ``scale``, ``offset``, ``beta``, ``gamma``, ``mean``, ``var``, ``cls``, ``token`` and
+    ``pos`` (also ``cls_token`` and ``pos_embedding``), and all leaves of a norm (``LayerNorm_0``, ``norm1``). Other
+    leaves are matrices if they have at least two axes. Leading axes of size 1 count only if the name is ``kernel``,
+    ``weight`` or ``w``.
 
     Args:
-      path: its key path, of ``jax.tree_util``.
+      path: the key path of the leaf, as in ``jax.tree_util``.
       leaf: floating array.
 
     >>> tree = {"kernel": jnp.zeros((3, 2)), "bias": jnp.zeros(2), "attention": {"bias": jnp.zeros((4, 8))}}
@@ -39,7 +39,7 @@ def matrices(path: Any, leaf: Array) -> bool:
 
 
 def _names(path: Any) -> list[str]:
-    """The names in a key path; a variable of nnx has its array below its own name, as ``value``."""
+    """Returns the names in a key path, without the ``value`` that nnx appends to the path of a variable."""
     keys = [key for key in path if not isinstance(key, jax.tree_util.SequenceKey)]
     if len(keys) > 1 and keys[-1] == jax.tree_util.GetAttrKey("value"):
         keys = keys[:-1]
@@ -52,7 +52,7 @@ def _is_vector(path: Any) -> bool:
 
 
 def why_no_matrix(path: Any, shape: tuple[int, ...]) -> str:
-    """Says why a leaf, or a layer of it, is no matrix of weights; empty if it is one."""
+    """Returns why a leaf, or a layer of it, is not a weight matrix; empty if it is one."""
     if _is_vector(path):
         return "by its name"
     if not _WEIGHTS.search(["", *_names(path)][-1]):
@@ -62,10 +62,10 @@ def why_no_matrix(path: Any, shape: tuple[int, ...]) -> str:
 
 
 def stacked_layers(leaves: list[tuple[Any, Any]]) -> set[Any]:
-    """The paths of leaves that hold one layer at each index of their first axis, as scans over layers have them.
+    """Returns the paths of leaves that hold one layer at each index of their first axis, like those of a scan.
 
-    These are the leaves of a part of the tree in which all have one first axis and another one behind, also a bias or a
-    scale, which by themselves have one alone.
+    These are the leaves of a subtree in which all leaves have the same first axis and at least one more, including a
+    bias or a scale, which would have one axis without stacking.
     """
     parts: dict[Any, list[tuple[Any, tuple[int, ...]]]] = {}
     for path, leaf in leaves:
@@ -86,12 +86,12 @@ def stacked_layers(leaves: list[tuple[Any, Any]]) -> set[Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Matching:
-    """A predicate of ``matching``, which knows its pattern."""
+    """The predicate that ``matching`` returns; it stores the pattern."""
 
     pattern: str
 
     def __call__(self, path: Any, leaf: Any) -> bool:
-        """Whether the pattern is found in the path."""
+        """Returns whether the pattern is found in the path."""
         return re.search(self.pattern, written(path)) is not None
 
     def __repr__(self) -> str:
@@ -99,19 +99,19 @@ class Matching:
 
 
 def written(path: Any) -> str:
-    """The path as ``encoder/Dense_0/kernel``."""
+    """Returns the path as a string like ``encoder/Dense_0/kernel``."""
     return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
 def matching(pattern: str) -> Include:
-    """The leaves in whose path a regular expression is found; a path is written ``encoder/Dense_0/kernel``.
+    """Returns a predicate that selects leaves by a regular expression on paths like ``encoder/Dense_0/kernel``.
 
     Args:
-      pattern: as in ``re.search``.
+      pattern: a regular expression for ``re.search``.
 
     Returns:
-      A predicate of key path and leaf, for ``include``, ``exclude`` and ``stacked``. A ``Pruner`` refuses one that
-      matches nothing.
+      A function of key path and leaf, for ``include``, ``exclude`` and ``stacked``. A ``Pruner`` refuses one that
+      matches no leaf.
 
     >>> jax.tree_util.tree_map_with_path(matching("kernel$"), {"head": {"kernel": 1.0, "bias": 2.0}})
     {'head': {'bias': False, 'kernel': True}}

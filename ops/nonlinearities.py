@@ -1,4 +1,4 @@
-"""The nonlinearities ``phi`` of the framework: what distinguishes a mask from a magnitude operator."""
+"""The nonlinearities ``phi``, which distinguish a mask from a magnitude operator."""
 
 import dataclasses
 from collections.abc import Callable
@@ -14,14 +14,14 @@ Entrywise = Callable[[Array], Array]
 
 @dataclasses.dataclass(frozen=True)
 class Nonlinearity:
-    """A convex function of one variable and what the operators need of it (Section 4 of Sander et al., 2023).
+    """A convex function ``phi`` of one variable, with its derivatives and conjugate (Section 4 of Sander et al., 2023).
 
-    Either increasing on the whole line (then the operator orders entries by value), or even (then it orders them by
-    magnitude, keeps their signs, and the functions below are called with non-negative numbers only, and have to be
-    right for these only). All functions act entrywise, keep the dtype, and are differentiable by JAX.
+    An increasing ``phi`` orders entries by value. An even ``phi`` orders them by magnitude and keeps their signs; its
+    functions are called with non-negative numbers only. All functions act entrywise, keep the dtype, and must be
+    differentiable by JAX.
 
     Attributes:
-      name: how it is shown, and asked for once it is registered. What it does is told by its functions alone.
+      name: the name for display, and for ``register_nonlinearity``; it has no other effect.
       value: ``phi``.
       slope: ``phi'``, non-negative and non-decreasing.
       curvature: ``phi''``, non-negative.
@@ -77,15 +77,15 @@ _REGISTERED = {phi.name: phi for phi in (IDENTITY, ABS, HALF_SQUARE, EXP)}
 
 
 def register_nonlinearity(phi: Nonlinearity) -> None:
-    """Makes a nonlinearity known by its name: ``phi=name`` is then ``phi`` itself, wherever a ``phi`` is asked for.
+    """Registers a nonlinearity, so that every argument ``phi`` accepts its name.
 
-    For configurations, which hold names and not functions. Doing it twice does no harm.
+    This is for configs, which hold names and not functions. Registering the same one again has no effect.
 
     Args:
-      phi: what is registered, by ``phi.name``.
+      phi: the nonlinearity, registered as ``phi.name``.
 
     Raises:
-      ValueError: it is not a ``Nonlinearity``, or another one has this name.
+      ValueError: ``phi`` is not a ``Nonlinearity``, or another one has this name.
 
     >>> register_nonlinearity(HALF_SQUARE)
     """
@@ -96,10 +96,10 @@ def register_nonlinearity(phi: Nonlinearity) -> None:
 
 
 def nonlinearity(phi: str | Nonlinearity) -> Nonlinearity:
-    """The nonlinearity of this name, or the one given.
+    """Returns the nonlinearity of a name, or the given one.
 
     Raises:
-      ValueError: there is none of this name.
+      ValueError: no nonlinearity has this name.
     """
     if isinstance(phi, Nonlinearity):
         return phi

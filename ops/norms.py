@@ -1,4 +1,4 @@
-"""The conjugate of the top-k value functions, and the norms and entropies that it gives."""
+"""The conjugate of the top-k value functions, and the norms and entropies that follow from it."""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from .scalar.rootfinding import End, Evaluation, find_root
 from .scalar.threshold import remainder
 from .scalar.twofloat import TwoFloat
 
-# Membership of a polytope is decided up to this many units in the last place, relative to k for the sum.
+# The tolerance of membership of a polytope, in units in the last place; for the sum, relative to k.
 _TOLERANCE = 64
 
 _SUPPORT = Range("in (0, {n}], the size along axis {axis}", TINY, share=1.0)
@@ -28,25 +28,26 @@ def topk_conjugate(
     phi: str | Nonlinearity = "half_square",
     axis: Axis = -1,
 ) -> Array:
-    """The conjugate ``f_phi*(y, 1_k)``: what the relaxed operators regularise besides ``R``.
+    """Returns the conjugate ``f_phi*(y, 1_k)``, the sparsity-inducing part of the regularisation of the operators.
 
-    ``min_z sum_i z_i phi*(|y_i| / z_i)`` over ``0 <= z <= 1, sum(z) = k`` (Proposition 3 of Sander et al., 2023), which
-    is the tightest convex relaxation of ``sum_i phi*(y_i)`` on vectors with at most ``k`` non-zero entries
-    (Proposition 4). Whatever ``phi``, the minimiser is ``z_i = min(1, |y_i| / theta)``, and ``theta`` a scalar unknown.
+    It is ``min_z sum_i z_i phi*(|y_i| / z_i)`` over ``0 <= z <= 1, sum(z) = k`` (Proposition 3 of Sander et al., 2023),
+    the tightest convex relaxation of ``sum_i phi*(y_i)`` on vectors with at most ``k`` non-zero entries (Proposition
+    4). For every ``phi`` the minimiser is ``z_i = min(1, |y_i| / theta)``, with one unknown ``theta``.
 
     - ``"half_square"``: half the squared k-support norm.
     - ``"exp"``: the k-support negentropy (Appendix B.1).
     - ``"identity"``: 0 in the capped simplex ``0 <= y <= 1, sum(y) = k``, ``inf`` outside.
     - ``"abs"``: 0 in ``|y| <= 1, sum(|y|) <= k``, the unit ball of the dual of the OWL norm, ``inf`` outside.
 
-    The last two are decided up to 64 units in the last place. Differentiable in ``y`` and ``k`` where it is finite.
+    Membership in these two sets is decided up to 64 units in the last place. Differentiable in ``y`` and ``k`` where
+    the value is finite.
 
     Args:
       y: real array, any shape. Negative entries make the value ``inf`` if ``phi`` is increasing.
       k: real number in ``(0, n]``, ``n`` the size of ``y`` along ``axis``; one number, or one per row.
-      density: instead of ``k``, a share of the entries along ``axis``, of shape as ``k``: ``k`` is ``density * n``,
-        rounded down; a density that is known must come to 1 at least.
-      phi: name of a nonlinearity or a ``Nonlinearity``.
+      density: instead of ``k``, a share of the entries along ``axis``; shape as ``k``. Then ``k`` is ``density * n``,
+        rounded down, and must be at least 1 if it is known.
+      phi: a ``Nonlinearity``, or its name.
       axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
 
     Returns:
@@ -65,10 +66,10 @@ def topk_conjugate(
 def k_support_norm(
     y: ArrayLike, k: ArrayLike | None = None, *, density: ArrayLike | None = None, axis: Axis = -1
 ) -> Array:
-    """The k-support norm (Argyriou et al., 2012): the l1 norm for ``k = 1``, the l2 norm for ``k = n``.
+    """Returns the k-support norm (Argyriou et al., 2012): the l1 norm for ``k = 1``, the l2 norm for ``k = n``.
 
-    ``sqrt(2 f_phi*(y, 1_k))`` with ``phi(x) = x^2 / 2`` (Section 4 of Sander et al., 2023). Its derivative at 0 is 0.
-    Arguments, result and errors as in ``topk_conjugate``.
+    It is ``sqrt(2 f_phi*(y, 1_k))`` with ``phi(x) = x^2 / 2`` (Section 4 of Sander et al., 2023), and has derivative 0
+    at 0. Arguments, result and errors as in ``topk_conjugate``.
 
     >>> float(k_support_norm([3.0, -4.0, 0.0], 2))
     5.0
@@ -79,10 +80,10 @@ def k_support_norm(
 def k_support_negentropy(
     y: ArrayLike, k: ArrayLike | None = None, *, density: ArrayLike | None = None, axis: Axis = -1
 ) -> Array:
-    """The k-support negative entropy ``min_z sum_i y_i log(y_i / z_i)`` (Appendix B.1 of Sander et al., 2023).
+    """Returns the k-support negentropy ``min_z sum_i y_i log(y_i / z_i)`` (Appendix B.1 of Sander et al., 2023).
 
-    That is ``topk_conjugate`` with ``phi(x) = exp(x - 1)``; ``inf`` if an entry is negative. Arguments, result and
-    errors are its.
+    It is ``topk_conjugate`` with ``phi(x) = exp(x - 1)``, and ``inf`` if an entry is negative. Arguments, result and
+    errors as in ``topk_conjugate``.
 
     >>> float(k_support_negentropy([0.5, 0.5, 0.0], 1).round())
     0.0
@@ -91,7 +92,7 @@ def k_support_negentropy(
 
 
 def owl_norm(x: ArrayLike, w: ArrayLike, *, axis: Axis = -1) -> Array:
-    """The ordered weighted lasso norm ``sum_i w_i |x|_[i]``, magnitudes from large to small (Section 4).
+    """Returns the ordered weighted lasso norm ``sum_i w_i |x|_[i]``, magnitudes from large to small (Section 4).
 
     Args:
       x: real array, any shape.
@@ -116,7 +117,7 @@ def owl_norm(x: ArrayLike, w: ArrayLike, *, axis: Axis = -1) -> Array:
         raise ValueError(f"w must have shape ({n},), the size of x along axis {axis}, got {w.shape}")
     if known(w) and (np.any(np.asarray(w) < 0) or np.any(np.diff(np.asarray(w, np.float64)) > 0)):
         raise ValueError(f"w must be non-negative and non-increasing, got {shown(np.asarray(w).tolist())}")
-    return rowwise(_weighted, x, axis=axis, whole={"w": w}, returns=ROWS)
+    return rowwise(_weighted, x, axis=axis, constants={"w": w}, returns=ROWS)
 
 
 def _conjugate_of(
@@ -127,7 +128,7 @@ def _conjugate_of(
     if density is not None and known(k) and np.any(np.asarray(k) == 0) and y.size:
         n = size_along(y.shape, check_axes(axis, y.ndim, "y"))
         raise ValueError(
-            f"density must be at least 1 / {n}, one of the entries along axis {axis}, got {shown(density)}"
+            f"density must be at least 1 / {n}, which is one entry along axis {axis}, got {shown(density)}"
         )
     per_row = {"k": (k, _SUPPORT)}
     return rowwise(function, y, axis=axis, name="y", per_row=per_row, returns=ROWS, phi=phi)
@@ -144,9 +145,9 @@ def _sum(values: Array) -> Array:
 
 @jax.custom_jvp
 def _level(a: Array, k: Array) -> Array:
-    """``theta`` with ``sum_i min(1, a_i / theta) = k``, per row; ``a >= 0``, and more than ``k`` entries are not 0.
+    """Returns ``theta`` with ``sum_i min(1, a_i / theta) = k`` per row; ``a >= 0`` has more than ``k`` non-zeros.
 
-    Newton's method in ``1 / theta``, in which the sum is concave and piecewise linear, ends after a few steps.
+    In ``1 / theta`` the sum is concave and piecewise linear, so that Newton's method ends after a few steps.
     """
     limits = jnp.finfo(a.dtype)
 
@@ -173,7 +174,7 @@ def _level(a: Array, k: Array) -> Array:
 
 @_level.defjvp
 def _level_jvp(primals, tangents):
-    """``theta (k - #full)`` is the sum of the entries that are not full."""
+    """Differentiates ``theta (k - #full) =`` the sum of the entries that are not full."""
     a, k = primals
     a_dot, k_dot = tangents
     theta = _level(a, k)
@@ -196,7 +197,7 @@ def _conjugate(y: Array, k: Array, phi: Nonlinearity) -> Array:
     unknown = jnp.any(jnp.isnan(a), axis=-1, keepdims=True)
     a = choose(outside | unknown, 0.0, jnp.maximum(a, 0.0))
     positive = jnp.sum(a > 0, axis=-1, keepdims=True, dtype=jnp.int32).astype(k.dtype)
-    # Where there are no more than k, all that are not 0 are full, and zeros take the rest.
+    # With at most k non-zero entries, all of these are full, and the zeros share the rest.
     least = jax.lax.stop_gradient(jnp.min(choose(a > 0, a, jnp.inf), axis=-1, keepdims=True))
     few = positive <= k
     least = choose(least < jnp.inf, least, 1.0)
@@ -211,7 +212,7 @@ def _conjugate(y: Array, k: Array, phi: Nonlinearity) -> Array:
 
 def _norm(y: Array, k: Array, phi: Nonlinearity) -> Array:
     largest = jax.lax.stop_gradient(jnp.max(jnp.abs(y), axis=-1, keepdims=True))
-    unit = choose((largest > 0) & (largest < jnp.inf), largest, 1.0)  # so as not to overflow in the square
+    unit = choose((largest > 0) & (largest < jnp.inf), largest, 1.0)  # so that squares do not overflow
     squared = 2.0 * _conjugate(y / unit, k, phi)
     positive = squared > 0
     return choose(positive, unit * jnp.sqrt(choose(positive, squared, 1.0)), squared)

@@ -20,7 +20,7 @@ from .scalar.choice import choose
 
 
 def lmo(x: ArrayLike, w: ArrayLike, *, axis: Axis = -1) -> Array:
-    """``argmax <x, y>`` over the permutahedron ``P(w)``: the weights, sorted as ``x`` is (Proposition 1).
+    """Returns ``argmax <x, y>`` over the permutahedron ``P(w)``: the weights in the order of ``x`` (Proposition 1).
 
     Args:
       x: real array, any shape. Among equal entries the first gets the largest weight.
@@ -48,7 +48,7 @@ def project_permutahedron(
     axis: Axis = -1,
     solver: SolverName | Solver = "pav",
 ) -> Array:
-    """``argmax <x, y> - lam / p * ||y||_p^p`` over ``y`` in the permutahedron ``P(w)`` (Proposition 2, ``phi(x) = x``).
+    """Returns ``argmax <x, y> - lam / p * ||y||_p^p`` over ``y`` in ``P(w)`` (Proposition 2 with ``phi(x) = x``).
 
     With ``p = 2`` and ``lam = 1`` this is the Euclidean projection of ``x``. ``w = (1, 0, ..., 0)`` gives the
     simplex, ``w = 1_k`` the relaxed top-k mask (for which ``topk_mask`` is much faster), ``w = (n, ..., 1)`` ranks.
@@ -58,8 +58,8 @@ def project_permutahedron(
       x: finite real array, any shape.
       w: finite real array that broadcasts against ``x``, in any order along ``axis``, of any sign.
       lam: strength of the regularisation, 0 or in [1e-32, 1e32]; a scalar, or one value per row (the shape of ``x``
-        without ``axis``). At 0 a vertex of the polytope is returned, as by ``lmo``. Rows in which ``lam * w`` overflows
-        are NaN.
+        without ``axis``). At 0 the result is a vertex of the polytope, as for ``lmo``. Rows in which ``lam * w``
+        overflows are NaN.
       p: exponent of the regularisation, a Python number in (1, 2].
       axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
       solver: how the isotonic problem is solved, as in ``isotonic_regression``.
@@ -73,7 +73,7 @@ def project_permutahedron(
     >>> project_permutahedron([0.5, 1.0, 0.75], [3.0, 2.0, 1.0])
     Array([1.75, 2.25, 2.  ], dtype=float32)
     """
-    return _operate(_projected, x, lam, p, axis, solver, beside={"w": floating(w, "w")})
+    return _operate(_projected, x, lam, p, axis, solver, aligned={"w": floating(w, "w")})
 
 
 def soft_sort(
@@ -86,14 +86,14 @@ def soft_sort(
     where: ArrayLike | None = None,
     solver: SolverName | Solver = "pav",
 ) -> Array:
-    """Differentiable sorted values: the projection of ``(n, ..., 1) / lam`` onto ``P(x)`` for ``p = 2``.
+    """Returns soft sorted values: for ``p = 2`` the projection of ``(n, ..., 1) / lam`` onto ``P(x)``.
 
-    ``lam -> 0`` gives the sorted values; for ``p = 2``, ``lam -> inf`` gives their mean everywhere and the sum is that
-    of ``x`` always.
+    ``lam -> 0`` gives the sorted values. For ``p = 2``, ``lam -> inf`` gives their mean everywhere, and the sum is that
+    of ``x`` for every ``lam``. Differentiable like ``project_permutahedron``.
 
     Args:
-      x: real array, any shape. Entries equal to ``-inf`` leave the others as if they were absent; they come first, or
-        last if ``descending``.
+      x: real array, any shape. Entries equal to ``-inf`` do not affect the others; they come first, or last if
+        ``descending``.
       lam: strength of the regularisation, 0 or in [1e-32, 1e32], in 1 / the units of ``x`` for ``p = 2``; a scalar, or
         one value per row. Rows in which ``lam * x`` overflows are NaN.
       p: exponent of the regularisation, a Python number in (1, 2].
@@ -111,7 +111,7 @@ def soft_sort(
     >>> soft_sort([3.0, 1.0, 2.0], lam=2.0)
     Array([1.5, 2. , 2.5], dtype=float32)
     """
-    return _operate(_sorted, x, lam, p, axis, solver, where=where, falling=bool(descending))
+    return _operate(_sorted, x, lam, p, axis, solver, where=where, decreasing=bool(descending))
 
 
 def soft_rank(
@@ -124,9 +124,10 @@ def soft_rank(
     where: ArrayLike | None = None,
     solver: SolverName | Solver = "pav",
 ) -> Array:
-    """Differentiable ranks, from 1 to n: the projection of ``x / lam`` onto ``P((n, ..., 1))`` for ``p = 2``.
+    """Returns soft ranks from 1 to n: for ``p = 2`` the projection of ``x / lam`` onto ``P((n, ..., 1))``.
 
     ``lam -> 0`` gives the ranks (ties in the order of their index), ``lam -> inf`` gives ``(n + 1) / 2`` everywhere.
+    Differentiable like ``project_permutahedron``.
 
     Args:
       x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent.
@@ -147,7 +148,7 @@ def soft_rank(
     >>> soft_rank([3.0, 1.0, 2.0], lam=2.0)
     Array([2.5, 1.5, 2. ], dtype=float32)
     """
-    return _operate(_ranked, x, lam, p, axis, solver, where=where, falling=bool(descending))
+    return _operate(_ranked, x, lam, p, axis, solver, where=where, decreasing=bool(descending))
 
 
 def soft_quantile(
@@ -160,15 +161,15 @@ def soft_quantile(
     where: ArrayLike | None = None,
     solver: SolverName | Solver = "pav",
 ) -> Array:
-    """Differentiable quantile: that of the soft sorted values, interpolated linearly.
+    """Returns a soft quantile: that of ``soft_sort``, interpolated linearly, and differentiable like it.
 
     Args:
       x: real array, any shape. Entries equal to ``-inf`` count as absent.
       q: the probability, in [0, 1]: a scalar, or one value per row.
-      lam: strength of the regularisation, as in ``soft_sort``. At 0 this is ``jax.numpy.quantile`` of them.
+      lam: strength of the regularisation, as in ``soft_sort``. At 0 this is ``jax.numpy.quantile``.
       p: exponent of the regularisation, a Python number in (1, 2].
       axis: the axis along which the quantile is taken; a tuple of several, or ``None`` for all.
-      where: boolean array, broadcasting against ``x``: entries of which the quantile is taken. That of none is NaN.
+      where: boolean array, broadcasting against ``x``: entries that take part. Without any, the result is NaN.
       solver: how the isotonic problem is solved, as in ``isotonic_regression``.
 
     Returns:
@@ -195,17 +196,17 @@ def _operate(
 
 
 def _projected(x: Array, w: Array, lam: Array, *, p: float, solver: Solver) -> Array:
-    """The projection of rows ``(rows, n)``; entries or weights of ``-inf`` come last, and get the weights there."""
+    """Returns the projection of rows ``(rows, n)``; entries or weights of ``-inf`` come last."""
     unknown = jnp.any(jnp.isnan(x) | jnp.isnan(w), axis=1, keepdims=True)
     problem = Problem(p, IDENTITY)
     s, in_place = descending(x)
     weights = -jnp.sort(-w, axis=1)
     absent = (s == -jnp.inf) | (weights == -jnp.inf)
     s, w = choose(absent, 0.0, s), choose(absent, 0.0, weights)
-    # The solution is that of any shifted x; one in the middle of the entries loses the least to rounding.
+    # A shift of x does not change the solution; shifting a middle entry to 0 loses the least to rounding.
     half = jnp.sum(~absent, axis=1, keepdims=True) // 2
     s = s - lax.stop_gradient(jnp.take_along_axis(s, jnp.minimum(half, s.shape[1] - 1), axis=1))
-    # So low that no block reaches from the others to them.
+    # Absent entries are put so low that no block reaches from the others to them.
     low = s - problem.gap(jnp.maximum(w, 0.0), choose(lam == 0, 1.0, lam))
     low = jnp.min(choose(absent, 0.0, low), axis=1, keepdims=True)
     s = choose(absent, lax.stop_gradient(low - 1.0 - jnp.abs(low)), s)
@@ -215,38 +216,38 @@ def _projected(x: Array, w: Array, lam: Array, *, p: float, solver: Solver) -> A
     found = solve(problem, s, w, lam, solver, nonnegative=False)
     t = (s - found.v.hi) - found.v.lo
     alone = ~(found.linked | jnp.roll(found.linked, 1, axis=1)) | hard
-    # Where lam * w overflows, or a sum of such, what is found is wrong.
+    # If lam * w, or a sum of such terms, overflows, the result is wrong and becomes NaN.
     reach = problem.gap(jnp.max(jnp.abs(w), axis=1, keepdims=True), lam) * s.shape[1]
     finite = jnp.isfinite(choose(hard, 0.0, reach)) & ~unknown
     y = choose(alone, w, problem.dual(t, lam))
     return in_place(choose(finite, choose(absent, weights, y), jnp.nan))
 
 
-def _places(x: Array) -> Array:
-    """``1, ..., n`` in each row."""
+def _one_to_n(x: Array) -> Array:
+    """Returns ``1, ..., n`` in each row."""
     return lax.broadcasted_iota(x.dtype, x.shape, 1) + 1
 
 
-def _sorted(x: Array, lam: Array, where: Array | None = None, *, falling: bool, p: float, solver: Solver) -> Array:
+def _sorted(x: Array, lam: Array, where: Array | None = None, *, decreasing: bool, p: float, solver: Solver) -> Array:
     entries = x if where is None else choose(where, x, -jnp.inf)
-    return _projected(-_places(x) if falling else _places(x), entries, lam, p=p, solver=solver)
+    return _projected(-_one_to_n(x) if decreasing else _one_to_n(x), entries, lam, p=p, solver=solver)
 
 
-def _ranked(x: Array, lam: Array, where: Array | None = None, *, falling: bool, p: float, solver: Solver) -> Array:
+def _ranked(x: Array, lam: Array, where: Array | None = None, *, decreasing: bool, p: float, solver: Solver) -> Array:
     there = x != -jnp.inf if where is None else where & (x != -jnp.inf)
     absent = jnp.sum(~there, axis=1, keepdims=True, dtype=jnp.int32).astype(x.dtype)
-    entries = choose(there, -x if falling else x, -jnp.inf)
-    return _projected(entries, jnp.maximum(_places(x) - absent, 0.0), lam, p=p, solver=solver)
+    entries = choose(there, -x if decreasing else x, -jnp.inf)
+    return _projected(entries, jnp.maximum(_one_to_n(x) - absent, 0.0), lam, p=p, solver=solver)
 
 
 def _quantile(x: Array, q: Array, lam: Array, where: Array | None = None, *, p: float, solver: Solver) -> Array:
     there = x != -jnp.inf if where is None else where & (x != -jnp.inf)
-    ordered = _sorted(x, lam, there, falling=False, p=p, solver=solver)
+    ordered = _sorted(x, lam, there, decreasing=False, p=p, solver=solver)
     count = jnp.sum(there, axis=1, keepdims=True, dtype=jnp.int32)
     place = q * (count - 1).astype(x.dtype)
     below = jnp.clip(jnp.floor(place).astype(jnp.int32), 0, jnp.maximum(count - 2, 0))
     part = place - below.astype(x.dtype)
-    # Those that take no part come first.
+    # Absent entries come first.
     last = x.shape[1] - 1
     first = jnp.minimum(last + 1 - count + below, last)
     low = jnp.take_along_axis(ordered, first, axis=1)

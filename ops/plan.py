@@ -1,4 +1,4 @@
-"""The relaxed top-k of every row of a matrix, with a limit to how often a column is selected."""
+"""Relaxed top-k of every row of a matrix, with a limit on the sum of every column."""
 
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from .interface.arguments import (
     shown,
     working_dtype,
 )
-from .interface.rowwise import ENTRIES, ROWS, WIDE, batch_shape, broadcast, rowwise
+from .interface.rowwise import ENTRIES, FULL_PRECISION_ROWS, ROWS, batch_shape, broadcast, rowwise
 from .scalar.choice import choose
 from .scalar.marginals import Problem, solve
 
@@ -28,14 +28,14 @@ _COUNT = Range("at least 1", 1, integer=True)
 
 
 class TopkPlan(NamedTuple):
-    """A plan, and how it was found.
+    """A plan, with the state of the solver.
 
     Attributes:
-      plan: in the shape and dtype of the scores.
-      iterations: int32, how many there were; one value per matrix, the shape of the scores without their ``axis``, as
-        below.
-      residual: how far the sum of a row is from ``k``, that of a column above ``limit``, or off it where that binds:
-        the largest of all, in units of the plan.
+      plan: the plan, in the shape and dtype of the scores.
+      iterations: int32, the number of iterations; like the fields below, one value per matrix, in the shape of the
+        scores without their ``axis``.
+      residual: the largest deviation of the sum of a row from ``k``, and of a column above ``limit``, or from a
+        ``limit`` that binds; in units of the plan.
       converged: bool, whether the residual is within the tolerance.
     """
 
@@ -57,38 +57,38 @@ def topk_plan(
     max_iter: int = 200,
     tol: ArrayLike | None = None,
 ) -> TopkPlan:
-    """Relaxed top-k of every row with limited columns: each expert takes ``k`` tokens, each token ``limit`` experts.
+    """Returns the relaxed top-k of rows with limited columns: experts take ``k`` tokens, tokens ``limit`` experts.
 
-    The solution of ``max_T <x, T> - lam / p * ||T||_p^p`` over ``0 <= T <= 1`` with rows that sum to ``k`` and columns
-    that sum to at most ``limit``: ``topk_mask(x, k)`` where no limit binds. For ``lam -> 0`` a matching; with it a
-    transport plan regularised as in Blondel, Seguy and Rolet (2018), sparse like those of Liu, Puigcerver and Blondel
-    (2023). Solved by an interior-point method, then by Newton's method and turns of the scalar equation of all rows and
-    of all columns (block-coordinate ascent of the dual), until rows and columns are within ``tol``.
+    The plan solves ``max_T <x, T> - lam / p * ||T||_p^p`` over ``0 <= T <= 1`` with rows that sum to ``k`` and columns
+    that sum to at most ``limit``. If no limit binds, it is ``topk_mask(x, k)``. ``lam -> 0`` gives a matching; ``lam >
+    0`` a transport plan regularised as in Blondel, Seguy and Rolet (2018), sparse like those of Liu, Puigcerver and
+    Blondel (2023). Solved by an interior-point method, then by Newton's method, each step followed by the scalar
+    equations of all columns and all rows (block-coordinate ascent of the dual), until all sums are within ``tol``.
 
     Differentiable in ``x``, ``k``, ``limit`` and ``lam``, forwards and backwards, to any order, by the implicit
-    function theorem: a symmetric linear system in one unknown a row, solved by conjugate gradients. What is not
-    converged has derivatives that are as inexact. Where all limits bind, ``k`` and ``limit`` can only change together.
-    The derivative in ``k`` is 0 in rows that select nothing in part. Takes O(m n) memory for a matrix ``(m, n)``; an
+    function theorem: conjugate gradients solve a symmetric linear system with one unknown per row. Without convergence
+    the derivatives are as inexact as the plan. If all limits bind, ``k`` and ``limit`` can only change together. The
+    derivative in ``k`` is 0 in rows that select nothing in part. Takes O(m n) memory for a matrix ``(m, n)``; an
     iteration takes O(m n min(m, n)) time.
 
     Args:
-      x: real array of at least two dimensions; finite, but that entries equal to ``-inf`` get 0 and leave the others as
-        if they were absent. Others that are not finite make their matrix NaN.
+      x: real array of at least two dimensions. Entries equal to ``-inf`` get 0 and leave the others as if they were
+        absent; ``+inf`` and NaN make their matrix NaN.
       k: how much is selected in a row: a real number in ``[0, n]``; one number, or an array that broadcasts to one
-        value per row (the shape of ``x`` without the second ``axis``). Where fewer entries take part, all are wanted.
-      limit: the most that is selected in a column, >= 0; one number, or one value per column, likewise.
+        value per row (the shape of ``x`` without the second ``axis``). If fewer entries take part, all are selected.
+      limit: the largest sum of a column, >= 0; one number, or an array that broadcasts to one value per column.
       lam: strength of the relaxation, in [1e-32, 1e32], in the units of ``x``; one number, or one per matrix.
       p: exponent of the regularisation, a Python number in (1, 2].
-      axis: two axes: that along which the rows lie one below the other, and that along which they select.
+      axis: two axes: the first indexes rows, the second columns, which compete within a row.
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
-      max_iter: the most iterations; problems take 5 to 40, also where scores tie, where ``lam`` is far below them, and
-        where limits leave no room. What has no plan takes all.
-      tol: residual at which a matrix has converged; default 1e-4 in float32, 1e-9 in float64. Rounding leaves some
-        ``eps * max(k, limit)``, whatever the scores are in units of ``lam``.
+      max_iter: the most iterations. Problems take 5 to 40, even with ties, tight limits, or a ``lam`` far below the
+        scores; an infeasible problem takes all of them.
+      tol: residual at which a matrix has converged; default 1e-4 in float32, 1e-9 in float64. The rounding error is
+        about ``eps * max(k, limit)``, whatever the ratio of scores to ``lam``.
 
     Returns:
-      A ``TopkPlan``. Without a plan that has these sums (as with ``m * k > n * limit``), or with too few iterations, it
-      is not converged, and its rows sum to ``k`` while columns are over their limit.
+      A ``TopkPlan``. It is not converged if the problem is infeasible (as for ``m * k > n * limit``) or ``max_iter``
+      too small; then rows sum to ``k``, and columns exceed their limit.
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
@@ -111,23 +111,23 @@ def topk_plan(
         _plans,
         x,
         axis=axis,
-        beside={"k": _spread(k, x, column, "k"), "limit": _spread(limit, x, row, "limit")},
+        aligned={"k": _spread(k, x, column, "k"), "limit": _spread(limit, x, row, "limit")},
         per_row={
             "lam": (lam, POSITIVE_STRENGTH),
             "max_iter": (check_whole("max_iter", max_iter, 1, 2**31 - 1, "at least 1"), _COUNT),
             "tol": (tol, NON_NEGATIVE),
         },
         where=where,
-        returns=TopkPlan(ENTRIES, ROWS, WIDE, ROWS),
+        returns=TopkPlan(ENTRIES, ROWS, FULL_PRECISION_ROWS, ROWS),
         p=check_p(p),
-        # What there would be of a matrix without entries is asked of one with one.
+        # A matrix without entries is traced with one entry.
         shape=(max(x.shape[min(row, column)], 1), max(x.shape[max(row, column)], 1)),
         turned=column < row,
     )
 
 
 def _spread(value: Array | np.ndarray, x: Array, axis: int, name: str) -> Array | np.ndarray:
-    """One value per row or column, with an axis of size 1 along which they are alike."""
+    """Returns one value per row or column, with an axis of size 1 that broadcasts along the other dimension."""
     value = broadcast(value, batch_shape(x, axis), name, f"x without axis {axis}")
     return value.reshape(*x.shape[:axis], 1, *x.shape[axis + 1 :])
 

@@ -1,12 +1,12 @@
-"""Pruning one's own network while it trains: the weights of the forward pass are a relaxed top-k of those that learn.
+"""Pruning of a network while it trains: the forward pass uses a relaxed top-k of the parameters that are trained.
 
-    pruner = Pruner(density=0.05, lam=schedule)   # which weights, how many, how firmly at which step
-    weights = pruner(params, step)                # in the loss, in the place of params
+    pruner = Pruner(density=0.05, lam=schedule)   # which weights are kept, how many, and how softly
+    weights = pruner(params, step)                # in the loss, in place of params
     sparse = pruner.harden(params)                # at the end: exact zeros
 
 Everything works on pytrees: parameters of flax's linen, states of its nnx, modules of Equinox, plain dictionaries. The
-optimiser goes on to hold dense parameters; derivatives reach them through the operator (Section 6 of Sander et al.,
-2023). ``print(pruner.describe(params))`` says which leaves are pruned.
+optimiser keeps the dense parameters; gradients reach them through the operator (Section 6 of Sander et al., 2023).
+``print(pruner.describe(params))`` says which leaves are pruned.
 """
 
 import dataclasses
@@ -36,26 +36,26 @@ from .interface.arguments import (
     shown,
 )
 from .interface.rowwise import spec_of
-from .leaves import Include, Tree, competitors, is_array, of_tree
+from .leaves import Include, Tree, competitors, is_array, select_in_tree
 from .matrices import Matching, matching, matrices, stacked_layers, why_no_matrix, written
 from .nonlinearities import HALF_SQUARE
 
-Schedule = Callable[[Any], ArrayLike]  # of the step, as those of optax
+Schedule = Callable[[Any], ArrayLike]  # a function of the step, like those of optax
 
 __all__ = ["Pruner", "matching", "matrices", "share_of_nonzeros"]
 
 
 def __dir__() -> list[str]:
-    """What users may use; the rest is how it is done."""
+    """Returns the public names; the rest is implementation."""
     return list(__all__)
 
 
 def share_of_nonzeros(params: Any, include: Include | None = None) -> Array:
-    """Which share of the entries of a pytree is not 0, a scalar of JAX's default float type.
+    """Returns the share of the entries of a pytree that are not 0, a scalar of JAX's default float type.
 
     Args:
       params: pytree of arrays.
-      include: which of its floating leaves are counted; ``None`` for ``matrices``.
+      include: selects the floating leaves that are counted; ``None`` for ``matrices``.
 
     Raises:
       ValueError: no leaf is counted.
@@ -84,39 +84,40 @@ def _is_floating(leaf: Any) -> bool:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pruner:
-    """Which weights are pruned, how many of them, and how firmly at which step.
+    """Prunes the weights of a network: selects which, how many, and how softly at each step.
 
-    What may change while one trains (``density`` or ``k``, and ``lam``) is a number, or a schedule: a function of the
-    step, as those of optax. Another number compiles nothing anew.
+    ``density`` or ``k``, and ``lam``, may change during training. Each is a number, or a schedule: a function of the
+    step, like those of optax. New values compile nothing.
 
-    ``lam`` decides whether it learns. Far below the differences between weights the operator is hard, and has no
-    gradient for what it leaves out; large, nearly everything takes part. So let it fall over many orders of magnitude:
-    with ``debias`` (under which a large ``lam`` leaves the network as it is) from about 10 to 1e-3, geometrically, as
-    ``optax.exponential_decay(10.0, steps, 1e-4)``.
+    The choice of ``lam`` decides whether pruned weights learn. Far below the differences between weights the operator
+    is hard, and pruned weights get no gradient; with a large ``lam`` nearly all weights take part. So let ``lam`` fall
+    geometrically over many orders of magnitude. With ``debias``, under which a large ``lam`` leaves the network
+    unchanged, let it fall from about 10 to 1e-3, like ``optax.exponential_decay(10.0, steps, 1e-4)``.
 
-    A leaf that is all zeros learns where its budget is its own (``per_leaf``): entries that are 0 move as kept ones do
-    where there is more to keep than there are others. Where larger weights compete with it, it has no gradient: leave
-    it out, or start it at random.
+    A leaf of zeros gets a gradient if it has a budget of its own (``per_leaf``), since zeros have the derivative of
+    kept entries if the budget exceeds the number of non-zero entries. If larger weights compete with it, it gets no
+    gradient: exclude it, or initialise it at random.
 
     Attributes:
-      density: share of the weights that is kept, in [0, 1]. Exactly one of ``density`` and ``k`` is given.
-      k: how many are kept.
+      density: the share of the weights that is kept, in [0, 1]. Exactly one of ``density`` and ``k`` is given.
+      k: how many weights are kept.
       lam: strength of the relaxation, as in ``topk_mag_tree``.
       p: exponent of the regularisation, in (1, 2].
-      debias: whether weights that are kept in full keep their value, or are shrunk.
-      straight_through: whether the forward pass has the hard top-k, and the relaxed one only its derivatives.
-      per_leaf: whether each matrix, of ``stacked`` ones each layer, has a budget of its own, instead of one for the
-        whole network.
-      groups: what is kept or pruned together, as in ``topk_mag_tree``: ``Blocks``, ``Channels``, ``NM``, or nothing.
-      include: which floating leaves are pruned, a predicate of key path and leaf, as ``matching`` makes of a pattern;
+      debias: whether fully kept weights keep their value instead of being shrunk.
+      straight_through: whether the forward pass uses the hard top-k, with the derivatives of the relaxed one.
+      per_leaf: whether each matrix (each layer of a ``stacked`` one) has a budget of its own, instead of one budget for
+        the whole network.
+      groups: which weights are kept or pruned together, as in ``topk_mag_tree``: ``Blocks``, ``Channels``, ``NM``, or
+        ``None``.
+      include: selects the floating leaves that are pruned, a function of key path and leaf, like those of ``matching``;
         ``None`` for ``matrices``.
-      exclude: which of these are not, after all.
-      stacked: which leaves hold one layer at each index of their first axis, as scans over layers have them; a
-        predicate likewise. Each layer is grouped, and told a matrix or not, as if it were a leaf. ``None``: those of a
-        part of the tree whose leaves all have the same first axis and another one behind, also biases and scales.
+      exclude: selects included leaves that are not pruned; a function like ``include``.
+      stacked: selects leaves that hold one layer at each index of their first axis, like those of a scan over layers; a
+        function like ``include``. Each layer is treated as a leaf of its own. By default a subtree counts as stacked
+        where all leaves, biases and scales included, have the same first axis and at least one more.
 
     Raises:
-      ValueError: an argument is out of range, as far as it is known.
+      ValueError: an argument is known and out of range.
 
     >>> pruner = Pruner(density=0.25, lam=lambda step: 10.0 * 0.5**step)
     >>> params = {"kernel": jnp.array([[1.0, -3.0], [2.0, 0.5]]), "bias": jnp.ones(2)}
@@ -157,78 +158,78 @@ class Pruner:
                 raise ValueError(f"{name} must be a function of key path and leaf, got {shown(predicate)}")
 
     def __call__(self, params: Tree, step: ArrayLike | None = None) -> Tree:
-        """The weights of the forward pass: those pruned relaxed, with exact zeros, the others as they are.
+        """Returns the weights of the forward pass: pruned leaves after the relaxed operator, others unchanged.
 
         Args:
-          params: pytree of arrays; leaves that are none are left as they are.
-          step: of the schedules, a number or a scalar that may be traced; not needed where there are none.
+          params: pytree of arrays; other leaves are returned unchanged.
+          step: the argument of the schedules, a scalar that may be traced; not needed without schedules.
 
         Returns:
           A pytree like ``params``.
 
         Raises:
-          ValueError: there is a schedule and no step, a pattern of ``matching`` matches no leaf, or as
-            ``topk_mag_tree``: no leaf is pruned, say.
+          ValueError: a schedule has no step, a pattern of ``matching`` matches no leaf, or ``topk_mag_tree`` raises,
+            for example because no leaf is pruned.
         """
         lam, amount, leaves = self._at("lam", step), self._amount(step), self._leaves(params)
         relaxed = self._solve(params, amount, lam, leaves)
         if not self.straight_through:
             return relaxed
-        return jax.tree.map(_through, self._solve(params, amount, None, leaves), relaxed, params)
+        return jax.tree.map(_straight_through_leaf, self._solve(params, amount, None, leaves), relaxed, params)
 
     def harden(
         self, params: Tree, step: ArrayLike | None = None, *, format: Literal["dense", "bcoo"] = "dense"
     ) -> Tree:
-        """The weights for good: those of largest magnitude as they are, and exact zeros; what ``lam -> 0`` gives.
+        """Returns the final weights: those of largest magnitude unchanged, exact zeros elsewhere (``lam -> 0``).
 
-        Warns, outside ``jit``, of leaves and layers that keep nothing.
+        Outside ``jit`` it warns of leaves and layers that keep nothing.
 
         Args:
-          params: pytree of arrays: those that learned, or the weights of the forward pass.
-          step: of a schedule of ``density`` or ``k``; not needed where they are numbers.
-          format: ``"dense"``, arrays with zeros; or ``"bcoo"``, the pruned leaves as sparse arrays of
-            ``jax.experimental.sparse`` with as many entries as are not 0, outside ``jit`` only. Of leaves divided over
-            a mesh with Explicit axes each device gets all.
+          params: pytree of arrays: the trained parameters, or the weights of the forward pass.
+          step: the argument of a schedule of ``density`` or ``k``; not needed if they are numbers.
+          format: ``"dense"`` for arrays with zeros, or ``"bcoo"`` for pruned leaves as sparse arrays of
+            ``jax.experimental.sparse`` that store the non-zero entries, outside ``jit`` only. Leaves that are divided
+            over a mesh with Explicit axes are then replicated.
 
         Returns:
           A pytree like ``params``.
 
         Raises:
-          ValueError: there is a schedule and no step, or as ``__call__``.
+          ValueError: as for ``__call__``.
         """
         check_choice("format", format, ("dense", "bcoo"))
         leaves = self._leaves(params)
         hard = self._solve(params, self._amount(step), None, leaves)
-        self._warn_of(_kept(hard, leaves))
+        self._warn_of_empty(_kept(hard, leaves))
         if format == "dense":
             return hard
-        from jax.experimental.sparse import BCOO  # a quarter of a second, which others need not wait
+        from jax.experimental.sparse import BCOO  # the import takes a quarter of a second
 
         def stored(path: Any, leaf: Any) -> Any:
             if not leaves[tuple(path)].pruned:
                 return leaf
-            if any(part is not None for part in spec_of(leaf)):  # JAX finds no nonzeros of what lies so
+            if any(part is not None for part in spec_of(leaf)):  # JAX cannot find the non-zeros of a divided array
                 leaf = jax.reshard(leaf, NamedSharding(jax.typeof(leaf).sharding.mesh, PartitionSpec()))
             return BCOO.fromdense(leaf)
 
         return jax.tree_util.tree_map_with_path(stored, hard)
 
     def describe(self, params: Any, step: ArrayLike | None = None) -> str:
-        """A table of the leaves: which are pruned and to how much, which are left alone and why.
+        """Returns a table of the leaves: which are pruned and to what budget, and why others are left alone.
 
-        It has how many entries each leaf, or layer, keeps now, and warns of those that keep nothing, where ``params``
-        have values: arrays, not shapes of ``jax.eval_shape``, and outside ``jit``.
+        If ``params`` are concrete arrays (outside ``jit``, no shapes of ``jax.eval_shape``), the table says how many
+        entries each leaf or layer keeps now, and a warning names those that keep nothing.
 
         Args:
           params: pytree of arrays, or of their shapes.
-          step: of a schedule of ``density`` or ``k``; not needed where they are numbers.
+          step: the argument of a schedule of ``density`` or ``k``; not needed if they are numbers.
 
         Raises:
-          ValueError: as ``harden``.
+          ValueError: as for ``harden``.
 
         >>> params = {"kernel": jnp.arange(8.0).reshape(4, 2), "bias": jnp.zeros(2)}
         >>> print(Pruner(density=0.25, lam=0.1).describe(params))
-        bias    (2,)    left alone: fewer than two axes
+        bias    (2,)    left alone: by its name
         kernel  (4, 2)  pruned, keeps 2
         One budget for all: 2 of 8 entries.
         """
@@ -244,20 +245,20 @@ class Pruner:
         kept = {}
         if all(isinstance(leaf.value, jax.Array | np.ndarray) and not _is_traced(leaf.value) for leaf in pruned):
             kept = _kept(self._solve(params, amount, None, leaves), leaves)
-            self._warn_of(kept)
+            self._warn_of_empty(kept)
         rows = []
         for path, leaf in leaves.items():
-            told = f"left alone: {leaf.reason}"
+            status = f"left alone: {leaf.reason}"
             if leaf.pruned:
-                told = "pruned"
+                status = "pruned"
                 if isinstance(self.groups, NM):
-                    told += f" to {budget(self.groups.m)} in a row"
+                    status += f" to {budget(self.groups.m)} in a row"
                 elif self.per_leaf:
-                    told += f" to {budget(competitors(leaf.value, leaf.stacked, self.groups, True))} {unit}"
-                told += f" in each of {jnp.shape(leaf.value)[0]} layers" if leaf.stacked else ""
+                    status += f" to {budget(competitors(leaf.value, leaf.stacked, self.groups, True))} {unit}"
+                status += f" in each of {jnp.shape(leaf.value)[0]} layers" if leaf.stacked else ""
                 numbers = kept.get(path)
-                told += "" if numbers is None else f", keeps {_range(numbers)}"
-            rows.append((written(path), str(jnp.shape(leaf.value)) if is_array(leaf.value) else "", told))
+                status += "" if numbers is None else f", keeps {_range(numbers)}"
+            rows.append((written(path), str(jnp.shape(leaf.value)) if is_array(leaf.value) else "", status))
         widths = [max(len(row[i]) for row in rows) for i in (0, 1)]
         lines = [f"{row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}" for row in rows]
         if not (self.per_leaf or isinstance(self.groups, NM)):
@@ -266,14 +267,14 @@ class Pruner:
         return "\n".join(lines)
 
     def prunes(self, path: Any, leaf: Array) -> bool:
-        """Whether a floating leaf is pruned; a predicate as ``include``, for ``share_of_nonzeros``.
+        """Returns whether a floating leaf is pruned; a function like ``include``, for ``share_of_nonzeros``.
 
-        It sees one leaf, and so knows only of layers that ``stacked`` tells of, not of those found by themselves.
+        Since it sees a single leaf, it knows only the stacked layers that ``stacked`` names.
         """
         return not self._reason(path, leaf, self.stacked is not None and self.stacked(path, leaf))
 
     def _reason(self, path: Any, leaf: Any, stacked: bool) -> str:
-        """Why a floating leaf is left alone; empty if it is pruned."""
+        """Returns why a floating leaf is left alone; empty if it is pruned."""
         if self.exclude and self.exclude(path, leaf):
             return f"excluded by {self.exclude!r}" if isinstance(self.exclude, Matching) else "excluded"
         if self.include is None:
@@ -281,7 +282,7 @@ class Pruner:
         return "" if self.include(path, leaf) else "not included"
 
     def _leaves(self, params: Any) -> "dict[Any, _Leaf]":
-        """Decides for each leaf, by its path, whether it is pruned."""
+        """Returns a description of each leaf by its path, including whether it is pruned."""
         flat = [(tuple(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(params)]
         floating = [(path, leaf) for path, leaf in flat if _is_floating(leaf)]
         for name in ("include", "exclude", "stacked"):
@@ -300,7 +301,7 @@ class Pruner:
         return leaves
 
     def _at(self, name: str, step: ArrayLike | None) -> Any:
-        """An attribute at a step."""
+        """Returns an attribute at a step."""
         value = getattr(self, name)
         if not callable(value):
             return value
@@ -313,12 +314,14 @@ class Pruner:
         return {name: self._at(name, step)}
 
     def _solve(self, params: Tree, amount: dict[str, Any], lam: Any, leaves: "dict[Any, _Leaf]") -> Tree:
-        """The operator, relaxed or, where ``lam`` is ``None``, hard: it keeps whole entries, of a schedule of ``k``
-        as many as it gives rounded down."""
+        """Returns ``params`` after the relaxed operator, or after the hard one if ``lam`` is ``None``.
+
+        The hard operator rounds the ``k`` of a schedule down.
+        """
         k = amount.get("k")
         if lam is None and callable(self.k):
             k = jnp.floor(jnp.asarray(k))
-        return of_tree(
+        return select_in_tree(
             params,
             amount.get("density"),
             k,
@@ -332,7 +335,7 @@ class Pruner:
             stacked=lambda path, leaf: leaves[tuple(path)].stacked,
         )
 
-    def _warn_of(self, kept: "dict[Any, np.ndarray]") -> None:
+    def _warn_of_empty(self, kept: "dict[Any, np.ndarray]") -> None:
         """Warns of leaves and layers that keep nothing."""
         empty = []
         for path, numbers in kept.items():
@@ -346,7 +349,7 @@ class Pruner:
 
 @dataclasses.dataclass(frozen=True)
 class _Leaf:
-    """A leaf, and whether it is pruned.
+    """A leaf, and why it is not pruned, if so.
 
     Attributes:
       value: the leaf.
@@ -368,13 +371,13 @@ def _is_traced(value: Any) -> bool:
 
 
 def _kept(hard: Any, leaves: dict[Any, _Leaf]) -> dict[Any, np.ndarray]:
-    """How many entries of each pruned leaf, or layer, are not 0; nothing in ``jit`` or of what other processes hold."""
+    """Returns how many entries of each pruned leaf or layer are not 0, without leaves that are traced or not local."""
     found = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(hard):
-        told = leaves[tuple(path)]
-        if not told.pruned or _is_traced(leaf) or not leaf.is_fully_addressable:
+        entry = leaves[tuple(path)]
+        if not entry.pruned or _is_traced(leaf) or not leaf.is_fully_addressable:
             continue
-        axes = tuple(range(1 if told.stacked else 0, leaf.ndim))
+        axes = tuple(range(1 if entry.stacked else 0, leaf.ndim))
         found[tuple(path)] = np.atleast_1d(jnp.count_nonzero(leaf, axis=axes))
     return found
 
@@ -384,6 +387,6 @@ def _range(numbers: np.ndarray) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _through(hard: Any, soft: Any, given: Any) -> Any:
-    """``hard`` with the derivatives of ``soft``, where these are not what was ``given``, which takes no part."""
+def _straight_through_leaf(hard: Any, soft: Any, given: Any) -> Any:
+    """Returns ``hard`` with the derivatives of ``soft``; a leaf that takes no part, with ``soft is given``, is kept."""
     return hard if soft is given else straight_through(hard, soft)

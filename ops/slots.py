@@ -1,4 +1,4 @@
-"""The relaxed top-k in a number of slots known beforehand, and what is gathered into slots and added up from them."""
+"""Relaxed top-k with a static number of slots, and functions that gather into slots and scatter from them."""
 
 import functools
 from collections.abc import Callable
@@ -14,14 +14,14 @@ from jax.typing import ArrayLike
 from .interface.arguments import (
     STRENGTH,
     UP_TO_N,
-    Vanishing,
+    ZeroLam,
     check_axis,
     check_p,
     check_whole,
     floating,
     real,
+    rows_with_zero_lam,
     shown,
-    which_vanish,
     working_dtype,
 )
 from .interface.rowwise import FEATURES, ROWS, amount, on_mesh, rowwise, spec_of
@@ -35,10 +35,10 @@ class SoftTopk(NamedTuple):
     """The support of a relaxed top-k mask, in slots.
 
     Attributes:
-      weights: the mask of the entry in each slot, largest entries first; 0 where there are more slots than it has
-        entries that are not 0. The shape of the scores with ``num_slots`` along the axis, and their dtype.
-      indices: int32, which entry that is; those of weight 0 are the next largest.
-      overflow: what the mask has that found no slot, one value per row; exactly 0 where all of it did.
+      weights: the mask of the entry in each slot, largest entries first; 0 in slots beyond the support. They have the
+        shape of the scores with ``num_slots`` along the axis, and their dtype.
+      indices: int32, the index of the entry in each slot; slots of weight 0 hold the next largest entries.
+      overflow: the sum of the mask over entries without a slot, one value per row; exactly 0 if the support fits.
     """
 
     weights: Array
@@ -57,21 +57,21 @@ def soft_topk(
     axis: int = -1,
     where: ArrayLike | None = None,
 ) -> SoftTopk:
-    """``topk_mask`` as weights and indices, like ``jax.lax.top_k``, with gradients through the weights.
+    """Returns ``topk_mask`` as weights and indices, like ``jax.lax.top_k``, with gradients through the weights.
 
-    More than ``k`` entries have a mask that is not 0; the ``num_slots`` largest get a slot. With ``gather_slots`` and
-    ``scatter_slots``, tokens go to buffers of static size and back, or beams to the next step, in memory that depends
-    on the slots alone. ``jax.lax.top_k`` is what costs time: O(n log num_slots).
+    The mask may be non-zero at more than ``k`` entries; the ``num_slots`` largest get a slot. ``gather_slots`` and
+    ``scatter_slots`` move tokens to buffers of static size and back, or beams to the next step, in memory proportional
+    to the slots. Most of the time is spent in ``jax.lax.top_k``: O(n log num_slots).
 
     Args:
       x: as in ``topk_mask``.
-      k: as there.
+      k: as in ``topk_mask``.
       num_slots: a Python integer in ``[1, n]``, ``n`` the size of ``x`` along ``axis``.
-      density: as there.
-      lam: as there; at 0 the first ``k`` slots have weight 1.
-      p: as there.
+      density: as in ``topk_mask``.
+      lam: as in ``topk_mask``; at 0 the first ``k`` slots have weight 1.
+      p: as in ``topk_mask``.
       axis: the axis along which entries compete.
-      where: as there. Where fewer than ``num_slots`` entries take part, others fill the slots with weight 0.
+      where: as in ``topk_mask``. If fewer than ``num_slots`` entries take part, others fill the slots with weight 0.
 
     Returns:
       A ``SoftTopk``.
@@ -93,28 +93,28 @@ def soft_topk(
         where=where,
         returns=SoftTopk(FEATURES, FEATURES, ROWS),
         equation=Equation(check_p(p), IDENTITY),
-        zero=which_vanish(lam),
+        zero=rows_with_zero_lam(lam),
         num_slots=check_whole("num_slots", num_slots, 1, n, f"in [1, {n}], the size along axis {axis}"),
     )
 
 
 def _in_slots(
-    x: Array, k: Array, lam: Array, where: Array | None = None, *, equation: Equation, zero: Vanishing, num_slots: int
+    x: Array, k: Array, lam: Array, where: Array | None = None, *, equation: Equation, zero: ZeroLam, num_slots: int
 ) -> SoftTopk:
     entries = x if where is None else choose(where, x, -jnp.inf)
     (mask,) = mask_of((entries,), k, lam, equation, zero=zero)
-    # The mask grows with the entries, which also tell apart those that are selected in full.
-    # To `lax.top_k` -0 is less than 0; to the mask they tie, and the first comes first.
+    # The entries have the order of the mask, and also order those that are fully selected.
+    # `lax.top_k` ranks -0 below 0; in the mask they tie, and the first comes first.
     _, indices = lax.top_k(lax.stop_gradient(choose(entries == 0, 0.0, entries)), num_slots)
     weights = jnp.take_along_axis(mask, indices, axis=1, mode="promise_in_bounds")
-    # Counted out, not subtracted: nothing is left where all found a slot.
+    # The rest is summed, not a difference, so that it is exactly 0 if all entries found a slot.
     row = lax.broadcasted_iota(indices.dtype, indices.shape, 0)
     rest = mask.at[row, indices].set(0.0, mode="promise_in_bounds")
     return SoftTopk(weights, indices.astype(jnp.int32), jnp.sum(rest, axis=1, keepdims=True))
 
 
 def gather_slots(values: ArrayLike, indices: ArrayLike) -> Array:
-    """Fills slots with copies of ``values`` at ``indices``, differentiable in the values.
+    """Returns ``values`` at ``indices``, one copy per slot; differentiable in the values.
 
     Args:
       values: real array ``(*batch, n, width)``.
@@ -125,7 +125,7 @@ def gather_slots(values: ArrayLike, indices: ArrayLike) -> Array:
       Array of the shape of ``indices`` with ``width`` at the end, and the dtype of ``values``.
 
     Raises:
-      ValueError: these are no such arrays.
+      ValueError: an argument does not have such a shape or dtype.
 
     >>> gather_slots(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([1, 1]))
     Array([[3., 4.],
@@ -151,23 +151,23 @@ def _gathered(values: Array, indices: Array) -> Array:
 
 
 def scatter_slots(outputs: ArrayLike, indices: ArrayLike, weights: ArrayLike, n: int, *, batch_dims: int = 0) -> Array:
-    """The way back from slots: ``outputs`` times ``weights``, added up at ``indices``; differentiable in both.
+    """Returns the sums of ``outputs`` times ``weights`` at ``indices``; differentiable in both.
 
     Args:
       outputs: real array of the shape of ``indices`` with a ``width`` at the end.
       indices: integers in ``[0, n)``, as those of ``soft_topk``, of shape ``(*batch, ...)``: slots of any shape for
         every ``(n, width)``. Not checked.
-      weights: of the slots, in the shape of ``indices``: those of ``soft_topk``, or these times a gate.
-      n: how many entries there are, a Python integer; those without a slot get 0.
-      batch_dims: how many axes the batch has, a Python integer: 1 for slots of scores ``(batch, n)``. By default none,
-        and all slots are added up in one ``(n, width)``.
+      weights: one per slot, in the shape of ``indices``: those of ``soft_topk``, possibly times a gate.
+      n: the number of entries, a Python integer; entries without a slot get 0.
+      batch_dims: the number of batch axes, a Python integer: 1 for slots of scores ``(batch, n)``. With the default 0,
+        all slots are added to one array ``(n, width)``.
 
     Returns:
       Array ``(*batch, n, width)`` of the dtype of ``outputs`` (integers are promoted to float). Computed in float32 at
       least, and rounded once.
 
     Raises:
-      ValueError: these are no such arrays, or not of these shapes.
+      ValueError: an argument does not have such a shape or dtype.
 
     >>> scatter_slots(jnp.array([[1.0, 1.0], [2.0, 4.0]]), jnp.array([2, 0]), jnp.array([1.0, 0.5]), 3)
     Array([[1., 2.],
@@ -199,7 +199,7 @@ def _scattered(outputs: Array, indices: Array, weights: Array, *, n: int, batch_
 
 
 def _in_batches(function: Callable[..., Array], dimensions: int) -> Callable[..., Array]:
-    """The function of every member of a batch of so many dimensions."""
+    """Returns the function mapped over that many batch dimensions."""
     return functools.reduce(lambda inner, _: jax.vmap(inner), range(dimensions), function)
 
 

@@ -1,11 +1,11 @@
-"""How strong a relaxation is to be for a support of a stated size."""
+"""The strength of the relaxation that gives a support of a chosen size."""
 
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
 from .interface.arguments import STRONGEST, UP_TO_N, WHOLE_UP_TO_N, Axis, check_p
-from .interface.rowwise import WIDE, rowwise
+from .interface.rowwise import FULL_PRECISION_ROWS, rowwise
 from .scalar.choice import choose
 from .topk import hard_topk_mask
 
@@ -20,28 +20,27 @@ def lam_of_support(
     axis: Axis = -1,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The largest ``lam`` at which ``topk_mask`` or ``topk_mag`` has at most ``support`` entries that are not 0.
+    """Returns the largest ``lam`` at which ``topk_mask`` or ``topk_mag`` has at most ``support`` non-zero entries.
 
-    At that ``lam`` the threshold of Proposition 2 of Sander et al. (2023) is the first entry left out, ``gamma``. The
-    entries ``s`` above it have ``((s - gamma) / lam)^(1 / (p - 1)) / phi'(gamma)`` of the mask, at most 1, and these
-    add up to ``k``: one equation, concave and piecewise linear in ``lam^(-1 / (p - 1))``, which Newton's steps from
-    below end at in as many rounds as entries become fully selected, or fewer. So ``lam`` need not be tuned: its
-    schedule is one of how many entries learn. Where entries tie, the support may be smaller;
-    to rounding, it may be an entry larger.
+    With it ``lam`` need not be tuned: a schedule of ``support`` says how many entries get a gradient. At this ``lam``
+    the threshold ``gamma`` of Proposition 2 of Sander et al. (2023) is the first entry left out. Entries ``s`` above it
+    have the mask ``((s - gamma) / lam)^(1 / (p - 1)) / phi'(gamma)``, at most 1, and the masks sum to ``k``. This
+    equation is concave and piecewise linear in ``lam^(-1 / (p - 1))``; Newton's method from below takes at most as many
+    steps as entries become fully selected. With ties the support may be smaller, and by rounding one larger.
 
     Args:
-      x: real array, any shape. Entries equal to ``-inf`` are as if absent; a NaN or ``+inf`` makes its row NaN.
+      x: real array, any shape. Entries equal to ``-inf`` count as absent; a NaN or ``+inf`` makes its row NaN.
       k: how much is selected, in [0, n], ``n`` the size of ``x`` along ``axis``; one number, or one per row.
-      support: how many entries may be other than 0, a whole number in [0, n]; shape as ``k``.
-      in_magnitude: for ``topk_mag`` (with ``debias`` or without), instead of ``topk_mask``.
+      support: how many entries may be non-zero, a whole number in [0, n]; shape as ``k``.
+      in_magnitude: whether ``lam`` is for ``topk_mag`` (with or without ``debias``) instead of ``topk_mask``.
       p: exponent of the regularisation, a Python number in (1, 2].
       axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
       where: boolean array, broadcasting against ``x``: entries that take part.
 
     Returns:
-      One ``lam`` per row, float32 at least, in [0, 1e32], in the units that the operator has it in. It is 1e32 where
-      any will do: no entry is left out, or in magnitude only zeros; and else 0, the hard operator, where ``support <
-      k``. Its derivatives are 0.
+      One ``lam`` per row, float32 at least, in [0, 1e32], in the units of the operator's ``lam``. It is 1e32 if every
+      ``lam`` qualifies, because no entry (in magnitude: no non-zero one) is left out. Otherwise it is 0, the hard
+      operator, if ``support < k``. Its derivatives are 0.
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
@@ -56,7 +55,7 @@ def lam_of_support(
         axis=axis,
         per_row=per_row,
         where=where,
-        returns=WIDE,
+        returns=FULL_PRECISION_ROWS,
         in_magnitude=bool(in_magnitude),
         p=check_p(p),
     )
@@ -77,21 +76,21 @@ def _lam_of_support(
     if p < 2:
         last = jnp.min(choose(hard_topk_mask(s, jnp.ceil(k)[:, 0]) > 0, s, jnp.inf), axis=-1, keepdims=True)
     reach = choose(last > gamma, last - gamma, 1.0)
-    # The mask of every entry over that of one, were none fully selected. Where powers overflow that one is the last
-    # that has to be selected: the scale is between 1 and what is left for it over n, so what is cut off is full.
+    # The mask of every entry relative to that of one entry, if none were fully selected. If powers overflow, this
+    # entry is the last of the k largest; the scale then makes every entry whose power is cut off fully selected.
     most = float(jnp.finfo(s.dtype).max) ** (0.5 * (p - 1))
     shares = jnp.minimum(choose(above, (s - gamma) / reach, 0.0), most) ** (1 / (p - 1))
     unit = reach * gamma ** (1 - p) if in_magnitude else reach
     lam = jnp.clip(unit * _scale(shares, k) ** (1 - p), 0.0, STRONGEST)
     lam = choose(_total(above.astype(s.dtype)) < k, 0.0, lam)
     any_will_do = none_left_out | (k == 0)
-    if in_magnitude:  # where a 0 stays 0, however much of it is selected
+    if in_magnitude:  # an entry that is 0 stays 0, even if it is selected
         any_will_do = any_will_do | (gamma == 0)
     return choose(largest < jnp.inf, choose(any_will_do, STRONGEST, lam), jnp.nan)
 
 
 def _scale(shares: Array, k: Array) -> Array:
-    """The least ``c`` for which ``sum(min(c shares, 1))`` is ``k``, one per row; anything where none is."""
+    """Returns the least ``c`` with ``sum(min(c shares, 1)) = k`` per row; an arbitrary number if there is none."""
 
     def newton(c: Array) -> Array:
         full = c * shares >= 1

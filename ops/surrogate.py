@@ -1,4 +1,4 @@
-"""A surrogate of top-k accuracy: what it costs the relaxed top-k mask to have the label in it."""
+"""A surrogate of top-k accuracy: the loss in value if the relaxed top-k mask must contain the label."""
 
 import jax.numpy as jnp
 from jax import Array, lax
@@ -12,7 +12,7 @@ from .losses import topk_fenchel_young_loss
 from .scalar.choice import choose
 from .topk import topk_mask
 
-# As `UP_TO_N`, but the label takes one.
+# Like `UP_TO_N`, but the label needs a k of at least 1.
 _FROM_1_TO_N = Range("in [1, {n}], {n} being the size along axis {axis}", 1, share=1.0)
 
 
@@ -26,26 +26,26 @@ def topk_surrogate_loss(
     axis: int = -1,
     where: ArrayLike | None = None,
 ) -> Array:
-    """``max_y (<x, y> - R(y)) - max_{y: y_label = 1} (<x, y> - R(y))`` over ``0 <= y <= 1, sum(y) = k``.
+    """Returns ``max_y (<x, y> - R(y)) - max_{y: y_label = 1} (<x, y> - R(y))`` over ``0 <= y <= 1, sum(y) = k``.
 
-    ``R(y) = lam / p * ||y||_p^p``, so that the first term is the value ``f_R(x, 1_k)`` of ``relaxed_topk_value``, and
-    the second the same where the label is selected beforehand. 0 where the mask selects the label in full, positive
-    elsewhere: at ``lam = 0`` it is ``max(0, x_[k] - x_label)``, ``x_[k]`` being the ``k``-th largest of the others: the
-    hinge of top-k accuracy without a margin. Indifferent to a common shift of the logits. With ``k = 1``, ``p = 2``
-    and ``lam = 1`` it is the sparsemax loss (Martins and Astudillo, 2016); for ``k > 1`` it is, like that hinge, not
-    convex.
+    With ``R(y) = lam / p * ||y||_p^p`` the first term is the value ``f_R(x, 1_k)`` of ``relaxed_topk_value``, and the
+    second its value if the label must be selected. The loss is 0 where the mask selects the label in full, and positive
+    elsewhere. At ``lam = 0`` it is ``max(0, x_[k] - x_label)``, with ``x_[k]`` the ``k``-th largest of the other
+    logits: the hinge loss of top-k accuracy without a margin. Shifting all logits equally does not change it. With
+    ``k = 1``, ``p = 2`` and ``lam = 1`` it is the sparsemax loss (Martins and Astudillo, 2016); for ``k > 1`` it is not
+    convex, like that hinge loss.
 
-    The gradient is ``topk_mask(x, k) - t``, with ``t`` the mask where the label is selected beforehand: 1 there,
-    ``topk_mask(x, k - 1)`` of the other classes elsewhere. The loss is the Fenchel-Young loss of ``x`` for the target
-    ``t``, and computed as such: without cancellation.
+    The gradient is ``topk_mask(x, k) - t``. The target ``t`` is 1 at the label and ``topk_mask(x, k - 1)`` of the other
+    classes elsewhere. The loss is computed as the Fenchel-Young loss of ``x`` for the target ``t``, without
+    cancellation.
 
     Args:
-      logits: real array, any shape; ``n`` is its size along ``axis``. A class with ``-inf`` gets no gradient, unless it
-        is the label: then the loss is ``inf``, and the gradient -1 there.
-      labels: integers in ``[0, n)``, of the shape of ``logits`` without ``axis``. One out of range that is not known at
-        trace time makes its example's loss and gradient NaN.
-      k: how many classes the mask selects: a real number in ``[1, n]``; one number, or one per example. At most as many
-        as take part. It gets no derivative.
+      logits: real array, any shape; ``n`` is its size along ``axis``. A class with ``-inf`` gets no gradient. If it
+        is the label, the loss is ``inf`` and the gradient there -1.
+      labels: integers in ``[0, n)``, of the shape of ``logits`` without ``axis``. A traced label out of range makes the
+        loss and gradient of its example NaN.
+      k: how many classes the mask selects: a real number in ``[1, n]``; one number, or one per example. It is
+        reduced to the number of classes that take part, and gets no derivative.
       lam: strength of the relaxation, 0 or in [1e-32, 1e32], in the units of the logits; shape as ``k``.
       p: exponent of the regularisation, a Python number in (1, 2].
       axis: the axis of the classes.
@@ -82,7 +82,7 @@ def topk_surrogate_loss(
 
 
 def _losses(x: Array, k: Array, lam: Array, labels: Array, where: Array | None = None, *, p: float) -> Array:
-    """Losses of rows ``(rows, n)``."""
+    """Returns the losses ``(rows, 1)`` of rows ``(rows, n)``."""
     n, k = x.shape[1], lax.stop_gradient(k)
     if where is not None:
         x = choose(where, x, -jnp.inf)
@@ -95,10 +95,10 @@ def _losses(x: Array, k: Array, lam: Array, labels: Array, where: Array | None =
         positive = y > 0
         return jnp.sum(choose(positive, choose(positive, y, 1.0) ** p, 0.0), axis=-1, keepdims=True) / p
 
-    # The target is within the polytope but for rounding, which `smooth` undoes.
+    # The target lies in the polytope up to rounding, which `smooth` corrects.
     at, target = lax.stop_gradient((x, selected))
     value = topk_fenchel_young_loss(at, target, k[:, 0], target="smooth", lam=lam[:, 0], p=p)[:, None]
     missing = jnp.any(is_label & (x == -jnp.inf), axis=-1, keepdims=True)
     value = choose(missing, jnp.inf, value)
-    # By Danskin's theorem, once for each of the two maxima.
+    # Danskin's theorem gives the derivatives of both maxima.
     return envelope(value, (x, lam), (mask - selected, regularisation(selected) - regularisation(mask)))

@@ -1,4 +1,4 @@
-"""Relaxed top-k operators: the mask, the magnitude and any other, and the hard operators they relax."""
+"""Relaxed top-k operators: mask, magnitude and general nonlinearities, and the hard operators that they relax."""
 
 import functools
 from typing import Any, Literal
@@ -14,14 +14,14 @@ from .interface.arguments import (
     WHOLE_UP_TO_N,
     Axis,
     Range,
-    Vanishing,
+    ZeroLam,
     check_axes,
     check_choice,
     check_p,
     is_wide,
     real,
+    rows_with_zero_lam,
     size_along,
-    which_vanish,
     working_dtype,
 )
 from .interface.rowwise import AxisName, amount, rowwise
@@ -41,7 +41,7 @@ from .scalar.threshold import remainder
 
 Solver = Literal["threshold", "kernel", "loop", "pav", "dykstra", "dual"] | IsotonicSolver
 
-# The solvers of the scalar equation, and by which method each does.
+# The solvers of the scalar equation and their methods.
 _METHODS: dict[str, Method] = {"threshold": "auto", "kernel": "kernel", "loop": "loop"}
 
 
@@ -58,36 +58,35 @@ def relaxed_topk(
     solver: Solver = "threshold",
     axis_name: AxisName = None,
 ) -> Array:
-    """Relaxed top-k operator of any nonlinearity: ``phi'`` of about the ``k`` largest entries, exact zeros elsewhere.
+    """Returns ``phi'`` of about the ``k`` largest entries, and exact zeros elsewhere, for any nonlinearity ``phi``.
 
-    The gradient in ``x`` of ``f_{phi,R}(x, 1_k)``, with ``R(y) = lam / p * ||y||_p^p`` (Proposition 2 of Sander et al.,
-    2023). ``lam -> 0`` gives ``phi'(x)`` at the ``k`` largest entries, in magnitude if ``phi`` is even.
+    This is the gradient in ``x`` of ``f_{phi,R}(x, 1_k)``, with ``R(y) = lam / p * ||y||_p^p`` (Proposition 2 of Sander
+    et al., 2023). ``lam -> 0`` gives ``phi'(x)`` at the ``k`` largest entries, in magnitude if ``phi`` is even.
 
     - ``"identity"`` is ``topk_mask``, ``"half_square"`` is ``topk_mag``.
     - ``"abs"`` is the relaxed signed mask, about ``sign(x)`` at the ``k`` entries of largest magnitude: the maximiser
-      of ``<x, y> - lam / p * ||y||_p^p`` over ``|y_i| <= 1, sum(|y|) <= k``, which for a large ``lam`` uses up less
-      than ``k``. An entry that is exactly 0 then gets derivative 0, also for ``p = 2``, where it is ``1 / lam``.
-    - ``"exp"``, ``phi(x) = exp(x - 1)``, regularises the k-support negentropy (Appendix B.1).
+      of ``<x, y> - lam / p * ||y||_p^p`` over ``|y_i| <= 1, sum(|y|) <= k``. For a large ``lam``, ``sum(|y|)`` is below
+      ``k``. Entries equal to 0 then get derivative 0, also for ``p = 2``, where the true one is ``1 / lam``.
+    - ``"exp"``, with ``phi(x) = exp(x - 1)``, has the k-support negentropy as regulariser (Appendix B.1).
 
     Differentiable in ``x``, ``lam`` and ``k``, forwards and backwards, to any order. Takes O(n) time and memory.
 
     Args:
-      x: real array, any shape. A NaN makes its row NaN. An entry equal to ``-inf`` gets 0 and leaves the others as if
-        it were absent, if ``phi`` is increasing.
+      x: real array, any shape. A NaN makes its row NaN. If ``phi`` is increasing, entries equal to ``-inf`` get 0 and
+        leave the others as if they were absent.
       k: how much is selected, as in ``topk_mask``.
-      density: as there.
-      phi: name of a nonlinearity, of those above or registered, or a ``Nonlinearity``.
+      density: as in ``topk_mask``.
+      phi: a ``Nonlinearity``, or the name of one: those above, or registered ones.
       lam: strength of the relaxation, as in ``topk_mask``. At 0 this is the hard operator.
       p: exponent of the regularisation, a Python number in (1, 2].
       axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
-      solver: ``"threshold"`` solves one scalar equation: exact and fastest. On GPUs and TPUs it does so in one kernel
-        that keeps rows on chip, if they fit, and otherwise in a loop of passes over them; ``"kernel"`` and ``"loop"``
-        are the same solver made to take one of the two, for float32 and whole rows (on a CPU the kernel is interpreted:
-        slowly, to look at what it gives). The others sort and solve the isotonic
-        problem of the paper: ``"pav"`` (exact), ``"dykstra"`` (``p = 2`` only) and ``"dual"`` (both iterative; slow
-        where many entries are partly selected), or one of ``ops.isotonic``'s with settings of its own, like
-        ``Dykstra(max_iter=10, tol=0.0)``. What such a run came to is told by ``ops.isotonic.topk_solution``.
+      solver: ``"threshold"`` solves one scalar equation; it is exact and fastest. On GPUs and TPUs it uses one kernel
+        that keeps rows on chip, if they fit, and else a loop of passes. ``"kernel"`` and ``"loop"`` force one of the
+        two, the kernel for float32 and whole rows only (a CPU interprets it, slowly, for tests). The others sort and
+        solve the isotonic problem of the paper: ``"pav"`` (exact), ``"dykstra"`` (``p = 2`` only) and ``"dual"`` (both
+        iterative, slow if many entries are partly selected), or a solver of ``ops.isotonic`` with settings, like
+        ``Dykstra(max_iter=10, tol=0.0)``. ``ops.isotonic.topk_solution`` reports whether such a solver converged.
       axis_name: as in ``topk_mask``.
 
     Returns:
@@ -114,40 +113,40 @@ def topk_mask(
     solver: Solver = "threshold",
     axis_name: AxisName = None,
 ) -> Array:
-    """Relaxed top-k mask: about 1 for the ``k`` largest entries, exactly 0 for most others, differentiable.
+    """Returns the relaxed top-k mask: about 1 for the ``k`` largest entries, exactly 0 for most others.
 
-    The solution of ``max_y <x, y> - lam / p * ||y||_p^p`` over ``0 <= y <= 1, sum(y) = k`` (Proposition 2 of Sander
-    et al., 2023, with ``phi(x) = x`` and ``w = 1_k``). ``lam -> 0`` gives the hard mask, ``lam -> inf`` gives
+    It solves ``max_y <x, y> - lam / p * ||y||_p^p`` over ``0 <= y <= 1, sum(y) = k`` (Proposition 2 of Sander et al.,
+    2023, with ``phi(x) = x`` and ``w = 1_k``). ``lam -> 0`` gives the hard mask, ``lam -> inf`` gives
     ``k / n`` everywhere. It is differentiable almost everywhere; with ``p < 2`` also where an entry becomes exactly 0,
     though not where one becomes exactly 1. Adding a constant to ``x`` changes nothing, and
     ``topk_mask(a * x, lam=a * lam)`` is ``topk_mask(x, lam=lam)``.
 
-    Differentiable in ``x``, ``lam`` and ``k``, forwards and backwards, to any order. Where no entry is selected in part
-    there are two derivatives in ``k``; this has that from the left, of the last entry selected (entries that tie
-    share), and at ``k = 0`` that from the right. Takes O(n) time and memory.
+    Differentiable in ``x``, ``lam`` and ``k``, forwards and backwards, to any order. If no entry is selected in part,
+    the one-sided derivatives in ``k`` differ. The one from the left is given, which belongs to the last entry selected
+    (tied entries share it), and at ``k = 0`` the one from the right. Takes O(n) time and memory.
 
-    Exact up to rounding for entries that are 0 or between 1e-30 and 1e30 in magnitude. Larger ones are right as far as
-    nothing overflows; entries that differ by less than the smallest normal number (1e-38 in float32) may tie.
+    Exact up to rounding for entries that are 0 or between 1e-30 and 1e30 in magnitude. Larger ones are exact too unless
+    something overflows. Entries that differ by less than the smallest normal number (1e-38 in float32) may tie.
 
     Args:
       x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent; ``+inf``
-        entries come first. A NaN makes its row NaN. Integers that the float they become does not hold (beyond 2**24, or
-        2**53 with ``jax_enable_x64``) are refused; rounded, if they are not known at trace time.
+        entries come first. A NaN makes its row NaN. Integers that JAX's default float does not represent (beyond 2**24,
+        or 2**53 with ``jax_enable_x64``) are refused if known, and rounded if traced.
       k: how much is selected: a real number in ``[0, n]``, ``n`` the size of ``x`` along ``axis``; one number, or an
-        array that broadcasts to one value per row (the shape of ``x`` without ``axis``). Where fewer than ``k``
+        array that broadcasts to one value per row (the shape of ``x`` without ``axis``). If fewer than ``k``
         entries take part, they all get 1.
-      density: instead of ``k``, the share of the entries along ``axis`` that is selected, in [0, 1], of shape as
-        ``k``: ``k`` is ``density * n``, rounded down, without a derivative.
+      density: instead of ``k``, the share of the entries along ``axis`` that is selected, in [0, 1]; shape as ``k``.
+        Then ``k`` is ``density * n``, rounded down, without a derivative.
       lam: strength of the relaxation, 0 or in [1e-32, 1e32], in the units of ``x``; shape as ``k``. At 0 this is the
-        hard mask, ties broken by index, with derivative 0 in ``x``. One that is traced and out of range makes its row
+        hard mask, ties broken by index, with derivative 0 in ``x``. A traced ``lam`` out of range makes its row
         NaN.
       p: exponent of the regularisation, a Python number in (1, 2]. Smaller is smoother.
       axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
       solver: as in ``relaxed_topk``.
       axis_name: name of the mesh axis (or axes) over which ``axis`` is split, inside ``jax.shard_map``. Each device
-        then passes its own part of ``x`` and gets its own part of the mask; a pass over the data communicates three
-        scalars per row, whatever the size of ``x``.
+        passes its part of ``x`` and gets its part of the mask. A pass over the data communicates three scalars per row,
+        for any size of ``x``.
 
     Returns:
       Array of the shape of ``x``, and of its dtype (integers are promoted to float). Computed in float32 at least.
@@ -174,27 +173,27 @@ def topk_mag(
     solver: Solver = "threshold",
     axis_name: AxisName = None,
 ) -> Array:
-    """Relaxed top-k in magnitude: keeps about the ``k`` entries of largest magnitude, exact zeros elsewhere.
+    """Returns about the ``k`` entries of largest magnitude, and exact zeros elsewhere: relaxed top-k in magnitude.
 
-    The solution of ``max_y <x, y> - k_support_norm(y)^2 / 2 - lam / p * ||y||_p^p`` (Proposition 2 of Sander et al.,
-    2023, with ``phi(x) = x^2 / 2`` and ``w = 1_k``). As the paper defines it, a kept entry is shrunk, to
-    ``x / (1 + lam)`` for ``p = 2``; the error to the hard operator is at most ``lam * max(|x|)`` while ``lam`` is
+    It solves ``max_y <x, y> - k_support_norm(y)^2 / 2 - lam / p * ||y||_p^p`` (Proposition 2 of Sander et al., 2023,
+    with ``phi(x) = x^2 / 2`` and ``w = 1_k``). In the paper's definition a kept entry is shrunk, to
+    ``x / (1 + lam)`` for ``p = 2``. The error to the hard operator is at most ``lam * max(|x|)`` while ``lam`` is
     small enough for a single block (Section 5). With ``debias`` a fully kept entry is returned exactly as it is,
     and ``lam -> inf`` gives the identity.
 
-    Differentiable in ``x``, ``lam`` and ``k``, forwards and backwards, to any order; in ``k`` as ``topk_mask``, but for
-    ``debias`` with ``p < 2`` at ``k = 0``, where the derivative from the right is infinite and that without ``debias``
-    is given. An entry that is 0 moves as a kept one where ``k`` is more than there are others, also where all are 0
-    (for ``p = 2``, where no linear function is its derivative, one of Clarke's), and does not move where it is not.
-    Takes O(n) time and memory, and entries of all sizes that ``topk_mask`` takes. Its derivatives are NaN or infinite
-    where ``max(|x|) / lam`` overflows, but never at ``lam = 0``.
+    Differentiable in ``x``, ``lam`` and ``k``, forwards and backwards, to any order. The derivative in ``k`` is as for
+    ``topk_mask``, except for ``debias`` with ``p < 2`` at ``k = 0``: there it is infinite from the right, and the one
+    without ``debias`` is given. An entry that is 0 has the derivative of a kept entry if ``k`` exceeds the number of
+    non-zero entries, and else 0. (For ``p = 2`` the directional derivative is then not linear, and an element of
+    Clarke's generalised Jacobian is given.) Takes O(n) time and memory. The range of entries is that of ``topk_mask``.
+    Derivatives are NaN or infinite if ``max(|x|) / lam`` overflows, but never at ``lam = 0``.
 
     Args:
       x: real array, any shape. A NaN makes its row NaN.
       k: how much is kept, as in ``topk_mask``.
-      density: as there.
-      lam: strength of the relaxation, 0 or in [1e-32, 1e32], without units for ``p = 2``; otherwise as there. At 0 this
-        is the hard operator.
+      density: as in ``topk_mask``.
+      lam: strength of the relaxation, 0 or in [1e-32, 1e32], without units for ``p = 2``; else as in ``topk_mask``. At
+        0 this is the hard operator.
       p: exponent of the regularisation, a Python number in (1, 2].
       axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
@@ -215,9 +214,9 @@ def topk_mag(
 
 
 def sparsemax(x: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
-    """Euclidean projection of ``x / temperature`` onto the probability simplex: non-negative, sums to 1, sparse.
+    """Returns the Euclidean projection of ``x / temperature`` onto the probability simplex, which is sparse.
 
-    The relaxed top-1 mask with ``p = 2`` and ``lam = temperature`` (Martins and Astudillo, 2016). Its Jacobian is
+    It is the relaxed top-1 mask with ``p = 2`` and ``lam = temperature`` (Martins and Astudillo, 2016). Its Jacobian is
     ``(diag(a) - a a^T / |a|) / temperature``, ``a`` the indicator of the non-zero entries.
 
     Args:
@@ -252,14 +251,14 @@ def hard_topk_mask(
     where: ArrayLike | None = None,
     axis_name: AxisName = None,
 ) -> Array:
-    """Top-k mask: exactly ``k`` ones, at the largest entries; among equal entries the first come first.
+    """Returns the top-k mask: exactly ``k`` ones, at the largest entries; the first of equal entries come first.
 
-    The k-th largest value is searched for in a few passes over the data instead of sorting. The derivative is 0.
+    A few passes over the data find the k-th largest value, without a sort. The derivative is 0.
 
     Args:
-      x: as in ``topk_mask``; but integers are compared as such, exactly.
+      x: as in ``topk_mask``, except that integers of any size are compared exactly.
       k: as in ``topk_mask``, but a whole number.
-      density: as there.
+      density: as in ``topk_mask``.
       axis: as in ``topk_mask``.
       where: as in ``topk_mask``.
       axis_name: as in ``topk_mask``.
@@ -285,7 +284,7 @@ def hard_topk_mag(
     where: ArrayLike | None = None,
     axis_name: AxisName = None,
 ) -> Array:
-    """Top-k in magnitude: the ``k`` entries of largest magnitude as they are, zeros elsewhere.
+    """Returns the ``k`` entries of largest magnitude unchanged, and zeros elsewhere.
 
     The derivative is 1 for kept entries and 0 for the others. Arguments, result and errors as in ``hard_topk_mask``.
 
@@ -317,7 +316,7 @@ def _operate(
     isotonic = None if method else as_solver(solver, p)
     if method in (None, "kernel") and axis_name is not None:
         raise ValueError(f"axis_name must be None unless solver is 'threshold' or 'loop', got {axis_name!r}")
-    equation, zero = Equation(p, phi, Rows(-1, axis_name), method=method or "auto"), which_vanish(lam)
+    equation, zero = Equation(p, phi, Rows(-1, axis_name), method=method or "auto"), rows_with_zero_lam(lam)
     x = real(x)
     per_row = {"k": (amount(k, density, x, axis, axis_name), allowed), "lam": (lam, STRENGTH)}
     if method == "kernel" and (
@@ -325,7 +324,9 @@ def _operate(
     ):
         raise ValueError(f"x must have {reason}, for solver='kernel'")
     if zero == "all" and phi in (IDENTITY, ABS, HALF_SQUARE) and is_wide(x.dtype):
-        return _of_integers(x, axis=axis, per_row=per_row, where=where, axis_name=axis_name, equation=equation)
+        return _hard_topk_of_integers(
+            x, axis=axis, per_row=per_row, where=where, axis_name=axis_name, equation=equation
+        )
     return rowwise(
         _relaxed,
         x,
@@ -348,10 +349,10 @@ def _relaxed(
     *,
     equation: Equation,
     debias: bool,
-    zero: Vanishing,
+    zero: ZeroLam,
     isotonic: IsotonicSolver | None,
 ) -> Array:
-    """The operator of rows ``(rows, n)``."""
+    """Returns the operator of rows ``(rows, n)``."""
     operator = mask_of if equation.linear else functools.partial(magnitude_of, debias=debias)
     absent = 0.0 if equation.phi.even else -jnp.inf
     present = None if where is None else (where,)
@@ -372,22 +373,23 @@ def _relaxed(
     return y if where is None else choose(where, y, 0.0)
 
 
-def _of_integers(x: Array, *, equation: Equation, **arguments: Any) -> Array:
-    """The hard operator of integers that floats do not tell apart: by their upper halves, and among equals the lower.
+def _hard_topk_of_integers(x: Array, *, equation: Equation, **arguments: Any) -> Array:
+    """Returns the hard operator of integers that floats do not represent exactly.
 
-    What is selected is exact; what is kept of it is rounded to float.
+    Their upper halves are compared first, and the lower halves break ties. So the selection is exact, while the values
+    kept are rounded to float.
     """
     keys = x
     if equation.phi.even and jnp.issubdtype(x.dtype, jnp.signedinteger):
         unsigned = x.astype(f"uint{jnp.iinfo(x.dtype).bits}")
-        keys = choose(x < 0, jnp.zeros_like(unsigned) - unsigned, unsigned)  # the least integer has one, too
+        keys = choose(x < 0, jnp.zeros_like(unsigned) - unsigned, unsigned)  # right for the least integer, too
     half = jnp.iinfo(x.dtype).bits // 2
     high, low = (keys >> half), (keys & (2**half - 1))
     float_type = jnp.result_type(float)
     mask = rowwise(
         _selected_by_halves,
         high.astype(float_type),
-        beside={"low": low.astype(float_type)},
+        aligned={"low": low.astype(float_type)},
         rows=equation.rows,
         **arguments,
     )

@@ -1,10 +1,10 @@
-"""Top-k over more than one array: a whole pytree of parameters competing for one budget."""
+"""Top-k over a pytree of arrays, whose entries compete for one budget."""
 
 from jax.typing import ArrayLike
 
 from .groups import Channels, Groups  # noqa: F401 (Channels is in an example)
 from .interface.rowwise import AxisName
-from .leaves import Include, Tree, of_tree
+from .leaves import Include, Tree, select_in_tree
 from .nonlinearities import HALF_SQUARE, IDENTITY
 
 
@@ -20,10 +20,10 @@ def topk_mask_tree(
     groups: Groups | None = None,
     axis_name: AxisName = None,
 ) -> Tree:
-    """Global relaxed top-k mask: about 1 for the largest entries of a pytree, whichever leaves they lie in.
+    """Returns the relaxed top-k mask of a whole pytree: about 1 for its largest entries, in whichever leaf.
 
-    Equal to ``topk_mask`` of all leaves concatenated, without concatenating them. Multiplied with the parameters that
-    the scores are of, it prunes them. Arguments, differentiability and errors as in ``topk_mag_tree``.
+    It equals ``topk_mask`` of all leaves concatenated, without concatenating them. Multiplying parameters by the mask
+    of their scores prunes them. Arguments, differentiability and errors as in ``topk_mag_tree``.
 
     Args:
       scores: pytree of real arrays.
@@ -31,14 +31,14 @@ def topk_mask_tree(
       k: instead of ``density``, how many entries are selected.
       lam: strength of the relaxation, in the units of the scores, as in ``topk_mask``; a scalar.
       p: exponent of the regularisation, in (1, 2].
-      include: which leaves take part.
+      include: selects the leaves that take part.
       per_leaf: whether each leaf has a budget of its own.
-      groups: entries that are selected together, by the mean of their scores.
+      groups: which entries are selected together, by the mean of their scores.
       axis_name: mesh axis or axes over which every leaf is split, inside ``shard_map``.
 
     Returns:
-      A pytree like ``scores``, with 1 for all of a leaf that takes no part (keys of ``jax.random``, functions and
-      strings are left as they are), so that multiplying with it leaves these leaves alone.
+      A pytree like ``scores``. Leaves that take no part become ones, so that multiplying by the mask does not change
+      them; keys of ``jax.random``, functions and strings are returned unchanged.
 
     Raises:
       ValueError: an argument known at trace time is out of range, not exactly one of ``density`` and ``k`` is given, or
@@ -48,7 +48,7 @@ def topk_mask_tree(
     >>> topk_mask_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 1.5])}, k=2, lam=1.0)
     {'a': Array([0.25, 0.  ], dtype=float32), 'b': Array([1.  , 0.75], dtype=float32)}
     """
-    return of_tree(
+    return select_in_tree(
         scores,
         density,
         k,
@@ -76,29 +76,29 @@ def topk_mag_tree(
     groups: Groups | None = None,
     axis_name: AxisName = None,
 ) -> Tree:
-    """Global relaxed top-k in magnitude: keeps a share of all entries of a pytree, whichever leaves they lie in.
+    """Returns the entries of a pytree after a relaxed top-k in magnitude that they all compete in.
 
-    Equal to ``topk_mag`` of all leaves concatenated, without concatenating them: each leaf keeps its shape and its
-    sharding, and a pass over the data reduces to three scalars. With sharded leaves nothing else is needed; inside
-    ``shard_map`` say over which mesh axes the leaves are split.
+    It equals ``topk_mag`` of all leaves concatenated, without concatenating them: each leaf keeps its shape and its
+    sharding, and a pass over the data reduces to three scalars. Sharded leaves need no further arguments; inside
+    ``shard_map``, ``axis_name`` names the mesh axes over which they are split.
 
     Args:
-      params: pytree of real arrays. Those of integers, booleans or keys of ``jax.random`` (a count of steps, say), and
-        leaves that are no arrays (functions, strings, Python's numbers), take no part and are returned as they are.
+      params: pytree of real arrays. Leaves of integers (like a step count), booleans or keys of ``jax.random``, and
+        leaves that are no arrays (functions, strings, Python numbers), take no part and are returned unchanged.
       density: share of the entries that is kept, in [0, 1], a scalar; ``k`` is ``density`` times the number of entries,
         rounded down.
       k: instead of ``density``, how many entries are kept: a real number, at most the number of entries; a scalar.
       lam: strength of the relaxation, as in ``topk_mag``; a scalar.
       p: exponent of the regularisation, in (1, 2].
       debias: whether to undo the shrinkage of kept entries.
-      include: called with the key path and the array of every floating leaf; leaves for which it is false are returned
-        as they are and take no part (biases, say).
-      per_leaf: whether each leaf has a budget of its own: ``density`` of its entries, or ``k`` of them. Then it is
+      include: called with the key path and the array of every floating leaf; leaves for which it is false (for example
+        biases) take no part and are returned unchanged.
+      per_leaf: whether each leaf has a budget of its own, ``density`` or ``k`` of its entries. Then the result is
         ``topk_mag`` of each leaf as one row.
       groups: which entries are kept or pruned together, by their root mean square: ``Blocks``, tiles of a matrix, or
-        ``Channels``, its rows or columns. Then ``k`` counts groups, and ``density`` is a share of them. Or ``NM``: of
-        every so many entries in a row ``k`` are kept. ``None`` for single entries. Inside ``shard_map`` they are groups
-        of the part that a device has.
+        ``Channels``, its rows or columns; then ``k`` counts groups, and ``density`` is a share of them. With ``NM``,
+        ``k`` of every ``m`` consecutive entries are kept. ``None`` for single entries. Inside ``shard_map`` groups are
+        formed within the part of each device.
       axis_name: mesh axis or axes over which every leaf is split, inside ``shard_map``.
 
     Returns:
@@ -115,7 +115,7 @@ def topk_mag_tree(
     {'w': Array([[ 0.,  4.],
            [ 0., -3.]], dtype=float32)}
     """
-    return of_tree(
+    return select_in_tree(
         params,
         density,
         k,
@@ -140,16 +140,16 @@ def hard_topk_mask_tree(
     groups: Groups | None = None,
     axis_name: AxisName = None,
 ) -> Tree:
-    """Global top-k mask: exactly ``k`` ones, at the largest entries of a pytree; of equal ones the first come first.
+    """Returns the top-k mask of a whole pytree: exactly ``k`` ones; the first of equal entries come first.
 
-    ``hard_topk_mask`` of all leaves concatenated. The derivative is 0. Arguments, result and errors as in
+    It equals ``hard_topk_mask`` of all leaves concatenated. The derivative is 0. Arguments, result and errors as in
     ``topk_mask_tree``; ``k`` is a whole number.
 
     >>> import jax.numpy as jnp
     >>> hard_topk_mask_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 1.5])}, k=2)
     {'a': Array([0., 0.], dtype=float32), 'b': Array([1., 1.], dtype=float32)}
     """
-    return of_tree(
+    return select_in_tree(
         scores,
         density,
         k,
@@ -174,16 +174,16 @@ def hard_topk_mag_tree(
     groups: Groups | None = None,
     axis_name: AxisName = None,
 ) -> Tree:
-    """Global top-k in magnitude: the ``k`` entries of largest magnitude of a pytree as they are, zeros elsewhere.
+    """Returns the ``k`` entries of largest magnitude of a pytree unchanged, and zeros elsewhere.
 
-    ``hard_topk_mag`` of all leaves concatenated. The derivative is 1 for kept entries and 0 for the others. Arguments,
-    result and errors as in ``topk_mag_tree``; ``k`` is a whole number.
+    It equals ``hard_topk_mag`` of all leaves concatenated. The derivative is 1 for kept entries and 0 for the others.
+    Arguments, result and errors as in ``topk_mag_tree``; ``k`` is a whole number.
 
     >>> import jax.numpy as jnp
     >>> hard_topk_mag_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 0.5])}, per_leaf=True, k=1)
     {'a': Array([ 0., -3.], dtype=float32), 'b': Array([2., 0.], dtype=float32)}
     """
-    return of_tree(
+    return select_in_tree(
         params,
         density,
         k,

@@ -1,4 +1,4 @@
-"""Value functions of the relaxed top-k operators, whose gradients the operators are."""
+"""Value functions of the relaxed top-k operators; the operators are their gradients."""
 
 import dataclasses
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from .gradients import envelope
-from .interface.arguments import STRENGTH, UP_TO_N, Axis, Vanishing, check_p, floating, which_vanish
+from .interface.arguments import STRENGTH, UP_TO_N, Axis, ZeroLam, check_p, floating, rows_with_zero_lam
 from .interface.rowwise import ROWS, amount, rowwise
 from .nonlinearities import IDENTITY, Nonlinearity, nonlinearity
 from .scalar.choice import choose
@@ -30,20 +30,20 @@ def relaxed_topk_value(
     axis: Axis = -1,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The value ``f_{phi,R}(x, 1_k) = max_y <x, y> - f_phi*(y, 1_k) - lam / p * ||y||_p^p``.
+    """Returns the value ``f_{phi,R}(x, 1_k) = max_y <x, y> - f_phi*(y, 1_k) - lam / p * ||y||_p^p``.
 
-    Proposition 2 of Sander et al. (2023), computed from its other side, ``min_u R*(x - u) + f_phi(u, 1_k)``. For
+    By Proposition 2 of Sander et al. (2023) it is computed from the dual, ``min_u R*(x - u) + f_phi(u, 1_k)``. For
     ``lam = 0`` it is ``f_phi(x, 1_k)``, the sum of the ``k`` largest ``phi(x_i)``.
 
-    Convex in ``x``, with the gradient ``relaxed_topk``; the derivative is ``-||y||_p^p / p`` in ``lam``, and in ``k``,
-    where there is one, ``phi`` of the ``k``-th largest entry of ``u``; from the left if not. Differentiable to any
-    order, forwards and backwards.
+    It is convex in ``x``, with the gradient ``relaxed_topk``. The derivative in ``lam`` is ``-||y||_p^p / p``. The
+    derivative in ``k`` is ``phi`` of the ``k``-th largest entry of ``u``; at a kink that is the one from the left.
+    Differentiable to any order, forwards and backwards.
 
     Args:
       x: real array, any shape. A NaN makes its row NaN. Entries equal to ``-inf`` count as absent if ``phi`` is
         increasing.
       k: as in ``relaxed_topk``.
-      density: as there.
+      density: as in ``relaxed_topk``.
       phi: as in ``relaxed_topk``.
       lam: as in ``relaxed_topk``.
       p: as in ``relaxed_topk``.
@@ -69,7 +69,7 @@ def relaxed_topk_value(
         where=where,
         returns=ROWS,
         equation=Equation(check_p(p), nonlinearity(phi)),
-        zero=which_vanish(lam),
+        zero=rows_with_zero_lam(lam),
     )
 
 
@@ -81,10 +81,10 @@ def topk_sum(
     axis: Axis = -1,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The sum of the ``k`` largest entries, ``f(x, 1_k)`` (Section 3 of Sander et al., 2023).
+    """Returns the sum of the ``k`` largest entries, ``f(x, 1_k)`` (Section 3 of Sander et al., 2023).
 
-    A real ``k`` gives what is left over to the next entry. The gradient is the hard mask. Arguments, result and errors
-    as in ``relaxed_topk_value``.
+    For a fractional ``k`` the next entry counts with the remainder. The gradient is the hard mask. Arguments, result
+    and errors as in ``relaxed_topk_value``.
 
     >>> float(topk_sum([1.0, 3.0, 2.0], 2))
     5.0
@@ -92,10 +92,8 @@ def topk_sum(
     return relaxed_topk_value(x, k, density=density, phi=IDENTITY, lam=0.0, axis=axis, where=where)
 
 
-def _values(
-    x: Array, k: Array, lam: Array, where: Array | None = None, *, equation: Equation, zero: Vanishing
-) -> Array:
-    """The values of rows ``(rows, n)``."""
+def _values(x: Array, k: Array, lam: Array, where: Array | None = None, *, equation: Equation, zero: ZeroLam) -> Array:
+    """Returns the values ``(rows, 1)`` of rows ``(rows, n)``."""
     present = jnp.full(x.shape, True) if where is None else where
     if not equation.phi.even:
         present = present & (x != -jnp.inf)
@@ -105,13 +103,13 @@ def _values(
 
 
 class Optimum(NamedTuple):
-    """The solution of Proposition 2 for every entry, with ``y = z * phi'(v)``, signs apart.
+    """The solution of Proposition 2 for every entry, with ``y = z * phi'(v)`` up to signs.
 
     Attributes:
       y: the operator.
       z: how much of the entry is selected, in [0, 1]; not differentiable.
-      v: the magnitude or value of the entry in ``u``: ``s - lam * |y| ** (p - 1)``.
-      gamma: that of the entries selected in part, one per row.
+      v: the key of the entry in the dual solution ``u``, ``s - lam * |y| ** (p - 1)``.
+      gamma: the ``v`` of entries selected in part, one per row.
     """
 
     y: Array
@@ -121,7 +119,7 @@ class Optimum(NamedTuple):
 
 
 def solve(x: Array, k: Array, lam: Array, equation: Equation, present: Array | None = None) -> Optimum:
-    """Solves rows ``(rows, n)`` with ``k`` and ``lam`` of shape ``(rows, 1)``."""
+    """Returns the solution of rows ``(rows, n)`` with ``k`` and ``lam`` of shape ``(rows, 1)``."""
     selected = select_topk((x,), k, lam, equation, None if present is None else (present,))
     (s,), gamma, (share,) = selected
     z = lax.stop_gradient(share)
@@ -132,9 +130,9 @@ def solve(x: Array, k: Array, lam: Array, equation: Equation, present: Array | N
 
 
 def least_selected(s: Array, k: Array, lam: Array, solution: Optimum) -> Array:
-    """``v`` of the ``k``-th largest entry, per row: the least of those selected, or the greatest if none is.
+    """Returns per row the ``v`` of the ``k``-th largest entry: the least selected, or the greatest if none is selected.
 
-    Unless what is selected of each is so little that it underflows: then it is the threshold.
+    If all selected shares underflow, it is the threshold.
     """
     selected = solution.z > 0
     some = jnp.any(selected, axis=-1, keepdims=True)
@@ -145,7 +143,7 @@ def least_selected(s: Array, k: Array, lam: Array, solution: Optimum) -> Array:
 
 
 def _value(x: Array, present: Array, k: Array, lam: Array, equation: Equation) -> Array:
-    """The value of rows ``(rows, n)``, of entries that are ``present``."""
+    """Returns the values of rows ``(rows, n)``, over entries that are ``present``."""
     phi, p = equation.phi, equation.p
     size = jnp.sum(present, axis=-1, keepdims=True, dtype=jnp.int32)
     (scaled,), strength, unit = in_units((x,), lam, equation)
@@ -160,8 +158,8 @@ def _value(x: Array, present: Array, k: Array, lam: Array, equation: Equation) -
     def share(weight: Array, point: Array) -> Array:
         return choose(weight == 0, 0.0, weight * phi.value(point))  # phi may overflow where nothing is selected
 
-    # What the entries selected in full leave over goes to the pooled block; and, where there is too little of that, to
-    # entries with u = 0, of an even phi.
+    # The part of k not used by fully selected entries belongs to the pooled block. For an even phi, what the block does
+    # not use belongs to entries with u = 0.
     saturated = k > size.astype(k.dtype)
     wanted = choose(saturated, size.astype(k.dtype), k)
     rest = remainder(wanted, jnp.sum(whole, axis=-1, keepdims=True, dtype=jnp.int32))
@@ -172,11 +170,11 @@ def _value(x: Array, present: Array, k: Array, lam: Array, equation: Equation) -
         block = share(pooled, boundary) + share(rest - pooled, jnp.zeros_like(rest))
     else:
         block = share(rest, boundary)
-    largest = jnp.finfo(x.dtype).max  # of what overflows: times a lam or a tangent of 0 it is 0
+    largest = jnp.finfo(x.dtype).max  # replaces overflow, so that its product with a lam or tangent of 0 is 0
     size = jnp.abs(y)
     power = choose(y == 0, 1.0, size) ** (p - 1.0)
     norm = jnp.minimum(total(power * size, y != 0), largest)
-    # lam * y ** (p - 1), which is s - v: so also where y is so little that it is held at the least number there is.
+    # lam * y ** (p - 1), or s - v, which it equals, where y is too small to be accurate.
     moved = jnp.minimum(strength * power, choose(size > 4.0 * jnp.finfo(x.dtype).tiny, largest, s - v))
     penalty = total(moved * size, y != 0)  # as lam * norm, which may underflow before
     value = total(phi.value(choose(whole, v, boundary)), whole) + block + (1.0 - 1.0 / p) * penalty

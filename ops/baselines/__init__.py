@@ -1,4 +1,4 @@
-"""Methods that the paper's operators are compared with, one file each: masks, sparse coding, random gates."""
+"""Methods to compare the paper's operators with, one file each: masks, sparse coding, random gates."""
 
 from .coding.attention import ScaleFreeAttention, scale_free_attention, sparsemax_attention
 from .coding.least_squares import curvature_bound
@@ -56,5 +56,5 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """What users may use; other modules are how it is done."""
+    """Returns the public names; other modules are implementation."""
     return list(__all__)

@@ -1,1 +1,1 @@
-"""The one door of the operators: checks arguments, lays entries out as rows, compiles, and restores."""
+"""The way into and out of every operator: checks arguments, lays entries out as rows, compiles, restores shapes."""

@@ -1,7 +1,7 @@
-"""What the public operators accept, checked before anything is computed: one clear line for what they do not.
+"""Checks of the arguments of public operators, made before anything is computed.
 
-Each error names the argument, its value and what is allowed. What is not known yet (being traced, or on devices of
-other processes) passes.
+Each error is one line that names the argument, its value and what is allowed. Values that are not known yet (traced, or
+on devices of other processes) pass.
 """
 
 import math
@@ -14,8 +14,8 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-Vanishing = Literal["all", "some", "none"]
-Axis = int | tuple[int, ...] | None  # along which entries compete: one, several, or all there are
+ZeroLam = Literal["all", "some", "none"]
+Axis = int | tuple[int, ...] | None  # the axis along which entries compete, or several, or None for all
 
 TINY, HUGE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 WEAKEST, STRONGEST = 1e-32, 1e32
@@ -26,14 +26,14 @@ class Range(NamedTuple):
     """The values that an argument may take.
 
     Attributes:
-      allowed: these in words, with ``{n}`` and ``{axis}`` for the size along the axis, and the axis.
-      low: the least.
-      high: the greatest.
-      share: the greatest in units of ``n``, if that is what bounds them.
-      whole: whether they are whole numbers, which the working dtype has to hold exactly.
-      integer: whether they are of an integer dtype, and keep it.
-      strength: whether they are strengths of a regularisation, ``low`` or at least ``WEAKEST``; a traced one that is
-        out of range is NaN, so that its row is.
+      allowed: the range in words, with ``{n}`` for the size along the axis and ``{axis}`` for the axis.
+      low: the least value.
+      high: the greatest value.
+      share: the greatest value divided by ``n``; takes the place of ``high`` if it is finite.
+      whole: whether values must be whole numbers that the working dtype represents exactly.
+      integer: whether values have an integer dtype, which they keep.
+      strength: whether values are strengths of a regularisation, equal to ``low`` or at least ``WEAKEST``. A traced one
+        that is out of range becomes NaN, and so does its row.
     """
 
     allowed: str
@@ -56,12 +56,12 @@ POSITIVE_STRENGTH = Range(f"in [{WEAKEST}, {STRONGEST}]", WEAKEST, STRONGEST, st
 
 
 def known(value: Any) -> bool:
-    """Whether a value can be looked at now: it is not being traced, and this process has all of it."""
+    """Returns whether a value can be inspected now: it is not traced, and this process holds all of it."""
     return not isinstance(value, jax.core.Tracer) and getattr(value, "is_fully_addressable", True)
 
 
 def shown(value: Any) -> str:
-    """A value in an error: in one short line."""
+    """Returns a value as one short line for an error message."""
     if isinstance(value, jax.core.Tracer):
         return "a traced value"
     if isinstance(value, jax.Array | np.ndarray) and value.ndim:
@@ -71,18 +71,18 @@ def shown(value: Any) -> str:
 
 
 def check_p(p: float) -> float:
-    """Checks the exponent of the regularisation."""
+    """Checks the exponent of the regularisation and returns it as a float."""
     if not known(p) or not isinstance(p, int | float | np.number):
         raise ValueError(f"p must be a Python number in (1, 2], got {shown(p)}")
     if not 1.0 < p <= 2.0:
-        why = ": above 2 derivatives have no bound" if p > 2 else ""
-        why = ": at 1 there is but the hard operator, which lam=0 gives" if p == 1 else why
+        why = ": above 2 derivatives are unbounded" if p > 2 else ""
+        why = ": p = 1 gives the hard operator; use lam=0" if p == 1 else why
         raise ValueError(f"p must be in (1, 2], got {p!r}{why}")
     return float(p)
 
 
 def check_axis(axis: int, ndim: int, name: str = "x") -> int:
-    """The axis as a non-negative number."""
+    """Returns the axis as a non-negative number."""
     try:
         index = operator.index(axis)
     except TypeError:
@@ -95,35 +95,35 @@ def check_axis(axis: int, ndim: int, name: str = "x") -> int:
 
 
 def check_axes(axis: Axis, ndim: int, name: str = "x") -> int | tuple[int, ...]:
-    """The axis as a non-negative number; or several in ascending order, ``None`` standing for all."""
+    """Returns the axis as a non-negative number, or several axes in ascending order; ``None`` means all."""
     if axis is not None and not isinstance(axis, tuple):
         return check_axis(axis, ndim, name)
     axes = tuple(sorted(check_axis(one, ndim, name) for one in (range(ndim) if axis is None else axis)))
     if not axes or len(set(axes)) < len(axes):
         what = f"got a scalar {name}" if axis is None else f"got {axis!r}"
-        raise ValueError(f"axis must be an integer, different ones, or None for all there are, {what}")
+        raise ValueError(f"axis must be an integer, different integers, or None for all, {what}")
     return axes if len(axes) > 1 else axes[0]
 
 
 def size_along(shape: tuple[int, ...], axis: int | tuple[int, ...]) -> int:
-    """How many entries lie along an axis, or several."""
+    """Returns the number of entries along an axis, or along several together."""
     return math.prod(shape[one] for one in (axis if isinstance(axis, tuple) else (axis,)))
 
 
 def check_count(name: str, count: int) -> None:
-    """Checks how many entries compete with each other, which are counted in 32 bits."""
+    """Checks that the number of competing entries is known and fits the 32-bit counters."""
     if not isinstance(count, int):
         raise ValueError(
-            f"{name} must have a known number of entries that compete, got {count}; others may be symbolic"
+            f"{name} must have a known number of competing entries, got {count}; other sizes may be symbolic"
         )
     if count > _COUNTED:
-        raise ValueError(f"{name} must have at most {_COUNTED} entries that compete with each other, got {count}")
+        raise ValueError(f"{name} must have at most {_COUNTED} competing entries, got {count}")
 
 
 def share_of(density: ArrayLike, size: int, dtype: Any) -> Array | np.ndarray:
-    """``density`` times ``size``, rounded down; in ``dtype``, and exact where the density is known.
+    """Returns ``density`` times ``size``, rounded down, in ``dtype``; exact if the density is known.
 
-    A known one is the decimal number that it is written as: ``float32(0.1)`` of 25 million is 2.5 million.
+    A known density means the decimal number it prints as: ``float32(0.1)`` of 25 million is 2.5 million.
     """
     density = check_values("density", density, SHARE)
     share: Any
@@ -134,21 +134,21 @@ def share_of(density: ArrayLike, size: int, dtype: Any) -> Array | np.ndarray:
     else:
         share, slack = jnp.asarray(density).astype(dtype) * size, 4 * float(np.finfo(dtype).eps)
     module: Any = np if known(density) else jnp
-    # The product is rounded before it is rounded down: 0.1 * 70 is a little less than 7.
+    # A product that is whole up to rounding counts as whole: in floats 0.1 * 70 is a little less than 7.
     nearest = module.round(share)
     whole = module.where(module.abs(nearest - share) <= slack * share, nearest, module.floor(share))
     return module.minimum(whole, size).astype(dtype)
 
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> str:
-    """Checks a named choice."""
+    """Checks that a value is one of the allowed names, and returns it."""
     if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {shown(value)}")
     return value
 
 
 def check_whole(name: str, value: int, low: int, high: float, allowed: str) -> int:
-    """Checks a whole number that has to be known at trace time."""
+    """Checks a whole number that must be known at trace time, and returns it as an ``int``."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -161,10 +161,10 @@ def check_whole(name: str, value: int, low: int, high: float, allowed: str) -> i
 
 
 def numbers(name: str, value: Any) -> Array | np.ndarray:
-    """``value`` as an array of real numbers, of NumPy unless it is one of JAX already."""
+    """Returns ``value`` as an array of real numbers: a NumPy array, unless it is a JAX array already."""
     try:
         array = value if isinstance(value, jax.Array) else np.asarray(value)
-    except (TypeError, ValueError):  # a list of lists of different lengths, say
+    except (TypeError, ValueError):  # for example a ragged list
         array = np.empty(0, object)
     if isinstance(value, int) and array.dtype == object:  # beyond 64 bits
         array = np.asarray(float(value))
@@ -174,7 +174,7 @@ def numbers(name: str, value: Any) -> Array | np.ndarray:
 
 
 def check_range(name: str, value: ArrayLike, low: float, high: float, allowed: str) -> None:
-    """Checks values against ``[low, high]`` if they are known; NaN passes, and marks its row later on."""
+    """Checks known values against ``[low, high]``; NaN passes, and makes its row NaN later."""
     array = numbers(name, value)
     if not known(array):
         return
@@ -187,7 +187,7 @@ def check_range(name: str, value: ArrayLike, low: float, high: float, allowed: s
 def check_values(
     name: str, value: ArrayLike, limits: Range, n: int = 0, axis: int | tuple[int, ...] = 0, dtype: Any = np.float32
 ) -> Array | np.ndarray:
-    """Values within their range if they are known; ``n`` is the size along ``axis``, ``dtype`` what they become."""
+    """Checks known values and returns the array; ``n`` is the size along ``axis``, ``dtype`` the working dtype."""
     array = numbers(name, value)
     if not known(array):
         return array
@@ -208,18 +208,18 @@ def check_values(
 
 
 def check_scalar(name: str, value: ArrayLike, limits: Range) -> Array:
-    """One number for all rows, within its range if it is known; of no dtype of its own if it is a Python number."""
+    """Checks a scalar and returns it as an array, weakly typed if it is a Python number."""
     if check_values(name, value, limits).ndim:
         raise ValueError(f"{name} must be a scalar, got shape {np.shape(value)}")
     return jnp.asarray(value)
 
 
 def strength(value: ArrayLike, limits: Range = STRENGTH) -> Array:
-    """A strength that was not known when it was checked: NaN where it is out of range."""
+    """Returns a strength that was traced when checked, with NaN where it is out of range."""
     value = jnp.asarray(value)
     allowed = (value >= WEAKEST) & (value <= limits.high)
     if limits.low == 0:
-        # To comparisons of floats what is below the normal numbers is 0 as well: so by its bits.
+        # Comparisons may flush subnormal floats to 0, so 0 is recognised by its bits.
         kind = jnp.finfo(value.dtype)
         bits = lax.bitcast_convert_type(value, f"int{kind.bits}")
         allowed |= (value == 0) & ~((bits > 0) & (bits < 1 << kind.nmant))
@@ -227,7 +227,7 @@ def strength(value: ArrayLike, limits: Range = STRENGTH) -> Array:
 
 
 def check_where(where: ArrayLike) -> Array | np.ndarray:
-    """The mask of the entries that take part."""
+    """Returns ``where`` as a boolean array."""
     try:
         present = where if isinstance(where, jax.Array) else np.asarray(where)
     except (TypeError, ValueError):
@@ -237,8 +237,8 @@ def check_where(where: ArrayLike) -> Array | np.ndarray:
     return present.astype(bool)
 
 
-def which_vanish(lam: ArrayLike) -> Vanishing:
-    """Which rows have ``lam = 0`` and so need the hard operator; what is not known might be some."""
+def rows_with_zero_lam(lam: ArrayLike) -> ZeroLam:
+    """Returns which rows have ``lam = 0`` and need the hard operator; ``"some"`` if ``lam`` is not known."""
     lam = numbers("lam", lam)
     if not known(lam):
         return "some"
@@ -247,9 +247,9 @@ def which_vanish(lam: ArrayLike) -> Vanishing:
 
 
 def floating(x: ArrayLike, name: str = "x") -> Array:
-    """``x`` as a floating array; integers and booleans are promoted to JAX's default float.
+    """Returns ``x`` as a floating array; integers and booleans are promoted to JAX's default float.
 
-    That has to hold them exactly, as far as they are known; those being traced are rounded where it does not.
+    Known integers that this float does not represent exactly are refused; traced ones are rounded.
     """
     x = real(x, name)
     if jnp.issubdtype(x.dtype, jnp.floating):
@@ -268,7 +268,7 @@ def floating(x: ArrayLike, name: str = "x") -> Array:
 
 
 def real(x: ArrayLike, name: str = "x") -> Array:
-    """``x`` as an array of real numbers, integers and booleans as they are."""
+    """Returns ``x`` as an array of real numbers; integers and booleans keep their dtype."""
     if isinstance(x, jax.Array):
         array = x
     else:
@@ -287,10 +287,10 @@ def real(x: ArrayLike, name: str = "x") -> Array:
 
 
 def is_wide(dtype: Any) -> bool:
-    """Whether these are integers of which not all are floats of JAX's default type."""
+    """Returns whether an integer dtype has values that JAX's default float does not represent exactly."""
     return jnp.issubdtype(dtype, jnp.integer) and jnp.iinfo(dtype).bits > jnp.finfo(jnp.result_type(float)).nmant + 1
 
 
 def working_dtype(dtype: Any) -> np.dtype:
-    """The dtype computed in: at least float32."""
+    """Returns the dtype of the computation: float64 for float64, else float32."""
     return jnp.dtype(jnp.float64) if dtype == jnp.float64 else jnp.dtype(jnp.float32)

@@ -1,4 +1,4 @@
-"""What the targets of a classifier may be: one label per example, or one value per class."""
+"""Targets of a classifier: one label per example, or one value per class."""
 
 import jax.numpy as jnp
 from jax import Array, lax
@@ -11,12 +11,13 @@ LABELS = Range("integers", integer=True)
 
 
 def check_targets(name: str, targets: ArrayLike, logits: Array, axis: int) -> tuple[Array, bool]:
-    """The targets as an array, and whether they are labels: integers of the shape of ``logits`` without ``axis``.
+    """Returns the targets as an array, and whether they are labels.
 
-    Otherwise they are one value per class, of the shape of ``logits``.
+    Labels are integers of the shape of ``logits`` without ``axis``. Other targets have one value per class, in the
+    shape of ``logits``.
 
     Raises:
-      ValueError: they are neither.
+      ValueError: the targets are neither.
     """
     targets, batch = real(targets, name), batch_shape(logits, axis)
     if targets.shape == logits.shape:
@@ -31,11 +32,11 @@ def check_targets(name: str, targets: ArrayLike, logits: Array, axis: int) -> tu
 
 
 def signed(labels: Array) -> Array:
-    """Labels in a signed type wide enough to be compared with any number of classes."""
+    """Returns labels in a signed dtype wide enough for any number of classes."""
     return labels.astype(jnp.int64 if labels.dtype.itemsize == 8 else jnp.int32)
 
 
 def is_class(labels: Array, n: int) -> Array:
-    """Which of ``n`` classes are the labels ``(rows, 1)``: bool, ``(rows, n)``."""
+    """Returns the one-hot encoding of labels ``(rows, 1)`` as booleans ``(rows, n)``."""
     labels = signed(labels)
     return lax.broadcasted_iota(labels.dtype, (labels.shape[0], n), 1) == labels

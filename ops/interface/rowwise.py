@@ -1,8 +1,8 @@
-"""The one door to the operators: arguments are checked, arrays laid out as rows, the row function compiled, results put
-back as the argument came: its shape, its dtype, its place on the mesh.
+"""Applies a function of rows to arrays of any shape, dtype and sharding; every operator goes through ``rowwise``.
 
-A row function sees matrices ``(rows, n)`` of float32 at least and one value per row as ``(rows, 1)``, and knows nothing
-of axes, dtypes and shardings.
+Arguments are checked, arrays are laid out as rows, and the row function is compiled. Results get the shape, dtype and
+sharding of the argument. A row function sees matrices ``(rows, n)`` in at least float32 and scalars per row as
+``(rows, 1)``; axes, dtypes and shardings are handled here alone.
 """
 
 import functools
@@ -34,12 +34,12 @@ from .arguments import (
 
 AxisName = str | tuple[str, ...] | None
 
-# What a row function returns: one value per entry (rows, n); another number of them (rows, m), put back along the axis
-# too; one value per row (rows, 1); or one in the dtype that is computed in, where the others get that of the argument.
+# Kinds of results of a row function: one value per entry (rows, n); m values per row (rows, m), which also go along the
+# axis; one value per row (rows, 1); or one value per row that keeps the working dtype instead of the argument's dtype.
 ENTRIES: Any = "entries"
 FEATURES: Any = "features"
 ROWS: Any = "rows"
-WIDE: Any = "wide"
+FULL_PRECISION_ROWS: Any = "full_precision_rows"
 
 
 def rowwise(
@@ -48,37 +48,37 @@ def rowwise(
     *,
     axis: Axis,
     name: str = "x",
-    beside: Mapping[str, ArrayLike] | None = None,
+    aligned: Mapping[str, ArrayLike] | None = None,
     per_row: Mapping[str, tuple[ArrayLike, Range]] | None = None,
     where: ArrayLike | None = None,
-    whole: Mapping[str, Any] | None = None,
+    constants: Mapping[str, Any] | None = None,
     returns: Any = ENTRIES,
     axis_name: AxisName = None,
     **static: Hashable,
 ) -> Any:
-    """``function`` of the rows of ``x`` along ``axis``; all arguments but the rows are handed on by name.
+    """Returns ``function`` of the rows of ``x`` along ``axis``; all other arguments are passed to it by name.
 
     Args:
-      function: of rows ``(rows, n)``; one of a module, as a function made for the call would be compiled at each.
-      x: real array of any shape but ``()``; integers are promoted to float.
-      axis: along which its rows lie; with several, or ``None`` for all, a row has the entries of all in their order.
-      name: what ``x`` is called in errors.
-      beside: real or boolean arrays that broadcast against ``x``; handed on as rows.
-      per_row: values that broadcast to one per row, the shape of ``x`` without ``axis``, and what is allowed; handed
-        on as ``(rows, 1)``. Other values compile nothing anew.
-      where: boolean array that broadcasts against ``x``; handed on as rows, if there is one.
-      whole: pytrees of arrays that have nothing to do with rows; handed on as they are.
-      returns: pytree of what the function returns, of ``ENTRIES``, ``FEATURES``, ``ROWS`` and ``WIDE``. Floats get the
-        dtype of ``x``, but for ``WIDE``; others keep theirs.
+      function: takes rows ``(rows, n)``. Use a function of a module: a new function object is compiled at every call.
+      x: real array with at least one dimension; integers are promoted to float.
+      axis: the axis of the rows. With several axes, or ``None`` for all, a row holds the entries of all in their order.
+      name: the name of ``x`` in errors.
+      aligned: real or boolean arrays that broadcast against ``x``; passed as rows.
+      per_row: values that broadcast to one per row (the shape of ``x`` without ``axis``), with their ranges; passed as
+        ``(rows, 1)``. New values compile nothing.
+      where: boolean array that broadcasts against ``x``; passed as rows, if given.
+      constants: pytrees of arrays without rows; passed unchanged.
+      returns: pytree that says for each array the function returns which of ``ENTRIES``, ``FEATURES``, ``ROWS`` and
+        ``FULL_PRECISION_ROWS`` it is. Floats get the dtype of ``x``, except ``FULL_PRECISION_ROWS``. Other dtypes stay.
       axis_name: name of the mesh axis (or axes) over which ``axis`` is split, inside ``jax.shard_map``.
-      static: what is compiled for: another value compiles anew.
+      static: hashable arguments; a new value compiles a new program.
 
     Returns:
-      What ``function`` returns, in the shape of ``x``, without ``axis`` where there is one value per row. Nothing is
-      computed if ``x`` has no entries: the result is zeros.
+      The results of ``function``, in the shape of ``x``, without ``axis`` for one value per row. If ``x`` has no
+      entries, zeros are returned and nothing is computed.
 
     Raises:
-      ValueError: an argument is none of the above, or known at trace time and out of range.
+      ValueError: an argument is not as above, or known at trace time and out of range.
     """
     x = floating(x, name)
     axis = check_axes(axis, x.ndim, name)
@@ -90,18 +90,18 @@ def rowwise(
         key: _per_row(key, check_values(key, value, limits, size, axis, dtype), batch, limits, dtype, traced)
         for key, (value, limits) in (per_row or {}).items()
     }
-    others = {key: broadcast(_entries(value, key), x.shape, key, name) for key, value in (beside or {}).items()}
+    others = {key: broadcast(_entries(value, key), x.shape, key, name) for key, value in (aligned or {}).items()}
     present = None if where is None else broadcast(check_where(where), x.shape, "where", name)
-    arrays = (x, others, values, present, whole or {})
+    arrays = (x, others, values, present, constants or {})
     compiled = functools.partial(_compiled, function=function, axis=axis, returns=returns, static=tuple(static.items()))
     return compiled(*arrays) if x.size else _nothing(compiled, axis, returns, *arrays)
 
 
 def amount(k: ArrayLike | None, density: ArrayLike | None, x: Array, axis: Axis, axis_name: AxisName = None) -> Any:
-    """How much is selected of the rows of ``x``: ``k`` as it is, or what a density comes to.
+    """Returns how much is selected of each row of ``x``: ``k`` itself, or ``density`` times ``n``, rounded down.
 
     Raises:
-      ValueError: both are given, or neither, or the density is known and out of range.
+      ValueError: both or neither of ``k`` and ``density`` are given, or the density is known and out of range.
     """
     check_one_of(k, density)
     if density is None:
@@ -111,18 +111,18 @@ def amount(k: ArrayLike | None, density: ArrayLike | None, x: Array, axis: Axis,
 
 
 def check_one_of(k: ArrayLike | None, density: ArrayLike | None) -> None:
-    """Checks that an amount is given one way."""
+    """Checks that exactly one of ``k`` and ``density`` is given."""
     if (k is None) == (density is None):
-        raise ValueError(f"k must be given or else density, got {'neither' if k is None else 'both'}")
+        raise ValueError(f"exactly one of k and density must be given, got {'neither' if k is None else 'both'}")
 
 
 @functools.partial(jax.jit, static_argnames=("function", "axis", "returns", "static"))
 def _compiled(
     x: Array,
-    beside: dict[str, Array],
+    aligned: dict[str, Array],
     per_row: dict[str, Array],
     where: Array | None,
-    whole: dict[str, Any],
+    constants: dict[str, Any],
     *,
     function: Callable[..., Any],
     axis: int | tuple[int, ...],
@@ -132,35 +132,35 @@ def _compiled(
     dtype = working_dtype(x.dtype)
 
     def apply(
-        x: Array, beside: dict[str, Array], per_row: dict[str, Array], where: Array | None, whole: dict[str, Any]
+        x: Array, aligned: dict[str, Array], per_row: dict[str, Array], where: Array | None, constants: dict[str, Any]
     ) -> Any:
         arguments: dict[str, Any] = {key: value.reshape(-1, 1) for key, value in per_row.items()}
-        for key, value in beside.items():
+        for key, value in aligned.items():
             arguments[key] = as_rows(value, axis, value.dtype if value.dtype == bool else dtype)
         if where is not None:
             arguments["where"] = as_rows(where, axis, jnp.bool_)
-        rows, whole = varying_as((as_rows(x, axis, dtype), whole), (x, beside, per_row, where, whole))
-        found = function(rows, **arguments, **whole, **dict(static))
+        rows, constants = varying_as((as_rows(x, axis, dtype), constants), (x, aligned, per_row, where, constants))
+        found = function(rows, **arguments, **constants, **dict(static))
         return jax.tree.map(functools.partial(_restored, x, axis), returns, found)
 
     specs = jax.tree.map(functools.partial(_spec, x, axis), returns)
-    return on_mesh(apply, specs)(x, beside, per_row, where, whole)
+    return on_mesh(apply, specs)(x, aligned, per_row, where, constants)
 
 
 def _restored(x: Array, axis: int | tuple[int, ...], kind: str, found: Array) -> Array:
-    """A result of rows in the shape and dtype of ``x``."""
-    if kind != WIDE and jnp.issubdtype(found.dtype, jnp.floating):
+    """Returns a result of rows in the shape and dtype of ``x``."""
+    if kind != FULL_PRECISION_ROWS and jnp.issubdtype(found.dtype, jnp.floating):
         found = found.astype(x.dtype)
     batch = batch_shape(x, axis)
-    if kind in (ROWS, WIDE):
+    if kind in (ROWS, FULL_PRECISION_ROWS):
         return found.reshape(batch)
-    if isinstance(axis, tuple):  # of entries: what has features lies along one
+    if isinstance(axis, tuple):  # only ENTRIES: FEATURES need a single axis
         return jnp.moveaxis(found.reshape(*batch, *(x.shape[one] for one in axis)), range(-len(axis), 0), axis)
     return jnp.moveaxis(found.reshape(*batch, found.shape[-1]), -1, axis)
 
 
 def _spec(x: Array, axis: int | tuple[int, ...], kind: str) -> PartitionSpec:
-    """Where on the mesh a result of ``x`` lies: where ``x`` does."""
+    """Returns the partition of a result over the mesh, which is that of ``x``."""
     parts = spec_of(x)
     if isinstance(axis, tuple):
         return PartitionSpec(*(part for i, part in enumerate(parts) if kind == ENTRIES or i not in axis))
@@ -169,19 +169,19 @@ def _spec(x: Array, axis: int | tuple[int, ...], kind: str) -> PartitionSpec:
 
 
 def spec_of(x: Array) -> tuple[Any, ...]:
-    """For each dimension the Explicit mesh axes that divide it."""
+    """Returns, for each dimension, the Explicit mesh axes that divide it."""
     return tuple(jax.typeof(x).sharding.spec)
 
 
 def on_mesh(function: Callable[..., Any], specs: Any) -> Callable[..., Any]:
-    """``function``, inside ``jit``, for arguments on a mesh with Explicit axes too.
+    """Returns ``function``, for use inside ``jit``, that also accepts arguments on a mesh with Explicit axes.
 
-    JAX asks of every step of a program how its result lies on such axes (those of ``jax.make_mesh``). Here the compiler
-    is left to find that out, as on Auto axes; only the results are told. Without such axes this does nothing.
+    On Explicit axes (those of ``jax.make_mesh``) JAX requires a sharding for the result of every operation. Here the
+    compiler chooses, as on Auto axes, and only final results have a given sharding. Without such axes nothing changes.
 
     Args:
-      function: of pytrees of arrays.
-      specs: pytree of the ``PartitionSpec`` of each result, over Explicit axes.
+      function: takes pytrees of arrays.
+      specs: pytree with the ``PartitionSpec`` of each result over the Explicit axes.
     """
 
     def apply(*arguments: Any) -> Any:
@@ -200,9 +200,9 @@ def on_mesh(function: Callable[..., Any], specs: Any) -> Callable[..., Any]:
 
 
 def varying_as(tree: Any, like: Any) -> Any:
-    """``tree``, typed inside ``shard_map`` as varying over all mesh axes over which an array of ``like`` varies.
+    """Returns ``tree``, typed inside ``shard_map`` as varying over every mesh axis over which ``like`` varies.
 
-    A loop must start from what is typed as what it goes on with.
+    The initial values of a loop need the types of the values that its body returns.
     """
 
     def axes(leaf: Array) -> frozenset[str]:
@@ -213,21 +213,21 @@ def varying_as(tree: Any, like: Any) -> Any:
 
 
 def batch_shape(x: Array, axis: int | tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of ``x`` without ``axis`` (not negative): that of one value per row."""
+    """Returns the shape of ``x`` without ``axis`` (not negative), the shape of one value per row."""
     if isinstance(axis, tuple):
         return tuple(size for i, size in enumerate(x.shape) if i not in axis)
     return x.shape[:axis] + x.shape[axis + 1 :]
 
 
 def as_rows(x: Array, axis: int | tuple[int, ...], dtype: Any) -> Array:
-    """``x`` as rows along ``axis`` (not negative, and in ascending order), shape ``(rows, n)``."""
+    """Returns ``x`` as rows ``(rows, n)`` along ``axis`` (not negative, several in ascending order)."""
     if isinstance(axis, tuple):
         return jnp.moveaxis(x, axis, range(-len(axis), 0)).reshape(-1, size_along(x.shape, axis)).astype(dtype)
     return jnp.moveaxis(x, axis, -1).reshape(-1, x.shape[axis]).astype(dtype)
 
 
 def broadcast(value: Array | np.ndarray, shape: tuple[int, ...], name: str, other: str) -> Array | np.ndarray:
-    """``value`` in the shape of another argument."""
+    """Returns ``value`` broadcast to the shape of another argument."""
     module: Any = jnp if isinstance(value, jax.Array) else np
     try:
         return module.broadcast_to(value, shape)
@@ -243,10 +243,10 @@ def _entries(value: ArrayLike, name: str) -> Array:
 def _per_row(
     name: str, value: Array | np.ndarray, batch: tuple[int, ...], limits: Range, dtype: Any, traced: bool
 ) -> Array | np.ndarray:
-    """One value per row, of shape ``batch``, from a scalar or from an array that broadcasts against it."""
-    # NumPy is quicker, but what it makes would be written into a program that is being traced.
+    """Returns one value per row, of shape ``batch``, from a scalar or an array that broadcasts to it."""
+    # NumPy is faster, but in a traced program its arrays would become constants.
     module: Any = np if not traced and known(value) and (value.ndim == 0 or isinstance(value, np.ndarray)) else jnp
-    unknown = not known(value)  # before it is written into a program
+    unknown = not known(value)  # asked before the conversion below
     if not limits.integer:
         # NumPy's numbers become floats there: JAX would first cut whole ones to 32 bits.
         value = module.asarray(value.astype(dtype) if isinstance(value, np.ndarray) else value).astype(dtype)
@@ -263,20 +263,20 @@ def _per_row(
 
 
 def _nothing(compiled: Callable[..., Any], axis: int | tuple[int, ...], returns: Any, x: Array, *arrays: Any) -> Any:
-    """What there is to return for an ``x`` without entries: what it would be for one with, as far as there is any."""
+    """Returns zeros for an ``x`` without entries, with the shapes and dtypes that the results would have."""
 
     def filled(leaf: Array | np.ndarray) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(tuple(max(size, 1) for size in leaf.shape), jnp.result_type(leaf))
 
     def zeros(kind: str, found: jax.ShapeDtypeStruct) -> Array:
         batch = batch_shape(x, axis)
-        if kind in (ROWS, WIDE):
+        if kind in (ROWS, FULL_PRECISION_ROWS):
             return jnp.zeros(batch, found.dtype)
         if isinstance(axis, tuple):
             return jnp.zeros(x.shape, found.dtype)
         along = x.shape[axis] if kind == ENTRIES else found.shape[axis]
         return jnp.zeros((*batch[:axis], along, *batch[axis:]), found.dtype)
 
-    *laid_out, whole = arrays
-    found = jax.eval_shape(compiled, *jax.tree.map(filled, (x, *laid_out)), whole)
+    *laid_out, constants = arrays
+    found = jax.eval_shape(compiled, *jax.tree.map(filled, (x, *laid_out)), constants)
     return jax.tree.map(zeros, returns, found)

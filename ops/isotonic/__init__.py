@@ -8,5 +8,5 @@ __all__ = ["PAV", "Dual", "Dykstra", "Solution", "isotonic_regression", "topk_so
 
 
 def __dir__() -> list[str]:
-    """What users may use; other modules are how it is done."""
+    """Returns the public names; other modules are implementation."""
     return list(__all__)

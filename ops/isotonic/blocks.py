@@ -1,4 +1,4 @@
-"""Blocks of entries held at one value: how far a point is from optimal, and its derivative (Proposition 7)."""
+"""Blocks of entries with one common value: the optimality residual, and the derivative (Proposition 7)."""
 
 import functools
 import math
@@ -13,16 +13,16 @@ from .problem import Problem
 
 
 def block_sum(values: Array, linked: Array) -> Array:
-    """The sum over its block at every entry; all of shape ``(rows, n)``.
+    """Returns at every entry the sum of ``values`` over its block; all of shape ``(rows, n)``.
 
     Args:
-      values: what is summed.
+      values: the summands.
       linked: bool, whether an entry belongs to the same block as its successor; false at the last of each row.
     """
     rows, n = values.shape
     first = jnp.concatenate([jnp.ones_like(linked[:, :1]), ~linked[:, :-1]], axis=1)
-    # A sum is taken one entry after another, with a rounding error that grows with their number: so of pieces of at
-    # most sqrt(n) entries first, then of these.
+    # A segment sum adds one entry after another, and its rounding error grows with the number of entries. Summing
+    # pieces of at most sqrt(n) entries first, then the pieces, keeps it small.
     cut = (jnp.arange(n) % math.isqrt(n) == 0).reshape(1, n)
     piece = jnp.cumsum((first | cut).ravel(), dtype=jnp.int32) - 1
     block = jnp.cumsum(first.ravel(), dtype=jnp.int32) - 1
@@ -32,11 +32,11 @@ def block_sum(values: Array, linked: Array) -> Array:
 
 
 def residual(problem: Problem, v: Array, linked: Array, s: Array, w: Array, lam: Array) -> Array:
-    """How far a point is from satisfying the optimality conditions, in the units of ``v``; shape ``(rows, 1)``.
+    """Returns the violation of the optimality conditions, in the units of ``v``, shape ``(rows, 1)``.
 
-    The largest of: the distance of an entry from the value its block would pool to, and by how much these values are
-    out of order. Zero only at the solution, provided that the multipliers of the links are not negative. The change
-    from one iteration to the next would not do: it is small where convergence is merely slow.
+    It is the larger of two maxima: the distance of an entry from the value to which its block would pool, and the
+    amount by which these values are out of order. It is zero only at the solution, provided that the multipliers of the
+    links are not negative. The change between iterations is no substitute, since it is small for slow convergence, too.
 
     Args:
       problem: exponent and nonlinearity.
@@ -61,7 +61,7 @@ def residual(problem: Problem, v: Array, linked: Array, s: Array, w: Array, lam:
 def attach_derivative(
     problem: Problem, s: Array, w: Array, lam: Array, v: TwoFloat, linked: Array, fixed: Array
 ) -> TwoFloat:
-    """``v``, with the derivative of the solution of the isotonic problem in ``s``, ``w`` and ``lam``.
+    """Returns ``v``, with the derivative of the solution of the isotonic problem in ``s``, ``w`` and ``lam``.
 
     Args:
       problem: exponent and nonlinearity.
@@ -70,7 +70,7 @@ def attach_derivative(
       lam: strength of the regularisation, shape ``(rows, 1)``.
       v: the solution; a constant to differentiation.
       linked: which neighbours are held together, as in ``block_sum``.
-      fixed: bool, entries held at the end of the non-negative cone.
+      fixed: bool, entries held at 0, the boundary of the non-negative cone.
     """
     return v
 
@@ -81,13 +81,13 @@ def _attach_derivative_jvp(problem, primals, tangents):
     s_dot, w_dot, lam_dot = tangents[:3]
     v = attach_derivative(problem, s, w, lam, v, linked, fixed)
     value, t = v.hi + v.lo, (s - v.hi) - v.lo
-    # All terms times a weak lam, for which dual_slope by itself overflows. Dual is a power of t / lam.
+    # All terms are multiplied by a small lam, for which dual_slope alone overflows. dual is a power of t / lam.
     unit = jnp.minimum(lam, 1.0)
     stiffness = unit * problem.dual_slope(t, lam)
     weakened = -stiffness * (t / lam) * lam_dot
     moved = block_sum(stiffness * s_dot + weakened - unit * problem.slope(value) * w_dot, linked)
     total = block_sum(stiffness + unit * (w * problem.curvature(value)), linked)
-    # A total of 0 belongs to entries without weight, which follow s.
+    # A total of 0 occurs for entries without weight, whose derivative is that of s.
     some = total > 0
     v_dot = choose(fixed, 0.0, choose(some, moved / choose(some, total, 1.0), s_dot))
     return v, TwoFloat(jnp.zeros_like(v.hi), v_dot)

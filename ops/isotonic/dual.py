@@ -1,11 +1,11 @@
 """Block coordinate ascent on the dual (App. A.8), for every ``p``.
 
-The dual has one multiplier ``alpha_i >= 0`` for each constraint ``v_i >= v_{i+1}``. With all others fixed, ``alpha_i``
-is that of
+The dual has one multiplier ``alpha_i >= 0`` for each constraint ``v_i >= v_{i+1}``. With all others fixed, the optimal
+``alpha_i`` is the multiplier of the constraint in
 
     min_{v_i >= v_{i+1}}  h_i(v_i) + alpha_{i-1} v_i  +  h_{i+1}(v_{i+1}) - alpha_{i+1} v_{i+1},
 
-so all those of one parity are solved at once. For ``p = 2`` the iterates are those of Dykstra's algorithm.
+so all multipliers of one parity are optimised at once. For ``p = 2`` the iterates are those of Dykstra's algorithm.
 """
 
 from typing import NamedTuple
@@ -23,8 +23,8 @@ class Multipliers(NamedTuple):
     """The state of the iteration.
 
     Attributes:
-      v: the primal point that the multipliers stand for, shape ``(rows, n)``.
-      alpha: the multipliers; that of entry i and its successor at i, 0 at the last entry; shape ``(rows, n)``.
+      v: the primal point of the multipliers, shape ``(rows, n)``.
+      alpha: the multipliers, shape ``(rows, n)``: index i holds that of entry i and its successor, the last index 0.
     """
 
     v: Array
@@ -32,20 +32,20 @@ class Multipliers(NamedTuple):
 
 
 def start(problem: Problem, s: Array, w: Array, lam: Array) -> Multipliers:
-    """The state before the first iteration."""
+    """Returns the initial state."""
     v = minimisers(problem, s, w, lam)
     return Multipliers(v.hi + v.lo, jnp.zeros_like(s))
 
 
 def iterate(state: Multipliers, problem: Problem, s: Array, w: Array, lam: Array) -> Multipliers:
-    """Maximises over all multipliers of pairs ``(1, 2), (3, 4), ...``, then over those of the others."""
+    """Maximises over the multipliers of pairs ``(1, 2), (3, 4), ...``, then over those of the other pairs."""
     for offset in (0, 1):
         state = _ascend(state, problem, s, w, lam, offset)
     return state
 
 
 def linked(state: Multipliers) -> Array:
-    """Which neighbours are held together, bool, shape ``(rows, n)``: entry i to its successor, the last never."""
+    """Returns whether each entry is held together with its successor: bool, ``(rows, n)``, false at the last."""
     return state.alpha > 0
 
 
@@ -55,17 +55,16 @@ def _ascend(state: Multipliers, problem: Problem, s: Array, w: Array, lam: Array
     is_first = (index % 2 == offset) & (index < n - 1)
     is_second = jnp.roll(is_first, 1, axis=1)
     before = choose(index > 0, jnp.roll(state.alpha, 1, axis=1), 0.0)  # alpha_{i-1}
-    # Of a pair's own multiplier neither term knows anything; entries without a partner keep both of theirs.
+    # Neither term contains the multiplier of the pair itself; entries without a partner keep both multipliers.
     tilt = choose(is_second, 0.0, before) - choose(is_first, 0.0, state.alpha)
     alone = minimisers(problem, s, w, lam, tilt)
 
-    # The pairs of odd offset begin after the first entry; where one partner is missing, padding is in order with the
-    # other one.
+    # Pairs of odd offset begin after the first entry. Padding replaces a missing partner, in order with the other one.
     back = (n - offset) % 2
     extreme = float(jnp.finfo(s.dtype).max) / 8
 
     def laid_out(value: Array, fill: float) -> Array:
-        """The first of each pair, then the second ones."""
+        """Returns the first entries of all pairs, then the second ones."""
         padded = jnp.pad(value, ((0, 0), (0, back)), constant_values=-fill)
         padded = jnp.pad(padded, ((0, 0), (offset, 0)), constant_values=fill)
         return jnp.concatenate([padded[:, ::2], padded[:, 1::2]], axis=1)

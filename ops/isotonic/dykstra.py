@@ -1,8 +1,8 @@
 """Dykstra's alternating projections (Algorithm 1), for ``p = 2``.
 
 The cone of decreasing vectors is the intersection of ``C_1 = {v_1 >= v_2, v_3 >= v_4, ...}`` and
-``C_2 = {v_2 >= v_3, v_4 >= v_5, ...}``, onto each of which a projection averages the pairs out of order. Information
-travels one entry per projection: a pooled block of m entries takes about m ** 2 iterations.
+``C_2 = {v_2 >= v_3, v_4 >= v_5, ...}``. The projection onto each averages the pairs that are out of order. Information
+travels one entry per projection, so a pooled block of m entries takes about m ** 2 iterations.
 """
 
 from typing import NamedTuple
@@ -19,8 +19,8 @@ class Iterate(NamedTuple):
 
     Attributes:
       v: the iterate.
-      first: what the projections onto ``C_1`` have taken away, the paper's ``p``.
-      second: what those onto ``C_2`` have, the paper's ``q``.
+      first: the correction for ``C_1``, the paper's ``p``: the last input of its projection minus the output.
+      second: the correction for ``C_2``, the paper's ``q``.
     """
 
     v: Array
@@ -29,19 +29,19 @@ class Iterate(NamedTuple):
 
 
 def targets(problem: Problem, s: Array, w: Array, lam: Array) -> tuple[Array, Array]:
-    """The projection that the problem is, ``min sum_i c_i / (2 lam) (v_i - m_i) ** 2``: returns ``m`` and ``c``."""
+    """Returns ``m`` and ``c`` of the equivalent weighted projection ``min sum_i c_i / (2 lam) (v_i - m_i) ** 2``."""
     if problem.linear:
         return s - lam * w, jnp.ones_like(s)
     return s / (1.0 + lam * w), 1.0 + lam * w
 
 
 def start(m: Array) -> Iterate:
-    """The state before the first iteration."""
+    """Returns the initial state."""
     return Iterate(m, jnp.zeros_like(m), jnp.zeros_like(m))
 
 
 def iterate(state: Iterate, c: Array) -> Iterate:
-    """One projection onto ``C_1`` and one onto ``C_2`` (the linear terms of the paper are in the targets here)."""
+    """Projects onto ``C_1``, then onto ``C_2`` (the targets contain the linear terms of the paper)."""
     corrected = state.v + state.first
     y = _project(corrected, c, 0)
     first = corrected - y
@@ -51,17 +51,16 @@ def iterate(state: Iterate, c: Array) -> Iterate:
 
 
 def linked(state: Iterate) -> Array:
-    """Which neighbours are held together, bool, shape ``(rows, n)``: entry i to its successor, the last never.
+    """Returns whether each entry is held together with its successor: bool, ``(rows, n)``, false at the last.
 
-    A multiplier that is not 0 says so exactly; closeness of values would not, since a block's values draw close
-    only slowly.
+    A non-zero correction decides this exactly. Close values would not, since the values of a block converge slowly.
     """
     starts = _starts(state.v.shape[1], 0)
     return (choose(starts, state.first != 0, state.second != 0)) & _has_successor(state.v.shape[1])
 
 
 def _project(v: Array, c: Array, offset: int) -> Array:
-    """Weighted projection onto the vectors whose pairs ``(offset, offset + 1), ...`` are in order."""
+    """Returns the weighted projection onto vectors whose pairs ``(offset, offset + 1), ...`` are in order."""
     n = v.shape[1]
     is_first = _starts(n, offset) & _has_successor(n)
     successor, weight = jnp.roll(v, -1, axis=1), jnp.roll(c, -1, axis=1)

@@ -1,13 +1,13 @@
-"""Pooling of neighbours: two halves, each in order already, put in order as a whole.
+"""Merges two decreasing halves of a segment into one decreasing solution, by pooling around the middle.
 
-Where the last value of the left half lies below the first of the right one, the solution of the whole takes one value
-``gamma`` on a stretch around the middle: on the entries of the left half below ``gamma``, and on those of the right
-half above it. It is the root of
+If the last value of the left half is below the first of the right half, the solution of the whole has one value
+``gamma`` around the middle: on the entries of the left half below ``gamma``, and on those of the right half above it.
+``gamma`` is the root of
 
     sum_{left, v_i < gamma} h_i'(gamma)  +  sum_{right, v_i > gamma} h_i'(gamma)  =  0,
 
-where the first sum increases from 0 and the second one to 0. That is a scalar equation again; the one of ``w = 1_k`` is
-the case of a left half of ones and a right half of zeros. Which blocks there are need not be kept track of.
+where the first sum increases from 0 and the second one to 0. This is again a scalar equation: that of ``w = 1_k`` is
+the case in which ``w`` is 1 on the left half and 0 on the right. Merging needs no record of the blocks.
 """
 
 import jax.numpy as jnp
@@ -21,9 +21,9 @@ from .problem import Problem, span
 
 
 def bit_reversed(values: Array) -> Array:
-    """Rows of ``2 ** levels`` entries, that of place ``i`` put where the bits of ``i`` point in reverse; and back.
+    """Returns rows of ``2 ** levels`` entries in bit-reversed order; applied twice, it restores the order.
 
-    Two halves of the bits are reversed one after the other, around a transposition: rows are moved, not entries.
+    The low and the high half of the bits are reversed separately, around a transposition, which moves whole rows.
     """
     rows, n = values.shape
     low = (n.bit_length() - 1) // 2
@@ -40,24 +40,23 @@ def _reversals(n: int) -> np.ndarray:
 
 
 class Segments:
-    """Rows of ``n`` entries cut into segments of ``2 ** (level + 1)``; ``n`` is a multiple of the largest.
+    """Rows of ``n`` entries cut into segments of ``2 ** (level + 1)`` entries; ``n`` is a multiple of the largest.
 
-    Entries are in bit-reversed order. So those of one segment lie as far from each other as there are segments: a
-    segment is summed by adding one half of the row to the other, a quarter to the next, and so on. No processor has to
-    look at single neighbours for that.
+    Entries are in bit-reversed order, so the stride between entries of one segment is the number of segments. Segments
+    are summed by adding one half of the row to the other, then one quarter to the next, and so on, which vectorises.
 
-    The level may be traced: one compiled program then serves all of them. Scalars of segments come in arrays of shape
-    ``(rows, n / 2)``, as many as there are segments of the lowest level; the first ones are used.
+    The level may be traced, so that one compiled program serves all levels. Scalars of segments come in arrays
+    ``(rows, n / 2)``, the number of segments of the lowest level; higher levels use the first ones.
     """
 
     def __init__(self, n: int, level: Array | int, levels: int) -> None:
-        """Segments of rows of ``n`` entries, whose level is in ``range(levels)``: all of one level, if there is one."""
+        """Cuts rows of ``n`` entries; ``level`` is in ``range(levels)``."""
         self.n, self.half = n, n // 2
         self.level, self.levels = jnp.asarray(level), levels
         self._count = n >> (self.level + 1)
 
     def sum(self, *values: Array) -> tuple[Array, ...]:
-        """Sums over each segment."""
+        """Returns the sums over each segment."""
         sums = jnp.stack([value[:, : self.half] + value[:, self.half :] for value in values])
         others: list[Array] = []
         for level in range(1, self.levels):
@@ -66,7 +65,7 @@ class Segments:
         return tuple(jnp.concatenate([sums, *others], axis=-1))
 
     def spread(self, *scalars: Array) -> tuple[Array, ...]:
-        """The scalars of its segment for every entry."""
+        """Returns for every entry the scalars of its segment."""
         given = jnp.stack(scalars)
         spread = given[..., : self.n >> self.levels]
         for level in reversed(range(1, self.levels)):
@@ -76,21 +75,21 @@ class Segments:
         return tuple(jnp.concatenate([spread, spread], axis=-1))
 
     def middle(self, values: Array) -> tuple[Array, Array]:
-        """The entries on either side of the middle of each segment; anything where there is no segment."""
+        """Returns the two entries at the middle of each segment; arbitrary values beyond the last segment."""
         return self._beginning_at(values, self.n - 2 * self._count), self._beginning_at(values, self._count)
 
     def around_middle(self, values: Array) -> tuple[Array, Array]:
-        """The neighbours of these in the halves of a segment; anything where halves are of one entry."""
+        """Returns the neighbours of these within their halves; arbitrary values if halves have one entry."""
         start = self.half - 2 * self._count, self.half + self._count
         return self._beginning_at(values, start[0]), self._beginning_at(values, start[1])
 
     def is_left(self) -> Array:
-        """Whether an entry is in the left half of its segment, shape ``(1, n)``."""
+        """Returns whether an entry is in the left half of its segment, shape ``(1, n)``."""
         index = jnp.arange(self.n).reshape(1, self.n)
         return index < self.half if self.levels == 1 else index & self._count == 0
 
     def exists(self) -> Array:
-        """Which scalars belong to a segment, shape ``(1, n / 2)``."""
+        """Returns which scalars belong to a segment, shape ``(1, n / 2)``."""
         return jnp.arange(self.half).reshape(1, self.half) < self._count
 
     def _beginning_at(self, values: Array, start: Array) -> Array:
@@ -117,19 +116,19 @@ def merge(
       w: weights, same shape.
       lam: strength of the regularisation, shape ``(rows, 1)``.
       tilt: slopes of the linear terms, broadcasting against ``s``.
-      segments: what is put in order.
-      merged: in which merges an entry was held at one value with others, a bit for each lower level, int32, same
-        shape; where ``tilt`` is one per row.
+      segments: the segments to merge.
+      merged: the merges that pooled an entry with others, one bit for each lower level, int32, same shape; only for a
+        ``tilt`` with one value per row.
 
     Returns:
-      The minimisers of the wholes, same shape, and which entries are held at one value by this merge: bool, same shape.
+      The minimisers over whole segments, and which entries this merge pools (bool); both of the same shape.
     """
     eps = jnp.finfo(s.dtype).eps
     is_left = segments.is_left()
     (low_hi, high_hi), (low_lo, high_lo) = segments.middle(v.hi), segments.middle(v.lo)
     violated = (difference(TwoFloat(high_hi, high_lo), TwoFloat(low_hi, low_lo)) > 0) & segments.exists()
     if merged is not None:
-        # Of two entries on their own, of one weight and in order, only rounding makes minimisers that are not.
+        # Two unpooled entries of equal weight that are in order have minimisers in order, up to rounding.
         (low_s, high_s), (low_w, high_w) = segments.middle(s), segments.middle(w)
         (left, right), (before, after) = segments.middle(merged), segments.around_middle(merged)
         alone = (left & before | right & after) == 0
@@ -146,7 +145,7 @@ def merge(
         terms = (pull - push, jnp.abs(pull), jnp.abs(push), stiff, bent)
         excess, pulls, pushes, stiffness, bend = segments.sum(*(choose(inside, term, 0.0) for term in terms))
         size = pulls + pushes
-        # A step from here would be what rounding leaves of the sums, and so would all that follow.
+        # From here on, steps would consist of the rounding errors of the sums.
         converged = ((jnp.abs(excess) <= eps * size) & (size < jnp.inf)) | ~violated
         step = choose(converged, 0.0, excess / (stiffness + bend))
         return Evaluation(
@@ -159,14 +158,14 @@ def merge(
         )
 
     start = 0.5 * low_hi + 0.5 * high_hi
-    # The root lies between the two values in the middle, which may share a float.
+    # The root lies between the two values in the middle, which may round to the same float.
     lower, upper = jnp.nextafter(low_hi, -jnp.inf), jnp.nextafter(high_hi, jnp.inf)
     root = find_root(evaluate, start, End(lower, jnp.inf), End(upper, -jnp.inf)).point
     low, high = TwoFloat(low_hi, low_lo), TwoFloat(high_hi, high_lo)
     root = select(difference(root, low) < 0, low, select(difference(root, high) > 0, high, root))
-    # Where nothing is violated, nothing compares to what the segment is held at.
+    # Without a violation gamma is NaN, to which all comparisons are false.
     gamma = TwoFloat(*segments.spread(choose(violated, root.hi, jnp.nan), root.lo))
     beyond = difference(v, gamma)
-    # What one half adds may be too little to move the value of the other, which is held all the same.
+    # One half may be too light to move the value of the other in floats; both are pooled all the same.
     pooled = choose(is_left, beyond <= 0, beyond >= 0)
     return select(pooled, gamma, v), pooled

@@ -1,9 +1,9 @@
-"""Pool adjacent violators (App. B.2), all pools of one size at once.
+"""Pool adjacent violators (App. B.2), by merging halves level by level.
 
 The paper's algorithm merges one pair of violating blocks after another. Merging all violating pairs of neighbours in
 every round is faster, but a block of m entries that grows by its neighbours still takes m rounds (the block of
-``w = 1_k`` does). Here halves are merged to wholes, from pairs up to the vector: log2(n) rounds whatever the data, each
-of which solves one scalar equation for every pair of segments.
+``w = 1_k`` does). Here halves are merged, from pairs up to the vector, in log2(n) rounds on any data. Each round
+solves one scalar equation for every pair of segments.
 """
 
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ def pool_adjacent_violators(problem: Problem, s: Array, w: Array, lam: Array) ->
     if levels == 0:
         return v, jnp.zeros(s.shape, bool), no_merges
     whole = 1 << levels
-    lowest = float(jnp.finfo(s.dtype).min) / 8  # in order behind everything else, and never pooled
+    lowest = float(jnp.finfo(s.dtype).min) / 8  # padding: in order after all entries, and never pooled
 
     def laid_out(value: Array, fill: float) -> Array:
         return bit_reversed(jnp.pad(value, ((0, 0), (0, whole - n)), constant_values=fill))
@@ -60,9 +60,9 @@ def pool_adjacent_violators(problem: Problem, s: Array, w: Array, lam: Array) ->
 
 
 def _linked(merged: Array) -> Array:
-    """Which neighbours were held at one value by the same merge, entry i to its successor.
+    """Returns whether some merge pooled an entry together with its successor.
 
-    Equal values would not tell: entries that tie without being held together move on their own.
+    Equal values do not imply this: tied entries that were never pooled have derivatives of their own.
     """
     index = jnp.arange(merged.shape[1], dtype=merged.dtype).reshape(1, -1)
     apart = index & ~(index + 1)  # a bit for each level at which a segment ends between the two

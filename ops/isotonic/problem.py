@@ -36,7 +36,7 @@ class Problem:
         return self.p == 2 and (self.linear or self.phi == HALF_SQUARE)
 
     def dual(self, t: Array, lam: Array) -> Array:
-        """``(r*)'(t)``: what has been transported over a gap of ``t``; ``lam * |y| ** (p - 1) = |t|``."""
+        """Returns ``y = (r*)'(t)``, for which ``lam * |y| ** (p - 1) = |t|``."""
         if self.p == 2:
             return ratio(t, lam)
         some = t != 0
@@ -44,7 +44,7 @@ class Problem:
         return choose(some, jnp.sign(t) * magnitude, 0.0)
 
     def dual_slope(self, t: Array, lam: Array) -> Array:
-        """``(r*)''(t)``."""
+        """Returns ``(r*)''(t)``."""
         if self.p == 2:
             return 1.0 / lam + jnp.zeros_like(t)
         exponent = dual_exponent(self.p)
@@ -53,7 +53,7 @@ class Problem:
         return choose(some, exponent / lam * magnitude, 0.0)
 
     def slope(self, v: Array) -> Array:
-        """``phi'(v)``; that of ``|x|`` is 1 below 0 as well, where the non-negative cone has no points."""
+        """Returns ``phi'(v)``; for ``|x|`` it is 1 below 0 too, since solutions are not negative there."""
         if self.phi == HALF_SQUARE:
             return v
         if self.phi.even and not self.linear:
@@ -61,11 +61,11 @@ class Problem:
         return self.phi.slope(v)
 
     def curvature(self, v: Array) -> Array:
-        """``phi''(v)``."""
+        """Returns ``phi''(v)``."""
         return self.phi.curvature(jnp.abs(v) if self.phi.even else v)
 
     def gap(self, y: Array, lam: Array) -> Array:
-        """``r'(y)``, the inverse of ``dual``."""
+        """Returns ``r'(y)``, the inverse of ``dual``."""
         if self.p == 2:
             return lam * y
         some = y != 0
@@ -73,10 +73,10 @@ class Problem:
 
 
 def span(pull: Array, stiffness: Array, push: Array, bend: Array) -> Array:
-    """How far a value has to move to change either of two terms a good deal, which change at these rates.
+    """Returns the move of a value that changes ``pull`` or ``push`` by a good part, given their rates of change.
 
-    0 where that cannot be told: of terms that overflow, and of one that has vanished together with its rate, as it does
-    an unknown way from where it balances the other.
+    It is 0 if that is unknown: for terms that overflow, and for a term that underflows to 0 together with its rate,
+    since its distance from the balance is then unknown.
     """
 
     def ratio_of(term: Array, rate: Array, of_none: Array | float) -> Array:
@@ -89,7 +89,7 @@ def span(pull: Array, stiffness: Array, push: Array, bend: Array) -> Array:
 
 
 def minimisers(problem: Problem, s: Array, w: Array, lam: Array, tilt: Array | float = 0.0) -> TwoFloat:
-    """The minimiser of each ``h_i(v) + tilt_i * v`` alone.
+    """Returns the minimiser of each ``h_i(v) + tilt_i * v`` without the order constraint.
 
     Args:
       problem: exponent and nonlinearity.
@@ -103,7 +103,7 @@ def minimisers(problem: Problem, s: Array, w: Array, lam: Array, tilt: Array | f
         return shift(at, -problem.gap(w + tilt, lam))
     if problem.quadratic:
         near = shift(at, -lam * (w * s + tilt) / (1.0 + lam * w))
-        # Far from s the difference would cancel to nothing: then without one.
+        # Far from s the difference would cancel; the other form has none.
         far = (s - lam * tilt) / (1.0 + lam * w)
         return select(lam * w > 1, TwoFloat(far, jnp.zeros_like(s)), near)
 
@@ -124,10 +124,10 @@ def minimisers(problem: Problem, s: Array, w: Array, lam: Array, tilt: Array | f
             scale=span(jnp.abs(pull), stiffness, jnp.abs(push), bend),
         )
 
-    # phi' increases: the gap between s and the minimiser is at most what the slope at s would ask for.
+    # phi' increases, so the gap between s and the minimiser is at most the gap for the slope at s.
     limits = jnp.finfo(s.dtype)
     drop = jnp.minimum(problem.gap(w * problem.slope(s) + tilt, lam), limits.max / 4)
     start = s - 0.5 * drop
     root = find_root(evaluate, start, End(float(limits.min), jnp.inf), End(float(limits.max), -jnp.inf)).point
-    none = (w == 0) & (tilt == 0)  # v = s then, where the slope is 0 and Newton's method slow
+    none = (w == 0) & (tilt == 0)  # the minimiser is s, where the slope is 0 and Newton's method slow
     return TwoFloat(choose(none, s, root.hi), choose(none, 0.0, root.lo))

@@ -1,4 +1,4 @@
-"""The isotonic problem for general weights, as a function of arrays of any shape."""
+"""Isotonic regression with general weights, for arrays of any shape."""
 
 import numpy as np
 from jax import Array
@@ -29,7 +29,7 @@ def isotonic_regression(
     and 6), but neither has to be. With ``w = 0``, ``p = 2`` and ``lam = 1`` this is isotonic regression of ``s``.
 
     Differentiable in ``s``, ``w`` and ``lam``, in both modes and to any order, in closed form block by block
-    (Proposition 7). After a solver that has not converged the derivative is that of the blocks it had found.
+    (Proposition 7). If the solver has not converged, the derivative is that of the blocks found so far.
 
     Args:
       s: real array, any shape; finite.
@@ -46,9 +46,9 @@ def isotonic_regression(
 
     Returns:
       The solution, in the shape and dtype of ``s`` (integers are promoted to float; computed in float32 at least),
-      with the iterations it took, its residual, and whether it has converged. Where gaps between entries over ``lam``,
-      to the power of ``1 / (p - 1)``, overflow (in float32 from gaps of 12 ``lam`` on for ``p = 1.02``, of 1.4e13
-      ``lam`` for ``p = 4/3``), rows that PAV cannot put in order are NaN.
+      with the iterations it took, its residual, and whether it has converged. If gaps between entries, divided by
+      ``lam`` and raised to the power ``1 / (p - 1)``, overflow (in float32 from 12 ``lam`` on for ``p = 1.02``, from
+      1.4e13 ``lam`` on for ``p = 4/3``), rows that PAV cannot put in order are NaN.
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
@@ -67,7 +67,7 @@ def isotonic_regression(
         s,
         axis=axis,
         name="s",
-        beside={"w": w},
+        aligned={"w": w},
         per_row={"lam": (lam, POSITIVE_STRENGTH)},
         returns=REPORT,
         problem=problem,

@@ -15,7 +15,7 @@ from .sorting import descending
 
 
 def topk_weights(k: Array, n: int) -> Array:
-    """``1_k``: ones, a remainder where ``k`` is not whole, zeros; shape ``(rows, n)`` from ``(rows, 1)``.
+    """Returns ``1_k``, shape ``(rows, n)``: ones, then the fractional part of ``k`` ``(rows, 1)``, then zeros.
 
     Its derivative in ``k`` is 1 at the first entry that is not fully selected.
     """
@@ -25,9 +25,9 @@ def topk_weights(k: Array, n: int) -> Array:
 
 
 def _bring_infinities_near(s: Array, lam: Array, problem: Problem) -> Array:
-    """Rows with infinite entries put just so far from the finite ones that no block reaches from them to these.
+    """Replaces infinite entries by finite ones that no block with the finite entries can reach.
 
-    A block spans at most ``lam * phi'(s) ** (p - 1)``, ``s`` its largest entry.
+    A block spans at most ``lam * phi'(s) ** (p - 1)``, with ``s`` its largest entry.
     """
     constant = lax.stop_gradient(s)
     finite = jnp.abs(constant) < jnp.inf
@@ -50,17 +50,16 @@ def isotonic_topk(
     debias: bool = False,
     where: Array | None = None,
 ) -> tuple[Array, Pooled]:
-    """The operator of Proposition 2 with ``w = 1_k``, by sorting and isotonic optimisation.
+    """Returns the operator of Proposition 2 with ``w = 1_k``, by sorting and isotonic optimisation.
 
     Args:
-      entries: rows of numbers, shape ``(rows, n)``; for an even ``phi`` of either sign. For an increasing one,
-        ``-inf`` stands for an entry that takes no part.
+      entries: shape ``(rows, n)``, of any sign. For an increasing ``phi``, entries of ``-inf`` take no part.
       k: how much is selected, shape ``(rows, 1)``.
       lam: strength of the regularisation, shape ``(rows, 1)``, positive.
       problem: exponent and nonlinearity.
-      solver: how the isotonic problem is solved.
-      debias: whether to add ``lam * y ** (p - 1)``, which is ``s - v``, and so undo the shrinkage of entries kept.
-      where: the entries that take part, those of an even ``phi``; the others are 0. Default: all.
+      solver: the isotonic solver.
+      debias: whether to add ``lam * y ** (p - 1) = s - v``, which undoes the shrinkage of kept entries.
+      where: the entries that take part, for an even ``phi``; the others are 0. Default: all.
 
     Returns:
       The operator's value, shape ``(rows, n)``, and the solution of the isotonic problem in the order of the sorted
@@ -73,10 +72,10 @@ def isotonic_topk(
     absent = s == -jnp.inf
     if not even:
         available = jnp.sum(s > -jnp.inf, axis=1, keepdims=True).astype(k.dtype)
-        k = choose(k > available, available, k)  # whose derivative at equality is 1, not one half
+        k = choose(k > available, available, k)  # unlike `minimum`, has derivative 1 at equality
         s = _bring_infinities_near(s, lax.stop_gradient(lam), problem)
     if problem.phi == IDENTITY:
-        # Floats are dense around 0: that is where the block should lie, however far from 0 the entries do.
+        # Entries are shifted so that the block lies near 0, where floats are dense.
         index = jnp.clip(jnp.ceil(lax.stop_gradient(k)).astype(jnp.int32) - 1, 0, s.shape[1] - 1)
         s = s - jnp.take_along_axis(lax.stop_gradient(s), index, axis=1)
     w = topk_weights(k, s.shape[1])
@@ -84,7 +83,7 @@ def isotonic_topk(
 
     v, t = found.v.hi + found.v.lo, (s - found.v.hi) - found.v.lo
     alone = ~(found.linked | jnp.roll(found.linked, 1, axis=1) | found.fixed)
-    # What is not pooled needs no difference of s and v, and is exact.
+    # An unpooled entry needs no difference of s and v, and is exact.
     y = choose(alone, w * problem.slope(v), problem.dual(choose(alone, 0.0, t), lam))
     if isinstance(solver, PAV) and problem.linear:
         y = choose(y >= 1, 1.0, y)
@@ -92,7 +91,7 @@ def isotonic_topk(
         # Also drops the derivative in k of an entry that only a larger k would select.
         y = choose(y <= 0, 0.0, y)
     whole = alone & (w == 1)
-    # Both may underflow, but not at once.
+    # Either t or y may underflow, but not both.
     selected = (t > 0 if isinstance(solver, PAV) else t != 0) | (alone & (y != 0))
     z = choose(selected, choose(whole, 1.0, 0.5, s.dtype), 0.0)
     if debias:
@@ -103,14 +102,14 @@ def isotonic_topk(
         competing = choose(absent, -jnp.inf, s)
         (y,) = with_slope_in_k((y,), (jnp.ones_like(y),), (competing,), (z,), k, lam, equation, marginal)
     y = restore(y)
-    # A NaN is sorted somewhere, or lost on the way; it marks its row.
+    # A NaN may be lost in sorting or solving, so its row is marked here.
     lost = jnp.any(jnp.isnan(constant), axis=1, keepdims=True) | jnp.isnan(lam) | jnp.isnan(k)
     y = choose(lost, jnp.nan, y)
     if not even:
         return y, found
     y = jnp.sign(entries) * y
     if problem.phi == HALF_SQUARE and (debias or problem.p == 2):
-        # An entry that is 0 moves where there is more to select than others are.
+        # Entries that are 0 have a derivative if k exceeds the number of non-zero entries.
         slope = 1.0 if debias else 1.0 / (1.0 + lax.stop_gradient(lam))
         taking_part = jnp.full(entries.shape, True) if where is None else where
         nonzero, count = (jnp.sum(part, axis=1, keepdims=True) for part in (entries != 0, taking_part))

@@ -1,4 +1,4 @@
-"""The solvers of the isotonic problem by name and setting, and what they report."""
+"""The solvers of the isotonic problem with their settings and results."""
 
 import dataclasses
 import functools
@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array, lax
 
 from ..interface.arguments import check_choice, check_whole, shown
-from ..interface.rowwise import ENTRIES, ROWS, WIDE, varying_as
+from ..interface.rowwise import ENTRIES, FULL_PRECISION_ROWS, ROWS, varying_as
 from ..scalar.choice import choose
 from ..scalar.twofloat import TwoFloat, select
 from . import dual, dykstra
@@ -30,9 +30,9 @@ class Dykstra:
     """Dykstra's alternating projections (Algorithm 1): ``p = 2`` and ``phi`` in ``{x, |x|, x^2/2}``.
 
     Attributes:
-      max_iter: most iterations, each a projection onto ``C_1`` and one onto ``C_2``.
-      tol: residual at which a row has converged, in units of ``lam``; default 1e-6 in float32, 1e-12 in float64, or
-        a rounding of the entries. With 0 exactly ``max_iter`` iterations are made (the paper's V-MoE uses 10).
+      max_iter: the most iterations, each a projection onto ``C_1`` and one onto ``C_2``.
+      tol: residual at which a row has converged, in units of ``lam``. Default: 1e-6 in float32, 1e-12 in float64, plus
+        the rounding of the entries. With 0, exactly ``max_iter`` iterations are made (the paper's V-MoE uses 10).
     """
 
     max_iter: int = 1000
@@ -44,7 +44,7 @@ class Dual:
     """Block coordinate ascent on the dual (App. A.8), any ``p`` and ``phi``.
 
     Attributes:
-      max_iter: most iterations, each over the multipliers of both parities.
+      max_iter: the most iterations, each over the multipliers of both parities.
       tol: as in ``Dykstra``.
     """
 
@@ -56,22 +56,22 @@ Solver = PAV | Dykstra | Dual
 SOLVERS: dict[str, Solver] = {"pav": PAV(), "dykstra": Dykstra(), "dual": Dual()}
 SolverName = Literal["pav", "dykstra", "dual"]
 
-# The residual of a solution that is exact but for its roundings is up to this many units in the last place of entries
-# and solution (0.5 after PAV, 2.4 after Dykstra's algorithm).
+# The residual of a solution that is exact up to rounding, at most, in units in the last place of entries and solution
+# (0.5 was measured for PAV, 2.4 for Dykstra's algorithm).
 _ROUNDINGS = 4
 
-# Iterations between two looks at the residual, which costs several of them.
+# Iterations between two evaluations of the residual, which costs as much as several iterations.
 _STRIDE = 10
 
 
 class Solution(NamedTuple):
-    """What an isotonic solver found.
+    """The result of an isotonic solver.
 
     Attributes:
       v: the solution, in the shape of the entries.
-      iterations: int32, how many iterations were made (for PAV: how many merges pooled something); one value per
-        row, the shape of the entries without their axis, as below.
-      residual: how far ``v`` is from satisfying the optimality conditions, in units of ``v``.
+      iterations: int32, the number of iterations (for PAV: of merges that pooled something); like the fields below, one
+        value per row, in the shape of the entries without their axis.
+      residual: the violation of the optimality conditions, in units of ``v``.
       converged: bool, whether the residual is within the tolerance.
     """
 
@@ -81,26 +81,26 @@ class Solution(NamedTuple):
     converged: Array
 
 
-# How its fields lie, for `ops.interface.rowwise`.
-REPORT = Solution(ENTRIES, ROWS, WIDE, ROWS)
+# The kinds of its fields, for `ops.interface.rowwise`.
+REPORT = Solution(ENTRIES, ROWS, FULL_PRECISION_ROWS, ROWS)
 
 
 class Pooled(NamedTuple):
     """A solution together with its blocks, all of shape ``(rows, n)`` except the last three, ``(rows, 1)``."""
 
     v: TwoFloat
-    linked: Array  # to the successor
-    fixed: Array  # at the end of the non-negative cone
+    linked: Array  # whether an entry is pooled with its successor
+    fixed: Array  # whether an entry is held at 0, the boundary of the non-negative cone
     iterations: Array
     residual: Array
     converged: Array
 
 
 def as_solver(solver: str | Solver, p: float) -> Solver:
-    """The solver of this name, or the one given, if it can be used with this ``p``.
+    """Returns the solver of a name, or the given one, after checks of its settings and of ``p``.
 
     Raises:
-      ValueError: there is none of this name, its settings are out of range, or it needs ``p = 2``.
+      ValueError: no solver has this name, a setting is out of range, or the solver needs ``p = 2``.
     """
     if isinstance(solver, str):
         solver = SOLVERS[check_choice("solver", solver, tuple(SOLVERS))]
@@ -123,8 +123,9 @@ def solve(problem: Problem, s: Array, w: Array, lam: Array, solver: Solver, nonn
       s: entries, shape ``(rows, n)``.
       w: weights, same shape.
       lam: strength of the regularisation, shape ``(rows, 1)``, positive.
-      solver: how.
-      nonnegative: whether ``v >= 0`` as well; the solution without is then truncated (Nemeth and Nemeth, 2012).
+      solver: the solver and its settings.
+      nonnegative: whether ``v >= 0`` as well; then the solution without this constraint is truncated at 0 (Nemeth and
+        Nemeth, 2012).
 
     Returns:
       The solution and its blocks; ``v.lo`` carries the derivative of Proposition 7.
@@ -152,14 +153,14 @@ def solve(problem: Problem, s: Array, w: Array, lam: Array, solver: Solver, nonn
 
 
 def _out_of_order(v: TwoFloat) -> Array:
-    """Rows whose halves could not be merged, as powers of the gaps overflow; by more than rounding; ``(rows, 1)``."""
+    """Returns rows ``(rows, 1)`` that are out of order by more than rounding, because powers of gaps overflow."""
     value = v.hi + v.lo
     rises = jnp.max(value[:, 1:] - value[:, :-1], axis=1, keepdims=True, initial=0.0)
     return rises > math.sqrt(jnp.finfo(value.dtype).eps) * jnp.max(jnp.abs(value), axis=1, keepdims=True)
 
 
 def _tolerance(solver: Solver, s: Array, v: Array, lam: Array) -> Array:
-    """The residual at which a row has converged: by default also one that is but a rounding of entries and solution."""
+    """Returns the residual at which a row has converged; the default includes the rounding of entries and solution."""
     if not isinstance(solver, PAV) and solver.tol is not None:
         return solver.tol * lam
     size = jnp.max(jnp.abs(s), axis=1, keepdims=True) + jnp.max(jnp.abs(v), axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Rows in descending order, and the way back."""
+"""Sorting of rows in descending order, and its inverse."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from jax import Array, lax
 
 
 def descending(x: Array) -> tuple[Array, Callable[[Array], Array]]:
-    """The entries of each row in descending order, and the map that puts values of that order back into place.
+    """Returns the entries of each row in descending order, and the function that restores the original order.
 
     Equal entries keep their order. The order is a constant to differentiation.
     """

@@ -1,4 +1,4 @@
-"""The relaxed top-k operators with a report of how the isotonic problem was solved."""
+"""The relaxed top-k operators together with the solution of their isotonic problem."""
 
 from jax import Array
 from jax.typing import ArrayLike
@@ -21,21 +21,21 @@ def topk_solution(
     axis: Axis = -1,
     solver: SolverName | Solver = "pav",
 ) -> tuple[Array, Solution]:
-    """``relaxed_topk`` by an isotonic solver, and what that solver found: so that a run not converged can be seen.
+    """Returns ``relaxed_topk`` by an isotonic solver, and the solution, which says whether the solver converged.
 
     Args:
       x: as in ``ops.relaxed_topk``.
-      k: as there.
-      phi: as there.
-      lam: as there, but positive.
-      p: as there.
-      axis: as there.
-      solver: ``"pav"``, ``"dykstra"``, ``"dual"``, or one of these with settings of its own.
+      k: as in ``ops.relaxed_topk``.
+      phi: as in ``ops.relaxed_topk``.
+      lam: as in ``ops.relaxed_topk``, but positive.
+      p: as in ``ops.relaxed_topk``.
+      axis: as in ``ops.relaxed_topk``.
+      solver: ``"pav"``, ``"dykstra"``, ``"dual"``, or one of these classes with settings.
 
     Returns:
-      The operator's value, and the solution of the isotonic problem of the entries in descending order (of
-      magnitude, if ``phi`` is even; shifted to 0 at the k-th of them, if it is the identity) with the iterations,
-      the residual and the convergence of every row.
+      The operator's value, and the solution of the isotonic problem with the iterations, residual and convergence of
+      every row. Its entries are in descending order: of magnitude if ``phi`` is even, and shifted so that the k-th is 0
+      if ``phi`` is the identity.
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.

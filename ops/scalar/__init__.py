@@ -1,1 +1,1 @@
-"""The one scalar equation that every relaxed top-k operator is solved by, and what follows from its root."""
+"""The scalar equation behind every relaxed top-k operator: its solution and its derivatives."""

@@ -3,9 +3,9 @@
     z_i(gamma) = min((x_i - gamma * c_i)_+ / lam, u_i ** (p - 1)) ** (1 / (p - 1)),        sum_i c_i z_i(gamma) = k.
 
 That is the maximiser of ``<x, z> - lam / p * ||z||_p^p`` over ``0 <= z <= u, <c, z> = k``, with ``gamma`` the price of
-a unit of the budget. With ``c = u = 1`` it is the equation of the relaxed mask. Entries compete by what they are worth
-for their cost, ``s_i = x_i / c_i``; between ``gamma`` and ``gamma + lam * u_i ** (p - 1) / c_i`` they are bought in
-part. The left side decreases in ``gamma``.
+a unit of the budget. With ``c = u = 1`` it is the equation of the relaxed mask. Entries compete by their value per unit
+of cost, ``s_i = x_i / c_i``. An entry is bought in part if ``gamma < s_i < gamma + lam * u_i ** (p - 1) / c_i``. The
+left side decreases in ``gamma``.
 
 Arrays are ``(rows, n)``, scalars ``(rows, 1)``.
 """
@@ -22,17 +22,17 @@ from .powers import dual_exponent, power
 from .rootfinding import End, Evaluation, find_root
 from .twofloat import TwoFloat, select
 
-# By which share of it the budget may be missed.
-_MISSED = 1e-3
+# A solution may miss the budget by this share of it.
+_BUDGET_TOLERANCE = 1e-3
 
 
-class Wares(NamedTuple):
-    """What there is to buy.
+class Items(NamedTuple):
+    """The entries of a knapsack.
 
     Attributes:
-      worth: ``s``, of a unit of the budget; ``-inf`` where there is nothing to buy.
-      cost: positive.
-      cap: how much there is at most.
+      worth: ``s``, the value of an entry per unit of its cost; ``-inf`` for an entry that takes no part.
+      cost: the cost of a unit, positive.
+      cap: the largest amount of the entry, not negative.
     """
 
     worth: Array
@@ -44,33 +44,33 @@ def _sum(value: Array) -> Array:
     return jnp.sum(value, axis=-1, keepdims=True)
 
 
-def _position(wares: Wares, gamma: TwoFloat, lam: Array) -> Array:
-    """``(x - gamma * c) / lam``: at most 0 where nothing is bought."""
-    return ((wares.worth - gamma.hi) - gamma.lo) * (wares.cost / lam)
+def _position(items: Items, gamma: TwoFloat, lam: Array) -> Array:
+    """Returns ``(x - gamma * c) / lam``, which is at most 0 for an entry that is not bought."""
+    return ((items.worth - gamma.hi) - gamma.lo) * (items.cost / lam)
 
 
-def _bought(wares: Wares, gamma: TwoFloat, lam: Array, p: float) -> tuple[Array, Array, Array]:
-    """Position, where it is in part that is bought, and where all there is."""
-    t = _position(wares, gamma, lam)
-    whole = t >= power_of_cap(wares.cap, p)
+def _regimes(items: Items, gamma: TwoFloat, lam: Array, p: float) -> tuple[Array, Array, Array]:
+    """Returns the position of every entry, which entries are bought in part, and which up to their cap."""
+    t = _position(items, gamma, lam)
+    whole = t >= capped_position(items.cap, p)
     return t, (t > 0) & ~whole, whole & (t > 0)
 
 
-def power_of_cap(cap: Array, p: float) -> Array:
-    """``u ** (p - 1)``: from which position on all there is is bought."""
+def capped_position(cap: Array, p: float) -> Array:
+    """Returns ``u ** (p - 1)``, the position from which an entry is bought up to its cap."""
     return cap if p == 2 else cap ** (p - 1.0)
 
 
-def _evaluate(wares: Wares, k: Array, total: Array, lam: Array, p: float, gamma: TwoFloat) -> Evaluation:
+def _evaluate(items: Items, k: Array, total: Array, lam: Array, p: float, gamma: TwoFloat) -> Evaluation:
     exponent = dual_exponent(p)
-    t, part, whole = _bought(wares, gamma, lam, p)
+    t, part, whole = _regimes(items, gamma, lam, p)
     some = choose(part, t, 1.0)
-    share = choose(part, wares.cost * power(some, exponent - 1), 0.0)
-    # A NaN has to reach a sum, to mark its row.
+    share = choose(part, items.cost * power(some, exponent - 1), 0.0)
+    # A NaN must reach a sum, so that it marks its row.
     partial = _sum(choose(jnp.isnan(t), t, share * some))
-    full = _sum(choose(whole, wares.cost * wares.cap, 0.0))
+    full = _sum(choose(whole, items.cost * items.cap, 0.0))
     excess = (full - k) + partial
-    moving = exponent * _sum(share * (wares.cost / lam))
+    moving = exponent * _sum(share * (items.cost / lam))
     surplus = choose(partial > 0, jnp.minimum(excess / partial, 1.0), 0.0)
     # Newton on partial ** (1 / exponent), nearly linear in gamma where partial itself is nearly a power.
     change = excess if exponent == 1 else -exponent * partial * jnp.expm1(jnp.log1p(-surplus) / exponent)
@@ -81,10 +81,10 @@ def _evaluate(wares: Wares, k: Array, total: Array, lam: Array, p: float, gamma:
     eps = jnp.finfo(k.dtype).eps
     small = jnp.abs(excess) <= eps * (4 * (1 + exponent) * partial + 2 * jnp.minimum(full + k, 2 * k))
     slack = 0.01 * total
-    width = _sum(choose(part, lam / wares.cost, 0.0)) / jnp.maximum(number, 1.0)
-    # How far gamma moves to change the amount of an entry a good deal, or what is spent on it by the budget.
-    least = (lam / wares.cost) * jnp.minimum(k / wares.cost, 1.0)
-    least = jnp.min(choose(wares.worth > -jnp.inf, least, jnp.inf), axis=-1, keepdims=True)
+    width = _sum(choose(part, lam / items.cost, 0.0)) / jnp.maximum(number, 1.0)
+    # The move of gamma that changes the amount of some entry, or what is spent on it, by a good part.
+    least = (lam / items.cost) * jnp.minimum(k / items.cost, 1.0)
+    least = jnp.min(choose(items.worth > -jnp.inf, least, jnp.inf), axis=-1, keepdims=True)
     return Evaluation(
         excess=excess,
         level=jnp.log1p(excess / (k + slack)) - jnp.log1p(-excess / (total - k + slack)),
@@ -95,16 +95,16 @@ def _evaluate(wares: Wares, k: Array, total: Array, lam: Array, p: float, gamma:
     )
 
 
-def _solve(wares: Wares, k: Array, lam: Array, p: float) -> TwoFloat:
+def _solve(items: Items, k: Array, lam: Array, p: float) -> TwoFloat:
     limits = jnp.finfo(k.dtype)
-    there = wares.worth != -jnp.inf
-    stock = choose(there, wares.cost * wares.cap, 0.0)
+    there = items.worth != -jnp.inf
+    stock = choose(there, items.cost * items.cap, 0.0)
     total = _sum(stock)
     k = jnp.minimum(k, total)
-    width = lam * power_of_cap(wares.cap, p) / wares.cost
-    # Where everything is bought, and where nothing is.
-    low = jnp.min(choose(there, wares.worth - width, jnp.inf), axis=-1, keepdims=True)
-    high = jnp.max(wares.worth, axis=-1, keepdims=True)
+    width = lam * capped_position(items.cap, p) / items.cost
+    # At `low` everything is bought, at `high` nothing.
+    low = jnp.min(choose(there, items.worth - width, jnp.inf), axis=-1, keepdims=True)
+    high = jnp.max(items.worth, axis=-1, keepdims=True)
     low, high = (choose(jnp.abs(end) < jnp.inf, end, 0.0) for end in (low, high))
     margin = 4 * limits.eps * (jnp.abs(low) + jnp.abs(high))
     low = jnp.maximum(jnp.nextafter(low - margin, -jnp.inf), limits.min)
@@ -114,66 +114,66 @@ def _solve(wares: Wares, k: Array, lam: Array, p: float) -> TwoFloat:
         End(low, jnp.log1p((total - k) / (k + slack)) - jnp.log1p(-(total - k) / (total - k + slack))),
         End(high, jnp.log1p(-k / (k + slack)) - jnp.log1p(k / (total - k + slack))),
     )
-    # As if what is worth how much were evenly spread, by cost.
-    centre = _sum(choose(there, stock * wares.worth, 0.0)) / total
-    spread = jnp.sqrt(_sum(choose(there, stock * jnp.square(wares.worth - centre), 0.0)) / total)
-    start = centre + spread * (1.7 - 3.4 * k / total) - lam * _sum(stock / wares.cost) / total / p
-    root = find_root(functools.partial(_evaluate, wares, k, total, lam, p), start, *ends)
-    # All or nothing is exact: not short of it by rounding, nor by what underflows.
+    # The start is the root for a uniform distribution of worth, weighted by cost.
+    centre = _sum(choose(there, stock * items.worth, 0.0)) / total
+    spread = jnp.sqrt(_sum(choose(there, stock * jnp.square(items.worth - centre), 0.0)) / total)
+    start = centre + spread * (1.7 - 3.4 * k / total) - lam * _sum(stock / items.cost) / total / p
+    root = find_root(functools.partial(_evaluate, items, k, total, lam, p), start, *ends)
+    # Buying all or nothing is exact, without errors of rounding or underflow.
     nothing = jnp.zeros_like(k)
-    number = root.point.hi == root.point.hi  # a NaN has to mark its row
-    # Where there is nothing to buy, there is no root.
+    number = root.point.hi == root.point.hi  # false for NaN, which must mark its row
+    # A row that offers nothing has no root.
     point = select((k == 0) & (number | (total == 0)), TwoFloat(high, nothing), root.point)
     return select((k == total) & (k > 0) & number, TwoFloat(low, nothing), point)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
-def price(wares: Wares, k: Array, lam: Array, p: float) -> TwoFloat:
-    """``gamma``, the root of the equation, one per row; ``hi`` is a constant to differentiation.
+def price(items: Items, k: Array, lam: Array, p: float) -> TwoFloat:
+    """Returns the root ``gamma`` of the equation, one per row; only ``lo`` carries its derivative.
 
     Args:
-      wares: what there is to buy; ``(rows, n)``.
-      k: the budget, one value per row, >= 0; more than all costs buys all.
+      items: arrays ``(rows, n)``.
+      k: the budget, one value per row, >= 0; a budget above the total cost buys everything.
       lam: strength of the regularisation, one value per row, > 0.
-      p: its exponent.
+      p: exponent of the regularisation.
     """
-    return _solve(wares, k, lam, p)
+    return _solve(items, k, lam, p)
 
 
 @price.defjvp
 def _price_jvp(p, primals, tangents):
     """Implicit function theorem on the equation."""
-    wares, k, lam = primals
+    items, k, lam = primals
     worth_dot, cost_dot, cap_dot = tangents[0]
-    gamma = price(wares, k, lam, p)
+    gamma = price(items, k, lam, p)
     exponent = dual_exponent(p)
-    t, part, whole = _bought(wares, gamma, lam, p)
+    t, part, whole = _regimes(items, gamma, lam, p)
     some = choose(part, t, 1.0)
-    bought = choose(part, power(some, exponent), choose(whole, wares.cap, 0.0))
-    # How the amount of an entry that is bought in part grows with its position, times its cost.
-    growth = choose(part, exponent * wares.cost * power(some, exponent - 1), 0.0)
-    apart = (wares.worth - gamma.hi) - gamma.lo
-    moved = wares.cost * choose(part, worth_dot, 0.0) + choose(part, apart, 0.0) * cost_dot
+    bought = choose(part, power(some, exponent), choose(whole, items.cap, 0.0))
+    # The derivative of an entry's amount in its position, times its cost; 0 unless it is bought in part.
+    growth = choose(part, exponent * items.cost * power(some, exponent - 1), 0.0)
+    apart = (items.worth - gamma.hi) - gamma.lo
+    moved = items.cost * choose(part, worth_dot, 0.0) + choose(part, apart, 0.0) * cost_dot
     spent = _sum(growth * (moved - some * tangents[2]) / lam)
-    spent = spent + _sum(choose(whole, wares.cost * cap_dot, 0.0)) + _sum(bought * cost_dot)
-    resistance = _sum(growth * (wares.cost / lam))
+    spent = spent + _sum(choose(whole, items.cost * cap_dot, 0.0)) + _sum(bought * cost_dot)
+    resistance = _sum(growth * (items.cost / lam))
     some_part = resistance > 0
     lo_dot = choose(some_part, (spent - tangents[1]) / choose(some_part, resistance, 1.0), 0.0)
     return gamma, TwoFloat(jnp.zeros_like(gamma.hi), lo_dot)
 
 
-def buy(wares: Wares, k: Array, lam: Array, p: float) -> Array:
-    """``z``, how much is bought of every entry: exactly 0, exactly its cap, or strictly between."""
-    gamma = price(wares, k, lam, p)
-    _, part, whole = _bought(wares, gamma, lam, p)
-    # Off the active set the position is that of a constant: nothing of an infinite entry comes into a derivative.
-    still = wares._replace(worth=choose(part, wares.worth, gamma.hi + lam / wares.cost))
+def solve_knapsack(items: Items, k: Array, lam: Array, p: float) -> Array:
+    """Returns ``z``, the amount of every entry: exactly 0, exactly its cap, or strictly between."""
+    gamma = price(items, k, lam, p)
+    _, part, whole = _regimes(items, gamma, lam, p)
+    # Off the active set the position is a constant, so that no infinite entry reaches a derivative.
+    still = items._replace(worth=choose(part, items.worth, gamma.hi + lam / items.cost))
     t = choose(part, _position(still, gamma, lam), 1.0)
-    z = choose(part, power(t, dual_exponent(p)), choose(whole, wares.cap, 0.0))
-    # Where costs, or what entries are worth for them, span more than floats can, the search may end beside the root:
-    # what misses the budget by more than underflow is no solution.
-    cost, cap, wanted, found = lax.stop_gradient((wares.cost, wares.cap, k, z))
+    z = choose(part, power(t, dual_exponent(p)), choose(whole, items.cap, 0.0))
+    # If costs or worths span more than the range of floats, the search may end away from the root. A result that
+    # misses the budget by more than underflow is therefore refused.
+    cost, cap, wanted, found = lax.stop_gradient((items.cost, items.cap, k, z))
     wanted = jnp.minimum(wanted, _sum(cost * cap))
     underflow = 4.0 * jnp.finfo(z.dtype).tiny * (1.0 + _sum(cost))
-    solved = jnp.abs(_sum(cost * found) - wanted) <= _MISSED * wanted + underflow
+    solved = jnp.abs(_sum(cost * found) - wanted) <= _BUDGET_TOLERANCE * wanted + underflow
     return z + choose(solved & ~jnp.isnan(gamma.hi), 0.0, jnp.nan, z.dtype)

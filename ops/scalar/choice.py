@@ -1,4 +1,4 @@
-"""Choices entry by entry, in as few equations as there can be."""
+"""An entrywise ``where`` that adds as few equations to a program as possible."""
 
 from typing import Any
 
@@ -8,16 +8,16 @@ from jax.typing import ArrayLike
 
 
 def choose(condition: Array, a: ArrayLike, b: ArrayLike, dtype: Any = None) -> Array:
-    """``jnp.where(condition, a, b)``: two equations of a program, where that takes four and a call.
+    """Returns ``jnp.where(condition, a, b)`` in two equations of a program; ``jnp.where`` takes four and a call.
 
-    The operators choose some hundred times, and a program is traced, differentiated and compiled by its equations. For
-    arrays behind the door (``ops.interface.rowwise``), that lie on no mesh any more.
+    An operator makes about a hundred such choices, and the time to trace, differentiate and compile a program grows
+    with its equations. Only for arrays inside ``ops.interface.rowwise``, which carry no sharding.
 
     Args:
-      condition: boolean.
-      a: where it holds: an array, or a number.
-      b: elsewhere: an array of the dtype of ``a``, or a number.
-      dtype: of numbers, where there is no array among the two.
+      condition: boolean array.
+      a: the values where the condition holds: an array, or a number.
+      b: the values elsewhere: an array of the dtype of ``a``, or a number.
+      dtype: dtype of the result if both are numbers.
     """
     shape = lax.broadcast_shapes(np.shape(condition), np.shape(a), np.shape(b))  # these may be symbolic
     for value in (a, b):

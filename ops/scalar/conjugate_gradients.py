@@ -1,6 +1,6 @@
-"""Linear systems by conjugate gradients, a batch of them at once, each until it is done by itself.
+"""Conjugate gradients for a batch of linear systems, each with its own stopping test.
 
-`jax.scipy.sparse.linalg.cg` takes a batch as one system: what is left is measured over all of them together.
+`jax.scipy.sparse.linalg.cg` treats a batch as one system and measures one residual over all of it.
 """
 
 from collections.abc import Callable
@@ -15,48 +15,48 @@ from .choice import choose
 
 def conjugate_gradients(
     matrix: Callable[[Array], Array],
-    right: Array,
+    rhs: Array,
     iterations: int,
     tolerance: float,
-    flat: Array | float | None = None,
+    min_curvature: Array | float | None = None,
 ) -> Array:
-    """Solves ``matrix(y) = right`` for a positive semidefinite symmetric matrix, each of a batch by itself.
+    """Returns the solution of ``matrix(y) = rhs`` for each of a batch of symmetric positive semidefinite matrices.
 
     Args:
-      matrix: of arrays shaped like ``right``.
-      right: one system in each entry of the first axis, without a part in the null space.
-      iterations: the most there are.
-      tolerance: at which norm of the remainder, in units of that of ``right``, to stop.
-      flat: curvature, of a direction of length 1, up to which nothing is known along it: a system ends there. By
-        default 0.
+      matrix: the linear map, from and to arrays shaped like ``rhs``.
+      rhs: right-hand sides, one system for each index of the first axis, orthogonal to the null space.
+      iterations: the most iterations.
+      tolerance: a system stops once the norm of its residual is at most this times the norm of its ``rhs``.
+      min_curvature: a system stops at a search direction whose curvature, per squared length, is at most this; such a
+        direction lies in the null space up to rounding. Default 0.
     """
 
     class State(NamedTuple):
         y: Array
-        rest: Array
+        residual: Array
         direction: Array
-        square: Array
+        squared_norm: Array
         steps: Array
 
     def dot(a: Array, b: Array) -> Array:
-        return jnp.sum(a * b, axis=tuple(range(1, right.ndim)), keepdims=True)
+        return jnp.sum(a * b, axis=tuple(range(1, rhs.ndim)), keepdims=True)
 
-    least = tolerance**2 * dot(right, right)
+    least = tolerance**2 * dot(rhs, rhs)
 
-    def going(state: State) -> Array:
-        return jnp.any(state.square > least) & (state.steps < iterations)
+    def unfinished(state: State) -> Array:
+        return jnp.any(state.squared_norm > least) & (state.steps < iterations)
 
     def step(state: State) -> State:
-        image = matrix(state.direction)
-        curvature = dot(state.direction, image)
-        negligible = 0.0 if flat is None else flat * dot(state.direction, state.direction)
-        on = (state.square > least) & (curvature > negligible)
-        length = choose(on, state.square / choose(on, curvature, 1.0), 0.0)
-        y, rest = state.y + length * state.direction, state.rest - length * image
-        square = choose(on, dot(rest, rest), 0.0)
-        ratio = choose(on, square / choose(on, state.square, 1.0), 0.0)
-        return State(y, rest, rest + ratio * state.direction, square, state.steps + 1)
+        product = matrix(state.direction)
+        curvature = dot(state.direction, product)
+        negligible = 0.0 if min_curvature is None else min_curvature * dot(state.direction, state.direction)
+        active = (state.squared_norm > least) & (curvature > negligible)
+        length = choose(active, state.squared_norm / choose(active, curvature, 1.0), 0.0)
+        y, residual = state.y + length * state.direction, state.residual - length * product
+        squared_norm = choose(active, dot(residual, residual), 0.0)
+        ratio = choose(active, squared_norm / choose(active, state.squared_norm, 1.0), 0.0)
+        return State(y, residual, residual + ratio * state.direction, squared_norm, state.steps + 1)
 
-    start = State(jnp.zeros_like(right), right, right, dot(right, right), jnp.zeros((), jnp.int32))
-    initial = varying_as(start._replace(steps=right), right)._replace(steps=start.steps)
-    return lax.while_loop(going, step, initial).y
+    start = State(jnp.zeros_like(rhs), rhs, rhs, dot(rhs, rhs), jnp.zeros((), jnp.int32))
+    initial = varying_as(start._replace(steps=rhs), rhs)._replace(steps=start.steps)
+    return lax.while_loop(unfinished, step, initial).y

@@ -1,4 +1,4 @@
-"""Rows as XLA's CPU backend reduces them fast: in vector registers, all that is wanted of a pass in one loop."""
+"""Reductions of rows in the form that XLA's CPU backend vectorises: all results of a pass in one loop."""
 
 import dataclasses
 import functools
@@ -15,20 +15,20 @@ from .choice import choose
 from .kernels.platforms import target
 from .rows import Entry, Rows, Summed, Values
 
-# A long row is added up in pieces of at most so many entries, which the cores share: their sums lose less to rounding
-# than one running sum of all.
+# A long row is summed in pieces of at most this many entries. The cores share the pieces, and the rounding error is
+# smaller than that of one running sum.
 _PIECE = 4096
 
 
 def _piece(n: int) -> int:
-    """Into pieces of which length ``n`` entries are divided: the largest that leaves no rest, if that is not tiny."""
+    """Returns the length of the pieces: the largest divisor of ``n`` up to ``_PIECE``, else ``_PIECE``."""
     longest = min(n, _PIECE)
     size = next(size for size in range(longest, 0, -1) if n % size == 0)
     return size if 16 * size >= longest else _PIECE
 
 
 def _reduced(parts: list[Array], adds: list[bool], first: list[Any]) -> list[Array]:
-    """Sums (``adds``) or maxima over the last axis of arrays ``(rows, n)``, from ``first`` on; the axis is kept."""
+    """Returns sums (``adds``) or maxima over the last axis of arrays ``(rows, n)``; they start at ``first``."""
     count, n = parts[0].shape
     piece = _piece(n)
     if n > piece:
@@ -41,44 +41,44 @@ def _reduced(parts: list[Array], adds: list[bool], first: list[Any]) -> list[Arr
     def step(sofar: list[Array], more: list[Array]) -> list[Array]:
         return [lax.add(a, b) if add else lax.max(a, b) for a, b, add in zip(sofar, more, adds, strict=True)]
 
-    # Without the barrier a value that nobody uses would be left out again, and with it what makes the loop a fast one.
+    # Without the barrier XLA would drop the unused value again, and with it the form that makes the loop fast.
     return lax.optimization_barrier([part[:, None] for part in lax.reduce(parts, first, step, (1,))])
 
 
 def _order(value: Array) -> Array:
-    """Integers in the order of floats: their maxima are taken several times faster."""
+    """Maps floats to integers of the same order, whose maximum XLA computes several times faster."""
     bits = lax.bitcast_convert_type(value, jnp.dtype(f"int{8 * value.dtype.itemsize}"))
     return choose(bits < 0, bits ^ jnp.iinfo(bits.dtype).max, bits)
 
 
 def _ordered(key: Array) -> Array:
-    """The floats that these integers stand for."""
+    """Maps the integers of ``_order`` back to floats."""
     bits = choose(key < 0, key ^ jnp.iinfo(key.dtype).max, key)
     return lax.bitcast_convert_type(bits, jnp.dtype(f"float{8 * key.dtype.itemsize}"))
 
 
-def _as_given(x: Any) -> Any:
+def _identity(x: Any) -> Any:
     return x
 
 
-# Entries from which on a pass over them takes longer than to hand parts of it to other cores.
-_DIVIDED = 2**16
+# From this many entries on, dividing a pass over the cores takes less time than the pass on one core.
+_ENTRIES_WORTH_DIVIDING = 2**16
 
 
 @dataclasses.dataclass(frozen=True)
 class VectorRows(Rows):
-    """How one scalar per row is reduced from the entries on a CPU.
+    """Reductions of one scalar per row from the entries, on a CPU.
 
-    XLA makes a loop in vector registers of a reduction of several values at once, where one of them at most is a float
-    that is added up. A reduction of one value it writes out and adds up in windows, and two floats one by one: both
-    take several times as long. Reductions of several values have no derivative.
+    XLA vectorises a reduction of several values at once if at most one of them is a sum of floats. A reduction of a
+    single value is materialised and summed in windows, and two sums of floats are taken entry by entry: both are
+    several times slower. Reductions of several values have no derivative.
 
     Attributes:
-      keys: what competes, of an entry as it is given; it is not written out.
-      divided: whether the passes of a loop are worth dividing over the cores.
+      keys: maps an entry as given to the key by which it competes; the keys are never materialised.
+      divided: whether the passes of a loop are divided over the cores.
     """
 
-    keys: Callable[[Any], Any] = _as_given
+    keys: Callable[[Any], Any] = _identity
     divided: bool = True
 
     def sum(self, function: Callable[[Entry], Summed], entries: tuple[Entry, ...]) -> Summed:
@@ -87,34 +87,32 @@ class VectorRows(Rows):
         total = functools.reduce(functools.partial(jax.tree.map, jnp.add), totals)
         return total if self.axis_name is None else lax.psum(total, self.axis_name)
 
-    def together(self, values: Values) -> Values:
+    def fused(self, values: Values) -> Values:
         """See ``Rows``."""
         return in_one_loop(values)
 
-    def going(self, unfinished: Array) -> Array:
+    def loop_condition(self, unfinished: Array) -> Array:
         """See ``Rows``."""
-        return over_cores(unfinished) if self.divided else _of_few(unfinished)
+        return divided_over_cores(unfinished) if self.divided else _on_one_core(unfinished)
 
     def max(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
-        """See ``Rows``; of floats."""
+        """See ``Rows``; for floats only."""
         values = [function(self.keys(s)) for s in entries]
-        nowhere = _order(jnp.array(-jnp.inf, values[0].dtype))
-        # The second value is none that anybody wants: of one alone XLA makes a slow loop.
-        found = [
-            self._reduce([_order(value), ~_order(value)], [False, False], [nowhere, nowhere])[0] for value in values
-        ]
+        lowest = _order(jnp.array(-jnp.inf, values[0].dtype))
+        # The second value is unused: XLA makes a slow loop for a single value.
+        found = [self._reduce([_order(value), ~_order(value)], [False, False], [lowest, lowest])[0] for value in values]
         best = _ordered(functools.reduce(jnp.maximum, found))
         return best if self.axis_name is None else lax.pmax(best, self.axis_name)
 
     def extent(self, entries: tuple[Array, ...], floor: Array | float, *, signed: bool) -> tuple[Array, Array, Array]:
         """See ``Rows``."""
-        nowhere = _order(jnp.array(-jnp.inf, jnp.result_type(entries[0])))
+        lowest = _order(jnp.array(-jnp.inf, jnp.result_type(entries[0])))
 
         def of_entry(s: Array) -> list[Array]:
             within = [(s > floor).astype(jnp.int32), _order(s)]
-            return [*within, choose(s > -jnp.inf, _order(-s), nowhere)] if signed else within
+            return [*within, choose(s > -jnp.inf, _order(-s), lowest)] if signed else within
 
-        adds, first = [True, False, False][: 2 + signed], [np.int32(0), nowhere, nowhere][: 2 + signed]
+        adds, first = [True, False, False][: 2 + signed], [np.int32(0), lowest, lowest][: 2 + signed]
         found = [self._reduce(of_entry(self.keys(s)), adds, first) for s in entries]
         counts, *extremes = zip(*found, strict=True)
         available, (largest, *negative) = sum(counts), [_ordered(functools.reduce(jnp.maximum, of)) for of in extremes]
@@ -133,7 +131,7 @@ class VectorRows(Rows):
         parts, tree = jax.tree.flatten(value)
         floats = [index for index, part in enumerate(parts) if part.dtype != bool]
         counts = [index for index, part in enumerate(parts) if part.dtype == bool]
-        # A loop for each float, and the counts beside them.
+        # One loop for each sum of floats; the counts are spread over these loops.
         loops = [[index] for index in floats] or [[]]
         for turn, index in enumerate(counts):
             loops[turn % len(loops)].append(index)
@@ -149,10 +147,10 @@ class VectorRows(Rows):
 
 
 def in_one_loop(values: Values) -> Values:
-    """These arrays of one shape, computed side by side in one loop; without a derivative.
+    """Returns the arrays, all of one shape, computed in one loop; without a derivative.
 
-    A loop of XLA's on a CPU has one result. So what several results are made of would be computed, and compiled, once
-    for each of them. A reduction is the exception: this one takes the larger of each value and itself.
+    On a CPU a loop of XLA has one result, so shared intermediate values would be computed and compiled once for each
+    result. A reduction may have several results: this one takes the maximum of each value and itself.
     """
     arrays, tree = jax.tree.flatten(values)
     last = arrays[0].ndim
@@ -169,11 +167,11 @@ def _lowest(dtype: Any) -> np.ndarray:
     return np.array(-np.inf if jnp.issubdtype(dtype, jnp.floating) else jnp.iinfo(dtype).min, dtype)
 
 
-def over_cores(unfinished: Array) -> Array:
-    """The condition of a loop, unchanged, whose passes a CPU divides over its cores.
+def divided_over_cores(unfinished: Array) -> Array:
+    """Returns the condition of a loop unchanged, in a form that lets a CPU divide the passes over its cores.
 
-    XLA since JAX 0.11.1 takes any loop for a small one, and makes one thread's function of it, unless something in it
-    cannot be there: a sort, if only of two numbers (https://github.com/jax-ml/jax/issues/40101).
+    Since JAX 0.11.1 XLA compiles any loop to a function for one thread, unless the loop contains an operation that such
+    a function cannot hold. A sort of two numbers is one (https://github.com/jax-ml/jax/issues/40101).
     """
     if target()[0] != "cpu":
         return unfinished
@@ -182,42 +180,41 @@ def over_cores(unfinished: Array) -> Array:
 
 
 @custom_vmap
-def _of_few(unfinished: Array) -> Array:
-    """The same for few entries, which one core passes over; a batch of them under ``vmap`` is divided."""
+def _on_one_core(unfinished: Array) -> Array:
+    """Returns the condition of a loop over few entries, for one core; under ``vmap`` a batch uses all cores."""
     return unfinished
 
 
-@_of_few.def_vmap
-def _of_many(size: int, batched: list[bool], unfinished: Array) -> tuple[Array, bool]:
+@_on_one_core.def_vmap
+def _batch_over_cores(size: int, batched: list[bool], unfinished: Array) -> tuple[Array, bool]:
     del size
-    return over_cores(unfinished), batched[0]
+    return divided_over_cores(unfinished), batched[0]
 
 
 def vector_rows(
-    rows: Rows, keys: Callable[[Any], Any] = _as_given, entries: tuple[Array, ...] | None = None
+    rows: Rows, keys: Callable[[Any], Any] = _identity, entries: tuple[Array, ...] | None = None
 ) -> Rows | None:
-    """These rows for the loops of a CPU, if that is where a program being traced is likely to run.
+    """Returns ``rows`` for the loops of a CPU, or ``None`` if the program being traced is not likely to run on one.
 
-    If the ``entries`` that are passed over are few, one core makes all passes, in one function, which starts no program
-    for each of them.
+    For few ``entries`` one core makes all passes in a single function, which saves starting a program for each pass.
     """
     if target()[0] != "cpu":
         return None
-    divided = entries is None or sum(s.size for s in jax.tree.leaves(entries)) >= _DIVIDED
+    divided = entries is None or sum(s.size for s in jax.tree.leaves(entries)) >= _ENTRIES_WORTH_DIVIDING
     return VectorRows(rows.axis, rows.axis_name, keys, divided)
 
 
-def undifferentiated(rows: Rows, entries: tuple[Array, ...] | None = None) -> Rows:
-    """These rows for what has no derivative, counts and extremes: as suits the device."""
+def rows_without_derivative(rows: Rows, entries: tuple[Array, ...] | None = None) -> Rows:
+    """Returns the fastest ``rows`` on the device for counts, extremes and other reductions without a derivative."""
     return vector_rows(rows, entries=entries) or rows
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
 def summed(parts: tuple[Array, ...], rows: Rows) -> Array:
-    """The sum of arrays laid out as ``rows`` says, one per row; differentiable any number of times."""
-    return undifferentiated(rows).sum(_as_given, parts)
+    """Returns the sum of arrays laid out as ``rows`` says, one per row; differentiable any number of times."""
+    return rows_without_derivative(rows).sum(_identity, parts)
 
 
 @summed.defjvp
 def _summed_jvp(rows, primals, tangents):
-    return summed(*primals, rows), rows.sum(_as_given, tangents[0])
+    return summed(*primals, rows), rows.sum(_identity, tangents[0])

@@ -9,8 +9,8 @@ where ``width(gamma) = lam * phi'(gamma) ** (p - 1)``: ``lam`` for the mask (``p
 ``lam * gamma ** (p - 1)`` for the magnitude operator (``phi(x) = x ** 2 / 2``). Here ``s = x``, or ``s = |x|`` for an
 even ``phi``. The left side decreases in ``gamma``. No sort, no pooling, no n-by-n matrix: a few passes over the data.
 
-An even ``phi`` with a kink at 0, such as ``|x|``, is continued below 0 with the slope it has there, so that the
-equation always has a root; where that is negative, ``gamma`` comes to rest at 0 and less than ``k`` is selected.
+An even ``phi`` with a kink at 0, such as ``|x|``, is continued below 0 with its right-hand slope at 0, so that the
+equation always has a root. If the root is negative, ``gamma`` is 0 and less than ``k`` is selected.
 
 Shapes: entries come as a tuple of arrays that share one equation per row, so that a pytree (or a vector split over
 devices) needs no concatenation. With ``Rows(axis=-1)`` every array is ``(rows, n)`` and one scalar per row is
@@ -26,7 +26,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
-from ..interface.arguments import Vanishing
+from ..interface.arguments import ZeroLam
 from ..interface.rowwise import varying_as
 from ..nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity
 from .choice import choose
@@ -39,7 +39,7 @@ Method = Literal["auto", "kernel", "loop"]
 
 @functools.cache
 def _has_kink(phi: Nonlinearity) -> bool:
-    # Of these it is known: nothing can be computed where a program is traced for devices that are not there.
+    # The built-in cases are known. Evaluating `phi` fails in a program traced for devices that are not present.
     if phi in (ABS, HALF_SQUARE) or not phi.even:
         return phi == ABS
     with jax.ensure_compile_time_eval():
@@ -47,7 +47,7 @@ def _has_kink(phi: Nonlinearity) -> bool:
 
 
 def _finite(value: Array) -> Array:
-    # 0 times what overflows is 0: `phi'` where nothing is selected.
+    # So that 0 times an overflowing value is 0, as for `phi'` where nothing is selected.
     return jnp.minimum(value, jnp.finfo(value.dtype).max)
 
 
@@ -59,14 +59,14 @@ class Equation:
       p: exponent of the regularisation.
       phi: nonlinearity.
       rows: how rows are laid out and reduced.
-      zero: which rows have ``lam = 0``, and so select all or nothing of an entry.
-      method: whether it is solved in a kernel that keeps rows on chip, by a loop over passes, or as suits the device.
+      zero: which rows have ``lam = 0``; these select all or nothing of an entry.
+      method: whether a kernel that keeps rows on chip solves it, a loop of passes, or whichever suits the device.
     """
 
     p: float
     phi: Nonlinearity = IDENTITY
     rows: Rows = Rows()
-    zero: Vanishing = "none"
+    zero: ZeroLam = "none"
     method: Method = "auto"
 
     @property
@@ -76,12 +76,12 @@ class Equation:
 
     @property
     def linear(self) -> bool:
-        """Whether all that is selected is selected with slope 1, as a mask."""
+        """Whether ``phi'`` is 1 wherever something is selected, as for a mask."""
         return self.phi in (IDENTITY, ABS)
 
     @property
     def kinked(self) -> bool:
-        """Whether ``phi`` is even and has a kink at 0, where ``gamma`` may come to rest."""
+        """Whether ``phi`` is even and has a kink at 0, at which ``gamma`` may stop."""
         return _has_kink(self.phi)
 
     @property
@@ -90,46 +90,46 @@ class Equation:
         return self.phi.even and not self.kinked
 
     def lower(self, dtype: jnp.dtype) -> float:
-        """A bound of ``gamma`` from below, where ``lam > 0``."""
+        """Returns a lower bound of ``gamma`` for ``lam > 0``."""
         limits = jnp.finfo(dtype)
         return float(limits.tiny if self.folded else limits.min)
 
     def floor(self, lam: Array) -> Array | float:
-        """What an entry has to exceed to be selected at all: all or nothing of it, or it is not 0."""
+        """Returns the bound that a key must exceed to be selected: ``-inf``, or 0 for magnitudes with ``lam > 0``."""
         if not self.folded or self.zero == "all":
             return -jnp.inf
         return 0.0 if self.zero == "none" else choose(lam == 0, -jnp.inf, 0.0, lam.dtype)
 
     def keys(self, x: Array, lam: Array) -> Array:
-        """``s``, by which entries compete; where they take no part it has to be replaced by ``-inf``."""
+        """Returns ``s``, the keys by which entries compete; the caller sets ``-inf`` for entries that take no part."""
         return self.tied(self.unsigned(x), lam)
 
     def unsigned(self, x: Array) -> Array:
-        """By which entries compete before infinite ones are tied."""
+        """Returns the keys before infinite ones are tied."""
         return jnp.abs(x) if self.phi.even else x
 
     def tied(self, s: Array, lam: Array) -> Array:
-        """+inf as the largest number there is: more of them than k have to share, unless they are all or nothing."""
+        """Replaces ``+inf`` by the largest float in relaxed rows, so that infinite entries tie and share ``k``."""
         if self.phi == HALF_SQUARE or self.zero == "all":
             return s
         beyond = s == jnp.inf
         return choose(beyond if self.zero == "none" else beyond & (lam > 0), jnp.finfo(s.dtype).max, s)
 
     def above(self, s: Array, gamma: TwoFloat) -> Array:
-        """``s - gamma``, of entries that need not be tied."""
+        """Returns ``s - gamma``; infinite keys need not be tied before."""
         first = s - gamma.hi
         if self.phi != HALF_SQUARE:
             first = self.rows.at_most(first, jnp.finfo(s.dtype).max - gamma.hi)
         return first - gamma.lo
 
     def slope(self, gamma: Array) -> Array:
-        """``phi'(gamma)``, continued below a kink as it is there, and finite."""
+        """Returns ``phi'(gamma)``, finite, and continued below a kink by its right-hand value at 0."""
         if self.linear or self.phi == HALF_SQUARE:
             return self.phi.slope(gamma)
         return _finite(self.phi.slope(jnp.maximum(gamma, 0.0) if self.kinked else gamma))
 
     def curvature(self, gamma: Array) -> Array:
-        """``phi''(gamma)``, likewise."""
+        """Returns ``phi''(gamma)``, finite, and 0 below a kink."""
         if self.linear or self.phi == HALF_SQUARE:
             return self.phi.curvature(gamma)
         if self.kinked:
@@ -143,12 +143,12 @@ class Equation:
         slope = self.slope(gamma)
         if self.p == 2:
             return lam * slope
-        # A vanishing slope (nothing left to select from) has an infinite derivative, and no entry that could feel it.
+        # A slope of 0 (nothing left to select from) has an infinite derivative, but no entry depends on it.
         positive = slope > 0
         return choose(positive, lam * choose(positive, slope, 1.0) ** (self.p - 1.0), 0.0)
 
     def width_slope(self, gamma: Array, lam: Array) -> Array:
-        """Derivative of ``width`` in ``gamma``."""
+        """Returns the derivative of ``width`` in ``gamma``."""
         if self.linear:
             return jnp.zeros_like(gamma)
         return self.width(gamma, lam) * self.growth(gamma)
@@ -161,7 +161,7 @@ class Equation:
         return choose(positive, _finite((self.p - 1.0) * ratio), 0.0)
 
     def steepening(self, t: Array, gamma: Array, lam: Array) -> Array:
-        """How much faster than ``gamma`` the position ``t`` moves, on the active set: ``1 + (s - gamma) * growth``."""
+        """Returns ``-width * dt / dgamma = 1 + (s - gamma) * growth`` on the active set."""
         if self.linear:
             return jnp.ones_like(t)
         return 1.0 + _finite(t * self.width(gamma, lam) * self.growth(gamma))
@@ -175,8 +175,8 @@ def position(s: Array, gamma: TwoFloat, lam: Array, equation: Equation) -> Array
     t = equation.above(s, gamma) * inverse_width(gamma, lam, equation)
     if equation.zero == "none":
         return t
-    # Without a width there is no position: a difference may underflow, and that of two infinities is none. But a NaN
-    # has to mark its row.
+    # At lam = 0 the width is 0 and comparisons replace the position, since the difference may underflow or be
+    # inf - inf. A NaN must still mark its row.
     lost = jnp.isnan(s) | jnp.isnan(gamma.hi)
     return choose((lam == 0) & ~lost, (s > gamma.hi).astype(t.dtype), t)
 
@@ -187,73 +187,73 @@ def inverse_width(gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
     least, rows = float(limits.tiny), equation.rows
     inverse = 1.0 / rows.at_least(equation.width(gamma.hi + gamma.lo, lam), least)
     inverse = rows.at_least(rows.at_most(inverse, float(limits.max)), least)
-    # Where lam is 0, any difference between numbers of sensible size has to become at least 1.
+    # At lam = 0 any difference between numbers of ordinary size must become at least 1.
     return inverse if equation.zero == "none" else choose(lam == 0, limits.max, inverse)
 
 
 def partly(t: Array, least: float = 0.0) -> Array:
-    """The active set: entries strictly between unselected and fully selected."""
+    """Returns the active set: entries strictly between unselected and fully selected."""
     return (t > least) & (t < 1)
 
 
 def inner(t: Array, exponent: float) -> Array:
-    """``t ** exponent`` on the active set, 0 off it."""
+    """Returns ``t ** exponent`` on the active set, 0 off it."""
     active = partly(t)
     return choose(active, power(choose(active, t, 0.5), exponent), 0.0)
 
 
 def profile(t: Array, exponent: float) -> Array:
-    """``z = clip(t, 0, 1) ** exponent``: how much of an entry is selected; 0, where that would underflow."""
+    """Returns ``z = clip(t, 0, 1) ** exponent``, the selected share of an entry; 0 where the power underflows."""
     return choose(t >= 1, 1.0, choose(t <= least_position(t.dtype, exponent), 0.0, power(t, exponent)))
 
 
 def least_position(dtype: jnp.dtype, exponent: float) -> float:
-    """Where ``t ** exponent`` is hardly a normal number any more."""
+    """Returns the ``t`` below which ``t ** exponent`` is about to leave the normal floats."""
     return (4.0 * float(jnp.finfo(dtype).tiny)) ** (1.0 / exponent)
 
 
 def active_position(s: Array, gamma: TwoFloat, lam: Array, equation: Equation, *, underflows: bool = False) -> Array:
-    """``t`` on the active set and about 0 off it, so that the derivatives of infinite entries are 0 and not NaN.
+    """Returns ``t`` on the active set and about 0 off it, so that derivatives of infinite entries are 0 and not NaN.
 
-    With ``underflows`` entries of which so little is selected that it is 0 belong to it, too. Without, a row that
-    selects all or nothing of what can be told has no active entry, and the derivative in ``k`` of such rows.
+    With ``underflows``, entries whose selected share underflows to 0 belong to the active set too. Without, a row whose
+    shares are all 0 or 1 in floats has no active entry, and gets the derivative in ``k`` of ``slope_in_k``.
     """
     least = 0.0 if underflows else least_position(s.dtype, equation.exponent)
     active = partly(lax.stop_gradient(position(s, gamma, lam, equation)), least)
     return position(choose(active, s, gamma.hi), gamma, lam, equation) * active.astype(s.dtype)
 
 
-def at(entries: Array, scalar: Array) -> Array:
-    """A row's scalar at the entries of a boolean array, 0 at the others.
+def broadcast_where(entries: Array, scalar: Array) -> Array:
+    """Returns a row's scalar where the boolean ``entries`` are true, and 0 elsewhere.
 
-    Says which entries depend on the scalar. Its transpose, in reverse mode, then sums a selection of entries instead
-    of a product, and XLA's CPU backend sums selections ten times faster.
+    In reverse mode the transpose then sums a selection of entries instead of a product, which XLA's CPU backend does
+    ten times faster.
     """
-    # Typed like the entries before it is spread over them: under `shard_map` the sum over devices is then that of one
-    # scalar, not that of a whole part of the row.
+    # The scalar is typed like the entries before it is broadcast: under `shard_map` the devices then sum one scalar
+    # instead of their whole part of a row.
     return choose(entries, varying_as(scalar, entries), 0.0)
 
 
-def passing(
+def position_jvp(
     t: Array, s_dot: Array, gamma_dot: TwoFloat, gamma: TwoFloat, lam_dot: Array, lam: Array, equation: Equation
 ) -> tuple[Array, Array]:
-    """How far entries move past their position, the tangent of ``t`` times ``width``, and the tangent of ``gamma``.
+    """Returns the tangent of the position ``t`` times ``width``, and the tangent of ``gamma``, both on the active set.
 
-    Both on the active set. From ``t * width = s - gamma``, without the derivative of ``1 / width``, which overflows for
-    narrow widths.
+    They follow from ``t * width = s - gamma``, without the derivative of ``1 / width``, which overflows for narrow
+    widths.
     """
     value = gamma.hi + gamma.lo
-    moved = at(partly(t), gamma_dot.hi + gamma_dot.lo)
+    moved = broadcast_where(partly(t), gamma_dot.hi + gamma_dot.lo)
     away = moved * equation.steepening(t, value, lam)
     if not isinstance(lam_dot, SymbolicZero):
-        away = away + t * at(partly(t), _finite(equation.width(value, jnp.ones_like(lam))) * lam_dot)
+        away = away + t * broadcast_where(partly(t), _finite(equation.width(value, jnp.ones_like(lam))) * lam_dot)
     return s_dot - away, moved
 
 
 def steepness(t: Array, gain: Array | float, gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
-    """``gain`` times the derivative of ``z`` in the entry, on the active set; finite.
+    """Returns ``gain`` times the derivative of ``z`` in the entry, on the active set; finite.
 
-    One factor, not one for each step on the way from an entry to ``z``, which by themselves under- and overflow.
+    It is computed as one factor, because those of the single steps from an entry to ``z`` under- and overflow.
     """
     share = inner(t, equation.exponent - 1)
     steep = equation.exponent * share * _finite(gain * inverse_width(gamma, lam, equation))
@@ -262,7 +262,7 @@ def steepness(t: Array, gain: Array | float, gamma: TwoFloat, lam: Array, equati
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
 def selection(s: Array, gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
-    """``z_i(gamma)``: exactly 0, exactly 1, or strictly between; same shape as ``s``."""
+    """Returns ``z_i(gamma)``, exactly 0, exactly 1 or strictly between, in the shape of ``s``."""
     return profile(position(s, gamma, lam, equation), equation.exponent)
 
 
@@ -271,12 +271,12 @@ def _selection_jvp(equation, primals, tangents):
     s, gamma, lam = primals
     s_dot, gamma_dot, lam_dot = tangents
     t = active_position(s, gamma, lam, equation)
-    passed, _ = passing(t, dense(s_dot, s), TwoFloat(*map(dense, gamma_dot, gamma)), gamma, lam_dot, lam, equation)
+    passed, _ = position_jvp(t, dense(s_dot, s), TwoFloat(*map(dense, gamma_dot, gamma)), gamma, lam_dot, lam, equation)
     steep = steepness(t, 1.0, gamma, lam, equation)
-    # What is not selected in part does not move, even where its position would overflow.
+    # An entry that is not active does not move, even if its position overflows.
     return selection(s, gamma, lam, equation), choose(steep > 0, steep * passed, 0.0)
 
 
 def dense(tangent: Array | SymbolicZero, primal: Array) -> Array:
-    """The tangent of ``primal`` as an array also where it is known to be 0."""
+    """Returns the tangent of ``primal`` as an array, also if it is symbolically 0."""
     return jnp.zeros_like(primal) if isinstance(tangent, SymbolicZero) else tangent

@@ -1,4 +1,4 @@
-"""Ties broken by index, where ``lam`` is 0 and an entry is selected in full or not at all."""
+"""Hard selection at ``lam = 0``: entries are selected in full or not at all, and ties are broken by index."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ from jax import Array, lax
 
 from ..interface.rowwise import varying_as
 from .choice import choose
-from .cpu import undifferentiated
+from .cpu import rows_without_derivative
 from .rows import Rows
 from .threshold import remainder
 from .twofloat import TwoFloat
@@ -14,9 +14,9 @@ from .twofloat import TwoFloat
 
 @jax.custom_batching.custom_vmap
 def anywhere(condition: Array) -> Array:
-    """Whether a condition holds at any entry, one boolean also of a whole batch under ``vmap``.
+    """Returns whether a condition holds at any entry: one boolean, even for a whole batch under ``vmap``.
 
-    ``lax.cond`` on it stays a choice under ``vmap``, where one for every member of the batch would compute both sides.
+    ``lax.cond`` on it still runs one branch under ``vmap``; with a boolean per batch member it would run both.
     """
     return jnp.any(condition)
 
@@ -27,7 +27,7 @@ def _anywhere_in_a_batch(axis_size: int, in_batched: list[bool], condition: Arra
 
 
 def indices(entries: tuple[Array, ...], rows: Rows) -> tuple[Array, ...]:
-    """Position of every entry within its row, int32, counted over all arrays and all devices."""
+    """Returns the index of every entry within its row, int32, counted over all arrays and all devices."""
     shard = jnp.int32(0) if rows.axis_name is None else lax.axis_index(rows.axis_name)
     offset, found = jnp.int32(0), []
     sizes = [s.shape[-1] if rows.axis == -1 else s.size for s in entries]
@@ -42,11 +42,11 @@ def indices(entries: tuple[Array, ...], rows: Rows) -> tuple[Array, ...]:
 
 
 def _first(tied: tuple[tuple[Array, Array], ...], quota: Array, bound: int, rows: Rows) -> Array:
-    """The least index, per row, below which there are at least ``quota`` tied entries; 0 where none are wanted."""
+    """Returns, per row, the least index below which at least ``quota`` entries are tied; 0 for a quota of 0."""
 
     def unfinished(bracket: tuple[Array, Array]) -> Array:
         low, high = bracket
-        return rows.going(jnp.any(high - low > 1))
+        return rows.loop_condition(jnp.any(high - low > 1))
 
     def halve(bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
@@ -62,9 +62,10 @@ def _first(tied: tuple[tuple[Array, Array], ...], quota: Array, bound: int, rows
 
 
 def tied_selection(entries: tuple[Array, ...], gamma: TwoFloat, k: Array, lam: Array, rows: Rows) -> tuple[Array, ...]:
-    """How much is selected of the entries equal to the threshold where ``lam`` is 0: the first, until ``k`` is used up.
+    """Returns how much is selected of the entries that equal the threshold, in rows with ``lam = 0``.
 
-    If that is not whole the last one gets what is left over. Not differentiable.
+    The first of them get 1 until ``k`` is used up; for a fractional ``k`` the last one gets the remainder. All other
+    entries, and all other rows, get 0. Not differentiable.
 
     Args:
       entries: as in ``ops.scalar.threshold``.
@@ -79,7 +80,7 @@ def tied_selection(entries: tuple[Array, ...], gamma: TwoFloat, k: Array, lam: A
         bound = bound * lax.axis_size(rows.axis_name)
 
     def some(entries: tuple[Array, ...]) -> tuple[Array, ...]:
-        counting = undifferentiated(rows, entries)
+        counting = rows_without_derivative(rows, entries)
 
         def ties(s: Array) -> Array:
             return (s == value) & (s > -jnp.inf)

@@ -1,4 +1,4 @@
-"""Relaxed top-k in magnitude, and that of every other ``phi`` whose slope varies, in the layout of the solvers."""
+"""Relaxed top-k in magnitude, or of any other ``phi`` whose slope varies, in the layout of the solvers."""
 
 import dataclasses
 import functools
@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ..interface.arguments import Vanishing
+from ..interface.arguments import ZeroLam
 from ..nonlinearities import HALF_SQUARE
 from .choice import choose
-from .cpu import undifferentiated
-from .equation import Equation, active_position, dense, inner, partly, passing, steepness
+from .cpu import rows_without_derivative
+from .equation import Equation, active_position, dense, inner, partly, position_jvp, steepness
 from .mask import Selected, select_topk
 from .shrinkage import before_slope
 from .slope_in_k import with_slope_in_k
@@ -28,16 +28,16 @@ def _signed(x: Array, magnitude: Array, equation: Equation) -> Array:
 def _kept(
     x: Array, z: Array, full: Array, gamma: TwoFloat, lam: Array, at_zero: Array, equation: Equation, debias: bool
 ) -> Array:
-    """What is left of ``x``: ``full`` of a fully kept entry, 0 of most, and between the two of a partly kept one.
+    """Returns the operator: ``full`` for a fully kept entry, 0 for most, and a value between for a partly kept one.
 
-    A partly kept entry is ``y = z * phi'(gamma)``, with the sign of ``x`` if ``phi`` is even. Debiasing, of
-    ``half_square`` alone, gives back ``lam * y ** (p - 1) = |x| - gamma``, so that ``y = |x| - (1 - z) * gamma``.
-    ``z`` is a constant to differentiation: what it depends on is known here. An entry that is 0 moves as if ``at_zero``
-    of it were selected (``share_at_zero``), where that is not 0.
+    A partly kept entry is ``y = z * phi'(gamma)``, with the sign of ``x`` if ``phi`` is even. Debiasing, for
+    ``half_square`` only, adds ``lam * y ** (p - 1) = |x| - gamma``, so that ``y = |x| - (1 - z) * gamma``. ``z`` is a
+    constant to differentiation, since its derivative is formed here from ``x``, ``gamma`` and ``lam``. The derivative
+    of an entry that is 0 is that of a share ``at_zero`` of it, where that is positive (``share_at_zero``).
     """
     slope = equation.slope(gamma.hi + gamma.lo)
     if debias and equation.zero != "all":
-        # Right also where z underflows: what is not selected is at most gamma, and all of it is taken.
+        # This holds also where z underflows: an unselected entry is at most gamma, and is removed entirely.
         taken = (1.0 - z) * slope
         part = x - jnp.clip(x, -taken, taken)
         return part if equation.zero == "none" else choose(lam == 0, z * full, part)
@@ -51,14 +51,14 @@ def _kept_jvp(equation, debias, primals, tangents):
     x_dot, _, full_dot, gamma_dot, lam_dot, _ = tangents
     x_dot, full_dot, gamma_dot = dense(x_dot, x), dense(full_dot, full), TwoFloat(*map(dense, gamma_dot, gamma))
     kept = _kept(*primals, equation, debias)
-    # Without relaxation what is kept, the last of it in part, moves as it is.
+    # At lam = 0 the derivative of a kept entry is its share z, which is below 1 only for the last one.
     z = choose((x == 0) & (at_zero > 0), at_zero, z)
     whole_dot = choose(z == 0, 0.0, z * full_dot)
     if equation.zero == "all":
         return kept, whole_dot
     value = gamma.hi + gamma.lo
     t = active_position(equation.keys(x, lam), gamma, lam, equation, underflows=debias)
-    passed, value_dot = passing(t, _signed(x, x_dot, equation), gamma_dot, gamma, lam_dot, lam, equation)
+    passed, value_dot = position_jvp(t, _signed(x, x_dot, equation), gamma_dot, gamma, lam_dot, lam, equation)
     steep = steepness(t, equation.slope(value), gamma, lam, equation)
     slope_dot = equation.curvature(value) * value_dot
     y_dot = choose(steep > 0, steep * passed, 0.0) + inner(t, equation.exponent) * slope_dot
@@ -70,7 +70,7 @@ def _kept_jvp(equation, debias, primals, tangents):
 def keep(
     x: Array, key: Array, z: Array, gamma: TwoFloat, lam: Array, at_zero: Array, equation: Equation, debias: bool
 ) -> Array:
-    """The operator where it is known how much of an entry is selected (``ops.scalar.mask.Selected``)."""
+    """Returns the operator from the selected shares ``z`` (``ops.scalar.mask.Selected``)."""
     z = lax.stop_gradient(z)
     if debias:
         full = x
@@ -80,29 +80,30 @@ def keep(
         v = before_slope(key, z, lam, equation)
         full = _signed(x, equation.slope(v), equation)
         if equation.phi == HALF_SQUARE and equation.zero != "none":
-            # What is infinite is kept as it is, and a 0 moves as it does, which no sign of it would tell; of the others
-            # `full` is `x`, and knows how it moves with `lam`.
+            # At lam = 0 infinite entries are kept unchanged, and a 0 needs the derivative of `x`, since its sign is 0.
+            # For other entries `full` equals `x` and also has the derivative in `lam`.
             as_it_is = (lam == 0) & ((x == 0) | ~jnp.isfinite(x))
             full = x if equation.zero == "all" else choose(as_it_is, x, full)
     return _kept(x, z, full, gamma, lam, at_zero, equation, debias)
 
 
 def share_at_zero(k: Array, nonzero: Array, available: Array, lam: Array, p: float) -> Array:
-    """How entries that are 0 move, as a share of how entries that are kept in full do.
+    """Returns the derivative of entries that are 0, as a multiple of the derivative of an entry kept in full.
 
-    Where ``k`` exceeds the number of others by ``left``, that is for the ``m`` zeros to share. There the operator has a
-    derivative along every ``d``. For ``p < 2`` it is that of an entry kept in full; for ``p = 2``, where ``y(a x) = a
-    y(x)``, it is ``topk_mag(d, left)``, which is not linear in ``d``. Then any convex combination of Jacobians nearby
-    will do (Clarke). Averaged over permutations and signs they are multiples of that of an entry kept in full: ``left /
-    m`` where entries differ by much, and ``c = (1 + lam) (left + (m - 1) / lam) / (m + lam left)`` where all are of one
-    magnitude. Of those between, 1 is taken, or ``c`` where that is less, for ``left < 1``: exact for ``m = 1``.
+    If ``k`` exceeds the number of non-zero entries by ``left``, the ``m`` zeros share this rest. The operator then has
+    a directional derivative along every ``d``. For ``p < 2`` it is that of an entry kept in full. For ``p = 2``, where
+    ``y(a x) = a y(x)``, it is ``topk_mag(d, left)``, which is not linear in ``d``, and an element of Clarke's
+    generalised Jacobian (a convex combination of Jacobians nearby) takes its place. Averaged over permutations and
+    signs, Jacobians nearby are multiples of that of an entry kept in full: ``left / m`` if the entries differ by much,
+    and ``c = (1 + lam) (left + (m - 1) / lam) / (m + lam left)`` if all have one magnitude. The multiple used is 1, or
+    ``c`` if that is smaller, which happens for ``left < 1``; it is exact for ``m = 1``.
 
     Args:
       k: how much is selected, one value per row.
-      nonzero: how many entries that take part are not 0, likewise.
-      available: how many take part.
-      lam: strength of the relaxation. Where it is 0, which of the zeros are kept is a matter of their order, and the
-        share is 0 unless all are.
+      nonzero: how many of the entries that take part are not 0, one value per row.
+      available: how many entries take part, one value per row.
+      lam: strength of the relaxation. At 0 the order of the zeros decides which are kept, and the multiple is 0 unless
+        all are kept.
       p: exponent of the regularisation.
     """
     nonzero, available = nonzero.astype(k.dtype), available.astype(k.dtype)
@@ -117,36 +118,36 @@ def share_at_zero(k: Array, nonzero: Array, available: Array, lam: Array, p: flo
 
 
 def gain(s: Array, first: Array, lam: Array, equation: Equation) -> Array:
-    """Derivative of ``y = z * phi'(gamma)`` in ``z``.
+    """Returns the derivative of ``y = z * phi'(gamma)`` in ``z``.
 
-    Of an entry selected in full ``gamma`` moves with ``z``; of the first one, which begins at 0, it does not matter.
+    For an entry selected in full, ``gamma`` moves with ``z``. For the first entry, where ``z`` is 0, it plays no part.
     """
     v = before_slope(s, jnp.ones_like(s), lam, equation)
     return choose(first, equation.slope(s), equation.slope(v) / (1.0 + equation.width_slope(v, lam)))
 
 
 def gain_debiased(s: Array, first: Array, lam: Array, equation: Equation) -> Array:
-    """Likewise of ``y = s - (1 - z) * gamma``; for ``p < 2``, where that of the first entry is infinite, as above."""
+    """Returns that of ``y = s - (1 - z) * gamma``; for ``p < 2`` the first entry has that of ``gain``, not infinity."""
     v = before_slope(s, jnp.ones_like(s), lam, equation)
     begins = (1.0 + lam) * s if equation.p == 2 else s
     return choose(first, begins, equation.slope(v))
 
 
-# Cotangents are multiplied by the unit on their way back, and must not underflow either.
+# Reverse mode multiplies cotangents by the unit; they must not underflow either.
 _LEAST_UNIT = 2.0**-80
-# Entries are at most this large in their units, so that a few of them can be added and multiplied.
+# Scaled entries are at most this large, so that sums and products of a few of them do not overflow.
 _LARGEST = 2.0**100
-# The largest unit over `lam`: the least entry that there may be, 1e-30, then has a width of 3e-38, a normal number.
+# The largest ratio of the unit to `lam`: the smallest supported entry, 1e-30, then has the normal width 3e-38.
 _WIDEST = 2.0**25
 
 
 class Units(NamedTuple):
-    """A row in units of its own.
+    """Rows that were rescaled.
 
     Attributes:
-      entries: in these units.
-      lam: likewise.
-      unit: a power of two, by which entries were divided.
+      entries: the entries divided by ``unit``.
+      lam: the strength of the relaxation that belongs to the scaled entries.
+      unit: a power of two per row.
     """
 
     entries: tuple[Array, ...]
@@ -155,19 +156,19 @@ class Units(NamedTuple):
 
 
 def in_units(entries: tuple[Array, ...], lam: Array, equation: Equation) -> Units:
-    """Entries and ``lam`` of every row in units in which the width does not underflow.
+    """Returns entries and ``lam`` of every row, rescaled so that the width does not underflow.
 
-    ``y(a x; a ** (2 - p) lam) = a y(x; lam)`` for ``half_square``: any unit will do. Where entries or width are small,
-    in this one the largest entry is about as far above 1 as the width is below, or the other way round. Other ``phi``
-    know no units.
+    For ``half_square``, ``y(a x; a ** (2 - p) lam) = a y(x; lam)`` permits any unit. If entries or widths are small,
+    the unit puts 1 about midway, on a logarithmic scale, between the largest entry and its width. Other ``phi`` have no
+    such invariance and are left as they are.
     """
     if equation.phi != HALF_SQUARE or equation.zero == "all":
         return Units(entries, lam, jnp.ones_like(lam))
-    largest = undifferentiated(equation.rows).max(jnp.abs, lax.stop_gradient(entries))
+    largest = rows_without_derivative(equation.rows).max(jnp.abs, lax.stop_gradient(entries))
     sensible = (largest > 0) & (largest < jnp.inf)
     size = choose(sensible, largest, 1.0)
     mean = choose(lam > 0, jnp.sqrt(lam) * size ** (0.5 * equation.p), size)
-    # However large the largest entry is, the width of one of 1e-30 must not underflow.
+    # The width of an entry of 1e-30 must not underflow, however large the largest entry is.
     mean = choose(lam > 0, jnp.minimum(mean, lam * _WIDEST), mean)
     unit = jnp.maximum(jnp.clip(mean, _LEAST_UNIT, 1.0), size / _LARGEST)
     unit = lax.stop_gradient(power_of_two(unit))
@@ -178,8 +179,8 @@ def in_units(entries: tuple[Array, ...], lam: Array, equation: Equation) -> Unit
 def magnitude_from(
     selected: Selected, entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, debias: bool = False
 ) -> tuple[Array, ...]:
-    """The operator where it is known which entries are selected; in units of ``in_units``, if any."""
-    rows, keys = undifferentiated(equation.rows), lax.stop_gradient(selected.keys)
+    """Returns the operator from what is selected; all arguments are in the units of ``in_units``, if it was used."""
+    rows, keys = rows_without_derivative(equation.rows), lax.stop_gradient(selected.keys)
     nonzero, available = rows.sum(lambda s: (s > (0 if equation.folded else -jnp.inf), s > -jnp.inf), keys)
     at_zero = share_at_zero(k, nonzero, available, lam, equation.p)
     y = tuple(
@@ -190,13 +191,14 @@ def magnitude_from(
     return with_slope_in_k(y, signs, selected.keys, selected.z, k, lam, equation, gain_debiased if debias else gain)
 
 
-def _without_traces(selected: Selected, k: Array, lam: Array, equation: Equation) -> Selected:
-    """The threshold at the largest entry not selected, in rows where ``k`` entries can be selected in full.
+def _without_negligible(selected: Selected, k: Array, lam: Array, equation: Equation) -> Selected:
+    """Moves the threshold to the largest unselected entry, in rows that can select ``k`` entries in full.
 
-    Any from there up to a width below these will do. One that is lower selects so little of others that their sum does
-    not tell, but of what is rescaled it is far from little.
+    Every threshold from there up to one width below the selected entries solves the equation. A lower one selects
+    shares of the others that are negligible in the sum over ``z``, but not after debiasing.
     """
-    rows, pairs = undifferentiated(equation.rows), lax.stop_gradient(tuple(zip(selected.keys, selected.z, strict=True)))
+    rows = rows_without_derivative(equation.rows)
+    pairs = lax.stop_gradient(tuple(zip(selected.keys, selected.z, strict=True)))
     full = rows.sum(lambda pair: pair[1] == 1, pairs).astype(k.dtype)
     least = -rows.max(lambda pair: choose(pair[1] == 1, -pair[0], -jnp.inf), pairs)
     largest = rows.max(lambda pair: choose(pair[1] == 1, 0.0, pair[0]), pairs)
@@ -211,15 +213,15 @@ def magnitude_of(
     lam: Array,
     equation: Equation,
     *,
-    zero: Vanishing,
+    zero: ZeroLam,
     debias: bool,
     where: tuple[Array, ...] | None = None,
 ) -> tuple[Array, ...]:
-    """The operator on entries laid out as ``equation.rows`` says; ``zero`` tells which ``lam`` are 0."""
+    """Returns the operator of entries laid out as ``equation.rows`` says; ``zero`` tells which ``lam`` are 0."""
     equation = dataclasses.replace(equation, zero=zero)
     given = entries
     entries, lam, unit = in_units(entries, lam, equation)
     selected = select_topk(entries, k, lam, equation, where, Given(given, 1.0 / unit))
     if debias and zero != "all" and equation.p < 2:
-        selected = _without_traces(selected, k, lam, equation)
+        selected = _without_negligible(selected, k, lam, equation)
     return tuple(y * unit for y in magnitude_from(selected, entries, k, lam, equation, debias))

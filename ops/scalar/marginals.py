@@ -1,15 +1,15 @@
-"""The scalar equation over the rows and over the columns of a matrix at once: a plan with both its marginals limited.
+"""The scalar equations of all rows and columns of a matrix at once: a plan whose two marginals are constrained.
 
     T_ij = clip((x_ij - u_i - v_j) / lam, 0, 1) ** (1 / (p - 1)),
     sum_j T_ij = k_i,        sum_i T_ij <= b_j,        v_j >= 0, and 0 where the column is below its limit.
 
-That is the maximiser of ``<x, T> - lam / p * ||T||_p^p`` within these marginals. The potentials ``u`` and ``v``
-minimise the dual, which is convex, and for a weak ``lam`` nearly piecewise linear: where scores tie, steps that know
-only the entries taken in part go astray. So first comes an interior-point method (Mehrotra 1992), which keeps all
-entries between 0 and 1, and takes 5 to 30 iterations whatever the problem. It leaves potentials from which Newton's
-method on the equations themselves, which have kinks, gets to the solution in one to three. The scalar equations of all
-columns and of all rows, solved by turns (block-coordinate ascent of the dual), follow each of its steps: rows have the
-last word, so that each selects what it should up to rounding.
+The plan ``T`` maximises ``<x, T> - lam / p * ||T||_p^p`` under these constraints. The potentials ``u`` and ``v``
+minimise the dual, which is convex, and nearly piecewise linear for a small ``lam``. If scores tie, Newton steps that
+use only the partly selected entries then fail. The solver therefore starts with an interior-point method (Mehrotra
+1992), which keeps all entries between 0 and 1 and takes 5 to 30 iterations on any problem. From its potentials,
+Newton's method on the equations themselves, which have kinks, takes one to three iterations. After each Newton step the
+scalar equations of all columns and then of all rows are solved (block-coordinate ascent of the dual). Rows come last,
+so that each selects ``k`` up to rounding.
 
 Arrays are ``(matrices, m, n)``; ``u`` and ``k`` are ``(matrices, m, 1)``, ``v`` and ``b`` ``(matrices, 1, n)``, ``lam``
 ``(matrices, 1, 1)``.
@@ -31,14 +31,14 @@ from .powers import dual_exponent, power, ratio
 from .threshold import threshold
 from .twofloat import TwoFloat, select, shift, two_sum
 
-# The interior point is left where products of what is complementary are this many roundings of `lam`.
-_ENOUGH, _INTERIOR_ITERATIONS = 10.0, 100
-# Newton's matrix is damped by this share of the residual, and steps of these lengths are tried.
-_DAMPED, _LENGTHS = 0.01, (0.05, 0.3, 1.0)
+# The interior-point method stops at complementarity products of this many roundings of `lam`.
+_COMPLEMENTARITY, _INTERIOR_ITERATIONS = 10.0, 100
+# The damping of Newton's matrix as a share of the residual, and the step lengths that are tried.
+_DAMPING, _STEP_LENGTHS = 0.01, (0.05, 0.3, 1.0)
 
 
 class Problem(NamedTuple):
-    """What is asked for: scores, what rows select, limits of columns, strength."""
+    """Scores ``x``, the sums ``k`` of rows, the limits ``b`` of columns, and the strength ``lam`` of the relaxation."""
 
     x: Array
     k: Array
@@ -47,122 +47,122 @@ class Problem(NamedTuple):
 
 
 class Potentials(NamedTuple):
-    """The multipliers of rows and columns; of both ``hi`` is a constant to differentiation."""
+    """The multipliers of rows and columns; only ``lo`` carries a derivative."""
 
     u: TwoFloat
     v: TwoFloat
 
 
 class Solved(NamedTuple):
-    """Potentials, the iterations it took to find them, and how far marginals are off; the latter ``(matrices, 1)``."""
+    """Potentials, iterations until then, and the largest violation of a marginal; the latter two ``(matrices, 1)``."""
 
     potentials: Potentials
     iterations: Array
     residual: Array
 
 
-def _over(axis: int | tuple[int, int], value: Array) -> Array:
+def _sum(axis: int | tuple[int, int], value: Array) -> Array:
     return jnp.sum(value, axis=axis, keepdims=True)
 
 
-_of_rows, _of_columns, _of_all = (functools.partial(_over, axis) for axis in (2, 1, (1, 2)))
+_row_sums, _column_sums, _total = (functools.partial(_sum, axis) for axis in (2, 1, (1, 2)))
 
 
 def _largest(value: Array) -> Array:
     return jnp.max(value, axis=(1, 2), keepdims=True)
 
 
-def _turned(value: Array) -> Array:
+def _transposed(value: Array) -> Array:
     return jnp.swapaxes(value, 1, 2)
 
 
-def _apart(x: Array, at: Potentials) -> Array:
-    """``x - u - v``, as precise as it is small: what is subtracted may be far above ``lam``."""
+def _reduced_scores(x: Array, at: Potentials) -> Array:
+    """Returns ``x - u - v``, precise even where it is small, since ``x``, ``u`` and ``v`` may be far above ``lam``."""
     first = two_sum(x, -at.v.hi)
     second = two_sum(first.hi, -at.u.hi)
     rest = (first.lo - at.v.lo) + (second.lo - at.u.lo)
     return second.hi + choose(x > -jnp.inf, rest, 0.0)
 
 
-def _taken(x: Array, at: Potentials, lam: Array, p: float) -> tuple[Array, ...]:
-    """Position where an entry is taken in part, elsewhere 1; where that is; and how much is taken."""
-    t = _apart(x, at) / lam
+def _selection(x: Array, at: Potentials, lam: Array, p: float) -> tuple[Array, ...]:
+    """Returns the position of partly selected entries (1 elsewhere), which entries these are, and the plan."""
+    t = _reduced_scores(x, at) / lam
     part = (t > 0) & (t < 1)
     some = choose(part, t, 1.0)
     return some, part, choose(part, power(some, dual_exponent(p)), (t >= 1).astype(t.dtype))
 
 
-def _beyond(potential: TwoFloat, s: Array, total: Array, lam: Array, p: float) -> TwoFloat:
-    """The potential of every row of ``s``, which is measured from the one given, that selects ``total``."""
-    of_row = jnp.broadcast_to(lam, total.shape).reshape(-1, 1)
-    found = threshold((s.reshape(-1, s.shape[2]),), total.reshape(-1, 1), of_row, Equation(p))
+def _moved_potential(potential: TwoFloat, s: Array, total: Array, lam: Array, p: float) -> TwoFloat:
+    """Returns the potential at which a row selects ``total``; ``s`` are its scores minus the given ``potential``."""
+    lam_per_row = jnp.broadcast_to(lam, total.shape).reshape(-1, 1)
+    found = threshold((s.reshape(-1, s.shape[2]),), total.reshape(-1, 1), lam_per_row, Equation(p))
     moved = TwoFloat(*(value.reshape(total.shape) for value in found))
     hi, lo = two_sum(potential.hi, moved.hi)
     return two_sum(hi, lo + (potential.lo + moved.lo))
 
 
-def _rows_given(at: Potentials, problem: Problem, p: float) -> TwoFloat:
-    return _beyond(at.u, _apart(problem.x, at), problem.k, problem.lam, p)
+def _solve_rows(at: Potentials, problem: Problem, p: float) -> TwoFloat:
+    return _moved_potential(at.u, _reduced_scores(problem.x, at), problem.k, problem.lam, p)
 
 
-def _columns_given(at: Potentials, problem: Problem, p: float) -> TwoFloat:
+def _solve_columns(at: Potentials, problem: Problem, p: float) -> TwoFloat:
     x, _, b, lam = problem
     zero = jnp.zeros_like(b)
     nothing = TwoFloat(zero, zero)
-    free, sums = (_of_columns(_taken(x, at._replace(v=v), lam, p)[2]) for v in (nothing, at.v))
-    v = TwoFloat(*map(_turned, at.v))
-    v = TwoFloat(*map(_turned, _beyond(v, _turned(_apart(x, at)), _turned(b), lam, p)))
-    # Where many are right, the ends of them are not: there other entries are about to come in.
+    free, sums = (_column_sums(_selection(x, at._replace(v=v), lam, p)[2]) for v in (nothing, at.v))
+    v = TwoFloat(*map(_transposed, at.v))
+    v = TwoFloat(*map(_transposed, _moved_potential(v, _transposed(_reduced_scores(x, at)), _transposed(b), lam, p)))
+    # If an interval of potentials is right, keep the current one: at its ends other entries are about to be selected.
     v = select(jnp.abs(sums - b) <= 4 * jnp.finfo(x.dtype).eps * b, at.v, v)
     return select((free <= b) | (v.hi < 0), nothing, v)
 
 
-def _off(at: Potentials, problem: Problem, p: float) -> Array:
-    """How far rows are from what they select, and columns above their limits, or off those that bind."""
-    _, _, taken = _taken(problem.x, at, problem.lam, p)
-    over = _of_columns(taken) - problem.b
+def _violation(at: Potentials, problem: Problem, p: float) -> Array:
+    """Returns the largest violation: of the sum of a row, of the limit of a column, or of a binding limit."""
+    _, _, taken = _selection(problem.x, at, problem.lam, p)
+    over = _column_sums(taken) - problem.b
     columns = choose(at.v.hi > 0, jnp.abs(over), jnp.maximum(over, 0.0))
-    return jnp.maximum(_largest(jnp.abs(_of_rows(taken) - problem.k)), _largest(columns))
+    return jnp.maximum(_largest(jnp.abs(_row_sums(taken) - problem.k)), _largest(columns))
 
 
 def _system(w: Array, rows: Array, columns: Array) -> Callable[[Array, Array], tuple[Array, ...]]:
-    """Solves ``(diag(w 1 + rows), w; w^T, diag(w^T 1 + columns)) (u; v) = (a; b)``, in the fewer of both unknowns.
+    """Returns a solver of ``(diag(w 1 + rows), w; w^T, diag(w^T 1 + columns)) (u; v) = (a; b)``.
 
-    What remains of the others is summed without a difference: it may be far below them, and is all there is to hold
-    what moves ``u`` up and ``v`` down.
+    It eliminates the larger of ``u`` and ``v``. The Schur complement is summed without differences: its diagonal may be
+    far below the eliminated terms, and it alone determines the direction in which ``u`` rises and ``v`` falls.
     """
     if w.shape[1] > w.shape[2]:
-        turned = _system(_turned(w), _turned(columns), _turned(rows))
-        return lambda a, b: tuple(map(_turned, turned(_turned(b), _turned(a))[::-1]))
-    total = _of_columns(w) + columns
+        solve_transposed = _system(_transposed(w), _transposed(columns), _transposed(rows))
+        return lambda a, b: tuple(map(_transposed, solve_transposed(_transposed(b), _transposed(a))[::-1]))
+    total = _column_sums(w) + columns
     inverse = choose(total > 0, 1.0 / choose(total > 0, total, 1.0), 0.0)
     shares, one = w * inverse, jnp.eye(w.shape[1], dtype=w.dtype)[None]
     pairs = (1.0 - one) * jnp.einsum("cij,clj->cil", shares, w, precision=lax.Precision.HIGHEST)
-    diagonal = rows + _of_rows(shares * columns) + _of_rows(pairs)
+    diagonal = rows + _row_sums(shares * columns) + _row_sums(pairs)
     scale = choose(diagonal > 0, lax.rsqrt(choose(diagonal > 0, diagonal, 1.0)), 0.0)
     regular = 1.0 + 8.0 * jnp.finfo(w.dtype).eps
-    factor = lax.linalg.cholesky(regular * one - scale * pairs * _turned(scale), symmetrize_input=False)
+    factor = lax.linalg.cholesky(regular * one - scale * pairs * _transposed(scale), symmetrize_input=False)
     divided = functools.partial(lax.linalg.triangular_solve, factor, left_side=True, lower=True)
 
     def solve(a: Array, b: Array) -> tuple[Array, Array]:
-        u = scale * divided(divided(scale * (a - _of_rows(shares * b))), transpose_a=True)
-        return u, inverse * (b - _of_columns(w * u))
+        u = scale * divided(divided(scale * (a - _row_sums(shares * b))), transpose_a=True)
+        return u, inverse * (b - _column_sums(w * u))
 
     return solve
 
 
 class _Interior(NamedTuple):
-    """Potentials; what has to stay positive, and the multiplier of each, whose products all go to 0 together."""
+    """Potentials, positive quantities ``room`` and their multipliers ``price``, whose products tend to 0 together."""
 
     at: Potentials
-    room: tuple[Array, ...]  # what is taken of entries, what is left of them, and of columns
-    price: tuple[Array, ...]  # the last is `at.v.hi`
+    room: tuple[Array, ...]  # the plan, 1 minus the plan, and the slack of columns
+    price: tuple[Array, ...]  # one multiplier for each; the last is `at.v.hi`
     done: Array
     iterations: Array
 
 
 def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple[Potentials, Array]:
-    """Potentials near the solution, and the iterations it took; ``size`` is that of differences of scores."""
+    """Returns potentials near the solution, and the number of iterations; ``size`` is that of differences of scores."""
     x, k, b, lam = problem
     here = x > -jnp.inf
     m, n = x.shape[1:]
@@ -171,10 +171,10 @@ def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple
 
     def excess(room: tuple[Array, ...]) -> tuple[Array, Array]:
         entries = choose(here, room[0], 0.0)
-        return _of_rows(entries) - k, _of_columns(entries) - b
+        return _row_sums(entries) - k, _column_sums(entries) - b
 
     def gap(state: _Interior) -> Array:
-        products = (_of_all(a * c) for a, c in zip(state.room, state.price, strict=True))
+        products = (_total(a * c) for a, c in zip(state.room, state.price, strict=True))
         return functools.reduce(jnp.add, products) / (2 * m * n + n)
 
     def missed(state: _Interior) -> Array:
@@ -183,18 +183,18 @@ def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple
 
     def advance(state: _Interior) -> _Interior:
         (taken, left, slack), (z, w, v) = state.room, state.price
-        (rows, columns), apart = excess(state.room), choose(here, _apart(x, state.at), 0.0)
+        (rows, columns), apart = excess(state.room), choose(here, _reduced_scores(x, state.at), 0.0)
         bends = lam * (p - 1.0) * power(taken, p - 2.0)
         weights = choose(here, 1.0 / (bends + z / taken + w / left), 0.0)
         solve = _system(weights, jnp.zeros_like(k), slack / v)
 
         def step(aims: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...], tuple[Array, ...]]:
-            """Newton's, towards these products: of ``u``, of what has room, and of its prices."""
+            """Returns Newton's step of ``u``, ``room`` and ``price`` towards complementarity products ``aims``."""
             lower, upper, below = aims[0] / taken, aims[1] / left, aims[2] / v
             flow = weights * (apart - lam * power(taken, p - 1.0) + lower - upper)
             moved, du, dv = flow, jnp.zeros_like(k), jnp.zeros_like(b)
-            for _ in range(2):  # the second time for what the first, with `u` far down and `v` far up, left by rounding
-                more = solve(_of_rows(moved) + rows, _of_columns(moved) + columns + below - slack / v * dv)
+            for _ in range(2):  # the second solve removes the rounding errors of the first
+                more = solve(_row_sums(moved) + rows, _column_sums(moved) + columns + below - slack / v * dv)
                 moved, du, dv = moved - weights * (more[0] + more[1]), du + more[0], dv + more[1]
             prices = lower - z - z / taken * moved, upper - w + w / left * moved, dv
             return du, (moved, -moved, below - slack - slack / v * dv), prices
@@ -202,7 +202,7 @@ def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple
         def after(
             du: Array, rooms: tuple[Array, ...], prices: tuple[Array, ...], share: Array
         ) -> tuple[_Interior, Array]:
-            """The state after a step, of at most this share of the length at which something gets 0."""
+            """Returns the state after a step of at most this ``share`` of the length at which a quantity becomes 0."""
             pairs = zip((*state.room, *state.price), (*rooms, *prices), strict=True)
             fastest = functools.reduce(jnp.maximum, [_largest(-d / a) for a, d in pairs], jnp.ones_like(lam))
             length = jnp.minimum(1.0, share / fastest)
@@ -219,17 +219,17 @@ def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple
         aims = tuple(here_now * reached**3 - product for product in bent)
         new, length = after(*step(aims), jnp.maximum(0.9, 1.0 - 0.1 * reached))
 
-        # Without a plan steps get shorter and shorter. Where rounding is all that is left, marginals get worse.
+        # If no plan exists, steps become ever shorter. Once rounding dominates, the marginals become worse.
         off, left_over = missed(new), gap(new)
         worse = (off > 1.5 * missed(state)) & (off > small)
-        lost = worse | (length < 1e-4) | ~jnp.isfinite(left_over + _of_all(new.at.u.hi) + _of_all(new.at.v.hi))
-        there = (left_over <= _ENOUGH * jnp.finfo(x.dtype).eps * lam) & (off <= 4.0 * small)
+        lost = worse | (length < 1e-4) | ~jnp.isfinite(left_over + _total(new.at.u.hi) + _total(new.at.v.hi))
+        there = (left_over <= _COMPLEMENTARITY * jnp.finfo(x.dtype).eps * lam) & (off <= 4.0 * small)
         count = state.iterations + 1
         new = new._replace(done=lost | there | (count >= max_iter), iterations=count)
         kept = jax.tree.map(functools.partial(choose, state.done | lost), state, new)
         return kept._replace(done=state.done | new.done, iterations=choose(state.done, state.iterations, count))
 
-    available = jnp.maximum(_of_rows(here.astype(x.dtype)), 1.0)
+    available = jnp.maximum(_row_sums(here.astype(x.dtype)), 1.0)
     taken = choose(here, jnp.clip(k, 0.1, available - 0.1) / available, 0.5)
     slack = jnp.maximum(-excess((taken, taken, b))[1], 0.1)
     best = jnp.max(x, axis=2, keepdims=True)
@@ -239,13 +239,13 @@ def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple
     prices = mu / taken, mu / (1.0 - taken), v
     start = _Interior(at, (taken, 1.0 - taken, slack), prices, max_iter < 1, jnp.zeros(lam.shape, jnp.int32))
     final = lax.while_loop(lambda state: jnp.any(~state.done), advance, varying_as(start, (problem, size)))
-    # Of a multiplier and its slack one is to be 0.
+    # At the solution a multiplier or its slack is 0.
     held = final.price[2] > lam * final.room[2]
     return final.at._replace(v=select(held, final.at.v, TwoFloat(zero, zero))), final.iterations
 
 
 def _slopes(some: Array, part: Array, lam: Array, p: float) -> Array:
-    """How entries grow with their scores."""
+    """Returns the derivatives of the entries of the plan in their scores."""
     exponent = dual_exponent(p)
     return choose(part, exponent * power(some, exponent - 1) / lam, 0.0)
 
@@ -265,28 +265,28 @@ def _solve(problem: Problem, p: float, max_iter: Array, tolerance: Array) -> Sol
     start, iterations = _interior(problem, p, jnp.minimum(max_iter - 1, _INTERIOR_ITERATIONS), spread + lam)
 
     def newton(at: Potentials) -> Potentials:
-        """The best of some steps, or of none."""
-        some, part, taken = _taken(x, at, lam, p)
-        excess = _of_columns(taken) - b
+        """Returns the best of the steps tried, or the point itself if none lowers the violation."""
+        some, part, taken = _selection(x, at, lam, p)
+        excess = _column_sums(taken) - b
         tight = (at.v.hi > 0) | (excess > 0)
-        slopes, off = _slopes(some, part, lam, p), _off(at, problem, p)
-        held, damping = choose(tight, slopes, 0.0), _DAMPED * jnp.minimum(off, 1.0)
-        rows = _of_rows(slopes - held) + damping * _of_rows(slopes)
-        du, dv = _system(held, rows, damping * _of_columns(held))(_of_rows(taken) - k, choose(tight, excess, 0.0))
+        slopes, off = _slopes(some, part, lam, p), _violation(at, problem, p)
+        held, damping = choose(tight, slopes, 0.0), _DAMPING * jnp.minimum(off, 1.0)
+        rows = _row_sums(slopes - held) + damping * _row_sums(slopes)
+        du, dv = _system(held, rows, damping * _column_sums(held))(_row_sums(taken) - k, choose(tight, excess, 0.0))
         best = at
-        for length in _LENGTHS:
+        for length in _STEP_LENGTHS:
             v = shift(at.v, length * dv)
             there = Potentials(shift(at.u, length * du), TwoFloat(*(choose(v.hi > 0, part, 0.0) for part in v)))
-            less = _off(there, problem, p)
+            less = _violation(there, problem, p)
             best = jax.tree.map(functools.partial(choose, less < off), there, best)
             off = jnp.minimum(less, off)
         return best
 
     def advance(state: _State) -> _State:
         at = newton(state.at)
-        at = at._replace(v=_columns_given(at, problem, p))
-        at = at._replace(u=_rows_given(at, problem, p))
-        off, count = _off(at, problem, p), state.iterations + 1
+        at = at._replace(v=_solve_columns(at, problem, p))
+        at = at._replace(u=_solve_rows(at, problem, p))
+        off, count = _violation(at, problem, p), state.iterations + 1
         new = _State(at, off, (off <= tolerance) | jnp.isnan(off) | (count >= max_iter), count)
         return jax.tree.map(functools.partial(choose, state.done), state, new)
 
@@ -297,35 +297,35 @@ def _solve(problem: Problem, p: float, max_iter: Array, tolerance: Array) -> Sol
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
-def _attached(problem: Problem, potentials: Potentials, p: float) -> Potentials:
-    """The potentials, which solve the problem, with their derivatives in it."""
+def _with_derivatives(problem: Problem, potentials: Potentials, p: float) -> Potentials:
+    """Returns the potentials, which solve the problem, with their derivatives in it."""
     return potentials
 
 
-@_attached.defjvp
-def _attached_jvp(p, primals, tangents):
+@_with_derivatives.defjvp
+def _with_derivatives_jvp(p, primals, tangents):
     """Implicit function theorem on the equations of all rows and columns: the second derivative of the dual, solved.
 
-    With ``w`` the slopes of the plan, ``D`` their sums over rows and ``C`` over columns at their limit, that is
-    ``D - w C^-1 w^T`` where ``v`` follows ``u``, scaled here by ``D^-1/2`` so that its diagonal is about 1: positive,
-    or 0 along what moves ``u`` up and ``v`` down.
+    With ``w`` the slopes of the plan, ``D`` their sums over rows and ``C`` over columns at their limit, eliminating
+    ``v`` leaves ``D - w C^-1 w^T``, scaled here by ``D^-1/2`` so that its diagonal is about 1. It is positive
+    semidefinite; its null space raises ``u`` and lowers ``v``.
     """
     problem, given = primals
     moved = tangents[0]
-    potentials = _attached(problem, given, p)
+    potentials = _with_derivatives(problem, given, p)
     some, part = _position(problem, potentials)
     slopes = _slopes(some, part, problem.lam, p)
-    rows, columns = _of_rows(slopes), _of_columns(slopes)
+    rows, columns = _row_sums(slopes), _column_sums(slopes)
     moving, tight = rows > 0, (lax.stop_gradient(potentials.v.hi) > 0) & (columns > 0)
     scale = choose(moving, lax.rsqrt(choose(moving, rows, 1.0)), 0.0)
     inverse = choose(tight, 1.0 / choose(tight, columns, 1.0), 0.0)
 
     def matrix(y: Array) -> Array:
-        return y - scale * _of_rows(slopes * (inverse * _of_columns(slopes * (scale * y))))
+        return y - scale * _row_sums(slopes * (inverse * _column_sums(slopes * (scale * y))))
 
     flow = slopes * choose(part, moved.x - some * moved.lam, 0.0)
-    columns = inverse * (_of_columns(flow) - moved.b)
-    right = scale * (_of_rows(flow) - moved.k - _of_rows(slopes * columns))
+    columns = inverse * (_column_sums(flow) - moved.b)
+    right = scale * (_row_sums(flow) - moved.k - _row_sums(slopes * columns))
     precise = 10 * float(jnp.finfo(right.dtype).eps)
     found = lax.custom_linear_solve(
         matrix,
@@ -334,26 +334,26 @@ def _attached_jvp(p, primals, tangents):
         symmetric=True,
     )
     u_dot = scale * found
-    v_dot = columns - inverse * _of_columns(slopes * u_dot)
+    v_dot = columns - inverse * _column_sums(slopes * u_dot)
     return potentials, Potentials(*(TwoFloat(jnp.zeros_like(dot), dot) for dot in (u_dot, v_dot)))
 
 
 def _position(problem: Problem, potentials: Potentials) -> tuple[Array, Array]:
-    """Position where an entry is taken in part, elsewhere 1, a constant, also of infinite ones; and where that is."""
+    """Returns the differentiable position of partly selected entries (1 elsewhere), and which entries these are."""
     x, lam = problem.x, problem.lam
     fixed, at = lax.stop_gradient((problem, potentials))
-    apart = _apart(fixed.x, at)
+    apart = _reduced_scores(fixed.x, at)
     part = (apart > 0) & (apart < fixed.lam)
-    # All of these differences are 0, and have a derivative.
+    # These differences are 0 and carry the derivative.
     moved = choose(part, x - fixed.x, 0.0) - (potentials.u.lo - at.u.lo) - (potentials.v.lo - at.v.lo)
     return choose(part, ratio(choose(part, apart + moved, fixed.lam), lam), 1.0), part
 
 
 def solve(problem: Problem, p: float, max_iter: Array, tolerance: Array) -> tuple[Array, Solved]:
-    """The plan, and how it was found."""
+    """Returns the plan, with the potentials, iterations and residual of its solution."""
     found = _solve(lax.stop_gradient(problem), p, max_iter, tolerance)
-    potentials = _attached(problem, found.potentials, p)
+    potentials = _with_derivatives(problem, found.potentials, p)
     some, part = _position(problem, potentials)
-    all_of_it = (lax.stop_gradient(_apart(problem.x, found.potentials)) > 0).astype(some.dtype)
-    plan = choose(part, power(some, dual_exponent(p)), all_of_it)
+    keeps_everything = (lax.stop_gradient(_reduced_scores(problem.x, found.potentials)) > 0).astype(some.dtype)
+    plan = choose(part, power(some, dual_exponent(p)), keeps_everything)
     return choose(jnp.isnan(found.residual)[:, :, None], jnp.nan, plan), found

@@ -1,4 +1,4 @@
-"""Which entries are selected, and the relaxed top-k mask, of entries in the layout of the solvers."""
+"""The relaxed top-k mask, and the selection that all operators are built on, in the layout of the solvers."""
 
 import dataclasses
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ..interface.arguments import Vanishing
+from ..interface.arguments import ZeroLam
 from .choice import choose
 from .equation import Equation, selection
 from .hard import anywhere, tied_selection
@@ -18,12 +18,12 @@ from .twofloat import TwoFloat
 
 
 class Selected(NamedTuple):
-    """Which entries are selected.
+    """A selection.
 
     Attributes:
-      keys: by what the entries compete.
+      keys: the values by which the entries compete.
       gamma: the threshold of every row.
-      z: how much of an entry is selected, in [0, 1]. Its derivative in ``k`` is that of what is selected in part.
+      z: how much of an entry is selected, in [0, 1]. Only entries selected in part have a derivative in ``k``.
     """
 
     keys: tuple[Array, ...]
@@ -39,18 +39,18 @@ def select_topk(
     where: tuple[Array, ...] | None = None,
     given: Given | None = None,
 ) -> Selected:
-    """Selects by the scalar equation; where ``lam`` is 0 the ``k`` largest, ties broken by index.
+    """Returns the selection by the scalar equation; at ``lam = 0`` the ``k`` largest entries, ties broken by index.
 
-    For a real ``k`` the last of these gets what is left over. ``-inf`` entries are never selected. A row with a NaN is
-    NaN.
+    For a fractional ``k`` and ``lam = 0`` the last one selected gets the remainder. ``-inf`` entries are never
+    selected. A NaN makes its row NaN.
 
     Args:
       entries: laid out as ``equation.rows`` says.
       k: how much is selected, one value per row.
       lam: strength of the relaxation, one value per row.
       equation: exponent, nonlinearity, layout, and which ``lam`` are 0.
-      where: the entries that take part, boolean; default: all, of an increasing ``phi`` all but ``-inf``.
-      given: what ``entries`` were made from, if not ``entries`` themselves.
+      where: boolean, the entries that take part. Default: all, except ``-inf`` for an increasing ``phi``.
+      given: the arrays that ``entries`` were computed from, if these are not the operator's own arguments.
     """
     given = None if where is not None or equation.zero == "all" else given or Given(entries)
     keys = tuple(equation.keys(x, lam) for x in entries)
@@ -66,9 +66,9 @@ def select_topk(
 
 
 def hard_selection(entries: tuple[Array, ...], k: Array, rows: Rows = Rows()) -> tuple[Array, ...]:
-    """The selection as the regularisation vanishes: 1 for the ``k`` largest entries, 0 for the others.
+    """Returns the selection at ``lam = 0``: 1 for the ``k`` largest entries, 0 for the others.
 
-    As ``select_topk``; without a derivative.
+    Ties and fractional ``k`` as in ``select_topk``; without a derivative.
     """
     return select_topk(entries, k, jnp.zeros_like(k), Equation(2.0, rows=rows, zero="all")).z
 
@@ -79,28 +79,28 @@ def with_hard_rows(
     entries: tuple[Array, ...],
     k: Array,
     lam: Array,
-    zero: Vanishing,
+    zero: ZeroLam,
 ) -> tuple[Array, ...]:
-    """``soft(lam)``, and ``hard(entries, k)`` in the rows where ``lam`` is 0: for solvers that need ``lam > 0``."""
+    """Returns ``soft(lam)``, or ``hard(entries, k)`` in rows with ``lam = 0``, for solvers that need ``lam > 0``."""
     if zero == "all":
         return hard(entries, k)
     if zero == "none":
         return soft(lam)
     vanishing = lam == 0
-    relaxed = soft(choose(vanishing, 1.0, lam))  # any positive number: the derivative must not meet 1 / 0
+    relaxed = soft(choose(vanishing, 1.0, lam))  # any positive number, so that no derivative contains 1 / 0
     exact = lax.cond(anywhere(vanishing), hard, lambda entries, k: tuple(map(jnp.zeros_like, entries)), entries, k)
     return tuple(choose(vanishing, h, y) for h, y in zip(exact, relaxed, strict=True))
 
 
 def gain_of_mask(s: Array, first: Array, lam: Array, equation: Equation) -> Array:
-    """Derivative of ``z`` in itself (``ops.scalar.slope_in_k``)."""
+    """Returns the derivative of the mask in ``z``, which is 1 (see ``ops.scalar.slope_in_k``)."""
     return jnp.ones_like(s)
 
 
 def mask_from(
     selected: Selected, entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation
 ) -> tuple[Array, ...]:
-    """The mask where it is known which entries are selected."""
+    """Returns the mask from what is selected."""
     ones = tuple(map(jnp.ones_like, entries))
     z = with_slope_in_k(selected.z, ones, selected.keys, selected.z, k, lam, equation, gain_of_mask)
     if not equation.phi.even:
@@ -114,12 +114,12 @@ def mask_of(
     lam: Array,
     equation: Equation,
     *,
-    zero: Vanishing,
+    zero: ZeroLam,
     where: tuple[Array, ...] | None = None,
 ) -> tuple[Array, ...]:
-    """The mask of entries laid out as ``equation.rows`` says; ``zero`` tells which ``lam`` are 0.
+    """Returns the mask of entries laid out as ``equation.rows`` says; ``zero`` tells which ``lam`` are 0.
 
-    That of ``phi = abs`` selects by magnitude and bears the signs of the entries.
+    With ``phi = abs`` entries are selected by magnitude, and the mask has their signs.
     """
     equation = dataclasses.replace(equation, zero=zero)
     return mask_from(select_topk(entries, k, lam, equation, where), entries, k, lam, equation)

@@ -1,4 +1,4 @@
-"""Powers with the exponent ``1 / (p - 1)`` that p-norm regularisation brings about."""
+"""Powers with the exponent ``1 / (p - 1)`` of p-norm regularisation."""
 
 import sys
 
@@ -8,15 +8,15 @@ from jax import Array, lax
 
 
 def dual_exponent(p: float) -> float:
-    """``q - 1 = 1 / (p - 1)``, at least 1; an ``int`` where it is a whole number."""
+    """Returns ``q - 1 = 1 / (p - 1)``, at least 1; an ``int`` if it is a whole number."""
     exponent = 1.0 / (p - 1.0)
-    # Two roundings of p, to the nearest number and in what it was computed by, may be all that lies between.
+    # The difference from a whole number may come from two roundings of p alone: as a literal, and as a result.
     rounding = 2.0 * sys.float_info.epsilon * exponent**2
     return round(exponent) if abs(exponent - round(exponent)) <= rounding else exponent
 
 
 def power(t: Array, exponent: float) -> Array:
-    """``t ** exponent`` for ``t > 0``, by a few multiplications where the exponent is a small whole number."""
+    """Returns ``t ** exponent`` for ``t > 0``, by a few multiplications if the exponent is a small ``int``."""
     if exponent == 1:
         return t
     if isinstance(exponent, int) and 0 <= exponent <= 32:
@@ -25,13 +25,13 @@ def power(t: Array, exponent: float) -> Array:
 
 
 def expm1(x: Array) -> Array:
-    """``exp(x) - 1`` without cancellation, of functions that every compiler of kernels has."""
+    """Returns ``exp(x) - 1`` without cancellation, by functions that every kernel compiler supports."""
     return jnp.tanh(0.5 * x) * (jnp.exp(x) + 1.0)
 
 
 @jax.custom_jvp
 def ratio(t: Array, lam: Array) -> Array:
-    """``t / lam``, differentiated without ``1 / lam ** 2``, which over- or underflows long before that does."""
+    """Returns ``t / lam``; its derivative avoids ``1 / lam ** 2``, which over- or underflows sooner."""
     return t / lam
 
 

@@ -1,14 +1,15 @@
-"""Root of a decreasing function of one scalar per row, evaluated in as few passes over the data as possible.
+"""Root of a decreasing function of one scalar per row, in as few passes over the data as possible.
 
-Every way to guess the next point has functions on which it creeps. So rows that are not done after ``GUESSES``
-evaluations are bisected from then on, which bounds the count of evaluations whatever the function:
+Every rule that guesses the next point converges slowly on some functions. Rows that have not converged after
+``GUESSES`` evaluations are therefore bisected, which bounds the number of evaluations for any function:
 
-- The order of the floats is bisected, not their values: ``bits`` steps (32, or 64) lead from any bracket to two
-  neighbouring floats, or to one no wider than an eighth of ``scale``, the distance over which the function changes.
-- Between two neighbours, points are measured from the upper one, and the order of these distances is bisected: ``bits``
-  more steps lead to an eighth of ``scale``, or to two numbers that no pair of floats can tell apart.
-- From an eighth of ``scale``, ``nmant - 1`` halvings (22, or 51) lead to the resolution, a quarter of the machine
-  epsilon of it; three more make up for what ``scale`` varies there.
+- Bisection halves the number of floats in the bracket, not its length. Within ``bits`` steps (32, or 64) any bracket
+  shrinks to two neighbouring floats, or to an eighth of ``scale``, the distance over which the function changes.
+- Between two neighbouring floats, points are stored as distances from the upper one, and these distances are bisected
+  in the same way. Within ``bits`` more steps the bracket shrinks to an eighth of ``scale``, or to two numbers that no
+  pair of floats can distinguish.
+- From an eighth of ``scale``, ``nmant - 1`` halvings (22, or 51) reach the resolution, a quarter of the machine epsilon
+  times ``scale``. Three more steps allow for the variation of ``scale`` in the bracket.
 """
 
 from collections.abc import Callable
@@ -18,27 +19,27 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from .choice import choose
-from .cpu import undifferentiated
+from .cpu import rows_without_derivative
 from .rows import Rows
 from .twofloat import TwoFloat, middle, two_sum
 
-# Typical rows are done after 3 to 8 evaluations.
+# Typical rows converge after 3 to 8 evaluations.
 GUESSES = 48
 
 
 class Evaluation(NamedTuple):
-    """What one pass over the data says of the decreasing function ``excess(gamma)`` at one point, per row.
+    """The decreasing function ``excess(gamma)`` at one point, as one pass over the data gives it, per row.
 
     Attributes:
       excess: the value of the function, positive to the left of the root.
       level: an increasing function of ``excess`` with the same sign, more nearly linear in ``gamma`` far from the root;
-        ``excess`` itself will do.
-      step: the move to the root by the function's own local model (Newton's, say); any value where not trusted.
-      trusted: whether that local model can be believed as far as ``step``.
-      converged: whether ``gamma`` is a root to working precision. Where a trusted ``step`` that is not 0 still leads
-        somewhere inside the bracket, that point is looked at, too.
-      scale: how far ``gamma`` has to move to change the function a good deal; a move by a quarter of the machine
-        epsilon of that changes nothing visible. Nearly the same at all points within an eighth of it.
+        ``excess`` itself is allowed.
+      step: the move to the root by a local model of the function, like Newton's; any value if not trusted.
+      trusted: whether the local model is accurate as far as ``step`` leads.
+      converged: whether ``gamma`` is a root to working precision. If a trusted non-zero ``step`` leads to another point
+        inside the bracket, that point is evaluated too.
+      scale: the move of ``gamma`` that changes the function by a good part; a move by a quarter of the machine epsilon
+        times ``scale`` has no visible effect. It must be nearly constant within an eighth of ``scale``.
     """
 
     excess: Array
@@ -50,19 +51,19 @@ class Evaluation(NamedTuple):
 
 
 class End(NamedTuple):
-    """An end of the first bracket: a point not beyond any root, and ``level`` there; an infinite one if not known."""
+    """An end of the initial bracket: a point at or beyond every root, and its ``level``, infinite if unknown."""
 
     point: float | Array
     level: float | Array
 
 
 class Root(NamedTuple):
-    """What was found, one of each per row.
+    """The result of the search; every field has one value per row.
 
     Attributes:
-      point: where ``excess`` is 0.
-      right: the least float found at which ``excess`` is not positive, or the right end if none was.
-      evaluations: int32, how many passes over the data the row needed.
+      point: the root of ``excess``.
+      right: the least evaluated float at which ``excess`` is not positive, or the right end if there is none.
+      evaluations: int32, how many passes over the data the row took.
     """
 
     point: TwoFloat
@@ -71,25 +72,25 @@ class Root(NamedTuple):
 
 
 class State(NamedTuple):
-    """How far the search has come, one of each per row."""
+    """The state of the search; every field has one value per row."""
 
-    anchor: Array  # points are measured from here: from 0, or between two neighbouring floats from the upper one
-    anchored: Array  # which of the two: 0, or 1 (the compilers of kernels carry no booleans through a loop)
-    point: Array  # evaluated next
-    rest: Array  # what it lies beyond `point`, between this float and the next
+    anchor: Array  # the origin of the points: 0, or the upper of two neighbouring floats between which the root lies
+    anchored: Array  # 1 if the origin is that float, else 0 (kernel compilers carry no booleans through a loop)
+    point: Array  # evaluated next, together with `rest`
+    rest: Array  # the low part of the next point, less than the gap to the neighbouring float
     last_level: Array
     best_level: Array  # the least |level| so far
     left: Array
     left_level: Array
     right: Array
     right_level: Array
-    slow: Array  # successive evaluations that have hardly lowered the best level
-    done: Array  # 0, or the most evaluations there may be
+    slow: Array  # how many successive evaluations hardly lowered the best level
+    done: Array  # 0 while the row is searched, then the bound on evaluations
     evaluations: Array
 
 
 def most_evaluations(dtype: jnp.dtype) -> int:
-    """The bound on the count of evaluations (see above)."""
+    """Returns the bound on the number of evaluations that the module's docstring derives."""
     limits = jnp.finfo(dtype)
     return GUESSES + 2 * limits.bits + limits.nmant + 2
 
@@ -103,32 +104,32 @@ def find_root(
     extended: bool | Array = True,
     rows: Rows | None = None,
 ) -> Root:
-    """Finds ``gamma`` between ``left`` and ``right`` with ``excess(gamma) = 0`` for every row at once.
+    """Returns the root of ``excess`` between ``left`` and ``right``, for all rows at once.
 
-    A bracket is kept and never left. Each next point comes from, in this order: the local model where it can be
-    trusted; false position on the bracket (with Illinois weights) where the levels of both ends are known; and
-    bisection where these lead outside, where both ends are tried and differ by orders of magnitude, where two
-    evaluations in a row have hardly lowered the best level, and where there have been too many guesses.
+    The search keeps a bracket and never leaves it. The next point is that of the local model if it is trusted, and else
+    that of false position (with Illinois weights) if the levels of both ends are known. Bisection replaces a point
+    outside the bracket. It is also used if both ends were evaluated and differ by orders of magnitude, if two
+    evaluations in a row hardly lowered the best level, and after ``GUESSES`` evaluations.
 
     Args:
-      evaluate: one pass over the data.
-      start: first point, shape of one scalar per row; the middle of the bracket is taken for what is not inside.
-      left: at or to the left of every root, and finite; one for all, or one per row.
-      right: at or to the right of every root; likewise.
-      extended: whether points between two neighbouring floats are looked at as well; one for all, or one per row.
-      rows: how the scalars of rows are computed; default: as suits the device.
+      evaluate: makes one pass over the data.
+      start: first point, one per row; the middle of the bracket replaces a point that is not inside.
+      left: an end at or to the left of every root, finite; one for all rows, or one per row.
+      right: an end at or to the right of every root; one for all rows, or one per row.
+      extended: whether points between two neighbouring floats are searched too; one for all rows, or one per row.
+      rows: how scalars per row are computed. Default: as suits the device.
 
     Returns:
-      The root of each row, a NaN where ``evaluate`` gave NaN, the right end of its bracket, and the cost.
+      The root of each row, NaN if ``evaluate`` gave NaN, with the right end of its bracket and the number of passes.
     """
-    rows = rows or undifferentiated(Rows())
+    rows = rows or rows_without_derivative(Rows())
     dtype = start.dtype
     quarter_eps = 0.25 * float(jnp.finfo(dtype).eps)
-    least = 2.0 * float(jnp.finfo(dtype).tiny)  # differences below it are 0 on some devices
+    least = 2.0 * float(jnp.finfo(dtype).tiny)  # smaller differences are flushed to 0 on some devices
     limit = most_evaluations(dtype)
 
-    # Made of `start`, zeros vary over devices as it does, and are laid out as it is by compilers of kernels: those want
-    # a loop to start from what is laid out as what it goes on with.
+    # Zeros derived from `start` vary over the same devices, and kernel compilers give them the same layout. Both are
+    # required of the initial values of a loop.
     nowhere = lax.abs(start) < 0
     zero, count = nowhere.astype(dtype), nowhere.astype(jnp.int32)
 
@@ -136,7 +137,7 @@ def find_root(
         return zero + value if isinstance(value, float) else value
 
     infinite, first, last = full(jnp.inf), full(left.point), full(right.point)
-    # Finite where an end is not; and not as half of a sum, which XLA makes of two halves, and which may overflow.
+    # This form stays finite if the right end is infinite. XLA would turn `0.5 * a + 0.5 * b` into a sum that overflows.
     finite = jnp.minimum(last, float(jnp.finfo(dtype).max))
     half_way = 0.5 * first + (finite - 0.5 * finite)
     initial = State(
@@ -156,7 +157,7 @@ def find_root(
     )
 
     def unfinished(state: State) -> Array:
-        return rows.going(jnp.min(lax.max(state.done, state.evaluations)) < limit)
+        return rows.loop_condition(jnp.min(lax.max(state.done, state.evaluations)) < limit)
 
     def looked_at(state: State) -> TwoFloat:
         anchored = state.anchored > 0
@@ -168,7 +169,7 @@ def find_root(
         anchored, was_done = state.anchored > 0, state.done > 0
         level, step = found.level, found.step
         is_left = found.excess > 0
-        # The ends are floats: rounded outwards, so that the root stays between them.
+        # The ends are single floats, rounded outwards so that the root stays between them.
         below = lax.select(rest < 0, jnp.nextafter(point, -jnp.inf), point)
         above = lax.select(rest > 0, jnp.nextafter(point, jnp.inf), point)
         left = lax.select(is_left, lax.max(below, state.left), state.left)
@@ -176,15 +177,15 @@ def find_root(
         gap = right - left
 
         def where_extended(condition: Array) -> Array:
-            """The condition, where points between neighbouring floats are looked at."""
+            """Returns the condition in rows whose search goes on between neighbouring floats, else false."""
             return condition if extended is True else condition & extended
 
         def inside(candidate: Array, beyond: Array = zero) -> Array:
-            # Compared, not subtracted: a difference may be too small for a normal number, and 0 on some devices.
+            # Comparisons, because some devices flush a small difference to 0.
             after = (candidate > left) | ((candidate == left) & (beyond > 0))
             return after & ((candidate < right) | ((candidate == right) & (beyond < 0)))
 
-        # Illinois: an end kept twice running counts half, or false position would creep up on one side only.
+        # Illinois rule: halving the level of an end kept twice in a row keeps false position from creeping.
         repeated = (is_left == (state.last_level > 0)) & (state.last_level < jnp.inf)
         kept = lax.select(is_left, state.right_level, state.left_level)
         kept = lax.select(repeated, 0.5 * kept, kept)
@@ -199,7 +200,7 @@ def find_root(
 
         near_by = gap < 0.125 * found.scale
         low, high = lax.abs(left), lax.abs(right)
-        # Ends not evaluated yet may be the least or the largest of floats, and say nothing of where to look.
+        # Ends that were not evaluated may be the extreme floats, and are no evidence of where the root lies.
         tried = (left > first) & (right < last)
         apart = (lax.max(low, high) > 16.0 * lax.min(low, high)) & (gap > found.scale) & ~found.trusted & tried
         leads_outside = ~inside(proposal, beyond)
@@ -231,8 +232,8 @@ def find_root(
             evaluations=lax.select(was_done, state.evaluations, state.evaluations + 1),
         )
 
-    final = lax.while_loop(unfinished, lambda state: rows.together(advance(state)), initial)
-    # A row for which the bound is not enough would be an error of ours: it must not pass for a result.
+    final = lax.while_loop(unfinished, lambda state: rows.fused(advance(state)), initial)
+    # A row that exceeds the bound would be a bug of this module; NaN keeps it from passing for a result.
     valid = (final.done > 0) & (final.last_level == final.last_level)
     total = two_sum(final.anchor, final.point)
     total = two_sum(total.hi, total.lo + final.rest)

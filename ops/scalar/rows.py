@@ -1,4 +1,4 @@
-"""Where entries lie, and how a scalar per row is reduced from them: on one array or several, on one device or many."""
+"""Reductions of the entries to one scalar per row: over one array or several, on one device or many."""
 
 import dataclasses
 import functools
@@ -18,7 +18,7 @@ Values = TypeVar("Values")  # a tree of arrays
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """How one scalar per row is reduced from the entries.
+    """The layout of rows, and their reduction to one scalar per row.
 
     Attributes:
       axis: -1 for arrays of shape ``(rows, n)``, ``None`` where all entries of all arrays form one row.
@@ -29,9 +29,9 @@ class Rows:
     axis_name: str | tuple[str, ...] | None = None
 
     def sum(self, function: Callable[[Entry], Summed], entries: tuple[Entry, ...]) -> Summed:
-        """Sum of what ``function`` returns, an array or several, over the entries of each row.
+        """Returns the sums of the arrays that ``function`` returns over the entries of each row.
 
-        A boolean array is counted, exactly: its sum is int32.
+        Booleans are counted exactly, in int32.
         """
         # Floats are added several times faster than integers on a CPU, and hold every integer up to this bound.
         size = sum(s.size if self.axis is None else s.shape[-1] for s in jax.tree.leaves(entries))
@@ -50,32 +50,33 @@ class Rows:
         return jax.tree.map(lambda part, one: part.astype(jnp.int32) if one.dtype == bool else part, total, values[0])
 
     def at_least(self, value: Array, bound: float) -> Array:
-        """The larger of both, and NaN where ``value`` is: a NaN has to mark its row."""
+        """Returns the larger of both, or NaN if ``value`` is NaN, which must mark its row."""
         return jnp.maximum(value, bound)
 
     def at_most(self, value: Array, bound: Array | float) -> Array:
-        """The smaller of both, likewise."""
+        """Returns the smaller of both, or NaN if ``value`` is NaN."""
         return jnp.minimum(value, bound)
 
-    def together(self, values: Values) -> Values:
-        """These arrays, one value per row each, as the device computes several of them best."""
+    def fused(self, values: Values) -> Values:
+        """Returns the arrays, one value per row each, computed in the way that is fastest on the device."""
         return values
 
-    def going(self, unfinished: Array) -> Array:
-        """The condition of a loop over passes, as the device runs such a loop best."""
+    def loop_condition(self, unfinished: Array) -> Array:
+        """Returns the condition of a loop of passes, in the form in which the device runs such a loop fastest."""
         return unfinished
 
     def max(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
-        """Maximum of ``function`` over the entries of each row; NaNs may go unseen, as in XLA's CPU backend."""
+        """Returns the maximum of ``function`` over each row; it may miss NaNs, as XLA's CPU backend does."""
         best = functools.reduce(
             jnp.maximum, [jnp.max(function(s), axis=self.axis, keepdims=self.axis is not None) for s in entries]
         )
         return best if self.axis_name is None else lax.pmax(best, self.axis_name)
 
     def extent(self, entries: tuple[Array, ...], floor: Array | float, *, signed: bool) -> tuple[Array, Array, Array]:
-        """How many entries exceed ``floor`` (int32), the smallest that is not ``-inf``, and the largest of each row.
+        """Returns, per row, how many entries exceed ``floor`` (int32), the smallest above ``-inf``, and the largest.
 
-        ``inf`` and ``-inf`` where there is none; ``signed`` says that some may be negative: 0 is the smallest if not.
+        The latter are ``inf`` and ``-inf`` in a row without such entries. Unless ``signed``, entries are not negative,
+        and 0 is given for the smallest.
         """
         available = self.sum(lambda s: s > floor, entries)
         largest = self.max(lambda s: s, entries)

@@ -18,7 +18,7 @@ _NEWTON_STEPS = 9
 
 
 def _root_of_y(s: Array, lam: Array, p: float, steps: int = _NEWTON_STEPS) -> Array:
-    """``c = y ** (p - 1)``, the root of ``c ** (1 / (p - 1)) + lam * c = s``."""
+    """Returns ``c = y ** (p - 1)``, the root of ``c ** (1 / (p - 1)) + lam * c = s``."""
     exponent = dual_exponent(p)
     positive = s > 0
     s = choose(positive, s, 1.0)
@@ -33,7 +33,7 @@ def _root_of_y(s: Array, lam: Array, p: float, steps: int = _NEWTON_STEPS) -> Ar
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def shrink(s: Array, lam: Array, p: float) -> Array:
-    """The solution ``y`` of ``y + lam * y ** (p - 1) = s``: what regularisation leaves of a fully selected entry.
+    """Returns the solution ``y`` of ``y + lam * y ** (p - 1) = s``, the value of a fully selected entry.
 
     This is ``y = phi'(s - lam * y ** (p - 1))`` for ``phi(x) = x ** 2 / 2`` (Proposition 2 with ``z = 1``). For
     ``p = 2`` it is ``s / (1 + lam)``.
@@ -46,12 +46,12 @@ def shrink(s: Array, lam: Array, p: float) -> Array:
     if p == 2:
         return jnp.maximum(s, 0.0) / (1.0 + lam)
     c = _root_of_y(s, lam, p)
-    # Of the two ways to read y off its root, each is accurate where the other loses digits.
+    # There are two ways to compute y from c, and each is accurate where the other loses digits.
     return choose(lam * c <= 0.5 * s, s - lam * c, power(c, dual_exponent(p)))
 
 
 def shrink_roughly(s: Array, lam: Array, p: float) -> Array:
-    """About ``shrink(s, lam, p)``, to begin a search at."""
+    """Returns an approximation of ``shrink(s, lam, p)``, as the start of a search."""
     if p == 2:
         return shrink(s, lam, p)
     return power(_root_of_y(s, lam, p, steps=2), dual_exponent(p))
@@ -71,11 +71,11 @@ def _shrink_jvp(p, primals, tangents):
 
 
 def before_slope(s: Array, z: Array, lam: Array, equation: Equation) -> Array:
-    """``v`` with ``y = phi'(v)`` of fully selected entries; at unselected ones a number without meaning.
+    """Returns ``v`` with ``y = phi'(v)`` for fully selected entries, and an arbitrary number for others.
 
     Args:
       s: entries, of any layout.
-      z: how much of them is selected.
+      z: how much of each entry is selected.
       lam: not negative, broadcasting against ``s``.
       equation: exponent and nonlinearity.
     """
@@ -95,13 +95,13 @@ def unshifted(s: Array, lam: Array, equation: Equation) -> Array:
 
 
 def find_unshifted(s: Array, lam: Array, equation: Equation) -> Array:
-    """The solution ``v`` of ``v + width(v) = s``: where a fully selected entry lay before ``phi'`` was applied.
+    """Returns the solution ``v`` of ``v + width(v) = s``: a fully selected entry before ``phi'`` is applied.
 
-    This is ``v = s - lam * y ** (p - 1)`` with ``y = phi'(v)``, for any ``phi``. It is looked for in place of ``y``,
-    because ``phi'`` may overflow on the way there.
+    This is ``v = s - lam * y ** (p - 1)`` with ``y = phi'(v)``, for any ``phi``. The search is for ``v`` and not for
+    ``y``, because ``phi'`` may overflow during a search.
 
     Args:
-      s: floats that are not infinite; positive ones for an even ``phi``.
+      s: finite floats; positive for an even ``phi``.
       lam: positive, broadcasting against ``s``.
       equation: exponent and nonlinearity.
     """
@@ -113,7 +113,7 @@ def find_unshifted(s: Array, lam: Array, equation: Equation) -> Array:
         width, slope = equation.width(value, lam), equation.width_slope(value, lam)
         shift = (s - v.hi) - v.lo
         excess = shift - width
-        # Where the width alone is too much it may be growing exponentially: then it is its logarithm that is followed.
+        # A width above s may grow exponentially; Newton's method is then applied to its logarithm.
         beyond = (shift > 0) & (excess < 0)
         ratio = choose(beyond, shift / width, 1.0)
         step = choose(beyond, jnp.log(ratio) / (slope / width + 1.0 / shift), excess / (1.0 + slope))

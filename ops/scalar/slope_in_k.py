@@ -1,8 +1,8 @@
-"""The derivative in ``k`` of what is all or nothing.
+"""The derivative in ``k`` of rows in which no entry is selected in part.
 
-Where no entry is selected in part, the operators have two derivatives in ``k``: a larger ``k`` begins to select the
-next entry, a smaller one takes from the last one selected. It is the second that they are given, the derivative from
-the left; at ``k = 0``, to whose left there is nothing, that from the right.
+There the operators have two one-sided derivatives in ``k``: a larger ``k`` begins to select the next entry, and a
+smaller one takes from the last one selected. They are given the derivative from the left, and at ``k = 0``, which is
+the smallest ``k``, that from the right.
 """
 
 import functools
@@ -14,7 +14,7 @@ from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
 from .choice import choose
-from .equation import Equation, at, dense
+from .equation import Equation, broadcast_where, dense
 from .hard import indices
 
 Gain = Callable[[Array, Array, Array, Equation], Array]
@@ -31,18 +31,18 @@ def with_slope_in_k(
     equation: Equation,
     gain: Gain,
 ) -> tuple[Array, ...]:
-    """``y`` with a derivative in ``k`` in rows that select all or nothing of every entry.
+    """Returns ``y``, with a derivative in ``k`` in rows that select all or nothing of every entry.
 
     Args:
-      y: what an operator makes of the entries.
-      signs: of the entries, as ``y`` bears them.
-      keys: by what entries compete.
-      z: how much of them is selected; strictly between 0 and 1 where the derivative is that of ``y`` already.
+      y: the values of an operator.
+      signs: the signs that the operator gives to its values.
+      keys: the values by which entries compete.
+      z: how much of each entry is selected. In rows with a ``z`` strictly between 0 and 1, ``y`` has its derivative.
       k: how much is selected in total.
       lam: strength of the relaxation.
       equation: the scalar equation.
-      gain: the derivative of ``|y|`` in ``z`` of an entry that is selected, in full or, where the second argument is
-        true, not at all; from its key and ``lam``.
+      gain: returns the derivative of ``|y|`` in ``z``, from the key and ``lam``, for an entry that is selected in full,
+        or not at all if the second argument is true.
     """
     return y
 
@@ -58,15 +58,15 @@ def _with_slope_in_k_jvp(equation, gain, primals, tangents):
 
     some, in_part = rows.sum(lambda part: (part > 0, (part > 0) & (part < 1)), z)
     in_part = (in_part > 0) & (lam > 0)
-    # A larger k than is selected is that of a row with no more to give.
+    # If k exceeds what is selected, the row has no more entries to select.
     selected = some.astype(k.dtype)
     first = k == 0
-    # Those that a change of k moves: the smallest of the selected, or the largest of all where it is 0.
+    # A change of k moves the smallest selected entries, or the largest of all if k is 0.
     signed = tuple(choose(first, s, choose(part > 0, -s, -jnp.inf)) for s, part in zip(keys, z, strict=True))
     extreme = rows.max(lambda value: value, signed)
     marginal = tuple((value == extreme) & (extreme > -jnp.inf) for value in signed)
     if equation.zero != "none":
-        # Where ties are broken by index, it is the last one selected, or the first of all, alone.
+        # If ties are broken by index, only the last selected entry moves, or the first one if k is 0.
         places = tuple(choose(first, -place, place) for place in indices(keys, rows))
         last = rows.max(
             lambda pair: choose(pair[0], pair[1], jnp.iinfo(jnp.int32).min),
@@ -77,7 +77,7 @@ def _with_slope_in_k_jvp(equation, gain, primals, tangents):
     moves = ~in_part & (k <= selected)
     per_entry = choose(moves, k_dot / jnp.maximum(count, 1).astype(k.dtype), 0.0)
     slopes = (
-        choose(m, sign * gain(choose(m, s, 1.0), first, lam, equation), 0.0) * at(m, per_entry)
+        choose(m, sign * gain(choose(m, s, 1.0), first, lam, equation), 0.0) * broadcast_where(m, per_entry)
         for m, s, sign in zip(marginal, keys, signs, strict=True)
     )
     return y, tuple(dot + slope for dot, slope in zip(y_dot, slopes, strict=True))

@@ -1,4 +1,4 @@
-"""The root of the scalar equation: solved in few passes over the data, differentiated implicitly."""
+"""The root of the scalar equation, found in a few passes over the data and differentiated implicitly."""
 
 import dataclasses
 import functools
@@ -20,13 +20,13 @@ from .rows import Rows
 from .shrinkage import find_unshifted, shrink_roughly
 from .twofloat import TwoFloat, select
 
-# To guess where the root lies every eighth entry of a long row is looked at, of shorter ones some 256: where the guess
-# is good that saves half a pass over all of them.
+# The first guess uses every eighth entry of a long row, and about 256 entries of a shorter one, which saves half a pass
+# over the row.
 _SAMPLE, _STRIDE = 256, 8
 
 
 def _sums(entries: tuple[Array, ...], gamma: TwoFloat, lam: Array, equation: Equation) -> tuple[Array, Array, Array]:
-    """Count of the fully selected (int32); sums over the active set of ``z`` and of ``dz/dt / exponent``."""
+    """Returns the number of fully selected entries (int32), and active sums of ``z`` and ``dz/dt / exponent``."""
     exponent, rows = equation.exponent, equation.rows
     if equation.zero == "all":
         nothing = jnp.zeros_like(lam)
@@ -35,7 +35,7 @@ def _sums(entries: tuple[Array, ...], gamma: TwoFloat, lam: Array, equation: Equ
     def of_entry(s: Array) -> tuple[Array, Array, Array]:
         t = position(s, gamma, lam, equation)
         full = t >= 1
-        # A NaN has to reach a sum, to mark its row: it is not at least 1, and survives the maximum.
+        # A NaN must reach a sum, so that it marks its row: `full` is false for it, and the maximum keeps it.
         some = rows.at_least(t, 0.0)
         partial = choose(full, 0.0, power(some, exponent))
         if exponent == 1:
@@ -47,26 +47,26 @@ def _sums(entries: tuple[Array, ...], gamma: TwoFloat, lam: Array, equation: Equ
 
 
 def remainder(k: Array, count: Array) -> Array:
-    """``k - count`` for an integer ``count``, exact also where a float does not hold every integer any more."""
+    """Returns ``k - count`` for an integer ``count``, exact even where floats do not hold every integer."""
     whole = jnp.floor(k)
-    # NaN has no integer part: it must come out again through the fraction.
+    # NaN has no integer part; it enters the result through the fraction.
     steps = choose(jnp.isnan(k), 0.0, whole).astype(count.dtype) - count
     return steps.astype(k.dtype) + (k - whole)
 
 
 def _log_odds(excess: Array, k: Array, available: Array) -> Array:
-    """Log odds of being selected less those wanted: of Gaussian entries, and of many others, nearly linear in gamma."""
+    """Returns the log odds of the selected share minus those of ``k``: often nearly linear in gamma."""
     missing = excess / (available - k + 0.1)
     return jnp.log1p((excess / (k + 0.1) + missing) / (1.0 - missing))
 
 
 def _visible(gamma: Array, lam: Array, equation: Equation) -> Array:
-    """How far ``gamma`` has to move to change the selection a good deal."""
+    """Returns the move of ``gamma`` that changes the selection by a good part."""
     if equation.zero == "all":
         return jnp.zeros_like(gamma)
-    visible = equation.width(gamma, lam)  # 0 where lam is: the search ends between neighbouring floats
+    visible = equation.width(gamma, lam)  # 0 for lam = 0, where the search ends between neighbouring floats
     if not equation.linear:
-        # A slope that grows fast makes for more of a change than moving past the entries. It may overflow.
+        # If the width grows fast, that changes the selection more than gamma itself does. The slope may overflow.
         slope = equation.width_slope(gamma, lam)
         visible = choose(visible < jnp.inf, visible / (1.0 + slope), 0.0)
         if equation.folded:
@@ -79,7 +79,7 @@ def _evaluate(
 ) -> Evaluation:
     value = gamma.hi + gamma.lo
     full, partial, weight = _sums(entries, gamma, lam, equation)
-    rest = remainder(k, full)  # what the active set has to add up to
+    rest = remainder(k, full)  # the sum that the active set must have
     excess = partial - rest
     level = _log_odds(excess, k, available)
     scale = _visible(value, lam, equation)
@@ -98,22 +98,22 @@ def _evaluate(
         # so that partial - rest, all but equal near the root, cancel only once.
         surplus = choose(partial > 0, jnp.minimum(excess / partial, 1.0), 0.0)
         change = -exponent * partial * expm1(jnp.log1p(-surplus) / exponent)
-        # Far away it is the density of the entries that counts.
+        # Far from the root the density of the entries decides, and the step is Newton's in gamma.
         change = choose(jnp.abs(excess) <= partial, change, excess)
     step = change / slope
     if equation.folded:
-        step = step / (1.0 - step / value)  # in 1 / gamma, in which that of `half_square` is linear for p = 2
-    # Many active entries tell how dense others are further away.
+        step = step / (1.0 - step / value)  # Newton's step in 1 / gamma, in which `half_square` is linear for p = 2
+    # With many active entries the local density is a good estimate further away, too.
     reach = slope * width * jnp.maximum(1.0, 0.5 * jnp.sqrt(weight))
     eps = jnp.finfo(k.dtype).eps
-    # A rounding of every position by eps changes `partial` by exponent * eps of itself. Where the width depends on
-    # gamma, it is rounded a few times more.
+    # Rounding every position by a relative eps changes `partial` by exponent * eps relatively. A width that depends on
+    # gamma adds a few more roundings.
     roundings = (2 if equation.linear else 4) * (1 + exponent)
-    # Where the gap at k is wider than the width, every gamma in an interval is a root, and selects nothing in part.
-    # At its very ends rounding would leave 1 - eps or some 1e-20: a step further in, they are 1 and 0.
+    # If the gap at k is wider than the width, every gamma of an interval is a root that selects nothing in part. At the
+    # ends of the interval rounding leaves shares like 1 - eps or 1e-20; a step further inside they are 1 and 0.
     whole = rest == jnp.floor(rest)
     tolerance = eps * jnp.maximum(roundings * partial, choose(whole, 4 * jnp.minimum(k, 1.0), 0.0))
-    if equation.zero == "some":  # all or nothing is exact
+    if equation.zero == "some":  # hard rows count exactly
         tolerance = choose(lam == 0, 0.0, tolerance)
     small = jnp.abs(excess) <= tolerance
     none = partial < 0.5
@@ -130,7 +130,7 @@ def _evaluate(
 
 
 class Extent(NamedTuple):
-    """What there is to select from, one of each per row: how many entries, a bound of the smallest, and the largest."""
+    """Per row: how many entries are available, a lower bound of them, and the largest."""
 
     available: Array
     smallest: Array
@@ -138,8 +138,8 @@ class Extent(NamedTuple):
 
 
 def extent(entries: tuple[Array, ...], lam: Array, equation: Equation) -> Extent:
-    """The extent of every row, of its numbers; 0 where nothing is available."""
-    # Of magnitudes none is below 0.
+    """Returns the extent of every row, without NaNs; bounds are 0 in rows without available entries."""
+    # Magnitudes are not negative.
     available, smallest, largest = equation.rows.extent(entries, equation.floor(lam), signed=not equation.phi.even)
     smallest = choose(smallest == jnp.inf, 0.0, smallest)
     largest = equation.tied(choose(largest == -jnp.inf, 0.0, largest), lam)
@@ -147,11 +147,11 @@ def extent(entries: tuple[Array, ...], lam: Array, equation: Equation) -> Extent
 
 
 def guess(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, size: Extent) -> tuple[Array, Array]:
-    """Where the root would lie for Gaussian entries, and how fast the log odds would fall there.
+    """Returns the root for Gaussian entries of the same moments, and the rate at which the log odds fall there.
 
     ``clip(t, 0, 1) ** (1 / (p - 1))`` is the distribution function of ``U ** (p - 1)``, ``U`` uniform, so the
-    equation says that ``gamma`` is a quantile of ``s - width * U ** (p - 1)``: of a variable whose mean and variance
-    follow from those of ``s``.
+    equation says that ``gamma`` is a quantile of ``s - width * U ** (p - 1)``, whose mean and variance follow from
+    those of ``s``.
     """
     rows, p = equation.rows, equation.p
     if rows.axis is not None:
@@ -164,7 +164,7 @@ def guess(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, 
 
     largest = jnp.maximum(jnp.abs(size.smallest), jnp.abs(size.largest))
     sensible = (largest > 0) & (largest < jnp.inf)
-    unit = choose(sensible, largest, 1.0)  # the moments are taken of s / unit, so as not to overflow
+    unit = choose(sensible, largest, 1.0)  # moments of s / unit do not overflow
 
     def moment(s: Array) -> tuple[Array, Array]:
         some = finite(s)
@@ -180,14 +180,14 @@ def guess(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, 
     # Tukey's approximation of the Gaussian quantile, to 0.1 between 1e-4 and 1 - 1e-4.
     quantile = ((1.0 - tail) ** 0.1349 - tail**0.1349) / 0.1975
     variance = 1.0 / (2.0 * p - 1.0) - 1.0 / p**2  # of U ** (p - 1), whose mean is 1 / p
-    falls = 1.6 + 0.2 * jnp.square(quantile)  # of a Gaussian variable of deviation 1, to 5 %
+    falls = 1.6 + 0.2 * jnp.square(quantile)  # for a standard Gaussian variable, to 5 %
     deviation = jnp.sqrt(spread)
     if equation.linear:
         width = lam / unit
         deviation = jnp.sqrt(spread + variance * jnp.square(width))
         return unit * (mean + deviation * quantile - width / p), falls / (deviation * unit)
-    # The width depends on gamma itself: first as if there were none, then that of the first guess.
-    scaled = equation.phi == HALF_SQUARE  # whose equation can be written in s / unit
+    # The width depends on gamma itself. The first guess takes it as 0, the second takes that of the first guess.
+    scaled = equation.phi == HALF_SQUARE  # only this equation can be written in s / unit
     strength = lam * unit ** (p - 2.0) if scaled else lam
     start = mean
     for _ in range(2):
@@ -195,7 +195,7 @@ def guess(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, 
             start = shrink_roughly(deviation * quantile, strength / p, p)
             width = equation.width(start, strength)
         else:
-            # Not what is differentiated: JAX would keep the equation, and with it the rows, which may hold a tracer.
+            # Without a derivative rule: with one JAX would store the equation and its rows, which may hold a tracer.
             start = find_unshifted(unit * (mean + deviation * quantile), lam / p, equation) / unit
             width = equation.width(unit * start, lam) / unit
         deviation = jnp.sqrt(spread + variance * jnp.square(width))
@@ -203,15 +203,15 @@ def guess(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, 
 
 
 def _ends(start: Array, falls: Array, lam: Array, equation: Equation, size: Extent) -> tuple[End, End]:
-    """Where everything is selected, and where nothing is, with the levels of a straight line through the guess."""
+    """Returns points at which all and none is selected, with levels on a straight line through the guess."""
     limits = jnp.finfo(start.dtype)
     least, largest = float(limits.min), float(limits.max)
-    # Beyond the entries by some distance, so that where all or none are wanted there are points to find.
+    # The ends lie beyond the entries by some distance, so that there is a root if k asks for all or none.
     margin = (size.largest - size.smallest) + 2.0 * lam
     low = jnp.maximum(jnp.nextafter(size.smallest - margin, -jnp.inf), least)
-    falls = jnp.minimum(falls, largest)  # infinite where entries are all but one point: 0 times infinity is no level
+    falls = jnp.minimum(falls, largest)  # infinite for entries that coincide: 0 * inf is no level
     high = jnp.nextafter(size.largest + margin, jnp.inf)
-    # Finite where gamma may be: entries at +inf are above it only where they are all or nothing.
+    # In relaxed rows gamma is finite; only in hard rows may entries at +inf be selected in full.
     if equation.zero == "none":
         low = low if equation.linear else jnp.full_like(low, equation.lower(low.dtype))
         high = jnp.minimum(high, largest)
@@ -225,10 +225,10 @@ def _ends(start: Array, falls: Array, lam: Array, equation: Equation, size: Exte
 
 
 def _solve(entries: tuple[Any, ...], k: Array, lam: Array, equation: Equation) -> tuple[TwoFloat, Array]:
-    """The threshold, and how many passes each row took."""
+    """Returns the threshold, and how many passes each row took."""
     size = extent(entries, lam, equation)
     k = equation.rows.at_most(k, size.available)
-    if equation.zero == "all":  # comparisons do not see a NaN, which has to mark its row
+    if equation.zero == "all":  # comparisons ignore a NaN, which must mark its row
         k = choose(equation.rows.sum(jnp.isnan, entries) > 0, jnp.nan, k)
     start, falls = guess(entries, k, lam, equation, size)
     left, right = _ends(start, falls, lam, equation, size)
@@ -241,23 +241,23 @@ def _solve(entries: tuple[Any, ...], k: Array, lam: Array, equation: Equation) -
         rows=equation.rows,
     )
     nothing = jnp.zeros_like(k)
-    # Where nothing is wanted, nothing is selected: neither by rounding nor by what underflows.
+    # For k = 0 nothing is selected, neither by rounding nor by underflow.
     above = TwoFloat(jnp.nextafter(size.largest, jnp.inf), nothing)
-    point = select((k == 0) & (root.point.hi == root.point.hi), above, root.point)  # not of a row with a NaN
+    point = select((k == 0) & (root.point.hi == root.point.hi), above, root.point)  # false for a row with a NaN
     if equation.zero != "none":
         point = select((k > 0) & (lam == 0), TwoFloat(root.right, nothing), point)
     return point, root.evaluations
 
 
 def evaluations(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation) -> Array:
-    """How many passes over the data each row takes, int32, of the shape of ``k``; for studies of the solver."""
+    """Returns how many passes over the data each row takes, int32, in the shape of ``k``; for studies of the solver."""
     return _solve(entries, k, lam, equation)[1]
 
 
 def pooled_value(
     entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, given: "Given | None" = None
 ) -> TwoFloat:
-    """The value ``gamma`` of the pooled block: the root of the scalar equation, or 0 where a kink there holds it."""
+    """Returns the value ``gamma`` of the pooled block: the root of the equation, or 0 if a kink at 0 stops it."""
     gamma = threshold(entries, k, lam, equation, given)
     if not equation.kinked:
         return gamma
@@ -266,11 +266,11 @@ def pooled_value(
 
 
 class Given(NamedTuple):
-    """Entries as the operator was given them, from which those that compete are made as a kernel reads them.
+    """The operator's own arguments, from which a kernel computes the competing keys as it reads them.
 
     Attributes:
-      entries: of which ``equation.keys`` are what competes.
-      scale: by which they are multiplied before, one value per row; ``None`` for 1.
+      entries: the keys are ``equation.keys(entries * scale)``.
+      scale: one factor per row; ``None`` for 1.
     """
 
     entries: tuple[Array, ...]
@@ -281,15 +281,16 @@ class Given(NamedTuple):
 def threshold(
     entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, given: Given | None = None
 ) -> TwoFloat:
-    """The root ``gamma`` of the scalar equation, one per row; where ``lam`` is 0 the least float ``k`` entries exceed.
+    """Returns the root ``gamma`` of the scalar equation, per row; at ``lam = 0`` the least with at most ``k`` above it.
 
     Args:
       entries: floating arrays laid out as ``equation.rows`` says, all of the dtype of ``k``; for an even ``phi``
         non-negative. Entries equal to ``-inf`` are never selected.
-      k: how much is selected in total, one value per row, >= 0; more than there are entries selects them all.
+      k: how much is selected in total, one value per row, >= 0; a ``k`` above the number of entries selects all.
       lam: strength of the regularisation, one value per row, >= 0.
       equation: exponent, nonlinearity, layout, and which ``lam`` are 0.
-      given: what ``entries`` were made from, which saves a kernel to have them written first; with no derivative.
+      given: the arrays that ``entries`` were computed from, so that these need not be materialised for a kernel; they
+        get no derivative.
 
     Returns:
       One value per row. ``hi`` is a constant to differentiation and ``lo`` carries the derivative. A row with a NaN
@@ -321,7 +322,7 @@ def threshold(
 
 @functools.partial(threshold.defjvp, symbolic_zeros=True)
 def _threshold_jvp(equation, primals, tangents):
-    """Implicit function theorem on the scalar equation: Proposition 7 for the one block there is."""
+    """Implicit function theorem on the scalar equation: Proposition 7 for its single block."""
     entries, _, lam, _ = primals
     entries_dot, k_dot, lam_dot, _ = tangents
     gamma = threshold(*primals[:3], equation, *primals[3:])
@@ -339,7 +340,7 @@ def _threshold_jvp(equation, primals, tangents):
         if not isinstance(s_dot, SymbolicZero):
             moved = moved + rows.sum(lambda pair: choose(pair[0] > 0, pair[0] * pair[1], 0.0), ((weight, s_dot),))
     total = summed(weights if equation.linear else tuple(map(resistance, positions, weights)), rows)
-    # No active entry: the selection is locally constant (the hard regime), and so is gamma as far as it can tell.
+    # Without active entries the selection is locally constant (the hard regime), and gamma is taken as constant.
     some = total > 0
     if not isinstance(lam_dot, SymbolicZero):
         width = choose(some, equation.width(value, jnp.ones_like(lam)), 0.0)

@@ -1,7 +1,7 @@
-"""Numbers carried as an unevaluated sum of two floats, and the order of floats seen as integers.
+"""Numbers as unevaluated sums of two floats, and floats ordered by their bits.
 
-A threshold such as ``gamma = 1000.0000123`` does not fit a float32, yet with ``lam = 1e-4`` the operators need
-it to that precision. ``TwoFloat(hi, lo)`` holds it: ``(x - hi) - lo`` is then accurate, because ``x - hi`` is exact
+A float32 cannot represent ``gamma = 1000.0000123``, yet with ``lam = 1e-4`` the operators need a threshold to that
+precision. ``TwoFloat(hi, lo)`` represents it: ``(x - hi) - lo`` is then accurate, because ``x - hi`` is exact
 where it matters (Sterbenz' lemma: for ``x`` within a factor two of ``hi``).
 """
 
@@ -21,24 +21,24 @@ class TwoFloat(NamedTuple):
 
 
 def two_sum(a: Array, b: Array) -> TwoFloat:
-    """``a + b`` without rounding error (Knuth's TwoSum)."""
+    """Returns ``a + b`` without rounding error (Knuth's TwoSum)."""
     hi = a + b
     part = hi - a
     return TwoFloat(hi, (a - (hi - part)) + (b - part))
 
 
 def shift(a: TwoFloat, delta: Array) -> TwoFloat:
-    """``a + delta``, renormalised without rounding error but that of ``a.lo + delta``."""
+    """Returns ``a + delta``, renormalised; the only rounding error is that of ``a.lo + delta``."""
     return two_sum(a.hi, a.lo + delta)
 
 
 def difference(a: TwoFloat, b: TwoFloat) -> Array:
-    """``a - b`` as one float."""
+    """Returns ``a - b`` as one float."""
     return (a.hi - b.hi) + (a.lo - b.lo)
 
 
 def select(condition: Array, a: TwoFloat, b: TwoFloat) -> TwoFloat:
-    """Entrywise ``a`` where ``condition`` holds, else ``b``."""
+    """Returns ``a`` where ``condition`` holds, else ``b``, entrywise."""
     return TwoFloat(choose(condition, a.hi, b.hi), choose(condition, a.lo, b.lo))
 
 
@@ -47,12 +47,12 @@ def _integer_type(dtype: jnp.dtype) -> jnp.dtype:
 
 
 def _flip_negatives(bits: Array) -> Array:
-    # The bits of negative floats order the wrong way round; flipping all but the sign corrects that, and undoes itself.
+    # The bits of negative floats are in reverse order. Flipping all but the sign bit corrects that; twice undoes it.
     return bits ^ ((bits >> (jnp.iinfo(bits.dtype).bits - 1)) & jnp.iinfo(bits.dtype).max)
 
 
 def middle(a: Array, b: Array) -> Array:
-    """The float between ``a < b`` that halves the count of floats between them; one of the two if there is none.
+    """Returns the float that halves the number of floats between ``a < b``; ``a`` or ``b`` if there is none between.
 
     Bisection on the order of the floats reaches any value in at most 32 steps (64 in double precision), whatever
     its scale.
@@ -65,7 +65,7 @@ def middle(a: Array, b: Array) -> Array:
 
 
 def power_of_two(x: Array) -> Array:
-    """The power of two at or below ``x``, for ``x > 0``; one whose inverse is a normal number, too."""
+    """Returns the power of two at or below ``x > 0``, clipped so that it and its inverse are normal floats."""
     limits = jnp.finfo(x.dtype)
     exponent = ((1 << (limits.bits - 1 - limits.nmant)) - 1) << limits.nmant
     bits = lax.bitcast_convert_type(jnp.clip(x, 4 * limits.tiny, 0.25 * limits.max), _integer_type(x.dtype))

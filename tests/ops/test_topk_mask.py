@@ -19,7 +19,7 @@ def test_towards_p_1_the_mask_is_the_hard_one_and_above_2_slopes_have_no_bound(x
     hard = oracles.hard(x, 7)
     assert np.abs(topk_mask(x, 7, p=1.1, lam=0.5) - hard).max() > 0.01
     assert np.abs(topk_mask(x, 7, p=1.005, lam=0.5) - hard).max() < 1e-9
-    for p, why in ((1.0, "hard operator, which lam=0 gives"), (2.25, "above 2 derivatives have no bound")):
+    for p, why in ((1.0, "hard operator; use lam=0"), (2.25, "above 2 derivatives are unbounded")):
         with pytest.raises(ValueError, match=rf"^p must be in \(1, 2\], got {p}: .*{why}$"):
             topk_mask(x, 7, p=p)
 

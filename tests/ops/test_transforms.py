@@ -128,5 +128,5 @@ def test_what_was_exported_serves_every_batch():
 
 def test_a_symbolic_size_of_what_competes_is_refused():
     x = jax.ShapeDtypeStruct(export.symbolic_shape("b, n"), jnp.float32)
-    with pytest.raises(ValueError, match="x must have a known number of entries that compete, got n"):
+    with pytest.raises(ValueError, match="x must have a known number of competing entries, got n"):
         export.export(jax.jit(lambda x: topk_mask(x, 2)))(x)

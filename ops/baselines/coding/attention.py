@@ -75,7 +75,7 @@ def _attend(query: Array, keys: Array, values: Array, scale: Array, where: Array
 
 
 class ScaleFreeAttention(NamedTuple):
-    """What `scale_free_attention` finds; `...` stands for the leading axes of its `x`.
+    """The result of `scale_free_attention`; `...` stands for the leading axes of its `x`.
 
     Attributes:
       weights: `(..., atoms)`, non-negative, adding up to 1, exactly 0 for atoms not used.
@@ -98,7 +98,7 @@ def scale_free_attention(
     tolerance: ArrayLike = 1e-5,
     max_iterations: ArrayLike = 1000,
 ) -> ScaleFreeAttention:
-    """`argmin ||x - D y||^2` over the simplex: the weights of the point nearest to `x` in the convex hull of the atoms.
+    """Returns `argmin ||x - D y||^2` over the simplex: the weights of the point of the atoms' hull nearest to `x`.
 
     The "distance minimizing" attention of the companion note ("Sparsity in Deep Learning"); its penalty
     `lam ||y||_1` is constant on the simplex and left out. Unlike softmax or sparsemax of `D^T x`, it does not change
@@ -113,8 +113,8 @@ def scale_free_attention(
     Args:
       x: real array `(..., features)`: queries.
       dictionary: real array `(features, atoms)`: keys, one per column; `jax.vmap` for several.
-      tolerance: of the relative gap; a scalar.
-      max_iterations: a scalar.
+      tolerance: the relative gap at which a row stops; a scalar.
+      max_iterations: the most iterations; a scalar.
 
     Returns:
       A `ScaleFreeAttention` of the dtype of `x` (integers are promoted to float). Computed in float32 at least. Where
@@ -132,7 +132,7 @@ def scale_free_attention(
         _attended,
         x,
         axis=-1,
-        whole={
+        constants={
             "dictionary": check_dictionary(dictionary, x),
             "tolerance": check_scalar("tolerance", tolerance, NON_NEGATIVE),
             "max_iterations": check_scalar("max_iterations", max_iterations, NON_NEGATIVE),
@@ -143,7 +143,7 @@ def scale_free_attention(
 
 def _attended(x: Array, dictionary: Array, tolerance: Array, max_iterations: Array) -> ScaleFreeAttention:
     dictionary, tolerance = dictionary.astype(x.dtype), tolerance.astype(x.dtype)
-    # Their common part does not matter on the simplex: it would shorten the steps, and take digits of the derivative.
+    # The mean of the atoms has no effect on the simplex; it would only shorten steps and cost digits of the derivative.
     mean = lax.stop_gradient(jnp.mean(dictionary, axis=-1))
     x, dictionary = x - mean[None, :], dictionary - mean[:, None]
     found = _nearest(*lax.stop_gradient((x, dictionary, tolerance)), max_iterations)

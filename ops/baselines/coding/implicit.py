@@ -27,7 +27,7 @@ from .least_squares import matmul
 def differentiable(solution: Array, x: Array, dictionary: Array, slope: Array, sum_is_fixed: bool) -> Array:
     """The solution, with the derivatives above in `x`, `dictionary` and `slope`, in both modes and to any order.
 
-    The support is that of `solution`. Where its atoms are linearly dependent, the derivative of least norm is meant.
+    The support is that of `solution`. If its atoms are linearly dependent, this is the derivative of least norm.
     The linear system is solved by conjugate gradients: O(features + atoms) memory per row, and no matrix of atoms by
     atoms.
 
@@ -66,16 +66,16 @@ def _differentiable_jvp(sum_is_fixed, primals, tangents):
     def solve(_, right: Array) -> Array:
         inside = project(right)
         precision = float(jnp.finfo(right.dtype).eps)
-        # Directions of relatively less curvature than this are those of dependent atoms: nothing is known along them.
-        # Relatively to the atoms that the row uses, however large others are.
+        # A lower curvature, relative to the atoms that the row uses, means linearly dependent atoms: along such a
+        # direction the system does not determine the solution.
         squares = jnp.sum(jnp.square(dictionary), axis=0)[:, None]
-        flat = precision * matmul(support.astype(right.dtype), squares)
+        min_curvature = precision * matmul(support.astype(right.dtype), squares)
         # Exact arithmetic needs as many iterations as there are different eigenvalues.
-        solved = conjugate_gradients(restricted, inside, 4 * min(dictionary.shape), precision, flat)
+        solved = conjugate_gradients(restricted, inside, 4 * min(dictionary.shape), precision, min_curvature)
         return solved + (right - inside)
 
     residual = x - matmul(y, dictionary.T)
     moved = x_dot - matmul(y, dictionary_dot.T)
     right = project(matmul(moved, dictionary) + matmul(residual, dictionary_dot) - slope_dot)
-    # Off the range of P there is nothing but the rounding of the right side, which large atoms make large.
+    # Outside the range of P there are only rounding errors of the right side, which large atoms make large.
     return y, project(lax.custom_linear_solve(curvature, right, solve, symmetric=True))

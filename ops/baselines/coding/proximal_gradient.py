@@ -12,7 +12,7 @@ from .least_squares import matmul
 
 
 class State(NamedTuple):
-    """Where a row stands; every array has a leading axis of rows, and scalars per row the shape `(rows, 1)`.
+    """The state of each row; every array has a leading axis of rows, and scalars per row the shape `(rows, 1)`.
 
     Attributes:
       y: the iterate, `(rows, atoms)`.
@@ -21,7 +21,7 @@ class State(NamedTuple):
       previous_correlation: `D^T (x - D y)` at that one.
       age: steps since the start or the last restart of the momentum.
       iterations: steps taken.
-      gap: what certifies the iterate, as the problem defines it.
+      gap: the optimality gap of the iterate, as the problem defines it.
     """
 
     y: Array
@@ -51,18 +51,18 @@ def minimise(
     the l-th step (Beck and Teboulle, 2009, with the weights of the note), and `l` starts again at 1 whenever the
     momentum points uphill, `<v - y_new, y_new - y> > 0` (O'Donoghue and Candès, 2015). The gap is measured at `y`; the
     gradient at `v` follows from those at the two last `y` by linearity, so that a step costs two products with the
-    dictionary in both cases. A row that has converged stays as it is: its result does not depend on the others.
+    dictionary in both cases. A converged row is not changed any more, so that its result does not depend on other rows.
 
     Args:
       x: `(rows, features)`.
       dictionary: `(features, atoms)`.
       start: `(rows, atoms)`.
       step: a scalar, at most `1 / ||D||_2^2` (plain: less than twice that, to converge).
-      proximal: of a point `(rows, atoms)` and the number of the step, from 1, `(rows, 1)`.
-      gap: of `y`, `x - D y` and `D^T (x - D y)`, `(rows, 1)`. A row whose gap is NaN is given up.
-      accelerated: whether with momentum.
-      tolerance: of the gap.
-      max_iterations: where to stop in any case.
+      proximal: the proximal operator, of a point `(rows, atoms)` and the number of the step, from 1, `(rows, 1)`.
+      gap: returns the optimality gap `(rows, 1)` from `y`, `x - D y` and `D^T (x - D y)`. A row whose gap is NaN stops.
+      accelerated: whether to use momentum.
+      tolerance: the gap at which a row stops.
+      max_iterations: the most iterations.
     """
 
     def evaluate(y: Array) -> tuple[Array, Array]:

@@ -11,7 +11,7 @@ from .least_squares import check_dictionary, matmul
 
 
 def ridge_code(x: ArrayLike, dictionary: ArrayLike, lam: ArrayLike) -> Array:
-    """`argmin_y ||x - D y||^2 + lam ||y||^2 = (D^T D + lam I)^-1 D^T x = D^T (D D^T + lam I)^-1 x`.
+    """Returns `argmin_y ||x - D y||^2 + lam ||y||^2 = (D^T D + lam I)^-1 D^T x = D^T (D D^T + lam I)^-1 x`.
 
     Solved by a Cholesky factorisation of the smaller of the two matrices: takes O(m^2 M) time for `m <= M` the two
     sizes of the dictionary. Differentiable in all arguments, to any order.
@@ -35,8 +35,8 @@ def ridge_code(x: ArrayLike, dictionary: ArrayLike, lam: ArrayLike) -> Array:
     Array([1.5, 0.5], dtype=float32)
     """
     x = floating(x)
-    whole = {"dictionary": check_dictionary(dictionary, x), "lam": check_scalar("lam", lam, POSITIVE)}
-    return rowwise(_code, x, axis=-1, whole=whole, returns=FEATURES)
+    constants = {"dictionary": check_dictionary(dictionary, x), "lam": check_scalar("lam", lam, POSITIVE)}
+    return rowwise(_code, x, axis=-1, constants=constants, returns=FEATURES)
 
 
 def _code(x: Array, dictionary: Array, lam: Array) -> Array:
@@ -50,6 +50,6 @@ def _code(x: Array, dictionary: Array, lam: Array) -> Array:
 
 
 def _solve(gram: Array, lam: ArrayLike, right: Array) -> Array:
-    """`(gram + lam I)^-1 right`."""
+    """Returns `(gram + lam I)^-1 right`."""
     shifted = gram + jnp.asarray(lam).astype(gram.dtype) * jnp.eye(len(gram), dtype=gram.dtype)
     return jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(shifted, lower=True), right)

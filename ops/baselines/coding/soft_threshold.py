@@ -8,16 +8,16 @@ from ...topk import hard_topk_mask
 
 
 def soft_threshold(x: jax.Array, threshold: jax.Array | float) -> jax.Array:
-    """`argmin_y |y - x|^2 / 2 + threshold |y|_1 = sign(x) max(|x| - threshold, 0)`."""
+    """Returns `argmin_y |y - x|^2 / 2 + threshold |y|_1 = sign(x) max(|x| - threshold, 0)`."""
     return jnp.sign(x) * jnp.maximum(jnp.abs(x) - threshold, 0.0)
 
 
 def sigshrink(x: jax.Array, threshold: jax.Array | float, sharpness: jax.Array | float) -> jax.Array:
-    """`x / (1 + exp(-sharpness (|x| - threshold)))`: smooth away from 0, nowhere exactly 0 but there.
+    """Returns `x / (1 + exp(-sharpness (|x| - threshold)))`, smooth away from 0 and exactly 0 only there.
 
     SigShrink (Atto, Pastor and Mercier, "Smooth Sigmoid Wavelet Shrinkage for Non-Parametric Estimation", ICASSP
-    2008). As `sharpness -> inf` it tends to *hard* thresholding, `x` where `|x| > threshold`, not to
-    `soft_threshold`: what it keeps it does not shrink.
+    2008). For `sharpness -> inf` it tends to *hard* thresholding, `x` where `|x| > threshold`, not to
+    `soft_threshold`: it does not shrink the entries that it keeps.
 
     >>> sigshrink(jnp.array([0.1, 3.0]), 1.0, 10.0).round(2)
     Array([0., 3.], dtype=float32)
@@ -27,7 +27,7 @@ def sigshrink(x: jax.Array, threshold: jax.Array | float, sharpness: jax.Array |
 
 
 def soft_threshold_topk(x: jax.Array, k: jax.Array | int) -> jax.Array:
-    """`soft_threshold` of a vector [n] at its (k+1)-th largest magnitude, so that k entries are left.
+    """Returns `soft_threshold` of a vector [n] at its (k+1)-th largest magnitude, so that k entries are left.
 
     Fewer are left if entries tie there. `k` may be traced, and need not be whole: it is rounded
     down.

@@ -21,7 +21,7 @@ SOLVERS: tuple[str, ...] = ("fista", "ista", "homotopy")
 
 
 class SparseCode(NamedTuple):
-    """What `sparse_code` finds; `...` stands for the leading axes of its `x`.
+    """The result of `sparse_code`; `...` stands for the leading axes of its `x`.
 
     Attributes:
       code: `(..., atoms)`, exactly 0 for atoms not used.
@@ -104,7 +104,7 @@ def sparse_code(
         x,
         axis=-1,
         per_row={"lam": (lam, POSITIVE)},
-        whole={
+        constants={
             "dictionary": check_dictionary(dictionary, x),
             "step": None if step is None else check_scalar("step", step, POSITIVE),
             "stages": check_scalar("stages", stages, Range("at least 1", 1)),

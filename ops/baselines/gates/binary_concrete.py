@@ -15,7 +15,7 @@ L, the two functions follow from those of L, whose cdf is `s` and whose density 
            = temperature alpha x^(-temperature-1) (1-x)^(-temperature-1)
              / (alpha x^(-temperature) + (1-x)^(-temperature))^2        (as in the paper).
 
-The last form over- and underflows; here all is done on logarithms.
+The last form over- and underflows; the functions here compute in logarithms.
 """
 
 import jax
@@ -27,13 +27,13 @@ from ...interface.arguments import check_range, floating, working_dtype
 
 
 def sample_binary_concrete(key: Array, log_alpha: Array, *, temperature: ArrayLike) -> Array:
-    """Independent samples, one per entry of `log_alpha`, differentiable in it and in `temperature`.
+    """Returns independent samples, one per entry of `log_alpha`, differentiable in it and in `temperature`.
 
-    Strictly between 0 and 1 in exact arithmetic; in floats, as close to an end as rounds to it.
+    Samples lie strictly between 0 and 1 in exact arithmetic; in floats they may round to 0 or 1.
 
     Args:
-      key: of `jax.random`.
-      log_alpha: float array, any shape: location, the log odds of the Bernoulli variable relaxed.
+      key: a key of `jax.random`.
+      log_alpha: float array, any shape: the location, which is the log odds of the relaxed Bernoulli variable.
       temperature: > 0, a scalar.
 
     Raises:
@@ -46,7 +46,7 @@ def sample_binary_concrete(key: Array, log_alpha: Array, *, temperature: ArrayLi
 
 
 def binary_concrete_cdf(x: ArrayLike, log_alpha: ArrayLike, *, temperature: ArrayLike) -> Array:
-    """`P(X <= x)`: 0 for `x <= 0` and 1 for `x >= 1`.
+    """Returns `P(X <= x)`, which is 0 for `x <= 0` and 1 for `x >= 1`.
 
     Args:
       x: real array, any shape.
@@ -68,7 +68,7 @@ def binary_concrete_cdf(x: ArrayLike, log_alpha: ArrayLike, *, temperature: Arra
 
 
 def binary_concrete_pdf(x: ArrayLike, log_alpha: ArrayLike, *, temperature: ArrayLike) -> Array:
-    """The density at `x`: 0 outside the open interval (0, 1). Arguments, result and errors as those of the cdf.
+    """Returns the density at `x`, 0 outside the open interval (0, 1). Arguments, result and errors as for the cdf.
 
     Below a temperature of 1 it grows without bound towards both ends.
 
@@ -89,12 +89,12 @@ def check_temperature(temperature: ArrayLike) -> None:
 
 
 def _prepare(x: ArrayLike, log_alpha: ArrayLike, temperature: ArrayLike) -> tuple[Array, Array, Array, Array, Array]:
-    """`x`, whether it lies inside (0, 1), its logit where it does, and the parameters in the working dtype."""
+    """Returns `x`, whether it is inside (0, 1), its logit there, and the parameters in the working dtype."""
     check_temperature(temperature)
     x = floating(x)
     dtype = working_dtype(x.dtype)
     wide = x.astype(dtype)
-    inside = ~((wide <= 0) | (wide >= 1))  # a NaN, too, which is no number outside
+    inside = ~((wide <= 0) | (wide >= 1))  # true for NaN, which is then propagated
     safe = jnp.where(inside, wide, 0.5)
     logit = jnp.log(safe) - jnp.log1p(-safe)
     return x, inside, logit, jnp.asarray(log_alpha).astype(dtype), jnp.asarray(temperature).astype(dtype)

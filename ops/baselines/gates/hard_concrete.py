@@ -36,7 +36,7 @@ from .binary_concrete import (
     sample_binary_concrete,
 )
 
-# Those of the paper's experiments.
+# The values of the paper's experiments.
 TEMPERATURE = 2 / 3
 LOW, HIGH = -0.1, 1.1
 
@@ -44,13 +44,13 @@ LOW, HIGH = -0.1, 1.1
 def sample_gates(
     key: Array, log_alpha: Array, *, temperature: ArrayLike = TEMPERATURE, low: float = LOW, high: float = HIGH
 ) -> Array:
-    """Independent gates in [0, 1], one per entry of `log_alpha`, reparametrised (eqs. 10, 11)."""
+    """Returns independent gates in [0, 1], one per entry of `log_alpha`, reparametrised (eqs. 10, 11)."""
     _check(temperature, low, high)
     return _stretch(sample_binary_concrete(key, log_alpha, temperature=temperature), low, high)
 
 
 def deterministic_gates(log_alpha: Array, *, low: float = LOW, high: float = HIGH) -> Array:
-    """The gates at evaluation (eq. 13): 0 exactly where `log_alpha <= log(-low / high)`.
+    """Returns the gates at evaluation (eq. 13), which are 0 exactly where `log_alpha <= log(-low / high)`.
 
     >>> deterministic_gates(jnp.array([-9.0, 0.0, 9.0]))
     Array([0. , 0.5, 1. ], dtype=float32)
@@ -62,7 +62,7 @@ def deterministic_gates(log_alpha: Array, *, low: float = LOW, high: float = HIG
 def probability_open(
     log_alpha: Array, *, temperature: ArrayLike = TEMPERATURE, low: float = LOW, high: float = HIGH
 ) -> Array:
-    """`P(z != 0)`, the probability that a sampled gate is not 0 (eq. 12).
+    """Returns `P(z != 0)`, the probability that a sampled gate is not 0 (eq. 12).
 
     >>> float((100 * probability_open(jnp.array(0.0))).round())
     83.0
@@ -74,7 +74,7 @@ def probability_open(
 def probability_zero(
     log_alpha: Array, *, temperature: ArrayLike = TEMPERATURE, low: float = LOW, high: float = HIGH
 ) -> Array:
-    """`P(z = 0)`, the probability that a sampled gate is exactly 0, without the cancellation in `1 - P(z != 0)`.
+    """Returns `P(z = 0)`, the probability that a gate is exactly 0, without the cancellation in `1 - P(z != 0)`.
 
     >>> float((100 * probability_zero(jnp.array(0.0))).round())
     17.0
@@ -86,7 +86,7 @@ def probability_zero(
 def probability_one(
     log_alpha: Array, *, temperature: ArrayLike = TEMPERATURE, low: float = LOW, high: float = HIGH
 ) -> Array:
-    """`P(z = 1)`, the probability that a sampled gate is exactly 1.
+    """Returns `P(z = 1)`, the probability that a sampled gate is exactly 1.
 
     >>> float((100 * probability_one(jnp.array(0.0))).round())
     17.0
@@ -103,7 +103,7 @@ def hard_concrete_pdf(
     low: float = LOW,
     high: float = HIGH,
 ) -> Array:
-    """The density of a gate's continuous part at `z`: 0 outside the open interval (0, 1).
+    """Returns the density of a gate's continuous part at `z`, 0 outside the open interval (0, 1).
 
     `log_alpha` has the shape of `z` or is a scalar; the result has the shape and dtype of `z`.
 

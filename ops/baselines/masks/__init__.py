@@ -1,1 +1,1 @@
-"""Relaxed top-k masks by others."""
+"""Relaxed top-k masks of other authors."""

@@ -1,7 +1,7 @@
-"""Masks ``F((x_i - tau) / temperature)``, ``F`` a distribution function and ``tau`` such that they sum to ``k``.
+"""Masks ``F((x_i - tau) / temperature)``, with a distribution function ``F`` and ``tau`` such that they sum to ``k``.
 
-Each baseline of this kind brings its ``F`` and its way to find ``tau``. The derivative follows from the implicit
-function theorem, whatever the way: with ``t_i = (x_i - tau) / temperature`` and ``f = F'``,
+Each baseline of this kind has its own ``F`` and method to find ``tau``. The derivative follows from the implicit
+function theorem for every method: with ``t_i = (x_i - tau) / temperature`` and ``f = F'``,
 
     d tau = (sum_i f(t_i) (d x_i - t_i d temperature) - temperature d k) / sum_i f(t_i).
 """
@@ -22,7 +22,7 @@ from .shared import finite_above, mask_rows
 
 Solve = Callable[[Array, Array, Array], TwoFloat]
 
-# Beyond as many temperatures every tail is 0 in double precision, too.
+# Beyond this many temperatures every tail is 0, in double precision too.
 _FAR = 1e3
 
 
@@ -35,19 +35,19 @@ class Distribution:
 
 
 def position(x: Array, tau: TwoFloat, temperature: Array) -> Array:
-    """``t = (x - tau) / temperature``, kept finite so that derivatives far from ``tau`` are 0 and not NaN."""
+    """Returns ``t = (x - tau) / temperature``, kept finite so that derivatives far from ``tau`` are 0 and not NaN."""
     away = choose(x > -jnp.inf, (x - tau.hi) - tau.lo, 0.0)
     return jnp.clip(away, -_FAR * temperature, _FAR * temperature) / temperature
 
 
 def selection(x: Array, tau: TwoFloat, temperature: Array, distribution: Distribution) -> Array:
-    """``F(t)``; 0 where an entry is ``-inf``."""
+    """Returns ``F(t)``, and 0 where an entry is ``-inf``."""
     return choose(x > -jnp.inf, distribution.cumulative(position(x, tau, temperature)), 0.0)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3, 4))
 def threshold(x: Array, k: Array, temperature: Array, distribution: Distribution, solve: Solve) -> TwoFloat:
-    """``tau`` of each row, as ``solve(x, k, temperature)`` finds it; ``lo`` carries the derivative."""
+    """Returns ``tau`` of each row by ``solve(x, k, temperature)``; ``lo`` carries the derivative."""
     return solve(x, k, temperature)
 
 
@@ -60,7 +60,7 @@ def _threshold_jvp(distribution, solve, primals, tangents):
     density = choose(x > -jnp.inf, distribution.density(t), 0.0)
     total = jnp.sum(density, axis=-1, keepdims=True)
     moved = jnp.sum(density * (x_dot - t * temperature_dot), axis=-1, keepdims=True) - temperature * k_dot
-    # No density left anywhere: the mask is hard, and constant as far as floats can tell.
+    # If all densities underflow, the mask is hard, and constant in floats.
     some = total > 0
     tau_dot = choose(some, moved / choose(some, total, 1.0), 0.0)
     return tau, TwoFloat(jnp.zeros_like(tau.hi), tau_dot)
@@ -69,9 +69,9 @@ def _threshold_jvp(distribution, solve, primals, tangents):
 def distribution_mask(
     x: ArrayLike, k: ArrayLike, temperature: ArrayLike, axis: Axis, distribution: Distribution, solve: Solve
 ) -> Array:
-    """The mask along ``axis``; ``k`` and ``temperature`` are one number or one value per row.
+    """Returns the mask along ``axis``; ``k`` and ``temperature`` are one number or one value per row.
 
-    Where fewer than ``k`` entries are above ``-inf``, those get 1.
+    If fewer than ``k`` entries are above ``-inf``, those get 1.
     """
     per_row = {"k": (k, INSIDE_N), "temperature": (temperature, POSITIVE)}
     return mask_rows(_mask, x, axis, per_row, distribution=distribution, solve=solve)

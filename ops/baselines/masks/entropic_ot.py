@@ -28,11 +28,11 @@ _ENTROPY = Range("positive, at least 1e-08", 1e-8)
 
 
 def _squash(x: Array) -> Array:
-    """Rows into (0, 1): standardised, then through the logistic map, as Cuturi et al. do. ``-inf`` stays ``-inf``."""
+    """Maps rows into (0, 1) by standardisation and the logistic map, as Cuturi et al. do; ``-inf`` stays ``-inf``."""
     present = x > -jnp.inf
     count = jnp.maximum(jnp.sum(present, axis=-1, keepdims=True, dtype=x.dtype), 1.0)
     x = finite(choose(present, x, 0.0))
-    x = x / unit_of(x)  # which cancels: squares of large entries would overflow, those of small ones vanish
+    x = x / unit_of(x)  # cancels later; without it, squares over- or underflow
     centred = choose(present, x - jnp.sum(x, axis=-1, keepdims=True) / count, 0.0)
     scale = jnp.sqrt(jnp.sum(jnp.square(centred), axis=-1, keepdims=True) / count + jnp.finfo(x.dtype).tiny)
     return choose(present, jax.nn.sigmoid(centred / scale), -jnp.inf)
@@ -48,7 +48,7 @@ def _mask(u: Array, h: Array, epsilon: Array) -> Array:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3, 4))
 def _potential(u: Array, k: Array, epsilon: Array, tolerance: float, max_iterations: int) -> Array:
-    """``h`` by Sinkhorn's iterations, shape ``(rows, 1)``."""
+    """Returns ``h`` by Sinkhorn's iterations, shape ``(rows, 1)``."""
     count = jnp.sum(u > -jnp.inf, axis=-1, keepdims=True, dtype=u.dtype)
     n = jnp.maximum(count, 1.0)
     k = jnp.minimum(k, n * (1.0 - jnp.finfo(u.dtype).eps))
@@ -64,11 +64,10 @@ def _potential(u: Array, k: Array, epsilon: Array, tolerance: float, max_iterati
         share = jnp.clip(share, jnp.finfo(u.dtype).tiny, 1.0 - jnp.finfo(u.dtype).eps)
         step = wanted - logit(share)
         error = choose(count > 0, jnp.abs(share * n / k - 1.0), 0.0)
-        # A row that has converged stays as it is: its result does not depend on the others.
+        # A converged row is not changed any more, so that its result does not depend on other rows.
         return choose(last_error > tolerance, h + epsilon * step, h), error, iteration + 1
 
-    # Between targets the entries split at their (n - k)-th value for a small epsilon; starting from the middle is as
-    # Sinkhorn's algorithm does, with both potentials 0.
+    # The start h = 0 is that of Sinkhorn's algorithm, with both potentials 0.
     h = 0.0 * k
     return lax.while_loop(unfinished, iterate, (h, h + jnp.inf, jnp.int32(0)))[0]
 
@@ -97,15 +96,15 @@ def entropic_ot_topk_mask(
     tolerance: float = 1e-3,
     max_iterations: int = 1000,
 ) -> Array:
-    """Dense relaxed top-k mask by entropic optimal transport onto two targets, solved by Sinkhorn's algorithm.
+    """Returns a dense relaxed top-k mask by entropic optimal transport onto two targets (Sinkhorn's algorithm).
 
     Cuturi, Teboul and Vert, "Differentiable Ranks and Sorting using Optimal Transport" (NeurIPS 2019); Xie et al.,
     "Differentiable Top-k with Optimal Transport" (NeurIPS 2020). Entries are standardised first, so the mask depends
     on neither their location nor their scale. ``epsilon -> 0`` gives the hard mask, ``inf`` gives ``k / n`` everywhere.
 
     Differentiable in ``x``, ``k`` and ``epsilon``, forwards and backwards, implicitly and not through the iterations.
-    Takes O(n) memory, and O(n) time for each iteration, of which a small ``epsilon`` takes many; another ``k`` or
-    ``epsilon`` compiles nothing.
+    Takes O(n) memory, and O(n) time per iteration; a small ``epsilon`` needs many of them. A new ``k`` or ``epsilon``
+    compiles nothing.
 
     Args:
       x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent. A NaN makes
@@ -116,7 +115,7 @@ def entropic_ot_topk_mask(
         like ``k``.
       axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
       tolerance: relative error of ``sum(mask) = k`` at which the iterations stop.
-      max_iterations: where they stop in any case.
+      max_iterations: the most iterations.
 
     Returns:
       Array of the shape and dtype of ``x`` (integers are promoted to float), strictly between 0 and 1 up to rounding.

@@ -3,7 +3,7 @@
 Over entries in descending order the sum over the 2h entries that end with ``j`` is that over the h entries that end
 with ``j``, plus that over the h entries that end with ``j - h`` times ``exp(-(s_{j-h} - s_j) / temperature)``. So h
 doubles until it reaches n. All factors are between 0 and 1 and belong to a single difference of entries: nothing
-overflows, however large the entries are beside the temperature, and rounding errors grow with log n only.
+overflows, even for entries far above the temperature, and rounding errors grow only with log n.
 """
 
 import jax
@@ -15,15 +15,15 @@ _FAR = 750.0
 
 
 def sum_above(weights: Array, s: Array, temperature: Array) -> Array:
-    """``sum_{i <= j} w_i exp(-(s_i - s_j) / temperature)``, ``(rows, n)``, for finite descending rows ``s``.
+    """Returns ``sum_{i <= j} w_i exp(-(s_i - s_j) / temperature)``, ``(rows, n)``, for finite descending rows ``s``.
 
-    O(n log n) time. O(n) memory; in reverse mode O(n log n).
+    Takes O(n log n) time and O(n) memory; O(n log n) memory in reverse mode.
     """
     n = s.shape[-1]
-    # What is shifted in from before the first entry: no weight, and a difference of the right sign.
+    # Padding before the first entry has weight 0, and a difference of the right sign.
     padded = jnp.concatenate([jnp.broadcast_to(s[:, :1], s.shape), s], axis=-1)
 
-    # Backwards the factors are taken again: kept, they would be several more arrays for each h.
+    # Reverse mode recomputes the factors; storing them would take several more arrays for each h.
     @jax.checkpoint
     def double(total: Array, h: Array) -> Array:
         def earlier(array: Array) -> Array:
@@ -38,5 +38,5 @@ def sum_above(weights: Array, s: Array, temperature: Array) -> Array:
 
 
 def sum_below(weights: Array, s: Array, temperature: Array) -> Array:
-    """``sum_{i >= j} w_i exp(-(s_j - s_i) / temperature)``: the same from the other end."""
+    """Returns ``sum_{i >= j} w_i exp(-(s_j - s_i) / temperature)``, ``sum_above`` from the other end."""
     return sum_above(weights[:, ::-1], -s[:, ::-1], temperature)[:, ::-1]

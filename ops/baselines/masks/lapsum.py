@@ -46,19 +46,19 @@ def _solve(x: Array, k: Array, temperature: Array) -> TwoFloat:
     m = jnp.sum((sum_at <= k) & (present > 0), axis=-1, keepdims=True)  # entries at or above tau
 
     def pick(values: Array, index: Array) -> Array:
-        """One value per row by its rank, counted from 1."""
+        """Returns one value per row by its rank, counted from 1."""
         return jnp.take_along_axis(values, jnp.clip(index - 1, 0, n - 1), axis=-1)
 
     upper, lower = pick(s, m), pick(s, m + 1)
     log_above = jnp.log(choose(m > 0, pick(above, m), 0.0))
     log_below = jnp.log(choose(m < n, pick(below, m + 1), 0.0))
     surplus = m.astype(x.dtype) - k
-    # The positive root of A z^2 - 2 (m - k) z - C exp(-g) = 0, or for m < k of the like equation from s_{m+1}: as
+    # The positive root of A z^2 - 2 (m - k) z - C exp(-g) = 0, or for m < k of the analogous equation from s_{m+1}: as
     # exp(numerator) / A, or / C. In logarithms, since exp(-g) underflows where the entries lie far apart.
     log_half = jnp.log(jnp.abs(surplus))
     log_product = log_above + log_below - (upper - lower) / temperature
     numerator = jnp.logaddexp(log_half, 0.5 * jnp.logaddexp(2.0 * log_half, log_product))
-    # All entries are wanted, or none: tau is as far out as makes no difference.
+    # If k asks for all entries or none, tau lies far outside the entries.
     numerator = jnp.maximum(numerator, jnp.log(jnp.finfo(x.dtype).tiny))
     from_above = (surplus >= 0) & (m > 0)
     anchor = choose(from_above, upper, lower)
@@ -68,13 +68,13 @@ def _solve(x: Array, k: Array, temperature: Array) -> TwoFloat:
 
 
 def lapsum_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1) -> Array:
-    """Dense relaxed top-k mask by sums of Laplace distribution functions, in closed form after a sort.
+    """Returns a dense relaxed top-k mask by sums of Laplace distribution functions, in closed form after a sort.
 
     Struski, Bednarczyk, Podolak and Tabor, "LapSum - One Method to Differentiate Them All: Ranking, Sorting and Top-k
     Selection" (2025). ``temperature -> 0`` gives the hard mask, ``inf`` gives ``k / n`` everywhere.
 
     Differentiable in ``x``, ``k`` and ``temperature``, forwards and backwards, by the implicit function theorem. Takes
-    O(n log n) time and O(n) memory; another ``k`` or ``temperature`` compiles nothing.
+    O(n log n) time and O(n) memory; a new ``k`` or ``temperature`` compiles nothing.
 
     Args:
       x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent; ``+inf``

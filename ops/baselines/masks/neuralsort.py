@@ -4,8 +4,9 @@ Row ``i`` of the matrix is
 
     softmax_j(((n + 1 - 2 i) x_j - A_j) / temperature),    A_j = sum_l |x_j - x_l|,    i = 1, ..., n,
 
-and the mask is the sum of the first ``k`` rows. The vector ``A`` takes a sort and two cumulative sums. The rows are all
-different functions of the entries, so there is no way around ``k n`` exponentials, but a few rows at a time do.
+and the mask is the sum of the first ``k`` rows. The vector ``A`` takes a sort and two cumulative sums. The rows are
+different functions of the entries, so ``k n`` exponentials are unavoidable; computing a few rows at a time
+needs O(n) memory.
 """
 
 import jax
@@ -18,7 +19,7 @@ from ...isotonic.sorting import descending
 from ...scalar.choice import choose
 from .shared import finite_above, mask_rows, unit_of
 
-# Numbers of the matrix in memory at a time.
+# How many entries of the matrix are in memory at a time.
 _CHUNK_ENTRIES = 2**20
 
 # exp(-750) is 0 in double precision, too.
@@ -26,7 +27,7 @@ _FAR = 750.0
 
 
 def _distances(v: Array, available: Array) -> Array:
-    """``sum_l |v_j - v_l|`` over the first ``available`` entries of descending rows, which are all that is finite."""
+    """Returns ``sum_l |v_j - v_l|`` over the first ``available`` entries of descending rows, the finite ones."""
     above = jnp.arange(1, v.shape[-1], dtype=v.dtype)[None, :]  # entries above each gap
     gaps = v[:, :-1] - v[:, 1:]
     down = jnp.cumsum(above * gaps, axis=-1)
@@ -42,8 +43,8 @@ def _mask(x: Array, temperature: Array, *, k: int) -> Array:
     limits = jnp.finfo(s.dtype)
     present = s > -jnp.inf
     available = jnp.sum(present, axis=-1, keepdims=True, dtype=s.dtype)
-    # The mask depends on differences over the temperature alone: entries are taken from the largest down, in units of
-    # the range, or the sums would overflow.
+    # The mask depends only on differences divided by the temperature. Entries are measured from the largest, in units
+    # of the range, so that sums do not overflow.
     largest = lax.stop_gradient(choose(present[:, :1], s[:, :1], 0.0))
     below = 0.5 * choose(present, s, largest) - 0.5 * largest
     unit = unit_of(below)
@@ -51,7 +52,7 @@ def _mask(x: Array, temperature: Array, *, k: int) -> Array:
     distances = _distances(v, available)
 
     def row_sum(ranks: Array) -> Array:
-        """The sum of the rows of some ranks, counted from 1."""
+        """Returns the sum of the rows of some ranks, counted from 1."""
         i = ranks[None, :, None]
         logits = (available[:, :, None] + 1.0 - 2.0 * i) * v[:, None, :] - distances[:, None, :]
         logits = choose(present[:, None, :], logits, -jnp.inf)
@@ -67,13 +68,13 @@ def _mask(x: Array, temperature: Array, *, k: int) -> Array:
     size = min(max(1, _CHUNK_ENTRIES // (count * n)), k)
     chunks = -(-k // size)
     ranks = jnp.arange(1, chunks * size + 1, dtype=s.dtype).reshape(chunks, size)
-    # Recomputed in the backward pass: kept, the rows would be the matrix.
+    # Rows are recomputed in the backward pass; stored, they would be the whole matrix.
     chunk_sum = jax.checkpoint(row_sum, prevent_cse=False)
     return restore(lax.scan(lambda mask, ranks: (mask + chunk_sum(ranks), None), jnp.zeros_like(s), ranks)[0])
 
 
 def neuralsort_topk_mask(x: ArrayLike, k: int, *, temperature: ArrayLike = 1.0, axis: Axis = -1) -> Array:
-    """Dense relaxed top-k mask: the first ``k`` rows of the NeuralSort matrix, summed.
+    """Returns a dense relaxed top-k mask: the sum of the first ``k`` rows of the NeuralSort matrix.
 
     Grover, Wang, Zweig and Ermon, "Stochastic Optimization of Sorting Networks via Continuous Relaxations" (ICLR 2019).
     Sums to ``k``, but not every entry is at most 1: rows of the matrix sum to 1, columns do not. ``temperature -> 0``
@@ -81,7 +82,7 @@ def neuralsort_topk_mask(x: ArrayLike, k: int, *, temperature: ArrayLike = 1.0, 
 
     Differentiable in ``x`` and ``temperature``, forwards and backwards, where no two entries are equal; where they are,
     the function has a kink and the derivative is one-sided. Takes O(k n) time and, in chunks of rows, O(n) memory in
-    both passes. Another temperature compiles nothing, another ``k`` does. The exponents are of the order of
+    both passes. A new temperature compiles nothing, a new ``k`` does. The exponents are of the order of
     ``n |x| / temperature`` and so is their rounding error: at n = 10,000 in float32 a temperature of a thousandth of
     the range of ``x`` is too small.
 

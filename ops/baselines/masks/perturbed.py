@@ -5,7 +5,7 @@ samples. Its derivative takes values of ``y`` alone (their Proposition 3.1),
 
     d E[y(x + sigma Z)] = E[(y(x + sigma Z) - y(x)) (<Z, d x> + (|Z|^2 - n) d sigma)] / sigma,
 
-where ``y(x)``, which they leave out, adds nothing to the mean and takes away most of the variance. The mask and its
+where ``y(x)``, which they omit, does not change the mean and removes most of the variance. The mask and its
 derivative are estimated from the same noise.
 """
 
@@ -28,7 +28,7 @@ def _hard(x: Array, k: Array) -> Array:
 
 
 def _mean(sample: Callable[[Array], Array], key: Array, num_samples: int, like: Array) -> Array:
-    """Mean of ``sample(key)`` over independent keys, one at a time; backwards a sample is drawn again, not kept."""
+    """Returns the mean of ``sample(key)`` over independent keys, one at a time; reverse mode draws samples again."""
 
     def add(total: Array, number: Array) -> tuple[Array, None]:
         return total + jax.checkpoint(sample, prevent_cse=False)(jax.random.fold_in(key, number)), None
@@ -39,7 +39,7 @@ def _mean(sample: Callable[[Array], Array], key: Array, num_samples: int, like: 
 
 @jax.custom_jvp
 def _once(x: Array) -> Array:
-    """``x``, where a second derivative would be silently 0."""
+    """Returns ``x``, and raises for a second derivative, which would silently be 0."""
     return x
 
 
@@ -63,7 +63,7 @@ def _perturbed_jvp(num_samples, primals, tangents):
     mask = _perturbed(x, k, sigma, key, num_samples)
     x, sigma = _once(x), _once(sigma)
     unperturbed = _hard(x, k)
-    finite = jnp.isfinite(x)  # noise moves no other entry: theirs would add variance and no more
+    finite = jnp.isfinite(x)  # noise does not change infinite entries, and would only add variance
     n = jnp.sum(finite, axis=-1, keepdims=True, dtype=x.dtype)
 
     def sample(key: Array) -> Array:
@@ -85,7 +85,7 @@ def perturbed_topk_mask(
     key: Array,
     axis: Axis = -1,
 ) -> Array:
-    """Relaxed top-k mask: the mean of hard masks of ``x`` plus Gaussian noise. Random, and sparse for few samples.
+    """Returns the mean of hard top-k masks of ``x`` plus Gaussian noise: random, and sparse for few samples.
 
     Berthet, Blondel, Teboul, Cuturi, Vert and Bach, "Learning with Differentiable Perturbed Optimizers" (NeurIPS 2020),
     equation 3 for the mask and Proposition 3.1 for the derivative. The mask sums to ``k``, for any number of samples.
@@ -93,8 +93,8 @@ def perturbed_topk_mask(
 
     Mask and derivatives are unbiased. Differentiable once in ``x`` and ``sigma``, forwards and backwards, and not in
     ``k``, which is whole. The standard error falls as ``1 / sqrt(num_samples)``; that of the derivative in ``sigma``
-    grows with the square root of n. Takes O(num_samples n) time and O(n) memory, backwards too: samples are taken one
-    after the other. Another ``k``, ``sigma`` or ``key`` compiles nothing, another ``num_samples`` does.
+    grows with the square root of n. Takes O(num_samples n) time and O(n) memory, backwards too: samples are drawn
+    one after the other. A new ``k``, ``sigma`` or ``key`` compiles nothing, a new ``num_samples`` does.
 
     Args:
       x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent; ``+inf``
@@ -103,8 +103,8 @@ def perturbed_topk_mask(
         row.
       sigma: standard deviation of the noise, positive, in the units of ``x``; broadcasts like ``k``.
       num_samples: how many masks the mean is over, positive.
-      key: of ``jax.random``. Every row has noise of its own, but for rows added by ``jax.vmap`` over ``x`` alone, and
-        those of different devices inside ``jax.shard_map``, unless their keys differ.
+      key: a key of ``jax.random``. Every row has its own noise, except rows added by ``jax.vmap`` over ``x`` alone and
+        rows on different devices inside ``jax.shard_map``, which need different keys.
       axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
 
     Returns:

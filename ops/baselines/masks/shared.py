@@ -1,4 +1,4 @@
-"""What the baselines share: masks of rows with a strength, and rows without extremes."""
+"""Helpers of the baselines: masks of rows with a strength, and rows without infinities."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,11 +17,11 @@ def mask_rows(
     x: ArrayLike,
     axis: Axis,
     per_row: dict[str, tuple[ArrayLike, Range]],
-    whole: dict[str, Any] | None = None,
+    constants: dict[str, Any] | None = None,
     **static: Any,
 ) -> Array:
-    """``mask`` of the rows of ``x`` along ``axis``, as ``ops.interface.rowwise`` says. A NaN makes its row NaN."""
-    return rowwise(_marked, x, axis=axis, per_row=per_row, whole=whole, mask=mask, **static)
+    """Returns ``mask`` of the rows of ``x`` along ``axis`` (``ops.interface.rowwise``). A NaN makes its row NaN."""
+    return rowwise(_marked, x, axis=axis, per_row=per_row, constants=constants, mask=mask, **static)
 
 
 def _marked(x: Array, *, mask: Callable[..., Array], **arguments: Any) -> Array:
@@ -29,19 +29,21 @@ def _marked(x: Array, *, mask: Callable[..., Array], **arguments: Any) -> Array:
 
 
 def finite_above(x: Array) -> Array:
-    """``x`` with the largest float in the place of ``+inf``; infinite entries then tie."""
+    """Returns ``x`` with the largest float in place of ``+inf``; infinite entries then tie."""
     return choose(x == jnp.inf, jnp.finfo(x.dtype).max, x)
 
 
 def finite(x: Array) -> Array:
-    """``x`` with the smallest and largest floats in the place of ``-inf`` and ``+inf``."""
+    """Returns ``x`` with the smallest and largest floats in place of ``-inf`` and ``+inf``."""
     limits = jnp.finfo(x.dtype)
     return jnp.clip(x, limits.min, limits.max)
 
 
 def unit_of(x: Array) -> Array:
-    """The largest magnitude of each row, ``(rows, 1)``, as a constant to divide the row by: positive, and so that its
-    inverse is a normal float."""
+    """Returns the largest magnitude of each row as a constant to divide by, shape ``(rows, 1)``.
+
+    It is positive, and clipped so that its inverse is a normal float.
+    """
     limits = jnp.finfo(x.dtype)
     largest = lax.stop_gradient(jnp.max(jnp.abs(x), axis=-1, keepdims=True))
     return choose(largest > 0, jnp.clip(largest, limits.tiny, 1.0 / limits.tiny), 1.0)

@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 
 from ...interface.arguments import Axis
 from ...scalar.choice import choose
-from ...scalar.cpu import undifferentiated
+from ...scalar.cpu import rows_without_derivative
 from ...scalar.equation import Equation
 from ...scalar.rootfinding import End, Evaluation, find_root
 from ...scalar.rows import Rows
@@ -32,7 +32,7 @@ _LOGISTIC = Distribution(jax.nn.sigmoid, _density)
 
 
 def _solve(x: Array, k: Array, temperature: Array) -> TwoFloat:
-    limits, rows = jnp.finfo(x.dtype), undifferentiated(Rows())
+    limits, rows = jnp.finfo(x.dtype), rows_without_derivative(Rows())
     equation = Equation(p=2.0, rows=rows)
     size = extent((x,), temperature, equation)
     available = size.available
@@ -50,15 +50,15 @@ def _solve(x: Array, k: Array, temperature: Array) -> TwoFloat:
         step = odds * total * (available - total) / (available * slope)
         return Evaluation(
             excess=excess,
-            level=choose(jnp.isnan(odds), excess, odds),  # where all there is is wanted
+            level=choose(jnp.isnan(odds), excess, odds),  # NaN if k is the number of entries
             step=step,
             trusted=jnp.isfinite(step),
             converged=jnp.abs(excess) <= 4 * limits.eps * k,
             scale=temperature,
         )
 
-    # The guess is for entries less a uniform variable on (0, width). Less a logistic one it is to be, which has mean 0
-    # and the variance of a uniform one of this width.
+    # `guess` assumes a uniform variable on (0, width) subtracted from the entries. Here it is a logistic one, which has
+    # mean 0 and the variance of a uniform one of this width.
     width = 2 * jnp.pi * temperature
     start, _ = guess((x,), k, width, equation, size)
     return find_root(
@@ -67,14 +67,14 @@ def _solve(x: Array, k: Array, temperature: Array) -> TwoFloat:
 
 
 def sigmoid_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1) -> Array:
-    """Dense relaxed top-k mask ``sigmoid((x - tau) / temperature)`` that sums to ``k``.
+    """Returns the dense relaxed top-k mask ``sigmoid((x - tau) / temperature)`` that sums to ``k``.
 
     Amos, Koltun and Kolter, "The Limited Multi-Label Projection Layer" (2019); Qian et al., "Multi-Vector Retrieval
     as Sparse Alignment" (2022), by another solver. Here ``tau`` is the root of one scalar equation, found in a few
     passes over the data and differentiated implicitly. ``temperature -> 0`` gives the hard mask, ``inf`` gives
     ``k / n`` everywhere.
 
-    Differentiable in ``x``, ``k`` and ``temperature``, forwards and backwards. Takes O(n) time and memory; another
+    Differentiable in ``x``, ``k`` and ``temperature``, forwards and backwards. Takes O(n) time and memory; a new
     ``k`` or ``temperature`` compiles nothing.
 
     Args:

@@ -24,7 +24,7 @@ def _mask(x: Array, k: Array, temperature: Array) -> Array:
     s = finite(s)
 
     def sums(weights: Array) -> Array:
-        """Of ``w_i exp(-|s_i - s_j| / temperature)`` over all ``i``."""
+        """Returns the sums of ``w_i exp(-|s_i - s_j| / temperature)`` over all ``i``."""
         both = sum_above(weights, s, temperature) + sum_below(weights, s, temperature)
         return both - weights  # each of the two counts the entry itself
 
@@ -34,7 +34,7 @@ def _mask(x: Array, k: Array, temperature: Array) -> Array:
 
 
 def softsort_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1) -> Array:
-    """Dense relaxed top-k mask: the first ``k`` rows of the SoftSort matrix, summed.
+    """Returns a dense relaxed top-k mask: the sum of the first ``k`` rows of the SoftSort matrix.
 
     Prillo and Eisenschlos, "SoftSort: A Continuous Relaxation for the argsort Operator" (ICML 2020).
     Sums to ``k``, but not every entry is at most 1: rows of the matrix sum to 1, columns do not.
@@ -42,7 +42,7 @@ def softsort_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1
 
     Differentiable in ``x``, ``k`` and ``temperature``, forwards and backwards, where no two entries are equal; where
     they are, the function has a kink and the derivative is one-sided. Takes O(n log n) time, where the paper's form
-    takes O(k n), and O(n) memory, O(n log n) backwards; another ``k`` or ``temperature`` compiles nothing.
+    takes O(k n), and O(n) memory, O(n log n) backwards; a new ``k`` or ``temperature`` compiles nothing.
 
     Args:
       x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent; where

@@ -1,4 +1,4 @@
-"""One kernel for all rows: of a batch under ``vmap``, and of a mesh whose devices each solve the rows they have."""
+"""One kernel for all rows of a batch under ``vmap``, and for a mesh whose devices each solve their own rows."""
 
 import functools
 import warnings
@@ -17,11 +17,11 @@ from jax.sharding import NamedSharding, PartitionSpec
 from ..rows import Rows
 from ..twofloat import TwoFloat
 
-ByRows = Callable[..., TwoFloat]  # of rows (rows, n), and of scalars of these (rows, 1)
+ByRows = Callable[..., TwoFloat]  # takes rows (rows, n) and scalars (rows, 1), returns thresholds (rows, 1)
 
 
 def over_batches(kernel: ByRows) -> ByRows:
-    """``kernel`` for a batch under ``vmap``, too: its rows are so many more."""
+    """Returns ``kernel`` with a batching rule: ``vmap`` adds the rows of the batch to those of the kernel."""
 
     @custom_vmap
     def solve(*arrays: Array) -> tuple[Array, ...]:
@@ -43,10 +43,10 @@ def over_batches(kernel: ByRows) -> ByRows:
 
 
 def over_devices(kernel: ByRows, loop: Callable[..., TwoFloat], scalars: int) -> ByRows:
-    """``kernel`` for arrays that the compiler divides over devices, too.
+    """Returns ``kernel`` for arrays that the compiler may divide over devices.
 
-    Rows stay where they are. Where they are themselves divided, ``loop`` solves them, a few scalars communicated in
-    every pass, as ``rows`` tells it to. There are so many ``scalars`` of each row.
+    Each device solves its own rows. If rows are themselves divided, ``loop`` solves them, and each pass communicates a
+    few scalars, as its argument ``rows`` says. ``scalars`` is the number of scalars of each row.
     """
 
     @custom_partitioning
@@ -61,7 +61,7 @@ def over_devices(kernel: ByRows, loop: Callable[..., TwoFloat], scalars: int) ->
         places = (NamedSharding(mesh, PartitionSpec(rows, along)), *scalars * [scalar])
 
         def part(*arrays: Array) -> tuple[Array, ...]:
-            with jax.sharding.use_abstract_mesh(nowhere):  # what is divided already lies on no mesh any more
+            with jax.sharding.use_abstract_mesh(nowhere):  # arrays here are parts, which lie on no mesh
                 return tuple(solver(*arrays))
 
         return mesh, part, (scalar, scalar), places
@@ -73,10 +73,10 @@ def over_devices(kernel: ByRows, loop: Callable[..., TwoFloat], scalars: int) ->
 
 
 def by_kernel(kernels: Sequence[ByRows], loop: ByRows, *, divisible: bool) -> ByRows:
-    """The first of ``kernels`` that this JAX lowers for the device; ``loop``, with a warning, if it lowers none.
+    """Returns the first of ``kernels`` that this JAX lowers for the device; if none, ``loop`` with a warning.
 
-    Where the compiler does not ask how a kernel is to be ``divisible``, it is ``loop`` in a program for several
-    devices, too, but for one part of many, as in ``shard_map``: which is known when it is lowered, and not before.
+    If the compiler cannot divide the kernel (not ``divisible``), a program for several devices uses ``loop`` too,
+    except inside ``shard_map``, where each device has its own part. The choice is made when the program is lowered.
     """
     options = {"kernels": tuple(kernels), "loop": loop, "divisible": divisible}
     return lambda *arrays: TwoFloat(*_BY_KERNEL.bind(*arrays, **options))
@@ -84,11 +84,11 @@ def by_kernel(kernels: Sequence[ByRows], loop: ByRows, *, divisible: bool) -> By
 
 _BY_KERNEL = Primitive("topk_by_kernel")
 _BY_KERNEL.multiple_results = True
-_REASONS: list[str] = []  # why there was no kernel: users are told once
+_WARNED_REASONS: list[str] = []  # the reason for using the loop, which users are told once
 
 
 @_BY_KERNEL.def_impl
-def _at_once(*arrays: Array, loop: ByRows, **_: Any) -> list[Array]:
+def _run_loop(*arrays: Array, loop: ByRows, **_: Any) -> list[Array]:
     return list(jax.jit(loop)(*arrays))
 
 
@@ -109,13 +109,13 @@ def _lowered(
     for kernel in kernels if divisible or whole else ():
         try:
             with warnings.catch_warnings():
-                # Of Triton for chips that Mosaic does not take, which users can do nothing about.
+                # Pallas deprecates Triton, which older chips need; users can do nothing about that.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 return mlir.lower_fun(kernel)(context, *values)
-        except Exception as error:  # whatever Pallas, unstable as it is, raises on this version
+        except Exception as error:  # Pallas may raise anything, and that differs between versions
             reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-    if reason and not _REASONS:
-        _REASONS.append(reason)
+    if reason and not _WARNED_REASONS:
+        _WARNED_REASONS.append(reason)
         warnings.warn(f"top-k is solved by the loop, as jax {jax.__version__} takes no kernel: {reason}", stacklevel=2)
     return mlir.lower_fun(loop)(context, *values)
 

@@ -1,7 +1,7 @@
-"""The kernel for GPUs of NVIDIA: one row a program, in registers, or read a piece at a time.
+"""The kernel for NVIDIA's GPUs: each program solves one row, held in registers or read a piece at a time.
 
-Two languages take it: Mosaic's where the chip has it, Triton's on older ones. Both have it read arrays where they lie,
-in pieces that never reach beyond the end of a row, and compute scalars of rows as single numbers.
+Two compilers take the kernel: Mosaic on chips that it supports, and Triton on older ones. In both the kernel reads
+arrays in place, in pieces that never reach beyond the end of a row, and computes scalars of rows as single numbers.
 """
 
 import functools
@@ -22,42 +22,42 @@ _NAME = "topk_threshold"
 
 
 class Language(NamedTuple):
-    """The parts from which a kernel is compiled.
+    """The properties of a kernel language.
 
     Attributes:
-      least: how many entries the shortest piece has.
-      piece: the longest, of as many as the registers of a program hold.
-      launch: runs a kernel, as ``_launch_triton`` does.
-      laid_out: entries, one a thread at a time: a row may start anywhere.
-      own: by which functions primitives are computed that it lacks.
+      least: the number of entries of the shortest piece.
+      piece: that of the longest, which fills the registers of a program.
+      launch: runs a kernel, like ``_launch_triton``.
+      laid_out: gives entries a layout that loads one entry per thread, since a row may start at any address.
+      replacements: functions for the primitives that the language lacks.
     """
 
     least: int
     piece: int
     launch: Callable[..., Any]
     laid_out: Callable[[Array], Array]
-    own: Mapping[str, Callable[..., Array]]
+    replacements: Mapping[str, Callable[..., Array]]
 
 
 def triton(interpret: bool = False) -> Language:
-    """For compute capability 8 and newer; deprecated since JAX 0.11. Interpreted, for any platform."""
+    """Returns Triton, for compute capability 8 and newer; deprecated since JAX 0.11. Interpreted, it runs anywhere."""
     return Language(32, 8192, functools.partial(_launch_triton, interpret=interpret), lambda entries: entries, {})
 
 
 def mosaic(interpret: bool = False) -> Language:
-    """For compute capability 9 and 10, Hopper and Blackwell: a program has 128 threads."""
+    """Returns Mosaic, for compute capability 9 and 10 (Hopper, Blackwell); a program has 128 threads."""
     if interpret:
-        return triton(interpret)._replace(least=128, piece=2048, own=_OF_MOSAIC)
+        return triton(interpret)._replace(least=128, piece=2048, replacements=_MOSAIC_REPLACEMENTS)
     from jax.experimental.pallas import mosaic_gpu as plgpu
 
     def laid_out(entries: Array) -> Array:
         return plgpu.layout_cast(entries, plgpu.Layout.WG_STRIDED(entries.shape, vec_size=1))
 
-    return Language(128, 2048, _launch_mosaic, laid_out, _OF_MOSAIC)
+    return Language(128, 2048, _launch_mosaic, laid_out, _MOSAIC_REPLACEMENTS)
 
 
 def _launch_triton(body: Callable, out: Any, *arrays: Array, size: int, interpret: bool) -> Any:
-    """Runs ``body``, of the number of each row and of refs of arrays; gives what it writes, of the types ``out``."""
+    """Runs ``body(row, *refs)`` for each row; returns the arrays that it writes, of the types ``out``."""
     from jax.experimental.pallas import triton as pltriton
 
     return pl.pallas_call(
@@ -84,19 +84,19 @@ def _launch_mosaic(body: Callable, out: Any, *arrays: Array, size: int) -> Any:
 
 
 class GpuPieces(Pieces):
-    """Pieces in a kernel, where a maximum or minimum of a NaN and a number is the number, as for Triton."""
+    """Pieces in a kernel language like Triton, where the maximum of NaN and a number is the number."""
 
     def at_least(self, value: Array, bound: float) -> Array:
-        """As of ``Rows``."""
+        """See ``Rows``."""
         return choose(value < bound, bound, value)
 
     def at_most(self, value: Array, bound: Array | float) -> Array:
-        """As of ``Rows``."""
+        """See ``Rows``."""
         return choose(value > bound, bound, value)
 
 
 def row_by_row(s: Array, scalars: Scalars, keys: Keys, solve: Solve, language: Language) -> TwoFloat:
-    """Thresholds of rows ``(rows, n)``, with scalars ``(rows, 1)``."""
+    """Returns the thresholds ``(rows, 1)`` of rows ``(rows, n)`` with scalars ``(rows, 1)``."""
     count, n = s.shape
     if n < language.least:
         s, keys, n = keys(s, *scalars), lambda s, *_: s, language.least
@@ -107,18 +107,18 @@ def row_by_row(s: Array, scalars: Scalars, keys: Keys, solve: Solve, language: L
     def body(row: Array, s_ref: Any, *refs: Any) -> None:
         def solved(*values: Array) -> TwoFloat:
             def read(number: Array | int) -> Array:
-                # The last piece ends where the row does; what the one before it has, too, takes no part.
+                # The last piece ends at the end of the row; entries that the piece before it holds too are masked.
                 start, last = number * size, n - size
                 first = min(start, last) if isinstance(start, int) else lax.min(start, last)
                 entries = keys(language.laid_out(s_ref[row, pl.ds(first, size)]), *values)
                 return choose(language.laid_out(lax.iota(jnp.int32, size)) >= start - first, entries, -jnp.inf)
 
-            # In registers, if there is room.
+            # One or two pieces stay in registers.
             held = [read(number) for number in range(layout.count if layout.count <= 2 else 0)]
             return solve((held.__getitem__ if held else read,), *values[:2], layout)
 
         given = [ref[row] for ref in refs[:-2]]
-        found = _evaluate(language.own, jax.make_jaxpr(solved)(*given), *given)
+        found = _evaluate(language.replacements, jax.make_jaxpr(solved)(*given), *given)
         for ref, value in zip(refs[-2:], found, strict=True):
             ref[row] = value
 
@@ -135,7 +135,7 @@ def _floor(x: Array) -> Array:
 def _log1p(x: Array) -> Array:
     more = 1.0 + x
     as_it_is = (more == 1.0) | (more == jnp.inf)
-    return choose(as_it_is, x, lax.log(more) * (x / (more - 1.0)))  # made up for what is lost of x in the sum
+    return choose(as_it_is, x, lax.log(more) * (x / (more - 1.0)))  # corrects the rounding of 1 + x
 
 
 def _nextafter(x: Array, towards: Array) -> Array:
@@ -146,7 +146,7 @@ def _nextafter(x: Array, towards: Array) -> Array:
     return choose((x == towards) | (x != x), x, moved)
 
 
-_OF_MOSAIC: Mapping[str, Callable[..., Array]] = {
+_MOSAIC_REPLACEMENTS: Mapping[str, Callable[..., Array]] = {
     "floor": _floor,
     "is_finite": lambda x: lax.abs(x) < jnp.inf,
     "log1p": _log1p,
@@ -155,8 +155,8 @@ _OF_MOSAIC: Mapping[str, Callable[..., Array]] = {
 }
 
 
-def _evaluate(own: Mapping[str, Callable[..., Array]], closed: ClosedJaxpr, *arguments: Any) -> list[Any]:
-    """Evaluates a jaxpr with one's ``own`` functions for some primitives, and without reductions of plain numbers."""
+def _evaluate(replacements: Mapping[str, Callable[..., Array]], closed: ClosedJaxpr, *arguments: Any) -> list[Any]:
+    """Evaluates a jaxpr with ``replacements`` for some primitives, and skips reductions of scalars."""
     jaxpr = closed.jaxpr
     known = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*closed.consts, *arguments], strict=True))
 
@@ -169,14 +169,14 @@ def _evaluate(own: Mapping[str, Callable[..., Array]], closed: ClosedJaxpr, *arg
     for equation in jaxpr.eqns:
         name, options = equation.primitive.name, equation.params
         given = [value(variable) for variable in equation.invars]
-        if name in own:
-            found = [own[name](*given)]
+        if name in replacements:
+            found = [replacements[name](*given)]
         elif name.startswith("reduce_") and not given[0].shape:
             found = given
         elif name == "while":
-            found = _loop(own, given, **options)
+            found = _loop(replacements, given, **options)
         elif inner := options.get("jaxpr", options.get("call_jaxpr")):
-            found = _evaluate(own, inner, *given)
+            found = _evaluate(replacements, inner, *given)
         else:
             found = equation.primitive.bind(*given, **options)
             found = found if equation.primitive.multiple_results else [found]
@@ -184,10 +184,12 @@ def _evaluate(own: Mapping[str, Callable[..., Array]], closed: ClosedJaxpr, *arg
     return [value(variable) for variable in jaxpr.outvars]
 
 
-def _loop(own: Any, given: list[Any], *, cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int, body_nconsts: int) -> Any:
+def _loop(
+    replacements: Any, given: list[Any], *, cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int, body_nconsts: int
+) -> Any:
     first, last = cond_nconsts, cond_nconsts + body_nconsts
     return lax.while_loop(
-        lambda carried: _evaluate(own, cond_jaxpr, *given[:first], *carried)[0],
-        lambda carried: _evaluate(own, body_jaxpr, *given[first:last], *carried),
+        lambda carried: _evaluate(replacements, cond_jaxpr, *given[:first], *carried)[0],
+        lambda carried: _evaluate(replacements, body_jaxpr, *given[first:last], *carried),
         given[last:],
     )

@@ -1,4 +1,4 @@
-"""The kernels for TPUs, compiled by Mosaic: blocks of rows side by side along the lanes, or one long row at a time."""
+"""The kernels for TPUs, compiled by Mosaic: 128 rows at a time, one in each lane, or one long row at a time."""
 
 from typing import Any
 
@@ -13,32 +13,32 @@ from ..twofloat import TwoFloat
 from .passes import Keys, Pieces, Scalars, Solve
 
 _LANES = 128
-# Registers hold 8 by 128 numbers; with so many of them a piece, its sums and what is on the way fit into all 64.
+# A register holds 8 by 128 numbers. A piece of this many sublanes, its sums and temporaries fit into all 64 registers.
 _SUBLANES = 64
-# Bytes that the compiler needs beside the rows.
-_SPARE = 2 * 2**20
-# Bytes of a row up to which there is room for the next one, too, on any chip.
-_ROOM = 4 * 2**20
+# Bytes that the compiler needs besides the rows.
+_COMPILER_BYTES = 2 * 2**20
+# Up to this many bytes per row, every chip has room for the next row as well.
+_DOUBLE_BUFFER_BYTES = 4 * 2**20
 
 
-def _up(size: int, to: int) -> int:
+def _round_up(size: int, to: int) -> int:
     return -(-size // to) * to
 
 
 def side_by_side(s: Array, scalars: Scalars, keys: Keys, solve: Solve, *, interpret: bool = False) -> TwoFloat:
-    """Thresholds of rows ``(rows, n)``, with scalars ``(rows, 1)``: 128 of them at a time, each in a lane of its own.
+    """Returns the thresholds ``(rows, 1)`` of rows ``(rows, n)`` with scalars ``(rows, 1)``, 128 rows at a time.
 
-    What is computed of rows rather than of entries then fills registers, too: 128 rows take one. The compiler lays out
-    a matrix the way that pads it least, and so are rows taken: turned before they are handed on, which moves nothing
-    then, or on chip.
+    Each row has a lane of its own, so that scalars of 128 rows fill a register, too. The compiler stores a matrix in
+    the orientation that needs the least padding. If that is the transpose, rows are transposed before the kernel, which
+    then moves no data; otherwise they are transposed on chip.
     """
     count, n = s.shape
     if count < _LANES:
         missing = ((0, _LANES - count), (0, 0))
         s = jnp.pad(s, missing)
         scalars = tuple(jnp.pad(value, missing) for value in scalars)
-    rows, size = s.shape[0], _up(n, _LANES)
-    turned = rows * size > _up(rows, _LANES) * _up(n, 8)
+    rows, size = s.shape[0], _round_up(n, _LANES)
+    turned = rows * size > _round_up(rows, _LANES) * _round_up(n, 8)
     layout = Pieces(shape=(_SUBLANES, _LANES), count=-(-n // _SUBLANES))
 
     def kernel(s_ref: Any, *refs: Any) -> None:
@@ -74,7 +74,7 @@ def side_by_side(s: Array, scalars: Scalars, keys: Keys, solve: Solve, *, interp
         out_shape=[one, one],
         scratch_shapes=[pltpu.VMEM((size, _LANES), s.dtype)],
         compiler_params=pltpu.CompilerParams(
-            dimension_semantics=("parallel",), vmem_limit_bytes=3 * 4 * _LANES * size + _SPARE
+            dimension_semantics=("parallel",), vmem_limit_bytes=3 * 4 * _LANES * size + _COMPILER_BYTES
         ),
         interpret=interpret,
         name="topk_threshold",
@@ -83,9 +83,9 @@ def side_by_side(s: Array, scalars: Scalars, keys: Keys, solve: Solve, *, interp
 
 
 def one_by_one(s: Array, scalars: Scalars, keys: Keys, solve: Solve, *, interpret: bool = False) -> TwoFloat:
-    """Thresholds of rows ``(rows, n)``, with scalars ``(rows, 1)``: one at a time, folded to fill whole registers."""
+    """Returns the thresholds of rows ``(rows, n)`` with scalars ``(rows, 1)``, one at a time, folded into registers."""
     (count, n), (k, lam), s = s.shape, scalars[:2], keys(s, *scalars)
-    size = _up(n, _SUBLANES * _LANES)
+    size = _round_up(n, _SUBLANES * _LANES)
     folded = jnp.pad(s, ((0, 0), (0, size - n)), constant_values=-jnp.inf).reshape(count, -1, _LANES)
     layout = Pieces(shape=(_SUBLANES, _LANES), count=size // (_SUBLANES * _LANES), over=(0, 1))
 
@@ -103,8 +103,8 @@ def one_by_one(s: Array, scalars: Scalars, keys: Keys, solve: Solve, *, interpre
         return jnp.broadcast_to(value[:, None], (count, 1, _LANES))
 
     scalar = pl.BlockSpec((None, 1, _LANES), lambda i: (i, 0, 0))
-    # Where there is room, one row of several is solved while the next is fetched.
-    buffers = 1 if count == 1 or 4 * size > _ROOM else 2
+    # If there is room, the next row is fetched while one is solved.
+    buffers = 1 if count == 1 or 4 * size > _DOUBLE_BUFFER_BYTES else 2
     one = jax.ShapeDtypeStruct((count, 1, _LANES), s.dtype, manual_axis_type=jax.typeof(s).manual_axis_type)
     hi, lo = pl.pallas_call(
         kernel,
@@ -117,7 +117,7 @@ def one_by_one(s: Array, scalars: Scalars, keys: Keys, solve: Solve, *, interpre
         out_specs=[scalar, scalar],
         out_shape=[one, one],
         compiler_params=pltpu.CompilerParams(
-            dimension_semantics=("parallel",), vmem_limit_bytes=buffers * 4 * size + _SPARE
+            dimension_semantics=("parallel",), vmem_limit_bytes=buffers * 4 * size + _COMPILER_BYTES
         ),
         interpret=interpret,
         name="topk_threshold_of_long_rows",

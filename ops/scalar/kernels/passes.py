@@ -1,4 +1,4 @@
-"""Rows that lie on chip, passed over a piece at a time."""
+"""Passes over rows that lie on chip, a piece at a time."""
 
 import dataclasses
 from collections.abc import Callable
@@ -11,22 +11,23 @@ from jax import Array, lax
 from ..rows import Entry, Rows, Summed
 from ..twofloat import TwoFloat
 
-Piece = Callable[[Any], Array]  # the piece of this number
-Scalars = tuple[Array, ...]  # k, lam and what else the keys of a row depend on
-Keys = Callable[..., Array]  # what competes, of entries and the scalars of their rows
-Solve = Callable[..., TwoFloat]  # of entries in a layout, k, lam and the layout (Rows)
+Piece = Callable[[Any], Array]  # returns the piece with a given number
+Scalars = tuple[Array, ...]  # k, lam, and further scalars that the keys of a row depend on
+Keys = Callable[..., Array]  # returns the keys by which entries compete, from entries and the scalars of their rows
+Solve = Callable[..., TwoFloat]  # returns thresholds, from entries in a layout, k, lam and the layout (Rows)
 
 
 @dataclasses.dataclass(frozen=True)
 class Pieces(Rows):
-    """How one scalar per row is reduced from entries that are read a piece at a time, one function of its number each.
+    """Reductions of one scalar per row from entries that a function reads a piece at a time, by number.
 
-    A compiler of kernels unrolls what is done with an array over its registers: pieces are as large as that pays.
+    A kernel compiler unrolls operations on an array over its registers, so pieces are only as large as that pays off.
 
     Attributes:
-      shape: of a piece.
-      count: how many there are.
-      over: axes of a piece along which the entries of a row lie; the others tell rows apart.
+      shape: shape of a piece.
+      count: how many pieces there are.
+      over: axes of a piece along which the entries of a row lie; the other axes index rows.
+      keepdims: whether reductions keep these axes.
     """
 
     axis: None = None
@@ -44,16 +45,16 @@ class Pieces(Rows):
         def fold(number: Array | int, sofar: list[Array]) -> list[Array]:
             return [step(one, value) for one, value in zip(sofar, values(number), strict=True)]
 
-        # Started from the first, and not from nothing, which would not be laid out as a piece is.
+        # The fold starts from the first piece, because zeros would not have the layout of a piece.
         sofar = values(0)
         if self.count <= 2:
             return sofar if self.count == 1 else fold(1, sofar)
-        # Not `fori_loop`, which becomes a `scan`, whose parameters differ from one version of JAX to the next.
+        # Not `fori_loop`: it becomes a `scan`, whose parameters differ between versions of JAX.
         more, once = (lambda carried: carried[0] < self.count), (lambda carried: (carried[0] + 1, fold(*carried)))
         return lax.while_loop(more, once, (jnp.int32(1), sofar))[1]
 
     def sum(self, function: Callable[[Entry], Summed], entries: tuple[Entry, ...]) -> Summed:
-        """As of ``Rows``."""
+        """See ``Rows``."""
         kinds, tree = jax.tree.flatten(jax.eval_shape(function, jax.ShapeDtypeStruct(self.shape, jnp.float32)))
         totals = [jnp.sum(part, self.over, keepdims=self.keepdims) for part in self._fold(function, entries, jnp.add)]
         typed = [
@@ -62,6 +63,6 @@ class Pieces(Rows):
         return jax.tree.unflatten(tree, typed)
 
     def max(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
-        """As of ``Rows``."""
+        """See ``Rows``."""
         (best,) = self._fold(function, entries, jnp.maximum)
         return jnp.max(best, self.over, keepdims=self.keepdims)

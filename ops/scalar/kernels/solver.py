@@ -1,4 +1,4 @@
-"""The solver as a kernel: the one for the platform and the size of the rows, or the loop where there is none."""
+"""Chooses the kernel for the platform and the length of rows, or the loop if there is none."""
 
 import functools
 from collections.abc import Callable
@@ -11,17 +11,17 @@ from .divided import by_kernel, over_batches, over_devices
 from .passes import Keys, Scalars, Solve
 from .platforms import LONGEST, Platform, languages
 
-# On a TPU 128 rows lie side by side as long as they leave room for the next 128; longer ones are taken one by one.
+# On a TPU 128 rows are solved side by side if there is room for the next 128; longer rows are solved one by one.
 _SIDE_BY_SIDE = 8192
-# Nor do a few rows fill 128 lanes. What is computed of a row in each round takes about as long as so many entries of
-# it, where all others of its register are idle.
+# Few rows do not fill 128 lanes either. For a row alone in its register, the scalar operations of a round take about as
+# long as this many of its entries.
 _ENTRIES_A_ROW = 128
 
 
 def kernel_of(language: str, s: Array, *scalars: Array, keys: Keys, solve: Solve, interpret: bool = False) -> TwoFloat:
-    """The thresholds of rows ``(rows, n)`` by the kernel ``"tpu"``, or for GPUs ``"mosaic"`` or ``"triton"``."""
+    """Returns the thresholds of rows ``(rows, n)`` by the kernel ``"tpu"``, or ``"mosaic"`` or ``"triton"`` on GPUs."""
     count, n = s.shape
-    # Every backend of Pallas is imported where it is used, so that none stands in the way of the others.
+    # Each Pallas backend is imported only where it is used, so that a broken one does not affect the others.
     if language == "tpu":
         from . import mosaic
 
@@ -36,16 +36,16 @@ def kernel_of(language: str, s: Array, *scalars: Array, keys: Keys, solve: Solve
 def solve_in_kernel(
     s: Array, scalars: Scalars, *, keys: Keys, solve: Solve, platforms: tuple[Platform, ...], interpret: bool
 ) -> TwoFloat:
-    """The thresholds of rows, in a kernel on these platforms.
+    """Returns the thresholds of rows, by a kernel on ``platforms`` and by the loop elsewhere.
 
     Args:
       s: rows, float32, shape ``(rows, n)``.
-      scalars: how much is selected, the strength of the regularisation, and what else ``keys`` needs; each of shape
-        ``(rows, 1)``.
-      keys: what competes, of entries and scalars.
-      solve: the solver, of entries in a given layout.
-      platforms: those with a kernel that is to be used.
-      interpret: whether on other platforms the kernel for TPUs is interpreted; it is the loop if not.
+      scalars: how much is selected, the strength of the regularisation, and further arguments of ``keys``; each of
+        shape ``(rows, 1)``.
+      keys: returns the keys by which entries compete, from entries and scalars.
+      solve: solves entries in a given layout.
+      platforms: the platforms on which a kernel is used.
+      interpret: whether other platforms interpret the kernel for TPUs instead of using the loop.
     """
 
     def loop(s: Array, *scalars: Array, rows: Rows = Rows()) -> TwoFloat:

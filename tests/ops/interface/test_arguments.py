@@ -239,11 +239,11 @@ REFUSED = [
     (lambda: baselines.l0_penalty([X], low=0.0), "low must be negative.*, got 0.0"),
     (lambda: baselines.l0_penalty([X], high=1.0), "high must be above 1.*, got 1.0"),
     (lambda: baselines.sample_gates(jax.random.key(0), X, temperature=-1.0), "temperature must be positive.*, got -1"),
-    (lambda: topk_mask(X, 2, axis=(1, -1)), r"axis must be an integer, different ones, or None .* got \(1, -1\)$"),
+    (lambda: topk_mask(X, 2, axis=(1, -1)), r"axis must be an integer, different integers, or None .* got \(1, -1\)$"),
     (lambda: topk_mask(X, density=1.5), r"density must be in \[0, 1\], got 1.5$"),
     (lambda: topk_mask(X, np.ones((3, 1))), r"k must be .* shape \(3,\), got shape \(3, 1\): squeeze it"),
-    (lambda: topk_mask(X), "k must be given or else density, got neither$"),
-    (lambda: topk_mask(X, 2, density=0.5), "k must be given or else density, got both$"),
+    (lambda: topk_mask(X), "exactly one of k and density must be given, got neither$"),
+    (lambda: topk_mask(X, 2, density=0.5), "exactly one of k and density must be given, got both$"),
     (lambda: topk_mask(X, 2, lam=10**40), r"lam must be 0 or in .*, got 1e\+40"),
     (
         lambda: topk_mag_tree({"a": {"b": np.complex64([1, 2])}}, 0.5),
@@ -279,7 +279,7 @@ def test_budgets_of_trees(name):
 
 def test_more_entries_than_can_be_counted():
     shape = jax.ShapeDtypeStruct((2**31,), np.float32)
-    message = r"must have at most 2147483647 entries that compete with each other, got 2147483648"
+    message = r"must have at most 2147483647 competing entries, got 2147483648"
     with pytest.raises(ValueError, match=f"^x {message}"):
         jax.eval_shape(lambda x: topk_mask(x, 1), shape)
     tree = {"a": jax.ShapeDtypeStruct((2**30,), np.float32), "b": jax.ShapeDtypeStruct((2**30,), np.float32)}

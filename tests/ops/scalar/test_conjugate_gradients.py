@@ -48,7 +48,9 @@ def test_a_system_that_is_done_stays_while_others_go_on():
 def test_ends_where_the_curvature_is_negligible():
     matrix, right = jnp.asarray([[1.0, 1e-9]]), jnp.asarray([[0.0, 1.0]])
     np.testing.assert_allclose(conjugate_gradients(lambda y: matrix * y, right, 5, 1e-14), [[0, 1e9]])
-    np.testing.assert_array_equal(conjugate_gradients(lambda y: matrix * y, right, 5, 1e-14, flat=1e-8), [[0, 0]])
+    np.testing.assert_array_equal(
+        conjugate_gradients(lambda y: matrix * y, right, 5, 1e-14, min_curvature=1e-8), [[0, 0]]
+    )
 
 
 def test_makes_no_more_iterations_than_it_may():

@@ -326,7 +326,7 @@ def test_primitives_that_mosaic_lacks(name, expected, edges):
     x = {"log1p": lambda x: np.maximum(x, -1), "pow": np.abs}.get(name, np.asarray)(x).astype(np.float32)
     second = {"nextafter": [np.inf], "pow": [1 / 3]}.get(name, [])
     # Not in one program: XLA makes `log1p` of the logarithm of a sum, and what is made up for would be so twice.
-    found = gpu._OF_MOSAIC[name](jnp.asarray(x), *(jnp.full_like(x, value) for value in second))
+    found = gpu._MOSAIC_REPLACEMENTS[name](jnp.asarray(x), *(jnp.full_like(x, value) for value in second))
     with np.errstate(divide="ignore"):
         np.testing.assert_allclose(found, expected(x), rtol=2e-6 if name in ("log1p", "pow") else 0)
 
