@@ -113,7 +113,7 @@ def amount(k: ArrayLike | None, density: ArrayLike | None, x: Array, axis: Axis,
 def check_one_of(k: ArrayLike | None, density: ArrayLike | None) -> None:
     """Checks that exactly one of ``k`` and ``density`` is given."""
     if (k is None) == (density is None):
-        raise ValueError(f"exactly one of k and density must be given, got {'neither' if k is None else 'both'}")
+        raise ValueError(f"k must be given, or else density, got {'neither' if k is None else 'both'}")
 
 
 @functools.partial(jax.jit, static_argnames=("function", "axis", "returns", "static"))

@@ -200,8 +200,9 @@ def vector_rows(
     """
     if target()[0] != "cpu":
         return None
-    divided = entries is None or sum(s.size for s in jax.tree.leaves(entries)) >= _ENTRIES_WORTH_DIVIDING
-    return VectorRows(rows.axis, rows.axis_name, keys, divided)
+    size = None if entries is None else sum(s.size for s in jax.tree.leaves(entries))
+    few = isinstance(size, int) and size < _ENTRIES_WORTH_DIVIDING  # a symbolic size may be any
+    return VectorRows(rows.axis, rows.axis_name, keys, divided=not few)
 
 
 def rows_without_derivative(rows: Rows, entries: tuple[Array, ...] | None = None) -> Rows:

@@ -1,5 +1,7 @@
 """Conjugates, norms and entropies against their definitions as minima and maxima."""
 
+import itertools
+
 import jax
 import numpy as np
 import pytest
@@ -10,7 +12,9 @@ from ops import (
     k_support_negentropy,
     k_support_norm,
     owl_norm,
+    relaxed_topk_value,
     topk_conjugate,
+    topk_mag,
     topk_mask,
 )
 from tests.ops import oracles
@@ -22,6 +26,7 @@ CONJUGATES = {
     "half_square": lambda u: u**2 / 2,
     "exp": lambda u: u * np.log(np.maximum(u, 1e-300)),
 }
+PLAIN = {"half_square": lambda x: x**2 / 2, "exp": lambda x: np.exp(x - 1)}
 SIGNED = Y * np.sign(oracles.samples((6, 5), 1))
 
 
@@ -53,6 +58,34 @@ def test_density_is_a_share_of_the_entries():
     for norm in (topk_conjugate, k_support_norm, k_support_negentropy):
         np.testing.assert_array_equal(norm(Y, density=[0.2, 0.4, 0.5, 0.6, 0.99, 1]), norm(Y, [1, 2, 2, 3, 4, 5]))
         np.testing.assert_array_equal(norm(Y, density=0.1, axis=None), norm(Y, 3, axis=None))
+
+
+@pytest.mark.parametrize("phi", ["half_square", "exp"])
+def test_proposition_4(x64, phi):
+    # The conjugate of sum(phi*) restricted to k-sparse vectors, over all supports of size k; then conjugated again.
+    y, k = Y[0], 2
+    supports = np.array([np.isin(np.arange(5), c) for c in itertools.combinations(range(5), k)])
+
+    def restricted(x):
+        return np.max(supports @ PLAIN[phi](x))
+
+    # max <x, y> - t over t >= sum of phi over every support
+    found = optimize.minimize(
+        lambda v: v[-1] - v[:-1] @ y,
+        np.r_[np.log(y + 0.1), 10],
+        method="SLSQP",
+        constraints={"type": "ineq", "fun": lambda v: v[-1] - supports @ PLAIN[phi](v[:-1])},
+        options={"ftol": 1e-14, "maxiter": 2000},
+    )
+    x = found.x[:-1]
+    np.testing.assert_allclose(topk_conjugate(y, k, phi=phi), x @ y - restricted(x), rtol=1e-6)
+
+
+def test_proposition_2_value_is_that_of_the_dual(x64):
+    x, lam, p = SIGNED, 0.7, 4 / 3
+    y = np.asarray(topk_mag(x, K, lam=lam, p=p))
+    dual = (x * y).sum(-1) - np.asarray(topk_conjugate(y, K, phi="half_square")) - lam / p * (np.abs(y) ** p).sum(-1)
+    np.testing.assert_allclose(relaxed_topk_value(x, K, phi="half_square", lam=lam, p=p), dual, rtol=1e-12)
 
 
 def test_polytopes(x64):

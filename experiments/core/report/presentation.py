@@ -70,7 +70,7 @@ class Presentation:
         if reason := results.misfit(run.config, self.types):
             return reason
         kind = run.fields.get(self.kinds.field)
-        if kind not in self.kinds.reads:
+        if not isinstance(kind, str) or kind not in self.kinds.reads:
             return f"config.{self.kinds.field}={kind!r} is none of " + ", ".join(self.kinds.reads)
         try:
             self.method(run.fields).encode()  # not every string is text

@@ -9,7 +9,6 @@ from experiments.core import config_file
 from experiments.core.config import require
 from experiments.core.errors import UsageError
 from experiments.core.kinds import dotted
-from experiments.core.report.style import BLACK
 from experiments.core.training.schedules import lam_schedule
 from experiments.vmoe import report, routers, suite
 from experiments.vmoe.experiment import RECIPE, make_router
@@ -57,13 +56,12 @@ def test_a_router_is_one_entry(monkeypatch):
     assert [run.name for run in suite.tokens() if "single" in run.name][-1] == "final-single"
 
 
-def test_a_router_without_a_name_or_a_look_goes_by_that_of_its_entry(monkeypatch, tmp_path):
+def test_a_router_without_a_name_goes_by_that_of_its_entry(monkeypatch, tmp_path):
     monkeypatch.setitem(ROUTERS, "single", ROUTERS["hard"])
     monkeypatch.setitem(KINDS.reads, "single", [])
     write_vmoe(tmp_path / "single", [[1.0, 1.0], [20.0, 24.0]], router__name="single")
     ((run,), _) = report.PRESENTATION.load(tmp_path)
     assert report.PRESENTATION.method(run.fields) == "single"
-    assert report.PRESENTATION.look(run.fields) == (BLACK, "-")
 
 
 LOGITS = np.random.default_rng(0).normal(size=(1, 160, 8)).astype(np.float32)  # the group of the tiny setting

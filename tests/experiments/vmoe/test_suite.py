@@ -95,10 +95,8 @@ def test_a_suite_trains_draws_and_skips_what_is_done(tmp_path, capsys, monkeypat
     assert float(found["metrics"]["test_precision_at_1"][:359].mean()) == pytest.approx(
         end["test_precision_at_1"][0], rel=1e-6
     )
-    rows = tables.read((tmp_path / "table.md").read_text().splitlines(), "Test: precision-at-1 after 50 steps")
+    rows = tables.read((tmp_path / "table.md").read_text().splitlines(), "Test after 50 steps")
     assert [row["router"] for row in rows] == ["relaxed, logits"]
-    rows = tables.read((tmp_path / "table.md").read_text().splitlines(), "What the routers do after 50 steps")
-    assert all(0 <= float(row["stability, %"]) <= 100 for row in rows)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
     assert command.run_suite(undrawn(SUITE), tmp_path, TINY, TINY, ["suite"]) == 0
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}

@@ -56,4 +56,4 @@ def test_a_suite_trains_and_draws(tmp_path, capsys, monkeypatch):
     lines = (tmp_path / "table.md").read_text().splitlines()
     (row,) = tables.read(lines, "Test: loss over that of the best assignment, %")
     assert row["router"] == "hard, gates"
-    assert {path.stem for path in (tmp_path / "figures").iterdir()} == {"excess", "recovery"}
+    assert {path.stem for path in (tmp_path / "figures").iterdir()} == {"excess"}

@@ -282,7 +282,7 @@ def deprecated(s, k):
 
 
 def test_where_jax_takes_no_kernel_the_loop_does_and_says_so_once(monkeypatch):
-    monkeypatch.setattr(divided, "_REASONS", [])
+    monkeypatch.setattr(divided, "_WARNED_REASONS", [])
     taken = by_kernel([raises, deprecated, gives(1)], gives(0), divisible=True)
     assert jax.jit(taken)(X, K[:, None]).hi.sum() == 16  # the first that there is, and nobody is warned
     taken = by_kernel([raises, raises], gives(0), divisible=True)
@@ -294,7 +294,7 @@ def test_where_jax_takes_no_kernel_the_loop_does_and_says_so_once(monkeypatch):
 @pytest.mark.parametrize("n", [24, 2**18 + 1])
 def test_programs_for_several_platforms_are_exported(monkeypatch, n):
     """A kernel for GPUs cannot be compiled where it is not known for which: nothing is raised."""
-    monkeypatch.setattr(divided, "_REASONS", [])
+    monkeypatch.setattr(divided, "_WARNED_REASONS", [])
     function = jax.jit(lambda x: ops.topk_mask(x, 5, solver="kernel"))
     with pytest.warns(UserWarning, match="top-k is solved by the loop"):
         exported = jax.export.export(function, platforms=("cpu", "cuda"))(jax.ShapeDtypeStruct((8, n), jnp.float32))
