@@ -38,14 +38,14 @@ def findings():
 
 def test_claims_are_those_that_the_results_give(findings):
     head, rows = block("claims")[:2], block("claims")[2:]
-    assert head == readme.claim_blocks((), ())["claims"]
+    assert head == readme.claims_table((), ())
     assert len(rows) == len(CLAIMS)
     for claim, row in zip(CLAIMS, rows, strict=True):
         assert claim not in findings or row == readme.claim_row(claim, findings[claim]), "make report writes it again"
 
 
 def test_blocks_are_those_that_the_results_give():
-    made = readme.blocks(RESULTS) | readme.claim_blocks(CLAIMS, [None] * len(CLAIMS)) | {"claims": block("claims")}
+    made = readme.blocks(RESULTS) | {"claims": block("claims")}
     texts = {path: path.read_text() for path in READMES}
     assert {path for path, text in texts.items() if readme.fill(text, made) != text} == set(), "make report"
     shown = {name for text in texts.values() for name in re.findall(r"<!-- end of (.*) -->", text)}

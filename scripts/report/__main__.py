@@ -20,10 +20,10 @@ def make(directory: Path) -> None:
         findings.append(claim.find(directory))
         print(readme.claim_row(claim, findings[-1]), flush=True)
     if directory.resolve() == RESULTS:
-        told = readme.claim_blocks(claims.CLAIMS, findings)
-        for changed in readme.update(directory, readme.blocks(directory) | told):
+        answers = readme.claims_table(claims.CLAIMS, findings)
+        for changed in readme.update(directory, readme.blocks(directory) | {"claims": answers}):
             print(f"the tables of {changed} are new", flush=True)
-        write_atomically(directory / PAGE, page(claims.CLAIMS, told["claims"], findings, directory))
+        write_atomically(directory / PAGE, page(claims.CLAIMS, answers, findings, directory))
         print(f"the page is {directory / PAGE}", flush=True)
 
 

@@ -16,7 +16,6 @@ from scripts.report import timings
 from scripts.report.claims import Claim
 
 _ANSWERS = ("claim", "as the paper sets it", "tuned by us", "measured on")
-_WORDS = ("claim", "what the paper says")
 _BLOCK = re.compile(r"(<!-- (?P<name>[^:\n]+): [^\n]*-->\n).*?(<!-- end of (?P=name) -->)", re.DOTALL)
 
 
@@ -56,14 +55,10 @@ def fill(text: str, made: Mapping[str, Sequence[str]]) -> str:
     return _BLOCK.sub(again, text)
 
 
-def claim_blocks(claims: Sequence[Claim], findings: Sequence[Finding | None]) -> dict[str, list[str]]:
-    """Returns the lines of the two tables with a row for each claim: our answers, and what the paper says."""
+def claims_table(claims: Sequence[Claim], findings: Sequence[Finding | None]) -> list[str]:
+    """Returns the lines of the table with our answers, a row for each claim."""
     rows = [claim_row(claim, finding) for claim, finding in zip(claims, findings, strict=True)]
-    words = [(claim.short, claim.says.replace("|", r"\|")) for claim in claims]
-    return {
-        "claims": [*grid(_ANSWERS, [], text=len(_ANSWERS)), *rows],
-        "what the paper says": grid(_WORDS, words, text=len(_WORDS)),
-    }
+    return [*grid(_ANSWERS, [], text=len(_ANSWERS)), *rows]
 
 
 def claim_row(claim: Claim, finding: Finding | None) -> str:

@@ -11,7 +11,7 @@ from scripts.report.page import PAGE, page
 def test_a_section_a_claim_with_the_paper_our_page_and_its_figure():
     finding = Finding(Verdict("no", "error 8.72 higher"), None, "paper's task")
     findings = [finding, *[None] * (len(claims.CLAIMS) - 1)]
-    made = page(claims.CLAIMS, readme.claim_blocks(claims.CLAIMS, findings)["claims"], findings, RESULTS)
+    made = page(claims.CLAIMS, readme.claims_table(claims.CLAIMS, findings), findings, RESULTS)
     assert made.count("<details>") == len(claims.CLAIMS)
     first = made.partition("<details>")[2].partition("</details>")[0]
     assert all(part in first for part in ("Measured on: paper's task", "Figure 5", "<img"))
