@@ -29,7 +29,7 @@ from experiments.vision.pretrained import load_pretrained
 
 
 class Network(NamedTuple):
-    """What there is to train, for examples whose `image` is an image or its features.
+    """The network to train, for examples whose `image` is an image or its features.
 
     Attributes:
       init: makes the parameters.

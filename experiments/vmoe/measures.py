@@ -1,4 +1,4 @@
-"""What a router does, in numbers: of each group, [G] float32; of all images; and from one evaluation to the next."""
+"""Measures of a router: of each group, [G] float32; of all images; and from one evaluation to the next."""
 
 import jax
 import jax.numpy as jnp

@@ -48,6 +48,6 @@ def apply(
 
 
 def _by_block(collection: Any) -> dict[str, dict[str, jax.Array]]:
-    """What the one layer of experts in each block has sown."""
+    """Returns the values sown by the one layer of experts in each block."""
     blocks = collection.get("Transformer", {})
     return {f"block_{re.sub(r'[^0-9]', '', name)}": next(iter(sown.values())) for name, sown in blocks.items()}

@@ -39,7 +39,11 @@ def page(claims: Sequence[Claim], rows: Sequence[str], findings: Sequence[Findin
       findings: on each of the claims; None where there are no results.
       results: the directory that the page lies in.
     """
-    sections = "\n".join(_section(claim, finding, results) for claim, finding in zip(claims, findings, strict=True))
+    pages = [claim.page for claim in claims]
+    sections = "\n".join(
+        _section(claim, finding, results, is_first=claim.page not in pages[:number])
+        for number, (claim, finding) in enumerate(zip(claims, findings, strict=True))
+    )
     answers = _html("\n".join(rows), results.parent, results)
     return f"""<!doctype html>
 <html lang="en">
@@ -64,11 +68,11 @@ def page(claims: Sequence[Claim], rows: Sequence[str], findings: Sequence[Findin
 """
 
 
-def _section(claim: Claim, finding: Finding | None, results: Path) -> str:
-    """The claim in the paper's words, where it was measured, and what our page on it says first, with its figure."""
+def _section(claim: Claim, finding: Finding | None, results: Path, *, is_first: bool) -> str:
+    """The claim in the paper's words and where it was measured; the first of a page also has its lead and figure."""
     directory = results.parent / claim.page
     told = [claim.says, f"Measured on: {finding.on}." if finding else "Not measured."]
-    text = (directory / "README.md").read_text() if directory.is_relative_to(results) else ""
+    text = (directory / "README.md").read_text() if is_first and directory.is_relative_to(results) else ""
     told += text.partition("\n## ")[0].partition("\n<!--")[0].split("\n\n")[1:]
     told += [*_IMAGE.findall(text)[:1], f"[All of it](README.md) is in {claim.page}."]
     body = _html("\n\n".join(told), directory, results)

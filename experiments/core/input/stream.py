@@ -116,5 +116,5 @@ def step_indices(seed: int, first_step: int, num_steps: int, num_examples: int, 
     return np.concatenate(parts)
 
 
-# Of the epochs under way; a step is a small part of one.
+# Orders kept for the epochs under way; a step is a small part of one.
 _recent_epoch_indices = functools.lru_cache(maxsize=16)(epoch_indices)

@@ -26,7 +26,7 @@ _PACKAGES = (
     "ml-collections",
     "numpy",
 )
-# What changes numbers besides the code and the config: options of JAX, and variables of XLA and below, those set.
+# Options of JAX, and variables of XLA and below if set, that change numbers beside the code and the config.
 _OPTIONS = ("jax_default_matmul_precision", "jax_enable_x64", "jax_default_prng_impl", "jax_threefry_partitionable")
 _VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "NVIDIA_TF32_OVERRIDE", "JAX_NUMPY_DTYPE_PROMOTION")
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from experiments.core.record.metrics import Row
 
-# What a row says of the run rather than of the network: no metrics.
+# Fields of a row that describe the run rather than the network: no metrics.
 PROGRESS = ("epoch", "step", "seconds", "diverged", "learning_rate", "performance")
 
 

@@ -1,1 +1,1 @@
-"""What the tables, figures and claims of all experiments share: reading runs, pairing seeds, writing Markdown."""
+"""The common parts of all tables, figures and claims: reading runs, pairing seeds, writing Markdown."""

@@ -189,7 +189,7 @@ def are_whole(value: Any) -> bool:
 
 
 def length(config: dict[str, Any]) -> tuple[str, int]:
-    """What a run is counted in, "epoch" or "step", and how many of them it is to be long."""
+    """Returns the unit that a run is counted in, "epoch" or "step", and its length in it."""
     unit = "step" if config.get("steps") is not None else "epoch"
     if not is_whole(config.get(f"{unit}s")):
         raise _BrokenError("config.json is of no run of this repository: it has a number of neither epochs nor steps")
@@ -288,7 +288,7 @@ def _reached(config: dict[str, Any], rows: list[Row], how: str) -> str:
 
 
 def _how_far(workdir: Workdir, launched: str | None) -> str:
-    """What is known of an unfinished run; `launched` is the last word of its launcher, if it has one."""
+    """Says how far an unfinished run is; `launched` is the last word of its launcher, if it has one."""
     if workdir.in_use():
         return "running, at"
     if launched == "failed":

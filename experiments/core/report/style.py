@@ -71,7 +71,7 @@ def save(figure: Figure, directory: Path, name: str, *, dpi: float = 150) -> lis
     """
     directory.mkdir(parents=True, exist_ok=True)
     paths = []
-    # What matplotlib would add by itself (the date, its version) changes from run to run.
+    # The metadata that matplotlib would add (the date, its version) changes from run to run.
     for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
         buffer = io.BytesIO()
         figure.savefig(buffer, format=suffix, dpi=dpi, metadata=metadata)

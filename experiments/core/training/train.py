@@ -29,7 +29,7 @@ from experiments.core.training.loop import Loop
 from experiments.core.training.program import Program
 from experiments.core.training.setup import Setup
 
-# What of JAX's options decides which numbers follow from a seed: a run has the same ones whatever the variables say.
+# Options of JAX that decide which numbers follow from a seed: a run has the same ones whatever the variables say.
 _RANDOM = {
     "jax_default_prng_impl": "threefry2x32",
     "jax_threefry_partitionable": True,

@@ -35,7 +35,7 @@ def with_dykstras_jacobian(w: jax.Array, kept: jax.Array, k: jax.Array | int, la
     selected = (jnp.arange(w.size) < k).astype(w.dtype)
 
     def total(values: jax.Array) -> jax.Array:
-        """Of the block of each entry."""
+        """Returns the sum over the block of each entry."""
         return jax.ops.segment_sum(values, block, num_segments=w.size, indices_are_sorted=True)[block]
 
     pulled = (magnitudes - total(magnitudes) / total(1.0 + lam * selected)) / lam

@@ -1,4 +1,4 @@
-"""What routers take and return, and what they are made of. Axes as in the package."""
+"""The types that routers take and return, and their building blocks. Axes as in the package."""
 
 import dataclasses
 from typing import Protocol
@@ -38,7 +38,7 @@ class Slots:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Mixtures:
-    """What each slot is made of, and each token of the slots: `dispatch` and `combine`, both [G, S, E, C] float32."""
+    """Weights of tokens in each slot (`dispatch`) and of slots in each token (`combine`), both [G, S, E, C] float32."""
 
     dispatch: Array
     combine: Array
@@ -61,7 +61,7 @@ class Logits:
 
 
 class Router(Protocol):
-    """What `layer.MoeLayer` needs of a router."""
+    """The interface of a router that `layer.MoeLayer` calls."""
 
     cosine: bool  # whether the logits are cosines, scaled, rather than products
 
