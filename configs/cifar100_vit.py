@@ -52,7 +52,7 @@ OPTIONS = {
     "small": "no",  # the other, from the weights in config.pretrained
     "pretrain": "no",  # the run that makes these weights
 }
-# What these forms settle themselves.
+# Fields that these forms fix themselves.
 FIXED = {
     "features": ("recipe", "weights"),
     "last_block": ("recipe", "weights"),

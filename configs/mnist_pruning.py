@@ -58,10 +58,10 @@ def get_config(argument: str = "relaxed") -> ml_collections.ConfigDict:
     config.split = "test"  # evaluate on it; or "validation": the last training images, held out
     config.validation_size = 10_000
 
-    # Training. The seeds train side by side. Each has data and random numbers of its own, but their number changes the
-    # last bits: on CPUs the gradients of biases are summed in another order for three seeds than for four or more.
-    # Where a slope of 1 / lam multiplies that, it shows: at lam = 1e-4 in up to 13.6 points of test error, where lam is
-    # annealed in 0.2 (results/mnist_pruning/batching.json).
+    # Training. The seeds train side by side, each with its own data and random numbers. Their number changes the last
+    # bits: CPUs sum the gradients of biases in another order for three seeds than for four or more. A slope of 1 / lam
+    # multiplies that: up to 13.6 points of test error at lam = 1e-4, 0.2 with lam annealed
+    # (results/mnist_pruning/batching.json).
     config.seeds = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
     config.epochs = 30
     config.batch_size = 128
@@ -101,7 +101,7 @@ def get_config(argument: str = "relaxed") -> ml_collections.ConfigDict:
     # Whether a selected weight keeps its value (the published code) or is shrunk by 1 / (1 + lam)
     # and the like (the paper). Only with it does the operator tend to the identity as lam grows.
     config.debias = False
-    # What else the paper may mean: lam times the number of weights (a regulariser that is a mean, not a sum); the
+    # Other readings of the paper: lam times the number of weights (a regulariser that is a mean, not a sum); the
     # weights times the relaxed mask of their magnitudes or squares; or no derivative of which weights are selected,
     # or the one that the published code has.
     config.lam_times_size = False

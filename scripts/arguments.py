@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """Of whole numbers, ``least`` the smallest."""
+    """Type of an option that takes whole numbers from ``least`` on."""
 
     def parse(text: str) -> int:
         try:

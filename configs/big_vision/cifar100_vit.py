@@ -85,7 +85,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.lr = learning_rate(options["loss"])
     config.schedule = {"warmup_steps": steps // 10, "decay_type": "cosine"}
 
-    # What is kept.
+    # Checkpoints and logs.
     config.log_training_steps = 10
     config.ckpt_steps = 1000
     config.evals = {"test": _evaluation("test", "softmax_xent", f"decode|{evaluation}|{labels}", steps)}

@@ -94,7 +94,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     def examine(params: Params, examples: Batch) -> dict[str, jax.Array]:
         logits = network.logits(params, network.prepare(examples["image"]))
         hits = ops.topk_accuracy(logits, examples["label"], max_k)
-        # How many classes are ahead of the label, max_k at most.
+        # Classes ahead of the label, max_k at most.
         return {RANK: max_k - hits.sum(axis=1, dtype=jnp.uint8)}
 
     return Experiment(

@@ -98,7 +98,7 @@ def _svm(k: int, lam: float, **unused: Any) -> Loss:
     return lambda logits, labels: others.smooth_svm(logits, labels, k, lam)
 
 
-# In the order of the tables.
+# The order of the tables.
 LOSSES = {
     "xent": LossKind(lambda **unused: _cross_entropy, reads=()),
     "topk": LossKind(_topk),

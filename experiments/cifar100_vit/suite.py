@@ -75,7 +75,7 @@ class Form:
 _LAMS = (0.03, 0.1, 1.0, 10.0)
 _P2, _P4_3 = {"p": 2.0, "target": "one_hot"}, {"p": 4 / 3, "target": "one_hot"}
 _P2_SMOOTH, _P4_3_SMOOTH = {"p": 2.0, "target": "smooth"}, {"p": 4 / 3, "target": "smooth"}
-# What the suites train, in their order.
+# The losses that the suites train, in this order.
 FORMS = {
     "xent": Form("xent"),
     "topk-p2": Form("topk", _P2, lams=_LAMS),
@@ -93,7 +93,7 @@ FORMS = {
     "sorted-xent": Form("sorted_xent", {"k": 5}, temperatures=(0.1, 1.0, 10.0), in_all_suites=False),
 }
 IN_ALL_SUITES = {name: form for name, form in FORMS.items() if form.in_all_suites}
-# In other settings: cross-entropy, the paper's losses and one that comes closer to it.
+# The losses of the other settings: cross-entropy, the paper's, and one that comes closer to it.
 FEW = ("xent", "topk-p2", "topk-p4_3", "top1-p4_3")
 IN_DEMO = ("xent", "topk-p2", "topk-p2-smooth", "topk-p4_3-smooth")
 DEMO = DIGITS | {"batch_size": 64}
@@ -147,7 +147,7 @@ def small() -> list[SuiteRun]:
 
 
 def pretrained() -> list[SuiteRun]:
-    """In the paper's setting every loss, at the paper's rates and at its own; in the others a few, at their own."""
+    """Lists every loss in the paper's setting, at the paper's rates and at its own; elsewhere a few, at their own."""
     return [*_at_paper_rates(PAPERS), *(run for setting in (PAPERS, *OTHERS) for run in _tuned(setting))]
 
 

@@ -28,7 +28,7 @@ INPUTS: dict[str, Callable[[Data], tuple[float, float]]] = {
     "symmetric": lambda data: (127.5, 127.5),  # in [-1, 1]
     "raw": lambda data: (0.0, 1.0),
 }
-# So it does how kernels start.
+# The paper does not say how kernels are initialised either.
 INITIALISATIONS: dict[str, initializers.Initializer] = {
     "lecun_normal": initializers.lecun_normal(),
     "glorot_uniform": initializers.glorot_uniform(),

@@ -65,7 +65,7 @@ class Pools:
         return traverse_util.unflatten_dict(traverse_util.flatten_dict(network) | pruned)
 
     def sizes(self, network: Params) -> dict[str, int]:
-        """How many weights compete with each other in each pool of a network, of which the shapes count alone."""
+        """Counts the weights in each pool of a network; only the shapes matter."""
         kernels = self.kernels(network)
         if self.budget == "network":
             return {"network": sum(math.prod(kernel.shape) for kernel in kernels.values())}

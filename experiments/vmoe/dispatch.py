@@ -1,12 +1,12 @@
-"""Dispatchers: take tokens to the experts, and what these make of them back, weighed. Axes as in `routers/`.
+"""Dispatchers: bring tokens to the experts and the weighted outputs back. Axes as in `routers/`.
 
     gather   tokens are copied into the slots and added up from there; its cost does not depend on S
     einsum   the same as products with matrices of zeros and ones, [G, E, C, S]
     dense    every expert works on every token, and buffers have no end: the oracle
     soft     for Soft MoE: products with its matrices
 
-With enough room in the buffers the first three agree. Groups stay apart throughout. What comes back is weighed and
-added up in float32, and rounded once.
+With enough room in the buffers the first three agree. Groups never mix. Outputs are weighted and summed in float32,
+then rounded once.
 """
 
 import dataclasses
@@ -21,17 +21,17 @@ from jax import Array
 import ops
 from experiments.vmoe.routers import Mixtures, Slots
 
-# In all digits of the factors, which accelerators would round.
+# Full precision: accelerators would round the factors.
 _product = functools.partial(jnp.einsum, precision=jax.lax.Precision.HIGHEST)
 
 
 @dataclasses.dataclass(frozen=True)
 class Dispatcher:
-    """Two functions.
+    """A pair of functions.
 
     Attributes:
       take: tokens [G, S, D] and the routing to slots [G, E, C, D].
-      put: what the experts made of the slots, [G, E, C, D], and the routing to tokens [G, S, D].
+      put: outputs of the experts [G, E, C, D] and the routing to tokens [G, S, D].
     """
 
     take: Callable[[Array, Any], Array]

@@ -1,4 +1,4 @@
-"""Where groups and slots lie on the mesh at hand (`jax.set_mesh`), and how slots get to their experts and back.
+"""Layout of groups and slots on the current mesh (`jax.set_mesh`), and the exchange of slots with their experts.
 
 Groups are divided along all axes. Left to itself the compiler would gather the scores of all groups on every device,
 for the operators loop over blocks of rows; so what concerns single groups is told to be local. The exchange is an

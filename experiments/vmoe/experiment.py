@@ -1,8 +1,8 @@
 """The V-MoE experiment for the trainer: a transformer with experts, sigmoid or softmax loss, precision-at-1.
 
-Images that follow one another in a batch make a group, in training and in evaluation. What is left of an epoch after
-the last whole batch does not train; where the last group of an evaluation is not full, copies of the last image fill
-it up, which compete for experts as the others do and are not counted.
+Consecutive images of a batch make a group, in training and in evaluation. The incomplete last batch of an epoch does
+not train. Copies of the last image fill up the last group of an evaluation; they compete for experts as the others do,
+and are not counted.
 """
 
 import math
@@ -30,14 +30,14 @@ LOSSES = ("softmax", "sigmoid")
 
 
 def routing_shape(config: ml_collections.ConfigDict) -> Shape:
-    """What `config.router.k`, or its factor, and `config.router.capacity` come to."""
+    """Resolves `config.router.k`, or its factor, and `config.router.capacity`."""
     fields = config.router
     tokens = config.moe.group_images * model.tokens_per_image(
         _model(config, 1, routers.HardExpertChoice(1)), inputs.of(config).side
     )
     k = fields.k
     if not k:
-        # In fractions of the decimal number as written: the float next to it may be above an integer.
+        # A fraction of the decimal number as written: its float may lie above an integer.
         share = Fraction(str(fields.factor)) * tokens / config.moe.num_experts
         k = math.ceil(share / fields.multiple_of) * fields.multiple_of
     return Shape(tokens, k, tokens if ROUTERS[fields.name].unbounded else fields.capacity or k)
@@ -161,7 +161,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         # A group counts for each of its images.
         routing = jax.tree.map(lambda values: jnp.repeat(values, group_images), found.routing)
         for block in found.assigned:
-            # Of which `conclude` makes a number, when it knows the mean: the frequencies of expert and class together.
+            # Joint frequencies of expert and class, whose mean `conclude` turns into mutual information.
             routing[block]["specialisation"] = found.experts_of_images(block)[:, :, None] * labels[:, None]
         return {
             name: 100.0 * (first * labels).sum(axis=1),
@@ -224,7 +224,7 @@ def _loss(name: str, logits: jax.Array, labels: jax.Array) -> jax.Array:
     targets = _multi_hot(logits, labels)
     if name == "sigmoid":
         return optax.sigmoid_binary_cross_entropy(logits, targets).sum(axis=-1)
-    # Of several labels each is as likely; an image without any has no part.
+    # Several labels share the probability equally; an image without any adds nothing.
     total = targets.sum(axis=-1, keepdims=True)
     return optax.softmax_cross_entropy(logits, targets / jnp.maximum(total, np.float32(1)))
 

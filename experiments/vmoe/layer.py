@@ -28,9 +28,8 @@ class MoeLayer(nn.Module):
     """A router, and `num_experts` MLPs with parameters of their own.
 
     The parameters are `router` [D, E] and, below `experts`, those of `vit.MlpBlock`, each with a leading axis of
-    experts. It sows the metrics of `measures.py` in the collection `routing`, the loss of the router in `auxiliary`,
-    and who works on what in `assigned`.
-    With `routers.Dense` there is neither router nor expert, but one MLP, or none.
+    experts. The layer sows the metrics of `measures.py` in the collection `routing`, the loss of the router in
+    `auxiliary`, and the experts of each token in `assigned`. With `routers.Dense` it is one MLP, or nothing.
 
     Attributes:
       num_experts: E.
@@ -38,8 +37,8 @@ class MoeLayer(nn.Module):
       router: of `routers/`.
       group_images: images whose tokens make a group; the number of images must be a multiple.
       dispatcher: a name in `dispatch.DISPATCHERS`; Soft MoE has its own.
-      noise: standard deviation of what is added to the logits, in units of 1 / E; above 0 it takes the random numbers
-        `router` of `apply(..., rngs={...})`.
+      noise: standard deviation of the noise in the logits, in units of 1 / E; above 0, `apply` needs
+        `rngs={"router": key}`.
       dtype: in which the experts compute; the router does in float32.
     """
 
@@ -85,7 +84,7 @@ class MoeLayer(nn.Module):
         if router.cosine:
             scale = self.param("scale", nn.initializers.ones, ())
             groups, kernel = scale * _normalised(groups, axis=-1), _normalised(kernel, axis=0)
-        # In all digits: accelerators would round the factors, and so would move masks whose slope is 1 / lam.
+        # Full precision: accelerators would round the factors, which moves masks whose slope is 1 / lam.
         clean = jnp.matmul(groups, kernel, precision=jax.lax.Precision.HIGHEST)
         if self.noise == 0.0:
             return Logits(clean, clean)

@@ -1,4 +1,4 @@
-"""Measures of a router: of each group, [G] float32; of all images; and from one evaluation to the next."""
+"""Metrics of a router: per group, [G] float32; over all images; and between two evaluations."""
 
 import jax
 import jax.numpy as jnp
@@ -21,12 +21,12 @@ def assigned(routed: Slots) -> Array:
 
 
 def measure(routed: Slots) -> dict[str, Array]:
-    """Metrics of the routing of each group; what is counted has a weight above 0.
+    """Metrics of the routing of each group; only weights above 0 count.
 
     experts_per_token_{mean,min,max}   over the tokens of the group, counting what is in the buffers
     served_by_T                        share of the tokens in the buffers of at least T experts, in percent
     support                            tokens selected by an expert, in its buffer or not; mean over the experts
-    load_variation                     standard deviation over mean of these numbers, over the experts; 0: all alike
+    load_variation                     coefficient of variation of these numbers over the experts; 0: all alike
     dropped_mass                       share of the weights that found no room, in percent
     smallest_gate                      of a token in a buffer
     entropy                            of the gates of a token, in nats; mean over the tokens
@@ -36,7 +36,7 @@ def measure(routed: Slots) -> dict[str, Array]:
     support = routed.selected.mean(axis=1)
     gates = jnp.take_along_axis(routed.gates.swapaxes(1, 2), routed.token, axis=-1)
     mass = routed.mass.sum(axis=1)
-    # Where all weights are 0 nothing can be dropped.
+    # A group whose weights are all 0 has dropped nothing.
     kept = jnp.where(mass > 0, routed.weight.sum(axis=(1, 2)) / jnp.where(mass > 0, mass, 1.0), 1.0)
     served = {
         f"served_by_{least}": 100.0 * (experts_of >= least).mean(axis=1, dtype=jnp.float32) for least in SERVED_BY
@@ -55,9 +55,9 @@ def measure(routed: Slots) -> dict[str, Array]:
 
 
 def mutual_information(joint: Array) -> Array:
-    """Of two variables, from the frequencies [E, n] of their values together, in whatever unit; in nats.
+    """Mutual information of two variables, in nats, from their joint frequencies [E, n] in any unit.
 
-    0 where they are independent, or nothing is known of them; at most the logarithm of the smaller number of values.
+    It is 0 for independent variables and for an empty table, and at most log(min(E, n)).
     """
     total = joint.sum()
     share = joint / jnp.where(total > 0, total, 1.0)
@@ -66,9 +66,9 @@ def mutual_information(joint: Array) -> Array:
 
 
 def stability(before: Array, now: Array) -> Array:
-    """Of the pairs of a token and an expert that works on it in one of two routings, the share in both, in percent.
+    """Overlap of two routings, in percent: (token, expert) pairs in both, over those in either.
 
-    Jaccard's index of the sets of pairs, given as bool [S, E]; 100 if there are none.
+    Jaccard's index of the sets of pairs, given as bool [S, E]; 100 if both are empty.
     """
     either = (before | now).sum(dtype=jnp.float32)
     both = (before & now).sum(dtype=jnp.float32)

@@ -1,4 +1,4 @@
-"""What a network with layers of experts says of images, and of how it came to it. `B` images, `G` groups of them."""
+"""Outputs of a network with experts: logits and how its routers decided. `B` images, `G` groups of them."""
 
 import re
 from typing import Any, NamedTuple
@@ -12,13 +12,13 @@ from experiments.vmoe import layer
 
 
 class Outputs(NamedTuple):
-    """Of one application; the last three by groups, of which the first images make the first, and so on.
+    """Outputs of one forward pass; the last three per group, in the order of the images.
 
     Attributes:
       logits: [B, n].
       auxiliary: [G], the sum of the losses of the routers.
-      routing: by block, as "block_1", the metrics of its router, [G] each; none of Soft MoE.
-      assigned: by block the experts that work on each token, bool [G, S, E]; none of Soft MoE.
+      routing: metrics of each router, [G] each, by block ("block_1"); empty for Soft MoE.
+      assigned: the experts that work on each token, bool [G, S, E], by block; empty for Soft MoE.
     """
 
     logits: jax.Array
@@ -27,7 +27,7 @@ class Outputs(NamedTuple):
     assigned: dict[str, jax.Array]
 
     def experts_of_images(self, block: str) -> jax.Array:
-        """[B, E] float32: how often each expert works on a token of an image."""
+        """Counts the tokens of each image that an expert works on: [B, E] float32."""
         assigned = self.assigned[block]
         return assigned.reshape(len(self.logits), -1, assigned.shape[-1]).sum(axis=1, dtype=jnp.float32)
 

@@ -103,7 +103,7 @@ _RELAXED = RouterKind(
     validate_shape=_validate_capacity,
 )
 
-# In the order of the tables.
+# The order of the tables.
 ROUTERS = {
     "hard": RouterKind(
         lambda fields, shape, lam: routers.HardExpertChoice(shape.k, fields.score),

@@ -35,7 +35,7 @@ SWEEP_SEEDS = (100,)
 DYKSTRA_ITERATIONS = 10  # the paper's
 LARGE_BUFFER = 84  # slots: three times k
 
-# Of `tokens` and `longer`.
+# The presets `tokens` and `longer`.
 TOKENS_SEEDS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 TOKENS_RATES = (3e-3, 1e-2, 3e-2, 1e-1)
 TOKENS_LAMS = (0.1, 1.0, 10.0)  # at the second rate
@@ -55,7 +55,7 @@ FORMS: dict[str, tuple[str, Fields]] = {
     "relaxed-logits-dykstra10": ("relaxed", {"router.score": "logits", "router.dykstra": DYKSTRA_ITERATIONS}),
 }
 
-# Of `small` and `buffers`.
+# The presets `small` and `buffers`.
 SMALL_SEEDS = (0, 1, 2, 3, 4)
 SMALL_RATES = (1e-3, 3e-3, 1e-2, 3e-2)  # of the hard router
 BEST_RATE = 1e-2  # of these: all other routers train at it

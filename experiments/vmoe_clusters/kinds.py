@@ -4,7 +4,7 @@ from experiments.core.kinds import Kinds
 from experiments.vmoe.router_kinds import KINDS as OF_ROUTERS
 
 BEST = "best"
-# In the order of the tables.
+# The order of the tables.
 NAMES = (BEST, "hard", "relaxed", "annealed", "straight_through", "balanced")
 KINDS = Kinds(
     "router.name",

@@ -1,4 +1,4 @@
-"""How much of the best assignment a routing has found, up to the names of the experts."""
+"""Share of the best assignment that a routing has found, up to a permutation of the experts."""
 
 import jax
 import jax.numpy as jnp

@@ -45,7 +45,7 @@ def demo() -> list[SuiteRun]:
 
 
 def settings(name: str) -> Iterator[tuple[str, Fields]]:
-    """What a router can be chosen to have besides a learning rate, each under the end of a run's name."""
+    """Returns a router's own settings to choose from, by the suffix of the run's name."""
     if name == "best":
         yield "", {}
     elif name == "hard":
@@ -54,7 +54,7 @@ def settings(name: str) -> Iterator[tuple[str, Fields]]:
     else:
         for score in LAMS if name != COSTLY else ("logits",):
             for lam in LAMS[score]:
-                # Where lam falls, to a hundredth of this.
+                # Annealed lam ends at a hundredth of this.
                 end = lam / 100 if name == "annealed" else lam
                 fields: Fields = {"router.score": score, "router.lam.start": lam, "router.lam.end": end}
                 yield f"-{score}-lam{lam:g}", fields

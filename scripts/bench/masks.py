@@ -41,7 +41,7 @@ def group(scale: str) -> Group:
     shapes = {"small": (Shape(16, 100, 10),), "cpu": _SHAPES, "device": (*_SHAPES, _WIDE)}[scale]
     lams = {"small": (1.0,), "cpu": (1.0, 0.1, 1e-4), "device": (1.0, 0.1)}[scale]
     n = 10**5 if small else 10**7
-    # What a device is not needed for takes none of its time.
+    # Measurements that need no device take none of its time.
     measured = {"small": _MEASURED[:1], "cpu": _MEASURED, "device": ()}[scale]
     budget = Budget(seconds, fewest=3, most=400)
     cases = [Case(str(shape), functools.partial(_compared, shape, lams, budget)) for shape in shapes]

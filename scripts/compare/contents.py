@@ -1,4 +1,4 @@
-"""What the page holds: curves, final values, configs and where runs come from, as JSON."""
+"""Contents of the page as JSON: curves, final values, configs and origins of the runs."""
 
 import hashlib
 import itertools
@@ -76,7 +76,7 @@ _ABOUT = ("run", "last error", "seeds", "training time", "commit", "device")
 
 
 def _about(run: Run) -> tuple[str, ...]:
-    """Where a run comes from and how it went, as `_ABOUT` names it."""
+    """Origin and course of a run, by the names in `_ABOUT`."""
     environment = run.environment or {}
     git, devices = environment.get("git") or {}, environment.get("devices") or {}
     commit = str(git.get("commit") or "-")[:10] + (" and changes" if git.get("dirty") else "")

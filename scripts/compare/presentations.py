@@ -1,4 +1,4 @@
-"""How runs are read and named, by the experiments that they belong to."""
+"""Reads and names runs by their experiments."""
 
 from experiments.cifar100_vit.report import PRESENTATION as FINE_TUNING
 from experiments.core.kinds import Fields, Kinds, is_of

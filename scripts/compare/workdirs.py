@@ -13,7 +13,7 @@ from scripts.report import RESULTS
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What was found in several places.
+    """Runs found in several places.
 
     Attributes:
       runs: without rows and arrays, each under a name of its own.

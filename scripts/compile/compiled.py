@@ -19,7 +19,7 @@ from scripts.compile import compiler, hlo
 KEPT = compiler.ROOT / "runs" / "compiled"
 _UNITS = {"": 1.0, "K": 2.0**10, "M": 2.0**20, "G": 2.0**30}
 _SIZE = r"([\d.]+)([KMG]?)i?B?"
-# What TPU's compiler says before it has placed any array, and when it has.
+# Messages of TPU's compiler before it has placed any array, and after.
 _EXCEEDED = re.compile(
     rf"required for [\w ]+ \({_SIZE}\) exceeds available HBM \({_SIZE}\)|Used {_SIZE} of {_SIZE} hbm"
 )

@@ -42,7 +42,7 @@ def train(parts: Sequence[Part], everything: bool, out: Path, log: Path, stop: E
 
 
 class _Progress:
-    """How many runs of each part are done, and the time left."""
+    """Progress of each part, and the time left."""
 
     def __init__(self, parts: Sequence[Part], everything: bool, out: Path):
         self._runs = {part: [Workdir(out / part.experiment / name) for name in part.runs(everything)] for part in parts}
@@ -52,7 +52,7 @@ class _Progress:
         self._end = self._begun + self._whole - self._done
 
     def finished(self, part: Part) -> int:
-        """How many runs of a part are done."""
+        """Counts the finished runs of a part."""
         return sum(run.summary.exists() for run in self._runs[part])
 
     def show(self) -> None:

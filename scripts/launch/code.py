@@ -36,7 +36,7 @@ class Code:
 
     @property
     def directory(self) -> str:
-        """Where it is to be unpacked, relative to a home."""
+        """Directory to unpack it in, relative to a home."""
         return f"sparse-topk/{self.commit[:12]}"
 
     @staticmethod

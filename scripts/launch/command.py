@@ -83,7 +83,7 @@ def _launch(options: argparse.Namespace, console: Console, trainings: Sequence[T
         console.say(f"{signal.Signals(number).name}: stopping: {what}")
         console.stopping.set()
 
-    # What is ignored, as SIGHUP by nohup, stays so.
+    # Ignored signals, such as SIGHUP under nohup, stay ignored.
     signals = [one for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if signal.getsignal(one) != signal.SIG_IGN]
     previous = {number: signal.signal(number, stop) for number in signals}
     try:

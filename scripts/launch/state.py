@@ -1,4 +1,4 @@
-"""How far each run is, from its workdir: what the run has written, and what its launcher has recorded beside it."""
+"""State of each run, from its workdir: files of the run, and the record that its launcher keeps beside them."""
 
 import contextlib
 import dataclasses

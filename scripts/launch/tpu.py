@@ -23,7 +23,7 @@ _RUNTIMES = {
     **{"v4": "tpu-ubuntu2204-base", "v5litepod": "v2-alpha-tpuv5-lite"},
     **{"v5p": "v2-alpha-tpuv5", "v6e": "v2-alpha-tpuv6e"},
 }
-# What gcloud says where it is not worth asking again later; all else, such as a network that is gone, may pass.
+# Answers of gcloud after which another try is useless; other failures, such as a lost network, may pass.
 _MISTAKE = re.compile(
     r"PERMISSION_DENIED|INVALID_ARGUMENT|UNAUTHENTICATED|UNIMPLEMENTED|NOT_FOUND"
     r"|invalid_grant|reauthentication|active account|required property",

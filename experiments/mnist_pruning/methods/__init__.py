@@ -25,7 +25,7 @@ from experiments.mnist_pruning.methods import (
     topkast,
 )
 
-# In the order of the tables.
+# The order of the tables.
 METHODS = {
     "dense": hard.DENSE,
     "hard": hard.HARD,

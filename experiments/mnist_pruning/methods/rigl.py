@@ -50,7 +50,7 @@ def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
         num_dropped = jnp.floor(drop_fraction(progress, fields.drop, fields.until) * num_kept(config.density, w.size))
         return jax.lax.cond(due, lambda: rewired(w, mask, gradient, num_dropped), lambda: (w * mask, mask))
 
-    # What the optimizer remembers of weights outside of the mask is cleared in every step: only those in it learn.
+    # The optimizer's state of weights outside the mask is cleared in every step: only those inside learn.
     return by_mask(weights, first, after_update)
 
 

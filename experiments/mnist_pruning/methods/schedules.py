@@ -1,4 +1,4 @@
-"""How the density changes over training.
+"""Schedules of the density over training.
 
 config.density_schedule.name   constant (at config.density), or cubic (from 1 to it)
                        .begin, .end   shares of training between which a cubic one falls

@@ -94,7 +94,7 @@ def given() -> dict[str, Fields]:
     return {run: fields for of_method in runs for run, fields in of_method.items()}
 
 
-# In the paper's setting: its own lam, then lam at its best, constant and annealed; and the methods beside it.
+# The paper's setting: its own lam, then lam at its best, constant and annealed; and the methods beside it.
 IN_PAPERS_SETTING = {
     "dense": Trial(of("dense")),
     "hard": Trial(of("hard")),

@@ -5,11 +5,11 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Dense:
-    """In the place of a router: the layer is a single MLP of as many operations a token, or nothing, for reference.
+    """Replaces the router: the layer is a single MLP of equal cost a token, or nothing, for reference.
 
     Attributes:
       tokens: of a group, S.
-      slots: of each expert that there might have been, C; 0: there is no MLP either.
+      slots: C, of each expert that the MLP stands for; 0: there is no MLP either.
     """
 
     tokens: int
