@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri, stdtrit  # scipy.stats takes a second to import
+from scipy.special import bdtr, ndtri, stdtrit  # scipy.stats takes a second to import
 
 from experiments.core.record.summary import interval
 from experiments.core.report.results import Run
@@ -64,6 +64,16 @@ def detectable(difference: Mapping[str, Any] | None, power: float = 0.8) -> floa
     freedom = sum(value is not None for value in difference["per_seed"]) - 1
     two_sided, one_sided = stdtrit(freedom, [0.975, power])
     return float(difference["interval95"] * (two_sided + one_sided) / two_sided)
+
+
+def sign_test(differences: Mapping[str, Any]) -> tuple[int, int, float]:
+    """Counts the seeds with a difference above 0, and all that differ; the two-sided p of as uneven a split by chance.
+
+    It asks which is better in most runs, whatever a few lost ones do to a mean.
+    """
+    differing = [value for value in differences["per_seed"] if value]
+    above, total = sum(value > 0 for value in differing), len(differing)
+    return above, total, min(1.0, 2.0 * float(bdtr(min(above, total - above), total, 0.5)))
 
 
 def _differences(run: Run, reference: Run, metric: Metric, of_reference: Metric) -> list[float | None]:
