@@ -121,6 +121,15 @@ def test_experts_in_bfloat16_are_routed_in_float32():
         np.testing.assert_array_equal(found, expected)
 
 
+def test_without_buffers_nothing_is_dropped():
+    narrow = RelaxedExpertChoice(K, K, LAM)
+    _, dense = apply(layer(narrow, dispatcher="dense"), random_params(narrow), X)
+    np.testing.assert_allclose(dense[ROUTING]["dropped_mass"], 0, atol=1e-4)
+    np.testing.assert_allclose(
+        dense[ROUTING]["experts_per_token_mean"] * S * IMAGES, dense[ROUTING]["support"] * E, rtol=1e-6
+    )
+
+
 def test_accelerators_are_asked_for_all_digits_of_the_routing():
     params = random_params(ROUTERS["hard"])
     text = apply.lower(layer(ROUTERS["hard"], dispatcher="einsum"), params, X).as_text()
