@@ -27,54 +27,6 @@ assert not foreign, foreign
 sys.exit(failed)
 """
 
-# Ten lines in one's own network. Parameters of flax.linen are dictionaries, as those of `test_pruning.py`.
-NETWORK = """
-import sys
-sys.path.insert(0, {site!r})
-import jax, jax.numpy as jnp, optax
-from flax import nnx
-from jax.experimental.sparse import BCOO
-from sparse_topk.pruning import Pruner, matching, share_of_nonzeros
-
-x = jax.random.normal(jax.random.key(0), (128, 8))
-y = jnp.tanh(x[:, :1] - 2 * x[:, 3:4])
-pruner = Pruner(density=0.25, lam=optax.exponential_decay(10.0, 100, 1e-4), exclude=matching("head"))
-optimizer = optax.adam(0.05)
-
-def trained(params, apply):
-    def loss(params, step):
-        return jnp.mean((apply(pruner(params, step)) - y) ** 2)
-
-    def update(state, step):
-        params, momenta = state
-        updates, momenta = optimizer.update(jax.grad(loss)(params, step), momenta, params)
-        return (optax.apply_updates(params, updates), momenta), None
-
-    return jax.jit(lambda state: jax.lax.scan(update, state, jnp.arange(100)))((params, optimizer.init(params)))[0][0]
-
-class Nnx(nnx.Module):
-    def __init__(self, rngs):
-        self.body, self.head = nnx.Linear(8, 16, rngs=rngs), nnx.Linear(16, 1, rngs=rngs)
-
-    def __call__(self, x):
-        return self.head(jnp.tanh(self.body(x)))
-
-graph, state = nnx.split(Nnx(nnx.Rngs(0)))
-def apply(state):
-    return nnx.merge(graph, state)(x)
-
-dense = trained(state, apply)
-sparse = pruner.harden(dense)
-assert jax.tree.structure(sparse) == jax.tree.structure(state)
-assert share_of_nonzeros(sparse, pruner.prunes) == 0.25
-assert share_of_nonzeros(sparse, matching("head")) > 0.9
-error = float(jnp.mean((apply(sparse) - y) ** 2))
-assert error < 0.1 * float(jnp.var(y)), error
-stored = jax.tree.leaves(pruner.harden(dense, format="bcoo"), is_leaf=lambda leaf: isinstance(leaf, BCOO))
-(body,) = [leaf for leaf in stored if isinstance(leaf, BCOO)]
-assert body.nse == 32 and (x @ body).shape == (128, 16)
-"""
-
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
@@ -134,10 +86,6 @@ def test_installed_elsewhere_it_does_what_its_page_says(site, tmp_path):
     page = tmp_path / "page.md"
     page.write_text(text)
     run_elsewhere(USE.format(site=str(site), page=str(page)), tmp_path)
-
-
-def test_installed_elsewhere_it_prunes_a_network_whose_parameters_are_no_dictionary(site, tmp_path):
-    run_elsewhere(NETWORK.replace("{site!r}", repr(str(site))), tmp_path)
 
 
 def test_the_library_names_no_import_of_its_own_by_where_it_lies():

@@ -8,7 +8,6 @@ from flax.traverse_util import flatten_dict
 
 from configs.cifar100_vit import WEIGHTS, get_config
 from experiments.cifar100_vit.experiment import RECIPE
-from experiments.cifar100_vit.networks import make_transformer
 from experiments.core.errors import UsageError
 from experiments.core.training import optimizer, train
 
@@ -50,21 +49,9 @@ def test_the_full_size_is_the_papers():
     assert config.pretrained == "gs://vit_models/imagenet21k/ViT-B_16.npz"
 
 
-def test_the_network_is_a_b16_of_577_tokens():
-    model = make_transformer(get_config(), num_classes=100)
-    assert (model.width, model.depth, model.mlp_dim, model.num_heads, model.patch_size) == (768, 12, 3072, 12, 16)
-    params = jax.eval_shape(model.init, jax.random.key(0), jax.ShapeDtypeStruct((1, 384, 384, 3), jnp.float32))[
-        "params"
-    ]
-    assert params["pos_embedding"].shape == (1, 24 * 24, 768)
-    assert params["cls"].shape == (1, 1, 768)  # the last of the 577
-    assert params["head"]["kernel"].shape == (768, 100)
-    assert "pre_logits" not in params
-
-
-@pytest.mark.parametrize(("loss", "steps"), [("xent", 100), ("topk", 500)])
-def test_every_step_is_the_papers_sgd(loss, steps):
+def test_every_step_is_the_papers_sgd():
     """The updates of `optimizer.make`, step for step, against SGD in NumPy with the paper's values written out."""
+    loss, steps = "xent", 100
     config = get_config(f"loss={loss},steps={steps}")
     assert config.steps == config.eval_every == steps
     # Norms from 0.06 to 5: some gradients are clipped to 1 and some are not.
@@ -105,13 +92,10 @@ def test_every_step_is_the_papers_sgd(loss, steps):
         ("", {}),
         ("loss=topk,p=2,target=one_hot,steps=100,recipe=vit_jax,weights=original,small=no,pretrain=no", {}),
         ("loss=xent", {"loss.name": "xent", "optimizer.learning_rate": 3e-3}),
-        ("loss=topk_mixture", {"loss.name": "topk_mixture"}),
         ("p=4/3", {"loss.p": 4 / 3}),
-        ("p=1.5", {"loss.p": 1.5}),
         ("target=smooth", {"loss.target": "smooth"}),
         ("steps=500", {"steps": 500, "eval_every": 500, "optimizer.warmup_steps": 50}),
         ("recipe=big_vision", {"input.recipe": "big_vision", "optimizer.learning_rate": 1e-2}),
-        ("recipe=big_vision,loss=xent", changed("recipe=big_vision") | {"loss.name": "xent"}),
         ("weights=augreg", {"pretrained": WEIGHTS["augreg"]}),
         ("small=yes,loss=xent", changed("small") | changed("loss=xent")),
         ("pretrain,small", changed("pretrain")),
@@ -131,26 +115,12 @@ def test_the_stand_in_and_its_pretraining_are_accepted_on_as_many_devices_as_div
     validate(get_config(argument))
 
 
-def test_the_stand_in_differs_in_size_and_not_in_the_optimizer():
-    small = changed("small")
-    assert {name.partition(".")[0] for name in small}.isdisjoint({"optimizer", "loss", "steps", "seeds", "dataset"})
-    assert (small["input.size"], small["pretrained"], small["accelerator"]) == (32, "", False)
-    pretraining = get_config("pretrain")
-    assert (pretraining.label, pretraining.loss.name, pretraining.export_params) == ("coarse_label", "xent", True)
-    assert pretraining.model == get_config("small").model
-
-
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
         ("loss=", r"^'loss=' is not one of OPTION=VALUE, .* loss, p, target, steps"),
         ("loss=hinge", r"^loss=hinge is not allowed: it must be one of xent, topk, topk_mixture, .*, sorted_xent$"),
-        ("recipe=paper", r"^recipe=paper .* one of vit_jax, big_vision$"),
-        ("weights=mine", r"^weights=mine .* one of original, augreg$"),
-        ("small=2", r"^small=2 .* one of yes, no$"),
         ("p=two", r"^p=two and steps=100 must be numbers$"),
-        ("p=1/0", r"^p=1/0 and .* numbers$"),
-        ("p=1e999", r"^p=1e999 and .* numbers$"),
         ("steps=1e3", r"^p=2 and steps=1e3 must be numbers$"),
         ("small,recipe=big_vision", r"^recipe=big_vision .* small"),
         ("small,weights=augreg", r"^weights=augreg .* small"),

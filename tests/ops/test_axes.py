@@ -33,30 +33,11 @@ def test_one_k_a_row_and_one_lam_a_column_along_an_axis_of_which_a_part_is_absen
     assert np.all(np.asarray(nothing) == 0)
 
 
-def masks_by_hand(rows, k):
-    return oracles.by_rows(oracles.pooled, rows, k, 0.1)
-
-
-def test_entries_compete_over_several_axes():
-    rows = np.moveaxis(X, 1, 0).reshape(6, 24)
-    k = np.arange(6) + 2
-    chosen = np.stack([oracles.hard(np.abs(row), one) for row, one in zip(rows, k, strict=True)])
-    found = hard_topk_mag(X, k, axis=(-1, 0), where=np.ones((6, 6), bool))
-    np.testing.assert_array_equal(found, np.moveaxis((rows * chosen).reshape(6, 4, 6), 0, 1))
-
-
 def test_one_value_for_several_axes():
-    @jax.jit
-    def with_gradient(x):
-        value, pull = jax.vjp(lambda x: ops.relaxed_topk_value(x, 3, axis=(0, 2)), x)
-        return value, pull(jnp.ones_like(value))[0]
-
-    value, gradient = with_gradient(X)
-    assert value.shape == (6,)
+    value = ops.relaxed_topk_value(X, 3, axis=(0, 2))
     rows = np.moveaxis(X, 1, 0).reshape(6, 24)
-    masks = masks_by_hand(rows, 3)
+    masks = oracles.by_rows(oracles.pooled, rows, 3, 0.1)
     np.testing.assert_allclose(value, np.sum(masks * rows - 0.1 / 2 * masks**2, axis=1), rtol=1e-6)
-    np.testing.assert_allclose(gradient, np.moveaxis(masks.reshape(6, 4, 6), 0, 1), atol=1e-6)
     assert jax.eval_shape(lambda x: ops.relaxed_topk_value(x, 3, axis=None), X).shape == ()
     sorted_as_x = np.sort(X, axis=None)[np.argsort(np.argsort(X, axis=None))]
     np.testing.assert_array_equal(ops.lmo(X, X[::-1], axis=None).ravel(), sorted_as_x)

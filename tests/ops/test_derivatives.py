@@ -21,12 +21,7 @@ def test_mask_to_second_order():
     assert np.all(((mask > 1e-3) & (mask < 1 - 1e-3)).sum(-1) >= 2)
 
 
-def test_magnitude_to_second_order():
-    mag = oracles.check_derivatives(lambda x, k, lam: topk_mag(x, k, lam=lam, p=4 / 3, debias=True), (X, K, LAM))
-    assert np.all((np.abs(mag) > 1e-3).sum(-1) >= 2)
-
-
-def test_second_derivatives_agree_in_all_modes():
+def test_second_derivatives_agree_in_both_modes():
     operator = topk_mag
     x, k, lam = X[0, :4], 1.7, 1.1
     direction = (np.array([0.3, -1.0, 0.6, 0.2]), 0.5, -0.4)
@@ -34,23 +29,18 @@ def test_second_derivatives_agree_in_all_modes():
     def loss(x, k, lam):
         return jnp.sum(jnp.sin(operator(x, k, lam=lam, p=4 / 3)))
 
-    def slope(*at):
-        return jax.jvp(loss, at, direction)[1]
-
     def gradient_along(*at):
         return sum(jnp.vdot(g, d) for g, d in zip(jax.grad(loss, (0, 1, 2))(*at), direction, strict=True))
 
     @jax.jit
     def products(*at):
         forward_over_reverse = jax.jvp(jax.grad(loss, (0, 1, 2)), at, direction)[1]
-        return forward_over_reverse, jax.grad(gradient_along, (0, 1, 2))(*at), jax.jvp(slope, at, direction)[1]
+        return forward_over_reverse, jax.grad(gradient_along, (0, 1, 2))(*at)
 
-    expected, twice_reverse, twice_forward = products(x, k, lam)
+    expected, twice_reverse = products(x, k, lam)
     for wanted, found in zip(expected, twice_reverse, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-11)
-    wanted = sum(np.vdot(g, d) for g, d in zip(expected, direction, strict=True))
-    assert abs(wanted) > 1e-2
-    np.testing.assert_allclose(twice_forward, wanted, rtol=1e-9)
+    assert min(np.abs(leaf).max() for leaf in expected) > 1e-2
 
 
 def test_no_nan_in_first_and_second_derivatives():
@@ -88,12 +78,12 @@ def test_jacobian_of_the_mask_at_p_2():
     np.testing.assert_allclose(jacobian, expected, atol=1e-14)
 
 
-@pytest.mark.parametrize(("p", "at_0", "at_1"), [(2.0, 2 / 3, 2 / 3), (4 / 3, 0.0, 1.6725)])
-def test_where_the_mask_has_kinks(p, at_0, at_1):
+def test_where_the_mask_has_kinks():
     """The paper calls p < 2 differentiable everywhere: it is where an entry becomes 0, not where one becomes 1."""
+    p, at_1 = 4 / 3, 1.6725
     kink = 1 - 0.5 ** (p - 1)  # 1 less the gap of an entry selected by half, as the other two are
     s = kink + np.array([-1e-9, 1e-9, -1e-9, 1e-9])
     rest, absent = np.r_[1.0, 1.0, 0.0, 0.0], np.full((4, 9), -np.inf)
     x = np.concatenate([np.stack([s, rest, rest], axis=1), absent], axis=1)
     _, jacobians = slopes_of(p)(x, np.array([1.0, 1, 2, 2]), np.ones(4))
-    np.testing.assert_allclose(jacobians[:, 0, 0], [0, at_0, at_1, 0], atol=1e-4)
+    np.testing.assert_allclose(jacobians[:, 0, 0], [0, 0, at_1, 0], atol=1e-4)

@@ -29,9 +29,9 @@ def test_sum_is_k_in_float32_for_long_vectors():
     assert abs(y.sum() - k) <= 1e-6 * k
 
 
-# Float64, and whole numbers without x64, are what other tests are made of.
-FLOATS = {False: ["bfloat16"], True: ["float32"]}
-INTEGERS = {False: [], True: ["int64"]}
+# Float64, and whole numbers without x64, are what other tests are made of. Integers of 64 bits take one way in.
+DTYPES = {False: ["bfloat16"], True: ["float32"]}
+OF_INTEGERS = ("topk_mask", "hard_topk_mag", "soft_rank", "topk_fenchel_young_loss")
 # Of what these return, other floats than the dtype of the entries: `lam`, residuals, bounds, norms of float32 at least.
 WIDER = ("topk_plan", "topk_solution", "isotonic_regression", "lam_of_support", "curvature_bound", "gates")
 
@@ -43,11 +43,10 @@ def test_every_operator_keeps_every_dtype_with_and_without_x64(name, wide):
     entries = {key for key, value in call.arrays.items() if value.shape == (ROWS, N) and value.dtype == np.float32}
     with jax.enable_x64(wide):
         default = "float64" if wide else "float32"
-        # Integers are no parameters to prune.
-        for dtype in [*FLOATS[wide], *INTEGERS[wide] * ("tree" not in name)]:
+        for dtype in DTYPES[wide] + ["int64"] * (wide and name in OF_INTEGERS):
             arrays = {key: value.astype(dtype) if key in entries else value for key, value in call.arrays.items()}
             floats = {leaf.dtype.name for leaf in jax.tree.leaves(jax.eval_shape(call, arrays)) if leaf.dtype != bool}
-            expected = {dtype if dtype in FLOATS[wide] else default} if entries else {default}
+            expected = {dtype if dtype in DTYPES[wide] else default} if entries else {default}
             wider = {"float32", "float64"} if name in WIDER else set()
             assert {one for one in floats if "float" in one} <= expected | wider, dtype
 
@@ -62,12 +61,5 @@ def test_the_entropy_of_float32_with_x64(name, x64):
 
 
 def test_the_equation_leaks_no_tracer():
-    call = CALLS["relaxed_topk with p < 2"]
-    floats = {key: value for key, value in call.arrays.items() if value.dtype == np.float32}
-
-    def total(floats):
-        found = call(call.arrays | floats)
-        return sum((jnp.sum(leaf.astype(jnp.float32)) for leaf in jax.tree.leaves(found)), jnp.float32(0)), found
-
     with jax.checking_leaks():
-        jax.jit(jax.value_and_grad(total, has_aux=True)).trace(floats)
+        jax.jit(jax.grad(lambda x: jnp.sum(topk_mask(x, 2, lam=0.5) ** 2))).trace(X[0])

@@ -21,19 +21,14 @@ def test_these_are_all_the_flags_that_make_it_hurry():
     assert hurried <= set(AS_USERS)
 
 
-@pytest.mark.parametrize(
-    "operator",
-    [
-        lambda x: ops.knapsack_mask(x, 13, costs=2.0, caps=0.5, where=x > 0),
-        lambda x: ops.topk_plan(x[None], 3, 20).plan,
-    ],
-    ids=["knapsack_mask with options", "topk_plan"],
-)
-def test_the_compiler_is_left_no_reduction_of_constants(operator):
+def test_the_compiler_is_left_no_reduction_of_constants():
     """XLA would do it while it compiles, entry by entry: a minute for a batch of 4096 rows of 8192.
 
     Sums do not count: XLA multiplies instead.
     """
+
+    def operator(x):
+        return ops.knapsack_mask(x, 13, costs=2.0, caps=0.5, where=x > 0)
 
     def reductions(options):
         compiled = jax.jit(operator).lower(jax.ShapeDtypeStruct((16, 128), jnp.float32)).compile(options)

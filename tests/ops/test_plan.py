@@ -1,5 +1,3 @@
-import itertools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,19 +35,6 @@ def generic(x, k, limit, lam, p):
 def linear(m, n, limit, k):
     """The sums of columns and rows, and what they are, as SciPy wants them."""
     return np.kron(np.ones(m), np.eye(n)), limit * np.ones(n), np.kron(np.eye(m), np.ones(n)), k * np.ones(m)
-
-
-def test_it_converges_and_says_how_far_it_is_off():
-    x = np.stack([scores(8, 40, seed) for seed in range(3)]).astype(np.float32)
-    for lam, limit in itertools.product((0.01, 1.0, 30.0), (1, 2, 8)):
-        found = topk_plan(x, 5, limit, lam=lam, p=4 / 3)
-        assert found.converged.all(), (lam, limit, found)
-        plan = np.asarray(found.plan, np.float64)
-        off = np.maximum(np.abs(plan.sum(axis=2) - 5).max(axis=1), (plan.sum(axis=1) - limit).max(axis=1))
-        assert (off <= found.residual + 1e-5).all()
-        assert plan.min() >= 0
-        assert plan.max() <= 1
-        assert found.iterations.max() < 150
 
 
 def test_a_weak_one_of_ties_does_not_go_round(x64):
@@ -97,6 +82,8 @@ def test_ties_and_limits_that_bind_exactly():
         plan = np.asarray(found.plan, np.float64)
         np.testing.assert_allclose(plan.sum(axis=2), k, atol=off, err_msg=name)
         assert (plan.sum(axis=1) - limit).max() <= off
+        furthest = np.maximum(np.abs(plan.sum(axis=2) - k).max(axis=1), (plan.sum(axis=1) - limit).max(axis=1))
+        assert (furthest <= found.residual + 1e-4).all(), (name, lam)
         assert not plan[~where].any()
         totals = linear(m, n, limit[0], k[0])
         best = optimize.linprog(-x[0].ravel(), *totals, bounds=[(0, float(one)) for one in where[0].ravel()])
@@ -125,19 +112,15 @@ def test_plan_of_a_generic_convex_solver_and_derivatives_in_all_arguments(x64):
     assert np.count_nonzero(plan % 1) > 4
 
 
-def test_batches_axes_and_transformations():
-    x = np.stack([scores(3, 4, seed) for seed in range(3)]).astype(np.float32)
-    k, limit = np.float32([1, 2, 1.5]), np.float32([1, 2, 1, 1])
-    whole = topk_plan(x, k, np.tile(limit, (3, 1)), lam=0.4)
-    assert whole.converged.shape == (3,)
+def test_shapes_of_batches_and_of_nothing():
+    def shapes(*shape, **options):
+        x = jax.ShapeDtypeStruct(shape, jnp.float32)
+        found = jax.eval_shape(lambda x: topk_plan(x, 1, 1, **options), x)
+        return found.plan.shape, found.converged.shape
 
-    def turned(x, lam):
-        return topk_plan(x.T, k, limit, lam=lam, axis=(1, -2)).plan.T
-
-    np.testing.assert_allclose(jax.jit(jax.vmap(turned))(x, jnp.full(3, 0.4)), whole.plan, atol=1e-4)
-    for shape in ((0, 4), (3, 0), (2, 0, 3)):
-        k = 1 if shape[-1] else 0
-        assert jax.eval_shape(lambda x, k=k: topk_plan(x, k, 1), np.zeros(shape, np.float32)).plan.shape == shape
+    assert shapes(2, 3, 4) == ((2, 3, 4), (2,))
+    assert shapes(4, 2, 3, axis=(-1, 0)) == ((4, 2, 3), (2,))
+    assert shapes(2, 0, 3) == ((2, 0, 3), (2,))
 
 
 def test_what_is_not_there_takes_no_part():
@@ -171,9 +154,9 @@ def test_what_has_no_plan_is_flagged_and_spoils_no_other():
     np.testing.assert_allclose(found.plan[2].sum(axis=1), 2, rtol=1e-4)
     assert found.residual[2] > (found.plan[2].sum(axis=0) - 1).max() - 1e-4
     assert found.residual[2] > 0.4
-    np.testing.assert_allclose(found.plan[0], topk_plan(x[0], 2, 2, lam=0.5).plan, atol=1e-5)
-    hasty = topk_plan(x[0], 2, 1.6, lam=0.01, max_iter=1)
-    assert not hasty.converged
-    assert hasty.iterations == 1
-    assert hasty.residual > (hasty.plan.sum(axis=0) - 1.6).max() - 1e-4
-    assert hasty.residual > 0.01
+    np.testing.assert_allclose(found.plan[0].sum(axis=1), 2, rtol=1e-4)
+    hasty = topk_plan(x, 2, 1.6, lam=0.01, max_iter=1)
+    assert not hasty.converged.any()
+    assert hasty.iterations.tolist() == [1, 0, 1]
+    assert hasty.residual[0] > (hasty.plan[0].sum(axis=0) - 1.6).max() - 1e-4
+    assert hasty.residual[0] > 0.01

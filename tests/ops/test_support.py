@@ -37,8 +37,8 @@ def bisected(x, k, support, p, in_magnitude):
     return np.clip(np.exp(low), 0, 1e32)
 
 
-@pytest.mark.parametrize(("p", "in_magnitude"), [(1.1, True), (1.0001, False)])
-def test_neither_small_exponents_nor_small_or_large_entries_are_too_much(p, in_magnitude):
+def test_neither_small_exponents_nor_small_or_large_entries_are_too_much():
+    p, in_magnitude = 1.0001, True
     k, support = np.float32([3, 3, 3.5, 1, 20, 7.01]), np.array([3, 5, 20, 39, 30, 9])
     scales = np.float32([1e-30, 1e-10, 1, 1e10, 1e30])
     x = scales[:, None, None] * X.astype(np.float32)[None]

@@ -7,13 +7,6 @@ from ops import topk_mask
 from tests.ops import oracles
 
 
-def test_long_vectors(x64):
-    x = oracles.samples((2, 20_000))
-    k, lam = np.array([1000.0, 12_345.6]), np.array([0.1, 3.0])
-    expected = oracles.by_rows(lambda *row: oracles.pooled(*row, p=4 / 3), x, k, lam)
-    np.testing.assert_allclose(topk_mask(x, k, lam=lam, p=4 / 3), expected, rtol=0, atol=1e-10)
-
-
 def test_towards_p_1_the_mask_is_the_hard_one_and_above_2_slopes_have_no_bound(x64):
     x = 0.1 * np.random.default_rng(0).permutation(40)
     hard = oracles.hard(x, 7)

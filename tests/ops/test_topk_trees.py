@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ops import (
     hard_topk_mag_tree,
@@ -124,20 +123,3 @@ def test_mixed_dtypes_stay():
     kept = topk_mag_tree(tree, 0.5, lam=0.0)
     assert jax.tree.map(lambda leaf: leaf.dtype, kept) == {"a": jnp.bfloat16, "b": jnp.float32}
     assert np.asarray(kept["a"], np.float32).tolist() == [0, 0, 2, 3]
-
-
-def test_leaves_over_devices():
-    mesh = Mesh(np.array(jax.devices("cpu")[:4]), ("model",))
-    spec = PartitionSpec("model")
-    tree = {"a": SINGLE["a"], "b": SINGLE["b"]}
-    expected = [oracles.pooled(leaf.ravel(), leaf.size // 4, 0.3).reshape(leaf.shape) for leaf in tree.values()]
-    sharding = NamedSharding(mesh, spec)
-
-    def function(tree, axis_name=None):
-        return topk_mask_tree(tree, 0.25, lam=0.3, per_leaf=True, axis_name=axis_name)
-
-    inside = jax.shard_map(functools.partial(function, axis_name="model"), mesh=mesh, in_specs=spec, out_specs=spec)
-    placed = jax.jit(function, out_shardings=sharding)(jax.device_put(tree, sharding))
-    assert len(placed["a"].sharding.device_set) == 4
-    for found in (placed, jax.jit(inside)(tree)):
-        np.testing.assert_allclose(flat(found), flat(expected), atol=1e-6)

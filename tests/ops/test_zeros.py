@@ -4,11 +4,9 @@ import functools
 import itertools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import pytest
 
-from ops import Channels, topk_mag, topk_mag_tree
+from ops import topk_mag
 from tests.ops import oracles
 
 D = np.array([1.0, -0.5, 0.3, 0.2])
@@ -44,11 +42,10 @@ def test_for_p_2_the_derivative_at_0_is_a_mean_of_those_nearby(x64):
     np.testing.assert_allclose(moved, oracles.pooled(D, 2.0, 10.0, 2.0, "mag", debias=debias), atol=1e-6)
 
 
-@pytest.mark.parametrize(("debias", "p"), [(False, 2.0), (True, 1.5)])
-def test_one_zero_alone_has_a_derivative_and_that_is_given(debias, p, x64):
+def test_one_zero_alone_has_a_derivative_and_that_is_given(x64):
     """Also where there is room for a part of it."""
     x, k = [3.0, 0.0], 1.3
-    options = {"lam": 10.0, "p": p, "debias": debias}
+    options = {"lam": 10.0, "p": 1.5, "debias": True}
     gradient = jax.jit(jax.grad(lambda x: topk_mag(x, k, **options)[-1]))(np.array(x))
     d = np.r_[np.zeros(len(x) - 1), 1.0]
     np.testing.assert_allclose(gradient[-1], along(np.array(x), d, k=k, **options)[-1], atol=1e-3)
@@ -61,14 +58,3 @@ def test_in_k_it_moves_as_the_derivative_of_one_entry_does(x64):
     at_zero, away = (jax.jit(jax.grad(slope))(0.3, np.array([x])) for x in (0.0, 0.7))
     np.testing.assert_allclose(at_zero, away, rtol=1e-12)
     assert away > 0.1
-
-
-def test_groups_of_zeros_move_where_there_is_room(x64):
-    def kept(w, k):
-        return topk_mag_tree({"w": w}, k=k, lam=10.0, debias=True, groups=Channels(-1))["w"]
-
-    w = np.array([[0.0, 1.0, 0.0], [0.0, 2.0, 0.0]])
-    slopes = jax.jit(jax.grad(lambda w, k: jnp.sum(kept(w, k))))
-    for k, moves in ((1.0, 0.0), (2.0, 1.0), (3.0, 1.0)):
-        gradient = slopes(w, k)
-        np.testing.assert_allclose(gradient[:, [0, 2]], moves)

@@ -58,13 +58,6 @@ def test_the_newest_supported_python_that_works_is_taken(make_environment, tmp_p
     assert "--constraint requirements-lock.txt -r requirements.txt" in (tmp_path / "venv/bin/asked").read_text()
 
 
-def test_an_older_python_is_named(make_environment, tmp_path):
-    done = make_environment({"python3": 11, "python3.11": 11}, shims=["python3.13", "python3.12"])
-    assert done.returncode == 0
-    assert "3.11" in done.stdout
-    assert (tmp_path / "venv" / "made_by").read_text() == "python3.11\n"
-
-
 def test_no_environment_of_an_unsupported_python(make_environment, tmp_path):
     shims = ["python3.13", "python3.12", "python3.11"]
     done = make_environment({"python3": 10}, shims=shims)

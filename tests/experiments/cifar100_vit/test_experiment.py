@@ -14,9 +14,9 @@ from experiments.cifar100_vit.experiment import RECIPE
 from experiments.cifar100_vit.losses import LOSSES, fine_tuning_loss
 from experiments.core.errors import UsageError
 from experiments.core.input import dataset as data_lib
-from experiments.core.input.stream import Stream, step_indices
+from experiments.core.input.stream import Stream
 from experiments.core.training import mesh as mesh_lib
-from experiments.core.training import optimizer, state, train
+from experiments.core.training import optimizer, state
 from experiments.vision import vit
 from tests.experiments.cifar100_vit.tiny import random_params, tiny_config, write_weights
 from tests.experiments.vision import numpy_vit
@@ -61,50 +61,6 @@ def test_the_loss_is_the_mean_over_the_batch_of_that_of_numpys_logits():
     for case, ((value, measured), expected) in zip(cases, losses(tree(params), images, labels, logits), strict=True):
         assert value == measured["loss"]
         np.testing.assert_allclose(value, np.mean(expected), rtol=2e-5, err_msg=case)
-
-
-def test_the_updates_are_sgd_with_momentum_clipping_and_schedule(tmp_path):
-    """Four steps of the trainer, of which the first has the rate 0, against NumPy in float64."""
-    weights = write_weights(tmp_path / "weights.npz", model__depth=1)
-    config = tiny_config(
-        "small,loss=xent",
-        pretrained=str(tmp_path / "weights.npz"),
-        model__depth=1,
-        steps=4,
-        steps_per_dispatch=2,
-        eval_every=4,
-        checkpoint_every=4,
-        export_params=True,
-        optimizer__warmup_steps=1,
-        optimizer__learning_rate=1.0,
-        optimizer__clip_norm=0.5,
-    )
-    train.run(RECIPE, config, tmp_path / "w")
-
-    experiment = RECIPE.build(config, DATA)
-    gradient_of = jax.jit(jax.grad(lambda params, batch: experiment.loss(params, batch, KEY, HALF)[0]))
-    params = {name: np.float64(leaf) * (not name.startswith("head/")) for name, leaf in weights.items()}
-    momentum, norms = dict.fromkeys(params, 0.0), []
-    batches = step_indices(0, 0, 4, len(DATA.train["label"]), config.batch_size)
-    for step, rows in enumerate(batches):
-        batch = {"image": scaled(DATA.train["image"][rows]), "label": DATA.train["label"][rows]}
-        gradient = gradient_of(tree({name: np.float32(leaf) for name, leaf in params.items()}), batch)
-        gradient = {name: np.float64(leaf) for name, leaf in flatten_dict(gradient, sep="/").items()}
-        norms.append(np.sqrt(sum(np.square(leaf).sum() for leaf in gradient.values())))
-        rate = [0.0, 1.0, 0.75, 0.25][step]  # the cosine at 0, 1/3 and 2/3 of its half period
-        for name, leaf in gradient.items():
-            momentum[name] = 0.9 * momentum[name] + leaf * min(1.0, 0.5 / norms[-1])
-            params[name] = params[name] - rate * momentum[name]
-
-    assert min(norms[1:]) < 0.5 < max(norms[1:])  # clipping had its part
-    with np.load(tmp_path / "w" / "params.npz") as file:
-        found = dict(file)
-    assert found.keys() == params.keys()
-    for name, leaf in params.items():
-        np.testing.assert_allclose(found[name], leaf, rtol=1e-4, atol=2e-6, err_msg=name)
-        started = np.zeros_like(leaf) if name.startswith("head/") else weights[name]
-        # Softmax is blind to what all keys have in common.
-        assert np.abs(leaf - started).max() > (1e-4 if not name.endswith("key/bias") else -1), name
 
 
 def multi_hot(config):
@@ -198,30 +154,6 @@ def test_a_transformer_shows_its_patch_embedding():
     kernel = jax.ShapeDtypeStruct((2, 2, 1, 32), jnp.float32)
     images = jax.eval_shape(RECIPE.build(tiny_config(), DATA).pictures, {"embedding": {"kernel": kernel}})
     assert {name: image.shape for name, image in images.items()} == {"patch_embedding": (16, 2, 2, 3)}
-
-
-MISTAKES = [
-    ({"model__variant": "X/2"}, r"^config\.model\.variant='X/2': .* 'X/2' is not one of SIZE/PATCH"),
-    ({"model__pool": "map"}, r"^config\.model\.pool='map' .* tok, gap"),
-    ({"model__num_heads": 3}, r"^config\.model\.num_heads=3 .* a divisor of the width 32"),
-    ({"input__size": 9}, r"^config\.input\.size=9 .* a multiple of the patch size 2"),
-    ({"input__recipe": "mixup"}, r"^config\.input\.recipe='mixup' .* one of inception"),
-    ({"input__augment_on": "host"}, r"^config\.feed='resident' .* 'stream'"),
-    ({"loss__k": 11}, r"^config\.loss\.k=11 .* at most the 10 classes of digits"),
-    ({"loss__lam": float("nan")}, r"^config\.loss\.lam=nan .* must be finite"),
-    ({"accelerator": True}, r"^config\.accelerator=True, but JAX sees CPUs only"),
-    ({"label": "colour"}, r"^config\.label='colour' .* label, coarse_label"),
-    ({"pretrained": "/nowhere/weights.npz"}, r"/nowhere/weights\.npz"),
-    ({"optimizer__warmup_steps": 100}, r"^config\.optimizer\.warmup_steps=100 .* \[0, 100\)"),
-]
-
-
-@pytest.mark.parametrize(("fields", "message"), MISTAKES)
-def test_a_mistake_is_one_line_and_leaves_no_workdir(tmp_path, fields, message):
-    with pytest.raises(UsageError, match=message) as refused:
-        train.run(RECIPE, tiny_config(**fields), tmp_path / "w")
-    assert "\n" not in str(refused.value)
-    assert not (tmp_path / "w").exists()
 
 
 @pytest.mark.parametrize("argument", ["features", "last_block", "whole"])

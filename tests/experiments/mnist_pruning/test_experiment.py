@@ -16,18 +16,9 @@ from tests.experiments.support import loaded, small_config
 N = 64 * 10  # weights of the one layer there is, unless a case says otherwise
 
 
-def dense_until_hardened(rows):
-    assert rows[-1]["train_density"] == [1.0]
-    assert rows[-1]["hardened_density"] == pytest.approx([int(0.1 * N) / N])
-
-
 def falling_to_about_k(rows):
     assert rows[0]["train_density"] == [1.0]
     assert rows[-1]["train_density"] == pytest.approx([0.1], abs=0.03)
-
-
-def shrunk(rows):
-    assert 0 < rows[-1]["train_density"][0] < rows[0]["train_density"][0]
 
 
 def at_the_end_six_of_each_unit(rows):
@@ -55,26 +46,26 @@ def matrices_compete(rows):
 
 
 CASES = {
-    "dense": (dense_until_hardened, {"epochs": 1}),
     "hard_concrete": (falling_to_about_k, {"epochs": 80, "checkpoint_every": 80, "hidden": (32, 32)}),
     "ista": (of_pruned_layers_alone, {"hidden": (16, 15), "prune_layers": (1, 3), "density": 0.29}),
-    "str": (shrunk, {"str__weight_decay": 0.1}),
     "annealed": (at_the_end_six_of_each_unit, {"budget": "row", "p": 2.0, "hard_after": 0.9, "lam__start": 100.0}),
     "gradual": (matrices_compete, {"density": 0.1, "density_schedule__end": 0.75, "density_schedule__every": 1}),
 }
 
 
 @pytest.mark.parametrize("variant", CASES)
-def test_a_run_has_the_density_that_it_says_and_exports_what_it_evaluated(tmp_path, variant):
+def test_a_run_has_the_density_that_it_says_and_one_is_looked_at_as_exported(tmp_path, variant):
     check, fields = CASES[variant]
     make = small_transformer if variant == "gradual" else small_config
     config = make(variant, seeds=(1,), **fields)
-    config.export_params = True
+    config.export_params = variant == "ista"
     train.run(RECIPE, config, tmp_path)
     rows = metrics.read(tmp_path / "metrics.jsonl")
     check(rows)
     saved = json.loads((tmp_path / "config.json").read_text())
     assert (saved["method"], saved["density"]) == (config.method, config.density)
+    if not config.export_params:
+        return
 
     made = loaded("mnist_pruning", tmp_path)
     network, test = made["network"], made["data"].evaluation

@@ -82,8 +82,6 @@ def test_a_unit_of_attention_is_what_one_number_of_one_head_sees(network):
     ("fields", "message"),
     [
         ({"model.num_heads": 3}, r"^config\.model\.num_heads=3 .* a divisor of the width 8$"),
-        ({"model.variant": "X/2"}, r"^config\.model\.variant='X/2': the vision transformer 'X/2' is not one of "),
-        ({"input.size": 7}, r"^config\.input\.size=7 .* a multiple of the patch size 2$"),
         ({"network": "cnn"}, r"^config\.network='cnn' .* one of mlp, vit$"),
         (
             {"network": "mlp"},

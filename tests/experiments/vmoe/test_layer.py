@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from experiments.core.training import mesh as mesh_lib
-from experiments.vmoe import model
 from experiments.vmoe.dispatch import DISPATCHERS
 from experiments.vmoe.layer import AUXILIARY, NOISE, ROUTING, MoeLayer
 from experiments.vmoe.routers import HardExpertChoice, RelaxedExpertChoice, SoftMoe, TokenChoice
@@ -124,19 +123,16 @@ def test_experts_in_bfloat16_are_routed_in_float32():
 
 def test_without_buffers_nothing_is_dropped():
     narrow = RelaxedExpertChoice(K, K, LAM)
-    params = random_params(narrow)
-    (_, buffers), (_, dense) = (apply(layer(narrow, dispatcher=name), params, X) for name in ("gather", "dense"))
-    assert np.all(buffers[ROUTING]["dropped_mass"] > 1)
+    _, dense = apply(layer(narrow, dispatcher="dense"), random_params(narrow), X)
     np.testing.assert_allclose(dense[ROUTING]["dropped_mass"], 0, atol=1e-4)
     np.testing.assert_allclose(
         dense[ROUTING]["experts_per_token_mean"] * S * IMAGES, dense[ROUTING]["support"] * E, rtol=1e-6
     )
 
 
-@pytest.mark.parametrize("dispatcher", ["gather", "einsum", "dense"])
-def test_accelerators_are_asked_for_all_digits_of_the_routing(dispatcher):
+def test_accelerators_are_asked_for_all_digits_of_the_routing():
     params = random_params(ROUTERS["hard"])
-    text = apply.lower(layer(ROUTERS["hard"], dispatcher=dispatcher), params, X).as_text()
+    text = apply.lower(layer(ROUTERS["hard"], dispatcher="einsum"), params, X).as_text()
     products = [line for line in text.splitlines() if "dot_general" in line]
     whole = [line for line in products if "precision = [HIGHEST, HIGHEST]" in line]
     assert len(products) - len(whole) == 2  # the two of the experts, which have a precision of their own
@@ -210,36 +206,3 @@ def test_over_several_seeds_on_a_mesh():
         np.testing.assert_allclose(y[seed], own, rtol=1e-5, atol=1e-5)
         for name, value in own_sown[ROUTING].items():
             np.testing.assert_allclose(sown[ROUTING][name][seed], value, rtol=1e-5, atol=1e-4)
-
-
-def test_in_a_network_that_computes_activations_again():
-    images, key = RNG.normal(size=(2, 8, 8, 3)).astype(np.float32), jax.random.key(2)
-
-    def network(lam, remat):
-        return model.make(
-            "mu/4",
-            3,
-            moe_blocks=(0,),
-            num_experts=E,
-            router=RelaxedExpertChoice(K, K, lam, score="gates"),
-            group_images=1,
-            noise=1.0,
-            remat=remat,
-            depth=1,
-            pool="gap",
-        )
-
-    params = jax.eval_shape(network(0.1, False).init, {"params": key, NOISE: key}, images)["params"]
-    params = jax.tree.map(lambda leaf: (0.3 * RNG.normal(size=leaf.shape)).astype(np.float32), params)
-
-    @functools.partial(jax.jit, static_argnums=2)
-    @functools.partial(jax.grad, has_aux=True)
-    def gradient(params, lam, remat):
-        logits, sown = network(lam, remat).apply({"params": params}, images, rngs={NOISE: key}, mutable=[ROUTING])
-        return jnp.square(logits).sum(), (logits, sown)
-
-    found, expected = (gradient(params, 0.1, remat) for remat in (True, False))
-    for leaf, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(leaf, other, rtol=1e-4, atol=1e-4)
-    (routing,) = expected[1][1][ROUTING]["Transformer"]["encoderblock_0"].values()
-    assert (routing["support"] > K).all()

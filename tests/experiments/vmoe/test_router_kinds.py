@@ -10,13 +10,12 @@ from experiments.core.config import require
 from experiments.core.errors import UsageError
 from experiments.core.kinds import dotted
 from experiments.core.training.schedules import lam_schedule
-from experiments.vmoe import report, routers, suite
+from experiments.vmoe import routers, suite
 from experiments.vmoe.experiment import RECIPE, make_router
 from experiments.vmoe.measures import measure
 from experiments.vmoe.router_kinds import KINDS, ROUTERS, RouterKind
 from tests.experiments.support import ROOT
 from tests.experiments.vmoe.tiny import tiny_config
-from tests.scripts.workdirs import write_vmoe
 
 PATH = ROOT / "configs/vmoe.py"
 
@@ -54,14 +53,6 @@ def test_a_router_is_one_entry(monkeypatch):
             RECIPE.validate(tiny_config(**fields))
     RECIPE.validate(tiny_config(router__k=7))  # what one router cannot do is no matter to another
     assert [run.name for run in suite.tokens() if "single" in run.name][-1] == "final-single"
-
-
-def test_a_router_without_a_name_goes_by_that_of_its_entry(monkeypatch, tmp_path):
-    monkeypatch.setitem(ROUTERS, "single", ROUTERS["hard"])
-    monkeypatch.setitem(KINDS.reads, "single", [])
-    write_vmoe(tmp_path / "single", [[1.0, 1.0], [20.0, 24.0]], router__name="single")
-    ((run,), _) = report.PRESENTATION.load(tmp_path)
-    assert report.PRESENTATION.method(run.fields) == "single"
 
 
 LOGITS = np.random.default_rng(0).normal(size=(1, 160, 8)).astype(np.float32)  # the group of the tiny setting

@@ -13,13 +13,11 @@ from experiments.vmoe import suite
 from experiments.vmoe.experiment import routing_shape
 from experiments.vmoe.router_kinds import ROUTERS
 from experiments.vmoe.suite import BEST_RATE, DEMO, SUITE
-from tests.experiments.support import ROOT, assert_sound, loaded, suite_configs, undrawn
+from tests.experiments.support import ROOT, assert_sound, suite_configs
 from tests.experiments.vmoe import tables
 
 SHORT = DEMO | {"steps": 50, "steps_per_dispatch": 25, "eval_every": 25, "checkpoint_every": 50, "seeds": (1,)}
 SHORT |= {
-    "export_probe": True,
-    "export_params": True,
     "optimizer.learning_rate": 1e-2,
     "optimizer.warmup_steps": 5,
     "model.depth": 1,
@@ -71,8 +69,8 @@ def test_all_train_at_the_rate_that_the_committed_sweep_chose():
     assert choices["hard"]["setting"] == {"optimizer.learning_rate": BEST_RATE}
 
 
-def test_a_suite_trains_draws_and_skips_what_is_done(tmp_path, capsys, monkeypatch):
-    """Its runs end with a precision above chance, say what their routers did, and export what they evaluated."""
+def test_a_suite_trains_and_draws(tmp_path, capsys, monkeypatch):
+    """Its runs end with a precision above chance, and say what their routers did."""
     monkeypatch.setattr(jax, "device_count", lambda: 1)  # to divide a run among eight devices takes long to compile
     assert command.run_suite(SUITE, tmp_path, TINY, TINY, ["suite"]) == 0
     out, err = capsys.readouterr()
@@ -89,15 +87,5 @@ def test_a_suite_trains_draws_and_skips_what_is_done(tmp_path, capsys, monkeypat
         assert min(router["support"]) >= 44
         assert max(router["dropped_mass"]) < 20
     assert start["train_router"]["block_0"]["support"] == [None]  # nothing has been trained
-    # 359 images, and the last one once more to fill the last group.
-    whole = "{name: array[[*range(359), 358]] for name, array in data.evaluation.items()}"
-    found = loaded("cifar100_vit", tmp_path / "final-relaxed", cifar100_vit="vmoe", **{"data.evaluation": whole})
-    assert float(found["metrics"]["test_precision_at_1"][:359].mean()) == pytest.approx(
-        end["test_precision_at_1"][0], rel=1e-6
-    )
     rows = tables.read((tmp_path / "table.md").read_text().splitlines(), "Test after 50 steps")
     assert [row["router"] for row in rows] == ["relaxed, logits"]
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
-    assert command.run_suite(undrawn(SUITE), tmp_path, TINY, TINY, ["suite"]) == 0
-    assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
-    assert capsys.readouterr().out.count("was done") == 1

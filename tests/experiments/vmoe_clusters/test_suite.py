@@ -1,8 +1,10 @@
 """The suites of the task: their runs are sound, compare like with like, and run to the end."""
 
 import jax
+import numpy as np
 import pytest
 
+from experiments.core.record import metrics
 from experiments.core.suite import command
 from experiments.core.suite.plan import SuiteRun
 from experiments.vmoe_clusters.kinds import NAMES
@@ -20,7 +22,9 @@ from tests.experiments.support import assert_sound, suite_configs
 from tests.experiments.vmoe import tables
 from tests.experiments.vmoe_clusters.tiny import TINY
 
-RUNS = [SuiteRun(f"final-{name}", TINY, variant=f"router={name}") for name in ("best", "hard")]
+LEARNING = TINY | {"task.noise": 0.1, "steps": 400, "steps_per_dispatch": 200}
+LEARNING |= {"eval_every": 200, "checkpoint_every": 200}
+RUNS = [SuiteRun(f"final-{name}", LEARNING, variant=f"router={name}") for name in ("best", "hard")]
 
 
 @pytest.mark.parametrize("preset", SUITE.presets)
@@ -47,12 +51,18 @@ def test_routers_are_tried_at_one_grid_and_compared_at_every_noise():
     assert sorted(final) == sorted(at_noises + [(NOISE_OF_CHOICE, LONG, name) for name in NAMES if name != COSTLY])
 
 
-def test_a_suite_trains_and_draws(tmp_path, capsys, monkeypatch):
+def test_a_suite_learns_the_assignment_and_draws(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(jax, "device_count", lambda: 1)
     assert command.run_suite(SUITE, tmp_path, RUNS, RUNS, ["suite"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     assert "2 of 2 runs done in " in out
+    start, _, end = metrics.read(tmp_path / "final-hard" / "metrics.jsonl")
+    assert min(start["test_loss"]) > 80
+    assert max(end["test_loss"]) < 40
+    assert min(np.array(end["test_recovery"]) - start["test_recovery"]) > 3
+    assert end["test_reachable"] == start["test_reachable"]
+    assert start["test_loss"][0] != start["test_loss"][1]  # every seed has a problem of its own
     lines = (tmp_path / "table.md").read_text().splitlines()
     (row,) = tables.read(lines, "Test: loss over that of the best assignment, %")
     assert row["router"] == "hard, gates"

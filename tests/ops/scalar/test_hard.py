@@ -1,4 +1,4 @@
-"""The hard operators against a stable sort."""
+"""The hard operators of what random problems do not hold: integers, a million entries, numbers too small or alike."""
 
 import jax
 import jax.numpy as jnp
@@ -9,59 +9,18 @@ from ops import hard_topk_mag, hard_topk_mask, relaxed_topk, soft_rank, topk_mag
 from tests.ops import oracles
 
 N = 40
-INF = np.inf
-ROWS = {
-    "normal": oracles.samples(N),
-    "ties": np.round(oracles.samples(N, 1)),
-    "equal": np.full(N, -2.0),
-    "zeros": np.zeros(N),
-    "signed zeros": np.where(np.arange(N) % 2, 0.0, -0.0),
-    "signed zeros among others": np.r_[1.0, -1.0, np.where(np.arange(N - 2) % 3, 0.0, -0.0)],
-    "plus inf": np.r_[np.zeros(10), np.full(9, INF), np.arange(N - 19.0)],
-    "minus inf": np.r_[np.full(20, -INF), np.arange(N - 20.0)],
-    "increasing": np.arange(float(N)),
-    "decreasing": -np.arange(float(N)),
-    "outlier": np.r_[np.zeros(N - 1), 3e38],
-    "huge": np.linspace(-3e38, 3e38, N),
-    "geometric": np.geomspace(1e-30, 1e30, N),
-    "largest and inf": np.r_[np.full(4, np.finfo(np.float32).max), np.full(4, INF), np.zeros(N - 8)],
-    "neighbours": 1.0 + np.arange(N) % 5 * 2.0**-23,
-}
-X = np.stack(list(ROWS.values())).astype(np.float32)
-
-
-def test_masks_and_magnitudes_agree_with_a_stable_sort():
-    for k in (0, 1, 6, 17, 20, np.arange(len(X))):
-        ks = np.broadcast_to(k, len(X))
-        expected = np.stack([oracles.hard(*row) for row in zip(X, ks, strict=True)])
-        mask = hard_topk_mask(X, ks)
-        wrong = [name for name, row, want in zip(ROWS, mask, expected, strict=True) if not np.array_equal(row, want)]
-        assert wrong == []
-        chosen = np.stack([oracles.hard(np.abs(x), k) for x, k in zip(X, ks, strict=True)])
-        np.testing.assert_array_equal(hard_topk_mag(X, ks), np.where(chosen == 1, X, 0))
-    mask = np.asarray(hard_topk_mask(X, 30))[list(ROWS).index("minus inf")]
-    np.testing.assert_array_equal(mask, np.r_[np.zeros(20), np.ones(20)])
-
-
-def test_ties_of_narrow_floats():
-    dtype = jnp.bfloat16
-    x = (100 + oracles.samples((len(X), N), dtype=np.float32)).astype(dtype)  # some ten distinct values
-    mask = hard_topk_mask(x, 13)
-    expected = np.stack([oracles.hard(np.asarray(row, np.float64), 13) for row in x])
-    assert mask.dtype == dtype
-    np.testing.assert_array_equal(np.asarray(mask, np.float64), expected)
 
 
 def test_float64_distinguishes_what_float32_does_not(x64):
-    x = 1.0 + np.arange(N)[::-1] * 1e-15 + np.zeros((len(X), 1))
-    np.testing.assert_array_equal(np.asarray(hard_topk_mask(x, 3))[0], np.r_[np.ones(3), np.zeros(N - 3)])
-    np.testing.assert_array_equal(np.asarray(hard_topk_mask(x[:, ::-1], 3))[0], np.r_[np.zeros(N - 3), np.ones(3)])
+    x = 1.0 + np.arange(N)[::-1] * 1e-15
+    np.testing.assert_array_equal(hard_topk_mask(x, 3), np.r_[np.ones(3), np.zeros(N - 3)])
+    np.testing.assert_array_equal(hard_topk_mask(x[::-1], 3), np.r_[np.zeros(N - 3), np.ones(3)])
 
 
 def test_subnormal_numbers():
     # XLA flushes them to zero on some devices, where they tie with it; the count holds all the same.
-    x = np.broadcast_to(np.arange(N, dtype=np.float32) * 1e-42, X.shape)
-    assert np.all(np.asarray(hard_topk_mask(x, 5)).sum(-1) == 5)
+    x = np.arange(N, dtype=np.float32) * 1e-42
+    assert hard_topk_mask(x, 5).sum() == 5
 
 
 def test_a_million_entries():

@@ -58,8 +58,7 @@ LIES = {
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
-@pytest.mark.parametrize("shape", ["step", "lopsided"])
+@pytest.mark.parametrize(("shape", "lie"), list(zip(2 * ["step", "lopsided"], LIES, strict=True)))
 def test_no_lying_model_breaks_the_bound(shape, lie):
     roots, sizes = np.tile(ROOTS, len(SIZES)), np.repeat(SIZES, len(ROOTS))
     right = {"step": 1.0, "lopsided": 1e-4}[shape]

@@ -1,7 +1,5 @@
 """The solver of the scalar equation where it is hard: small p, wide and narrow relaxations, all or nothing."""
 
-import functools
-
 import jax
 import jax.extend
 import jax.numpy as jnp
@@ -68,11 +66,10 @@ def test_gradients_of_magnitudes_are_finite():
 @pytest.mark.parametrize(
     "operator",
     [
-        functools.partial(ops.topk_mask, solver="pav"),
         lambda x, k, lam: ops.soft_sort(x, lam=lam),
         lambda x, k, lam: ops.topk_mag_tree({"a": x}, k / 5, lam=lam)["a"],
     ],
-    ids=["pav", "sort", "tree"],
+    ids=["sort", "tree"],
 )
 def test_a_strength_out_of_range_is_refused_or_nan(operator):
     traced = jax.jit(lambda lam: operator(X, 2, lam=lam))

@@ -48,7 +48,6 @@ def test_a_section_goes_on_where_it_was_and_is_read_under_its_name_when_it_is_wh
     ("changed", "settings", "again"),
     [
         ({"code": "abd"}, SETTINGS, False),
-        ({"packages": {"jax": "2"}}, SETTINGS, False),
         ({"devices": {"platform": "cpu", "kind": "x"}}, SETTINGS, False),
         ({}, {"sizes": (1, 3)}, False),
         ({}, SETTINGS, True),

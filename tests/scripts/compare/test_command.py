@@ -109,19 +109,6 @@ def test_differences_are_to_the_baseline_of_the_same_density(tmp_path, capsys):
     assert baselines == {"0": None, "b": ids["d"], "c": ids["d"], "d": None}
 
 
-def test_page_and_table_agree_on_runs_that_have_come_to_different_steps(tmp_path, capsys):
-    for seed, errors in enumerate(([90.0, 9.0, 7.0, 7.0], [90.0, 8.0, 8.0, 8.0])):
-        write_workdir(tmp_path / str(seed), [[error] for error in errors], seeds=(seed,))
-        workdir = Workdir(tmp_path / str(seed))
-        workdir.summary.unlink()
-        rows = workdir.metrics.read_text().splitlines(keepends=True)
-        workdir.metrics.write_text("".join(rows[: 3 - seed]))
-    (found,) = contents(group(find([str(tmp_path)])), [])["groups"]
-    assert found["final"]["test_error"] == [7, 8]
-    assert main([str(tmp_path), "--format=text"]) == 0
-    assert "7.50 ± 6.35" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [

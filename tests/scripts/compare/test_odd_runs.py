@@ -75,7 +75,7 @@ def test_one_odd_config_takes_nothing_else_down(tmp_path, capsys, experiment):
     left_out = 0
     for number, place in enumerate(places(sound)):
         # Not every value in every place, for the sake of time.
-        for value in {*(0, 1, 2), 3 + number % (len(_VALUES) - 3)}:
+        for value in {number % 3, 3 + number % (len(_VALUES) - 3)}:
             file.write_text(json.dumps(changed(sound, place, _VALUES[value])))
             what = (place, _VALUES[value])
             left_out += bool(require_told(tmp_path, capsys, what))
@@ -100,8 +100,14 @@ def test_the_line_names_the_field(tmp_path, capsys, fields, reason):
     assert f"left out: odd: {reason}" in require_told(tmp_path, capsys, fields)
 
 
-@pytest.mark.parametrize("name", ["config.json", "environment.json", "summary.json", "metrics.jsonl", ".lock"])
-@pytest.mark.parametrize("kind", ["garbage", "empty", "directory", "pipe", "list", "deep", "link to itself"])
+_FILES = ("config.json", "environment.json", "summary.json", "metrics.jsonl", ".lock")
+_KINDS = ("garbage", "empty", "directory", "pipe", "list", "deep", "link to itself")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [(name, kind) for i, name in enumerate(_FILES) for j, kind in enumerate(_KINDS) if (i + j) % 3 == 0],
+)
 def test_a_file_that_is_none_is_named(tmp_path, capsys, name, kind):
     for run in ("sound", "odd"):
         write_pruning(tmp_path / run)

@@ -5,17 +5,14 @@ import re
 import signal
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
 from experiments.core.record.summary import interval
 from experiments.core.report.results import Run
 from experiments.core.suite.plan import find
-from experiments.mnist_pruning import report as pruning_report
 from scripts.demo import training
 from scripts.demo.__main__ import main
-from scripts.demo.page import tables
 from scripts.demo.parts import CLUSTERS, PARTS, PRESET, Part
 from scripts.demo.summary import summary, verdict
 from tests.scripts.workdirs import write_fine_tuning, write_vmoe, write_workdir
@@ -54,33 +51,12 @@ def test_the_summary_fits_a_terminal_whatever_the_numbers(values, tmp_path):
     assert max(map(len, lines)) <= 80
 
 
-def test_bars_are_as_long_as_their_numbers(tmp_path):
-    errors = dict(zip(PRUNING.labels, (4.0, 8.0, 16.0, 32.0, 80.0), strict=True))
-    lines = summary({PRUNING: {name: run(PRUNING.metric, [error]) for name, error in errors.items()}}, tmp_path)
-    assert [line.count("#") for line in lines[1:6]] == [2, 4, 7, 14, 36]
-
-
 @pytest.mark.parametrize("part", [*PARTS, CLUSTERS], ids=lambda part: part.title)
 def test_the_runs_are_those_of_the_preset(part):
     preset = [run.name for run in find(part.package).presets[PRESET]()]
     assert part.runs(True) == preset
     assert set(part.runs(False)) >= set(part.labels)
     assert all(name in part.labels for question in part.questions for name in question)
-
-
-def test_the_picture_of_pruning_is_one_that_its_report_draws(tmp_path):
-    for method in ("dense", "hard", "ista"):
-        write_workdir(tmp_path / method, [[90.0, 80.0], [5.0, 6.0]], method=method, dataset="digits")
-    runs, _ = pruning_report.PRESENTATION.load(tmp_path)
-    assert Path(PRUNING.figure).stem in pruning_report.figures(runs)
-
-
-def test_tables_are_html():
-    made = tables("### T\n\n| a | b |\n| --- | ---: |\n| *x* <1 | 2 ± 3 |\n\nBelow.\n", "name")
-    assert '<table id="name-1-table">' in made
-    assert '<th scope="row"><em>x</em> &lt;1</th>' in made
-    assert "2&nbsp;±&nbsp;3</td>" in made
-    assert made.count("</table></div>") == 1
 
 
 @pytest.fixture

@@ -58,17 +58,6 @@ def test_what_fits_the_machine_is_launched_though_it_is_not_here(cloud, launch):
     assert len(cloud.called("ssh")) == 2
 
 
-def test_a_workdir_with_another_run_and_a_mesh_that_is_not_checked_are_said(cloud, launch, tmp_path):
-    slurm = ["slurm", "mnist_pruning", f"--workdir={tmp_path}"]
-    _, out, _ = launch(*slurm, "--retries=0", check=True)
-    assert "the mesh is not checked here: how many devices there will be is not known" in out
-    (tmp_path / "config.json").write_text('{"epochs": 5}')
-    status, _, err = launch(*slurm, check=True)
-    assert status == 2
-    assert err.startswith(f"error: --workdir={tmp_path} holds a run with another config: ")
-    assert len(cloud.calls) == 1
-
-
 def compiler_of(tmp_path, monkeypatch, status, *said):
     """In the place of `scripts.compile`, a program that notes its arguments, says something and ends so."""
     program = tmp_path / "python"

@@ -63,9 +63,3 @@ def test_a_workload_that_an_earlier_launcher_has_left_is_waited_for(cloud, launc
     assert status == 0
     assert "the network is gone; attempt 1 of 1" in out
     assert cloud.called("create") == []
-
-
-def test_workloads_have_names_that_xpk_takes_whatever_the_experiment_is_called():
-    for experiment in ("mnist_pruning", "VMoE", "_9", "a" * 99):
-        name = gke_lib._name(Training("", experiment, "", "gs://b/r"))
-        assert re.fullmatch(r"[a-z]([-a-z0-9]{0,26}[a-z0-9])?", name)

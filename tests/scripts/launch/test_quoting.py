@@ -25,6 +25,7 @@ ARGUMENTS = st.lists(
     ),
     max_size=4,
 )
+FEW = hypothesis.settings(max_examples=10)  # each starts a shell
 LINES = ARGUMENTS.filter(lambda arguments: all(argument.isprintable() for argument in arguments))
 
 
@@ -64,6 +65,7 @@ def arrived(command, home, path=""):
     return [argument.decode() for argument in (home / "shown").read_bytes().split(b"\0")[:-1]]
 
 
+@FEW
 @hypothesis.given(overrides=ARGUMENTS)
 def test_through_ssh_to_a_worker(home, overrides):
     run = training(overrides)
@@ -71,6 +73,7 @@ def test_through_ssh_to_a_worker(home, overrides):
     assert found == run.command(".venv/bin/python")[3:]
 
 
+@FEW
 @hypothesis.given(overrides=LINES)
 def test_through_a_manifest_to_the_shell_of_a_container(home, overrides):
     run = training(overrides)
@@ -87,6 +90,7 @@ def test_a_line_break_is_refused_where_a_manifest_cannot_hold_it():
     assert (raised.value.status, raised.value.again) == (2, False)
 
 
+@FEW
 @hypothesis.given(overrides=ARGUMENTS)
 def test_through_the_batch_script(home, overrides):
     run = training(overrides)
@@ -97,6 +101,7 @@ def test_through_the_batch_script(home, overrides):
     assert found == ["--label", "--kill-on-bad-exit=1", *command[script + 1 :]]
 
 
+@FEW
 @hypothesis.given(overrides=ARGUMENTS)
 def test_as_printed_by_a_dry_run(home, overrides):
     run = training(overrides)

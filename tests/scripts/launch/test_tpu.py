@@ -10,7 +10,6 @@ import threading
 
 import pytest
 
-from scripts.launch.code import ROOT
 from tests.scripts.launch.conftest import commands
 from tests.scripts.launch.fakes import HANG, flag
 
@@ -177,14 +176,6 @@ def test_at_the_end_all_that_is_left_is_deleted_or_named_and_nobody_elses(cloud,
     assert "paid for" not in out
 
 
-def test_after_a_failure_what_is_to_be_deleted_is(cloud, launch):
-    cloud.plans["ssh"] = ["tar: /tmp/tfds: Cannot open", "bash: exit"]
-    status, out, _ = launch(*arguments("--delete", "--retries=1"))
-    assert status == 1
-    assert "tar: /tmp/tfds: Cannot open; attempt 1 of 1" in out
-    assert cloud.things == {}
-
-
 def test_a_run_that_another_launcher_trains_is_refused_until_its_record_is_removed(cloud, launch, bucket_server):
     with subprocess.Popen(["sleep", "600"]) as other:
         for host in (platform.node(), "elsewhere"):
@@ -222,17 +213,3 @@ def test_a_signal_lets_the_workers_save_and_names_the_tpu_that_stays(cloud, laun
     assert shlex.split(flag(trainings(cloud)[-1], "command"))[-1].endswith("/scripts/launch/worker.sh")
     assert f"{left} is still there, and paid for" in out
     assert re.search(r"p=[\d.]+ +to do", out)
-
-
-def test_what_the_runbook_prepares_workers_with_may_be_repeated(tmp_path):
-    (prepare,) = re.findall(r"--prepare '(mkdir.*)'", (ROOT / "scripts" / "launch" / "README.md").read_text())
-    for name, script in {
-        "mountpoint": f"[[ -e {tmp_path}/mounted ]]",
-        "gcsfuse": f"[[ ! -e {tmp_path}/mounted ]] && touch {tmp_path}/mounted",
-    }.items():
-        (tmp_path / name).write_text(f"#!/usr/bin/env bash\n{script}\n")
-        (tmp_path / name).chmod(0o755)
-    command = f"PATH={tmp_path}:$PATH; ({prepare.replace('/tmp/tfds', str(tmp_path / 'tfds'))})"
-    for _ in range(2):
-        assert subprocess.run(["bash", "-c", command]).returncode == 0
-    assert (tmp_path / "mounted").exists()
