@@ -25,13 +25,13 @@ import ml_collections
 import numpy as np
 
 from experiments.core.config import require, require_one_of
+from experiments.core.console import pace
 from experiments.core.errors import UsageError
 from experiments.core.input import cache
 from experiments.core.input import dataset as data_lib
 from experiments.core.input.dataset import Data
 from experiments.core.input.examples import Examples, InMemory
 from experiments.core.input.sources import Source
-from experiments.core.pace import pace
 from experiments.vision import efficientnet_weights
 from experiments.vision.efficientnet import (
     BEFORE_LAST_BLOCK,
@@ -180,12 +180,7 @@ def kept(path: Path, images: np.ndarray, compute: Compute, what: str) -> np.ndar
       images: [N, ...]
       compute: the rows of at most BLOCK images.
       what: they are, in a few words.
-
-    Raises:
-      UsageError: there are no images.
     """
-    if not len(images):
-        raise UsageError(f"there are no images in {path.stem}")
     make = lambda: {"features": _computed(images, compute, what)}  # noqa: E731
     found = cache.kept(path, f"{path.parent.name}-{path.stem}", make)["features"]
     found.flags.writeable = False

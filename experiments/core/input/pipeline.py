@@ -31,11 +31,11 @@ import ml_collections
 import numpy as np
 from absl import flags
 
-from experiments.core import processors
 from experiments.core.config import require, require_one_of
 from experiments.core.input.examples import Examples
 from experiments.core.input.images import PREPROCESSING
 from experiments.core.input.stream import Arrays, Stream, blank, step_indices
+from experiments.core.record.environment import processors
 
 AUGMENT_ON = ("host", "device")
 _MOST_PIXELS, _MOST_WORKERS, _MOST_AHEAD = 8192, 1024, 1024
@@ -169,7 +169,7 @@ class Batches:
         if not flags.FLAGS.is_parsed():
             flags.FLAGS.mark_as_parsed()
         self.close()
-        threads = _WORKER_THREADS if self._workers else len(processors.available())
+        threads = _WORKER_THREADS if self._workers else len(processors())
         ahead = self._prefetch * len(self._pieces)
         pieces = grain.MapDataset.range(_STEPS * len(self._pieces))
         dataset = pieces.map(functools.partial(_piece, self._job, self._pieces, step)).to_iter_dataset(

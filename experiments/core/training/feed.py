@@ -17,8 +17,8 @@ from jax.sharding import Mesh
 from experiments.core.config import require, require_one_of
 from experiments.core.input.stream import Arrays, HostBatches, Shuffled, step_indices
 from experiments.core.training import mesh as mesh_lib
+from experiments.core.training.experiment import Setup
 from experiments.core.training.plan import by_steps
-from experiments.core.training.setup import Setup
 
 Take = Callable[[Any, Any], Any]
 NAMES = ("resident", "stream")

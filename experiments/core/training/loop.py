@@ -18,11 +18,10 @@ from jax.experimental import multihost_utils
 
 from experiments.core import config as config_lib
 from experiments.core.errors import UsageError
-from experiments.core.record import metrics, tensorboard
+from experiments.core.record import metrics
 from experiments.core.record.environment import Launch
 from experiments.core.record.files import write_json
 from experiments.core.record.summary import summarize
-from experiments.core.record.tensorboard import TensorBoard
 from experiments.core.record.workdir import Workdir
 from experiments.core.training import checkpoint, export, feed, optimizer, rows
 from experiments.core.training import mesh as mesh_lib
@@ -32,7 +31,7 @@ from experiments.core.training.experiment import Params
 from experiments.core.training.interrupt import Interrupt
 from experiments.core.training.processes import from_first, is_first
 from experiments.core.training.program import Program
-from experiments.core.training.since_row import MetricsSinceRow, Prober
+from experiments.core.training.rows import MetricsSinceRow, Prober
 from experiments.core.training.state import TrainState
 
 
@@ -61,8 +60,8 @@ class Loop:
         beginning = self._begin(launch, experiment)
         with ExitStack() as opened:
             board = None
-            if self.setup.config.get("tensorboard") and is_first() and tensorboard.available():
-                board = opened.enter_context(closing(TensorBoard(self.workdir.tensorboard)))
+            if self.setup.config.get("tensorboard") and is_first() and metrics.tensorboard_is_available():
+                board = opened.enter_context(closing(metrics.TensorBoard(self.workdir.tensorboard)))
                 if not beginning.rows:
                     board.config(config_lib.lines(self.setup.config))
             path = self.workdir.metrics if is_first() else None
@@ -93,7 +92,7 @@ class Loop:
         if is_first():
             git = self.workdir.record_launch(launch, experiment)["git"]
             if git["commit"] is None:
-                self._say(f"no commit of the code is recorded: {git['why']}")
+                self._say("no commit of the code is recorded: git finds none")
         for step, reason in damaged:
             target = checkpoint.set_aside(self.workdir.checkpoints, step) if is_first() else None
             self._say(f"the checkpoint of {self.plan.describe(step)} is damaged ({reason}): it is now {target}")
@@ -133,15 +132,10 @@ class Loop:
             since_row = recorder.add(step, state, since_row)
             progress.show(writer.rows[-1])
         since_row.start()
-        is_warm = False
         while step < plan.total_steps and not self._must_stop(step):
             state, step_metrics = train(state, self.seeds, self.program.feed.examples, next(chunks), np.int32(step))
             since_row.dispatched(step_metrics)
             step += at_once
-            if not is_warm:
-                jax.block_until_ready(step_metrics)
-                progress.warm(step)
-                is_warm = True
             if plan.is_row(step) or plan.is_checkpoint(step):
                 since_row.finish()
                 if plan.is_row(step):
@@ -182,7 +176,7 @@ class Loop:
             return False
         return bool(np.any(multihost_utils.process_allgather(np.asarray(self.interrupt.received is not None))))
 
-    def _finish(self, params: Params, writer: metrics.Writer, board: TensorBoard | None) -> None:
+    def _finish(self, params: Params, writer: metrics.Writer, board: metrics.TensorBoard | None) -> None:
         """Writes what the config asks for of the parameters at the end, and the summary last."""
         checksums = export.write_files(self.program, self.workdir, params, self.prober)
         arrays, images = {}, {}

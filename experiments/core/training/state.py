@@ -1,7 +1,6 @@
 """The state of training, and how it begins: fresh, or with pretrained parameters. `S` seeds."""
 
 import dataclasses
-import math
 from typing import Any
 
 import jax
@@ -12,7 +11,6 @@ from jax.sharding import Mesh
 from jax.tree_util import keystr, tree_flatten_with_path, tree_map_with_path
 
 from experiments.core.errors import UsageError
-from experiments.core.record import hardware
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training.experiment import Experiment, Params
 
@@ -53,23 +51,6 @@ def abstract(experiment: Experiment, seeds: jax.Array | jax.ShapeDtypeStruct, me
     return jax.tree.map(
         lambda shape, sharding: jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=sharding), shapes, shardings
     )
-
-
-def require_memory(state: TrainState) -> None:
-    """Refuses a state, given by its shapes, that no device could hold.
-
-    Raises:
-      UsageError: it takes more bytes than there are.
-    """
-    leaves = jax.tree.leaves(state)
-    device = min(leaves[0].sharding.addressable_devices, key=lambda device: device.id)
-    sizes = [math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize for leaf in leaves]
-    limit = hardware.memory(device)
-    if limit is not None and sum(sizes) > limit:
-        raise UsageError(
-            f"the parameters, with what the optimizer keeps, take {sum(sizes) / 1e9:.3g} GB on each device, which have "
-            f"{limit / 1e9:.3g} GB: the network must be smaller, or divided (config.mesh.fsdp)"
-        )
 
 
 def _check_pretrained(experiment: Experiment) -> None:

@@ -21,12 +21,6 @@ from experiments.core.training.state import TrainState
 _AUGMENT = 2**31 - 1  # sets the key of augmentation apart from those that a loss derives by small numbers
 
 
-def first_batch(experiment: Experiment, take: Take, examples: Any, chunk: Any, *, seed_axis: bool) -> Batch:
-    """The batch of the first step of a chunk, of the first seed, as the loss sees it."""
-    at_step = jax.tree.map(lambda leaf: leaf[0, 0] if seed_axis else leaf[0], chunk)
-    return _augmented(experiment, take(examples, at_step), jax.random.key(0))
-
-
 def _augmented(experiment: Experiment, batch: Batch, step_key: jax.Array) -> Batch:
     if experiment.augment is None:
         return batch

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.core.errors import UsageError
-from experiments.vision import download, layouts
+from experiments.vision import download, pretrained
 
 CONTENT = bytes(range(256)) * 5000
 
@@ -63,7 +63,7 @@ def test_a_file_is_downloaded_once_and_damage_is_said(server, tmp_path, capsys):
     for damaged in (content[:-1], content[:4000] + b"x" + content[4001:]):
         path.write_bytes(damaged)
         with pytest.raises(UsageError, match=f"weights.npz cannot be read .* \\(remove {path}, and it is downloaded"):
-            layouts.read("gs://bucket/weights.npz")
+            pretrained.read("gs://bucket/weights.npz")
 
 
 def test_what_arrives_is_checked(server):
@@ -106,5 +106,5 @@ def test_weights_are_read_from_an_address(server, tmp_path):
     np.savez(tmp_path / "weights.npz", **arrays)
     content = (tmp_path / "weights.npz").read_bytes()
     server.files["/bucket/weights.npz"] = (content, headers(content))
-    read, layout = layouts.read("gs://bucket/weights.npz")
+    read, layout = pretrained.read("gs://bucket/weights.npz")
     assert (layout, sorted(read)) == ("big_vision", ["cls", "pos_embedding"])

@@ -9,7 +9,7 @@ import pytest
 
 from experiments.core.errors import UsageError
 from experiments.core.input import dataset as data_lib
-from experiments.core.record import metrics, tensorboard
+from experiments.core.record import metrics
 from experiments.core.record.workdir import Workdir
 from experiments.core.report import results
 from experiments.core.training import export, train
@@ -108,7 +108,7 @@ def written(tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         writers = replace_clu(patch)
-        patch.setattr(tensorboard, "available", lambda: True)
+        patch.setattr(metrics, "tensorboard_is_available", lambda: True)
         patch.setattr(export, "gather", gathered)
         config = toy_config(steps=5, eval_every=5, seeds=(0, 1), tensorboard=True)
         config.update(export_examples=True, export_probe=True)
