@@ -197,7 +197,7 @@ def stoppable() -> Iterator[None]:
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGHUP:  # which comes twice when a terminal is closed: see `training.interrupt`
+        if number == signal.SIGHUP:  # which comes twice when a terminal is closed: see `training.loop`
             signal.signal(number, signal.SIG_IGN)
         raise Stopped
 

@@ -7,9 +7,15 @@ metrics of the last one are read. Everything random is a function of the seed an
 that was killed ends with the numbers of one that was not.
 """
 
+import contextlib
+import errno
 import itertools
+import os
+import signal
+import sys
 import time
 from contextlib import ExitStack, closing
+from types import FrameType
 from typing import Any, NamedTuple
 
 import jax
@@ -17,7 +23,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from experiments.core import config as config_lib
-from experiments.core.errors import UsageError
+from experiments.core.errors import UsageError, printable
 from experiments.core.record import metrics
 from experiments.core.record.environment import Launch
 from experiments.core.record.files import write_json
@@ -25,14 +31,59 @@ from experiments.core.record.summary import summarize
 from experiments.core.record.workdir import Workdir
 from experiments.core.training import checkpoint, export, feed, optimizer, rows
 from experiments.core.training import mesh as mesh_lib
-from experiments.core.training import state as state_lib
+from experiments.core.training import step as step_lib
 from experiments.core.training.checkpoint import Checkpoints
 from experiments.core.training.experiment import Params
-from experiments.core.training.interrupt import Interrupt
 from experiments.core.training.processes import from_first, is_first
 from experiments.core.training.program import Program
 from experiments.core.training.rows import MetricsSinceRow, Prober
-from experiments.core.training.state import TrainState
+from experiments.core.training.step import TrainState
+
+# Where a terminal or a pipe is closed; SIGHUP comes with the former, before or after.
+_CLOSED = (errno.EPIPE, errno.EIO, errno.EBADF)
+
+
+class Interrupt:
+    """While entered, the first SIGTERM, SIGINT or SIGHUP is only noted; a second SIGTERM or SIGINT acts as usual.
+
+    orbax and JAX leave these signals alone (of several processes, `processes.py` sees to it), so
+    without this a preempted run would lose what it did since the last checkpoint. What is ignored,
+    as SIGHUP by nohup, stays so. SIGHUP comes twice when a terminal is closed, from it and from its
+    shell: further ones change nothing.
+    """
+
+    _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+    def __init__(self) -> None:
+        self.received: str | None = None
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> "Interrupt":
+        heeded = [number for number in self._SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+        self._previous = {number: signal.signal(number, self._note) for number in heeded}
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._restore(*self._previous)
+
+    def say(self, line: str) -> None:
+        """Prints a line; where nobody reads it any more, that is a reason to stop, and where it finds no room, none."""
+        try:
+            print(printable(line), flush=True)
+        except OSError as error:
+            if error.errno in _CLOSED:
+                self.received = self.received or "the end of whoever read its lines"
+            # What is still to be printed, some of it when Python ends, goes nowhere.
+            with contextlib.suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
+                os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.received = self.received or signal.Signals(number).name
+        self._restore(*(other for other in self._previous if other != signal.SIGHUP))
+
+    def _restore(self, *numbers: signal.Signals) -> None:
+        for number in numbers:
+            signal.signal(number, self._previous[number])
 
 
 class _Beginning(NamedTuple):
@@ -99,7 +150,7 @@ class Loop:
         if damaged and jax.process_count() > 1:
             multihost_utils.sync_global_devices("damaged checkpoints are set aside")
         if restored is None:
-            state = state_lib.init(self.setup.experiment, self.seeds, self.setup.mesh, self.program.state)
+            state = step_lib.init(self.setup.experiment, self.seeds, self.setup.mesh, self.program.state)
             return _Beginning(0, state, known, None)
         self._say(f"resuming after {self.plan.describe(intact)}")
         return _Beginning(intact, restored[0], known, restored[1])

@@ -10,7 +10,6 @@ from jax.stages import Traced
 
 from experiments.core.training import evaluation, feed, step
 from experiments.core.training import mesh as mesh_lib
-from experiments.core.training import state as state_lib
 from experiments.core.training.experiment import Setup
 
 
@@ -33,7 +32,7 @@ class Program:
         self.setup = setup
         self.feed, self.evaluate = feed.make(setup), evaluation.make(setup)
         with jax.set_mesh(setup.mesh):
-            self.state = state_lib.abstract(setup.experiment, self.seeds, setup.mesh)
+            self.state = step.abstract(setup.experiment, self.seeds, setup.mesh)
 
     @property
     def seeds(self) -> jax.ShapeDtypeStruct:

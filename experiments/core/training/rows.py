@@ -21,7 +21,7 @@ from experiments.core.training import optimizer
 from experiments.core.training.experiment import Params, Setup
 from experiments.core.training.plan import Plan
 from experiments.core.training.program import Program
-from experiments.core.training.state import TrainState
+from experiments.core.training.step import TrainState
 
 _PATIENCE = 30.0  # seconds without a line
 Metrics = Any  # arrays [S, K] by name, possibly nested: seeds, steps

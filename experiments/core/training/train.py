@@ -26,8 +26,7 @@ from experiments.core.training import (
 )
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training.experiment import Recipe, Setup
-from experiments.core.training.interrupt import Interrupt
-from experiments.core.training.loop import Loop
+from experiments.core.training.loop import Interrupt, Loop
 from experiments.core.training.program import Program
 
 # Options of JAX that decide which numbers follow from a seed: a run has the same ones whatever the variables say.

@@ -10,9 +10,9 @@ import pytest
 from flax.traverse_util import flatten_dict
 
 from experiments.core.errors import UsageError
-from experiments.vision import pretrained, vit
+from experiments.vision import vit
 from experiments.vision.pretrained import load_pretrained, resize_positions
-from tests.experiments.vision import numpy_vit, synthetic
+from tests.experiments.vision import synthetic
 
 MU = {"depth": 2, "image_size": 12, "num_classes": 7}
 
@@ -155,19 +155,6 @@ def test_pre_logits_are_taken_where_there_are_any_and_the_head_of_the_file_is_no
     refused(augreg, r"augreg layout.* it lacks pre_logits/bias, pre_logits/kernel$", params)
 
 
-def test_a_synthetic_file_has_logits_that_vary(tmp_path):
-    options = MU | {"scan": True, "dtype": np.float16}
-    path = synthetic.write(tmp_path / "x.npz", "big_vision", "mu/4", **options)
-    head = {
-        name: array.astype(np.float32) for name, array in pretrained.read(path)[0].items() if name.startswith("head/")
-    }
-    params = flatten_dict(load_pretrained(path, small()), sep="/") | head
-    assert min(map(np.std, params.values())) > 1e-3
-    logits = numpy_vit.forward(params, np.random.default_rng(0).uniform(-1, 1, size=(4, 12, 12, 3)))
-    assert 0.3 < np.std(logits) < 3
-    assert np.std(logits, axis=0).min() > 0.01
-
-
 def test_bfloat16_is_read_though_numpy_writes_it_as_two_bytes_without_a_meaning(tmp_path):
     half = {name: array.astype(jnp.bfloat16) for name, array in in_our_layout(make_file("augreg")).items()}
     loaded = load_pretrained(saved(tmp_path / "half.npz", half), small())
@@ -198,7 +185,6 @@ POSITIONS = "Transformer/posembed_input/pos_embedding"
             lambda file: make_file("augreg", "mu/8", image_size=24),
             r"are embedding/kernel \(8, 8, 3, 32\) \(4, 4, 3, 32\)$",
         ),
-        (lambda file: make_file("augreg", depth=3), r"the network has no Transformer/encoderblock_2/.* \(16 in all\)$"),
         (lambda file: file | {POSITIONS: np.zeros((1, 11, 32))}, r"are pos_embedding \(1, 11, 32\) \(1, 9, 32\)$"),
         (lambda file: without(file, "posembed_input"), r"no vision transformer .* are Transformer/.* \(39 in all\)$"),
         (lambda file: file | {"cls": np.zeros((1, 1, 32), np.int32)}, r"cannot be read .*: cls is of type int32$"),
@@ -206,7 +192,6 @@ POSITIONS = "Transformer/posembed_input/pos_embedding"
             lambda file: file | {"cls": np.full((1, 1, 32), np.nan)},
             r"cannot .*: cls is not finite in 32 of 32 entries$",
         ),
-        (lambda file: file | {"cls": np.array([None])}, r"cannot be read .*: Object arrays"),
     ],
 )
 def test_a_file_that_does_not_fit(tmp_path, change, message):
@@ -231,11 +216,7 @@ def test_files_that_are_not_of_arrays(tmp_path):
     rejected("nothing.npz", "is not a file")
     (tmp_path / "text.npz").write_text("no weights")
     rejected("text.npz", "cannot be read .*: File is not a zip file")
-    np.save(tmp_path / "one.npy", np.zeros(3))
-    rejected("one.npy", "cannot be read")
     whole = saved(tmp_path / "whole.npz", make_file("augreg")).read_bytes()
-    (tmp_path / "part.npz").write_bytes(whole[: len(whole) // 2])
-    rejected("part.npz", "cannot be read")
     damaged = bytearray(whole)
     damaged[len(whole) // 2] ^= 255
     (tmp_path / "damaged.npz").write_bytes(damaged)

@@ -9,7 +9,7 @@ from jax.sharding import PartitionSpec
 
 from configs.vmoe import get_config
 from experiments.core.input.dataset import Data
-from experiments.core.training import feed, state, step, train
+from experiments.core.training import feed, step, train
 from experiments.core.training import mesh as mesh_lib
 from experiments.vmoe.experiment import RECIPE
 
@@ -32,7 +32,7 @@ def test_a_train_step_of_the_whole_network_on_eight_devices():
         "label": jax.ShapeDtypeStruct((1, BATCH), jnp.int32, sharding=rows),
     }
     with jax.set_mesh(mesh):
-        begun = state.abstract(experiment, seed, mesh)
+        begun = step.abstract(experiment, seed, mesh)
         take = jax.jit(step.make_train(experiment, 1, feed.Streamed.take), donate_argnums=0)
         traced = take.lower(begun, seed, {}, batch, np.int32(0))
 

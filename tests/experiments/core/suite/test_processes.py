@@ -149,7 +149,7 @@ def test_as_many_as_there_are_processors_and_one_on_an_accelerator(tmp_path, mon
 
 def test_without_data_there_is_one_error_and_no_run(tmp_path, capsys):
     runs = [SuiteRun(f"run{number}", BASE | {"dataset": "nothing", "download": False}) for number in range(2)]
-    with pytest.raises(UsageError, match="no data set 'nothing'"):
+    with pytest.raises(UsageError, match="data set 'nothing' could not be obtained"):
         command.run_suite(undrawn(SUITE), tmp_path, runs, runs, ["suite"], jobs=1)
     assert "FAILED" not in capsys.readouterr().out
 

@@ -3,7 +3,6 @@
 import dataclasses
 import shutil
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -57,15 +56,6 @@ def test_parameters_come_before_the_summary_and_only_when_the_run_is_done(tmp_pa
     train.run(RECIPE, toy_config(**fields), tmp_path)  # only what was left to do
     assert Workdir(tmp_path).summary.exists()
     assert saved(Workdir(tmp_path)).keys() == {"first/kernel", "second/kernel"}
-
-
-def test_numbers_of_other_types_become_float32(tmp_path):
-    params = {"a": {"b": jnp.full((2, 3), 1.5, jnp.bfloat16)}, "c": jnp.arange(3.0)}
-    path = tmp_path / "params.npz"
-    export.write(path, export.gather(params))
-    with np.load(path) as file:
-        assert {name: file[name].dtype for name in file.files} == {"a/b": np.float32, "c": np.float32}
-        np.testing.assert_array_equal(file["a/b"], np.full((2, 3), 1.5))
 
 
 @pytest.mark.parametrize(
