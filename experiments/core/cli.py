@@ -35,7 +35,9 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser(name: str) -> argparse.ArgumentParser:
     parser = _Parser(
-        prog=f"python -m experiments.{name}", usage="%(prog)s [options] [--config.FIELD=VALUE ...]", allow_abbrev=False
+        prog=f"python -m experiments.{name}",
+        usage=f"%(prog)s --config=configs/{name}.py[:VARIANT] --workdir=DIR [--config.FIELD=VALUE ...]",
+        allow_abbrev=False,
     )
     file = "config file, whose fields --help lists; it is Python, and is run: name only what you trust"
     parser.add_argument("--config", metavar="PATH[:VARIANT]", help=file)

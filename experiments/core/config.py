@@ -35,7 +35,7 @@ def load(argument: str) -> ml_collections.ConfigDict:
     """
     path, colon, variant = argument.partition(":")
     if not Path(path).is_file():
-        raise UsageError(f"--config={argument}: {path!r} is no file")
+        raise UsageError(f"--config={argument}: there is no such file")
     try:
         config = module_of(path).get_config(*([variant] if colon else []))
         if not isinstance(config, ml_collections.ConfigDict):
@@ -74,7 +74,7 @@ def overridden(base: ml_collections.ConfigDict, overrides: Iterable[str]) -> ml_
         if name not in known:
             inner = [field for field in known if field.startswith(f"{name}.")]
             close = ", ".join(inner or difflib.get_close_matches(name, known, 3) or known)
-            raise UsageError(f"--{name}: the config has no such field; did you mean {close}?")
+            raise UsageError(f"--{name}: the config has no field {name.rpartition('.')[2]!r}: did you mean {close}?")
         *parts, field = name.split(".")[1:]
         section = base
         for part in parts:

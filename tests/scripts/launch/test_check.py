@@ -15,7 +15,7 @@ TPU = ["--name=tpu", "--zone=us-east1-d", "--type=v5p-16", "--commit=HEAD"]
     [
         (
             ["--", "--config.lam.stort=1"],
-            "--config.lam.stort: the config has no such field; did you mean config.lam.start",
+            "--config.lam.stort: the config has no field 'stort': did you mean ",
         ),
         (["--", "--config.epochs=two"], "config.epochs='two' is not allowed: it must be an integer"),
         (["--sweep=config.p=2,x"], "p=x: config.p='x' is not allowed: it must be a number"),
