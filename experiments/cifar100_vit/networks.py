@@ -16,14 +16,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import ml_collections
-import numpy as np
 
 from experiments.core.config import about
 from experiments.core.input.dataset import Data
 from experiments.core.training.experiment import Params
 from experiments.vision import efficientnet, efficientnet_weights, filters, inputs, model_fields, vit
-from experiments.vision.efficientnet import BEFORE_LAST_BLOCK, LAST_BLOCK, EfficientNetLite0
-from experiments.vision.head import Head
+from experiments.vision.efficientnet import BEFORE_LAST_BLOCK, LAST_BLOCK, EfficientNetLite0, Head
 from experiments.vision.inputs import has_features
 from experiments.vision.pretrained import load_pretrained
 
@@ -93,11 +91,8 @@ def _transformer(config: ml_collections.ConfigDict, data: Data) -> Network:
 
 def _body(config: ml_collections.ConfigDict, init: Any) -> Params:
     """The pretrained parameters, without a head: that is the network's own, which starts from zero."""
-    shapes = jax.eval_shape(init, jax.random.key(0))
-    head = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes["head"])
     with about("pretrained", config.pretrained):
-        loaded = load_pretrained(config.pretrained, shapes | {"head": head})
-    return {name: jax.tree.map(np.asarray, part) for name, part in loaded.items() if name != "head"}
+        return load_pretrained(config.pretrained, jax.eval_shape(init, jax.random.key(0)))
 
 
 def _head(data: Data) -> Network:

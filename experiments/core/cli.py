@@ -5,156 +5,121 @@
 A mistake of the user's ends in one line on stderr and exit status 2; a bug ends in a traceback.
 """
 
-from __future__ import annotations
-
+import argparse
+import dataclasses
 import importlib
 import inspect
-import re
-import sys
 from collections.abc import Sequence
+from typing import Any, NoReturn
 
 import ml_collections
-from absl import flags, logging
+from absl import logging
 
-from experiments.core import config_file, console
-from experiments.core.config import leaves, lines
+from experiments.core import config as config_lib
+from experiments.core import console
 from experiments.core.errors import UsageError
 from experiments.core.record import hardware
 from experiments.core.record.environment import Launch
 from experiments.core.training import experiment, processes, train
 
-_HELP = {"-h", "-help", "--help", "--helpshort", "--helpfull"}
-
 
 def main(recipe: experiment.Recipe) -> None:
     """Runs an experiment with the config given on the command line."""
-    console.run(lambda _: _command(recipe, sys.argv))
+    console.run(lambda arguments: run(recipe, arguments))
 
 
-def _command(recipe: experiment.Recipe, argv: Sequence[str]) -> int:
-    if _HELP & set(argv[1:]):
-        return _help(recipe.name, argv)
-    command = Command(recipe, flags.FLAGS, argv)
-    command.parse()
-    return command.run()
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
 
 
-def _help(name: str, argv: Sequence[str]) -> int:
+def _parser(name: str) -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=f"python -m experiments.{name}",
+        usage=f"%(prog)s --config=configs/{name}.py[:VARIANT] --workdir=DIR [--config.FIELD=VALUE ...]",
+        allow_abbrev=False,
+    )
+    file = "config file, whose fields --help lists; it is Python, and is run: name only what you trust"
+    parser.add_argument("--config", metavar="PATH[:VARIANT]", help=file)
+    parser.add_argument("--workdir", metavar="DIR", help="where config, metrics and checkpoints are kept")
+    only = "only say whether the config can be run in the workdir, on as many devices as JAX sees; neither accelerators"
+    parser.add_argument("--check", action="store_true", help=f"{only} nor data are asked for")
+    every = "only print every field of the config, all overrides applied"
+    parser.add_argument("--show_config", action="store_true", help=every)
+    return parser
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """A command line: its options, the config with all overrides applied, and these, by field."""
+
+    options: argparse.Namespace
+    config: ml_collections.ConfigDict
+    overrides: dict[str, str]
+
+
+def parse(recipe: experiment.Recipe, arguments: Sequence[str]) -> Asked:
+    """Reads the arguments of a command line.
+
+    Raises:
+      UsageError: an option or field is unknown, has no such values or is missing; or an override has no effect.
+    """
+    overrides = [argument for argument in arguments if argument.startswith("--config.")]
+    options = _parser(recipe.name).parse_args([each for each in arguments if not each.startswith("--config.")])
+    if not options.config:
+        raise UsageError(f"--config is required, for example --config=configs/{recipe.name}.py")
+    if not options.workdir and not options.show_config:
+        raise UsageError("--workdir is required: the directory that keeps the run")
+    base = config_lib.load(options.config)
+    config = config_lib.overridden(base, overrides)
+    names = [override.partition("=")[0].removeprefix("--config.") for override in overrides]
+    if recipe.kinds:
+        recipe.kinds.check_overrides(options.config, base, config, names)
+    fields: dict[str, Any] = dict(config_lib.leaves(config.to_dict()))
+    return Asked(options, config, {name: str(fields[f"config.{name}"]) for name in names})
+
+
+def run(recipe: experiment.Recipe, arguments: Sequence[str]) -> int:
+    """Does what a command line asks for; returns the exit status."""
+    if {"-h", "--help"} & set(arguments):
+        return _help(recipe.name, arguments)
+    logging.set_verbosity(logging.ERROR)  # of orbax, which has much to report
+    asked = parse(recipe, arguments)
+    if asked.options.show_config:
+        print("\n".join(config_lib.lines(asked.config)))
+        return 0
+    if asked.options.check:
+        hardware.require_devices()
+        train.check(recipe, asked.config, asked.options.workdir)
+        print("the config can be run")
+        return 0
+    processes.initialize()
+    with processes.leaving_promptly():
+        hardware.require_devices()
+        launch = Launch(["python", "-m", f"experiments.{recipe.name}", *arguments], asked.overrides)
+        train.run(recipe, asked.config, asked.options.workdir, launch)
+    return 0
+
+
+def _help(name: str, arguments: Sequence[str]) -> int:
     """Prints the options, what the config file says of itself, and the fields of the config given or of the default."""
-    paths, _, _ = config_file.split(argv[1:])
-    argument = paths[-1] if paths else f"configs/{name}.py"
-    config, path = config_file.load(argument), argument.partition(":")[0]
-    module = config_file.module_of(path)
-    variants = {name: getattr(module, name) for name in ("VARIANTS", "OPTIONS") if hasattr(module, name)}
-    options = flags.FlagValues()
-    _define_options(options)
+    given = [each.partition("=")[2] for each in arguments if each.startswith("--config=")]
+    argument = given[-1] if given else f"configs/{name}.py"
+    config, path = config_lib.load(argument), argument.partition(":")[0]
+    module = config_lib.module_of(path)
+    variants = {each: getattr(module, each) for each in ("VARIANTS", "OPTIONS") if hasattr(module, each)}
     said = [
         (importlib.import_module(f"experiments.{name}").__doc__ or "").partition("\n")[0],
         "",
-        f"python -m experiments.{name} --config={path}[:VARIANT] --workdir=DIR [--config.FIELD=VALUE ...]",
-        options.get_help(include_special_flags=False),
-        "",
+        _parser(name).format_help(),
         f"The config file, {path}, in its own words (comments in it say what each field means):",
         "",
         inspect.cleandoc(module.__doc__ or "It has no docstring."),
         "",
-        *(f"{name}: {', '.join(names)}\n" for name, names in variants.items()),
+        *(f"{each}: {', '.join(names)}\n" for each, names in variants.items()),
         f"Fields of {argument}, each set by --config.FIELD=VALUE:",
         "",
-        *lines(config),
+        *config_lib.lines(config),
     ]
     print("\n".join(said))
     return 0
-
-
-def _define_options(flag_values: flags.FlagValues) -> None:
-    """Defines the flags, but for the fields of the config."""
-    flags.DEFINE_string(
-        "config",
-        None,
-        "Path of the config file, whose fields --help lists. It is Python, and is run: name only what you trust.",
-        flag_values=flag_values,
-    )
-    flags.DEFINE_string("workdir", None, "Where config, metrics and checkpoints are kept.", flag_values=flag_values)
-    flags.DEFINE_bool(
-        "check",
-        False,
-        "Only say whether the config can be run in the workdir, on as many devices as JAX sees; neither accelerators "
-        "nor data are asked for.",
-        flag_values=flag_values,
-    )
-    flags.DEFINE_bool(
-        "show_config", False, "Only print every field of the config, all overrides applied.", flag_values=flag_values
-    )
-
-
-class Command:
-    """The flags of an experiment, and what they ask for.
-
-    Attributes:
-      config: all overrides applied, once the command line is parsed.
-    """
-
-    config: ml_collections.ConfigDict
-
-    def __init__(self, recipe: experiment.Recipe, flag_values: flags.FlagValues, argv: Sequence[str]):
-        """Defines the flags in `flag_values`, for the command line `argv` alone."""
-        self._recipe, self._flags, self._overrides = recipe, flag_values, dict[str, str]()
-        try:
-            self._argv = flag_values.read_flags_from_files(list(argv), force_gnu=False)
-        except flags.Error as error:
-            raise UsageError(str(error)) from error
-        _define_options(flag_values)
-
-    def parse(self) -> None:
-        """Reads the command line, and checks that there is a config whose fields are those overridden.
-
-        Raises:
-          UsageError: a flag or field is unknown, has no such values or is missing.
-        """
-        # orbax has much to report; --verbosity still decides.
-        logging.set_verbosity(logging.ERROR)
-        paths, overrides, rest = config_file.split(self._argv[1:])
-        try:
-            unexpected = self._flags([self._argv[0], *rest])[1:]
-        except flags.Error as error:
-            raise UsageError(str(error)) from error
-        if unexpected:
-            raise UsageError(f"unexpected argument {unexpected[0]!r}: every option starts with --")
-        if not paths:
-            raise UsageError("--config is required, for example --config=configs/mnist_pruning.py")
-        if len(paths) > 1:
-            raise UsageError("--config is given twice")
-        base = config_file.load(paths[0])
-        self.config = config_file.overridden(base, overrides)
-        if not self._flags.workdir and not self._flags.show_config:
-            raise UsageError("--workdir is required: the directory that keeps the run")
-        if kinds := self._recipe.kinds:
-            kinds.check_overrides(paths[0], base, self.config, [name for name, _ in overrides])
-        set_fields = dict(leaves(self.config.to_dict()))
-        for name, value in overrides:
-            set_to = set_fields[name]
-            self._overrides[name.removeprefix("config.")] = str(set_to)
-            if isinstance(set_to, tuple) and not re.search(r"[(\[,]", value or ""):
-                print(f"{name}={value} is taken for the tuple {set_to}", flush=True)
-
-    def run(self) -> int:
-        """Does what the command line asks for; returns the exit status."""
-        config, workdir = self.config, self._flags.workdir
-        if self._flags.show_config:
-            print("\n".join(lines(config)))
-            return 0
-        if self._flags.check:
-            hardware.require_devices()
-            train.check(self._recipe, config, workdir)
-            print("the config can be run")
-            return 0
-        launch = Launch(
-            command=["python", "-m", f"experiments.{self._recipe.name}", *self._argv[1:]],
-            overrides=self._overrides,
-        )
-        processes.initialize()
-        with processes.leaving_promptly():
-            hardware.require_devices()
-            train.run(self._recipe, config, workdir, launch)
-        return 0

@@ -1,11 +1,18 @@
-"""Config checks that name the field, and comparison of a saved config with the one asked for."""
+"""Configs: the file that --config names, overrides and checks of its fields, and comparison of two configs."""
 
+import ast
+import difflib
+import importlib.machinery
+import importlib.util
 import json
 import math
+import os
 import re
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import ml_collections
@@ -18,6 +25,99 @@ COMPUTED_HOW = ("mesh", "compilation_cache")
 
 _FLOAT32 = np.finfo(np.float32)
 _INT32 = np.iinfo(np.int32)
+
+
+def load(argument: str) -> ml_collections.ConfigDict:
+    """The config of PATH[:VARIANT].
+
+    Raises:
+      UsageError: there is no such file, or it makes no config.
+    """
+    path, colon, variant = argument.partition(":")
+    if not Path(path).is_file():
+        raise UsageError(f"--config={argument}: there is no such file")
+    try:
+        config = module_of(path).get_config(*([variant] if colon else []))
+        if not isinstance(config, ml_collections.ConfigDict):
+            raise TypeError(f"get_config() must return an ml_collections.ConfigDict, not {type(config).__name__}")
+        return config
+    except UsageError:
+        raise
+    except (Exception, SystemExit) as error:  # whatever a file may do that is run as a program
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+        where = f" (line {lines[-1]})" if lines else ""  # a syntax error says the line itself
+        raise UsageError(f"--config={argument} cannot be read: {type(error).__name__}: {error}{where}") from error
+
+
+def module_of(path: str) -> ModuleType:
+    """Runs a config file, which may raise anything, and returns it as a module."""
+    spec = importlib.util.spec_from_loader("config_file", importlib.machinery.SourceFileLoader("config_file", path))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def overridden(base: ml_collections.ConfigDict, overrides: Iterable[str]) -> ml_collections.ConfigDict:
+    """A copy of a config with fields set by `--config.lam.start=0.1`; of several values the last one counts.
+
+    Fields keep their types. A single value of a tuple is a tuple of it alone; None is a value only of what is None in
+    the config file; a `~` in front of a string is the home of the user, as shells have it.
+
+    Raises:
+      UsageError: there is no such field, or it cannot have the value.
+    """
+    config, known = base.copy_and_resolve_references(), dict(leaves(base.to_dict()))
+    for override in overrides:
+        name, equals, text = override.removeprefix("--").partition("=")
+        if name not in known:
+            inner = [field for field in known if field.startswith(f"{name}.")]
+            close = ", ".join(inner or difflib.get_close_matches(name, known, 3) or known)
+            raise UsageError(f"--{name}: the config has no field {name.rpartition('.')[2]!r}: did you mean {close}?")
+        *parts, field = name.split(".")[1:]
+        section = base
+        for part in parts:
+            section = section[part]
+        kind = section.get_type(field)
+        allowed, parse = _KINDS.get(kind, (f"set in a config file alone, as a {kind.__name__}", _unreadable))
+        text = text if equals or kind is not bool else "True"
+        try:
+            value = None if text == "None" and known[name] is None else parse(text)
+        except (ValueError, KeyError, SyntaxError, MemoryError, RecursionError) as error:
+            raise UsageError(f"{name}={text!r} is not allowed: it must be {allowed}") from error
+        config.update_from_flattened_dict({name.removeprefix("config."): value})
+    return config
+
+
+def _boolean(text: str) -> bool:
+    return {"true": True, "false": False, "1": True, "0": False}[text.lower()]
+
+
+def _tuple(text: str) -> tuple[Any, ...]:
+    value = ast.literal_eval(text.strip())
+    if isinstance(value, set | dict):
+        raise ValueError(f"a {type(value).__name__}, not a tuple")
+    return tuple(value) if isinstance(value, tuple | list) else (value,)
+
+
+def _text(text: str) -> str:
+    if text == "None":
+        raise ValueError("no string")
+    return os.path.expanduser(text)
+
+
+def _unreadable(text: str) -> Any:
+    raise ValueError("no option can set it")
+
+
+_KINDS: dict[type, tuple[str, Callable[[str], Any]]] = {
+    bool: ("True or False", _boolean),
+    int: ("an integer", int),
+    float: ("a number", float),
+    str: ("a string", _text),
+    tuple: ("a tuple such as (1, 2)", _tuple),
+}
 
 
 def require(condition: bool, field: str, value: Any, allowed: str) -> None:

@@ -1,12 +1,11 @@
-"""Output of commands, whoever reads it and in whatever encoding."""
+"""Output of commands, whoever reads it and in whatever encoding; and the end of their lines of progress."""
 
 import io
 import os
-import select
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn, TextIO
+from typing import NoReturn
 
 from experiments.core.errors import in_one_line
 
@@ -31,24 +30,30 @@ def run(main: Callable[[Sequence[str]], int]) -> NoReturn:
     try:
         sys.exit(in_one_line(command))
     except BrokenPipeError:
-        if not any(map(_is_unread, (sys.stdout, sys.stderr))):  # of another pipe
-            raise
         sys.exit(UNREAD)
     finally:
-        _drop_unwritten()
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except OSError:  # Python would try once more at exit
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _is_unread(stream: TextIO) -> bool:
-    """Whether a stream is a pipe that nobody reads any more."""
-    poll = select.poll()
-    poll.register(stream.fileno(), 0)  # which leaves errors
-    return bool(poll.poll(0))
+def pace(done: float, total: float, seconds: float) -> str:
+    """Says for example `12.3 a second, 0:41 left`, or `2.5 s each, 1:02:03 left`.
+
+    Args:
+      done: what has been done in these `seconds`, above 0.
+      total: what there was to be done when they began.
+      seconds: since then.
+    """
+    each = max(seconds, 1e-9) / done
+    speed = f"{each:.3g} s each" if each > 1 else f"{1 / each:.3g} a second"
+    return f"{speed}, {clock(each * (total - done))} left"
 
 
-def _drop_unwritten() -> None:
-    """Drops what could not be written, which Python would try once more at exit."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+def clock(seconds: float) -> str:
+    """`0:41`, or `1:02:03` from an hour on."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

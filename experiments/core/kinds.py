@@ -7,8 +7,7 @@ from typing import Any
 
 import ml_collections
 
-from experiments.core import config_file
-from experiments.core.config import leaves, require
+from experiments.core.config import leaves, load, require
 from experiments.core.errors import UsageError
 
 Fields = dict[str, Any]  # of a config, by dotted name
@@ -65,35 +64,31 @@ class Kinds:
           argument: the value of `--config`.
           base: the config that it makes.
           config: the same, all overrides applied.
-          overridden: the fields that are overridden, as `config.lam.start`.
+          overridden: the fields that are overridden, by dotted name.
 
         Raises:
           UsageError: a kind is chosen without the fields that its variant sets, or a field is set that is not read.
         """
-        before, after = dotted(base), dotted(config)
+        before, after, given = dotted(base), dotted(config), set(overridden)
         kind = after.get(self.field, "")  # the config of another experiment has none, and is refused later
-        given = {name.removeprefix("config.") for name in overridden}
         ignored = self.ignores.get(kind, ())
-        usual = dict(before)
-        for name in sorted(self.options.keys() & given):
+        for name in sorted(given):
             if after[name] == before[name]:
+                continue
+            why = self._why_unread(name, after)
+            if is_of(name, ignored):
+                why = f"config.{self.field}={kind!r} makes no use of it"
+            require(not why, name, after[name], f"left at {before[name]!r}: {why}")
+            if name not in self.options:
                 continue
             chosen, fields = self._variant(name, after[name], argument)
             whole = fields | {field: after[field] for field in given}
-            missing = [
+            lacks = [
                 f"config.{field}={value!r}"
                 for field, value in fields.items()
                 if value != before.get(field) and field not in {*given, *ignored} and self.is_read(field, whole)
             ]
-            allowed = f"chosen by --config={chosen}, or given together with " + ", ".join(missing)
-            require(not missing, name, after[name], allowed)
-            usual |= fields
-        for name in sorted(given):
-            why = self._why_unread(name, after)
-            if is_of(name, ignored):
-                why = f"config.{self.field}={kind!r} makes no use of it"
-            allowed = f"left at {usual[name]!r}: {why}"
-            require(not why or after[name] in (before[name], usual[name]), name, after[name], allowed)
+            require(not lacks, name, after[name], f"chosen by --config={chosen}, which sets {', '.join(lacks)}, too")
 
     def _variant(self, name: str, value: str, argument: str) -> tuple[str, Fields]:
         """Returns the `--config` whose variant gives a field the value, and its fields; none if no variant does."""
@@ -102,7 +97,7 @@ class Kinds:
         others = [part for part in variant.split(",") if part.partition("=")[0] != option and ("=" in part or option)]
         chosen = f"{path}:" + ",".join(filter(None, [f"{option}={value}" if option else value, *others]))
         try:
-            return chosen, dotted(config_file.load(chosen))
+            return chosen, dotted(load(chosen))
         except UsageError:  # the name is not known, or the file has no such option: `validate` says what is allowed
             return chosen, {}
 

@@ -128,6 +128,19 @@ class Convolution(nn.Module):
         return jnp.clip(x, 0.0, 6.0) if self.activation else x
 
 
+class Head(nn.Module):
+    """Features to logits, from zeros, as the head of `VisionTransformer`; maps are averaged over their places first."""
+
+    num_classes: int
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """[B, D] or [B, H, W, D] to [B, num_classes]."""
+        if x.ndim == 4:
+            x = x.mean(axis=(1, 2))
+        return nn.Dense(self.num_classes, kernel_init=nn.initializers.zeros, name="head")(x.astype("float32"))
+
+
 def preprocess(images: Array, size: int) -> Array:
     """uint8 images [B, H, W, C] to floats [B, S, S, C] about 0: resized bicubically, whatever their aspect.
 

@@ -25,13 +25,13 @@ import ml_collections
 import numpy as np
 
 from experiments.core.config import require, require_one_of
+from experiments.core.console import pace
 from experiments.core.errors import UsageError
 from experiments.core.input import cache
 from experiments.core.input import dataset as data_lib
 from experiments.core.input.dataset import Data
-from experiments.core.input.examples import Examples, InMemory
+from experiments.core.input.examples import InMemory
 from experiments.core.input.sources import Source
-from experiments.core.pace import pace
 from experiments.vision import efficientnet_weights
 from experiments.vision.efficientnet import (
     BEFORE_LAST_BLOCK,
@@ -124,34 +124,25 @@ def _source(
 ) -> Source:
     source = data_lib.source(dataset, data_dir, download=download, label=label)
     name = f"{dataset.replace('/', '-')}-efficientnet_lite0-{size}px-{layer}"
+    if not (isinstance(source.train, InMemory) and isinstance(source.test, InMemory)):
+        raise UsageError(
+            f"config.dataset={dataset!r} is not allowed with config.features: its images are not in memory"
+        )
     digest = hashlib.sha256(f"{_VERSION} {name} {efficientnet_weights.SHA256}".encode())
-    images = [_images(dataset, examples) for examples in (source.train, source.test)]
-    for array in images:
-        digest.update(f"{array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).data)
+    for examples in (source.train, source.test):
+        images = examples.arrays["image"]
+        digest.update(f"{images.shape}".encode())
+        digest.update(np.ascontiguousarray(images).data)
     place = directory / f"{name}-{digest.hexdigest()[:16]}"
     # Made when first needed: where all are there already it need not be compiled.
     network = functools.cache(lambda: _network(size, LAYERS[layer]))
 
-    def kept_of(split: str, images: np.ndarray) -> np.ndarray:
+    def featured(split: str, examples: InMemory) -> InMemory:
         what = f"features of {split} of {dataset} at {size} pixels"
-        return kept(place / f"{split}.npz", images, lambda batch: network()(batch), what)
+        path, images = place / f"{split}.npz", examples.arrays["image"]
+        return InMemory(examples.arrays | {"image": kept(path, images, lambda batch: network()(batch), what)})
 
-    train, test = map(kept_of, ("train", "test"), images)
-    return Source(_with(source.train, train), _with(source.test, test), source.num_classes)
-
-
-def _images(dataset: str, examples: Examples) -> np.ndarray:
-    if not isinstance(examples, InMemory):
-        raise UsageError(
-            f"config.dataset={dataset!r} is not allowed with config.features: its images are not in memory"
-        )
-    return examples.arrays["image"]
-
-
-def _with(examples: Examples, features: np.ndarray) -> InMemory:
-    assert isinstance(examples, InMemory)
-    return InMemory(examples.arrays | {"image": features})
+    return Source(featured("train", source.train), featured("test", source.test), source.num_classes)
 
 
 def _network(size: int, layer: Layer) -> Compute:
@@ -180,12 +171,7 @@ def kept(path: Path, images: np.ndarray, compute: Compute, what: str) -> np.ndar
       images: [N, ...]
       compute: the rows of at most BLOCK images.
       what: they are, in a few words.
-
-    Raises:
-      UsageError: there are no images.
     """
-    if not len(images):
-        raise UsageError(f"there are no images in {path.stem}")
     make = lambda: {"features": _computed(images, compute, what)}  # noqa: E731
     found = cache.kept(path, f"{path.parent.name}-{path.stem}", make)["features"]
     found.flags.writeable = False

@@ -1,77 +1,99 @@
-"""Pretrained weights in the place of fresh ones, for another head and another resolution."""
+"""The public files of vision transformers, read as parameters of `vit.py`, for another head and another resolution.
 
+Three layouts of `.npz` files are known, and told apart by their keys:
+
+- "original", of the paper (`gs://vit_models/imagenet21k/ViT-B_16.npz`): position embeddings
+  `Transformer/posembed_input/pos_embedding` [1, 1 + N, D], of which the first is the class token's;
+  the parts of a block are numbered through (`LayerNorm_0`, `MultiHeadDotProductAttention_1`,
+  `LayerNorm_2`, `MlpBlock_3`); and `pre_logits` in front of the head.
+- "augreg", of Steiner et al. 2021 (`gs://vit_models/augreg/B_16-i21k-300ep-...npz`): the same
+  without `pre_logits`.
+- "big_vision" (`gs://big_vision/...npz`): the names of `vit.py`, under `params/` or `opt/target/`
+  if the file is a whole checkpoint, and with one `encoderblock` if its blocks were scanned.
+
+`N` patches, `D` width.
+"""
+
+import math
+import re
+import zipfile
+import zlib
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
-import jax
+import jax.numpy as jnp
 import numpy as np
 import scipy.ndimage
+from flax import traverse_util
 
 from experiments.core.errors import UsageError
 from experiments.core.training.experiment import Params
-from experiments.vision import layouts
+from experiments.vision import download
 
+Arrays = dict[str, np.ndarray]  # by name: the path in the tree of parameters, joined by slashes
+
+_RENAMED = {  # in the original layout and in ours
+    "MultiHeadDotProductAttention_1": "MultiHeadDotProductAttention_0",
+    "LayerNorm_2": "LayerNorm_1",
+    "MlpBlock_3": "MlpBlock_0",
+    "Transformer/posembed_input/": "",
+}
+_PREFIXES = ("params/", "opt/target/")  # in checkpoints, which hold the optimizer's state too
+# What parameters are called last.
+_LEAVES = ("kernel", "bias", "scale", "query", "key", "value", "out", "cls", "probe", "pos_embedding")
 _OPTIONAL = ("pre_logits", "cls")  # parts of a file that a network may do without
+_SHOWN = 4
 
 
-def load_pretrained(path: str | Path, params: Params) -> Params:
-    """`params` with the weights of a file in their place.
+def load_pretrained(path: str | Path, shapes: Params) -> Params:
+    """The parameters of a network but for its head, from a file.
 
-    - The head stays that of `params`, which is 0 in a fresh network.
-    - `pre_logits` is taken from the file if `params` have one, and left out if they have not.
-    - So is the class token. A file without one does not fit `params` with one.
-    - Position embeddings are resized to the grid of `params`, by `resize_positions`.
-    - Single blocks are stacked where `params` have scanned ones, and the other way round.
-
-    Not to be called under `jit`, where the weights would become constants of the program.
+    - `pre_logits` is taken from the file if the network has one, and left out if it has not.
+    - So is the class token. A file without one does not fit a network with one.
+    - Position embeddings are resized to the grid of the network, by `resize_positions`.
+    - Single blocks are stacked where the network has scanned ones, and the other way round.
 
     Args:
-      path: an `.npz` file in one of the layouts of `layouts.py`: a local path, or an address in
-        `gs://` or `https://`, which is downloaded once.
-      params: of a `VisionTransformer` for square images: arrays, or `jax.ShapeDtypeStruct` in the
-        place of those that come from the file.
+      path: an `.npz` file in one of the layouts above: a local path, or an address in `gs://` or `https://`, which is
+        downloaded once.
+      shapes: the parameters of a `VisionTransformer` for square images, or their shapes.
 
     Returns:
-      A tree with the structure, shapes, types and shardings of `params`.
+      A tree of NumPy arrays with the structure, shapes and types of `shapes`.
 
     Raises:
       UsageError: the file cannot be obtained or read, or does not fit; the message names what does not.
-      ValueError: the head, which does not come from the file, is a `jax.ShapeDtypeStruct`.
     """
-    wanted = {_name(at): leaf for at, leaf in jax.tree_util.tree_leaves_with_path(params)}
-    arrays, layout = layouts.read(path)
+    wanted = {
+        name: leaf for name, leaf in traverse_util.flatten_dict(shapes, sep="/").items() if not _is_of(name, "head")
+    }
+    arrays, layout = read(path)
     if any("/encoderblock/" in name for name in wanted):
-        arrays = layouts.stack_blocks(arrays)
+        arrays = stack_blocks(arrays)
+    arrays = {
+        name: array
+        for name, array in arrays.items()
+        if not _is_of(name, "head") and (name in wanted or not _is_of(name, *_OPTIONAL))
+    }
 
     def require_none(problem: str, names: Collection[str]) -> None:
         if names:
             message = f"{path} (a file in the {layout} layout) does not fit the network: {problem}"
-            raise UsageError(f"{message} {layouts.listed(names)}")
+            raise UsageError(f"{message} {_listed(names)}")
 
-    wanted = {name: leaf for name, leaf in wanted.items() if _part(name) != "head"}
-    arrays = {
-        name: array
-        for name, array in arrays.items()
-        if _part(name) != "head" and (name in wanted or _part(name) not in _OPTIONAL)
-    }
     require_none("it lacks", wanted.keys() - arrays.keys())
     require_none("the network has no", arrays.keys() - wanted.keys())
-    arrays["pos_embedding"] = _resized_if_possible(arrays["pos_embedding"], wanted["pos_embedding"].shape)
-    wrong = [name for name, leaf in wanted.items() if arrays[name].shape != tuple(leaf.shape)]
+    positions, shape = arrays["pos_embedding"], wanted["pos_embedding"].shape
+    if positions.ndim == 3 and positions.shape != shape and _grid_side(positions.shape[1]) and _grid_side(shape[1]):
+        arrays["pos_embedding"] = resize_positions(positions, math.isqrt(shape[1]))
+    others = [name for name, leaf in wanted.items() if arrays[name].shape != leaf.shape]
     require_none(
         "of different shape there and here are",
-        [f"{name} {arrays[name].shape} {tuple(wanted[name].shape)}" for name in wrong],
+        [f"{name} {arrays[name].shape} {wanted[name].shape}" for name in others],
     )
-
-    def loaded(at: tuple[Any, ...], leaf: Any) -> Any:
-        if (name := _name(at)) not in wanted:
-            if isinstance(leaf, jax.ShapeDtypeStruct):
-                raise ValueError(f"params must hold an array for {name}, which does not come from the file")
-            return leaf
-        return jax.device_put(arrays[name].astype(leaf.dtype), getattr(leaf, "sharding", None))
-
-    return jax.tree_util.tree_map_with_path(loaded, params)
+    return traverse_util.unflatten_dict(
+        {name: np.asarray(arrays[name], leaf.dtype) for name, leaf in wanted.items()}, sep="/"
+    )
 
 
 def resize_positions(positions: np.ndarray, side: int) -> np.ndarray:
@@ -80,26 +102,119 @@ def resize_positions(positions: np.ndarray, side: int) -> np.ndarray:
     Bilinearly, and so that the corners of both grids are in the same places (`scipy.ndimage.zoom` of order 1): 14 x 14
     for 224 pixels become 24 x 24 for 384. Both projects that the files come from do just this to the grid. vit_jax
     keeps the class token's position aside meanwhile, and puts it back in front; big_vision has added it to the class
-    token before, as `layouts.read` does. The network is the same either way.
+    token before, as `read` does. The network is the same either way.
     """
-    old = layouts.grid_side(positions.shape[1])
-    if old is None:
-        raise ValueError(f"positions must be those of a square grid, got shape {positions.shape}")
+    old = math.isqrt(positions.shape[1])
     grid = positions.reshape(old, old, -1).astype(np.float32)  # SciPy has no half precision
     return scipy.ndimage.zoom(grid, (side / old, side / old, 1), order=1).reshape(1, side**2, -1)
 
 
-def _resized_if_possible(positions: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """`positions` as they are, if they fit or if no resizing makes them fit."""
-    if positions.ndim != 3 or positions.shape[1] == shape[1] or positions.shape[2] != shape[2]:
-        return positions
-    old, new = layouts.grid_side(positions.shape[1]), layouts.grid_side(shape[1])
-    return positions if old is None or new is None else resize_positions(positions, new)
+def read(path: str | Path) -> tuple[Arrays, str]:
+    """The parameters in a file, under the names of `vit.py` without `scan`, and its layout.
+
+    Position embeddings are those of the patches alone: what the class token was given is added to
+    the token itself, which is the same network.
+
+    Raises:
+      UsageError: the file cannot be obtained or read, or is not in one of the layouts above.
+    """
+    arrays, layout = _split_blocks(_read(path)), "big_vision"
+    if "pos_embedding" not in arrays:
+        layout = "original" if "pre_logits/kernel" in arrays else "augreg"
+        for theirs, ours in _RENAMED.items():
+            arrays = {name.replace(theirs, ours): array for name, array in arrays.items()}
+    if "pos_embedding" not in arrays:
+        raise UsageError(
+            f"{path} holds no vision transformer with learned position embeddings: its keys are {_listed(arrays)}"
+        )
+    cls, positions = arrays.get("cls"), arrays["pos_embedding"]
+    # n^2 + 1 is never a square for n > 0, so nothing else looks like a grid and a class token.
+    if cls is not None and positions.ndim == 3 and _grid_side(positions.shape[1] - 1):
+        arrays["cls"] = cls.astype(np.float32) + positions[:, :1].astype(np.float32)
+        arrays["pos_embedding"] = positions[:, 1:]
+    return arrays, layout
 
 
-def _name(at: tuple[Any, ...]) -> str:
-    return jax.tree_util.keystr(at, simple=True, separator="/")
+def stack_blocks(arrays: Arrays) -> Arrays:
+    """Single blocks, numbered from 0, as scanned ones.
+
+    Raises:
+      UsageError: the blocks are not alike, or some are missing among them.
+    """
+    result: Arrays = {}
+    blocks: dict[str, dict[int, np.ndarray]] = {}
+    for name, array in arrays.items():
+        if match := re.fullmatch(r"(.*)/encoderblock_(\d+)/(.*)", name):
+            before, number, after = match.groups()
+            blocks.setdefault(f"{before}/encoderblock/{after}", {})[int(number)] = array
+        else:
+            result[name] = array
+    depth = 1 + max((number for numbered in blocks.values() for number in numbered), default=-1)
+    for name, numbered in blocks.items():
+        shapes = {array.shape for array in numbered.values()}
+        if len(numbered) < depth or len(shapes) > 1:
+            raise UsageError(
+                f"blocks that are not alike cannot be scanned: of {depth}, {len(numbered)} have a {name}, of "
+                + " and ".join(map(str, sorted(shapes)))
+            )
+        result[name] = np.stack([numbered[number] for number in range(depth)])
+    return result
 
 
-def _part(name: str) -> str:
-    return name.partition("/")[0]
+def _split_blocks(arrays: Arrays) -> Arrays:
+    """Scanned blocks, if there are any, as single ones."""
+    result: Arrays = {}
+    for name, array in arrays.items():
+        before, scanned, after = name.partition("/encoderblock/")
+        parts = enumerate(np.atleast_1d(array)) if scanned else ()
+        result |= {f"{before}/encoderblock_{number}/{after}": part for number, part in parts}
+        result |= {} if scanned else {name: array}
+    return result
+
+
+def _read(path: str | Path) -> Arrays:
+    """The parameters in a file as floating-point numbers, by their names there."""
+    local = download.fetch(str(path)) if str(path).startswith(download.SCHEMES) else Path(path).expanduser()
+    if not local.is_file():
+        raise UsageError(f"{path} is not a file: give the path of an .npz file, or an address in gs:// or https://")
+    try:
+        zipfile.ZipFile(local).close()  # says what is wrong with a file that np.load would take for a pickle
+        with np.load(local, allow_pickle=False) as file:
+            prefix = next((each for each in _PREFIXES if any(key.startswith(each) for key in file.files)), "")
+            keys = [key for key in file.files if key.startswith(prefix)]
+            arrays = {key.removeprefix(prefix): _floating(file[key], key) for key in keys}
+    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        again = "" if local == Path(path).expanduser() else f" (remove {local}, and it is downloaded again)"
+        raise UsageError(f"{path} cannot be read as an .npz file of parameters: {error}{again}") from error
+    return {name: array for name, array in arrays.items() if array is not None}
+
+
+def _floating(array: np.ndarray, key: str) -> np.ndarray | None:
+    """A parameter as floating-point numbers; None for integers of another name, which count steps, say."""
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{key} is not an array")
+    if array.dtype == np.dtype("V2"):  # what NumPy makes of bfloat16, which it does not know
+        array = array.view(jnp.bfloat16).astype(np.float32)
+    if np.issubdtype(array.dtype, np.integer) and key.rpartition("/")[2] not in _LEAVES:
+        return None
+    if not np.issubdtype(array.dtype, np.floating):
+        raise ValueError(f"{key} is of type {array.dtype}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{key} is not finite in {np.count_nonzero(~np.isfinite(array))} of {array.size} entries")
+    return array
+
+
+def _is_of(name: str, *parts: str) -> bool:
+    return name.partition("/")[0] in parts
+
+
+def _listed(names: Collection[str]) -> str:
+    """The first few names, and how many there are."""
+    shown = ", ".join(sorted(names)[:_SHOWN])
+    return f"{shown}, ... ({len(names)} in all)" if len(names) > _SHOWN else shown
+
+
+def _grid_side(num_patches: int) -> int:
+    """The side of a square grid of that many patches; 0: there is no such grid."""
+    side = math.isqrt(num_patches)
+    return side if side**2 == num_patches else 0

@@ -26,7 +26,7 @@ from experiments.core.config import to_json
 from experiments.core.errors import UsageError
 from experiments.core.input import augment, sources
 from experiments.core.input.examples import Examples, InMemory
-from experiments.core.input.pipeline import Batches, TrainingJob
+from experiments.core.input.pipeline import Batches, Job
 from experiments.core.record.files import write_json
 from experiments.core.record.summary import summarize
 from experiments.core.record.workdir import Workdir
@@ -158,7 +158,7 @@ def _rates(
     examples, source = _images()
     row = {"where": where, "recipe": recipe, "size": size, "batch_size": batch_size, "workers": workers}
     if where == "host":
-        job = TrainingJob(examples, recipe, size, batch_size, seed=0)
+        job = Job(examples, recipe, size, batch_size, seed=0)
         batches = Batches(job, np.arange(batch_size), workers=workers, prefetch=1)
         row |= _rate(batches.batch, batch_size, seconds)
         batches.close()

@@ -17,8 +17,8 @@ from jax import lax
 
 from configs.mnist_pruning import get_config
 from experiments.core.input.dataset import Data
-from experiments.core.input.stream import seeds_epoch_indices
-from experiments.core.training import mesh, state, step
+from experiments.core.input.stream import epoch_indices
+from experiments.core.training import mesh, step
 from experiments.mnist_pruning import experiment
 from experiments.mnist_pruning.methods import METHODS
 from experiments.mnist_pruning.methods.method import Method, PruningMethod, by_number
@@ -86,8 +86,8 @@ def training(fields: dict[str, Any], steps: int) -> Callable[[], None]:
     data = Data(train=examples, evaluation=examples, num_classes=10, prefix="test")
     built = experiment.RECIPE.build(config, data)
     seeds = jnp.zeros(1, jnp.int32)
-    begun = state.init(built, seeds, mesh.make(config))
-    arguments = (seeds, jax.device_put(examples), seeds_epoch_indices((0,), 0, size, config.batch_size), np.int32(0))
+    begun = step.init(built, seeds, mesh.make(config))
+    arguments = (seeds, jax.device_put(examples), epoch_indices(0, 0, size, config.batch_size)[None], np.int32(0))
     train = jax.jit(step.make_train(built, 1), donate_argnums=0).lower(begun, *arguments).compile()
 
     def call() -> None:

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.core.pace import pace
+from experiments.core.console import pace
 
 T = TypeVar("T")
 

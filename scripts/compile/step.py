@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-from absl import flags
 from ml_collections import ConfigDict
 
 from experiments.core import cli
@@ -16,9 +15,8 @@ from experiments.core.input.outline import outline
 from experiments.core.record.chips import Slice
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training import train
-from experiments.core.training.experiment import Recipe
+from experiments.core.training.experiment import Recipe, Setup
 from experiments.core.training.program import Program
-from experiments.core.training.setup import Setup
 from scripts.compile import compiled, compiler, operations
 
 
@@ -35,9 +33,8 @@ def run_of(experiment: str, path: str, overrides: Sequence[str], slice_: Slice) 
         recipe = importlib.import_module(name).RECIPE
     except (ModuleNotFoundError, AttributeError) as error:
         raise UsageError(f"{experiment!r} is not an experiment: {name} has no RECIPE") from error
-    command = cli.Command(recipe, flags.FlagValues(), ["compile", f"--config={path}", "--workdir=none", *overrides])
-    command.parse()
-    config = mesh_lib.of_devices(mesh_lib.of_processes(command.config, slice_.processes), slice_.count)
+    asked = cli.parse(recipe, [f"--config={path}", "--workdir=none", *overrides])
+    config = mesh_lib.of_devices(mesh_lib.of_processes(asked.config, slice_.processes), slice_.count)
     if config.get("pretrained"):
         config = config.copy_and_resolve_references()
         config.pretrained = ""

@@ -1,12 +1,9 @@
 """Checks, before anything is created and paid for, that each run can be trained on its machine."""
 
-import contextlib
 import importlib
-import io
 from collections.abc import Sequence
 
 import jax
-from absl import flags
 
 from experiments.core import cli
 from experiments.core.errors import UsageError
@@ -34,10 +31,7 @@ def check(trainings: Sequence[Training], platform: Platform, console: Console) -
         console.say("the mesh is not checked here: how many devices there will be is not known")
     for training in trainings:
         try:
-            command = cli.Command(recipe, flags.FlagValues(), ["launch", *training.arguments])
-            with contextlib.redirect_stdout(io.StringIO()):  # the run says it, too
-                command.parse()
-            config = command.config
+            config = cli.parse(recipe, training.arguments).config
             if num_devices:
                 there = mesh.of_devices(mesh.of_processes(config, num_processes), num_devices)
             else:

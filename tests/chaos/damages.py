@@ -48,10 +48,6 @@ def _flip(path: Path, rng: random.Random) -> None:
     path.write_bytes(content)
 
 
-def _flip_data(workdir: Path, rng: random.Random) -> None:
-    _flip(_largest(_newest(workdir)), rng)
-
-
 def _flip_any(workdir: Path, rng: random.Random) -> None:
     _flip(rng.choice(_files(_newest(workdir))), rng)
 
@@ -59,21 +55,6 @@ def _flip_any(workdir: Path, rng: random.Random) -> None:
 def _cut(workdir: Path, rng: random.Random) -> None:
     path = _largest(_newest(workdir))
     path.write_bytes(path.read_bytes()[: rng.randrange(path.stat().st_size)])
-
-
-def _cut_all(workdir: Path, rng: random.Random) -> None:
-    for path in _files(_newest(workdir)):
-        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def _zero(workdir: Path, rng: random.Random) -> None:
-    path = _largest(_newest(workdir))
-    path.write_bytes(bytes(path.stat().st_size))
-
-
-def _zero_all(workdir: Path, rng: random.Random) -> None:
-    for path in _files(_newest(workdir)):
-        path.write_bytes(bytes(path.stat().st_size))
 
 
 def _lose(*names: str) -> Act:
@@ -85,10 +66,6 @@ def _lose(*names: str) -> Act:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     return act
-
-
-def _lose_data(workdir: Path, rng: random.Random) -> None:
-    _largest(_newest(workdir)).unlink()
 
 
 def _flip_all(workdir: Path, rng: random.Random) -> None:
@@ -122,20 +99,8 @@ def _garbage(lines: list[bytes], at: int, rng: random.Random) -> None:
     lines[at] = rng.randbytes(50).replace(b"\n", b" ") + b"\n"
 
 
-def _nuls(lines: list[bytes], at: int, rng: random.Random) -> None:
-    lines[at] = bytes(len(lines[at]) - 1) + b"\n"
-
-
-def _cut_row(lines: list[bytes], at: int, rng: random.Random) -> None:
-    lines[at] = lines[at][: rng.randrange(1, len(lines[at]) - 2)] + b"\n"
-
-
 def _lose_row(lines: list[bytes], at: int, rng: random.Random) -> None:
     del lines[at]
-
-
-def _double_row(lines: list[bytes], at: int, rng: random.Random) -> None:
-    lines.insert(at, lines[at])
 
 
 def _unfinished_row(workdir: Path, rng: random.Random) -> None:
@@ -161,36 +126,20 @@ _BACK = "is damaged ("
 _CHECKPOINTS = "no checkpoint in"
 
 DAMAGES = (
-    *(Damage(f"checkpoint: a byte of the data flipped ({n})", _flip_data, said=_BACK) for n in range(1, 4)),
-    *(Damage(f"checkpoint: a byte of any file flipped ({n})", _flip_any, said=_BACK) for n in range(1, 6)),
+    Damage("checkpoint: a byte of any file flipped", _flip_any, said=_BACK),
     Damage("checkpoint: the data cut short", _cut, said=_BACK),
-    Damage("checkpoint: every file cut short", _cut_all, said=_BACK),
-    Damage("checkpoint: the data zeroed", _zero, said=_BACK),
-    Damage("checkpoint: every file zeroed", _zero_all, said=_BACK),
-    Damage("checkpoint: its metadata missing", _lose("_CHECKPOINT_METADATA"), said=_BACK),
-    Damage("checkpoint: the state's metadata missing", _lose("state/_METADATA"), said=_BACK),
     Damage("checkpoint: the state missing", _lose("state"), said=_BACK),
-    Damage("checkpoint: the metrics since the last row missing", _lose("since_row"), said=_BACK),
-    Damage("checkpoint: a file of data missing", _lose_data, said=_BACK),
     Damage("checkpoint: its checksum missing", _lose(CHECKSUM), said=_BACK),
     Damage("both checkpoints: their checksums missing", _lose_checksums, refused="there is no checkpoint"),
     Damage("both checkpoints: a byte flipped", _flip_all, refused=_CHECKPOINTS),
     Damage("both checkpoints missing", _lose_checkpoints, refused="there is no checkpoint"),
     Damage("metrics.jsonl: garbage in a line", _row(_garbage), refused="metrics.jsonl"),
-    Damage("metrics.jsonl: NULs in a line", _row(_nuls), refused="metrics.jsonl"),
-    Damage("metrics.jsonl: a row cut short", _row(_cut_row), refused="metrics.jsonl"),
     Damage("metrics.jsonl: a row missing", _row(_lose_row), refused="metrics.jsonl"),
-    Damage("metrics.jsonl: a row twice", _row(_double_row), refused="metrics.jsonl"),
-    Damage("metrics.jsonl: empty", _write("metrics.jsonl", b""), refused="metrics.jsonl"),
     Damage("metrics.jsonl: missing", _remove("metrics.jsonl"), refused="metrics.jsonl"),
     Damage("metrics.jsonl: the last row unfinished", _unfinished_row),
     Damage("config.json: {", _write("config.json", b"{"), refused="config.json"),
-    Damage("config.json: NULs", _write("config.json", bytes(100)), refused="config.json"),
-    Damage("config.json: empty", _write("config.json", b""), refused="config.json"),
     Damage("config.json: missing", _remove("config.json"), refused="config.json"),
     Damage("environment.json: {", _write("environment.json", b"{"), refused="environment.json"),
-    Damage("environment.json: NULs", _write("environment.json", bytes(100)), refused="environment.json"),
     Damage("environment.json: missing", _remove("environment.json")),
     Damage("summary.json: {", _write("summary.json", b"{"), refused="summary.json"),
-    Damage("summary.json: empty", _write("summary.json", b""), refused="summary.json"),
 )

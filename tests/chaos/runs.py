@@ -22,7 +22,7 @@ def start(workdir):
     command = [
         *(sys.executable, "-m", "experiments.mnist_pruning", "--config=configs/mnist_pruning.py:dense"),
         *(f"--workdir={workdir}", "--config.dataset=digits", "--config.seeds=(0, 1)", f"--config.epochs={EPOCHS}"),
-        *("--config.checkpoint_every=2", "--noconfig.download"),
+        *("--config.checkpoint_every=2", "--config.download=False"),
     ]
     # What users run: not the quick code of the tests.
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}

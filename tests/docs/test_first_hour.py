@@ -7,9 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from absl import flags
 
-from experiments.core.cli import Command
+from experiments.core import cli
 from experiments.core.training import train
 from scripts.bench.costs import ask
 from scripts.compare.__main__ import main as compare
@@ -46,10 +45,8 @@ def hour(tmp_path, monkeypatch, capsys):
                 write_workdir(path, [[90.0, 88.0], [9.0, 8.0]], method=method, dataset="digits")
         elif module.startswith("experiments."):
             recipe = importlib.import_module(f"{module}.experiment").RECIPE
-            options = flags.FlagValues()
-            asked = Command(recipe, options, [module, *arguments, *TINY])
-            asked.parse()
-            train.run(recipe, asked.config, options.workdir)
+            asked = cli.parse(recipe, [*arguments, *TINY])
+            train.run(recipe, asked.config, asked.options.workdir)
         else:
             assert module == "scripts.compare"
             assert compare(arguments) == 0

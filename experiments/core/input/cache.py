@@ -23,7 +23,10 @@ def load_or_make(name: str, version: str, files: Iterable[Path], make: Callable[
 
     A file counts as unchanged while its path, size and time of modification are.
     """
-    return kept(directory() / f"{name.replace('/', '-')}-{_digest(version, files)}.npz", name, make)
+    stats = [(file.resolve(), file.stat()) for file in files]
+    listed = "".join(f"{file} {stat.st_size} {stat.st_mtime_ns}" for file, stat in stats)
+    digest = hashlib.sha256(f"{_FORMAT} {version}{listed}".encode()).hexdigest()[:16]
+    return kept(directory() / f"{name.replace('/', '-')}-{digest}.npz", name, make)
 
 
 def kept(path: Path, name: str, make: Callable[[], Arrays]) -> Arrays:
@@ -33,8 +36,22 @@ def kept(path: Path, name: str, make: Callable[[], Arrays]) -> Arrays:
     written is reported on stderr and done without. Processes of this machine that want one `name` wait for each other.
     """
     with one_process(name):
-        found = _read(path) if path.exists() else None
-        return _make(path, make) if found is None else found
+        try:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                return dict(arrays)
+        except FileNotFoundError:
+            pass
+        # RuntimeError: a byte that is not as it was may say that the file is encrypted, or of a later format.
+        except (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile) as error:
+            print(f"ignoring the unreadable cache {path}: {error}", file=sys.stderr)
+        made = make()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as whole:
+                np.savez(whole, allow_pickle=False, **made)
+        except OSError as error:
+            print(f"not caching in {path}: {error}", file=sys.stderr)
+        return made
 
 
 @contextlib.contextmanager
@@ -51,37 +68,7 @@ def one_process(name: str) -> Iterator[None]:
         yield
 
 
-def _read(path: Path) -> Arrays | None:
-    """The arrays in the file; None, and a line on stderr, where they cannot be read."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return dict(arrays)
-    # RuntimeError: a byte that is not as it was may say that the file is encrypted, or of a later format.
-    except (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile) as error:
-        print(f"ignoring the unreadable cache {path}: {error}", file=sys.stderr)
-        return None
-
-
-def _make(path: Path, make: Callable[[], Arrays]) -> Arrays:
-    arrays = make()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as file:
-            np.savez(file, allow_pickle=False, **arrays)
-    except OSError as error:
-        print(f"not caching in {path}: {error}", file=sys.stderr)
-    return arrays
-
-
 def directory() -> Path:
     """The directory of all that can be fetched or made again: `$XDG_CACHE_HOME/sparse-topk`, else below ~/.cache."""
     root = os.environ.get("XDG_CACHE_HOME")
     return (Path(root) if root else Path.home() / ".cache") / "sparse-topk"
-
-
-def _digest(version: str, files: Iterable[Path]) -> str:
-    digest = hashlib.sha256(f"{_FORMAT} {version}".encode())
-    for file in files:
-        stat = file.stat()
-        digest.update(f"{file.resolve()} {stat.st_size} {stat.st_mtime_ns}".encode())
-    return digest.hexdigest()[:16]

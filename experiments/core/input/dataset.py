@@ -75,9 +75,8 @@ def load(config: ml_collections.ConfigDict) -> Data:
     the way. Images that are not in memory are available in no other way, and have no arrays.
     """
     label = config.get("label", "label")
-    if config.dataset == "digits":  # which lie nowhere and are not downloaded
-        return divided(config, source(config.dataset, label=label))
-    return divided(config, source(config.dataset, config.data_dir, download=config.download, label=label))
+    where, download = config.get("data_dir"), config.get("download", False)  # digits lie nowhere
+    return divided(config, source(config.dataset, where, download=download, label=label))
 
 
 def source(name: str, data_dir: str | None = None, *, download: bool = False, label: str = "label") -> sources.Source:

@@ -12,7 +12,7 @@ import struct
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -94,27 +94,6 @@ def decode(stored: bytes | np.ndarray, channels: int) -> np.ndarray:
     return pixels.reshape(*pixels.shape[:2], channels)
 
 
-class Examples(Protocol):
-    """Labelled images by index; they can be sent to other processes.
-
-    An example is `image` [H, W, C] in uint8 and `label`: a class in int32, or where images have several classes, a
-    multi-hot vector [num_classes] in uint8. `part` takes those from `start` to before `stop`; `channels` is C;
-    `label_like` is an array of the shape and type of a label, whatever is in it.
-    """
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int) -> Arrays: ...
-
-    def part(self, start: int, stop: int) -> "Examples": ...  # noqa: D102
-
-    @property
-    def channels(self) -> int: ...  # noqa: D102
-
-    @property
-    def label_like(self) -> np.ndarray: ...  # noqa: D102
-
-
 @dataclasses.dataclass(frozen=True)
 class InMemory:
     """Examples as arrays: `image` [N, H, W, C] in uint8, and `label` [N] in int32 or [N, num_classes] in uint8."""
@@ -189,6 +168,11 @@ class OnDisk:
 
                 self._source = open_split(tfds.builder_from_directory(self.directory), self.split)
             return self._source
+
+
+# Labelled images by index, which can be sent to other processes. An example is `image` [H, W, C] in uint8 and `label`:
+# a class in int32, or where images have several classes, a multi-hot vector [num_classes] in uint8.
+Examples = InMemory | OnDisk
 
 
 def open_split(builder: Any, split: str) -> Any:

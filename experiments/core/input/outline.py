@@ -13,9 +13,9 @@ import numpy as np
 
 from experiments.core.config import require_one_of
 from experiments.core.input.dataset import Data, divided
-from experiments.core.input.examples import Examples, InMemory, Label
+from experiments.core.input.examples import Examples, InMemory, Label, OnDisk
 from experiments.core.input.sources import Source
-from experiments.core.input.stream import Arrays, blank
+from experiments.core.input.stream import blank
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,29 +51,6 @@ OUTLINES = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class _Unread:
-    """Images of different sizes, which nobody can look at; see `examples.Examples`."""
-
-    number: int
-    label: Label
-
-    channels = 3
-
-    def __len__(self) -> int:
-        return self.number
-
-    def __getitem__(self, index: int) -> Arrays:
-        raise LookupError("a data set in outline has no images")
-
-    def part(self, start: int, stop: int) -> "_Unread":
-        return dataclasses.replace(self, number=stop - start)
-
-    @property
-    def label_like(self) -> np.ndarray:
-        return blank(self.label.shape, self.label.dtype)
-
-
 def outline(config: ml_collections.ConfigDict) -> Data:
     """Makes the data of a config without images: arrays that take no memory, streams that cannot be read.
 
@@ -91,7 +68,7 @@ def outline(config: ml_collections.ConfigDict) -> Data:
 
 def _examples(known: Outline, label: Label, number: int) -> Examples:
     if known.shape is None:
-        return _Unread(number, label)
+        return OnDisk("", "", label, 0, number)  # which opens nothing before it is read
     # Not all alike, for what divides by the deviation of the pixels.
     column: Any = np.uint8(255) * (np.arange(known.shape[1], dtype=np.uint8) % np.uint8(2))
     images = np.broadcast_to(column[:, None], (number, *known.shape))

@@ -24,18 +24,17 @@ import os
 import signal
 import threading
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import ml_collections
 import numpy as np
 from absl import flags
 
-from experiments.core import processors
 from experiments.core.config import require, require_one_of
 from experiments.core.input.examples import Examples
 from experiments.core.input.images import PREPROCESSING
 from experiments.core.input.stream import Arrays, Stream, blank, step_indices
+from experiments.core.record.environment import processors
 
 AUGMENT_ON = ("host", "device")
 _MOST_PIXELS, _MOST_WORKERS, _MOST_AHEAD = 8192, 1024, 1024
@@ -63,71 +62,52 @@ def validate(config: ml_collections.ConfigDict) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """Batches row by row, as pure functions of the step; it can be sent to other processes."""
+    """Batches row by row, as pure functions of the step; it can be sent to other processes.
+
+    With a seed, examples are shuffled anew in each epoch, and augmented. Without one each comes once, in order, as it
+    is evaluated; the last one fills up the last batch.
+    """
 
     examples: Examples
     recipe: str
     size: int
     batch_size: int
+    seed: int | None = None
 
     @property
     def period(self) -> int:
         """The number of steps after which those that ask begin again at 0."""
-        return _STEPS
+        return math.ceil(len(self.examples) / self.batch_size) if self.seed is None else _STEPS
 
     def row(self, step: int, row: int) -> Arrays:
         """One row of the batch of a step."""
-        raise NotImplementedError
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainingJob(Job):
-    """Shuffled anew in each epoch, and augmented."""
-
-    seed: int
-
-    def row(self, step: int, row: int) -> Arrays:
-        """An augmented example."""
+        preprocessing = PREPROCESSING[self.recipe]
+        if self.seed is None:
+            example = self.examples[min(step * self.batch_size + row, len(self.examples) - 1)]
+            return example | {"image": preprocessing.evaluation(example["image"], self.size)}
         (order,) = step_indices(self.seed, step, 1, len(self.examples), self.batch_size)
         example = self.examples[int(order[row])]
         rng = np.random.default_rng((self.seed, step, row, _AUGMENTATION))
-        return example | {"image": PREPROCESSING[self.recipe].train(rng, example["image"], self.size)}
-
-
-class EvaluationJob(Job):
-    """Every example once, in order; the last one fills up the last batch."""
-
-    @property
-    def period(self) -> int:
-        """The number of batches, the last of which may be incomplete."""
-        return math.ceil(len(self.examples) / self.batch_size)
-
-    def row(self, step: int, row: int) -> Arrays:
-        """An example as it is evaluated."""
-        example = self.examples[min(step * self.batch_size + row, len(self.examples) - 1)]
-        return example | {"image": PREPROCESSING[self.recipe].evaluation(example["image"], self.size)}
-
-
-def _stream(config: ml_collections.ConfigDict, examples: Examples, job: Callable[[int], Job]) -> Stream:
-    field = config.input
-
-    def opened(seed: int, rows: np.ndarray) -> Batches:
-        return Batches(job(seed), rows, workers=field.workers, prefetch=field.prefetch)
-
-    image = blank((field.size, field.size, examples.channels), np.uint8)
-    return Stream(len(examples), opened, {"image": image, "label": examples.label_like})
+        return example | {"image": preprocessing.train(rng, example["image"], self.size)}
 
 
 def train_stream(config: ml_collections.ConfigDict, examples: Examples) -> Stream:
     """Training batches of a valid config: `image` [R, S, S, C] in uint8 and `label` [R, ...], for R rows."""
-    job = functools.partial(TrainingJob, examples, config.input.recipe, config.input.size, config.batch_size)
-    return _stream(config, examples, job)
+    return _stream(config.input, Job(examples, config.input.recipe, config.input.size, config.batch_size, seed=0))
 
 
 def evaluation_stream(config: ml_collections.ConfigDict, examples: Examples) -> Stream:
     """Batches of `config.eval_batch_size` that hold every example once, in order; else as `train_stream`."""
-    job = EvaluationJob(examples, config.input.recipe, config.input.size, config.eval_batch_size)
-    return _stream(config, examples, lambda seed: job)
+    return _stream(config.input, Job(examples, config.input.recipe, config.input.size, config.eval_batch_size))
+
+
+def _stream(field: ml_collections.ConfigDict, job: Job) -> Stream:
+    def opened(seed: int, rows: np.ndarray) -> Batches:
+        seeded = job if job.seed is None else dataclasses.replace(job, seed=seed)
+        return Batches(seeded, rows, workers=field.workers, prefetch=field.prefetch)
+
+    image = blank((field.size, field.size, job.examples.channels), np.uint8)
+    return Stream(len(job.examples), opened, {"image": image, "label": job.examples.label_like})
 
 
 class Batches:
@@ -169,7 +149,7 @@ class Batches:
         if not flags.FLAGS.is_parsed():
             flags.FLAGS.mark_as_parsed()
         self.close()
-        threads = _WORKER_THREADS if self._workers else len(processors.available())
+        threads = _WORKER_THREADS if self._workers else len(processors())
         ahead = self._prefetch * len(self._pieces)
         pieces = grain.MapDataset.range(_STEPS * len(self._pieces))
         dataset = pieces.map(functools.partial(_piece, self._job, self._pieces, step)).to_iter_dataset(

@@ -1,27 +1,22 @@
 """Sources of images: TensorFlow Datasets without TensorFlow, or scikit-learn's digits."""
 
-import contextlib
 import dataclasses
 import functools
 import math
 import os
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from absl import logging
 
 from experiments.core.config import require, require_one_of
-from experiments.core.errors import DamagedError, UsageError
+from experiments.core.errors import DamagedError, UsageError, first_line
 from experiments.core.input import cache
 from experiments.core.input.examples import Arrays, Examples, InMemory, Label, OnDisk, decode, open_split
-from experiments.core.pace import pace
 
 _SHARED = Path(__file__).resolve().parents[4] / "shared" / "tfds"  # beside the repository
-_PATIENCE = 3.0  # seconds between two lines of progress
 _LARGEST = 4 * 2**30  # bytes of decoded images and multi-hot labels above which they are left on disk
 _FORMATS = ("array_record", "tfrecord")  # of TFDS, which `open_split` opens
 _TEST = {"imagenet2012": "validation"}  # the split that tests, where it is not `test`
@@ -88,25 +83,24 @@ def from_tfds(name: str, data_dir: str | None, *, download: bool, label: str = "
     directory = _data_dir(name, data_dir)
     test, held_out = _TEST.get(name, "test"), _HELD_OUT.get(name)
     needed = ("full",) if held_out else ("train", test)
-    with _quiet():
-        builder = _builder(name, directory, download)
-        _require_images(name, builder, needed)
-        features, splits, labels = builder.info.features, builder.info.splits, _labels(builder.info.features)
-        is_now = f"; it is {features[label]}" if label in features else ""
-        classes = f"a ClassLabel, a sequence of them, or an integer: one of {', '.join(labels) or 'none'}"
-        require(label in labels, "label", label, f"a feature that is {classes}{is_now}")
-        chosen, shape = labels[label], features["image"].shape
-        if not held_out and _fits_in_memory(shape, labels, [splits[split] for split in needed]):
-            return _in_memory(name, builder, {"train": splits["train"], "test": splits[test]}, labels, label)
-        # Files are then decoded to RGB, whatever they are; arrays have the channels that they have.
-        on_disk = "where images differ in size or are too large for memory"
-        stored = f"a data set of tfds.features.Image {on_disk}; it has {features['image']}"
-        require(features["image"].get_serialized_info().shape == (), "dataset", name, stored)
-        require(chosen.num_classes > 0, "label", label, f"a ClassLabel {on_disk}{is_now}")
-        parts = [OnDisk(str(builder.data_dir), split, chosen, 0, splits[split].num_examples) for split in needed]
-        if held_out:
-            parts = [parts[0].part(held_out, len(parts[0])), parts[0].part(0, held_out)]
-        train, evaluation = parts
+    builder = _builder(name, directory, download)
+    _require_images(name, builder, needed)
+    features, splits, labels = builder.info.features, builder.info.splits, _labels(builder.info.features)
+    is_now = f"; it is {features[label]}" if label in features else ""
+    classes = f"a ClassLabel, a sequence of them, or an integer: one of {', '.join(labels) or 'none'}"
+    require(label in labels, "label", label, f"a feature that is {classes}{is_now}")
+    chosen, shape = labels[label], features["image"].shape
+    if not held_out and _fits_in_memory(shape, labels, [splits[split] for split in needed]):
+        return _in_memory(name, builder, {"train": splits["train"], "test": splits[test]}, labels, label)
+    # Files are then decoded to RGB, whatever they are; arrays have the channels that they have.
+    on_disk = "where images differ in size or are too large for memory"
+    stored = f"a data set of tfds.features.Image {on_disk}; it has {features['image']}"
+    require(features["image"].get_serialized_info().shape == (), "dataset", name, stored)
+    require(chosen.num_classes > 0, "label", label, f"a ClassLabel {on_disk}{is_now}")
+    parts = [OnDisk(str(builder.data_dir), split, chosen, 0, splits[split].num_examples) for split in needed]
+    if held_out:
+        parts = [parts[0].part(held_out, len(parts[0])), parts[0].part(0, held_out)]
+    train, evaluation = parts
     return Source(train, evaluation, chosen.num_classes)
 
 
@@ -192,11 +186,13 @@ def _builder(name: str, data_dir: str | None, download: bool) -> Any:
     import tensorflow_datasets as tfds
 
     where = data_dir or str(Path.home() / "tensorflow_datasets")
-    found, without = "set --config.data_dir or TFDS_DATA_DIR to where it is", "or use --config.dataset=digits"
-    options = f"{name!r}, data_dir={where!r}, file_format='array_record'"
     # Not TFDS's command `tfds build`, which cannot start without Apache Beam.
+    options = f"{name!r}, data_dir={where!r}, file_format='array_record'"
     prepare = f"import tensorflow_datasets as tfds; tfds.builder({options}).download_and_prepare()"
-    advice = f'{found}, or prepare it with `python -c "{prepare}"`, {without}, which needs no download'
+    advice = (
+        f'set --config.data_dir or TFDS_DATA_DIR to where it is, or prepare it by `python -c "{prepare}"`, or of your '
+        "own files as docs/how_to/data.md does, or use --config.dataset=digits, which needs no download"
+    )
     try:
         builder = tfds.builder(name, data_dir=data_dir)  # in the format that it has
         if builder.is_prepared():
@@ -209,27 +205,18 @@ def _builder(name: str, data_dir: str | None, download: bool) -> Any:
                 print(f"downloading {name} to {where}", flush=True)
                 builder.download_and_prepare()
         return builder
-    except tfds.core.DatasetNotFoundError as error:
-        raise UsageError(
-            f"TFDS knows no data set {name!r}, and {where} has none: {found}, make it of files of your own as "
-            f"docs/how_to/data.md does, {without}"
-        ) from error
     except UsageError:
         raise
-    # Whatever goes wrong in a download (network, disk, TensorFlow not installed, checksums), the
-    # user's next step is the same.
+    # Whatever goes wrong (no such set, network, disk, TensorFlow not installed), the user's next step is the same.
     except Exception as error:
-        reason = (str(error).strip() or "no reason given").splitlines()[0]
-        raise UsageError(
-            f"data set {name!r} could not be obtained from {where} ({type(error).__name__}: {reason}): {advice}"
-        ) from error
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise UsageError(f"data set {name!r} could not be obtained from {where} ({reason}): {advice}") from error
 
 
 def _decode(name: str, builder: Any, splits: dict[str, Any], labels: dict[str, Label]) -> Arrays:
     arrays: Arrays = {}
-    done, total, start = 0, sum(info.num_examples for info in splits.values()), time.monotonic()
-    last, shape = start, builder.info.features["image"].shape
-    print(f"decoding {total} images of {name}, once", flush=True)
+    shape = builder.info.features["image"].shape
+    print(f"decoding {sum(info.num_examples for info in splits.values())} images of {name}, once", flush=True)
     for split, info in splits.items():
         source = open_split(builder, info.name)
         image = np.empty((len(source), *shape), np.uint8)
@@ -246,20 +233,5 @@ def _decode(name: str, builder: Any, splits: dict[str, Any], labels: dict[str, L
             image[i] = pixels
             for feature, label in labels.items():
                 targets[feature][i] = label.encode(example[feature]) if label.several else example[feature]
-            done, now = done + 1, time.monotonic()
-            if now - last >= _PATIENCE or done == total:
-                print(f"decoding {name}: {done} of {total} images, {pace(done, total, now - start)}", flush=True)
-                last = now
         arrays |= {f"{split}_image": image} | {f"{split}_{feature}": target for feature, target in targets.items()}
     return arrays
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keeps TFDS's advice (an optional decoder, older data folders) off stderr."""
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity(logging.ERROR)
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)

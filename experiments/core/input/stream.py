@@ -7,7 +7,7 @@ the training of a small network (55 ms against 1 ms for 60,000 examples on one c
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -98,11 +98,6 @@ def epoch_indices(seed: int, epoch: int, num_examples: int, batch_size: int) -> 
     steps = num_examples // batch_size
     order = np.random.default_rng((seed, epoch)).permutation(num_examples)
     return order[: steps * batch_size].reshape(steps, batch_size).astype(np.int32)
-
-
-def seeds_epoch_indices(seeds: Sequence[int], epoch: int, num_examples: int, batch_size: int) -> np.ndarray:
-    """Indices [S, K, B] of one epoch for every seed."""
-    return np.stack([epoch_indices(seed, epoch, num_examples, batch_size) for seed in seeds])
 
 
 def step_indices(seed: int, first_step: int, num_steps: int, num_examples: int, batch_size: int) -> np.ndarray:

@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from experiments.core import processors
-
 _ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = "COMMIT"  # a file in the root
 _PACKAGES = (
@@ -48,15 +46,13 @@ def describe(launch: Launch) -> dict[str, Any]:
 
     devices = jax.devices()
     # Results are written while other runs go on; they do not make the code another.
-    status, unclear = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results")
-    commit, unknown = _git("rev-parse", "--verify", "HEAD")
-    why = unknown or unclear
-    git = {"commit": commit or shipped(), "dirty": None if status is None else bool(status)}
+    status = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results")
+    commit = _git("rev-parse", "--verify", "HEAD") or shipped()
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": list(launch.command),
         "overrides": launch.overrides,
-        "git": git if why is None else git | {"why": why},
+        "git": {"commit": commit, "dirty": None if status is None else bool(status)},
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in _PACKAGES},
         "settings": {name: getattr(jax.config, name) for name in _OPTIONS}
@@ -71,22 +67,25 @@ def describe(launch: Launch) -> dict[str, Any]:
         "machine": {
             "system": f"{platform.system()} {platform.machine()}",
             "cpu": _cpu_model(),
-            "cores": len(processors.available()),
+            "cores": len(processors()),
         },
     }
 
 
-def _git(*arguments: str) -> tuple[str | None, str | None]:
-    """Returns git's answer about this code, or else why there is none."""
+def processors() -> list[int]:
+    """The numbers of the processors that this process may use; of all, where the system does not tell which."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def _git(*arguments: str) -> str | None:
+    """Returns git's answer about this code; None if there is no git, or no commit."""
+    command = ["git", "-C", str(_ROOT), *arguments]
     try:
-        done = subprocess.run(
-            ["git", "-C", str(_ROOT), *arguments], capture_output=True, text=True, check=True, timeout=10
-        )
-    except subprocess.CalledProcessError as error:
-        return None, (error.stderr.strip() or str(error)).splitlines()[0]
-    except (OSError, subprocess.SubprocessError) as error:
-        return None, str(error)
-    return done.stdout.strip(), None
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
 
 
 def shipped() -> str | None:

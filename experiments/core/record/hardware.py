@@ -47,16 +47,6 @@ def peak_flops(device: jax.Device) -> float | None:
     return chip.flops if chip else None
 
 
-def memory(device: jax.Device) -> int | None:
-    """Bytes that there are on a device, if it tells; CPU devices share those of the machine."""
-    statistics = device.memory_stats()
-    if statistics and "bytes_limit" in statistics:
-        return statistics["bytes_limit"]
-    if device.platform != "cpu":
-        return None
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // jax.local_device_count()
-
-
 def memory_in_use() -> int | None:
     """Bytes allocated at most at one time on any device of this process, where the backend tells."""
     statistics = [device.memory_stats() for device in jax.local_devices()]

@@ -14,6 +14,7 @@ their last step, and what the steps cost (`training/rows.py`):
 """
 
 import hashlib
+import importlib.util
 import json
 import math
 import os
@@ -26,7 +27,6 @@ import orjson
 
 from experiments.core.errors import DamagedError
 from experiments.core.record.files import is_remote, naming, write_atomically
-from experiments.core.record.tensorboard import TensorBoard
 
 Row = dict[str, Any]
 
@@ -135,6 +135,55 @@ def require_complete(path: Path, rows: Sequence[Row], config: Mapping[str, Any])
         if row[unit] != due:
             how = f"line {number + 1} is of {unit} {row[unit]}, where the row of {unit} {due} has its place"
             raise DamagedError(path, how, _ADVICE)
+
+
+def tensorboard_is_available() -> bool:
+    """Whether TensorFlow is installed, which takes eight seconds to import; says so if not."""
+    found = importlib.util.find_spec("tensorflow") is not None
+    if not found:
+        print("config.tensorboard is on, but TensorFlow is not installed: metrics.jsonl only")
+    return found
+
+
+class TensorBoard:
+    """A run for TensorBoard: curves, images, histograms, config and summary; written by clu, with TensorFlow."""
+
+    def __init__(self, directory: Path):
+        """Opens a file of events in `directory`."""
+        from clu import metric_writers
+
+        self._writer = metric_writers.SummaryWriter(str(directory))
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """A point of each curve."""
+        self._writer.write_scalars(step, values)
+        self._writer.flush()
+
+    def config(self, lines: Sequence[str]) -> None:
+        """The config, as text."""
+        self._text(0, "config", lines)
+
+    def end(
+        self,
+        step: int,
+        summary: Mapping[str, Any],
+        params: Mapping[str, np.ndarray],
+        images: Mapping[str, np.ndarray],
+    ) -> None:
+        """The summary, as text; a histogram of each array of parameters, over all seeds; uint8 images [N, H, W, C]."""
+        self._text(step, "summary", json.dumps(summary, indent=2).splitlines())
+        self._writer.write_histograms(step, params)
+        self._writer.write_images(step, images)
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._writer.close()
+
+    def _text(self, step: int, name: str, lines: Sequence[str]) -> None:
+        # Text is Markdown, in which these are lines of code.
+        self._writer.write_texts(step, {name: "\n".join(f"    {line}" for line in lines)})
+        self._writer.flush()
 
 
 class Writer:

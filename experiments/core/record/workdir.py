@@ -15,7 +15,6 @@ A file that does not hold what was written is said to be damaged, in one line wi
 
 import fcntl
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -68,10 +67,8 @@ class Workdir:
         if is_remote(self.path):
             return
         above = next(path for path in (self.path, *self.path.parents) if os.path.lexists(path))
-        try:
-            tempfile.TemporaryFile(dir=above).close()  # which alone knows of all that may forbid it
-        except OSError as error:
-            raise UsageError(f"--workdir={self.path}: {above} cannot be written: {error.strerror}") from error
+        if not above.is_dir() or not os.access(above, os.W_OK):
+            raise UsageError(f"--workdir={self.path}: {above} cannot be written")
 
     def _check(self, asked: dict[str, Any]) -> None:
         if not self.config.exists():

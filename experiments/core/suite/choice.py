@@ -13,7 +13,7 @@ from experiments.core.suite.plan import Fields, Suite, SuiteRun
 Choice = dict[str, Any]
 
 
-def choose(suite: Suite, out: Path, runs: Iterable[SuiteRun], only: str | None = None) -> dict[str, Choice]:
+def choose(suite: Suite, out: Path, runs: Iterable[SuiteRun]) -> dict[str, Choice]:
     """Makes every choice among the `runs` below `out`: its candidates, and the best of those that are finished.
 
     A candidate is worth the mean over its seeds of its `chosen_by`, or of the suite's, at the end, where a seed that
@@ -26,24 +26,15 @@ def choose(suite: Suite, out: Path, runs: Iterable[SuiteRun], only: str | None =
       suite: of the runs.
       out: its directory.
       runs: all that compete.
-      only: the one choice to make, with those that it builds on; left out: all.
     """
     candidates: dict[str, list[SuiteRun]] = {}
     for run in runs:
         if run.candidate_for:
             candidates.setdefault(run.candidate_for, []).append(run)
-    wanted = candidates if only is None else _with_earlier(only, candidates)
     choices: dict[str, Choice] = {}
     for name, rivals in candidates.items():
-        if name in wanted:
-            choices[name] = _decide(suite, out, rivals, candidates, choices)
+        choices[name] = _decide(suite, out, rivals, candidates, choices)
     return choices
-
-
-def _with_earlier(name: str, candidates: Mapping[str, Sequence[SuiteRun]]) -> set[str]:
-    """The choice, and those that it builds on."""
-    earlier = {run.best_of for run in candidates[name] if run.best_of}
-    return {name}.union(*(_with_earlier(other, candidates) for other in earlier))
 
 
 def _decide(

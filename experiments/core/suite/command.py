@@ -12,9 +12,10 @@ from pathlib import Path
 import jax
 from absl import logging
 
-from experiments.core import processors
+from experiments.core.console import clock
 from experiments.core.errors import UsageError, in_one_line, printable
 from experiments.core.record import hardware
+from experiments.core.record.environment import processors
 from experiments.core.suite import runner, worker
 from experiments.core.suite.plan import Suite, SuiteRun
 from experiments.core.training import train
@@ -56,7 +57,7 @@ def main(suite: Suite, arguments: Sequence[str]) -> int:
         parser.error(f"--only={options.only!r} is not a regular expression: {error}")
     if not selected:
         parser.error(f"--only={options.only!r} matches none of the {len(runs)} runs, such as {runs[0].name}")
-    most = len(processors.available())
+    most = len(processors())
     if options.jobs is not None and not 1 <= options.jobs <= most:
         parser.error(f"--jobs={options.jobs} is not allowed: it must be in [1, {most}], the processors there are")
     logging.set_verbosity(logging.ERROR)  # of orbax, which has much to report
@@ -99,7 +100,7 @@ def run_suite(
             runner.write_choices(suite, out, runs)
     print()
     written = suite.report(out) if out.is_dir() else []
-    print(f"{len(selected) - len(failed)} of {len(selected)} runs done in {runner.duration(time.monotonic() - start)}")
+    print(f"{len(selected) - len(failed)} of {len(selected)} runs done in {clock(time.monotonic() - start)}")
     print(printable(f"results are in {out}: " + ", ".join(str(path.relative_to(out)) for path in written)))
     if failed:
         print(f"error: {len(failed)} failed: {', '.join(failed)}", file=sys.stderr)
@@ -117,4 +118,4 @@ def _jobs(asked: int | None) -> int:
         if asked not in (None, 1):
             raise UsageError(f"--jobs={asked} is not allowed: it must be 1 on a {platform}, which a run has to itself")
         return 1
-    return asked or min(MOST, len(processors.available()))
+    return asked or min(MOST, len(processors()))

@@ -10,7 +10,7 @@ from typing import Any
 
 import ml_collections
 
-from experiments.core import config_file
+from experiments.core import config as config_lib
 from experiments.core.record.workdir import Workdir
 from experiments.core.training import experiment
 
@@ -80,7 +80,8 @@ class Suite:
 
     def config(self, run: SuiteRun, out: Path, setting: Fields | None = None) -> ml_collections.ConfigDict:
         """The config of a run below `out`: base, and `setting` (its own if left out), over the experiment's."""
-        config = config_file.of_file(_ROOT / f"configs/{self.name}.py", run.variant or None)
+        path = str(_ROOT / f"configs/{self.name}.py")
+        config = config_lib.load(f"{path}:{run.variant}" if run.variant else path)
         config.update_from_flattened_dict(dict(run.base) | dict(run.setting if setting is None else setting))
         if run.weights_of is not None:
             # Not absolute, so that the config says the same wherever the repository lies.

@@ -5,8 +5,7 @@ Small networks leave most of a machine idle: a step is over before its work coul
 
 import concurrent.futures
 import contextlib
-import dataclasses
-import functools
+import importlib
 import io
 import multiprocessing
 import os
@@ -20,15 +19,15 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import resource_tracker
 from pathlib import Path
 from types import FrameType
+from typing import NamedTuple
 
 import jax
+import ml_collections
 from absl import logging
 
-from experiments.core import processors
 from experiments.core.errors import UsageError, first_line
-from experiments.core.record.environment import Launch
+from experiments.core.record.environment import Launch, processors
 from experiments.core.record.workdir import Workdir
-from experiments.core.suite.plan import Fields, Suite, SuiteRun, find
 from experiments.core.training import train
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -38,38 +37,35 @@ class Stopped(BaseException):
     """SIGTERM or SIGINT; not an Exception, so that nothing on the way takes it for a failed run."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    """The seconds that a run took; or why it failed, in one line."""
+class Job(NamedTuple):
+    """A run that can begin; the experiment and the run by name."""
 
-    seconds: float = 0.0
-    error: str = ""
+    experiment: str
+    name: str
+    config: ml_collections.ConfigDict
+    path: Path
+    launch: Launch
 
 
-def attempt(suite: Suite, out: Path, command: Sequence[str], run: SuiteRun, setting: Fields) -> Outcome:
+def attempt(job: Job) -> float | str:
     """Trains a run to its end, and prints now and then how far it is; one that fails must not cost the others.
 
-    Args:
-      suite: of the run.
-      out: the directory of the suite.
-      command: that is recorded.
-      run: one that is known to be able to begin.
-      setting: fields over its base.
+    Returns:
+      The seconds that it took, or why it failed, in a line.
 
     Raises:
       Stopped: at SIGTERM or SIGINT; what was trained is saved, all of it if the run was about to end.
     """
+    recipe = importlib.import_module(f"experiments.{job.experiment}.experiment").RECIPE
+    start, workdir = time.monotonic(), Workdir(job.path)
     try:
-        config, workdir = suite.config(run, out, setting), Workdir(out / run.name)
-        overrides = {name: str(value) for name, value in (dict(run.base) | dict(setting)).items()}
-        start = time.monotonic()
-        with contextlib.redirect_stdout(LatestLine(run.name)):
-            asked_to_stop = train.start(suite.recipe, config, workdir, Launch(command, overrides))
+        with contextlib.redirect_stdout(LatestLine(job.name)):
+            asked_to_stop = train.start(recipe, job.config, workdir, job.launch)
         if asked_to_stop or not workdir.is_done():
             raise Stopped
-        return Outcome(time.monotonic() - start)
+        return time.monotonic() - start
     except Exception as error:
-        return Outcome(error=in_a_line(error))
+        return in_a_line(error)
     finally:
         jax.clear_caches()  # no two runs share a compiled function, and dozens of them fill the memory
 
@@ -80,52 +76,56 @@ class Pool:
     Each is a pool of its own, so that a process that dies costs its run alone.
     """
 
-    def __init__(self, suite: Suite, out: Path, command: Sequence[str], jobs: int):
-        available = processors.available()
-        self._attempt = functools.partial(_attempt, suite.package, out, list(command))
-        self._shares = {job: available[job::jobs] for job in range(jobs)}
+    def __init__(self, processes: int):
+        available = processors()
+        self._shares = [available[number::processes] for number in range(processes)]
         self._executors: dict[int, ProcessPoolExecutor] = {}
-        self._under_way: dict[int, Future[Outcome]] = {}
+        self._under_way: dict[Future[float | str], tuple[int, Job]] = {}  # the share and the run of each
 
-    def begin(self, run: SuiteRun, setting: Fields) -> Future[Outcome]:
-        """Has a process that is free train the run."""
-        job = min(self._shares.keys() - self._under_way.keys())
-        if job not in self._executors:
+    def attempts(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, float | str]]:
+        """Trains runs that wait for none of each other; yields the outcome of each, as `attempt` has it, at its end.
+
+        Raises:
+          Stopped: a process was told to stop, and has saved what it trained.
+        """
+        waiting = list(jobs)
+        while waiting or self._under_way:
+            taken = {share for share, _ in self._under_way.values()}
+            free = [share for share in range(len(self._shares)) if share not in taken]
+            if waiting and free:
+                self._begin(free[0], waiting.pop(0))
+                continue
+            done = concurrent.futures.wait(self._under_way, return_when=concurrent.futures.FIRST_COMPLETED).done
+            for future in done:
+                share, job = self._under_way.pop(future)
+                try:
+                    yield job, future.result()
+                except BrokenProcessPool:
+                    self._executors.pop(share).shutdown()
+                    yield job, "its process was killed, by a user or for want of memory"
+
+    def _begin(self, share: int, job: Job) -> None:
+        if share not in self._executors:
             # By the first start, it would let signals through; and it must outlive a terminal.
             hangup = signal.signal(signal.SIGHUP, signal.SIG_IGN)
             resource_tracker.ensure_running()
             signal.signal(signal.SIGHUP, hangup)
             # Fresh processes: what JAX has started does not survive a fork.
             spawn = multiprocessing.get_context("spawn")
-            self._executors[job] = ProcessPoolExecutor(1, spawn, _prepare, (self._shares[job],))
+            self._executors[share] = ProcessPoolExecutor(1, spawn, _prepare, (self._shares[share],))
         # Signals wait for the process to be ready for them.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
-            self._under_way[job] = self._executors[job].submit(self._attempt, run, dict(setting))
+            self._under_way[self._executors[share].submit(_attempt, job)] = share, job
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        return self._under_way[job]
-
-    def outcome(self, future: Future[Outcome]) -> Outcome:
-        """Returns the outcome of a run that is over, whose process is free again.
-
-        Raises:
-          Stopped: the process was told to stop, and has saved what it trained.
-        """
-        (job,) = (job for job, other in self._under_way.items() if other is future)
-        del self._under_way[job]
-        try:
-            return future.result()
-        except BrokenProcessPool:
-            self._executors.pop(job).shutdown()
-            return Outcome(error="its process was killed, by a user or for want of memory")
 
     def close(self) -> None:
         """Stops what is under way, once it is saved; what is stopped again meanwhile ends at once."""
         for process in multiprocessing.active_children():
             process.terminate()
         try:
-            concurrent.futures.wait(self._under_way.values())
+            concurrent.futures.wait(self._under_way)
         except Stopped:
             for process in multiprocessing.active_children():
                 process.kill()
@@ -146,10 +146,10 @@ def _prepare(share: list[int]) -> None:
     threading.Thread(target=_stop_without_parent, daemon=True).start()
 
 
-def _attempt(package: str, out: Path, command: list[str], run: SuiteRun, setting: Fields) -> Outcome:
+def _attempt(job: Job) -> float | str:
     try:
         with stoppable():
-            return attempt(find(package), out, command, run, setting)
+            return attempt(job)
     except Stopped:
         if not _parent().is_alive():
             os._exit(1)  # nobody takes the outcome, for which the pool would wait
@@ -197,7 +197,7 @@ def stoppable() -> Iterator[None]:
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGHUP:  # which comes twice when a terminal is closed: see `training.interrupt`
+        if number == signal.SIGHUP:  # which comes twice when a terminal is closed: see `training.loop`
             signal.signal(number, signal.SIG_IGN)
         raise Stopped
 

@@ -5,13 +5,9 @@ damaged: neither is restored, but the newest that is intact. (orbax has checksum
 number that has changed is a number still.)
 """
 
-import contextlib
 import errno
 import hashlib
-import logging
 import os
-import sys
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,9 +16,9 @@ import jax
 import orbax.checkpoint as ocp
 
 from experiments.core import config as config_lib
-from experiments.core.errors import UsageError, first_line, is_full
+from experiments.core.errors import UsageError, is_full
 from experiments.core.record.files import files_below, is_remote, write_atomically
-from experiments.core.training.since_row import MetricsSinceRow
+from experiments.core.training.rows import MetricsSinceRow
 
 State = Any  # a pytree of arrays
 Config = dict[str, Any]  # as JSON has it
@@ -30,7 +26,6 @@ Config = dict[str, Any]  # as JSON has it
 CHECKSUM = "SHA256"  # a file beside those of orbax
 _STATE, _SINCE_ROW = "state", "since_row"  # parts of a checkpoint
 _THREADS = 8  # hashing a file takes one of them; a bucket is waited for
-_OF_ORBAX = ("Event loop is closed", "Encountered error while reading array index")
 
 
 class Checkpoints:
@@ -59,9 +54,12 @@ class Checkpoints:
             return
         beside = {"since_row": since_row.to_json(), "config": self._config}
         parts = {_STATE: ocp.args.StandardSave(state), _SINCE_ROW: ocp.args.JsonSave(beside)}
-        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._directory))
-        with _silent(lambda error: full if is_full(error) else None):
+        try:
             saved = self._manager.save(step, args=ocp.args.Composite(**parts))
+        except Exception as error:
+            if is_full(error):  # which it says in an error of its own
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._directory)) from error
+            raise
         if not saved:
             raise RuntimeError(f"step {step} was not saved, after {self._manager.latest_step()}")
         if jax.process_index() == 0:
@@ -71,34 +69,6 @@ class Checkpoints:
     def close(self) -> None:
         """Ends orbax's threads."""
         self._manager.close()
-
-
-@contextlib.contextmanager
-def _silent(instead: Callable[[Exception], Exception | None]) -> Iterator[None]:
-    """Raises what there is `instead` of an error of orbax, as for a full disk, and keeps its threads from reporting it.
-
-    Some of them do so after the first has made the call fail, so what is silent then stays so.
-    """
-    hook = sys.unraisablehook
-
-    def hook_of_others(unraisable: Any) -> None:
-        if not any(words in str(unraisable.exc_value) for words in _OF_ORBAX):
-            hook(unraisable)
-
-    logging.disable(logging.CRITICAL)
-    sys.unraisablehook = hook_of_others
-    other = None
-    try:
-        yield
-    except Exception as error:
-        other = instead(error)
-        if other is None:
-            raise
-        raise other from error
-    finally:
-        if other is None:
-            logging.disable(logging.NOTSET)
-            sys.unraisablehook = hook
 
 
 def find(directory: Path) -> tuple[int | None, list[tuple[int, str]]]:
@@ -140,17 +110,11 @@ def restore(path: Path, like: State, config: Config | None = None) -> tuple[Stat
       UsageError: it is of another run.
     """
 
-    def unfit(error: Exception) -> UsageError | None:
-        if not isinstance(error, ValueError | KeyError | TypeError | FileNotFoundError):
-            return None
-        return UsageError(f"{path} is no checkpoint of this run: {first_line(error)}")
-
-    with _silent(unfit):
-        beside = _read(path, **{_SINCE_ROW: ocp.args.JsonRestore()})
-        saved = beside["config"]
-        if saved and config and (different := config_lib.differences_of_runs(saved, config)):
-            raise UsageError(f"{path} is the checkpoint of a run with another config: {'; '.join(different)}")
-        state = _read(path, **{_STATE: ocp.args.StandardRestore(like)})
+    beside = _read(path, **{_SINCE_ROW: ocp.args.JsonRestore()})
+    saved = beside["config"]
+    if saved and config and (different := config_lib.differences_of_runs(saved, config)):
+        raise UsageError(f"{path} is the checkpoint of a run with another config: {'; '.join(different)}")
+    state = _read(path, **{_STATE: ocp.args.StandardRestore(like)})
     return state, MetricsSinceRow.from_json(beside["since_row"])
 
 

@@ -13,9 +13,8 @@ from jax.stages import Traced
 from experiments.core.config import require
 from experiments.core.input.stream import HostBatches, InOrder, num_examples
 from experiments.core.training import mesh as mesh_lib
-from experiments.core.training.experiment import Metrics, Params
+from experiments.core.training.experiment import Metrics, Params, Setup
 from experiments.core.training.feed import Streamed, chunks, row_of
-from experiments.core.training.setup import Setup
 
 
 def validate(config: ml_collections.ConfigDict) -> None:

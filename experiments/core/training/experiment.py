@@ -19,7 +19,7 @@ Fields of the config that the trainer reads:
     export_examples   what there is to say of each evaluated example at the end, as a file, see export.py; False
     export_probe      what the experiment's probe finds at the end, as a file, see export.py; False
     tensorboard
-    compilation_cache   where compiled programs are kept, see compilation_cache.py
+    compilation_cache   where compiled programs are kept, see train.py
 
 The last eight may be left out. A loss may be as simple as
 
@@ -30,16 +30,20 @@ The last eight may be left out. A loss may be as simple as
 """
 
 import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import ml_collections
 import optax
+from jax.sharding import NamedSharding
 
 from experiments.core.input import dataset as data_lib
 from experiments.core.input.dataset import Data
 from experiments.core.kinds import Kinds
+from experiments.core.training import mesh as mesh_lib
+from experiments.core.training.plan import Plan
 
 Params = Any  # a pytree of arrays
 Batch = dict[str, jax.Array]
@@ -88,9 +92,8 @@ class Experiment:
         the objective before the update, and clear what the optimizer remembers of weights that start anew.
       augment: `augment(key, images) -> images`, on the device, of a whole training batch before
         the loss sees it; the key is fresh in every step.
-      flops_per_example: operations of a training step per example, forward and backward and
-        without recomputation; without it they are counted in the gradient of the loss as traced,
-        where loops count as a single round.
+      flops_per_example: operations of a training step per example, forward and backward and without recomputation;
+        without it rows have no utilisation (`mfu`).
       headline: the metrics of a row that the progress line shows beside `train_loss`; nested ones
         as `test_accuracy/1`.
       examine: `examine(params, examples) -> values`, arrays [B] by name, of small types: what is kept of each example
@@ -141,3 +144,43 @@ class Recipe:
     load: Callable[[ml_collections.ConfigDict], Data] = data_lib.load
     prepare: Callable[[ml_collections.ConfigDict], None] = lambda config: None
     kinds: Kinds | None = None
+
+
+class Setup:
+    """Lengths, devices, model and axis of seeds, which follow from a config and its data before any array is made.
+
+    Attributes:
+      config: the valid config of the run.
+      data: what it trains and evaluates on.
+      plan: its lengths.
+      mesh: its devices.
+      experiment: its model and loss, as the recipe builds them.
+      seed_axis: whether parameters and metrics have the leading axis S. A large model trains alone, and goes without.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        config: ml_collections.ConfigDict,
+        data: Data,
+        devices: Sequence[jax.Device] | None = None,
+    ):
+        """Builds the experiment for `devices`, which may be a compiler's; for those there are if left out.
+
+        Raises:
+          UsageError: data and config do not fit.
+        """
+        self.config, self.data = config, data
+        self.plan = Plan.of(config, data.num_train)
+        self.mesh = mesh_lib.make(config, devices)
+        self.experiment = recipe.build(config, data)
+        self.seed_axis = self.plan.unit == "epoch" or len(config.seeds) > 1
+
+    @functools.cached_property
+    def everywhere(self) -> NamedSharding:
+        """The same on every device."""
+        return mesh_lib.replicated(self.mesh)
+
+    def over_seeds(self, function: Callable[..., Any], in_axes: Any = 0) -> Callable[..., Any]:
+        """Returns `function`, of one seed, for arguments that have the axis S where `in_axes` is 0, if there is one."""
+        return jax.vmap(function, in_axes) if self.seed_axis else function

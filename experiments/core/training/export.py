@@ -25,10 +25,9 @@ from jax.tree_util import keystr, tree_leaves_with_path
 from experiments.core.config import require
 from experiments.core.record.files import replacing, write_atomically
 from experiments.core.record.workdir import Workdir
-from experiments.core.training.experiment import Experiment, Params
+from experiments.core.training.experiment import Experiment, Params, Setup
 from experiments.core.training.program import Program
-from experiments.core.training.setup import Setup
-from experiments.core.training.since_row import Prober
+from experiments.core.training.rows import Prober
 
 
 def validate(config: ml_collections.ConfigDict) -> None:

@@ -7,7 +7,7 @@ batch of a step of the two, inside the compiled code. `S` seeds, `K` steps, `B` 
 
 import collections
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import ml_collections
@@ -17,8 +17,8 @@ from jax.sharding import Mesh
 from experiments.core.config import require, require_one_of
 from experiments.core.input.stream import Arrays, HostBatches, Shuffled, step_indices
 from experiments.core.training import mesh as mesh_lib
+from experiments.core.training.experiment import Setup
 from experiments.core.training.plan import by_steps
-from experiments.core.training.setup import Setup
 
 Take = Callable[[Any, Any], Any]
 NAMES = ("resident", "stream")
@@ -31,34 +31,10 @@ class Shapes(NamedTuple):
     chunk: Any
 
 
-class Feed(Protocol):
-    """See the module. Nothing is read or put on a device, which may be a compiler's, before it is open."""
-
-    examples: Any
-    ahead: int  # calls whose chunks are worth having on the device beforehand
-
-    @property
-    def shapes(self) -> Shapes:
-        """The shapes of `examples` and of a chunk."""
-
-    @staticmethod
-    def take(examples: Any, at_step: Any) -> Any:
-        """The batch of a step from `examples` and the step's part of a chunk."""
-
-    def open(self) -> None:
-        """Puts the examples on the devices, or starts the stream."""
-
-    def chunk(self, first_step: int) -> Any:
-        """The chunk of the steps from `first_step` on: a pure function."""
-
-    def close(self) -> None:
-        """Gives back what is held to make chunks; arrays on the devices stay."""
-
-
 class Resident:
     """All examples on every device, and indices [S, K, B] per call; [K, B] without an axis of seeds."""
 
-    ahead = 0  # indices are quick to make and small
+    ahead = 0  # calls whose chunks are worth having on the device beforehand: indices are quick to make and small
 
     def __init__(self, setup: Setup):
         self.examples: Any = {}
@@ -146,6 +122,10 @@ class Streamed:
 
     def _put(self, rows: np.ndarray) -> jax.Array:
         return jax.make_array_from_process_local_data(self._sharding, rows, (*self._shape, *rows.shape[2:]))
+
+
+# Nothing of either is read or put on a device, which may be a compiler's, before it is open.
+Feed = Resident | Streamed
 
 
 def chunks(feed: Feed, first_steps: Iterable[int]) -> Iterator[Any]:

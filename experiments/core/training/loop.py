@@ -7,9 +7,15 @@ metrics of the last one are read. Everything random is a function of the seed an
 that was killed ends with the numbers of one that was not.
 """
 
+import contextlib
+import errno
 import itertools
+import os
+import signal
+import sys
 import time
 from contextlib import ExitStack, closing
+from types import FrameType
 from typing import Any, NamedTuple
 
 import jax
@@ -17,23 +23,67 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from experiments.core import config as config_lib
-from experiments.core.errors import UsageError
-from experiments.core.record import metrics, tensorboard
+from experiments.core.errors import UsageError, printable
+from experiments.core.record import metrics
 from experiments.core.record.environment import Launch
 from experiments.core.record.files import write_json
 from experiments.core.record.summary import summarize
-from experiments.core.record.tensorboard import TensorBoard
 from experiments.core.record.workdir import Workdir
 from experiments.core.training import checkpoint, export, feed, optimizer, rows
 from experiments.core.training import mesh as mesh_lib
-from experiments.core.training import state as state_lib
+from experiments.core.training import step as step_lib
 from experiments.core.training.checkpoint import Checkpoints
 from experiments.core.training.experiment import Params
-from experiments.core.training.interrupt import Interrupt
 from experiments.core.training.processes import from_first, is_first
 from experiments.core.training.program import Program
-from experiments.core.training.since_row import MetricsSinceRow, Prober
-from experiments.core.training.state import TrainState
+from experiments.core.training.rows import MetricsSinceRow, Prober
+from experiments.core.training.step import TrainState
+
+# Where a terminal or a pipe is closed; SIGHUP comes with the former, before or after.
+_CLOSED = (errno.EPIPE, errno.EIO, errno.EBADF)
+
+
+class Interrupt:
+    """While entered, the first SIGTERM, SIGINT or SIGHUP is only noted; a second SIGTERM or SIGINT acts as usual.
+
+    orbax and JAX leave these signals alone (of several processes, `processes.py` sees to it), so
+    without this a preempted run would lose what it did since the last checkpoint. What is ignored,
+    as SIGHUP by nohup, stays so. SIGHUP comes twice when a terminal is closed, from it and from its
+    shell: further ones change nothing.
+    """
+
+    _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+    def __init__(self) -> None:
+        self.received: str | None = None
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> "Interrupt":
+        heeded = [number for number in self._SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+        self._previous = {number: signal.signal(number, self._note) for number in heeded}
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._restore(*self._previous)
+
+    def say(self, line: str) -> None:
+        """Prints a line; where nobody reads it any more, that is a reason to stop, and where it finds no room, none."""
+        try:
+            print(printable(line), flush=True)
+        except OSError as error:
+            if error.errno in _CLOSED:
+                self.received = self.received or "the end of whoever read its lines"
+            # What is still to be printed, some of it when Python ends, goes nowhere.
+            with contextlib.suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
+                os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.received = self.received or signal.Signals(number).name
+        self._restore(*(other for other in self._previous if other != signal.SIGHUP))
+
+    def _restore(self, *numbers: signal.Signals) -> None:
+        for number in numbers:
+            signal.signal(number, self._previous[number])
 
 
 class _Beginning(NamedTuple):
@@ -61,8 +111,8 @@ class Loop:
         beginning = self._begin(launch, experiment)
         with ExitStack() as opened:
             board = None
-            if self.setup.config.get("tensorboard") and is_first() and tensorboard.available():
-                board = opened.enter_context(closing(TensorBoard(self.workdir.tensorboard)))
+            if self.setup.config.get("tensorboard") and is_first() and metrics.tensorboard_is_available():
+                board = opened.enter_context(closing(metrics.TensorBoard(self.workdir.tensorboard)))
                 if not beginning.rows:
                     board.config(config_lib.lines(self.setup.config))
             path = self.workdir.metrics if is_first() else None
@@ -93,14 +143,14 @@ class Loop:
         if is_first():
             git = self.workdir.record_launch(launch, experiment)["git"]
             if git["commit"] is None:
-                self._say(f"no commit of the code is recorded: {git['why']}")
+                self._say("no commit of the code is recorded: git finds none")
         for step, reason in damaged:
             target = checkpoint.set_aside(self.workdir.checkpoints, step) if is_first() else None
             self._say(f"the checkpoint of {self.plan.describe(step)} is damaged ({reason}): it is now {target}")
         if damaged and jax.process_count() > 1:
             multihost_utils.sync_global_devices("damaged checkpoints are set aside")
         if restored is None:
-            state = state_lib.init(self.setup.experiment, self.seeds, self.setup.mesh, self.program.state)
+            state = step_lib.init(self.setup.experiment, self.seeds, self.setup.mesh, self.program.state)
             return _Beginning(0, state, known, None)
         self._say(f"resuming after {self.plan.describe(intact)}")
         return _Beginning(intact, restored[0], known, restored[1])
@@ -133,15 +183,10 @@ class Loop:
             since_row = recorder.add(step, state, since_row)
             progress.show(writer.rows[-1])
         since_row.start()
-        is_warm = False
         while step < plan.total_steps and not self._must_stop(step):
             state, step_metrics = train(state, self.seeds, self.program.feed.examples, next(chunks), np.int32(step))
             since_row.dispatched(step_metrics)
             step += at_once
-            if not is_warm:
-                jax.block_until_ready(step_metrics)
-                progress.warm(step)
-                is_warm = True
             if plan.is_row(step) or plan.is_checkpoint(step):
                 since_row.finish()
                 if plan.is_row(step):
@@ -182,7 +227,7 @@ class Loop:
             return False
         return bool(np.any(multihost_utils.process_allgather(np.asarray(self.interrupt.received is not None))))
 
-    def _finish(self, params: Params, writer: metrics.Writer, board: TensorBoard | None) -> None:
+    def _finish(self, params: Params, writer: metrics.Writer, board: metrics.TensorBoard | None) -> None:
         """Writes what the config asks for of the parameters at the end, and the summary last."""
         checksums = export.write_files(self.program, self.workdir, params, self.prober)
         arrays, images = {}, {}

@@ -141,22 +141,14 @@ def _given() -> tuple[str, int, int] | None:
     values = {name: value for name in _VARIABLES if (value := os.environ.get(name))}
     if not values:
         return None
-    if missing := [name for name in _VARIABLES if name not in values]:
+    try:
+        address, count, index = (values[name] for name in _VARIABLES)
+        return address, int(count), int(index)
+    except (KeyError, ValueError) as error:
         raise UsageError(
-            f"{' and '.join(values)} without {' and '.join(missing)}: a run of several processes needs all of "
-            f"{', '.join(_VARIABLES)}, any other none"
-        )
-    address, count, index = values.values()
-    host, _, port = address.rpartition(":")
-    number = int(count) if count.isdigit() else 0
-    for fits, name, allowed in (
-        (bool(host) and port.isdigit() and int(port) < 2**16, _VARIABLES[0], "HOST:PORT"),
-        (number > 0, _VARIABLES[1], "a positive number"),
-        (index.isdigit() and int(index) < number, _VARIABLES[2], f"a number below {_VARIABLES[1]}={count}"),
-    ):
-        if not fits:
-            raise UsageError(f"{name}={values[name]} is not allowed: it must be {allowed}")
-    return address, number, int(index)
+            f"{', '.join(f'{name}={value}' for name, value in values.items())}: a run of several processes needs "
+            f"{_VARIABLES[0]}=HOST:PORT and two numbers, {_VARIABLES[1]} and {_VARIABLES[2]}; any other none of them"
+        ) from error
 
 
 def _cluster() -> str | None:

@@ -4,17 +4,13 @@ No array is made and no device asked for. So what the trainer compiles for the d
 for devices that only the compiler knows (`jax.experimental.topologies`): the same functions, shapes and places.
 """
 
-from typing import Any
-
 import jax
 import numpy as np
 from jax.stages import Traced
 
 from experiments.core.training import evaluation, feed, step
 from experiments.core.training import mesh as mesh_lib
-from experiments.core.training import state as state_lib
-from experiments.core.training.experiment import Batch, Params
-from experiments.core.training.setup import Setup
+from experiments.core.training.experiment import Setup
 
 
 class Program:
@@ -36,7 +32,7 @@ class Program:
         self.setup = setup
         self.feed, self.evaluate = feed.make(setup), evaluation.make(setup)
         with jax.set_mesh(setup.mesh):
-            self.state = state_lib.abstract(setup.experiment, self.seeds, setup.mesh)
+            self.state = step.abstract(setup.experiment, self.seeds, setup.mesh)
 
     @property
     def seeds(self) -> jax.ShapeDtypeStruct:
@@ -61,15 +57,3 @@ class Program:
         """A call of the evaluation."""
         with jax.set_mesh(self.setup.mesh):
             return self.evaluate.trace(self.state.params)
-
-    def first_batch(self) -> tuple[Params, Batch]:
-        """Shapes of the parameters and of a batch of one seed, as the loss sees them."""
-        seed_axis = self.setup.seed_axis
-
-        def of(examples: Any, chunk: Any) -> Batch:
-            return step.first_batch(self.setup.experiment, self.feed.take, examples, chunk, seed_axis=seed_axis)
-
-        batch = jax.eval_shape(of, *self.feed.shapes)
-        leading = 1 if seed_axis else 0
-        params = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[leading:], leaf.dtype), self.state.params)
-        return params, batch

@@ -1,25 +1,132 @@
-"""The rows of a run: what each says of training, evaluation and speed, and the line that whoever watches sees of it."""
+"""The rows of a run: what is noted between two of them, what each says, and the line that whoever watches sees of it.
 
+Between two rows are the metrics of each step, the time it took, and changes in the network, which an experiment's
+probe finds (`Experiment.probe`): boolean arrays by name, with a leading axis of seeds on the host. Those of the row
+before are kept, in checkpoints too: a run that goes on compares what it would have compared.
+"""
+
+import base64
+import math
 import time
 from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from experiments.core.pace import pace
+from experiments.core.console import pace
 from experiments.core.record import hardware, metrics
 from experiments.core.record.metrics import Row, flatten
 from experiments.core.training import optimizer
-from experiments.core.training.experiment import Batch, Experiment, Params
+from experiments.core.training.experiment import Params, Setup
 from experiments.core.training.plan import Plan
 from experiments.core.training.program import Program
-from experiments.core.training.setup import Setup
-from experiments.core.training.since_row import MetricsSinceRow, Prober
-from experiments.core.training.state import TrainState
+from experiments.core.training.step import TrainState
 
 _PATIENCE = 30.0  # seconds without a line
+Metrics = Any  # arrays [S, K] by name, possibly nested: seeds, steps
+Found = dict[str, np.ndarray]  # bool [S, ...]
+
+
+class Prober:
+    """Applies the probe of an experiment, if it has one."""
+
+    def __init__(self, setup: Setup):
+        self._find: Any = None
+        if probe := setup.experiment.probe:
+            self._find = jax.jit(setup.over_seeds(probe.find, (0, None)), out_shardings=setup.everywhere)
+            self._compare = jax.jit(jax.vmap(probe.compare), out_shardings=setup.everywhere)
+        self._seed_axis = setup.seed_axis
+
+    def __call__(self, params: Params, progress: float) -> Found:
+        """Returns what is found in a network; nothing without a probe."""
+        if self._find is None:
+            return {}
+        found = jax.device_get(self._find(params, np.float32(progress)))
+        return found if self._seed_axis else {name: array[None] for name, array in found.items()}
+
+    def compare(self, before: Found, now: Found) -> Any:
+        """Metrics [S] of two findings; NaN where there are none before."""
+        if not now:
+            return {}
+        metrics = jax.device_get(self._compare(before or now, now))
+        return metrics if before else jax.tree.map(lambda values: np.full_like(values, np.nan), metrics)
+
+
+class MetricsSinceRow:
+    """Reads the metrics of a call only when the next one is under way, so that devices never wait.
+
+    `seconds` counts the time between `start` and `finish`: training, and neither compilation nor
+    evaluation nor saving.
+    """
+
+    def __init__(self, metrics: Metrics, seconds: float = 0.0, found: Found | None = None):
+        """Begins with `metrics` [S, K] and `seconds` of a part that a checkpoint has kept; else K = 0.
+
+        `found` is what the experiment's probe found at the last row.
+        """
+        self._metrics = [metrics]
+        self.seconds = seconds
+        self.found = found or {}
+        self.step_seconds: list[float] = []
+        self._unread: Metrics = None
+        self._last = 0.0
+
+    def start(self) -> None:
+        """Starts the clock."""
+        self._last = time.perf_counter()
+
+    def dispatched(self, metrics: Metrics) -> None:
+        """Notes a call that has been dispatched (its metrics [S, K] or [K]), and waits for the one before it."""
+        before, self._unread = self._unread, metrics
+        if before is not None:
+            self._read(before)
+
+    def finish(self) -> None:
+        """Waits for the last call."""
+        if self._unread is not None:
+            self._read(self._unread)
+            self._unread = None
+
+    def _read(self, metrics: Metrics) -> None:
+        metrics = jax.tree.map(np.atleast_2d, jax.device_get(metrics))
+        now = time.perf_counter()
+        self._metrics.append(metrics)
+        self.seconds += now - self._last
+        self.step_seconds.append((now - self._last) / jax.tree.leaves(metrics)[0].shape[1])
+        self._last = now
+
+    @property
+    def metrics(self) -> Metrics:
+        """The metrics of all seeds and steps [S, K]."""
+        return jax.tree.map(lambda *parts: np.concatenate(parts, axis=1), *self._metrics)
+
+    def means(self) -> Metrics:
+        """Means over the steps [S]; NaN where there are none."""
+        return jax.tree.map(
+            lambda values: values.mean(axis=1) if values.size else np.full(len(values), np.nan), self.metrics
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what a checkpoint keeps; as decimals, float32 come back unchanged. Findings: eight values a byte."""
+        found = {
+            name: {"shape": array.shape, "bits": base64.b64encode(np.packbits(array).tobytes()).decode()}
+            for name, array in self.found.items()
+        }
+        return {"metrics": jax.tree.map(np.ndarray.tolist, self.metrics), "seconds": self.seconds, "found": found}
+
+    @staticmethod
+    def from_json(saved: dict[str, Any]) -> "MetricsSinceRow":
+        """Returns what `to_json` was made of, less the times of its steps."""
+        metrics = jax.tree.map(
+            lambda values: np.asarray(values, np.float32), saved["metrics"], is_leaf=lambda node: isinstance(node, list)
+        )
+        found = {}
+        for name, entry in saved["found"].items():
+            packed = np.frombuffer(base64.b64decode(entry["bits"]), np.uint8)
+            bits = np.unpackbits(packed, count=math.prod(entry["shape"]))
+            found[name] = bits.astype(bool).reshape(entry["shape"])
+        return MetricsSinceRow(metrics, saved["seconds"], found)
 
 
 class Recorder:
@@ -30,7 +137,7 @@ class Recorder:
         self._program, self._prober, self._writer, self._no_steps = program, prober, writer, no_steps
         # Runs in epochs, of small networks, say nothing of their speed.
         by_steps = program.setup.plan.unit == "step"
-        self._performance = Performance(program.setup, *program.first_batch()) if by_steps else None
+        self._performance = Performance(program.setup) if by_steps else None
 
     def add(self, step: int, state: TrainState, since_row: MetricsSinceRow) -> MetricsSinceRow:
         """Adds the row after `step` steps, and returns what collects metrics for the next one."""
@@ -57,19 +164,6 @@ class Recorder:
         return MetricsSinceRow(self._no_steps, found=found)
 
 
-def count_flops(experiment: Experiment, params: Params, batch: Batch) -> float | None:
-    """Operations per example in the gradient of the loss, as traced: loops count as one round.
-
-    `params` and `batch` are arrays of one seed, or their shapes. Counted before compilation, where
-    every matrix product is still one; what is compiled may hide them in calls of libraries.
-    """
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    progress = jax.ShapeDtypeStruct((), jnp.float32)
-    lowered = jax.jit(jax.grad(experiment.loss, has_aux=True)).lower(params, batch, key, progress)
-    flops = (lowered.cost_analysis() or {}).get("flops")
-    return flops / jax.tree.leaves(batch)[0].shape[0] if flops else None
-
-
 class Performance:
     """Turns the times since the last row into what a row says.
 
@@ -79,14 +173,9 @@ class Performance:
       peak_flops: a second, of all devices together; None where the chip is not a known one.
     """
 
-    def __init__(self, setup: Setup, params: Params, batch: Batch):
-        """Counts, for `params` and `batch` of one seed, or their shapes."""
-        self.images_per_step = jax.tree.leaves(batch)[0].shape[0] * len(setup.config.seeds)
-        device = setup.mesh.devices.flat[0]
-        peak = hardware.peak_flops(device)
-        flops = setup.experiment.flops_per_example
-        if flops is None and peak is not None:
-            flops = count_flops(setup.experiment, params, batch)
+    def __init__(self, setup: Setup):
+        self.images_per_step = setup.config.batch_size * len(setup.config.seeds)
+        flops, peak = setup.experiment.flops_per_example, hardware.peak_flops(setup.mesh.devices.flat[0])
         self.flops_per_step = flops and flops * self.images_per_step
         self.peak_flops = peak and peak * setup.mesh.size
 
@@ -95,8 +184,8 @@ class Performance:
 
         step_seconds: median over the calls.
         images_per_second: over all calls, all seeds together.
-        mfu: model FLOPs utilisation at the median step time, against dense bfloat16; null where
-          environment.json has no `peak_flops` of the devices.
+        mfu: model FLOPs utilisation at the median step time, against dense bfloat16; null where the experiment does
+          not say its operations, or environment.json has no `peak_flops` of the devices.
         peak_memory_bytes: on the device, of this process, that has most.
         """
         times = since_row.step_seconds
@@ -131,14 +220,6 @@ class Progress:
         if lost := sum(row["diverged"]):
             parts.append(f"{lost} of {len(row['diverged'])} seeds diverged")
         self._print(row["step"], parts)
-
-    def warm(self, step: int) -> None:
-        """Takes the first call, up to `step`, out of the count: there is much in it that no other has to do.
-
-        Where it took long, that is little beside the rest, and better counted than not known.
-        """
-        if time.monotonic() - self._start < _PATIENCE:
-            self._start, self._first = time.monotonic(), self._plan.count(step)
 
     def reached(self, step: int) -> None:
         """Prints a line after a step without a row, if there has been none for a while."""

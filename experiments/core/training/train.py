@@ -1,19 +1,22 @@
 """How a run starts: its config is checked, its directory claimed, its data opened; then `loop.py` trains."""
 
+import os
 from contextlib import closing, nullcontext
 from typing import Any
 
 import jax
 import ml_collections
+from jax.experimental.compilation_cache import compilation_cache
 
 from experiments.core import config as config_lib
 from experiments.core.config import require, require_wholes
 from experiments.core.errors import UsageError, printable
+from experiments.core.input import cache
 from experiments.core.input import dataset as data_lib
 from experiments.core.record.environment import Launch
+from experiments.core.record.files import absolute, is_remote
 from experiments.core.record.workdir import Workdir
 from experiments.core.training import (
-    compilation_cache,
     evaluation,
     export,
     feed,
@@ -22,12 +25,9 @@ from experiments.core.training import (
     processes,
 )
 from experiments.core.training import mesh as mesh_lib
-from experiments.core.training import state as state_lib
-from experiments.core.training.experiment import Recipe
-from experiments.core.training.interrupt import Interrupt
-from experiments.core.training.loop import Loop
+from experiments.core.training.experiment import Recipe, Setup
+from experiments.core.training.loop import Interrupt, Loop
 from experiments.core.training.program import Program
-from experiments.core.training.setup import Setup
 
 # Options of JAX that decide which numbers follow from a seed: a run has the same ones whatever the variables say.
 _RANDOM = {
@@ -35,6 +35,10 @@ _RANDOM = {
     "jax_threefry_partitionable": True,
     "jax_random_seed_offset": 0,
 }
+
+
+_OFF = "off"  # no cache of compiled programs
+_LEAST_SECONDS = 0.05
 
 
 def validate(config: ml_collections.ConfigDict, num_devices: int | None = None) -> None:
@@ -54,7 +58,9 @@ def validate(config: ml_collections.ConfigDict, num_devices: int | None = None) 
     mesh_lib.validate(config, num_devices)
     evaluation.validate(config)
     export.validate(config)
-    compilation_cache.validate(config)
+    kept = config.get("compilation_cache")
+    allowed = f"a directory, {_OFF!r}, or None for the default"
+    require(kept is None or (bool(kept) and (is_remote(kept) or "://" not in kept)), "compilation_cache", kept, allowed)
 
 
 def check_fields(recipe: Recipe, config: ml_collections.ConfigDict, num_devices: int | None = None) -> None:
@@ -114,6 +120,27 @@ def run(recipe: Recipe, config: ml_collections.ConfigDict, path: Any, launch: La
     start(recipe, config, workdir, launch or Launch())
 
 
+def use_compilation_cache(config: ml_collections.ConfigDict) -> None:
+    """Makes JAX keep what it compiles from now on: a run that goes on, or another of the same network, reads it.
+
+    config.compilation_cache    a directory, or one in a bucket (gs://); "off"; if left out or None,
+                                $JAX_COMPILATION_CACHE_DIR, else ~/.cache/sparse-topk/compiled
+
+    What is there may be removed at any time. JAX warns of what it cannot write, and compiles.
+    """
+    given = config.get("compilation_cache")
+    if given is None and (told := os.environ.get("JAX_COMPILATION_CACHE_DIR")):
+        directory: str | None = told  # which programs it is for, JAX's own variables say
+    else:
+        directory = None if given == _OFF else str(absolute(given or cache.directory() / "compiled"))
+        # To read a program takes some milliseconds: those that compile faster are not worth a file.
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", _LEAST_SECONDS)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    if directory != jax.config.values["jax_compilation_cache_dir"]:
+        jax.config.update("jax_compilation_cache_dir", directory)
+        compilation_cache.reset_cache()  # JAX opens the first directory for good
+
+
 def start(recipe: Recipe, config: ml_collections.ConfigDict, workdir: Workdir, launch: Launch) -> str | None:
     """Starts a validated, unfinished run on a machine that is prepared.
 
@@ -122,11 +149,10 @@ def start(recipe: Recipe, config: ml_collections.ConfigDict, workdir: Workdir, l
     """
     for option, value in _RANDOM.items():
         jax.config.update(option, value)
-    compilation_cache.use(config)
+    use_compilation_cache(config)
     with config_lib.reading(recipe.name):
         program = Program(Setup(recipe, config, recipe.load(config)))
     export.validate_for(recipe.name, program.setup.experiment, config)
-    state_lib.require_memory(program.state)
     interrupt = Interrupt()
     with closing(program.feed), closing(program.evaluate):
         program.feed.open()

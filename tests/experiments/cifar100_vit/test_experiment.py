@@ -16,7 +16,8 @@ from experiments.core.errors import UsageError
 from experiments.core.input import dataset as data_lib
 from experiments.core.input.stream import Stream
 from experiments.core.training import mesh as mesh_lib
-from experiments.core.training import optimizer, state
+from experiments.core.training import optimizer
+from experiments.core.training.step import init
 from experiments.vision import vit
 from tests.experiments.cifar100_vit.tiny import random_params, tiny_config, write_weights
 from tests.experiments.vision import numpy_vit
@@ -116,7 +117,7 @@ def test_training_starts_from_the_body_in_the_file_and_a_head_of_zeros(tmp_path)
     config = tiny_config(pretrained=str(tmp_path / "weights.npz"), model__scan=True)
     experiment = RECIPE.build(config, DATA)
     assert "head" not in experiment.pretrained
-    begun = state.init(experiment, jnp.asarray([0, 1], jnp.int32), mesh_lib.make(config)).params
+    begun = init(experiment, jnp.asarray([0, 1], jnp.int32), mesh_lib.make(config)).params
     params = flatten_dict(jax.device_get(begun), sep="/")
     for name, leaf in weights.items():
         body, _, block = name.partition("/encoderblock_")

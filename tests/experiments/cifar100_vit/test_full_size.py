@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec
 from configs.cifar100_vit import get_config
 from experiments.cifar100_vit.experiment import RECIPE
 from experiments.core.input.dataset import Data
-from experiments.core.training import feed, state, step, train
+from experiments.core.training import feed, step, train
 from experiments.core.training import mesh as mesh_lib
 from tests.experiments.cifar100_vit.tiny import tiny_config
 
@@ -35,7 +35,7 @@ def train_step(config, num_classes, image, size):
         "label": jax.ShapeDtypeStruct((1, 8), jnp.int32, sharding=rows),
     }
     with jax.set_mesh(mesh):
-        begun = state.abstract(experiment, seed, mesh)
+        begun = step.abstract(experiment, seed, mesh)
         step_of = jax.jit(
             step.make_train(experiment, config.steps, feed.Streamed.take),
             donate_argnums=0,

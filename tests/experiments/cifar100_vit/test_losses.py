@@ -13,7 +13,7 @@ from scipy import optimize
 import ops
 from experiments.cifar100_vit import suite
 from experiments.cifar100_vit.losses import LOSSES, LossKind, fine_tuning_loss
-from experiments.core import config_file
+from experiments.core import config as config_lib
 from experiments.vision.losses import smooth_svm, sorted_cross_entropy, truncated_entropy
 from tests.experiments.support import ROOT
 
@@ -126,7 +126,7 @@ def test_a_loss_may_be_added(monkeypatch):
     found = fine_tuning_loss("first", k=2, lam=3.0)(jnp.asarray(LOGITS, jnp.float32), jnp.asarray(LABELS))
     np.testing.assert_allclose(found, 3.0 * LOGITS[:, 0], rtol=1e-5)
     assert (made["k"], made["p"], made["target"]) == (2, 2.0, "one_hot")
-    config = config_file.of_file(ROOT / "configs/cifar100_vit.py", "loss=first")
+    config = config_lib.load(f"{ROOT}/configs/cifar100_vit.py:loss=first")
     assert (config.loss.name, config.optimizer.learning_rate) == ("first", 5e-3)
     monkeypatch.setitem(suite.IN_ALL_SUITES, "first", suite.Form("first", lams=(0.1, 1.0)))
     tried = [f"sweep/first-lr{rate:g}-lam{lam:g}" for lam in (0.1, 1.0) for rate in suite.RATES]

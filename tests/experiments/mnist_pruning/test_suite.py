@@ -229,8 +229,6 @@ def test_a_second_choice_starts_from_the_winner_of_the_first_which_competes(tmp_
     assert len(both["candidates"]) == 3
     (tmp_path / "sweep/rate0.001" / "summary.json").unlink()
     assert choose(SUITE, tmp_path, SWEEP + second)["both"]["missing"] == ["sweep/rate0.001"]
-    assert choose(SUITE, tmp_path, SWEEP + second, only="rate").keys() == {"rate"}
-    assert choose(SUITE, tmp_path, SWEEP + second, only="both").keys() == {"rate", "both"}
 
 
 def test_a_winner_competes_with_those_alone_that_train_as_it_did(tmp_path):

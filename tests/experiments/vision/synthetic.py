@@ -1,7 +1,7 @@
 """Files of random weights in the public layouts, where the real ones are not available.
 
-Names and shapes are those of the real files (`layouts.py` says which); the values are those of a fresh network, so that
-training steps from them are finite and of the usual size, and accuracies those of chance.
+Names and shapes are those of the real files (`pretrained.py` says which); the values are those of a fresh network, so
+that training steps from them are finite and of the usual size, and accuracies those of chance.
 """
 
 import math

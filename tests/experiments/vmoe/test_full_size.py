@@ -9,7 +9,7 @@ from jax.sharding import PartitionSpec
 from configs.vmoe import get_config
 from experiments.core.input.dataset import Data
 from experiments.core.training import mesh as mesh_lib
-from experiments.core.training import state, train
+from experiments.core.training import step, train
 from experiments.vmoe.experiment import RECIPE
 
 BATCH, NUM_CLASSES = 64, 1000
@@ -25,7 +25,7 @@ def test_the_parameters_of_the_whole_network_on_eight_devices():
     experiment = RECIPE.build(config, data)
     mesh = mesh_lib.make(config)
     with jax.set_mesh(mesh):
-        begun = state.abstract(experiment, mesh_lib.put(np.int32(0), mesh_lib.replicated(mesh)), mesh)
+        begun = step.abstract(experiment, mesh_lib.put(np.int32(0), mesh_lib.replicated(mesh)), mesh)
 
     leaves = jax.tree.leaves(begun.params)
     parameters = sum(math.prod(leaf.shape) for leaf in leaves)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.core import config_file
+from experiments.core import config as config_lib
 from experiments.core.config import require
 from experiments.core.errors import UsageError
 from experiments.core.kinds import dotted
@@ -22,7 +22,7 @@ PATH = ROOT / "configs/vmoe.py"
 
 @pytest.mark.parametrize("name", ROUTERS)
 def test_a_router_is_made_without_the_fields_that_it_does_not_read(name):
-    config = config_file.of_file(PATH, f"small,router={name}")
+    config = config_lib.load(f"{PATH}:small,router={name}")
     fields = dotted(config)
     for field in fields:
         if not KINDS.is_read(field, fields) and field.count(".") == 1:
@@ -40,9 +40,9 @@ def test_a_router_is_one_entry(monkeypatch):
     )
     monkeypatch.setitem(ROUTERS, "single", kind)
     monkeypatch.setitem(KINDS.reads, "single", [])
-    assert config_file.of_file(PATH, "small,router=single").router.score == "gates"
+    assert config_lib.load(f"{PATH}:small,router=single").router.score == "gates"
     with pytest.raises(UsageError, match=r"one of hard, relaxed, .*, dense, none, single"):
-        config_file.of_file(PATH, "router=magic")
+        config_lib.load(f"{PATH}:router=magic")
     assert make_router(tiny_config(router__name="single"), jnp.float32(0)).selected == 1
     for fields, message in (
         ({"router__name": "magic"}, r"one of hard, relaxed, .*, dense, none, single"),

@@ -10,7 +10,7 @@ import pytest
 from configs.vmoe import get_config
 from experiments.core.errors import UsageError
 from experiments.core.training import evaluation, train
-from experiments.core.training.setup import Setup
+from experiments.core.training.experiment import Setup
 from experiments.vision import efficientnet_weights, features
 from experiments.vmoe.experiment import RECIPE, routing_shape
 from experiments.vmoe.router_kinds import Shape

@@ -13,7 +13,10 @@ TPU = ["--name=tpu", "--zone=us-east1-d", "--type=v5p-16", "--commit=HEAD"]
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--", "--config.lam.stort=1"], "--config.lam.stort: the config has no field 'stort': did you mean start?"),
+        (
+            ["--", "--config.lam.stort=1"],
+            "--config.lam.stort: the config has no field 'stort': did you mean ",
+        ),
         (["--", "--config.epochs=two"], "config.epochs='two' is not allowed: it must be an integer"),
         (["--sweep=config.p=2,x"], "p=x: config.p='x' is not allowed: it must be a number"),
         (["--sweep=config.p=2,1"], "p=1: config.p=1.0 is not allowed: it must be in (1, 2]"),

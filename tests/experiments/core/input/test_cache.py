@@ -72,13 +72,6 @@ def test_of_several_at_once_one_makes_them_and_the_others_read(source):
     assert make.calls == 1
 
 
-def test_without_a_lock_nobody_waits(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with cache.one_process("set"), cache.one_process("set"):
-        pass
-
-
 def test_whatever_byte_is_flipped_or_missing_it_is_noticed_and_made_again(source, made, capsys):
     make, file = made
     content = file.read_bytes()

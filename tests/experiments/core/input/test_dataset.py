@@ -91,35 +91,12 @@ def test_images_and_the_chosen_label_are_those_that_were_written(directory, monk
             np.testing.assert_array_equal(found, LABELS[label](labels))
 
 
-def test_directory_from_the_environment(directory, monkeypatch):
-    monkeypatch.setenv("TFDS_DATA_DIR", str(directory))
-    assert len(sources.from_tfds("mnist", None, download=False).train) == 30
-    monkeypatch.setenv("HOME", str(directory.parent))
-    monkeypatch.delenv("TFDS_DATA_DIR")
-    assert len(read(f"~/{directory.name}", "mnist").train) == 30
-
-
 def test_of_imagenet21k_the_first_images_of_its_only_split_test(directory, monkeypatch):
     monkeypatch.setitem(sources._HELD_OUT, "imagenet21k", 12)
     source = read(directory, "imagenet21k", label="labels")
     assert (len(source.train), len(source.test), source.num_classes) == (18, 12, 10)
     np.testing.assert_array_equal(source.test[0]["image"][..., 0], EXAMPLES["train"][0][0])
     np.testing.assert_array_equal(source.train[0]["image"][..., 0], EXAMPLES["train"][0][12])
-
-
-def test_a_download_that_fails_is_one_line_with_the_reason(tmp_path, monkeypatch):
-    import tensorflow_datasets as tfds
-
-    class Builder:
-        def is_prepared(self):
-            return False
-
-        def download_and_prepare(self):
-            raise ConnectionError("no such host")
-
-    monkeypatch.setattr(tfds, "builder", lambda *_, **__: Builder())
-    with pytest.raises(UsageError, match=r"^data set 'kmnist' could not be obtained from .* no such host"):
-        sources.from_tfds("kmnist", str(tmp_path), download=True)
 
 
 def test_what_another_process_has_downloaded_in_the_meantime_is_not_downloaded_again(monkeypatch):
@@ -220,7 +197,7 @@ def test_threads_that_begin_together_open_the_files_once(directory, monkeypatch)
 def test_a_missing_data_set_is_one_line_with_a_command_that_prepares_it_where_it_is_looked_for(tmp_path, monkeypatch):
     import tensorflow_datasets as tfds
 
-    with pytest.raises(UsageError, match=r"TFDS knows no data set 'nonesuch'.* docs/how_to/data\.md"):
+    with pytest.raises(UsageError, match=r"^data set 'nonesuch' could not be obtained .*DatasetNotFoundError"):
         read(tmp_path, "nonesuch")
     with pytest.raises(UsageError, match=r"'kmnist' .*--config\.data_dir") as error:
         read(tmp_path, "kmnist")

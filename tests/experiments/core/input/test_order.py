@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from experiments.core.input.stream import epoch_indices, seeds_epoch_indices, step_indices
+from experiments.core.input.stream import epoch_indices, step_indices
 
 
 def test_an_epoch_takes_every_example_at_most_once_and_drops_the_rest():
@@ -18,8 +18,6 @@ def test_epochs_and_seeds_differ_and_are_the_same_again_and_beside_others():
         epoch_indices(seed, epoch, 500, 50).tobytes() for _ in range(2) for seed in range(4) for epoch in range(4)
     }
     assert len(orders) == 16
-    together = seeds_epoch_indices((5, 9), 2, 300, 64)
-    np.testing.assert_array_equal(together[1], epoch_indices(9, 2, 300, 64))
 
 
 def test_steps_go_through_the_epochs():

@@ -80,25 +80,17 @@ odd = {
     "test": (read_idx("t10k-images-idx3-ubyte.gz"), read_idx("t10k-labels-idx1-ubyte.gz").astype(np.int64)),
 }
 store_as("tfrecord", file_format="tfrecord")
-store_as("riegeli", file_format="tfrecord")
 store_as("integers", label=F.Scalar(np.int64))
 store_as("tensors", F.Tensor(shape=(6, 5, 1), dtype=np.uint8))
 store_as("photos", F.Image(shape=(None, None, 3)), file_format="tfrecord", convert=as_file("RGB"))
-store_as("integers_of_photos", F.Image(shape=(None, None, 3)), np.int64, convert=as_file("RGB"))
 store_as("palettes", F.Image(shape=(6, 5, 3)), convert=with_palette)
-store_as("grey_alpha", F.Image(shape=(6, 5, 3)), convert=as_file("LA"))
 store_as("colour_for_grey", convert=as_file("RGB"))
 store_as("alpha", F.Image(shape=(6, 5, 4)), convert=as_file("RGBA"))
 store_as("deep_files", convert=as_file("I;16"))
 store_as("other_sizes", F.Image(shape=(1, 5, 1)), convert=as_file("L"))
-store_as("images_uint16", F.Image(shape=(6, 5, 1), dtype=np.uint16), convert=lambda x: x.astype(np.uint16))
-for dtype in (np.float32, np.int32, np.bool_):
-    store_as(f"{np.dtype(dtype)}", F.Tensor(shape=(6, 5, 1), dtype=dtype), convert=lambda x: (x / 255).astype(dtype))
-store_as("no_channels", F.Tensor(shape=(6, 5), dtype=np.uint8), convert=lambda images: images[..., 0])
+store_as("floats", F.Tensor(shape=(6, 5, 1), dtype=np.float32), convert=lambda x: (x / 255).astype(np.float32))
 store_as("float_labels", label=F.Scalar(np.float32), relabel=lambda y: y + np.float32(0.5))
-store_as("text_labels", label=F.Text(), relabel=lambda y: [str(label) for label in y])
 store_as("unlabelled", relabel=lambda y: np.where(y == 2, -1, y))
-store_as("negative", label=np.int64, relabel=lambda y: y - 1)
 store_as("identifiers", label=np.int64, relabel=lambda y: y + 1000)
 """
 
@@ -229,11 +221,11 @@ def test_a_damaged_part_is_one_line(stored, tmp_path):
             sources.from_tfds("tfrecord", str(tmp_path), download=False)
 
 
-def test_a_format_without_access_by_index_is_one_line(stored):
-    path = stored[0] / "odd" / "riegeli" / "1.0.0" / "dataset_info.json"
-    path.write_text(path.read_text().replace("tfrecord", "riegeli"))
-    with pytest.raises(UsageError, match=r"^config\.dataset='riegeli' .* array_record or tfrecord; it is in riegeli$"):
-        load(stored, "riegeli")
+def test_a_format_without_access_by_index_is_one_line(stored, tmp_path):
+    copy = shutil.copytree(stored[0] / "odd" / "tfrecord", tmp_path / "tfrecord") / "1.0.0" / "dataset_info.json"
+    copy.write_text(copy.read_text().replace('"tfrecord"', '"riegeli"'))
+    with pytest.raises(UsageError, match=r"^config\.dataset='tfrecord' .* array_record or tfrecord; it is in riegeli$"):
+        sources.from_tfds("tfrecord", str(tmp_path), download=False)
 
 
 def test_integers_are_classes_up_to_the_largest(stored, capsys):
@@ -242,13 +234,11 @@ def test_integers_are_classes_up_to_the_largest(stored, capsys):
     assert source.num_classes == NUM_CLASSES
     assert_is(source.train, images[..., None], labels)
     assert "config.label='label': the integers from 0 to 2 are taken for classes" in capsys.readouterr().out
-    with pytest.raises(UsageError, match=r"^config\.label='label' .* ClassLabel where images differ in size .*int64"):
-        load(stored, "integers_of_photos")
 
 
 @pytest.mark.parametrize(
     ("name", "channels"),
-    [("tensors", 1), ("palettes", 3), ("grey_alpha", 3), ("colour_for_grey", 1)],
+    [("tensors", 1), ("palettes", 3), ("colour_for_grey", 1)],
 )
 def test_eight_bits_in_any_file_are_the_same_pixels(stored, name, channels):
     images, labels = stored[1]["from_idx"]["test"]
@@ -266,18 +256,11 @@ def test_alpha_is_a_channel_where_there_are_four_and_photos_for_tensorflow_stay_
 @pytest.mark.parametrize(
     ("name", "names"),
     {
-        "images_uint16": (r"config\.dataset='images_uint16' ", "uint8", r"Image\(.*uint16"),
-        **{
-            name: (rf"config\.dataset='{name}' ", "uint8", rf"Tensor\(.*{name}")
-            for name in ("float32", "int32", "bool")
-        },
-        "no_channels": (r"config\.dataset='no_channels' ", r"\[H, W, C\]", r"shape=\(6, 5\)"),
+        "floats": (r"config\.dataset='floats' ", r"uint8.*\[H, W, C\]", r"Tensor\(.*float32"),
         "deep_files": ("'I;16'", "8 bits"),
         "other_sizes": ("image 0", r"\(6, 5, 1\)", r"\(1, 5, 1\)"),
         "float_labels": (r"config\.label='label' ", "ClassLabel", "integer", "float32"),
-        "text_labels": (r"config\.label='label' ", "ClassLabel", "integer", "string"),
         "unlabelled": (r"config\.label='label' ", "from 0 to 2", "in 8 of 24", "-1"),
-        "negative": (r"config\.label='label' ", "from 0 to 1", "-1"),
         "identifiers": (r"config\.label='label' ", "fewer than there are images", "1002"),
     }.items(),
 )

@@ -147,7 +147,7 @@ from experiments.core.input import pipeline, sources
 
 if __name__ == "__main__":
     examples = sources.from_tfds("photos", sys.argv[1], download=False).train
-    job = pipeline.TrainingJob(examples, "big_vision", 8, 4, seed=0)
+    job = pipeline.Job(examples, "big_vision", 8, 4, seed=0)
     batches = pipeline.Batches(job, np.arange(4), workers=1, prefetch=1)
     labels = [batches.batch(step)["label"].tolist() for step in range(3)]
     workers = [child.pid for child in multiprocessing.active_children()]

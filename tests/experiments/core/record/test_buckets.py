@@ -15,7 +15,7 @@ from experiments.core.record import metrics
 from experiments.core.record.files import absolute
 from experiments.core.training import checkpoint, train
 from experiments.core.training.checkpoint import Checkpoints
-from experiments.core.training.since_row import MetricsSinceRow
+from experiments.core.training.rows import MetricsSinceRow
 from experiments.mnist_pruning.experiment import RECIPE
 from tests.experiments import buckets
 from tests.experiments.support import rows_without_seconds, small_config

@@ -11,7 +11,6 @@ from experiments.core.record import chips
     [
         ("v5litepod-16", 16, "v5e:4x4", 4),
         ("v5litepod-8", 8, "v5e:2x4", 1),
-        ("v5litepod-256", 256, "v5e:16x16", 64),
         ("v6e-256", 256, "v6e:16x16", 64),
         ("v4-8", 4, "v4:2x2x1", 1),
         ("v5p-64", 32, "v5p:2x4x4", 8),

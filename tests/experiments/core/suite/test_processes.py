@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments.core import processors
 from experiments.core.errors import UsageError
+from experiments.core.record.environment import processors
 from experiments.core.record.workdir import Workdir
 from experiments.core.suite import command, runner
 from experiments.core.suite.plan import SuiteRun
-from experiments.core.suite.worker import Outcome
 from experiments.mnist_pruning.suite.__main__ import SUITE
 from tests.experiments.support import start, undrawn, wait_for_end
 
@@ -38,7 +37,7 @@ from experiments.mnist_pruning.suite.__main__ import SUITE
 runs = {LONG_RUNS!r}
 sys.exit(command.main(dataclasses.replace(SUITE, presets=dict(demo=lambda: runs)), sys.argv[1:]))
 """
-two_processors = pytest.mark.skipif(len(processors.available()) < 2, reason="there is one processor")
+two_processors = pytest.mark.skipif(len(processors()) < 2, reason="there is one processor")
 
 
 @two_processors
@@ -57,8 +56,8 @@ def test_two_at_once_choose_wait_and_say_it_in_whole_lines(tmp_path, capsys):
     assert config["optimizer"]["learning_rate"] == best
     cores = [json.loads((tmp_path / run.name / "environment.json").read_text())["machine"]["cores"] for run in runs[1:]]
     if hasattr(os, "sched_setaffinity"):
-        assert max(cores[:2]) <= (len(processors.available()) + 1) // 2
-        assert cores[2] == len(processors.available())
+        assert max(cores[:2]) <= (len(processors()) + 1) // 2
+        assert cores[2] == len(processors())
 
 
 # What started the tests may have had signals ignored, as a shell does for what it runs in the background.
@@ -124,7 +123,7 @@ def test_a_process_that_dies_costs_its_run_alone_and_if_the_first_is_killed_the_
 
 
 def test_more_than_there_are_processors_are_refused(tmp_path, capsys):
-    most = len(processors.available())
+    most = len(processors())
     for jobs in (0, most + 1):
         with pytest.raises(SystemExit) as stopped:
             command.main(SUITE, [f"--out={tmp_path}", f"--jobs={jobs}"])
@@ -136,7 +135,7 @@ def test_more_than_there_are_processors_are_refused(tmp_path, capsys):
 @pytest.mark.parametrize(("platform", "most", "jobs"), [("gpu", 8, 1), ("cpu", 8, 3), ("cpu", 2, 2)])
 def test_as_many_as_there_are_processors_and_one_on_an_accelerator(tmp_path, monkeypatch, platform, most, jobs):
     monkeypatch.setattr("jax.default_backend", lambda: platform)
-    monkeypatch.setattr(processors, "available", lambda: [0, 1, 2])
+    monkeypatch.setattr(command, "processors", lambda: [0, 1, 2])
     monkeypatch.setattr(command, "MOST", most)
     asked = []
     monkeypatch.setattr(runner, "train_all", lambda *given: asked.append(given[-1]) or [])
@@ -148,48 +147,26 @@ def test_as_many_as_there_are_processors_and_one_on_an_accelerator(tmp_path, mon
             command.run_suite(SUITE, tmp_path, runs, runs, ["suite"], jobs=2)
 
 
-def _hand(tmp_path, monkeypatch, jobs=2):
-    """A runner of five runs whose results are not there."""
-    runs = [SuiteRun(f"run{number}", BASE) for number in range(5)]
-    suite = dataclasses.replace(SUITE, cost=lambda run: 1.0)
-    monkeypatch.setattr(runner, "_result", lambda path, shown: "done")
-    return runner._Runner(suite, tmp_path, runs, runs, ["suite"], jobs)
-
-
-def test_time_left_is_shared_out_among_those_at_work(tmp_path, monkeypatch, capsys):
-    hand, clock = _hand(tmp_path, monkeypatch), [0.0]
-    monkeypatch.setattr(runner.time, "monotonic", lambda: clock[0])
-    for number in (1, 2):
-        del hand.waiting[number]
-        hand.under_way[number] = 0.0, None
-    clock[0] = 30.0
-    del hand.under_way[1]
-    hand._over(1, Outcome(seconds=30))
-    for number in (3, 4, 5):
-        del hand.waiting[number]
-    hand.under_way = {4: (25.0, None)}
-    hand._over(3, Outcome(seconds=30))
-    # The second is as good as over, three are to come; then one is, which began five seconds ago.
-    assert (
-        capsys.readouterr().out
-        == "[1/5] run0  done  30 s  (time left ~ 45 s)\n[3/5] run2  done  30 s  (time left ~ 25 s)\n"
-    )
-
-
 def test_without_data_there_is_one_error_and_no_run(tmp_path, capsys):
     runs = [SuiteRun(f"run{number}", BASE | {"dataset": "nothing", "download": False}) for number in range(2)]
-    with pytest.raises(UsageError, match="no data set 'nothing'"):
+    with pytest.raises(UsageError, match="data set 'nothing' could not be obtained"):
         command.run_suite(undrawn(SUITE), tmp_path, runs, runs, ["suite"], jobs=1)
     assert "FAILED" not in capsys.readouterr().out
 
 
-def test_a_run_waits_until_the_processes_of_its_candidates_are_done(tmp_path):
-    runs = [*CANDIDATES, FINAL]
-    suite = undrawn(SUITE)
-    assert command.run_suite(suite, tmp_path, CANDIDATES, CANDIDATES, ["suite"], jobs=1) == 0
-    waiting = runner._Runner(suite, tmp_path, runs, runs, ["suite"], jobs=2)
-    waiting.waiting = {3: FINAL}
-    waiting.under_way = {2: (0.0, None)}  # whose results are all there
-    assert waiting._ready() == []
-    waiting.under_way = {}
-    assert waiting._ready() == [3]
+def test_runs_wait_for_their_candidates_and_for_weights_and_time_left_is_that_of_the_others(tmp_path, capsys):
+    weights = SuiteRun("weights", BASE)
+    later = SuiteRun("later", BASE, best_of="rate", weights_of="weights")
+    runs = [later, FINAL, *CANDIDATES, weights]
+    suite = dataclasses.replace(SUITE, cost=lambda run: 1.0)
+    made = runner._Runner(suite, tmp_path, runs, runs, ["suite"])
+    assert [[run.name for run in wave] for wave in made._waves()] == [
+        [*(run.name for run in CANDIDATES), "weights"],
+        ["later", "final"],
+    ]
+    # Of what is not selected nothing is awaited, and a run says what it lacks.
+    alone = runner._Runner(suite, tmp_path, runs, [FINAL], ["suite"])
+    assert [[run.name for run in wave] for wave in alone._waves()] == [["final"]]
+    made.seconds, made.cost_done = 60.0, 2.0
+    made._say(weights, "done", jobs=2)
+    assert capsys.readouterr().out == "[5/5] weights  done  (time left ~ 1:00)\n"

@@ -6,14 +6,13 @@ import ml_collections
 import pytest
 from jax.experimental.compilation_cache import compilation_cache as of_jax
 
-from experiments.core.errors import UsageError
-from experiments.core.training import compilation_cache
+from experiments.core.training import train
 
 
 @pytest.fixture(autouse=True)
 def as_before(monkeypatch):
     """Keeps programs however quickly they compile; the settings of JAX are afterwards as before."""
-    monkeypatch.setattr(compilation_cache, "_LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(train, "_LEAST_SECONDS", 0.0)
     names = [name for name in jax.config.values if "compilation_cache" in name or "persistent_cache" in name]
     before = {name: jax.config.values[name] for name in names}
     yield
@@ -23,7 +22,7 @@ def as_before(monkeypatch):
 
 
 def use(directory):
-    compilation_cache.use(ml_collections.ConfigDict({"compilation_cache": directory}))
+    train.use_compilation_cache(ml_collections.ConfigDict({"compilation_cache": directory}))
 
 
 def hits(factor):
@@ -57,15 +56,3 @@ def test_left_out_it_is_the_users_cache_unless_jax_is_told_of_another(tmp_path, 
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
     use(None)
     assert jax.config.jax_compilation_cache_dir == str(tmp_path / "sparse-topk" / "compiled")
-
-
-def test_a_directory_that_cannot_be_written_is_said_to_be(tmp_path, monkeypatch, capsys):
-    file = tmp_path / "file"
-    file.write_text("")
-    with pytest.raises(UsageError, match=r"compilation_cache=.*cannot be written"):
-        use(str(file / "below"))
-    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(file))
-    use(None)
-    assert jax.config.jax_compilation_cache_dir is None
-    assert "compiled anew in each run" in capsys.readouterr().out

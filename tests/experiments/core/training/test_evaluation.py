@@ -10,8 +10,7 @@ import pytest
 from experiments.core.input.dataset import Data
 from experiments.core.input.stream import InOrder, Stream
 from experiments.core.training import evaluation
-from experiments.core.training.experiment import Experiment, Recipe
-from experiments.core.training.setup import Setup
+from experiments.core.training.experiment import Experiment, Recipe, Setup
 from tests.experiments.toy import toy_config
 
 VALUES = np.random.default_rng(0).normal(size=83).astype(np.float32)

@@ -3,13 +3,12 @@
 import dataclasses
 import shutil
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from experiments.core.errors import UsageError
 from experiments.core.input import dataset as data_lib
-from experiments.core.record import metrics, tensorboard
+from experiments.core.record import metrics
 from experiments.core.record.workdir import Workdir
 from experiments.core.report import results
 from experiments.core.training import export, train
@@ -59,15 +58,6 @@ def test_parameters_come_before_the_summary_and_only_when_the_run_is_done(tmp_pa
     assert saved(Workdir(tmp_path)).keys() == {"first/kernel", "second/kernel"}
 
 
-def test_numbers_of_other_types_become_float32(tmp_path):
-    params = {"a": {"b": jnp.full((2, 3), 1.5, jnp.bfloat16)}, "c": jnp.arange(3.0)}
-    path = tmp_path / "params.npz"
-    export.write(path, export.gather(params))
-    with np.load(path) as file:
-        assert {name: file[name].dtype for name in file.files} == {"a/b": np.float32, "c": np.float32}
-        np.testing.assert_array_equal(file["a/b"], np.full((2, 3), 1.5))
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -108,7 +98,7 @@ def written(tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         writers = replace_clu(patch)
-        patch.setattr(tensorboard, "available", lambda: True)
+        patch.setattr(metrics, "tensorboard_is_available", lambda: True)
         patch.setattr(export, "gather", gathered)
         config = toy_config(steps=5, eval_every=5, seeds=(0, 1), tensorboard=True)
         config.update(export_examples=True, export_probe=True)

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from experiments.core.training.interrupt import Interrupt
+from experiments.core.training.loop import Interrupt
 
 NUMBERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 

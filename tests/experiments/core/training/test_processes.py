@@ -14,26 +14,18 @@ ADDRESS, COUNT, INDEX = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PRO
 
 
 @pytest.mark.parametrize(
-    ("variables", "message"),
+    "variables",
     [
-        ({INDEX: "1"}, "JAX_PROCESS_ID without JAX_COORDINATOR_ADDRESS and JAX_NUM_PROCESSES: .* all of"),
-        (
-            {ADDRESS: "host:1", COUNT: "2", INDEX: ""},
-            "JAX_COORDINATOR_ADDRESS and JAX_NUM_PROCESSES without JAX_PROCESS",
-        ),
-        (
-            {ADDRESS: "host", COUNT: "2", INDEX: "0"},
-            "JAX_COORDINATOR_ADDRESS=host is not allowed: it must be HOST:PORT",
-        ),
-        ({ADDRESS: "host:70000", COUNT: "2", INDEX: "0"}, "JAX_COORDINATOR_ADDRESS=host:70000 is not allowed"),
-        ({ADDRESS: "host:1", COUNT: "0", INDEX: "0"}, "JAX_NUM_PROCESSES=0 .* a positive number"),
-        ({ADDRESS: "host:1", COUNT: "2", INDEX: "2"}, "JAX_PROCESS_ID=2 .* a number below JAX_NUM_PROCESSES=2"),
+        {INDEX: "1"},
+        {ADDRESS: "host:1", COUNT: "2", INDEX: ""},
+        {ADDRESS: "host:1", COUNT: "two", INDEX: "0"},
     ],
 )
-def test_variables_that_make_no_sense_are_refused(monkeypatch, variables, message):
+def test_variables_that_make_no_sense_are_refused(monkeypatch, variables):
     for name in (ADDRESS, COUNT, INDEX):
         monkeypatch.setenv(name, variables.get(name, ""))
-    with pytest.raises(UsageError, match=f"^{message}"):
+    (name, value), *_ = variables.items()
+    with pytest.raises(UsageError, match=f"{name}={value}.* a run of several processes needs {ADDRESS}=HOST:PORT"):
         processes.initialize()
 
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 from configs import mnist_pruning
-from experiments.core import config_file
+from experiments.core import config as config_lib
 from experiments.core.config import require
 from experiments.core.errors import UsageError
 from experiments.core.kinds import dotted
@@ -50,7 +50,7 @@ def test_a_method_is_one_entry(tmp_path, monkeypatch):
     (run,) = (run for run in SUITE.presets["demo"]() if run.base["method"] == "first")
     assert run.name == "final-layers123-first"
     RECIPE.validate(SUITE.config(run, tmp_path))
-    config = config_file.of_file(ROOT / "configs/mnist_pruning.py", "first")
+    config = config_lib.load(f"{ROOT}/configs/mnist_pruning.py:first")
     assert (config.method, config.density_schedule.name) == ("first", "cubic")
     for fields, message in (
         ({"method": "magic"}, r"^config\.method='magic' .* one of dense, .*, str, first$"),
