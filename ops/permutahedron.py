@@ -16,7 +16,7 @@ from .isotonic.problem import Problem
 from .isotonic.solvers import Solver, SolverName, as_solver, solve
 from .isotonic.sorting import descending
 from .nonlinearities import IDENTITY
-from .scalar.choice import choose
+from .scalar.arithmetic import choose
 
 
 def lmo(x: ArrayLike, w: ArrayLike, *, axis: Axis = -1) -> Array:

@@ -31,7 +31,7 @@ from .isotonic.solvers import SOLVERS as ISOTONIC_SOLVERS
 from .isotonic.solvers import Solver as IsotonicSolver
 from .isotonic.solvers import as_solver
 from .nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
-from .scalar.choice import choose
+from .scalar.arithmetic import choose
 from .scalar.equation import Equation, Method
 from .scalar.kernels.platforms import why_not
 from .scalar.magnitude import in_units, magnitude_of

@@ -38,8 +38,8 @@ from ..interface.arguments import (
     working_dtype,
 )
 from ..interface.rowwise import FEATURES, ROWS, on_mesh, rowwise, spec_of, varying_as
-from ..scalar.choice import choose
-from ..scalar.conjugate_gradients import conjugate_gradients
+from ..scalar.arithmetic import choose
+from ..scalar.marginals import conjugate_gradients
 from ..topk import hard_topk_mask, topk_mask
 
 # Matrix products in the full precision of their dtype, on accelerators too: gaps are differences.

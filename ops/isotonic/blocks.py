@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..scalar.choice import choose
-from ..scalar.twofloat import TwoFloat
+from ..scalar.arithmetic import TwoFloat, choose
 from .problem import Problem
 
 

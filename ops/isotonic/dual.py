@@ -13,8 +13,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from ..scalar.choice import choose
-from ..scalar.twofloat import TwoFloat
+from ..scalar.arithmetic import TwoFloat, choose
 from .merging import Segments, merge
 from .problem import Problem, minimisers
 

@@ -14,9 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ..scalar.choice import choose
+from ..scalar.arithmetic import TwoFloat, choose, difference, select
 from ..scalar.rootfinding import End, Evaluation, find_root
-from ..scalar.twofloat import TwoFloat, difference, select
 from .problem import Problem, span
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ..interface.rowwise import varying_as
-from ..scalar.twofloat import TwoFloat
+from ..scalar.arithmetic import TwoFloat
 from .merging import Segments, bit_reversed, merge
 from .problem import Problem, minimisers
 

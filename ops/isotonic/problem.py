@@ -12,10 +12,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity
-from ..scalar.choice import choose
-from ..scalar.powers import dual_exponent, power, ratio
+from ..scalar.arithmetic import TwoFloat, choose, dual_exponent, power, ratio, select, shift
 from ..scalar.rootfinding import End, Evaluation, find_root
-from ..scalar.twofloat import TwoFloat, select, shift
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,11 +4,10 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ..nonlinearities import HALF_SQUARE, IDENTITY
-from ..scalar.choice import choose
+from ..scalar.arithmetic import choose
 from ..scalar.equation import Equation
 from ..scalar.magnitude import gain, gain_debiased, share_at_zero
-from ..scalar.mask import gain_of_mask
-from ..scalar.slope_in_k import with_slope_in_k
+from ..scalar.mask import gain_of_mask, with_slope_in_k
 from .problem import Problem
 from .solvers import PAV, Pooled, Solver, solve
 from .sorting import descending

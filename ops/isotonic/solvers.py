@@ -12,8 +12,7 @@ from jax import Array, lax
 
 from ..interface.arguments import check_choice, check_whole, shown
 from ..interface.rowwise import ENTRIES, FULL_PRECISION_ROWS, ROWS, varying_as
-from ..scalar.choice import choose
-from ..scalar.twofloat import TwoFloat, select
+from ..scalar.arithmetic import TwoFloat, choose, select
 from . import dual, dykstra
 from .blocks import attach_derivative, residual
 from .pav import pool_adjacent_violators

@@ -20,7 +20,7 @@ from jax.typing import ArrayLike
 
 from ...interface.arguments import POSITIVE, UP_TO_N, Axis, check_axes, check_whole, floating, size_along
 from ...isotonic.sorting import descending
-from ...scalar.choice import choose
+from ...scalar.arithmetic import choose
 from .shared import FAR, finite, finite_above, mask_rows, sum_above, sum_below, unit_of
 
 # How many entries of NeuralSort's matrix are in memory at a time.

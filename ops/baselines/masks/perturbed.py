@@ -18,7 +18,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from ...interface.arguments import POSITIVE, WHOLE_UP_TO_N, Axis, check_whole
-from ...scalar.choice import choose
+from ...scalar.arithmetic import choose
 from ...scalar.mask import hard_selection
 from .shared import mask_rows
 

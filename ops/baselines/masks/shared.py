@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from ...interface.arguments import Axis, Range
 from ...interface.rowwise import rowwise
-from ...scalar.choice import choose
+from ...scalar.arithmetic import choose
 
 # In units of the strength: beyond it every tail is 0, in double precision too.
 FAR = 750.0

@@ -30,6 +30,7 @@ below, from ``s_{m+1}``. So ``tau`` solves a quadratic in ``z``, here in logarit
 import dataclasses
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -38,13 +39,11 @@ from jax.scipy.special import logit
 from jax.typing import ArrayLike
 
 from ...interface.arguments import INSIDE_N, POSITIVE, Axis, Range, check_range, check_whole
-from ...scalar.choice import choose
-from ...scalar.cpu import rows_without_derivative
+from ...scalar.arithmetic import TwoFloat, choose, shift
 from ...scalar.equation import Equation
 from ...scalar.rootfinding import End, Evaluation, find_root
-from ...scalar.rows import Rows
+from ...scalar.rows import Rows, rows_without_derivative
 from ...scalar.threshold import extent, guess
-from ...scalar.twofloat import TwoFloat, shift
 from .shared import FAR, finite, finite_above, mask_rows, sum_above, sum_below, unit_of
 
 _Solve = Callable[[Array, Array, Array], TwoFloat]
@@ -209,7 +208,7 @@ def entropic_ot_topk_mask(
     )
 
 
-def _transported(x: Array, k: Array, epsilon: Array, **settings: float) -> Array:
+def _transported(x: Array, k: Array, epsilon: Array, **settings: Any) -> Array:
     return _mask(_squash(x), k, epsilon, distribution=_LOGISTIC, solve=functools.partial(_sinkhorn, **settings))
 
 
