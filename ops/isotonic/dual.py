@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..scalar.arithmetic import TwoFloat, choose
-from .merging import Segments, merge
+from .pav import Segments, merge
 from .problem import Problem, minimisers
 
 
