@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from .interface.arguments import check_axis, check_whole, real
 from .interface.labels import LABELS, check_targets, is_class
 from .interface.rowwise import FEATURES, rowwise
-from .scalar.choice import choose
+from .scalar.arithmetic import choose
 
 
 def topk_accuracy(

@@ -27,7 +27,7 @@ import numpy as np
 from jax import Array
 
 from .interface.arguments import shown
-from .scalar.choice import choose
+from .scalar.arithmetic import choose
 
 
 def _check_whole(name: str, value: object, allowed: str, low: float) -> int:

@@ -9,8 +9,8 @@ from jax.typing import ArrayLike
 
 from .interface.arguments import NON_NEGATIVE, POSITIVE_STRENGTH, SHARE, Axis, check_p, check_where, floating, known
 from .interface.rowwise import broadcast, check_one_of, rowwise
+from .scalar.arithmetic import choose
 from .scalar.budget import Items, solve_knapsack
-from .scalar.choice import choose
 
 # Costs in this range are not rescaled.
 _UNSCALED_COSTS = (2.0**-20, 2.0**20)

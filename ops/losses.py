@@ -28,10 +28,9 @@ from .interface.arguments import (
 )
 from .interface.labels import LABELS, check_targets, is_class, signed
 from .interface.rowwise import FULL_PRECISION_ROWS, ROWS, rowwise
-from .scalar.choice import choose
+from .scalar.arithmetic import TwoFloat, choose, difference, select, shift
 from .scalar.equation import Equation
 from .scalar.mask import select_topk
-from .scalar.twofloat import TwoFloat, difference, select, shift
 
 Target = Literal["one_hot", "smooth"]
 TARGETS: tuple[str, ...] = ("one_hot", "smooth")

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .leaves import Include
+from .trees import Include
 
 # Names of parameters that are not weight matrices, whatever their shape, in flax, Haiku, Equinox and big_vision.
 _VECTORS = re.compile(

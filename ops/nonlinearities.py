@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from .interface.arguments import shown
-from .scalar.choice import choose
+from .scalar.arithmetic import choose
 
 Entrywise = Callable[[Array], Array]
 

@@ -9,10 +9,9 @@ from jax.typing import ArrayLike
 from .interface.arguments import TINY, Axis, Range, check_axes, floating, known, numbers, shown, size_along
 from .interface.rowwise import ROWS, amount, rowwise
 from .nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
-from .scalar.choice import choose
+from .scalar.arithmetic import TwoFloat, choose
 from .scalar.rootfinding import End, Evaluation, find_root
 from .scalar.threshold import remainder
-from .scalar.twofloat import TwoFloat
 
 # The tolerance of membership of a polytope, in units in the last place; for the sum, relative to k.
 _TOLERANCE = 64

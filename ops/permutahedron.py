@@ -12,11 +12,10 @@ from jax.typing import ArrayLike
 
 from .interface.arguments import SHARE, STRENGTH, Axis, check_axes, check_p, floating, size_along
 from .interface.rowwise import ROWS, rowwise
-from .isotonic.problem import Problem
+from .isotonic.problem import Problem, descending
 from .isotonic.solvers import Solver, SolverName, as_solver, solve
-from .isotonic.sorting import descending
 from .nonlinearities import IDENTITY
-from .scalar.choice import choose
+from .scalar.arithmetic import choose
 
 
 def lmo(x: ArrayLike, w: ArrayLike, *, axis: Axis = -1) -> Array:

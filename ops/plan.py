@@ -21,7 +21,7 @@ from .interface.arguments import (
     working_dtype,
 )
 from .interface.rowwise import ENTRIES, FULL_PRECISION_ROWS, ROWS, batch_shape, broadcast, rowwise
-from .scalar.choice import choose
+from .scalar.arithmetic import choose
 from .scalar.marginals import Problem, solve
 
 _COUNT = Range("at least 1", 1, integer=True)

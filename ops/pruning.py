@@ -36,9 +36,9 @@ from .interface.arguments import (
     shown,
 )
 from .interface.rowwise import spec_of
-from .leaves import Include, Tree, competitors, is_array, select_in_tree
 from .matrices import Matching, matching, matrices, stacked_layers, why_no_matrix, written
 from .nonlinearities import HALF_SQUARE
+from .trees import Include, Tree, competitors, is_array, select_in_tree
 
 Schedule = Callable[[Any], ArrayLike]  # a function of the step, like those of optax
 

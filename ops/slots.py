@@ -26,7 +26,7 @@ from .interface.arguments import (
 )
 from .interface.rowwise import FEATURES, ROWS, amount, on_mesh, rowwise, spec_of
 from .nonlinearities import IDENTITY
-from .scalar.choice import choose
+from .scalar.arithmetic import choose
 from .scalar.equation import Equation
 from .scalar.mask import mask_of
 

@@ -6,7 +6,7 @@ from jax.typing import ArrayLike
 
 from .interface.arguments import STRONGEST, UP_TO_N, WHOLE_UP_TO_N, Axis, check_p
 from .interface.rowwise import FULL_PRECISION_ROWS, rowwise
-from .scalar.choice import choose
+from .scalar.arithmetic import choose
 from .topk import hard_topk_mask
 
 

@@ -9,7 +9,7 @@ from .interface.arguments import STRENGTH, Range, check_axis, check_p, check_ran
 from .interface.labels import LABELS, check_targets, is_class, signed
 from .interface.rowwise import ROWS, batch_shape, rowwise
 from .losses import topk_fenchel_young_loss
-from .scalar.choice import choose
+from .scalar.arithmetic import choose
 from .topk import topk_mask
 
 # Like `UP_TO_N`, but the label needs a k of at least 1.

@@ -26,12 +26,12 @@ from .interface.arguments import (
 )
 from .interface.rowwise import AxisName, amount, rowwise
 from .isotonic.problem import Problem
-from .isotonic.selection import isotonic_topk
 from .isotonic.solvers import SOLVERS as ISOTONIC_SOLVERS
 from .isotonic.solvers import Solver as IsotonicSolver
 from .isotonic.solvers import as_solver
+from .isotonic.topk import isotonic_topk
 from .nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
-from .scalar.choice import choose
+from .scalar.arithmetic import choose
 from .scalar.equation import Equation, Method
 from .scalar.kernels.platforms import why_not
 from .scalar.magnitude import in_units, magnitude_of

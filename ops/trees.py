@@ -1,11 +1,44 @@
 """Top-k over a pytree of arrays, whose entries compete for one budget."""
 
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 
-from .groups import Channels, Groups  # noqa: F401 (Channels is in an example)
-from .interface.rowwise import AxisName
-from .leaves import Include, Tree, select_in_tree
-from .nonlinearities import HALF_SQUARE, IDENTITY
+from .groups import NM, Channels, Groups, Whole, check_groups, rescaled, scaled, sizes, spread  # noqa: F401 (Channels is in an example)
+from .interface.arguments import (
+    SHARE,
+    STRENGTH,
+    Range,
+    ZeroLam,
+    check_count,
+    check_p,
+    check_scalar,
+    check_values,
+    known,
+    real,
+    rows_with_zero_lam,
+    share_of,
+    shown,
+    strength,
+    working_dtype,
+)
+from .interface.rowwise import AxisName, on_mesh, spec_of
+from .nonlinearities import HALF_SQUARE, IDENTITY, Nonlinearity
+from .scalar.equation import Equation
+from .scalar.magnitude import magnitude_of, share_at_zero
+from .scalar.mask import mask_of
+from .scalar.rows import Rows
+
+Include = Callable[[Any, Array], bool]
+Tree = TypeVar("Tree")  # any pytree, which operators return as they were given it
 
 
 def topk_mask_tree(
@@ -29,20 +62,16 @@ def topk_mask_tree(
       scores: pytree of real arrays.
       density: share of the entries that is selected, in [0, 1], a scalar.
       k: instead of ``density``, how many entries are selected.
-      lam: strength of the relaxation, in the units of the scores, as in ``topk_mask``; a scalar.
-      p: exponent of the regularisation, in (1, 2].
+      lam: strength of the relaxation, in the units of the scores; a scalar.
+      p: as in ``topk_mag_tree``, like the following.
       include: selects the leaves that take part.
       per_leaf: whether each leaf has a budget of its own.
       groups: which entries are selected together, by the mean of their scores.
-      axis_name: mesh axis or axes over which every leaf is split, inside ``shard_map``.
+      axis_name: mesh axis or axes over which every leaf is split.
 
     Returns:
       A pytree like ``scores``. Leaves that take no part become ones, so that multiplying by the mask does not change
       them; keys of ``jax.random``, functions and strings are returned unchanged.
-
-    Raises:
-      ValueError: an argument known at trace time is out of range, not exactly one of ``density`` and ``k`` is given, or
-        no leaf takes part.
 
     >>> import jax.numpy as jnp
     >>> topk_mask_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 1.5])}, k=2, lam=1.0)
@@ -196,3 +225,228 @@ def hard_topk_mag_tree(
         groups=groups,
         axis_name=axis_name,
     )
+
+
+def is_array(leaf: Any) -> bool:
+    """Returns whether a leaf is an array; functions, strings and Python numbers, which modules may hold, are not."""
+    return isinstance(leaf, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct) or hasattr(
+        leaf, "__jax_array__"
+    )
+
+
+def select_in_tree(
+    tree: Tree,
+    density: ArrayLike | None,
+    k: ArrayLike | None,
+    phi: Nonlinearity,
+    lam: ArrayLike | None,
+    p: float,
+    include: Include | None,
+    *,
+    debias: bool = False,
+    per_leaf: bool = False,
+    groups: Groups | None = None,
+    stacked: Include | None = None,
+    axis_name: AxisName = None,
+    name: str = "params",
+) -> Tree:
+    """Returns ``tree`` after the operator of ``phi``; if ``lam`` is ``None``, after the hard operator.
+
+    A leaf for which ``stacked`` is true holds one layer at each index of its first axis. Each layer is grouped as a
+    leaf of its own, and with ``per_leaf`` it has a budget of its own.
+    """
+    p, whole = check_p(p), lam is None
+    lam = 0.0 if lam is None else lam
+    lam_scalar = check_scalar("lam", lam, STRENGTH)
+    if (density is None) == (k is None):
+        raise ValueError(f"exactly one of density and k must be given, got density={shown(density)}, k={shown(k)}")
+    share = None if density is None else check_scalar("density", density, SHARE)
+    check_groups(groups)
+    paths, treedef = jax.tree_util.tree_flatten_with_path(tree)
+    results = [leaf for _, leaf in paths]
+    chosen, layered = {}, []
+    for index, (path, leaf) in enumerate(paths):
+        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
+            continue
+        if not is_array(leaf):
+            if phi != HALF_SQUARE and isinstance(leaf, int | float):
+                results[index] = jnp.ones_like(leaf)
+            continue
+        array = real(leaf, f"{name}{jax.tree_util.keystr(path)}")
+        if jnp.issubdtype(array.dtype, jnp.floating) and array.size and (include is None or include(path, leaf)):
+            layered.append(stacked is not None and stacked(path, leaf))
+            shape = array.shape[1:] if layered[-1] else array.shape
+            misfit = groups.misfit(shape) if groups else ""
+            if misfit:
+                leaf_name = f"{name}{jax.tree_util.keystr(path)}"
+                raise ValueError(f"{leaf_name} {misfit} for {groups}, got shape {shape}; include may leave it out")
+            chosen[index] = array
+        elif phi != HALF_SQUARE:
+            results[index] = jnp.ones_like(array)
+    if not chosen:
+        raise ValueError(f"{name} must have at least one floating leaf that takes part, got none")
+    leaves = tuple(chosen.values())
+    # A single vector is a row, which a kernel solves on devices that have one.
+    vector = len(leaves) == leaves[0].ndim == 1 and groups is None and layered == [False]
+    # A run always lies on one device, even if its leaf is divided.
+    rows = Rows() if isinstance(groups, NM) else Rows(-1 if per_leaf or vector else None, axis_name)
+    parts = tuple(_Part.of(*pair, groups, rows) for pair in zip(leaves, layered, strict=True))
+    numbers = [part.width * _shards(rows.axis_name) for part in parts]
+    check_count(name, sum(numbers) if rows.axis is None else max(numbers))
+    amounts: tuple[Any, ...]
+    if density is None or share is None:
+        amounts = (_count(k, numbers, _working_dtype(leaves), rows, groups, whole),)
+    elif not known(density):
+        amounts = (share,)
+    elif rows.axis is None:
+        amounts = (share_of(density, sum(numbers), _working_dtype(leaves)),)
+    else:
+        sizes_and_leaves = zip(numbers, leaves, strict=True)
+        amounts = tuple(share_of(density, size, _working_dtype((leaf,))) for size, leaf in sizes_and_leaves)
+    kept = _compiled(
+        leaves,
+        amounts,
+        lam_scalar,
+        is_share=share is not None and not known(density),
+        equation=Equation(p, phi, rows),
+        parts=parts,
+        debias=bool(debias),
+        zero=rows_with_zero_lam(lam),
+    )
+    for index, leaf in zip(chosen, kept, strict=True):
+        results[index] = leaf
+    return jax.tree_util.tree_unflatten(treedef, results)
+
+
+def competitors(leaf: Any, layered: bool, groups: Groups | None, per_leaf: bool) -> int:
+    """Returns how many entries or groups of a leaf, or of each of its layers, compete for one budget."""
+    return _Part.of(leaf, layered, groups, Rows(-1 if per_leaf else None)).width
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """The static description of a leaf.
+
+    Attributes:
+      groups: the groups of its entries.
+      width: how many entries or groups compete for one budget: those of the leaf, of a layer or of a run.
+    """
+
+    groups: Groups | None
+    width: int
+
+    @classmethod
+    def of(cls, leaf: Array, layered: bool, groups: Groups | None, rows: Rows) -> "_Part":
+        if layered and groups is not None:
+            groups = groups.with_layer_axis()
+        width = leaf.size if groups is None else groups.count(leaf.shape)
+        by_layer = layered and rows.axis is not None and not isinstance(groups, NM)
+        return cls(groups, width // leaf.shape[0] if by_layer else width)
+
+
+def _count(k: Any, numbers: list[int], dtype: Any, rows: Rows, groups: Groups | None, whole: bool) -> Array:
+    """Returns ``k`` as an array, after a check against the ``numbers`` of competing entries or groups."""
+    of = "entries" if groups is None else "entries of a run" if isinstance(groups, NM) else "groups"
+    if rows.axis is None:
+        largest = sum(numbers)
+    else:
+        largest = min(numbers)
+        of = of if isinstance(groups, NM) else f"{of} of the smallest leaf that takes part"
+    limits = Range(f"in [0, {{n}}], the number of {of}", 0, share=1.0, whole=whole)
+    given = check_values("k", k, limits, n=largest, dtype=dtype)
+    if given.ndim:
+        raise ValueError(f"k must be a scalar, got shape {given.shape}")
+    return jnp.asarray(given.astype(dtype) if isinstance(given, np.ndarray) else given)
+
+
+def _working_dtype(leaves: tuple[Array, ...]) -> np.dtype:
+    """Returns the widest working dtype of the leaves; unlike promotion, this is allowed in strict mode, too."""
+    return max((working_dtype(leaf.dtype) for leaf in leaves), key=lambda dtype: dtype.itemsize)
+
+
+def _shards(axis_name: AxisName) -> int:
+    return 1 if axis_name is None else lax.axis_size(axis_name)
+
+
+@functools.partial(jax.jit, static_argnames=("is_share", "equation", "parts", "debias", "zero"))
+def _compiled(
+    entries: tuple[Array, ...],
+    amounts: tuple[Array, ...],
+    lam: Array,
+    *,
+    is_share: bool,
+    equation: Equation,
+    parts: tuple[_Part, ...],
+    debias: bool,
+    zero: ZeroLam,
+) -> tuple[Array, ...]:
+    """Returns the leaves after the operator; ``amounts`` holds one number or share, or a number for each leaf."""
+    signed = equation.linear
+    # For groups the hard operator is a mask, so that a kept group of zeros has the derivative 1.
+    hard_groups = isinstance(parts[0].groups, Whole) and zero == "all"
+    if hard_groups:
+        equation = dataclasses.replace(equation, phi=IDENTITY)
+    operator = mask_of if equation.linear else functools.partial(magnitude_of, debias=debias)
+
+    def solve(leaves: tuple[Array, ...], parts: tuple[_Part, ...], amount: Array, lam: Array) -> tuple[Array, ...]:
+        """Returns the operator of leaves that compete with each other, or of one leaf."""
+        dtype = _working_dtype(leaves)
+        width = sum(part.width for part in parts)
+        size = width * _shards(equation.rows.axis_name)
+        k, lam = amount.astype(dtype), strength(lam.astype(dtype))
+        if is_share:
+            k = jnp.asarray(share_of(amount, size, dtype))
+        working = tuple(leaf.astype(dtype) for leaf in leaves)
+        competing = tuple(_competing(x, part.groups, signed) for x, part in zip(working, parts, strict=True))
+        rows, k, lam = _in_rows(competing, k, lam, equation.rows, width)
+        kept = operator(rows, k, lam, equation, zero=zero)
+        kept = tuple(y.reshape(s.shape) for y, s in zip(kept, competing, strict=True))
+
+        if isinstance(parts[0].groups, Whole) and not signed and not hard_groups:
+            nonzero = equation.rows.sum(lambda s: s > 0, rows)
+            at_zero = share_at_zero(k, nonzero, jnp.full_like(nonzero, size), lam, equation.p)
+            # A group of zeros has the derivative of an entry that is 0.
+            if not debias:
+                at_zero = at_zero * (1.0 / (1.0 + lam) if equation.p == 2 else jnp.where(lam == 0, 1.0, 0.0))
+            at_zero = at_zero.astype(dtype)
+
+        def rebuild(groups: Groups | None, x: Array, s: Array, y: Array) -> Array:
+            """Returns a leaf from the operator's values ``y`` of its entries or groups."""
+            if groups is None:
+                return y
+            if isinstance(groups, NM):
+                return groups.join(y, x.shape)
+            if signed:
+                return spread(groups, y, x)
+            if hard_groups:
+                return scaled(groups, x, y)
+            along_layers = (-1, *(1,) * (s.ndim - 1)) if at_zero.ndim else ()
+            return rescaled(groups, x, s, y, at_zero.reshape(along_layers))
+
+        together = zip(parts, working, competing, kept, leaves, strict=True)
+        return tuple(rebuild(part.groups, x, s, y).astype(leaf.dtype) for part, x, s, y, leaf in together)
+
+    def apply(entries: tuple[Array, ...], amounts: tuple[Array, ...], lam: Array) -> tuple[Array, ...]:
+        if equation.rows.axis is None:
+            return solve(entries, parts, amounts[0], lam)
+        each = amounts if len(amounts) == len(entries) else amounts * len(entries)
+        return tuple(solve((leaf,), (part,), k, lam)[0] for leaf, part, k in zip(entries, parts, each, strict=True))
+
+    return on_mesh(apply, tuple(PartitionSpec(*spec_of(leaf)) for leaf in entries))(entries, amounts, lam)
+
+
+def _competing(x: Array, groups: Groups | None, signed: bool) -> Array:
+    """Returns what competes in a leaf: its entries, its runs as rows, or the sizes of its groups."""
+    if groups is None:
+        return x
+    return groups.runs(x) if isinstance(groups, NM) else sizes(groups, x, signed=signed)
+
+
+def _in_rows(
+    competing: tuple[Array, ...], k: Array, lam: Array, rows: Rows, width: int
+) -> tuple[tuple[Array, ...], Array, Array]:
+    """Returns entries and scalars in the layout of the solvers: one leaf as rows, or all leaves as one row."""
+    if rows.axis is None:
+        return competing, k, lam
+    (x,) = (s.reshape(-1, width) for s in competing)
+    return (x,), jnp.broadcast_to(k, (len(x), 1)), jnp.broadcast_to(lam, (len(x), 1))

@@ -11,7 +11,7 @@ from .gradients import envelope
 from .interface.arguments import STRENGTH, UP_TO_N, Axis, ZeroLam, check_p, floating, rows_with_zero_lam
 from .interface.rowwise import ROWS, amount, rowwise
 from .nonlinearities import IDENTITY, Nonlinearity, nonlinearity
-from .scalar.choice import choose
+from .scalar.arithmetic import choose
 from .scalar.equation import Equation
 from .scalar.magnitude import in_units, magnitude_from
 from .scalar.mask import mask_from, select_topk

@@ -1,13 +1,20 @@
-"""Methods to compare the paper's operators with, one file each: masks, sparse coding, random gates."""
+"""Methods to compare the paper's operators with, masks, sparse coding, random gates."""
 
-from .coding.attention import ScaleFreeAttention, scale_free_attention, sparsemax_attention
-from .coding.least_squares import curvature_bound
-from .coding.lista import Lista
-from .coding.ridge_regression import ridge_code
-from .coding.soft_threshold import sigshrink, soft_threshold_topk
-from .coding.sparse_coding import SparseCode, sparse_code
-from .gates.binary_concrete import binary_concrete_cdf, binary_concrete_pdf, sample_binary_concrete
-from .gates.hard_concrete import (
+from .coding import (
+    Lista,
+    ScaleFreeAttention,
+    SparseCode,
+    curvature_bound,
+    ridge_code,
+    scale_free_attention,
+    sigshrink,
+    soft_threshold_topk,
+    sparse_code,
+    sparsemax_attention,
+)
+from .gates import (
+    binary_concrete_cdf,
+    binary_concrete_pdf,
     deterministic_gates,
     hard_concrete_cdf,
     hard_concrete_pdf,
@@ -15,14 +22,12 @@ from .gates.hard_concrete import (
     probability_one,
     probability_open,
     probability_zero,
+    sample_binary_concrete,
     sample_gates,
 )
-from .masks.entropic_ot import entropic_ot_topk_mask
-from .masks.lapsum import lapsum_topk_mask
-from .masks.neuralsort import neuralsort_topk_mask
+from .masks.permutations import neuralsort_topk_mask, softsort_topk_mask
 from .masks.perturbed import perturbed_topk_mask
-from .masks.sigmoid import sigmoid_topk_mask
-from .masks.softsort import softsort_topk_mask
+from .masks.thresholds import entropic_ot_topk_mask, lapsum_topk_mask, sigmoid_topk_mask
 
 __all__ = [
     "Lista",

@@ -13,9 +13,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from ..scalar.choice import choose
-from ..scalar.twofloat import TwoFloat
-from .merging import Segments, merge
+from ..scalar.arithmetic import TwoFloat, choose
+from .pav import Segments, merge
 from .problem import Problem, minimisers
 
 

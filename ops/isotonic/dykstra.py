@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from ..scalar.choice import choose
+from ..scalar.arithmetic import choose
 from .problem import Problem
 
 

@@ -4,15 +4,176 @@ The paper's algorithm merges one pair of violating blocks after another. Merging
 every round is faster, but a block of m entries that grows by its neighbours still takes m rounds (the block of
 ``w = 1_k`` does). Here halves are merged, from pairs up to the vector, in log2(n) rounds on any data. Each round
 solves one scalar equation for every pair of segments.
+
+If the last value of the left half is below the first of the right half, the solution of the whole has one value
+``gamma`` around the middle: on the entries of the left half below ``gamma``, and on those of the right half above it.
+``gamma`` is the root of
+
+    sum_{left, v_i < gamma} h_i'(gamma)  +  sum_{right, v_i > gamma} h_i'(gamma)  =  0,
+
+where the first sum increases from 0 and the second one to 0. This is again a scalar equation: that of ``w = 1_k`` is
+the case in which ``w`` is 1 on the left half and 0 on the right. Merging needs no record of the blocks.
 """
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from ..interface.rowwise import varying_as
-from ..scalar.twofloat import TwoFloat
-from .merging import Segments, bit_reversed, merge
-from .problem import Problem, minimisers
+from ..scalar.arithmetic import TwoFloat, choose, difference, select
+from ..scalar.rootfinding import End, Evaluation, find_root
+from .problem import Problem, minimisers, span
+
+
+def bit_reversed(values: Array) -> Array:
+    """Returns rows of ``2 ** levels`` entries in bit-reversed order; applied twice, it restores the order.
+
+    The low and the high half of the bits are reversed separately, around a transposition, which moves whole rows.
+    """
+    rows, n = values.shape
+    low = (n.bit_length() - 1) // 2
+    table = values.reshape(rows, n >> low, 1 << low)
+    table = table[:, _reversals(n >> low)].swapaxes(1, 2)[:, _reversals(1 << low)]
+    return table.reshape(rows, n)
+
+
+def _reversals(n: int) -> np.ndarray:
+    found = np.zeros(1, np.int32)
+    while found.size < n:
+        found = np.concatenate([2 * found, 2 * found + 1])
+    return found
+
+
+class Segments:
+    """Rows of ``n`` entries cut into segments of ``2 ** (level + 1)`` entries; ``n`` is a multiple of the largest.
+
+    Entries are in bit-reversed order, so the stride between entries of one segment is the number of segments. Segments
+    are summed by adding one half of the row to the other, then one quarter to the next, and so on, which vectorises.
+
+    The level may be traced, so that one compiled program serves all levels. Scalars of segments come in arrays
+    ``(rows, n / 2)``, the number of segments of the lowest level; higher levels use the first ones.
+    """
+
+    def __init__(self, n: int, level: Array | int, levels: int) -> None:
+        """Cuts rows of ``n`` entries; ``level`` is in ``range(levels)``."""
+        self.n, self.half = n, n // 2
+        self.level, self.levels = jnp.asarray(level), levels
+        self._count = n >> (self.level + 1)
+
+    def sum(self, *values: Array) -> tuple[Array, ...]:
+        """Returns the sums over each segment."""
+        sums = jnp.stack([value[:, : self.half] + value[:, self.half :] for value in values])
+        others: list[Array] = []
+        for level in range(1, self.levels):
+            first, second = jnp.split(sums, 2, axis=-1)
+            sums, others = choose(self.level >= level, first + second, first), [second, *others]
+        return tuple(jnp.concatenate([sums, *others], axis=-1))
+
+    def spread(self, *scalars: Array) -> tuple[Array, ...]:
+        """Returns for every entry the scalars of its segment."""
+        given = jnp.stack(scalars)
+        spread = given[..., : self.n >> self.levels]
+        for level in reversed(range(1, self.levels)):
+            end = self.n >> (level + 1)
+            others = choose(self.level >= level, spread, given[..., end : 2 * end])
+            spread = jnp.concatenate([spread, others], axis=-1)
+        return tuple(jnp.concatenate([spread, spread], axis=-1))
+
+    def middle(self, values: Array) -> tuple[Array, Array]:
+        """Returns the two entries at the middle of each segment; arbitrary values beyond the last segment."""
+        return self._beginning_at(values, self.n - 2 * self._count), self._beginning_at(values, self._count)
+
+    def around_middle(self, values: Array) -> tuple[Array, Array]:
+        """Returns the neighbours of these within their halves; arbitrary values if halves have one entry."""
+        start = self.half - 2 * self._count, self.half + self._count
+        return self._beginning_at(values, start[0]), self._beginning_at(values, start[1])
+
+    def is_left(self) -> Array:
+        """Returns whether an entry is in the left half of its segment, shape ``(1, n)``."""
+        index = jnp.arange(self.n).reshape(1, self.n)
+        return index < self.half if self.levels == 1 else index & self._count == 0
+
+    def exists(self) -> Array:
+        """Returns which scalars belong to a segment, shape ``(1, n / 2)``."""
+        return jnp.arange(self.half).reshape(1, self.half) < self._count
+
+    def _beginning_at(self, values: Array, start: Array) -> Array:
+        wrapped = jnp.concatenate([values, values[:, : self.half]], axis=1)
+        return lax.dynamic_slice_in_dim(wrapped, start, self.half, axis=1)
+
+
+def merge(
+    problem: Problem,
+    v: TwoFloat,
+    s: Array,
+    w: Array,
+    lam: Array,
+    tilt: Array,
+    segments: Segments,
+    merged: Array | None = None,
+) -> tuple[TwoFloat, Array]:
+    """Minimises ``sum_i h_i(v_i) + tilt_i * v_i`` over ``v`` decreasing in each segment, given that for both halves.
+
+    Args:
+      problem: exponent and nonlinearity.
+      v: minimisers of the halves, shape ``(rows, n)``, here and below in the order of ``segments``.
+      s: entries, same shape.
+      w: weights, same shape.
+      lam: strength of the regularisation, shape ``(rows, 1)``.
+      tilt: slopes of the linear terms, broadcasting against ``s``.
+      segments: the segments to merge.
+      merged: the merges that pooled an entry with others, one bit for each lower level, int32, same shape; only for a
+        ``tilt`` with one value per row.
+
+    Returns:
+      The minimisers over whole segments, and which entries this merge pools (bool); both of the same shape.
+    """
+    eps = jnp.finfo(s.dtype).eps
+    is_left = segments.is_left()
+    (low_hi, high_hi), (low_lo, high_lo) = segments.middle(v.hi), segments.middle(v.lo)
+    violated = (difference(TwoFloat(high_hi, high_lo), TwoFloat(low_hi, low_lo)) > 0) & segments.exists()
+    if merged is not None:
+        # Two unpooled entries of equal weight that are in order have minimisers in order, up to rounding.
+        (low_s, high_s), (low_w, high_w) = segments.middle(s), segments.middle(w)
+        (left, right), (before, after) = segments.middle(merged), segments.around_middle(merged)
+        alone = (left & before | right & after) == 0
+        violated = violated & (~alone | (low_w != high_w) | (low_s < high_s))
+
+    def evaluate(scalars: TwoFloat) -> Evaluation:
+        gamma = TwoFloat(*segments.spread(*scalars))
+        value = gamma.hi + gamma.lo
+        beyond = difference(v, gamma)
+        inside = choose(is_left, beyond < 0, beyond > 0)
+        t = choose(inside, (s - gamma.hi) - gamma.lo, 0.0)
+        pull, push = problem.dual(t, lam), w * problem.slope(value) + tilt
+        stiff, bent = problem.dual_slope(t, lam), w * problem.curvature(value)
+        terms = (pull - push, jnp.abs(pull), jnp.abs(push), stiff, bent)
+        excess, pulls, pushes, stiffness, bend = segments.sum(*(choose(inside, term, 0.0) for term in terms))
+        size = pulls + pushes
+        # From here on, steps would consist of the rounding errors of the sums.
+        converged = ((jnp.abs(excess) <= eps * size) & (size < jnp.inf)) | ~violated
+        step = choose(converged, 0.0, excess / (stiffness + bend))
+        return Evaluation(
+            excess=excess,
+            level=excess,
+            step=step,
+            trusted=jnp.isfinite(step),
+            converged=converged,
+            scale=span(pulls, stiffness, pushes, bend),
+        )
+
+    start = 0.5 * low_hi + 0.5 * high_hi
+    # The root lies between the two values in the middle, which may round to the same float.
+    lower, upper = jnp.nextafter(low_hi, -jnp.inf), jnp.nextafter(high_hi, jnp.inf)
+    root = find_root(evaluate, start, End(lower, jnp.inf), End(upper, -jnp.inf)).point
+    low, high = TwoFloat(low_hi, low_lo), TwoFloat(high_hi, high_lo)
+    root = select(difference(root, low) < 0, low, select(difference(root, high) > 0, high, root))
+    # Without a violation gamma is NaN, to which all comparisons are false.
+    gamma = TwoFloat(*segments.spread(choose(violated, root.hi, jnp.nan), root.lo))
+    beyond = difference(v, gamma)
+    # One half may be too light to move the value of the other in floats; both are pooled all the same.
+    pooled = choose(is_left, beyond <= 0, beyond >= 0)
+    return select(pooled, gamma, v), pooled
 
 
 def pool_adjacent_violators(problem: Problem, s: Array, w: Array, lam: Array) -> tuple[TwoFloat, Array, Array]:

@@ -7,15 +7,14 @@ solution gives the operator of Proposition 2 as ``y = (r*)'(s - v)``.
 """
 
 import dataclasses
+from collections.abc import Callable
 
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from ..nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity
-from ..scalar.choice import choose
-from ..scalar.powers import dual_exponent, power, ratio
+from ..scalar.arithmetic import TwoFloat, choose, dual_exponent, power, ratio, select, shift
 from ..scalar.rootfinding import End, Evaluation, find_root
-from ..scalar.twofloat import TwoFloat, select, shift
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,3 +130,17 @@ def minimisers(problem: Problem, s: Array, w: Array, lam: Array, tilt: Array | f
     root = find_root(evaluate, start, End(float(limits.min), jnp.inf), End(float(limits.max), -jnp.inf)).point
     none = (w == 0) & (tilt == 0)  # the minimiser is s, where the slope is 0 and Newton's method slow
     return TwoFloat(choose(none, s, root.hi), choose(none, 0.0, root.lo))
+
+
+def descending(x: Array) -> tuple[Array, Callable[[Array], Array]]:
+    """Returns the entries of each row in descending order, and the function that restores the original order.
+
+    Equal entries keep their order. The order is a constant to differentiation.
+    """
+    order = jnp.argsort(lax.stop_gradient(x), axis=-1, descending=True)
+
+    def restore(y: Array) -> Array:
+        row = lax.broadcasted_iota(order.dtype, order.shape, 0)
+        return jnp.zeros_like(y).at[row, order].set(y, mode="promise_in_bounds", unique_indices=True)
+
+    return jnp.take_along_axis(x, order, axis=-1), restore

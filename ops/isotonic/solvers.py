@@ -1,4 +1,4 @@
-"""The solvers of the isotonic problem with their settings and results."""
+"""The solvers of the isotonic problem, their settings and results, and the derivative of blocks (Proposition 7)."""
 
 import dataclasses
 import functools
@@ -6,16 +6,15 @@ import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
 from ..interface.arguments import check_choice, check_whole, shown
 from ..interface.rowwise import ENTRIES, FULL_PRECISION_ROWS, ROWS, varying_as
-from ..scalar.choice import choose
-from ..scalar.twofloat import TwoFloat, select
+from ..scalar.arithmetic import TwoFloat, choose, select
 from . import dual, dykstra
-from .blocks import attach_derivative, residual
 from .pav import pool_adjacent_violators
 from .problem import Problem
 
@@ -137,13 +136,13 @@ def solve(problem: Problem, s: Array, w: Array, lam: Array, solver: Solver, nonn
     else:
         v, linked, iterations = _iterate(solver, problem, *terms)
     point = v.hi + v.lo
-    gap = residual(problem, point, linked, *terms)
+    gap = _residual(problem, point, linked, *terms)
     fixed = (v.hi < 0) if nonnegative else jnp.zeros_like(linked)
     zero = jnp.zeros_like(v.hi)
     v = select(fixed, TwoFloat(zero, zero), v)
     v = select(jnp.isnan(lam) & jnp.full(zero.shape, True), TwoFloat(zero + jnp.nan, zero), v)
     return Pooled(
-        v=attach_derivative(problem, s, w, lam, v, linked, fixed),
+        v=_attach_derivative(problem, s, w, lam, v, linked, fixed),
         linked=linked,
         fixed=fixed,
         iterations=iterations,
@@ -188,7 +187,7 @@ def _iterate(solver: Dykstra | Dual, problem: Problem, s: Array, w: Array, lam: 
         state, done, taken, iteration = carry
         count = jnp.minimum(_STRIDE, solver.max_iter - iteration)
         state = lax.fori_loop(0, count, lambda _, state: advance(state), state)
-        gap = residual(problem, state.v, links(state), s, w, lam)
+        gap = _residual(problem, state.v, links(state), s, w, lam)
         taken = choose(done, taken, taken + count)
         done = done | (gap <= _tolerance(solver, s, state.v, lam))
         return state, done, taken, iteration + count
@@ -197,3 +196,84 @@ def _iterate(solver: Dykstra | Dual, problem: Problem, s: Array, w: Array, lam: 
     per_row = varying_as((state, nobody, jnp.zeros(lam.shape, jnp.int32)), (s, w, lam))
     state, _, taken, _ = lax.while_loop(unfinished, stride, (*per_row, jnp.int32(0)))
     return TwoFloat(state.v, jnp.zeros_like(state.v)), links(state), taken
+
+
+def _block_sum(values: Array, linked: Array) -> Array:
+    """Returns at every entry the sum of ``values`` over its block; all of shape ``(rows, n)``.
+
+    Args:
+      values: the summands.
+      linked: bool, whether an entry belongs to the same block as its successor; false at the last of each row.
+    """
+    rows, n = values.shape
+    first = jnp.concatenate([jnp.ones_like(linked[:, :1]), ~linked[:, :-1]], axis=1)
+    # A segment sum adds one entry after another, and its rounding error grows with the number of entries. Summing
+    # pieces of at most sqrt(n) entries first, then the pieces, keeps it small.
+    cut = (jnp.arange(n) % math.isqrt(n) == 0).reshape(1, n)
+    piece = jnp.cumsum((first | cut).ravel(), dtype=jnp.int32) - 1
+    block = jnp.cumsum(first.ravel(), dtype=jnp.int32) - 1
+    block_of_piece = jnp.full(rows * n, rows * n - 1, jnp.int32).at[piece].set(block)
+    add = functools.partial(jax.ops.segment_sum, num_segments=rows * n, indices_are_sorted=True)
+    return add(add(values.ravel(), piece), block_of_piece)[block].reshape(rows, n)
+
+
+def _residual(problem: Problem, v: Array, linked: Array, s: Array, w: Array, lam: Array) -> Array:
+    """Returns the violation of the optimality conditions, in the units of ``v``, shape ``(rows, 1)``.
+
+    It is the larger of two maxima: the distance of an entry from the value to which its block would pool, and the
+    amount by which these values are out of order. It is zero only at the solution, provided that the multipliers of the
+    links are not negative. The change between iterations is no substitute, since it is small for slow convergence, too.
+
+    Args:
+      problem: exponent and nonlinearity.
+      v: the point, shape ``(rows, n)``.
+      linked: which neighbours are held together, as in ``_block_sum``.
+      s: entries, same shape.
+      w: weights, same shape.
+      lam: strength of the regularisation, shape ``(rows, 1)``.
+    """
+    mean = _block_sum(v, linked) / _block_sum(jnp.ones_like(v), linked)
+    t = s - mean
+    slope = _block_sum(w * problem.slope(mean) - problem.dual(t, lam), linked)
+    curvature = _block_sum(problem.dual_slope(t, lam) + w * problem.curvature(mean), linked)
+    pooled = mean - choose(curvature > 0, slope / choose(curvature > 0, curvature, 1.0), 0.0)
+    disorder = jnp.maximum(pooled[:, 1:] - pooled[:, :-1], 0.0)
+    return jnp.maximum(
+        jnp.max(jnp.abs(v - pooled), axis=1, keepdims=True), jnp.max(disorder, axis=1, keepdims=True, initial=0.0)
+    )
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _attach_derivative(
+    problem: Problem, s: Array, w: Array, lam: Array, v: TwoFloat, linked: Array, fixed: Array
+) -> TwoFloat:
+    """Returns ``v``, with the derivative of the solution of the isotonic problem in ``s``, ``w`` and ``lam``.
+
+    Args:
+      problem: exponent and nonlinearity.
+      s: entries, shape ``(rows, n)``.
+      w: weights, same shape.
+      lam: strength of the regularisation, shape ``(rows, 1)``.
+      v: the solution; a constant to differentiation.
+      linked: which neighbours are held together, as in ``_block_sum``.
+      fixed: bool, entries held at 0, the boundary of the non-negative cone.
+    """
+    return v
+
+
+@_attach_derivative.defjvp
+def _attach_derivative_jvp(problem, primals, tangents):
+    s, w, lam, v, linked, fixed = primals
+    s_dot, w_dot, lam_dot = tangents[:3]
+    v = _attach_derivative(problem, s, w, lam, v, linked, fixed)
+    value, t = v.hi + v.lo, (s - v.hi) - v.lo
+    # All terms are multiplied by a small lam, for which dual_slope alone overflows. dual is a power of t / lam.
+    unit = jnp.minimum(lam, 1.0)
+    stiffness = unit * problem.dual_slope(t, lam)
+    weakened = -stiffness * (t / lam) * lam_dot
+    moved = _block_sum(stiffness * s_dot + weakened - unit * problem.slope(value) * w_dot, linked)
+    total = _block_sum(stiffness + unit * (w * problem.curvature(value)), linked)
+    # A total of 0 occurs for entries without weight, whose derivative is that of s.
+    some = total > 0
+    v_dot = choose(fixed, 0.0, choose(some, moved / choose(some, total, 1.0), s_dot))
+    return v, TwoFloat(jnp.zeros_like(v.hi), v_dot)

@@ -1,14 +1,18 @@
-"""The relaxed top-k operators together with the solution of their isotonic problem."""
+"""Relaxed top-k operators through the isotonic problem with ``w = 1_k`` (Propositions 5 and 6)."""
 
-from jax import Array
+import jax.numpy as jnp
+from jax import Array, lax
 from jax.typing import ArrayLike
 
 from ..interface.arguments import POSITIVE_STRENGTH, UP_TO_N, Axis, check_p, floating
 from ..interface.rowwise import ENTRIES, rowwise
-from ..nonlinearities import Nonlinearity, nonlinearity
-from .problem import Problem
-from .selection import isotonic_topk
-from .solvers import REPORT, Solution, Solver, SolverName, as_solver
+from ..nonlinearities import HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
+from ..scalar.arithmetic import choose
+from ..scalar.equation import Equation
+from ..scalar.magnitude import gain, gain_debiased, share_at_zero
+from ..scalar.mask import gain_of_mask, with_slope_in_k
+from .problem import Problem, descending
+from .solvers import PAV, REPORT, Pooled, Solution, Solver, SolverName, as_solver, solve
 
 
 def topk_solution(
@@ -60,3 +64,107 @@ def topk_solution(
 def _solved(x: Array, k: Array, lam: Array, *, problem: Problem, solver: Solver) -> tuple[Array, Solution]:
     y, found = isotonic_topk(x, k, lam, problem, solver)
     return y, Solution(found.v.hi + found.v.lo, found.iterations, found.residual, found.converged)
+
+
+def topk_weights(k: Array, n: int) -> Array:
+    """Returns ``1_k``, shape ``(rows, n)``: ones, then the fractional part of ``k`` ``(rows, 1)``, then zeros.
+
+    Its derivative in ``k`` is 1 at the first entry that is not fully selected.
+    """
+    whole = jnp.floor(lax.stop_gradient(k))
+    index = jnp.arange(n, dtype=k.dtype).reshape(1, n)
+    return choose(index < whole, 1.0, choose(index == whole, k - whole, 0.0))
+
+
+def _bring_infinities_near(s: Array, lam: Array, problem: Problem) -> Array:
+    """Replaces infinite entries by finite ones that no block with the finite entries can reach.
+
+    A block spans at most ``lam * phi'(s) ** (p - 1)``, with ``s`` its largest entry.
+    """
+    constant = lax.stop_gradient(s)
+    finite = jnp.abs(constant) < jnp.inf
+    some = jnp.any(finite, axis=1, keepdims=True)
+    largest = choose(some, jnp.max(choose(finite, constant, -jnp.inf), axis=1, keepdims=True), 0.0)
+    smallest = choose(some, jnp.min(choose(finite, constant, jnp.inf), axis=1, keepdims=True), 0.0)
+    reach = jnp.minimum(2.0 * problem.gap(problem.slope(largest), lam), 0.25 * jnp.finfo(s.dtype).max)
+    above = jnp.maximum(jnp.nextafter(largest, jnp.inf), largest + reach)
+    below = jnp.minimum(jnp.nextafter(smallest, -jnp.inf), smallest - reach)
+    return choose(s == jnp.inf, above, choose(s == -jnp.inf, below, s))
+
+
+def isotonic_topk(
+    entries: Array,
+    k: Array,
+    lam: Array,
+    problem: Problem,
+    solver: Solver,
+    *,
+    debias: bool = False,
+    where: Array | None = None,
+) -> tuple[Array, Pooled]:
+    """Returns the operator of Proposition 2 with ``w = 1_k``, by sorting and isotonic optimisation.
+
+    Args:
+      entries: shape ``(rows, n)``, of any sign. For an increasing ``phi``, entries of ``-inf`` take no part.
+      k: how much is selected, shape ``(rows, 1)``.
+      lam: strength of the regularisation, shape ``(rows, 1)``, positive.
+      problem: exponent and nonlinearity.
+      solver: the isotonic solver.
+      debias: whether to add ``lam * y ** (p - 1) = s - v``, which undoes the shrinkage of kept entries.
+      where: the entries that take part, for an even ``phi``; the others are 0. Default: all.
+
+    Returns:
+      The operator's value, shape ``(rows, n)``, and the solution of the isotonic problem in the order of the sorted
+      entries.
+    """
+    even, asked = problem.phi.even, k
+    keys = jnp.abs(entries) if even else entries
+    constant = lax.stop_gradient(keys)
+    s, restore = descending(keys)
+    absent = s == -jnp.inf
+    if not even:
+        available = jnp.sum(s > -jnp.inf, axis=1, keepdims=True).astype(k.dtype)
+        k = choose(k > available, available, k)  # unlike `minimum`, has derivative 1 at equality
+        s = _bring_infinities_near(s, lax.stop_gradient(lam), problem)
+    if problem.phi == IDENTITY:
+        # Entries are shifted so that the block lies near 0, where floats are dense.
+        index = jnp.clip(jnp.ceil(lax.stop_gradient(k)).astype(jnp.int32) - 1, 0, s.shape[1] - 1)
+        s = s - jnp.take_along_axis(lax.stop_gradient(s), index, axis=1)
+    w = topk_weights(k, s.shape[1])
+    found = solve(problem, s, w, lam, solver, nonnegative=even)
+
+    v, t = found.v.hi + found.v.lo, (s - found.v.hi) - found.v.lo
+    alone = ~(found.linked | jnp.roll(found.linked, 1, axis=1) | found.fixed)
+    # An unpooled entry needs no difference of s and v, and is exact.
+    y = choose(alone, w * problem.slope(v), problem.dual(choose(alone, 0.0, t), lam))
+    if isinstance(solver, PAV) and problem.linear:
+        y = choose(y >= 1, 1.0, y)
+    if isinstance(solver, PAV):
+        # Also drops the derivative in k of an entry that only a larger k would select.
+        y = choose(y <= 0, 0.0, y)
+    whole = alone & (w == 1)
+    # Either t or y may underflow, but not both.
+    selected = (t > 0 if isinstance(solver, PAV) else t != 0) | (alone & (y != 0))
+    z = choose(selected, choose(whole, 1.0, 0.5, s.dtype), 0.0)
+    if debias:
+        y = choose(selected, choose(whole, s, y + t), 0.0)
+    if isinstance(solver, PAV):
+        marginal = gain_of_mask if problem.linear else gain_debiased if debias else gain
+        equation = Equation(problem.p, problem.phi)
+        competing = choose(absent, -jnp.inf, s)
+        (y,) = with_slope_in_k((y,), (jnp.ones_like(y),), (competing,), (z,), k, lam, equation, marginal)
+    y = restore(y)
+    # A NaN may be lost in sorting or solving, so its row is marked here.
+    lost = jnp.any(jnp.isnan(constant), axis=1, keepdims=True) | jnp.isnan(lam) | jnp.isnan(k)
+    y = choose(lost, jnp.nan, y)
+    if not even:
+        return y, found
+    y = jnp.sign(entries) * y
+    if problem.phi == HALF_SQUARE and (debias or problem.p == 2):
+        # Entries that are 0 have a derivative if k exceeds the number of non-zero entries.
+        slope = 1.0 if debias else 1.0 / (1.0 + lax.stop_gradient(lam))
+        taking_part = jnp.full(entries.shape, True) if where is None else where
+        nonzero, count = (jnp.sum(part, axis=1, keepdims=True) for part in (entries != 0, taking_part))
+        share = share_at_zero(asked, nonzero, count, lam, problem.p)
+        y = y + choose((entries == 0) & (share > 0), slope * share * entries, 0.0)
+    return y, found

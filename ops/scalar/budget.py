@@ -17,10 +17,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from .choice import choose
-from .powers import dual_exponent, power
+from .arithmetic import TwoFloat, choose, dual_exponent, power, select
 from .rootfinding import End, Evaluation, find_root
-from .twofloat import TwoFloat, select
 
 # A solution may miss the budget by this share of it.
 _BUDGET_TOLERANCE = 1e-3

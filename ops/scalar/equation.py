@@ -29,10 +29,8 @@ from jax.custom_derivatives import SymbolicZero
 from ..interface.arguments import ZeroLam
 from ..interface.rowwise import varying_as
 from ..nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity
-from .choice import choose
-from .powers import dual_exponent, power
+from .arithmetic import TwoFloat, choose, dual_exponent, power
 from .rows import Rows
-from .twofloat import TwoFloat
 
 Method = Literal["auto", "kernel", "loop"]
 
@@ -216,7 +214,7 @@ def active_position(s: Array, gamma: TwoFloat, lam: Array, equation: Equation, *
     """Returns ``t`` on the active set and about 0 off it, so that derivatives of infinite entries are 0 and not NaN.
 
     With ``underflows``, entries whose selected share underflows to 0 belong to the active set too. Without, a row whose
-    shares are all 0 or 1 in floats has no active entry, and gets the derivative in ``k`` of ``slope_in_k``.
+    shares are all 0 or 1 in floats has no active entry, and gets the derivative in ``k`` of ``with_slope_in_k``.
     """
     least = 0.0 if underflows else least_position(s.dtype, equation.exponent)
     active = partly(lax.stop_gradient(position(s, gamma, lam, equation)), least)

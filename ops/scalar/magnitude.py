@@ -10,14 +10,12 @@ from jax import Array, lax
 
 from ..interface.arguments import ZeroLam
 from ..nonlinearities import HALF_SQUARE
-from .choice import choose
-from .cpu import rows_without_derivative
+from .arithmetic import TwoFloat, choose, power_of_two, select
 from .equation import Equation, active_position, dense, inner, partly, position_jvp, steepness
-from .mask import Selected, select_topk
+from .mask import Selected, select_topk, with_slope_in_k
+from .rows import rows_without_derivative
 from .shrinkage import before_slope
-from .slope_in_k import with_slope_in_k
 from .threshold import Given
-from .twofloat import TwoFloat, power_of_two, select
 
 
 def _signed(x: Array, magnitude: Array, equation: Equation) -> Array:

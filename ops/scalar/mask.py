@@ -1,20 +1,27 @@
-"""The relaxed top-k mask, and the selection that all operators are built on, in the layout of the solvers."""
+"""The selection that all operators are built on, and the relaxed top-k mask, in the layout of the solvers.
+
+At ``lam = 0`` entries are selected in full or not at all, and ties are broken by index. Where no entry of a row is
+selected in part, the operators have two one-sided derivatives in ``k``: a larger ``k`` begins to select the next entry,
+and a smaller one takes from the last one selected. They are given the derivative from the left, and at ``k = 0``, which
+is the smallest ``k``, that from the right (``with_slope_in_k``).
+"""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.custom_derivatives import SymbolicZero
 
 from ..interface.arguments import ZeroLam
-from .choice import choose
-from .equation import Equation, selection
-from .hard import anywhere, tied_selection
-from .rows import Rows
-from .slope_in_k import with_slope_in_k
-from .threshold import Given, pooled_value
-from .twofloat import TwoFloat
+from ..interface.rowwise import varying_as
+from .arithmetic import TwoFloat, choose
+from .equation import Equation, broadcast_where, dense, selection
+from .rows import Rows, rows_without_derivative
+from .threshold import Given, pooled_value, remainder
 
 
 class Selected(NamedTuple):
@@ -93,7 +100,7 @@ def with_hard_rows(
 
 
 def gain_of_mask(s: Array, first: Array, lam: Array, equation: Equation) -> Array:
-    """Returns the derivative of the mask in ``z``, which is 1 (see ``ops.scalar.slope_in_k``)."""
+    """Returns the derivative of the mask in ``z``, which is 1."""
     return jnp.ones_like(s)
 
 
@@ -123,3 +130,165 @@ def mask_of(
     """
     equation = dataclasses.replace(equation, zero=zero)
     return mask_from(select_topk(entries, k, lam, equation, where), entries, k, lam, equation)
+
+
+@jax.custom_batching.custom_vmap
+def anywhere(condition: Array) -> Array:
+    """Returns whether a condition holds at any entry: one boolean, even for a whole batch under ``vmap``.
+
+    ``lax.cond`` on it still runs one branch under ``vmap``; with a boolean per batch member it would run both.
+    """
+    return jnp.any(condition)
+
+
+@anywhere.def_vmap
+def _anywhere_in_a_batch(axis_size: int, in_batched: list[bool], condition: Array) -> tuple[Array, bool]:
+    return anywhere(condition), False
+
+
+def indices(entries: tuple[Array, ...], rows: Rows) -> tuple[Array, ...]:
+    """Returns the index of every entry within its row, int32, counted over all arrays and all devices."""
+    shard = jnp.int32(0) if rows.axis_name is None else lax.axis_index(rows.axis_name)
+    offset, found = jnp.int32(0), []
+    sizes = [s.shape[-1] if rows.axis == -1 else s.size for s in entries]
+    for s, size in zip(entries, sizes, strict=True):
+        if rows.axis == -1:
+            index = lax.broadcasted_iota(jnp.int32, s.shape, s.ndim - 1)
+        else:
+            index = lax.iota(jnp.int32, size).reshape(s.shape)
+        found.append(index + offset + shard * sum(sizes))
+        offset = offset + size
+    return tuple(found)
+
+
+def _first(tied: tuple[tuple[Array, Array], ...], quota: Array, bound: int, rows: Rows) -> Array:
+    """Returns, per row, the least index below which at least ``quota`` entries are tied; 0 for a quota of 0."""
+
+    def unfinished(bracket: tuple[Array, Array]) -> Array:
+        low, high = bracket
+        return rows.loop_condition(jnp.any(high - low > 1))
+
+    def halve(bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = bracket
+        mid = low + ((high - low) >> 1)
+        below = rows.sum(lambda pair: pair[0] & (pair[1] < mid), tied)
+        enough = below.astype(quota.dtype) >= quota
+        return choose(enough, low, mid), choose(enough, mid, high)
+
+    wanted = quota > 0
+    low = varying_as(jnp.zeros(quota.shape, jnp.int32), quota)
+    high = choose(wanted, jnp.int32(bound), 0)
+    return lax.while_loop(unfinished, halve, (low, high))[1]
+
+
+def tied_selection(entries: tuple[Array, ...], gamma: TwoFloat, k: Array, lam: Array, rows: Rows) -> tuple[Array, ...]:
+    """Returns how much is selected of the entries that equal the threshold, in rows with ``lam = 0``.
+
+    The first of them get 1 until ``k`` is used up; for a fractional ``k`` the last one gets the remainder. All other
+    entries, and all other rows, get 0. Not differentiable.
+
+    Args:
+      entries: as in ``ops.scalar.threshold``.
+      gamma: their threshold.
+      k: how much is selected, one value per row.
+      lam: strength of the regularisation, one value per row.
+      rows: layout of the entries.
+    """
+    entries, value, k = lax.stop_gradient((entries, gamma.hi, k))
+    bound = max(1, sum(s.shape[-1] if rows.axis == -1 else s.size for s in entries))
+    if rows.axis_name is not None:
+        bound = bound * lax.axis_size(rows.axis_name)
+
+    def some(entries: tuple[Array, ...]) -> tuple[Array, ...]:
+        counting = rows_without_derivative(rows, entries)
+
+        def ties(s: Array) -> Array:
+            return (s == value) & (s > -jnp.inf)
+
+        above, among = counting.sum(lambda s: (s > value, ties(s)), entries)
+        among = among.astype(k.dtype)
+        quota = choose(lam == 0, jnp.clip(remainder(k, above), 0.0, among), 0.0)
+
+        def by_index(entries: tuple[Array, ...]) -> tuple[Array, ...]:
+            tied = tuple((ties(s), index) for s, index in zip(entries, indices(entries, rows), strict=True))
+            last = _first(tied, jnp.ceil(quota), bound, counting) - 1
+            left_over = quota - (jnp.ceil(quota) - 1.0)
+            return tuple(
+                choose(tie & (index < last), 1.0, choose(tie & (index == last), left_over, 0.0)) for tie, index in tied
+            )
+
+        def all_or_none(entries: tuple[Array, ...]) -> tuple[Array, ...]:
+            return tuple(choose(quota > 0, ties(s).astype(s.dtype), 0.0) for s in entries)
+
+        return lax.cond(anywhere((quota > 0) & (quota < among)), by_index, all_or_none, entries)
+
+    def none(entries: tuple[Array, ...]) -> tuple[Array, ...]:
+        return tuple(map(jnp.zeros_like, entries))
+
+    return lax.cond(anywhere(lam == 0), some, none, entries)
+
+
+Gain = Callable[[Array, Array, Array, Equation], Array]
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(6, 7))
+def with_slope_in_k(
+    y: tuple[Array, ...],
+    signs: tuple[Array, ...],
+    keys: tuple[Array, ...],
+    z: tuple[Array, ...],
+    k: Array,
+    lam: Array,
+    equation: Equation,
+    gain: Gain,
+) -> tuple[Array, ...]:
+    """Returns ``y``, with a derivative in ``k`` in rows that select all or nothing of every entry.
+
+    Args:
+      y: the values of an operator.
+      signs: the signs that the operator gives to its values.
+      keys: the values by which entries compete.
+      z: how much of each entry is selected. In rows with a ``z`` strictly between 0 and 1, ``y`` has its derivative.
+      k: how much is selected in total.
+      lam: strength of the relaxation.
+      equation: the scalar equation.
+      gain: returns the derivative of ``|y|`` in ``z``, from the key and ``lam``, for an entry that is selected in full,
+        or not at all if the second argument is true.
+    """
+    return y
+
+
+@functools.partial(with_slope_in_k.defjvp, symbolic_zeros=True)
+def _with_slope_in_k_jvp(equation, gain, primals, tangents):
+    y, signs, keys, z, k, lam = primals
+    y_dot, k_dot = tuple(map(dense, tangents[0], y)), tangents[4]
+    y = with_slope_in_k(*primals, equation, gain)
+    if isinstance(k_dot, SymbolicZero):
+        return y, y_dot
+    rows = equation.rows
+
+    some, in_part = rows.sum(lambda part: (part > 0, (part > 0) & (part < 1)), z)
+    in_part = (in_part > 0) & (lam > 0)
+    # If k exceeds what is selected, the row has no more entries to select.
+    selected = some.astype(k.dtype)
+    first = k == 0
+    # A change of k moves the smallest selected entries, or the largest of all if k is 0.
+    signed = tuple(choose(first, s, choose(part > 0, -s, -jnp.inf)) for s, part in zip(keys, z, strict=True))
+    extreme = rows.max(lambda value: value, signed)
+    marginal = tuple((value == extreme) & (extreme > -jnp.inf) for value in signed)
+    if equation.zero != "none":
+        # If ties are broken by index, only the last selected entry moves, or the first one if k is 0.
+        places = tuple(choose(first, -place, place) for place in indices(keys, rows))
+        last = rows.max(
+            lambda pair: choose(pair[0], pair[1], jnp.iinfo(jnp.int32).min),
+            tuple(zip(marginal, places, strict=True)),
+        )
+        marginal = tuple(m & ((place == last) | (lam > 0)) for m, place in zip(marginal, places, strict=True))
+    count = rows.sum(lambda m: m, marginal)
+    moves = ~in_part & (k <= selected)
+    per_entry = choose(moves, k_dot / jnp.maximum(count, 1).astype(k.dtype), 0.0)
+    slopes = (
+        choose(m, sign * gain(choose(m, s, 1.0), first, lam, equation), 0.0) * broadcast_where(m, per_entry)
+        for m, s, sign in zip(marginal, keys, signs, strict=True)
+    )
+    return y, tuple(dot + slope for dot, slope in zip(y_dot, slopes, strict=True))

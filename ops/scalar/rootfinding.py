@@ -18,10 +18,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from .choice import choose
-from .cpu import rows_without_derivative
-from .rows import Rows
-from .twofloat import TwoFloat, middle, two_sum
+from .arithmetic import TwoFloat, choose, middle, two_sum
+from .rows import Rows, rows_without_derivative
 
 # Typical rows converge after 3 to 8 evaluations.
 GUESSES = 48

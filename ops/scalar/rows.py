@@ -1,15 +1,21 @@
-"""Reductions of the entries to one scalar per row: over one array or several, on one device or many."""
+"""Reductions of the entries to one scalar per row: over one array or several, on one device or many.
+
+XLA's CPU backend vectorises some forms of a reduction only: ``VectorRows`` takes all results of a pass in one loop.
+"""
 
 import dataclasses
 import functools
+import re
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
+from jax.custom_batching import custom_vmap
 
-from .choice import choose
+from .arithmetic import choose
 
 Entry = TypeVar("Entry")  # an array, or several of one shape read side by side
 Summed = TypeVar("Summed")  # an array, or a tuple of them
@@ -83,3 +89,226 @@ class Rows:
         if not signed:
             return available, jnp.zeros_like(largest), largest
         return available, -self.max(lambda s: choose(s > -jnp.inf, -s, -jnp.inf), entries), largest
+
+
+def target() -> tuple[str, str]:
+    """Returns platform and kind of the device for which a program being traced is likely to be compiled.
+
+    That is the device of the mesh in force, if it names one (a mesh of a topology does so without real devices), else
+    ``jax.default_device``, else JAX's default device.
+    """
+    device: Any = jax.sharding.get_abstract_mesh().abstract_device
+    if device is None:
+        chosen = jax.config.jax_default_device
+        device = chosen if isinstance(chosen, jax.Device) else jax.devices(chosen)[0]
+    platform = device.platform
+    # The compute capability is "9.0" on an NVIDIA GPU and "gfx942" on an AMD GPU.
+    if platform == "gpu" and not re.match(r"[89]\.|\d\d\.", getattr(device, "compute_capability", "8.0")):
+        platform = "other gpu"
+    return {"gpu": "cuda"}.get(platform, platform), device.device_kind
+
+
+# A long row is summed in pieces of at most this many entries. The cores share the pieces, and the rounding error is
+# smaller than that of one running sum.
+_PIECE = 4096
+
+
+def _piece(n: int) -> int:
+    """Returns the length of the pieces: the largest divisor of ``n`` up to ``_PIECE``, else ``_PIECE``."""
+    longest = min(n, _PIECE)
+    size = next(size for size in range(longest, 0, -1) if n % size == 0)
+    return size if 16 * size >= longest else _PIECE
+
+
+def _reduced(parts: list[Array], adds: list[bool], first: list[Any]) -> list[Array]:
+    """Returns sums (``adds``) or maxima over the last axis of arrays ``(rows, n)``; they start at ``first``."""
+    count, n = parts[0].shape
+    piece = _piece(n)
+    if n > piece:
+        rest = -n % piece
+        if rest:
+            parts = [lax.pad(part, one, ((0, 0, 0), (0, rest, 0))) for part, one in zip(parts, first, strict=True)]
+        pieces = [part.reshape(-1, piece) for part in parts]
+        return _reduced([part.reshape(count, -1) for part in _reduced(pieces, adds, first)], adds, first)
+
+    def step(sofar: list[Array], more: list[Array]) -> list[Array]:
+        return [lax.add(a, b) if add else lax.max(a, b) for a, b, add in zip(sofar, more, adds, strict=True)]
+
+    # Without the barrier XLA would drop the unused value again, and with it the form that makes the loop fast.
+    return lax.optimization_barrier([part[:, None] for part in lax.reduce(parts, first, step, (1,))])
+
+
+def _order(value: Array) -> Array:
+    """Maps floats to integers of the same order, whose maximum XLA computes several times faster."""
+    bits = lax.bitcast_convert_type(value, jnp.dtype(f"int{8 * value.dtype.itemsize}"))
+    return choose(bits < 0, bits ^ jnp.iinfo(bits.dtype).max, bits)
+
+
+def _ordered(key: Array) -> Array:
+    """Maps the integers of ``_order`` back to floats."""
+    bits = choose(key < 0, key ^ jnp.iinfo(key.dtype).max, key)
+    return lax.bitcast_convert_type(bits, jnp.dtype(f"float{8 * key.dtype.itemsize}"))
+
+
+def _identity(x: Any) -> Any:
+    return x
+
+
+# From this many entries on, dividing a pass over the cores takes less time than the pass on one core.
+_ENTRIES_WORTH_DIVIDING = 2**16
+
+
+@dataclasses.dataclass(frozen=True)
+class VectorRows(Rows):
+    """Reductions of one scalar per row from the entries, on a CPU.
+
+    XLA vectorises a reduction of several values at once if at most one of them is a sum of floats. A reduction of a
+    single value is materialised and summed in windows, and two sums of floats are taken entry by entry: both are
+    several times slower. Reductions of several values have no derivative.
+
+    Attributes:
+      keys: maps an entry as given to the key by which it competes; the keys are never materialised.
+      divided: whether the passes of a loop are divided over the cores.
+    """
+
+    keys: Callable[[Any], Any] = _identity
+    divided: bool = True
+
+    def sum(self, function: Callable[[Entry], Summed], entries: tuple[Entry, ...]) -> Summed:
+        """See ``Rows``."""
+        totals = [self._add_up(function(self.keys(s))) for s in entries]
+        total = functools.reduce(functools.partial(jax.tree.map, jnp.add), totals)
+        return total if self.axis_name is None else lax.psum(total, self.axis_name)
+
+    def fused(self, values: Values) -> Values:
+        """See ``Rows``."""
+        return in_one_loop(values)
+
+    def loop_condition(self, unfinished: Array) -> Array:
+        """See ``Rows``."""
+        return divided_over_cores(unfinished) if self.divided else _on_one_core(unfinished)
+
+    def max(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
+        """See ``Rows``; for floats only."""
+        values = [function(self.keys(s)) for s in entries]
+        lowest = _order(jnp.array(-jnp.inf, values[0].dtype))
+        # The second value is unused: XLA makes a slow loop for a single value.
+        found = [self._reduce([_order(value), ~_order(value)], [False, False], [lowest, lowest])[0] for value in values]
+        best = _ordered(functools.reduce(jnp.maximum, found))
+        return best if self.axis_name is None else lax.pmax(best, self.axis_name)
+
+    def extent(self, entries: tuple[Array, ...], floor: Array | float, *, signed: bool) -> tuple[Array, Array, Array]:
+        """See ``Rows``."""
+        lowest = _order(jnp.array(-jnp.inf, jnp.result_type(entries[0])))
+
+        def of_entry(s: Array) -> list[Array]:
+            within = [(s > floor).astype(jnp.int32), _order(s)]
+            return [*within, choose(s > -jnp.inf, _order(-s), lowest)] if signed else within
+
+        adds, first = [True, False, False][: 2 + signed], [np.int32(0), lowest, lowest][: 2 + signed]
+        found = [self._reduce(of_entry(self.keys(s)), adds, first) for s in entries]
+        counts, *extremes = zip(*found, strict=True)
+        available, (largest, *negative) = sum(counts), [_ordered(functools.reduce(jnp.maximum, of)) for of in extremes]
+        if self.axis_name is not None:
+            available = lax.psum(available, self.axis_name)
+            largest, *negative = lax.pmax((largest, *negative), self.axis_name)
+        return available, -negative[0] if signed else jnp.zeros_like(largest), largest
+
+    def _reduce(self, parts: list[Array], adds: list[bool], first: list[Any]) -> list[Array]:
+        if self.axis is None:
+            parts = [part.reshape(1, -1) for part in parts]
+        found = _reduced(parts, adds, first)
+        return [part.reshape(()) for part in found] if self.axis is None else found
+
+    def _add_up(self, value: Any) -> Any:
+        parts, tree = jax.tree.flatten(value)
+        floats = [index for index, part in enumerate(parts) if part.dtype != bool]
+        counts = [index for index, part in enumerate(parts) if part.dtype == bool]
+        # One loop for each sum of floats; the counts are spread over these loops.
+        loops = [[index] for index in floats] or [[]]
+        for turn, index in enumerate(counts):
+            loops[turn % len(loops)].append(index)
+        totals = list(parts)
+        for loop in loops:
+            operands = [parts[index].astype(jnp.int32) if index in counts else parts[index] for index in loop]
+            if len(operands) == 1:
+                operands.append((operands[0] == 0).astype(jnp.int32))
+            found = self._reduce(operands, [True] * len(operands), [np.zeros((), part.dtype) for part in operands])
+            for index, total in zip(loop, found[: len(loop)], strict=True):
+                totals[index] = total
+        return jax.tree.unflatten(tree, totals)
+
+
+def in_one_loop(values: Values) -> Values:
+    """Returns the arrays, all of one shape, computed in one loop; without a derivative.
+
+    On a CPU a loop of XLA has one result, so shared intermediate values would be computed and compiled once for each
+    result. A reduction may have several results: this one takes the maximum of each value and itself.
+    """
+    arrays, tree = jax.tree.flatten(values)
+    last = arrays[0].ndim
+    pairs = [lax.broadcast_in_dim(each, (*each.shape, 2), range(last)) for each in arrays]
+
+    def larger(first: list[Array], second: list[Array]) -> list[Array]:
+        return list(map(lax.max, first, second))
+
+    found = lax.reduce(pairs, [_lowest(each.dtype) for each in arrays], larger, (last,))
+    return jax.tree.unflatten(tree, lax.optimization_barrier(found))  # as in `_reduced`
+
+
+def _lowest(dtype: Any) -> np.ndarray:
+    return np.array(-np.inf if jnp.issubdtype(dtype, jnp.floating) else jnp.iinfo(dtype).min, dtype)
+
+
+def divided_over_cores(unfinished: Array) -> Array:
+    """Returns the condition of a loop unchanged, in a form that lets a CPU divide the passes over its cores.
+
+    Since JAX 0.11.1 XLA compiles any loop to a function for one thread, unless the loop contains an operation that such
+    a function cannot hold. A sort of two numbers is one (https://github.com/jax-ml/jax/issues/40101).
+    """
+    if target()[0] != "cpu":
+        return unfinished
+    number = unfinished.astype(jnp.int32)
+    return lax.sort(jnp.stack([number, jnp.ones_like(number)]), dimension=0)[0] > 0
+
+
+@custom_vmap
+def _on_one_core(unfinished: Array) -> Array:
+    """Returns the condition of a loop over few entries, for one core; under ``vmap`` a batch uses all cores."""
+    return unfinished
+
+
+@_on_one_core.def_vmap
+def _batch_over_cores(size: int, batched: list[bool], unfinished: Array) -> tuple[Array, bool]:
+    del size
+    return divided_over_cores(unfinished), batched[0]
+
+
+def vector_rows(
+    rows: Rows, keys: Callable[[Any], Any] = _identity, entries: tuple[Array, ...] | None = None
+) -> Rows | None:
+    """Returns ``rows`` for the loops of a CPU, or ``None`` if the program being traced is not likely to run on one.
+
+    For few ``entries`` one core makes all passes in a single function, which saves starting a program for each pass.
+    """
+    if target()[0] != "cpu":
+        return None
+    size = None if entries is None else sum(s.size for s in jax.tree.leaves(entries))
+    few = isinstance(size, int) and size < _ENTRIES_WORTH_DIVIDING  # a symbolic size may be any
+    return VectorRows(rows.axis, rows.axis_name, keys, divided=not few)
+
+
+def rows_without_derivative(rows: Rows, entries: tuple[Array, ...] | None = None) -> Rows:
+    """Returns the fastest ``rows`` on the device for counts, extremes and other reductions without a derivative."""
+    return vector_rows(rows, entries=entries) or rows
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+def summed(parts: tuple[Array, ...], rows: Rows) -> Array:
+    """Returns the sum of arrays laid out as ``rows`` says, one per row; differentiable any number of times."""
+    return rows_without_derivative(rows).sum(_identity, parts)
+
+
+@summed.defjvp
+def _summed_jvp(rows, primals, tangents):
+    return summed(*primals, rows), rows.sum(_identity, tangents[0])

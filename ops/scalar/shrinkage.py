@@ -7,11 +7,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..nonlinearities import HALF_SQUARE
-from .choice import choose
+from .arithmetic import TwoFloat, choose, dual_exponent, power
 from .equation import Equation
-from .powers import dual_exponent, power
 from .rootfinding import End, Evaluation, find_root
-from .twofloat import TwoFloat
 
 # From the start below, Newton's method has converged to float64 after this many steps for every p in (1, 2].
 _NEWTON_STEPS = 9

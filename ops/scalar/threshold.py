@@ -10,15 +10,12 @@ from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
 from ..nonlinearities import HALF_SQUARE
-from .choice import choose
-from .cpu import summed, vector_rows
+from .arithmetic import TwoFloat, choose, expm1, power, select
 from .equation import Equation, active_position, inner, partly, position
 from .kernels.platforms import PLATFORMS, kernels_for
-from .powers import expm1, power
 from .rootfinding import End, Evaluation, find_root
-from .rows import Rows
+from .rows import Rows, summed, vector_rows
 from .shrinkage import find_unshifted, shrink_roughly
-from .twofloat import TwoFloat, select
 
 # The first guess uses every eighth entry of a long row, and about 256 entries of a shorter one, which saves half a pass
 # over the row.

@@ -38,7 +38,7 @@ def test_the_compiler_is_left_no_reduction_of_constants():
 
 
 def test_no_loop_over_passes_is_left_to_one_core():
-    """XLA makes a function of one thread of what it takes for a small loop (`ops.scalar.cpu.divided_over_cores`)."""
+    """XLA makes a function of one thread of what it takes for a small loop (`ops.scalar.rows.divided_over_cores`)."""
     program = jax.jit(lambda x: ops.topk_mag(x, 100)).lower(jax.ShapeDtypeStruct((128, 1000), jnp.float32))
     assert "xla_cpu_small_call" not in program.compile(AS_USERS).as_text()
 

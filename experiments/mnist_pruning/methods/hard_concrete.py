@@ -8,7 +8,7 @@ import optax
 from experiments.core.config import require
 from experiments.mnist_pruning.methods.method import Method, PruningMethod, State
 from experiments.mnist_pruning.methods.schedules import cubic_density
-from ops.baselines.gates import hard_concrete
+from ops import baselines
 
 
 def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
@@ -34,12 +34,12 @@ def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
         del progress
         log_alpha = state["log_alpha"]
         if key is None:
-            return w * hard_concrete.deterministic_gates(log_alpha)
-        return w * hard_concrete.sample_gates(key, log_alpha)
+            return w * baselines.deterministic_gates(log_alpha)
+        return w * baselines.sample_gates(key, log_alpha)
 
     def penalty(w: jax.Array, state: State, progress: jax.Array) -> jax.Array:
         del w
-        expected_density = hard_concrete.probability_open(state["log_alpha"]).mean()
+        expected_density = baselines.probability_open(state["log_alpha"]).mean()
         excess = expected_density - target(progress)
         return state["multiplier"] * excess + fields.damping / 2 * jnp.square(excess)
 

@@ -6,7 +6,7 @@ import ml_collections
 
 from experiments.mnist_pruning.methods.method import Method, PruningMethod, State
 from experiments.mnist_pruning.methods.schedules import linear_density, num_kept
-from ops.baselines.coding import soft_threshold
+from ops.baselines import soft_threshold_topk
 
 
 def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
@@ -23,7 +23,7 @@ def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     def after_update(w: jax.Array, state: State, gradient: jax.Array, progress: jax.Array) -> tuple[jax.Array, State]:
         del gradient
         k = jnp.maximum(density(progress) * w.size, num_kept(config.density, w.size))
-        return soft_threshold.soft_threshold_topk(w, k), state
+        return soft_threshold_topk(w, k), state
 
     return Method(weights=lambda w, state, progress, key: w, after_update=after_update)
 

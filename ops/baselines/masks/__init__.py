@@ -1,1 +1,1 @@
-"""Relaxed top-k masks of other authors."""
+"""Relaxed top-k masks of other authors, one file a family."""

@@ -18,7 +18,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from ...interface.arguments import POSITIVE, WHOLE_UP_TO_N, Axis, check_whole
-from ...scalar.choice import choose
+from ...scalar.arithmetic import choose
 from ...scalar.mask import hard_selection
 from .shared import mask_rows
 
@@ -97,19 +97,17 @@ def perturbed_topk_mask(
     one after the other. A new ``k``, ``sigma`` or ``key`` compiles nothing, a new ``num_samples`` does.
 
     Args:
-      x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent; ``+inf``
-        entries come first. A NaN makes its row NaN.
+      x: as for ``sigmoid_topk_mask``.
       k: how many are selected: a whole number in ``[0, n]``; one number, or an array that broadcasts to one value per
         row.
       sigma: standard deviation of the noise, positive, in the units of ``x``; broadcasts like ``k``.
       num_samples: how many masks the mean is over, positive.
       key: a key of ``jax.random``. Every row has its own noise, except rows added by ``jax.vmap`` over ``x`` alone and
         rows on different devices inside ``jax.shard_map``, which need different keys.
-      axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
+      axis: as for ``sigmoid_topk_mask``.
 
     Returns:
-      Array of the shape and dtype of ``x`` (integers are promoted to float), multiples of ``1 / num_samples`` between
-      0 and 1. Computed in float32 at least.
+      Array like that of ``sigmoid_topk_mask``, of multiples of ``1 / num_samples`` between 0 and 1.
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
@@ -123,7 +121,7 @@ def perturbed_topk_mask(
         x,
         axis,
         {"k": (k, WHOLE_UP_TO_N), "sigma": (sigma, POSITIVE)},
-        {"key": key},
+        constants={"key": key},
         num_samples=check_whole("num_samples", num_samples, 1, jnp.inf, "positive"),
     )
 

@@ -14,8 +14,8 @@ from jax.extend.core import Primitive
 from jax.interpreters import mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
+from ..arithmetic import TwoFloat
 from ..rows import Rows
-from ..twofloat import TwoFloat
 
 ByRows = Callable[..., TwoFloat]  # takes rows (rows, n) and scalars (rows, 1), returns thresholds (rows, 1)
 

@@ -14,8 +14,7 @@ from jax import Array, lax
 from jax.experimental import pallas as pl
 from jax.extend.core import ClosedJaxpr, Literal
 
-from ..choice import choose
-from ..twofloat import TwoFloat
+from ..arithmetic import TwoFloat, choose
 from .passes import Keys, Pieces, Scalars, Solve
 
 _NAME = "topk_threshold"

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from ..arithmetic import TwoFloat
 from ..rows import Entry, Rows, Summed
-from ..twofloat import TwoFloat
 
 Piece = Callable[[Any], Array]  # returns the piece with a given number
 Scalars = tuple[Array, ...]  # k, lam, and further scalars that the keys of a row depend on

@@ -1,6 +1,5 @@
 """Which chips, rows and equations have a kernel. Does not import Pallas, which takes half a second."""
 
-import re
 from typing import Any, Literal
 
 import jax
@@ -10,7 +9,7 @@ from jax.sharding import AxisType
 
 from ...nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY
 from ..equation import Equation
-from ..rows import Rows
+from ..rows import Rows, target
 
 Platform = Literal["tpu", "cuda"]
 PLATFORMS: tuple[Platform, ...] = ("tpu", "cuda")
@@ -25,23 +24,6 @@ _MOSAIC = ("H100", "H200", "H800", "B100", "B200", "B300")
 # Lengths of rows for which Mosaic is tried first. On an H200 it takes 0.8 of Triton's time for rows of 8,192, the same
 # time for rows of 1,000, and twice the time for rows of 400 (Triton needs one warp, Mosaic four) and of a million.
 _MOSAIC_FIRST = range(513, 8193)
-
-
-def target() -> tuple[str, str]:
-    """Returns platform and kind of the device for which a program being traced is likely to be compiled.
-
-    That is the device of the mesh in force, if it names one (a mesh of a topology does so without real devices), else
-    ``jax.default_device``, else JAX's default device.
-    """
-    device: Any = jax.sharding.get_abstract_mesh().abstract_device
-    if device is None:
-        chosen = jax.config.jax_default_device
-        device = chosen if isinstance(chosen, jax.Device) else jax.devices(chosen)[0]
-    platform = device.platform
-    # The compute capability is "9.0" on an NVIDIA GPU and "gfx942" on an AMD GPU.
-    if platform == "gpu" and not re.match(r"[89]\.|\d\d\.", getattr(device, "compute_capability", "8.0")):
-        platform = "other gpu"
-    return {"gpu": "cuda"}.get(platform, platform), device.device_kind
 
 
 def languages(platform: Platform, n: int) -> tuple[str, ...]:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from jax import Array, lax
 
+from ..arithmetic import TwoFloat
 from ..rows import Rows
-from ..twofloat import TwoFloat
 from .divided import by_kernel, over_batches, over_devices
 from .passes import Keys, Scalars, Solve
 from .platforms import LONGEST, Platform, languages

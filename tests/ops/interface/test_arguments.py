@@ -235,10 +235,14 @@ REFUSED = [
     (with_rest("entropic_ot_topk_mask", epsilon=1e-9), "epsilon must be positive, at least 1e-08, got 1e-09"),
     (with_rest("neuralsort_topk_mask", k=2.5), r"k must be a whole number .* got 2\.5"),
     (with_rest("perturbed_topk_mask", k=1.5), "k must be .*got 1.5"),
-    (lambda: baselines.binary_concrete_cdf(0.5, 0.0, temperature=-1.0), "temperature must be positive, got -1.0"),
-    (lambda: baselines.l0_penalty([X], low=0.0), "low must be negative.*, got 0.0"),
-    (lambda: baselines.l0_penalty([X], high=1.0), "high must be above 1.*, got 1.0"),
-    (lambda: baselines.sample_gates(jax.random.key(0), X, temperature=-1.0), "temperature must be positive.*, got -1"),
+    (
+        lambda: baselines.binary_concrete_cdf(0.5, 0.0, temperature=-1.0),
+        "temperature must be positive and finite, .*, got -1.0",
+    ),
+    (
+        lambda: baselines.sample_gates(jax.random.key(0), X, temperature=-1.0),
+        "temperature must be positive and finite, .*, got -1",
+    ),
     (lambda: topk_mask(X, 2, axis=(1, -1)), r"axis must be an integer, different integers, or None .* got \(1, -1\)$"),
     (lambda: topk_mask(X, density=1.5), r"density must be in \[0, 1\], got 1.5$"),
     (lambda: topk_mask(X, np.ones((3, 1))), r"k must be .* shape \(3,\), got shape \(3, 1\): squeeze it"),

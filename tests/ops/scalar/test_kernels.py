@@ -17,13 +17,13 @@ from jax.sharding import PartitionSpec as P
 
 import ops
 from ops.nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY
+from ops.scalar.arithmetic import TwoFloat
 from ops.scalar.equation import Equation, _has_kink, selection
-from ops.scalar.hard import tied_selection
 from ops.scalar.kernels import divided, gpu, platforms
 from ops.scalar.kernels.divided import by_kernel
 from ops.scalar.kernels.solver import kernel_of
+from ops.scalar.mask import tied_selection
 from ops.scalar.threshold import _solve
-from ops.scalar.twofloat import TwoFloat
 from tests.ops import oracles
 from tests.ops.problems.judge import Tally, attempt
 from tests.ops.problems.setting import Setting

@@ -106,7 +106,7 @@ def test_sparsemax_attention_is_that_of_the_oracle(x64):
     where = oracles.samples((2, 3, 7), 5) > -0.3
     where[1, 2] = False
     attention = jax.jit(sparsemax_attention)
-    found = np.asarray(attention(query, keys, values, scale=1.3, where=where))
+    found = np.asarray(attention(2.6 * query, keys, values, where=where))  # 2 = sqrt(4), of the features
     expected = np.zeros((2, 3, 5))
     for b, q in np.ndindex(2, 3):
         open_keys = np.flatnonzero(where[b, q])

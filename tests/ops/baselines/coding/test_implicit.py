@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from ops.baselines.coding.implicit import differentiable
+from ops.baselines.coding import _differentiable
 from tests.ops import oracles
 
 
@@ -17,7 +17,7 @@ def test_atoms_that_a_row_does_not_use_do_not_matter_to_it_however_large(sum_is_
 
     @jax.jit
     def along(moved):
-        function = lambda x: differentiable(solution, x, dictionary, np.zeros_like(solution), sum_is_fixed)  # noqa: E731
+        function = lambda x: _differentiable(solution, x, dictionary, np.zeros_like(solution), sum_is_fixed)  # noqa: E731
         return jax.jvp(function, (x,), (moved,))[1]
 
     found = np.asarray(along(moved))

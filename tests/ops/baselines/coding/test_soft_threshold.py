@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from ops.baselines.coding import soft_threshold as module
+from ops.baselines import coding
 
 # One program each instead of one for each operation.
-sigshrink, soft_threshold = jax.jit(module.sigshrink), jax.jit(module.soft_threshold)
-soft_threshold_topk = jax.jit(module.soft_threshold_topk, static_argnums=1)
+sigshrink, soft_threshold = jax.jit(coding.sigshrink), jax.jit(coding.soft_threshold)
+soft_threshold_topk = jax.jit(coding.soft_threshold_topk, static_argnums=1)
 
 
 def test_solves_the_proximal_problem():

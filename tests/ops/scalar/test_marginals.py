@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ops.scalar.conjugate_gradients import conjugate_gradients
+from ops.scalar.marginals import conjugate_gradients
 
 pytestmark = pytest.mark.usefixtures("x64")
 

@@ -1,4 +1,4 @@
-"""Sums of two floats, and bisection over the order of the floats."""
+"""Sums of two floats, bisection over the order of the floats, and the exponent of the dual norm."""
 
 from fractions import Fraction
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.scalar.twofloat import TwoFloat, middle, power_of_two, shift
+from ops.scalar.arithmetic import TwoFloat, dual_exponent, middle, power_of_two, shift
 
 FLOATS = st.floats(-(2.0**60), 2.0**60, width=32, allow_subnormal=False).filter(lambda v: v == 0 or abs(v) > 1e-20)
 
@@ -44,3 +44,15 @@ def test_power_of_two(x):
     found = float(power_of_two(jnp.float32(x)))
     assert np.frexp(found)[0] == 0.5
     assert found <= np.float32(x) < 2 * found
+
+
+@pytest.mark.parametrize("exponent", [1, 2, 3, 4, 5, 10, 50, 1000])
+def test_whole_numbers_are_found_in_spite_of_rounding(exponent):
+    for p in (1 + 1 / exponent, (exponent + 1) / exponent):
+        assert dual_exponent(p) == exponent
+        assert isinstance(dual_exponent(p), int)
+
+
+@pytest.mark.parametrize("p", [4 / 3 + 1e-10, 1.5 - 1e-12, 1.1 + 1e-13])
+def test_what_is_no_rounding_is_left(p):
+    assert dual_exponent(p) == 1 / (p - 1) != round(dual_exponent(p))

@@ -9,9 +9,8 @@ import pytest
 from jax import Array
 from jax.sharding import AxisType, PartitionSpec
 
-from ops.scalar.cpu import VectorRows, in_one_loop, vector_rows
 from ops.scalar.rootfinding import End, Evaluation, find_root
-from ops.scalar.rows import Rows
+from ops.scalar.rows import Rows, VectorRows, in_one_loop, vector_rows
 
 # In one piece, in pieces that leave no rest, and of a length that nothing divides.
 LENGTHS = (400, 25088, 4099)

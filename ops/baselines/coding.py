@@ -1,0 +1,650 @@
+"""Sparse coding and sparse attention: the operators that the first of the paper's companion notes compares.
+
+All of them are about least squares `x ~ D y`, with a penalty on the code `y` or a constraint. Where that makes `y`
+sparse, derivatives come from what holds at the solution and not from how it was found. At a minimiser of
+`1/2 ||x - D y||^2 + <slope, y>` over the vectors of a given support, optionally with `sum(y) = 1`,
+
+    P (D^T (x - D y) - slope) = 0,
+
+with `P` the orthogonal projection onto the directions in which `y` may move: entries outside the support are 0, and
+entries add up to 0 if their sum is given. As long as the support stays the same, its differential is
+
+    P D^T D P dy = P (D^T (dx - dD y) + dD^T (x - D y) - dslope),    dy = P dy.
+
+The lasso has the slope `lam sign(y)`, the projection onto the convex hull of the atoms the slope 0 and `sum(y) = 1`.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.sharding import PartitionSpec
+from jax.typing import ArrayLike
+
+from ..interface.arguments import (
+    NON_NEGATIVE,
+    POSITIVE,
+    Range,
+    check_choice,
+    check_scalar,
+    check_where,
+    check_whole,
+    floating,
+    working_dtype,
+)
+from ..interface.rowwise import FEATURES, ROWS, on_mesh, rowwise, spec_of, varying_as
+from ..scalar.arithmetic import choose
+from ..scalar.marginals import conjugate_gradients
+from ..topk import hard_topk_mask, topk_mask
+
+# Matrix products in the full precision of their dtype, on accelerators too: gaps are differences.
+_matmul = functools.partial(jnp.matmul, precision="highest")
+
+
+def _check_dictionary(dictionary: ArrayLike, x: Array) -> Array:
+    """Returns the dictionary `(features, atoms)` as a floating array, for vectors `x` of shape `(..., features)`."""
+    dictionary = floating(dictionary, "dictionary")
+    if dictionary.ndim != 2 or 0 in dictionary.shape:
+        raise ValueError(f"dictionary must have the shape (features, atoms), none 0, got shape {dictionary.shape}")
+    if x.ndim == 0 or x.shape[-1] != dictionary.shape[0]:
+        raise ValueError(f"x must have the shape (..., {dictionary.shape[0]}) of the dictionary, got shape {x.shape}")
+    return dictionary
+
+
+def _positive(size: Array) -> Array:
+    """Returns sizes to divide by, 1 in place of 0."""
+    return choose(size > 0, size, 1.0)
+
+
+def curvature_bound(dictionary: ArrayLike) -> Array:
+    """Returns `||D||_2^2` rounded up: the Lipschitz constant of the gradient of `1/2 ||x - D y||^2` in `y`.
+
+    Steps of one over this are safe. Takes a singular value decomposition: compute it once where the dictionary stays.
+
+    Args:
+      dictionary: real array `(features, atoms)`.
+
+    Returns:
+      A scalar of at least float32; 0 for a dictionary of zeros. Its derivative is 0.
+
+    Raises:
+      ValueError: the dictionary is not a matrix.
+
+    >>> float(curvature_bound([[3.0, 0.0], [0.0, 1.0]]).round())
+    9.0
+    """
+    dictionary = floating(dictionary, "dictionary")
+    _check_dictionary(dictionary, dictionary.T)
+    return on_mesh(_squared_norm, PartitionSpec())(dictionary)
+
+
+def _squared_norm(dictionary: Array) -> Array:
+    wide = lax.stop_gradient(dictionary.astype(working_dtype(dictionary.dtype)))
+    slack = 1.0 + jnp.sqrt(jnp.finfo(wide.dtype).eps)  # of the rounding of the decomposition
+    return slack * jnp.square(jnp.linalg.norm(wide, 2))
+
+
+def soft_threshold(x: Array, threshold: Array | float) -> Array:
+    """Returns `argmin_y |y - x|^2 / 2 + threshold |y|_1 = sign(x) max(|x| - threshold, 0)`."""
+    return jnp.sign(x) * jnp.maximum(jnp.abs(x) - threshold, 0.0)
+
+
+def sigshrink(x: Array, threshold: Array | float, sharpness: Array | float) -> Array:
+    """Returns `x / (1 + exp(-sharpness (|x| - threshold)))`, smooth away from 0 and exactly 0 only there.
+
+    SigShrink (Atto, Pastor and Mercier, "Smooth Sigmoid Wavelet Shrinkage for Non-Parametric Estimation", ICASSP
+    2008). For `sharpness -> inf` it tends to *hard* thresholding, which does not shrink the entries that it keeps.
+
+    >>> sigshrink(jnp.array([0.1, 3.0]), 1.0, 10.0).round(2)
+    Array([0., 3.], dtype=float32)
+    """
+    x = floating(x)
+    return x * jax.nn.sigmoid(sharpness * (jnp.abs(x) - threshold))
+
+
+def soft_threshold_topk(x: Array, k: Array | int) -> Array:
+    """Returns a vector `[n]` after soft thresholding at its (k+1)-th largest magnitude, so that k entries are left.
+
+    Fewer are left if entries tie there. `k` may be traced; it is rounded down.
+
+    >>> soft_threshold_topk(jnp.array([1.0, -3.0, 2.0]), 2)
+    Array([ 0., -2.,  1.], dtype=float32)
+    """
+    x = floating(x)
+    magnitude = jnp.abs(x)
+    kept = hard_topk_mask(magnitude, jnp.floor(k))
+    return soft_threshold(x, jnp.where(kept > 0, 0, magnitude).max())
+
+
+def ridge_code(x: ArrayLike, dictionary: ArrayLike, lam: ArrayLike) -> Array:
+    """Returns `argmin_y ||x - D y||^2 + lam ||y||^2 = (D^T D + lam I)^-1 D^T x = D^T (D D^T + lam I)^-1 x`.
+
+    Ridge regression (Hoerl and Kennard, 1970), by a Cholesky factorisation of the smaller of the two matrices.
+    Differentiable in all arguments, to any order.
+
+    Args:
+      x: real array `(..., features)`.
+      dictionary: real array `(features, atoms)`.
+      lam: > 0 and finite, a scalar, in the units of the squared dictionary. Below its largest squared singular value
+        times the precision of the dtype, the matrix may not be positive definite in floats; the result is then NaN.
+
+    Returns:
+      Array `(..., atoms)` of the dtype of `x` (integers are promoted to float). Computed in float32 at least.
+
+    Raises:
+      ValueError: an argument's shape does not fit, or `lam` is known and out of range.
+
+    >>> ridge_code([3.0, 1.0], [[1.0, 0.0], [0.0, 1.0]], 1.0).round(1)
+    Array([1.5, 0.5], dtype=float32)
+    """
+    x = floating(x)
+    constants = {"dictionary": _check_dictionary(dictionary, x), "lam": check_scalar("lam", lam, POSITIVE)}
+    return rowwise(_ridge, x, axis=-1, constants=constants, returns=FEATURES)
+
+
+def _ridge(x: Array, dictionary: Array, lam: Array) -> Array:
+    wide = dictionary.astype(x.dtype)
+    few_atoms = wide.shape[1] <= wide.shape[0]
+    gram = _matmul(wide.T, wide) if few_atoms else _matmul(wide, wide.T)
+    factor = jax.scipy.linalg.cho_factor(gram + lam.astype(x.dtype) * jnp.eye(len(gram), dtype=x.dtype), lower=True)
+    if few_atoms:
+        return jax.scipy.linalg.cho_solve(factor, _matmul(wide.T, x.T)).T
+    return _matmul(wide.T, jax.scipy.linalg.cho_solve(factor, x.T)).T
+
+
+class _State(NamedTuple):
+    """Iterates of proximal gradient descent, one problem per row; scalars per row have the shape `(rows, 1)`."""
+
+    y: Array
+    correlation: Array  # D^T (x - D y), the negative gradient of the square
+    previous_y: Array
+    previous_correlation: Array
+    age: Array  # steps since the start or the last restart of the momentum
+    iterations: Array
+    gap: Array
+
+
+def _minimise(
+    x: Array,
+    dictionary: Array,
+    start: Array,
+    step: Array,
+    proximal: Callable[[Array, Array], Array],
+    gap: Callable[[Array, Array, Array], Array],
+    *,
+    accelerated: bool,
+    tolerance: Array,
+    max_iterations: Array,
+) -> _State:
+    """Iterates `y <- prox_{step h}(v + step D^T (x - D v))` until the gap of every row is within the tolerance.
+
+    Plain (ISTA), `v = y` (Daubechies, Defrise and De Mol, 2004). Accelerated (FISTA), `v = y + (l - 1) / (l + 2)
+    (y - previous y)` at the l-th step (Beck and Teboulle, 2009, with the weights of the note), and `l` starts again at
+    1 whenever the momentum points uphill, `<v - y_new, y_new - y> > 0` (O'Donoghue and Candès, 2015). The gradient at
+    `v` follows from those at the two last `y` by linearity. A converged row is not changed any more, so that its result
+    does not depend on other rows.
+
+    Args:
+      x: `(rows, features)`.
+      dictionary: `(features, atoms)`.
+      start: `(rows, atoms)`.
+      step: a scalar, at most `1 / ||D||_2^2` (plain: less than twice that, to converge).
+      proximal: takes a point `(rows, atoms)` and the number of the step, from 1, `(rows, 1)`.
+      gap: returns the optimality gap `(rows, 1)` from `y`, `x - D y` and `D^T (x - D y)`. A row whose gap is NaN stops.
+      accelerated: whether to use momentum.
+      tolerance: the gap at which a row stops.
+      max_iterations: the most iterations.
+    """
+
+    def evaluate(y: Array) -> tuple[Array, Array]:
+        residual = x - _matmul(y, dictionary.T)
+        correlation = _matmul(residual, dictionary)
+        return correlation, gap(y, residual, correlation)
+
+    def active(state: _State) -> Array:
+        return (state.gap > tolerance) & (state.iterations < max_iterations)
+
+    def iterate(state: _State) -> _State:
+        age = state.age.astype(x.dtype)
+        momentum = age / (age + 3.0) if accelerated else jnp.zeros_like(age)  # (l - 1) / (l + 2) for l = age + 1
+        v = state.y + momentum * (state.y - state.previous_y)
+        descent = state.correlation + momentum * (state.correlation - state.previous_correlation)
+        y = proximal(v + step * descent, state.iterations + 1)
+        uphill = jnp.sum((v - y) * (y - state.y), axis=-1, keepdims=True) > 0
+        age = choose(uphill, 0, state.age + 1)
+        correlation, gap = evaluate(y)
+        new = _State(y, correlation, state.y, state.correlation, age, state.iterations + 1, gap)
+        going = active(state)
+        return _State(*(choose(going, after, before) for after, before in zip(new, state, strict=True)))
+
+    correlation, first_gap = evaluate(start)
+    count = jnp.zeros(first_gap.shape, jnp.int32)
+    state = varying_as(_State(start, correlation, start, correlation, count, count, first_gap), x)
+    return lax.while_loop(lambda state: jnp.any(active(state)), iterate, state)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(4,))
+def _differentiable(solution: Array, x: Array, dictionary: Array, slope: Array, sum_is_fixed: bool) -> Array:
+    """Returns the solution, with the derivatives above in `x`, `dictionary` and `slope`, in both modes, to any order.
+
+    The support is that of `solution`. If its atoms are linearly dependent, this is the derivative of least norm.
+    Conjugate gradients take O(features + atoms) memory per row.
+
+    Args:
+      solution: `(rows, atoms)`, a minimiser; receives no gradient.
+      x: `(rows, features)`.
+      dictionary: `(features, atoms)`.
+      slope: `(rows, atoms)`.
+      sum_is_fixed: whether the solution is subject to `sum(y) = 1`.
+    """
+    return solution
+
+
+@_differentiable.defjvp
+def _differentiable_jvp(sum_is_fixed, primals, tangents):
+    solution, x, dictionary, slope = primals
+    _, x_dot, dictionary_dot, slope_dot = tangents
+    y = _differentiable(solution, x, dictionary, slope, sum_is_fixed)  # again, for derivatives of higher order
+    support = lax.stop_gradient(solution) != 0
+
+    def project(direction: Array) -> Array:
+        direction = choose(support, direction, 0.0)
+        if not sum_is_fixed:
+            return direction
+        size = jnp.maximum(jnp.sum(support, axis=-1, keepdims=True), 1).astype(direction.dtype)
+        return choose(support, direction - jnp.sum(direction, axis=-1, keepdims=True) / size, 0.0)
+
+    def restricted(direction: Array) -> Array:
+        return project(_matmul(_matmul(direction, dictionary.T), dictionary))
+
+    def curvature(direction: Array) -> Array:
+        # The identity where P vanishes makes the system regular and leaves its solution in the range of P alone.
+        inside = project(direction)
+        return restricted(inside) + (direction - inside)
+
+    def solve(_, right: Array) -> Array:
+        inside = project(right)
+        precision = float(jnp.finfo(right.dtype).eps)
+        # A lower curvature, relative to the atoms that the row uses, means linearly dependent atoms: along such a
+        # direction the system does not determine the solution.
+        squares = jnp.sum(jnp.square(dictionary), axis=0)[:, None]
+        min_curvature = precision * _matmul(support.astype(right.dtype), squares)
+        # Exact arithmetic needs as many iterations as there are different eigenvalues.
+        solved = conjugate_gradients(restricted, inside, 4 * min(dictionary.shape), precision, min_curvature)
+        return solved + (right - inside)
+
+    residual = x - _matmul(y, dictionary.T)
+    moved = x_dot - _matmul(y, dictionary_dot.T)
+    right = project(_matmul(moved, dictionary) + _matmul(residual, dictionary_dot) - slope_dot)
+    # Outside the range of P there are only rounding errors of the right side, which large atoms make large.
+    return y, project(lax.custom_linear_solve(curvature, right, solve, symmetric=True))
+
+
+class SparseCode(NamedTuple):
+    """The result of `sparse_code`; `...` stands for the leading axes of its `x`.
+
+    Attributes:
+      code: `(..., atoms)`, exactly 0 for atoms not used.
+      iterations: int32 `(...)`.
+      gap: `(...)`, the relative duality gap: the objective is at most `gap` times itself above its minimum.
+      converged: bool `(...)`, whether the gap is within the tolerance.
+    """
+
+    code: Array
+    iterations: Array
+    gap: Array
+    converged: Array
+
+
+Solver = Literal["fista", "ista", "homotopy"]
+
+
+def sparse_code(
+    x: ArrayLike,
+    dictionary: ArrayLike,
+    lam: ArrayLike,
+    *,
+    solver: Solver = "fista",
+    step: ArrayLike | None = None,
+    stages: ArrayLike = 20,
+    tolerance: ArrayLike = 1e-4,
+    max_iterations: ArrayLike = 1000,
+) -> SparseCode:
+    """Returns `argmin_y 1/2 ||x - D y||^2 + lam ||y||_1` (the lasso), by iterative soft thresholding.
+
+    With `S_t` soft thresholding at t, all solvers iterate `y <- S_{step lam}(v + step D^T (x - D v))` from `y = 0`:
+
+    - `"ista"`: `v = y` (Daubechies, Defrise and De Mol, 2004).
+    - `"fista"`: `v` has momentum (Beck and Teboulle, 2009; Nesterov, 1983), with adaptive restart.
+    - `"homotopy"`: ISTA with the threshold `step lam_l` in its l-th step, `lam_l = lam_max (lam / lam_max)^(l / L)` for
+      `l <= L = stages`, and `lam` from there on. `lam_max = max |D^T x|`, from which on the code is 0.
+
+    The companion note ("Sparsity in Deep Learning") writes the objective without the 1/2: that is this one with
+    `lam / 2`. Its homotopy iteration has the unit step, safe for `||D||_2 <= 1` only.
+
+    Each row stops once it is certified: the scaled residual `u = s (x - D y)`, with `s <= 1` such that
+    `max |D^T u| <= lam`, is feasible for the dual problem, and the duality gap, a sum of terms of one sign::
+
+        (1 - s)^2 / 2 ||x - D y||^2 + sum_i (lam |y_i| - s y_i (D^T (x - D y))_i),
+
+    bounds the distance of the objective from its minimum.
+
+    Differentiable in `x`, `dictionary` and `lam`, forwards and backwards, to any order: implicitly on the support of
+    the code, exact where that is the true one. `iterations`, `gap` and `converged` have no derivative.
+
+    Args:
+      x: real array `(..., features)`.
+      dictionary: real array `(features, atoms)`; `jax.vmap` for several. Atoms need not be normalised.
+      lam: > 0 and finite; a scalar, or an array that broadcasts to one value per row, the shape `(...)`.
+      solver: `"fista"`, `"ista"` or `"homotopy"`.
+      step: > 0, a scalar; `None` for `1 / curvature_bound(dictionary)`, safe but worth computing once where the
+        dictionary stays. Beyond it (ISTA: twice it) solvers may diverge, and `converged` says so.
+      stages: > 0, the `L` of the homotopy; a scalar.
+      tolerance: of the relative duality gap; a scalar. What float32 can certify is about 1e-6 for `lam = lam_max / 10`
+        and a well-conditioned dictionary, and grows as `lam` falls.
+      max_iterations: a scalar.
+
+    Returns:
+      A `SparseCode` of the dtype of `x` (integers are promoted to float). Computed in float32 at least.
+
+    Raises:
+      ValueError: a shape does not fit, or an argument known at trace time is out of range; the message names it and its
+        value.
+
+    >>> sparse_code([3.0, 0.5], [[1.0, 0.0], [0.0, 1.0]], 1.0).code.round(1)
+    Array([2., 0.], dtype=float32)
+    """
+    check_choice("solver", solver, ("fista", "ista", "homotopy"))
+    x = floating(x)
+    return rowwise(
+        _coded,
+        x,
+        axis=-1,
+        per_row={"lam": (lam, POSITIVE)},
+        constants={
+            "dictionary": _check_dictionary(dictionary, x),
+            "step": None if step is None else check_scalar("step", step, POSITIVE),
+            "stages": check_scalar("stages", stages, Range("at least 1", 1)),
+            "tolerance": check_scalar("tolerance", tolerance, NON_NEGATIVE),
+            "max_iterations": check_scalar("max_iterations", max_iterations, NON_NEGATIVE),
+        },
+        returns=SparseCode(FEATURES, ROWS, ROWS, ROWS),
+        solver=solver,
+    )
+
+
+def _coded(x: Array, lam: Array, dictionary: Array, *, solver: Solver, **settings: Any) -> SparseCode:
+    """Returns the codes of rows, with their derivative; `settings` are those of `_solve`."""
+    dictionary = dictionary.astype(x.dtype)
+    found = _solve(*lax.stop_gradient((x, lam, dictionary)), solver, **lax.stop_gradient(settings))
+    code = _differentiable(found.code, x, dictionary, lam * jnp.sign(found.code), False)
+    return found._replace(code=code)
+
+
+def _solve(
+    x: Array,
+    lam: Array,
+    dictionary: Array,
+    solver: Solver,
+    *,
+    step: Array | None,
+    stages: Array,
+    tolerance: Array,
+    max_iterations: Array,
+) -> SparseCode:
+    """Solves in units in which neither `x` nor the dictionary exceeds 1, so that no square over- or underflows."""
+    step, stages, tolerance = jax.tree.map(lambda value: value.astype(x.dtype), (step, stages, tolerance))
+    x_unit = _positive(jnp.max(jnp.abs(x), axis=-1, keepdims=True))
+    dictionary_unit = _positive(jnp.max(jnp.abs(dictionary)))
+    x, dictionary = x / x_unit, dictionary / dictionary_unit
+    lam = lam / x_unit / dictionary_unit
+    step = 1.0 / _positive(curvature_bound(dictionary)) if step is None else step * dictionary_unit * dictionary_unit
+    strongest = jnp.maximum(jnp.max(jnp.abs(_matmul(x, dictionary)), axis=-1, keepdims=True), lam)
+
+    def proximal(point: Array, iteration: Array) -> Array:
+        if solver != "homotopy":
+            return soft_threshold(point, step * lam)
+        progress = jnp.minimum(iteration.astype(x.dtype) / stages, 1.0)
+        return soft_threshold(point, step * strongest * (lam / strongest) ** progress)
+
+    def relative_duality_gap(y: Array, residual: Array, correlation: Array) -> Array:
+        largest = jnp.max(jnp.abs(correlation), axis=-1, keepdims=True)
+        scale = choose(largest > lam, lam / _positive(largest), 1.0)
+        square = 0.5 * jnp.sum(jnp.square(residual), axis=-1, keepdims=True)
+        slack = jnp.maximum(lam * jnp.abs(y) - scale * y * correlation, 0.0)
+        gap = jnp.square(1.0 - scale) * square + jnp.sum(slack, axis=-1, keepdims=True)
+        return gap / _positive(square + lam * jnp.sum(jnp.abs(y), axis=-1, keepdims=True))
+
+    state = _minimise(
+        x,
+        dictionary,
+        jnp.zeros((x.shape[0], dictionary.shape[1]), x.dtype),
+        step,
+        proximal,
+        relative_duality_gap,
+        accelerated=solver == "fista",
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+    )
+    code = state.y * (x_unit / dictionary_unit)
+    return SparseCode(code, state.iterations, state.gap, state.gap <= tolerance)
+
+
+class ScaleFreeAttention(NamedTuple):
+    """The result of `scale_free_attention`; `...` stands for the leading axes of its `x`.
+
+    Attributes:
+      weights: `(..., atoms)`, non-negative, adding up to 1, exactly 0 for atoms not used.
+      iterations: int32 `(...)`.
+      gap: `(...)`, the relative Frank-Wolfe gap: the objective is above its minimum by at most `gap` times its largest
+        value on the simplex, that at the atom farthest from `x`.
+      converged: bool `(...)`, whether the gap is within the tolerance.
+    """
+
+    weights: Array
+    iterations: Array
+    gap: Array
+    converged: Array
+
+
+def scale_free_attention(
+    x: ArrayLike,
+    dictionary: ArrayLike,
+    *,
+    tolerance: ArrayLike = 1e-5,
+    max_iterations: ArrayLike = 1000,
+) -> ScaleFreeAttention:
+    """Returns `argmin ||x - D y||^2` over the simplex: the weights of the point of the atoms' hull nearest to `x`.
+
+    The "distance minimizing" attention of the companion note ("Sparsity in Deep Learning"); its penalty
+    `lam ||y||_1` is constant on the simplex and left out. Unlike softmax or sparsemax of `D^T x`, it does not change
+    if `x` and `D` are rescaled together, nor if they are shifted together.
+
+    Accelerated projected gradient descent, the projection being `topk_mask(..., k=1, lam=1, p=2)`; each row stops
+    once the Frank-Wolfe gap `max_i <D^T (x - D y), e_i - y>` (Jaggi, 2013), which bounds the distance of half the
+    objective from its minimum, is within the tolerance. Differentiable as `sparse_code` is.
+
+    Args:
+      x: real array `(..., features)`: queries.
+      dictionary: real array `(features, atoms)`: keys, one per column; `jax.vmap` for several.
+      tolerance: the relative gap at which a row stops; a scalar.
+      max_iterations: the most iterations; a scalar.
+
+    Returns:
+      A `ScaleFreeAttention` of the dtype of `x` (integers are promoted to float). Computed in float32 at least. Where
+      several combinations are nearest, one of them.
+
+    Raises:
+      ValueError: a shape does not fit, or an argument known at trace time is out of range; the message names it and its
+        value.
+
+    >>> scale_free_attention([3.0, 1.0], [[1.0, 0.0], [0.0, 1.0]]).weights.round(2)
+    Array([1., 0.], dtype=float32)
+    """
+    x = floating(x)
+    return rowwise(
+        _attended,
+        x,
+        axis=-1,
+        constants={
+            "dictionary": _check_dictionary(dictionary, x),
+            "tolerance": check_scalar("tolerance", tolerance, NON_NEGATIVE),
+            "max_iterations": check_scalar("max_iterations", max_iterations, NON_NEGATIVE),
+        },
+        returns=ScaleFreeAttention(FEATURES, ROWS, ROWS, ROWS),
+    )
+
+
+def _attended(x: Array, dictionary: Array, tolerance: Array, max_iterations: Array) -> ScaleFreeAttention:
+    dictionary, tolerance = dictionary.astype(x.dtype), tolerance.astype(x.dtype)
+    # The mean of the atoms has no effect on the simplex; it would only shorten steps and cost digits of the derivative.
+    mean = lax.stop_gradient(jnp.mean(dictionary, axis=-1))
+    x, dictionary = x - mean[None, :], dictionary - mean[:, None]
+    found = _nearest(*lax.stop_gradient((x, dictionary, tolerance)), max_iterations)
+    return found._replace(weights=_differentiable(found.weights, x, dictionary, jnp.zeros_like(found.weights), True))
+
+
+def _nearest(x: Array, dictionary: Array, tolerance: Array, max_iterations: Array) -> ScaleFreeAttention:
+    """Returns the weights, in coordinates in which no atom exceeds 1 in any feature; the atoms have mean 0."""
+    unit = _positive(jnp.max(jnp.abs(dictionary)))
+    x, dictionary = x / unit, dictionary / unit
+    squares = jnp.sum(jnp.square(dictionary), axis=0)[None, :] - 2.0 * _matmul(x, dictionary)
+    largest = 0.5 * (jnp.sum(jnp.square(x), axis=-1, keepdims=True) + jnp.max(squares, axis=-1, keepdims=True))
+
+    def gap(y: Array, residual: Array, correlation: Array) -> Array:
+        ahead = correlation - jnp.sum(correlation * y, axis=-1, keepdims=True)
+        return jnp.max(ahead, axis=-1, keepdims=True) / _positive(largest)
+
+    atoms = dictionary.shape[1]
+    state = _minimise(
+        x,
+        dictionary,
+        jnp.full((x.shape[0], atoms), 1.0 / atoms, x.dtype),
+        1.0 / _positive(curvature_bound(dictionary)),
+        lambda point, _: topk_mask(point, 1, lam=1.0, p=2.0),
+        gap,
+        accelerated=True,
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+    )
+    return ScaleFreeAttention(state.y, state.iterations, state.gap, state.gap <= tolerance)
+
+
+def sparsemax_attention(query: ArrayLike, keys: ArrayLike, values: ArrayLike, where: ArrayLike | None = None) -> Array:
+    """Returns `sparsemax(q K^T / sqrt(features)) V`: attention whose weights are exactly 0 for most keys.
+
+    Sparsemax is the projection onto the simplex (Martins and Astudillo, 2016), `topk_mask(..., k=1, lam=1, p=2)`.
+
+    Args:
+      query: real array `(..., queries, features)`.
+      keys: `(..., keys, features)`, of the leading axes of `query`.
+      values: `(..., keys, outputs)`, of the leading axes of `query`.
+      where: boolean array that broadcasts to `(..., queries, keys)`: which query may attend to which key. A query that
+        may attend to none gets zeros.
+
+    Returns:
+      Array `(..., queries, outputs)` of the dtype of `query` (integers are promoted to float). Computed in float32 at
+      least.
+
+    Raises:
+      ValueError: a shape does not fit.
+
+    >>> sparsemax_attention([[1.0, 0.0]], [[1.0, 0.0], [0.5, 0.0]], [[4.0], [8.0]])
+    Array([[5.2928934]], dtype=float32)
+    """
+    query, keys, values = floating(query, "query"), floating(keys, "keys"), floating(values, "values")
+    if query.ndim < 2:
+        raise ValueError(f"query must have the shape (..., queries, features), got shape {query.shape}")
+    batch, features = query.shape[:-2], query.shape[-1]
+    if keys.ndim != query.ndim or keys.shape[:-2] != batch or keys.shape[-1] != features:
+        raise ValueError(f"keys must have the shape {(*batch, 'keys', features)} to fit query, got shape {keys.shape}")
+    if values.ndim != query.ndim or values.shape[:-1] != keys.shape[:-1]:
+        raise ValueError(f"values must have the shape {(*keys.shape[:-1], 'outputs')}, got shape {values.shape}")
+    *places, _ = spec_of(query)
+    last = spec_of(values)[-1]
+    spec = PartitionSpec(*places, None if last in places else last)
+    present = None if where is None else jnp.asarray(check_where(where))
+    return on_mesh(_attend, spec)(query, keys, values, present)
+
+
+def _attend(query: Array, keys: Array, values: Array, where: ArrayLike | None) -> Array:
+    dtype = working_dtype(query.dtype)
+    scores = _matmul(query.astype(dtype), jnp.swapaxes(keys.astype(dtype), -1, -2)) / math.sqrt(query.shape[-1])
+    one = min(1, scores.shape[-1])  # of no keys none can be attended to
+    weights = topk_mask(scores, one, lam=1.0, p=2.0, where=where)
+    return _matmul(weights, values.astype(dtype)).astype(query.dtype)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Lista:
+    """A few iterations of ISTA as layers, whose matrices and thresholds are learned, shared by all layers.
+
+    Gregor and LeCun, "Learning Fast Approximations of Sparse Coding" (ICML 2010), Algorithm 3:
+
+        y_1 = h_theta(W x),    y_{l+1} = h_theta(W x + S y_l).
+
+    The parameters start at `W = step D^T`, `S = I - step D^T D` and `theta = step lam`, with
+    `step = 1 / curvature_bound(D)`: with soft thresholding, that is as many steps of ISTA, from 0, on
+    `1/2 ||x - D y||^2 + lam ||y||_1`.
+
+    Attributes:
+      dictionary: `(features, atoms)`: where learning starts from; itself not learned.
+      lam: > 0, a scalar: where the thresholds start from.
+      layers: how many steps, at least 1.
+      shrinkage: `"soft"`, or `"sigshrink"`, smooth but nowhere exactly 0.
+      sharpness: of `"sigshrink"`, without units: `sigshrink` gets this over the threshold at the start, for good.
+
+    Raises:
+      ValueError: `layers` or `lam` is not positive, or there is no such shrinkage.
+    """
+
+    dictionary: ArrayLike
+    lam: float
+    layers: int
+    shrinkage: Literal["soft", "sigshrink"] = "soft"
+    sharpness: float = 10.0
+
+    def __post_init__(self) -> None:
+        check_choice("shrinkage", self.shrinkage, ("soft", "sigshrink"))
+        check_whole("layers", self.layers, 1, float("inf"), "at least 1")
+        check_scalar("lam", self.lam, POSITIVE)
+
+    def _step(self, dtype: Any) -> Array:
+        return (1.0 / curvature_bound(self.dictionary)).astype(dtype)
+
+    def init(self, dtype: Any = jnp.float32) -> dict[str, Array]:
+        """Returns the first parameters: `encoder` (features, atoms), `lateral` (atoms, atoms), `threshold` (atoms,)."""
+        dictionary, step = jnp.asarray(self.dictionary, dtype), self._step(dtype)
+        atoms = dictionary.shape[1]
+        return {
+            "encoder": step * dictionary,
+            "lateral": jnp.eye(atoms, dtype=dtype) - step * _matmul(dictionary.T, dictionary),
+            "threshold": jnp.full((atoms,), self.lam, dtype) * step,
+        }
+
+    def __call__(self, parameters: dict[str, Array], x: ArrayLike) -> Array:
+        """Returns codes `(..., atoms)` of vectors `(..., features)`, in the dtype of `x`; computed in float32 at least.
+
+        Raises:
+          ValueError: the vectors do not have the features of the dictionary.
+        """
+        x = floating(x)
+        _check_dictionary(self.dictionary, x)
+        dtype = working_dtype(x.dtype)
+        encoder, lateral, threshold = (parameters[name].astype(dtype) for name in ("encoder", "lateral", "threshold"))
+        steepness = self.sharpness / (self.lam * self._step(dtype))
+
+        def shrink(y: Array) -> Array:
+            thresholds = jnp.broadcast_to(threshold, y.shape)
+            return soft_threshold(y, thresholds) if self.shrinkage == "soft" else sigshrink(y, thresholds, steepness)
+
+        seen = _matmul(x.astype(dtype), encoder)
+        y = shrink(seen)
+        for _ in range(self.layers - 1):
+            y = shrink(seen + _matmul(y, lateral))
+        return y.astype(x.dtype)

@@ -1,1 +1,0 @@
-"""Sparse coding: the operators that the first of the paper's companion notes compares."""

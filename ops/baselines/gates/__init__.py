@@ -1,1 +1,0 @@
-"""Random gates with exact zeros: the second of the paper's companion notes."""

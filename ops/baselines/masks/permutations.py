@@ -1,0 +1,140 @@
+"""Masks from relaxed permutation matrices: the sum of the first ``k`` rows of SoftSort's or NeuralSort's matrix.
+
+Row ``i`` of the matrix of SoftSort (Prillo and Eisenschlos, 2020) is ``softmax_j(-|s_i - x_j| / temperature)``, with
+``s`` the entries in descending order: their definition with the absolute difference as distance. The matrix is not
+formed: the sums over ``j`` that normalise its rows, and the sums over ``i`` that make the mask, are both sums of
+``exp(-distance / temperature)``, taken in O(n log n) (``shared.sum_above``).
+
+Row ``i`` of the matrix of NeuralSort (Grover, Wang, Zweig and Ermon, 2019) is
+
+    softmax_j(((n + 1 - 2 i) x_j - A_j) / temperature),    A_j = sum_l |x_j - x_l|,    i = 1, ..., n.
+
+The vector ``A`` takes a sort and two cumulative sums. The rows are different functions of the entries, so ``k n``
+exponentials are unavoidable; computing a few rows at a time needs O(n) memory.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from ...interface.arguments import POSITIVE, UP_TO_N, Axis, check_axes, check_whole, floating, size_along
+from ...isotonic.problem import descending
+from ...scalar.arithmetic import choose
+from .shared import FAR, finite, finite_above, mask_rows, sum_above, sum_below, unit_of
+
+# How many entries of NeuralSort's matrix are in memory at a time.
+_CHUNK_ENTRIES = 2**20
+
+
+def softsort_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1) -> Array:
+    """Returns a dense relaxed top-k mask: the sum of the first ``k`` rows of the SoftSort matrix.
+
+    Prillo and Eisenschlos, "SoftSort: A Continuous Relaxation for the argsort Operator" (ICML 2020).
+    Sums to ``k``, but not every entry is at most 1: rows of the matrix sum to 1, columns do not.
+    ``temperature -> 0`` gives the hard mask (equal entries share), ``inf`` gives ``k / n`` everywhere.
+
+    Differentiable in ``x``, ``k`` and ``temperature``, forwards and backwards, where no two entries are equal; where
+    they are, the function has a kink and the derivative is one-sided. Takes O(n log n) time, where the paper's form
+    takes O(k n), and O(n) memory, O(n log n) backwards; a new ``k`` or ``temperature`` compiles nothing.
+
+    Args:
+      x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent; where
+        fewer than ``k`` are left, the sum is their number. ``+inf`` entries come first. A NaN makes its row NaN.
+      k: how many rows are summed, in ``[0, n]``; where it is not whole, the last row counts in part. One number, or an
+        array that broadcasts to one value per row.
+      temperature: positive, in the units of ``x``; broadcasts like ``k``.
+      axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
+
+    Returns:
+      Array of the shape and dtype of ``x`` (integers are promoted to float), not negative. Computed in float32 at
+      least.
+
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+
+    >>> (100 * softsort_topk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
+    Array([27., 82., 74., 17.], dtype=float32)
+    """
+    return mask_rows(_softsort, x, axis, {"k": (k, UP_TO_N), "temperature": (temperature, POSITIVE)})
+
+
+def _softsort(x: Array, k: Array, temperature: Array) -> Array:
+    s, restore = descending(x)
+    present = (s > -jnp.inf).astype(x.dtype)
+    s = finite(s)
+
+    def sums(weights: Array) -> Array:
+        """Returns the sums of ``w_i exp(-|s_i - s_j| / temperature)`` over all ``i``."""
+        both = sum_above(weights, s, temperature) + sum_below(weights, s, temperature)
+        return both - weights  # each of the two counts the entry itself
+
+    rank = jnp.arange(x.shape[-1], dtype=x.dtype)[None, :]
+    normaliser = choose(present > 0, sums(present), 1.0)
+    return restore(present * sums(present * jnp.clip(k - rank, 0.0, 1.0) / normaliser))
+
+
+def neuralsort_topk_mask(x: ArrayLike, k: int, *, temperature: ArrayLike = 1.0, axis: Axis = -1) -> Array:
+    """Returns a dense relaxed top-k mask: the sum of the first ``k`` rows of the NeuralSort matrix.
+
+    Grover, Wang, Zweig and Ermon, "Stochastic Optimization of Sorting Networks via Continuous Relaxations" (ICLR 2019).
+    ``k`` is a whole number that is not traced, and a new one compiles a program. Takes O(k n) time and, in chunks of
+    rows, O(n) memory in both passes. The exponents are of the order of ``n |x| / temperature`` and so is their rounding
+    error: at n = 10,000 in float32 a temperature of a thousandth of the range of ``x`` is too small. Arguments,
+    derivatives (none in ``k``), limits, result and errors as for ``softsort_topk_mask`` otherwise.
+
+    >>> (100 * neuralsort_topk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
+    Array([22., 92., 82.,  5.], dtype=float32)
+    """
+    x = floating(x)
+    axis = check_axes(axis, x.ndim)
+    n = size_along(x.shape, axis)
+    k = check_whole("k", k, 0, n, f"in [0, {n}], the size along axis {axis}")
+    return mask_rows(_neuralsort, x, axis, {"temperature": (temperature, POSITIVE)}, k=k)
+
+
+def _neuralsort(x: Array, temperature: Array, *, k: int) -> Array:
+    if k == 0:
+        return jnp.zeros_like(x)
+    s, restore = descending(finite_above(x))
+    count, n = s.shape
+    limits = jnp.finfo(s.dtype)
+    present = s > -jnp.inf
+    available = jnp.sum(present, axis=-1, keepdims=True, dtype=s.dtype)
+    # The mask depends only on differences divided by the temperature. Entries are measured from the largest, in units
+    # of the range, so that sums do not overflow.
+    largest = lax.stop_gradient(choose(present[:, :1], s[:, :1], 0.0))
+    below = 0.5 * choose(present, s, largest) - 0.5 * largest
+    unit = unit_of(below)
+    v, temperature = below / unit, jnp.maximum(0.5 * temperature / unit, limits.tiny**0.5)
+    distances = _distances(v, available)
+
+    def row_sum(ranks: Array) -> Array:
+        """Returns the sum of the rows of some ranks, counted from 1."""
+        i = ranks[None, :, None]
+        logits = (available[:, :, None] + 1.0 - 2.0 * i) * v[:, None, :] - distances[:, None, :]
+        logits = choose(present[:, None, :], logits, -jnp.inf)
+        best = lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True, initial=limits.min))
+        # The bound first, then the quotient: otherwise derivatives meet 0 * inf.
+        scale = temperature[:, :, None]
+        near = choose(present[:, None, :], jnp.maximum(logits - best, -FAR * scale), 0.0)
+        weights = choose(present[:, None, :], jnp.exp(near / scale), 0.0)
+        total = jnp.maximum(jnp.sum(weights, axis=-1, keepdims=True), limits.tiny)
+        wanted = i <= jnp.minimum(float(k), available)[:, :, None]
+        return jnp.sum(choose(wanted, weights / total, 0.0), axis=1)
+
+    size = min(max(1, _CHUNK_ENTRIES // (count * n)), k)
+    chunks = -(-k // size)
+    ranks = jnp.arange(1, chunks * size + 1, dtype=s.dtype).reshape(chunks, size)
+    # Rows are recomputed in the backward pass; stored, they would be the whole matrix.
+    chunk_sum = jax.checkpoint(row_sum, prevent_cse=False)
+    return restore(lax.scan(lambda mask, ranks: (mask + chunk_sum(ranks), None), jnp.zeros_like(s), ranks)[0])
+
+
+def _distances(v: Array, available: Array) -> Array:
+    """Returns ``sum_l |v_j - v_l|`` over the first ``available`` entries of descending rows, the finite ones."""
+    above = jnp.arange(1, v.shape[-1], dtype=v.dtype)[None, :]  # entries above each gap
+    gaps = v[:, :-1] - v[:, 1:]
+    down = jnp.cumsum(above * gaps, axis=-1)
+    up = lax.cumsum(jnp.maximum(available - above, 0.0) * gaps, axis=1, reverse=True)
+    return jnp.pad(down, ((0, 0), (1, 0))) + jnp.pad(up, ((0, 0), (0, 1)))
