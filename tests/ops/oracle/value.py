@@ -61,7 +61,9 @@ def _relaxed(of: Problem, at: Solved, curve: Curve) -> tuple[dict[str, Reals], .
     wanted = {"value": total(phi) + block + spent, "x": weight * at.sign * y, "k": weight * in_k, "lam": -weight * norm}
     slack = {
         "value": adding * (total(sizes) + wide * np.abs(block) + spent)
-        + total(own * (phi + lam * power(y, of.order + 1))),
+        + total(own * (np.abs(phi) + lam * power(y, of.order + 1)))
+        # A share that underflows is lost with its entry.
+        + 4 * of.tiny * total(np.where(at.partly, curve.slope(np.abs(at.s)) * np.abs(at.s), 0)),
         "x": np.abs(weight) * own * y,
         "k": np.abs(weight) * of.unit * (16 + 4 * e) * (curve.slope(size) * (size + lam * curve.linear) + np.abs(in_k)),
         "lam": np.abs(weight) * (adding * norm + total(own * power(y, of.order + 1))),
