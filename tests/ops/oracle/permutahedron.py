@@ -46,8 +46,8 @@ def _blocks(s: Reals, w: Reals, of: Problem) -> tuple[np.ndarray, np.ndarray, Re
     """First and last of the block of each entry, and ``s - v``.
 
     Values are held as a distance from the first entry of their block, so that they can be told apart however far from
-    0 the entries are. Those that no computation tells apart count as equal, and blocks with one value as one block: with
-    ``p`` near 1 an entry's share of a block may be 1e-20, and its value that of the block then, but not its derivative.
+    0 the entries are. Those that bisection does not tell apart count as equal, and blocks with one value as one block:
+    with ``p`` near 1 an entry may be pooled with another by 1e-20 of it.
     """
     rows, n = s.shape
     widest = of.lam[:, 0] * power(np.abs(w).max(axis=1), of.order)

@@ -181,7 +181,7 @@ def _relaxed(of: Problem, at: Solved, curve: Curve, debias: bool, h: Reals) -> t
     of_share = (of_share + of.unit * _adding(at) * total(weights * np.abs(h))) / np.where(fixed, 1, pull)
     of_k = np.where(root.hard, np.abs(_side_in_k(of, at, curve, debias, np.ones_like(h))) * most, np.abs(slope * share))
     size_of_k = slope * np.where(fixed, most, total((steep + extra) * np.abs(h)) / np.where(fixed, 1, pull))
-    steepest = np.where(unsteady, e * slope / root.width, np.maximum(steep + extra, np.abs(kept))).max(axis=1, keepdims=True)
+    steepest = np.where(unsteady, e * slope / root.width, np.maximum(steep + extra, np.abs(kept)))
     slack = {
         "value": own * np.abs(y) + 4 * of.unit * left,
         "x": 2 * own * (steep * (np.abs(h) + np.abs(share)) + np.abs(extra * h) + np.abs(kept)) + steep * of_share,
@@ -191,7 +191,7 @@ def _relaxed(of: Problem, at: Solved, curve: Curve, debias: bool, h: Reals) -> t
     }
     scale = {
         "value": y.max(axis=1, keepdims=True),
-        "x": steepest * most,
+        "x": steepest.max(axis=1, keepdims=True) * most,
         "k": np.maximum(size_of_k, np.nan_to_num(of_k)),
         "lam": total(np.abs(lost) + paid * (np.abs(h) + np.abs(share))),
     }

@@ -172,7 +172,7 @@ def _floor(setting: Setting, rows: Rows, name: str, size: np.ndarray, got: np.nd
     unit = np.minimum(np.sqrt(lam) * largest ** (0.5 * p), lam * 1e-30 ** (p - 1) / 2.5e-31)
     unit = np.maximum(np.clip(unit, 2.0**-80, 1), largest * 2.0**-100)
     if name == "value":
-        # The threshold is held to twice `tiny` units: so far may a position be off, which is the share to the power p - 1.
+        # The threshold is known to twice `tiny` units: so far a position may be off, of which the share is a power.
         of_entry = 4 * tiny * unit * np.maximum(x, 1e-300) ** (2 - p) / ((p - 1) * lam)
         of_entry = np.maximum(of_entry, 16 * tiny * unit)
         return np.where(lam > 0, np.maximum(floor, of_entry if got.shape[1] > 1 else 0), floor)
