@@ -60,8 +60,9 @@ def _blocks(s: Reals, w: Reals, of: Problem) -> tuple[np.ndarray, np.ndarray, Re
     everyone = np.arange(rows)
 
     def last_of_largest(values: Reals) -> np.ndarray:
-        largest = values.max(axis=0) - 16 * EPS * (np.abs(values).max(axis=0) + widest)
-        return len(values) - 1 - np.argmax((values >= largest)[::-1], axis=0)
+        largest = values.max(axis=0)
+        equal = largest - values <= 16 * EPS * (np.abs(values) + np.abs(largest) + widest)
+        return len(values) - 1 - np.argmax(equal[::-1], axis=0)
 
     for i in range(n):
         end = i + last_of_largest(nearby[i, i:])
@@ -129,7 +130,9 @@ def _project(of: Problem, x: Reals, w: Reals, of_weights: bool) -> Answer:
     slack["x"] = np.broadcast_to(slack["x"], x.shape)
     reach = np.abs(w) if of_weights else np.abs(s - s[:, n // 2 : n // 2 + 1]) + np.abs(gap)
     reach = np.where(vanishing, 0, in_place(reach, order_of_w if of_weights else order))
-    steepest = power((np.abs(gap) + 64 * of.unit * np.abs(gap)) / of.lam, e - 1)
+    # A gap of 0 is one of a few roundings.
+    gaps = np.abs(gap) + 64 * (of.unit * np.abs(gap) + far + of.unit * of.lam * power(of_w, of.order))
+    steepest = power(gaps / of.lam, e - 1)
     scale = sizes_of(wanted) | {
         "x": largest if of_weights else np.where(alone, 0, e / of.lam * steepest).max(axis=1, keepdims=True) * largest,
         "lam": total(np.abs(paid) * rough),

@@ -50,7 +50,7 @@ def _relaxed(of: Problem, at: Solved, curve: Curve) -> tuple[dict[str, Reals], .
     low = np.where(np.isfinite(root.low), root.low, 0)
     side = np.where(root.k == 0, low, np.where(np.isfinite(root.high), root.high, 0))
     in_k = np.where(root.pinned, 0, curve.value(np.where(root.hard, side, root.gamma)))
-    in_k = np.where(root.hard & (of.k > root.k), 0, in_k)
+    in_k = np.where((root.hard & (of.k > root.k)) | (total(at.present) == 0), 0, in_k)
     size = np.maximum(np.abs(root.gamma), np.abs(np.where(root.hard, low, 0)))
     e = of.exponent
     adding = of.unit * (8 + 0.5 * total(at.present))
