@@ -82,7 +82,8 @@ def topk_plan(
       axis: two axes: the first indexes rows, the second columns, which compete within a row.
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
       max_iter: the most iterations. Problems take 5 to 40, even with ties, tight limits, or a ``lam`` far below the
-        scores; an infeasible problem takes all of them.
+        scores; an infeasible problem takes all of them, and one whose ``k`` is just below ``n`` (2.999 of 3 in float32)
+        may.
       tol: residual at which a matrix has converged; default 1e-4 in float32, 1e-9 in float64. The rounding error is
         about ``eps * max(k, limit)``, whatever the ratio of scores to ``lam``.
 

@@ -186,7 +186,8 @@ def topk_mag(
     without ``debias`` is given. An entry that is 0 has the derivative of a kept entry if ``k`` exceeds the number of
     non-zero entries, and else 0. (For ``p = 2`` the directional derivative is then not linear, and an element of
     Clarke's generalised Jacobian is given.) Takes O(n) time and memory. The range of entries is that of ``topk_mask``.
-    Derivatives are NaN or infinite if ``max(|x|) / lam`` overflows, but never at ``lam = 0``.
+    Each value is accurate relative to itself, but in float32 not beyond ``1e-67 / lam`` of the row's largest entry (for
+    ``p = 2``). If ``max(|x|) / lam`` overflows, derivatives are NaN, infinite or too small, but never at ``lam = 0``.
 
     Args:
       x: real array, any shape. A NaN makes its row NaN.

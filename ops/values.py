@@ -160,7 +160,7 @@ def _value(x: Array, present: Array, k: Array, lam: Array, equation: Equation) -
 
     # The part of k not used by fully selected entries belongs to the pooled block. For an even phi, what the block does
     # not use belongs to entries with u = 0.
-    saturated = k > size.astype(k.dtype)
+    saturated, nothing = k > size.astype(k.dtype), size == 0
     wanted = choose(saturated, size.astype(k.dtype), k)
     rest = remainder(wanted, jnp.sum(whole, axis=-1, keepdims=True, dtype=jnp.int32))
     boundary = least_selected(s, k, strength, solution)
@@ -178,7 +178,7 @@ def _value(x: Array, present: Array, k: Array, lam: Array, equation: Equation) -
     moved = jnp.minimum(strength * power, choose(size > 4.0 * jnp.finfo(x.dtype).tiny, largest, s - v))
     penalty = total(moved * size, y != 0)  # as lam * norm, which may underflow before
     value = total(phi.value(choose(whole, v, boundary)), whole) + block + (1.0 - 1.0 / p) * penalty
-    slope_in_k = choose(saturated, 0.0, phi.value(boundary))
+    slope_in_k = choose(saturated | nothing, 0.0, phi.value(boundary))
     in_k, in_lam = slope_in_k * unit * unit, norm * unit * unit ** (p - 1.0)
     slopes = y * unit, jnp.minimum(in_k, largest), -jnp.minimum(in_lam, largest) / p
     return envelope(value * unit * unit, (x, k, lam), slopes)

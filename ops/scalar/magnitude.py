@@ -135,8 +135,8 @@ def gain_debiased(s: Array, first: Array, lam: Array, equation: Equation) -> Arr
 _LEAST_UNIT = 2.0**-80
 # Scaled entries are at most this large, so that sums and products of a few of them do not overflow.
 _LARGEST = 2.0**100
-# The largest ratio of the unit to `lam`: the smallest supported entry, 1e-30, then has the normal width 3e-38.
-_WIDEST = 2.0**25
+# The width of the smallest supported entry is at least this, so that the smallest float32 is a rounding of it.
+_SMALLEST, _LEAST_WIDTH = 1e-30, 2.5e-31
 
 
 class Units(NamedTuple):
@@ -166,8 +166,9 @@ def in_units(entries: tuple[Array, ...], lam: Array, equation: Equation) -> Unit
     sensible = (largest > 0) & (largest < jnp.inf)
     size = choose(sensible, largest, 1.0)
     mean = choose(lam > 0, jnp.sqrt(lam) * size ** (0.5 * equation.p), size)
-    # The width of an entry of 1e-30 must not underflow, however large the largest entry is.
-    mean = choose(lam > 0, jnp.minimum(mean, lam * _WIDEST), mean)
+    # The width `lam * s ** (p - 1) / unit` of the smallest entry must have all its digits.
+    widest = _SMALLEST ** (equation.p - 1.0) / _LEAST_WIDTH
+    mean = choose(lam > 0, jnp.minimum(mean, lam * widest), mean)
     unit = jnp.maximum(jnp.clip(mean, _LEAST_UNIT, 1.0), size / _LARGEST)
     unit = lax.stop_gradient(power_of_two(unit))
     scaled = lam if equation.p == 2 else lam * unit ** (equation.p - 2.0)

@@ -164,3 +164,11 @@ def test_absent_entries_stay_0_where_the_width_overflows():
     y, slope = jax.jit(jax.value_and_grad(lambda x: relaxed_topk(x, 0, phi=EXP, lam=1e9, solver="kernel").sum()))(x)
     assert y == 0
     np.testing.assert_array_equal(slope, np.zeros(3))
+
+
+@pytest.mark.parametrize("lam", [0.0, 1.0])
+def test_a_value_of_nothing_does_not_grow_with_k(lam):
+    def of(k):
+        return relaxed_topk_value(np.ones(3, np.float32), k, lam=lam, phi="exp", where=np.zeros(3, bool))
+
+    assert jax.grad(of)(0.0) == 0

@@ -42,3 +42,10 @@ def test_derivative_in_lam_where_lam_is_0(x64):
     np.testing.assert_allclose(in_x, np.diag([0, 1, 1, 0]), rtol=1e-12)
     for found in (in_lam, backwards):  # y + lam y^(p - 1) = x
         np.testing.assert_allclose(found, [0, 3 ** (p - 1), -(2 ** (p - 1)), 0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("largest", [1e3, 1e13])
+def test_a_value_is_accurate_relative_to_itself_far_below_the_largest(largest):
+    x = np.float32([4.8940888e-27, 2.4708283e-29, 7.5706177e3, -largest])
+    y = topk_mag(x, np.float32(2.0532987), lam=np.float32(1e-12))
+    np.testing.assert_allclose(y, [0.0532987 * x[0], 0, x[2], x[3]], rtol=1e-5)

@@ -54,6 +54,11 @@ def _knapsack(of: Problem, caps: Reals) -> Answer:
     inner = np.where(near | (part_of_sum <= 64 * adding * k), np.nan, 1)
     own = of.unit * (16 + 8 * e + np.abs(np.log2(np.where(z > 0, z, 1))))
     rough = np.abs(h) + np.abs(cost * share)
+    # What entries are worth for their cost is a quotient of x, not of its distance from the threshold: each is off by
+    # its own roundings, and the price by a mean of them.
+    reach = np.abs(x) + np.abs(x - low * cost)
+    off = 4 * of.unit * (reach + cost * total(cost * slope * reach) / held) / lam
+    bent = np.where(part, np.abs(e - 1) * off / np.where(part, t, 1), 0)
     wanted = {
         "value": z,
         "x": inner * slope * (h - cost * share),
@@ -61,12 +66,11 @@ def _knapsack(of: Problem, caps: Reals) -> Answer:
         "lam": -inner * total(slope * t * (h - cost * share)),
     }
     slack = {
-        "value": np.where(edge, 0, own * z + near * 4 * adding * everything / cost),
-        "x": (own + adding) * slope * rough,
+        "value": np.where(edge, 0, own * z + lam * slope * off + near * 4 * adding * everything / cost),
+        "x": (own + adding + bent) * slope * rough,
         "k": adding * total(cost * slope * np.abs(h)) / held,
-        "lam": total((own + adding) * slope * np.abs(t) * rough),
+        "lam": total((own + adding + bent) * slope * np.abs(t) * rough),
     }
-    # What entries are worth for their cost is a quotient of x, not of its distance from the threshold.
     scale = sizes_of(wanted) | {
         "x": (slope * rough).max(axis=1, keepdims=True) + slope.max(axis=1, keepdims=True) * np.abs(h).max(),
         "lam": total(slope * np.abs(t) * rough),
@@ -74,7 +78,7 @@ def _knapsack(of: Problem, caps: Reals) -> Answer:
     return Answer(
         wanted,
         slack,
-        np.abs(x) + np.abs(x - low * cost),
+        reach,
         scale,
         np.where(edge, 0, (16 + x.shape[1] / 4) * k + 2 * total(cost * slope * lam)),
     )

@@ -9,7 +9,7 @@ Dykstra, 1988) ``v_i = min over a <= i of max over b >= i of V(a, b)``, with ``V
 import numpy as np
 
 from tests.ops.oracle.problem import Answer, Problem, sizes_of, total
-from tests.ops.oracle.reals import Reals, power
+from tests.ops.oracle.reals import EPS, Reals, power
 
 _HALVINGS = 100
 
@@ -43,12 +43,14 @@ def _together(s: Reals, w: Reals, of: Problem) -> Reals:
 
 
 def _blocks(s: Reals, w: Reals, of: Problem) -> tuple[np.ndarray, np.ndarray, Reals]:
-    """First and last of the block of each entry, the smallest blocks there are, and ``s - v``.
+    """First and last of the block of each entry, and ``s - v``.
 
     Values are held as a distance from the first entry of their block, so that they can be told apart however far from
-    0 the entries are.
+    0 the entries are. Those that bisection does not tell apart count as equal, and blocks with one value as one block:
+    with ``p`` near 1 an entry may be pooled with another by 1e-20 of it.
     """
     rows, n = s.shape
+    widest = of.lam[:, 0] * power(np.abs(w).max(axis=1), of.order)
     nearby = np.zeros((n, n, rows), s.dtype)
     for a in range(n):
         for b in range(a, n):
@@ -56,13 +58,19 @@ def _blocks(s: Reals, w: Reals, of: Problem) -> tuple[np.ndarray, np.ndarray, Re
     first, last = np.zeros((2, rows, n), np.int64)
     gap = np.zeros((rows, n), s.dtype)
     everyone = np.arange(rows)
+
+    def last_of_largest(values: Reals) -> np.ndarray:
+        largest = values.max(axis=0)
+        equal = largest - values <= 16 * EPS * (np.abs(values) + np.abs(largest) + widest)
+        return len(values) - 1 - np.argmax(equal[::-1], axis=0)
+
     for i in range(n):
-        end = i + np.argmax(nearby[i, i:], axis=0)
+        end = i + last_of_largest(nearby[i, i:])
         start, best = np.full(rows, i), nearby[i, end, everyone]
         for a in reversed(range(i)):
-            other = i + np.argmax(nearby[a, i:], axis=0)
-            value = nearby[a, other, everyone]
-            lower = (s[:, a] - s[everyone, start]) + (value - best) < 0
+            other = i + last_of_largest(nearby[a, i:])
+            value, apart = nearby[a, other, everyone], s[:, a] - s[everyone, start]
+            lower = apart + (value - best) <= 16 * EPS * (np.abs(value) + np.abs(best) + widest)
             start, end, best = np.where(lower, a, start), np.where(lower, other, end), np.where(lower, value, best)
         first[:, i], last[:, i] = start, end
         gap[:, i] = (s[:, i] - s[everyone, start]) - best
@@ -93,7 +101,10 @@ def _project(of: Problem, x: Reals, w: Reals, of_weights: bool) -> Answer:
     held = np.where(pull > 0, pull, 1)
     share = np.where(alone, 0, block(steep * h) / held)
     paid = np.where(alone, 0, e * y / of.lam)
-    judged = np.where(vanishing | (np.diff(w if of_weights else s, axis=1) == 0).any(axis=1, keepdims=True), np.nan, 1)
+    # A shift takes the middle entry to 0. Entries that it rounds to one number may form a block, of any weights.
+    far = 0 * s if of_weights else of.unit * np.abs(s - s[:, n // 2 : n // 2 + 1])
+    equal = -np.diff(w if of_weights else s, axis=1) <= np.maximum(far[:, 1:], far[:, :-1])
+    judged = np.where(vanishing | equal.any(axis=1, keepdims=True), np.nan, 1)
     soft = np.where(vanishing, np.nan, 1)
     # Where the slope vanishes, or grows without bound, at 0 it is as uncertain as its argument.
     certain = alone | (of.order == 1) | (np.abs(gap) > 1e3 * of.unit * np.abs(s - s[:, n // 2 : n // 2 + 1]))
@@ -119,7 +130,9 @@ def _project(of: Problem, x: Reals, w: Reals, of_weights: bool) -> Answer:
     slack["x"] = np.broadcast_to(slack["x"], x.shape)
     reach = np.abs(w) if of_weights else np.abs(s - s[:, n // 2 : n // 2 + 1]) + np.abs(gap)
     reach = np.where(vanishing, 0, in_place(reach, order_of_w if of_weights else order))
-    steepest = power((np.abs(gap) + 64 * of.unit * np.abs(gap)) / of.lam, e - 1)
+    # A gap of 0 is one of a few roundings.
+    gaps = np.abs(gap) + 64 * (of.unit * np.abs(gap) + far + of.unit * of.lam * power(of_w, of.order))
+    steepest = power(gaps / of.lam, e - 1)
     scale = sizes_of(wanted) | {
         "x": largest if of_weights else np.where(alone, 0, e / of.lam * steepest).max(axis=1, keepdims=True) * largest,
         "lam": total(np.abs(paid) * rough),

@@ -61,22 +61,25 @@ def _moved(of: Problem, answer: Answer) -> list[Problem]:
     """Problems a few roundings away, in pairs of opposite ones, so that of a kink both sides are seen.
 
     Neighbours move apart, so that ties break, and the neighbours of neighbours; the sum moves with the strength, and
-    against it. The strength moves less than entries, as otherwise a gap that is just as wide would stay so.
+    against it, and by itself, as what it does may be what neighbours undo. The strength moves less than entries, as
+    otherwise a gap that is just as wide would stay so.
     """
     off = UNITS * of.unit
     rank = np.argsort(np.argsort(of.x, axis=1, kind="stable"), axis=1)
     places = np.arange(of.cotangent.shape[1])
     problems = []
-    for period, way in ((1, 1), (1, -1), (2, 1), (2, -1)):
-        signs = way * (1.0 - 2 * (rank // period % 2))
-        problems.append(
-            dataclasses.replace(
-                of,
-                x=of.x + np.where(answer.reach > 0, off * signs * answer.reach, 0),
-                k=np.maximum(of.k + way * of.unit * answer.loose, 0),
-                lam=of.lam * (1 + (3 - 2 * period) * way * 0.6 * off),
-                cotangent=of.cotangent * (1 + off * way * (1 - 2 * (places // period % 2))),
-                order=of.order * (1 + way * (of.unit if of.order != 1 else 0)),
+    for way in (1, -1):
+        summed = dataclasses.replace(of, k=np.maximum(of.k + way * of.unit * answer.loose, 0))
+        problems.append(summed)
+        for period in (1, 2):
+            signs = way * (1.0 - 2 * (rank // period % 2))
+            problems.append(
+                dataclasses.replace(
+                    summed,
+                    x=of.x + np.where(answer.reach > 0, off * signs * answer.reach, 0),
+                    lam=of.lam * (1 + (3 - 2 * period) * way * 0.6 * off),
+                    cotangent=of.cotangent * (1 + off * way * (1 - 2 * (places // period % 2))),
+                    order=of.order * (1 + way * (of.unit if of.order != 1 else 0)),
+                )
             )
-        )
     return problems

@@ -7,6 +7,7 @@ import numpy as np
 from tests.ops.oracle.equation import Curve, Root, Strength, solve, unshifted
 from tests.ops.oracle.problem import Answer, Problem, sizes_of, total
 from tests.ops.oracle.reals import Flags, Real, Reals, power
+from tests.ops.oracle.rounding import UNITS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +69,10 @@ def loose(of: Problem, at: Solved) -> Reals:
     """Units by which the sum may be off: those of its terms, of adding them, and of positions, absolute ones."""
     root = at.root
     slopes = np.where(at.partly, at.by.exponent * root.z / np.where(at.partly, root.t, 1), 0)
-    return np.where(root.hard | (of.lam == 0), 0, _adding(at) * root.k + 2 * total(slopes))
+    # An interval of thresholds as short as a rounding may close, and then the sum has terms.
+    from_kink = np.minimum(np.abs(root.t), np.abs(root.t - 1)).min(axis=1, keepdims=True)
+    sure = root.hard & (from_kink > UNITS * of.unit)
+    return np.where(sure | (of.lam == 0), 0, _adding(at) * root.k + 2 * total(slopes))
 
 
 def _adding(at: Solved) -> Reals:
@@ -104,7 +108,10 @@ def topk(of: Problem, curve: Curve, debias: bool = False) -> Answer:
             _with_zeros(of, at, choose, slack, debias)
         if at.highest.any():
             _with_infinities(of, at, choose, slack, curve)
-    return Answer(choose, slack, reach(of, at), scale, loose(of, at))
+        # A share about to leave the normal numbers, below four times the least of them, may count as not selected.
+        lost = at.partly & (at.root.z < 4 * of.tiny * (1 + 64 * of.exponent * of.unit)) & (not debias)
+        other = {"x": np.where(lost, 0, choose["x"])}
+    return Answer(choose, slack, reach(of, at), scale, loose(of, at), other)
 
 
 def reach(of: Problem, at: Solved) -> Reals:
@@ -168,9 +175,13 @@ def _relaxed(of: Problem, at: Solved, curve: Curve, debias: bool, h: Reals) -> t
     for name in ("x", "k", "lam"):
         wanted[name] = np.where(unsteady, np.nan, wanted[name])
     # The threshold moves y_i = z_i phi'(gamma) through both of its factors, and most of that cancels.
-    of_share = total(own * part * curvature * np.abs(h - share)) / np.where(fixed, 1, pull)
+    # A share is a mean, of weights that are rounded, and added up.
+    weights = np.where(partly, steep + extra, 0)
+    of_share = total(own * (part * curvature + weights) * np.abs(h - share))
+    of_share = (of_share + of.unit * _adding(at) * total(weights * np.abs(h))) / np.where(fixed, 1, pull)
     of_k = np.where(root.hard, np.abs(_side_in_k(of, at, curve, debias, np.ones_like(h))) * most, np.abs(slope * share))
     size_of_k = slope * np.where(fixed, most, total((steep + extra) * np.abs(h)) / np.where(fixed, 1, pull))
+    steepest = np.where(unsteady, e * slope / root.width, np.maximum(steep + extra, np.abs(kept)))
     slack = {
         "value": own * np.abs(y) + 4 * of.unit * left,
         "x": 2 * own * (steep * (np.abs(h) + np.abs(share)) + np.abs(extra * h) + np.abs(kept)) + steep * of_share,
@@ -180,8 +191,8 @@ def _relaxed(of: Problem, at: Solved, curve: Curve, debias: bool, h: Reals) -> t
     }
     scale = {
         "value": y.max(axis=1, keepdims=True),
-        "x": np.maximum(steep + extra, np.abs(kept)).max(axis=1, keepdims=True) * most,
-        "k": size_of_k,
+        "x": steepest.max(axis=1, keepdims=True) * most,
+        "k": np.maximum(size_of_k, np.nan_to_num(of_k)),
         "lam": total(np.abs(lost) + paid * (np.abs(h) + np.abs(share))),
     }
     return wanted, slack, scale

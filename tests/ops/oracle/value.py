@@ -50,7 +50,7 @@ def _relaxed(of: Problem, at: Solved, curve: Curve) -> tuple[dict[str, Reals], .
     low = np.where(np.isfinite(root.low), root.low, 0)
     side = np.where(root.k == 0, low, np.where(np.isfinite(root.high), root.high, 0))
     in_k = np.where(root.pinned, 0, curve.value(np.where(root.hard, side, root.gamma)))
-    in_k = np.where(root.hard & (of.k > root.k), 0, in_k)
+    in_k = np.where((root.hard & (of.k > root.k)) | (total(at.present) == 0), 0, in_k)
     size = np.maximum(np.abs(root.gamma), np.abs(np.where(root.hard, low, 0)))
     e = of.exponent
     adding = of.unit * (8 + 0.5 * total(at.present))
@@ -61,7 +61,9 @@ def _relaxed(of: Problem, at: Solved, curve: Curve) -> tuple[dict[str, Reals], .
     wanted = {"value": total(phi) + block + spent, "x": weight * at.sign * y, "k": weight * in_k, "lam": -weight * norm}
     slack = {
         "value": adding * (total(sizes) + wide * np.abs(block) + spent)
-        + total(own * (phi + lam * power(y, of.order + 1))),
+        + total(own * (np.abs(phi) + lam * power(y, of.order + 1)))
+        # A share that underflows is lost with its entry.
+        + 4 * of.tiny * total(np.where(at.partly, curve.slope(np.abs(at.s)) * np.abs(at.s), 0)),
         "x": np.abs(weight) * own * y,
         "k": np.abs(weight) * of.unit * (16 + 4 * e) * (curve.slope(size) * (size + lam * curve.linear) + np.abs(in_k)),
         "lam": np.abs(weight) * (adding * norm + total(own * power(y, of.order + 1))),

@@ -130,15 +130,20 @@ def draw(setting: Setting, *seed: int) -> Rows:
         lam, k, extra = (value.astype(setting.working) for value in (lam, k, extra))
     per_row = setting.operator in PER_ROW
     cotangent = (rng.integers(-16, 17, size=(rows, 1 if per_row else setting.n)) / 8).astype(x.dtype)
-    return Rows(x, k, lam, where, extra, cotangent, _inside(setting, x, lam, where, extra))
+    return Rows(x, k, lam, where, extra, cotangent, _inside(setting, x, k, lam, where, extra))
 
 
-def _inside(setting: Setting, x: np.ndarray, lam: np.ndarray, where: np.ndarray, extra: np.ndarray) -> np.ndarray:
+def _inside(
+    setting: Setting, x: np.ndarray, k: np.ndarray, lam: np.ndarray, where: np.ndarray, extra: np.ndarray
+) -> np.ndarray:
     size = np.where(where, np.abs(x.astype(np.float64)), 0.0)
     entries = (size <= (EXPONENTS if setting.phi == "exp" else ENTRIES[1])) | ~np.isfinite(size)
     if setting.operator in PERMUTAHEDRON:  # lam times the weights, which are the entries of soft_sort, is formed
         largest = np.maximum(size.max(axis=1), np.abs(extra).max(axis=1))
         entries = entries & (largest * lam.astype(np.float64) < _OVERFLOW)[:, None]
+    if setting.operator == "topk_plan":  # near the end of the range of k it may not converge
+        left = setting.competing - k
+        entries = entries & ((left == 0) | (left > 4 * setting.unit**0.5 * np.maximum(k, 1)))[:, None]
     return entries.all(axis=1)
 
 

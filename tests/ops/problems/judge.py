@@ -128,7 +128,7 @@ def _faults(
         bad = np.where(nan_row, ~np.isnan(got) & present, (ratio > 1) | (~np.isfinite(got) & judged & inside))
         bad = bad & (~nan_row | _all_nan(setting)) & ~(np.isnan(got) & ~inside)
     else:
-        bad = ((ratio > 1) | (~np.isfinite(got) & ~over & ~infinite & ~_overflows(setting, rows))) & inside & ~nan_row
+        bad = ((ratio > 1) | (~np.isfinite(got) & ~over & ~infinite)) & ~_overflows(setting, rows) & inside & ~nan_row
     right = judged & ~bad & ~nan_row & inside
     tally.judged[name] = tally.judged.get(name, 0) + int(right.sum())
     units = np.where(right & np.isfinite(ratio), ratio, 0).max(initial=0) * UNITS
@@ -161,12 +161,20 @@ def _floor(setting: Setting, rows: Rows, name: str, size: np.ndarray, got: np.nd
     terms, tiny = setting.n if got.shape[1] == 1 else 1, setting.tiny
     floor = (128 if setting.phi == "exp" else 16) * tiny * terms
     floor = np.full((setting.rows, 1), max(floor, float(jnp.finfo(setting.dtype).smallest_subnormal)))
-    if name == "value":
+    if name != "value":
+        floor = np.maximum(floor, np.maximum(np.sqrt(tiny) * size, tiny / setting.unit))
+    if not (setting.operator.startswith("topk_mag") or setting.phi == "half_square"):
         return floor
-    floor = np.maximum(floor, np.maximum(np.sqrt(tiny) * size, tiny / setting.unit))
-    if setting.operator.startswith("topk_mag") or setting.phi == "half_square":  # computed in units of a row
-        x = np.where(rows.where & np.isfinite(rows.x), np.abs(real(rows.x)), 0).max(axis=1, keepdims=True)
-        unit = np.clip(np.sqrt(real(rows.lam))[:, None] * x ** (0.5 * setting.p), 2.0**-80, 1)
-        largest = np.abs(real(rows.cotangent)).max(axis=1, keepdims=True)
-        floor = np.maximum(floor, np.where(rows.lam[:, None] > 0, 16 * tiny / unit * largest, 0))
-    return floor
+    # Computed in units of a row, in which 1 is between its largest entry and the width of that, and the width of 1e-30
+    # has all its digits, unless the largest entry overflows.
+    x, lam, p = np.where(rows.where & np.isfinite(rows.x), np.abs(real(rows.x)), 0), real(rows.lam)[:, None], setting.p
+    largest = x.max(axis=1, keepdims=True)
+    unit = np.minimum(np.sqrt(lam) * largest ** (0.5 * p), lam * 1e-30 ** (p - 1) / 2.5e-31)
+    unit = np.maximum(np.clip(unit, 2.0**-80, 1), largest * 2.0**-100)
+    if name == "value":
+        # The threshold is known to twice `tiny` units: so far a position may be off, of which the share is a power.
+        of_entry = 4 * tiny * unit * np.maximum(x, 1e-300) ** (2 - p) / ((p - 1) * lam)
+        of_entry = np.maximum(of_entry, 16 * tiny * unit)
+        return np.where(lam > 0, np.maximum(floor, of_entry if got.shape[1] > 1 else 0), floor)
+    most = np.abs(real(rows.cotangent)).max(axis=1, keepdims=True)
+    return np.where(lam > 0, np.maximum(floor, 16 * tiny / unit * most), floor)
