@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -109,4 +110,4 @@ def dotted(config: ml_collections.ConfigDict) -> Fields:
 
 def is_of(field: str, names: Collection[str]) -> bool:
     """Whether a field, by dotted name, is one of these names or belongs to a section that is."""
-    return any(field == name or field.startswith(f"{name}.") for name in names)
+    return any(section in names for section in itertools.accumulate(field.split("."), "{}.{}".format))

@@ -1,6 +1,7 @@
 """How the runs of an experiment are named, coloured and compared. Science knows nothing of this: `report.py` has it."""
 
 import dataclasses
+import functools
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,11 +25,10 @@ HOW = (
 )
 # Fields that no comparison of methods is to keep alike: what is tuned, and what computes the same numbers otherwise.
 _NOT_KEPT_ALIKE = ("optimizer", "accumulate", "model.remat", "model.scan", "moe.dispatcher", "validation_size")
-METHOD, NAME = "(method)", "(name)"  # parts of labels that are no fields
 _FEW = 4  # runs of a method, of which labels give every field that differs
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Presentation:
     """How runs of an experiment are shown.
 
@@ -37,6 +37,7 @@ class Presentation:
       kinds: of its methods: the field of the config that names one, and the fields that each reads.
       method: returns the name of a run's method, of the fields of its config.
       baseline: the method, by its name in the config, that others are compared with.
+      order: returns the place of a run in tables and figures.
       setting: fields besides those of `kinds` that belong to a method, as what is chosen for it on validation.
       always: fields that labels give wherever they are read, even where all runs have the same.
       names: what labels call fields; the others go by the last part of their name.
@@ -49,6 +50,7 @@ class Presentation:
     kinds: Kinds
     method: Callable[[Fields], str]
     baseline: str
+    order: Callable[[Run], Any] = lambda run: run.name
     setting: Collection[str] = ()
     always: Collection[str] = ()
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -57,11 +59,12 @@ class Presentation:
     types: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def load(self, directory: Path) -> tuple[list[Run], list[Problem]]:
-        """The finished runs of the experiment below `directory`, and what is left out."""
+        """The finished runs of the experiment below `directory`, in order, and what is left out, by name."""
         runs, problems = results.load(directory)
         odd = {run.name: self.odd(run) for run in runs}
         problems += [Problem(name, reason) for name, reason in odd.items() if reason]
-        return [run for run in runs if not odd[run.name]], sorted(problems, key=lambda problem: problem.name)
+        shown = sorted((run for run in runs if not odd[run.name]), key=self.order)
+        return shown, sorted(problems, key=lambda problem: problem.name)
 
     def odd(self, run: Run) -> str:
         """Says why a run cannot be shown; empty if it can."""
@@ -73,7 +76,7 @@ class Presentation:
         if not isinstance(kind, str) or kind not in self.kinds.reads:
             return f"config.{self.kinds.field}={kind!r} is none of " + ", ".join(self.kinds.reads)
         try:
-            self.method(run.fields).encode()  # not every string is text
+            self.method(run.fields)
         except KeyError as error:
             return f"config.{error.args[0]} is missing, or has a value that is not known"
         except (TypeError, ValueError, AttributeError) as error:
@@ -84,62 +87,54 @@ class Presentation:
         """The fields that a run reads, of all of its config."""
         return {name: value for name, value in fields.items() if self.kinds.is_read(name, fields)}
 
-    def circumstances(self, fields: Fields) -> Fields:
-        """The fields that are alike where a difference is one of methods: data, network, length and the like."""
-        apart = (*self.setting, *self.kinds.of_kinds, self.kinds.field, *_NOT_KEPT_ALIKE, *HOW)
-        return {
-            name: value for name, value in self.read(fields).items() if value is not None and not is_of(name, apart)
-        }
-
     def settings(self, runs: Sequence[Run], *, given: Collection[str] = ()) -> list[str]:
-        """The fields in which each run differs from others of its method, as `p = 4/3, learning rate 0.03`."""
-        return [", ".join(parts.values()) for parts in self.parts(runs, given=given)]
-
-    def parts(self, runs: Sequence[Run], *, given: Collection[str] = ()) -> list[dict[str, str]]:
-        """The same by the dotted names of the fields, as `{"p": "p = 4/3", "optimizer.learning_rate": ...}`.
+        """The fields in which each run differs from others of its method, as `p = 4/3, learning rate 0.03`.
 
         A value that more than two thirds of many have goes without saying, and so do the fields that are `given`.
         """
-        methods = grouped(runs, lambda run: self.method(run.fields))
-        usual = {method: _usual([run.fields for run in its]) for method, its in methods.items()}
+        return [", ".join(parts.values()) for parts in self._parts(runs, given)]
 
-        def is_told(run: Run, name: str, value: Any) -> bool:
-            varying = usual[self.method(run.fields)]
-            is_its_own = (name in varying and value != varying[name]) or is_of(name, self.always)
-            return is_its_own and not is_of(name, (*HOW, *given)) and self.kinds.is_read(name, run.fields)
+    def _parts(self, runs: Sequence[Run], given: Collection[str]) -> list[dict[str, str]]:
+        """The same by the dotted names of the fields, as `{"p": "p = 4/3", "optimizer.learning_rate": ...}`."""
+        usual = {
+            method: _usual([run.fields for run in its])
+            for method, its in grouped(runs, lambda run: self.method(run.fields)).items()
+        }
+        return [self._differing(run.fields, usual[self.method(run.fields)], given) for run in runs]
 
-        return [
-            {
-                name: self._shown(name, value)
-                for name, value in run.fields.items()
-                if value is not None and is_told(run, name, value)
-            }
-            for run in runs
-        ]
+    def _differing(self, fields: Fields, usual: Fields, given: Collection[str]) -> dict[str, str]:
+        return {
+            name: shown(self.names.get(name, name.rpartition(".")[2].replace("_", " ")), name, value)
+            for name, value in fields.items()
+            if value is not None
+            and ((name in usual and value != usual[name]) or is_of(name, self.always))
+            and not is_of(name, (*HOW, *given))
+            and self.kinds.is_read(name, fields)
+        }
 
     def labels(self, runs: Sequence[Run]) -> list[str]:
         """The method of each run, and the fields in which it differs from its neighbours."""
         return [", ".join(parts.values()) for parts in self.parts_of_labels(runs)]
 
     def parts_of_labels(self, runs: Sequence[Run]) -> list[dict[str, str]]:
-        """The same by `METHOD` and the dotted names of the fields; runs that differ in nothing have their `NAME`, too.
+        """The same by field, the method as `(method)`; runs that differ in nothing have their `(name)`, too.
 
         A run whose method has no name goes by its own.
         """
-        named = zip(runs, self.parts(runs), strict=True)
-        parts = [{METHOD: self.method(run.fields) or run.name, **fields} for run, fields in named]
-        labels = [", ".join(its.values()) for its in parts]
-        for run, its, label in zip(runs, parts, labels, strict=True):
-            if labels.count(label) > 1:
-                its[NAME] = f"[{run.name}]"
-        return parts
+        named = zip(runs, self._parts(runs, given=()), strict=True)
+        parts = [{"(method)": self.method(run.fields) or run.name, **fields} for run, fields in named]
+        labels = Counter(", ".join(its.values()) for its in parts)
+        return [
+            its | ({"(name)": f"[{run.name}]"} if labels[", ".join(its.values())] > 1 else {})
+            for run, its in zip(runs, parts, strict=True)
+        ]
 
     def references(self, runs: Sequence[Run], method: str = "") -> dict[str, Run | None]:
         """By name the run of a method, by default the baseline, in the circumstances of each; None without another.
 
         Of several the nearest (`far`) comes first, then one with the same optimizer, then the first.
         """
-        keys = {run.name: json.dumps(self.circumstances(run.fields)) for run in runs}
+        keys = {run.name: _circumstances(self, run) for run in runs}
         candidates = [run for run in runs if run.fields.get(self.kinds.field) == (method or self.baseline)]
         groups = grouped(candidates, lambda run: keys[run.name])
 
@@ -152,8 +147,19 @@ class Presentation:
 
         return {run.name: reference(run) for run in runs}
 
-    def _shown(self, field: str, value: Any) -> str:
-        return shown(self.names.get(field, field.rpartition(".")[2].replace("_", " ")), field, value)
+
+@functools.lru_cache(maxsize=4096)
+def _circumstances(presentation: Presentation, run: Run) -> str:
+    """The fields that are alike where a difference is one of methods, as JSON: data, network, length and the like."""
+    kinds = presentation.kinds
+    apart = (*presentation.setting, *kinds.of_kinds, kinds.field, *_NOT_KEPT_ALIKE, *HOW)
+    return json.dumps(
+        {
+            name: value
+            for name, value in run.fields.items()
+            if value is not None and not is_of(name, apart) and kinds.is_read(name, run.fields)
+        }
+    )
 
 
 def _usual(configs: Sequence[Fields]) -> Fields:

@@ -6,18 +6,17 @@ import hashlib
 import inspect
 import io
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 
 from experiments.core.config import is_whole
-from experiments.core.errors import UsageError, printable
+from experiments.core.errors import DamagedError, UsageError, printable
 from experiments.core.kinds import Fields
 from experiments.core.record import metrics
-from experiments.core.record.files import read_object
 from experiments.core.record.metrics import Row
 from experiments.core.record.summary import PROGRESS, interval, summarize
 from experiments.core.record.workdir import Workdir
@@ -46,7 +45,7 @@ _MARKS = ("config.json", "metrics.jsonl", "summary.json", LAUNCH)  # a directory
 _FILES = (*_MARKS, "environment.json", "examples.npz", "probe.npz", ".lock")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Run:
     """A finished run, or one as far as it has come.
 
@@ -126,15 +125,10 @@ class Problem:
 
 def load(directory: Path) -> tuple[list[Run], list[Problem]]:
     """All runs below `directory`, by name; those unfinished or broken as problems."""
-    runs, problems = [], []
-    for found in read(directory):
-        if isinstance(found, Problem):
-            problems.append(found)
-        elif found.done:
-            runs.append(found)
-        else:
-            problems.append(Problem(found.name, _reached(found.config, found.rows, "unfinished:")))
-    return runs, problems
+    found = list(read(directory))
+    runs = [one for one in found if isinstance(one, Run) and one.done]
+    unfinished = [Problem(one.name, one.state) for one in found if isinstance(one, Run) and not one.done]
+    return runs, sorted([*unfinished, *(one for one in found if isinstance(one, Problem))], key=lambda one: one.name)
 
 
 def read(directory: Path) -> Iterator[Run | Problem]:
@@ -217,26 +211,26 @@ def _read_workdir(path: Path, name: str) -> Run:
         if os.path.lexists(file) and not file.is_file():  # to open a pipe would wait for whoever writes to it
             raise _BrokenError(f"{file.name} is not a file")
     finished, launch = workdir.summary.exists(), path / LAUNCH
-    launched = _checked(_object(launch), "launch") if launch.exists() and not finished else {}
+    launched = _object(launch) if launch.exists() and not finished else {}
     error = f"; last error: {launched['reason']}" if launched.get("reason") else ""
     if not workdir.config.exists():
         raise _BrokenError(f"config.json is missing{error}")
     rows = metrics.read(workdir.metrics)
     if not rows:
         raise _BrokenError(f"metrics.jsonl is missing or empty{error}")
-    config = _checked(_object(workdir.config), "config")
+    config = _object(workdir.config)
     length(config)
     metrics.require_complete(workdir.metrics, rows, config)
-    environment = _checked(_object(workdir.environment), "environment") if workdir.environment.exists() else None
+    environment = _object(workdir.environment) if workdir.environment.exists() else None
     if not finished:
-        state = _reached(config, rows, _how_far(workdir, launched.get("state")))
+        unit, total = length(config)
+        state = f"{_how_far(workdir, launched.get('state'))} {unit} {rows[-1][unit]} of {total}"
         summary = summarize(config["seeds"], rows[-1]) | {"state": state}
         return Run(name, config, rows, summary, environment, launched.get("reason", ""))
-    summary = _checked(_object(workdir.summary), "summary")
-    metrics.require_sha256(workdir.metrics, summary["metrics_sha256"])
+    summary = _object(workdir.summary)
     record = {"config": config, "rows": rows, "summary": summary, "environment": environment}
     arrays = {path.stem: _arrays(path, summary) for path in (workdir.examples, workdir.probe)}
-    return _finished(name, record, arrays, functools.partial(_params, workdir.params))
+    return _finished(workdir.metrics, name, record, arrays, workdir.params)
 
 
 def _read_archive(path: Path, prefix: str) -> Iterator[Run | Problem]:
@@ -244,26 +238,30 @@ def _read_archive(path: Path, prefix: str) -> Iterator[Run | Problem]:
     try:
         for record, arrays in archive.read(path):
             name = prefix + record["name"]
-            yield _or_problem(name, path, functools.partial(_archived, path / archive.RUNS, name, record, arrays))
+            yield _or_problem(
+                name,
+                path,
+                functools.partial(_finished, path / archive.RUNS, name, record, arrays, arrays.get("params")),
+            )
     except UsageError as error:
         yield Problem(prefix.rstrip("/") or ".", str(error).replace(f"{path}/", ""))
 
 
-def _archived(path: Path, name: str, record: archive.Record, arrays: archive.Arrays) -> Run:
-    for part in ("config", "environment", "summary"):
-        if part != "environment" or record[part] is not None:
-            _checked(record[part], part)
-    if not record["rows"] or metrics.sha256_of(record["rows"]) != record["summary"]["metrics_sha256"]:
-        raise _BrokenError("its rows are damaged: their SHA-256 is not the one in its summary")
-    metrics.require_complete(path, record["rows"], record["config"])
-    return _finished(name, record, arrays, lambda: arrays.get("params", {}))
-
-
 def _finished(
-    name: str, record: archive.Record, arrays: archive.Arrays, params: Callable[[], Mapping[str, np.ndarray]]
+    path: Path,
+    name: str,
+    record: archive.Record,
+    arrays: archive.Arrays,
+    params: Mapping[str, np.ndarray] | Path | None,
 ) -> Run:
-    """A run that is done, once its config, rows and summary are found to belong together."""
-    config, rows, summary = record["config"], record["rows"], record["summary"]
+    """A run that is done, once its config, rows and summary are found to belong together; rows are of the file."""
+    config, rows, summary, environment = (record[part] for part in ("config", "rows", "summary", "environment"))
+    _check(config, "config")
+    _check(summary, "summary")
+    if environment is not None:
+        _check(environment, "environment")
+    if metrics.sha256_of(rows) != summary["metrics_sha256"]:
+        raise DamagedError(path, "its SHA-256 is not the one in summary.json", _ADVICE)
     unit, total = length(config)
     last = rows[-1]
     is_its_end = (last[unit], last["step"], config["seeds"]) == (total, summary["steps"], summary["seeds"])
@@ -271,7 +269,8 @@ def _finished(
     if not is_its_end or measured != _final_values(summary):
         raise _BrokenError("summary.json does not belong to the last row of metrics.jsonl")
     examples, probe = arrays.get("examples", {}), arrays.get("probe", {})
-    return Run(name, config, rows, summary, record["environment"], "", examples, probe, params)
+    read_params = functools.partial(_params, params) if isinstance(params, Path) else lambda: params or {}
+    return Run(name, config, rows, summary, environment, "", examples, probe, read_params)
 
 
 def _final_values(summary: dict[str, Any]) -> dict[str, list[float | None]]:
@@ -280,11 +279,6 @@ def _final_values(summary: dict[str, Any]) -> dict[str, list[float | None]]:
     return {
         name.removesuffix(suffix): values for name, values in metrics.flatten(summary["final"]) if name.endswith(suffix)
     }
-
-
-def _reached(config: dict[str, Any], rows: list[Row], how: str) -> str:
-    unit, total = length(config)
-    return f"{how} {unit} {rows[-1][unit]} of {total}"
 
 
 def _how_far(workdir: Workdir, launched: str | None) -> str:
@@ -300,25 +294,21 @@ def _how_far(workdir: Workdir, launched: str | None) -> str:
 
 
 def _object(path: Path) -> dict[str, Any]:
-    return read_object(path, _ADVICE)
-
-
-def _checked(found: Any, name: str) -> dict[str, Any]:
-    """An object of a file, once it is found to have fields of the types of such a file, and finite numbers."""
-    if reason := misfit(found, _TYPES[name], name):
-        raise _BrokenError(f"{name}.json is of no run of this repository: {reason}")
-    if not all(abs(number) <= sys.float_info.max for number in _numbers(found)):
-        raise _BrokenError(f"{name}.json is of no run of this repository: a number in it is not finite, or too large")
+    """The object of a file, once it is found to have fields of the types of such a file; no number is infinite."""
+    try:
+        found = orjson.loads(path.read_bytes())
+    except ValueError as error:
+        raise DamagedError(path, f"no JSON: {error}", _ADVICE) from error
+    if not isinstance(found, dict):
+        raise DamagedError(path, "no JSON object", _ADVICE)
+    _check(found, path.stem)
     return found
 
 
-def _numbers(value: Any) -> Iterator[int | float]:
-    """All in a JSON value."""
-    if isinstance(value, int | float):
-        yield value
-    elif isinstance(value, dict | list):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _numbers(part)
+def _check(found: Mapping[str, Any], name: str) -> None:
+    """Raises `_BrokenError` if a field of a part of a run is of another type than it has to be."""
+    if reason := misfit(found, _TYPES[name], name):
+        raise _BrokenError(f"{name}.json is of no run of this repository: {reason}")
 
 
 def _params(path: Path) -> dict[str, np.ndarray]:

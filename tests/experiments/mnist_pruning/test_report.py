@@ -103,7 +103,7 @@ def test_runs_that_cannot_be_shown_are_listed_with_the_reason(tmp_path):
     assert told == [
         ("foreign", "not a run of mnist_pruning"),
         ("odd", "config.p is missing, or null"),
-        ("unfinished", "unfinished: epoch 1 of 1"),
+        ("unfinished", "unfinished, at epoch 1 of 1"),
     ]
 
 

@@ -69,7 +69,7 @@ def test_what_is_unfinished_or_does_not_fit_together_is_a_problem(tmp_path):
     assert runs == []
     foreign = "summary.json does not belong to the last row of metrics.jsonl"
     assert {problem.name: problem.reason for problem in problems} == {
-        "unfinished": "unfinished: step 40 of 100",
+        "unfinished": "unfinished, at step 40 of 100",
         "longer": foreign,
         "shorter": foreign,
         "nested": foreign,
@@ -141,7 +141,7 @@ def test_what_the_trainer_writes_is_read(tmp_path):
     assert "its SHA-256 is not the one in summary.json" in load(tmp_path)[1][0].reason
     path.write_bytes(written)
     (tmp_path / "toy" / "summary.json").unlink()
-    assert [problem.reason for problem in load(tmp_path)[1]] == ["unfinished: step 6 of 6"]
+    assert [problem.reason for problem in load(tmp_path)[1]] == ["stopped at step 6 of 6"]
 
 
 def test_the_table_and_the_figures_of_the_pruning_leave_other_experiments_out(tmp_path):
