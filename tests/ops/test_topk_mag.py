@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 
 from ops import hard_topk_mag, topk_mag
 from tests.ops import oracles
