@@ -59,13 +59,9 @@ _FIGURE5 |= {"optimizer.learning_rate": 1e-2, "optimizer.schedule": "constant", 
 # Names, order and groups of runs -------------------------------------------------------------------------------------
 
 
-def _has(fields: Fields, wanted: Fields) -> bool:
-    return wanted.items() <= fields.items()
-
-
 def is_papers(fields: Fields) -> bool:
     """Whether operator and lam are those of the paper's Section 6, from the first step to the last."""
-    return _has(fields, _PAPERS)
+    return _PAPERS.items() <= fields.items()
 
 
 def method_of(fields: Fields) -> str:
@@ -93,7 +89,8 @@ def _look(fields: Fields) -> Look:
 def _is_headline(fields: Fields) -> bool:
     """Whether a run is one of the paper's Figure 5, or that with lam annealed."""
     of_paper = fields["method"] in ("dense", "hard", "ot_straight_through") or is_papers(fields)
-    return _has(fields, _FIGURE5) and (of_paper or _has(fields, {"method": "relaxed", "lam.schedule": "geometric"}))
+    is_annealed = (fields["method"], fields["lam.schedule"]) == ("relaxed", "geometric")
+    return _FIGURE5.items() <= fields.items() and (of_paper or is_annealed)
 
 
 def order(run: Run) -> tuple[Any, ...]:
@@ -421,7 +418,9 @@ def error_against_density(of_network: Sequence[Sequence[Run]], runs: Sequence[Ru
     p = 1.5 if any(run.config["p"] == 1.5 for run in pruned if run.config["method"] == "relaxed") else 4 / 3
     annealed = {"method": "relaxed", "lam.schedule": "geometric", "p": p}
     main = [
-        run for run in pruned if run.config["method"] in ("hard", "gradual", "movement") or _has(run.fields, annealed)
+        run
+        for run in pruned
+        if run.config["method"] in ("hard", "gradual", "movement") or annealed.items() <= run.fields.items()
     ]
     figure = Figure(figsize=(7.0, 4.6), layout="constrained")
     axes = figure.subplots()
