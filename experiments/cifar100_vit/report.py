@@ -89,11 +89,19 @@ def _is_headline(fields: Fields) -> bool:
     return is_shown and all(fields.get(name) == value for name, value in circumstances.items())
 
 
+def order(run: Run) -> tuple[Any, ...]:
+    """The place of a run: by circumstances, in the order of LOSSES; then by learning rate, lam and decay."""
+    loss = run.config["loss"]
+    form = (list(LOSSES).index(loss["name"]), -loss["k"], loss["target"] != "one_hot", -loss["p"])
+    return (*_circumstances(run), *form, *_tuned(run), run.name)
+
+
 PRESENTATION = Presentation(
     experiment="cifar100_vit",
     kinds=KINDS,
     method=_name,
     baseline="xent",
+    order=order,
     setting=("loss", "optimizer"),
     always=("optimizer.learning_rate",),
     names={"optimizer.weight_decay": "decay", "features.layer": "features"},
@@ -122,7 +130,7 @@ def tables(runs: Sequence[Run], chosen: frozenset[str]) -> list[str]:
     tried = _tried(runs)
     columns = {f"top-{k}": markdown.value(f"valid_accuracy/{k}") for k in SHOWN_K} | _MEAN
     for alike in grouped(tried, _circumstances).values():
-        rows = markdown.candidates(map(_first, alike), alike, columns, chosen)
+        rows = markdown.rows(map(_first, alike), alike, columns, chosen)
         lines += markdown.section(f"Validation, {_task(alike[0])}: top-k accuracy in %", rows)
     lines += ["Chosen for each loss: the largest mean of the top-1 to top-10 accuracies.", ""] if tried else []
     return lines
@@ -279,8 +287,8 @@ def compared(runs: Iterable[Run]) -> dict[str, list[Run]]:
     final = [run for run in runs if run.config["split"] == "test" and not _is_pretraining(run)]
     # One whose own rate is the paper's is there twice, and no repetition.
     paper, own = (pooled(run for run in final if (PAPER in run.name) == at_paper) for at_paper in (True, False))
-    groups = {PAPERS_RATES: sorted(paper, key=_place)} if paper else {}
-    for alike in grouped(sorted(own, key=_place), _circumstances).values():
+    groups = {PAPERS_RATES: sorted(paper, key=order)} if paper else {}
+    for alike in grouped(sorted(own, key=order), _circumstances).values():
         groups[_task(alike[0]) if OWN in groups else OWN] = alike
     return groups
 
@@ -327,16 +335,9 @@ def _task(run: Run) -> str:
     return f"{run.config['dataset']}, {steps} steps" + (f" on {images} images of each class" if images else "")
 
 
-def _place(run: Run) -> tuple[Any, ...]:
-    """By circumstances, in the order of LOSSES; then by learning rate, lam and decay."""
-    loss = run.config["loss"]
-    form = (list(LOSSES).index(loss["name"]), -loss["k"], loss["target"] != "one_hot", -loss["p"])
-    return (*_circumstances(run), *form, *_tuned(run), run.name)
-
-
 def _tried(runs: Sequence[Run]) -> list[Run]:
-    """The runs from which hyper-parameters are chosen, in order."""
-    return sorted((run for run in runs if run.config["split"] == "validation" and not _is_pretraining(run)), key=_place)
+    """The runs from which hyper-parameters are chosen."""
+    return [run for run in runs if run.config["split"] == "validation" and not _is_pretraining(run)]
 
 
 def _is_pretraining(run: Run) -> bool:

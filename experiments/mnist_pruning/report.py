@@ -60,13 +60,9 @@ _FIGURE5 |= {"optimizer.learning_rate": 1e-2, "optimizer.schedule": "constant", 
 # Names, order and groups of runs -------------------------------------------------------------------------------------
 
 
-def _has(fields: Fields, wanted: Fields) -> bool:
-    return all(fields.get(name) == value for name, value in wanted.items())
-
-
 def is_papers(fields: Fields) -> bool:
     """Whether operator and lam are those of the paper's Section 6, from the first step to the last."""
-    return _has(fields, _PAPERS)
+    return _PAPERS.items() <= fields.items()
 
 
 def method_of(fields: Fields) -> str:
@@ -94,7 +90,24 @@ def _look(fields: Fields) -> Look:
 def _is_headline(fields: Fields) -> bool:
     """Whether a run is one of the paper's Figure 5, or that with lam annealed."""
     of_paper = fields["method"] in ("dense", "hard", "ot_straight_through") or is_papers(fields)
-    return _has(fields, _FIGURE5) and (of_paper or _has(fields, {"method": "relaxed", "lam.schedule": "geometric"}))
+    is_annealed = (fields["method"], fields["lam.schedule"]) == ("relaxed", "geometric")
+    return _FIGURE5.items() <= fields.items() and (of_paper or is_annealed)
+
+
+def order(run: Run) -> tuple[Any, ...]:
+    """The place of a run: by density, method, settings of the relaxed operator, and learning rate; tuned ones last."""
+    fields = run.fields
+    relaxed: tuple[Any, ...] = ()
+    if KINDS.is_read("p", fields):
+        start = fields["lam.start"] if KINDS.is_read("lam.start", fields) else 0.0
+        relaxed = (fields["lam.schedule"], not is_papers(fields), -fields["p"], start)
+    method = list(METHODS).index(fields["method"])
+    return (is_tuned(run), -fields["density"], method, *relaxed, fields["optimizer.learning_rate"], run.name)
+
+
+def is_tuned(run: Run) -> bool:
+    """Whether a run is one of those at a learning rate chosen for their method, by the name the suite gives them."""
+    return "-tuned-" in run.name
 
 
 PRESENTATION = Presentation(
@@ -102,6 +115,7 @@ PRESENTATION = Presentation(
     kinds=KINDS,
     method=method_of,
     baseline="hard",
+    order=order,
     setting=("optimizer", "density_schedule"),
     always=("p",),
     names={
@@ -126,26 +140,6 @@ _OF_ALL_WEIGHTS = dataclasses.replace(
 )
 # Names runs by what the paper leaves open, where all of them have one method.
 _OPEN = dataclasses.replace(PRESENTATION, method=lambda fields: "", always=())
-
-
-def in_order(runs: Sequence[Run]) -> list[Run]:
-    """The runs by density, method, settings of the relaxed operator, and learning rate; tuned ones come last."""
-
-    def order(run: Run) -> tuple[Any, ...]:
-        fields = run.fields
-        relaxed: tuple[Any, ...] = ()
-        if KINDS.is_read("p", fields):
-            start = fields["lam.start"] if KINDS.is_read("lam.start", fields) else 0.0
-            relaxed = (fields["lam.schedule"], not is_papers(fields), -fields["p"], start)
-        method = list(METHODS).index(fields["method"])
-        return (is_tuned(run), -fields["density"], method, *relaxed, fields["optimizer.learning_rate"], run.name)
-
-    return sorted(runs, key=order)
-
-
-def is_tuned(run: Run) -> bool:
-    """Whether a run is one of those at a learning rate chosen for their method, by the name the suite gives them."""
-    return "-tuned-" in run.name
 
 
 def part_of(runs: Sequence[Run], part: str, split: str = "test") -> list[Run]:
@@ -213,7 +207,6 @@ alone, as many as the density allows; of the dense network, of all. *Minus* is p
 
 def tables(runs: Sequence[Run], chosen: frozenset[str]) -> list[str]:
     """The lines of all tables; `chosen` names the runs that won a choice on validation."""
-    runs = in_order(runs)
     lines = []
     tests, sweeps = sections(runs, "test"), sections(runs, "validation")
     for key, section in tests.items():
@@ -295,7 +288,7 @@ def _epochs(epochs: Numbers | None) -> str:
 def _tried(section: Sequence[Run], chosen: frozenset[str]) -> list[markdown.Cells]:
     """The rows of candidates, which are chosen by the hardened error; the dense one by its own."""
     columns = {"validation error, %": markdown.value("valid_error"), "hardened, %": markdown.value("hardened_error")}
-    return markdown.candidates(_named(section, section), section, columns, chosen)
+    return markdown.rows(_named(section, section), section, columns, chosen)
 
 
 def best_rows(section: Sequence[Run], runs: Sequence[Run]) -> list[markdown.Cells]:
@@ -346,23 +339,12 @@ _MARKERS = "osD^v"
 
 def figures(runs: Sequence[Run]) -> dict[str, Figure]:
     """Figure 5 of each set of layers, and the error of methods at their best by density; by name."""
-    runs = in_order(runs)
     drawn: dict[str, Figure] = {}
-    annealed = {"geometric", "support"}
     for (dataset, kept, _, pruned), section in sections(runs, "test").items():
-        others = [run for run in section if not is_tuned(run)]
-        main = [
-            run
-            for run in others
-            if run.config["method"] in ("dense", "hard")
-            or is_papers(run.fields)
-            or (run.config["method"] == "relaxed" and run.config["lam"]["schedule"] in annealed)
-        ]
-        parts = {"figure5": main, "all-methods": others if len(others) > len(main) else []}
         # The names say nothing of task and density where these are the paper's.
         where = "" if (dataset, kept) == ("mnist", 0.1) else f"-{dataset}-{kept:g}"
-        where += "-layers" + ("".join(map(str, pruned)) or "all")
-        drawn |= {f"{name}{where}": figure5(part) for name, part in parts.items() if part}
+        if shown := [run for run in section if not is_tuned(run)]:
+            drawn[f"figure5{where}-layers{''.join(map(str, pruned)) or 'all'}"] = figure5(shown)
     at_best = cells(runs)
     for name in dict.fromkeys(key[0] for key in at_best):
         if of_network := [section for key, section in at_best.items() if key[:2] == (name, 0)]:
@@ -437,7 +419,9 @@ def error_against_density(of_network: Sequence[Sequence[Run]], runs: Sequence[Ru
     p = 1.5 if any(run.config["p"] == 1.5 for run in pruned if run.config["method"] == "relaxed") else 4 / 3
     annealed = {"method": "relaxed", "lam.schedule": "geometric", "p": p}
     main = [
-        run for run in pruned if run.config["method"] in ("hard", "gradual", "movement") or _has(run.fields, annealed)
+        run
+        for run in pruned
+        if run.config["method"] in ("hard", "gradual", "movement") or annealed.items() <= run.fields.items()
     ]
     figure = Figure(figsize=(7.0, 4.6), layout="constrained")
     axes = figure.subplots()
@@ -464,7 +448,7 @@ def error_against_density(of_network: Sequence[Sequence[Run]], runs: Sequence[Ru
 
 # Findings ------------------------------------------------------------------------------------------------------------
 
-_load = functools.lru_cache(maxsize=2)(lambda directory: in_order(PRESENTATION.load(directory)[0]))
+_load = functools.lru_cache(maxsize=2)(lambda directory: PRESENTATION.load(directory)[0])
 
 
 class _Compared(NamedTuple):
@@ -568,7 +552,7 @@ def blocks(results: Path) -> dict[str, list[str]]:
     if not (runs and vit):
         return {}
     key, section = next(iter(sections(runs, "test").items()))
-    columns = ("test error, %", "minus hard", "hardened epochs to it")
+    columns = ("test error, %", "minus hard")
     main = [
         {"method": ", ".join(filter(None, (row["method"], row["setting"])))} | {name: row[name] for name in columns}
         for run, row in zip(section, paper_rows(section, sections(runs, "validation")[key]), strict=True)

@@ -106,11 +106,20 @@ def _headline(fields: Fields) -> bool:
     return on_tokens and method(fields) in _HEADLINE
 
 
+def order(run: Run) -> tuple[Any, ...]:
+    """The place of a run: short ones first, then in the order of ROUTERS, by learning rate and lam."""
+    router, rate = run.config["router"], run.config["optimizer"]["learning_rate"]
+    form = (router["score"] != ROUTERS[router["name"]].score, router["dykstra"], router["capacity"], -router["p"])
+    kind = list(ROUTERS).index(router["name"])
+    return run.config["steps"], kind, *form, rate, router["lam"]["start"], run.name
+
+
 PRESENTATION = Presentation(
     experiment="vmoe",
     kinds=KINDS,
     method=method,
     baseline="hard",
+    order=order,
     setting=("router.capacity",),
     names={
         "router.lam.start": "lam",
@@ -129,20 +138,8 @@ load = functools.cache(lambda directory: PRESENTATION.load(directory)[0])  # com
 
 
 def final_runs(runs: Iterable[Run]) -> list[Run]:
-    """The runs on test in the order of `_in_order`; those that differ in their seeds alone are one."""
-    return _in_order(pooled(run for run in runs if run.config["split"] == "test"))
-
-
-def _in_order(runs: Iterable[Run]) -> list[Run]:
-    """The runs: short ones first, then in the order of ROUTERS, by learning rate and lam."""
-
-    def place(run: Run) -> tuple[Any, ...]:
-        router, rate = run.config["router"], run.config["optimizer"]["learning_rate"]
-        form = (router["score"] != ROUTERS[router["name"]].score, router["dykstra"], router["capacity"], -router["p"])
-        kind = list(ROUTERS).index(router["name"])
-        return run.config["steps"], kind, *form, rate, router["lam"]["start"], run.name
-
-    return sorted(runs, key=place)
+    """The runs on test, in order; those that differ in their seeds alone are one."""
+    return sorted(pooled(run for run in runs if run.config["split"] == "test"), key=order)
 
 
 def _by_length(runs: Iterable[Run]) -> dict[int, list[Run]]:
@@ -158,10 +155,10 @@ def tables(runs: Sequence[Run], chosen: frozenset[str]) -> list[str]:
     for steps, final in _by_length(final_runs(runs)).items():
         lines += [] if lines else [f"{_title(final[0])}.", *_DEFINITIONS.split("\n")]
         lines += markdown.section(f"Test after {steps} steps", test_rows(final), text=1)
-    tried = _in_order(run for run in runs if run.config["split"] == "validation")
+    tried = [run for run in runs if run.config["split"] == "validation"]
     columns = {"precision-at-1, %": markdown.value("valid_precision_at_1")}
     for steps, alike in _by_length(tried).items():
-        rows = markdown.candidates(router_cells(PRESENTATION, alike), alike, columns, chosen)
+        rows = markdown.rows(router_cells(PRESENTATION, alike), alike, columns, chosen)
         lines += markdown.section(f"Validation, {steps} steps", rows, text=1)
     return lines
 

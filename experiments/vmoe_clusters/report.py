@@ -38,6 +38,11 @@ PRESENTATION = dataclasses.replace(
     routers.PRESENTATION,
     experiment="vmoe_clusters",
     kinds=KINDS,
+    # By steps and noise, then in the order of the routers, then by learning rate.
+    order=lambda run: (
+        *(_steps(run), _noise(run), NAMES.index(_router(run)), run.config["optimizer"]["learning_rate"]),
+        run.name,
+    ),
     # Buffers are as large for all, so that names need not say it.
     method=lambda fields: (
         "the best assignment" if fields["router.name"] == BEST else routers.method({**fields, "router.capacity": 0})
@@ -53,13 +58,8 @@ load = functools.cache(lambda directory: PRESENTATION.load(directory)[0])  # com
 
 
 def of_split(runs: Sequence[Run], split: str) -> list[Run]:
-    """The runs of a split, by steps and noise, then in the order of the routers, then by learning rate."""
-
-    def place(run: Run) -> tuple[Any, ...]:
-        rate = run.config["optimizer"]["learning_rate"]
-        return _steps(run), _noise(run), NAMES.index(_router(run)), rate, run.name
-
-    return sorted((run for run in runs if run.config["split"] == split), key=place)
+    """The runs of a split."""
+    return [run for run in runs if run.config["split"] == split]
 
 
 def _router(run: Run) -> str:
@@ -120,7 +120,7 @@ def tables(runs: Sequence[Run], chosen: frozenset[str]) -> list[str]:
             lines += markdown.table(full_rows(alike), text=1)
     if tried := of_split(runs, "validation"):
         columns = {"loss, %": markdown.value("valid_loss"), "recovered, %": markdown.value("valid_recovery")}
-        rows = markdown.candidates(routers.router_cells(PRESENTATION, tried), tried, columns, chosen)
+        rows = markdown.rows(routers.router_cells(PRESENTATION, tried), tried, columns, chosen)
         lines += markdown.section(f"Validation: noise {_noise(tried[0]):g}", rows, text=1)
     return lines
 

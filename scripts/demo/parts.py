@@ -49,7 +49,7 @@ PARTS = (
         "pruning",
         "mnist_pruning",
         3.5,
-        "figures/all-methods-digits-0.1-layers123.png",
+        "figures/figure5-digits-0.1-layers123.png",
         "PRUNING to 10 % of the weights: test error in %, lower is better",
         "test_error",
         True,

@@ -122,24 +122,18 @@ def power(references: Mapping[str, Run | None], metric: Metric) -> Callable[[Run
     return cell
 
 
-def rows(first: Iterable[Cells], runs: Sequence[Run], columns: Columns) -> list[Cells]:
-    """The rows of runs: their first cells, the columns, how many seeds there are, and how many of them diverged."""
-    return [
-        cells
-        | {name: cell(run) for name, cell in columns.items()}
-        | {"seeds": str(len(run.summary["seeds"])), "diverged": str(run.summary["diverged"])}
-        for cells, run in zip(first, runs, strict=True)
-    ]
+def rows(
+    first: Iterable[Cells], runs: Sequence[Run], columns: Columns, chosen: Collection[str] | None = None
+) -> list[Cells]:
+    """The rows of runs: their first cells, the columns, how many seeds there are, and how many of them diverged.
 
-
-def candidates(
-    first: Iterable[Cells], runs: Sequence[Run], columns: Columns, chosen: Collection[str]
-) -> list[dict[str, str]]:
-    """The rows of runs from which settings were chosen; `chosen` names those that won."""
-    return [
-        cells
-        | {name: cell(run) for name, cell in columns.items()}
-        | {"diverged": f"{run.summary['diverged']} of {len(run.summary['seeds'])}"}
-        | {"choice": "chosen" if run.name in chosen else ""}
-        for cells, run in zip(first, runs, strict=True)
-    ]
+    Of runs that are candidates `chosen` names those that won, which is told in a last column.
+    """
+    made = []
+    for cells, run in zip(first, runs, strict=True):
+        seeds, diverged = str(len(run.summary["seeds"])), str(run.summary["diverged"])
+        ends = {"seeds": seeds, "diverged": diverged}
+        if chosen is not None:
+            ends = {"diverged": f"{diverged} of {seeds}", "choice": "chosen" if run.name in chosen else ""}
+        made.append(cells | {name: cell(run) for name, cell in columns.items()} | ends)
+    return made

@@ -67,7 +67,7 @@ def test_a_method_is_one_entry(tmp_path, monkeypatch):
     found, problems = report.PRESENTATION.load(tmp_path)
     assert not problems
     assert "| the first k |" in "\n".join(report.tables(found, frozenset()))
-    (line,) = report.figures(found)["all-methods-layers123"].axes[0].get_lines()
+    (line,) = report.figures(found)["figure5-layers123"].axes[0].get_lines()
     assert (line.get_color(), line.get_linestyle()) == ("#123456", ":")
 
 
