@@ -111,6 +111,9 @@ def _project(of: Problem, x: Reals, w: Reals, of_weights: bool) -> Answer:
     judged = np.where(certain.all(axis=1, keepdims=True), judged, np.nan)
 
     adding = of.unit * (8 + 0.5 * n)
+    # Weights that cancel leave a rounding of a sum, and derivatives are as uncertain as what the block has then.
+    left_over = ~alone & (of.order != 1) & (block(np.abs(y)) <= 8 * adding * np.abs(w).max(axis=1, keepdims=True))
+    judged = np.where(left_over.any(axis=1, keepdims=True), np.nan, judged)
     own = of.unit * (8 + 8 * e + np.abs(np.log2(np.where(y != 0, np.abs(y), 1))))
     rough = np.abs(h) + np.abs(share)
     largest, of_w = np.abs(h).max(axis=1, keepdims=True), np.abs(w).max(axis=1, keepdims=True)

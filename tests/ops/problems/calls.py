@@ -4,14 +4,9 @@ import functools
 from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ops.nonlinearities import HALF_SQUARE, nonlinearity
-from ops.scalar.equation import Equation
-from ops.scalar.magnitude import in_units
-from ops.scalar.threshold import evaluations
 from tests.ops.problems.entries import Rows
 from tests.ops.problems.operators import OPERATORS
 from tests.ops.problems.setting import PER_ROW, Setting
@@ -86,21 +81,3 @@ def run(setting: Setting, rows: Rows, function: Compiled) -> dict[str, np.ndarra
     given = (rows.x, rows.k, rows.lam, rows.where, rows.extra, cotangent)
     results = function(*(lay_out(setting, value) for value in given))
     return {name: gather(setting, np.asarray(result)) for name, result in zip(("value", *names), results, strict=True)}
-
-
-def passes_of(setting: Setting, rows: Rows) -> np.ndarray:
-    """Passes over the data of each row with ``lam > 0``; none of an operator without a scalar equation."""
-    scalar = ("topk_mask", "topk_mag", "relaxed_topk", "relaxed_topk_value", "topk_fenchel_young_loss")
-    if setting.operator not in scalar or setting.solver != "threshold":
-        return np.zeros(0, np.int32)
-    phi = HALF_SQUARE if setting.operator == "topk_mag" else nonlinearity(setting.phi)
-    count = _passes(rows.x, rows.k, rows.lam, rows.where, equation=Equation(setting.p, phi))
-    return np.asarray(count)[rows.lam > 0]
-
-
-@functools.partial(jax.jit, static_argnames=("equation",), compiler_options=_QUICK)
-def _passes(x: Array, k: Array, lam: Array, where: Array, equation: Equation) -> Array:
-    """The one place that looks inside ``ops``: evaluations of the scalar equation."""
-    x = jnp.where(where, x.astype(k.dtype), 0.0 if equation.phi.even else -jnp.inf)
-    (x,), lam, _ = in_units((x,), jnp.where(lam > 0, lam, 1)[:, None], equation)
-    return jnp.reshape(evaluations((equation.keys(x, lam),), k[:, None], lam, equation), -1)

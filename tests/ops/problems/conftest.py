@@ -1,7 +1,6 @@
 """The report of `make fuzz`."""
 
 import os
-import statistics
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -12,7 +11,7 @@ def pytest_terminal_summary(terminalreporter):
     tallies = [value for report in reports for name, value in report.user_properties if name == "problems"]
     write = terminalreporter.write_line
     terminalreporter.section("problems, and the worst error of a right answer in units of rounding")
-    write(f"{'operator':24} {'tried':>8} {'wrong':>6} {'value':>7} {'d/dx':>7} {'d/dk':>7} {'d/dlam':>7}  passes")
+    write(f"{'operator':24} {'tried':>8} {'wrong':>6} {'value':>7} {'d/dx':>7} {'d/dk':>7} {'d/dlam':>7}")
     operators = sorted({tally["operator"] for tally in tallies})
     for operator in [*operators, "all"]:
         its = [tally for tally in tallies if operator in (tally["operator"], "all")]
@@ -21,10 +20,8 @@ def pytest_terminal_summary(terminalreporter):
             max((t["worst"][name] for t in its if name in t["worst"]), default=None)
             for name in ("value", "x", "k", "lam")
         )
-        passes = [count for tally in its for count in tally["passes"]]
-        counted = f"{statistics.median(passes):g} (worst {max(passes)})" if passes else "-"
         errors = " ".join(f"{error:7.2f}" if error is not None else f"{'-':>7}" for error in worst)
-        write(f"{operator:24} {tried:8} {wrong:6} {errors}  {counted}")
+        write(f"{operator:24} {tried:8} {wrong:6} {errors}")
     for failure in (failure for tally in tallies for failure in tally["failures"]):
         said, _, problem = failure.partition(": PROBLEM=")
         write(f"make fuzz PROBLEM={problem}  # {said}")

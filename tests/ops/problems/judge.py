@@ -25,18 +25,16 @@ class Tally:
       tried: how many.
       judged: entries that were compared, by the name of what they are: ``value``, ``x``, ``k`` or ``lam``.
       worst: the largest error of a right one, by that name, in units of rounding of what it is computed from.
-      passes: over the data, of each row that has a scalar equation.
       failures: what is wrong with a problem, and the line that reproduces it.
     """
 
     tried: int = 0
     judged: dict[str, int] = dataclasses.field(default_factory=dict)
     worst: dict[str, float] = dataclasses.field(default_factory=dict)
-    passes: list[int] = dataclasses.field(default_factory=list)
     failures: list[str] = dataclasses.field(default_factory=list)
 
 
-def attempt(tally: Tally, setting: Setting, seed: int, batches: int = 1, passes: bool = False) -> None:
+def attempt(tally: Tally, setting: Setting, seed: int, batches: int = 1) -> None:
     """Tries rows of a setting, all by one compiled program, and adds what comes of them."""
     function = None
     with jax.enable_x64(setting.working == "float64"):
@@ -48,8 +46,6 @@ def attempt(tally: Tally, setting: Setting, seed: int, batches: int = 1, passes:
             tally.tried += setting.rows
             for row, wrong in _wrong(tally, setting, rows, function):
                 tally.failures.append(f"{wrong}: PROBLEM='{write(setting, seed=seed, batch=batch, row=row)}'")
-            if passes:
-                tally.passes += calls.passes_of(setting, rows).tolist()
 
 
 def again(line: str) -> str:

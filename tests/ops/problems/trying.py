@@ -86,7 +86,7 @@ def try_problems(operator: str, part: int, parts: int, record_property) -> None:
         def one(setting: Setting, seed: int) -> None:
             affordable = 1 if setting.known else max(1, _ENTRIES // (setting.rows * setting.n))
             batches = min(affordable, math.ceil(wanted / _SETTINGS / setting.rows)) if COUNT else 1
-            attempt(tally, setting, seed, batches, passes=bool(COUNT))
+            attempt(tally, setting, seed, batches)
 
         one()
         turn += 1
