@@ -142,26 +142,8 @@ def topk_fenchel_young_mixture(
 
     Petersen et al. (2022) mix losses over ``k`` in this way. Takes ``K`` times the memory of one loss.
 
-    Args:
-      logits: as in ``topk_fenchel_young_loss``.
-      targets: as in ``topk_fenchel_young_loss``.
-      weights: the weight of each ``k``, shape ``(K,)``, ``1 <= K <= n``, non-negative.
-      lam: as in ``topk_fenchel_young_loss``.
-      p: as in ``topk_fenchel_young_loss``.
-      target: as in ``topk_fenchel_young_loss``.
-      axis: as in ``topk_fenchel_young_loss``.
-      where: as in ``topk_fenchel_young_loss``.
-      label_smoothing: as in ``topk_fenchel_young_loss``.
-      class_weights: as in ``topk_fenchel_young_loss``.
-      example_weights: as in ``topk_fenchel_young_loss``.
-      ignore_index: as in ``topk_fenchel_young_loss``.
-      reduction: as in ``topk_fenchel_young_loss``.
-
-    Returns:
-      One loss per example, or a scalar if reduced, as ``topk_fenchel_young_loss``.
-
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+    ``weights`` has one non-negative number for each ``k``, shape ``(K,)`` with ``1 <= K <= n``. Other arguments, result
+    and errors as in ``topk_fenchel_young_loss``.
 
     >>> float(topk_fenchel_young_mixture([2.0, 1.0, -1.0], 1, weights=[0.5, 0.5], lam=1.0))
     1.25

@@ -63,21 +63,9 @@ def soft_topk(
     ``scatter_slots`` move tokens to buffers of static size and back, or beams to the next step, in memory proportional
     to the slots. Most of the time is spent in ``jax.lax.top_k``: O(n log num_slots).
 
-    Args:
-      x: as in ``topk_mask``.
-      k: as in ``topk_mask``.
-      num_slots: a Python integer in ``[1, n]``, ``n`` the size of ``x`` along ``axis``.
-      density: as in ``topk_mask``.
-      lam: as in ``topk_mask``; at 0 the first ``k`` slots have weight 1.
-      p: as in ``topk_mask``.
-      axis: the axis along which entries compete.
-      where: as in ``topk_mask``. If fewer than ``num_slots`` entries take part, others fill the slots with weight 0.
-
-    Returns:
-      A ``SoftTopk``.
-
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+    ``num_slots`` is a Python integer in ``[1, n]``, ``n`` the size of ``x`` along the one ``axis``. If fewer entries
+    take part, others fill the slots with weight 0; at ``lam = 0`` the first ``k`` slots have weight 1. Other arguments
+    and errors as in ``topk_mask``.
 
     >>> weights, indices, overflow = soft_topk([1.0, 3.0, 2.5, 2.0], 2, num_slots=2, lam=1.0)
     >>> weights, indices, float(overflow)

@@ -254,21 +254,8 @@ def hard_topk_mask(
 ) -> Array:
     """Returns the top-k mask: exactly ``k`` ones, at the largest entries; the first of equal entries come first.
 
-    A few passes over the data find the k-th largest value, without a sort. The derivative is 0.
-
-    Args:
-      x: as in ``topk_mask``, except that integers of any size are compared exactly.
-      k: as in ``topk_mask``, but a whole number.
-      density: as in ``topk_mask``.
-      axis: as in ``topk_mask``.
-      where: as in ``topk_mask``.
-      axis_name: as in ``topk_mask``.
-
-    Returns:
-      Array of zeros and ones of the shape and dtype of ``x`` (integers are promoted to float).
-
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+    A few passes over the data find the k-th largest value, without a sort. The derivative is 0. Arguments, result and
+    errors as in ``topk_mask``, except that ``k`` is a whole number and integers of any size are compared exactly.
 
     >>> hard_topk_mask([1.0, 3.0, 2.0, 3.0], 2)
     Array([0., 1., 0., 1.], dtype=float32)

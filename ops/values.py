@@ -39,16 +39,7 @@ def relaxed_topk_value(
     derivative in ``k`` is ``phi`` of the ``k``-th largest entry of ``u``; at a kink that is the one from the left.
     Differentiable to any order, forwards and backwards.
 
-    Args:
-      x: real array, any shape. A NaN makes its row NaN. Entries equal to ``-inf`` count as absent if ``phi`` is
-        increasing.
-      k: as in ``relaxed_topk``.
-      density: as in ``relaxed_topk``.
-      phi: as in ``relaxed_topk``.
-      lam: as in ``relaxed_topk``.
-      p: as in ``relaxed_topk``.
-      axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
-      where: boolean array, broadcasting against ``x``: entries that take part.
+    Arguments as in ``relaxed_topk``.
 
     Returns:
       Array of the shape of ``x`` without ``axis``, and of its dtype (integers are promoted to float). Computed in

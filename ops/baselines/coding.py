@@ -535,7 +535,9 @@ def _nearest(x: Array, dictionary: Array, tolerance: Array, max_iterations: Arra
     return ScaleFreeAttention(state.y, state.iterations, state.gap, state.gap <= tolerance)
 
 
-def sparsemax_attention(query: ArrayLike, keys: ArrayLike, values: ArrayLike, where: ArrayLike | None = None) -> Array:
+def sparsemax_attention(
+    query: ArrayLike, keys: ArrayLike, values: ArrayLike, *, where: ArrayLike | None = None
+) -> Array:
     """Returns `sparsemax(q K^T / sqrt(features)) V`: attention whose weights are exactly 0 for most keys.
 
     Sparsemax is the projection onto the simplex (Martins and Astudillo, 2016), `topk_mask(..., k=1, lam=1, p=2)`.

@@ -27,14 +27,8 @@ def topk_solution(
 ) -> tuple[Array, Solution]:
     """Returns ``relaxed_topk`` by an isotonic solver, and the solution, which says whether the solver converged.
 
-    Args:
-      x: as in ``ops.relaxed_topk``.
-      k: as in ``ops.relaxed_topk``.
-      phi: as in ``ops.relaxed_topk``.
-      lam: as in ``ops.relaxed_topk``, but positive.
-      p: as in ``ops.relaxed_topk``.
-      axis: as in ``ops.relaxed_topk``.
-      solver: ``"pav"``, ``"dykstra"``, ``"dual"``, or one of these classes with settings.
+    ``solver`` is ``"pav"``, ``"dykstra"``, ``"dual"``, or one of these classes with settings, and ``lam`` is positive;
+    other arguments as in ``ops.relaxed_topk``.
 
     Returns:
       The operator's value, and the solution of the isotonic problem with the iterations, residual and convergence of

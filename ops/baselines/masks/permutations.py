@@ -38,20 +38,9 @@ def softsort_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1
     they are, the function has a kink and the derivative is one-sided. Takes O(n log n) time, where the paper's form
     takes O(k n), and O(n) memory, O(n log n) backwards; a new ``k`` or ``temperature`` compiles nothing.
 
-    Args:
-      x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent; where
-        fewer than ``k`` are left, the sum is their number. ``+inf`` entries come first. A NaN makes its row NaN.
-      k: how many rows are summed, in ``[0, n]``; where it is not whole, the last row counts in part. One number, or an
-        array that broadcasts to one value per row.
-      temperature: positive, in the units of ``x``; broadcasts like ``k``.
-      axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
-
-    Returns:
-      Array of the shape and dtype of ``x`` (integers are promoted to float), not negative. Computed in float32 at
-      least.
-
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+    Arguments, result and errors are as for ``sigmoid_topk_mask``, except that ``k`` counts rows, in ``[0, n]``: where
+    it is not whole, the last row counts in part, and where fewer than ``k`` entries are above ``-inf``, the sum is
+    their number.
 
     >>> (100 * softsort_topk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
     Array([27., 82., 74., 17.], dtype=float32)
