@@ -229,8 +229,9 @@ def _read_workdir(path: Path, name: str) -> Run:
         return Run(name, config, rows, summary, environment, launched.get("reason", ""))
     summary = _object(workdir.summary)
     record = {"config": config, "rows": rows, "summary": summary, "environment": environment}
+    metrics.require_sha256(workdir.metrics, summary["metrics_sha256"])
     arrays = {path.stem: _arrays(path, summary) for path in (workdir.examples, workdir.probe)}
-    return _finished(workdir.metrics, name, record, arrays, workdir.params)
+    return _finished(name, record, arrays, workdir.params)
 
 
 def _read_archive(path: Path, prefix: str) -> Iterator[Run | Problem]:
@@ -241,27 +242,27 @@ def _read_archive(path: Path, prefix: str) -> Iterator[Run | Problem]:
             yield _or_problem(
                 name,
                 path,
-                functools.partial(_finished, path / archive.RUNS, name, record, arrays, arrays.get("params")),
+                functools.partial(_archived, path / archive.RUNS, name, record, arrays),
             )
     except UsageError as error:
         yield Problem(prefix.rstrip("/") or ".", str(error).replace(f"{path}/", ""))
 
 
-def _finished(
-    path: Path,
-    name: str,
-    record: archive.Record,
-    arrays: archive.Arrays,
-    params: Mapping[str, np.ndarray] | Path | None,
-) -> Run:
-    """A run that is done, once its config, rows and summary are found to belong together; rows are of the file."""
-    config, rows, summary, environment = (record[part] for part in ("config", "rows", "summary", "environment"))
-    _check(config, "config")
-    _check(summary, "summary")
-    if environment is not None:
-        _check(environment, "environment")
-    if metrics.sha256_of(rows) != summary["metrics_sha256"]:
+def _archived(path: Path, name: str, record: archive.Record, arrays: archive.Arrays) -> Run:
+    _check(record["config"], "config")
+    _check(record["summary"], "summary")
+    if record["environment"] is not None:
+        _check(record["environment"], "environment")
+    if metrics.sha256_of(record["rows"]) != record["summary"]["metrics_sha256"]:
         raise DamagedError(path, "its SHA-256 is not the one in summary.json", _ADVICE)
+    return _finished(name, record, arrays, arrays.get("params"))
+
+
+def _finished(
+    name: str, record: archive.Record, arrays: archive.Arrays, params: Mapping[str, np.ndarray] | Path | None
+) -> Run:
+    """A run that is done, once its config, rows and summary are found to belong together."""
+    config, rows, summary, environment = (record[part] for part in ("config", "rows", "summary", "environment"))
     unit, total = length(config)
     last = rows[-1]
     is_its_end = (last[unit], last["step"], config["seeds"]) == (total, summary["steps"], summary["seeds"])

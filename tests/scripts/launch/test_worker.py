@@ -79,9 +79,11 @@ def test_what_a_connection_that_was_killed_has_left_is_found(worker, tmp_path):
     record, deadline = tmp_path / "sparse-topk" / "pid", time.monotonic() + 600
     while not (record.exists() and record.read_text().strip()) and time.monotonic() < deadline:
         time.sleep(0.02)
+    pid = int(record.read_text())
+    while os.getpgid(pid) == process.pid and time.monotonic() < deadline:  # until it has a session of its own
+        time.sleep(0.02)
     os.killpg(process.pid, 9)
     process.communicate(timeout=600)
-    pid = int(record.read_text())
     assert is_running(pid)
     worker().communicate(timeout=600)
     assert wait_for_end([pid]) == []
