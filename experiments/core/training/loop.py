@@ -238,6 +238,7 @@ class Loop:
             if board:
                 board.end(self.plan.total_steps, result, arrays, images)
             write_json(self.workdir.summary, result | {"metrics_sha256": metrics.sha256_of(writer.rows)} | checksums)
+        self._say(f"results are in {self.workdir.path}: {self.workdir.summary.name}, {self.workdir.metrics.name}")
 
     def _say(self, message: str) -> None:
         if is_first():
