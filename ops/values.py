@@ -137,7 +137,7 @@ def _value(x: Array, present: Array, k: Array, lam: Array, equation: Equation) -
     """Returns the values of rows ``(rows, n)``, over entries that are ``present``."""
     phi, p = equation.phi, equation.p
     size = jnp.sum(present, axis=-1, keepdims=True, dtype=jnp.int32)
-    (scaled,), strength, unit = in_units((x,), lam, equation)
+    (scaled,), strength, unit = in_units((x,), lam, equation, squared=True)
     s = equation.keys(scaled, strength)
     solution = solve(scaled, k, strength, equation, present)
     y, z, v, _ = solution

@@ -137,6 +137,8 @@ _LEAST_UNIT = 2.0**-80
 _LARGEST = 2.0**100
 # The width of the smallest supported entry is at least this, so that the smallest float32 is a rounding of it.
 _SMALLEST, _LEAST_WIDTH = 1e-30, 2.5e-31
+# The largest ratio of the unit to `lam` where entries are squared: in a smaller unit squares would overflow.
+_WIDEST_OF_SQUARES = 2.0**25
 
 
 class Units(NamedTuple):
@@ -153,7 +155,7 @@ class Units(NamedTuple):
     unit: Array
 
 
-def in_units(entries: tuple[Array, ...], lam: Array, equation: Equation) -> Units:
+def in_units(entries: tuple[Array, ...], lam: Array, equation: Equation, *, squared: bool = False) -> Units:
     """Returns entries and ``lam`` of every row, rescaled so that the width does not underflow.
 
     For ``half_square``, ``y(a x; a ** (2 - p) lam) = a y(x; lam)`` permits any unit. If entries or widths are small,
@@ -167,7 +169,7 @@ def in_units(entries: tuple[Array, ...], lam: Array, equation: Equation) -> Unit
     size = choose(sensible, largest, 1.0)
     mean = choose(lam > 0, jnp.sqrt(lam) * size ** (0.5 * equation.p), size)
     # The width `lam * s ** (p - 1) / unit` of the smallest entry must have all its digits.
-    widest = _SMALLEST ** (equation.p - 1.0) / _LEAST_WIDTH
+    widest = _WIDEST_OF_SQUARES if squared else _SMALLEST ** (equation.p - 1.0) / _LEAST_WIDTH
     mean = choose(lam > 0, jnp.minimum(mean, lam * widest), mean)
     unit = jnp.maximum(jnp.clip(mean, _LEAST_UNIT, 1.0), size / _LARGEST)
     unit = lax.stop_gradient(power_of_two(unit))
