@@ -87,7 +87,7 @@ format: $(READY)  ## Format the code and fix what ruff can.
 size: $(READY)  ## Lines, files and words of every room beside its budget: a report, not a gate.
 	@$(RUN) scripts.size
 
-mnist: $(READY)  ## The whole pruning experiment on MNIST: hyper-parameters, final runs, table, figures (84 minutes on 2 cores).
+mnist: $(READY)  ## The whole pruning experiment on MNIST: hyper-parameters, final runs, table, figures (about 100 minutes on 2 cores).
 	@$(RUN) experiments.mnist_pruning.suite --preset=full --out=$(RUNS)/mnist_pruning
 
 mnist-quick: $(READY)  ## The main methods at 3 seeds and 10 epochs (under 4 minutes).

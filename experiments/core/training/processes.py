@@ -142,12 +142,15 @@ def _given() -> tuple[str, int, int] | None:
     if not values:
         return None
     try:
-        address, count, index = (values[name] for name in _VARIABLES)
-        return address, int(count), int(index)
+        address, count, index = values[_VARIABLES[0]], int(values[_VARIABLES[1]]), int(values[_VARIABLES[2]])
+        if not 0 <= index < count:  # the others would wait for it for minutes
+            raise ValueError
+        return address, count, index
     except (KeyError, ValueError) as error:
         raise UsageError(
             f"{', '.join(f'{name}={value}' for name, value in values.items())}: a run of several processes needs "
-            f"{_VARIABLES[0]}=HOST:PORT and two numbers, {_VARIABLES[1]} and {_VARIABLES[2]}; any other none of them"
+            f"{_VARIABLES[0]}=HOST:PORT and two numbers, {_VARIABLES[1]} and below it {_VARIABLES[2]}; "
+            "any other none of them"
         ) from error
 
 

@@ -19,6 +19,7 @@ ADDRESS, COUNT, INDEX = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PRO
         {INDEX: "1"},
         {ADDRESS: "host:1", COUNT: "2", INDEX: ""},
         {ADDRESS: "host:1", COUNT: "two", INDEX: "0"},
+        {ADDRESS: "host:1", COUNT: "2", INDEX: "2"},
     ],
 )
 def test_variables_that_make_no_sense_are_refused(monkeypatch, variables):
