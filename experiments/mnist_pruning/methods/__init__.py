@@ -36,6 +36,7 @@ METHODS = {
     "hard_concrete": hard_concrete.HARD_CONCRETE,
     "ista": ista.ISTA,
     "identity_straight_through": hard.IDENTITY_STRAIGHT_THROUGH,
+    "st3": hard.ST3,
     "gradual": gradual.GRADUAL,
     "movement": movement.MOVEMENT,
     "rigl": rigl.RIGL,

@@ -1,5 +1,7 @@
-"""The dense network, and a hard top-k in magnitude with its own gradient or with that of the identity."""
+"""The dense network, and a hard top-k in magnitude with its own gradient or with that of the identity; ST-3."""
 
+import jax
+import jax.numpy as jnp
 import ml_collections
 
 import ops
@@ -25,8 +27,28 @@ def _identity_straight_through(config: ml_collections.ConfigDict, total_steps: i
     return by_number(lambda w, k: ops.straight_through(ops.hard_topk_mag(w, k), w), config)
 
 
+def _st3(config: ml_collections.ConfigDict, total_steps: int) -> Method:
+    """ST-3 (Vanderschueren and De Vleeschouwer 2022): a soft threshold whose gradient is that of the identity.
+
+    The threshold is the largest magnitude that is not kept, and the rest is scaled by 1.01 / (share + 0.01), for the
+    share of the sum of all magnitudes that is kept. Differs from the paper: there is one scale for each budget, where
+    the authors' code has one for each unit.
+    """
+    del total_steps
+
+    def soft(w: jax.Array, k: jax.Array | int) -> jax.Array:
+        kept_weights = ops.hard_topk_mag(w, k)
+        threshold = jnp.max(jnp.abs(w - kept_weights))
+        share = jnp.sum(jnp.abs(kept_weights)) / jnp.maximum(jnp.sum(jnp.abs(w)), jnp.finfo(w.dtype).tiny)
+        shrunk = jnp.sign(w) * jax.nn.relu(jnp.abs(w) - threshold)
+        return ops.straight_through(1.01 / (share + 0.01) * shrunk, w)
+
+    return by_number(soft, config)
+
+
 DENSE = PruningMethod(_dense)
 HARD = PruningMethod(_hard, reads=FALLING, density_schedules=DENSITY_SCHEDULES)
 IDENTITY_STRAIGHT_THROUGH = PruningMethod(
     _identity_straight_through, reads=FALLING, density_schedules=DENSITY_SCHEDULES
 )
+ST3 = PruningMethod(_st3, reads=FALLING, density_schedules=("cubic",))

@@ -1,14 +1,15 @@
 """Every method at its best: a cosine learning rate, budgets of each matrix and of the whole network, low densities.
 
-Each method has as many candidates as any other: `RATES` times two settings of its own (the dense network, which has
-none, `RATES` alone), on validation, at 2 % of the whole network, in half the epochs. The winner is used for all
+Each method has as many candidates as any other: three learning rates times two settings of its own (the dense network,
+which has none, six rates), on validation, at 2 % of the whole network, in half the epochs. The winner is used for all
 densities and both budgets. The suite is to take less than 90 minutes, so the methods that are not in `EVERYWHERE` go
 without a budget for each matrix, and have two densities. The relaxed operators in it are p = 3/2, which has the least
 error on validation, and the paper's p = 4/3.
 
 `vit` prunes a second network: a small vision transformer on CIFAR-100's coarse labels, from scratch, with one budget
 for every matrix but embeddings. Each method trains at the best of `VIT_RATES` on validation, chosen at 2 % in half the
-steps; all else is the first of the two settings that it has to choose from on MNIST.
+steps; all else is the first of the two settings that it has to choose from on MNIST, but for `VIT_CONSTANT`, whose
+density is constant.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,6 @@ COMMON: Fields = {
     "prune_layers": (1, 2, 3),
     "optimizer.schedule": "cosine",
 }
-RATES = (0.1, 0.3, 1.0)
 SWEEP = {"split": "validation", "seeds": (100, 101), "epochs": 15, "budget": "network", "density": 0.02}
 FINAL = {"split": "test", "seeds": tuple(range(10))}
 DENSITIES = (0.1, 0.05, 0.02, 0.01)
@@ -42,6 +42,7 @@ QUICK = {
 
 VIT = "network=vit"  # the variant of the config
 VIT_METHODS = ("hard", "annealed-p2", "annealed-p4_3", "identity_straight_through", "gradual", "movement")
+VIT_CONSTANT = ("hard", "identity_straight_through")
 VIT_DENSITIES = (0.1, 0.02)
 VIT_RATES = (1e-3, 3e-3)
 VIT_SWEEP: Fields = {"split": "validation", "seeds": (100,), "density": 0.02, "steps": 800, "eval_every": 800}
@@ -63,6 +64,7 @@ def quick() -> list[SuiteRun]:
 def vit() -> list[SuiteRun]:
     """The sweeps of the second network, then the runs on test."""
     methods = _at_first_setting(VIT_METHODS)
+    methods |= {name: AT_BEST[name].fields for name in VIT_CONSTANT}
     return [run for make in (_vit_sweep, _vit_final) for name, fields in methods.items() for run in make(name, fields)]
 
 
@@ -74,7 +76,7 @@ def _at_first_setting(names: Sequence[str]) -> dict[str, Fields]:
 
 def _sweep(name: str, trial: Trial) -> Iterator[SuiteRun]:
     for label, own in trial.candidates.items():
-        for rate in RATES:
+        for rate in trial.rates:
             yield SuiteRun(
                 f"sweep/best/{name}-{label}-lr{rate:g}",
                 COMMON | trial.fields | SWEEP,
