@@ -63,6 +63,18 @@ def test_a_weight_that_gradual_has_masked_comes_back_where_others_shrink_below_i
     assert state["mask"][smallest]
 
 
+def test_st3_shrinks_by_the_largest_that_is_not_kept_rescales_and_moves_all():
+    method = method_of("st3", density=0.25, density_schedule__begin=0.0, density_schedule__end=0.5)
+    magnitudes = np.abs(np.asarray(W))
+    threshold = np.sort(magnitudes)[-6]
+    share = np.sort(magnitudes)[-5:].sum() / magnitudes.sum()
+    expected = np.sign(W) * np.maximum(magnitudes - threshold, 0) * 1.01 / (share + 0.01)
+    np.testing.assert_allclose(method.weights(W, {}, jnp.float32(1), None), expected, rtol=1e-5)
+    np.testing.assert_allclose(method.weights(W, {}, jnp.float32(0), None), W, rtol=1e-6)  # dense at first
+    pull, _ = gradient(method, W, {}, jnp.arange(N, dtype=jnp.float32), progress=1.0)
+    np.testing.assert_allclose(pull, np.arange(N))
+
+
 def test_movement_keeps_what_moves_away_from_0_whatever_its_size():
     method = method_of("movement", density=0.25, density_schedule__begin=0.0, density_schedule__end=0.5)
     pull = jnp.asarray(np.random.default_rng(1).normal(size=N), jnp.float32)
