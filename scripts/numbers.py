@@ -1,0 +1,159 @@
+"""Recomputes the tables of results from the archived runs: `python -m scripts.numbers [DIR...]`.
+
+Shares no code with the reports: rows of metrics, NumPy and Student's t are all it takes. In each row of a `table.md`,
+all intervals must be of one run: of its metrics at the end, of its differences from other runs at the same seeds, or of
+the epochs until it was as good as another. So must those of an overview be, each in some row. Pages show no intervals
+but those of tables, which a test checks. Numbers of single seeds are not looked at.
+"""
+
+import argparse
+import dataclasses
+import functools
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from experiments.core import console
+
+RESULTS = Path(__file__).resolve().parents[1] / "results"
+_INTERVAL = re.compile(r"[+-]?\d+\.\d\d ± \d+\.\d\d")
+_COMPARED = re.compile("error|accuracy|precision|recovery|loss|stability")
+Numbers = Sequence[float | None]  # by seed; None where there is none
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Run:
+    """A run of an archive: its seeds, its metrics at the end by name, and all of its rows."""
+
+    seeds: list[int]
+    metrics: dict[str, Numbers]
+    rows: list[dict[str, Any]]
+
+    @functools.cached_property
+    def own(self) -> set[str]:
+        """The intervals of its metrics."""
+        return {text for values in self.metrics.values() for text in _texts(values)}
+
+    @functools.cache  # noqa: B019 - as long as the process
+    def compared(self, other: "Run") -> set[str]:
+        """The intervals of what it is compared by with another run."""
+        return {text for values in _compared(self, other) for text in _texts(values)}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Checks the tables of the directories; 1 if a row is no run's."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.numbers", description=(__doc__ or "").split(":")[0])
+    parser.add_argument("directories", nargs="*", type=Path, help="with a table.md each; default: all results")
+    given = parser.parse_args(arguments).directories
+    wrong = 0
+    for directory in given or sorted(path.parent for path in RESULTS.glob("*/table.md")):
+        rows = [row for line in (directory / "table.md").read_text().splitlines() if (row := intervals(line))]
+        strange = unexplained(rows, load(directory))
+        wrong += len(strange)
+        print(f"{directory.name}: {sum(map(len, rows))} intervals in {len(rows)} rows, {len(strange)} rows of no run")
+        for texts in strange:
+            print("  no run has " + ", ".join(texts))
+    return int(bool(wrong))
+
+
+def load(directory: Path) -> list[Run]:
+    """Returns all runs that are archived below a directory."""
+    archives = [path.read_bytes() for path in sorted(directory.rglob("runs.jsonl"))]
+    records = (json.loads(line) for archive in archives for line in archive.splitlines())
+    return [Run(record["summary"]["seeds"], _metrics(record["rows"]), record["rows"]) for record in records]
+
+
+def intervals(text: str) -> list[str]:
+    """Returns the intervals of a line, such as `12.74 ± 1.15`, without the plus of a positive difference."""
+    return [found.removeprefix("+") for found in _INTERVAL.findall(text)]
+
+
+def unexplained(rows: Sequence[Sequence[str]], runs: Sequence[Run]) -> list[Sequence[str]]:
+    """Returns the rows of intervals that are neither one run's nor an overview of others."""
+    left = [row for row in rows if not any(_gives(run, row, runs) for run in runs)]
+    known = {text for row in rows if row not in left for text in row}
+    return [row for row in left if not known.issuperset(row)]
+
+
+def _gives(run: Run, row: Sequence[str], runs: Sequence[Run]) -> bool:
+    left = set(row) - run.own
+    if left == set(row):
+        return False
+    for other in runs:
+        if not left:
+            break
+        if left & run.compared(other):
+            left -= run.compared(other) | other.own  # a row may also show what the run is compared with
+    return not left
+
+
+def _metrics(rows: Sequence[Mapping[str, Any]]) -> dict[str, Numbers]:
+    """The metrics of the last row; stability is the mean over all rows but the first, which has none.
+
+    Beside them the means over blocks of what blocks have, and what errors leave of 100.
+    """
+    found = dict(_leaves(rows[-1]))
+    for name in (name for name in found if "stability" in name):
+        found[name] = [_mean(of_seed) for of_seed in zip(*(dict(_leaves(row))[name] for row in rows[1:]), strict=True)]
+    blocks: dict[str, list[Numbers]] = {}
+    for name, values in found.items():
+        blocks.setdefault(re.sub(r"/block_\d+", " of blocks", name), []).append(values)
+    means = {name: [_mean(of_seed) for of_seed in zip(*group, strict=True)] for name, group in blocks.items()}
+    rest = {f"100 - {name}": [_minus(100.0, v) for v in values] for name, values in found.items() if "error" in name}
+    return found | means | rest
+
+
+def _leaves(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Numbers]]:
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{name}/")
+        elif isinstance(value, list):
+            yield prefix + name, value
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if len(known) == len(values) else None
+
+
+def _minus(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one - other
+
+
+def _compared(run: Run, other: Run) -> Iterator[Numbers]:
+    """Differences of the metrics of two runs at the same seeds, and the first epochs with no more than the other's."""
+    pairs = [(run.seeds.index(seed), other.seeds.index(seed)) for seed in run.seeds if seed in other.seeds]
+    names = [(name, name) for name in run.metrics.keys() & other.metrics.keys() if _COMPARED.search(name)]
+    hardened = "hardened_error" in run.metrics and "test_error" in other.metrics
+    for mine, its in [*names, *[("hardened_error", "test_error")] * hardened]:  # the dense network is not hardened
+        yield [_minus(run.metrics[mine][i], other.metrics[its][j]) for i, j in pairs]
+    if hardened:
+        yield [_first(run.rows, i, other.metrics["test_error"][j]) for i, j in pairs]
+
+
+def _first(rows: Sequence[Mapping[str, Any]], seed: int, end: float | None) -> float | None:
+    errors = ((row["epoch"], row["hardened_error"][seed]) for row in rows)
+    return next((epoch for epoch, error in errors if None not in (error, end) and error <= end), None)
+
+
+def _texts(values: Numbers) -> Iterator[str]:
+    """The mean and the half width of its 95 % interval, of shares as percentages too; none of a single number."""
+    known = np.asarray([value for value in values if value is not None])
+    if known.size > 1:
+        mean, half = known.mean(), _student(known.size - 1) * known.std(ddof=1) / math.sqrt(known.size)
+        yield from (f"{scale * mean:.2f} ± {scale * half:.2f}" for scale in (1, 100))
+
+
+@functools.cache
+def _student(degrees: int) -> float:
+    return float(stats.t.ppf(0.975, degrees))
+
+
+if __name__ == "__main__":
+    console.run(main)
