@@ -164,12 +164,12 @@ def _value(x: Array, present: Array, k: Array, lam: Array, equation: Equation) -
     largest = jnp.finfo(x.dtype).max  # replaces overflow, so that its product with a lam or tangent of 0 is 0
     size = jnp.abs(y)
     power = choose(y == 0, 1.0, size) ** (p - 1.0)
-    norm = jnp.minimum(total(power * size, y != 0), largest)
+    norm = total((power * unit ** (p - 1.0)) * (size * unit), y != 0)  # of x as it is given: in units it may overflow
     # lam * y ** (p - 1), or s - v, which it equals, where y is too small to be accurate.
     moved = jnp.minimum(strength * power, choose(size > 4.0 * jnp.finfo(x.dtype).tiny, largest, s - v))
     penalty = total(moved * size, y != 0)  # as lam * norm, which may underflow before
     value = total(phi.value(choose(whole, v, boundary)), whole) + block + (1.0 - 1.0 / p) * penalty
     slope_in_k = choose(saturated | nothing, 0.0, phi.value(boundary))
-    in_k, in_lam = slope_in_k * unit * unit, norm * unit * unit ** (p - 1.0)
-    slopes = y * unit, jnp.minimum(in_k, largest), -jnp.minimum(in_lam, largest) / p
+    in_k = slope_in_k * unit * unit
+    slopes = y * unit, jnp.minimum(in_k, largest), -jnp.minimum(norm, largest) / p
     return envelope(value * unit * unit, (x, k, lam), slopes)

@@ -179,3 +179,9 @@ def test_a_value_is_finite_where_the_square_of_the_largest_over_lam_is_not():
     value = lambda lam: relaxed_topk_value(x, 2.5, lam=lam, phi="half_square")  # noqa: E731
     np.testing.assert_allclose(value(lam), 0.5 * 8.75e7**2, rtol=1e-6)
     np.testing.assert_allclose(jax.grad(value)(lam), -0.5 * 8.75e7**2, rtol=1e-6)
+
+
+def test_the_derivative_of_a_value_in_lam_is_right_where_the_value_overflows():
+    x, lam = np.float32([-6.8e16, -2.8e23, 5e-4]), np.float32(1.8e-10)
+    found = jax.grad(lambda lam: relaxed_topk_value(x, 1.5, lam=lam, p=1.5, phi="half_square"))(lam)
+    np.testing.assert_allclose(found, -(2.8e23**1.5) / 1.5, rtol=1e-6)
