@@ -140,12 +140,12 @@ AT_BEST = {
         for name in ("p2", "p3_2", "p4_3")
     },
     "identity_straight_through": Trial(of("identity_straight_through"), _ENDS, LOWER_RATES),
-    "st3": Trial(of("st3"), _ENDS),
+    "st3": Trial(of("st3"), _ENDS, LOWER_RATES),
     "gradual": Trial(of("gradual"), _ENDS, LOWER_RATES),
     "movement": Trial(of("movement"), _ENDS),
     "rigl": Trial(of("rigl"), _each("drop", "rigl.drop", 0.3, 0.5), (0.1, 0.3, 0.5)),
     "topkast": Trial(of("topkast"), _each("backward", "topkast.backward_density", 0.2, 0.5)),
-    "str": Trial(of("str"), _each("decay", "str.weight_decay", 1e-2, 3e-2, written=_scientific)),
+    "str": Trial(of("str"), _each("decay", "str.weight_decay", 1e-2, 3e-2, written=_scientific), (0.1, 0.3, 0.5)),
 }
 
 
