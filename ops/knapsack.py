@@ -7,8 +7,18 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from .interface.arguments import NON_NEGATIVE, POSITIVE_STRENGTH, SHARE, Axis, check_p, check_where, floating, known
-from .interface.rowwise import broadcast, check_one_of, rowwise
+from .interface.arguments import (
+    NON_NEGATIVE,
+    POSITIVE_STRENGTH,
+    SHARE,
+    Axis,
+    check_one_of,
+    check_p,
+    check_where,
+    floating,
+    known,
+)
+from .interface.rowwise import broadcast, rowwise
 from .scalar.arithmetic import choose
 from .scalar.budget import Items, solve_knapsack
 
@@ -58,9 +68,6 @@ def knapsack_mask(
 
     Returns:
       Array of the shape and dtype of ``x`` (integers are promoted to float). Computed in float32 at least.
-
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
 
     >>> knapsack_mask([3.0, 2.0, 1.0], 3.0, costs=[4.0, 1.0, 1.0], lam=0.1)
     Array([0.25, 1.  , 1.  ], dtype=float32)

@@ -29,9 +29,6 @@ def lmo(x: ArrayLike, w: ArrayLike, *, axis: Axis = -1) -> Array:
     Returns:
       Array of the shape and dtype of ``x`` (integers are promoted to float). Its derivative in ``x`` is 0.
 
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
-
     >>> lmo([0.3, 2.0, 1.0], [3.0, 2.0, 1.0])
     Array([1., 3., 2.], dtype=float32)
     """
@@ -65,9 +62,6 @@ def project_permutahedron(
 
     Returns:
       Array of the shape and dtype of ``x`` (integers are promoted to float). Computed in float32 at least.
-
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
 
     >>> project_permutahedron([0.5, 1.0, 0.75], [3.0, 2.0, 1.0])
     Array([1.75, 2.25, 2.  ], dtype=float32)
@@ -104,9 +98,6 @@ def soft_sort(
     Returns:
       Array of the shape and dtype of ``x`` (integers are promoted to float).
 
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
-
     >>> soft_sort([3.0, 1.0, 2.0], lam=2.0)
     Array([1.5, 2. , 2.5], dtype=float32)
     """
@@ -141,9 +132,6 @@ def soft_rank(
     Returns:
       Array of the shape and dtype of ``x`` (integers are promoted to float).
 
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
-
     >>> soft_rank([3.0, 1.0, 2.0], lam=2.0)
     Array([2.5, 1.5, 2. ], dtype=float32)
     """
@@ -173,9 +161,6 @@ def soft_quantile(
 
     Returns:
       Array of the shape of ``x`` without ``axis``, and of its dtype (integers are promoted to float).
-
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
 
     >>> float(soft_quantile([3.0, 1.0, 2.0, 8.0], 0.5, lam=0.125))
     2.5

@@ -12,6 +12,7 @@ from .interface.arguments import (
     POSITIVE_STRENGTH,
     UP_TO_N,
     Range,
+    batch_shape,
     check_axes,
     check_p,
     check_values,
@@ -20,7 +21,7 @@ from .interface.arguments import (
     shown,
     working_dtype,
 )
-from .interface.rowwise import ENTRIES, FULL_PRECISION_ROWS, ROWS, batch_shape, broadcast, rowwise
+from .interface.rowwise import ENTRIES, FULL_PRECISION_ROWS, ROWS, broadcast, rowwise
 from .scalar.arithmetic import choose
 from .scalar.marginals import Problem, solve
 
@@ -91,9 +92,6 @@ def topk_plan(
       A ``TopkPlan``. It is not converged if the problem is infeasible (as for ``m * k > n * limit``) or ``max_iter``
       too small; then rows sum to ``k``, and columns exceed their limit.
 
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
-
     >>> topk_plan([[3.0, 2.0, 0.0], [3.0, 1.0, 0.0]], 1, 1, lam=0.1).plan
     Array([[0., 1., 0.],
            [1., 0., 0.]], dtype=float32)
@@ -129,7 +127,7 @@ def topk_plan(
 
 def _spread(value: Array | np.ndarray, x: Array, axis: int, name: str) -> Array | np.ndarray:
     """Returns one value per row or column, with an axis of size 1 that broadcasts along the other dimension."""
-    value = broadcast(value, batch_shape(x, axis), name, f"x without axis {axis}")
+    value = broadcast(value, batch_shape(x, (axis,)), name, f"x without axis {axis}")
     return value.reshape(*x.shape[:axis], 1, *x.shape[axis + 1 :])
 
 

@@ -29,6 +29,7 @@ from .interface.arguments import (
     SHARE,
     STRENGTH,
     check_choice,
+    check_one_of,
     check_p,
     check_scalar,
     check_values,
@@ -116,9 +117,6 @@ class Pruner:
         function like ``include``. Each layer is treated as a leaf of its own. By default a subtree counts as stacked
         where all leaves, biases and scales included, have the same first axis and at least one more.
 
-    Raises:
-      ValueError: an argument is known and out of range.
-
     >>> pruner = Pruner(density=0.25, lam=lambda step: 10.0 * 0.5**step)
     >>> params = {"kernel": jnp.array([[1.0, -3.0], [2.0, 0.5]]), "bias": jnp.ones(2)}
     >>> [int(jnp.count_nonzero(pruner(params, step)["kernel"])) for step in (0, 4, 10)]
@@ -144,9 +142,7 @@ class Pruner:
         check_p(self.p)
         if not callable(self.lam):
             check_values("lam", self.lam, STRENGTH)
-        if (self.density is None) == (self.k is None):
-            given = f"density={shown(self.density)}, k={shown(self.k)}"
-            raise ValueError(f"exactly one of density and k must be given, got {given}")
+        check_one_of(self.k, self.density)
         if self.density is not None and not callable(self.density):
             check_scalar("density", self.density, SHARE)
         if self.k is not None and not callable(self.k):
@@ -193,9 +189,6 @@ class Pruner:
 
         Returns:
           A pytree like ``params``.
-
-        Raises:
-          ValueError: as for ``__call__``.
         """
         check_choice("format", format, ("dense", "bcoo"))
         leaves = self._leaves(params)
@@ -223,9 +216,6 @@ class Pruner:
         Args:
           params: pytree of arrays, or of their shapes.
           step: the argument of a schedule of ``density`` or ``k``; not needed if they are numbers.
-
-        Raises:
-          ValueError: as for ``harden``.
 
         >>> params = {"kernel": jnp.arange(8.0).reshape(4, 2), "bias": jnp.zeros(2)}
         >>> print(Pruner(density=0.25, lam=0.1).describe(params))
@@ -326,9 +316,9 @@ class Pruner:
             amount.get("density"),
             k,
             HALF_SQUARE,
-            lam,
-            self.p if lam is not None else 2.0,
             lambda path, leaf: leaves[tuple(path)].pruned,
+            lam=lam,
+            p=self.p if lam is not None else 2.0,
             debias=self.debias or lam is None,
             per_leaf=self.per_leaf,
             groups=self.groups,

@@ -14,7 +14,6 @@ from jax.typing import ArrayLike
 from .interface.arguments import (
     STRENGTH,
     UP_TO_N,
-    ZeroLam,
     check_axis,
     check_p,
     check_whole,
@@ -25,7 +24,6 @@ from .interface.arguments import (
     working_dtype,
 )
 from .interface.rowwise import FEATURES, ROWS, amount, on_mesh, rowwise, spec_of
-from .nonlinearities import IDENTITY
 from .scalar.arithmetic import choose
 from .scalar.equation import Equation
 from .scalar.mask import mask_of
@@ -80,17 +78,16 @@ def soft_topk(
         per_row={"k": (amount(k, density, x, axis), UP_TO_N), "lam": (lam, STRENGTH)},
         where=where,
         returns=SoftTopk(FEATURES, FEATURES, ROWS),
-        equation=Equation(check_p(p), IDENTITY),
-        zero=rows_with_zero_lam(lam),
+        equation=Equation(check_p(p), zero=rows_with_zero_lam(lam)),
         num_slots=check_whole("num_slots", num_slots, 1, n, f"in [1, {n}], the size along axis {axis}"),
     )
 
 
 def _in_slots(
-    x: Array, k: Array, lam: Array, where: Array | None = None, *, equation: Equation, zero: ZeroLam, num_slots: int
+    x: Array, k: Array, lam: Array, where: Array | None = None, *, equation: Equation, num_slots: int
 ) -> SoftTopk:
     entries = x if where is None else choose(where, x, -jnp.inf)
-    (mask,) = mask_of((entries,), k, lam, equation, zero=zero)
+    (mask,) = mask_of((entries,), k, lam, equation)
     # The entries have the order of the mask, and also order those that are fully selected.
     # `lax.top_k` ranks -0 below 0; in the mask they tie, and the first comes first.
     _, indices = lax.top_k(lax.stop_gradient(choose(entries == 0, 0.0, entries)), num_slots)
@@ -111,9 +108,6 @@ def gather_slots(values: ArrayLike, indices: ArrayLike) -> Array:
 
     Returns:
       Array of the shape of ``indices`` with ``width`` at the end, and the dtype of ``values``.
-
-    Raises:
-      ValueError: an argument does not have such a shape or dtype.
 
     >>> gather_slots(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([1, 1]))
     Array([[3., 4.],
@@ -153,9 +147,6 @@ def scatter_slots(outputs: ArrayLike, indices: ArrayLike, weights: ArrayLike, n:
     Returns:
       Array ``(*batch, n, width)`` of the dtype of ``outputs`` (integers are promoted to float). Computed in float32 at
       least, and rounded once.
-
-    Raises:
-      ValueError: an argument does not have such a shape or dtype.
 
     >>> scatter_slots(jnp.array([[1.0, 1.0], [2.0, 4.0]]), jnp.array([2, 0]), jnp.array([1.0, 0.5]), 3)
     Array([[1., 2.],

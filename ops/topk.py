@@ -1,10 +1,11 @@
 """Relaxed top-k operators: mask, magnitude and general nonlinearities, and the hard operators that they relax."""
 
+import dataclasses
 import functools
 from typing import Any, Literal
 
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 
 from .interface.arguments import (
@@ -13,8 +14,8 @@ from .interface.arguments import (
     UP_TO_N,
     WHOLE_UP_TO_N,
     Axis,
+    AxisName,
     Range,
-    ZeroLam,
     check_axes,
     check_choice,
     check_p,
@@ -24,7 +25,7 @@ from .interface.arguments import (
     size_along,
     working_dtype,
 )
-from .interface.rowwise import AxisName, amount, rowwise
+from .interface.rowwise import amount, rowwise
 from .isotonic.problem import Problem
 from .isotonic.solvers import SOLVERS as ISOTONIC_SOLVERS
 from .isotonic.solvers import Solver as IsotonicSolver
@@ -35,7 +36,7 @@ from .scalar.arithmetic import choose
 from .scalar.equation import Equation, Method
 from .scalar.kernels.platforms import why_not
 from .scalar.magnitude import in_units, magnitude_of
-from .scalar.mask import hard_selection, mask_of, with_hard_rows
+from .scalar.mask import anywhere, hard_selection, mask_of
 from .scalar.rows import Rows
 from .scalar.threshold import remainder
 
@@ -91,9 +92,6 @@ def relaxed_topk(
 
     Returns:
       Array of the shape and dtype of ``x`` (integers are promoted to float). Computed in float32 at least.
-
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
 
     >>> relaxed_topk([1.0, -3.0, 2.5, 2.0], 2, phi="abs", lam=1.0)
     Array([ 0.  , -1.  ,  0.75,  0.25], dtype=float32)
@@ -151,9 +149,6 @@ def topk_mask(
     Returns:
       Array of the shape of ``x``, and of its dtype (integers are promoted to float). Computed in float32 at least.
 
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
-
     >>> topk_mask([1.0, 3.0, 2.5, 2.0], 2, lam=1.0)
     Array([0.  , 1.  , 0.75, 0.25], dtype=float32)
     """
@@ -205,9 +200,6 @@ def topk_mag(
     Returns:
       Array of the shape and dtype of ``x`` (integers are promoted to float). Computed in float32 at least.
 
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
-
     >>> topk_mag([1.0, -3.0, 2.0, 0.5], 2, lam=1.0)
     Array([ 0. , -1.5,  1. ,  0. ], dtype=float32)
     """
@@ -229,9 +221,6 @@ def sparsemax(x: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1, wh
     Returns:
       Array of the shape and dtype of ``x`` (integers are promoted to float). Computed in float32 at least.
 
-    Raises:
-      ValueError: an argument is out of range; the message names it and its value.
-
     >>> sparsemax([1.0, 0.5, -2.0])
     Array([0.75, 0.25, 0.  ], dtype=float32)
     """
@@ -240,7 +229,7 @@ def sparsemax(x: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1, wh
 
 def _sparsemax(x: Array, temperature: Array, where: Array | None = None) -> Array:
     one, equation = jnp.ones_like(temperature), Equation(2.0, IDENTITY)
-    return _relaxed(x, one, temperature, where, equation=equation, debias=False, zero="none", isotonic=None)
+    return _relaxed(x, one, temperature, where, equation=equation, debias=False, isotonic=None)
 
 
 def hard_topk_mask(
@@ -304,14 +293,14 @@ def _operate(
     isotonic = None if method else as_solver(solver, p)
     if method in (None, "kernel") and axis_name is not None:
         raise ValueError(f"axis_name must be None unless solver is 'threshold' or 'loop', got {axis_name!r}")
-    equation, zero = Equation(p, phi, Rows(-1, axis_name), method=method or "auto"), rows_with_zero_lam(lam)
+    equation = Equation(p, phi, Rows(-1, axis_name), rows_with_zero_lam(lam), method or "auto")
     x = real(x)
     per_row = {"k": (amount(k, density, x, axis, axis_name), allowed), "lam": (lam, STRENGTH)}
     if method == "kernel" and (
         reason := why_not(size_along(x.shape, check_axes(axis, x.ndim)), working_dtype(x.dtype))
     ):
         raise ValueError(f"x must have {reason}, for solver='kernel'")
-    if zero == "all" and phi in (IDENTITY, ABS, HALF_SQUARE) and is_wide(x.dtype):
+    if equation.zero == "all" and phi in (IDENTITY, ABS, HALF_SQUARE) and is_wide(x.dtype):
         return _hard_topk_of_integers(
             x, axis=axis, per_row=per_row, where=where, axis_name=axis_name, equation=equation
         )
@@ -324,7 +313,6 @@ def _operate(
         axis_name=axis_name,
         equation=equation,
         debias=debias,
-        zero=zero,
         isotonic=isotonic,
     )
 
@@ -337,7 +325,6 @@ def _relaxed(
     *,
     equation: Equation,
     debias: bool,
-    zero: ZeroLam,
     isotonic: IsotonicSolver | None,
 ) -> Array:
     """Returns the operator of rows ``(rows, n)``."""
@@ -345,19 +332,22 @@ def _relaxed(
     absent = 0.0 if equation.phi.even else -jnp.inf
     present = None if where is None else (where,)
     entries = (x if where is None else choose(where, x, absent),)
-    if isotonic is None:
-        (y,) = operator(entries, k, lam, equation, zero=zero, where=present)
-    else:
+    if isotonic is None or equation.zero == "all":
+        (y,) = operator(entries, k, lam, equation, where=present)
+        return y if where is None else choose(where, y, 0.0)
+    vanishing, hard = lam == 0, dataclasses.replace(equation, zero="all")
 
-        def hard(entries: tuple[Array, ...], k: Array) -> tuple[Array, ...]:
-            return operator(entries, k, jnp.zeros_like(k), equation, zero="all", where=present)
+    def select(entries: tuple[Array, ...], k: Array) -> tuple[Array, ...]:
+        return operator(entries, k, jnp.zeros_like(k), hard, where=present)
 
-        def soft(lam: Array) -> tuple[Array, ...]:
-            problem = Problem(equation.p, equation.phi)
-            (row,), scaled, unit = in_units(entries, lam, equation)
-            return (unit * isotonic_topk(row, k, scaled, problem, isotonic, debias=debias, where=where)[0],)
-
-        (y,) = with_hard_rows(hard, soft, entries, k, lam, zero)
+    if equation.zero == "some":
+        lam = choose(vanishing, 1.0, lam)  # any positive number, so that no derivative contains 1 / 0
+    (row,), scaled, unit = in_units(entries, lam, equation)
+    problem = Problem(equation.p, equation.phi)
+    y = unit * isotonic_topk(row, k, scaled, problem, isotonic, debias=debias, where=where)[0]
+    if equation.zero == "some":
+        (exact,) = lax.cond(anywhere(vanishing), select, lambda entries, k: (jnp.zeros_like(entries[0]),), entries, k)
+        y = choose(vanishing, exact, y)
     return y if where is None else choose(where, y, 0.0)
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 
@@ -16,9 +16,10 @@ from .groups import NM, Channels, Groups, Whole, check_groups, rescaled, scaled,
 from .interface.arguments import (
     SHARE,
     STRENGTH,
+    AxisName,
     Range,
-    ZeroLam,
     check_count,
+    check_one_of,
     check_p,
     check_scalar,
     check_values,
@@ -26,11 +27,11 @@ from .interface.arguments import (
     real,
     rows_with_zero_lam,
     share_of,
-    shown,
+    size_along,
     strength,
     working_dtype,
 )
-from .interface.rowwise import AxisName, on_mesh, spec_of
+from .interface.rowwise import on_mesh, spec_of
 from .nonlinearities import HALF_SQUARE, IDENTITY, Nonlinearity
 from .scalar.equation import Equation
 from .scalar.magnitude import magnitude_of, share_at_zero
@@ -82,13 +83,12 @@ def topk_mask_tree(
         density,
         k,
         IDENTITY,
-        lam,
-        p,
         include,
+        lam=lam,
+        p=p,
         per_leaf=per_leaf,
         groups=groups,
         axis_name=axis_name,
-        name="scores",
     )
 
 
@@ -149,9 +149,9 @@ def topk_mag_tree(
         density,
         k,
         HALF_SQUARE,
-        lam,
-        p,
         include,
+        lam=lam,
+        p=p,
         debias=debias,
         per_leaf=per_leaf,
         groups=groups,
@@ -183,13 +183,10 @@ def hard_topk_mask_tree(
         density,
         k,
         IDENTITY,
-        None,
-        2.0,
         include,
         per_leaf=per_leaf,
         groups=groups,
         axis_name=axis_name,
-        name="scores",
     )
 
 
@@ -217,8 +214,6 @@ def hard_topk_mag_tree(
         density,
         k,
         HALF_SQUARE,
-        None,
-        2.0,
         include,
         debias=True,
         per_leaf=per_leaf,
@@ -239,27 +234,25 @@ def select_in_tree(
     density: ArrayLike | None,
     k: ArrayLike | None,
     phi: Nonlinearity,
-    lam: ArrayLike | None,
-    p: float,
     include: Include | None,
     *,
+    lam: ArrayLike | None = None,
+    p: float = 2.0,
     debias: bool = False,
     per_leaf: bool = False,
     groups: Groups | None = None,
     stacked: Include | None = None,
     axis_name: AxisName = None,
-    name: str = "params",
 ) -> Tree:
     """Returns ``tree`` after the operator of ``phi``; if ``lam`` is ``None``, after the hard operator.
 
     A leaf for which ``stacked`` is true holds one layer at each index of its first axis. Each layer is grouped as a
     leaf of its own, and with ``per_leaf`` it has a budget of its own.
     """
-    p, whole = check_p(p), lam is None
+    p, whole, name = check_p(p), lam is None, "scores" if phi == IDENTITY else "params"
     lam = 0.0 if lam is None else lam
     lam_scalar = check_scalar("lam", lam, STRENGTH)
-    if (density is None) == (k is None):
-        raise ValueError(f"exactly one of density and k must be given, got density={shown(density)}, k={shown(k)}")
+    check_one_of(k, density)
     share = None if density is None else check_scalar("density", density, SHARE)
     check_groups(groups)
     paths, treedef = jax.tree_util.tree_flatten_with_path(tree)
@@ -291,7 +284,7 @@ def select_in_tree(
     # A run always lies on one device, even if its leaf is divided.
     rows = Rows() if isinstance(groups, NM) else Rows(-1 if per_leaf or vector else None, axis_name)
     parts = tuple(_Part.of(*pair, groups, rows) for pair in zip(leaves, layered, strict=True))
-    numbers = [part.width * _shards(rows.axis_name) for part in parts]
+    numbers = [size_along((part.width,), (0,), rows.axis_name) for part in parts]
     check_count(name, sum(numbers) if rows.axis is None else max(numbers))
     amounts: tuple[Any, ...]
     if density is None or share is None:
@@ -308,10 +301,9 @@ def select_in_tree(
         amounts,
         lam_scalar,
         is_share=share is not None and not known(density),
-        equation=Equation(p, phi, rows),
+        equation=Equation(p, phi, rows, rows_with_zero_lam(lam)),
         parts=parts,
         debias=bool(debias),
-        zero=rows_with_zero_lam(lam),
     )
     for index, leaf in zip(chosen, kept, strict=True):
         results[index] = leaf
@@ -364,11 +356,7 @@ def _working_dtype(leaves: tuple[Array, ...]) -> np.dtype:
     return max((working_dtype(leaf.dtype) for leaf in leaves), key=lambda dtype: dtype.itemsize)
 
 
-def _shards(axis_name: AxisName) -> int:
-    return 1 if axis_name is None else lax.axis_size(axis_name)
-
-
-@functools.partial(jax.jit, static_argnames=("is_share", "equation", "parts", "debias", "zero"))
+@functools.partial(jax.jit, static_argnames=("is_share", "equation", "parts", "debias"))
 def _compiled(
     entries: tuple[Array, ...],
     amounts: tuple[Array, ...],
@@ -378,12 +366,11 @@ def _compiled(
     equation: Equation,
     parts: tuple[_Part, ...],
     debias: bool,
-    zero: ZeroLam,
 ) -> tuple[Array, ...]:
     """Returns the leaves after the operator; ``amounts`` holds one number or share, or a number for each leaf."""
     signed = equation.linear
     # For groups the hard operator is a mask, so that a kept group of zeros has the derivative 1.
-    hard_groups = isinstance(parts[0].groups, Whole) and zero == "all"
+    hard_groups = isinstance(parts[0].groups, Whole) and equation.zero == "all"
     if hard_groups:
         equation = dataclasses.replace(equation, phi=IDENTITY)
     operator = mask_of if equation.linear else functools.partial(magnitude_of, debias=debias)
@@ -392,14 +379,14 @@ def _compiled(
         """Returns the operator of leaves that compete with each other, or of one leaf."""
         dtype = _working_dtype(leaves)
         width = sum(part.width for part in parts)
-        size = width * _shards(equation.rows.axis_name)
+        size = size_along((width,), (0,), equation.rows.axis_name)
         k, lam = amount.astype(dtype), strength(lam.astype(dtype))
         if is_share:
             k = jnp.asarray(share_of(amount, size, dtype))
         working = tuple(leaf.astype(dtype) for leaf in leaves)
         competing = tuple(_competing(x, part.groups, signed) for x, part in zip(working, parts, strict=True))
         rows, k, lam = _in_rows(competing, k, lam, equation.rows, width)
-        kept = operator(rows, k, lam, equation, zero=zero)
+        kept = operator(rows, k, lam, equation)
         kept = tuple(y.reshape(s.shape) for y, s in zip(kept, competing, strict=True))
 
         if isinstance(parts[0].groups, Whole) and not signed and not hard_groups:

@@ -6,7 +6,6 @@ and a smaller one takes from the last one selected. They are given the derivativ
 is the smallest ``k``, that from the right (``with_slope_in_k``).
 """
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import NamedTuple
@@ -16,7 +15,6 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
-from ..interface.arguments import ZeroLam
 from ..interface.rowwise import varying_as
 from .arithmetic import TwoFloat, choose
 from .equation import Equation, broadcast_where, dense, selection
@@ -80,25 +78,6 @@ def hard_selection(entries: tuple[Array, ...], k: Array, rows: Rows = Rows()) ->
     return select_topk(entries, k, jnp.zeros_like(k), Equation(2.0, rows=rows, zero="all")).z
 
 
-def with_hard_rows(
-    hard: Callable[[tuple[Array, ...], Array], tuple[Array, ...]],
-    soft: Callable[[Array], tuple[Array, ...]],
-    entries: tuple[Array, ...],
-    k: Array,
-    lam: Array,
-    zero: ZeroLam,
-) -> tuple[Array, ...]:
-    """Returns ``soft(lam)``, or ``hard(entries, k)`` in rows with ``lam = 0``, for solvers that need ``lam > 0``."""
-    if zero == "all":
-        return hard(entries, k)
-    if zero == "none":
-        return soft(lam)
-    vanishing = lam == 0
-    relaxed = soft(choose(vanishing, 1.0, lam))  # any positive number, so that no derivative contains 1 / 0
-    exact = lax.cond(anywhere(vanishing), hard, lambda entries, k: tuple(map(jnp.zeros_like, entries)), entries, k)
-    return tuple(choose(vanishing, h, y) for h, y in zip(exact, relaxed, strict=True))
-
-
 def gain_of_mask(s: Array, first: Array, lam: Array, equation: Equation) -> Array:
     """Returns the derivative of the mask in ``z``, which is 1."""
     return jnp.ones_like(s)
@@ -121,14 +100,12 @@ def mask_of(
     lam: Array,
     equation: Equation,
     *,
-    zero: ZeroLam,
     where: tuple[Array, ...] | None = None,
 ) -> tuple[Array, ...]:
-    """Returns the mask of entries laid out as ``equation.rows`` says; ``zero`` tells which ``lam`` are 0.
+    """Returns the mask of entries laid out as ``equation.rows`` says.
 
     With ``phi = abs`` entries are selected by magnitude, and the mask has their signs.
     """
-    equation = dataclasses.replace(equation, zero=zero)
     return mask_from(select_topk(entries, k, lam, equation, where), entries, k, lam, equation)
 
 

@@ -110,7 +110,6 @@ def perturbed_topk_mask(
       Array like that of ``sigmoid_topk_mask``, of multiples of ``1 / num_samples`` between 0 and 1.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
       NotImplementedError: a second derivative is asked for.
 
     >>> perturbed_topk_mask([1.0, 3.0, 2.0, 0.5], 2, sigma=0.1, key=jax.random.key(0))
