@@ -183,16 +183,9 @@ def _minimise(
     `v` follows from those at the two last `y` by linearity. A converged row is not changed any more, so that its result
     does not depend on other rows.
 
-    Args:
-      x: `(rows, features)`.
-      dictionary: `(features, atoms)`.
-      start: `(rows, atoms)`.
-      step: a scalar, at most `1 / ||D||_2^2` (plain: less than twice that, to converge).
-      proximal: takes a point `(rows, atoms)` and the number of the step, from 1, `(rows, 1)`.
-      gap: returns the optimality gap `(rows, 1)` from `y`, `x - D y` and `D^T (x - D y)`. A row whose gap is NaN stops.
-      accelerated: whether to use momentum.
-      tolerance: the gap at which a row stops.
-      max_iterations: the most iterations.
+    `step` is at most `1 / ||D||_2^2` (plain: less than twice that, to converge). `proximal` takes a point, `(rows,
+    atoms)`, and the number of the step, from 1, `(rows, 1)`. `gap` returns the optimality gap `(rows, 1)` from `y`, `x
+    - D y` and `D^T (x - D y)`. A row whose gap is NaN stops.
     """
 
     def evaluate(y: Array) -> tuple[Array, Array]:
@@ -227,14 +220,7 @@ def _differentiable(solution: Array, x: Array, dictionary: Array, slope: Array, 
     """Returns the solution, with the derivatives above in `x`, `dictionary` and `slope`, in both modes, to any order.
 
     The support is that of `solution`. If its atoms are linearly dependent, this is the derivative of least norm.
-    Conjugate gradients take O(features + atoms) memory per row.
-
-    Args:
-      solution: `(rows, atoms)`, a minimiser; receives no gradient.
-      x: `(rows, features)`.
-      dictionary: `(features, atoms)`.
-      slope: `(rows, atoms)`.
-      sum_is_fixed: whether the solution is subject to `sum(y) = 1`.
+    Conjugate gradients take O(features + atoms) memory per row. `sum_is_fixed` tells whether `sum(y) = 1` was required.
     """
     return solution
 

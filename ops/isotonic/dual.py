@@ -44,7 +44,7 @@ def iterate(state: Multipliers, problem: Problem, s: Array, w: Array, lam: Array
 
 
 def linked(state: Multipliers) -> Array:
-    """Returns whether each entry is held together with its successor: bool, ``(rows, n)``, false at the last."""
+    """Returns which neighbours are ``linked``."""
     return state.alpha > 0
 
 

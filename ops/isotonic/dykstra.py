@@ -51,7 +51,7 @@ def iterate(state: Iterate, c: Array) -> Iterate:
 
 
 def linked(state: Iterate) -> Array:
-    """Returns whether each entry is held together with its successor: bool, ``(rows, n)``, false at the last.
+    """Returns which neighbours are ``linked``.
 
     A non-zero correction decides this exactly. Close values would not, since the values of a block converge slowly.
     """

@@ -98,15 +98,14 @@ def isotonic_topk(
     Args:
       entries: shape ``(rows, n)``, of any sign. For an increasing ``phi``, entries of ``-inf`` take no part.
       k: how much is selected, shape ``(rows, 1)``.
-      lam: strength of the regularisation, shape ``(rows, 1)``, positive.
+      lam: strength of the regularisation.
       problem: exponent and nonlinearity.
       solver: the isotonic solver.
       debias: whether to add ``lam * y ** (p - 1) = s - v``, which undoes the shrinkage of kept entries.
       where: the entries that take part, for an even ``phi``; the others are 0. Default: all.
 
     Returns:
-      The operator's value, shape ``(rows, n)``, and the solution of the isotonic problem in the order of the sorted
-      entries.
+      The operator's value, and the solution in the order of the sorted entries.
     """
     even, asked = problem.phi.even, k
     keys = jnp.abs(entries) if even else entries

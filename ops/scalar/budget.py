@@ -125,11 +125,7 @@ def _solve(items: Items, k: Array, lam: Array, p: float) -> TwoFloat:
 def price(items: Items, k: Array, lam: Array, p: float) -> TwoFloat:
     """Returns the root ``gamma`` of the equation, one per row; only ``lo`` carries its derivative.
 
-    Args:
-      items: arrays ``(rows, n)``.
-      k: the budget, one value per row, >= 0; a budget above the total cost buys everything.
-      lam: strength of the regularisation, one value per row, > 0.
-      p: exponent of the regularisation.
+    A budget ``k`` above the total cost buys everything.
     """
     return _solve(items, k, lam, p)
 

@@ -91,15 +91,10 @@ def share_at_zero(k: Array, nonzero: Array, available: Array, lam: Array, p: flo
     generalised Jacobian (a convex combination of Jacobians nearby) takes its place. Averaged over permutations and
     signs, Jacobians nearby are multiples of that of an entry kept in full: ``left / m`` if the entries differ by much,
     and ``c = (1 + lam) (left + (m - 1) / lam) / (m + lam left)`` if all have one magnitude. The multiple used is 1, or
-    ``c`` if that is smaller, which happens for ``left < 1``; it is exact for ``m = 1``.
+    ``c`` if that is smaller, which happens for ``left < 1``; it is exact for ``m = 1``. At ``lam = 0`` the order of the
+    zeros decides which are kept, and the multiple is 0 unless all are kept.
 
-    Args:
-      k: how much is selected, one value per row.
-      nonzero: how many of the entries that take part are not 0, one value per row.
-      available: how many entries take part, one value per row.
-      lam: strength of the relaxation. At 0 the order of the zeros decides which are kept, and the multiple is 0 unless
-        all are kept.
-      p: exponent of the regularisation.
+    Args are one value per row; ``available`` counts the entries that take part, ``nonzero`` those of them not 0.
     """
     nonzero, available = nonzero.astype(k.dtype), available.astype(k.dtype)
     left, zeros = k - nonzero, jnp.maximum(available - nonzero, 1.0)

@@ -116,14 +116,10 @@ def perturbed_topk_mask(
     Array([0., 1., 1., 0.], dtype=float32)
     """
     return mask_rows(
-        _mask,
+        _perturbed,
         x,
         axis,
         {"k": (k, WHOLE_UP_TO_N), "sigma": (sigma, POSITIVE)},
         constants={"key": key},
         num_samples=check_whole("num_samples", num_samples, 1, jnp.inf, "positive"),
     )
-
-
-def _mask(x: Array, k: Array, sigma: Array, key: Array, *, num_samples: int) -> Array:
-    return _perturbed(x, k, sigma, key, num_samples)
