@@ -100,22 +100,7 @@ def topk_fenchel_young_loss(
     >>> float(topk_fenchel_young_loss([2.0, 1.0, -1.0], 1, k=1, lam=1.0))
     1.0
     """
-    return _operate(
-        _loss_of_rows,
-        logits,
-        targets,
-        lam,
-        p,
-        target,
-        axis,
-        where,
-        label_smoothing,
-        class_weights,
-        example_weights,
-        ignore_index,
-        reduction,
-        per_row={"k": (k, UP_TO_N)},
-    )
+    return _operate(**locals())
 
 
 def topk_fenchel_young_mixture(
@@ -144,33 +129,15 @@ def topk_fenchel_young_mixture(
     >>> float(topk_fenchel_young_mixture([2.0, 1.0, -1.0], 1, weights=[0.5, 0.5], lam=1.0))
     1.25
     """
-    logits = floating(logits, "logits")
-    n = logits.shape[check_axis(axis, logits.ndim, "logits")]
-    weights = check_values("weights", weights, NON_NEGATIVE)
-    if weights.ndim != 1 or not 1 <= weights.size <= n:
-        raise ValueError(f"weights must have shape (K,) with K in [1, {n}], got shape {weights.shape}")
-    return _operate(
-        _mixture_of_rows,
-        logits,
-        targets,
-        lam,
-        p,
-        target,
-        axis,
-        where,
-        label_smoothing,
-        class_weights,
-        example_weights,
-        ignore_index,
-        reduction,
-        constants={"weights": weights},
-    )
+    return _operate(**locals())
 
 
 def _operate(
-    function,
+    *,
     logits: ArrayLike,
     targets: ArrayLike,
+    k: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
     lam: ArrayLike,
     p: float,
     target: Target,
@@ -181,18 +148,21 @@ def _operate(
     example_weights: ArrayLike | None,
     ignore_index: int | None,
     reduction: Reduction,
-    *,
-    per_row: dict[str, Any] | None = None,
-    constants: dict[str, Any] | None = None,
 ) -> Array:
+    """Returns the loss for ``k``, or for a mixture of ``k`` with ``weights``; the arguments are those of both."""
     check_choice("target", target, TARGETS)
     check_choice("reduction", reduction, REDUCTIONS)
     logits = floating(logits, "logits")
     axis = check_axis(axis, logits.ndim, "logits")
     n = logits.shape[axis]
     targets, single = check_targets("targets", targets, logits, axis)
-    per_row = {"lam": (lam, STRENGTH)} | (per_row or {})
-    aligned, constants = {}, dict(constants or {})
+    per_row, aligned, constants = {"lam": (lam, STRENGTH)}, {}, {}
+    if k is not None:
+        per_row["k"] = (k, UP_TO_N)
+    if weights is not None:
+        constants["weights"] = check_values("weights", weights, NON_NEGATIVE)
+        if np.ndim(weights) != 1 or not 1 <= np.size(weights) <= n:
+            raise ValueError(f"weights must have shape (K,) with K in [1, {n}], got shape {np.shape(weights)}")
     if ignore_index is not None:
         ignore_index = check_whole("ignore_index", ignore_index, -(2**31), 2**31 - 1, "a label")
     if single:
@@ -228,7 +198,7 @@ def _operate(
         where=where,
         constants=constants,
         returns=(ROWS if reduction == "none" else FULL_PRECISION_ROWS, FULL_PRECISION_ROWS),
-        loss=function,
+        loss=_loss_of_rows if weights is None else _mixture_of_rows,
         equation=Equation(check_p(p), zero=rows_with_zero_lam(lam)),
         smooth=target == "smooth",
         ignore_index=ignore_index,
@@ -314,7 +284,8 @@ def is_class(labels: Array, n: int) -> Array:
 
 
 def _powers(y: Array, p: float) -> Array:
-    return row_sum(choose(y > 0, choose(y > 0, y, 1.0) ** p, 0.0))
+    positive = y > 0
+    return row_sum(choose(positive, choose(positive, y, 1.0) ** p, 0.0))
 
 
 def regularisation(y: Array, p: float) -> Array:
@@ -377,7 +348,7 @@ def _loss(x: Array, t: Array, k: Array, lam: Array, equation: Equation, smooth: 
     """
     p = equation.p
     y, gamma = _mask_and_threshold(x, k, lam, equation)
-    s = equation.keys(x, lam)
+    s = Equation(p).keys(x, lam)  # infinite logits tie at lam = 0, too
     above = difference(TwoFloat(s, jnp.zeros_like(s)), gamma)  # -inf where absent
     missing = choose(t == 1, 0.0, (1.0 - t) * jnp.maximum(above - lam, 0.0))
     misplaced = choose(t == 0, 0.0, t * jnp.maximum(-above, 0.0))

@@ -335,17 +335,18 @@ def _relaxed(
     if isotonic is None or equation.zero == "all":
         (y,) = operator(entries, k, lam, equation, where=present)
         return y if where is None else choose(where, y, 0.0)
-    vanishing, hard = lam == 0, dataclasses.replace(equation, zero="all")
+    hard, vanishing = dataclasses.replace(equation, zero="all"), None
 
     def select(entries: tuple[Array, ...], k: Array) -> tuple[Array, ...]:
         return operator(entries, k, jnp.zeros_like(k), hard, where=present)
 
     if equation.zero == "some":
+        vanishing = lam == 0
         lam = choose(vanishing, 1.0, lam)  # any positive number, so that no derivative contains 1 / 0
     (row,), scaled, unit = in_units(entries, lam, equation)
     problem = Problem(equation.p, equation.phi)
     y = unit * isotonic_topk(row, k, scaled, problem, isotonic, debias=debias, where=where)[0]
-    if equation.zero == "some":
+    if vanishing is not None:
         (exact,) = lax.cond(anywhere(vanishing), select, lambda entries, k: (jnp.zeros_like(entries[0]),), entries, k)
         y = choose(vanishing, exact, y)
     return y if where is None else choose(where, y, 0.0)

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -283,7 +283,7 @@ def select_in_tree(
     vector = len(leaves) == leaves[0].ndim == 1 and groups is None and layered == [False]
     # A run always lies on one device, even if its leaf is divided.
     rows = Rows() if isinstance(groups, NM) else Rows(-1 if per_leaf or vector else None, axis_name)
-    parts = tuple(_Part.of(*pair, groups, rows) for pair in zip(leaves, layered, strict=True))
+    parts = tuple(_part(*pair, groups, rows) for pair in zip(leaves, layered, strict=True))
     numbers = [size_along((part.width,), (0,), rows.axis_name) for part in parts]
     check_count(name, sum(numbers) if rows.axis is None else max(numbers))
     amounts: tuple[Any, ...]
@@ -312,28 +312,22 @@ def select_in_tree(
 
 def competitors(leaf: Any, layered: bool, groups: Groups | None, per_leaf: bool) -> int:
     """Returns how many entries or groups of a leaf, or of each of its layers, compete for one budget."""
-    return _Part.of(leaf, layered, groups, Rows(-1 if per_leaf else None)).width
+    return _part(leaf, layered, groups, Rows(-1 if per_leaf else None)).width
 
 
-@dataclasses.dataclass(frozen=True)
-class _Part:
-    """The static description of a leaf.
-
-    Attributes:
-      groups: the groups of its entries.
-      width: how many entries or groups compete for one budget: those of the leaf, of a layer or of a run.
-    """
+class _Part(NamedTuple):
+    """The static description of a leaf: the groups of its entries, and how many entries or groups share one budget."""
 
     groups: Groups | None
     width: int
 
-    @classmethod
-    def of(cls, leaf: Array, layered: bool, groups: Groups | None, rows: Rows) -> "_Part":
-        if layered and groups is not None:
-            groups = groups.with_layer_axis()
-        width = leaf.size if groups is None else groups.count(leaf.shape)
-        by_layer = layered and rows.axis is not None and not isinstance(groups, NM)
-        return cls(groups, width // leaf.shape[0] if by_layer else width)
+
+def _part(leaf: Array, layered: bool, groups: Groups | None, rows: Rows) -> _Part:
+    if layered and groups is not None:
+        groups = groups.with_layer_axis()
+    width = leaf.size if groups is None else groups.count(leaf.shape)
+    by_layer = layered and rows.axis is not None and not isinstance(groups, NM)
+    return _Part(groups, width // leaf.shape[0] if by_layer else width)
 
 
 def _count(k: Any, numbers: list[int], dtype: Any, rows: Rows, groups: Groups | None, whole: bool) -> Array:
@@ -385,7 +379,10 @@ def _compiled(
             k = jnp.asarray(share_of(amount, size, dtype))
         working = tuple(leaf.astype(dtype) for leaf in leaves)
         competing = tuple(_competing(x, part.groups, signed) for x, part in zip(working, parts, strict=True))
-        rows, k, lam = _in_rows(competing, k, lam, equation.rows, width)
+        rows = competing
+        if equation.rows.axis is not None:
+            rows = tuple(s.reshape(-1, width) for s in competing)
+            k, lam = (jnp.broadcast_to(scalar, (len(rows[0]), 1)) for scalar in (k, lam))
         kept = operator(rows, k, lam, equation)
         kept = tuple(y.reshape(s.shape) for y, s in zip(kept, competing, strict=True))
 
@@ -427,13 +424,3 @@ def _competing(x: Array, groups: Groups | None, signed: bool) -> Array:
     if groups is None:
         return x
     return groups.runs(x) if isinstance(groups, NM) else sizes(groups, x, signed=signed)
-
-
-def _in_rows(
-    competing: tuple[Array, ...], k: Array, lam: Array, rows: Rows, width: int
-) -> tuple[tuple[Array, ...], Array, Array]:
-    """Returns entries and scalars in the layout of the solvers: one leaf as rows, or all leaves as one row."""
-    if rows.axis is None:
-        return competing, k, lam
-    (x,) = (s.reshape(-1, width) for s in competing)
-    return (x,), jnp.broadcast_to(k, (len(x), 1)), jnp.broadcast_to(lam, (len(x), 1))

@@ -354,27 +354,21 @@ def sparse_code(
     )
 
 
-def _coded(x: Array, lam: Array, dictionary: Array, *, solver: Solver, **settings: Any) -> SparseCode:
-    """Returns the codes of rows, with their derivative; `settings` are those of `_solve`."""
-    dictionary = dictionary.astype(x.dtype)
-    found = _solve(*lax.stop_gradient((x, lam, dictionary)), solver, **lax.stop_gradient(settings))
-    code = _differentiable(found.code, x, dictionary, lam * jnp.sign(found.code), False)
-    return found._replace(code=code)
-
-
-def _solve(
+def _coded(
     x: Array,
     lam: Array,
     dictionary: Array,
-    solver: Solver,
     *,
+    solver: Solver,
     step: Array | None,
     stages: Array,
     tolerance: Array,
     max_iterations: Array,
 ) -> SparseCode:
     """Solves in units in which neither `x` nor the dictionary exceeds 1, so that no square over- or underflows."""
-    step, stages, tolerance = jax.tree.map(lambda value: value.astype(x.dtype), (step, stages, tolerance))
+    given = x, dictionary.astype(x.dtype)
+    strength, settings = lam, jax.tree.map(lambda value: value.astype(x.dtype), (step, stages, tolerance))
+    (x, dictionary), lam, (step, stages, tolerance) = lax.stop_gradient((given, lam, settings))
     x_unit = _positive(jnp.max(jnp.abs(x), axis=-1, keepdims=True))
     dictionary_unit = _positive(jnp.max(jnp.abs(dictionary)))
     x, dictionary = x / x_unit, dictionary / dictionary_unit
@@ -407,7 +401,8 @@ def _solve(
         tolerance=tolerance,
         max_iterations=max_iterations,
     )
-    code = state.y * (x_unit / dictionary_unit)
+    found = lax.stop_gradient(state.y * (x_unit / dictionary_unit))
+    code = _differentiable(found, *given, strength * jnp.sign(found), False)
     return SparseCode(code, state.iterations, state.gap, state.gap <= tolerance)
 
 
@@ -477,12 +472,9 @@ def _attended(x: Array, dictionary: Array, tolerance: Array, max_iterations: Arr
     # The mean of the atoms has no effect on the simplex; it would only shorten steps and cost digits of the derivative.
     mean = lax.stop_gradient(jnp.mean(dictionary, axis=-1))
     x, dictionary = x - mean[None, :], dictionary - mean[:, None]
-    found = _nearest(*lax.stop_gradient((x, dictionary, tolerance)), max_iterations)
-    return found._replace(weights=_differentiable(found.weights, x, dictionary, jnp.zeros_like(found.weights), True))
-
-
-def _nearest(x: Array, dictionary: Array, tolerance: Array, max_iterations: Array) -> ScaleFreeAttention:
-    """Returns the weights, in coordinates in which no atom exceeds 1 in any feature; the atoms have mean 0."""
+    given = x, dictionary
+    x, dictionary, tolerance = lax.stop_gradient((*given, tolerance))
+    # In these coordinates no atom exceeds 1 in any feature.
     unit = _positive(jnp.max(jnp.abs(dictionary)))
     x, dictionary = x / unit, dictionary / unit
     squares = jnp.sum(jnp.square(dictionary), axis=0)[None, :] - 2.0 * _matmul(x, dictionary)
@@ -504,7 +496,8 @@ def _nearest(x: Array, dictionary: Array, tolerance: Array, max_iterations: Arra
         tolerance=tolerance,
         max_iterations=max_iterations,
     )
-    return ScaleFreeAttention(state.y, state.iterations, state.gap, state.gap <= tolerance)
+    weights = _differentiable(state.y, *given, jnp.zeros_like(state.y), True)
+    return ScaleFreeAttention(weights, state.iterations, state.gap, state.gap <= tolerance)
 
 
 def sparsemax_attention(
