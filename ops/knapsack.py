@@ -7,17 +7,8 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from .interface.arguments import (
-    NON_NEGATIVE,
-    POSITIVE_STRENGTH,
-    SHARE,
-    Axis,
-    check_one_of,
-    check_p,
-    check_where,
-    floating,
-    known,
-)
+from .interface import arguments
+from .interface.arguments import Axis, check_where, floating, known
 from .interface.rowwise import broadcast, rowwise
 from .scalar.arithmetic import choose
 from .scalar.budget import Items, solve_knapsack
@@ -72,8 +63,8 @@ def knapsack_mask(
     >>> knapsack_mask([3.0, 2.0, 1.0], 3.0, costs=[4.0, 1.0, 1.0], lam=0.1)
     Array([0.25, 1.  , 1.  ], dtype=float32)
     """
-    check_one_of(k, density)
-    amounts = (("k", k, NON_NEGATIVE), ("density", density, SHARE))
+    arguments.check_one_of(k, density)
+    amounts = (("k", k, arguments.NON_NEGATIVE), ("density", density, arguments.SHARE))
     budget = {name: (value, allowed) for name, value, allowed in amounts if value is not None}
     x, costs, caps = floating(x), floating(costs, "costs"), floating(caps, "caps")
     most = "" if density is None else " and finite, as the budget is a density"
@@ -85,9 +76,9 @@ def knapsack_mask(
         x,
         axis=axis,
         aligned={"costs": costs, "caps": caps},
-        per_row=budget | {"lam": (lam, POSITIVE_STRENGTH)},
+        per_row=budget | {"lam": (lam, arguments.POSITIVE_STRENGTH)},
         where=where,
-        p=check_p(p),
+        p=arguments.check_p(p),
         unscaled=unscaled,
     )
 

@@ -9,23 +9,8 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from .gradients import envelope
-from .interface.arguments import (
-    INTEGERS,
-    NON_NEGATIVE,
-    SHARE,
-    STRENGTH,
-    UP_TO_N,
-    Range,
-    check_axis,
-    check_choice,
-    check_p,
-    check_targets,
-    check_values,
-    check_whole,
-    floating,
-    known,
-    rows_with_zero_lam,
-)
+from .interface import arguments
+from .interface.arguments import Range
 from .interface.rowwise import FULL_PRECISION_ROWS, ROWS, rowwise
 from .scalar.arithmetic import TwoFloat, choose, difference, row_sum, select, shift
 from .scalar.equation import Equation
@@ -150,40 +135,40 @@ def _operate(
     reduction: Reduction,
 ) -> Array:
     """Returns the loss for ``k``, or for a mixture of ``k`` with ``weights``; the arguments are those of both."""
-    check_choice("target", target, TARGETS)
-    check_choice("reduction", reduction, REDUCTIONS)
-    logits = floating(logits, "logits")
-    axis = check_axis(axis, logits.ndim, "logits")
+    arguments.check_choice("target", target, TARGETS)
+    arguments.check_choice("reduction", reduction, REDUCTIONS)
+    logits = arguments.floating(logits, "logits")
+    axis = arguments.check_axis(axis, logits.ndim, "logits")
     n = logits.shape[axis]
-    targets, single = check_targets("targets", targets, logits, axis)
-    per_row, aligned, constants = {"lam": (lam, STRENGTH)}, {}, {}
+    targets, single = arguments.check_targets("targets", targets, logits, axis)
+    per_row, aligned, constants = {"lam": (lam, arguments.STRENGTH)}, {}, {}
     if k is not None:
-        per_row["k"] = (k, UP_TO_N)
+        per_row["k"] = (k, arguments.UP_TO_N)
     if weights is not None:
-        constants["weights"] = check_values("weights", weights, NON_NEGATIVE)
+        constants["weights"] = arguments.check_values("weights", weights, arguments.NON_NEGATIVE)
         if np.ndim(weights) != 1 or not 1 <= np.size(weights) <= n:
             raise ValueError(f"weights must have shape (K,) with K in [1, {n}], got shape {np.shape(weights)}")
     if ignore_index is not None:
-        ignore_index = check_whole("ignore_index", ignore_index, -(2**31), 2**31 - 1, "a label")
+        ignore_index = arguments.check_whole("ignore_index", ignore_index, -(2**31), 2**31 - 1, "a label")
     if single:
-        if known(targets):
+        if arguments.known(targets):
             counted = np.asarray(targets)
             counted = counted if ignore_index is None else counted[counted != ignore_index]
-            check_values("targets", counted, Range(f"in [0, {n}) where they are labels", 0, n - 1))
-        per_row["targets"] = (targets, INTEGERS)
+            arguments.check_values("targets", counted, Range(f"in [0, {n}) where they are labels", 0, n - 1))
+        per_row["targets"] = (targets, arguments.INTEGERS)
     else:
         if targets.dtype != bool:
-            check_values("targets", targets, Range("in [0, 1] where there is one per class", 0, 1))
+            arguments.check_values("targets", targets, Range("in [0, 1] where there is one per class", 0, 1))
         for name, value in (("ignore_index", ignore_index), ("class_weights", class_weights)):
             if value is not None:
                 raise ValueError(f"{name} must be None unless targets are labels, got targets of shape {targets.shape}")
         aligned["targets"] = targets
-    if not known(label_smoothing) or np.any(label_smoothing != 0):
-        per_row["label_smoothing"] = (label_smoothing, SHARE)
+    if not arguments.known(label_smoothing) or np.any(label_smoothing != 0):
+        per_row["label_smoothing"] = (label_smoothing, arguments.SHARE)
     if example_weights is not None:
-        per_row["example_weights"] = (example_weights, NON_NEGATIVE)
+        per_row["example_weights"] = (example_weights, arguments.NON_NEGATIVE)
     if class_weights is not None:
-        constants["class_weights"] = check_values("class_weights", class_weights, NON_NEGATIVE)
+        constants["class_weights"] = arguments.check_values("class_weights", class_weights, arguments.NON_NEGATIVE)
         if np.shape(class_weights) != (n,):
             raise ValueError(
                 f"class_weights must have shape ({n},), one per class, got shape {np.shape(class_weights)}"
@@ -199,7 +184,7 @@ def _operate(
         constants=constants,
         returns=(ROWS if reduction == "none" else FULL_PRECISION_ROWS, FULL_PRECISION_ROWS),
         loss=_loss_of_rows if weights is None else _mixture_of_rows,
-        equation=Equation(check_p(p), zero=rows_with_zero_lam(lam)),
+        equation=Equation(arguments.check_p(p), zero=arguments.rows_with_zero_lam(lam)),
         smooth=target == "smooth",
         ignore_index=ignore_index,
     )
@@ -223,7 +208,7 @@ def _weighted(
     *,
     loss,
     ignore_index: int | None,
-    **arguments: Any,
+    **options: Any,
 ) -> tuple[Array, Array]:
     """Returns the weighted losses of rows and their weights, ``(rows, 1)``; ``loss`` takes one target per class."""
     present = jnp.full(x.shape, True) if where is None else where
@@ -243,7 +228,7 @@ def _weighted(
     if example_weights is not None:
         weight = weight * example_weights
     x = choose(ignored, 0.0, x)  # keeps NaNs of ignored examples out of derivatives
-    losses = loss(x, t, lam, present, **arguments)
+    losses = loss(x, t, lam, present, **options)
     # With weight 0 even an infinite loss counts as 0.
     weighed = choose((weight == 0) & (losses == jnp.inf), 0.0, losses) * weight
     return choose(ignored, 0.0, weighed), choose(ignored, 0.0, weight)
@@ -266,11 +251,11 @@ def _loss_of_rows(
     return choose((k == row_sum(t)) & (loss < 0), loss - lax.stop_gradient(loss), loss)
 
 
-def _mixture_of_rows(x: Array, t: Array, lam: Array, present: Array, *, weights: Array, **arguments: Any) -> Array:
+def _mixture_of_rows(x: Array, t: Array, lam: Array, present: Array, *, weights: Array, **options: Any) -> Array:
     """Returns the losses ``(rows, 1)`` of rows ``(rows, n)``, mixed over ``k``."""
 
     def loss(k: Array) -> Array:
-        return _loss_of_rows(x, t, lam, present, k=jnp.broadcast_to(k, lam.shape), **arguments)
+        return _loss_of_rows(x, t, lam, present, k=jnp.broadcast_to(k, lam.shape), **options)
 
     losses = jax.vmap(loss)(jnp.arange(1, len(weights) + 1, dtype=x.dtype))
     # With weight 0 even an infinite loss counts as 0.

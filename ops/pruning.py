@@ -24,18 +24,7 @@ from jax.typing import ArrayLike
 
 from .gradients import straight_through
 from .groups import NM, Groups, check_groups
-from .interface.arguments import (
-    NON_NEGATIVE,
-    SHARE,
-    STRENGTH,
-    check_choice,
-    check_one_of,
-    check_p,
-    check_scalar,
-    check_values,
-    share_of,
-    shown,
-)
+from .interface import arguments
 from .interface.rowwise import spec_of
 from .matrices import Matching, matching, matrices, stacked_layers, why_no_matrix, written
 from .nonlinearities import HALF_SQUARE
@@ -139,19 +128,19 @@ class Pruner:
     stacked: Include | None = None
 
     def __post_init__(self) -> None:
-        check_p(self.p)
+        arguments.check_p(self.p)
         if not callable(self.lam):
-            check_values("lam", self.lam, STRENGTH)
-        check_one_of(self.k, self.density)
+            arguments.check_values("lam", self.lam, arguments.STRENGTH)
+        arguments.check_one_of(self.k, self.density)
         if self.density is not None and not callable(self.density):
-            check_scalar("density", self.density, SHARE)
+            arguments.check_scalar("density", self.density, arguments.SHARE)
         if self.k is not None and not callable(self.k):
-            check_scalar("k", self.k, NON_NEGATIVE)
+            arguments.check_scalar("k", self.k, arguments.NON_NEGATIVE)
         check_groups(self.groups)
         for name in ("include", "exclude", "stacked"):
             predicate = getattr(self, name)
             if not (predicate is None or callable(predicate)):
-                raise ValueError(f"{name} must be a function of key path and leaf, got {shown(predicate)}")
+                raise ValueError(f"{name} must be a function of key path and leaf, got {arguments.shown(predicate)}")
 
     def __call__(self, params: Tree, step: ArrayLike | None = None) -> Tree:
         """Returns the weights of the forward pass: pruned leaves after the relaxed operator, others unchanged.
@@ -190,7 +179,7 @@ class Pruner:
         Returns:
           A pytree like ``params``.
         """
-        check_choice("format", format, ("dense", "bcoo"))
+        arguments.check_choice("format", format, ("dense", "bcoo"))
         leaves = self._leaves(params)
         hard = self._solve(params, self._amount(step), None, leaves)
         self._warn_of_empty(_kept(hard, leaves))
@@ -229,7 +218,7 @@ class Pruner:
         unit = "entries" if self.groups is None else "groups"
 
         def budget(size: int) -> str:
-            number = share_of(value, size, np.dtype(np.float32)) if name == "density" else value
+            number = arguments.share_of(value, size, np.dtype(np.float32)) if name == "density" else value
             return f"{float(number):,.6g} of {size:,}"
 
         kept = {}

@@ -8,23 +8,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from .interface.arguments import (
-    POSITIVE_STRENGTH,
-    STRENGTH,
-    UP_TO_N,
-    WHOLE_UP_TO_N,
-    Axis,
-    AxisName,
-    Range,
-    check_axes,
-    check_choice,
-    check_p,
-    is_wide,
-    real,
-    rows_with_zero_lam,
-    size_along,
-    working_dtype,
-)
+from .interface import arguments
+from .interface.arguments import Axis, AxisName
 from .interface.rowwise import amount, rowwise
 from .isotonic.problem import Problem
 from .isotonic.solvers import SOLVERS as ISOTONIC_SOLVERS
@@ -224,7 +209,8 @@ def sparsemax(x: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1, wh
     >>> sparsemax([1.0, 0.5, -2.0])
     Array([0.75, 0.25, 0.  ], dtype=float32)
     """
-    return rowwise(_sparsemax, x, axis=axis, per_row={"temperature": (temperature, POSITIVE_STRENGTH)}, where=where)
+    per_row = {"temperature": (temperature, arguments.POSITIVE_STRENGTH)}
+    return rowwise(_sparsemax, x, axis=axis, per_row=per_row, where=where)
 
 
 def _sparsemax(x: Array, temperature: Array, where: Array | None = None) -> Array:
@@ -249,7 +235,7 @@ def hard_topk_mask(
     >>> hard_topk_mask([1.0, 3.0, 2.0, 3.0], 2)
     Array([0., 1., 0., 1.], dtype=float32)
     """
-    return _operate(IDENTITY, x, k, density, 0.0, 2.0, axis, where, axis_name, allowed=WHOLE_UP_TO_N)
+    return _operate(IDENTITY, x, k, density, 0.0, 2.0, axis, where, axis_name, whole=True)
 
 
 def hard_topk_mag(
@@ -268,7 +254,7 @@ def hard_topk_mag(
     >>> hard_topk_mag([1.0, -3.0, 2.0, 0.5], 2)
     Array([ 0., -3.,  2.,  0.], dtype=float32)
     """
-    return _operate(HALF_SQUARE, x, k, density, 0.0, 2.0, axis, where, axis_name, allowed=WHOLE_UP_TO_N, debias=True)
+    return _operate(HALF_SQUARE, x, k, density, 0.0, 2.0, axis, where, axis_name, whole=True, debias=True)
 
 
 def _operate(
@@ -282,25 +268,25 @@ def _operate(
     where: ArrayLike | None,
     axis_name: AxisName,
     *,
-    allowed: Range = UP_TO_N,
+    whole: bool = False,
     solver: Solver = "threshold",
     debias: bool = False,
 ) -> Array:
-    p = check_p(p)
+    p = arguments.check_p(p)
     if isinstance(solver, str):
-        check_choice("solver", solver, (*_METHODS, *ISOTONIC_SOLVERS))
+        arguments.check_choice("solver", solver, (*_METHODS, *ISOTONIC_SOLVERS))
     method = _METHODS.get(solver) if isinstance(solver, str) else None
     isotonic = None if method else as_solver(solver, p)
     if method in (None, "kernel") and axis_name is not None:
         raise ValueError(f"axis_name must be None unless solver is 'threshold' or 'loop', got {axis_name!r}")
-    equation = Equation(p, phi, Rows(-1, axis_name), rows_with_zero_lam(lam), method or "auto")
-    x = real(x)
-    per_row = {"k": (amount(k, density, x, axis, axis_name), allowed), "lam": (lam, STRENGTH)}
-    if method == "kernel" and (
-        reason := why_not(size_along(x.shape, check_axes(axis, x.ndim)), working_dtype(x.dtype))
-    ):
+    equation = Equation(p, phi, Rows(-1, axis_name), arguments.rows_with_zero_lam(lam), method or "auto")
+    x = arguments.real(x)
+    allowed = arguments.WHOLE_UP_TO_N if whole else arguments.UP_TO_N
+    per_row = {"k": (amount(k, density, x, axis, axis_name), allowed), "lam": (lam, arguments.STRENGTH)}
+    size = arguments.size_along(x.shape, arguments.check_axes(axis, x.ndim))
+    if method == "kernel" and (reason := why_not(size, arguments.working_dtype(x.dtype))):
         raise ValueError(f"x must have {reason}, for solver='kernel'")
-    if equation.zero == "all" and phi in (IDENTITY, ABS, HALF_SQUARE) and is_wide(x.dtype):
+    if equation.zero == "all" and phi in (IDENTITY, ABS, HALF_SQUARE) and arguments.is_wide(x.dtype):
         return _hard_topk_of_integers(
             x, axis=axis, per_row=per_row, where=where, axis_name=axis_name, equation=equation
         )
@@ -352,7 +338,7 @@ def _relaxed(
     return y if where is None else choose(where, y, 0.0)
 
 
-def _hard_topk_of_integers(x: Array, *, equation: Equation, **arguments: Any) -> Array:
+def _hard_topk_of_integers(x: Array, *, equation: Equation, **options: Any) -> Array:
     """Returns the hard operator of integers that floats do not represent exactly.
 
     Their upper halves are compared first, and the lower halves break ties. So the selection is exact, while the values
@@ -370,7 +356,7 @@ def _hard_topk_of_integers(x: Array, *, equation: Equation, **arguments: Any) ->
         high.astype(float_type),
         aligned={"low": low.astype(float_type)},
         rows=equation.rows,
-        **arguments,
+        **options,
     )
     if not equation.phi.even:
         return mask
