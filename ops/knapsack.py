@@ -53,9 +53,7 @@ def knapsack_mask(
       caps: the most to take of each entry, >= 0; broadcasts and is checked like ``costs``. ``inf`` means no cap, and is
         allowed with ``k`` only.
       lam: strength of the relaxation, in [1e-32, 1e32], in the units of ``x``; shape as ``k``.
-      p: exponent of the regularisation, a Python number in (1, 2].
-      axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
-      where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
+      p, axis, where: as in ``topk_mask``.
 
     Returns:
       Array of the shape and dtype of ``x`` (integers are promoted to float). Computed in float32 at least.

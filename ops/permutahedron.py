@@ -89,11 +89,9 @@ def soft_sort(
         ``descending``.
       lam: strength of the regularisation, 0 or in [1e-32, 1e32], in 1 / the units of ``x`` for ``p = 2``; a scalar, or
         one value per row. Rows in which ``lam * x`` overflows are NaN.
-      p: exponent of the regularisation, a Python number in (1, 2].
-      axis: the axis that is sorted; a tuple of several, or ``None`` for all.
       descending: whether the largest comes first.
       where: boolean array, broadcasting against ``x``: entries that take part. The others count as ``-inf``.
-      solver: how the isotonic problem is solved, as in ``isotonic_regression``.
+      p, axis, solver: as in ``project_permutahedron``.
 
     Returns:
       Array of the shape and dtype of ``x`` (integers are promoted to float).
@@ -123,11 +121,9 @@ def soft_rank(
       x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent.
       lam: strength of the regularisation, 0 or in [1e-32, 1e32], in the units of ``x`` for ``p = 2``; a scalar, or one
         value per row.
-      p: exponent of the regularisation, a Python number in (1, 2].
-      axis: the axis along which entries are ranked; a tuple of several, or ``None`` for all.
       descending: whether the largest has rank 1, as in the paper; by default the smallest has.
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
-      solver: how the isotonic problem is solved, as in ``isotonic_regression``.
+      p, axis, solver: as in ``project_permutahedron``.
 
     Returns:
       Array of the shape and dtype of ``x`` (integers are promoted to float).
@@ -154,10 +150,8 @@ def soft_quantile(
       x: real array, any shape. Entries equal to ``-inf`` count as absent.
       q: the probability, in [0, 1]: a scalar, or one value per row.
       lam: strength of the regularisation, as in ``soft_sort``. At 0 this is ``jax.numpy.quantile``.
-      p: exponent of the regularisation, a Python number in (1, 2].
-      axis: the axis along which the quantile is taken; a tuple of several, or ``None`` for all.
       where: boolean array, broadcasting against ``x``: entries that take part. Without any, the result is NaN.
-      solver: how the isotonic problem is solved, as in ``isotonic_regression``.
+      p, axis, solver: as in ``project_permutahedron``.
 
     Returns:
       Array of the shape of ``x`` without ``axis``, and of its dtype (integers are promoted to float).

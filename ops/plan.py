@@ -140,6 +140,6 @@ def _plans(
     available = jnp.sum((scores != -jnp.inf).astype(x.dtype), axis=2, keepdims=True)
     wanted = jnp.minimum(matrices(k)[:, :, :1], available)
     problem = Problem(scores, wanted, matrices(limit)[:, :1], lam[:, :, None])
-    plan, found = solve(problem, p, max_iter[:, :, None].astype(jnp.int32), tol[:, :, None])
+    plan, iterations, residual = solve(problem, p, max_iter[:, :, None].astype(jnp.int32), tol[:, :, None])
     plan = jnp.swapaxes(plan, 1, 2) if turned else plan
-    return TopkPlan(plan.reshape(x.shape), found.iterations, found.residual, found.residual <= tol)
+    return TopkPlan(plan.reshape(x.shape), iterations, residual, residual <= tol)

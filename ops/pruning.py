@@ -1,19 +1,14 @@
 """Pruning of a network while it trains: the forward pass uses a relaxed top-k of the parameters that are trained.
 
-    pruner = Pruner(density=0.05, lam=schedule)   # which weights are kept, how many, and how softly
-    weights = pruner(params, step)                # in the loss, in place of params
-    sparse = pruner.harden(params)                # at the end: exact zeros
-
-Everything works on pytrees: parameters of flax's linen, states of its nnx, modules of Equinox, plain dictionaries. The
-optimiser keeps the dense parameters; gradients reach them through the operator (Section 6 of Sander et al., 2023).
-``print(pruner.describe(params))`` says which leaves are pruned.
+Parameters may be any pytree. The optimiser keeps the dense ones; gradients reach them through the operator (Section 6
+of Sander et al., 2023).
 """
 
 import dataclasses
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -56,16 +51,12 @@ def share_of_nonzeros(params: Any, include: Include | None = None) -> Array:
     leaves = [
         leaf
         for path, leaf in jax.tree_util.tree_leaves_with_path(params)
-        if _takes_part(path, leaf, include or matrices)
+        if _is_floating(leaf) and (include or matrices)(path, leaf)
     ]
     if not leaves:
         raise ValueError("params must have at least one floating leaf that is counted, got none")
     nonzero = jnp.stack([jnp.count_nonzero(leaf).astype(float) for leaf in leaves])
     return jnp.sum(nonzero) / sum(jnp.size(leaf) for leaf in leaves)
-
-
-def _takes_part(path: Any, leaf: Any, include: Include) -> bool:
-    return _is_floating(leaf) and include(path, leaf)
 
 
 def _is_floating(leaf: Any) -> bool:
@@ -326,15 +317,8 @@ class Pruner:
             warnings.warn(f"nothing but zeros is kept of {', '.join(empty)}; {more} keeps some", stacklevel=3)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Leaf:
-    """A leaf, and why it is not pruned, if so.
-
-    Attributes:
-      value: the leaf.
-      reason: why it is left alone; empty if it is pruned.
-      stacked: whether it holds a layer at each index of its first axis.
-    """
+class _Leaf(NamedTuple):
+    """A leaf, why it is left alone (empty if it is pruned), and whether it holds layers along its first axis."""
 
     value: Any
     reason: str

@@ -33,9 +33,7 @@ def lam_of_support(
       k: how much is selected, in [0, n], ``n`` the size of ``x`` along ``axis``; one number, or one per row.
       support: how many entries may be non-zero, a whole number in [0, n]; shape as ``k``.
       in_magnitude: whether ``lam`` is for ``topk_mag`` (with or without ``debias``) instead of ``topk_mask``.
-      p: exponent of the regularisation, a Python number in (1, 2].
-      axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
-      where: boolean array, broadcasting against ``x``: entries that take part.
+      p, axis, where: as in ``topk_mask``.
 
     Returns:
       One ``lam`` per row, float32 at least, in [0, 1e32], in the units of the operator's ``lam``. It is 1e32 if every

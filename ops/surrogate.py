@@ -46,9 +46,7 @@ def topk_surrogate_loss(
       k: how many classes the mask selects: a real number in ``[1, n]``; one number, or one per example. It is
         reduced to the number of classes that take part, and gets no derivative.
       lam: strength of the relaxation, 0 or in [1e-32, 1e32], in the units of the logits; shape as ``k``.
-      p: exponent of the regularisation, a Python number in (1, 2].
-      axis: the axis of the classes.
-      where: boolean array, broadcasting against ``logits``: classes that take part.
+      p, axis, where: as in ``topk_fenchel_young_loss``.
 
     Returns:
       One loss per example: the shape of ``logits`` without ``axis``; of the dtype of ``logits`` (integers are promoted

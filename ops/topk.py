@@ -60,20 +60,14 @@ def relaxed_topk(
     Args:
       x: real array, any shape. A NaN makes its row NaN. If ``phi`` is increasing, entries equal to ``-inf`` get 0 and
         leave the others as if they were absent.
-      k: how much is selected, as in ``topk_mask``.
-      density: as in ``topk_mask``.
+      k, density, lam, p, axis, where, axis_name: as in ``topk_mask``. At ``lam = 0`` this is the hard operator.
       phi: a ``Nonlinearity``, or the name of one: those above, or registered ones.
-      lam: strength of the relaxation, as in ``topk_mask``. At 0 this is the hard operator.
-      p: exponent of the regularisation, a Python number in (1, 2].
-      axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
-      where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
       solver: ``"threshold"`` solves one scalar equation; it is exact and fastest. On GPUs and TPUs it uses one kernel
         that keeps rows on chip, if they fit, and else a loop of passes. ``"kernel"`` and ``"loop"`` force one of the
         two, the kernel for float32 and whole rows only (a CPU interprets it, slowly, for tests). The others sort and
         solve the isotonic problem of the paper: ``"pav"`` (exact), ``"dykstra"`` (``p = 2`` only) and ``"dual"`` (both
         iterative, slow if many entries are partly selected), or a solver of ``ops.isotonic`` with settings, like
         ``Dykstra(max_iter=10, tol=0.0)``. ``ops.isotonic.topk_solution`` reports whether such a solver converged.
-      axis_name: as in ``topk_mask``.
 
     Returns:
       Array of the shape and dtype of ``x`` (integers are promoted to float). Computed in float32 at least.
@@ -171,16 +165,11 @@ def topk_mag(
 
     Args:
       x: real array, any shape. A NaN makes its row NaN.
-      k: how much is kept, as in ``topk_mask``.
-      density: as in ``topk_mask``.
+      k, density, p, axis, where, axis_name: as in ``topk_mask``.
       lam: strength of the relaxation, 0 or in [1e-32, 1e32], without units for ``p = 2``; else as in ``topk_mask``. At
         0 this is the hard operator.
-      p: exponent of the regularisation, a Python number in (1, 2].
-      axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
-      where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
       debias: whether to undo the shrinkage of kept entries.
       solver: as in ``relaxed_topk``.
-      axis_name: as in ``topk_mask``.
 
     Returns:
       Array of the shape and dtype of ``x`` (integers are promoted to float). Computed in float32 at least.

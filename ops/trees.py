@@ -41,18 +41,15 @@ def topk_mask_tree(
     """Returns the relaxed top-k mask of a whole pytree: about 1 for its largest entries, in whichever leaf.
 
     It equals ``topk_mask`` of all leaves concatenated, without concatenating them. Multiplying parameters by the mask
-    of their scores prunes them. Arguments, differentiability and errors as in ``topk_mag_tree``.
+    of their scores prunes them. Differentiability and errors as in ``topk_mag_tree``.
 
     Args:
       scores: pytree of real arrays.
       density: share of the entries that is selected, in [0, 1], a scalar.
       k: instead of ``density``, how many entries are selected.
       lam: strength of the relaxation, in the units of the scores; a scalar.
-      p: as in ``topk_mag_tree``, like the following.
-      include: selects the leaves that take part.
-      per_leaf: whether each leaf has a budget of its own.
       groups: which entries are selected together, by the mean of their scores.
-      axis_name: mesh axis or axes over which every leaf is split.
+      p, include, per_leaf, axis_name: as in ``topk_mag_tree``.
 
     Returns:
       A pytree like ``scores``. Leaves that take no part become ones, so that multiplying by the mask does not change
