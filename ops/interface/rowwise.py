@@ -16,24 +16,8 @@ from jax import Array, lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec, auto_axes
 from jax.typing import ArrayLike
 
-from .arguments import (
-    Axis,
-    AxisName,
-    Range,
-    batch_shape,
-    check_axes,
-    check_count,
-    check_one_of,
-    check_values,
-    check_where,
-    floating,
-    known,
-    real,
-    share_of,
-    size_along,
-    strength,
-    working_dtype,
-)
+from . import arguments
+from .arguments import Axis, AxisName, Range
 
 # Kinds of results of a row function: one value per entry (rows, n); m values per row (rows, m), which also go along the
 # axis; one value per row (rows, 1); or one value per row that keeps the working dtype instead of the argument's dtype.
@@ -81,19 +65,16 @@ def rowwise(
     Raises:
       ValueError: an argument is not as above, or known at trace time and out of range.
     """
-    x = floating(x, name)
-    axes = check_axes(axis, x.ndim, name)
-    size = size_along(x.shape, axes, axis_name)
-    check_count(name, size)
-    traced = isinstance(x, jax.core.Tracer)
-    values = {
-        key: _per_row(
-            key, check_values(key, value, limits, size, axis, working_dtype(x.dtype)), x, axes, limits, traced
-        )
-        for key, (value, limits) in (per_row or {}).items()
-    }
+    x = arguments.floating(x, name)
+    axes = arguments.check_axes(axis, x.ndim, name)
+    size = arguments.size_along(x.shape, axes, axis_name)
+    arguments.check_count(name, size)
+    values = {}
+    for key, (value, limits) in (per_row or {}).items():
+        checked = arguments.check_values(key, value, limits, size, axis, arguments.working_dtype(x.dtype))
+        values[key] = _per_row(key, checked, x, axes, limits)
     others = {key: broadcast(_entries(value, key), x.shape, key, name) for key, value in (aligned or {}).items()}
-    present = None if where is None else broadcast(check_where(where), x.shape, "where", name)
+    present = None if where is None else broadcast(arguments.check_where(where), x.shape, "where", name)
     compiled = functools.partial(_compiled, function=function, axes=axes, returns=returns, static=tuple(static.items()))
     if x.size:
         return compiled(x, others, values, present, constants or {})
@@ -101,7 +82,7 @@ def rowwise(
     one = jax.tree.map(_of_one_entry, (x, others, values, present))
 
     def zeros(kind: str, found: jax.ShapeDtypeStruct) -> Array:
-        shape = batch_shape(x, axes)
+        shape = arguments.batch_shape(x, axes)
         if kind in (ENTRIES, FEATURES):
             shape = tuple(found.shape[i] if kind == FEATURES and i in axes else n for i, n in enumerate(x.shape))
         return jnp.zeros(shape, found.dtype)
@@ -111,10 +92,11 @@ def rowwise(
 
 def amount(k: ArrayLike | None, density: ArrayLike | None, x: Array, axis: Axis, axis_name: AxisName = None) -> Any:
     """Returns how much is selected of each row of ``x``: ``k`` itself, or ``density`` times ``n``, rounded down."""
-    check_one_of(k, density)
+    arguments.check_one_of(k, density)
     if density is None:
         return k
-    return share_of(density, size_along(x.shape, check_axes(axis, x.ndim), axis_name), working_dtype(x.dtype))
+    size = arguments.size_along(x.shape, arguments.check_axes(axis, x.ndim), axis_name)
+    return arguments.share_of(density, size, arguments.working_dtype(x.dtype))
 
 
 @functools.partial(jax.jit, static_argnames=("function", "axes", "returns", "static"))
@@ -130,18 +112,18 @@ def _compiled(
     returns: Any,
     static: tuple[tuple[str, Hashable], ...],
 ) -> Any:
-    dtype = working_dtype(x.dtype)
+    dtype = arguments.working_dtype(x.dtype)
 
     def apply(
         x: Array, aligned: dict[str, Array], per_row: dict[str, Array], where: Array | None, constants: dict[str, Any]
     ) -> Any:
-        arguments: dict[str, Any] = {key: value.reshape(-1, 1) for key, value in per_row.items()}
+        given: dict[str, Any] = {key: value.reshape(-1, 1) for key, value in per_row.items()}
         for key, value in aligned.items():
-            arguments[key] = _as_rows(value, axes, value.dtype if value.dtype == bool else dtype)
+            given[key] = _as_rows(value, axes, value.dtype if value.dtype == bool else dtype)
         if where is not None:
-            arguments["where"] = _as_rows(where, axes, jnp.bool_)
+            given["where"] = _as_rows(where, axes, jnp.bool_)
         rows, constants = varying_as((_as_rows(x, axes, dtype), constants), (x, aligned, per_row, where, constants))
-        found = function(rows, **arguments, **constants, **dict(static))
+        found = function(rows, **given, **constants, **dict(static))
         return jax.tree.map(functools.partial(_restored, x, axes), returns, found)
 
     specs = jax.tree.map(functools.partial(_spec, x, axes), returns)
@@ -150,14 +132,14 @@ def _compiled(
 
 def _as_rows(x: Array, axes: tuple[int, ...], dtype: Any) -> Array:
     """Returns ``x`` as rows ``(rows, n)`` along ``axes``."""
-    return jnp.moveaxis(x, axes, range(-len(axes), 0)).reshape(-1, size_along(x.shape, axes)).astype(dtype)
+    return jnp.moveaxis(x, axes, range(-len(axes), 0)).reshape(-1, arguments.size_along(x.shape, axes)).astype(dtype)
 
 
 def _restored(x: Array, axes: tuple[int, ...], kind: str, found: Array) -> Array:
     """Returns a result of rows in the shape and dtype of ``x``."""
     if kind != FULL_PRECISION_ROWS and jnp.issubdtype(found.dtype, jnp.floating):
         found = found.astype(x.dtype)
-    batch = batch_shape(x, axes)
+    batch = arguments.batch_shape(x, axes)
     if kind in (ROWS, FULL_PRECISION_ROWS):
         return found.reshape(batch)
     along = found.shape[-1:] if kind == FEATURES else tuple(x.shape[axis] for axis in axes)
@@ -228,23 +210,24 @@ def broadcast(value: Array | np.ndarray, shape: tuple[int, ...], name: str, othe
 
 
 def _entries(value: ArrayLike, name: str) -> Array:
-    value = real(value, name)
-    return value if value.dtype == bool else floating(value, name)
+    value = arguments.real(value, name)
+    return value if value.dtype == bool else arguments.floating(value, name)
 
 
 def _per_row(
-    name: str, value: Array | np.ndarray, x: Array, axes: tuple[int, ...], limits: Range, traced: bool
+    name: str, value: Array | np.ndarray, x: Array, axes: tuple[int, ...], limits: Range
 ) -> Array | np.ndarray:
     """Returns one value per row, in the shape of ``x`` without ``axes``, from a scalar or an array that broadcasts."""
-    batch, dtype = batch_shape(x, axes), working_dtype(x.dtype)
+    batch, dtype = arguments.batch_shape(x, axes), arguments.working_dtype(x.dtype)
     # NumPy is faster, but in a traced program its arrays would become constants.
-    module: Any = np if not traced and known(value) and (value.ndim == 0 or isinstance(value, np.ndarray)) else jnp
-    unknown = not known(value)  # asked before the conversion below
+    known = arguments.known(value)  # asked before the conversion below
+    small = value.ndim == 0 or isinstance(value, np.ndarray)
+    module: Any = np if known and small and not isinstance(x, jax.core.Tracer) else jnp
     if not limits.integer:
         # NumPy's numbers become floats there: JAX would first cut whole ones to 32 bits.
         value = module.asarray(value.astype(dtype) if isinstance(value, np.ndarray) else value).astype(dtype)
-    if limits.strength and unknown:
-        value = strength(value, limits)
+    if limits.strength and not known:
+        value = arguments.strength(value, limits)
     try:
         return module.broadcast_to(value, batch)
     except ValueError:

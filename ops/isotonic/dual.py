@@ -30,12 +30,6 @@ class Multipliers(NamedTuple):
     alpha: Array
 
 
-def start(problem: Problem, s: Array, w: Array, lam: Array) -> Multipliers:
-    """Returns the initial state."""
-    v = minimisers(problem, s, w, lam)
-    return Multipliers(v.hi + v.lo, jnp.zeros_like(s))
-
-
 def iterate(state: Multipliers, problem: Problem, s: Array, w: Array, lam: Array) -> Multipliers:
     """Maximises over the multipliers of pairs ``(1, 2), (3, 4), ...``, then over those of the other pairs."""
     for offset in (0, 1):

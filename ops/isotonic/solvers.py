@@ -16,7 +16,7 @@ from ..interface.rowwise import ENTRIES, FULL_PRECISION_ROWS, ROWS, varying_as
 from ..scalar.arithmetic import TwoFloat, choose, select
 from . import dual, dykstra
 from .pav import pool_adjacent_violators
-from .problem import Problem
+from .problem import Problem, minimisers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,9 +163,11 @@ def _iterate(solver: Dykstra | Dual, problem: Problem, s: Array, w: Array, lam: 
     links: Callable[[Any], Array]
     if isinstance(solver, Dykstra):
         m, c = dykstra.targets(problem, s, w, lam)
-        state, advance, links = dykstra.start(m), functools.partial(dykstra.iterate, c=c), dykstra.linked
+        zero = jnp.zeros_like(m)
+        state, advance, links = dykstra.Iterate(m, zero, zero), functools.partial(dykstra.iterate, c=c), dykstra.linked
     else:
-        state = dual.start(problem, s, w, lam)
+        v = minimisers(problem, s, w, lam)
+        state = dual.Multipliers(v.hi + v.lo, jnp.zeros_like(s))
         advance = functools.partial(dual.iterate, problem=problem, s=s, w=w, lam=lam)
         links = dual.linked
 
