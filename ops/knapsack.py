@@ -53,10 +53,7 @@ def knapsack_mask(
       caps: the most to take of each entry, >= 0; broadcasts and is checked like ``costs``. ``inf`` means no cap, and is
         allowed with ``k`` only.
       lam: strength of the relaxation, in [1e-32, 1e32], in the units of ``x``; shape as ``k``.
-      p, axis, where: as in ``topk_mask``.
-
-    Returns:
-      Array of the shape and dtype of ``x`` (integers are promoted to float). Computed in float32 at least.
+      p, axis, where: as in ``topk_mask``, like the result.
 
     >>> knapsack_mask([3.0, 2.0, 1.0], 3.0, costs=[4.0, 1.0, 1.0], lam=0.1)
     Array([0.25, 1.  , 1.  ], dtype=float32)

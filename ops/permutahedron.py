@@ -91,10 +91,7 @@ def soft_sort(
         one value per row. Rows in which ``lam * x`` overflows are NaN.
       descending: whether the largest comes first.
       where: boolean array, broadcasting against ``x``: entries that take part. The others count as ``-inf``.
-      p, axis, solver: as in ``project_permutahedron``.
-
-    Returns:
-      Array of the shape and dtype of ``x`` (integers are promoted to float).
+      p, axis, solver: as in ``project_permutahedron``, like the result.
 
     >>> soft_sort([3.0, 1.0, 2.0], lam=2.0)
     Array([1.5, 2. , 2.5], dtype=float32)
@@ -123,10 +120,7 @@ def soft_rank(
         value per row.
       descending: whether the largest has rank 1, as in the paper; by default the smallest has.
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
-      p, axis, solver: as in ``project_permutahedron``.
-
-    Returns:
-      Array of the shape and dtype of ``x`` (integers are promoted to float).
+      p, axis, solver: as in ``project_permutahedron``, like the result.
 
     >>> soft_rank([3.0, 1.0, 2.0], lam=2.0)
     Array([2.5, 1.5, 2. ], dtype=float32)

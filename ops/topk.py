@@ -60,7 +60,8 @@ def relaxed_topk(
     Args:
       x: real array, any shape. A NaN makes its row NaN. If ``phi`` is increasing, entries equal to ``-inf`` get 0 and
         leave the others as if they were absent.
-      k, density, lam, p, axis, where, axis_name: as in ``topk_mask``. At ``lam = 0`` this is the hard operator.
+      k, density, lam, p, axis, where, axis_name: as in ``topk_mask``, like the result. At ``lam = 0`` this is the hard
+        operator.
       phi: a ``Nonlinearity``, or the name of one: those above, or registered ones.
       solver: ``"threshold"`` solves one scalar equation; it is exact and fastest. On GPUs and TPUs it uses one kernel
         that keeps rows on chip, if they fit, and else a loop of passes. ``"kernel"`` and ``"loop"`` force one of the
@@ -68,9 +69,6 @@ def relaxed_topk(
         solve the isotonic problem of the paper: ``"pav"`` (exact), ``"dykstra"`` (``p = 2`` only) and ``"dual"`` (both
         iterative, slow if many entries are partly selected), or a solver of ``ops.isotonic`` with settings, like
         ``Dykstra(max_iter=10, tol=0.0)``. ``ops.isotonic.topk_solution`` reports whether such a solver converged.
-
-    Returns:
-      Array of the shape and dtype of ``x`` (integers are promoted to float). Computed in float32 at least.
 
     >>> relaxed_topk([1.0, -3.0, 2.5, 2.0], 2, phi="abs", lam=1.0)
     Array([ 0.  , -1.  ,  0.75,  0.25], dtype=float32)
@@ -165,14 +163,11 @@ def topk_mag(
 
     Args:
       x: real array, any shape. A NaN makes its row NaN.
-      k, density, p, axis, where, axis_name: as in ``topk_mask``.
+      k, density, p, axis, where, axis_name: as in ``topk_mask``, like the result.
       lam: strength of the relaxation, 0 or in [1e-32, 1e32], without units for ``p = 2``; else as in ``topk_mask``. At
         0 this is the hard operator.
       debias: whether to undo the shrinkage of kept entries.
       solver: as in ``relaxed_topk``.
-
-    Returns:
-      Array of the shape and dtype of ``x`` (integers are promoted to float). Computed in float32 at least.
 
     >>> topk_mag([1.0, -3.0, 2.0, 0.5], 2, lam=1.0)
     Array([ 0. , -1.5,  1. ,  0. ], dtype=float32)

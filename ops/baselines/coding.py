@@ -402,10 +402,9 @@ class ScaleFreeAttention(NamedTuple):
 
     Attributes:
       weights: `(..., atoms)`, non-negative, adding up to 1, exactly 0 for atoms not used.
-      iterations: int32 `(...)`.
       gap: `(...)`, the relative Frank-Wolfe gap: the objective is above its minimum by at most `gap` times its largest
         value on the simplex, that at the atom farthest from `x`.
-      converged: bool `(...)`, whether the gap is within the tolerance.
+      iterations, converged: as in `SparseCode`.
     """
 
     weights: Array
