@@ -121,8 +121,6 @@ def _operate(
     *,
     logits: ArrayLike,
     targets: ArrayLike,
-    k: ArrayLike | None = None,
-    weights: ArrayLike | None = None,
     lam: ArrayLike,
     p: float,
     target: Target,
@@ -133,8 +131,9 @@ def _operate(
     example_weights: ArrayLike | None,
     ignore_index: int | None,
     reduction: Reduction,
+    **amount: ArrayLike,
 ) -> Array:
-    """Returns the loss for ``k``, or for a mixture of ``k`` with ``weights``; the arguments are those of both."""
+    """Returns the loss for ``amount``: one ``k``, or the ``weights`` of a mixture."""
     arguments.check_choice("target", target, TARGETS)
     arguments.check_choice("reduction", reduction, REDUCTIONS)
     logits = arguments.floating(logits, "logits")
@@ -142,12 +141,13 @@ def _operate(
     n = logits.shape[axis]
     targets, single = arguments.check_targets("targets", targets, logits, axis)
     per_row, aligned, constants = {"lam": (lam, arguments.STRENGTH)}, {}, {}
-    if k is not None:
-        per_row["k"] = (k, arguments.UP_TO_N)
-    if weights is not None:
-        constants["weights"] = arguments.check_values("weights", weights, arguments.NON_NEGATIVE)
-        if np.ndim(weights) != 1 or not 1 <= np.size(weights) <= n:
-            raise ValueError(f"weights must have shape (K,) with K in [1, {n}], got shape {np.shape(weights)}")
+    if "k" in amount:
+        per_row["k"] = (amount["k"], arguments.UP_TO_N)
+    else:
+        weights = arguments.check_values("weights", amount["weights"], arguments.NON_NEGATIVE)
+        if weights.ndim != 1 or not 1 <= weights.size <= n:
+            raise ValueError(f"weights must have shape (K,) with K in [1, {n}], got shape {weights.shape}")
+        constants["weights"] = weights
     if ignore_index is not None:
         ignore_index = arguments.check_whole("ignore_index", ignore_index, -(2**31), 2**31 - 1, "a label")
     if single:
@@ -183,7 +183,7 @@ def _operate(
         where=where,
         constants=constants,
         returns=(ROWS if reduction == "none" else FULL_PRECISION_ROWS, FULL_PRECISION_ROWS),
-        loss=_loss_of_rows if weights is None else _mixture_of_rows,
+        loss=_loss_of_rows if "k" in amount else _mixture_of_rows,
         equation=Equation(arguments.check_p(p), zero=arguments.rows_with_zero_lam(lam)),
         smooth=target == "smooth",
         ignore_index=ignore_index,
