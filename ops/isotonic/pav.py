@@ -114,21 +114,9 @@ def merge(
 ) -> tuple[TwoFloat, Array]:
     """Minimises ``sum_i h_i(v_i) + tilt_i * v_i`` over ``v`` decreasing in each segment, given that for both halves.
 
-    Arrays are in the order of ``segments``.
-
-    Args:
-      problem: exponent and nonlinearity.
-      v: minimisers of the halves.
-      s: entries.
-      w: weights.
-      lam: strength of the regularisation.
-      tilt: slopes of the linear terms, broadcasting against ``s``.
-      segments: the segments to merge.
-      merged: the merges that pooled an entry with others, one bit for each lower level, int32; only for a ``tilt`` with
-        one value per row.
-
-    Returns:
-      The minimisers over whole segments, and which entries this merge pools (bool).
+    Arrays are in the order of ``segments``. ``v`` holds the minimisers of the halves, and ``merged`` the merges that
+    pooled an entry with others, one bit for each lower level, int32; only for a ``tilt`` with one value per row. Returns
+    the minimisers over whole segments, and which entries this merge pools (bool).
     """
     eps = jnp.finfo(s.dtype).eps
     is_left = segments.is_left()

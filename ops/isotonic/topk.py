@@ -95,17 +95,9 @@ def isotonic_topk(
 ) -> tuple[Array, Pooled]:
     """Returns the operator of Proposition 2 with ``w = 1_k``, by sorting and isotonic optimisation.
 
-    Args:
-      entries: shape ``(rows, n)``, of any sign. For an increasing ``phi``, entries of ``-inf`` take no part.
-      k: how much is selected, shape ``(rows, 1)``.
-      lam: strength of the regularisation.
-      problem: exponent and nonlinearity.
-      solver: the isotonic solver.
-      debias: whether to add ``lam * y ** (p - 1) = s - v``, which undoes the shrinkage of kept entries.
-      where: the entries that take part, for an even ``phi``; the others are 0. Default: all.
-
-    Returns:
-      The operator's value, and the solution in the order of the sorted entries.
+    For an increasing ``phi``, ``entries`` of ``-inf`` take no part; for an even one ``where`` says which take part.
+    ``debias`` adds ``lam * y ** (p - 1) = s - v``, which undoes the shrinkage of kept entries. The solution returned is
+    in the order of the sorted entries.
     """
     even, asked = problem.phi.even, k
     keys = jnp.abs(entries) if even else entries
