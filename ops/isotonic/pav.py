@@ -115,8 +115,8 @@ def merge(
     """Minimises ``sum_i h_i(v_i) + tilt_i * v_i`` over ``v`` decreasing in each segment, given that for both halves.
 
     Arrays are in the order of ``segments``. ``v`` holds the minimisers of the halves, and ``merged`` the merges that
-    pooled an entry with others, one bit for each lower level, int32; only for a ``tilt`` with one value per row. Returns
-    the minimisers over whole segments, and which entries this merge pools (bool).
+    pooled an entry with others, one bit for each lower level, int32; only for a ``tilt`` with one value per row.
+    Returns the minimisers over whole segments, and which entries this merge pools (bool).
     """
     eps = jnp.finfo(s.dtype).eps
     is_left = segments.is_left()
