@@ -1,4 +1,8 @@
-"""Relaxed, sparse and differentiable top-k operators in JAX."""
+"""Relaxed, sparse and differentiable top-k operators in JAX.
+
+Every function raises a ValueError for an argument that is out of range or of the wrong shape, if it is known at trace
+time; the message is one line that names the argument, its value and what is allowed.
+"""
 
 __version__ = "0.1.0"
 

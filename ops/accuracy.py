@@ -5,9 +5,9 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from .interface.arguments import check_axis, check_whole, real
-from .interface.labels import LABELS, check_targets, is_class
+from .interface.arguments import INTEGERS, check_axis, check_targets, check_whole, real
 from .interface.rowwise import FEATURES, rowwise
+from .losses import is_class
 from .scalar.arithmetic import choose
 
 
@@ -30,9 +30,6 @@ def topk_accuracy(
     Returns:
       Boolean array of the shape of ``logits`` without ``axis``, with ``max_k`` at the end.
 
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
-
     >>> topk_accuracy([[2.0, 1.0, 0.0], [0.0, 1.0, 2.0]], [1, 2], 2)
     Array([[False,  True],
            [ True,  True]], dtype=bool)
@@ -48,7 +45,7 @@ def topk_accuracy(
         name="logits",
         axis=axis,
         aligned=None if single else {"labels": labels.astype(bool)},
-        per_row={"labels": (labels, LABELS)} if single else None,
+        per_row={"labels": (labels, INTEGERS)} if single else None,
         where=where,
         returns=FEATURES,
         max_k=max_k,

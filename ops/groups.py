@@ -19,25 +19,14 @@ underflow (1e-19 in float32).
 
 import dataclasses
 import math
-import operator
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .interface.arguments import shown
+from .interface.arguments import check_whole, shown
 from .scalar.arithmetic import choose
-
-
-def _check_whole(name: str, value: object, allowed: str, low: float) -> int:
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        number = None
-    if number is None or isinstance(value, bool) or number < low:
-        raise ValueError(f"{name} must be {allowed}, got {shown(value)}")
-    return number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,9 +35,6 @@ class Blocks:
 
     Attributes:
       shape: shape of a tile. An array must have at least as many axes; leading axes are not tiled.
-
-    Raises:
-      ValueError: the shape is not a tuple of positive whole numbers.
     """
 
     shape: tuple[int, ...] = (4, 4)
@@ -57,7 +43,7 @@ class Blocks:
         if not isinstance(self.shape, tuple) or not self.shape:
             raise ValueError(f"shape must be a tuple of positive whole numbers, got {shown(self.shape)}")
         for size in self.shape:
-            _check_whole("shape", size, "a tuple of positive whole numbers", 1)
+            check_whole("shape", size, 1, math.inf, "a tuple of positive whole numbers")
 
     def misfit(self, shape: tuple[int, ...]) -> str:
         """Returns why an array of this shape cannot be grouped; empty if it can."""
@@ -103,19 +89,15 @@ class Channels:
 
     Attributes:
       axis: the axis that indexes groups, or several axes: ``Channels((-2, -1))`` are the filters of a convolution.
-
-    Raises:
-      ValueError: the axis is not a whole number or a tuple of different ones.
     """
 
     axis: int | tuple[int, ...] = -1
 
     def __post_init__(self) -> None:
-        allowed = "a whole number or a tuple of different ones"
         for axis in self._axes:
-            _check_whole("axis", axis, allowed, -math.inf)
+            check_whole("axis", axis)
         if not self._axes or len(set(self._axes)) < len(self._axes):
-            raise ValueError(f"axis must be {allowed}, got {shown(self.axis)}")
+            raise ValueError(f"axis must be a whole number or a tuple of different ones, got {shown(self.axis)}")
 
     @property
     def _axes(self) -> tuple[int, ...]:
@@ -160,17 +142,14 @@ class NM:
     Attributes:
       m: the number of entries of a run. It must divide the size of the axis.
       axis: the axis of the runs; -2 is the input axis of a kernel ``[..., inputs, outputs]``.
-
-    Raises:
-      ValueError: ``m`` or ``axis`` is not a whole number, or ``m`` is below 1.
     """
 
     m: int = 4
     axis: int = -2
 
     def __post_init__(self) -> None:
-        _check_whole("m", self.m, "a positive whole number", 1)
-        _check_whole("axis", self.axis, "a whole number", -math.inf)
+        check_whole("m", self.m, 1, math.inf, "a positive whole number")
+        check_whole("axis", self.axis)
 
     def misfit(self, shape: tuple[int, ...]) -> str:
         """See ``Blocks``."""

@@ -7,8 +7,9 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from .interface.arguments import NON_NEGATIVE, POSITIVE_STRENGTH, SHARE, Axis, check_p, check_where, floating, known
-from .interface.rowwise import broadcast, check_one_of, rowwise
+from .interface import arguments
+from .interface.arguments import Axis, check_where, floating, known
+from .interface.rowwise import broadcast, rowwise
 from .scalar.arithmetic import choose
 from .scalar.budget import Items, solve_knapsack
 
@@ -52,21 +53,13 @@ def knapsack_mask(
       caps: the most to take of each entry, >= 0; broadcasts and is checked like ``costs``. ``inf`` means no cap, and is
         allowed with ``k`` only.
       lam: strength of the relaxation, in [1e-32, 1e32], in the units of ``x``; shape as ``k``.
-      p: exponent of the regularisation, a Python number in (1, 2].
-      axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
-      where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
-
-    Returns:
-      Array of the shape and dtype of ``x`` (integers are promoted to float). Computed in float32 at least.
-
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      p, axis, where: as in ``topk_mask``, like the result.
 
     >>> knapsack_mask([3.0, 2.0, 1.0], 3.0, costs=[4.0, 1.0, 1.0], lam=0.1)
     Array([0.25, 1.  , 1.  ], dtype=float32)
     """
-    check_one_of(k, density)
-    amounts = (("k", k, NON_NEGATIVE), ("density", density, SHARE))
+    arguments.check_one_of(k, density)
+    amounts = (("k", k, arguments.NON_NEGATIVE), ("density", density, arguments.SHARE))
     budget = {name: (value, allowed) for name, value, allowed in amounts if value is not None}
     x, costs, caps = floating(x), floating(costs, "costs"), floating(caps, "caps")
     most = "" if density is None else " and finite, as the budget is a density"
@@ -78,9 +71,9 @@ def knapsack_mask(
         x,
         axis=axis,
         aligned={"costs": costs, "caps": caps},
-        per_row=budget | {"lam": (lam, POSITIVE_STRENGTH)},
+        per_row=budget | {"lam": (lam, arguments.POSITIVE_STRENGTH)},
         where=where,
-        p=check_p(p),
+        p=arguments.check_p(p),
         unscaled=unscaled,
     )
 

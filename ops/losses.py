@@ -1,6 +1,5 @@
 """Fenchel-Young losses of the relaxed top-k mask."""
 
-import dataclasses
 from typing import Any, Literal
 
 import jax
@@ -10,25 +9,10 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from .gradients import envelope
-from .interface.arguments import (
-    NON_NEGATIVE,
-    SHARE,
-    STRENGTH,
-    UP_TO_N,
-    ZeroLam,
-    check_axis,
-    check_choice,
-    check_p,
-    check_range,
-    check_values,
-    check_whole,
-    floating,
-    known,
-    rows_with_zero_lam,
-)
-from .interface.labels import LABELS, check_targets, is_class, signed
+from .interface import arguments
+from .interface.arguments import Range
 from .interface.rowwise import FULL_PRECISION_ROWS, ROWS, rowwise
-from .scalar.arithmetic import TwoFloat, choose, difference, select, shift
+from .scalar.arithmetic import TwoFloat, choose, difference, row_sum, select, shift
 from .scalar.equation import Equation
 from .scalar.mask import select_topk
 
@@ -98,28 +82,10 @@ def topk_fenchel_young_loss(
       One loss per example: the shape of ``logits`` without ``axis``, or a scalar if reduced; of the dtype of ``logits``
       (integers are promoted to float). Computed in float32 at least.
 
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
-
     >>> float(topk_fenchel_young_loss([2.0, 1.0, -1.0], 1, k=1, lam=1.0))
     1.0
     """
-    return _operate(
-        _loss_of_rows,
-        logits,
-        targets,
-        lam,
-        p,
-        target,
-        axis,
-        where,
-        label_smoothing,
-        class_weights,
-        example_weights,
-        ignore_index,
-        reduction,
-        per_row={"k": (k, UP_TO_N)},
-    )
+    return _operate(**locals())
 
 
 def topk_fenchel_young_mixture(
@@ -148,31 +114,11 @@ def topk_fenchel_young_mixture(
     >>> float(topk_fenchel_young_mixture([2.0, 1.0, -1.0], 1, weights=[0.5, 0.5], lam=1.0))
     1.25
     """
-    logits = floating(logits, "logits")
-    n = logits.shape[check_axis(axis, logits.ndim, "logits")]
-    weights = check_values("weights", weights, NON_NEGATIVE)
-    if weights.ndim != 1 or not 1 <= weights.size <= n:
-        raise ValueError(f"weights must have shape (K,) with K in [1, {n}], got shape {weights.shape}")
-    return _operate(
-        _mixture_of_rows,
-        logits,
-        targets,
-        lam,
-        p,
-        target,
-        axis,
-        where,
-        label_smoothing,
-        class_weights,
-        example_weights,
-        ignore_index,
-        reduction,
-        constants={"weights": weights},
-    )
+    return _operate(**locals())
 
 
 def _operate(
-    function,
+    *,
     logits: ArrayLike,
     targets: ArrayLike,
     lam: ArrayLike,
@@ -185,39 +131,44 @@ def _operate(
     example_weights: ArrayLike | None,
     ignore_index: int | None,
     reduction: Reduction,
-    *,
-    per_row: dict[str, Any] | None = None,
-    constants: dict[str, Any] | None = None,
+    **amount: ArrayLike,
 ) -> Array:
-    check_choice("target", target, TARGETS)
-    check_choice("reduction", reduction, REDUCTIONS)
-    logits = floating(logits, "logits")
-    axis = check_axis(axis, logits.ndim, "logits")
+    """Returns the loss for ``amount``: one ``k``, or the ``weights`` of a mixture."""
+    arguments.check_choice("target", target, TARGETS)
+    arguments.check_choice("reduction", reduction, REDUCTIONS)
+    logits = arguments.floating(logits, "logits")
+    axis = arguments.check_axis(axis, logits.ndim, "logits")
     n = logits.shape[axis]
-    targets, single = check_targets("targets", targets, logits, axis)
-    per_row = {"lam": (lam, STRENGTH)} | (per_row or {})
-    aligned, constants = {}, dict(constants or {})
+    targets, single = arguments.check_targets("targets", targets, logits, axis)
+    per_row, aligned, constants = {"lam": (lam, arguments.STRENGTH)}, {}, {}
+    if "k" in amount:
+        per_row["k"] = (amount["k"], arguments.UP_TO_N)
+    else:
+        weights = arguments.check_values("weights", amount["weights"], arguments.NON_NEGATIVE)
+        if weights.ndim != 1 or not 1 <= weights.size <= n:
+            raise ValueError(f"weights must have shape (K,) with K in [1, {n}], got shape {weights.shape}")
+        constants["weights"] = weights
     if ignore_index is not None:
-        ignore_index = check_whole("ignore_index", ignore_index, -(2**31), 2**31 - 1, "a label")
+        ignore_index = arguments.check_whole("ignore_index", ignore_index, -(2**31), 2**31 - 1, "a label")
     if single:
-        if known(targets):
+        if arguments.known(targets):
             counted = np.asarray(targets)
             counted = counted if ignore_index is None else counted[counted != ignore_index]
-            check_range("targets", counted, 0, n - 1, f"in [0, {n}) where they are labels")
-        per_row["targets"] = (targets, LABELS)
+            arguments.check_values("targets", counted, Range(f"in [0, {n}) where they are labels", 0, n - 1))
+        per_row["targets"] = (targets, arguments.INTEGERS)
     else:
         if targets.dtype != bool:
-            check_range("targets", targets, 0, 1, "in [0, 1] where there is one per class")
+            arguments.check_values("targets", targets, Range("in [0, 1] where there is one per class", 0, 1))
         for name, value in (("ignore_index", ignore_index), ("class_weights", class_weights)):
             if value is not None:
                 raise ValueError(f"{name} must be None unless targets are labels, got targets of shape {targets.shape}")
         aligned["targets"] = targets
-    if not known(label_smoothing) or np.any(label_smoothing != 0):
-        per_row["label_smoothing"] = (label_smoothing, SHARE)
+    if not arguments.known(label_smoothing) or np.any(label_smoothing != 0):
+        per_row["label_smoothing"] = (label_smoothing, arguments.SHARE)
     if example_weights is not None:
-        per_row["example_weights"] = (example_weights, NON_NEGATIVE)
+        per_row["example_weights"] = (example_weights, arguments.NON_NEGATIVE)
     if class_weights is not None:
-        constants["class_weights"] = check_values("class_weights", class_weights, NON_NEGATIVE)
+        constants["class_weights"] = arguments.check_values("class_weights", class_weights, arguments.NON_NEGATIVE)
         if np.shape(class_weights) != (n,):
             raise ValueError(
                 f"class_weights must have shape ({n},), one per class, got shape {np.shape(class_weights)}"
@@ -232,10 +183,9 @@ def _operate(
         where=where,
         constants=constants,
         returns=(ROWS if reduction == "none" else FULL_PRECISION_ROWS, FULL_PRECISION_ROWS),
-        loss=function,
-        p=check_p(p),
+        loss=_loss_of_rows if "k" in amount else _mixture_of_rows,
+        equation=Equation(arguments.check_p(p), zero=arguments.rows_with_zero_lam(lam)),
         smooth=target == "smooth",
-        zero=rows_with_zero_lam(lam),
         ignore_index=ignore_index,
     )
     if reduction == "none":
@@ -258,34 +208,34 @@ def _weighted(
     *,
     loss,
     ignore_index: int | None,
-    **arguments: Any,
+    **options: Any,
 ) -> tuple[Array, Array]:
     """Returns the weighted losses of rows and their weights, ``(rows, 1)``; ``loss`` takes one target per class."""
     present = jnp.full(x.shape, True) if where is None else where
     ignored, weight = jnp.full((x.shape[0], 1), False), jnp.ones((x.shape[0], 1), x.dtype)
     t = targets
     if jnp.issubdtype(targets.dtype, jnp.integer):
-        labels, n = signed(targets), x.shape[1]
+        n = x.shape[1]
         if ignore_index is not None:
-            ignored = labels == ignore_index
-        t = choose(ignored | ((labels >= 0) & (labels < n)), is_class(labels, n).astype(x.dtype), jnp.nan)
+            ignored = targets == ignore_index
+        t = choose(ignored | ((targets >= 0) & (targets < n)), is_class(targets, n).astype(x.dtype), jnp.nan)
         if class_weights is not None:
-            weight = class_weights.astype(x.dtype)[jnp.clip(labels, 0, n - 1)]
+            weight = class_weights.astype(x.dtype)[jnp.clip(targets, 0, n - 1)]
     t = t.astype(x.dtype)
     if label_smoothing is not None:
-        spread = choose(present, _total(choose(present, t, 0.0)) / _total(present.astype(x.dtype)), 0.0)
+        spread = choose(present, row_sum(choose(present, t, 0.0)) / row_sum(present.astype(x.dtype)), 0.0)
         t = (1.0 - label_smoothing) * t + label_smoothing * spread
     if example_weights is not None:
         weight = weight * example_weights
     x = choose(ignored, 0.0, x)  # keeps NaNs of ignored examples out of derivatives
-    losses = loss(x, t, lam, present, **arguments)
+    losses = loss(x, t, lam, present, **options)
     # With weight 0 even an infinite loss counts as 0.
     weighed = choose((weight == 0) & (losses == jnp.inf), 0.0, losses) * weight
     return choose(ignored, 0.0, weighed), choose(ignored, 0.0, weight)
 
 
 def _loss_of_rows(
-    x: Array, t: Array, lam: Array, present: Array, *, k: Array, p: float, smooth: bool, zero: ZeroLam
+    x: Array, t: Array, lam: Array, present: Array, *, k: Array, equation: Equation, smooth: bool
 ) -> Array:
     """Returns the losses ``(rows, 1)`` of rows ``(rows, n)`` with one target value per class."""
     if smooth:
@@ -294,18 +244,18 @@ def _loss_of_rows(
     available = jnp.sum(x != -jnp.inf, axis=-1, keepdims=True, dtype=jnp.int32).astype(k.dtype)
     k = choose(k > available, available, k)  # unlike `minimum`, has derivative 1 at equality
     if smooth:
-        return _loss(x, _into_polytope(t, present, k), k, lam, Equation(p), zero, smooth)
-    loss = _loss(x, t, k, lam, Equation(p), zero, smooth)
-    loss = loss + lam * _total(choose(t > 0, choose(t > 0, t, 1.0) ** p, 0.0)) / p
+        return _loss(x, _into_polytope(t, present, k), k, lam, equation, smooth)
+    loss = _loss(x, t, k, lam, equation, smooth)
+    loss = loss + lam * _powers(t, equation.p) / equation.p
     # In the polytope the loss is not negative; a negative value comes from the rounding of R(t).
-    return choose((k == _total(t)) & (loss < 0), loss - lax.stop_gradient(loss), loss)
+    return choose((k == row_sum(t)) & (loss < 0), loss - lax.stop_gradient(loss), loss)
 
 
-def _mixture_of_rows(x: Array, t: Array, lam: Array, present: Array, *, weights: Array, **arguments: Any) -> Array:
+def _mixture_of_rows(x: Array, t: Array, lam: Array, present: Array, *, weights: Array, **options: Any) -> Array:
     """Returns the losses ``(rows, 1)`` of rows ``(rows, n)``, mixed over ``k``."""
 
     def loss(k: Array) -> Array:
-        return _loss_of_rows(x, t, lam, present, k=jnp.broadcast_to(k, lam.shape), **arguments)
+        return _loss_of_rows(x, t, lam, present, k=jnp.broadcast_to(k, lam.shape), **options)
 
     losses = jax.vmap(loss)(jnp.arange(1, len(weights) + 1, dtype=x.dtype))
     # With weight 0 even an infinite loss counts as 0.
@@ -313,21 +263,32 @@ def _mixture_of_rows(x: Array, t: Array, lam: Array, present: Array, *, weights:
     return jnp.tensordot(weights.astype(x.dtype), losses, axes=1, precision="highest")
 
 
-def _total(values: Array) -> Array:
-    return jnp.sum(values, axis=-1, keepdims=True)
+def is_class(labels: Array, n: int) -> Array:
+    """Returns the one-hot encoding of labels ``(rows, 1)`` as booleans ``(rows, n)``."""
+    return lax.broadcasted_iota(labels.dtype, (labels.shape[0], n), 1) == labels
+
+
+def _powers(y: Array, p: float) -> Array:
+    positive = y > 0
+    return row_sum(choose(positive, choose(positive, y, 1.0) ** p, 0.0))
+
+
+def regularisation(y: Array, p: float) -> Array:
+    """Returns ``R(y) / lam = ||y||_p^p / p`` of non-negative rows, ``(rows, 1)``."""
+    return _powers(y, p) / p
 
 
 def _into_polytope(t: Array, present: Array, k: Array) -> Array:
     """Returns targets moved into the polytope: they sum to ``k`` and lie in [0, 1]."""
-    positives, negatives = _total(t), _total(choose(present, 1.0 - t, 0.0))
+    positives, negatives = row_sum(t), row_sum(choose(present, 1.0 - t, 0.0))
     share = choose(negatives > 0, (k - positives) / choose(negatives > 0, negatives, 1.0), 0.0)
     scale = k / choose(positives > 0, positives, 1.0)
     return choose(present, choose(positives <= k, t + share * (1.0 - t), scale * t), 0.0)
 
 
-def _mask_and_threshold(x: Array, k: Array, lam: Array, equation: Equation, zero: ZeroLam) -> tuple[Array, TwoFloat]:
+def _mask_and_threshold(x: Array, k: Array, lam: Array, equation: Equation) -> tuple[Array, TwoFloat]:
     """Returns the mask, and its threshold: the least selected logit minus ``lam`` if none is partly selected."""
-    (s,), gamma, (mask,) = select_topk((x,), k, lam, dataclasses.replace(equation, zero=zero))
+    (s,), gamma, (mask,) = select_topk((x,), k, lam, equation)
     z = jax.lax.stop_gradient(mask)
     most = jnp.max(s, axis=-1, keepdims=True)
     most = choose(most > -jnp.inf, most, 0.0)
@@ -363,7 +324,7 @@ def _divergence(t: Array, y: Array, power: Array, p: float) -> Array:
     return choose(positive, base**p * bend, jnp.maximum(faint, 0.0))
 
 
-def _loss(x: Array, t: Array, k: Array, lam: Array, equation: Equation, zero: ZeroLam, smooth: bool) -> Array:
+def _loss(x: Array, t: Array, k: Array, lam: Array, equation: Equation, smooth: bool) -> Array:
     """Returns the losses ``(rows, 1)`` of rows ``(rows, n)``, in which absent classes are ``-inf``.
 
     With ``v`` the minimiser in ``f_R`` (Proposition 2), the loss is the sum of two Fenchel-Young losses. That of ``R``
@@ -371,23 +332,20 @@ def _loss(x: Array, t: Array, k: Array, lam: Array, equation: Equation, zero: Ze
     target is below 1, and other classes whose target is positive.
     """
     p = equation.p
-    y, gamma = _mask_and_threshold(x, k, lam, equation, zero)
-    s = equation.keys(x, lam)
+    y, gamma = _mask_and_threshold(x, k, lam, equation)
+    s = Equation(p).keys(x, lam)  # infinite logits tie at lam = 0, too
     above = difference(TwoFloat(s, jnp.zeros_like(s)), gamma)  # -inf where absent
     missing = choose(t == 1, 0.0, (1.0 - t) * jnp.maximum(above - lam, 0.0))
     misplaced = choose(t == 0, 0.0, t * jnp.maximum(-above, 0.0))
     power = jnp.clip(above / choose(lam > 0, lam, 1.0), 0.0, 1.0)
-    loss = _total(lam * _divergence(t, y, power, p) + missing + misplaced)
-
-    def norm(values: Array) -> Array:
-        return _total(choose(values > 0, choose(values > 0, values, 1.0) ** p, 0.0)) / p
+    loss = row_sum(lam * _divergence(t, y, power, p) + missing + misplaced)
 
     if smooth:
         positive = t > 0
-        regularisation = choose(positive, lam * choose(positive, t, 1.0) ** (p - 1.0), 0.0)
-        slope_in_t = choose(x > -jnp.inf, regularisation - choose(x > -jnp.inf, above, 0.0), 0.0)
-        return envelope(loss, (x, lam, t), (y - t, norm(t) - norm(y), slope_in_t))
-    surplus = k - _total(t)
-    loss = loss + surplus * gamma.hi + surplus * gamma.lo - lam * norm(t)
+        slope = choose(positive, lam * choose(positive, t, 1.0) ** (p - 1.0), 0.0)
+        slope_in_t = choose(x > -jnp.inf, slope - choose(x > -jnp.inf, above, 0.0), 0.0)
+        return envelope(loss, (x, lam, t), (y - t, regularisation(t, p) - regularisation(y, p), slope_in_t))
+    surplus = k - row_sum(t)
+    loss = loss + surplus * gamma.hi + surplus * gamma.lo - lam * regularisation(t, p)
     slope_in_t = choose(x > -jnp.inf, -x, 0.0)
-    return envelope(loss, (x, k, lam, t), (y - t, gamma.hi + gamma.lo, -norm(y), slope_in_t))
+    return envelope(loss, (x, k, lam, t), (y - t, gamma.hi + gamma.lo, -regularisation(y, p), slope_in_t))

@@ -96,11 +96,7 @@ def register_nonlinearity(phi: Nonlinearity) -> None:
 
 
 def nonlinearity(phi: str | Nonlinearity) -> Nonlinearity:
-    """Returns the nonlinearity of a name, or the given one.
-
-    Raises:
-      ValueError: no nonlinearity has this name.
-    """
+    """Returns the nonlinearity of a name, or the given one."""
     if isinstance(phi, Nonlinearity):
         return phi
     if not isinstance(phi, str) or phi not in _REGISTERED:

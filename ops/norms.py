@@ -6,10 +6,10 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from .interface.arguments import TINY, Axis, Range, check_axes, floating, known, numbers, shown, size_along
+from .interface.arguments import TINY, Axis, Range, check_axes, check_values, floating, known, shown, size_along
 from .interface.rowwise import ROWS, amount, rowwise
 from .nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
-from .scalar.arithmetic import TwoFloat, choose
+from .scalar.arithmetic import TwoFloat, choose, row_sum
 from .scalar.rootfinding import End, Evaluation, find_root
 from .scalar.threshold import remainder
 
@@ -52,9 +52,6 @@ def topk_conjugate(
     Returns:
       Array of the shape of ``y`` without ``axis``, and of its dtype (integers are promoted to float). Computed in
       float32 at least.
-
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
 
     >>> float(topk_conjugate([3.0, -4.0, 0.0], 2, phi="half_square"))
     12.5
@@ -102,19 +99,15 @@ def owl_norm(x: ArrayLike, w: ArrayLike, *, axis: Axis = -1) -> Array:
     Returns:
       Array of the shape of ``x`` without ``axis``, and of its dtype (integers are promoted to float).
 
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
-
     >>> float(owl_norm([3.0, -4.0], [2.0, 1.0]))
     11.0
     """
     x = floating(x)
-    axis = check_axes(axis, x.ndim)
-    n = size_along(x.shape, axis)
-    w = numbers("w", w)
+    n = size_along(x.shape, check_axes(axis, x.ndim))
+    w = check_values("w", w, Range("non-negative and non-increasing", 0))
     if w.shape != (n,):
         raise ValueError(f"w must have shape ({n},), the size of x along axis {axis}, got {w.shape}")
-    if known(w) and (np.any(np.asarray(w) < 0) or np.any(np.diff(np.asarray(w, np.float64)) > 0)):
+    if known(w) and np.any(np.diff(np.asarray(w, np.float64)) > 0):
         raise ValueError(f"w must be non-negative and non-increasing, got {shown(np.asarray(w).tolist())}")
     return rowwise(_weighted, x, axis=axis, constants={"w": w}, returns=ROWS)
 
@@ -138,10 +131,6 @@ def _weighted(x: Array, *, w: Array) -> Array:
     return jnp.matmul(magnitudes, w.astype(x.dtype), precision="highest")[:, None]
 
 
-def _sum(values: Array) -> Array:
-    return jnp.sum(values, axis=-1, keepdims=True)
-
-
 @jax.custom_jvp
 def _level(a: Array, k: Array) -> Array:
     """Returns ``theta`` with ``sum_i min(1, a_i / theta) = k`` per row; ``a >= 0`` has more than ``k`` non-zeros.
@@ -153,7 +142,7 @@ def _level(a: Array, k: Array) -> Array:
     def evaluate(point: TwoFloat) -> Evaluation:
         theta = point.hi + point.lo
         full = a >= theta
-        below = _sum(choose(full, 0.0, a))
+        below = row_sum(choose(full, 0.0, a))
         rest = remainder(k, jnp.sum(full, axis=-1, keepdims=True, dtype=jnp.int32))
         excess = below / theta - rest
         step = below / rest - theta
@@ -166,7 +155,7 @@ def _level(a: Array, k: Array) -> Array:
             scale=theta,
         )
 
-    start = _sum(a / k)
+    start = row_sum(a / k)
     ends = End(float(limits.tiny), jnp.inf), End(float(limits.max), -jnp.inf)
     return find_root(evaluate, start, *ends, extended=False).point.hi
 
@@ -179,7 +168,7 @@ def _level_jvp(primals, tangents):
     theta = _level(a, k)
     full = a >= theta
     rest = remainder(k, jnp.sum(full, axis=-1, keepdims=True, dtype=jnp.int32))
-    moved = _sum(choose(full, 0.0, a_dot)) - theta * k_dot
+    moved = row_sum(choose(full, 0.0, a_dot)) - theta * k_dot
     return theta, choose(rest > 0, moved / choose(rest > 0, rest, 1.0), 0.0)
 
 
@@ -187,7 +176,7 @@ def _conjugate(y: Array, k: Array, phi: Nonlinearity) -> Array:
     a = jnp.abs(y) if phi.even else y
     if phi in (IDENTITY, ABS):
         tolerance = _TOLERANCE * jnp.finfo(a.dtype).eps
-        total = _sum(a)
+        total = row_sum(a)
         inside = jnp.all((a >= -tolerance) & (a <= 1.0 + tolerance), axis=-1, keepdims=True)
         inside = inside & (total <= k * (1.0 + tolerance)) & (phi.even | (total >= k * (1.0 - tolerance)))
         unknown = jnp.any(jnp.isnan(a), axis=-1, keepdims=True)
@@ -202,8 +191,8 @@ def _conjugate(y: Array, k: Array, phi: Nonlinearity) -> Array:
     least = choose(least < jnp.inf, least, 1.0)
     theta = choose(few, least, _level(choose(few, 1.0, a), choose(few, 1.0, k)))
     full = a >= theta
-    below = _sum(choose(full, 0.0, a))
-    value = _sum(choose(full, phi.conjugate(choose(full, a, theta)), 0.0))
+    below = row_sum(choose(full, 0.0, a))
+    value = row_sum(choose(full, phi.conjugate(choose(full, a, theta)), 0.0))
     value = value + choose(few, 0.0, below / theta * phi.conjugate(theta))
     value = value + choose(few, (k - positive) * phi.conjugate(jnp.zeros_like(k)), 0.0)
     return choose(unknown, jnp.nan, choose(outside, jnp.inf, value))

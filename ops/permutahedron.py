@@ -29,9 +29,6 @@ def lmo(x: ArrayLike, w: ArrayLike, *, axis: Axis = -1) -> Array:
     Returns:
       Array of the shape and dtype of ``x`` (integers are promoted to float). Its derivative in ``x`` is 0.
 
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
-
     >>> lmo([0.3, 2.0, 1.0], [3.0, 2.0, 1.0])
     Array([1., 3., 2.], dtype=float32)
     """
@@ -66,9 +63,6 @@ def project_permutahedron(
     Returns:
       Array of the shape and dtype of ``x`` (integers are promoted to float). Computed in float32 at least.
 
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
-
     >>> project_permutahedron([0.5, 1.0, 0.75], [3.0, 2.0, 1.0])
     Array([1.75, 2.25, 2.  ], dtype=float32)
     """
@@ -95,17 +89,9 @@ def soft_sort(
         ``descending``.
       lam: strength of the regularisation, 0 or in [1e-32, 1e32], in 1 / the units of ``x`` for ``p = 2``; a scalar, or
         one value per row. Rows in which ``lam * x`` overflows are NaN.
-      p: exponent of the regularisation, a Python number in (1, 2].
-      axis: the axis that is sorted; a tuple of several, or ``None`` for all.
       descending: whether the largest comes first.
       where: boolean array, broadcasting against ``x``: entries that take part. The others count as ``-inf``.
-      solver: how the isotonic problem is solved, as in ``isotonic_regression``.
-
-    Returns:
-      Array of the shape and dtype of ``x`` (integers are promoted to float).
-
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      p, axis, solver: as in ``project_permutahedron``, like the result.
 
     >>> soft_sort([3.0, 1.0, 2.0], lam=2.0)
     Array([1.5, 2. , 2.5], dtype=float32)
@@ -132,17 +118,9 @@ def soft_rank(
       x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent.
       lam: strength of the regularisation, 0 or in [1e-32, 1e32], in the units of ``x`` for ``p = 2``; a scalar, or one
         value per row.
-      p: exponent of the regularisation, a Python number in (1, 2].
-      axis: the axis along which entries are ranked; a tuple of several, or ``None`` for all.
       descending: whether the largest has rank 1, as in the paper; by default the smallest has.
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
-      solver: how the isotonic problem is solved, as in ``isotonic_regression``.
-
-    Returns:
-      Array of the shape and dtype of ``x`` (integers are promoted to float).
-
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      p, axis, solver: as in ``project_permutahedron``, like the result.
 
     >>> soft_rank([3.0, 1.0, 2.0], lam=2.0)
     Array([2.5, 1.5, 2. ], dtype=float32)
@@ -166,16 +144,11 @@ def soft_quantile(
       x: real array, any shape. Entries equal to ``-inf`` count as absent.
       q: the probability, in [0, 1]: a scalar, or one value per row.
       lam: strength of the regularisation, as in ``soft_sort``. At 0 this is ``jax.numpy.quantile``.
-      p: exponent of the regularisation, a Python number in (1, 2].
-      axis: the axis along which the quantile is taken; a tuple of several, or ``None`` for all.
       where: boolean array, broadcasting against ``x``: entries that take part. Without any, the result is NaN.
-      solver: how the isotonic problem is solved, as in ``isotonic_regression``.
+      p, axis, solver: as in ``project_permutahedron``.
 
     Returns:
       Array of the shape of ``x`` without ``axis``, and of its dtype (integers are promoted to float).
-
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
 
     >>> float(soft_quantile([3.0, 1.0, 2.0, 8.0], 0.5, lam=0.125))
     2.5

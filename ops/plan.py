@@ -7,20 +7,9 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from .interface.arguments import (
-    NON_NEGATIVE,
-    POSITIVE_STRENGTH,
-    UP_TO_N,
-    Range,
-    check_axes,
-    check_p,
-    check_values,
-    check_whole,
-    floating,
-    shown,
-    working_dtype,
-)
-from .interface.rowwise import ENTRIES, FULL_PRECISION_ROWS, ROWS, batch_shape, broadcast, rowwise
+from .interface import arguments
+from .interface.arguments import Range
+from .interface.rowwise import ENTRIES, FULL_PRECISION_ROWS, ROWS, broadcast, rowwise
 from .scalar.arithmetic import choose
 from .scalar.marginals import Problem, solve
 
@@ -91,36 +80,33 @@ def topk_plan(
       A ``TopkPlan``. It is not converged if the problem is infeasible (as for ``m * k > n * limit``) or ``max_iter``
       too small; then rows sum to ``k``, and columns exceed their limit.
 
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
-
     >>> topk_plan([[3.0, 2.0, 0.0], [3.0, 1.0, 0.0]], 1, 1, lam=0.1).plan
     Array([[0., 1., 0.],
            [1., 0., 0.]], dtype=float32)
     """
-    x = floating(x)
+    x = arguments.floating(x)
     if not (isinstance(axis, tuple) and len(axis) == 2):
-        raise ValueError(f"axis must be two integers, got {shown(axis)}")
-    check_axes(axis, x.ndim)
+        raise ValueError(f"axis must be two integers, got {arguments.shown(axis)}")
+    arguments.check_axes(axis, x.ndim)
     row, column = (one % x.ndim for one in axis)
-    dtype = working_dtype(x.dtype)
+    dtype = arguments.working_dtype(x.dtype)
     if tol is None:
         tol = 1e-9 if dtype == jnp.float64 else 1e-4
-    k = check_values("k", k, UP_TO_N, x.shape[column], column, dtype)
-    limit = check_values("limit", limit, NON_NEGATIVE)
+    k = arguments.check_values("k", k, arguments.UP_TO_N, x.shape[column], column, dtype)
+    limit = arguments.check_values("limit", limit, arguments.NON_NEGATIVE)
     return rowwise(
         _plans,
         x,
         axis=axis,
         aligned={"k": _spread(k, x, column, "k"), "limit": _spread(limit, x, row, "limit")},
         per_row={
-            "lam": (lam, POSITIVE_STRENGTH),
-            "max_iter": (check_whole("max_iter", max_iter, 1, 2**31 - 1, "at least 1"), _COUNT),
-            "tol": (tol, NON_NEGATIVE),
+            "lam": (lam, arguments.POSITIVE_STRENGTH),
+            "max_iter": (arguments.check_whole("max_iter", max_iter, 1, 2**31 - 1, "at least 1"), _COUNT),
+            "tol": (tol, arguments.NON_NEGATIVE),
         },
         where=where,
         returns=TopkPlan(ENTRIES, ROWS, FULL_PRECISION_ROWS, ROWS),
-        p=check_p(p),
+        p=arguments.check_p(p),
         # A matrix without entries is traced with one entry.
         shape=(max(x.shape[min(row, column)], 1), max(x.shape[max(row, column)], 1)),
         turned=column < row,
@@ -129,7 +115,7 @@ def topk_plan(
 
 def _spread(value: Array | np.ndarray, x: Array, axis: int, name: str) -> Array | np.ndarray:
     """Returns one value per row or column, with an axis of size 1 that broadcasts along the other dimension."""
-    value = broadcast(value, batch_shape(x, axis), name, f"x without axis {axis}")
+    value = broadcast(value, arguments.batch_shape(x, (axis,)), name, f"x without axis {axis}")
     return value.reshape(*x.shape[:axis], 1, *x.shape[axis + 1 :])
 
 
@@ -154,6 +140,6 @@ def _plans(
     available = jnp.sum((scores != -jnp.inf).astype(x.dtype), axis=2, keepdims=True)
     wanted = jnp.minimum(matrices(k)[:, :, :1], available)
     problem = Problem(scores, wanted, matrices(limit)[:, :1], lam[:, :, None])
-    plan, found = solve(problem, p, max_iter[:, :, None].astype(jnp.int32), tol[:, :, None])
+    plan, iterations, residual = solve(problem, p, max_iter[:, :, None].astype(jnp.int32), tol[:, :, None])
     plan = jnp.swapaxes(plan, 1, 2) if turned else plan
-    return TopkPlan(plan.reshape(x.shape), found.iterations, found.residual, found.residual <= tol)
+    return TopkPlan(plan.reshape(x.shape), iterations, residual, residual <= tol)

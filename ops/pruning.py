@@ -1,19 +1,14 @@
 """Pruning of a network while it trains: the forward pass uses a relaxed top-k of the parameters that are trained.
 
-    pruner = Pruner(density=0.05, lam=schedule)   # which weights are kept, how many, and how softly
-    weights = pruner(params, step)                # in the loss, in place of params
-    sparse = pruner.harden(params)                # at the end: exact zeros
-
-Everything works on pytrees: parameters of flax's linen, states of its nnx, modules of Equinox, plain dictionaries. The
-optimiser keeps the dense parameters; gradients reach them through the operator (Section 6 of Sander et al., 2023).
-``print(pruner.describe(params))`` says which leaves are pruned.
+Parameters may be any pytree. The optimiser keeps the dense ones; gradients reach them through the operator (Section 6
+of Sander et al., 2023).
 """
 
 import dataclasses
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,17 +19,7 @@ from jax.typing import ArrayLike
 
 from .gradients import straight_through
 from .groups import NM, Groups, check_groups
-from .interface.arguments import (
-    NON_NEGATIVE,
-    SHARE,
-    STRENGTH,
-    check_choice,
-    check_p,
-    check_scalar,
-    check_values,
-    share_of,
-    shown,
-)
+from .interface import arguments
 from .interface.rowwise import spec_of
 from .matrices import Matching, matching, matrices, stacked_layers, why_no_matrix, written
 from .nonlinearities import HALF_SQUARE
@@ -66,16 +51,12 @@ def share_of_nonzeros(params: Any, include: Include | None = None) -> Array:
     leaves = [
         leaf
         for path, leaf in jax.tree_util.tree_leaves_with_path(params)
-        if _takes_part(path, leaf, include or matrices)
+        if _is_floating(leaf) and (include or matrices)(path, leaf)
     ]
     if not leaves:
         raise ValueError("params must have at least one floating leaf that is counted, got none")
     nonzero = jnp.stack([jnp.count_nonzero(leaf).astype(float) for leaf in leaves])
     return jnp.sum(nonzero) / sum(jnp.size(leaf) for leaf in leaves)
-
-
-def _takes_part(path: Any, leaf: Any, include: Include) -> bool:
-    return _is_floating(leaf) and include(path, leaf)
 
 
 def _is_floating(leaf: Any) -> bool:
@@ -116,9 +97,6 @@ class Pruner:
         function like ``include``. Each layer is treated as a leaf of its own. By default a subtree counts as stacked
         where all leaves, biases and scales included, have the same first axis and at least one more.
 
-    Raises:
-      ValueError: an argument is known and out of range.
-
     >>> pruner = Pruner(density=0.25, lam=lambda step: 10.0 * 0.5**step)
     >>> params = {"kernel": jnp.array([[1.0, -3.0], [2.0, 0.5]]), "bias": jnp.ones(2)}
     >>> [int(jnp.count_nonzero(pruner(params, step)["kernel"])) for step in (0, 4, 10)]
@@ -141,21 +119,19 @@ class Pruner:
     stacked: Include | None = None
 
     def __post_init__(self) -> None:
-        check_p(self.p)
+        arguments.check_p(self.p)
         if not callable(self.lam):
-            check_values("lam", self.lam, STRENGTH)
-        if (self.density is None) == (self.k is None):
-            given = f"density={shown(self.density)}, k={shown(self.k)}"
-            raise ValueError(f"exactly one of density and k must be given, got {given}")
+            arguments.check_values("lam", self.lam, arguments.STRENGTH)
+        arguments.check_one_of(self.k, self.density)
         if self.density is not None and not callable(self.density):
-            check_scalar("density", self.density, SHARE)
+            arguments.check_scalar("density", self.density, arguments.SHARE)
         if self.k is not None and not callable(self.k):
-            check_scalar("k", self.k, NON_NEGATIVE)
+            arguments.check_scalar("k", self.k, arguments.NON_NEGATIVE)
         check_groups(self.groups)
         for name in ("include", "exclude", "stacked"):
             predicate = getattr(self, name)
             if not (predicate is None or callable(predicate)):
-                raise ValueError(f"{name} must be a function of key path and leaf, got {shown(predicate)}")
+                raise ValueError(f"{name} must be a function of key path and leaf, got {arguments.shown(predicate)}")
 
     def __call__(self, params: Tree, step: ArrayLike | None = None) -> Tree:
         """Returns the weights of the forward pass: pruned leaves after the relaxed operator, others unchanged.
@@ -193,11 +169,8 @@ class Pruner:
 
         Returns:
           A pytree like ``params``.
-
-        Raises:
-          ValueError: as for ``__call__``.
         """
-        check_choice("format", format, ("dense", "bcoo"))
+        arguments.check_choice("format", format, ("dense", "bcoo"))
         leaves = self._leaves(params)
         hard = self._solve(params, self._amount(step), None, leaves)
         self._warn_of_empty(_kept(hard, leaves))
@@ -224,9 +197,6 @@ class Pruner:
           params: pytree of arrays, or of their shapes.
           step: the argument of a schedule of ``density`` or ``k``; not needed if they are numbers.
 
-        Raises:
-          ValueError: as for ``harden``.
-
         >>> params = {"kernel": jnp.arange(8.0).reshape(4, 2), "bias": jnp.zeros(2)}
         >>> print(Pruner(density=0.25, lam=0.1).describe(params))
         bias    (2,)    left alone: by its name
@@ -239,7 +209,7 @@ class Pruner:
         unit = "entries" if self.groups is None else "groups"
 
         def budget(size: int) -> str:
-            number = share_of(value, size, np.dtype(np.float32)) if name == "density" else value
+            number = arguments.share_of(value, size, np.dtype(np.float32)) if name == "density" else value
             return f"{float(number):,.6g} of {size:,}"
 
         kept = {}
@@ -326,9 +296,9 @@ class Pruner:
             amount.get("density"),
             k,
             HALF_SQUARE,
-            lam,
-            self.p if lam is not None else 2.0,
             lambda path, leaf: leaves[tuple(path)].pruned,
+            lam=lam,
+            p=self.p if lam is not None else 2.0,
             debias=self.debias or lam is None,
             per_leaf=self.per_leaf,
             groups=self.groups,
@@ -347,15 +317,8 @@ class Pruner:
             warnings.warn(f"nothing but zeros is kept of {', '.join(empty)}; {more} keeps some", stacklevel=3)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Leaf:
-    """A leaf, and why it is not pruned, if so.
-
-    Attributes:
-      value: the leaf.
-      reason: why it is left alone; empty if it is pruned.
-      stacked: whether it holds a layer at each index of its first axis.
-    """
+class _Leaf(NamedTuple):
+    """A leaf, why it is left alone (empty if it is pruned), and whether it holds layers along its first axis."""
 
     value: Any
     reason: str

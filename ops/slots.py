@@ -11,21 +11,8 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 
-from .interface.arguments import (
-    STRENGTH,
-    UP_TO_N,
-    ZeroLam,
-    check_axis,
-    check_p,
-    check_whole,
-    floating,
-    real,
-    rows_with_zero_lam,
-    shown,
-    working_dtype,
-)
+from .interface import arguments
 from .interface.rowwise import FEATURES, ROWS, amount, on_mesh, rowwise, spec_of
-from .nonlinearities import IDENTITY
 from .scalar.arithmetic import choose
 from .scalar.equation import Equation
 from .scalar.mask import mask_of
@@ -71,26 +58,25 @@ def soft_topk(
     >>> weights, indices, float(overflow)
     (Array([1.  , 0.75], dtype=float32), Array([1, 2], dtype=int32), 0.25)
     """
-    x = floating(x)
-    n = x.shape[check_axis(axis, x.ndim)]
+    x = arguments.floating(x)
+    n = x.shape[arguments.check_axis(axis, x.ndim)]
     return rowwise(
         _in_slots,
         x,
         axis=axis,
-        per_row={"k": (amount(k, density, x, axis), UP_TO_N), "lam": (lam, STRENGTH)},
+        per_row={"k": (amount(k, density, x, axis), arguments.UP_TO_N), "lam": (lam, arguments.STRENGTH)},
         where=where,
         returns=SoftTopk(FEATURES, FEATURES, ROWS),
-        equation=Equation(check_p(p), IDENTITY),
-        zero=rows_with_zero_lam(lam),
-        num_slots=check_whole("num_slots", num_slots, 1, n, f"in [1, {n}], the size along axis {axis}"),
+        equation=Equation(arguments.check_p(p), zero=arguments.rows_with_zero_lam(lam)),
+        num_slots=arguments.check_whole("num_slots", num_slots, 1, n, f"in [1, {n}], the size along axis {axis}"),
     )
 
 
 def _in_slots(
-    x: Array, k: Array, lam: Array, where: Array | None = None, *, equation: Equation, zero: ZeroLam, num_slots: int
+    x: Array, k: Array, lam: Array, where: Array | None = None, *, equation: Equation, num_slots: int
 ) -> SoftTopk:
     entries = x if where is None else choose(where, x, -jnp.inf)
-    (mask,) = mask_of((entries,), k, lam, equation, zero=zero)
+    (mask,) = mask_of((entries,), k, lam, equation)
     # The entries have the order of the mask, and also order those that are fully selected.
     # `lax.top_k` ranks -0 below 0; in the mask they tie, and the first comes first.
     _, indices = lax.top_k(lax.stop_gradient(choose(entries == 0, 0.0, entries)), num_slots)
@@ -112,14 +98,11 @@ def gather_slots(values: ArrayLike, indices: ArrayLike) -> Array:
     Returns:
       Array of the shape of ``indices`` with ``width`` at the end, and the dtype of ``values``.
 
-    Raises:
-      ValueError: an argument does not have such a shape or dtype.
-
     >>> gather_slots(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([1, 1]))
     Array([[3., 4.],
            [3., 4.]], dtype=float32)
     """
-    values, indices = real(values, "values"), _whole(indices)
+    values, indices = arguments.real(values, "values"), _whole(indices)
     if values.ndim < 2:
         raise ValueError(f"values must have shape (*batch, n, width), got {values.shape}")
     batch = values.shape[:-2]
@@ -154,28 +137,26 @@ def scatter_slots(outputs: ArrayLike, indices: ArrayLike, weights: ArrayLike, n:
       Array ``(*batch, n, width)`` of the dtype of ``outputs`` (integers are promoted to float). Computed in float32 at
       least, and rounded once.
 
-    Raises:
-      ValueError: an argument does not have such a shape or dtype.
-
     >>> scatter_slots(jnp.array([[1.0, 1.0], [2.0, 4.0]]), jnp.array([2, 0]), jnp.array([1.0, 0.5]), 3)
     Array([[1., 2.],
            [0., 0.],
            [1., 1.]], dtype=float32)
     """
-    outputs, indices, weights = floating(outputs, "outputs"), _whole(indices), real(weights, "weights")
+    outputs, weights = arguments.floating(outputs, "outputs"), arguments.real(weights, "weights")
+    indices = _whole(indices)
     if outputs.shape[:-1] != indices.shape or not outputs.ndim:
         raise ValueError(f"outputs must have the shape of indices, {indices.shape}, and a width, got {outputs.shape}")
     if weights.shape != indices.shape:
         raise ValueError(f"weights must have the shape of indices, {indices.shape}, got {weights.shape}")
-    n = check_whole("n", n, 1, np.inf, "at least 1")
+    n = arguments.check_whole("n", n, 1, np.inf, "at least 1")
     most = indices.ndim
-    batch_dims = check_whole("batch_dims", batch_dims, 0, most, f"in [0, {most}], the dimensions of indices")
+    batch_dims = arguments.check_whole("batch_dims", batch_dims, 0, most, f"in [0, {most}], the dimensions of indices")
     return _scattered(outputs, indices, weights, n=n, batch_dims=batch_dims)
 
 
 @functools.partial(jax.jit, static_argnames=("n", "batch_dims"))
 def _scattered(outputs: Array, indices: Array, weights: Array, *, n: int, batch_dims: int) -> Array:
-    dtype, width = working_dtype(outputs.dtype), outputs.shape[-1]
+    dtype, width = arguments.working_dtype(outputs.dtype), outputs.shape[-1]
 
     def apply(outputs: Array, indices: Array, weights: Array) -> Array:
         weighed = (outputs.astype(dtype) * weights.astype(dtype)[..., None]).reshape(-1, width)
@@ -192,7 +173,7 @@ def _in_batches(function: Callable[..., Array], dimensions: int) -> Callable[...
 
 
 def _whole(indices: ArrayLike) -> Array:
-    indices = real(indices, "indices")
+    indices = arguments.real(indices, "indices")
     if not jnp.issubdtype(indices.dtype, jnp.integer):
-        raise ValueError(f"indices must be integers, got {shown(indices)}")
+        raise ValueError(f"indices must be integers, got {arguments.shown(indices)}")
     return indices

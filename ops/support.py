@@ -6,7 +6,7 @@ from jax.typing import ArrayLike
 
 from .interface.arguments import STRONGEST, UP_TO_N, WHOLE_UP_TO_N, Axis, check_p
 from .interface.rowwise import FULL_PRECISION_ROWS, rowwise
-from .scalar.arithmetic import choose
+from .scalar.arithmetic import choose, row_sum
 from .topk import hard_topk_mask
 
 
@@ -33,17 +33,12 @@ def lam_of_support(
       k: how much is selected, in [0, n], ``n`` the size of ``x`` along ``axis``; one number, or one per row.
       support: how many entries may be non-zero, a whole number in [0, n]; shape as ``k``.
       in_magnitude: whether ``lam`` is for ``topk_mag`` (with or without ``debias``) instead of ``topk_mask``.
-      p: exponent of the regularisation, a Python number in (1, 2].
-      axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
-      where: boolean array, broadcasting against ``x``: entries that take part.
+      p, axis, where: as in ``topk_mask``.
 
     Returns:
       One ``lam`` per row, float32 at least, in [0, 1e32], in the units of the operator's ``lam``. It is 1e32 if every
       ``lam`` qualifies, because no entry (in magnitude: no non-zero one) is left out. Otherwise it is 0, the hard
       operator, if ``support < k``. Its derivatives are 0.
-
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
 
     >>> lam_of_support([1.0, 3.0, 2.5, 2.0], 2, support=3)
     Array(2.25, dtype=float32)
@@ -82,7 +77,7 @@ def _lam_of_support(
     shares = jnp.minimum(choose(above, (s - gamma) / reach, 0.0), most) ** (1 / (p - 1))
     unit = reach * gamma ** (1 - p) if in_magnitude else reach
     lam = jnp.clip(unit * _scale(shares, k) ** (1 - p), 0.0, STRONGEST)
-    lam = choose(_total(above.astype(s.dtype)) < k, 0.0, lam)
+    lam = choose(row_sum(above.astype(s.dtype)) < k, 0.0, lam)
     any_will_do = none_left_out | (k == 0)
     if in_magnitude:  # an entry that is 0 stays 0, even if it is selected
         any_will_do = any_will_do | (gamma == 0)
@@ -94,16 +89,12 @@ def _scale(shares: Array, k: Array) -> Array:
 
     def newton(c: Array) -> Array:
         full = c * shares >= 1
-        rest = _total(choose(full, 0.0, shares))
-        found = (k - _total(full.astype(k.dtype))) / choose(rest > 0, rest, 1.0)
+        rest = row_sum(choose(full, 0.0, shares))
+        found = (k - row_sum(full.astype(k.dtype))) / choose(rest > 0, rest, 1.0)
         return choose(rest > 0, jnp.maximum(found, c), c)
 
     def unfinished(pair: tuple[Array, Array]) -> Array:
         return jnp.any(pair[1] > pair[0])
 
-    first = k / choose(_total(shares) > 0, _total(shares), 1.0)
+    first = k / choose(row_sum(shares) > 0, row_sum(shares), 1.0)
     return lax.while_loop(unfinished, lambda pair: (pair[1], newton(pair[1])), (first, newton(first)))[1]
-
-
-def _total(values: Array) -> Array:
-    return jnp.sum(values, axis=-1, keepdims=True)

@@ -5,10 +5,9 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from .gradients import envelope
-from .interface.arguments import STRENGTH, Range, check_axis, check_p, check_range, floating, known
-from .interface.labels import LABELS, check_targets, is_class, signed
-from .interface.rowwise import ROWS, batch_shape, rowwise
-from .losses import topk_fenchel_young_loss
+from .interface.arguments import INTEGERS, STRENGTH, Range, check_axis, check_p, check_targets, check_values, floating
+from .interface.rowwise import ROWS, rowwise
+from .losses import is_class, regularisation, topk_fenchel_young_loss
 from .scalar.arithmetic import choose
 from .topk import topk_mask
 
@@ -47,16 +46,11 @@ def topk_surrogate_loss(
       k: how many classes the mask selects: a real number in ``[1, n]``; one number, or one per example. It is
         reduced to the number of classes that take part, and gets no derivative.
       lam: strength of the relaxation, 0 or in [1e-32, 1e32], in the units of the logits; shape as ``k``.
-      p: exponent of the regularisation, a Python number in (1, 2].
-      axis: the axis of the classes.
-      where: boolean array, broadcasting against ``logits``: classes that take part.
+      p, axis, where: as in ``topk_fenchel_young_loss``.
 
     Returns:
       One loss per example: the shape of ``logits`` without ``axis``; of the dtype of ``logits`` (integers are promoted
       to float). Computed in float32 at least.
-
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
 
     >>> float(topk_surrogate_loss([2.0, 1.5, -1.0], 1, k=1, lam=1.0))
     0.5625
@@ -66,15 +60,14 @@ def topk_surrogate_loss(
     labels, single = check_targets("labels", labels, logits, axis)
     n = logits.shape[axis]
     if not single:
-        raise ValueError(f"labels must be integers of shape {batch_shape(logits, axis)}, got one value per class")
-    if known(labels):
-        check_range("labels", labels, 0, n - 1, f"in [0, {n})")
+        raise ValueError("labels must be integers, one per example, got one value per class")
+    check_values("labels", labels, Range(f"in [0, {n})", 0, n - 1))
     return rowwise(
         _losses,
         logits,
         name="logits",
         axis=axis,
-        per_row={"k": (k, _FROM_1_TO_N), "lam": (lam, STRENGTH), "labels": (labels, LABELS)},
+        per_row={"k": (k, _FROM_1_TO_N), "lam": (lam, STRENGTH), "labels": (labels, INTEGERS)},
         where=where,
         returns=ROWS,
         p=check_p(p),
@@ -86,14 +79,10 @@ def _losses(x: Array, k: Array, lam: Array, labels: Array, where: Array | None =
     n, k = x.shape[1], lax.stop_gradient(k)
     if where is not None:
         x = choose(where, x, -jnp.inf)
-    labels, is_label = signed(labels), is_class(labels, n)
+    is_label = is_class(labels, n)
     mask = topk_mask(x, k[:, 0], lam=lam[:, 0], p=p)
     others = topk_mask(x, k[:, 0] - 1.0, lam=lam[:, 0], p=p, where=~is_label)
     selected = choose((labels >= 0) & (labels < n), choose(is_label, 1.0, others), jnp.nan)
-
-    def regularisation(y: Array) -> Array:
-        positive = y > 0
-        return jnp.sum(choose(positive, choose(positive, y, 1.0) ** p, 0.0), axis=-1, keepdims=True) / p
 
     # The target lies in the polytope up to rounding, which `smooth` corrects.
     at, target = lax.stop_gradient((x, selected))
@@ -101,4 +90,4 @@ def _losses(x: Array, k: Array, lam: Array, labels: Array, where: Array | None =
     missing = jnp.any(is_label & (x == -jnp.inf), axis=-1, keepdims=True)
     value = choose(missing, jnp.inf, value)
     # Danskin's theorem gives the derivatives of both maxima.
-    return envelope(value, (x, lam), (mask - selected, regularisation(selected) - regularisation(mask)))
+    return envelope(value, (x, lam), (mask - selected, regularisation(selected, p) - regularisation(mask, p)))

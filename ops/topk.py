@@ -1,30 +1,16 @@
 """Relaxed top-k operators: mask, magnitude and general nonlinearities, and the hard operators that they relax."""
 
+import dataclasses
 import functools
 from typing import Any, Literal
 
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 
-from .interface.arguments import (
-    POSITIVE_STRENGTH,
-    STRENGTH,
-    UP_TO_N,
-    WHOLE_UP_TO_N,
-    Axis,
-    Range,
-    ZeroLam,
-    check_axes,
-    check_choice,
-    check_p,
-    is_wide,
-    real,
-    rows_with_zero_lam,
-    size_along,
-    working_dtype,
-)
-from .interface.rowwise import AxisName, amount, rowwise
+from .interface import arguments
+from .interface.arguments import Axis, AxisName
+from .interface.rowwise import amount, rowwise
 from .isotonic.problem import Problem
 from .isotonic.solvers import SOLVERS as ISOTONIC_SOLVERS
 from .isotonic.solvers import Solver as IsotonicSolver
@@ -35,7 +21,7 @@ from .scalar.arithmetic import choose
 from .scalar.equation import Equation, Method
 from .scalar.kernels.platforms import why_not
 from .scalar.magnitude import in_units, magnitude_of
-from .scalar.mask import hard_selection, mask_of, with_hard_rows
+from .scalar.mask import anywhere, hard_selection, mask_of
 from .scalar.rows import Rows
 from .scalar.threshold import remainder
 
@@ -74,26 +60,15 @@ def relaxed_topk(
     Args:
       x: real array, any shape. A NaN makes its row NaN. If ``phi`` is increasing, entries equal to ``-inf`` get 0 and
         leave the others as if they were absent.
-      k: how much is selected, as in ``topk_mask``.
-      density: as in ``topk_mask``.
+      k, density, lam, p, axis, where, axis_name: as in ``topk_mask``, like the result. At ``lam = 0`` this is the hard
+        operator.
       phi: a ``Nonlinearity``, or the name of one: those above, or registered ones.
-      lam: strength of the relaxation, as in ``topk_mask``. At 0 this is the hard operator.
-      p: exponent of the regularisation, a Python number in (1, 2].
-      axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
-      where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
       solver: ``"threshold"`` solves one scalar equation; it is exact and fastest. On GPUs and TPUs it uses one kernel
         that keeps rows on chip, if they fit, and else a loop of passes. ``"kernel"`` and ``"loop"`` force one of the
         two, the kernel for float32 and whole rows only (a CPU interprets it, slowly, for tests). The others sort and
         solve the isotonic problem of the paper: ``"pav"`` (exact), ``"dykstra"`` (``p = 2`` only) and ``"dual"`` (both
         iterative, slow if many entries are partly selected), or a solver of ``ops.isotonic`` with settings, like
         ``Dykstra(max_iter=10, tol=0.0)``. ``ops.isotonic.topk_solution`` reports whether such a solver converged.
-      axis_name: as in ``topk_mask``.
-
-    Returns:
-      Array of the shape and dtype of ``x`` (integers are promoted to float). Computed in float32 at least.
-
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
 
     >>> relaxed_topk([1.0, -3.0, 2.5, 2.0], 2, phi="abs", lam=1.0)
     Array([ 0.  , -1.  ,  0.75,  0.25], dtype=float32)
@@ -151,9 +126,6 @@ def topk_mask(
     Returns:
       Array of the shape of ``x``, and of its dtype (integers are promoted to float). Computed in float32 at least.
 
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
-
     >>> topk_mask([1.0, 3.0, 2.5, 2.0], 2, lam=1.0)
     Array([0.  , 1.  , 0.75, 0.25], dtype=float32)
     """
@@ -191,22 +163,11 @@ def topk_mag(
 
     Args:
       x: real array, any shape. A NaN makes its row NaN.
-      k: how much is kept, as in ``topk_mask``.
-      density: as in ``topk_mask``.
+      k, density, p, axis, where, axis_name: as in ``topk_mask``, like the result.
       lam: strength of the relaxation, 0 or in [1e-32, 1e32], without units for ``p = 2``; else as in ``topk_mask``. At
         0 this is the hard operator.
-      p: exponent of the regularisation, a Python number in (1, 2].
-      axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
-      where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
       debias: whether to undo the shrinkage of kept entries.
       solver: as in ``relaxed_topk``.
-      axis_name: as in ``topk_mask``.
-
-    Returns:
-      Array of the shape and dtype of ``x`` (integers are promoted to float). Computed in float32 at least.
-
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
 
     >>> topk_mag([1.0, -3.0, 2.0, 0.5], 2, lam=1.0)
     Array([ 0. , -1.5,  1. ,  0. ], dtype=float32)
@@ -229,18 +190,16 @@ def sparsemax(x: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1, wh
     Returns:
       Array of the shape and dtype of ``x`` (integers are promoted to float). Computed in float32 at least.
 
-    Raises:
-      ValueError: an argument is out of range; the message names it and its value.
-
     >>> sparsemax([1.0, 0.5, -2.0])
     Array([0.75, 0.25, 0.  ], dtype=float32)
     """
-    return rowwise(_sparsemax, x, axis=axis, per_row={"temperature": (temperature, POSITIVE_STRENGTH)}, where=where)
+    per_row = {"temperature": (temperature, arguments.POSITIVE_STRENGTH)}
+    return rowwise(_sparsemax, x, axis=axis, per_row=per_row, where=where)
 
 
 def _sparsemax(x: Array, temperature: Array, where: Array | None = None) -> Array:
     one, equation = jnp.ones_like(temperature), Equation(2.0, IDENTITY)
-    return _relaxed(x, one, temperature, where, equation=equation, debias=False, zero="none", isotonic=None)
+    return _relaxed(x, one, temperature, where, equation=equation, debias=False, isotonic=None)
 
 
 def hard_topk_mask(
@@ -260,7 +219,7 @@ def hard_topk_mask(
     >>> hard_topk_mask([1.0, 3.0, 2.0, 3.0], 2)
     Array([0., 1., 0., 1.], dtype=float32)
     """
-    return _operate(IDENTITY, x, k, density, 0.0, 2.0, axis, where, axis_name, allowed=WHOLE_UP_TO_N)
+    return _operate(IDENTITY, x, k, density, 0.0, 2.0, axis, where, axis_name, whole=True)
 
 
 def hard_topk_mag(
@@ -279,7 +238,7 @@ def hard_topk_mag(
     >>> hard_topk_mag([1.0, -3.0, 2.0, 0.5], 2)
     Array([ 0., -3.,  2.,  0.], dtype=float32)
     """
-    return _operate(HALF_SQUARE, x, k, density, 0.0, 2.0, axis, where, axis_name, allowed=WHOLE_UP_TO_N, debias=True)
+    return _operate(HALF_SQUARE, x, k, density, 0.0, 2.0, axis, where, axis_name, whole=True, debias=True)
 
 
 def _operate(
@@ -293,25 +252,25 @@ def _operate(
     where: ArrayLike | None,
     axis_name: AxisName,
     *,
-    allowed: Range = UP_TO_N,
+    whole: bool = False,
     solver: Solver = "threshold",
     debias: bool = False,
 ) -> Array:
-    p = check_p(p)
+    p = arguments.check_p(p)
     if isinstance(solver, str):
-        check_choice("solver", solver, (*_METHODS, *ISOTONIC_SOLVERS))
+        arguments.check_choice("solver", solver, (*_METHODS, *ISOTONIC_SOLVERS))
     method = _METHODS.get(solver) if isinstance(solver, str) else None
     isotonic = None if method else as_solver(solver, p)
     if method in (None, "kernel") and axis_name is not None:
         raise ValueError(f"axis_name must be None unless solver is 'threshold' or 'loop', got {axis_name!r}")
-    equation, zero = Equation(p, phi, Rows(-1, axis_name), method=method or "auto"), rows_with_zero_lam(lam)
-    x = real(x)
-    per_row = {"k": (amount(k, density, x, axis, axis_name), allowed), "lam": (lam, STRENGTH)}
-    if method == "kernel" and (
-        reason := why_not(size_along(x.shape, check_axes(axis, x.ndim)), working_dtype(x.dtype))
-    ):
+    equation = Equation(p, phi, Rows(-1, axis_name), arguments.rows_with_zero_lam(lam), method or "auto")
+    x = arguments.real(x)
+    allowed = arguments.WHOLE_UP_TO_N if whole else arguments.UP_TO_N
+    per_row = {"k": (amount(k, density, x, axis, axis_name), allowed), "lam": (lam, arguments.STRENGTH)}
+    size = arguments.size_along(x.shape, arguments.check_axes(axis, x.ndim))
+    if method == "kernel" and (reason := why_not(size, arguments.working_dtype(x.dtype))):
         raise ValueError(f"x must have {reason}, for solver='kernel'")
-    if zero == "all" and phi in (IDENTITY, ABS, HALF_SQUARE) and is_wide(x.dtype):
+    if equation.zero == "all" and phi in (IDENTITY, ABS, HALF_SQUARE) and arguments.is_wide(x.dtype):
         return _hard_topk_of_integers(
             x, axis=axis, per_row=per_row, where=where, axis_name=axis_name, equation=equation
         )
@@ -324,7 +283,6 @@ def _operate(
         axis_name=axis_name,
         equation=equation,
         debias=debias,
-        zero=zero,
         isotonic=isotonic,
     )
 
@@ -337,7 +295,6 @@ def _relaxed(
     *,
     equation: Equation,
     debias: bool,
-    zero: ZeroLam,
     isotonic: IsotonicSolver | None,
 ) -> Array:
     """Returns the operator of rows ``(rows, n)``."""
@@ -345,23 +302,27 @@ def _relaxed(
     absent = 0.0 if equation.phi.even else -jnp.inf
     present = None if where is None else (where,)
     entries = (x if where is None else choose(where, x, absent),)
-    if isotonic is None:
-        (y,) = operator(entries, k, lam, equation, zero=zero, where=present)
-    else:
+    if isotonic is None or equation.zero == "all":
+        (y,) = operator(entries, k, lam, equation, where=present)
+        return y if where is None else choose(where, y, 0.0)
+    hard, vanishing = dataclasses.replace(equation, zero="all"), None
 
-        def hard(entries: tuple[Array, ...], k: Array) -> tuple[Array, ...]:
-            return operator(entries, k, jnp.zeros_like(k), equation, zero="all", where=present)
+    def select(entries: tuple[Array, ...], k: Array) -> tuple[Array, ...]:
+        return operator(entries, k, jnp.zeros_like(k), hard, where=present)
 
-        def soft(lam: Array) -> tuple[Array, ...]:
-            problem = Problem(equation.p, equation.phi)
-            (row,), scaled, unit = in_units(entries, lam, equation)
-            return (unit * isotonic_topk(row, k, scaled, problem, isotonic, debias=debias, where=where)[0],)
-
-        (y,) = with_hard_rows(hard, soft, entries, k, lam, zero)
+    if equation.zero == "some":
+        vanishing = lam == 0
+        lam = choose(vanishing, 1.0, lam)  # any positive number, so that no derivative contains 1 / 0
+    (row,), scaled, unit = in_units(entries, lam, equation)
+    problem = Problem(equation.p, equation.phi)
+    y = unit * isotonic_topk(row, k, scaled, problem, isotonic, debias=debias, where=where)[0]
+    if vanishing is not None:
+        (exact,) = lax.cond(anywhere(vanishing), select, lambda entries, k: (jnp.zeros_like(entries[0]),), entries, k)
+        y = choose(vanishing, exact, y)
     return y if where is None else choose(where, y, 0.0)
 
 
-def _hard_topk_of_integers(x: Array, *, equation: Equation, **arguments: Any) -> Array:
+def _hard_topk_of_integers(x: Array, *, equation: Equation, **options: Any) -> Array:
     """Returns the hard operator of integers that floats do not represent exactly.
 
     Their upper halves are compared first, and the lower halves break ties. So the selection is exact, while the values
@@ -379,7 +340,7 @@ def _hard_topk_of_integers(x: Array, *, equation: Equation, **arguments: Any) ->
         high.astype(float_type),
         aligned={"low": low.astype(float_type)},
         rows=equation.rows,
-        **arguments,
+        **options,
     )
     if not equation.phi.even:
         return mask

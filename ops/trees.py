@@ -3,34 +3,19 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 
 from .groups import NM, Channels, Groups, Whole, check_groups, rescaled, scaled, sizes, spread  # noqa: F401 (Channels is in an example)
-from .interface.arguments import (
-    SHARE,
-    STRENGTH,
-    Range,
-    ZeroLam,
-    check_count,
-    check_p,
-    check_scalar,
-    check_values,
-    known,
-    real,
-    rows_with_zero_lam,
-    share_of,
-    shown,
-    strength,
-    working_dtype,
-)
-from .interface.rowwise import AxisName, on_mesh, spec_of
+from .interface import arguments
+from .interface.arguments import AxisName, Range
+from .interface.rowwise import on_mesh, spec_of
 from .nonlinearities import HALF_SQUARE, IDENTITY, Nonlinearity
 from .scalar.equation import Equation
 from .scalar.magnitude import magnitude_of, share_at_zero
@@ -56,18 +41,15 @@ def topk_mask_tree(
     """Returns the relaxed top-k mask of a whole pytree: about 1 for its largest entries, in whichever leaf.
 
     It equals ``topk_mask`` of all leaves concatenated, without concatenating them. Multiplying parameters by the mask
-    of their scores prunes them. Arguments, differentiability and errors as in ``topk_mag_tree``.
+    of their scores prunes them. Differentiability and errors as in ``topk_mag_tree``.
 
     Args:
       scores: pytree of real arrays.
       density: share of the entries that is selected, in [0, 1], a scalar.
       k: instead of ``density``, how many entries are selected.
       lam: strength of the relaxation, in the units of the scores; a scalar.
-      p: as in ``topk_mag_tree``, like the following.
-      include: selects the leaves that take part.
-      per_leaf: whether each leaf has a budget of its own.
       groups: which entries are selected together, by the mean of their scores.
-      axis_name: mesh axis or axes over which every leaf is split.
+      p, include, per_leaf, axis_name: as in ``topk_mag_tree``.
 
     Returns:
       A pytree like ``scores``. Leaves that take no part become ones, so that multiplying by the mask does not change
@@ -82,13 +64,12 @@ def topk_mask_tree(
         density,
         k,
         IDENTITY,
-        lam,
-        p,
         include,
+        lam=lam,
+        p=p,
         per_leaf=per_leaf,
         groups=groups,
         axis_name=axis_name,
-        name="scores",
     )
 
 
@@ -149,9 +130,9 @@ def topk_mag_tree(
         density,
         k,
         HALF_SQUARE,
-        lam,
-        p,
         include,
+        lam=lam,
+        p=p,
         debias=debias,
         per_leaf=per_leaf,
         groups=groups,
@@ -183,13 +164,10 @@ def hard_topk_mask_tree(
         density,
         k,
         IDENTITY,
-        None,
-        2.0,
         include,
         per_leaf=per_leaf,
         groups=groups,
         axis_name=axis_name,
-        name="scores",
     )
 
 
@@ -217,8 +195,6 @@ def hard_topk_mag_tree(
         density,
         k,
         HALF_SQUARE,
-        None,
-        2.0,
         include,
         debias=True,
         per_leaf=per_leaf,
@@ -239,28 +215,26 @@ def select_in_tree(
     density: ArrayLike | None,
     k: ArrayLike | None,
     phi: Nonlinearity,
-    lam: ArrayLike | None,
-    p: float,
     include: Include | None,
     *,
+    lam: ArrayLike | None = None,
+    p: float = 2.0,
     debias: bool = False,
     per_leaf: bool = False,
     groups: Groups | None = None,
     stacked: Include | None = None,
     axis_name: AxisName = None,
-    name: str = "params",
 ) -> Tree:
     """Returns ``tree`` after the operator of ``phi``; if ``lam`` is ``None``, after the hard operator.
 
     A leaf for which ``stacked`` is true holds one layer at each index of its first axis. Each layer is grouped as a
     leaf of its own, and with ``per_leaf`` it has a budget of its own.
     """
-    p, whole = check_p(p), lam is None
+    p, whole, name = arguments.check_p(p), lam is None, "scores" if phi == IDENTITY else "params"
     lam = 0.0 if lam is None else lam
-    lam_scalar = check_scalar("lam", lam, STRENGTH)
-    if (density is None) == (k is None):
-        raise ValueError(f"exactly one of density and k must be given, got density={shown(density)}, k={shown(k)}")
-    share = None if density is None else check_scalar("density", density, SHARE)
+    lam_scalar = arguments.check_scalar("lam", lam, arguments.STRENGTH)
+    arguments.check_one_of(k, density)
+    share = None if density is None else arguments.check_scalar("density", density, arguments.SHARE)
     check_groups(groups)
     paths, treedef = jax.tree_util.tree_flatten_with_path(tree)
     results = [leaf for _, leaf in paths]
@@ -272,7 +246,7 @@ def select_in_tree(
             if phi != HALF_SQUARE and isinstance(leaf, int | float):
                 results[index] = jnp.ones_like(leaf)
             continue
-        array = real(leaf, f"{name}{jax.tree_util.keystr(path)}")
+        array = arguments.real(leaf, f"{name}{jax.tree_util.keystr(path)}")
         if jnp.issubdtype(array.dtype, jnp.floating) and array.size and (include is None or include(path, leaf)):
             layered.append(stacked is not None and stacked(path, leaf))
             shape = array.shape[1:] if layered[-1] else array.shape
@@ -290,28 +264,27 @@ def select_in_tree(
     vector = len(leaves) == leaves[0].ndim == 1 and groups is None and layered == [False]
     # A run always lies on one device, even if its leaf is divided.
     rows = Rows() if isinstance(groups, NM) else Rows(-1 if per_leaf or vector else None, axis_name)
-    parts = tuple(_Part.of(*pair, groups, rows) for pair in zip(leaves, layered, strict=True))
-    numbers = [part.width * _shards(rows.axis_name) for part in parts]
-    check_count(name, sum(numbers) if rows.axis is None else max(numbers))
+    parts = tuple(_part(*pair, groups, rows) for pair in zip(leaves, layered, strict=True))
+    numbers = [arguments.size_along((part.width,), (0,), rows.axis_name) for part in parts]
+    arguments.check_count(name, sum(numbers) if rows.axis is None else max(numbers))
     amounts: tuple[Any, ...]
     if density is None or share is None:
         amounts = (_count(k, numbers, _working_dtype(leaves), rows, groups, whole),)
-    elif not known(density):
+    elif not arguments.known(density):
         amounts = (share,)
     elif rows.axis is None:
-        amounts = (share_of(density, sum(numbers), _working_dtype(leaves)),)
+        amounts = (arguments.share_of(density, sum(numbers), _working_dtype(leaves)),)
     else:
         sizes_and_leaves = zip(numbers, leaves, strict=True)
-        amounts = tuple(share_of(density, size, _working_dtype((leaf,))) for size, leaf in sizes_and_leaves)
+        amounts = tuple(arguments.share_of(density, size, _working_dtype((leaf,))) for size, leaf in sizes_and_leaves)
     kept = _compiled(
         leaves,
         amounts,
         lam_scalar,
-        is_share=share is not None and not known(density),
-        equation=Equation(p, phi, rows),
+        is_share=share is not None and not arguments.known(density),
+        equation=Equation(p, phi, rows, arguments.rows_with_zero_lam(lam)),
         parts=parts,
         debias=bool(debias),
-        zero=rows_with_zero_lam(lam),
     )
     for index, leaf in zip(chosen, kept, strict=True):
         results[index] = leaf
@@ -320,28 +293,22 @@ def select_in_tree(
 
 def competitors(leaf: Any, layered: bool, groups: Groups | None, per_leaf: bool) -> int:
     """Returns how many entries or groups of a leaf, or of each of its layers, compete for one budget."""
-    return _Part.of(leaf, layered, groups, Rows(-1 if per_leaf else None)).width
+    return _part(leaf, layered, groups, Rows(-1 if per_leaf else None)).width
 
 
-@dataclasses.dataclass(frozen=True)
-class _Part:
-    """The static description of a leaf.
-
-    Attributes:
-      groups: the groups of its entries.
-      width: how many entries or groups compete for one budget: those of the leaf, of a layer or of a run.
-    """
+class _Part(NamedTuple):
+    """The static description of a leaf: the groups of its entries, and how many entries or groups share one budget."""
 
     groups: Groups | None
     width: int
 
-    @classmethod
-    def of(cls, leaf: Array, layered: bool, groups: Groups | None, rows: Rows) -> "_Part":
-        if layered and groups is not None:
-            groups = groups.with_layer_axis()
-        width = leaf.size if groups is None else groups.count(leaf.shape)
-        by_layer = layered and rows.axis is not None and not isinstance(groups, NM)
-        return cls(groups, width // leaf.shape[0] if by_layer else width)
+
+def _part(leaf: Array, layered: bool, groups: Groups | None, rows: Rows) -> _Part:
+    if layered and groups is not None:
+        groups = groups.with_layer_axis()
+    width = leaf.size if groups is None else groups.count(leaf.shape)
+    by_layer = layered and rows.axis is not None and not isinstance(groups, NM)
+    return _Part(groups, width // leaf.shape[0] if by_layer else width)
 
 
 def _count(k: Any, numbers: list[int], dtype: Any, rows: Rows, groups: Groups | None, whole: bool) -> Array:
@@ -353,7 +320,7 @@ def _count(k: Any, numbers: list[int], dtype: Any, rows: Rows, groups: Groups | 
         largest = min(numbers)
         of = of if isinstance(groups, NM) else f"{of} of the smallest leaf that takes part"
     limits = Range(f"in [0, {{n}}], the number of {of}", 0, share=1.0, whole=whole)
-    given = check_values("k", k, limits, n=largest, dtype=dtype)
+    given = arguments.check_values("k", k, limits, n=largest, dtype=dtype)
     if given.ndim:
         raise ValueError(f"k must be a scalar, got shape {given.shape}")
     return jnp.asarray(given.astype(dtype) if isinstance(given, np.ndarray) else given)
@@ -361,14 +328,10 @@ def _count(k: Any, numbers: list[int], dtype: Any, rows: Rows, groups: Groups | 
 
 def _working_dtype(leaves: tuple[Array, ...]) -> np.dtype:
     """Returns the widest working dtype of the leaves; unlike promotion, this is allowed in strict mode, too."""
-    return max((working_dtype(leaf.dtype) for leaf in leaves), key=lambda dtype: dtype.itemsize)
+    return max((arguments.working_dtype(leaf.dtype) for leaf in leaves), key=lambda dtype: dtype.itemsize)
 
 
-def _shards(axis_name: AxisName) -> int:
-    return 1 if axis_name is None else lax.axis_size(axis_name)
-
-
-@functools.partial(jax.jit, static_argnames=("is_share", "equation", "parts", "debias", "zero"))
+@functools.partial(jax.jit, static_argnames=("is_share", "equation", "parts", "debias"))
 def _compiled(
     entries: tuple[Array, ...],
     amounts: tuple[Array, ...],
@@ -378,12 +341,11 @@ def _compiled(
     equation: Equation,
     parts: tuple[_Part, ...],
     debias: bool,
-    zero: ZeroLam,
 ) -> tuple[Array, ...]:
     """Returns the leaves after the operator; ``amounts`` holds one number or share, or a number for each leaf."""
     signed = equation.linear
     # For groups the hard operator is a mask, so that a kept group of zeros has the derivative 1.
-    hard_groups = isinstance(parts[0].groups, Whole) and zero == "all"
+    hard_groups = isinstance(parts[0].groups, Whole) and equation.zero == "all"
     if hard_groups:
         equation = dataclasses.replace(equation, phi=IDENTITY)
     operator = mask_of if equation.linear else functools.partial(magnitude_of, debias=debias)
@@ -392,14 +354,17 @@ def _compiled(
         """Returns the operator of leaves that compete with each other, or of one leaf."""
         dtype = _working_dtype(leaves)
         width = sum(part.width for part in parts)
-        size = width * _shards(equation.rows.axis_name)
-        k, lam = amount.astype(dtype), strength(lam.astype(dtype))
+        size = arguments.size_along((width,), (0,), equation.rows.axis_name)
+        k, lam = amount.astype(dtype), arguments.strength(lam.astype(dtype))
         if is_share:
-            k = jnp.asarray(share_of(amount, size, dtype))
+            k = jnp.asarray(arguments.share_of(amount, size, dtype))
         working = tuple(leaf.astype(dtype) for leaf in leaves)
         competing = tuple(_competing(x, part.groups, signed) for x, part in zip(working, parts, strict=True))
-        rows, k, lam = _in_rows(competing, k, lam, equation.rows, width)
-        kept = operator(rows, k, lam, equation, zero=zero)
+        rows = competing
+        if equation.rows.axis is not None:
+            rows = tuple(s.reshape(-1, width) for s in competing)
+            k, lam = (jnp.broadcast_to(scalar, (len(rows[0]), 1)) for scalar in (k, lam))
+        kept = operator(rows, k, lam, equation)
         kept = tuple(y.reshape(s.shape) for y, s in zip(kept, competing, strict=True))
 
         if isinstance(parts[0].groups, Whole) and not signed and not hard_groups:
@@ -440,13 +405,3 @@ def _competing(x: Array, groups: Groups | None, signed: bool) -> Array:
     if groups is None:
         return x
     return groups.runs(x) if isinstance(groups, NM) else sizes(groups, x, signed=signed)
-
-
-def _in_rows(
-    competing: tuple[Array, ...], k: Array, lam: Array, rows: Rows, width: int
-) -> tuple[tuple[Array, ...], Array, Array]:
-    """Returns entries and scalars in the layout of the solvers: one leaf as rows, or all leaves as one row."""
-    if rows.axis is None:
-        return competing, k, lam
-    (x,) = (s.reshape(-1, width) for s in competing)
-    return (x,), jnp.broadcast_to(k, (len(x), 1)), jnp.broadcast_to(lam, (len(x), 1))

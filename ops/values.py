@@ -1,17 +1,14 @@
 """Value functions of the relaxed top-k operators; the operators are their gradients."""
 
-import dataclasses
-from typing import NamedTuple
-
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
 from .gradients import envelope
-from .interface.arguments import STRENGTH, UP_TO_N, Axis, ZeroLam, check_p, floating, rows_with_zero_lam
+from .interface.arguments import STRENGTH, UP_TO_N, Axis, check_p, floating, rows_with_zero_lam
 from .interface.rowwise import ROWS, amount, rowwise
 from .nonlinearities import IDENTITY, Nonlinearity, nonlinearity
-from .scalar.arithmetic import choose
+from .scalar.arithmetic import choose, row_sum
 from .scalar.equation import Equation
 from .scalar.magnitude import in_units, magnitude_from
 from .scalar.mask import mask_from, select_topk
@@ -45,9 +42,6 @@ def relaxed_topk_value(
       Array of the shape of ``x`` without ``axis``, and of its dtype (integers are promoted to float). Computed in
       float32 at least.
 
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
-
     >>> float(relaxed_topk_value([1.0, 3.0, 2.0], 2, lam=1.0))
     4.0
     """
@@ -59,8 +53,7 @@ def relaxed_topk_value(
         per_row={"k": (amount(k, density, x, axis), UP_TO_N), "lam": (lam, STRENGTH)},
         where=where,
         returns=ROWS,
-        equation=Equation(check_p(p), nonlinearity(phi)),
-        zero=rows_with_zero_lam(lam),
+        equation=Equation(check_p(p), nonlinearity(phi), zero=rows_with_zero_lam(lam)),
     )
 
 
@@ -83,68 +76,31 @@ def topk_sum(
     return relaxed_topk_value(x, k, density=density, phi=IDENTITY, lam=0.0, axis=axis, where=where)
 
 
-def _values(x: Array, k: Array, lam: Array, where: Array | None = None, *, equation: Equation, zero: ZeroLam) -> Array:
-    """Returns the values ``(rows, 1)`` of rows ``(rows, n)``."""
-    present = jnp.full(x.shape, True) if where is None else where
-    if not equation.phi.even:
-        present = present & (x != -jnp.inf)
-    entries = choose(present, x, 0.0 if equation.phi.even else -jnp.inf)
-    equation = dataclasses.replace(equation, zero=zero)
-    return _value(entries, present, k, lam, equation)
+def _values(x: Array, k: Array, lam: Array, where: Array | None = None, *, equation: Equation) -> Array:
+    """Returns the values ``(rows, 1)`` of rows ``(rows, n)``.
 
-
-class Optimum(NamedTuple):
-    """The solution of Proposition 2 for every entry, with ``y = z * phi'(v)`` up to signs.
-
-    Attributes:
-      y: the operator.
-      z: how much of the entry is selected, in [0, 1]; not differentiable.
-      v: the key of the entry in the dual solution ``u``, ``s - lam * |y| ** (p - 1)``.
-      gamma: the ``v`` of entries selected in part, one per row.
+    From the solution of Proposition 2: ``y = z * phi'(v)`` up to signs, with ``z`` how much of an entry is selected,
+    and ``v = s - lam * |y| ** (p - 1)`` the key of the entry in the dual solution ``u``. Entries selected in part have
+    ``v = gamma``.
     """
-
-    y: Array
-    z: Array
-    v: Array
-    gamma: Array
-
-
-def solve(x: Array, k: Array, lam: Array, equation: Equation, present: Array | None = None) -> Optimum:
-    """Returns the solution of rows ``(rows, n)`` with ``k`` and ``lam`` of shape ``(rows, 1)``."""
-    selected = select_topk((x,), k, lam, equation, None if present is None else (present,))
-    (s,), gamma, (share,) = selected
-    z = lax.stop_gradient(share)
-    (y,) = (mask_from if equation.linear else magnitude_from)(selected, (x,), k, lam, equation)
-    value = gamma.hi + gamma.lo
-    v = choose(z == 1, before_slope(s, z, lam, equation), choose(z == 0, s, value))
-    return Optimum(y, z, v, value)
-
-
-def least_selected(s: Array, k: Array, lam: Array, solution: Optimum) -> Array:
-    """Returns per row the ``v`` of the ``k``-th largest entry: the least selected, or the greatest if none is selected.
-
-    If all selected shares underflow, it is the threshold.
-    """
-    selected = solution.z > 0
-    some = jnp.any(selected, axis=-1, keepdims=True)
-    least = jnp.min(choose(selected, solution.v, jnp.inf), axis=-1, keepdims=True)
-    most = jnp.max(s, axis=-1, keepdims=True)
-    first = choose((k > 0) & (lam > 0), jnp.minimum(solution.gamma, most), most)
-    return choose(some, least, choose(most > -jnp.inf, first, 0.0))
-
-
-def _value(x: Array, present: Array, k: Array, lam: Array, equation: Equation) -> Array:
-    """Returns the values of rows ``(rows, n)``, over entries that are ``present``."""
     phi, p = equation.phi, equation.p
+    present = jnp.full(x.shape, True) if where is None else where
+    if not phi.even:
+        present = present & (x != -jnp.inf)
+    x = choose(present, x, 0.0 if phi.even else -jnp.inf)
     size = jnp.sum(present, axis=-1, keepdims=True, dtype=jnp.int32)
     (scaled,), strength, unit = in_units((x,), lam, equation, squared=True)
     s = equation.keys(scaled, strength)
-    solution = solve(scaled, k, strength, equation, present)
-    y, z, v, _ = solution
+    selected = select_topk((scaled,), k, strength, equation, (present,))
+    (keys,), threshold, (part,) = selected
+    z = lax.stop_gradient(part)
+    (y,) = (mask_from if equation.linear else magnitude_from)(selected, (scaled,), k, strength, equation)
+    gamma = threshold.hi + threshold.lo
+    v = choose(z == 1, before_slope(keys, z, strength, equation), choose(z == 0, keys, gamma))
     whole, partly = z == 1, (z > 0) & (z < 1)
 
     def total(values: Array, condition: Array) -> Array:
-        return jnp.sum(choose(condition, values, 0.0), axis=-1, keepdims=True)
+        return row_sum(choose(condition, values, 0.0))
 
     def share(weight: Array, point: Array) -> Array:
         return choose(weight == 0, 0.0, weight * phi.value(point))  # phi may overflow where nothing is selected
@@ -154,7 +110,7 @@ def _value(x: Array, present: Array, k: Array, lam: Array, equation: Equation) -
     saturated, nothing = k > size.astype(k.dtype), size == 0
     wanted = choose(saturated, size.astype(k.dtype), k)
     rest = remainder(wanted, jnp.sum(whole, axis=-1, keepdims=True, dtype=jnp.int32))
-    boundary = least_selected(s, k, strength, solution)
+    boundary = _least_selected(s, k, strength, z, v, gamma)
     if phi.even:
         pooled = total(z, partly)
         boundary = choose((pooled == 0) & (rest > 0), 0.0, boundary)
@@ -173,3 +129,16 @@ def _value(x: Array, present: Array, k: Array, lam: Array, equation: Equation) -
     in_k = slope_in_k * unit * unit
     slopes = y * unit, jnp.minimum(in_k, largest), -jnp.minimum(norm, largest) / p
     return envelope(value * unit * unit, (x, k, lam), slopes)
+
+
+def _least_selected(s: Array, k: Array, lam: Array, z: Array, v: Array, gamma: Array) -> Array:
+    """Returns per row the ``v`` of the ``k``-th largest entry: the least selected, or the greatest if none is selected.
+
+    If all selected shares underflow, it is the threshold.
+    """
+    selected = z > 0
+    some = jnp.any(selected, axis=-1, keepdims=True)
+    least = jnp.min(choose(selected, v, jnp.inf), axis=-1, keepdims=True)
+    most = jnp.max(s, axis=-1, keepdims=True)
+    first = choose((k > 0) & (lam > 0), jnp.minimum(gamma, most), most)
+    return choose(some, least, choose(most > -jnp.inf, first, 0.0))

@@ -145,8 +145,8 @@ def fine_tuning_loss(
     arguments.check_choice("name", name, tuple(LOSSES))
     arguments.check_choice("target", target, TARGETS)
     p = arguments.check_p(p)
-    arguments.check_range("k", k, 1, np.inf, "at least 1")
-    arguments.check_range("lam", lam, 0, float(np.finfo(np.float32).max), "finite and >= 0")
+    arguments.check_values("k", k, arguments.Range("at least 1", 1))
+    arguments.check_values("lam", lam, arguments.NON_NEGATIVE)
     if np.isnan(lam):  # operators let it pass
         raise ValueError(f"lam must be finite and >= 0, got {lam}")
     if name in ("smooth_svm", "sorted_xent") and lam == 0:

@@ -26,17 +26,8 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 
-from ..interface.arguments import (
-    NON_NEGATIVE,
-    POSITIVE,
-    Range,
-    check_choice,
-    check_scalar,
-    check_where,
-    check_whole,
-    floating,
-    working_dtype,
-)
+from ..interface import arguments
+from ..interface.arguments import Range
 from ..interface.rowwise import FEATURES, ROWS, on_mesh, rowwise, spec_of, varying_as
 from ..scalar.arithmetic import choose
 from ..scalar.marginals import conjugate_gradients
@@ -48,7 +39,7 @@ _matmul = functools.partial(jnp.matmul, precision="highest")
 
 def _check_dictionary(dictionary: ArrayLike, x: Array) -> Array:
     """Returns the dictionary `(features, atoms)` as a floating array, for vectors `x` of shape `(..., features)`."""
-    dictionary = floating(dictionary, "dictionary")
+    dictionary = arguments.floating(dictionary, "dictionary")
     if dictionary.ndim != 2 or 0 in dictionary.shape:
         raise ValueError(f"dictionary must have the shape (features, atoms), none 0, got shape {dictionary.shape}")
     if x.ndim == 0 or x.shape[-1] != dictionary.shape[0]:
@@ -72,19 +63,16 @@ def curvature_bound(dictionary: ArrayLike) -> Array:
     Returns:
       A scalar of at least float32; 0 for a dictionary of zeros. Its derivative is 0.
 
-    Raises:
-      ValueError: the dictionary is not a matrix.
-
     >>> float(curvature_bound([[3.0, 0.0], [0.0, 1.0]]).round())
     9.0
     """
-    dictionary = floating(dictionary, "dictionary")
+    dictionary = arguments.floating(dictionary, "dictionary")
     _check_dictionary(dictionary, dictionary.T)
     return on_mesh(_squared_norm, PartitionSpec())(dictionary)
 
 
 def _squared_norm(dictionary: Array) -> Array:
-    wide = lax.stop_gradient(dictionary.astype(working_dtype(dictionary.dtype)))
+    wide = lax.stop_gradient(dictionary.astype(arguments.working_dtype(dictionary.dtype)))
     slack = 1.0 + jnp.sqrt(jnp.finfo(wide.dtype).eps)  # of the rounding of the decomposition
     return slack * jnp.square(jnp.linalg.norm(wide, 2))
 
@@ -103,7 +91,7 @@ def sigshrink(x: Array, threshold: Array | float, sharpness: Array | float) -> A
     >>> sigshrink(jnp.array([0.1, 3.0]), 1.0, 10.0).round(2)
     Array([0., 3.], dtype=float32)
     """
-    x = floating(x)
+    x = arguments.floating(x)
     return x * jax.nn.sigmoid(sharpness * (jnp.abs(x) - threshold))
 
 
@@ -115,7 +103,7 @@ def soft_threshold_topk(x: Array, k: Array | int) -> Array:
     >>> soft_threshold_topk(jnp.array([1.0, -3.0, 2.0]), 2)
     Array([ 0., -2.,  1.], dtype=float32)
     """
-    x = floating(x)
+    x = arguments.floating(x)
     magnitude = jnp.abs(x)
     kept = hard_topk_mask(magnitude, jnp.floor(k))
     return soft_threshold(x, jnp.where(kept > 0, 0, magnitude).max())
@@ -136,15 +124,12 @@ def ridge_code(x: ArrayLike, dictionary: ArrayLike, lam: ArrayLike) -> Array:
     Returns:
       Array `(..., atoms)` of the dtype of `x` (integers are promoted to float). Computed in float32 at least.
 
-    Raises:
-      ValueError: an argument's shape does not fit, or `lam` is known and out of range.
-
     >>> ridge_code([3.0, 1.0], [[1.0, 0.0], [0.0, 1.0]], 1.0).round(1)
     Array([1.5, 0.5], dtype=float32)
     """
-    x = floating(x)
-    constants = {"dictionary": _check_dictionary(dictionary, x), "lam": check_scalar("lam", lam, POSITIVE)}
-    return rowwise(_ridge, x, axis=-1, constants=constants, returns=FEATURES)
+    x = arguments.floating(x)
+    lam, dictionary = arguments.check_scalar("lam", lam, arguments.POSITIVE), _check_dictionary(dictionary, x)
+    return rowwise(_ridge, x, axis=-1, constants={"dictionary": dictionary, "lam": lam}, returns=FEATURES)
 
 
 def _ridge(x: Array, dictionary: Array, lam: Array) -> Array:
@@ -189,16 +174,9 @@ def _minimise(
     `v` follows from those at the two last `y` by linearity. A converged row is not changed any more, so that its result
     does not depend on other rows.
 
-    Args:
-      x: `(rows, features)`.
-      dictionary: `(features, atoms)`.
-      start: `(rows, atoms)`.
-      step: a scalar, at most `1 / ||D||_2^2` (plain: less than twice that, to converge).
-      proximal: takes a point `(rows, atoms)` and the number of the step, from 1, `(rows, 1)`.
-      gap: returns the optimality gap `(rows, 1)` from `y`, `x - D y` and `D^T (x - D y)`. A row whose gap is NaN stops.
-      accelerated: whether to use momentum.
-      tolerance: the gap at which a row stops.
-      max_iterations: the most iterations.
+    `step` is at most `1 / ||D||_2^2` (plain: less than twice that, to converge). `proximal` takes a point, `(rows,
+    atoms)`, and the number of the step, from 1, `(rows, 1)`. `gap` returns the optimality gap `(rows, 1)` from `y`, `x
+    - D y` and `D^T (x - D y)`. A row whose gap is NaN stops.
     """
 
     def evaluate(y: Array) -> tuple[Array, Array]:
@@ -233,14 +211,7 @@ def _differentiable(solution: Array, x: Array, dictionary: Array, slope: Array, 
     """Returns the solution, with the derivatives above in `x`, `dictionary` and `slope`, in both modes, to any order.
 
     The support is that of `solution`. If its atoms are linearly dependent, this is the derivative of least norm.
-    Conjugate gradients take O(features + atoms) memory per row.
-
-    Args:
-      solution: `(rows, atoms)`, a minimiser; receives no gradient.
-      x: `(rows, features)`.
-      dictionary: `(features, atoms)`.
-      slope: `(rows, atoms)`.
-      sum_is_fixed: whether the solution is subject to `sum(y) = 1`.
+    Conjugate gradients take O(features + atoms) memory per row. `sum_is_fixed` tells whether `sum(y) = 1` was required.
     """
     return solution
 
@@ -352,53 +323,43 @@ def sparse_code(
     Returns:
       A `SparseCode` of the dtype of `x` (integers are promoted to float). Computed in float32 at least.
 
-    Raises:
-      ValueError: a shape does not fit, or an argument known at trace time is out of range; the message names it and its
-        value.
-
     >>> sparse_code([3.0, 0.5], [[1.0, 0.0], [0.0, 1.0]], 1.0).code.round(1)
     Array([2., 0.], dtype=float32)
     """
-    check_choice("solver", solver, ("fista", "ista", "homotopy"))
-    x = floating(x)
+    arguments.check_choice("solver", solver, ("fista", "ista", "homotopy"))
+    x = arguments.floating(x)
     return rowwise(
         _coded,
         x,
         axis=-1,
-        per_row={"lam": (lam, POSITIVE)},
+        per_row={"lam": (lam, arguments.POSITIVE)},
         constants={
             "dictionary": _check_dictionary(dictionary, x),
-            "step": None if step is None else check_scalar("step", step, POSITIVE),
-            "stages": check_scalar("stages", stages, Range("at least 1", 1)),
-            "tolerance": check_scalar("tolerance", tolerance, NON_NEGATIVE),
-            "max_iterations": check_scalar("max_iterations", max_iterations, NON_NEGATIVE),
+            "step": None if step is None else arguments.check_scalar("step", step, arguments.POSITIVE),
+            "stages": arguments.check_scalar("stages", stages, Range("at least 1", 1)),
+            "tolerance": arguments.check_scalar("tolerance", tolerance, arguments.NON_NEGATIVE),
+            "max_iterations": arguments.check_scalar("max_iterations", max_iterations, arguments.NON_NEGATIVE),
         },
         returns=SparseCode(FEATURES, ROWS, ROWS, ROWS),
         solver=solver,
     )
 
 
-def _coded(x: Array, lam: Array, dictionary: Array, *, solver: Solver, **settings: Any) -> SparseCode:
-    """Returns the codes of rows, with their derivative; `settings` are those of `_solve`."""
-    dictionary = dictionary.astype(x.dtype)
-    found = _solve(*lax.stop_gradient((x, lam, dictionary)), solver, **lax.stop_gradient(settings))
-    code = _differentiable(found.code, x, dictionary, lam * jnp.sign(found.code), False)
-    return found._replace(code=code)
-
-
-def _solve(
+def _coded(
     x: Array,
     lam: Array,
     dictionary: Array,
-    solver: Solver,
     *,
+    solver: Solver,
     step: Array | None,
     stages: Array,
     tolerance: Array,
     max_iterations: Array,
 ) -> SparseCode:
     """Solves in units in which neither `x` nor the dictionary exceeds 1, so that no square over- or underflows."""
-    step, stages, tolerance = jax.tree.map(lambda value: value.astype(x.dtype), (step, stages, tolerance))
+    given = x, dictionary.astype(x.dtype)
+    strength, settings = lam, jax.tree.map(lambda value: value.astype(x.dtype), (step, stages, tolerance))
+    (x, dictionary), lam, (step, stages, tolerance) = lax.stop_gradient((given, lam, settings))
     x_unit = _positive(jnp.max(jnp.abs(x), axis=-1, keepdims=True))
     dictionary_unit = _positive(jnp.max(jnp.abs(dictionary)))
     x, dictionary = x / x_unit, dictionary / dictionary_unit
@@ -431,7 +392,8 @@ def _solve(
         tolerance=tolerance,
         max_iterations=max_iterations,
     )
-    code = state.y * (x_unit / dictionary_unit)
+    found = lax.stop_gradient(state.y * (x_unit / dictionary_unit))
+    code = _differentiable(found, *given, strength * jnp.sign(found), False)
     return SparseCode(code, state.iterations, state.gap, state.gap <= tolerance)
 
 
@@ -440,10 +402,9 @@ class ScaleFreeAttention(NamedTuple):
 
     Attributes:
       weights: `(..., atoms)`, non-negative, adding up to 1, exactly 0 for atoms not used.
-      iterations: int32 `(...)`.
       gap: `(...)`, the relative Frank-Wolfe gap: the objective is above its minimum by at most `gap` times its largest
         value on the simplex, that at the atom farthest from `x`.
-      converged: bool `(...)`, whether the gap is within the tolerance.
+      iterations, converged: as in `SparseCode`.
     """
 
     weights: Array
@@ -479,22 +440,18 @@ def scale_free_attention(
       A `ScaleFreeAttention` of the dtype of `x` (integers are promoted to float). Computed in float32 at least. Where
       several combinations are nearest, one of them.
 
-    Raises:
-      ValueError: a shape does not fit, or an argument known at trace time is out of range; the message names it and its
-        value.
-
     >>> scale_free_attention([3.0, 1.0], [[1.0, 0.0], [0.0, 1.0]]).weights.round(2)
     Array([1., 0.], dtype=float32)
     """
-    x = floating(x)
+    x = arguments.floating(x)
     return rowwise(
         _attended,
         x,
         axis=-1,
         constants={
             "dictionary": _check_dictionary(dictionary, x),
-            "tolerance": check_scalar("tolerance", tolerance, NON_NEGATIVE),
-            "max_iterations": check_scalar("max_iterations", max_iterations, NON_NEGATIVE),
+            "tolerance": arguments.check_scalar("tolerance", tolerance, arguments.NON_NEGATIVE),
+            "max_iterations": arguments.check_scalar("max_iterations", max_iterations, arguments.NON_NEGATIVE),
         },
         returns=ScaleFreeAttention(FEATURES, ROWS, ROWS, ROWS),
     )
@@ -505,12 +462,9 @@ def _attended(x: Array, dictionary: Array, tolerance: Array, max_iterations: Arr
     # The mean of the atoms has no effect on the simplex; it would only shorten steps and cost digits of the derivative.
     mean = lax.stop_gradient(jnp.mean(dictionary, axis=-1))
     x, dictionary = x - mean[None, :], dictionary - mean[:, None]
-    found = _nearest(*lax.stop_gradient((x, dictionary, tolerance)), max_iterations)
-    return found._replace(weights=_differentiable(found.weights, x, dictionary, jnp.zeros_like(found.weights), True))
-
-
-def _nearest(x: Array, dictionary: Array, tolerance: Array, max_iterations: Array) -> ScaleFreeAttention:
-    """Returns the weights, in coordinates in which no atom exceeds 1 in any feature; the atoms have mean 0."""
+    given = x, dictionary
+    x, dictionary, tolerance = lax.stop_gradient((*given, tolerance))
+    # In these coordinates no atom exceeds 1 in any feature.
     unit = _positive(jnp.max(jnp.abs(dictionary)))
     x, dictionary = x / unit, dictionary / unit
     squares = jnp.sum(jnp.square(dictionary), axis=0)[None, :] - 2.0 * _matmul(x, dictionary)
@@ -532,7 +486,8 @@ def _nearest(x: Array, dictionary: Array, tolerance: Array, max_iterations: Arra
         tolerance=tolerance,
         max_iterations=max_iterations,
     )
-    return ScaleFreeAttention(state.y, state.iterations, state.gap, state.gap <= tolerance)
+    weights = _differentiable(state.y, *given, jnp.zeros_like(state.y), True)
+    return ScaleFreeAttention(weights, state.iterations, state.gap, state.gap <= tolerance)
 
 
 def sparsemax_attention(
@@ -553,13 +508,11 @@ def sparsemax_attention(
       Array `(..., queries, outputs)` of the dtype of `query` (integers are promoted to float). Computed in float32 at
       least.
 
-    Raises:
-      ValueError: a shape does not fit.
-
     >>> sparsemax_attention([[1.0, 0.0]], [[1.0, 0.0], [0.5, 0.0]], [[4.0], [8.0]])
     Array([[5.2928934]], dtype=float32)
     """
-    query, keys, values = floating(query, "query"), floating(keys, "keys"), floating(values, "values")
+    query, keys = arguments.floating(query, "query"), arguments.floating(keys, "keys")
+    values = arguments.floating(values, "values")
     if query.ndim < 2:
         raise ValueError(f"query must have the shape (..., queries, features), got shape {query.shape}")
     batch, features = query.shape[:-2], query.shape[-1]
@@ -570,12 +523,12 @@ def sparsemax_attention(
     *places, _ = spec_of(query)
     last = spec_of(values)[-1]
     spec = PartitionSpec(*places, None if last in places else last)
-    present = None if where is None else jnp.asarray(check_where(where))
+    present = None if where is None else jnp.asarray(arguments.check_where(where))
     return on_mesh(_attend, spec)(query, keys, values, present)
 
 
 def _attend(query: Array, keys: Array, values: Array, where: ArrayLike | None) -> Array:
-    dtype = working_dtype(query.dtype)
+    dtype = arguments.working_dtype(query.dtype)
     scores = _matmul(query.astype(dtype), jnp.swapaxes(keys.astype(dtype), -1, -2)) / math.sqrt(query.shape[-1])
     one = min(1, scores.shape[-1])  # of no keys none can be attended to
     weights = topk_mask(scores, one, lam=1.0, p=2.0, where=where)
@@ -600,9 +553,6 @@ class Lista:
       layers: how many steps, at least 1.
       shrinkage: `"soft"`, or `"sigshrink"`, smooth but nowhere exactly 0.
       sharpness: of `"sigshrink"`, without units: `sigshrink` gets this over the threshold at the start, for good.
-
-    Raises:
-      ValueError: `layers` or `lam` is not positive, or there is no such shrinkage.
     """
 
     dictionary: ArrayLike
@@ -612,9 +562,9 @@ class Lista:
     sharpness: float = 10.0
 
     def __post_init__(self) -> None:
-        check_choice("shrinkage", self.shrinkage, ("soft", "sigshrink"))
-        check_whole("layers", self.layers, 1, float("inf"), "at least 1")
-        check_scalar("lam", self.lam, POSITIVE)
+        arguments.check_choice("shrinkage", self.shrinkage, ("soft", "sigshrink"))
+        arguments.check_whole("layers", self.layers, 1, float("inf"), "at least 1")
+        arguments.check_scalar("lam", self.lam, arguments.POSITIVE)
 
     def _step(self, dtype: Any) -> Array:
         return (1.0 / curvature_bound(self.dictionary)).astype(dtype)
@@ -630,14 +580,10 @@ class Lista:
         }
 
     def __call__(self, parameters: dict[str, Array], x: ArrayLike) -> Array:
-        """Returns codes `(..., atoms)` of vectors `(..., features)`, in the dtype of `x`; computed in float32 at least.
-
-        Raises:
-          ValueError: the vectors do not have the features of the dictionary.
-        """
-        x = floating(x)
+        """Returns codes `(..., atoms)` of vectors `(..., features)`, in the dtype of `x`."""
+        x = arguments.floating(x)
         _check_dictionary(self.dictionary, x)
-        dtype = working_dtype(x.dtype)
+        dtype = arguments.working_dtype(x.dtype)
         encoder, lateral, threshold = (parameters[name].astype(dtype) for name in ("encoder", "lateral", "threshold"))
         steepness = self.sharpness / (self.lam * self._step(dtype))
 

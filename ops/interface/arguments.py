@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 
 ZeroLam = Literal["all", "some", "none"]
 Axis = int | tuple[int, ...] | None  # the axis along which entries compete, or several, or None for all
+AxisName = str | tuple[str, ...] | None
 
 TINY, HUGE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 WEAKEST, STRONGEST = 1e-32, 1e32
@@ -51,6 +52,7 @@ INSIDE_N = Range("in (0, {n}), at least 1e-06 and at most (1 - 1e-06) * {n}", 1e
 NON_NEGATIVE = Range("finite and >= 0", 0, HUGE)
 POSITIVE = Range(f"positive and finite, at least {TINY:.2g}", TINY, HUGE)
 SHARE = Range("in [0, 1]", 0, 1)
+INTEGERS = Range("integers", integer=True)
 STRENGTH = Range(f"0 or in [{WEAKEST}, {STRONGEST}]", 0, STRONGEST, strength=True)
 POSITIVE_STRENGTH = Range(f"in [{WEAKEST}, {STRONGEST}]", WEAKEST, STRONGEST, strength=True)
 
@@ -94,20 +96,24 @@ def check_axis(axis: int, ndim: int, name: str = "x") -> int:
     return index % ndim
 
 
-def check_axes(axis: Axis, ndim: int, name: str = "x") -> int | tuple[int, ...]:
-    """Returns the axis as a non-negative number, or several axes in ascending order; ``None`` means all."""
-    if axis is not None and not isinstance(axis, tuple):
-        return check_axis(axis, ndim, name)
-    axes = tuple(sorted(check_axis(one, ndim, name) for one in (range(ndim) if axis is None else axis)))
+def check_axes(axis: Axis, ndim: int, name: str = "x") -> tuple[int, ...]:
+    """Returns one axis or several as non-negative numbers in ascending order; ``None`` means all."""
+    given = tuple(range(ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    axes = tuple(sorted(check_axis(one, ndim, name) for one in given))
     if not axes or len(set(axes)) < len(axes):
         what = f"got a scalar {name}" if axis is None else f"got {axis!r}"
         raise ValueError(f"axis must be an integer, different integers, or None for all, {what}")
-    return axes if len(axes) > 1 else axes[0]
+    return axes
 
 
-def size_along(shape: tuple[int, ...], axis: int | tuple[int, ...]) -> int:
-    """Returns the number of entries along an axis, or along several together."""
-    return math.prod(shape[one] for one in (axis if isinstance(axis, tuple) else (axis,)))
+def size_along(shape: tuple[int, ...], axes: tuple[int, ...], axis_name: AxisName = None) -> int:
+    """Returns the number of entries along all ``axes`` together, on all devices over which they are split."""
+    return math.prod(shape[axis] for axis in axes) * (1 if axis_name is None else lax.axis_size(axis_name))
+
+
+def batch_shape(x: Array, axes: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns the shape of ``x`` without ``axes``, the shape of one value per row."""
+    return tuple(size for axis, size in enumerate(x.shape) if axis not in axes)
 
 
 def check_count(name: str, count: int) -> None:
@@ -147,7 +153,7 @@ def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def check_whole(name: str, value: int, low: int, high: float, allowed: str) -> int:
+def check_whole(name: str, value: int, low: float = -math.inf, high: float = math.inf, allowed: str = "") -> int:
     """Checks a whole number that must be known at trace time, and returns it as an ``int``."""
     try:
         number = operator.index(value)
@@ -160,50 +166,42 @@ def check_whole(name: str, value: int, low: int, high: float, allowed: str) -> i
     return number
 
 
-def numbers(name: str, value: Any) -> Array | np.ndarray:
-    """Returns ``value`` as an array of real numbers: a NumPy array, unless it is a JAX array already."""
+def _array(value: Any) -> Array | np.ndarray:
+    """Returns ``value`` as a NumPy array, unless it is a JAX array already; as one of objects if it is no array."""
     try:
-        array = value if isinstance(value, jax.Array) else np.asarray(value)
+        return value if isinstance(value, jax.Array) else np.asarray(value)
     except (TypeError, ValueError):  # for example a ragged list
-        array = np.empty(0, object)
+        return np.empty(0, object)
+
+
+def check_values(
+    name: str, value: ArrayLike, limits: Range, n: int = 0, axis: Axis = 0, dtype: Any = np.float32
+) -> Array | np.ndarray:
+    """Returns ``value`` as an array of real numbers, after a check of those that are known; NaN passes.
+
+    ``n`` is the size along ``axis``, ``dtype`` the working dtype.
+    """
+    array = _array(value)
     if isinstance(value, int) and array.dtype == object:  # beyond 64 bits
         array = np.asarray(float(value))
     if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
         raise ValueError(f"{name} must be a real number or an array of real numbers, got {shown(value)}")
-    return array
-
-
-def check_range(name: str, value: ArrayLike, low: float, high: float, allowed: str) -> None:
-    """Checks known values against ``[low, high]``; NaN passes, and makes its row NaN later."""
-    array = numbers(name, value)
-    if not known(array):
-        return
-    array = np.asarray(array)
-    outside = (array < low) | (array > high)
-    if np.any(outside):
-        raise ValueError(f"{name} must be {allowed}, got {array[outside].flat[0]}")
-
-
-def check_values(
-    name: str, value: ArrayLike, limits: Range, n: int = 0, axis: int | tuple[int, ...] = 0, dtype: Any = np.float32
-) -> Array | np.ndarray:
-    """Checks known values and returns the array; ``n`` is the size along ``axis``, ``dtype`` the working dtype."""
-    array = numbers(name, value)
     if not known(array):
         return array
-    high = limits.high if limits.share == np.inf else limits.share * n
-    allowed = limits.allowed.format(n=n, axis=axis)
-    check_range(name, array, limits.low, high, allowed)
-    if limits.strength and np.any((weak := np.asarray(array)) * (weak < WEAKEST) > 0):
-        raise ValueError(f"{name} must be {allowed}, got {weak[(weak > 0) & (weak < WEAKEST)].flat[0]}")
+    given = np.asarray(array)
+
+    def refuse(wrong: np.ndarray, allowed: str) -> None:
+        if np.any(wrong):
+            raise ValueError(f"{name} must be {allowed}, got {given[wrong].flat[0]}")
+
+    outside = (given < limits.low) | (given > (limits.high if limits.share == np.inf else limits.share * n))
+    if limits.strength:
+        outside |= (given > 0) & (given < WEAKEST)
+    refuse(outside, limits.allowed.format(n=n, axis=axis))
     if limits.whole:
-        single = np.asarray(array)
-        broken = single % 1 != 0
-        if np.any(broken):
-            raise ValueError(f"{name} must be a whole number, got {single[broken].flat[0]}")
-        rounded = single.astype(dtype).astype(np.float64) != single.astype(np.float64)
-        if np.any(rounded & ~np.isnan(single)):
-            raise ValueError(f"{name} must be a number that {dtype} holds exactly, got {single[rounded].flat[0]}")
+        refuse(given % 1 != 0, "a whole number")
+        rounded = given.astype(dtype).astype(np.float64) != given.astype(np.float64)
+        refuse(rounded, f"a number that {dtype} holds exactly")
     return array
 
 
@@ -228,18 +226,40 @@ def strength(value: ArrayLike, limits: Range = STRENGTH) -> Array:
 
 def check_where(where: ArrayLike) -> Array | np.ndarray:
     """Returns ``where`` as a boolean array."""
-    try:
-        present = where if isinstance(where, jax.Array) else np.asarray(where)
-    except (TypeError, ValueError):
-        present = np.empty(0, object)
+    present = _array(where)
     if not (present.dtype == bool or jnp.issubdtype(present.dtype, jnp.integer)):
         raise ValueError(f"where must be a boolean array, got {shown(where)}")
     return present.astype(bool)
 
 
+def check_targets(name: str, targets: ArrayLike, logits: Array, axis: int) -> tuple[Array, bool]:
+    """Returns the targets of a classifier as an array, and whether they are labels.
+
+    Labels are integers of the shape of ``logits`` without ``axis``. Other targets have one value per class, in the
+    shape of ``logits``.
+    """
+    targets, batch = real(targets, name), batch_shape(logits, (axis,))
+    if targets.shape == logits.shape:
+        return targets, False
+    if jnp.issubdtype(targets.dtype, jnp.integer) and targets.shape == batch:
+        # A signed dtype, so that an ``ignore_index`` may be negative, wide enough for any number of classes.
+        return targets.astype(jnp.int64 if targets.dtype.itemsize == 8 else jnp.int32), True
+    hint = ": squeeze them" if targets.shape == (*batch, 1) else ""
+    raise ValueError(
+        f"{name} must be integer labels of shape {batch} or have the shape of logits, {logits.shape}; "
+        f"got {targets.dtype} of shape {targets.shape}{hint}"
+    )
+
+
+def check_one_of(k: Any, density: Any) -> None:
+    """Checks that exactly one of ``k`` and ``density`` is given."""
+    if (k is None) == (density is None):
+        raise ValueError(f"k must be given, or else density, got k={shown(k)}, density={shown(density)}")
+
+
 def rows_with_zero_lam(lam: ArrayLike) -> ZeroLam:
     """Returns which rows have ``lam = 0`` and need the hard operator; ``"some"`` if ``lam`` is not known."""
-    lam = numbers("lam", lam)
+    lam = check_values("lam", lam, STRENGTH)
     if not known(lam):
         return "some"
     zeros = np.asarray(lam) == 0

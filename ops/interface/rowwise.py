@@ -16,23 +16,8 @@ from jax import Array, lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec, auto_axes
 from jax.typing import ArrayLike
 
-from .arguments import (
-    Axis,
-    Range,
-    check_axes,
-    check_count,
-    check_values,
-    check_where,
-    floating,
-    known,
-    real,
-    share_of,
-    size_along,
-    strength,
-    working_dtype,
-)
-
-AxisName = str | tuple[str, ...] | None
+from . import arguments
+from .arguments import Axis, AxisName, Range
 
 # Kinds of results of a row function: one value per entry (rows, n); m values per row (rows, m), which also go along the
 # axis; one value per row (rows, 1); or one value per row that keeps the working dtype instead of the argument's dtype.
@@ -80,43 +65,41 @@ def rowwise(
     Raises:
       ValueError: an argument is not as above, or known at trace time and out of range.
     """
-    x = floating(x, name)
-    axis = check_axes(axis, x.ndim, name)
-    size = size_along(x.shape, axis) * (1 if axis_name is None else lax.axis_size(axis_name))
-    check_count(name, size)
-    batch, dtype = batch_shape(x, axis), working_dtype(x.dtype)
-    traced = isinstance(x, jax.core.Tracer)
-    values = {
-        key: _per_row(key, check_values(key, value, limits, size, axis, dtype), batch, limits, dtype, traced)
-        for key, (value, limits) in (per_row or {}).items()
-    }
+    x = arguments.floating(x, name)
+    axes = arguments.check_axes(axis, x.ndim, name)
+    size = arguments.size_along(x.shape, axes, axis_name)
+    arguments.check_count(name, size)
+    values = {}
+    for key, (value, limits) in (per_row or {}).items():
+        checked = arguments.check_values(key, value, limits, size, axis, arguments.working_dtype(x.dtype))
+        values[key] = _per_row(key, checked, x, axes, limits)
     others = {key: broadcast(_entries(value, key), x.shape, key, name) for key, value in (aligned or {}).items()}
-    present = None if where is None else broadcast(check_where(where), x.shape, "where", name)
-    arrays = (x, others, values, present, constants or {})
-    compiled = functools.partial(_compiled, function=function, axis=axis, returns=returns, static=tuple(static.items()))
-    return compiled(*arrays) if x.size else _nothing(compiled, axis, returns, *arrays)
+    present = None if where is None else broadcast(arguments.check_where(where), x.shape, "where", name)
+    compiled = functools.partial(_compiled, function=function, axes=axes, returns=returns, static=tuple(static.items()))
+    if x.size:
+        return compiled(x, others, values, present, constants or {})
+    # Without entries nothing is computed: the results are zeros of the shapes that they have for one entry.
+    one = jax.tree.map(_of_one_entry, (x, others, values, present))
+
+    def zeros(kind: str, found: jax.ShapeDtypeStruct) -> Array:
+        shape = arguments.batch_shape(x, axes)
+        if kind in (ENTRIES, FEATURES):
+            shape = tuple(found.shape[i] if kind == FEATURES and i in axes else n for i, n in enumerate(x.shape))
+        return jnp.zeros(shape, found.dtype)
+
+    return jax.tree.map(zeros, returns, jax.eval_shape(compiled, *one, constants or {}))
 
 
 def amount(k: ArrayLike | None, density: ArrayLike | None, x: Array, axis: Axis, axis_name: AxisName = None) -> Any:
-    """Returns how much is selected of each row of ``x``: ``k`` itself, or ``density`` times ``n``, rounded down.
-
-    Raises:
-      ValueError: both or neither of ``k`` and ``density`` are given, or the density is known and out of range.
-    """
-    check_one_of(k, density)
+    """Returns how much is selected of each row of ``x``: ``k`` itself, or ``density`` times ``n``, rounded down."""
+    arguments.check_one_of(k, density)
     if density is None:
         return k
-    size = size_along(x.shape, check_axes(axis, x.ndim)) * (1 if axis_name is None else lax.axis_size(axis_name))
-    return share_of(density, size, working_dtype(x.dtype))
+    size = arguments.size_along(x.shape, arguments.check_axes(axis, x.ndim), axis_name)
+    return arguments.share_of(density, size, arguments.working_dtype(x.dtype))
 
 
-def check_one_of(k: ArrayLike | None, density: ArrayLike | None) -> None:
-    """Checks that exactly one of ``k`` and ``density`` is given."""
-    if (k is None) == (density is None):
-        raise ValueError(f"k must be given, or else density, got {'neither' if k is None else 'both'}")
-
-
-@functools.partial(jax.jit, static_argnames=("function", "axis", "returns", "static"))
+@functools.partial(jax.jit, static_argnames=("function", "axes", "returns", "static"))
 def _compiled(
     x: Array,
     aligned: dict[str, Array],
@@ -125,47 +108,52 @@ def _compiled(
     constants: dict[str, Any],
     *,
     function: Callable[..., Any],
-    axis: int | tuple[int, ...],
+    axes: tuple[int, ...],
     returns: Any,
     static: tuple[tuple[str, Hashable], ...],
 ) -> Any:
-    dtype = working_dtype(x.dtype)
+    dtype = arguments.working_dtype(x.dtype)
 
     def apply(
         x: Array, aligned: dict[str, Array], per_row: dict[str, Array], where: Array | None, constants: dict[str, Any]
     ) -> Any:
-        arguments: dict[str, Any] = {key: value.reshape(-1, 1) for key, value in per_row.items()}
+        given: dict[str, Any] = {key: value.reshape(-1, 1) for key, value in per_row.items()}
         for key, value in aligned.items():
-            arguments[key] = as_rows(value, axis, value.dtype if value.dtype == bool else dtype)
+            given[key] = _as_rows(value, axes, value.dtype if value.dtype == bool else dtype)
         if where is not None:
-            arguments["where"] = as_rows(where, axis, jnp.bool_)
-        rows, constants = varying_as((as_rows(x, axis, dtype), constants), (x, aligned, per_row, where, constants))
-        found = function(rows, **arguments, **constants, **dict(static))
-        return jax.tree.map(functools.partial(_restored, x, axis), returns, found)
+            given["where"] = _as_rows(where, axes, jnp.bool_)
+        rows, constants = varying_as((_as_rows(x, axes, dtype), constants), (x, aligned, per_row, where, constants))
+        found = function(rows, **given, **constants, **dict(static))
+        return jax.tree.map(functools.partial(_restored, x, axes), returns, found)
 
-    specs = jax.tree.map(functools.partial(_spec, x, axis), returns)
+    specs = jax.tree.map(functools.partial(_spec, x, axes), returns)
     return on_mesh(apply, specs)(x, aligned, per_row, where, constants)
 
 
-def _restored(x: Array, axis: int | tuple[int, ...], kind: str, found: Array) -> Array:
+def _as_rows(x: Array, axes: tuple[int, ...], dtype: Any) -> Array:
+    """Returns ``x`` as rows ``(rows, n)`` along ``axes``."""
+    return jnp.moveaxis(x, axes, range(-len(axes), 0)).reshape(-1, arguments.size_along(x.shape, axes)).astype(dtype)
+
+
+def _restored(x: Array, axes: tuple[int, ...], kind: str, found: Array) -> Array:
     """Returns a result of rows in the shape and dtype of ``x``."""
     if kind != FULL_PRECISION_ROWS and jnp.issubdtype(found.dtype, jnp.floating):
         found = found.astype(x.dtype)
-    batch = batch_shape(x, axis)
+    batch = arguments.batch_shape(x, axes)
     if kind in (ROWS, FULL_PRECISION_ROWS):
         return found.reshape(batch)
-    if isinstance(axis, tuple):  # only ENTRIES: FEATURES need a single axis
-        return jnp.moveaxis(found.reshape(*batch, *(x.shape[one] for one in axis)), range(-len(axis), 0), axis)
-    return jnp.moveaxis(found.reshape(*batch, found.shape[-1]), -1, axis)
+    along = found.shape[-1:] if kind == FEATURES else tuple(x.shape[axis] for axis in axes)
+    return jnp.moveaxis(found.reshape(*batch, *along), range(-len(axes), 0), axes)
 
 
-def _spec(x: Array, axis: int | tuple[int, ...], kind: str) -> PartitionSpec:
+def _spec(x: Array, axes: tuple[int, ...], kind: str) -> PartitionSpec:
     """Returns the partition of a result over the mesh, which is that of ``x``."""
-    parts = spec_of(x)
-    if isinstance(axis, tuple):
-        return PartitionSpec(*(part for i, part in enumerate(parts) if kind == ENTRIES or i not in axis))
-    along = {ENTRIES: parts[axis : axis + 1], FEATURES: (None,)}.get(kind, ())
-    return PartitionSpec(*parts[:axis], *along, *parts[axis + 1 :])
+    kept = (
+        None if axis in axes and kind == FEATURES else part
+        for axis, part in enumerate(spec_of(x))
+        if axis not in axes or kind in (ENTRIES, FEATURES)
+    )
+    return PartitionSpec(*kept)
 
 
 def spec_of(x: Array) -> tuple[Any, ...]:
@@ -212,20 +200,6 @@ def varying_as(tree: Any, like: Any) -> Any:
     return jax.tree.map(lambda leaf: lax.pcast(leaf, tuple(sorted(wanted - axes(leaf))), to="varying"), tree)
 
 
-def batch_shape(x: Array, axis: int | tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the shape of ``x`` without ``axis`` (not negative), the shape of one value per row."""
-    if isinstance(axis, tuple):
-        return tuple(size for i, size in enumerate(x.shape) if i not in axis)
-    return x.shape[:axis] + x.shape[axis + 1 :]
-
-
-def as_rows(x: Array, axis: int | tuple[int, ...], dtype: Any) -> Array:
-    """Returns ``x`` as rows ``(rows, n)`` along ``axis`` (not negative, several in ascending order)."""
-    if isinstance(axis, tuple):
-        return jnp.moveaxis(x, axis, range(-len(axis), 0)).reshape(-1, size_along(x.shape, axis)).astype(dtype)
-    return jnp.moveaxis(x, axis, -1).reshape(-1, x.shape[axis]).astype(dtype)
-
-
 def broadcast(value: Array | np.ndarray, shape: tuple[int, ...], name: str, other: str) -> Array | np.ndarray:
     """Returns ``value`` broadcast to the shape of another argument."""
     module: Any = jnp if isinstance(value, jax.Array) else np
@@ -236,22 +210,24 @@ def broadcast(value: Array | np.ndarray, shape: tuple[int, ...], name: str, othe
 
 
 def _entries(value: ArrayLike, name: str) -> Array:
-    value = real(value, name)
-    return value if value.dtype == bool else floating(value, name)
+    value = arguments.real(value, name)
+    return value if value.dtype == bool else arguments.floating(value, name)
 
 
 def _per_row(
-    name: str, value: Array | np.ndarray, batch: tuple[int, ...], limits: Range, dtype: Any, traced: bool
+    name: str, value: Array | np.ndarray, x: Array, axes: tuple[int, ...], limits: Range
 ) -> Array | np.ndarray:
-    """Returns one value per row, of shape ``batch``, from a scalar or an array that broadcasts to it."""
+    """Returns one value per row, in the shape of ``x`` without ``axes``, from a scalar or an array that broadcasts."""
+    batch, dtype = arguments.batch_shape(x, axes), arguments.working_dtype(x.dtype)
     # NumPy is faster, but in a traced program its arrays would become constants.
-    module: Any = np if not traced and known(value) and (value.ndim == 0 or isinstance(value, np.ndarray)) else jnp
-    unknown = not known(value)  # asked before the conversion below
+    known = arguments.known(value)  # asked before the conversion below
+    small = value.ndim == 0 or isinstance(value, np.ndarray)
+    module: Any = np if known and small and not isinstance(x, jax.core.Tracer) else jnp
     if not limits.integer:
         # NumPy's numbers become floats there: JAX would first cut whole ones to 32 bits.
         value = module.asarray(value.astype(dtype) if isinstance(value, np.ndarray) else value).astype(dtype)
-    if limits.strength and unknown:
-        value = strength(value, limits)
+    if limits.strength and not known:
+        value = arguments.strength(value, limits)
     try:
         return module.broadcast_to(value, batch)
     except ValueError:
@@ -262,21 +238,5 @@ def _per_row(
         ) from None
 
 
-def _nothing(compiled: Callable[..., Any], axis: int | tuple[int, ...], returns: Any, x: Array, *arrays: Any) -> Any:
-    """Returns zeros for an ``x`` without entries, with the shapes and dtypes that the results would have."""
-
-    def filled(leaf: Array | np.ndarray) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(tuple(max(size, 1) for size in leaf.shape), jnp.result_type(leaf))
-
-    def zeros(kind: str, found: jax.ShapeDtypeStruct) -> Array:
-        batch = batch_shape(x, axis)
-        if kind in (ROWS, FULL_PRECISION_ROWS):
-            return jnp.zeros(batch, found.dtype)
-        if isinstance(axis, tuple):
-            return jnp.zeros(x.shape, found.dtype)
-        along = x.shape[axis] if kind == ENTRIES else found.shape[axis]
-        return jnp.zeros((*batch[:axis], along, *batch[axis:]), found.dtype)
-
-    *laid_out, constants = arrays
-    found = jax.eval_shape(compiled, *jax.tree.map(filled, (x, *laid_out)), constants)
-    return jax.tree.map(zeros, returns, found)
+def _of_one_entry(leaf: Array | np.ndarray) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(tuple(max(size, 1) for size in leaf.shape), jnp.result_type(leaf))

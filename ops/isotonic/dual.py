@@ -30,12 +30,6 @@ class Multipliers(NamedTuple):
     alpha: Array
 
 
-def start(problem: Problem, s: Array, w: Array, lam: Array) -> Multipliers:
-    """Returns the initial state."""
-    v = minimisers(problem, s, w, lam)
-    return Multipliers(v.hi + v.lo, jnp.zeros_like(s))
-
-
 def iterate(state: Multipliers, problem: Problem, s: Array, w: Array, lam: Array) -> Multipliers:
     """Maximises over the multipliers of pairs ``(1, 2), (3, 4), ...``, then over those of the other pairs."""
     for offset in (0, 1):
@@ -44,7 +38,7 @@ def iterate(state: Multipliers, problem: Problem, s: Array, w: Array, lam: Array
 
 
 def linked(state: Multipliers) -> Array:
-    """Returns whether each entry is held together with its successor: bool, ``(rows, n)``, false at the last."""
+    """Returns which neighbours are ``linked``."""
     return state.alpha > 0
 
 

@@ -35,11 +35,6 @@ def targets(problem: Problem, s: Array, w: Array, lam: Array) -> tuple[Array, Ar
     return s / (1.0 + lam * w), 1.0 + lam * w
 
 
-def start(m: Array) -> Iterate:
-    """Returns the initial state."""
-    return Iterate(m, jnp.zeros_like(m), jnp.zeros_like(m))
-
-
 def iterate(state: Iterate, c: Array) -> Iterate:
     """Projects onto ``C_1``, then onto ``C_2`` (the targets contain the linear terms of the paper)."""
     corrected = state.v + state.first
@@ -51,7 +46,7 @@ def iterate(state: Iterate, c: Array) -> Iterate:
 
 
 def linked(state: Iterate) -> Array:
-    """Returns whether each entry is held together with its successor: bool, ``(rows, n)``, false at the last.
+    """Returns which neighbours are ``linked``.
 
     A non-zero correction decides this exactly. Close values would not, since the values of a block converge slowly.
     """

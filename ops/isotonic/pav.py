@@ -114,19 +114,9 @@ def merge(
 ) -> tuple[TwoFloat, Array]:
     """Minimises ``sum_i h_i(v_i) + tilt_i * v_i`` over ``v`` decreasing in each segment, given that for both halves.
 
-    Args:
-      problem: exponent and nonlinearity.
-      v: minimisers of the halves, shape ``(rows, n)``, here and below in the order of ``segments``.
-      s: entries, same shape.
-      w: weights, same shape.
-      lam: strength of the regularisation, shape ``(rows, 1)``.
-      tilt: slopes of the linear terms, broadcasting against ``s``.
-      segments: the segments to merge.
-      merged: the merges that pooled an entry with others, one bit for each lower level, int32, same shape; only for a
-        ``tilt`` with one value per row.
-
-    Returns:
-      The minimisers over whole segments, and which entries this merge pools (bool); both of the same shape.
+    Arrays are in the order of ``segments``. ``v`` holds the minimisers of the halves, and ``merged`` the merges that
+    pooled an entry with others, one bit for each lower level, int32; only for a ``tilt`` with one value per row.
+    Returns the minimisers over whole segments, and which entries this merge pools (bool).
     """
     eps = jnp.finfo(s.dtype).eps
     is_left = segments.is_left()
@@ -179,15 +169,8 @@ def merge(
 def pool_adjacent_violators(problem: Problem, s: Array, w: Array, lam: Array) -> tuple[TwoFloat, Array, Array]:
     """Solves the isotonic problem of each row, in O(n log n) operations and O(n) memory.
 
-    Args:
-      problem: exponent and nonlinearity.
-      s: entries, shape ``(rows, n)``.
-      w: weights, same shape.
-      lam: strength of the regularisation, shape ``(rows, 1)``.
-
-    Returns:
-      The solution, shape ``(rows, n)``; which neighbours are held together, bool, same shape, entry i to its
-      successor; and the number of merges that pooled something, int32, shape ``(rows, 1)``.
+    Returns the solution, which neighbours are ``linked``, and the number of merges that pooled something, int32, shape
+    ``(rows, 1)``.
     """
     rows, n = s.shape
     v = minimisers(problem, s, w, lam)

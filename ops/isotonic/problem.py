@@ -4,6 +4,11 @@
 
 with ``r*(t) = lam ** (1 - q) |t| ** q / q``, the conjugate of ``r(y) = lam / p |y| ** p``, and ``1/p + 1/q = 1``. Its
 solution gives the operator of Proposition 2 as ``y = (r*)'(s - v)``.
+
+In every file of this folder ``s``, ``w`` and ``v`` are entries, weights and the solution, of shape ``(rows, n)``, and
+``lam`` is the strength of the regularisation, positive, of shape ``(rows, 1)``. ``linked`` says of an entry whether it
+is held together with its successor, in one block: bool, ``(rows, n)``, false at the last of each row. ``tilt`` is the
+slope of a linear term added to ``h_i``.
 """
 
 import dataclasses
@@ -90,12 +95,7 @@ def span(pull: Array, stiffness: Array, push: Array, bend: Array) -> Array:
 def minimisers(problem: Problem, s: Array, w: Array, lam: Array, tilt: Array | float = 0.0) -> TwoFloat:
     """Returns the minimiser of each ``h_i(v) + tilt_i * v`` without the order constraint.
 
-    Args:
-      problem: exponent and nonlinearity.
-      s: entries, any shape.
-      w: their weights, same shape; not negative unless ``phi`` is linear.
-      lam: strength of the regularisation, broadcasting against ``s``.
-      tilt: slope of a linear term, broadcasting against ``s``.
+    Weights must not be negative unless ``phi`` is linear.
     """
     at = TwoFloat(s, jnp.zeros_like(s))
     if problem.linear:

@@ -16,7 +16,7 @@ from ..interface.rowwise import ENTRIES, FULL_PRECISION_ROWS, ROWS, varying_as
 from ..scalar.arithmetic import TwoFloat, choose, select
 from . import dual, dykstra
 from .pav import pool_adjacent_violators
-from .problem import Problem
+from .problem import Problem, minimisers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +25,13 @@ class PAV:
 
 
 @dataclasses.dataclass(frozen=True)
-class Dykstra:
+class _Iterative:
+    max_iter: int = 1000
+    tol: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Dykstra(_Iterative):
     """Dykstra's alternating projections (Algorithm 1): ``p = 2`` and ``phi`` in ``{x, |x|, x^2/2}``.
 
     Attributes:
@@ -34,21 +40,15 @@ class Dykstra:
         the rounding of the entries. With 0, exactly ``max_iter`` iterations are made (the paper's V-MoE uses 10).
     """
 
-    max_iter: int = 1000
-    tol: float | None = None
-
 
 @dataclasses.dataclass(frozen=True)
-class Dual:
+class Dual(_Iterative):
     """Block coordinate ascent on the dual (App. A.8), any ``p`` and ``phi``.
 
     Attributes:
       max_iter: the most iterations, each over the multipliers of both parities.
       tol: as in ``Dykstra``.
     """
-
-    max_iter: int = 1000
-    tol: float | None = None
 
 
 Solver = PAV | Dykstra | Dual
@@ -105,7 +105,7 @@ def as_solver(solver: str | Solver, p: float) -> Solver:
         solver = SOLVERS[check_choice("solver", solver, tuple(SOLVERS))]
     elif not isinstance(solver, PAV | Dykstra | Dual):
         raise ValueError(f"solver must be a name or one of PAV, Dykstra, Dual, got {shown(solver)}")
-    if isinstance(solver, Dykstra | Dual):
+    if isinstance(solver, _Iterative):
         check_whole("max_iter", solver.max_iter, 1, np.inf, "at least 1")
         if solver.tol is not None and not (isinstance(solver.tol, float | int | np.number) and solver.tol >= 0):
             raise ValueError(f"tol must be at least 0, got {shown(solver.tol)}")
@@ -115,19 +115,9 @@ def as_solver(solver: str | Solver, p: float) -> Solver:
 
 
 def solve(problem: Problem, s: Array, w: Array, lam: Array, solver: Solver, nonnegative: bool) -> Pooled:
-    """Solves the isotonic problem of each row.
+    """Solves the isotonic problem of each row; ``v.lo`` of the solution carries the derivative of Proposition 7.
 
-    Args:
-      problem: exponent and nonlinearity.
-      s: entries, shape ``(rows, n)``.
-      w: weights, same shape.
-      lam: strength of the regularisation, shape ``(rows, 1)``, positive.
-      solver: the solver and its settings.
-      nonnegative: whether ``v >= 0`` as well; then the solution without this constraint is truncated at 0 (Nemeth and
-        Nemeth, 2012).
-
-    Returns:
-      The solution and its blocks; ``v.lo`` carries the derivative of Proposition 7.
+    If ``nonnegative``, the solution without this constraint is truncated at 0 (Nemeth and Nemeth, 2012).
     """
     terms = [lax.stop_gradient(value) for value in (s, w, lam)]
     if isinstance(solver, PAV):
@@ -160,7 +150,7 @@ def _out_of_order(v: TwoFloat) -> Array:
 
 def _tolerance(solver: Solver, s: Array, v: Array, lam: Array) -> Array:
     """Returns the residual at which a row has converged; the default includes the rounding of entries and solution."""
-    if not isinstance(solver, PAV) and solver.tol is not None:
+    if isinstance(solver, _Iterative) and solver.tol is not None:
         return solver.tol * lam
     size = jnp.max(jnp.abs(s), axis=1, keepdims=True) + jnp.max(jnp.abs(v), axis=1, keepdims=True)
     return (1e-12 if s.dtype == jnp.float64 else 1e-6) * lam + _ROUNDINGS * jnp.finfo(s.dtype).eps * size
@@ -173,9 +163,11 @@ def _iterate(solver: Dykstra | Dual, problem: Problem, s: Array, w: Array, lam: 
     links: Callable[[Any], Array]
     if isinstance(solver, Dykstra):
         m, c = dykstra.targets(problem, s, w, lam)
-        state, advance, links = dykstra.start(m), functools.partial(dykstra.iterate, c=c), dykstra.linked
+        zero = jnp.zeros_like(m)
+        state, advance, links = dykstra.Iterate(m, zero, zero), functools.partial(dykstra.iterate, c=c), dykstra.linked
     else:
-        state = dual.start(problem, s, w, lam)
+        v = minimisers(problem, s, w, lam)
+        state = dual.Multipliers(v.hi + v.lo, jnp.zeros_like(s))
         advance = functools.partial(dual.iterate, problem=problem, s=s, w=w, lam=lam)
         links = dual.linked
 
@@ -199,12 +191,7 @@ def _iterate(solver: Dykstra | Dual, problem: Problem, s: Array, w: Array, lam: 
 
 
 def _block_sum(values: Array, linked: Array) -> Array:
-    """Returns at every entry the sum of ``values`` over its block; all of shape ``(rows, n)``.
-
-    Args:
-      values: the summands.
-      linked: bool, whether an entry belongs to the same block as its successor; false at the last of each row.
-    """
+    """Returns at every entry the sum of ``values`` over its block, ``(rows, n)``."""
     rows, n = values.shape
     first = jnp.concatenate([jnp.ones_like(linked[:, :1]), ~linked[:, :-1]], axis=1)
     # A segment sum adds one entry after another, and its rounding error grows with the number of entries. Summing
@@ -223,14 +210,6 @@ def _residual(problem: Problem, v: Array, linked: Array, s: Array, w: Array, lam
     It is the larger of two maxima: the distance of an entry from the value to which its block would pool, and the
     amount by which these values are out of order. It is zero only at the solution, provided that the multipliers of the
     links are not negative. The change between iterations is no substitute, since it is small for slow convergence, too.
-
-    Args:
-      problem: exponent and nonlinearity.
-      v: the point, shape ``(rows, n)``.
-      linked: which neighbours are held together, as in ``_block_sum``.
-      s: entries, same shape.
-      w: weights, same shape.
-      lam: strength of the regularisation, shape ``(rows, 1)``.
     """
     mean = _block_sum(v, linked) / _block_sum(jnp.ones_like(v), linked)
     t = s - mean
@@ -247,17 +226,7 @@ def _residual(problem: Problem, v: Array, linked: Array, s: Array, w: Array, lam
 def _attach_derivative(
     problem: Problem, s: Array, w: Array, lam: Array, v: TwoFloat, linked: Array, fixed: Array
 ) -> TwoFloat:
-    """Returns ``v``, with the derivative of the solution of the isotonic problem in ``s``, ``w`` and ``lam``.
-
-    Args:
-      problem: exponent and nonlinearity.
-      s: entries, shape ``(rows, n)``.
-      w: weights, same shape.
-      lam: strength of the regularisation, shape ``(rows, 1)``.
-      v: the solution; a constant to differentiation.
-      linked: which neighbours are held together, as in ``_block_sum``.
-      fixed: bool, entries held at 0, the boundary of the non-negative cone.
-    """
+    """Returns the solution ``v`` with its derivative in ``s``, ``w`` and ``lam``, 0 for entries that are ``fixed``."""
     return v
 
 

@@ -35,9 +35,6 @@ def topk_solution(
       every row. Its entries are in descending order: of magnitude if ``phi`` is even, and shifted so that the k-th is 0
       if ``phi`` is the identity.
 
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
-
     >>> topk_solution([1.0, 3.0, 2.0], 2, lam=1.0)[1].converged
     Array(True, dtype=bool)
     """
@@ -98,18 +95,9 @@ def isotonic_topk(
 ) -> tuple[Array, Pooled]:
     """Returns the operator of Proposition 2 with ``w = 1_k``, by sorting and isotonic optimisation.
 
-    Args:
-      entries: shape ``(rows, n)``, of any sign. For an increasing ``phi``, entries of ``-inf`` take no part.
-      k: how much is selected, shape ``(rows, 1)``.
-      lam: strength of the regularisation, shape ``(rows, 1)``, positive.
-      problem: exponent and nonlinearity.
-      solver: the isotonic solver.
-      debias: whether to add ``lam * y ** (p - 1) = s - v``, which undoes the shrinkage of kept entries.
-      where: the entries that take part, for an even ``phi``; the others are 0. Default: all.
-
-    Returns:
-      The operator's value, shape ``(rows, n)``, and the solution of the isotonic problem in the order of the sorted
-      entries.
+    For an increasing ``phi``, ``entries`` of ``-inf`` take no part; for an even one ``where`` says which take part.
+    ``debias`` adds ``lam * y ** (p - 1) = s - v``, which undoes the shrinkage of kept entries. The solution returned is
+    in the order of the sorted entries.
     """
     even, asked = problem.phi.even, k
     keys = jnp.abs(entries) if even else entries

@@ -40,6 +40,11 @@ def choose(condition: Array, a: ArrayLike, b: ArrayLike, dtype: Any = None) -> A
     return lax.select(spread(condition, bool), spread(a), spread(b))
 
 
+def row_sum(values: Array) -> Array:
+    """Returns the sum of each row ``(rows, n)``, ``(rows, 1)``."""
+    return jnp.sum(values, axis=-1, keepdims=True)
+
+
 def dual_exponent(p: float) -> float:
     """Returns ``q - 1 = 1 / (p - 1)``, at least 1; an ``int`` if it is a whole number."""
     exponent = 1.0 / (p - 1.0)

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from .arithmetic import TwoFloat, choose, dual_exponent, power, select
+from .arithmetic import TwoFloat, choose, dual_exponent, power, row_sum, select
 from .rootfinding import End, Evaluation, find_root
 
 # A solution may miss the budget by this share of it.
@@ -36,10 +36,6 @@ class Items(NamedTuple):
     worth: Array
     cost: Array
     cap: Array
-
-
-def _sum(value: Array) -> Array:
-    return jnp.sum(value, axis=-1, keepdims=True)
 
 
 def _position(items: Items, gamma: TwoFloat, lam: Array) -> Array:
@@ -65,21 +61,21 @@ def _evaluate(items: Items, k: Array, total: Array, lam: Array, p: float, gamma:
     some = choose(part, t, 1.0)
     share = choose(part, items.cost * power(some, exponent - 1), 0.0)
     # A NaN must reach a sum, so that it marks its row.
-    partial = _sum(choose(jnp.isnan(t), t, share * some))
-    full = _sum(choose(whole, items.cost * items.cap, 0.0))
+    partial = row_sum(choose(jnp.isnan(t), t, share * some))
+    full = row_sum(choose(whole, items.cost * items.cap, 0.0))
     excess = (full - k) + partial
-    moving = exponent * _sum(share * (items.cost / lam))
+    moving = exponent * row_sum(share * (items.cost / lam))
     surplus = choose(partial > 0, jnp.minimum(excess / partial, 1.0), 0.0)
     # Newton on partial ** (1 / exponent), nearly linear in gamma where partial itself is nearly a power.
     change = excess if exponent == 1 else -exponent * partial * jnp.expm1(jnp.log1p(-surplus) / exponent)
     change = choose(jnp.abs(excess) <= partial, change, excess)
     step = change / moving
-    number = _sum(part.astype(k.dtype))
-    reach = exponent * _sum(share) * jnp.maximum(1.0, 0.5 * jnp.sqrt(number))
+    number = row_sum(part.astype(k.dtype))
+    reach = exponent * row_sum(share) * jnp.maximum(1.0, 0.5 * jnp.sqrt(number))
     eps = jnp.finfo(k.dtype).eps
     small = jnp.abs(excess) <= eps * (4 * (1 + exponent) * partial + 2 * jnp.minimum(full + k, 2 * k))
     slack = 0.01 * total
-    width = _sum(choose(part, lam / items.cost, 0.0)) / jnp.maximum(number, 1.0)
+    width = row_sum(choose(part, lam / items.cost, 0.0)) / jnp.maximum(number, 1.0)
     # The move of gamma that changes the amount of some entry, or what is spent on it, by a good part.
     least = (lam / items.cost) * jnp.minimum(k / items.cost, 1.0)
     least = jnp.min(choose(items.worth > -jnp.inf, least, jnp.inf), axis=-1, keepdims=True)
@@ -97,7 +93,7 @@ def _solve(items: Items, k: Array, lam: Array, p: float) -> TwoFloat:
     limits = jnp.finfo(k.dtype)
     there = items.worth != -jnp.inf
     stock = choose(there, items.cost * items.cap, 0.0)
-    total = _sum(stock)
+    total = row_sum(stock)
     k = jnp.minimum(k, total)
     width = lam * capped_position(items.cap, p) / items.cost
     # At `low` everything is bought, at `high` nothing.
@@ -113,9 +109,9 @@ def _solve(items: Items, k: Array, lam: Array, p: float) -> TwoFloat:
         End(high, jnp.log1p(-k / (k + slack)) - jnp.log1p(k / (total - k + slack))),
     )
     # The start is the root for a uniform distribution of worth, weighted by cost.
-    centre = _sum(choose(there, stock * items.worth, 0.0)) / total
-    spread = jnp.sqrt(_sum(choose(there, stock * jnp.square(items.worth - centre), 0.0)) / total)
-    start = centre + spread * (1.7 - 3.4 * k / total) - lam * _sum(stock / items.cost) / total / p
+    centre = row_sum(choose(there, stock * items.worth, 0.0)) / total
+    spread = jnp.sqrt(row_sum(choose(there, stock * jnp.square(items.worth - centre), 0.0)) / total)
+    start = centre + spread * (1.7 - 3.4 * k / total) - lam * row_sum(stock / items.cost) / total / p
     root = find_root(functools.partial(_evaluate, items, k, total, lam, p), start, *ends)
     # Buying all or nothing is exact, without errors of rounding or underflow.
     nothing = jnp.zeros_like(k)
@@ -129,11 +125,7 @@ def _solve(items: Items, k: Array, lam: Array, p: float) -> TwoFloat:
 def price(items: Items, k: Array, lam: Array, p: float) -> TwoFloat:
     """Returns the root ``gamma`` of the equation, one per row; only ``lo`` carries its derivative.
 
-    Args:
-      items: arrays ``(rows, n)``.
-      k: the budget, one value per row, >= 0; a budget above the total cost buys everything.
-      lam: strength of the regularisation, one value per row, > 0.
-      p: exponent of the regularisation.
+    A budget ``k`` above the total cost buys everything.
     """
     return _solve(items, k, lam, p)
 
@@ -152,9 +144,9 @@ def _price_jvp(p, primals, tangents):
     growth = choose(part, exponent * items.cost * power(some, exponent - 1), 0.0)
     apart = (items.worth - gamma.hi) - gamma.lo
     moved = items.cost * choose(part, worth_dot, 0.0) + choose(part, apart, 0.0) * cost_dot
-    spent = _sum(growth * (moved - some * tangents[2]) / lam)
-    spent = spent + _sum(choose(whole, items.cost * cap_dot, 0.0)) + _sum(bought * cost_dot)
-    resistance = _sum(growth * (items.cost / lam))
+    spent = row_sum(growth * (moved - some * tangents[2]) / lam)
+    spent = spent + row_sum(choose(whole, items.cost * cap_dot, 0.0)) + row_sum(bought * cost_dot)
+    resistance = row_sum(growth * (items.cost / lam))
     some_part = resistance > 0
     lo_dot = choose(some_part, (spent - tangents[1]) / choose(some_part, resistance, 1.0), 0.0)
     return gamma, TwoFloat(jnp.zeros_like(gamma.hi), lo_dot)
@@ -171,7 +163,7 @@ def solve_knapsack(items: Items, k: Array, lam: Array, p: float) -> Array:
     # If costs or worths span more than the range of floats, the search may end away from the root. A result that
     # misses the budget by more than underflow is therefore refused.
     cost, cap, wanted, found = lax.stop_gradient((items.cost, items.cap, k, z))
-    wanted = jnp.minimum(wanted, _sum(cost * cap))
-    underflow = 4.0 * jnp.finfo(z.dtype).tiny * (1.0 + _sum(cost))
-    solved = jnp.abs(_sum(cost * found) - wanted) <= _BUDGET_TOLERANCE * wanted + underflow
+    wanted = jnp.minimum(wanted, row_sum(cost * cap))
+    underflow = 4.0 * jnp.finfo(z.dtype).tiny * (1.0 + row_sum(cost))
+    solved = jnp.abs(row_sum(cost * found) - wanted) <= _BUDGET_TOLERANCE * wanted + underflow
     return z + choose(solved & ~jnp.isnan(gamma.hi), 0.0, jnp.nan, z.dtype)

@@ -1,14 +1,11 @@
 """Relaxed top-k in magnitude, or of any other ``phi`` whose slope varies, in the layout of the solvers."""
 
-import dataclasses
 import functools
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ..interface.arguments import ZeroLam
 from ..nonlinearities import HALF_SQUARE
 from .arithmetic import TwoFloat, choose, power_of_two, select
 from .equation import Equation, active_position, dense, inner, partly, position_jvp, steepness
@@ -94,15 +91,10 @@ def share_at_zero(k: Array, nonzero: Array, available: Array, lam: Array, p: flo
     generalised Jacobian (a convex combination of Jacobians nearby) takes its place. Averaged over permutations and
     signs, Jacobians nearby are multiples of that of an entry kept in full: ``left / m`` if the entries differ by much,
     and ``c = (1 + lam) (left + (m - 1) / lam) / (m + lam left)`` if all have one magnitude. The multiple used is 1, or
-    ``c`` if that is smaller, which happens for ``left < 1``; it is exact for ``m = 1``.
+    ``c`` if that is smaller, which happens for ``left < 1``; it is exact for ``m = 1``. At ``lam = 0`` the order of the
+    zeros decides which are kept, and the multiple is 0 unless all are kept.
 
-    Args:
-      k: how much is selected, one value per row.
-      nonzero: how many of the entries that take part are not 0, one value per row.
-      available: how many entries take part, one value per row.
-      lam: strength of the relaxation. At 0 the order of the zeros decides which are kept, and the multiple is 0 unless
-        all are kept.
-      p: exponent of the regularisation.
+    Args are one value per row; ``available`` counts the entries that take part, ``nonzero`` those of them not 0.
     """
     nonzero, available = nonzero.astype(k.dtype), available.astype(k.dtype)
     left, zeros = k - nonzero, jnp.maximum(available - nonzero, 1.0)
@@ -141,29 +133,19 @@ _SMALLEST, _LEAST_WIDTH = 1e-30, 2.5e-31
 _WIDEST_OF_SQUARES = 2.0**25
 
 
-class Units(NamedTuple):
-    """Rows that were rescaled.
+def in_units(
+    entries: tuple[Array, ...], lam: Array, equation: Equation, *, squared: bool = False
+) -> tuple[tuple[Array, ...], Array, Array]:
+    """Returns entries divided by a unit, the ``lam`` that belongs to them, and the unit: a power of two per row.
 
-    Attributes:
-      entries: the entries divided by ``unit``.
-      lam: the strength of the relaxation that belongs to the scaled entries.
-      unit: a power of two per row.
-    """
-
-    entries: tuple[Array, ...]
-    lam: Array
-    unit: Array
-
-
-def in_units(entries: tuple[Array, ...], lam: Array, equation: Equation, *, squared: bool = False) -> Units:
-    """Returns entries and ``lam`` of every row, rescaled so that the width does not underflow.
+    The unit is such that the width does not underflow.
 
     For ``half_square``, ``y(a x; a ** (2 - p) lam) = a y(x; lam)`` permits any unit. If entries or widths are small,
     the unit puts 1 about midway, on a logarithmic scale, between the largest entry and its width. Other ``phi`` have no
     such invariance and are left as they are.
     """
     if equation.phi != HALF_SQUARE or equation.zero == "all":
-        return Units(entries, lam, jnp.ones_like(lam))
+        return entries, lam, jnp.ones_like(lam)
     largest = rows_without_derivative(equation.rows).max(jnp.abs, lax.stop_gradient(entries))
     sensible = (largest > 0) & (largest < jnp.inf)
     size = choose(sensible, largest, 1.0)
@@ -174,7 +156,7 @@ def in_units(entries: tuple[Array, ...], lam: Array, equation: Equation, *, squa
     unit = jnp.maximum(jnp.clip(mean, _LEAST_UNIT, 1.0), size / _LARGEST)
     unit = lax.stop_gradient(power_of_two(unit))
     scaled = lam if equation.p == 2 else lam * unit ** (equation.p - 2.0)
-    return Units(tuple(x * (1.0 / unit) for x in entries), scaled, unit)
+    return tuple(x * (1.0 / unit) for x in entries), scaled, unit
 
 
 def magnitude_from(
@@ -214,15 +196,13 @@ def magnitude_of(
     lam: Array,
     equation: Equation,
     *,
-    zero: ZeroLam,
     debias: bool,
     where: tuple[Array, ...] | None = None,
 ) -> tuple[Array, ...]:
-    """Returns the operator of entries laid out as ``equation.rows`` says; ``zero`` tells which ``lam`` are 0."""
-    equation = dataclasses.replace(equation, zero=zero)
+    """Returns the operator of entries laid out as ``equation.rows`` says."""
     given = entries
     entries, lam, unit = in_units(entries, lam, equation)
     selected = select_topk(entries, k, lam, equation, where, Given(given, 1.0 / unit))
-    if debias and zero != "all" and equation.p < 2:
+    if debias and equation.zero != "all" and equation.p < 2:
         selected = _without_negligible(selected, k, lam, equation)
     return tuple(y * unit for y in magnitude_from(selected, entries, k, lam, equation, debias))

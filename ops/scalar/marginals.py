@@ -50,14 +50,6 @@ class Potentials(NamedTuple):
     v: TwoFloat
 
 
-class Solved(NamedTuple):
-    """Potentials, iterations until then, and the largest violation of a marginal; the latter two ``(matrices, 1)``."""
-
-    potentials: Potentials
-    iterations: Array
-    residual: Array
-
-
 def _sum(axis: int | tuple[int, int], value: Array) -> Array:
     return jnp.sum(value, axis=axis, keepdims=True)
 
@@ -248,13 +240,15 @@ def _slopes(some: Array, part: Array, lam: Array, p: float) -> Array:
 
 
 class _State(NamedTuple):
+    """Potentials, the largest violation of a marginal, and iterations; the latter ones ``(matrices, 1, 1)``."""
+
     at: Potentials
     off: Array
     done: Array
     iterations: Array
 
 
-def _solve(problem: Problem, p: float, max_iter: Array, tolerance: Array) -> Solved:
+def _solve(problem: Problem, p: float, max_iter: Array, tolerance: Array) -> _State:
     x, k, b, lam = problem
     finite = jnp.abs(x) < jnp.inf
     highest, lowest = (_largest(choose(finite, s, -jnp.inf)) for s in (x, -x))
@@ -289,8 +283,7 @@ def _solve(problem: Problem, p: float, max_iter: Array, tolerance: Array) -> Sol
 
     missing = jnp.any(jnp.isnan(x) | (x == jnp.inf), axis=(1, 2), keepdims=True)
     initial = _State(start, choose(missing, jnp.nan, jnp.full_like(lam, jnp.inf)), missing, iterations)
-    final = lax.while_loop(lambda state: jnp.any(~state.done), advance, varying_as(initial, (problem, iterations)))
-    return Solved(final.at, final.iterations[:, 0], final.off[:, 0])
+    return lax.while_loop(lambda state: jnp.any(~state.done), advance, varying_as(initial, (problem, iterations)))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
@@ -346,14 +339,14 @@ def _position(problem: Problem, potentials: Potentials) -> tuple[Array, Array]:
     return choose(part, ratio(choose(part, apart + moved, fixed.lam), lam), 1.0), part
 
 
-def solve(problem: Problem, p: float, max_iter: Array, tolerance: Array) -> tuple[Array, Solved]:
-    """Returns the plan, with the potentials, iterations and residual of its solution."""
+def solve(problem: Problem, p: float, max_iter: Array, tolerance: Array) -> tuple[Array, Array, Array]:
+    """Returns the plan, and per matrix ``(matrices, 1)`` the iterations and the largest violation of a marginal."""
     found = _solve(lax.stop_gradient(problem), p, max_iter, tolerance)
-    potentials = _with_derivatives(problem, found.potentials, p)
+    potentials = _with_derivatives(problem, found.at, p)
     some, part = _position(problem, potentials)
-    keeps_everything = (lax.stop_gradient(_reduced_scores(problem.x, found.potentials)) > 0).astype(some.dtype)
+    keeps_everything = (lax.stop_gradient(_reduced_scores(problem.x, found.at)) > 0).astype(some.dtype)
     plan = choose(part, power(some, dual_exponent(p)), keeps_everything)
-    return choose(jnp.isnan(found.residual)[:, :, None], jnp.nan, plan), found
+    return choose(jnp.isnan(found.off), jnp.nan, plan), found.iterations[:, 0], found.off[:, 0]
 
 
 def conjugate_gradients(

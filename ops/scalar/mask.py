@@ -6,7 +6,6 @@ and a smaller one takes from the last one selected. They are given the derivativ
 is the smallest ``k``, that from the right (``with_slope_in_k``).
 """
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import NamedTuple
@@ -16,7 +15,6 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
-from ..interface.arguments import ZeroLam
 from ..interface.rowwise import varying_as
 from .arithmetic import TwoFloat, choose
 from .equation import Equation, broadcast_where, dense, selection
@@ -48,16 +46,9 @@ def select_topk(
 ) -> Selected:
     """Returns the selection by the scalar equation; at ``lam = 0`` the ``k`` largest entries, ties broken by index.
 
-    For a fractional ``k`` and ``lam = 0`` the last one selected gets the remainder. ``-inf`` entries are never
-    selected. A NaN makes its row NaN.
-
-    Args:
-      entries: laid out as ``equation.rows`` says.
-      k: how much is selected, one value per row.
-      lam: strength of the relaxation, one value per row.
-      equation: exponent, nonlinearity, layout, and which ``lam`` are 0.
-      where: boolean, the entries that take part. Default: all, except ``-inf`` for an increasing ``phi``.
-      given: the arrays that ``entries`` were computed from, if these are not the operator's own arguments.
+    For a fractional ``k`` and ``lam = 0`` the last one selected gets the remainder. Entries with ``where`` false, and
+    ``-inf`` for an increasing ``phi``, are never selected. A NaN makes its row NaN. ``given`` holds the arrays that
+    ``entries`` were computed from, if these are not the operator's own arguments.
     """
     given = None if where is not None or equation.zero == "all" else given or Given(entries)
     keys = tuple(equation.keys(x, lam) for x in entries)
@@ -78,25 +69,6 @@ def hard_selection(entries: tuple[Array, ...], k: Array, rows: Rows = Rows()) ->
     Ties and fractional ``k`` as in ``select_topk``; without a derivative.
     """
     return select_topk(entries, k, jnp.zeros_like(k), Equation(2.0, rows=rows, zero="all")).z
-
-
-def with_hard_rows(
-    hard: Callable[[tuple[Array, ...], Array], tuple[Array, ...]],
-    soft: Callable[[Array], tuple[Array, ...]],
-    entries: tuple[Array, ...],
-    k: Array,
-    lam: Array,
-    zero: ZeroLam,
-) -> tuple[Array, ...]:
-    """Returns ``soft(lam)``, or ``hard(entries, k)`` in rows with ``lam = 0``, for solvers that need ``lam > 0``."""
-    if zero == "all":
-        return hard(entries, k)
-    if zero == "none":
-        return soft(lam)
-    vanishing = lam == 0
-    relaxed = soft(choose(vanishing, 1.0, lam))  # any positive number, so that no derivative contains 1 / 0
-    exact = lax.cond(anywhere(vanishing), hard, lambda entries, k: tuple(map(jnp.zeros_like, entries)), entries, k)
-    return tuple(choose(vanishing, h, y) for h, y in zip(exact, relaxed, strict=True))
 
 
 def gain_of_mask(s: Array, first: Array, lam: Array, equation: Equation) -> Array:
@@ -121,14 +93,12 @@ def mask_of(
     lam: Array,
     equation: Equation,
     *,
-    zero: ZeroLam,
     where: tuple[Array, ...] | None = None,
 ) -> tuple[Array, ...]:
-    """Returns the mask of entries laid out as ``equation.rows`` says; ``zero`` tells which ``lam`` are 0.
+    """Returns the mask of entries laid out as ``equation.rows`` says.
 
     With ``phi = abs`` entries are selected by magnitude, and the mask has their signs.
     """
-    equation = dataclasses.replace(equation, zero=zero)
     return mask_from(select_topk(entries, k, lam, equation, where), entries, k, lam, equation)
 
 
@@ -182,17 +152,10 @@ def _first(tied: tuple[tuple[Array, Array], ...], quota: Array, bound: int, rows
 
 
 def tied_selection(entries: tuple[Array, ...], gamma: TwoFloat, k: Array, lam: Array, rows: Rows) -> tuple[Array, ...]:
-    """Returns how much is selected of the entries that equal the threshold, in rows with ``lam = 0``.
+    """Returns how much is selected of the entries that equal the threshold ``gamma``, in rows with ``lam = 0``.
 
     The first of them get 1 until ``k`` is used up; for a fractional ``k`` the last one gets the remainder. All other
     entries, and all other rows, get 0. Not differentiable.
-
-    Args:
-      entries: as in ``ops.scalar.threshold``.
-      gamma: their threshold.
-      k: how much is selected, one value per row.
-      lam: strength of the regularisation, one value per row.
-      rows: layout of the entries.
     """
     entries, value, k = lax.stop_gradient((entries, gamma.hi, k))
     bound = max(1, sum(s.shape[-1] if rows.axis == -1 else s.size for s in entries))
@@ -244,16 +207,9 @@ def with_slope_in_k(
 ) -> tuple[Array, ...]:
     """Returns ``y``, with a derivative in ``k`` in rows that select all or nothing of every entry.
 
-    Args:
-      y: the values of an operator.
-      signs: the signs that the operator gives to its values.
-      keys: the values by which entries compete.
-      z: how much of each entry is selected. In rows with a ``z`` strictly between 0 and 1, ``y`` has its derivative.
-      k: how much is selected in total.
-      lam: strength of the relaxation.
-      equation: the scalar equation.
-      gain: returns the derivative of ``|y|`` in ``z``, from the key and ``lam``, for an entry that is selected in full,
-        or not at all if the second argument is true.
+    Other rows, with a ``z`` strictly between 0 and 1, keep the derivative of ``y``. ``signs`` are those that the
+    operator gives to its values. ``gain`` returns the derivative of ``|y|`` in ``z``, from the key and ``lam``, for an
+    entry that is selected in full, or not at all if the second argument is true.
     """
     return y
 

@@ -34,12 +34,7 @@ def shrink(s: Array, lam: Array, p: float) -> Array:
     """Returns the solution ``y`` of ``y + lam * y ** (p - 1) = s``, the value of a fully selected entry.
 
     This is ``y = phi'(s - lam * y ** (p - 1))`` for ``phi(x) = x ** 2 / 2`` (Proposition 2 with ``z = 1``). For
-    ``p = 2`` it is ``s / (1 + lam)``.
-
-    Args:
-      s: non-negative floats (negative ones are treated as 0).
-      lam: non-negative, broadcasting against ``s``.
-      p: exponent of the regularisation, in (1, 2].
+    ``p = 2`` it is ``s / (1 + lam)``. A negative ``s`` is treated as 0.
     """
     if p == 2:
         return jnp.maximum(s, 0.0) / (1.0 + lam)
@@ -69,14 +64,7 @@ def _shrink_jvp(p, primals, tangents):
 
 
 def before_slope(s: Array, z: Array, lam: Array, equation: Equation) -> Array:
-    """Returns ``v`` with ``y = phi'(v)`` for fully selected entries, and an arbitrary number for others.
-
-    Args:
-      s: entries, of any layout.
-      z: how much of each entry is selected.
-      lam: not negative, broadcasting against ``s``.
-      equation: exponent and nonlinearity.
-    """
+    """Returns ``v`` with ``y = phi'(v)`` for fully selected entries (``z = 1``), and any number for others."""
     if equation.zero == "all":
         return s
     if equation.linear:
@@ -96,12 +84,7 @@ def find_unshifted(s: Array, lam: Array, equation: Equation) -> Array:
     """Returns the solution ``v`` of ``v + width(v) = s``: a fully selected entry before ``phi'`` is applied.
 
     This is ``v = s - lam * y ** (p - 1)`` with ``y = phi'(v)``, for any ``phi``. The search is for ``v`` and not for
-    ``y``, because ``phi'`` may overflow during a search.
-
-    Args:
-      s: finite floats; positive for an even ``phi``.
-      lam: positive, broadcasting against ``s``.
-      equation: exponent and nonlinearity.
+    ``y``, because ``phi'`` may overflow during a search. ``s`` is finite, and positive for an even ``phi``.
     """
     lam = jnp.broadcast_to(lam, s.shape)
     eps = jnp.finfo(s.dtype).eps

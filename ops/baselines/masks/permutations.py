@@ -76,8 +76,7 @@ def neuralsort_topk_mask(x: ArrayLike, k: int, *, temperature: ArrayLike = 1.0, 
     Array([22., 92., 82.,  5.], dtype=float32)
     """
     x = floating(x)
-    axis = check_axes(axis, x.ndim)
-    n = size_along(x.shape, axis)
+    n = size_along(x.shape, check_axes(axis, x.ndim))
     k = check_whole("k", k, 0, n, f"in [0, {n}], the size along axis {axis}")
     return mask_rows(_neuralsort, x, axis, {"temperature": (temperature, POSITIVE)}, k=k)
 

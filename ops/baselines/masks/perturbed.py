@@ -110,21 +110,16 @@ def perturbed_topk_mask(
       Array like that of ``sigmoid_topk_mask``, of multiples of ``1 / num_samples`` between 0 and 1.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
       NotImplementedError: a second derivative is asked for.
 
     >>> perturbed_topk_mask([1.0, 3.0, 2.0, 0.5], 2, sigma=0.1, key=jax.random.key(0))
     Array([0., 1., 1., 0.], dtype=float32)
     """
     return mask_rows(
-        _mask,
+        _perturbed,
         x,
         axis,
         {"k": (k, WHOLE_UP_TO_N), "sigma": (sigma, POSITIVE)},
         constants={"key": key},
         num_samples=check_whole("num_samples", num_samples, 1, jnp.inf, "positive"),
     )
-
-
-def _mask(x: Array, k: Array, sigma: Array, key: Array, *, num_samples: int) -> Array:
-    return _perturbed(x, k, sigma, key, num_samples)

@@ -38,7 +38,7 @@ from jax import Array, lax
 from jax.scipy.special import logit
 from jax.typing import ArrayLike
 
-from ...interface.arguments import INSIDE_N, POSITIVE, Axis, Range, check_range, check_whole
+from ...interface.arguments import INSIDE_N, POSITIVE, Axis, Range, check_values, check_whole
 from ...scalar.arithmetic import TwoFloat, choose, shift
 from ...scalar.equation import Equation
 from ...scalar.rootfinding import End, Evaluation, find_root
@@ -122,9 +122,6 @@ def sigmoid_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.
       Array of the shape and dtype of ``x`` (integers are promoted to float), strictly between 0 and 1 up to rounding.
       Computed in float32 at least.
 
-    Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
-
     >>> (100 * sigmoid_topk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
     Array([35., 80., 60., 25.], dtype=float32)
     """
@@ -197,7 +194,7 @@ def entropic_ot_topk_mask(
     >>> (100 * entropic_ot_topk_mask([1.0, 3.0, 2.0, 0.5], 2, epsilon=0.1)).round()
     Array([  7., 100.,  92.,   1.], dtype=float32)
     """
-    check_range("tolerance", tolerance, 0, jnp.inf, ">= 0")
+    check_values("tolerance", tolerance, Range(">= 0", 0))
     return mask_rows(
         _transported,
         x,

@@ -194,7 +194,7 @@ REFUSED = [
     (lambda: Blocks((0, 2)), r"shape must be a tuple of positive whole numbers, got 0$"),
     (lambda: Channels((1, 1)), r"axis must be a whole number or a tuple of different ones, got \(1, 1\)$"),
     (lambda: NM(0), "m must be a positive whole number, got 0$"),
-    (lambda: NM(4, None), "axis must be a whole number, got None$"),
+    (lambda: NM(4, None), "axis must be a whole number .*, got None$"),
     (
         of_tree(groups=NM(3)),
         r"params\['w'\] must have a multiple of 3 entries along axis -2 for NM\(m=3, axis=-2\), got",
@@ -206,8 +206,8 @@ REFUSED = [
     (of_tree(groups=NM(2), k=3), r"k must be in \[0, 2\], the number of entries of a run, got 3$"),
     (of_tree(lam=-1), "lam .*-1"),
     (of_tree(p=3), "p .*3"),
-    (pruned(), "exactly one of density and k must be given, got density=None, k=None$"),
-    (pruned(k=1, density=float), "exactly one of density and k must be given, got density=<class 'float'>"),
+    (pruned(), "k must be given, or else density, got k=None, density=None$"),
+    (pruned(k=1, density=float), "k must be given, or else density, got k=1, density=<class 'float'>"),
     (pruned(lam=-1.0, k=1), r"lam must be 0 or in .* got -1\.0$"),
     (pruned(k=-1), "k must be finite and >= 0, got -1$"),
     (pruned(k=1, groups=4), "groups must be None, Blocks, Channels or NM, got 4$"),
@@ -246,8 +246,8 @@ REFUSED = [
     (lambda: topk_mask(X, 2, axis=(1, -1)), r"axis must be an integer, different integers, or None .* got \(1, -1\)$"),
     (lambda: topk_mask(X, density=1.5), r"density must be in \[0, 1\], got 1.5$"),
     (lambda: topk_mask(X, np.ones((3, 1))), r"k must be .* shape \(3,\), got shape \(3, 1\): squeeze it"),
-    (lambda: topk_mask(X), "k must be given, or else density, got neither$"),
-    (lambda: topk_mask(X, 2, density=0.5), "k must be given, or else density, got both$"),
+    (lambda: topk_mask(X), "k must be given, or else density, got k=None, density=None$"),
+    (lambda: topk_mask(X, 2, density=0.5), "k must be given, or else density, got k=2, density=0.5$"),
     (lambda: topk_mask(X, 2, lam=10**40), r"lam must be 0 or in .*, got 1e\+40"),
     (
         lambda: topk_mag_tree({"a": {"b": np.complex64([1, 2])}}, 0.5),
@@ -266,8 +266,8 @@ def test_what_cannot_be_is_named_with_its_value(call, message):
 def test_budgets_of_trees(name):
     operator = getattr(ops, name)
     for options, message in (
-        ({}, r"exactly one of density and k must be given, got density=None, k=None$"),
-        ({"density": 0.1, "k": 3}, r"exactly one of density and k .*density=0\.1, k=3$"),
+        ({}, r"k must be given, or else density, got k=None, density=None$"),
+        ({"density": 0.1, "k": 3}, r"k must be given, or else density, got k=3, density=0\.1$"),
         ({"density": 1.5}, r"density must be in \[0, 1\], got 1\.5$"),
         ({"k": 37}, r"k must be in \[0, 36\], the number of entries, got 37$"),
         ({"k": 5, "per_leaf": True}, r"k must be in \[0, 4\], the number of entries of the smallest leaf .* got 5$"),
