@@ -15,8 +15,9 @@ from experiments.core.input.dataset import Data
 from experiments.core.record import hardware
 from experiments.core.training import optimizer
 from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Recipe
-from experiments.vision import download, efficientnet_weights, features, model_fields, vit
+from experiments.vision import download, efficientnet_weights, features, vit
 from experiments.vision.inputs import has_features
+from experiments.vision.networks import validate as validate_transformer
 
 MAX_K = 10  # of the top-k accuracies
 
@@ -29,7 +30,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
     elif is_convolutional(config):
         require_one_of("network", config.network, features.NETWORKS)
     else:
-        model_fields.validate(config, networks.make_transformer(config, num_classes=1))
+        validate_transformer(config)
     if has_features(config) or is_convolutional(config):
         require(not config.pretrained, "pretrained", config.pretrained, "empty: the network has ImageNet's weights")
     try:

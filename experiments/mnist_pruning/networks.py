@@ -5,12 +5,10 @@ To add one: a function that makes it of a config and data, and an entry of NETWO
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import ml_collections
-from flax import linen as nn
 from flax import traverse_util
 from jax.nn import initializers
 
@@ -18,8 +16,9 @@ from experiments.core.config import require_one_of, require_wholes
 from experiments.core.errors import UsageError
 from experiments.core.input.dataset import Data
 from experiments.mnist_pruning import model as perceptron
-from experiments.mnist_pruning import pools
-from experiments.vision import filters, inputs, model_fields, vit
+from experiments.vision import filters
+from experiments.vision.networks import Network, transformer
+from experiments.vision.networks import validate as validate_transformer
 
 # The paper leaves open how its MLP's inputs are scaled: pixels x in [0, 255] become (x - shift) / scale.
 INPUTS: dict[str, Callable[[Data], tuple[float, float]]] = {
@@ -36,28 +35,6 @@ INITIALISATIONS: dict[str, initializers.Initializer] = {
     "normal_0.1": initializers.normal(0.1),
     "normal_0.01": initializers.normal(0.01),
 }
-
-
-class Network(NamedTuple):
-    """A network to train and to prune.
-
-    Attributes:
-      init: makes the parameters, given a key.
-      logits: takes the parameters and images as `augment` or `prepare` returns them.
-      pruned: the layers whose kernels are pruned, each by its keys in the parameters, with dots between.
-      pictures: returns images as `Experiment.pictures`, of the parameters of the forward pass.
-      augment: takes a key and the images of a training batch; None: they are taken as they are.
-      prepare: takes images to evaluate on.
-      flops: of a training step per example; None: to be counted.
-    """
-
-    init: Callable[[jax.Array], pools.Params]
-    logits: Callable[[pools.Params, jax.Array], jax.Array]
-    pruned: Sequence[str]
-    pictures: Callable[[pools.Params], dict[str, jax.Array]]
-    augment: Callable[[jax.Array, jax.Array], jax.Array] | None = None
-    prepare: Callable[[jax.Array], jax.Array] = lambda images: images
-    flops: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,8 +58,8 @@ def _mlp(config: ml_collections.ConfigDict, data: Data) -> Network:
     return Network(
         lambda key: model.init(key, inputs(jnp.asarray(data.train["image"][:1])))["params"],
         lambda params, images: jnp.asarray(model.apply({"params": params}, inputs(images))),
-        [str(layer) for layer in config.prune_layers],
-        lambda params: filters.of_units(params["1"]["kernel"], data.train["image"].shape[1:]),
+        pictures=lambda params: filters.of_units(params["1"]["kernel"], data.train["image"].shape[1:]),
+        pruned=[str(layer) for layer in config.prune_layers],
     )
 
 
@@ -104,31 +81,15 @@ def _transformer(config: ml_collections.ConfigDict, data: Data) -> Network:
 
     Its usual head of zeros would never be among the largest weights, and would stay as it is.
     """
-    (size, augment, prepare, _), channels = inputs.of(config), data.train["image"].shape[-1]
-    model = model_fields.make(config, data.num_classes, head_init=nn.initializers.lecun_normal())
-
-    def init(key: jax.Array) -> pools.Params:
-        return model.init(key, jnp.zeros((1, size, size, channels)))["params"]
-
-    leaves = traverse_util.flatten_dict(jax.eval_shape(init, jax.random.key(0)))
-    return Network(
-        init,
-        lambda params, images: jnp.asarray(model.apply({"params": params}, images)),
-        [".".join(layer) for *layer, leaf in leaves if leaf == "kernel" and layer != ["embedding"]],
-        filters.of_patches,
-        augment,
-        prepare,
-        3.0 * vit.forward_flops(model, size, channels),
-    )
+    network = transformer(config, data, head_init=initializers.lecun_normal())
+    leaves = traverse_util.flatten_dict(jax.eval_shape(network.init, jax.random.key(0)))
+    pruned = [".".join(layer) for *layer, leaf in leaves if leaf == "kernel" and layer != ["embedding"]]
+    return network._replace(pruned=pruned)
 
 
 NETWORKS = {
     "mlp": NetworkKind(_mlp, _validate_mlp, ("hidden", "prune_layers", "inputs", "initialisation")),
-    "vit": NetworkKind(
-        _transformer,
-        lambda config: model_fields.validate(config, model_fields.make(config, num_classes=1)),
-        ("model", "input"),
-    ),
+    "vit": NetworkKind(_transformer, validate_transformer, ("model", "input")),
 }
 
 

@@ -21,7 +21,7 @@ from experiments.core.input.dataset import Data
 from experiments.core.record import hardware
 from experiments.core.training import mesh, optimizer, schedules
 from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Probe, Recipe
-from experiments.vision import features, filters, inputs, model_fields, vit
+from experiments.vision import features, filters, inputs, networks, vit
 from experiments.vision.inputs import has_features
 from experiments.vmoe import dispatch, layer, measures, model, outputs, routers
 from experiments.vmoe.router_kinds import KINDS, ROUTERS, Shape
@@ -63,7 +63,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
         features.validate(config)
         require_one_of("features.layer", config.features.layer, features.MAPS)
     network = _model(config, 1, routers.HardExpertChoice(1))
-    model_fields.validate(config, network)
+    networks.validate(config, network)
     require_wholes(
         lambda blocks: len(set(blocks)) == len(blocks) and all(0 <= block < network.depth for block in blocks),
         "moe.blocks",
@@ -114,7 +114,7 @@ def make_router(config: ml_collections.ConfigDict, lam: Any) -> routers.RouterOr
 def _model(
     config: ml_collections.ConfigDict, num_classes: int, router: routers.RouterOrDense, noise: float = 0.0
 ) -> vit.VisionTransformer:
-    options = model_fields.options(config)
+    options = networks.options(config)
     with about("model.variant", config.model.variant):
         return model.make(
             config.model.variant,
