@@ -28,7 +28,7 @@ it on the 20 coarse labels (`pretrain`). `make cifar100-small` does both, for al
 results/cifar100_vit/table.md has what to expect.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from fractions import Fraction
 
 import ml_collections
@@ -76,7 +76,7 @@ SIZE = 160  # pixels, of EfficientNet-Lite0
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
     """The paper's setting, changed by `argument`: "loss=topk,p=4/3", "small,loss=xent" and the like, see OPTIONS."""
     options = parse_options(argument, OPTIONS, CHOICES)
-    p, steps = p_and_steps(options)
+    steps = int(options["steps"])
     of_networks = [form for form in ("features", "last_block", "whole", "small", "pretrain") if options[form] == "yes"]
     if len(of_networks) > 1 and of_networks != ["small", "pretrain"]:
         raise UsageError(f"{of_networks[0]} is not allowed with {of_networks[1]}: they are two networks")
@@ -140,7 +140,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.loss = ml_collections.ConfigDict()
     config.loss.name = options["loss"]
     config.loss.k = 3
-    config.loss.p = p
+    config.loss.p = float(Fraction(options["p"]))
     config.loss.lam = 0.1
     config.loss.target = options["target"]
 
@@ -161,18 +161,6 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
 def learning_rate(loss: str) -> float:
     """The peak learning rate of the paper for a loss of that name."""
     return CROSS_ENTROPY_LEARNING_RATE if loss in CROSS_ENTROPIES else LEARNING_RATE
-
-
-def p_and_steps(options: Mapping[str, str]) -> tuple[float, int]:
-    """Reads the options `p` and `steps`.
-
-    Raises:
-      UsageError: they are no numbers.
-    """
-    try:
-        return float(Fraction(options["p"])), int(options["steps"])
-    except (ValueError, ArithmeticError) as error:
-        raise UsageError(f"p={options['p']} and steps={options['steps']} must be numbers") from error
 
 
 def _make_features(config: ml_collections.ConfigDict, layer: str) -> None:

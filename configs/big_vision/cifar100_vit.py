@@ -26,9 +26,11 @@ steps and 91.15 % after 1000. Not run here, as the weights could not be obtained
 from 0.7 on the very last line of big_vision's `main` (`u.sync`) ends in an AttributeError; all is written by then.
 """
 
+from fractions import Fraction
+
 import ml_collections
 
-from configs.cifar100_vit import WEIGHTS, learning_rate, p_and_steps
+from configs.cifar100_vit import WEIGHTS, learning_rate
 from experiments.cifar100_vit.losses import LOSSES
 from experiments.core.config import parse_options
 
@@ -50,7 +52,7 @@ MAX_K = 10
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
     """The paper's setting, changed by `argument`: "loss=topk,p=4/3" and the like, see OPTIONS."""
     options = parse_options(argument, OPTIONS, {"loss": LOSSES, "recipe": RECIPES, "weights": WEIGHTS})
-    p, steps = p_and_steps(options)
+    p, steps = float(Fraction(options["p"])), int(options["steps"])
     config = ml_collections.ConfigDict()
     config.seed = 0
     config.total_steps = steps

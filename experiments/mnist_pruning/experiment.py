@@ -105,7 +105,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         return {"network": network, "hardened": harden(network), "trained": params}
 
     def pictures(params: Params) -> dict[str, jax.Array]:
-        return network.pictures(effective(params, jnp.float32(1)))
+        return network.pictures(effective(params, jnp.float32(1))) if network.pictures else {}
 
     def labels(params: Params) -> dict[str, Any]:
         states = {pool: {name: name for name in state} for pool, state in params["method"].items()}
