@@ -22,8 +22,7 @@ from experiments.vmoe.measures import measure
 from experiments.vmoe.router_kinds import ROUTERS, Shape
 from experiments.vmoe.routers import SCORES, HardExpertChoice, Logits, Slots
 from experiments.vmoe_clusters import task
-from experiments.vmoe_clusters.assigned import Assigned
-from experiments.vmoe_clusters.kinds import BEST, KINDS, NAMES
+from experiments.vmoe_clusters.kinds import BEST, KINDS, NAMES, Assigned
 from experiments.vmoe_clusters.recovery import recovery
 
 _ExpertChoice = Callable[[Logits], Slots]  # what all of NAMES are

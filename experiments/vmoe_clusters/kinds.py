@@ -1,7 +1,14 @@
 """The routers of the task: those of V-MoE by which experts choose, and the best assignment itself."""
 
+import dataclasses
+
+import jax
+from jax import Array
+
 from experiments.core.kinds import Kinds
 from experiments.vmoe.router_kinds import KINDS as OF_ROUTERS
+from experiments.vmoe.routers import Logits, Slots
+from experiments.vmoe.routers.routing import PerExpert, fill_slots
 
 BEST = "best"
 # The order of the tables.
@@ -13,3 +20,21 @@ KINDS = Kinds(
     ignores={BEST: ("router.capacity",)},
     options={"router.name": "router"},
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class Assigned(PerExpert):
+    """A mask that is given: what is left to learn are the gates.
+
+    Attributes:
+      mask: [G, E, S], of zeros and ones.
+      k: ones of each expert.
+    """
+
+    mask: Array
+    k: int
+
+    def __call__(self, logits: Logits) -> Slots:
+        """The `k` tokens of each expert."""
+        _, token = jax.lax.top_k(self.mask, self.k)
+        return fill_slots(jax.nn.softmax(logits.noisy), self.mask, token)
