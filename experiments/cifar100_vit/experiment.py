@@ -16,7 +16,7 @@ from experiments.core.record import hardware
 from experiments.core.training import optimizer
 from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Recipe
 from experiments.vision import download, efficientnet_weights, features, vit
-from experiments.vision.inputs import has_features
+from experiments.vision.networks import has_features
 from experiments.vision.networks import validate as validate_transformer
 
 MAX_K = 10  # of the top-k accuracies
@@ -42,7 +42,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
 def prepare(config: ml_collections.ConfigDict) -> None:
     """Asks for accelerators, unless the config does without, and fetches the weights to start from."""
     if has_features(config):
-        features.prepare(config)
+        efficientnet_weights.require_installed()
         return
     if is_convolutional(config):
         efficientnet_weights.require_installed()

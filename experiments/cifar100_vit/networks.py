@@ -19,10 +19,9 @@ import ml_collections
 from experiments.core.config import about
 from experiments.core.input.dataset import Data
 from experiments.core.training.experiment import Params
-from experiments.vision import efficientnet, efficientnet_weights, inputs
+from experiments.vision import efficientnet, efficientnet_weights
 from experiments.vision.efficientnet import BEFORE_LAST_BLOCK, LAST_BLOCK, EfficientNetLite0, Head
-from experiments.vision.inputs import has_features
-from experiments.vision.networks import Network, transformer
+from experiments.vision.networks import Network, has_features, inputs_of, transformer
 from experiments.vision.pretrained import load_pretrained
 
 
@@ -73,7 +72,7 @@ def _last_block(data: Data) -> Network:
 
 
 def _whole(config: ml_collections.ConfigDict, data: Data) -> Network:
-    size, augmented, prepared, _ = inputs.of(config)
+    size, augmented, prepared, _ = inputs_of(config)
     network = _convolutional(EfficientNetLite0(data.num_classes), (size, size, 3))
     return network._replace(
         logits=lambda params, images: network.logits(

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 import jax
 import jax.numpy as jnp
 import ml_collections
+from flax import linen as nn
 from flax import traverse_util
 from jax.nn import initializers
 
 from experiments.core.config import require_one_of, require_wholes
 from experiments.core.errors import UsageError
 from experiments.core.input.dataset import Data
-from experiments.mnist_pruning import model as perceptron
 from experiments.vision import filters
 from experiments.vision.networks import Network, transformer
 from experiments.vision.networks import validate as validate_transformer
@@ -37,6 +37,27 @@ INITIALISATIONS: dict[str, initializers.Initializer] = {
 }
 
 
+class MLP(nn.Module):
+    """The paper's `W3 relu(W2 relu(W1 a + b1) + b2) + b3`, with layers named "1", "2", ...; biases start at 0.
+
+    Attributes:
+      widths: of the hidden layers.
+      num_classes: width of the output.
+      kernel_init: of all kernels.
+    """
+
+    widths: Sequence[int]
+    num_classes: int
+    kernel_init: initializers.Initializer
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Inputs [B, D] to logits [B, num_classes]."""
+        for layer, width in enumerate(self.widths, start=1):
+            x = nn.relu(nn.Dense(width, kernel_init=self.kernel_init, name=str(layer))(x))
+        return nn.Dense(self.num_classes, kernel_init=self.kernel_init, name=str(len(self.widths) + 1))(x)
+
+
 @dataclasses.dataclass(frozen=True)
 class NetworkKind:
     """A network, as `NETWORKS` lists it."""
@@ -48,7 +69,7 @@ class NetworkKind:
 
 def _mlp(config: ml_collections.ConfigDict, data: Data) -> Network:
     """The paper's MLP, with `config.prune_layers` pruned."""
-    model = perceptron.MLP(config.hidden, data.num_classes, INITIALISATIONS[config.initialisation])
+    model = MLP(config.hidden, data.num_classes, INITIALISATIONS[config.initialisation])
     shift, scale = INPUTS[config.inputs](data)
 
     def inputs(images: jax.Array) -> jax.Array:

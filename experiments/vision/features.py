@@ -87,16 +87,6 @@ def place(config: ml_collections.ConfigDict) -> int:
     return LAYERS[config.features.layer].place
 
 
-def prepare(config: ml_collections.ConfigDict) -> None:
-    """Checks that the weights are there.
-
-    Raises:
-      UsageError: they are not installed.
-    """
-    del config
-    efficientnet_weights.require_installed()
-
-
 def load(config: ml_collections.ConfigDict) -> Data:
     """Loads a data set with features in the place of images: `image` [N, 1280], or [N, H, W, 320].
 

@@ -1,6 +1,7 @@
 """Networks as experiments train them, and the transformer that the fields of a config describe.
 
-config.input.size      side of the images in pixels; or, in its place, config.features.size: the transformer sees maps
+config.input.size      side of the images in pixels (core/input/pipeline.py has the other fields of config.input); or, in
+                       its place, config.features (features.py): the transformer sees the maps of a frozen network
 config.model.variant   a size, a slash, and the patch size in pixels, or in places of a map
             .width, .depth, .mlp_dim, .num_heads   0 for that of the variant
             .pool      tok or gap
@@ -17,14 +18,30 @@ import jax.numpy as jnp
 import ml_collections
 
 from experiments.core.config import about, require, require_one_of
+from experiments.core.input import augment
 from experiments.core.input.dataset import Data
 from experiments.core.training.experiment import Params
-from experiments.vision import features, filters, inputs, vit
-from experiments.vision.inputs import has_features
+from experiments.vision import features, filters, vit
 
 DTYPES = ("float32", "bfloat16")
 # What the sizes may be at most; whether the network then fits in memory is for the trainer to say.
 SIZES = {"width": 2**17, "depth": 1000, "mlp_dim": 2**19, "num_heads": 2**17}
+
+
+class Inputs(NamedTuple):
+    """How `image` of a batch becomes what the network sees, float32 [B, side, side, C].
+
+    Attributes:
+      side: in pixels, or in places of a map.
+      augment: of a key and the images of a training batch.
+      prepare: of images to evaluate on.
+      prepare_stored: of those as the data set has them, where what is evaluated on may be a stream of others.
+    """
+
+    side: int
+    augment: Callable[[jax.Array, jax.Array], jax.Array]
+    prepare: Callable[[jax.Array], jax.Array]
+    prepare_stored: Callable[[jax.Array], jax.Array]
 
 
 class Network(NamedTuple):
@@ -51,9 +68,34 @@ class Network(NamedTuple):
     pruned: Sequence[str] = ()
 
 
+def has_features(config: ml_collections.ConfigDict) -> bool:
+    """Whether what is trained begins at features that do not change."""
+    return config.get("features") is not None
+
+
+def inputs_of(config: ml_collections.ConfigDict) -> Inputs:
+    """The inputs that a config asks for: images as floats in [-1, 1], or maps as they are."""
+    if has_features(config):
+        return Inputs(
+            config.features.size // features.place(config), lambda key, maps: _as_floats(maps), _as_floats, _as_floats
+        )
+    size, recipe = config.input.size, config.input.recipe
+
+    def evaluated(images: jax.Array) -> jax.Array:
+        return augment.EVALUATION[recipe](images, size)
+
+    if config.input.augment_on == "host":
+        return Inputs(size, lambda key, images: augment.normalise(images), augment.normalise, evaluated)
+    return Inputs(size, lambda key, images: augment.TRAIN[recipe](key, images, size), evaluated, evaluated)
+
+
+def _as_floats(maps: jax.Array) -> jax.Array:
+    return maps.astype(jnp.float32)
+
+
 def transformer(config: ml_collections.ConfigDict, data: Data, **further: Any) -> Network:
     """The network of `make`, from scratch, for images as `data` have them."""
-    size, augment, prepare, _ = inputs.of(config)
+    size, augment, prepare, _ = inputs_of(config)
     model = make(config, data.num_classes, **further)
     channels = data.train["image"].shape[-1] if data.train else 3
 

@@ -21,8 +21,8 @@ from experiments.core.input.dataset import Data
 from experiments.core.record import hardware
 from experiments.core.training import mesh, optimizer, schedules
 from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Probe, Recipe
-from experiments.vision import features, filters, inputs, networks, vit
-from experiments.vision.inputs import has_features
+from experiments.vision import efficientnet_weights, features, filters, networks, vit
+from experiments.vision.networks import has_features, inputs_of
 from experiments.vmoe import dispatch, layer, measures, model, outputs, routers
 from experiments.vmoe.router_kinds import KINDS, ROUTERS, Shape
 
@@ -33,7 +33,7 @@ def routing_shape(config: ml_collections.ConfigDict) -> Shape:
     """Resolves `config.router.k`, or its factor, and `config.router.capacity`."""
     fields = config.router
     tokens = config.moe.group_images * model.tokens_per_image(
-        _model(config, 1, routers.HardExpertChoice(1)), inputs.of(config).side
+        _model(config, 1, routers.HardExpertChoice(1)), inputs_of(config).side
     )
     k = fields.k
     if not k:
@@ -81,7 +81,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
 def prepare(config: ml_collections.ConfigDict) -> None:
     """Asks for accelerators, unless the config does without, and for the weights of features."""
     if has_features(config):
-        features.prepare(config)
+        efficientnet_weights.require_installed()
     network = f"{config.model.variant} in batches of {config.batch_size} images"
     hardware.require_accelerator(config, network, f"{config.dataset} prepared in TFDS_DATA_DIR", "make vmoe-small")
 
@@ -131,7 +131,7 @@ def _model(
 
 def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     """The experiment on images with the number of channels and of classes that `data` have."""
-    side, augment, prepared, prepared_stored = inputs.of(config)
+    side, augment, prepared, prepared_stored = inputs_of(config)
     channels = data.train["image"].shape[-1] if data.train else 3
     lam_of = schedules.lam_schedule(config.router.lam, config.router.hard_after)
     group_images, prefix = config.moe.group_images, data.prefix
