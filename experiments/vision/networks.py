@@ -1,7 +1,7 @@
 """Networks as experiments train them, and the transformer that the fields of a config describe.
 
-config.input.size      side of the images in pixels (core/input/pipeline.py has the other fields of config.input); or, in
-                       its place, config.features (features.py): the transformer sees the maps of a frozen network
+config.input.size      side of the images in pixels; core/input/pipeline.py has the other fields of config.input. Or, in
+                       their place, config.features (features.py): the transformer sees the maps of a frozen network
 config.model.variant   a size, a slash, and the patch size in pixels, or in places of a map
             .width, .depth, .mlp_dim, .num_heads   0 for that of the variant
             .pool      tok or gap
