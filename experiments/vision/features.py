@@ -18,7 +18,7 @@ import hashlib
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import ml_collections
@@ -53,22 +53,13 @@ _PATIENCE = 10.0  # seconds between two lines of progress
 Compute = Callable[[np.ndarray], np.ndarray]
 
 
-class Layer(NamedTuple):
-    """An output of the network that is kept, its type, and the side of one of its places in pixels.
-
-    Half of float32's digits are enough for maps, which take 16 times the place: they end in a network of their own.
-    """
-
-    name: str
-    dtype: type
-    place: int = REDUCTION
-
-
-LAYERS = {
-    "pooled": Layer("pooled", np.float32),
-    "maps": Layer("maps", np.float16),
-    BEFORE_LAST_BLOCK: Layer(BEFORE_LAST_BLOCK, np.float16),
-    STAGE_5: Layer(STAGE_5, np.float16, REDUCTION_5),
+# The outputs of the network that can be kept: their type, and the side of one of their places in pixels. Half of
+# float32's digits are enough for maps, which take 16 times the space: they end in a network of their own.
+LAYERS: dict[str, tuple[type, int]] = {
+    "pooled": (np.float32, REDUCTION),
+    "maps": (np.float16, REDUCTION),
+    BEFORE_LAST_BLOCK: (np.float16, REDUCTION),
+    STAGE_5: (np.float16, REDUCTION_5),
 }
 MAPS = tuple(name for name in LAYERS if name != "pooled")
 
@@ -84,7 +75,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
 
 def place(config: ml_collections.ConfigDict) -> int:
     """The side of a place of the maps, in pixels."""
-    return LAYERS[config.features.layer].place
+    return LAYERS[config.features.layer][1]
 
 
 def load(config: ml_collections.ConfigDict) -> Data:
@@ -125,7 +116,7 @@ def _source(
         digest.update(np.ascontiguousarray(images).data)
     place = directory / f"{name}-{digest.hexdigest()[:16]}"
     # Made when first needed: where all are there already it need not be compiled.
-    network = functools.cache(lambda: _network(size, LAYERS[layer]))
+    network = functools.cache(lambda: _network(size, layer))
 
     def featured(split: str, examples: InMemory) -> InMemory:
         what = f"features of {split} of {dataset} at {size} pixels"
@@ -135,15 +126,15 @@ def _source(
     return Source(featured("train", source.train), featured("test", source.test), source.num_classes)
 
 
-def _network(size: int, layer: Layer) -> Compute:
+def _network(size: int, layer: str) -> Compute:
     """The frozen network as a function of at most BLOCK images, any number of which compile nothing anew."""
-    variables = jax.device_put(efficientnet_weights.load())
+    variables, dtype = jax.device_put(efficientnet_weights.load()), LAYERS[layer][0]
     batch = _BATCH if jax.default_backend() == "cpu" else BLOCK
 
     @jax.jit
     def apply(variables: Any, images: jax.Array) -> jax.Array:
         outputs = EfficientNetLite0().apply(variables, preprocess(in_colour(images), size))
-        return getattr(outputs, layer.name).astype(layer.dtype)
+        return getattr(outputs, layer).astype(dtype)
 
     def compute(images: np.ndarray) -> np.ndarray:
         filled = np.concatenate([images, np.repeat(images[-1:], -len(images) % batch, axis=0)])
