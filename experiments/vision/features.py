@@ -48,7 +48,7 @@ DIRECTORY = Path("runs/features")
 BLOCK = 500  # images
 _BATCH = 20  # images at once on CPUs, a divisor of BLOCK: more at once are slower
 _VERSION = 2  # of the recipe, to be raised when features, or their files, become others
-_PATIENCE = 10.0  # seconds between two lines of progress
+_PROGRESS_SECONDS = 10.0  # seconds between two lines of progress
 
 Compute = Callable[[np.ndarray], np.ndarray]
 
@@ -73,7 +73,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
     require(fields.size in range(REDUCTION, 1025, REDUCTION), "features.size", fields.size, allowed)
 
 
-def place(config: ml_collections.ConfigDict) -> int:
+def pixels_per_place(config: ml_collections.ConfigDict) -> int:
     """The side of a place of the maps, in pixels."""
     return LAYERS[config.features.layer][1]
 
@@ -169,7 +169,7 @@ def _computed(images: np.ndarray, compute: Compute, what: str) -> np.ndarray:
             rows = np.empty((len(images), *block.shape[1:]), block.dtype)
         rows[at : at + BLOCK] = block
         done, now = at + len(block), time.monotonic()
-        if now - last >= _PATIENCE or done == len(images):
+        if now - last >= _PROGRESS_SECONDS or done == len(images):
             print(f"{what}: {done} of {len(images)} images, {pace(done, len(images), now - start)}", flush=True)
             last = now
     return rows

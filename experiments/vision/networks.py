@@ -77,7 +77,10 @@ def inputs_of(config: ml_collections.ConfigDict) -> Inputs:
     """The inputs that a config asks for: images as floats in [-1, 1], or maps as they are."""
     if has_features(config):
         return Inputs(
-            config.features.size // features.place(config), lambda key, maps: _as_floats(maps), _as_floats, _as_floats
+            config.features.size // features.pixels_per_place(config),
+            lambda key, maps: _as_floats(maps),
+            _as_floats,
+            _as_floats,
         )
     size, recipe = config.input.size, config.input.recipe
 
@@ -106,7 +109,7 @@ def transformer(config: ml_collections.ConfigDict, data: Data, **further: Any) -
         return jnp.asarray(model.apply({"params": params}, images))
 
     flops = 3.0 * vit.forward_flops(model, size, channels)
-    return Network(init, logits, augment, prepare, flops, filters.of_patches)
+    return Network(init, logits, augment, prepare, flops, filters.patch_filters)
 
 
 def options(config: ml_collections.ConfigDict) -> dict[str, Any]:
@@ -144,7 +147,7 @@ def validate(config: ml_collections.ConfigDict, model: vit.VisionTransformer | N
     )
     field, unit, allowed = "input", model.patch_size, f"a multiple of the patch size {model.patch_size}"
     if has_features(config):
-        pixels = features.place(config)
+        pixels = features.pixels_per_place(config)
         field, unit = "features", pixels * model.patch_size
         allowed = f"a multiple of {unit}: {pixels} pixels for a place, patch size {model.patch_size}"
     require(config[field].size % unit == 0, f"{field}.size", config[field].size, allowed)

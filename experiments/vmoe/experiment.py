@@ -101,9 +101,9 @@ def _validate_groups(config: ml_collections.ConfigDict) -> None:
     size = config.get("eval_batch_size")
     allowed = f"given, and a multiple of {images * parts}: moe.group_images={images} times {parts} devices"
     require(size is not None and size % (images * parts) == 0, "eval_batch_size", size, allowed)
-    of_mesh = mesh.axis_sizes(config)["expert"]
-    allowed = f"a multiple of the {of_mesh} parts of mesh.expert"
-    require(config.moe.num_experts % of_mesh == 0, "moe.num_experts", config.moe.num_experts, allowed)
+    expert_parts = mesh.axis_sizes(config)["expert"]
+    allowed = f"a multiple of the {expert_parts} parts of mesh.expert"
+    require(config.moe.num_experts % expert_parts == 0, "moe.num_experts", config.moe.num_experts, allowed)
 
 
 def make_router(config: ml_collections.ConfigDict, lam: Any) -> routers.RouterOrDense:
@@ -135,7 +135,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     channels = data.train["image"].shape[-1] if data.train else 3
     lam_of = schedules.lam_schedule(config.router.lam, config.router.hard_after)
     group_images, prefix = config.moe.group_images, data.prefix
-    name, of_routers = f"{prefix}_precision_at_1", f"{prefix}_router"
+    precision, router_metrics = f"{prefix}_precision_at_1", f"{prefix}_router"
 
     def network(progress: jax.Array, noise: float) -> vit.VisionTransformer:
         return _model(config, data.num_classes, make_router(config, lam_of(progress)), noise)
@@ -164,18 +164,18 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
             # Joint frequencies of expert and class, whose mean `conclude` turns into mutual information.
             routing[block]["specialisation"] = found.experts_of_images(block)[:, :, None] * labels[:, None]
         return {
-            name: 100.0 * (first * labels).sum(axis=1),
+            precision: 100.0 * (first * labels).sum(axis=1),
             f"{prefix}_loss": _loss(config.loss, found.logits, examples["label"]),
-            of_routers: routing,
+            router_metrics: routing,
             "error": 100.0 - 100.0 * (first * labels).sum(axis=1),  # to choose hyper-parameters by
         }
 
     def conclude(means: Metrics) -> Metrics:
         concluded = {
             block: values | {"specialisation": measures.mutual_information(values["specialisation"])}
-            for block, values in means[of_routers].items()
+            for block, values in means[router_metrics].items()
         }
-        return means | {of_routers: concluded}
+        return means | {router_metrics: concluded}
 
     def find(params: Params, progress: jax.Array) -> dict[str, jax.Array]:
         """The experts of the tokens of the first group, whatever the devices."""
@@ -206,10 +206,10 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         optimizer=optimizer.make(config),
         augment=augment,
         flops_per_example=3.0 * flops,
-        headline=(name,),
+        headline=(precision,),
         conclude=conclude,
         probe=Probe(find, compare) if data.evaluation else None,
-        pictures=None if has_features(config) else filters.of_patches,
+        pictures=None if has_features(config) else filters.patch_filters,
     )
 
 

@@ -27,7 +27,10 @@ from experiments.vmoe_clusters.recovery import recovery
 
 _ExpertChoice = Callable[[Logits], Slots]  # what all of NAMES are
 
-_FIRST = {"validation": 2**29, "test": 2**30}  # number of the first group to evaluate on; those to train on are from 0
+_FIRST_GROUP = {
+    "validation": 2**29,
+    "test": 2**30,
+}  # number of the first group to evaluate on; those to train on are from 0
 
 
 def routing_shape(config: ml_collections.ConfigDict) -> Shape:
@@ -60,7 +63,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
 def load(config: ml_collections.ConfigDict) -> Data:
     """The numbers of the groups, of which the device makes tokens; none is seen twice in training."""
     train = np.arange(config.steps * config.batch_size, dtype=np.int32)
-    evaluation = _FIRST[config.split] + np.arange(config.task.groups, dtype=np.int32)
+    evaluation = _FIRST_GROUP[config.split] + np.arange(config.task.groups, dtype=np.int32)
     # Under the name by which the trainer counts examples.
     return Data({"label": train}, {"label": evaluation}, config.task.experts, SPLITS[config.split])
 
@@ -72,12 +75,12 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     lam_of = schedules.lam_schedule(config.router.lam, config.router.hard_after)
 
     def init(key: jax.Array) -> Params:
-        of_problem, of_router, of_experts = jax.random.split(key, 3)
+        problem_key, router_key, experts_key = jax.random.split(key, 3)
         scale = np.float32(width**-0.5)
         return {
-            "problem": task.draw(of_problem, num_experts, width, outputs),
-            "router": scale * jax.random.normal(of_router, (width, num_experts)),
-            "experts": scale * jax.random.normal(of_experts, (num_experts, width, outputs)),
+            "problem": task.draw(problem_key, num_experts, width, outputs),
+            "router": scale * jax.random.normal(router_key, (width, num_experts)),
+            "experts": scale * jax.random.normal(experts_key, (num_experts, width, outputs)),
         }
 
     def sample(params: Params, batch: Batch) -> task.Groups:

@@ -6,7 +6,7 @@ import jax
 from jax import Array
 
 from experiments.core.kinds import Kinds
-from experiments.vmoe.router_kinds import KINDS as OF_ROUTERS
+from experiments.vmoe.router_kinds import KINDS as ROUTER_KINDS
 from experiments.vmoe.routers import Logits, Slots
 from experiments.vmoe.routers.routing import PerExpert, fill_slots
 
@@ -15,7 +15,7 @@ BEST = "best"
 NAMES = (BEST, "hard", "relaxed", "annealed", "straight_through", "balanced")
 KINDS = Kinds(
     "router.name",
-    reads={name: OF_ROUTERS.reads.get(name, ()) for name in NAMES},
+    reads={name: ROUTER_KINDS.reads.get(name, ()) for name in NAMES},
     only_if={"router.lam.end": ("router.lam.schedule", ["geometric"])},
     ignores={BEST: ("router.capacity",)},
     options={"router.name": "router"},

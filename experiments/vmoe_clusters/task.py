@@ -51,9 +51,9 @@ def pairs(num_clusters: int, k: int) -> np.ndarray:
 
 def draw(key: Array, num_clusters: int, width: int, outputs: int) -> Problem:
     """Centres and maps at random; `width` is at least `num_clusters`."""
-    of_centres, of_maps = jax.random.split(key)
-    maps = jax.random.normal(of_maps, (num_clusters, width, outputs)) * np.float32(width**-0.5)
-    return {"centres": jax.random.orthogonal(of_centres, width)[:num_clusters], "maps": maps}
+    centres_key, maps_key = jax.random.split(key)
+    maps = jax.random.normal(maps_key, (num_clusters, width, outputs)) * np.float32(width**-0.5)
+    return {"centres": jax.random.orthogonal(centres_key, width)[:num_clusters], "maps": maps}
 
 
 def sample(problem: Problem, numbers: Array, noise: float, k: int) -> Groups:
@@ -63,19 +63,19 @@ def sample(problem: Problem, numbers: Array, noise: float, k: int) -> Groups:
     own, it has nothing in common as seen from them.
     """
     num_clusters, width = problem["centres"].shape
-    of_tokens = pairs(num_clusters, k)
+    token_pairs = pairs(num_clusters, k)
 
-    def one(number: Array) -> Groups:
-        of_names, of_noise = jax.random.split(jax.random.fold_in(jax.random.key(0), number))
-        clusters = jax.random.permutation(of_names, num_clusters).astype(jnp.int32)[of_tokens]
-        disturbance = np.float32(noise) * jax.random.normal(of_noise, (len(of_tokens), width))
+    def group(number: Array) -> Groups:
+        names_key, noise_key = jax.random.split(jax.random.fold_in(jax.random.key(0), number))
+        clusters = jax.random.permutation(names_key, num_clusters).astype(jnp.int32)[token_pairs]
+        noise_vectors = np.float32(noise) * jax.random.normal(noise_key, (len(token_pairs), width))
         scale = np.float32((width / (PER_TOKEN + noise**2 * width)) ** 0.5)
-        tokens = scale * (problem["centres"][clusters].sum(axis=1) + disturbance)
+        tokens = scale * (problem["centres"][clusters].sum(axis=1) + noise_vectors)
         mapped = jnp.einsum("sd,edf->sef", tokens, problem["maps"])
-        of_clusters = jnp.take_along_axis(mapped, clusters[..., None], axis=1)
-        return Groups(tokens, of_clusters.sum(axis=1) * np.float32(PER_TOKEN**-0.5), clusters)
+        by_own_maps = jnp.take_along_axis(mapped, clusters[..., None], axis=1)
+        return Groups(tokens, by_own_maps.sum(axis=1) * np.float32(PER_TOKEN**-0.5), clusters)
 
-    return jax.vmap(one)(numbers)
+    return jax.vmap(group)(numbers)
 
 
 def membership(clusters: Array, num_clusters: int) -> Array:
