@@ -20,8 +20,8 @@ Dosovitskiy et al. report 89.17 % accuracy after 500 steps and 91.15 % after 100
 here, as the weights could not be obtained: no number to expect is our own.
 
 `features` is the first stand-in: a linear head on the features of EfficientNet-Lite0, which has ImageNet's weights and
-is not trained. But for that network and lam = 1 it is the paper's setting; 100 steps take seconds, once the features
-are there. With `last_block` the network's last block is trained, too, and with `whole` all of it.
+is not trained. Except for that network and lam = 1 it is the paper's setting; 100 steps take seconds once the features
+are computed. With `last_block` the network's last block is trained, too, and with `whole` all of it.
 
 `small` is the second, which learns its features itself: a small network at 32 pixels, whose weights come from training
 it on the 20 coarse labels (`pretrain`). `make cifar100-small` does both, for all losses;
@@ -136,7 +136,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     # Without an accelerator this is refused, not begun: a step would take minutes.
     config.accelerator = True
 
-    # The loss; of k, p, lam and target cross-entropy makes no use.
+    # The loss; cross-entropy makes no use of k, p, lam and target.
     config.loss = ml_collections.ConfigDict()
     config.loss.name = options["loss"]
     config.loss.k = 3

@@ -77,7 +77,7 @@ def get_config(argument: str = "relaxed") -> ml_collections.ConfigDict:
     config.inputs = (
         "standardised"  # or unit (in [0, 1]), symmetric (in [-1, 1]), raw (0 to 255); the paper says nothing
     )
-    config.initialisation = "lecun_normal"  # or glorot_uniform, torch, normal_0.1, normal_0.01; nor of this
+    config.initialisation = "lecun_normal"  # or glorot_uniform, torch, normal_0.1, normal_0.01; open in the paper, too
 
     # Pruning: which weight matrices, numbered from 1, and how much of each is kept.
     config.method = "relaxed"
@@ -93,13 +93,13 @@ def get_config(argument: str = "relaxed") -> ml_collections.ConfigDict:
     # The relaxed operator (methods relaxed and straight_through).
     config.p = 2.0
     config.lam = ml_collections.ConfigDict()
-    # At start; or "geometric": from start to end, step by step; or "support": what keeps so many weights other than 0,
-    # all at first, then ever fewer by a cubic schedule, until hard_after.
+    # "constant" (start); or "geometric": from start to end, step by step; or "support": the lam that leaves a given
+    # number of weights other than 0, all at first, then ever fewer by a cubic schedule, until hard_after.
     config.lam.schedule = "constant"
     config.lam.start = 1e-4
     config.lam.end = 1e-4
-    # Whether a selected weight keeps its value (the published code) or is shrunk by 1 / (1 + lam)
-    # and the like (the paper). Only with it does the operator tend to the identity as lam grows.
+    # True: a selected weight keeps its value, as in the published code, and the operator tends to the identity as lam
+    # grows. False: it is shrunk by a factor such as 1 / (1 + lam), as in the paper.
     config.debias = False
     # Other readings of the paper: lam times the number of weights (a regulariser that is a mean, not a sum); the
     # weights times the relaxed mask of their magnitudes or squares; or no derivative of which weights are selected,

@@ -15,8 +15,8 @@ temperature where there is one,
     xent_smoothed, truncated_entropy, smooth_svm, sorted_xent
 
 `R(t) = lam / p |t|^p` is a constant of the logits, `lam / p` for one label, which the paper leaves out. Of `topk`, the
-first form has no lower bound for `k > 1`: mask and target differ in their sum, so a common shift takes all logits down
-and the loss with them. The second is a Fenchel-Young loss proper. See `ops.topk_fenchel_young_loss`.
+first form has no lower bound for `k > 1`: mask and target differ in their sum, so lowering all logits alike lowers the
+loss. The second is a Fenchel-Young loss proper. See `ops.topk_fenchel_young_loss`.
 
 To add one: an entry of LOSSES here, its name and look in `report.py`, and where it is tried in `suite.py`.
 """

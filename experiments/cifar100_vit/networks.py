@@ -60,7 +60,7 @@ def _head(data: Data) -> Network:
     def logits(params: Params, examples: jax.Array) -> jax.Array:
         return jnp.asarray(model.apply({"params": params}, examples))
 
-    # Forward, and backward to the parameters alone: nothing in front of them is trained.
+    # The forward pass, and the backward pass to the parameters alone: nothing in front of them is trained.
     return Network(init, logits, flops=4.0 * width * data.num_classes)
 
 
@@ -84,7 +84,7 @@ def _whole(config: ml_collections.ConfigDict, data: Data) -> Network:
 
 
 def _convolutional(model: EfficientNetLite0, shape: tuple[int, ...]) -> Network:
-    """With ImageNet's weights, but for a classifier of zeros; its norms have ImageNet's statistics."""
+    """The network of `model` with ImageNet's weights and statistics of norms, and a classifier of zeros."""
     weights = efficientnet_weights.load()
 
     def init(key: jax.Array) -> Params:

@@ -5,8 +5,8 @@ small  what results/cifar100_vit holds, the stand-in for ViT-B/16: pretraining o
        2 CPU cores that are busy
 pretrained   the stand-in with ImageNet's features: a linear head on those of a frozen EfficientNet-Lite0. Every loss at
        the paper's learning rate, and at its own, chosen on validation from one grid; 39 minutes on 2 CPU cores
-last_block   the same of a few losses, with that network's last block trained, too: hours on 2 CPU cores
-demo   the same in little on scikit-learn's digits, without the choice; under a minute
+last_block   the same for a few losses, with that network's last block trained, too: hours on 2 CPU cores
+demo   a small version on scikit-learn's digits, where nothing is chosen; under a minute
 full   the paper's three runs at full size, those with a smooth target, and the mixture: for accelerators, at the
        paper's learning rates and each at its own
 
@@ -56,8 +56,8 @@ class Form:
       loss: its name in LOSSES.
       fields: of `config.loss`, those that it sets.
       lams: tried with each learning rate on the small network; none: that of the config.
-      temperatures: the same on features, where lam is more than a scale of the rate.
-      in_all_suites: whether other suites than those on features have it.
+      temperatures: values of lam tried with each rate on features, for losses where not only rate / lam matters.
+      in_all_suites: whether it is also in the suites that do not train on features.
     """
 
     loss: str
@@ -126,7 +126,7 @@ OTHER_SETTINGS = (
     Setting("images10/", {"images_per_class": 10}, losses=FEW_LOSSES, rates=FEW_RATES, decays=FEW_IMAGES_DECAYS),
     Setting("images50/", {"images_per_class": 50}, losses=FEW_LOSSES, rates=FEW_RATES, decays=FEW_IMAGES_DECAYS),
     Setting("steps1000/", steps=1000, losses=FEW_LOSSES, rates=FEW_RATES),
-    # The longer, the smaller are the best.
+    # The best rate falls with the length of training.
     Setting("steps5000/", steps=5000, losses=FEW_LOSSES, rates=(0.0005, *RATES_ON_FEATURES[:6])),
 )
 LAST_BLOCK = Setting("", losses=FEW_LOSSES, rates=RATES_ON_FEATURES[:11], decays=(), variant="last_block")

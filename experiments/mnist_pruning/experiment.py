@@ -87,7 +87,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
             return 100.0 * wrong.astype(jnp.float32)
 
         def per_example(value: jax.Array) -> jax.Array:
-            """Evaluation in batches takes a value for each example, of what the examples have no part in, too."""
+            """Repeats a value for each example: evaluation in batches takes no other metrics."""
             return jnp.broadcast_to(value, examples["label"].shape) if config.get("eval_batch_size") else value
 
         metrics: Metrics = {"error": error(trained), "hardened_error": error(hardened)}

@@ -1,6 +1,6 @@
 """The networks that are pruned, by the name that `config.network` has for them.
 
-To add one: a function that makes it of a config and data, and an entry of NETWORKS.
+To add one: a function that makes it from a config and data, and an entry of NETWORKS.
 """
 
 import dataclasses
@@ -64,7 +64,7 @@ class NetworkKind:
 
     make: Callable[[ml_collections.ConfigDict, Data], Network]
     validate: Callable[[ml_collections.ConfigDict], None]  # of its own fields
-    fields: Sequence[str]  # of the config, which that of another network lacks
+    fields: Sequence[str]  # that only configs of this network have
 
 
 def _mlp(config: ml_collections.ConfigDict, data: Data) -> Network:

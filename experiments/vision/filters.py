@@ -11,8 +11,8 @@ MAX_FILTERS = 16  # filters; those of a layer are many, and a page holds those o
 def images(filters: jax.Array, importance: jax.Array) -> jax.Array:
     """The filters of the largest importance, MAX_FILTERS of them at most, as images [N, H, W, 3] in [0, 1].
 
-    Each is divided by its largest magnitude. Three channels are colours, in which 0 is grey. Of any other number the
-    mean is shown: blue where it is negative, white where it is 0, red where it is positive.
+    Each is divided by its largest magnitude. Three channels are shown as colours, in which 0 is grey. Any other number
+    of channels is averaged: blue is negative, white 0 and red positive.
 
     Args:
       filters: [D, H, W, C].

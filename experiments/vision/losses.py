@@ -1,4 +1,4 @@
-"""Losses of others for top-k classification, of logits [B, n] and integer labels [B], one value [B] per example.
+"""Published losses for top-k classification, of logits [B, n] and integer labels [B], one value [B] per example.
 
 Below, `x` are the logits of an example, `y` is its label, and `x_[1] >= x_[2] >= ...` are the logits of the others.
 """
@@ -43,9 +43,9 @@ def smooth_svm(logits: Array, labels: Array, k: int, temperature: Array | float)
 def sorted_cross_entropy(logits: Array, labels: Array, weights: np.ndarray, temperature: Array | float) -> Array:
     """`-log sum_k weights_k P(the rank of y is at most k)`, with a relaxed sort for the ranks.
 
-    Petersen, Kuehne, Borgelt and Deussen, "Differentiable Top-k Classification Learning" (ICML 2022). Of the sorts they
-    try this is SoftSort (Prillo and Eisenschlos 2020): that the label is among the first k has the probability that
-    `softsort_topk_mask` gives. As they do in their fine-tuning, k = 1 takes the softmax in its place.
+    Petersen, Kuehne, Borgelt and Deussen, "Differentiable Top-k Classification Learning" (ICML 2022), with one of the
+    sorts that they try, SoftSort (Prillo and Eisenschlos 2020): `softsort_topk_mask` gives the probability that the
+    label is among the first k. For k = 1 the softmax takes its place, as in their fine-tuning.
 
     Args:
       logits: [B, n].

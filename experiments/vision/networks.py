@@ -1,4 +1,4 @@
-"""Networks as experiments train them, and the transformer that the fields of a config describe.
+"""Networks as experiments train them, what they see of a batch, and the transformer that a config describes.
 
 config.input.size      side of the images in pixels; core/input/pipeline.py has the other fields of config.input. Or, in
                        their place, config.features (features.py): the transformer sees the maps of a frozen network

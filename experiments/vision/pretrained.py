@@ -45,8 +45,8 @@ _SHOWN = 4
 def load_pretrained(path: str | Path, shapes: Params) -> Params:
     """The parameters of a network but for its head, from a file.
 
-    - `pre_logits` is taken from the file if the network has one, and left out if it has not.
-    - So is the class token. A file without one does not fit a network with one.
+    - `pre_logits` and the class token are taken from the file if the network has them, and left out otherwise. A file
+      without a class token does not fit a network that has one.
     - Position embeddings are resized to the grid of the network, by `resize_positions`.
     - Single blocks are stacked where the network has scanned ones, and the other way round.
 
@@ -96,10 +96,10 @@ def load_pretrained(path: str | Path, shapes: Params) -> Params:
 def resize_positions(positions: np.ndarray, side: int) -> np.ndarray:
     """Position embeddings [1, N, D] of a square grid, interpolated to [1, side^2, D].
 
-    Bilinearly, and so that the corners of both grids are in the same places (`scipy.ndimage.zoom` of order 1): 14 x 14
-    for 224 pixels become 24 x 24 for 384. Both projects that the files come from do just this to the grid. vit_jax
-    keeps the class token's position aside meanwhile, and puts it back in front; big_vision has added it to the class
-    token before, as `read` does. The network is the same either way.
+    The interpolation is bilinear and keeps the corners in place (`scipy.ndimage.zoom` of order 1): 14 x 14 for 224
+    pixels become 24 x 24 for 384. Both projects that publish the files do the same to the grid. vit_jax sets the class
+    token's position aside meanwhile; big_vision adds it to the class token first, as `read` does. Both give the same
+    network.
     """
     old = math.isqrt(positions.shape[1])
     grid = positions.reshape(old, old, -1).astype(np.float32)  # SciPy has no half precision

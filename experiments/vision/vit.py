@@ -184,8 +184,8 @@ class VisionTransformer(nn.Module):
       num_heads: H.
       pool: what the head sees: "tok", a class token, or "gap", the average over the tokens.
       rep_size: width of a dense layer with a tanh in front of the head; None: there is none.
-      head_init: what the kernel of the head starts from.
-      head_bias: what its bias starts from.
+      head_init: initialises the kernel of the head.
+      head_bias: the initial value of its bias.
       make_mlp: `make_mlp(block)` makes the MLP of the block of that number, from 0: a module from
         [B, S, D] in float32 to [B, S, D], of whatever kind. It is called inside the block, so that
         the module is named after its class (`MlpBlock_0`) unless it has a name. The module may

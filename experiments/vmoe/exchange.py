@@ -1,9 +1,9 @@
 """Layout of groups and slots on the current mesh (`jax.set_mesh`), and the exchange of slots with their experts.
 
 Groups are divided along all axes. Left to itself the compiler would gather the scores of all groups on every device,
-for the operators loop over blocks of rows; so what concerns single groups is told to be local. The exchange is an
+as the operators loop over blocks of rows; `by_group` keeps what concerns single groups local. The exchange is an
 all-to-all along the axis `expert`: a device sends each of the others there the slots of its experts, and gets those
-of its own. What `fsdp` divides of the experts' parameters is gathered where it is used, rather than their slots.
+of its own. Where `fsdp` divides the experts' parameters, these are gathered where they are used, rather than the slots.
 """
 
 from collections.abc import Callable

@@ -27,10 +27,8 @@ from experiments.vmoe_clusters.recovery import recovery
 
 _ExpertChoice = Callable[[Logits], Slots]  # what all of NAMES are
 
-_FIRST_GROUP = {
-    "validation": 2**29,
-    "test": 2**30,
-}  # number of the first group to evaluate on; those to train on are from 0
+# Numbers of the first groups to evaluate on; those to train on begin at 0.
+_FIRST_GROUP = {"validation": 2**29, "test": 2**30}
 
 
 def routing_shape(config: ml_collections.ConfigDict) -> Shape:

@@ -1,4 +1,4 @@
-"""The routers of the task: those of V-MoE by which experts choose, and the best assignment itself."""
+"""The routers of the task: V-MoE's expert-choice routers, and the best assignment itself."""
 
 import dataclasses
 
@@ -24,7 +24,7 @@ KINDS = Kinds(
 
 @dataclasses.dataclass(frozen=True)
 class Assigned(PerExpert):
-    """A mask that is given: what is left to learn are the gates.
+    """The router whose mask is given, so that only the gates are learned.
 
     Attributes:
       mask: [G, E, S], of zeros and ones.

@@ -11,8 +11,8 @@ from experiments.vmoe_clusters.task import membership
 def recovery(token: Array, clusters: Array, num_experts: int) -> Array:
     """The share of the pairs of token and cluster that the expert of the cluster takes.
 
-    Which expert is that of which cluster, is the matching of experts and clusters with the largest such share over all
-    groups (the Hungarian algorithm). Experts that take as many tokens as a cluster has can reach 1, others less.
+    Experts and clusters are matched so that this share is largest over all groups (the Hungarian algorithm). It can be
+    1 if experts take as many tokens as a cluster has, and is less otherwise.
 
     Args:
       token: [G, E, k] int32, the tokens that an expert takes, all different.
