@@ -53,12 +53,8 @@ OPTIONS = {
     "pretrain": "no",  # the run that makes these weights
 }
 # Fields that these forms fix themselves.
-FIXED = {
-    "features": ("recipe", "weights"),
-    "last_block": ("recipe", "weights"),
-    "whole": ("recipe", "weights"),
-    "small": ("recipe", "weights"),
-    "pretrain": ("loss", "p", "target", "steps", "recipe", "weights"),
+FIXED = dict.fromkeys(("features", "last_block", "whole", "small"), ("recipe", "weights")) | {
+    "pretrain": ("loss", "p", "target", "steps", "recipe", "weights")
 }
 WEIGHTS = {
     "original": "gs://vit_models/imagenet21k/ViT-B_16.npz",
@@ -77,7 +73,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     """The paper's setting, changed by `argument`: "loss=topk,p=4/3", "small,loss=xent" and the like, see OPTIONS."""
     options = parse_options(argument, OPTIONS, CHOICES)
     steps = int(options["steps"])
-    forms = [form for form in ("features", "last_block", "whole", "small", "pretrain") if options[form] == "yes"]
+    forms = [form for form in FIXED if options[form] == "yes"]
     if len(forms) > 1 and forms != ["small", "pretrain"]:
         raise UsageError(f"{forms[0]} is not allowed with {forms[1]}: they are two networks")
     for form, others in FIXED.items():

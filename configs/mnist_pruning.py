@@ -74,9 +74,7 @@ def get_config(argument: str = "relaxed") -> ml_collections.ConfigDict:
     # The network: the paper's MLP, with the widths of its hidden layers. Another one has other fields.
     config.network = options["network"]
     config.hidden = (32, 32)
-    config.inputs = (
-        "standardised"  # or unit (in [0, 1]), symmetric (in [-1, 1]), raw (0 to 255); the paper says nothing
-    )
+    config.inputs = "standardised"  # or unit (in [0, 1]), symmetric (in [-1, 1]), raw (0 to 255); open in the paper
     config.initialisation = "lecun_normal"  # or glorot_uniform, torch, normal_0.1, normal_0.01; open in the paper, too
 
     # Pruning: which weight matrices, numbered from 1, and how much of each is kept.

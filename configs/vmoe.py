@@ -133,9 +133,8 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.router.multiple_of = 4
     config.router.capacity = 0  # slots in the buffer of an expert; 0: k. For token_choice and soft there is no other k
     config.router.noise = 1.0  # standard deviation in training, in units of 1 / num_experts
-    config.router.score = ROUTERS[
-        options["router"]
-    ].score  # logits or gates: what the tokens compete by, of the expert-choice routers
+    # What the tokens compete by, of the expert-choice routers: logits or gates.
+    config.router.score = ROUTERS[options["router"]].score
     config.router.p = 2.0
     config.router.lam = ml_collections.ConfigDict()  # in the units of the score
     config.router.lam.schedule = "constant"  # at start; or "geometric": from start to end, step by step

@@ -13,11 +13,8 @@ from the root of this repository. The part after the colon sets any of OPTIONS b
 `loss=topk,p=4/3` and `loss=xent`. `train.py` beside this file registers the loss and calls big_vision's `main`. On
 several hosts start it on each one, with BV_JAX_INIT=1.
 
-The paper fixes SGD with momentum 0.9, batches of 512, 100 steps, a linear warm-up and then a cosine, the peak learning
-rates (5e-3 for top-3 losses, 3e-3 for cross-entropy), k = 3 and p, and for the rest refers to Dosovitskiy et al.: 384
-pixels, inception crop and flip, values in [-1, 1], gradients clipped to the norm 1, no weight decay, the last 2 % of
-the training images held out. It leaves lam open, and the length of the warm-up: here a tenth of the steps, as in the
-short schedules of Dosovitskiy et al. (50 of 500, 100 of 1000).
+The setting is that of configs/cifar100_vit.py, which says what of it the paper fixes. The last 2 % of the training
+images are held out.
 
 Metrics are in WORKDIR/big_vision_metrics.txt: `test/prec@1`, `test/loss` (cross-entropy), and `test/top3_error/loss`,
 the share of test images whose class is not among the 3 largest logits, for 1 to 10. The paper's hardware was 8 TPUs, at
@@ -30,18 +27,13 @@ from fractions import Fraction
 
 import ml_collections
 
+from configs import cifar100_vit
 from configs.cifar100_vit import WEIGHTS, learning_rate
 from experiments.cifar100_vit.losses import LOSSES
 from experiments.core.config import parse_options
 
-OPTIONS = {
-    "loss": "topk",  # of experiments/cifar100_vit/losses.py
-    "p": "2",  # a number or a fraction in (1, 2]
-    "target": "one_hot",  # the paper's; or smooth, which keeps the loss from falling without bound
-    "steps": "100",
-    "recipe": "vit_jax",  # of augmentation alone, that of Dosovitskiy et al.; or big_vision, its own for transfer
-    "weights": "original",  # of Dosovitskiy et al.; or augreg, of Steiner et al.
-}
+# Those of configs/cifar100_vit.py but for its stand-ins; `recipe` is one of augmentation alone.
+OPTIONS = {name: default for name, default in cifar100_vit.OPTIONS.items() if default != "no"}
 RECIPES = {  # in training and in evaluation
     "vit_jax": ("inception_crop(384)|flip_lr", "resize(384)"),
     "big_vision": ("resize_small(448)|random_crop(384)|flip_lr", "resize_small(448)|central_crop(384)"),

@@ -36,7 +36,8 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     network = networks.NETWORKS[config.network].make(config, data)
     total_steps = Plan.of(config, data.num_train).total_steps
     pools = Pools(config.budget, network.pruned)
-    _validate_density(config, pools, jax.eval_shape(network.init, jax.random.key(0)))
+    vectors = jax.eval_shape(lambda key: pools.gather(network.init(key)), jax.random.key(0))
+    _validate_density(config, {pool: vector.shape[-1] for pool, vector in vectors.items()})
     method = methods.METHODS[config.method].make(config, total_steps)
     method = over_rows(method) if pools.in_rows else method
 
@@ -124,11 +125,11 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     )
 
 
-def _validate_density(config: ml_collections.ConfigDict, pools: Pools, shapes: NetworkParams) -> None:
-    """Checks that each vector that is pruned keeps an entry."""
-    size, pool = min((size, pool) for pool, size in pools.sizes(shapes).items())
-    of = "the network" if pool == "network" else f"a unit of layer {pool}" if pools.in_rows else f"layer {pool}"
-    allowed = f"at least {1 / size:.3g}, to keep one of the {size} weights of {of}"
+def _validate_density(config: ml_collections.ConfigDict, sizes: dict[str, int]) -> None:
+    """Checks that each vector that is pruned keeps an entry; `sizes` are those of the vectors of each pool."""
+    size, pool = min((size, pool) for pool, size in sizes.items())
+    owner = {"network": "the network", "row": f"a unit of layer {pool}", "matrix": f"layer {pool}"}[config.budget]
+    allowed = f"at least {1 / size:.3g}, to keep one of the {size} weights of {owner}"
     require(num_kept(config.density, size) > 0, "density", config.density, allowed)
 
 

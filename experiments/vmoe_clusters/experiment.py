@@ -23,7 +23,6 @@ from experiments.vmoe.router_kinds import ROUTERS, Shape
 from experiments.vmoe.routers import SCORES, HardExpertChoice, Logits, Slots
 from experiments.vmoe_clusters import task
 from experiments.vmoe_clusters.kinds import BEST, KINDS, NAMES, Assigned
-from experiments.vmoe_clusters.recovery import recovery
 
 _ExpertChoice = Callable[[Logits], Slots]  # what all of NAMES are
 
@@ -110,7 +109,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         reachable = HardExpertChoice(shape.k, "logits")(Logits(of_centres, of_centres))
 
         def percent(slots: Slots) -> jax.Array:
-            return 100.0 * recovery(slots.token[..., : shape.k], groups.clusters, num_experts)
+            return 100.0 * task.recovery(slots.token[..., : shape.k], groups.clusters, num_experts)
 
         return {
             f"{data.prefix}_loss": 100.0 * errors,
