@@ -15,7 +15,6 @@ Three layouts of `.npz` files are known, and told apart by their keys:
 """
 
 import math
-import re
 import zipfile
 import zlib
 from collections.abc import Collection
@@ -64,13 +63,13 @@ def load_pretrained(path: str | Path, shapes: Params) -> Params:
     wanted = {
         name: leaf for name, leaf in traverse_util.flatten_dict(shapes, sep="/").items() if not _is_of(name, "head")
     }
+    parts = {name: _single_blocks(name, leaf.shape) for name, leaf in wanted.items()}
+    needed = {part for names, _ in parts.values() for part in names}
     arrays, layout = read(path)
-    if any("/encoderblock/" in name for name in wanted):
-        arrays = stack_blocks(arrays)
     arrays = {
         name: array
         for name, array in arrays.items()
-        if not _is_of(name, "head") and (name in wanted or not _is_of(name, *_OPTIONAL))
+        if not _is_of(name, "head") and (name in needed or not _is_of(name, *_OPTIONAL))
     }
 
     def require_none(problem: str, names: Collection[str]) -> None:
@@ -78,19 +77,19 @@ def load_pretrained(path: str | Path, shapes: Params) -> Params:
             message = f"{path} (a file in the {layout} layout) does not fit the network: {problem}"
             raise UsageError(f"{message} {_listed(names)}")
 
-    require_none("it lacks", wanted.keys() - arrays.keys())
-    require_none("the network has no", arrays.keys() - wanted.keys())
+    require_none("it lacks", needed - arrays.keys())
+    require_none("the network has no", arrays.keys() - needed)
     positions, shape = arrays["pos_embedding"], wanted["pos_embedding"].shape
     if positions.ndim == 3 and positions.shape != shape and _grid_side(positions.shape[1]) and _grid_side(shape[1]):
         arrays["pos_embedding"] = resize_positions(positions, math.isqrt(shape[1]))
-    others = [name for name, leaf in wanted.items() if arrays[name].shape != leaf.shape]
-    require_none(
-        "of different shape there and here are",
-        [f"{name} {arrays[name].shape} {wanted[name].shape}" for name in others],
-    )
-    return traverse_util.unflatten_dict(
-        {name: np.asarray(arrays[name], leaf.dtype) for name, leaf in wanted.items()}, sep="/"
-    )
+    pairs = [(name, shape) for names, shape in parts.values() for name in names]
+    others = [f"{name} {arrays[name].shape} {shape}" for name, shape in pairs if arrays[name].shape != shape]
+    require_none("of different shape there and here are", others)
+    loaded = {
+        name: np.stack([arrays[part] for part in parts[name][0]]).reshape(leaf.shape).astype(leaf.dtype)
+        for name, leaf in wanted.items()
+    }
+    return traverse_util.unflatten_dict(loaded, sep="/")
 
 
 def resize_positions(positions: np.ndarray, side: int) -> np.ndarray:
@@ -132,40 +131,20 @@ def read(path: str | Path) -> tuple[Arrays, str]:
     return arrays, layout
 
 
-def stack_blocks(arrays: Arrays) -> Arrays:
-    """Single blocks, numbered from 0, as scanned ones.
-
-    Raises:
-      UsageError: the blocks are not alike, or some are missing among them.
-    """
-    result: Arrays = {}
-    blocks: dict[str, dict[int, np.ndarray]] = {}
-    for name, array in arrays.items():
-        if match := re.fullmatch(r"(.*)/encoderblock_(\d+)/(.*)", name):
-            before, number, after = match.groups()
-            blocks.setdefault(f"{before}/encoderblock/{after}", {})[int(number)] = array
-        else:
-            result[name] = array
-    depth = 1 + max((number for numbered in blocks.values() for number in numbered), default=-1)
-    for name, numbered in blocks.items():
-        shapes = {array.shape for array in numbered.values()}
-        if len(numbered) < depth or len(shapes) > 1:
-            raise UsageError(
-                f"blocks that are not alike cannot be scanned: of {depth}, {len(numbered)} have a {name}, of "
-                + " and ".join(map(str, sorted(shapes)))
-            )
-        result[name] = np.stack([numbered[number] for number in range(depth)])
-    return result
+def _single_blocks(name: str, shape: tuple[int, ...]) -> tuple[list[str], tuple[int, ...]]:
+    """The names of a parameter in each of several scanned blocks, and its shape there; of another itself alone."""
+    before, scanned, after = name.partition("/encoderblock/")
+    if not scanned:
+        return [name], shape
+    return [f"{before}/encoderblock_{number}/{after}" for number in range(shape[0])], shape[1:]
 
 
 def _split_blocks(arrays: Arrays) -> Arrays:
     """Scanned blocks, if there are any, as single ones."""
     result: Arrays = {}
     for name, array in arrays.items():
-        before, scanned, after = name.partition("/encoderblock/")
-        parts = enumerate(np.atleast_1d(array)) if scanned else ()
-        result |= {f"{before}/encoderblock_{number}/{after}": part for number, part in parts}
-        result |= {} if scanned else {name: array}
+        names, _ = _single_blocks(name, np.atleast_1d(array).shape)
+        result |= {name: array} if names == [name] else dict(zip(names, np.atleast_1d(array), strict=True))
     return result
 
 
