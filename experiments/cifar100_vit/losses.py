@@ -68,11 +68,6 @@ def _mixture(logits: jax.Array, labels: jax.Array, k: int, **options: Any) -> ja
     return ops.topk_fenchel_young_mixture(logits, labels, weights=np.full(k, 1 / k), **options)
 
 
-def _sorted(logits: jax.Array, labels: jax.Array, k: int, lam: float) -> jax.Array:
-    """Gives half of the weight to top-1 and half to top-k."""
-    return others.sorted_cross_entropy(logits, labels, 0.5 * (np.eye(k)[0] + np.eye(k)[-1]), lam)
-
-
 # The order of the tables.
 LOSSES = {
     "xent": LossKind(_cross_entropy, reads=()),
@@ -86,7 +81,11 @@ LOSSES = {
         reads=("k", "lam"),
         single_label=True,
     ),
-    "sorted_xent": LossKind(_sorted, reads=("k", "lam"), single_label=True),
+    "sorted_xent": LossKind(
+        lambda logits, labels, k, lam: others.sorted_cross_entropy(logits, labels, k, temperature=lam),
+        reads=("k", "lam"),
+        single_label=True,
+    ),
 }
 KINDS = Kinds(
     "loss.name",

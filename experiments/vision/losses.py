@@ -40,30 +40,22 @@ def smooth_svm(logits: Array, labels: Array, k: int, temperature: Array | float)
     return temperature * jax.nn.softplus((1.0 - label[:, 0] / k) / temperature + without - beside)
 
 
-def sorted_cross_entropy(logits: Array, labels: Array, weights: np.ndarray, temperature: Array | float) -> Array:
-    """`-log sum_k weights_k P(the rank of y is at most k)`, with a relaxed sort for the ranks.
+def sorted_cross_entropy(logits: Array, labels: Array, k: int, temperature: Array | float) -> Array:
+    """`-log((P_1 + P_k) / 2)`, where `P_m` is the probability that the rank of y is at most m, in a relaxed sort.
 
     Petersen, Kuehne, Borgelt and Deussen, "Differentiable Top-k Classification Learning" (ICML 2022), with one of the
-    sorts that they try, SoftSort (Prillo and Eisenschlos 2020): `softsort_topk_mask` gives the probability that the
-    label is among the first k. For k = 1 the softmax takes its place, as in their fine-tuning.
-
-    Args:
-      logits: [B, n].
-      labels: [B].
-      weights: of k = 1, ..., K, not negative; their sum is made 1.
-      temperature: of the sort, in the units of the logits.
+    sorts that they try, SoftSort (Prillo and Eisenschlos 2020): `softsort_topk_mask` gives `P_k`, at a `temperature` in
+    the units of the logits. `P_1` is that of the softmax, as in their fine-tuning.
     """
-    shares = np.asarray(weights, float) / np.sum(weights)
-    terms = []
-    for k in (np.flatnonzero(shares) + 1).tolist():
-        if k == 1:
-            logarithms = jax.nn.log_softmax(logits)
-        else:
-            mask = softsort_topk_mask(logits, k, temperature=temperature)
-            # Rows of the sort sum to 1, columns need not.
-            logarithms = jnp.log(jnp.clip(mask, jnp.finfo(mask.dtype).tiny, 1.0))
-        terms.append(_at_label(logarithms, labels) + float(np.log(shares[k - 1])))
-    return -jax.nn.logsumexp(jnp.stack(terms), axis=0)
+
+    def log_probability(m: int) -> Array:
+        if m == 1:
+            return _at_label(jax.nn.log_softmax(logits), labels)
+        mask = softsort_topk_mask(logits, m, temperature=temperature)
+        # Rows of the sort sum to 1, columns need not.
+        return _at_label(jnp.log(jnp.clip(mask, jnp.finfo(mask.dtype).tiny, 1.0)), labels)
+
+    return -jax.nn.logsumexp(jnp.stack([log_probability(m) + float(np.log(0.5)) for m in (1, k)]), axis=0)
 
 
 def _at_label(values: Array, labels: Array) -> Array:

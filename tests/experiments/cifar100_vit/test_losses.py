@@ -64,12 +64,11 @@ def test_labels_may_be_one_value_per_class(name):
 
 def test_the_losses_of_others_and_the_surrogate_are_those_of_their_modules():
     logits, labels = jnp.asarray(LOGITS, jnp.float32), jnp.asarray(LABELS)
-    halves = np.array([0.5, 0.0, 0.5])
     wanted = {
         "topk_surrogate": lambda: ops.topk_surrogate_loss(logits, labels, 3, lam=LAM, p=4 / 3),
         "truncated_entropy": lambda: truncated_entropy(logits, labels, 3),
         "smooth_svm": lambda: smooth_svm(logits, labels, 3, LAM),
-        "sorted_xent": lambda: sorted_cross_entropy(logits, labels, halves, LAM),
+        "sorted_xent": lambda: sorted_cross_entropy(logits, labels, 3, LAM),
         "xent_smoothed": lambda: optax.softmax_cross_entropy(logits, 0.9 * jnp.asarray(ONE_HOT, jnp.float32) + 0.1 / 7),
     }
     assert wanted.keys() | {"xent", "topk", "topk_mixture"} == LOSSES.keys()
