@@ -143,10 +143,9 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.export_examples = False  # True: the rank of every image's label at the end, for intervals over images
     config.tensorboard = False  # True: curves, config, summary, images and histograms, in WORKDIR/tensorboard
     config.compilation_cache = config_dict.placeholder(str)  # a directory, "off", or a default in ~/.cache
-    if "yes" in (options["features"], options["last_block"]):
-        _make_features(config, "pooled" if options["features"] == "yes" else BEFORE_LAST_BLOCK)
-    if options["whole"] == "yes":
-        _make_whole(config)
+    for form, layer in {"features": "pooled", "last_block": BEFORE_LAST_BLOCK, "whole": None}.items():
+        if options[form] == "yes":
+            _make_efficientnet(config, layer)
     if "yes" in (options["small"], options["pretrain"]):
         _make_small(config)
     if options["pretrain"] == "yes":
@@ -159,43 +158,27 @@ def learning_rate(loss: str) -> float:
     return CROSS_ENTROPY_LEARNING_RATE if loss in CROSS_ENTROPIES else LEARNING_RATE
 
 
-def _make_features(config: ml_collections.ConfigDict, layer: str) -> None:
-    """The head alone, which two CPU cores train in seconds; or with it the last block, which takes them minutes."""
+def _make_efficientnet(config: ml_collections.ConfigDict, layer: str | None) -> None:
+    """EfficientNet-Lite0 with ImageNet's weights: what comes after a layer whose features are kept; None: all of it.
+
+    Two CPU cores train the head in seconds, and the last block in minutes.
+    """
+    del config["model"]
+    config.optimizer.weight_decay = 0.0
+    config.update({"feed": "resident", "validation_size": 5000, "pretrained": "", "loss": {"lam": 1.0}})
+    if layer is None:
+        config.network = "efficientnet_lite0"
+        config.input.update({"size": SIZE, "augment_on": "device", "workers": 0})
+        return
     config.features = ml_collections.ConfigDict()
     config.features.network = "efficientnet_lite0"
     config.features.size = SIZE  # a ridge regression of the classes is right in 59 % of cases; at 128 in 55 %
     config.features.layer = layer
     config.features.directory = config_dict.placeholder(str)  # where they are kept, else runs/features
     config.images_per_class = 0  # to train on, the first ones; 0: all
-    config.optimizer.weight_decay = 0.0
-    for field in ("input", "model", "accelerator"):
+    for field in ("input", "accelerator"):
         del config[field]
-    config.update(
-        {
-            "feed": "resident",
-            "validation_size": 5000,
-            "steps_per_dispatch": min(10, config.steps),
-            "eval_batch_size": 1000,
-            "pretrained": "",
-            "loss": {"lam": 1.0},
-        }
-    )
-
-
-def _make_whole(config: ml_collections.ConfigDict) -> None:
-    """All of EfficientNet-Lite0, at the size at which its features are kept."""
-    config.network = "efficientnet_lite0"
-    del config["model"]
-    config.optimizer.weight_decay = 0.0
-    config.update(
-        {
-            "feed": "resident",
-            "validation_size": 5000,
-            "input": {"size": SIZE, "augment_on": "device", "workers": 0},
-            "pretrained": "",
-            "loss": {"lam": 1.0},
-        }
-    )
+    config.update({"steps_per_dispatch": min(10, config.steps), "eval_batch_size": 1000})
 
 
 def _make_small(config: ml_collections.ConfigDict) -> None:

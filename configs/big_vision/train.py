@@ -12,7 +12,6 @@ TensorFlow is needed.
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -25,13 +24,6 @@ from experiments.cifar100_vit.losses import LOSSES, fine_tuning_loss
 from experiments.core import console
 from experiments.core.errors import UsageError
 from experiments.vision import download
-
-
-class Loss(Protocol):
-    """A loss as big_vision calls it."""
-
-    def __call__(self, *, logits: jax.Array, labels: jax.Array, reduction: bool = True) -> jax.Array:
-        """The mean over the examples, or with `reduction=False` one value [B] for each."""
 
 
 def register(utils: ModuleType, config: ml_collections.ConfigDict) -> None:
@@ -80,7 +72,9 @@ def _of_one_label(loss: Callable[[jax.Array, jax.Array], jax.Array]) -> Callable
     return lambda logits, labels: loss(logits, labels.argmax(axis=-1))
 
 
-def _as_big_vision_calls(per_example: Callable[[jax.Array, jax.Array], jax.Array]) -> Loss:
+def _as_big_vision_calls(per_example: Callable[[jax.Array, jax.Array], jax.Array]) -> Callable[..., jax.Array]:
+    """The mean of a loss over the examples; with `reduction=False` its value [B] for each."""
+
     def loss(*, logits: jax.Array, labels: jax.Array, reduction: bool = True) -> jax.Array:
         losses = per_example(logits, labels)
         return losses.mean() if reduction else losses
