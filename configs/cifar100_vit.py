@@ -213,18 +213,12 @@ def _make_pretraining(config: ml_collections.ConfigDict) -> None:
     config.update(
         {
             "label": "coarse_label",
-            "batch_size": 128,
             "steps": 4000,
             "steps_per_dispatch": 50,
             "eval_every": 1000,
             "checkpoint_every": 500,
             "loss": {"name": "xent"},
-            "optimizer": {
-                "name": "adam",
-                "momentum": 0.9,
-                "learning_rate": 2e-3,
-                "warmup_steps": 200,
-            },
+            "optimizer": {"name": "adam", "learning_rate": 2e-3, "warmup_steps": 200},
         }
     )
     config.optimizer.weight_decay = 0.05

@@ -163,8 +163,6 @@ def _make_stand_in(config: ml_collections.ConfigDict) -> None:
     config.update(
         {
             "dataset": "cifar100",
-            "label": "label",
-            "loss": "softmax",
             "validation_size": 5000,
             "feed": "resident",
             "input": {"recipe": "crop_flip", "size": 32, "augment_on": "device", "workers": 0},

@@ -55,7 +55,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.fine_tuning_loss = {"name": options["loss"], "k": 3, "p": p, "lam": 0.1, "target": options["target"]}
 
     # Data.
-    train, evaluation = RECIPES[options["recipe"]]
+    train, preprocessing = RECIPES[options["recipe"]]
     labels = 'value_range(-1, 1)|onehot(100, key="label", key_result="labels")|keep("image", "labels")'
     config.pp_modules = ("ops_general", "ops_image")
     config.input = {
@@ -82,22 +82,20 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     # Checkpoints and logs.
     config.log_training_steps = 10
     config.ckpt_steps = 1000
-    config.evals = {"test": _evaluation("test", "softmax_xent", f"decode|{evaluation}|{labels}", steps)}
-    config.evals.val = _evaluation("train[98%:]", "softmax_xent", f"decode|{evaluation}|{labels}", steps)
+
+    def evaluation(split: str, loss: str) -> dict[str, object]:
+        """Once, at the end."""
+        return {
+            "type": "classification",
+            "data": {"name": "cifar100", "split": split},
+            "pp_fn": f"decode|{preprocessing}|{labels}",
+            "loss_name": loss,
+            "log_steps": steps,
+            "skip_first": True,
+        }
+
+    config.evals = {"test": evaluation("test", "softmax_xent"), "val": evaluation("train[98%:]", "softmax_xent")}
     for k in range(1, MAX_K + 1):
         # big_vision's evaluator averages a loss: so does this one, which is 1 where the top k miss the class.
-        top_k = _evaluation("test", f"top{k}_error", f"decode|{evaluation}|{labels}", steps)
-        config.evals[f"top{k}"] = top_k | {"prefix": f"test/top{k}_error/"}
+        config.evals[f"top{k}"] = evaluation("test", f"top{k}_error") | {"prefix": f"test/top{k}_error/"}
     return config
-
-
-def _evaluation(split: str, loss: str, preprocessing: str, steps: int) -> dict[str, object]:
-    """Once, at the end."""
-    return {
-        "type": "classification",
-        "data": {"name": "cifar100", "split": split},
-        "pp_fn": preprocessing,
-        "loss_name": loss,
-        "log_steps": steps,
-        "skip_first": True,
-    }
