@@ -82,10 +82,14 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         value = loss_of(network.logits(params, batch["image"]), batch["label"]).mean()
         return value, {"loss": value}
 
+    def correct(params: Params, examples: Batch) -> jax.Array:
+        """[B, max_k] bool: whether the label, or one of several, is among the k largest logits."""
+        logits = network.logits(params, network.prepare(examples["image"]))
+        return ops.topk_accuracy(logits, examples["label"], max_k)
+
     def evaluate(params: Params, examples: Batch, progress: jax.Array) -> Metrics:
         del progress
-        logits = network.logits(params, network.prepare(examples["image"]))
-        hits = ops.topk_accuracy(logits, examples["label"], max_k).astype(jnp.float32) * 100.0
+        hits = correct(params, examples).astype(jnp.float32) * 100.0
         return {
             f"{data.prefix}_accuracy": {str(k): hits[:, k - 1] for k in range(1, max_k + 1)},
             # One number for all of Figure 6, to choose hyper-parameters by.
@@ -93,10 +97,8 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         }
 
     def examine(params: Params, examples: Batch) -> dict[str, jax.Array]:
-        logits = network.logits(params, network.prepare(examples["image"]))
-        hits = ops.topk_accuracy(logits, examples["label"], max_k)
         # Classes ahead of the label, max_k at most.
-        return {RANK: max_k - hits.sum(axis=1, dtype=jnp.uint8)}
+        return {RANK: max_k - correct(params, examples).sum(axis=1, dtype=jnp.uint8)}
 
     return Experiment(
         init=network.init,

@@ -107,15 +107,13 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     def pictures(params: Params) -> dict[str, jax.Array]:
         return network.pictures(effective(params, jnp.float32(1))) if network.pictures else {}
 
-    def labels(params: Params) -> dict[str, Any]:
-        states = {pool: {name: name for name in state} for pool, state in params["method"].items()}
-        return {"network": "network", "method": states}
-
+    optimizers = {"network": optimizer.make(config, total_steps)} | method.optimizers
+    labels = {"network": "network", "method": {pool: {name: name for name in method.optimizers} for pool in vectors}}
     return Experiment(
         init=init,
         loss=loss,
         evaluate=evaluate,
-        optimizer=optax.multi_transform({"network": optimizer.make(config, total_steps)} | method.optimizers, labels),
+        optimizer=optax.multi_transform(optimizers, labels),
         after_update=after_update,
         augment=network.augment,
         flops_per_example=network.flops,

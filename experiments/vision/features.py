@@ -153,23 +153,22 @@ def kept(path: Path, images: np.ndarray, compute: Compute, what: str) -> np.ndar
       compute: the rows of at most BLOCK images.
       what: they are, in a few words.
     """
-    make = lambda: {"features": _computed(images, compute, what)}  # noqa: E731
+
+    def make() -> dict[str, np.ndarray]:
+        """Computes the rows by blocks, and says now and then how far it is."""
+        print(f"{what}: {len(images)} images", flush=True)
+        start = last = time.monotonic()
+        for at in range(0, len(images), BLOCK):
+            block = compute(images[at : at + BLOCK])
+            if not at:
+                rows = np.empty((len(images), *block.shape[1:]), block.dtype)
+            rows[at : at + BLOCK] = block
+            done, now = at + len(block), time.monotonic()
+            if now - last >= _PROGRESS_SECONDS or done == len(images):
+                print(f"{what}: {done} of {len(images)} images, {pace(done, len(images), now - start)}", flush=True)
+                last = now
+        return {"features": rows}
+
     found = cache.kept(path, f"{path.parent.name}-{path.stem}", make)["features"]
     found.flags.writeable = False
     return found
-
-
-def _computed(images: np.ndarray, compute: Compute, what: str) -> np.ndarray:
-    """Computes the rows by blocks, and says now and then how far it is."""
-    print(f"{what}: {len(images)} images", flush=True)
-    start = last = time.monotonic()
-    for at in range(0, len(images), BLOCK):
-        block = compute(images[at : at + BLOCK])
-        if not at:
-            rows = np.empty((len(images), *block.shape[1:]), block.dtype)
-        rows[at : at + BLOCK] = block
-        done, now = at + len(block), time.monotonic()
-        if now - last >= _PROGRESS_SECONDS or done == len(images):
-            print(f"{what}: {done} of {len(images)} images, {pace(done, len(images), now - start)}", flush=True)
-            last = now
-    return rows

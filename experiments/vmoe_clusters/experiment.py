@@ -5,7 +5,7 @@ and `experts` [E, D, F].
 """
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -118,16 +118,11 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
             f"{data.prefix}_router": measure(routed),
         }
 
-    return Experiment(init, loss, evaluate, _optimizer(config), headline=(f"{data.prefix}_recovery",))
-
-
-def _optimizer(config: ml_collections.ConfigDict) -> optax.GradientTransformation:
-    """That of the config, but for the problem, which is none of what is learned."""
-
-    def learned(params: Params) -> Any:
-        return {name: "fixed" if name == "problem" else "learned" for name in params}
-
-    return optax.multi_transform({"learned": optimizer.make(config), "fixed": optax.set_to_zero()}, learned)
+    learned = {"learned": optimizer.make(config), "fixed": optax.set_to_zero()}
+    labels = {"problem": "fixed", "router": "learned", "experts": "learned"}
+    return Experiment(
+        init, loss, evaluate, optax.multi_transform(learned, labels), headline=(f"{data.prefix}_recovery",)
+    )
 
 
 RECIPE = Recipe("vmoe_clusters", validate, build, load, kinds=KINDS)
