@@ -20,15 +20,15 @@ Dosovitskiy et al. report 89.17 % accuracy after 500 steps and 91.15 % after 100
 here, as the weights could not be obtained: no number to expect is our own.
 
 `features` is the first stand-in: a linear head on the features of EfficientNet-Lite0, which has ImageNet's weights and
-is not trained. But for that network and lam = 1 it is the paper's setting; 100 steps take seconds, once the features
-are there. With `last_block` the network's last block is trained, too, and with `whole` all of it.
+is not trained. Except for that network and lam = 1 it is the paper's setting; 100 steps take seconds once the features
+are computed. With `last_block` the network's last block is trained, too, and with `whole` all of it.
 
 `small` is the second, which learns its features itself: a small network at 32 pixels, whose weights come from training
 it on the 20 coarse labels (`pretrain`). `make cifar100-small` does both, for all losses;
 results/cifar100_vit/table.md has what to expect.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from fractions import Fraction
 
 import ml_collections
@@ -53,12 +53,8 @@ OPTIONS = {
     "pretrain": "no",  # the run that makes these weights
 }
 # Fields that these forms fix themselves.
-FIXED = {
-    "features": ("recipe", "weights"),
-    "last_block": ("recipe", "weights"),
-    "whole": ("recipe", "weights"),
-    "small": ("recipe", "weights"),
-    "pretrain": ("loss", "p", "target", "steps", "recipe", "weights"),
+FIXED = dict.fromkeys(("features", "last_block", "whole", "small"), ("recipe", "weights")) | {
+    "pretrain": ("loss", "p", "target", "steps", "recipe", "weights")
 }
 WEIGHTS = {
     "original": "gs://vit_models/imagenet21k/ViT-B_16.npz",
@@ -76,10 +72,10 @@ SIZE = 160  # pixels, of EfficientNet-Lite0
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
     """The paper's setting, changed by `argument`: "loss=topk,p=4/3", "small,loss=xent" and the like, see OPTIONS."""
     options = parse_options(argument, OPTIONS, CHOICES)
-    p, steps = p_and_steps(options)
-    of_networks = [form for form in ("features", "last_block", "whole", "small", "pretrain") if options[form] == "yes"]
-    if len(of_networks) > 1 and of_networks != ["small", "pretrain"]:
-        raise UsageError(f"{of_networks[0]} is not allowed with {of_networks[1]}: they are two networks")
+    steps = int(options["steps"])
+    forms = [form for form in FIXED if options[form] == "yes"]
+    if len(forms) > 1 and forms != ["small", "pretrain"]:
+        raise UsageError(f"{forms[0]} is not allowed with {forms[1]}: they are two networks")
     for form, others in FIXED.items():
         if options[form] == "yes" and (given := [name for name in others if options[name] != OPTIONS[name]]):
             name = given[0]
@@ -136,21 +132,20 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     # Without an accelerator this is refused, not begun: a step would take minutes.
     config.accelerator = True
 
-    # The loss; of k, p, lam and target cross-entropy makes no use.
+    # The loss; cross-entropy makes no use of k, p, lam and target.
     config.loss = ml_collections.ConfigDict()
     config.loss.name = options["loss"]
     config.loss.k = 3
-    config.loss.p = p
+    config.loss.p = float(Fraction(options["p"]))
     config.loss.lam = 0.1
     config.loss.target = options["target"]
 
     config.export_examples = False  # True: the rank of every image's label at the end, for intervals over images
     config.tensorboard = False  # True: curves, config, summary, images and histograms, in WORKDIR/tensorboard
     config.compilation_cache = config_dict.placeholder(str)  # a directory, "off", or a default in ~/.cache
-    if "yes" in (options["features"], options["last_block"]):
-        _make_features(config, "pooled" if options["features"] == "yes" else BEFORE_LAST_BLOCK)
-    if options["whole"] == "yes":
-        _make_whole(config)
+    for form, layer in {"features": "pooled", "last_block": BEFORE_LAST_BLOCK, "whole": None}.items():
+        if options[form] == "yes":
+            _make_efficientnet(config, layer)
     if "yes" in (options["small"], options["pretrain"]):
         _make_small(config)
     if options["pretrain"] == "yes":
@@ -163,55 +158,27 @@ def learning_rate(loss: str) -> float:
     return CROSS_ENTROPY_LEARNING_RATE if loss in CROSS_ENTROPIES else LEARNING_RATE
 
 
-def p_and_steps(options: Mapping[str, str]) -> tuple[float, int]:
-    """Reads the options `p` and `steps`.
+def _make_efficientnet(config: ml_collections.ConfigDict, layer: str | None) -> None:
+    """EfficientNet-Lite0 with ImageNet's weights: what comes after a layer whose features are kept; None: all of it.
 
-    Raises:
-      UsageError: they are no numbers.
+    Two CPU cores train the head in seconds, and the last block in minutes.
     """
-    try:
-        return float(Fraction(options["p"])), int(options["steps"])
-    except (ValueError, ArithmeticError) as error:
-        raise UsageError(f"p={options['p']} and steps={options['steps']} must be numbers") from error
-
-
-def _make_features(config: ml_collections.ConfigDict, layer: str) -> None:
-    """The head alone, which two CPU cores train in seconds; or with it the last block, which takes them minutes."""
+    del config["model"]
+    config.optimizer.weight_decay = 0.0
+    config.update({"feed": "resident", "validation_size": 5000, "pretrained": "", "loss": {"lam": 1.0}})
+    if layer is None:
+        config.network = "efficientnet_lite0"
+        config.input.update({"size": SIZE, "augment_on": "device", "workers": 0})
+        return
     config.features = ml_collections.ConfigDict()
     config.features.network = "efficientnet_lite0"
     config.features.size = SIZE  # a ridge regression of the classes is right in 59 % of cases; at 128 in 55 %
     config.features.layer = layer
     config.features.directory = config_dict.placeholder(str)  # where they are kept, else runs/features
     config.images_per_class = 0  # to train on, the first ones; 0: all
-    config.optimizer.weight_decay = 0.0
-    for of_the_transformer in ("input", "model", "accelerator"):
-        del config[of_the_transformer]
-    config.update(
-        {
-            "feed": "resident",
-            "validation_size": 5000,
-            "steps_per_dispatch": min(10, config.steps),
-            "eval_batch_size": 1000,
-            "pretrained": "",
-            "loss": {"lam": 1.0},
-        }
-    )
-
-
-def _make_whole(config: ml_collections.ConfigDict) -> None:
-    """All of EfficientNet-Lite0, at the size at which its features are kept."""
-    config.network = "efficientnet_lite0"
-    del config["model"]
-    config.optimizer.weight_decay = 0.0
-    config.update(
-        {
-            "feed": "resident",
-            "validation_size": 5000,
-            "input": {"size": SIZE, "augment_on": "device", "workers": 0},
-            "pretrained": "",
-            "loss": {"lam": 1.0},
-        }
-    )
+    for field in ("input", "accelerator"):
+        del config[field]
+    config.update({"steps_per_dispatch": min(10, config.steps), "eval_batch_size": 1000})
 
 
 def _make_small(config: ml_collections.ConfigDict) -> None:
@@ -246,18 +213,12 @@ def _make_pretraining(config: ml_collections.ConfigDict) -> None:
     config.update(
         {
             "label": "coarse_label",
-            "batch_size": 128,
             "steps": 4000,
             "steps_per_dispatch": 50,
             "eval_every": 1000,
             "checkpoint_every": 500,
             "loss": {"name": "xent"},
-            "optimizer": {
-                "name": "adam",
-                "momentum": 0.9,
-                "learning_rate": 2e-3,
-                "warmup_steps": 200,
-            },
+            "optimizer": {"name": "adam", "learning_rate": 2e-3, "warmup_steps": 200},
         }
     )
     config.optimizer.weight_decay = 0.05

@@ -74,10 +74,8 @@ def get_config(argument: str = "relaxed") -> ml_collections.ConfigDict:
     # The network: the paper's MLP, with the widths of its hidden layers. Another one has other fields.
     config.network = options["network"]
     config.hidden = (32, 32)
-    config.inputs = (
-        "standardised"  # or unit (in [0, 1]), symmetric (in [-1, 1]), raw (0 to 255); the paper says nothing
-    )
-    config.initialisation = "lecun_normal"  # or glorot_uniform, torch, normal_0.1, normal_0.01; nor of this
+    config.inputs = "standardised"  # or unit (in [0, 1]), symmetric (in [-1, 1]), raw (0 to 255); open in the paper
+    config.initialisation = "lecun_normal"  # or glorot_uniform, torch, normal_0.1, normal_0.01; open in the paper, too
 
     # Pruning: which weight matrices, numbered from 1, and how much of each is kept.
     config.method = "relaxed"
@@ -93,13 +91,13 @@ def get_config(argument: str = "relaxed") -> ml_collections.ConfigDict:
     # The relaxed operator (methods relaxed and straight_through).
     config.p = 2.0
     config.lam = ml_collections.ConfigDict()
-    # At start; or "geometric": from start to end, step by step; or "support": what keeps so many weights other than 0,
-    # all at first, then ever fewer by a cubic schedule, until hard_after.
+    # "constant" (start); or "geometric": from start to end, step by step; or "support": the lam that leaves a given
+    # number of weights other than 0, all at first, then ever fewer by a cubic schedule, until hard_after.
     config.lam.schedule = "constant"
     config.lam.start = 1e-4
     config.lam.end = 1e-4
-    # Whether a selected weight keeps its value (the published code) or is shrunk by 1 / (1 + lam)
-    # and the like (the paper). Only with it does the operator tend to the identity as lam grows.
+    # True: a selected weight keeps its value, as in the published code, and the operator tends to the identity as lam
+    # grows. False: it is shrunk by a factor such as 1 / (1 + lam), as in the paper.
     config.debias = False
     # Other readings of the paper: lam times the number of weights (a regulariser that is a mean, not a sum); the
     # weights times the relaxed mask of their magnitudes or squares; or no derivative of which weights are selected,
@@ -156,8 +154,8 @@ def get_config(argument: str = "relaxed") -> ml_collections.ConfigDict:
 
 def _make_transformer(config: ml_collections.ConfigDict) -> None:
     """A vision transformer for 2 CPU cores, on the 20 coarse labels; every matrix is pruned but embeddings."""
-    for of_the_mlp in ("hidden", "prune_layers", "inputs", "initialisation", "epochs"):
-        del config[of_the_mlp]
+    for field in ("hidden", "prune_layers", "inputs", "initialisation", "epochs"):
+        del config[field]
     config.label = "coarse_label"
     config.steps_per_dispatch = 1  # more of them at once are slower on CPUs
     config.input = ml_collections.ConfigDict(

@@ -23,7 +23,7 @@ size has not been trained here, as data and accelerators could not be obtained: 
 both with experts, whose tokens are the 4 x 4 patches of the 8 x 8 places of a map of EfficientNet-Lite0, which has
 ImageNet's weights and is not trained, for CIFAR-100's images at 128 pixels. 25 images are a group. The map is that of
 its fifth stage of seven: on the last (`features.layer=maps`, `model.variant=mu/1`) a network without any MLP
-(`router=none`) is as good as one with experts, and no router can show. `make vmoe-small` trains it with every router.
+(`router=none`) is as good as one with experts, so routers cannot differ. `make vmoe-small` trains it with every router.
 
 `small` is the second, which learns its features itself: a small network on CIFAR-100 at 32 pixels, with the same
 routing problem. `make vmoe-scratch` trains it; results/vmoe/table.md has what to expect.
@@ -133,9 +133,8 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.router.multiple_of = 4
     config.router.capacity = 0  # slots in the buffer of an expert; 0: k. For token_choice and soft there is no other k
     config.router.noise = 1.0  # standard deviation in training, in units of 1 / num_experts
-    config.router.score = ROUTERS[
-        options["router"]
-    ].score  # logits or gates: what the tokens compete by, of the expert-choice routers
+    # What the tokens compete by, of the expert-choice routers: logits or gates.
+    config.router.score = ROUTERS[options["router"]].score
     config.router.p = 2.0
     config.router.lam = ml_collections.ConfigDict()  # in the units of the score
     config.router.lam.schedule = "constant"  # at start; or "geometric": from start to end, step by step
@@ -164,8 +163,6 @@ def _make_stand_in(config: ml_collections.ConfigDict) -> None:
     config.update(
         {
             "dataset": "cifar100",
-            "label": "label",
-            "loss": "softmax",
             "validation_size": 5000,
             "feed": "resident",
             "input": {"recipe": "crop_flip", "size": 32, "augment_on": "device", "workers": 0},

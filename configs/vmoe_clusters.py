@@ -6,7 +6,7 @@
 The part after the colon is the router, one of NAMES in experiments/vmoe_clusters/kinds.py; any field is then set by
 --config.FIELD=VALUE. The routing problem has the size of the paper's, n = 400 tokens and 32 experts, of which each
 takes k = 25, so that every token can have its two. The best assignment is known (experiments/vmoe_clusters/task.py),
-and `router=best` is given it. Nothing is downloaded: problem, tokens and parameters are made of the seed.
+and `router=best` is given it. Nothing is downloaded: problem, tokens and parameters follow from the seed.
 
 `make vmoe-clusters` trains every router at several noises; results/vmoe_clusters/table.md has what to expect.
 """

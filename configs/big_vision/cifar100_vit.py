@@ -13,11 +13,8 @@ from the root of this repository. The part after the colon sets any of OPTIONS b
 `loss=topk,p=4/3` and `loss=xent`. `train.py` beside this file registers the loss and calls big_vision's `main`. On
 several hosts start it on each one, with BV_JAX_INIT=1.
 
-The paper fixes SGD with momentum 0.9, batches of 512, 100 steps, a linear warm-up and then a cosine, the peak learning
-rates (5e-3 for top-3 losses, 3e-3 for cross-entropy), k = 3 and p, and for the rest refers to Dosovitskiy et al.: 384
-pixels, inception crop and flip, values in [-1, 1], gradients clipped to the norm 1, no weight decay, the last 2 % of
-the training images held out. It leaves lam open, and the length of the warm-up: here a tenth of the steps, as in the
-short schedules of Dosovitskiy et al. (50 of 500, 100 of 1000).
+The setting is that of configs/cifar100_vit.py, which says what of it the paper fixes. The last 2 % of the training
+images are held out.
 
 Metrics are in WORKDIR/big_vision_metrics.txt: `test/prec@1`, `test/loss` (cross-entropy), and `test/top3_error/loss`,
 the share of test images whose class is not among the 3 largest logits, for 1 to 10. The paper's hardware was 8 TPUs, at
@@ -26,20 +23,17 @@ steps and 91.15 % after 1000. Not run here, as the weights could not be obtained
 from 0.7 on the very last line of big_vision's `main` (`u.sync`) ends in an AttributeError; all is written by then.
 """
 
+from fractions import Fraction
+
 import ml_collections
 
-from configs.cifar100_vit import WEIGHTS, learning_rate, p_and_steps
+from configs import cifar100_vit
+from configs.cifar100_vit import WEIGHTS, learning_rate
 from experiments.cifar100_vit.losses import LOSSES
 from experiments.core.config import parse_options
 
-OPTIONS = {
-    "loss": "topk",  # of experiments/cifar100_vit/losses.py
-    "p": "2",  # a number or a fraction in (1, 2]
-    "target": "one_hot",  # the paper's; or smooth, which keeps the loss from falling without bound
-    "steps": "100",
-    "recipe": "vit_jax",  # of augmentation alone, that of Dosovitskiy et al.; or big_vision, its own for transfer
-    "weights": "original",  # of Dosovitskiy et al.; or augreg, of Steiner et al.
-}
+# Those of configs/cifar100_vit.py but for its stand-ins; `recipe` is one of augmentation alone.
+OPTIONS = {name: default for name, default in cifar100_vit.OPTIONS.items() if default != "no"}
 RECIPES = {  # in training and in evaluation
     "vit_jax": ("inception_crop(384)|flip_lr", "resize(384)"),
     "big_vision": ("resize_small(448)|random_crop(384)|flip_lr", "resize_small(448)|central_crop(384)"),
@@ -50,7 +44,7 @@ MAX_K = 10
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
     """The paper's setting, changed by `argument`: "loss=topk,p=4/3" and the like, see OPTIONS."""
     options = parse_options(argument, OPTIONS, {"loss": LOSSES, "recipe": RECIPES, "weights": WEIGHTS})
-    p, steps = p_and_steps(options)
+    p, steps = float(Fraction(options["p"])), int(options["steps"])
     config = ml_collections.ConfigDict()
     config.seed = 0
     config.total_steps = steps
@@ -61,7 +55,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.fine_tuning_loss = {"name": options["loss"], "k": 3, "p": p, "lam": 0.1, "target": options["target"]}
 
     # Data.
-    train, evaluation = RECIPES[options["recipe"]]
+    train, preprocessing = RECIPES[options["recipe"]]
     labels = 'value_range(-1, 1)|onehot(100, key="label", key_result="labels")|keep("image", "labels")'
     config.pp_modules = ("ops_general", "ops_image")
     config.input = {
@@ -88,22 +82,20 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     # Checkpoints and logs.
     config.log_training_steps = 10
     config.ckpt_steps = 1000
-    config.evals = {"test": _evaluation("test", "softmax_xent", f"decode|{evaluation}|{labels}", steps)}
-    config.evals.val = _evaluation("train[98%:]", "softmax_xent", f"decode|{evaluation}|{labels}", steps)
+
+    def evaluation(split: str, loss: str) -> dict[str, object]:
+        """Once, at the end."""
+        return {
+            "type": "classification",
+            "data": {"name": "cifar100", "split": split},
+            "pp_fn": f"decode|{preprocessing}|{labels}",
+            "loss_name": loss,
+            "log_steps": steps,
+            "skip_first": True,
+        }
+
+    config.evals = {"test": evaluation("test", "softmax_xent"), "val": evaluation("train[98%:]", "softmax_xent")}
     for k in range(1, MAX_K + 1):
         # big_vision's evaluator averages a loss: so does this one, which is 1 where the top k miss the class.
-        top_k = _evaluation("test", f"top{k}_error", f"decode|{evaluation}|{labels}", steps)
-        config.evals[f"top{k}"] = top_k | {"prefix": f"test/top{k}_error/"}
+        config.evals[f"top{k}"] = evaluation("test", f"top{k}_error") | {"prefix": f"test/top{k}_error/"}
     return config
-
-
-def _evaluation(split: str, loss: str, preprocessing: str, steps: int) -> dict[str, object]:
-    """Once, at the end."""
-    return {
-        "type": "classification",
-        "data": {"name": "cifar100", "split": split},
-        "pp_fn": preprocessing,
-        "loss_name": loss,
-        "log_steps": steps,
-        "skip_first": True,
-    }

@@ -10,10 +10,8 @@ Weights at a public address are downloaded by ours beforehand, once and checked,
 TensorFlow is needed.
 """
 
-import sys
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -23,15 +21,9 @@ from absl import app, flags
 import ops
 from configs.big_vision.cifar100_vit import MAX_K
 from experiments.cifar100_vit.losses import LOSSES, fine_tuning_loss
+from experiments.core import console
 from experiments.core.errors import UsageError
 from experiments.vision import download
-
-
-class Loss(Protocol):
-    """A loss as big_vision calls it."""
-
-    def __call__(self, *, logits: jax.Array, labels: jax.Array, reduction: bool = True) -> jax.Array:
-        """The mean over the examples, or with `reduction=False` one value [B] for each."""
 
 
 def register(utils: ModuleType, config: ml_collections.ConfigDict) -> None:
@@ -80,7 +72,9 @@ def _of_one_label(loss: Callable[[jax.Array, jax.Array], jax.Array]) -> Callable
     return lambda logits, labels: loss(logits, labels.argmax(axis=-1))
 
 
-def _as_big_vision_calls(per_example: Callable[[jax.Array, jax.Array], jax.Array]) -> Loss:
+def _as_big_vision_calls(per_example: Callable[[jax.Array, jax.Array], jax.Array]) -> Callable[..., jax.Array]:
+    """The mean of a loss over the examples; with `reduction=False` its value [B] for each."""
+
     def loss(*, logits: jax.Array, labels: jax.Array, reduction: bool = True) -> jax.Array:
         losses = per_example(logits, labels)
         return losses.mean() if reduction else losses
@@ -98,23 +92,5 @@ def _parse(argv: list[str]) -> list[str]:
     return flags.FLAGS(argv)
 
 
-def _one_line_errors(function: Callable[[list[str]], Any]) -> Callable[[list[str]], Any]:
-    """`function`, where a `UsageError`, of which ml_collections may have made another, ends in one line."""
-
-    def guarded(argv: list[str]) -> Any:
-        try:
-            return function(argv)
-        except Exception as error:
-            cause: BaseException | None = error
-            while cause is not None and not isinstance(cause, UsageError):
-                cause = cause.__cause__ or cause.__context__
-            if cause is None:
-                raise
-            print(f"error: {cause}", file=sys.stderr)
-            sys.exit(2)
-
-    return guarded
-
-
 if __name__ == "__main__":
-    app.run(_one_line_errors(main), flags_parser=_one_line_errors(_parse))
+    console.run(lambda arguments: app.run(main, flags_parser=_parse))

@@ -15,8 +15,9 @@ from experiments.core.input.dataset import Data
 from experiments.core.record import hardware
 from experiments.core.training import optimizer
 from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Recipe
-from experiments.vision import download, efficientnet_weights, features, model_fields, vit
-from experiments.vision.inputs import has_features
+from experiments.vision import download, efficientnet_weights, features, vit
+from experiments.vision.networks import has_features
+from experiments.vision.networks import validate as validate_transformer
 
 MAX_K = 10  # of the top-k accuracies
 
@@ -29,7 +30,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
     elif is_convolutional(config):
         require_one_of("network", config.network, features.NETWORKS)
     else:
-        model_fields.validate(config, networks.make_transformer(config, num_classes=1))
+        validate_transformer(config)
     if has_features(config) or is_convolutional(config):
         require(not config.pretrained, "pretrained", config.pretrained, "empty: the network has ImageNet's weights")
     try:
@@ -41,7 +42,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
 def prepare(config: ml_collections.ConfigDict) -> None:
     """Asks for accelerators, unless the config does without, and fetches the weights to start from."""
     if has_features(config):
-        features.prepare(config)
+        efficientnet_weights.require_installed()
         return
     if is_convolutional(config):
         efficientnet_weights.require_installed()
@@ -81,10 +82,14 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         value = loss_of(network.logits(params, batch["image"]), batch["label"]).mean()
         return value, {"loss": value}
 
+    def correct(params: Params, examples: Batch) -> jax.Array:
+        """[B, max_k] bool: whether the label, or one of several, is among the k largest logits."""
+        logits = network.logits(params, network.prepare(examples["image"]))
+        return ops.topk_accuracy(logits, examples["label"], max_k)
+
     def evaluate(params: Params, examples: Batch, progress: jax.Array) -> Metrics:
         del progress
-        logits = network.logits(params, network.prepare(examples["image"]))
-        hits = ops.topk_accuracy(logits, examples["label"], max_k).astype(jnp.float32) * 100.0
+        hits = correct(params, examples).astype(jnp.float32) * 100.0
         return {
             f"{data.prefix}_accuracy": {str(k): hits[:, k - 1] for k in range(1, max_k + 1)},
             # One number for all of Figure 6, to choose hyper-parameters by.
@@ -92,10 +97,8 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         }
 
     def examine(params: Params, examples: Batch) -> dict[str, jax.Array]:
-        logits = network.logits(params, network.prepare(examples["image"]))
-        hits = ops.topk_accuracy(logits, examples["label"], max_k)
         # Classes ahead of the label, max_k at most.
-        return {RANK: max_k - hits.sum(axis=1, dtype=jnp.uint8)}
+        return {RANK: max_k - correct(params, examples).sum(axis=1, dtype=jnp.uint8)}
 
     return Experiment(
         init=network.init,

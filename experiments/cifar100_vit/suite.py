@@ -5,8 +5,8 @@ small  what results/cifar100_vit holds, the stand-in for ViT-B/16: pretraining o
        2 CPU cores that are busy
 pretrained   the stand-in with ImageNet's features: a linear head on those of a frozen EfficientNet-Lite0. Every loss at
        the paper's learning rate, and at its own, chosen on validation from one grid; 39 minutes on 2 CPU cores
-last_block   the same of a few losses, with that network's last block trained, too: hours on 2 CPU cores
-demo   the same in little on scikit-learn's digits, without the choice; under a minute
+last_block   the same for a few losses, with that network's last block trained, too: hours on 2 CPU cores
+demo   a small version on scikit-learn's digits, where nothing is chosen; under a minute
 full   the paper's three runs at full size, those with a smooth target, and the mixture: for accelerators, at the
        paper's learning rates and each at its own
 
@@ -56,8 +56,8 @@ class Form:
       loss: its name in LOSSES.
       fields: of `config.loss`, those that it sets.
       lams: tried with each learning rate on the small network; none: that of the config.
-      temperatures: the same on features, where lam is more than a scale of the rate.
-      in_all_suites: whether other suites than those on features have it.
+      temperatures: values of lam tried with each rate on features, for losses where not only rate / lam matters.
+      in_all_suites: whether it is also in the suites that do not train on features.
     """
 
     loss: str
@@ -67,7 +67,7 @@ class Form:
     in_all_suites: bool = True
 
     @property
-    def of_config(self) -> dict[str, Any]:
+    def config_fields(self) -> dict[str, Any]:
         """Its fields of the config, by dotted name."""
         return {"loss.name": self.loss} | {f"loss.{name}": value for name, value in self.fields.items()}
 
@@ -94,7 +94,7 @@ FORMS = {
 }
 IN_ALL_SUITES = {name: form for name, form in FORMS.items() if form.in_all_suites}
 # The losses of the other settings: cross-entropy, the paper's, and one that comes closer to it.
-FEW = ("xent", "topk-p2", "topk-p4_3", "top1-p4_3")
+FEW_LOSSES = ("xent", "topk-p2", "topk-p4_3", "top1-p4_3")
 IN_DEMO = ("xent", "topk-p2", "topk-p2-smooth", "topk-p4_3-smooth")
 DEMO = DIGITS | {"batch_size": 64}
 
@@ -121,15 +121,15 @@ class Setting:
     variant: str = "features"
 
 
-PAPERS = Setting("")
-OTHERS = (
-    Setting("images10/", {"images_per_class": 10}, losses=FEW, rates=FEW_RATES, decays=FEW_IMAGES_DECAYS),
-    Setting("images50/", {"images_per_class": 50}, losses=FEW, rates=FEW_RATES, decays=FEW_IMAGES_DECAYS),
-    Setting("steps1000/", steps=1000, losses=FEW, rates=FEW_RATES),
-    # The longer, the smaller are the best.
-    Setting("steps5000/", steps=5000, losses=FEW, rates=(0.0005, *RATES_ON_FEATURES[:6])),
+PAPERS_SETTING = Setting("")
+OTHER_SETTINGS = (
+    Setting("images10/", {"images_per_class": 10}, losses=FEW_LOSSES, rates=FEW_RATES, decays=FEW_IMAGES_DECAYS),
+    Setting("images50/", {"images_per_class": 50}, losses=FEW_LOSSES, rates=FEW_RATES, decays=FEW_IMAGES_DECAYS),
+    Setting("steps1000/", steps=1000, losses=FEW_LOSSES, rates=FEW_RATES),
+    # The best rate falls with the length of training.
+    Setting("steps5000/", steps=5000, losses=FEW_LOSSES, rates=(0.0005, *RATES_ON_FEATURES[:6])),
 )
-LAST_BLOCK = Setting("", losses=FEW, rates=RATES_ON_FEATURES[:11], decays=(), variant="last_block")
+LAST_BLOCK = Setting("", losses=FEW_LOSSES, rates=RATES_ON_FEATURES[:11], decays=(), variant="last_block")
 
 
 def small() -> list[SuiteRun]:
@@ -137,18 +137,21 @@ def small() -> list[SuiteRun]:
     pretraining = SuiteRun(PRETRAIN, {"split": "validation"}, variant="small,pretrain")
     tried, final = [], []
     for name, form in IN_ALL_SUITES.items():
-        base = {"split": "validation", "seeds": SWEEP_SEEDS, "checkpoint_every": 100} | form.of_config
+        base = {"split": "validation", "seeds": SWEEP_SEEDS, "checkpoint_every": 100} | form.config_fields
         for label, setting in _rates_and_lams(RATES, form.lams):
             run, start = f"sweep/{name}-{label}", PRETRAIN
             tried.append(SuiteRun(run, base, setting, candidate_for=name, variant="small", weights_of=start))
-        base = {"split": "test", "seeds": FINAL_SEEDS, "checkpoint_every": 100} | form.of_config
+        base = {"split": "test", "seeds": FINAL_SEEDS, "checkpoint_every": 100} | form.config_fields
         final.append(SuiteRun(f"final-{name}", base, best_of=name, variant="small", weights_of=PRETRAIN))
     return [pretraining, *tried, *final]
 
 
 def pretrained() -> list[SuiteRun]:
     """Lists every loss in the paper's setting, at the paper's rates and at its own; elsewhere a few, at their own."""
-    return [*_at_paper_rates(PAPERS), *(run for setting in (PAPERS, *OTHERS) for run in _tuned(setting))]
+    return [
+        *_at_paper_rates(PAPERS_SETTING),
+        *(run for setting in (PAPERS_SETTING, *OTHER_SETTINGS) for run in _tuned(setting)),
+    ]
 
 
 def last_block() -> list[SuiteRun]:
@@ -162,7 +165,7 @@ def demo() -> list[SuiteRun]:
     runs = [SuiteRun(PRETRAIN, DEMO | {"split": "validation"} | short, variant="small,pretrain")]
     fields = {"seeds": DEMO_SEEDS, "steps": 100, "eval_every": 10, "checkpoint_every": 100, "loss.lam": 1.0}
     for name in IN_DEMO:
-        base = DEMO | fields | {"optimizer.learning_rate": 0.1} | FORMS[name].of_config
+        base = DEMO | fields | {"optimizer.learning_rate": 0.1} | FORMS[name].config_fields
         runs.append(SuiteRun(f"final-{name}", base, variant="small", weights_of=PRETRAIN))
     return runs
 
@@ -173,10 +176,10 @@ def full() -> list[SuiteRun]:
     for name, form in IN_ALL_SUITES.items():
         variant = f"loss={form.loss}"
         for seed in FULL_SEEDS:
-            base = form.of_config | {"seeds": (seed,), "export_examples": True}
+            base = form.config_fields | {"seeds": (seed,), "export_examples": True}
             at_papers.append(SuiteRun(f"{PAPER}{name}-seed{seed}", base, variant=variant))
             at_own.append(SuiteRun(f"final-{name}-seed{seed}", base, best_of=name, variant=variant))
-        base = form.of_config | {"split": "validation", "seeds": SWEEP_SEEDS}
+        base = form.config_fields | {"split": "validation", "seeds": SWEEP_SEEDS}
         for label, setting in _rates_and_lams(FULL_RATES):
             tried.append(SuiteRun(f"sweep/{name}-{label}", base, setting, candidate_for=name, variant=variant))
     return at_papers + tried + at_own
@@ -195,7 +198,7 @@ def _tuned(setting: Setting) -> Iterator[SuiteRun]:
     for name in setting.losses:
         form = FORMS[name]
         validation = {"split": "validation", "seeds": SWEEP_SEEDS, "checkpoint_every": setting.steps}
-        base, sweep = validation | dict(setting.fields) | form.of_config, f"{setting.prefix}sweep/{name}"
+        base, sweep = validation | dict(setting.fields) | form.config_fields, f"{setting.prefix}sweep/{name}"
         best = f"{setting.prefix}{name}"
         at_best_rate = f"{best}, rate" if setting.decays else best
         for label, tried in _rates_and_lams(setting.rates, form.temperatures):
@@ -208,7 +211,7 @@ def _tuned(setting: Setting) -> Iterator[SuiteRun]:
 
 def _final(setting: Setting, form: Form) -> dict[str, Any]:
     kept = {"checkpoint_every": setting.steps, "export_examples": True}
-    return {"split": "test", "seeds": FINAL_SEEDS, **kept, **setting.fields, **form.of_config}
+    return {"split": "test", "seeds": FINAL_SEEDS, **kept, **setting.fields, **form.config_fields}
 
 
 def _rates_and_lams(rates: Sequence[float], lams: Sequence[float] = ()) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -32,12 +32,12 @@ def validate(config: ml_collections.ConfigDict) -> None:
 
 def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     """The experiment on images of the size and with the number of classes that `data` have."""
-    several = data.train["label"].ndim > 1
-    require(not several, "label", config.get("label", "label"), "a feature of one class an image")
+    require(not data.is_multi_hot, "label", config.get("label", "label"), "a feature of one class an image")
     network = networks.NETWORKS[config.network].make(config, data)
     total_steps = Plan.of(config, data.num_train).total_steps
     pools = Pools(config.budget, network.pruned)
-    _validate_density(config, pools, jax.eval_shape(network.init, jax.random.key(0)))
+    vectors = jax.eval_shape(lambda key: pools.gather(network.init(key)), jax.random.key(0))
+    _validate_density(config, {pool: vector.shape[-1] for pool, vector in vectors.items()})
     method = methods.METHODS[config.method].make(config, total_steps)
     method = over_rows(method) if pools.in_rows else method
 
@@ -87,16 +87,16 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
             wrong = network.logits(params, images).argmax(axis=-1) != examples["label"]
             return 100.0 * wrong.astype(jnp.float32)
 
-        def of_weights(value: jax.Array) -> jax.Array:
-            """Evaluation in batches takes a value for each example, of what the examples have no part in, too."""
+        def per_example(value: jax.Array) -> jax.Array:
+            """Repeats a value for each example: evaluation in batches takes no other metrics."""
             return jnp.broadcast_to(value, examples["label"].shape) if config.get("eval_batch_size") else value
 
         metrics: Metrics = {"error": error(trained), "hardened_error": error(hardened)}
         for name, weights in {"train": trained, "hardened": hardened}.items():
             kernels = pools.kernels(weights)
-            metrics[f"{name}_density"] = of_weights(_density(list(kernels.values())))
+            metrics[f"{name}_density"] = per_example(_density(list(kernels.values())))
             metrics[f"{name}_density_per_layer"] = {
-                layer: of_weights(_density([kernel])) for layer, kernel in kernels.items()
+                layer: per_example(_density([kernel])) for layer, kernel in kernels.items()
             }
         return metrics
 
@@ -105,17 +105,15 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         return {"network": network, "hardened": harden(network), "trained": params}
 
     def pictures(params: Params) -> dict[str, jax.Array]:
-        return network.pictures(effective(params, jnp.float32(1)))
+        return network.pictures(effective(params, jnp.float32(1))) if network.pictures else {}
 
-    def labels(params: Params) -> dict[str, Any]:
-        states = {pool: {name: name for name in state} for pool, state in params["method"].items()}
-        return {"network": "network", "method": states}
-
+    optimizers = {"network": optimizer.make(config, total_steps)} | method.optimizers
+    labels = {"network": "network", "method": {pool: {name: name for name in method.optimizers} for pool in vectors}}
     return Experiment(
         init=init,
         loss=loss,
         evaluate=evaluate,
-        optimizer=optax.multi_transform({"network": optimizer.make(config, total_steps)} | method.optimizers, labels),
+        optimizer=optax.multi_transform(optimizers, labels),
         after_update=after_update,
         augment=network.augment,
         flops_per_example=network.flops,
@@ -125,11 +123,11 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     )
 
 
-def _validate_density(config: ml_collections.ConfigDict, pools: Pools, shapes: NetworkParams) -> None:
-    """Checks that each vector that is pruned keeps an entry."""
-    size, pool = min((size, pool) for pool, size in pools.sizes(shapes).items())
-    of = "the network" if pool == "network" else f"a unit of layer {pool}" if pools.in_rows else f"layer {pool}"
-    allowed = f"at least {1 / size:.3g}, to keep one of the {size} weights of {of}"
+def _validate_density(config: ml_collections.ConfigDict, sizes: dict[str, int]) -> None:
+    """Checks that each vector that is pruned keeps an entry; `sizes` are those of the vectors of each pool."""
+    size, pool = min((size, pool) for pool, size in sizes.items())
+    owner = {"network": "the network", "row": f"a unit of layer {pool}", "matrix": f"layer {pool}"}[config.budget]
+    allowed = f"at least {1 / size:.3g}, to keep one of the {size} weights of {owner}"
     require(num_kept(config.density, size) > 0, "density", config.density, allowed)
 
 

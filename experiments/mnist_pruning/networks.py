@@ -1,11 +1,10 @@
 """The networks that are pruned, by the name that `config.network` has for them.
 
-To add one: a function that makes it of a config and data, and an entry of NETWORKS.
+To add one: a function that makes it from a config and data, and an entry of NETWORKS.
 """
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,9 +16,9 @@ from jax.nn import initializers
 from experiments.core.config import require_one_of, require_wholes
 from experiments.core.errors import UsageError
 from experiments.core.input.dataset import Data
-from experiments.mnist_pruning import model as perceptron
-from experiments.mnist_pruning import pools
-from experiments.vision import filters, inputs, model_fields, vit
+from experiments.vision import filters
+from experiments.vision.networks import Network, transformer
+from experiments.vision.networks import validate as validate_transformer
 
 # The paper leaves open how its MLP's inputs are scaled: pixels x in [0, 255] become (x - shift) / scale.
 INPUTS: dict[str, Callable[[Data], tuple[float, float]]] = {
@@ -38,26 +37,25 @@ INITIALISATIONS: dict[str, initializers.Initializer] = {
 }
 
 
-class Network(NamedTuple):
-    """A network to train and to prune.
+class MLP(nn.Module):
+    """The paper's `W3 relu(W2 relu(W1 a + b1) + b2) + b3`, with layers named "1", "2", ...; biases start at 0.
 
     Attributes:
-      init: makes the parameters, given a key.
-      logits: takes the parameters and images as `augment` or `prepare` returns them.
-      pruned: the layers whose kernels are pruned, each by its keys in the parameters, with dots between.
-      pictures: returns images as `Experiment.pictures`, of the parameters of the forward pass.
-      augment: takes a key and the images of a training batch; None: they are taken as they are.
-      prepare: takes images to evaluate on.
-      flops: of a training step per example; None: to be counted.
+      widths: of the hidden layers.
+      num_classes: width of the output.
+      kernel_init: of all kernels.
     """
 
-    init: Callable[[jax.Array], pools.Params]
-    logits: Callable[[pools.Params, jax.Array], jax.Array]
-    pruned: Sequence[str]
-    pictures: Callable[[pools.Params], dict[str, jax.Array]]
-    augment: Callable[[jax.Array, jax.Array], jax.Array] | None = None
-    prepare: Callable[[jax.Array], jax.Array] = lambda images: images
-    flops: float | None = None
+    widths: Sequence[int]
+    num_classes: int
+    kernel_init: initializers.Initializer
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Inputs [B, D] to logits [B, num_classes]."""
+        for layer, width in enumerate(self.widths, start=1):
+            x = nn.relu(nn.Dense(width, kernel_init=self.kernel_init, name=str(layer))(x))
+        return nn.Dense(self.num_classes, kernel_init=self.kernel_init, name=str(len(self.widths) + 1))(x)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,12 +64,12 @@ class NetworkKind:
 
     make: Callable[[ml_collections.ConfigDict, Data], Network]
     validate: Callable[[ml_collections.ConfigDict], None]  # of its own fields
-    fields: Sequence[str]  # of the config, which that of another network lacks
+    fields: Sequence[str]  # that only configs of this network have
 
 
 def _mlp(config: ml_collections.ConfigDict, data: Data) -> Network:
     """The paper's MLP, with `config.prune_layers` pruned."""
-    model = perceptron.MLP(config.hidden, data.num_classes, INITIALISATIONS[config.initialisation])
+    model = MLP(config.hidden, data.num_classes, INITIALISATIONS[config.initialisation])
     shift, scale = INPUTS[config.inputs](data)
 
     def inputs(images: jax.Array) -> jax.Array:
@@ -81,8 +79,8 @@ def _mlp(config: ml_collections.ConfigDict, data: Data) -> Network:
     return Network(
         lambda key: model.init(key, inputs(jnp.asarray(data.train["image"][:1])))["params"],
         lambda params, images: jnp.asarray(model.apply({"params": params}, inputs(images))),
-        [str(layer) for layer in config.prune_layers],
-        lambda params: filters.of_units(params["1"]["kernel"], data.train["image"].shape[1:]),
+        pictures=lambda params: filters.unit_filters(params["1"]["kernel"], data.train["image"].shape[1:]),
+        pruned=[str(layer) for layer in config.prune_layers],
     )
 
 
@@ -104,31 +102,15 @@ def _transformer(config: ml_collections.ConfigDict, data: Data) -> Network:
 
     Its usual head of zeros would never be among the largest weights, and would stay as it is.
     """
-    (size, augment, prepare, _), channels = inputs.of(config), data.train["image"].shape[-1]
-    model = model_fields.make(config, data.num_classes, head_init=nn.initializers.lecun_normal())
-
-    def init(key: jax.Array) -> pools.Params:
-        return model.init(key, jnp.zeros((1, size, size, channels)))["params"]
-
-    leaves = traverse_util.flatten_dict(jax.eval_shape(init, jax.random.key(0)))
-    return Network(
-        init,
-        lambda params, images: jnp.asarray(model.apply({"params": params}, images)),
-        [".".join(layer) for *layer, leaf in leaves if leaf == "kernel" and layer != ["embedding"]],
-        filters.of_patches,
-        augment,
-        prepare,
-        3.0 * vit.forward_flops(model, size, channels),
-    )
+    network = transformer(config, data, head_init=initializers.lecun_normal())
+    leaves = traverse_util.flatten_dict(jax.eval_shape(network.init, jax.random.key(0)))
+    pruned = [".".join(layer) for *layer, leaf in leaves if leaf == "kernel" and layer != ["embedding"]]
+    return network._replace(pruned=pruned)
 
 
 NETWORKS = {
     "mlp": NetworkKind(_mlp, _validate_mlp, ("hidden", "prune_layers", "inputs", "initialisation")),
-    "vit": NetworkKind(
-        _transformer,
-        lambda config: model_fields.validate(config, model_fields.make(config, num_classes=1)),
-        ("model", "input"),
-    ),
+    "vit": NetworkKind(_transformer, validate_transformer, ("model", "input")),
 }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from flax import traverse_util
 
@@ -55,24 +56,12 @@ class Pools:
         kernels = self.kernels(network)
         if self.budget == "network":
             (vector,) = vectors.values()
-            ends = [0]
-            for kernel in kernels.values():
-                ends.append(ends[-1] + kernel.size)
-            parts = {layer: vector[ends[i] : ends[i + 1]] for i, layer in enumerate(self.layers)}
+            ends = np.cumsum([kernel.size for kernel in kernels.values()])
+            parts = dict(zip(kernels, jnp.split(vector, ends[:-1]), strict=True))
         else:
             parts = {layer: vector.T if self.in_rows else vector for layer, vector in vectors.items()}
         pruned = {_path(layer): parts[layer].reshape(kernel.shape) for layer, kernel in kernels.items()}
         return traverse_util.unflatten_dict(traverse_util.flatten_dict(network) | pruned)
-
-    def sizes(self, network: Params) -> dict[str, int]:
-        """Counts the weights in each pool of a network; only the shapes matter."""
-        kernels = self.kernels(network)
-        if self.budget == "network":
-            return {"network": sum(math.prod(kernel.shape) for kernel in kernels.values())}
-        return {
-            layer: _matrix(layer, kernel.shape)[0] if self.in_rows else math.prod(kernel.shape)
-            for layer, kernel in kernels.items()
-        }
 
 
 def _path(layer: str) -> tuple[str, ...]:

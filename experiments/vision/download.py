@@ -20,8 +20,8 @@ _TIMEOUT = 60  # seconds without an answer
 def fetch(url: str) -> Path:
     """Returns the local copy of a file at `gs://BUCKET/FILE` (of a public bucket) or `https://...`.
 
-    It is downloaded into the cache directory unless it is there already, and is there wholly or not at all. Weights are
-    `.npz` files, which have a checksum of each array: whoever reads them notices damage.
+    It is downloaded into the cache directory unless it is there already; an interrupted download leaves nothing.
+    Weights are `.npz` files, which have a checksum for each array, so reading them detects damage.
 
     Raises:
       UsageError: it could not be obtained.

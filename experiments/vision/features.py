@@ -2,15 +2,15 @@
 
 config.features.network     efficientnet_lite0, with ImageNet's weights
                .size        side of the images in pixels; they are resized to it bicubically
-               .layer       pooled [1280] in float32, what the network's own classifier sees; or
+               .layer       pooled [1280] in float32, the input of the network's own classifier; or
                             maps [size / 32, size / 32, 320] in float16, of its last block; or
-                            before_last_block [size / 32, size / 32, 192] in float16, what that gets; or
-                            stage_5 [size / 16, size / 16, 112] in float16, of five blocks before
+                            before_last_block [size / 32, size / 32, 192] in float16, its input; or
+                            stage_5 [size / 16, size / 16, 112] in float16, the fifth of seven stages
                .directory   where they are kept; None: runs/features
 
-They are kept in a file for each split, in a directory that is named after data set, network, size, layer, and a digest
-of all that they follow from: images, weights, and the version of this recipe. A damaged file is computed again, and of
-several processes that want the same, one computes it (`core/input/cache.py`).
+There is a file for each split, in a directory that is named after data set, network, size, layer, and a digest of the
+images, the weights and the version of this recipe. A damaged file is computed again. Where several processes need the
+same file, one computes it and the others wait (`core/input/cache.py`).
 """
 
 import functools
@@ -18,7 +18,7 @@ import hashlib
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import ml_collections
@@ -47,28 +47,19 @@ NETWORKS = ("efficientnet_lite0",)
 DIRECTORY = Path("runs/features")
 BLOCK = 500  # images
 _BATCH = 20  # images at once on CPUs, a divisor of BLOCK: more at once are slower
-_VERSION = 2  # of the recipe, to be raised when features, or their files, become others
-_PATIENCE = 10.0  # seconds between two lines of progress
+_VERSION = 2  # of the recipe, to be raised when features or their files change
+_PROGRESS_SECONDS = 10.0  # seconds between two lines of progress
 
 Compute = Callable[[np.ndarray], np.ndarray]
 
 
-class Layer(NamedTuple):
-    """An output of the network that is kept, its type, and the side of one of its places in pixels.
-
-    Half of float32's digits are enough for maps, which take 16 times the place: they end in a network of their own.
-    """
-
-    name: str
-    dtype: type
-    place: int = REDUCTION
-
-
-LAYERS = {
-    "pooled": Layer("pooled", np.float32),
-    "maps": Layer("maps", np.float16),
-    BEFORE_LAST_BLOCK: Layer(BEFORE_LAST_BLOCK, np.float16),
-    STAGE_5: Layer(STAGE_5, np.float16, REDUCTION_5),
+# The outputs of the network that can be kept: their type, and the side of one of their places in pixels. Half of
+# float32's digits are enough for maps, which take 16 times the space: they end in a network of their own.
+LAYERS: dict[str, tuple[type, int]] = {
+    "pooled": (np.float32, REDUCTION),
+    "maps": (np.float16, REDUCTION),
+    BEFORE_LAST_BLOCK: (np.float16, REDUCTION),
+    STAGE_5: (np.float16, REDUCTION_5),
 }
 MAPS = tuple(name for name in LAYERS if name != "pooled")
 
@@ -82,19 +73,9 @@ def validate(config: ml_collections.ConfigDict) -> None:
     require(fields.size in range(REDUCTION, 1025, REDUCTION), "features.size", fields.size, allowed)
 
 
-def place(config: ml_collections.ConfigDict) -> int:
+def pixels_per_place(config: ml_collections.ConfigDict) -> int:
     """The side of a place of the maps, in pixels."""
-    return LAYERS[config.features.layer].place
-
-
-def prepare(config: ml_collections.ConfigDict) -> None:
-    """Checks that the weights are there.
-
-    Raises:
-      UsageError: they are not installed.
-    """
-    del config
-    efficientnet_weights.require_installed()
+    return LAYERS[config.features.layer][1]
 
 
 def load(config: ml_collections.ConfigDict) -> Data:
@@ -135,7 +116,7 @@ def _source(
         digest.update(np.ascontiguousarray(images).data)
     place = directory / f"{name}-{digest.hexdigest()[:16]}"
     # Made when first needed: where all are there already it need not be compiled.
-    network = functools.cache(lambda: _network(size, LAYERS[layer]))
+    network = functools.cache(lambda: _network(size, layer))
 
     def featured(split: str, examples: InMemory) -> InMemory:
         what = f"features of {split} of {dataset} at {size} pixels"
@@ -145,15 +126,15 @@ def _source(
     return Source(featured("train", source.train), featured("test", source.test), source.num_classes)
 
 
-def _network(size: int, layer: Layer) -> Compute:
-    """The frozen network as a function of at most BLOCK images, any number of which compile nothing anew."""
-    variables = jax.device_put(efficientnet_weights.load())
+def _network(size: int, layer: str) -> Compute:
+    """The frozen network as a function of at most BLOCK images; it is compiled once for any number of them."""
+    variables, dtype = jax.device_put(efficientnet_weights.load()), LAYERS[layer][0]
     batch = _BATCH if jax.default_backend() == "cpu" else BLOCK
 
     @jax.jit
     def apply(variables: Any, images: jax.Array) -> jax.Array:
         outputs = EfficientNetLite0().apply(variables, preprocess(in_colour(images), size))
-        return getattr(outputs, layer.name).astype(layer.dtype)
+        return getattr(outputs, layer).astype(dtype)
 
     def compute(images: np.ndarray) -> np.ndarray:
         filled = np.concatenate([images, np.repeat(images[-1:], -len(images) % batch, axis=0)])
@@ -172,23 +153,22 @@ def kept(path: Path, images: np.ndarray, compute: Compute, what: str) -> np.ndar
       compute: the rows of at most BLOCK images.
       what: they are, in a few words.
     """
-    make = lambda: {"features": _computed(images, compute, what)}  # noqa: E731
+
+    def make() -> dict[str, np.ndarray]:
+        """Computes the rows by blocks, and says now and then how far it is."""
+        print(f"{what}: {len(images)} images", flush=True)
+        start = last = time.monotonic()
+        for at in range(0, len(images), BLOCK):
+            block = compute(images[at : at + BLOCK])
+            if not at:
+                rows = np.empty((len(images), *block.shape[1:]), block.dtype)
+            rows[at : at + BLOCK] = block
+            done, now = at + len(block), time.monotonic()
+            if now - last >= _PROGRESS_SECONDS or done == len(images):
+                print(f"{what}: {done} of {len(images)} images, {pace(done, len(images), now - start)}", flush=True)
+                last = now
+        return {"features": rows}
+
     found = cache.kept(path, f"{path.parent.name}-{path.stem}", make)["features"]
     found.flags.writeable = False
     return found
-
-
-def _computed(images: np.ndarray, compute: Compute, what: str) -> np.ndarray:
-    """Computes the rows by blocks, and says now and then how far it is."""
-    print(f"{what}: {len(images)} images", flush=True)
-    start = last = time.monotonic()
-    for at in range(0, len(images), BLOCK):
-        block = compute(images[at : at + BLOCK])
-        if not at:
-            rows = np.empty((len(images), *block.shape[1:]), block.dtype)
-        rows[at : at + BLOCK] = block
-        done, now = at + len(block), time.monotonic()
-        if now - last >= _PATIENCE or done == len(images):
-            print(f"{what}: {done} of {len(images)} images, {pace(done, len(images), now - start)}", flush=True)
-            last = now
-    return rows

@@ -5,20 +5,20 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-MOST = 16  # filters; those of a layer are many, and a page holds those of many runs
+MAX_FILTERS = 16  # filters; those of a layer are many, and a page holds those of many runs
 
 
 def images(filters: jax.Array, importance: jax.Array) -> jax.Array:
-    """The filters of the largest importance, MOST of them at most, as images [N, H, W, 3] in [0, 1].
+    """The filters of the largest importance, MAX_FILTERS of them at most, as images [N, H, W, 3] in [0, 1].
 
-    Each is divided by its largest magnitude. Three channels are colours, in which 0 is grey. Of any other number the
-    mean is shown: blue where it is negative, white where it is 0, red where it is positive.
+    Each is divided by its largest magnitude. Three channels are shown as colours, in which 0 is grey. Any other number
+    of channels is averaged: blue is negative, white 0 and red positive.
 
     Args:
       filters: [D, H, W, C].
       importance: [D].
     """
-    _, chosen = jax.lax.top_k(importance, min(MOST, len(filters)))
+    _, chosen = jax.lax.top_k(importance, min(MAX_FILTERS, len(filters)))
     shown = filters[chosen] if filters.shape[-1] == 3 else filters[chosen].mean(axis=-1, keepdims=True)
     largest = jnp.abs(shown).max(axis=(1, 2, 3), keepdims=True)
     shown = shown / jnp.where(largest == 0, 1, largest)
@@ -28,12 +28,12 @@ def images(filters: jax.Array, importance: jax.Array) -> jax.Array:
     return jnp.concatenate([red, 1 - jnp.abs(shown), blue], axis=-1)
 
 
-def of_patches(params: Any) -> dict[str, jax.Array]:
+def patch_filters(params: Any) -> dict[str, jax.Array]:
     """The filters of largest norm that embed the patches of a `vit.VisionTransformer` with these parameters."""
     filters = jnp.moveaxis(params["embedding"]["kernel"], -1, 0)  # [D, P, P, C]
     return {"patch_embedding": images(filters, jnp.linalg.norm(filters.reshape(len(filters), -1), axis=1))}
 
 
-def of_units(kernel: jax.Array, shape: tuple[int, ...]) -> dict[str, jax.Array]:
+def unit_filters(kernel: jax.Array, shape: tuple[int, ...]) -> dict[str, jax.Array]:
     """The units with the most weights of a dense layer, [H * W * C, D], that sees images of `shape` [H, W, C]."""
     return {"first_layer": images(kernel.T.reshape(-1, *shape), jnp.count_nonzero(kernel, axis=0))}

@@ -1,4 +1,4 @@
-"""Losses of others for top-k classification, of logits [B, n] and integer labels [B], one value [B] per example.
+"""Published losses for top-k classification, of logits [B, n] and integer labels [B], one value [B] per example.
 
 Below, `x` are the logits of an example, `y` is its label, and `x_[1] >= x_[2] >= ...` are the logits of the others.
 """
@@ -10,8 +10,8 @@ from jax import Array
 
 from ops.baselines import softsort_topk_mask
 
-# In the place of the logarithm of 0, whose derivatives would be no numbers: exp(_NONE) is 0.
-_NONE = -1e30
+# Stands for the logarithm of 0: its exponential is 0, and its derivatives are numbers, unlike those of -inf.
+_LOG_OF_ZERO = -1e30
 
 
 def truncated_entropy(logits: Array, labels: Array, k: int) -> Array:
@@ -20,7 +20,7 @@ def truncated_entropy(logits: Array, labels: Array, k: int) -> Array:
     Lapin, Hein and Schiele, "Loss Functions for Top-k Error" (CVPR 2016), their truncated top-k entropy loss. It goes
     to 0 as soon as at most k - 1 classes are ahead of all others and of the label. With k = 1 it is cross-entropy.
     """
-    label, others = _divided(logits, labels, -jnp.inf)
+    label, others = _label_and_others(logits, labels, -jnp.inf)
     left = -jnp.sort(-others, axis=-1)[:, k - 1 :]
     return jax.nn.logsumexp(jnp.concatenate([label, left], axis=-1), axis=-1) - label[:, 0]
 
@@ -34,47 +34,39 @@ def smooth_svm(logits: Array, labels: Array, k: int, temperature: Array | float)
     hinge `max(0, 1 + mean of the k largest others - mean of x_y and the k - 1 largest others)`. The sums are elementary
     symmetric polynomials of `exp(x_j / (k t))`, computed by their logarithms, by halves.
     """
-    label, others = _divided(logits, labels, _NONE)
+    label, others = _label_and_others(logits, labels, _LOG_OF_ZERO)
     sums = _log_symmetric(others / (k * temperature), k)
     without, beside = sums[:, k], sums[:, k - 1]
     return temperature * jax.nn.softplus((1.0 - label[:, 0] / k) / temperature + without - beside)
 
 
-def sorted_cross_entropy(logits: Array, labels: Array, weights: np.ndarray, temperature: Array | float) -> Array:
-    """`-log sum_k weights_k P(the rank of y is at most k)`, with a relaxed sort for the ranks.
+def sorted_cross_entropy(logits: Array, labels: Array, k: int, temperature: Array | float) -> Array:
+    """`-log((P_1 + P_k) / 2)`, where `P_m` is the probability that the rank of y is at most m, in a relaxed sort.
 
-    Petersen, Kuehne, Borgelt and Deussen, "Differentiable Top-k Classification Learning" (ICML 2022). Of the sorts they
-    try this is SoftSort (Prillo and Eisenschlos 2020): that the label is among the first k has the probability that
-    `softsort_topk_mask` gives. As they do in their fine-tuning, k = 1 takes the softmax in its place.
-
-    Args:
-      logits: [B, n].
-      labels: [B].
-      weights: of k = 1, ..., K, not negative; their sum is made 1.
-      temperature: of the sort, in the units of the logits.
+    Petersen, Kuehne, Borgelt and Deussen, "Differentiable Top-k Classification Learning" (ICML 2022), with one of the
+    sorts that they try, SoftSort (Prillo and Eisenschlos 2020): `softsort_topk_mask` gives `P_k`, at a `temperature` in
+    the units of the logits. `P_1` is that of the softmax, as in their fine-tuning.
     """
-    shares = np.asarray(weights, float) / np.sum(weights)
-    terms = []
-    for k in (np.flatnonzero(shares) + 1).tolist():
-        if k == 1:
-            logarithms = jax.nn.log_softmax(logits)
-        else:
-            mask = softsort_topk_mask(logits, k, temperature=temperature)
-            # Rows of the sort sum to 1, columns need not.
-            logarithms = jnp.log(jnp.clip(mask, jnp.finfo(mask.dtype).tiny, 1.0))
-        terms.append(_of(logarithms, labels) + float(np.log(shares[k - 1])))
-    return -jax.nn.logsumexp(jnp.stack(terms), axis=0)
+
+    def log_probability(m: int) -> Array:
+        if m == 1:
+            return _at_label(jax.nn.log_softmax(logits), labels)
+        mask = softsort_topk_mask(logits, m, temperature=temperature)
+        # Rows of the sort sum to 1, columns need not.
+        return _at_label(jnp.log(jnp.clip(mask, jnp.finfo(mask.dtype).tiny, 1.0)), labels)
+
+    return -jax.nn.logsumexp(jnp.stack([log_probability(m) + float(np.log(0.5)) for m in (1, k)]), axis=0)
 
 
-def _of(values: Array, labels: Array) -> Array:
+def _at_label(values: Array, labels: Array) -> Array:
     return jnp.take_along_axis(values, jnp.asarray(labels)[:, None], axis=-1)[:, 0]
 
 
-def _divided(logits: Array, labels: Array, nothing: float) -> tuple[Array, Array]:
+def _label_and_others(logits: Array, labels: Array, nothing: float) -> tuple[Array, Array]:
     """The label's logit [B, 1], and all [B, n] with `nothing` in its place."""
     labels = jnp.asarray(labels)
     is_label = labels[:, None] == jnp.arange(logits.shape[-1], dtype=labels.dtype)[None]
-    return _of(logits, labels)[:, None], jnp.where(is_label, nothing, logits)
+    return _at_label(logits, labels)[:, None], jnp.where(is_label, nothing, logits)
 
 
 def _log_symmetric(logs: Array, degree: int) -> Array:
@@ -84,8 +76,8 @@ def _log_symmetric(logs: Array, degree: int) -> Array:
     """
     n = logs.shape[1]
     width = 1 << max(n - 1, 1).bit_length()
-    logs = jnp.pad(logs, ((0, 0), (0, width - n)), constant_values=_NONE)
-    missing = jnp.full((*logs.shape, degree), _NONE, logs.dtype)
+    logs = jnp.pad(logs, ((0, 0), (0, width - n)), constant_values=_LOG_OF_ZERO)
+    missing = jnp.full((*logs.shape, degree), _LOG_OF_ZERO, logs.dtype)
     # [B, number of factors, degree + 1], higher coefficients left out.
     factors = jnp.concatenate([jnp.zeros_like(logs)[..., None], logs[..., None], missing], axis=-1)[..., : degree + 1]
     while factors.shape[1] > 1:

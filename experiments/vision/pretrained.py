@@ -8,14 +8,13 @@ Three layouts of `.npz` files are known, and told apart by their keys:
   `LayerNorm_2`, `MlpBlock_3`); and `pre_logits` in front of the head.
 - "augreg", of Steiner et al. 2021 (`gs://vit_models/augreg/B_16-i21k-300ep-...npz`): the same
   without `pre_logits`.
-- "big_vision" (`gs://big_vision/...npz`): the names of `vit.py`, under `params/` or `opt/target/`
-  if the file is a whole checkpoint, and with one `encoderblock` if its blocks were scanned.
+- "big_vision": the names of `vit.py`, as `config.export_params` writes them, with one `encoderblock`
+  if its blocks were scanned.
 
 `N` patches, `D` width.
 """
 
 import math
-import re
 import zipfile
 import zlib
 from collections.abc import Collection
@@ -38,9 +37,6 @@ _RENAMED = {  # in the original layout and in ours
     "MlpBlock_3": "MlpBlock_0",
     "Transformer/posembed_input/": "",
 }
-_PREFIXES = ("params/", "opt/target/")  # in checkpoints, which hold the optimizer's state too
-# What parameters are called last.
-_LEAVES = ("kernel", "bias", "scale", "query", "key", "value", "out", "cls", "probe", "pos_embedding")
 _OPTIONAL = ("pre_logits", "cls")  # parts of a file that a network may do without
 _SHOWN = 4
 
@@ -48,8 +44,8 @@ _SHOWN = 4
 def load_pretrained(path: str | Path, shapes: Params) -> Params:
     """The parameters of a network but for its head, from a file.
 
-    - `pre_logits` is taken from the file if the network has one, and left out if it has not.
-    - So is the class token. A file without one does not fit a network with one.
+    - `pre_logits` and the class token are taken from the file if the network has them, and left out otherwise. A file
+      without a class token does not fit a network that has one.
     - Position embeddings are resized to the grid of the network, by `resize_positions`.
     - Single blocks are stacked where the network has scanned ones, and the other way round.
 
@@ -67,13 +63,13 @@ def load_pretrained(path: str | Path, shapes: Params) -> Params:
     wanted = {
         name: leaf for name, leaf in traverse_util.flatten_dict(shapes, sep="/").items() if not _is_of(name, "head")
     }
+    parts = {name: _single_blocks(name, leaf.shape) for name, leaf in wanted.items()}
+    needed = {part for names, _ in parts.values() for part in names}
     arrays, layout = read(path)
-    if any("/encoderblock/" in name for name in wanted):
-        arrays = stack_blocks(arrays)
     arrays = {
         name: array
         for name, array in arrays.items()
-        if not _is_of(name, "head") and (name in wanted or not _is_of(name, *_OPTIONAL))
+        if not _is_of(name, "head") and (name in needed or not _is_of(name, *_OPTIONAL))
     }
 
     def require_none(problem: str, names: Collection[str]) -> None:
@@ -81,28 +77,28 @@ def load_pretrained(path: str | Path, shapes: Params) -> Params:
             message = f"{path} (a file in the {layout} layout) does not fit the network: {problem}"
             raise UsageError(f"{message} {_listed(names)}")
 
-    require_none("it lacks", wanted.keys() - arrays.keys())
-    require_none("the network has no", arrays.keys() - wanted.keys())
+    require_none("it lacks", needed - arrays.keys())
+    require_none("the network has no", arrays.keys() - needed)
     positions, shape = arrays["pos_embedding"], wanted["pos_embedding"].shape
     if positions.ndim == 3 and positions.shape != shape and _grid_side(positions.shape[1]) and _grid_side(shape[1]):
         arrays["pos_embedding"] = resize_positions(positions, math.isqrt(shape[1]))
-    others = [name for name, leaf in wanted.items() if arrays[name].shape != leaf.shape]
-    require_none(
-        "of different shape there and here are",
-        [f"{name} {arrays[name].shape} {wanted[name].shape}" for name in others],
-    )
-    return traverse_util.unflatten_dict(
-        {name: np.asarray(arrays[name], leaf.dtype) for name, leaf in wanted.items()}, sep="/"
-    )
+    pairs = [(name, shape) for names, shape in parts.values() for name in names]
+    others = [f"{name} {arrays[name].shape} {shape}" for name, shape in pairs if arrays[name].shape != shape]
+    require_none("of different shape there and here are", others)
+    loaded = {
+        name: np.stack([arrays[part] for part in parts[name][0]]).reshape(leaf.shape).astype(leaf.dtype)
+        for name, leaf in wanted.items()
+    }
+    return traverse_util.unflatten_dict(loaded, sep="/")
 
 
 def resize_positions(positions: np.ndarray, side: int) -> np.ndarray:
     """Position embeddings [1, N, D] of a square grid, interpolated to [1, side^2, D].
 
-    Bilinearly, and so that the corners of both grids are in the same places (`scipy.ndimage.zoom` of order 1): 14 x 14
-    for 224 pixels become 24 x 24 for 384. Both projects that the files come from do just this to the grid. vit_jax
-    keeps the class token's position aside meanwhile, and puts it back in front; big_vision has added it to the class
-    token before, as `read` does. The network is the same either way.
+    The interpolation is bilinear and keeps the corners in place (`scipy.ndimage.zoom` of order 1): 14 x 14 for 224
+    pixels become 24 x 24 for 384. Both projects that publish the files do the same to the grid. vit_jax sets the class
+    token's position aside meanwhile; big_vision adds it to the class token first, as `read` does. Both give the same
+    network.
     """
     old = math.isqrt(positions.shape[1])
     grid = positions.reshape(old, old, -1).astype(np.float32)  # SciPy has no half precision
@@ -135,40 +131,20 @@ def read(path: str | Path) -> tuple[Arrays, str]:
     return arrays, layout
 
 
-def stack_blocks(arrays: Arrays) -> Arrays:
-    """Single blocks, numbered from 0, as scanned ones.
-
-    Raises:
-      UsageError: the blocks are not alike, or some are missing among them.
-    """
-    result: Arrays = {}
-    blocks: dict[str, dict[int, np.ndarray]] = {}
-    for name, array in arrays.items():
-        if match := re.fullmatch(r"(.*)/encoderblock_(\d+)/(.*)", name):
-            before, number, after = match.groups()
-            blocks.setdefault(f"{before}/encoderblock/{after}", {})[int(number)] = array
-        else:
-            result[name] = array
-    depth = 1 + max((number for numbered in blocks.values() for number in numbered), default=-1)
-    for name, numbered in blocks.items():
-        shapes = {array.shape for array in numbered.values()}
-        if len(numbered) < depth or len(shapes) > 1:
-            raise UsageError(
-                f"blocks that are not alike cannot be scanned: of {depth}, {len(numbered)} have a {name}, of "
-                + " and ".join(map(str, sorted(shapes)))
-            )
-        result[name] = np.stack([numbered[number] for number in range(depth)])
-    return result
+def _single_blocks(name: str, shape: tuple[int, ...]) -> tuple[list[str], tuple[int, ...]]:
+    """The names of a parameter in each of several scanned blocks, and its shape there; of another itself alone."""
+    before, scanned, after = name.partition("/encoderblock/")
+    if not scanned:
+        return [name], shape
+    return [f"{before}/encoderblock_{number}/{after}" for number in range(shape[0])], shape[1:]
 
 
 def _split_blocks(arrays: Arrays) -> Arrays:
     """Scanned blocks, if there are any, as single ones."""
     result: Arrays = {}
     for name, array in arrays.items():
-        before, scanned, after = name.partition("/encoderblock/")
-        parts = enumerate(np.atleast_1d(array)) if scanned else ()
-        result |= {f"{before}/encoderblock_{number}/{after}": part for number, part in parts}
-        result |= {} if scanned else {name: array}
+        names, _ = _single_blocks(name, np.atleast_1d(array).shape)
+        result |= {name: array} if names == [name] else dict(zip(names, np.atleast_1d(array), strict=True))
     return result
 
 
@@ -180,23 +156,18 @@ def _read(path: str | Path) -> Arrays:
     try:
         zipfile.ZipFile(local).close()  # says what is wrong with a file that np.load would take for a pickle
         with np.load(local, allow_pickle=False) as file:
-            prefix = next((each for each in _PREFIXES if any(key.startswith(each) for key in file.files)), "")
-            keys = [key for key in file.files if key.startswith(prefix)]
-            arrays = {key.removeprefix(prefix): _floating(file[key], key) for key in keys}
+            return {key: _floating(file[key], key) for key in file.files}
     except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         again = "" if local == Path(path).expanduser() else f" (remove {local}, and it is downloaded again)"
         raise UsageError(f"{path} cannot be read as an .npz file of parameters: {error}{again}") from error
-    return {name: array for name, array in arrays.items() if array is not None}
 
 
-def _floating(array: np.ndarray, key: str) -> np.ndarray | None:
-    """A parameter as floating-point numbers; None for integers of another name, which count steps, say."""
+def _floating(array: np.ndarray, key: str) -> np.ndarray:
+    """A parameter as floating-point numbers."""
     if not isinstance(array, np.ndarray):
         raise ValueError(f"{key} is not an array")
     if array.dtype == np.dtype("V2"):  # what NumPy makes of bfloat16, which it does not know
         array = array.view(jnp.bfloat16).astype(np.float32)
-    if np.issubdtype(array.dtype, np.integer) and key.rpartition("/")[2] not in _LEAVES:
-        return None
     if not np.issubdtype(array.dtype, np.floating):
         raise ValueError(f"{key} is of type {array.dtype}")
     if not np.isfinite(array).all():

@@ -18,7 +18,7 @@ With `scan=True` the blocks are one, `Transformer/encoderblock`, with the depth 
 """
 
 import functools
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -42,8 +42,8 @@ POOLS = ("tok", "gap")
 SCANNED = "encoderblock"  # all blocks as one, where they are a scan
 
 
-def parse_variant(variant: str, sizes: Collection[str], network: str, example: str) -> tuple[str, int]:
-    """The size and the patch size of "B/16".
+def fields_of(variant: str, sizes: Mapping[str, Sequence[int | None]], network: str, example: str) -> dict[str, Any]:
+    """The fields of `VisionTransformer` that "B/16", a name in `sizes` and the patch size in pixels, stands for.
 
     Raises:
       UsageError: it is no such variant; the message names the `network`, an `example` and the `sizes`.
@@ -54,11 +54,12 @@ def parse_variant(variant: str, sizes: Collection[str], network: str, example: s
             f"the {network} {variant!r} is not one of SIZE/PATCH, such as {example}, where SIZE is one of "
             f"{', '.join(sizes)} and PATCH is in pixels"
         )
-    return size, int(patch)
+    names = ("width", "depth", "mlp_dim", "num_heads", "rep_size")[: len(sizes[size])]
+    return dict(zip(names, sizes[size], strict=True)) | {"patch_size": int(patch)}
 
 
 def make(variant: str, num_classes: int, **options: Any) -> "VisionTransformer":
-    """The network of a size and a patch size: "B/16".
+    """The network of a size and a patch size, such as "B/16".
 
     Args:
       variant: a name in SIZES, a slash, and the patch size in pixels.
@@ -68,16 +69,7 @@ def make(variant: str, num_classes: int, **options: Any) -> "VisionTransformer":
     Raises:
       UsageError: there is no such variant.
     """
-    size, patch = parse_variant(variant, SIZES, "vision transformer", "B/16")
-    width, depth, mlp_dim, num_heads = SIZES[size]
-    fields = {
-        "patch_size": patch,
-        "width": width,
-        "depth": depth,
-        "mlp_dim": mlp_dim,
-        "num_heads": num_heads,
-    }
-    return VisionTransformer(num_classes, **(fields | options))
+    return VisionTransformer(num_classes, **fields_of(variant, SIZES, "vision transformer", "B/16") | options)
 
 
 def forward_flops(model: "VisionTransformer", image_size: int, channels: int = 3) -> float:
@@ -192,8 +184,8 @@ class VisionTransformer(nn.Module):
       num_heads: H.
       pool: what the head sees: "tok", a class token, or "gap", the average over the tokens.
       rep_size: width of a dense layer with a tanh in front of the head; None: there is none.
-      head_init: what the kernel of the head starts from.
-      head_bias: what its bias starts from.
+      head_init: initialises the kernel of the head.
+      head_bias: the initial value of its bias.
       make_mlp: `make_mlp(block)` makes the MLP of the block of that number, from 0: a module from
         [B, S, D] in float32 to [B, S, D], of whatever kind. It is called inside the block, so that
         the module is named after its class (`MlpBlock_0`) unless it has a name. The module may

@@ -1,9 +1,9 @@
 """Layout of groups and slots on the current mesh (`jax.set_mesh`), and the exchange of slots with their experts.
 
 Groups are divided along all axes. Left to itself the compiler would gather the scores of all groups on every device,
-for the operators loop over blocks of rows; so what concerns single groups is told to be local. The exchange is an
+as the operators loop over blocks of rows; `by_group` keeps what concerns single groups local. The exchange is an
 all-to-all along the axis `expert`: a device sends each of the others there the slots of its experts, and gets those
-of its own. What `fsdp` divides of the experts' parameters is gathered where it is used, rather than their slots.
+of its own. Where `fsdp` divides the experts' parameters, these are gathered where they are used, rather than the slots.
 """
 
 from collections.abc import Callable
@@ -29,23 +29,23 @@ def by_group(function: Function) -> Function:
 def to_experts(slots: Array) -> Array:
     """[G, E, C, D], divided along G, to the same divided along E by `expert` and along G by the other axes."""
     exchange = lambda slots: jax.lax.all_to_all(slots, "expert", 1, 0, tiled=True)  # noqa: E731
-    return _mapped(exchange, _BY_GROUP, _BY_EXPERT)(slots) if _parts("expert") > 1 else slots
+    return _mapped(exchange, _BY_GROUP, _BY_EXPERT)(slots) if _axis_size("expert") > 1 else slots
 
 
 def to_groups(outputs: Array) -> Array:
     """The way back."""
     exchange = lambda outputs: jax.lax.all_to_all(outputs, "expert", 0, 1, tiled=True)  # noqa: E731
-    return _mapped(exchange, _BY_EXPERT, _BY_GROUP)(outputs) if _parts("expert") > 1 else outputs
+    return _mapped(exchange, _BY_EXPERT, _BY_GROUP)(outputs) if _axis_size("expert") > 1 else outputs
 
 
-def whole(params: Any) -> Any:
+def gather_over_fsdp(params: Any) -> Any:
     """Parameters of experts, with the leading axis E: divided by `expert`, and no longer by `fsdp`."""
-    if _parts("fsdp") == 1:
+    if _axis_size("fsdp") == 1:
         return params
     return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, PartitionSpec("expert")), params)
 
 
-def _parts(axis: str) -> int:
+def _axis_size(axis: str) -> int:
     return dict(get_abstract_mesh().shape).get(axis, 1)
 
 

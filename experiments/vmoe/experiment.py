@@ -21,8 +21,8 @@ from experiments.core.input.dataset import Data
 from experiments.core.record import hardware
 from experiments.core.training import mesh, optimizer, schedules
 from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Probe, Recipe
-from experiments.vision import features, filters, inputs, model_fields, vit
-from experiments.vision.inputs import has_features
+from experiments.vision import efficientnet_weights, features, filters, networks, vit
+from experiments.vision.networks import has_features, inputs_of
 from experiments.vmoe import dispatch, layer, measures, model, outputs, routers
 from experiments.vmoe.router_kinds import KINDS, ROUTERS, Shape
 
@@ -33,7 +33,7 @@ def routing_shape(config: ml_collections.ConfigDict) -> Shape:
     """Resolves `config.router.k`, or its factor, and `config.router.capacity`."""
     fields = config.router
     tokens = config.moe.group_images * model.tokens_per_image(
-        _model(config, 1, routers.HardExpertChoice(1)), inputs.of(config).side
+        _model(config, 1, routers.HardExpertChoice(1)), inputs_of(config).side
     )
     k = fields.k
     if not k:
@@ -63,7 +63,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
         features.validate(config)
         require_one_of("features.layer", config.features.layer, features.MAPS)
     network = _model(config, 1, routers.HardExpertChoice(1))
-    model_fields.validate(config, network)
+    networks.validate(config, network)
     require_wholes(
         lambda blocks: len(set(blocks)) == len(blocks) and all(0 <= block < network.depth for block in blocks),
         "moe.blocks",
@@ -81,7 +81,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
 def prepare(config: ml_collections.ConfigDict) -> None:
     """Asks for accelerators, unless the config does without, and for the weights of features."""
     if has_features(config):
-        features.prepare(config)
+        efficientnet_weights.require_installed()
     network = f"{config.model.variant} in batches of {config.batch_size} images"
     hardware.require_accelerator(config, network, f"{config.dataset} prepared in TFDS_DATA_DIR", "make vmoe-small")
 
@@ -101,9 +101,9 @@ def _validate_groups(config: ml_collections.ConfigDict) -> None:
     size = config.get("eval_batch_size")
     allowed = f"given, and a multiple of {images * parts}: moe.group_images={images} times {parts} devices"
     require(size is not None and size % (images * parts) == 0, "eval_batch_size", size, allowed)
-    of_mesh = mesh.axis_sizes(config)["expert"]
-    allowed = f"a multiple of the {of_mesh} parts of mesh.expert"
-    require(config.moe.num_experts % of_mesh == 0, "moe.num_experts", config.moe.num_experts, allowed)
+    expert_parts = mesh.axis_sizes(config)["expert"]
+    allowed = f"a multiple of the {expert_parts} parts of mesh.expert"
+    require(config.moe.num_experts % expert_parts == 0, "moe.num_experts", config.moe.num_experts, allowed)
 
 
 def make_router(config: ml_collections.ConfigDict, lam: Any) -> routers.RouterOrDense:
@@ -114,7 +114,7 @@ def make_router(config: ml_collections.ConfigDict, lam: Any) -> routers.RouterOr
 def _model(
     config: ml_collections.ConfigDict, num_classes: int, router: routers.RouterOrDense, noise: float = 0.0
 ) -> vit.VisionTransformer:
-    options = model_fields.options(config)
+    options = networks.options(config)
     with about("model.variant", config.model.variant):
         return model.make(
             config.model.variant,
@@ -131,11 +131,11 @@ def _model(
 
 def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     """The experiment on images with the number of channels and of classes that `data` have."""
-    side, augment, prepared, prepared_stored = inputs.of(config)
+    side, augment, prepared, prepared_stored = inputs_of(config)
     channels = data.train["image"].shape[-1] if data.train else 3
     lam_of = schedules.lam_schedule(config.router.lam, config.router.hard_after)
     group_images, prefix = config.moe.group_images, data.prefix
-    name, of_routers = f"{prefix}_precision_at_1", f"{prefix}_router"
+    precision, router_metrics = f"{prefix}_precision_at_1", f"{prefix}_router"
 
     def network(progress: jax.Array, noise: float) -> vit.VisionTransformer:
         return _model(config, data.num_classes, make_router(config, lam_of(progress)), noise)
@@ -164,18 +164,18 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
             # Joint frequencies of expert and class, whose mean `conclude` turns into mutual information.
             routing[block]["specialisation"] = found.experts_of_images(block)[:, :, None] * labels[:, None]
         return {
-            name: 100.0 * (first * labels).sum(axis=1),
+            precision: 100.0 * (first * labels).sum(axis=1),
             f"{prefix}_loss": _loss(config.loss, found.logits, examples["label"]),
-            of_routers: routing,
+            router_metrics: routing,
             "error": 100.0 - 100.0 * (first * labels).sum(axis=1),  # to choose hyper-parameters by
         }
 
     def conclude(means: Metrics) -> Metrics:
         concluded = {
             block: values | {"specialisation": measures.mutual_information(values["specialisation"])}
-            for block, values in means[of_routers].items()
+            for block, values in means[router_metrics].items()
         }
-        return means | {of_routers: concluded}
+        return means | {router_metrics: concluded}
 
     def find(params: Params, progress: jax.Array) -> dict[str, jax.Array]:
         """The experts of the tokens of the first group, whatever the devices."""
@@ -206,10 +206,10 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         optimizer=optimizer.make(config),
         augment=augment,
         flops_per_example=3.0 * flops,
-        headline=(name,),
+        headline=(precision,),
         conclude=conclude,
         probe=Probe(find, compare) if data.evaluation else None,
-        pictures=None if has_features(config) else filters.of_patches,
+        pictures=None if has_features(config) else filters.patch_filters,
     )
 
 

@@ -14,7 +14,7 @@ from jax import Array
 from experiments.core.training.mesh import EXPERTS
 from experiments.vision.vit import MlpBlock
 from experiments.vmoe.dispatch import DISPATCHERS, SOFT
-from experiments.vmoe.exchange import by_group, to_experts, to_groups, whole
+from experiments.vmoe.exchange import by_group, gather_over_fsdp, to_experts, to_groups
 from experiments.vmoe.measures import assigned, measure
 from experiments.vmoe.routers import Dense, Logits, Mixtures, Router, RouterOrDense, unbounded
 
@@ -73,9 +73,9 @@ class MoeLayer(nn.Module):
             # Without buffers nothing is dropped.
             counted = by_group(unbounded)(routed) if self.dispatcher == "dense" else routed
             for name, value in by_group(measure)(counted).items():
-                self.sow(ROUTING, name, value, reduce_fn=_last, init_fn=_nothing)
-            self.sow(AUXILIARY, "loss", routed.auxiliary, reduce_fn=_last, init_fn=_nothing)
-            self.sow(ASSIGNED, "of_tokens", by_group(assigned)(counted), reduce_fn=_last, init_fn=_nothing)
+                self.sow(ROUTING, name, value, reduce_fn=_keep_new, init_fn=_no_value)
+            self.sow(AUXILIARY, "loss", routed.auxiliary, reduce_fn=_keep_new, init_fn=_no_value)
+            self.sow(ASSIGNED, "of_tokens", by_group(assigned)(counted), reduce_fn=_keep_new, init_fn=_no_value)
         return y.reshape(images, per_image, width)
 
     def _logits(self, groups: Array, router: Router) -> Logits:
@@ -96,7 +96,7 @@ class MoeLayer(nn.Module):
         """[G, E, C, D] to [G, E, C, D]."""
         groups, num_experts, capacity, width = slots.shape
         of_experts = nn.vmap(MlpBlock, variable_axes={"params": 0}, split_rngs={"params": True})
-        of_experts = nn.map_variables(of_experts, "params", trans_in_fn=whole, init=self.is_initializing())
+        of_experts = nn.map_variables(of_experts, "params", trans_in_fn=gather_over_fsdp, init=self.is_initializing())
         experts = of_experts(self.mlp_dim, self.dtype, name=EXPERTS)
         outputs = experts(slots.swapaxes(0, 1).reshape(num_experts, groups * capacity, width))
         return outputs.reshape(num_experts, groups, capacity, width).swapaxes(0, 1)
@@ -106,10 +106,10 @@ def _normalised(x: Array, axis: int) -> Array:
     return x * jax.lax.rsqrt(jnp.square(x).sum(axis=axis, keepdims=True) + 1e-6)
 
 
-def _nothing() -> None:
+def _no_value() -> None:
     return None
 
 
-def _last(previous: Array | None, new: Array) -> Array:
+def _keep_new(previous: Array | None, new: Array) -> Array:
     del previous
     return new

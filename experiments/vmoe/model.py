@@ -45,9 +45,7 @@ def make(
     Raises:
       UsageError: there is no such variant.
     """
-    size, patch = vit.parse_variant(variant, SIZES, "V-MoE", "S/32")
-    names = ("width", "depth", "mlp_dim", "num_heads", "rep_size")
-    fields: dict[str, Any] = dict(zip(names, SIZES[size], strict=True)) | {"patch_size": patch} | options
+    fields = vit.fields_of(variant, SIZES, "V-MoE", "S/32") | options
     mlp_dim, dtype = fields["mlp_dim"], fields.get("dtype", np.dtype(np.float32))
 
     def make_mlp(block: int) -> nn.Module:

@@ -155,7 +155,7 @@ ROUTERS = {
         lambda fields, shape, lam: routers.Dense(shape.tokens, shape.capacity),
         ignores=("router.noise", "moe.dispatcher"),
     ),
-    # It says how much experts can be worth: where it is as good as the others, no router can show.
+    # The lower bound: where it is as good as the others, experts are worth nothing, and routers cannot differ.
     "none": RouterKind(
         lambda fields, shape, lam: routers.Dense(shape.tokens, slots=0),
         ignores=(

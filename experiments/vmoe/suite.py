@@ -10,7 +10,7 @@ small  what results/vmoe holds, the stand-in that learns its features itself: a 
        every router on test, all at the rate of the hard one; under an hour on 2 CPU cores
 buffers  those, and the relaxed router of the logits with three times the slots: whether it suffers from tokens that
        find no room; ten minutes more, in the same directory
-demo   the same in little on scikit-learn's digits, without the choice; under a minute
+demo   a small version on scikit-learn's digits, where nothing is chosen; under a minute
 full   S/32 on ImageNet with the hard router, the relaxed one, and the paper's with Dykstra's algorithm: for
        accelerators, nothing chosen
 
@@ -38,13 +38,13 @@ LARGE_BUFFER = 84  # slots: three times k
 # The presets `tokens` and `longer`.
 TOKENS_SEEDS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 TOKENS_RATES = (3e-3, 1e-2, 3e-2, 1e-1)
-TOKENS_LAMS = (0.1, 1.0, 10.0)  # at the second rate
-WITH_LAM = {"relaxed", "straight_through", "balanced"}  # routers with a constant one
+TOKENS_LAMS = (0.1, 1.0, 10.0)  # tried at the second rate
+WITH_LAM = {"relaxed", "straight_through", "balanced"}  # routers with a constant lam
 LONGER = ("hard-logits", "relaxed-logits", "dense")
 LONGER_STEPS = 3200
 # Buffers for all tokens take fourteen times the products of k slots; large ones, in FORMS, drop next to nothing.
 OMITTED = {name for name, kind in ROUTERS.items() if kind.unbounded}
-# The two routers of the paper in every form; the others are trained as they come.
+# The two routers of the paper in every form; the others are trained at their defaults.
 FORMS: dict[str, tuple[str, Fields]] = {
     "hard-gates": ("hard", {"router.score": "gates"}),
     "hard-logits": ("hard", {"router.score": "logits"}),
@@ -88,7 +88,7 @@ def longer() -> list[SuiteRun]:
 
 
 def _forms() -> dict[str, tuple[str, Fields]]:
-    """FORMS, and every other router as it comes, by the name of its runs."""
+    """FORMS, and every other router at its defaults, by the name of its runs."""
     in_forms = {router for router, _ in FORMS.values()}
     return FORMS | {name: (name, {}) for name in ROUTERS if name not in in_forms | OMITTED}
 

@@ -5,7 +5,7 @@ and `experts` [E, D, F].
 """
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -22,13 +22,12 @@ from experiments.vmoe.measures import measure
 from experiments.vmoe.router_kinds import ROUTERS, Shape
 from experiments.vmoe.routers import SCORES, HardExpertChoice, Logits, Slots
 from experiments.vmoe_clusters import task
-from experiments.vmoe_clusters.assigned import Assigned
-from experiments.vmoe_clusters.kinds import BEST, KINDS, NAMES
-from experiments.vmoe_clusters.recovery import recovery
+from experiments.vmoe_clusters.kinds import BEST, KINDS, NAMES, Assigned
 
 _ExpertChoice = Callable[[Logits], Slots]  # what all of NAMES are
 
-_FIRST = {"validation": 2**29, "test": 2**30}  # number of the first group to evaluate on; those to train on are from 0
+# Numbers of the first groups to evaluate on; those to train on begin at 0.
+_FIRST_GROUP = {"validation": 2**29, "test": 2**30}
 
 
 def routing_shape(config: ml_collections.ConfigDict) -> Shape:
@@ -61,7 +60,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
 def load(config: ml_collections.ConfigDict) -> Data:
     """The numbers of the groups, of which the device makes tokens; none is seen twice in training."""
     train = np.arange(config.steps * config.batch_size, dtype=np.int32)
-    evaluation = _FIRST[config.split] + np.arange(config.task.groups, dtype=np.int32)
+    evaluation = _FIRST_GROUP[config.split] + np.arange(config.task.groups, dtype=np.int32)
     # Under the name by which the trainer counts examples.
     return Data({"label": train}, {"label": evaluation}, config.task.experts, SPLITS[config.split])
 
@@ -73,12 +72,12 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     lam_of = schedules.lam_schedule(config.router.lam, config.router.hard_after)
 
     def init(key: jax.Array) -> Params:
-        of_problem, of_router, of_experts = jax.random.split(key, 3)
+        problem_key, router_key, experts_key = jax.random.split(key, 3)
         scale = np.float32(width**-0.5)
         return {
-            "problem": task.draw(of_problem, num_experts, width, outputs),
-            "router": scale * jax.random.normal(of_router, (width, num_experts)),
-            "experts": scale * jax.random.normal(of_experts, (num_experts, width, outputs)),
+            "problem": task.draw(problem_key, num_experts, width, outputs),
+            "router": scale * jax.random.normal(router_key, (width, num_experts)),
+            "experts": scale * jax.random.normal(experts_key, (num_experts, width, outputs)),
         }
 
     def sample(params: Params, batch: Batch) -> task.Groups:
@@ -110,7 +109,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         reachable = HardExpertChoice(shape.k, "logits")(Logits(of_centres, of_centres))
 
         def percent(slots: Slots) -> jax.Array:
-            return 100.0 * recovery(slots.token[..., : shape.k], groups.clusters, num_experts)
+            return 100.0 * task.recovery(slots.token[..., : shape.k], groups.clusters, num_experts)
 
         return {
             f"{data.prefix}_loss": 100.0 * errors,
@@ -119,16 +118,11 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
             f"{data.prefix}_router": measure(routed),
         }
 
-    return Experiment(init, loss, evaluate, _optimizer(config), headline=(f"{data.prefix}_recovery",))
-
-
-def _optimizer(config: ml_collections.ConfigDict) -> optax.GradientTransformation:
-    """That of the config, but for the problem, which is none of what is learned."""
-
-    def learned(params: Params) -> Any:
-        return {name: "fixed" if name == "problem" else "learned" for name in params}
-
-    return optax.multi_transform({"learned": optimizer.make(config), "fixed": optax.set_to_zero()}, learned)
+    learned = {"learned": optimizer.make(config), "fixed": optax.set_to_zero()}
+    labels = {"problem": "fixed", "router": "learned", "experts": "learned"}
+    return Experiment(
+        init, loss, evaluate, optax.multi_transform(learned, labels), headline=(f"{data.prefix}_recovery",)
+    )
 
 
 RECIPE = Recipe("vmoe_clusters", validate, build, load, kinds=KINDS)

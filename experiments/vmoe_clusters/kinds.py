@@ -1,15 +1,40 @@
-"""The routers of the task: those of V-MoE by which experts choose, and the best assignment itself."""
+"""The routers of the task: V-MoE's expert-choice routers, and the best assignment itself."""
+
+import dataclasses
+
+import jax
+from jax import Array
 
 from experiments.core.kinds import Kinds
-from experiments.vmoe.router_kinds import KINDS as OF_ROUTERS
+from experiments.vmoe.router_kinds import KINDS as ROUTER_KINDS
+from experiments.vmoe.routers import Logits, Slots
+from experiments.vmoe.routers.routing import PerExpert, fill_slots
 
 BEST = "best"
 # The order of the tables.
 NAMES = (BEST, "hard", "relaxed", "annealed", "straight_through", "balanced")
 KINDS = Kinds(
     "router.name",
-    reads={name: OF_ROUTERS.reads.get(name, ()) for name in NAMES},
+    reads={name: ROUTER_KINDS.reads.get(name, ()) for name in NAMES},
     only_if={"router.lam.end": ("router.lam.schedule", ["geometric"])},
     ignores={BEST: ("router.capacity",)},
     options={"router.name": "router"},
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class Assigned(PerExpert):
+    """The router whose mask is given, so that only the gates are learned.
+
+    Attributes:
+      mask: [G, E, S], of zeros and ones.
+      k: ones of each expert.
+    """
+
+    mask: Array
+    k: int
+
+    def __call__(self, logits: Logits) -> Slots:
+        """The `k` tokens of each expert."""
+        _, token = jax.lax.top_k(self.mask, self.k)
+        return fill_slots(jax.nn.softmax(logits.noisy), self.mask, token)

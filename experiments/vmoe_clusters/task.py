@@ -19,6 +19,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax import Array
 
 PER_TOKEN = 2  # clusters of a token
@@ -51,9 +52,9 @@ def pairs(num_clusters: int, k: int) -> np.ndarray:
 
 def draw(key: Array, num_clusters: int, width: int, outputs: int) -> Problem:
     """Centres and maps at random; `width` is at least `num_clusters`."""
-    of_centres, of_maps = jax.random.split(key)
-    maps = jax.random.normal(of_maps, (num_clusters, width, outputs)) * np.float32(width**-0.5)
-    return {"centres": jax.random.orthogonal(of_centres, width)[:num_clusters], "maps": maps}
+    centres_key, maps_key = jax.random.split(key)
+    maps = jax.random.normal(maps_key, (num_clusters, width, outputs)) * np.float32(width**-0.5)
+    return {"centres": jax.random.orthogonal(centres_key, width)[:num_clusters], "maps": maps}
 
 
 def sample(problem: Problem, numbers: Array, noise: float, k: int) -> Groups:
@@ -63,21 +64,48 @@ def sample(problem: Problem, numbers: Array, noise: float, k: int) -> Groups:
     own, it has nothing in common as seen from them.
     """
     num_clusters, width = problem["centres"].shape
-    of_tokens = pairs(num_clusters, k)
+    token_pairs = pairs(num_clusters, k)
 
-    def one(number: Array) -> Groups:
-        of_names, of_noise = jax.random.split(jax.random.fold_in(jax.random.key(0), number))
-        clusters = jax.random.permutation(of_names, num_clusters).astype(jnp.int32)[of_tokens]
-        disturbance = np.float32(noise) * jax.random.normal(of_noise, (len(of_tokens), width))
+    def group(number: Array) -> Groups:
+        names_key, noise_key = jax.random.split(jax.random.fold_in(jax.random.key(0), number))
+        clusters = jax.random.permutation(names_key, num_clusters).astype(jnp.int32)[token_pairs]
+        noise_vectors = np.float32(noise) * jax.random.normal(noise_key, (len(token_pairs), width))
         scale = np.float32((width / (PER_TOKEN + noise**2 * width)) ** 0.5)
-        tokens = scale * (problem["centres"][clusters].sum(axis=1) + disturbance)
+        tokens = scale * (problem["centres"][clusters].sum(axis=1) + noise_vectors)
         mapped = jnp.einsum("sd,edf->sef", tokens, problem["maps"])
-        of_clusters = jnp.take_along_axis(mapped, clusters[..., None], axis=1)
-        return Groups(tokens, of_clusters.sum(axis=1) * np.float32(PER_TOKEN**-0.5), clusters)
+        by_own_maps = jnp.take_along_axis(mapped, clusters[..., None], axis=1)
+        return Groups(tokens, by_own_maps.sum(axis=1) * np.float32(PER_TOKEN**-0.5), clusters)
 
-    return jax.vmap(one)(numbers)
+    return jax.vmap(group)(numbers)
 
 
 def membership(clusters: Array, num_clusters: int) -> Array:
     """[G, E, S] float32: 1 where the token lies in the cluster."""
     return jax.nn.one_hot(clusters, num_clusters, axis=1).sum(axis=-1)
+
+
+def recovery(token: Array, clusters: Array, num_experts: int) -> Array:
+    """The share of the pairs of token and cluster that the expert of the cluster takes.
+
+    Experts and clusters are matched so that this share is largest over all groups (the Hungarian algorithm). It can be
+    1 if experts take as many tokens as a cluster has, and is less otherwise.
+
+    Args:
+      token: [G, E, k] int32, the tokens that an expert takes, all different.
+      clusters: [G, S, 2] int32, those of each token.
+      num_experts: E, of experts and of clusters.
+
+    Returns:
+      A float32 in [0, 1].
+    """
+    counts = common(token, clusters, num_experts)
+    # `optax` computes the cost of what it has matched in types that strict promotion refuses.
+    with jax.numpy_dtype_promotion("standard"):
+        expert, cluster = optax.assignment.hungarian_algorithm(-counts)
+    return counts[expert, cluster].sum() / clusters.size
+
+
+def common(token: Array, clusters: Array, num_experts: int) -> Array:
+    """Tokens that an expert takes of a cluster, in all groups: [E, E] float32, of experts and clusters."""
+    of_group = jax.vmap(lambda member, taken: member[:, taken].sum(axis=-1).T)
+    return of_group(membership(clusters, num_experts), token).sum(axis=0, dtype=jnp.float32)

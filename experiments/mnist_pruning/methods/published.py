@@ -3,8 +3,8 @@
 The code, `sparse_soft_topk` in google-research, has two solvers. That by PAV pools what the solution ties to within
 1e-9, so for p = 2 its Jacobian is the exact one; for p = 4/3 it divides 0 by 0 at every weight that is not selected
 alone, and training ends in NaN. That by Dykstra's algorithm, for p = 2 alone, takes neighbours within `TOLERANCE` for
-one block. The weights of a layer are many and lie closer than that, so that nearly all of them become a block, whose
-derivative, of the order of 1 / lam, the exact one has at the threshold alone.
+one block. The many weights of a layer lie closer than that, so nearly all of them become one block, with a derivative
+of the order of 1 / lam; the exact derivative is as large at the threshold alone.
 """
 
 import jax

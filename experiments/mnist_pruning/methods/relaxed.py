@@ -41,11 +41,13 @@ class Selection:
 
 # By `config.form`, the pruned weights [n]: the paper's operator, and what else the paper, or its code, may mean.
 FORMS: dict[str, Callable[[jax.Array, Selection], jax.Array]] = {
-    "operator": lambda w, by: by.operator(w),
-    "mask": lambda w, by: w * by.mask(jnp.abs(w)),
-    "mask_of_squares": lambda w, by: w * by.mask(jnp.square(w)),
-    "stop_gradient": lambda w, by: w * jax.lax.stop_gradient(_ratio(by.operator(w), w)),
-    PUBLISHED: lambda w, by: published.with_dykstras_jacobian(w, by.operator(w), by.k, by.lam),
+    "operator": lambda w, selection: selection.operator(w),
+    "mask": lambda w, selection: w * selection.mask(jnp.abs(w)),
+    "mask_of_squares": lambda w, selection: w * selection.mask(jnp.square(w)),
+    "stop_gradient": lambda w, selection: w * jax.lax.stop_gradient(_ratio(selection.operator(w), w)),
+    PUBLISHED: lambda w, selection: published.with_dykstras_jacobian(
+        w, selection.operator(w), selection.k, selection.lam
+    ),
 }
 _MASKS = ("mask", "mask_of_squares")  # which rescaling does not concern
 
@@ -56,11 +58,11 @@ def _ratio(kept: jax.Array, w: jax.Array) -> jax.Array:
 
 def _method(config: ml_collections.ConfigDict, *, straight_through: bool = False) -> Method:
     """The paper's operator, or a hard top-k forward and its gradient backward; lam by the progress of training."""
-    density, strength = density_of(config), _strength(config)
+    density, lam_of = density_of(config), _lam_of(config)
 
     def weights(w: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
         del state, key
-        share, lam = density(progress) if callable(density) else density, strength(w, progress)
+        share, lam = density(progress) if callable(density) else density, lam_of(w, progress)
         pruner = pruning.Pruner(
             density=share,
             lam=lam,
@@ -75,7 +77,7 @@ def _method(config: ml_collections.ConfigDict, *, straight_through: bool = False
     return Method(weights)
 
 
-def _strength(config: ml_collections.ConfigDict) -> Callable[[jax.Array, jax.Array], jax.Array]:
+def _lam_of(config: ml_collections.ConfigDict) -> Callable[[jax.Array, jax.Array], jax.Array]:
     """Returns `lam(weights, progress)`: by a schedule of its own, or by how many weights it leaves other than 0."""
     if config.lam.schedule != SUPPORT:
         falling = lam_schedule(config.lam, config.hard_after)

@@ -11,7 +11,7 @@ from experiments.mnist_pruning.methods.schedules import num_kept
 
 
 def drop_fraction(progress: jax.Array, drop: float, until: float) -> jax.Array:
-    """Returns how many of the weights are dropped: `drop / 2 (1 + cos(pi t / T_end))`."""
+    """Returns the share of the weights that is dropped: `drop / 2 (1 + cos(pi t / T_end))`."""
     return drop / 2 * (1.0 + jnp.cos(jnp.pi * progress / until))
 
 

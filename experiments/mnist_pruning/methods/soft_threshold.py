@@ -13,8 +13,8 @@ def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     """`sign(w) relu(|w| - sigmoid(s))`, where the threshold's `s` learns with the weights, by the same optimizer.
 
     Weight decay of weights and `s` makes them sparse: it pulls `s`, which starts far below 0, up. There is one `s` for
-    each budget: for each matrix as in the paper, or for the whole network as its global variant has it. The density is
-    what comes of `str.weight_decay`; no number is asked for.
+    each budget: for each matrix as in the paper, or for the whole network as its global variant has it. The density
+    follows from `str.weight_decay`; `config.density` has no part in it.
     """
     fields = config.str
 

@@ -1,6 +1,5 @@
 """The losses against optax, and against their definition through the dual; their gradients are those of `ops`."""
 
-import functools
 import re
 
 import jax
@@ -45,10 +44,9 @@ def expected(k, p, target):
 @pytest.mark.usefixtures("x64")
 def test_losses_are_what_they_are_said_to_be():
     cases = [(fine_tuning_loss("topk", 3, p, LAM, target), expected(3, p, target)) for target, p in FORMS]
-    mean = sum(expected(k, 2.0, "one_hot") for k in (1, 2, 3)) / 3  # where there are no weights
-    cases.append((fine_tuning_loss("topk_mixture", 3, 2.0, LAM), mean))
-    mixture = fine_tuning_loss("topk_mixture", 3, 4 / 3, LAM, "smooth", (0.5, 0.0, 1.5))
-    cases.append((mixture, 0.5 * expected(1, 4 / 3, "smooth") + 1.5 * expected(3, 4 / 3, "smooth")))
+    for target, p in FORMS:
+        mean = sum(expected(k, p, target) for k in (1, 2, 3)) / 3
+        cases.append((fine_tuning_loss("topk_mixture", 3, p, LAM, target), mean))
     cases.append((fine_tuning_loss("xent"), np.log(np.exp(LOGITS).sum(axis=1)) - (LOGITS * ONE_HOT).sum(axis=1)))
 
     found = jax.jit(lambda x: [loss(x, LABELS) for loss, _ in cases])(LOGITS)
@@ -66,12 +64,11 @@ def test_labels_may_be_one_value_per_class(name):
 
 def test_the_losses_of_others_and_the_surrogate_are_those_of_their_modules():
     logits, labels = jnp.asarray(LOGITS, jnp.float32), jnp.asarray(LABELS)
-    halves = np.array([0.5, 0.0, 0.5])
     wanted = {
         "topk_surrogate": lambda: ops.topk_surrogate_loss(logits, labels, 3, lam=LAM, p=4 / 3),
         "truncated_entropy": lambda: truncated_entropy(logits, labels, 3),
         "smooth_svm": lambda: smooth_svm(logits, labels, 3, LAM),
-        "sorted_xent": lambda: sorted_cross_entropy(logits, labels, halves, LAM),
+        "sorted_xent": lambda: sorted_cross_entropy(logits, labels, 3, LAM),
         "xent_smoothed": lambda: optax.softmax_cross_entropy(logits, 0.9 * jnp.asarray(ONE_HOT, jnp.float32) + 0.1 / 7),
     }
     assert wanted.keys() | {"xent", "topk", "topk_mixture"} == LOSSES.keys()
@@ -83,10 +80,6 @@ def test_the_losses_of_others_and_the_surrogate_are_those_of_their_modules():
     for name in wanted.keys() - {"xent_smoothed"}:
         with pytest.raises(ValueError, match="this loss is one of integer labels"):
             fine_tuning_loss(name, 3, 4 / 3, LAM)(logits, jnp.asarray(ONE_HOT))
-    uneven = fine_tuning_loss("sorted_xent", 2, lam=LAM, weights=(0.25, 0.75))
-    wanted = functools.partial(sorted_cross_entropy, weights=np.array([0.25, 0.75]), temperature=LAM)
-    found, expected = jax.jit(lambda: (uneven(logits, labels), wanted(logits, labels)))()
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_half_precision_is_computed_in_float32():
@@ -100,8 +93,6 @@ def test_half_precision_is_computed_in_float32():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"name": "topk_mixture", "weights": (1.0,)}, r"weights must be one for each of 1, ..., k = 3, got 1"),
-        ({"name": "topk_mixture", "k": 2, "weights": (1.0, -1.0)}, r"weights must be finite and >= 0, got -1.0"),
         ({"name": "topk", "k": 8}, r"k must be in \[0, 7\]"),
         ({"name": "smooth_svm", "lam": 0.0}, r"lam, the temperature of smooth_svm, must be positive, got 0.0"),
     ],
@@ -114,18 +105,18 @@ def test_arguments_out_of_range_are_named(arguments, message):
 
 def test_a_loss_may_be_added(monkeypatch):
     """With an entry of LOSSES it can be trained, with a form the suites have it."""
-    made = {}
+    read = {}
 
-    def make(**options):
-        made.update(options)
-        return lambda logits, labels: options["lam"] * logits[:, 0]
+    def first(logits, labels, lam, **options):
+        read.update(options)
+        return lam * logits[:, 0]
 
     with pytest.raises(ValueError, match=r"name must be one of 'xent', .*, got 'first'"):
         fine_tuning_loss("first")
-    monkeypatch.setitem(LOSSES, "first", LossKind(make))
+    monkeypatch.setitem(LOSSES, "first", LossKind(first))
     found = fine_tuning_loss("first", k=2, lam=3.0)(jnp.asarray(LOGITS, jnp.float32), jnp.asarray(LABELS))
     np.testing.assert_allclose(found, 3.0 * LOGITS[:, 0], rtol=1e-5)
-    assert (made["k"], made["p"], made["target"]) == (2, 2.0, "one_hot")
+    assert read == {"k": 2, "p": 2.0, "target": "one_hot"}
     config = config_lib.load(f"{ROOT}/configs/cifar100_vit.py:loss=first")
     assert (config.loss.name, config.optimizer.learning_rate) == ("first", 5e-3)
     monkeypatch.setitem(suite.IN_ALL_SUITES, "first", suite.Form("first", lams=(0.1, 1.0)))
@@ -135,8 +126,8 @@ def test_a_loss_may_be_added(monkeypatch):
 
 def test_a_loss_reads_nothing_but_the_fields_that_it_says():
     """Its program is the same whatever the others are."""
-    options = {"k": 3, "p": 2.0, "lam": 0.5, "target": "one_hot", "weights": None}
-    others = {"k": 2, "p": 1.5, "lam": 0.7, "target": "smooth", "weights": ()}
+    options = {"k": 3, "p": 2.0, "lam": 0.5, "target": "one_hot"}
+    others = {"k": 2, "p": 1.5, "lam": 0.7, "target": "smooth"}
 
     def program(name, options):
         made = jax.make_jaxpr(fine_tuning_loss(name, **options))(np.float32(LOGITS), LABELS)
@@ -144,6 +135,4 @@ def test_a_loss_reads_nothing_but_the_fields_that_it_says():
 
     for name, kind in LOSSES.items():
         unread = {option: value for option, value in others.items() if option not in kind.reads}
-        if "weights" in unread:
-            unread["weights"] = unread.get("k", 3) * (0.2,)
         assert program(name, options) == program(name, options | unread), name

@@ -13,7 +13,7 @@ from experiments.cifar100_vit.suite import (
     FORMS,
     FULL_RATES,
     IN_ALL_SUITES,
-    OTHERS,
+    OTHER_SETTINGS,
     PRETRAIN,
     RATES,
     RATES_ON_FEATURES,
@@ -92,7 +92,7 @@ def test_on_features_every_loss_is_tried_at_the_papers_rate_and_at_the_same_rate
         assert {lam for choice, lam in rates if choice == name} == set(form.temperatures or (1.0,))
         assert {tuple(tried) for (choice, _), tried in rates.items() if choice == name} == {RATES_ON_FEATURES}
         assert tuple(decays[name]) == DECAYS
-    for setting in OTHERS:
+    for setting in OTHER_SETTINGS:
         for name in setting.losses:
             assert tuple(rates[setting.prefix + name, 1.0]) == setting.rates
             assert tuple(decays[setting.prefix + name]) == setting.decays

@@ -10,8 +10,8 @@ import numpy as np
 from flax.traverse_util import flatten_dict
 
 from configs.cifar100_vit import get_config
-from experiments.cifar100_vit.networks import make_transformer
 from experiments.cifar100_vit.suite import DEMO
+from experiments.vision import networks
 from tests.experiments.support import on_one_device
 
 
@@ -25,7 +25,7 @@ def random_params(config: ml_collections.ConfigDict, num_classes: int = 10) -> d
     rng = np.random.default_rng(0)
     size = config.input.size
     images = jax.ShapeDtypeStruct((1, size, size, 1), jnp.float32)
-    shapes = jax.eval_shape(make_transformer(config, num_classes).init, jax.random.key(0), images)["params"]
+    shapes = jax.eval_shape(networks.make(config, num_classes).init, jax.random.key(0), images)["params"]
     scale = {"scale": 1.0, "kernel": 0.2, "bias": 0.1}
     return {
         name: (rng.normal(size=leaf.shape) * scale.get(name.rpartition("/")[2], 0.3)).astype(np.float32)

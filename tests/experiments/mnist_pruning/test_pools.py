@@ -22,7 +22,6 @@ NETWORK = {
 def test_pools_are_put_back_where_they_were_taken_from(budget):
     pools = Pools(budget, ("1", "3"))
     vectors = pools.gather(NETWORK)
-    assert {pool: w.shape[-1] for pool, w in vectors.items()} == pools.sizes(NETWORK)
     doubled = pools.scatter({pool: 2 * w for pool, w in vectors.items()}, NETWORK)
     for layer, factor in {"1": 2, "2": 1, "3": 2}.items():
         np.testing.assert_array_equal(doubled[layer]["kernel"], factor * NETWORK[layer]["kernel"])

@@ -28,7 +28,6 @@ def shapes(
     depth: int | None = None,
     pool: str = "tok",
     scan: bool = False,
-    prefix: str = "",
 ) -> Shapes:
     """The keys of a file, and the shapes of the arrays under them.
 
@@ -40,7 +39,6 @@ def shapes(
       depth: number of blocks. None: that of the variant.
       pool: "tok", with a class token, or "gap", without. Of the public files, only those of big_vision can be without.
       scan: whether the blocks are one; in the layout of big_vision only.
-      prefix: of all keys, for example "params/".
     """
     model = vit.make(variant, num_classes)
     width, patch, depth = model.width, model.patch_size, depth or model.depth
@@ -63,7 +61,7 @@ def shapes(
     if layout == "original":
         result |= {"pre_logits/kernel": (width, width), "pre_logits/bias": (width,)}
     result |= {"head/kernel": (width, num_classes), "head/bias": (num_classes,)}
-    return {prefix + name: shape for name, shape in result.items()}
+    return result
 
 
 def write(path: Path, layout: str, variant: str, *, seed: int = 0, dtype: type = np.float32, **options: Any) -> Path:
@@ -83,6 +81,21 @@ def write(path: Path, layout: str, variant: str, *, seed: int = 0, dtype: type =
         path, allow_pickle=False, **{name: _values(rng, name, shape).astype(dtype) for name, shape in named.items()}
     )
     return path
+
+
+def stacked(params: dict[str, np.ndarray], depth: int) -> dict[str, np.ndarray]:
+    """The same parameters with scanned blocks."""
+    first = [name for name in params if "/encoderblock_0/" in name]
+    blocks = {
+        name.replace("_0/", "/", 1): np.stack([params[name.replace("_0/", f"_{i}/", 1)] for i in range(depth)])
+        for name in first
+    }
+    return without(params, "/encoderblock_") | blocks
+
+
+def without(arrays: dict[str, np.ndarray], *parts: str) -> dict[str, np.ndarray]:
+    """The arrays whose names have none of the parts."""
+    return {name: array for name, array in arrays.items() if not any(part in name for part in parts)}
 
 
 def _block(model: vit.VisionTransformer, parts: tuple[str, str, str]) -> Shapes:

@@ -63,7 +63,7 @@ def on_digits(tmp_path, monkeypatch):
     made = []
 
     def network(size, layer):
-        made.append((size, layer.name))
+        made.append((size, layer))
         scaled = lambda images: images.reshape(len(images), -1).astype(np.float32) / 255  # noqa: E731
         return lambda images: np.concatenate([scaled(images), np.square(scaled(images))], axis=1)
 

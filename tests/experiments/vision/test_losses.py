@@ -36,15 +36,10 @@ def petersen(x, y, k):
     return -np.log(0.5 * probabilities[0] + 0.5 * probabilities[-1])
 
 
-def halves(k):
-    return 0.5 * np.eye(k)[0] + 0.5 * np.eye(k)[-1]
-
-
 LOSSES = {
     "truncated": (truncated, lambda x, k: truncated_entropy(x, LABELS, k)),
     "svm": (svm, lambda x, k: smooth_svm(x, LABELS, k, TEMPERATURE)),
-    # Shares need not sum to 1.
-    "petersen": (petersen, lambda x, k: sorted_cross_entropy(x, LABELS, 2 * halves(k), TEMPERATURE)),
+    "petersen": (petersen, lambda x, k: sorted_cross_entropy(x, LABELS, k, TEMPERATURE)),
 }
 
 

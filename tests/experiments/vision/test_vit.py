@@ -10,8 +10,8 @@ from flax import linen as nn
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from experiments.core.errors import UsageError
-from experiments.vision import pretrained, vit
-from tests.experiments.vision import numpy_vit
+from experiments.vision import vit
+from tests.experiments.vision import numpy_vit, synthetic
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.normal(size=(2, 8, 12, 3)).astype(np.float32)  # not square: rows and columns differ
@@ -46,7 +46,7 @@ def test_forward_is_that_of_numpy(options):
     params = random_params(network(**options))
     expected = numpy_vit.forward(params, IMAGES)
     inputs = [(network(**options, dtype=jnp.float64), tree(params))]
-    inputs.append((inputs[0][0].clone(scan=True), tree(pretrained.stack_blocks(params))))
+    inputs.append((inputs[0][0].clone(scan=True), tree(synthetic.stacked(params, 2))))
     for model, tree_of_params in inputs:
         with jax.numpy_dtype_promotion("standard"):  # Flax's LayerNorm has float64 parameters in mind
             logits = jax.jit(model.apply)({"params": tree_of_params}, IMAGES)
@@ -67,8 +67,8 @@ def loss_and_gradient(model, params):
 def test_scan_and_remat_change_neither_logits_nor_gradients_and_bfloat16_little():
     params = random_params(network())
     (_, expected), gradient = loss_and_gradient(network(), tree(params))
-    stacked = pretrained.stack_blocks(flatten_dict(gradient, sep="/"))
-    (_, logits), other = loss_and_gradient(network(scan=True, remat=True), tree(pretrained.stack_blocks(params)))
+    stacked = synthetic.stacked(flatten_dict(gradient, sep="/"), 2)
+    (_, logits), other = loss_and_gradient(network(scan=True, remat=True), tree(synthetic.stacked(params, 2)))
     np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-5)
     other = flatten_dict(other, sep="/")
     assert other.keys() == stacked.keys()

@@ -1,9 +1,10 @@
-"""Groups of tokens: who lies where, and what the best assignment explains."""
+"""Groups of tokens: who lies where, what the best assignment explains, and how much of it is found."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.optimize import linear_sum_assignment
 
 from experiments.vmoe_clusters import task
 
@@ -44,3 +45,25 @@ def test_noise_is_what_is_left_without_the_centres():
         scale = np.sqrt(50 / (2 + 50 * noise**2))
         rest = groups.tokens / scale - np.asarray(problem["centres"])[groups.clusters].sum(axis=2)
         assert rest.std() == pytest.approx(noise, abs=1e-5 + 0.05 * noise)
+
+
+def test_the_matching_is_that_of_scipy_over_all_groups():
+    experts, k, groups = 6, 4, 5
+    rng = np.random.default_rng(0)
+    clusters = np.stack([rng.permutation(experts)[task.pairs(experts, k)] for _ in range(groups)])
+    token = np.stack([[rng.permutation(12)[:k] for _ in range(experts)] for _ in range(groups)])
+    counts = np.zeros((experts, experts))
+    for group in range(groups):
+        for expert in range(experts):
+            for pair in clusters[group, token[group, expert]]:
+                counts[expert, pair] += 1
+    np.testing.assert_array_equal(task.common(token, clusters, experts), counts)
+    matched = linear_sum_assignment(counts, maximize=True)
+    expected = counts[matched].sum() / (groups * 12 * 2)
+    found = jax.jit(task.recovery, static_argnums=2)(jnp.asarray(token), jnp.asarray(clusters), experts)
+    assert found == pytest.approx(expected)
+    assert found < 1
+    # Experts that hold whole clusters, by other names, find everything.
+    pairs = clusters[0]
+    members = np.stack([np.flatnonzero((pairs == name).any(axis=1)) for name in rng.permutation(experts)])
+    assert task.recovery(jnp.asarray(members[None]), jnp.asarray(pairs[None]), experts) == 1

@@ -1,0 +1,153 @@
+"""Networks as experiments train them, what they see of a batch, and the transformer that a config describes.
+
+config.input.size      side of the images in pixels; core/input/pipeline.py has the other fields of config.input. Or, in
+                       their place, config.features (features.py): the transformer sees the maps of a frozen network
+config.model.variant   a size, a slash, and the patch size in pixels, or in places of a map
+            .width, .depth, .mlp_dim, .num_heads   0 for that of the variant
+            .pool      tok or gap
+            .dtype     of the computation: float32 or bfloat16
+            .remat
+            .scan      may be left out
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+
+from experiments.core.config import about, require, require_one_of
+from experiments.core.input import augment
+from experiments.core.input.dataset import Data
+from experiments.core.training.experiment import Params
+from experiments.vision import features, filters, vit
+
+DTYPES = ("float32", "bfloat16")
+# What the sizes may be at most; whether the network then fits in memory is for the trainer to say.
+SIZES = {"width": 2**17, "depth": 1000, "mlp_dim": 2**19, "num_heads": 2**17}
+
+
+class Inputs(NamedTuple):
+    """How `image` of a batch becomes what the network sees, float32 [B, side, side, C].
+
+    Attributes:
+      side: in pixels, or in places of a map.
+      augment: of a key and the images of a training batch.
+      prepare: of images to evaluate on.
+      prepare_stored: of those as the data set has them, where what is evaluated on may be a stream of others.
+    """
+
+    side: int
+    augment: Callable[[jax.Array, jax.Array], jax.Array]
+    prepare: Callable[[jax.Array], jax.Array]
+    prepare_stored: Callable[[jax.Array], jax.Array]
+
+
+class Network(NamedTuple):
+    """A network to train, for examples whose `image` is an image or its features.
+
+    Attributes:
+      init: makes the parameters, given a key.
+      logits: takes the parameters and images as `augment` or `prepare` returns them.
+      augment: takes a key and the images of a training batch; None: they are taken as they are.
+      prepare: takes images to evaluate on.
+      flops: of a training step per example; None: to be counted.
+      pictures: returns images as `Experiment.pictures`, of the parameters of the forward pass; None: there are none.
+      pretrained: parameters to start from, a part of the tree; None: there are none.
+      pruned: the layers whose kernels may be pruned, each by its keys in the parameters, with dots between.
+    """
+
+    init: Callable[[jax.Array], Params]
+    logits: Callable[[Params, jax.Array], jax.Array]
+    augment: Callable[[jax.Array, jax.Array], jax.Array] | None = None
+    prepare: Callable[[jax.Array], jax.Array] = lambda images: images
+    flops: float | None = None
+    pictures: Callable[[Params], dict[str, jax.Array]] | None = None
+    pretrained: Params | None = None
+    pruned: Sequence[str] = ()
+
+
+def has_features(config: ml_collections.ConfigDict) -> bool:
+    """Whether what is trained begins at features that do not change."""
+    return config.get("features") is not None
+
+
+def inputs_of(config: ml_collections.ConfigDict) -> Inputs:
+    """The inputs that a config asks for: images as floats in [-1, 1], or maps as they are."""
+    if has_features(config):
+        return Inputs(
+            config.features.size // features.pixels_per_place(config),
+            lambda key, maps: _as_floats(maps),
+            _as_floats,
+            _as_floats,
+        )
+    size, recipe = config.input.size, config.input.recipe
+
+    def evaluated(images: jax.Array) -> jax.Array:
+        return augment.EVALUATION[recipe](images, size)
+
+    if config.input.augment_on == "host":
+        return Inputs(size, lambda key, images: augment.normalise(images), augment.normalise, evaluated)
+    return Inputs(size, lambda key, images: augment.TRAIN[recipe](key, images, size), evaluated, evaluated)
+
+
+def _as_floats(maps: jax.Array) -> jax.Array:
+    return maps.astype(jnp.float32)
+
+
+def transformer(config: ml_collections.ConfigDict, data: Data, **further: Any) -> Network:
+    """The network of `make`, from scratch, for images as `data` have them."""
+    size, augment, prepare, _ = inputs_of(config)
+    model = make(config, data.num_classes, **further)
+    channels = data.train["image"].shape[-1] if data.train else 3
+
+    def init(key: jax.Array) -> Params:
+        return model.init(key, jnp.zeros((1, size, size, channels)))["params"]
+
+    def logits(params: Params, images: jax.Array) -> jax.Array:
+        return jnp.asarray(model.apply({"params": params}, images))
+
+    flops = 3.0 * vit.forward_flops(model, size, channels)
+    return Network(init, logits, augment, prepare, flops, filters.patch_filters)
+
+
+def options(config: ml_collections.ConfigDict) -> dict[str, Any]:
+    """The fields of `vit.VisionTransformer` that a config gives, the sizes that are not 0 among them.
+
+    Raises:
+      UsageError: a field is not allowed.
+    """
+    fields = config.model
+    require_one_of("model.pool", fields.pool, vit.POOLS)
+    require_one_of("model.dtype", fields.dtype, DTYPES)
+    for name, most in SIZES.items():
+        allowed = f"positive and at most {most}, or 0 for that of the variant"
+        require(0 <= fields[name] <= most, f"model.{name}", fields[name], allowed)
+    given = {name: fields[name] for name in (*SIZES, "pool", "remat", "scan") if fields.get(name)}
+    return given | {"dtype": jnp.dtype(fields.dtype)}
+
+
+def make(config: ml_collections.ConfigDict, num_classes: int, **further: Any) -> vit.VisionTransformer:
+    """The transformer of a config; `further` are fields of it that not all experiments have.
+
+    Raises:
+      UsageError: a field is not allowed.
+    """
+    fields = options(config) | further
+    with about("model.variant", config.model.variant):
+        return vit.make(config.model.variant, num_classes, **fields)
+
+
+def validate(config: ml_collections.ConfigDict, model: vit.VisionTransformer | None = None) -> None:
+    """Checks the fields, and what they must be to one another in the `model` they make; None: that of `make`."""
+    model = model or make(config, num_classes=1)
+    require(
+        model.width % model.num_heads == 0, "model.num_heads", model.num_heads, f"a divisor of the width {model.width}"
+    )
+    field, unit, allowed = "input", model.patch_size, f"a multiple of the patch size {model.patch_size}"
+    if has_features(config):
+        pixels = features.pixels_per_place(config)
+        field, unit = "features", pixels * model.patch_size
+        allowed = f"a multiple of {unit}: {pixels} pixels for a place, patch size {model.patch_size}"
+    require(config[field].size % unit == 0, f"{field}.size", config[field].size, allowed)
