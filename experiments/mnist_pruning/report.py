@@ -23,7 +23,7 @@ from experiments.core.report import finding, making, markdown
 from experiments.core.report.finding import Finding, Numbers, Verdict, in_words, sign
 from experiments.core.report.paired import minus, sign_test
 from experiments.core.report.presentation import Presentation
-from experiments.core.report.results import NUMBER, Run, are_whole
+from experiments.core.report.results import Run
 from experiments.core.report.runs import grouped
 from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Look, bars, curve
 from experiments.mnist_pruning.methods import KINDS, METHODS
@@ -128,11 +128,6 @@ PRESENTATION = Presentation(
         "lam_times_size": "lam times the number of weights",
     },
     headline=_is_headline,
-    types={
-        **dict.fromkeys(("dataset", "network", "split", "budget", "lam.schedule", "optimizer.schedule"), str),
-        **dict.fromkeys(("density", "p", "lam.start", "optimizer.learning_rate"), NUMBER),
-        "prune_layers": lambda value: value is None or are_whole(value),
-    },
 )
 # Compares with the dense network, whose number of weights is none of its circumstances.
 _OF_ALL_WEIGHTS = dataclasses.replace(

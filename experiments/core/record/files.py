@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, cast
 os.environ.setdefault("EPATH_USE_TF", "0")
 
 import fsspec
+import orjson
 from etils import epath
 
 from experiments.core.errors import DamagedError, UsageError, first_line
@@ -123,8 +124,8 @@ def read_object(path: Path, advice: str) -> dict[str, Any]:
       DamagedError: it holds something else.
     """
     try:
-        value = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
+        value = orjson.loads(path.read_bytes())  # which takes neither NaN nor infinities
+    except ValueError as error:
         raise DamagedError(path, f"no JSON: {error}", advice) from error
     if not isinstance(value, dict):
         raise DamagedError(path, "no JSON object", advice)

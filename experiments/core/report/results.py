@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import hashlib
-import inspect
 import io
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -11,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 
 from experiments.core.config import is_whole
 from experiments.core.errors import DamagedError, UsageError, printable
 from experiments.core.kinds import Fields
 from experiments.core.record import metrics
+from experiments.core.record.files import read_object
 from experiments.core.record.metrics import Row
 from experiments.core.record.summary import PROGRESS, interval, summarize
 from experiments.core.record.workdir import Workdir
@@ -26,21 +25,6 @@ LAUNCH = "launch.json"  # where scripts.launch.state records how a run that it s
 _ADVICE = "put back a copy of it, or run again what made it"
 # Raised where files of other programs are taken for those of a run.
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError)
-NUMBER = int | float
-# The fields of each file that are used, by dotted name, and their types.
-_TYPES: dict[str, dict[str, Any]] = {
-    "config": {"seeds": lambda value: are_whole(value) and len(value) > 0},
-    "summary": {
-        **{"state": str, "seeds": list, "final": dict, "metrics_sha256": str},
-        **dict.fromkeys(("diverged", "steps"), int),
-        **dict.fromkeys(("epochs", "seconds"), NUMBER),
-    },
-    "environment": {
-        **dict.fromkeys(("git", "devices"), dict | None),
-        **dict.fromkeys(("experiment", "git.commit"), str | None),
-    },
-    "launch": {"state": str, "reason": str},
-}
 _MARKS = ("config.json", "metrics.jsonl", "summary.json", LAUNCH)  # a directory with one of these is a workdir
 _FILES = (*_MARKS, "environment.json", "examples.npz", "probe.npz", ".lock")
 
@@ -159,29 +143,6 @@ def is_place(path: Path) -> bool:
     return path.is_dir() or any(record["name"] == path.name for record, _ in archive.read(path.parent))
 
 
-def misfit(config: Mapping[str, Any], types: Mapping[str, Any], name: str = "config") -> str:
-    """Why an object cannot be read: a field of it is missing, or of another type than it has to be; else empty.
-
-    Args:
-      config: the object.
-      types: by dotted name types, or functions that say whether a value is right; a missing field is None.
-      name: of the object.
-    """
-    for field, type_ in types.items():
-        value: Any = config
-        for part in field.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
-        if not (type_(value) if inspect.isfunction(type_) else isinstance(value, type_)):
-            is_one = "is missing, or null" if value is None else f"= {value!r} is of another kind than a run has there"
-            return f"{name}.{field} {is_one}"
-    return ""
-
-
-def are_whole(value: Any) -> bool:
-    """Whether it is a list of whole numbers."""
-    return isinstance(value, list) and all(map(is_whole, value))
-
-
 def length(config: dict[str, Any]) -> tuple[str, int]:
     """Returns the unit that a run is counted in, "epoch" or "step", and its length in it."""
     unit = "step" if config.get("steps") is not None else "epoch"
@@ -211,23 +172,23 @@ def _read_workdir(path: Path, name: str) -> Run:
         if os.path.lexists(file) and not file.is_file():  # to open a pipe would wait for whoever writes to it
             raise _BrokenError(f"{file.name} is not a file")
     finished, launch = workdir.summary.exists(), path / LAUNCH
-    launched = _object(launch) if launch.exists() and not finished else {}
+    launched = read_object(launch, _ADVICE) if launch.exists() and not finished else {}
     error = f"; last error: {launched['reason']}" if launched.get("reason") else ""
     if not workdir.config.exists():
         raise _BrokenError(f"config.json is missing{error}")
     rows = metrics.read(workdir.metrics)
     if not rows:
         raise _BrokenError(f"metrics.jsonl is missing or empty{error}")
-    config = _object(workdir.config)
+    config = read_object(workdir.config, _ADVICE)
     length(config)
     metrics.require_complete(workdir.metrics, rows, config)
-    environment = _object(workdir.environment) if workdir.environment.exists() else None
+    environment = read_object(workdir.environment, _ADVICE) if workdir.environment.exists() else None
     if not finished:
         unit, total = length(config)
         state = f"{_how_far(workdir, launched.get('state'))} {unit} {rows[-1][unit]} of {total}"
         summary = summarize(config["seeds"], rows[-1]) | {"state": state}
         return Run(name, config, rows, summary, environment, launched.get("reason", ""))
-    summary = _object(workdir.summary)
+    summary = read_object(workdir.summary, _ADVICE)
     record = {"config": config, "rows": rows, "summary": summary, "environment": environment}
     metrics.require_sha256(workdir.metrics, summary["metrics_sha256"])
     arrays = {path.stem: _arrays(path, summary) for path in (workdir.examples, workdir.probe)}
@@ -249,10 +210,6 @@ def _read_archive(path: Path, prefix: str) -> Iterator[Run | Problem]:
 
 
 def _archived(path: Path, name: str, record: archive.Record, arrays: archive.Arrays) -> Run:
-    _check(record["config"], "config")
-    _check(record["summary"], "summary")
-    if record["environment"] is not None:
-        _check(record["environment"], "environment")
     if metrics.sha256_of(record["rows"]) != record["summary"]["metrics_sha256"]:
         raise DamagedError(path, "its SHA-256 is not the one in summary.json", _ADVICE)
     return _finished(name, record, arrays, arrays.get("params"))
@@ -292,24 +249,6 @@ def _how_far(workdir: Workdir, launched: str | None) -> str:
     # A launcher whose last word is "running" may have submitted a job, which goes on where no lock tells.
     stopped = (workdir.path / ".lock").exists() and launched != "running"
     return "stopped at" if stopped else "unfinished, at"
-
-
-def _object(path: Path) -> dict[str, Any]:
-    """The object of a file, once it is found to have fields of the types of such a file; no number is infinite."""
-    try:
-        found = orjson.loads(path.read_bytes())
-    except ValueError as error:
-        raise DamagedError(path, f"no JSON: {error}", _ADVICE) from error
-    if not isinstance(found, dict):
-        raise DamagedError(path, "no JSON object", _ADVICE)
-    _check(found, path.stem)
-    return found
-
-
-def _check(found: Mapping[str, Any], name: str) -> None:
-    """Raises `_BrokenError` if a field of a part of a run is of another type than it has to be."""
-    if reason := misfit(found, _TYPES[name], name):
-        raise _BrokenError(f"{name}.json is of no run of this repository: {reason}")
 
 
 def _params(path: Path) -> dict[str, np.ndarray]:

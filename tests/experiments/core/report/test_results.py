@@ -112,7 +112,7 @@ def test_damaged_files_are_named_with_the_line(tmp_path):
         "missing": "metrics.jsonl is damaged (line 3 is of step 60, where the row of step 40 has its place): ",
         "first": "metrics.jsonl is damaged (line 1 is of step 20, where the row of step 0 has its place): ",
         "twice": "metrics.jsonl is damaged (line 2 is of step 0, after one of step 0): ",
-        "unsummed": "summary.json is of no run of this repository: summary.metrics_sha256 is missing, or null",
+        "unsummed": "metrics.jsonl is damaged (its SHA-256 is not the one in summary.json): ",
         "changed": "metrics.jsonl is damaged (its SHA-256 is not the one in summary.json): ",
     }
     assert {name: reasons[name][: len(start)] for name, start in beginnings.items()} == beginnings
