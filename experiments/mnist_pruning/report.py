@@ -311,9 +311,6 @@ def why_rows(runs: Sequence[Run]) -> list[markdown.Cells]:
     hard = PRESENTATION.references([run for run in runs if run.config["split"] == "test" and not is_tuned(run)])
     told = sorted(zip(_OPEN.settings(relaxed, given=("p",)), relaxed, strict=True), key=lambda pair: pair[0])
 
-    def end(run: Run | None) -> Numbers | None:
-        return None if run is None else run.end("test_error")
-
     first = [{"what is open": text or "as elsewhere", "p": markdown.p_name(run.config["p"])} for text, run in told]
     columns: markdown.Columns = {
         "hard top-k, %": lambda run: markdown.plus_minus(

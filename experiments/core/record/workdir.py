@@ -15,7 +15,7 @@ A file that does not hold what was written is said to be damaged, in one line wi
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ import ml_collections
 from experiments.core import config as config_lib
 from experiments.core.errors import DamagedError, UsageError
 from experiments.core.record import metrics
-from experiments.core.record.environment import Launch, describe
+from experiments.core.record.environment import describe
 from experiments.core.record.files import absolute, is_remote, reaching, read_object, write_json
 
 _AGAIN = "remove it, and the same command makes it again from the last checkpoint and metrics.jsonl"
@@ -162,9 +162,9 @@ class Workdir:
                 return True
             return False
 
-    def record_launch(self, launch: Launch, experiment: str) -> dict[str, Any]:
+    def record_launch(self, command: Sequence[str], experiment: str) -> dict[str, Any]:
         """Adds this launch to those recorded, the first at the top, resumptions below it; returns what is of it."""
-        now = describe(launch)
+        now = describe(command)
         if first := self._launches():
             write_json(self.environment, first | {"resumed": [*first["resumed"], now]})
         else:

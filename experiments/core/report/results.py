@@ -118,14 +118,8 @@ def load(directory: Path) -> tuple[list[Run], list[Problem]]:
 def read(directory: Path) -> Iterator[Run | Problem]:
     """All runs below `directory`, by name, one at a time; unfinished ones, too, and broken ones as problems.
 
-    A run that is archived beside its workdir is read once, from the archive. An archived run by itself is named as if
-    it were a directory in that of the archive: `results/mnist_pruning/final-layers123-hard`.
+    A run that is archived beside its workdir is read once, from the archive.
     """
-    if not directory.is_dir():
-        for found in _read_archive(directory.parent, ""):
-            if found.name == directory.name:
-                yield dataclasses.replace(found, name=".")
-        return
     archived: set[Path] = set()
     places = sorted(os.walk(directory), key=lambda place: str(Path(place[0]).relative_to(directory)))
     for path, files in ((Path(place), files) for place, _, files in places):
@@ -136,11 +130,6 @@ def read(directory: Path) -> Iterator[Run | Problem]:
                 yield found
         if path not in archived and any(os.path.lexists(path / mark) for mark in _MARKS):
             yield _or_problem(name, path, functools.partial(_read_workdir, path, name))
-
-
-def is_place(path: Path) -> bool:
-    """Whether runs can be read there: it is a directory, or the name of an archived run."""
-    return path.is_dir() or any(record["name"] == path.name for record, _ in archive.read(path.parent))
 
 
 def length(config: dict[str, Any]) -> tuple[str, int]:

@@ -12,7 +12,7 @@ from tests.experiments.support import command
 
 def parsed(*options):
     """The config of a command line."""
-    return cli.parse(RECIPE, ["--config=configs/mnist_pruning.py", "--workdir=w", *options]).config
+    return cli.parse(RECIPE, ["--config=configs/mnist_pruning.py", "--workdir=w", *options])[1]
 
 
 @pytest.mark.parametrize(
