@@ -233,7 +233,6 @@ SUITE = Suite(
     presets=PRESETS,
     chosen_by="mean_topk_error",
     shown=("test_accuracy/1", "test_accuracy/3", "valid_accuracy/1", "valid_accuracy/3", "mean_topk_error"),
-    if_diverged=100.0,
     report=report.make,
 )
 

@@ -195,7 +195,6 @@ SUITE = Suite(
     presets=PRESETS,
     chosen_by="valid_error",
     shown=("test_precision_at_1", "valid_precision_at_1"),
-    if_diverged=100.0,
     report=report.make,
 )
 

@@ -92,7 +92,6 @@ SUITE = Suite(
     presets={"clusters": clusters, "demo": demo},
     chosen_by="valid_loss",
     shown=("test_loss", "valid_loss"),
-    if_diverged=100.0,
     report=report.make,
 )
 

@@ -10,11 +10,9 @@ from typing import Any
 
 import fsspec
 
-from experiments.core.report.results import LAUNCH
-
 _READ = (
-    *("config.json", "environment.json", "metrics.jsonl", "summary.json", "runs.jsonl", "arrays.npz", LAUNCH),
-    *("examples.npz", "probe.npz", "pictures.npz"),
+    *("config.json", "environment.json", "metrics.jsonl", "summary.json", "runs.jsonl", "arrays.npz"),
+    *("examples.npz", "probe.npz"),
 )
 
 

@@ -149,19 +149,6 @@ class Workdir:
                 raise UsageError(f"--workdir={self.path} is in use by another process") from error
             yield
 
-    def in_use(self) -> bool:
-        """Whether a process of this machine has claimed the directory."""
-        try:
-            lock = self._lock.open()
-        except OSError:
-            return False
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-            return False
-
     def record_launch(self, command: Sequence[str], experiment: str) -> dict[str, Any]:
         """Adds this launch to those recorded, the first at the top, resumptions below it; returns what is of it."""
         now = describe(command)

@@ -21,12 +21,10 @@ from experiments.core.record.summary import PROGRESS, interval, summarize
 from experiments.core.record.workdir import Workdir
 from experiments.core.report import archive
 
-LAUNCH = "launch.json"  # where scripts.launch.state records how a run that it started goes
 _ADVICE = "put back a copy of it, or run again what made it"
 # Raised where files of other programs are taken for those of a run.
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError)
-_MARKS = ("config.json", "metrics.jsonl", "summary.json", LAUNCH)  # a directory with one of these is a workdir
-_FILES = (*_MARKS, "environment.json", "examples.npz", "probe.npz", ".lock")
+_MARKS = ("config.json", "metrics.jsonl", "summary.json")  # a directory with one of these is a workdir
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -38,10 +36,8 @@ class Run:
       config: as in config.json.
       rows: of metrics.jsonl.
       summary: as in summary.json; of an unfinished run, what that would be after its last row. Its `state` is `done`,
-        or for example `stopped at epoch 3 of 30`, `running, at step 40 of 100`, `failed at step 40 of 100`. An
-        `unfinished` run, in a bucket or of another machine, may be running or not: its lock does not reach so far.
+        or for example `unfinished, at epoch 3 of 30`, whether it goes on or not.
       environment: as in environment.json, if there is one.
-      reason: of an unfinished run, the last error that its launcher has recorded; often none.
       examples: what was kept of each evaluated example, arrays [S, N] by name; often none.
       probe: what the experiment's probe found at the end, boolean arrays [S, ...] by name; often none.
       params: reads the parameters at the end, arrays by path; none where they were not kept.
@@ -52,7 +48,6 @@ class Run:
     rows: list[Row]
     summary: dict[str, Any]
     environment: dict[str, Any] | None = None
-    reason: str = ""
     examples: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     probe: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     params: Callable[[], Mapping[str, np.ndarray]] = dict
@@ -136,12 +131,8 @@ def length(config: dict[str, Any]) -> tuple[str, int]:
     """Returns the unit that a run is counted in, "epoch" or "step", and its length in it."""
     unit = "step" if config.get("steps") is not None else "epoch"
     if not is_whole(config.get(f"{unit}s")):
-        raise _BrokenError("config.json is of no run of this repository: it has a number of neither epochs nor steps")
+        raise UsageError("config.json is of no run of this repository: it has a number of neither epochs nor steps")
     return unit, config[f"{unit}s"]
-
-
-class _BrokenError(UsageError):
-    """With the reason as its message."""
 
 
 def _or_problem(name: str, path: Path, read: Callable[[], Run]) -> Run | Problem:
@@ -157,26 +148,18 @@ def _or_problem(name: str, path: Path, read: Callable[[], Run]) -> Run | Problem
 
 def _read_workdir(path: Path, name: str) -> Run:
     workdir = Workdir(path)
-    for file in map(path.joinpath, _FILES):
-        if os.path.lexists(file) and not file.is_file():  # to open a pipe would wait for whoever writes to it
-            raise _BrokenError(f"{file.name} is not a file")
-    finished, launch = workdir.summary.exists(), path / LAUNCH
-    launched = read_object(launch, _ADVICE) if launch.exists() and not finished else {}
-    error = f"; last error: {launched['reason']}" if launched.get("reason") else ""
     if not workdir.config.exists():
-        raise _BrokenError(f"config.json is missing{error}")
+        raise UsageError("config.json is missing")
     rows = metrics.read(workdir.metrics)
     if not rows:
-        raise _BrokenError(f"metrics.jsonl is missing or empty{error}")
+        raise UsageError("metrics.jsonl is missing or empty")
     config = read_object(workdir.config, _ADVICE)
-    length(config)
+    unit, total = length(config)
     metrics.require_complete(workdir.metrics, rows, config)
     environment = read_object(workdir.environment, _ADVICE) if workdir.environment.exists() else None
-    if not finished:
-        unit, total = length(config)
-        state = f"{_how_far(workdir, launched.get('state'))} {unit} {rows[-1][unit]} of {total}"
-        summary = summarize(config["seeds"], rows[-1]) | {"state": state}
-        return Run(name, config, rows, summary, environment, launched.get("reason", ""))
+    if not workdir.summary.exists():
+        state = f"unfinished, at {unit} {rows[-1][unit]} of {total}"
+        return Run(name, config, rows, summarize(config["seeds"], rows[-1]) | {"state": state}, environment)
     summary = read_object(workdir.summary, _ADVICE)
     record = {"config": config, "rows": rows, "summary": summary, "environment": environment}
     metrics.require_sha256(workdir.metrics, summary["metrics_sha256"])
@@ -214,10 +197,10 @@ def _finished(
     is_its_end = (last[unit], last["step"], config["seeds"]) == (total, summary["steps"], summary["seeds"])
     measured = dict(metrics.flatten({name: value for name, value in last.items() if name not in PROGRESS}))
     if not is_its_end or measured != _final_values(summary):
-        raise _BrokenError("summary.json does not belong to the last row of metrics.jsonl")
+        raise UsageError("summary.json does not belong to the last row of metrics.jsonl")
     examples, probe = arrays.get("examples", {}), arrays.get("probe", {})
     read_params = functools.partial(_params, params) if isinstance(params, Path) else lambda: params or {}
-    return Run(name, config, rows, summary, environment, "", examples, probe, read_params)
+    return Run(name, config, rows, summary, environment, examples, probe, read_params)
 
 
 def _final_values(summary: dict[str, Any]) -> dict[str, list[float | None]]:
@@ -226,18 +209,6 @@ def _final_values(summary: dict[str, Any]) -> dict[str, list[float | None]]:
     return {
         name.removesuffix(suffix): values for name, values in metrics.flatten(summary["final"]) if name.endswith(suffix)
     }
-
-
-def _how_far(workdir: Workdir, launched: str | None) -> str:
-    """Says how far an unfinished run is; `launched` is the last word of its launcher, if it has one."""
-    if workdir.in_use():
-        return "running, at"
-    if launched == "failed":
-        return "failed at"
-    # Only a lock of this machine that is free tells that nobody trains; a copy of the directory has none.
-    # A launcher whose last word is "running" may have submitted a job, which goes on where no lock tells.
-    stopped = (workdir.path / ".lock").exists() and launched != "running"
-    return "stopped at" if stopped else "unfinished, at"
 
 
 def _params(path: Path) -> dict[str, np.ndarray]:
@@ -250,9 +221,9 @@ def _arrays(path: Path, summary: dict[str, Any]) -> dict[str, np.ndarray]:
     if name not in summary:
         return {}
     if not path.exists():
-        raise _BrokenError(f"{path.name} is missing, of which summary.json has the SHA-256, {_ADVICE}")
+        raise UsageError(f"{path.name} is missing, of which summary.json has the SHA-256, {_ADVICE}")
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != summary[name]:
-        raise _BrokenError(f"{path.name} is damaged: its SHA-256 is not the one in summary.json, {_ADVICE}")
+        raise UsageError(f"{path.name} is damaged: its SHA-256 is not the one in summary.json, {_ADVICE}")
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         return dict(arrays)

@@ -53,7 +53,6 @@ class Suite:
       presets: lists of runs on offer, by name.
       chosen_by: the metric of the last row that decides a choice; the lower the better.
       shown: metrics of the last row that are printed after a run, those it has, in percent.
-      if_diverged: what a seed that diverged counts in a choice.
       report: writes table and figures of the runs below a directory, and returns the files written.
     """
 
@@ -61,7 +60,6 @@ class Suite:
     presets: Mapping[str, Callable[[], Sequence[SuiteRun]]]
     chosen_by: str
     shown: Sequence[str]
-    if_diverged: float
     report: Callable[[Path], list[Path]]
 
     @property

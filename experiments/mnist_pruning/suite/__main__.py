@@ -11,7 +11,6 @@ SUITE = Suite(
     presets=PRESETS,
     chosen_by="hardened_error",
     shown=("test_error", "valid_error", "hardened_error"),
-    if_diverged=100.0,  # % of error: behind whatever ends
     report=report.make,
 )
 

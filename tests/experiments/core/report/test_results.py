@@ -141,7 +141,7 @@ def test_what_the_trainer_writes_is_read(tmp_path):
     assert "its SHA-256 is not the one in summary.json" in load(tmp_path)[1][0].reason
     path.write_bytes(written)
     (tmp_path / "toy" / "summary.json").unlink()
-    assert [problem.reason for problem in load(tmp_path)[1]] == ["stopped at step 6 of 6"]
+    assert [problem.reason for problem in load(tmp_path)[1]] == ["unfinished, at step 6 of 6"]
 
 
 def test_the_table_and_the_figures_of_the_pruning_leave_other_experiments_out(tmp_path):

@@ -1,5 +1,6 @@
 """Runs of a suite side by side: the same choices and lines, and what becomes of them when a process ends."""
 
+import fcntl
 import json
 import os
 import signal
@@ -12,7 +13,6 @@ import pytest
 
 from experiments.core.errors import UsageError
 from experiments.core.record.environment import processors
-from experiments.core.record.workdir import Workdir
 from experiments.core.suite import command, runner
 from experiments.core.suite.plan import SuiteRun
 from experiments.mnist_pruning.suite.__main__ import SUITE
@@ -81,10 +81,19 @@ def _begin_long_runs(out: Path, *, before: tuple[str, ...] = _FROM_A_TERMINAL):
     return process, [pid for pid in map(int, children) if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()]
 
 
+def _in_use(lock: Path) -> bool:
+    with lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
 def _saved(out: Path, name: str) -> bool:
     """Whether a state is there that was saved to its end, and nobody is at work any more."""
     steps = [path for path in (out / name / "checkpoints").glob("*") if path.name.isdecimal()]
-    return bool(steps) and not Workdir(out / name).in_use() and not (out / name / "summary.json").exists()
+    return bool(steps) and not _in_use(out / name / ".lock") and not (out / name / "summary.json").exists()
 
 
 @two_processors
