@@ -138,8 +138,8 @@ _OPEN = dataclasses.replace(PRESENTATION, method=lambda fields: "", always=())
 
 
 def part_of(runs: Sequence[Run], part: str, split: str = "test") -> list[Run]:
-    """The runs of a part of the suite: `best`, `pictures`, `why`; empty for the paper's setting."""
-    parts = {"best", "pictures", "why"}
+    """The runs of a part of the suite: `best`, `why`; empty for the paper's setting."""
+    parts = {"best", "why"}
     return [run for run in runs if run.config["split"] == split and "".join(parts & {*run.name.split("/")}) == part]
 
 
