@@ -1,6 +1,6 @@
 """The command line shared by all experiments.
 
-    python -m experiments.NAME --config=configs/NAME.py[:VARIANT] --workdir=DIR --config.x.y=value [--check]
+    python -m experiments.NAME --config=configs/NAME.py[:VARIANT] --workdir=DIR --config.x.y=value
 
 A mistake of the user's ends in one line on stderr and exit status 2; a bug ends in a traceback.
 """
@@ -40,8 +40,6 @@ def _parser(name: str) -> argparse.ArgumentParser:
     file = "config file, whose fields --help lists; it is Python, and is run: name only what you trust"
     parser.add_argument("--config", metavar="PATH[:VARIANT]", help=file)
     parser.add_argument("--workdir", metavar="DIR", help="where config, metrics and checkpoints are kept")
-    only = "only say whether the config can be run in the workdir, on as many devices as JAX sees; neither accelerators"
-    parser.add_argument("--check", action="store_true", help=f"{only} nor data are asked for")
     every = "only print every field of the config, all overrides applied"
     parser.add_argument("--show_config", action="store_true", help=every)
     return parser
@@ -75,11 +73,6 @@ def run(recipe: experiment.Recipe, arguments: Sequence[str]) -> int:
     options, config = parse(recipe, arguments)
     if options.show_config:
         print("\n".join(config_lib.lines(config)))
-        return 0
-    if options.check:
-        hardware.require_devices()
-        train.check(recipe, config, options.workdir)
-        print("the config can be run")
         return 0
     processes.initialize()
     with processes.leaving_promptly():

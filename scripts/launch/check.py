@@ -42,6 +42,5 @@ def check(trainings: Sequence[Training], platform: Platform, console: Console) -
             train.check_fields(recipe, there, num_devices or 1)
             if not console.dry_run:
                 Workdir(training.workdir).check(config)
-                Workdir(training.workdir).check_writable()
         except UsageError as error:
             raise UsageError(f"{training.name}: {error}" if training.name else str(error)) from error

@@ -14,7 +14,6 @@ A file that does not hold what was written is said to be damaged, in one line wi
 """
 
 import fcntl
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -57,18 +56,6 @@ class Workdir:
         """
         with reaching(self.path):
             self._check(config_lib.to_json(config))
-
-    def check_writable(self) -> None:
-        """Checks that files can be made in the directory, or in the one that it is to be made in; in a bucket, nothing.
-
-        Raises:
-          UsageError: they cannot.
-        """
-        if is_remote(self.path):
-            return
-        above = next(path for path in (self.path, *self.path.parents) if os.path.lexists(path))
-        if not above.is_dir() or not os.access(above, os.W_OK):
-            raise UsageError(f"--workdir={self.path}: {above} cannot be written")
 
     def _check(self, asked: dict[str, Any]) -> None:
         if not self.config.exists():

@@ -85,18 +85,6 @@ def prepare(recipe: Recipe, config: ml_collections.ConfigDict) -> None:
         recipe.prepare(config)
 
 
-def check(recipe: Recipe, config: ml_collections.ConfigDict, path: Any) -> None:
-    """Checks all fields, and that `path` holds no other run and can be written.
-
-    Raises:
-      UsageError: as it says.
-    """
-    check_fields(recipe, config)
-    workdir = Workdir(path)
-    workdir.check(config)
-    workdir.check_writable()
-
-
 def run(recipe: Recipe, config: ml_collections.ConfigDict, path: Any, command: Sequence[str] = ()) -> None:
     """Trains, or goes on training, what `recipe` makes of `config`, in the directory `path`.
 
