@@ -21,7 +21,7 @@ from experiments.core.report import finding, making, markdown
 from experiments.core.report.finding import Finding, Numbers, Verdict, in_words, sign
 from experiments.core.report.paired import difference, minus
 from experiments.core.report.presentation import Presentation
-from experiments.core.report.results import NUMBER, Run
+from experiments.core.report.results import Run
 from experiments.core.report.runs import grouped, pooled
 from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, Look, curve
 from experiments.vision.efficientnet import BEFORE_LAST_BLOCK
@@ -106,14 +106,6 @@ PRESENTATION = Presentation(
     always=("optimizer.learning_rate",),
     names={"optimizer.weight_decay": "decay", "features.layer": "features"},
     headline=_is_headline,
-    types={
-        **dict.fromkeys(("dataset", "split", "loss.name", "loss.target"), str),
-        **dict.fromkeys(("steps", "loss.k"), int),
-        **dict.fromkeys(("loss.p", "loss.lam", "optimizer.learning_rate"), NUMBER),
-        **dict.fromkeys(("optimizer.weight_decay", "images_per_class"), NUMBER | None),
-        **dict.fromkeys(("features.layer", "model.variant", "network"), str | None),
-        **dict.fromkeys(("features", "model"), dict | None),
-    },
 )
 
 

@@ -224,19 +224,6 @@ def _rates_and_lams(rates: Sequence[float], lams: Sequence[float] = ()) -> Itera
                 yield f"lr{rate:g}-lam{lam:g}", {"optimizer.learning_rate": rate, "loss.lam": lam}
 
 
-def _cost(run: SuiteRun) -> float:
-    """Seconds on 2 CPU cores: compilation and evaluation, then images."""
-    seeds = len(run.base.get("seeds", ()))
-    if run.name == PRETRAIN:
-        return 900.0
-    if run.variant.startswith("last_block"):
-        return 150.0 * seeds
-    if run.variant.startswith("features"):
-        steps = int(run.variant.partition("steps=")[2] or 100)
-        return 3.0 + (0.5 + 0.003 * steps) * seeds
-    return 12.0 + 24.0 * seeds
-
-
 PRESETS: dict[str, Callable[[], list[SuiteRun]]] = {
     "small": small,
     "pretrained": pretrained,
@@ -245,13 +232,10 @@ PRESETS: dict[str, Callable[[], list[SuiteRun]]] = {
     "full": full,
 }
 SUITE = Suite(
-    name="cifar100_vit",
-    load=lambda: RECIPE,
+    recipe=RECIPE,
     presets=PRESETS,
     chosen_by="mean_topk_error",
     shown=("test_accuracy/1", "test_accuracy/3", "valid_accuracy/1", "valid_accuracy/3", "mean_topk_error"),
-    if_diverged=100.0,
-    cost=_cost,
     report=report.make,
 )
 

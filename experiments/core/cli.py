@@ -1,16 +1,15 @@
 """The command line shared by all experiments.
 
-    python -m experiments.NAME --config=configs/NAME.py[:VARIANT] --workdir=DIR --config.x.y=value [--check]
+    python -m experiments.NAME --config=configs/NAME.py[:VARIANT] --workdir=DIR --config.x.y=value
 
 A mistake of the user's ends in one line on stderr and exit status 2; a bug ends in a traceback.
 """
 
 import argparse
-import dataclasses
 import importlib
 import inspect
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import ml_collections
 from absl import logging
@@ -19,7 +18,6 @@ from experiments.core import config as config_lib
 from experiments.core import console
 from experiments.core.errors import UsageError
 from experiments.core.record import hardware
-from experiments.core.record.environment import Launch
 from experiments.core.training import experiment, processes, train
 
 
@@ -42,24 +40,13 @@ def _parser(name: str) -> argparse.ArgumentParser:
     file = "config file, whose fields --help lists; it is Python, and is run: name only what you trust"
     parser.add_argument("--config", metavar="PATH[:VARIANT]", help=file)
     parser.add_argument("--workdir", metavar="DIR", help="where config, metrics and checkpoints are kept")
-    only = "only say whether the config can be run in the workdir, on as many devices as JAX sees; neither accelerators"
-    parser.add_argument("--check", action="store_true", help=f"{only} nor data are asked for")
     every = "only print every field of the config, all overrides applied"
     parser.add_argument("--show_config", action="store_true", help=every)
     return parser
 
 
-@dataclasses.dataclass(frozen=True)
-class Asked:
-    """A command line: its options, the config with all overrides applied, and these, by field."""
-
-    options: argparse.Namespace
-    config: ml_collections.ConfigDict
-    overrides: dict[str, str]
-
-
-def parse(recipe: experiment.Recipe, arguments: Sequence[str]) -> Asked:
-    """Reads the arguments of a command line.
+def parse(recipe: experiment.Recipe, arguments: Sequence[str]) -> tuple[argparse.Namespace, ml_collections.ConfigDict]:
+    """Reads the options of a command line, and the config with all overrides applied.
 
     Raises:
       UsageError: an option or field is unknown, has no such values or is missing; or an override has no effect.
@@ -72,11 +59,10 @@ def parse(recipe: experiment.Recipe, arguments: Sequence[str]) -> Asked:
         raise UsageError("--workdir is required: the directory that keeps the run")
     base = config_lib.load(options.config)
     config = config_lib.overridden(base, overrides)
-    names = [override.partition("=")[0].removeprefix("--config.") for override in overrides]
     if recipe.kinds:
+        names = [override.partition("=")[0].removeprefix("--config.") for override in overrides]
         recipe.kinds.check_overrides(options.config, base, config, names)
-    fields: dict[str, Any] = dict(config_lib.leaves(config.to_dict()))
-    return Asked(options, config, {name: str(fields[f"config.{name}"]) for name in names})
+    return options, config
 
 
 def run(recipe: experiment.Recipe, arguments: Sequence[str]) -> int:
@@ -84,20 +70,15 @@ def run(recipe: experiment.Recipe, arguments: Sequence[str]) -> int:
     if {"-h", "--help"} & set(arguments):
         return _help(recipe.name, arguments)
     logging.set_verbosity(logging.ERROR)  # of orbax, which has much to report
-    asked = parse(recipe, arguments)
-    if asked.options.show_config:
-        print("\n".join(config_lib.lines(asked.config)))
-        return 0
-    if asked.options.check:
-        hardware.require_devices()
-        train.check(recipe, asked.config, asked.options.workdir)
-        print("the config can be run")
+    options, config = parse(recipe, arguments)
+    if options.show_config:
+        print("\n".join(config_lib.lines(config)))
         return 0
     processes.initialize()
     with processes.leaving_promptly():
         hardware.require_devices()
-        launch = Launch(["python", "-m", f"experiments.{recipe.name}", *arguments], asked.overrides)
-        train.run(recipe, asked.config, asked.options.workdir, launch)
+        command = ["python", "-m", f"experiments.{recipe.name}", *arguments]
+        train.run(recipe, config, options.workdir, command)
     return 0
 
 

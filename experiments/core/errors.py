@@ -3,7 +3,7 @@
 import errno
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _OF_THE_DISK = (*_FULL, errno.EROFS, errno.EIO, errno.EACCES)
@@ -42,22 +42,14 @@ def first_line(error: BaseException) -> str:
 
 def of_the_disk(error: BaseException) -> str | None:
     """Returns the reason if the disk is behind `error`, such as that it is full."""
-    for cause in _causes(error):
-        if isinstance(cause, OSError) and cause.errno in _OF_THE_DISK:
-            return f"{cause.filename}: {os.strerror(cause.errno)}" if cause.filename else os.strerror(cause.errno)
-    return None
-
-
-def is_full(error: BaseException) -> bool:
-    """Whether a full disk is behind an error of a library, which may be one of its own kind."""
-    return any(os.strerror(number) in str(cause) for cause in _causes(error) for number in _FULL)
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
     cause: BaseException | None = error
     while cause is not None:
-        yield cause
+        if isinstance(cause, OSError) and cause.errno in _OF_THE_DISK:
+            return f"{cause.filename}: {os.strerror(cause.errno)}" if cause.filename else os.strerror(cause.errno)
+        if any(os.strerror(number) in str(cause) for number in _FULL):  # said by a library in an error of its own
+            return first_line(cause)
         cause = cause.__cause__ or cause.__context__
+    return None
 
 
 def in_one_line(command: Callable[[], int]) -> int:

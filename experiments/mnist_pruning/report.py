@@ -23,7 +23,7 @@ from experiments.core.report import finding, making, markdown
 from experiments.core.report.finding import Finding, Numbers, Verdict, in_words, sign
 from experiments.core.report.paired import minus, sign_test
 from experiments.core.report.presentation import Presentation
-from experiments.core.report.results import NUMBER, Run, are_whole
+from experiments.core.report.results import Run
 from experiments.core.report.runs import grouped
 from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Look, bars, curve
 from experiments.mnist_pruning.methods import KINDS, METHODS
@@ -129,11 +129,6 @@ PRESENTATION = Presentation(
         "lam_times_size": "lam times the number of weights",
     },
     headline=_is_headline,
-    types={
-        **dict.fromkeys(("dataset", "network", "split", "budget", "lam.schedule", "optimizer.schedule"), str),
-        **dict.fromkeys(("density", "p", "lam.start", "optimizer.learning_rate"), NUMBER),
-        "prune_layers": lambda value: value is None or are_whole(value),
-    },
 )
 # Compares with the dense network, whose number of weights is none of its circumstances.
 _OF_ALL_WEIGHTS = dataclasses.replace(
@@ -144,8 +139,8 @@ _OPEN = dataclasses.replace(PRESENTATION, method=lambda fields: "", always=())
 
 
 def part_of(runs: Sequence[Run], part: str, split: str = "test") -> list[Run]:
-    """The runs of a part of the suite: `best`, `pictures`, `why`; empty for the paper's setting."""
-    parts = {"best", "pictures", "why"}
+    """The runs of a part of the suite: `best`, `why`; empty for the paper's setting."""
+    parts = {"best", "why"}
     return [run for run in runs if run.config["split"] == split and "".join(parts & {*run.name.split("/")}) == part]
 
 
@@ -316,9 +311,6 @@ def why_rows(runs: Sequence[Run]) -> list[markdown.Cells]:
     relaxed = [run for run in part_of(runs, "why") if run.config["method"] == "relaxed"]
     hard = PRESENTATION.references([run for run in runs if run.config["split"] == "test" and not is_tuned(run)])
     told = sorted(zip(_OPEN.settings(relaxed, given=("p",)), relaxed, strict=True), key=lambda pair: pair[0])
-
-    def end(run: Run | None) -> Numbers | None:
-        return None if run is None else run.end("test_error")
 
     first = [{"what is open": text or "as elsewhere", "p": markdown.p_name(run.config["p"])} for text, run in told]
     columns: markdown.Columns = {

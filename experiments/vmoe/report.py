@@ -19,7 +19,7 @@ from experiments.core.report import finding, making, markdown
 from experiments.core.report.finding import Finding, Verdict, in_words, where_possible
 from experiments.core.report.paired import minus
 from experiments.core.report.presentation import Presentation
-from experiments.core.report.results import NUMBER, Run
+from experiments.core.report.results import Run
 from experiments.core.report.runs import grouped, pooled
 from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Look
 from experiments.vmoe.router_kinds import KINDS, ROUTERS
@@ -128,11 +128,6 @@ PRESENTATION = Presentation(
     },
     headline=_headline,
     far=far,
-    types={
-        **dict.fromkeys(("dataset", "split", "model.variant", "router.score"), str),
-        **dict.fromkeys(("steps", "router.dykstra", "router.capacity"), int),
-        **dict.fromkeys(("router.lam.start", "optimizer.learning_rate"), NUMBER),
-    },
 )
 load = functools.cache(lambda directory: PRESENTATION.load(directory)[0])  # committed runs do not change
 

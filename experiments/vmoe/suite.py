@@ -190,21 +190,11 @@ PRESETS: dict[str, Callable[[], list[SuiteRun]]] = {
 }
 
 
-def _cost(run: SuiteRun) -> float:
-    # Seconds on 2 CPU cores: compilation, then steps of every seed.
-    if run.variant.startswith("tokens"):
-        return 8.0 + 24.0 * len(run.base["seeds"]) * run.base.get("steps", 800) / 800
-    return 20.0 + 60.0 * len(run.base.get("seeds", (0,)))
-
-
 SUITE = Suite(
-    name="vmoe",
-    load=lambda: experiment.RECIPE,
+    recipe=experiment.RECIPE,
     presets=PRESETS,
     chosen_by="valid_error",
     shown=("test_precision_at_1", "valid_precision_at_1"),
-    if_diverged=100.0,
-    cost=_cost,
     report=report.make,
 )
 

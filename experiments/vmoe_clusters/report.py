@@ -17,7 +17,7 @@ from experiments.core import console
 from experiments.core.report import making, markdown
 from experiments.core.report.finding import Finding, Numbers, Verdict, answer, sign
 from experiments.core.report.paired import minus
-from experiments.core.report.results import NUMBER, Run
+from experiments.core.report.results import Run
 from experiments.core.report.runs import grouped
 from experiments.core.report.style import GREY, bars
 from experiments.vmoe import report as routers
@@ -48,11 +48,6 @@ PRESENTATION = dataclasses.replace(
         "the best assignment" if fields["router.name"] == BEST else routers.method({**fields, "router.capacity": 0})
     ),
     headline=lambda fields: (fields["split"], fields["task.noise"], fields["steps"]) == ("test", 0.3, 1000),
-    types={
-        **dict.fromkeys(("split", "router.score"), str),
-        **dict.fromkeys(("task.noise", "router.lam.start", "optimizer.learning_rate"), NUMBER),
-        "steps": int,
-    },
 )
 load = functools.cache(lambda directory: PRESENTATION.load(directory)[0])  # committed runs do not change
 

@@ -87,20 +87,11 @@ def _final() -> Iterator[SuiteRun]:
             yield SuiteRun(f"final-long-{name}", base, rate, best_of=name, variant=f"router={name}")
 
 
-def _cost(run: SuiteRun) -> float:
-    # Seconds of a CPU core: compilation, then thousands of steps of every seed; a plan takes longer than a mask.
-    thousands = run.base.get("steps", 1000) / 1000
-    return 8.0 + thousands * len(run.base["seeds"]) * (28.0 if run.variant == "router=balanced" else 1.0)
-
-
 SUITE = Suite(
-    name="vmoe_clusters",
-    load=lambda: experiment.RECIPE,
+    recipe=experiment.RECIPE,
     presets={"clusters": clusters, "demo": demo},
     chosen_by="valid_loss",
     shown=("test_loss", "valid_loss"),
-    if_diverged=100.0,
-    cost=_cost,
     report=report.make,
 )
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import jax
 
-from experiments.core.record.environment import Launch, describe
+from experiments.core.record.environment import describe
 from scripts import sections
 
 RESULTS = Path("results/bench")
@@ -34,7 +34,7 @@ Section = dict[str, Any]
 def surroundings(command: Iterable[str], contest: Any = None) -> Section:
     """Returns what a record says of the command, the code by its content, the packages and the machine."""
     del contest  # nobody is timed
-    environment = describe(Launch(command=[*command]))
+    environment = describe([*command])
     environment["code"] = _digest()
     environment["packages"] |= {name: _version(name) for name in _PACKAGES}
     environment["devices"]["runtime"] = jax.devices()[0].client.platform_version

@@ -47,9 +47,6 @@ def _compare(arguments: Sequence[str]) -> int:
     groups = group(found)
     for problem in found.problems:
         print(f"left out: {problem.name}: {problem.reason}", file=sys.stderr)
-    for run in found.runs:
-        if run.reason:
-            print(printable(f"{run.name}: {run.state}: {run.reason}"), file=sys.stderr)
     if not groups:
         print(printable("error: there is no run to compare in " + ", ".join(options.places)), file=sys.stderr)
         return 1

@@ -10,11 +10,9 @@ from typing import Any
 
 import fsspec
 
-from experiments.core.report.results import LAUNCH, is_place
-
 _READ = (
-    *("config.json", "environment.json", "metrics.jsonl", "summary.json", "runs.jsonl", "arrays.npz", LAUNCH),
-    *("examples.npz", "probe.npz", "pictures.npz"),
+    *("config.json", "environment.json", "metrics.jsonl", "summary.json", "runs.jsonl", "arrays.npz"),
+    *("examples.npz", "probe.npz"),
 )
 
 
@@ -30,8 +28,8 @@ def local(place: str) -> Iterator[Path]:
       NotFoundError: there is no such directory, or the storage cannot be reached.
     """
     if "://" not in place:
-        if not is_place(Path(place)):
-            raise NotFoundError("is neither a directory nor an archived run")
+        if not Path(place).is_dir():
+            raise NotFoundError("is no directory")
         yield Path(place)
         return
     if place.startswith("gs:///"):  # as of a variable that is not set: the first directory would be taken for a bucket

@@ -57,7 +57,7 @@ def _add(found: Found, directory: Path, place: str, prefix: str) -> None:
             continue
         if name in found.series:  # the same directory below two of the places
             continue
-        run = Run(name, item.config, [], item.summary, item.environment, item.reason)
+        run = Run(name, item.config, [], item.summary, item.environment)
         try:
             series = Series.of(item.rows, item.summary["seeds"])
             presentations.check(run)

@@ -33,8 +33,8 @@ def run_of(experiment: str, path: str, overrides: Sequence[str], slice_: Slice) 
         recipe = importlib.import_module(name).RECIPE
     except (ModuleNotFoundError, AttributeError) as error:
         raise UsageError(f"{experiment!r} is not an experiment: {name} has no RECIPE") from error
-    asked = cli.parse(recipe, [f"--config={path}", "--workdir=none", *overrides])
-    config = mesh_lib.of_devices(mesh_lib.of_processes(asked.config, slice_.processes), slice_.count)
+    _, config = cli.parse(recipe, [f"--config={path}", "--workdir=none", *overrides])
+    config = mesh_lib.of_devices(config, slice_.count, slice_.processes)
     if config.get("pretrained"):
         config = config.copy_and_resolve_references()
         config.pretrained = ""

@@ -31,9 +31,9 @@ def check(trainings: Sequence[Training], platform: Platform, console: Console) -
         console.say("the mesh is not checked here: how many devices there will be is not known")
     for training in trainings:
         try:
-            config = cli.parse(recipe, training.arguments).config
+            _, config = cli.parse(recipe, training.arguments)
             if num_devices:
-                there = mesh.of_devices(mesh.of_processes(config, num_processes), num_devices)
+                there = mesh.of_devices(config, num_devices, num_processes)
             else:
                 there = config.copy_and_resolve_references()
                 with there.unlocked():
@@ -42,6 +42,5 @@ def check(trainings: Sequence[Training], platform: Platform, console: Console) -
             train.check_fields(recipe, there, num_devices or 1)
             if not console.dry_run:
                 Workdir(training.workdir).check(config)
-                Workdir(training.workdir).check_writable()
         except UsageError as error:
             raise UsageError(f"{training.name}: {error}" if training.name else str(error)) from error

@@ -10,9 +10,10 @@ from experiments.core.errors import DamagedError, UsageError
 from experiments.core.record import metrics
 from experiments.core.record.files import is_remote, read_object, write_json
 from experiments.core.record.workdir import Workdir
-from experiments.core.report.results import LAUNCH, length
+from experiments.core.report.results import length
 from scripts.launch.training import Training
 
+LAUNCH = "launch.json"  # in a workdir: how a run that was started here goes
 DONE, RUNNING, FAILED, TO_DO = "done", "running", "failed", "to do"
 
 

@@ -45,8 +45,8 @@ def hour(tmp_path, monkeypatch, capsys):
                 write_workdir(path, [[90.0, 88.0], [9.0, 8.0]], method=method, dataset="digits")
         elif module.startswith("experiments."):
             recipe = importlib.import_module(f"{module}.experiment").RECIPE
-            asked = cli.parse(recipe, [*arguments, *TINY])
-            train.run(recipe, asked.config, asked.options.workdir)
+            options, config = cli.parse(recipe, [*arguments, *TINY])
+            train.run(recipe, config, options.workdir)
         else:
             assert module == "scripts.compare"
             assert compare(arguments) == 0

@@ -15,7 +15,7 @@ from absl import logging
 
 from experiments.core.input import dataset as data_lib
 from experiments.core.input.dataset import Data
-from experiments.core.input.stream import InOrder, Shuffled, Stream
+from experiments.core.input.stream import InMemoryBatches, Stream
 from experiments.core.training import optimizer, train
 from experiments.core.training.experiment import Experiment, Recipe
 from experiments.core.training.feed import row_of
@@ -92,12 +92,12 @@ def load_streams(config: ml_collections.ConfigDict) -> Data:
         data,
         train_stream=Stream(
             data.num_train,
-            lambda seed, rows: Shuffled(data.train, config.batch_size, seed, rows),
+            lambda seed, rows: InMemoryBatches(data.train, config.batch_size, rows, seed),
             row_of(data.train),
         ),
         evaluation_stream=Stream(
             len(data.evaluation["label"]),
-            lambda seed, rows: InOrder(data.evaluation, config.eval_batch_size, rows),
+            lambda seed, rows: InMemoryBatches(data.evaluation, config.eval_batch_size, rows),
             row_of(data.evaluation),
         ),
     )

@@ -100,24 +100,13 @@ def big_vision(key: Array, images: Array, size: int) -> Array:
     return normalise(_each(one, key, images))
 
 
-def none(key: Array, images: Array, size: int) -> Array:
-    """Resized."""
-    del key
-    return resize(images, size)
-
-
 TRAIN: dict[str, Augment] = {
     "inception": inception,
     "big_vision": big_vision,
     "crop_flip": crop_flip,
-    "none": none,
+    "none": lambda key, images, size: resize(images, size),
 }
-EVALUATION: dict[str, Callable[[Array, int], Array]] = {
-    "inception": resize,
-    "big_vision": resize_and_crop,
-    "crop_flip": resize,
-    "none": resize,
-}
+EVALUATION = dict.fromkeys(TRAIN, resize) | {"big_vision": resize_and_crop}
 
 
 def _resize_small(images: Array, size: int) -> tuple[tuple[float, float], tuple[int, int]]:

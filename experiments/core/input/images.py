@@ -17,7 +17,6 @@ skips pixels; it is not rounded (vision_transformer) or truncated (big_vision), 
 of 255; and big_vision's `resize_small` takes the mean over areas, which is blocky when it enlarges.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable
 
@@ -30,14 +29,6 @@ AREA = (0.05, 1.0)  # of an inception crop, in parts of the image
 ASPECT = (3 / 4, 4 / 3)  # its width over its height
 PADDING = 4  # pixels of black that crop_flip puts around an image
 _ATTEMPTS = 100
-
-
-@dataclasses.dataclass(frozen=True)
-class Preprocessing:
-    """Functions of an image and of the side of the square that results."""
-
-    train: Callable[[np.random.Generator, Image, int], Image]
-    evaluation: Callable[[Image, int], Image]
 
 
 def resize(image: Image, height: int, width: int) -> Image:
@@ -125,14 +116,11 @@ def _crop_flip(rng: np.random.Generator, image: Image, size: int) -> Image:
     return random_flip(rng, random_crop(rng, padded, size))
 
 
-def _none(rng: np.random.Generator, image: Image, size: int) -> Image:
-    del rng
-    return square(image, size)
-
-
-PREPROCESSING = {
-    "inception": Preprocessing(_inception, square),
-    "big_vision": Preprocessing(_big_vision, _big_vision_evaluation),
-    "crop_flip": Preprocessing(_crop_flip, square),
-    "none": Preprocessing(_none, square),
+# By recipe, functions of an image and of the side of the square that results.
+TRAIN: dict[str, Callable[[np.random.Generator, Image, int], Image]] = {
+    "inception": _inception,
+    "big_vision": _big_vision,
+    "crop_flip": _crop_flip,
+    "none": lambda rng, image, size: square(image, size),
 }
+EVALUATION = dict.fromkeys(TRAIN, square) | {"big_vision": _big_vision_evaluation}

@@ -1,6 +1,6 @@
 """Batches decoded and augmented on the host, ahead of the training, by worker processes or threads: Grain.
 
-config.input.recipe          one of `images.PREPROCESSING`: inception, big_vision, crop_flip, none
+config.input.recipe          one of `images.TRAIN`: inception, big_vision, crop_flip, none
             .size            side of the images that result, in pixels
             .augment_on      "host": here, for training and evaluation, so that config.feed="stream" and
                              config.eval_batch_size is given; or "device": in `augment.py`
@@ -32,8 +32,8 @@ from absl import flags
 
 from experiments.core.config import require, require_one_of
 from experiments.core.input.examples import Examples
-from experiments.core.input.images import PREPROCESSING
-from experiments.core.input.stream import Arrays, Stream, blank, step_indices
+from experiments.core.input.images import EVALUATION, TRAIN
+from experiments.core.input.stream import Arrays, Stream, batch_indices, blank
 from experiments.core.record.environment import processors
 
 AUGMENT_ON = ("host", "device")
@@ -47,7 +47,7 @@ _WORKER_THREADS = 2  # one decodes while the other waits for the disk
 def validate(config: ml_collections.ConfigDict) -> None:
     """Checks `config.input`."""
     field = config.input
-    require_one_of("input.recipe", field.recipe, PREPROCESSING)
+    require_one_of("input.recipe", field.recipe, TRAIN)
     require_one_of("input.augment_on", field.augment_on, AUGMENT_ON)
     require(0 < field.size <= _MOST_PIXELS, "input.size", field.size, f"positive and at most {_MOST_PIXELS}")
     allowed = f"0 (threads), or at most {_MOST_WORKERS} processes"
@@ -81,14 +81,11 @@ class Job:
 
     def row(self, step: int, row: int) -> Arrays:
         """One row of the batch of a step."""
-        preprocessing = PREPROCESSING[self.recipe]
+        example = self.examples[int(batch_indices(self.seed, step, len(self.examples), self.batch_size)[row])]
         if self.seed is None:
-            example = self.examples[min(step * self.batch_size + row, len(self.examples) - 1)]
-            return example | {"image": preprocessing.evaluation(example["image"], self.size)}
-        (order,) = step_indices(self.seed, step, 1, len(self.examples), self.batch_size)
-        example = self.examples[int(order[row])]
+            return example | {"image": EVALUATION[self.recipe](example["image"], self.size)}
         rng = np.random.default_rng((self.seed, step, row, _AUGMENTATION))
-        return example | {"image": preprocessing.train(rng, example["image"], self.size)}
+        return example | {"image": TRAIN[self.recipe](rng, example["image"], self.size)}
 
 
 def train_stream(config: ml_collections.ConfigDict, examples: Examples) -> Stream:

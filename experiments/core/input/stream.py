@@ -49,34 +49,17 @@ class Stream:
 
 
 @dataclasses.dataclass(frozen=True)
-class Shuffled:
-    """`rows` of the batches of arrays in memory, in the order of `step_indices`."""
+class InMemoryBatches:
+    """`rows` of the batches of arrays in memory, in the order of `batch_indices`."""
 
     examples: Arrays
     batch_size: int
-    seed: int
     rows: np.ndarray
+    seed: int | None = None
 
     def batch(self, step: int) -> Arrays:
         """The `rows` of the batch of `step`."""
-        (order,) = step_indices(self.seed, step, 1, num_examples(self.examples), self.batch_size)
-        return {name: array[order[self.rows]] for name, array in self.examples.items()}
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-@dataclasses.dataclass(frozen=True)
-class InOrder:
-    """`rows` of the batches of arrays in memory as they lie there; the last example fills up the last batch."""
-
-    examples: Arrays
-    batch_size: int
-    rows: np.ndarray
-
-    def batch(self, step: int) -> Arrays:
-        """The `rows` of batch number `step`."""
-        indices = np.minimum(step * self.batch_size + self.rows, num_examples(self.examples) - 1)
+        indices = batch_indices(self.seed, step, num_examples(self.examples), self.batch_size)[self.rows]
         return {name: array[indices] for name, array in self.examples.items()}
 
     def close(self) -> None:
@@ -98,6 +81,13 @@ def epoch_indices(seed: int, epoch: int, num_examples: int, batch_size: int) -> 
     steps = num_examples // batch_size
     order = np.random.default_rng((seed, epoch)).permutation(num_examples)
     return order[: steps * batch_size].reshape(steps, batch_size).astype(np.int32)
+
+
+def batch_indices(seed: int | None, step: int, num_examples: int, batch_size: int) -> np.ndarray:
+    """Indices [B] of the batch of `step`; without a seed in order, and the last example fills up the last batch."""
+    if seed is None:
+        return np.minimum(step * batch_size + np.arange(batch_size), num_examples - 1)
+    return step_indices(seed, step, 1, num_examples, batch_size)[0]
 
 
 def step_indices(seed: int, first_step: int, num_steps: int, num_examples: int, batch_size: int) -> np.ndarray:

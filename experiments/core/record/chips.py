@@ -23,14 +23,12 @@ class Chip:
       kinds: parts of JAX's `device_kind`, in lower case, any of which tells it.
       flops: dense bfloat16 operations a second (a V100: float16).
       memory: bytes; 0 where editions of the chip differ, or nothing is compiled for it.
-      bandwidth: bytes a second from and to that memory; 0 likewise.
     """
 
     name: str
     kinds: tuple[str, ...]
     flops: float
     memory: float = 0.0
-    bandwidth: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,12 +55,12 @@ class Slice:
 
 
 _GIB = 2.0**30
-_H200 = Chip("H200", ("h200",), 989e12, 141e9, 4800e9)
-_V4 = Chip("TPU v4", ("tpu v4",), 275e12, 32 * _GIB, 1228e9)
-_V5E = Chip("TPU v5e", ("tpu v5 lite", "tpu v5e"), 197e12, 16 * _GIB, 819e9)
-_V5P = Chip("TPU v5p", ("tpu v5",), 459e12, 95 * _GIB, 2765e9)
-_V6E = Chip("TPU v6e", ("tpu v6",), 918e12, 32 * _GIB, 1640e9)
-_TPU7X = Chip("TPU7x", ("tpu7x",), 1153.5e12, 96 * _GIB, 3690e9)
+_H200 = Chip("H200", ("h200",), 989e12, 141e9)
+_V4 = Chip("TPU v4", ("tpu v4",), 275e12, 32 * _GIB)
+_V5E = Chip("TPU v5e", ("tpu v5 lite", "tpu v5e"), 197e12, 16 * _GIB)
+_V5P = Chip("TPU v5p", ("tpu v5",), 459e12, 95 * _GIB)
+_V6E = Chip("TPU v6e", ("tpu v6",), 918e12, 32 * _GIB)
+_TPU7X = Chip("TPU7x", ("tpu7x",), 1153.5e12, 96 * _GIB)
 # The first that matches counts: longer names stand before those that they contain.
 _CHIPS = (
     Chip("H100 PCIe", ("h100 pcie",), 756e12),

@@ -1,6 +1,5 @@
 """The code, packages and machine of a run: enough to know, years later, what its numbers and seconds mean."""
 
-import dataclasses
 import importlib.metadata
 import os
 import platform
@@ -29,16 +28,8 @@ _OPTIONS = ("jax_default_matmul_precision", "jax_enable_x64", "jax_default_prng_
 _VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "NVIDIA_TF32_OVERRIDE", "JAX_NUMPY_DTYPE_PROMOTION")
 
 
-@dataclasses.dataclass(frozen=True)
-class Launch:
-    """How a run was started: its command line, and the config fields set there."""
-
-    command: Sequence[str] = ()
-    overrides: dict[str, str] = dataclasses.field(default_factory=dict)
-
-
-def describe(launch: Launch) -> dict[str, Any]:
-    """A JSON record of code, packages, machine and launch; what cannot be found out is null."""
+def describe(command: Sequence[str]) -> dict[str, Any]:
+    """A JSON record of code, packages, machine and the command line; what cannot be found out is null."""
     # Only here: what launches runs, or looks at them, need not wait until JAX is imported.
     import jax
 
@@ -50,8 +41,7 @@ def describe(launch: Launch) -> dict[str, Any]:
     commit = _git("rev-parse", "--verify", "HEAD") or shipped()
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": list(launch.command),
-        "overrides": launch.overrides,
+        "command": list(command),
         "git": {"commit": commit, "dirty": None if status is None else bool(status)},
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in _PACKAGES},

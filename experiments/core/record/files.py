@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, cast
 os.environ.setdefault("EPATH_USE_TF", "0")
 
 import fsspec
+import orjson
 from etils import epath
 
 from experiments.core.errors import DamagedError, UsageError, first_line
@@ -26,16 +27,16 @@ def is_remote(path: str | Path) -> bool:
     return str(path).startswith(_REMOTE)
 
 
-def absolute(path: str | Path, named: str = "--workdir") -> Path:
+def absolute(path: str | Path) -> Path:
     """`path` as an object with the methods of `pathlib.Path`: absolute where it is local, of etils where it is not.
 
     A `~` in front is the home of the user, which shells leave to programs after a `=`.
 
     Raises:
-      UsageError: it looks like the address of something else, or names no bucket; it is what is `named`.
+      UsageError: it looks like the address of something else, or names no bucket.
     """
     if re.match(r"gs:|\w+://", str(path)) and not re.match(f"{_REMOTE}[^/]", str(path)):
-        raise UsageError(f"{named}={path} is neither a local path nor in a bucket, gs://BUCKET/...")
+        raise UsageError(f"--workdir={path} is neither a local path nor in a bucket, gs://BUCKET/...")
     return cast(Path, epath.Path(path)) if is_remote(path) else Path(os.path.expanduser(path)).absolute()
 
 
@@ -123,8 +124,8 @@ def read_object(path: Path, advice: str) -> dict[str, Any]:
       DamagedError: it holds something else.
     """
     try:
-        value = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
+        value = orjson.loads(path.read_bytes())  # which takes neither NaN nor infinities
+    except ValueError as error:
         raise DamagedError(path, f"no JSON: {error}", advice) from error
     if not isinstance(value, dict):
         raise DamagedError(path, "no JSON object", advice)

@@ -14,8 +14,7 @@ A file that does not hold what was written is said to be damaged, in one line wi
 """
 
 import fcntl
-import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ import ml_collections
 from experiments.core import config as config_lib
 from experiments.core.errors import DamagedError, UsageError
 from experiments.core.record import metrics
-from experiments.core.record.environment import Launch, describe
+from experiments.core.record.environment import describe
 from experiments.core.record.files import absolute, is_remote, reaching, read_object, write_json
 
 _AGAIN = "remove it, and the same command makes it again from the last checkpoint and metrics.jsonl"
@@ -57,18 +56,6 @@ class Workdir:
         """
         with reaching(self.path):
             self._check(config_lib.to_json(config))
-
-    def check_writable(self) -> None:
-        """Checks that files can be made in the directory, or in the one that it is to be made in; in a bucket, nothing.
-
-        Raises:
-          UsageError: they cannot.
-        """
-        if is_remote(self.path):
-            return
-        above = next(path for path in (self.path, *self.path.parents) if os.path.lexists(path))
-        if not above.is_dir() or not os.access(above, os.W_OK):
-            raise UsageError(f"--workdir={self.path}: {above} cannot be written")
 
     def _check(self, asked: dict[str, Any]) -> None:
         if not self.config.exists():
@@ -149,22 +136,9 @@ class Workdir:
                 raise UsageError(f"--workdir={self.path} is in use by another process") from error
             yield
 
-    def in_use(self) -> bool:
-        """Whether a process of this machine has claimed the directory."""
-        try:
-            lock = self._lock.open()
-        except OSError:
-            return False
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-            return False
-
-    def record_launch(self, launch: Launch, experiment: str) -> dict[str, Any]:
+    def record_launch(self, command: Sequence[str], experiment: str) -> dict[str, Any]:
         """Adds this launch to those recorded, the first at the top, resumptions below it; returns what is of it."""
-        now = describe(launch)
+        now = describe(command)
         if first := self._launches():
             write_json(self.environment, first | {"resumed": [*first["resumed"], now]})
         else:

@@ -43,7 +43,6 @@ class Presentation:
       names: what labels call fields; the others go by the last part of their name.
       headline: whether a committed run is shown before anybody has chosen some, by its fields.
       far: how far from a run a baseline is by their fields, where circumstances have several: the nearest is taken.
-      types: what else tables and figures read of every config, by dotted name, and of what type it is.
     """
 
     experiment: str
@@ -56,7 +55,6 @@ class Presentation:
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     headline: Callable[[Fields], bool] = lambda fields: False
     far: Callable[[Fields, Fields], Any] = lambda fields, of_baseline: 0
-    types: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def load(self, directory: Path) -> tuple[list[Run], list[Problem]]:
         """The finished runs of the experiment below `directory`, in order, and what is left out, by name."""
@@ -70,17 +68,14 @@ class Presentation:
         """Says why a run cannot be shown; empty if it can."""
         if run.experiment != self.experiment:
             return f"not a run of {self.experiment}"
-        if reason := results.misfit(run.config, self.types):
-            return reason
         kind = run.fields.get(self.kinds.field)
         if not isinstance(kind, str) or kind not in self.kinds.reads:
             return f"config.{self.kinds.field}={kind!r} is none of " + ", ".join(self.kinds.reads)
         try:
             self.method(run.fields)
-        except KeyError as error:
-            return f"config.{error.args[0]} is missing, or has a value that is not known"
-        except (TypeError, ValueError, AttributeError) as error:
-            return f"a field of its config is of another kind: {type(error).__name__}: {error}"
+            self.order(run)
+        except results.UNREADABLE as error:
+            return f"its config is of another kind: {type(error).__name__}: {error}"
         return ""
 
     def read(self, fields: Fields) -> Fields:

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import hashlib
-import inspect
 import io
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -11,38 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 
 from experiments.core.config import is_whole
 from experiments.core.errors import DamagedError, UsageError, printable
 from experiments.core.kinds import Fields
 from experiments.core.record import metrics
+from experiments.core.record.files import read_object
 from experiments.core.record.metrics import Row
 from experiments.core.record.summary import PROGRESS, interval, summarize
 from experiments.core.record.workdir import Workdir
 from experiments.core.report import archive
 
-LAUNCH = "launch.json"  # where scripts.launch.state records how a run that it started goes
 _ADVICE = "put back a copy of it, or run again what made it"
 # Raised where files of other programs are taken for those of a run.
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError)
-NUMBER = int | float
-# The fields of each file that are used, by dotted name, and their types.
-_TYPES: dict[str, dict[str, Any]] = {
-    "config": {"seeds": lambda value: are_whole(value) and len(value) > 0},
-    "summary": {
-        **{"state": str, "seeds": list, "final": dict, "metrics_sha256": str},
-        **dict.fromkeys(("diverged", "steps"), int),
-        **dict.fromkeys(("epochs", "seconds"), NUMBER),
-    },
-    "environment": {
-        **dict.fromkeys(("git", "devices"), dict | None),
-        **dict.fromkeys(("experiment", "git.commit"), str | None),
-    },
-    "launch": {"state": str, "reason": str},
-}
-_MARKS = ("config.json", "metrics.jsonl", "summary.json", LAUNCH)  # a directory with one of these is a workdir
-_FILES = (*_MARKS, "environment.json", "examples.npz", "probe.npz", ".lock")
+_MARKS = ("config.json", "metrics.jsonl", "summary.json")  # a directory with one of these is a workdir
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -54,10 +36,8 @@ class Run:
       config: as in config.json.
       rows: of metrics.jsonl.
       summary: as in summary.json; of an unfinished run, what that would be after its last row. Its `state` is `done`,
-        or for example `stopped at epoch 3 of 30`, `running, at step 40 of 100`, `failed at step 40 of 100`. An
-        `unfinished` run, in a bucket or of another machine, may be running or not: its lock does not reach so far.
+        or for example `unfinished, at epoch 3 of 30`, whether it goes on or not.
       environment: as in environment.json, if there is one.
-      reason: of an unfinished run, the last error that its launcher has recorded; often none.
       examples: what was kept of each evaluated example, arrays [S, N] by name; often none.
       probe: what the experiment's probe found at the end, boolean arrays [S, ...] by name; often none.
       params: reads the parameters at the end, arrays by path; none where they were not kept.
@@ -68,7 +48,6 @@ class Run:
     rows: list[Row]
     summary: dict[str, Any]
     environment: dict[str, Any] | None = None
-    reason: str = ""
     examples: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     probe: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     params: Callable[[], Mapping[str, np.ndarray]] = dict
@@ -134,14 +113,8 @@ def load(directory: Path) -> tuple[list[Run], list[Problem]]:
 def read(directory: Path) -> Iterator[Run | Problem]:
     """All runs below `directory`, by name, one at a time; unfinished ones, too, and broken ones as problems.
 
-    A run that is archived beside its workdir is read once, from the archive. An archived run by itself is named as if
-    it were a directory in that of the archive: `results/mnist_pruning/final-layers123-hard`.
+    A run that is archived beside its workdir is read once, from the archive.
     """
-    if not directory.is_dir():
-        for found in _read_archive(directory.parent, ""):
-            if found.name == directory.name:
-                yield dataclasses.replace(found, name=".")
-        return
     archived: set[Path] = set()
     places = sorted(os.walk(directory), key=lambda place: str(Path(place[0]).relative_to(directory)))
     for path, files in ((Path(place), files) for place, _, files in places):
@@ -154,44 +127,12 @@ def read(directory: Path) -> Iterator[Run | Problem]:
             yield _or_problem(name, path, functools.partial(_read_workdir, path, name))
 
 
-def is_place(path: Path) -> bool:
-    """Whether runs can be read there: it is a directory, or the name of an archived run."""
-    return path.is_dir() or any(record["name"] == path.name for record, _ in archive.read(path.parent))
-
-
-def misfit(config: Mapping[str, Any], types: Mapping[str, Any], name: str = "config") -> str:
-    """Why an object cannot be read: a field of it is missing, or of another type than it has to be; else empty.
-
-    Args:
-      config: the object.
-      types: by dotted name types, or functions that say whether a value is right; a missing field is None.
-      name: of the object.
-    """
-    for field, type_ in types.items():
-        value: Any = config
-        for part in field.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
-        if not (type_(value) if inspect.isfunction(type_) else isinstance(value, type_)):
-            is_one = "is missing, or null" if value is None else f"= {value!r} is of another kind than a run has there"
-            return f"{name}.{field} {is_one}"
-    return ""
-
-
-def are_whole(value: Any) -> bool:
-    """Whether it is a list of whole numbers."""
-    return isinstance(value, list) and all(map(is_whole, value))
-
-
 def length(config: dict[str, Any]) -> tuple[str, int]:
     """Returns the unit that a run is counted in, "epoch" or "step", and its length in it."""
     unit = "step" if config.get("steps") is not None else "epoch"
     if not is_whole(config.get(f"{unit}s")):
-        raise _BrokenError("config.json is of no run of this repository: it has a number of neither epochs nor steps")
+        raise UsageError("config.json is of no run of this repository: it has a number of neither epochs nor steps")
     return unit, config[f"{unit}s"]
-
-
-class _BrokenError(UsageError):
-    """With the reason as its message."""
 
 
 def _or_problem(name: str, path: Path, read: Callable[[], Run]) -> Run | Problem:
@@ -207,27 +148,19 @@ def _or_problem(name: str, path: Path, read: Callable[[], Run]) -> Run | Problem
 
 def _read_workdir(path: Path, name: str) -> Run:
     workdir = Workdir(path)
-    for file in map(path.joinpath, _FILES):
-        if os.path.lexists(file) and not file.is_file():  # to open a pipe would wait for whoever writes to it
-            raise _BrokenError(f"{file.name} is not a file")
-    finished, launch = workdir.summary.exists(), path / LAUNCH
-    launched = _object(launch) if launch.exists() and not finished else {}
-    error = f"; last error: {launched['reason']}" if launched.get("reason") else ""
     if not workdir.config.exists():
-        raise _BrokenError(f"config.json is missing{error}")
+        raise UsageError("config.json is missing")
     rows = metrics.read(workdir.metrics)
     if not rows:
-        raise _BrokenError(f"metrics.jsonl is missing or empty{error}")
-    config = _object(workdir.config)
-    length(config)
+        raise UsageError("metrics.jsonl is missing or empty")
+    config = read_object(workdir.config, _ADVICE)
+    unit, total = length(config)
     metrics.require_complete(workdir.metrics, rows, config)
-    environment = _object(workdir.environment) if workdir.environment.exists() else None
-    if not finished:
-        unit, total = length(config)
-        state = f"{_how_far(workdir, launched.get('state'))} {unit} {rows[-1][unit]} of {total}"
-        summary = summarize(config["seeds"], rows[-1]) | {"state": state}
-        return Run(name, config, rows, summary, environment, launched.get("reason", ""))
-    summary = _object(workdir.summary)
+    environment = read_object(workdir.environment, _ADVICE) if workdir.environment.exists() else None
+    if not workdir.summary.exists():
+        state = f"unfinished, at {unit} {rows[-1][unit]} of {total}"
+        return Run(name, config, rows, summarize(config["seeds"], rows[-1]) | {"state": state}, environment)
+    summary = read_object(workdir.summary, _ADVICE)
     record = {"config": config, "rows": rows, "summary": summary, "environment": environment}
     metrics.require_sha256(workdir.metrics, summary["metrics_sha256"])
     arrays = {path.stem: _arrays(path, summary) for path in (workdir.examples, workdir.probe)}
@@ -249,10 +182,6 @@ def _read_archive(path: Path, prefix: str) -> Iterator[Run | Problem]:
 
 
 def _archived(path: Path, name: str, record: archive.Record, arrays: archive.Arrays) -> Run:
-    _check(record["config"], "config")
-    _check(record["summary"], "summary")
-    if record["environment"] is not None:
-        _check(record["environment"], "environment")
     if metrics.sha256_of(record["rows"]) != record["summary"]["metrics_sha256"]:
         raise DamagedError(path, "its SHA-256 is not the one in summary.json", _ADVICE)
     return _finished(name, record, arrays, arrays.get("params"))
@@ -268,10 +197,10 @@ def _finished(
     is_its_end = (last[unit], last["step"], config["seeds"]) == (total, summary["steps"], summary["seeds"])
     measured = dict(metrics.flatten({name: value for name, value in last.items() if name not in PROGRESS}))
     if not is_its_end or measured != _final_values(summary):
-        raise _BrokenError("summary.json does not belong to the last row of metrics.jsonl")
+        raise UsageError("summary.json does not belong to the last row of metrics.jsonl")
     examples, probe = arrays.get("examples", {}), arrays.get("probe", {})
     read_params = functools.partial(_params, params) if isinstance(params, Path) else lambda: params or {}
-    return Run(name, config, rows, summary, environment, "", examples, probe, read_params)
+    return Run(name, config, rows, summary, environment, examples, probe, read_params)
 
 
 def _final_values(summary: dict[str, Any]) -> dict[str, list[float | None]]:
@@ -280,36 +209,6 @@ def _final_values(summary: dict[str, Any]) -> dict[str, list[float | None]]:
     return {
         name.removesuffix(suffix): values for name, values in metrics.flatten(summary["final"]) if name.endswith(suffix)
     }
-
-
-def _how_far(workdir: Workdir, launched: str | None) -> str:
-    """Says how far an unfinished run is; `launched` is the last word of its launcher, if it has one."""
-    if workdir.in_use():
-        return "running, at"
-    if launched == "failed":
-        return "failed at"
-    # Only a lock of this machine that is free tells that nobody trains; a copy of the directory has none.
-    # A launcher whose last word is "running" may have submitted a job, which goes on where no lock tells.
-    stopped = (workdir.path / ".lock").exists() and launched != "running"
-    return "stopped at" if stopped else "unfinished, at"
-
-
-def _object(path: Path) -> dict[str, Any]:
-    """The object of a file, once it is found to have fields of the types of such a file; no number is infinite."""
-    try:
-        found = orjson.loads(path.read_bytes())
-    except ValueError as error:
-        raise DamagedError(path, f"no JSON: {error}", _ADVICE) from error
-    if not isinstance(found, dict):
-        raise DamagedError(path, "no JSON object", _ADVICE)
-    _check(found, path.stem)
-    return found
-
-
-def _check(found: Mapping[str, Any], name: str) -> None:
-    """Raises `_BrokenError` if a field of a part of a run is of another type than it has to be."""
-    if reason := misfit(found, _TYPES[name], name):
-        raise _BrokenError(f"{name}.json is of no run of this repository: {reason}")
 
 
 def _params(path: Path) -> dict[str, np.ndarray]:
@@ -322,9 +221,9 @@ def _arrays(path: Path, summary: dict[str, Any]) -> dict[str, np.ndarray]:
     if name not in summary:
         return {}
     if not path.exists():
-        raise _BrokenError(f"{path.name} is missing, of which summary.json has the SHA-256, {_ADVICE}")
+        raise UsageError(f"{path.name} is missing, of which summary.json has the SHA-256, {_ADVICE}")
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != summary[name]:
-        raise _BrokenError(f"{path.name} is damaged: its SHA-256 is not the one in summary.json, {_ADVICE}")
+        raise UsageError(f"{path.name} is damaged: its SHA-256 is not the one in summary.json, {_ADVICE}")
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         return dict(arrays)

@@ -12,12 +12,14 @@ from experiments.core.suite.plan import Fields, Suite, SuiteRun
 
 Choice = dict[str, Any]
 
+_IF_DIVERGED = 100.0  # percent of error or loss: behind whatever ends
+
 
 def choose(suite: Suite, out: Path, runs: Iterable[SuiteRun]) -> dict[str, Choice]:
     """Makes every choice among the `runs` below `out`: its candidates, and the best of those that are finished.
 
     A candidate is worth the mean over its seeds of its `chosen_by`, or of the suite's, at the end, where a seed that
-    diverged counts `suite.if_diverged`. The earlier of two equals wins. Runs with an outdated config are ignored.
+    diverged counts 100. The earlier of two equals wins. Runs with an outdated config are ignored.
 
     Candidates may take the winner of an earlier choice (`best_of`); the settings are then those of both choices. It
     competes with them if nothing but its setting is another.
@@ -77,5 +79,5 @@ def _measure(suite: Suite, out: Path, run: SuiteRun, setting: Fields) -> dict[st
         workdir.check(suite.config(run, out, setting))
     except (OSError, KeyError, UsageError):  # what is damaged, or another, is said where the run has its turn
         return entry
-    counted = [suite.if_diverged if value is None else value for value in values]
+    counted = [_IF_DIVERGED if value is None else value for value in values]
     return entry | {"per_seed": values, "mean": float(np.mean(counted))}

@@ -49,38 +49,27 @@ class Suite:
     """The suites of an experiment.
 
     Attributes:
-      name: of the experiment.
-      load: returns its recipe.
+      recipe: of the experiment.
       presets: lists of runs on offer, by name.
       chosen_by: the metric of the last row that decides a choice; the lower the better.
       shown: metrics of the last row that are printed after a run, those it has, in percent.
-      if_diverged: what a seed that diverged counts in a choice.
-      cost: roughly how long a run takes, in a unit of no meaning: to share out the time left.
       report: writes table and figures of the runs below a directory, and returns the files written.
     """
 
-    name: str
-    load: Callable[[], experiment.Recipe]
+    recipe: experiment.Recipe
     presets: Mapping[str, Callable[[], Sequence[SuiteRun]]]
     chosen_by: str
     shown: Sequence[str]
-    if_diverged: float
-    cost: Callable[[SuiteRun], float]
     report: Callable[[Path], list[Path]]
-
-    @property
-    def recipe(self) -> experiment.Recipe:
-        """The recipe of the experiment."""
-        return self.load()
 
     @property
     def package(self) -> str:
         """`python -m <package>` runs it."""
-        return f"experiments.{self.name}.suite"
+        return f"experiments.{self.recipe.name}.suite"
 
     def config(self, run: SuiteRun, out: Path, setting: Fields | None = None) -> ml_collections.ConfigDict:
         """The config of a run below `out`: base, and `setting` (its own if left out), over the experiment's."""
-        path = str(_ROOT / f"configs/{self.name}.py")
+        path = str(_ROOT / f"configs/{self.recipe.name}.py")
         config = config_lib.load(f"{path}:{run.variant}" if run.variant else path)
         config.update_from_flattened_dict(dict(run.base) | dict(run.setting if setting is None else setting))
         if run.weights_of is not None:

@@ -4,9 +4,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from experiments.core.console import clock
 from experiments.core.errors import UsageError
-from experiments.core.record.environment import Launch
 from experiments.core.record.files import read_object, write_json
 from experiments.core.record.workdir import Workdir
 from experiments.core.suite.choice import Choice, choose
@@ -44,9 +42,7 @@ class _Runner:
     ):
         self.suite, self.out, self.runs, self.command = suite, out, runs, command
         self.selected = {run.name: run for run in selected}
-        self.left = dict(self.selected)  # to be trained, or found to be done
         self.failed: list[str] = []
-        self.cost_done = self.seconds = 0.0  # of the runs trained here
 
     def go(self, pool: Pool, jobs: int) -> list[str]:
         has_data = False
@@ -60,7 +56,7 @@ class _Runner:
             # A run that no other can be trained beside has the whole machine.
             alone = jobs == 1 or len(to_train) == 1
             for job, outcome in ((job, attempt(job)) for job in to_train) if alone else pool.attempts(to_train):
-                self._over(self.selected[job.name], outcome, jobs)
+                self._over(self.selected[job.name], outcome)
         return self.failed
 
     def _waves(self) -> Iterator[list[SuiteRun]]:
@@ -93,31 +89,23 @@ class _Runner:
                 raise UsageError(f"its weights are not there yet: {run.weights_of} must run first")
             if run.best_of is not None:  # the fields of others have been checked ahead of all runs
                 train.check_fields(self.suite.recipe, config)
-            overrides = {name: str(value) for name, value in (dict(run.base) | setting).items()}
-            return Job(self.suite.name, run.name, config, workdir.path, Launch(self.command, overrides))
+            return Job(self.suite.recipe.name, run.name, config, workdir.path, self.command)
         except Exception as error:
             self._fail(run, in_a_line(error))
             return None
 
-    def _over(self, run: SuiteRun, outcome: float | str, jobs: int) -> None:
+    def _over(self, run: SuiteRun, outcome: float | str) -> None:
         if isinstance(outcome, str):
             self._fail(run, outcome)
-            return
-        self.seconds += outcome
-        self.cost_done += self.suite.cost(run)
-        self._say(run, f"{_result(Workdir(self.out / run.name), self.suite.shown)}  {outcome:.0f} s", jobs)
+        else:
+            self._say(run, f"{_result(Workdir(self.out / run.name), self.suite.shown)}  {outcome:.0f} s")
 
     def _fail(self, run: SuiteRun, reason: str) -> None:
         self.failed.append(run.name)
         self._say(run, f"FAILED: {reason}")
 
-    def _say(self, run: SuiteRun, text: str, jobs: int = 0) -> None:
-        """Prints a line with the outcome of a run; of one that was trained, with the time that the others will take."""
-        del self.left[run.name]
-        undone = [other for other in self.left.values() if not Workdir(self.out / other.name).summary.exists()]
-        if jobs and undone:
-            left = self.seconds / self.cost_done * sum(map(self.suite.cost, undone)) / jobs
-            text += f"  (time left ~ {clock(left)})"
+    def _say(self, run: SuiteRun, text: str) -> None:
+        """Prints a line with the outcome of a run."""
         number, total = list(self.selected).index(run.name) + 1, len(self.selected)
         print(f"[{number:{len(str(total))}}/{total}] {run.name}  {text}", flush=True)
 

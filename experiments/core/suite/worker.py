@@ -26,7 +26,7 @@ import ml_collections
 from absl import logging
 
 from experiments.core.errors import UsageError, first_line
-from experiments.core.record.environment import Launch, processors
+from experiments.core.record.environment import processors
 from experiments.core.record.workdir import Workdir
 from experiments.core.training import train
 
@@ -44,7 +44,7 @@ class Job(NamedTuple):
     name: str
     config: ml_collections.ConfigDict
     path: Path
-    launch: Launch
+    command: Sequence[str]
 
 
 def attempt(job: Job) -> float | str:
@@ -60,7 +60,7 @@ def attempt(job: Job) -> float | str:
     start, workdir = time.monotonic(), Workdir(job.path)
     try:
         with contextlib.redirect_stdout(LatestLine(job.name)):
-            asked_to_stop = train.start(recipe, job.config, workdir, job.launch)
+            asked_to_stop = train.start(recipe, job.config, workdir, job.command)
         if asked_to_stop or not workdir.is_done():
             raise Stopped
         return time.monotonic() - start

@@ -7,7 +7,6 @@ number that has changed is a number still.)
 
 import errno
 import hashlib
-import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import jax
 import orbax.checkpoint as ocp
 
 from experiments.core import config as config_lib
-from experiments.core.errors import UsageError, is_full
+from experiments.core.errors import UsageError
 from experiments.core.record.files import files_below, is_remote, write_atomically
 from experiments.core.training.rows import MetricsSinceRow
 
@@ -54,13 +53,7 @@ class Checkpoints:
             return
         beside = {"since_row": since_row.to_json(), "config": self._config}
         parts = {_STATE: ocp.args.StandardSave(state), _SINCE_ROW: ocp.args.JsonSave(beside)}
-        try:
-            saved = self._manager.save(step, args=ocp.args.Composite(**parts))
-        except Exception as error:
-            if is_full(error):  # which it says in an error of its own
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._directory)) from error
-            raise
-        if not saved:
+        if not self._manager.save(step, args=ocp.args.Composite(**parts)):
             raise RuntimeError(f"step {step} was not saved, after {self._manager.latest_step()}")
         if jax.process_index() == 0:
             path = self._directory / str(step)

@@ -11,7 +11,7 @@ import numpy as np
 from jax.stages import Traced
 
 from experiments.core.config import require
-from experiments.core.input.stream import HostBatches, InOrder, num_examples
+from experiments.core.input.stream import HostBatches, InMemoryBatches, num_examples
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training.experiment import Metrics, Params, Setup
 from experiments.core.training.feed import Streamed, chunks, row_of
@@ -123,7 +123,7 @@ class _InBatches(Evaluate):
         super().__init__(setup, number_of_examples)
 
         def opened(rows: np.ndarray) -> HostBatches:
-            return stream.open(0, rows) if stream else InOrder(arrays, batch_size, rows)
+            return stream.open(0, rows) if stream else InMemoryBatches(arrays, batch_size, rows)
 
         self._feed = Streamed(opened, stream.example if stream else row_of(arrays), batch_size, 1, setup.mesh)
         self._num_batches = -(-number_of_examples // batch_size)

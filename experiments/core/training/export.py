@@ -59,7 +59,9 @@ def write_files(program: Program, workdir: Workdir, params: Params, probe: Probe
         exported = setup.experiment.exported
         arrays = gather(jax.jit(setup.over_seeds(exported))(params) if exported else params)
         if writes:
-            write(workdir.params, {name: array[0] for name, array in arrays.items()} if setup.seed_axis else arrays)
+            arrays = {name: array[0] for name, array in arrays.items()} if setup.seed_axis else arrays
+            with replacing(workdir.params) as file:
+                np.savez(file, allow_pickle=False, **arrays)
     if setup.config.get("export_examples"):
         kept[workdir.examples] = program.evaluate.examine(params)
     if setup.config.get("export_probe"):
@@ -100,12 +102,6 @@ def images(setup: Setup, params: Params) -> dict[str, np.ndarray]:
         return jax.tree.map(lambda made: jnp.rint(255 * jnp.nan_to_num(made)).astype(jnp.uint8), make(first))
 
     return jax.device_get(jax.jit(of_first, out_shardings=setup.everywhere)(params))
-
-
-def write(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Writes an `.npz` file of `arrays` by name, atomically."""
-    with replacing(path) as file:
-        np.savez(file, allow_pickle=False, **arrays)
 
 
 def write_compressed(path: Path, arrays: dict[str, np.ndarray]) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from experiments.core.config import require, require_one_of
-from experiments.core.input.stream import Arrays, HostBatches, Shuffled, step_indices
+from experiments.core.input.stream import Arrays, HostBatches, InMemoryBatches, step_indices
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training.experiment import Setup
 from experiments.core.training.plan import by_steps
@@ -165,7 +165,7 @@ def make(setup: Setup) -> Feed:
     (seed,) = config.seeds
 
     def opened(rows: np.ndarray) -> HostBatches:
-        return stream.open(seed, rows) if stream else Shuffled(data.train, config.batch_size, seed, rows)
+        return stream.open(seed, rows) if stream else InMemoryBatches(data.train, config.batch_size, rows, seed)
 
     example = stream.example if stream else row_of(data.train)
     return Streamed(opened, example, config.batch_size, setup.plan.steps_per_dispatch, setup.mesh)

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from types import FrameType
 from typing import Any, NamedTuple
@@ -25,7 +26,6 @@ from jax.experimental import multihost_utils
 from experiments.core import config as config_lib
 from experiments.core.errors import UsageError, printable
 from experiments.core.record import metrics
-from experiments.core.record.environment import Launch
 from experiments.core.record.files import write_json
 from experiments.core.record.summary import summarize
 from experiments.core.record.workdir import Workdir
@@ -106,9 +106,9 @@ class Loop:
         seeds = self.setup.config.seeds if self.setup.seed_axis else self.setup.config.seeds[0]
         self.seeds = mesh_lib.put(np.asarray(seeds, np.int32), self.setup.everywhere)
 
-    def go(self, launch: Launch, experiment: str) -> None:
+    def go(self, command: Sequence[str], experiment: str) -> None:
         """Trains, and writes what the config asks for at the end; `experiment` is the name to record."""
-        beginning = self._begin(launch, experiment)
+        beginning = self._begin(command, experiment)
         with ExitStack() as opened:
             board = None
             if self.setup.config.get("tensorboard") and is_first() and metrics.tensorboard_is_available():
@@ -125,7 +125,7 @@ class Loop:
                 by = self.interrupt.received or "a signal to another process"
                 self._say(f"stopped by {by} after {self.plan.describe(step)}; the same command resumes")
 
-    def _begin(self, launch: Launch, experiment: str) -> _Beginning:
+    def _begin(self, command: Sequence[str], experiment: str) -> _Beginning:
         """Restores the newest checkpoint that is intact, with the rows up to it, or makes a fresh state.
 
         Raises:
@@ -141,7 +141,7 @@ class Loop:
             known = metrics.read_until(self.workdir.metrics, last, self.setup.config.to_dict())
         # Only now is anything changed of what an earlier launch has left.
         if is_first():
-            git = self.workdir.record_launch(launch, experiment)["git"]
+            git = self.workdir.record_launch(command, experiment)["git"]
             if git["commit"] is None:
                 self._say("no commit of the code is recorded: git finds none")
         for step, reason in damaged:

@@ -78,28 +78,21 @@ def make(config: ml_collections.ConfigDict, devices: Sequence[jax.Device] | None
     return Mesh(np.concatenate(meshes), AXES, axis_types=types)
 
 
-def of_processes(config: ml_collections.ConfigDict, num_processes: int) -> ml_collections.ConfigDict:
-    """`config` with the mesh that it stands for in so many processes, for a single one to check it."""
-    if "mesh" in config or num_processes == 1:
-        return config
-    config = config.copy_and_resolve_references()
-    with config.unlocked():
-        config.mesh = {"data": -1}
-    return config
-
-
-def of_devices(config: ml_collections.ConfigDict, num_devices: int) -> ml_collections.ConfigDict:
-    """`config` with the sizes that its mesh has on so many devices in the place of -1: it says all by itself then.
+def of_devices(
+    config: ml_collections.ConfigDict, num_devices: int, num_processes: int = 1
+) -> ml_collections.ConfigDict:
+    """`config` with the sizes that its mesh has on so many devices of so many processes: it says all by itself then.
 
     Raises:
       UsageError: it has none.
     """
-    if "mesh" not in config:
+    if "mesh" not in config and num_processes == 1:
         return config
-    sizes = _sizes(_given(config), num_devices)
     config = config.copy_and_resolve_references()
     with config.unlocked():
-        config.mesh.update(sizes)
+        if "mesh" not in config:
+            config.mesh = {"data": -1}
+        config.mesh.update(_sizes(_given(config), num_devices))
     return config
 
 

@@ -5,8 +5,6 @@ probe finds (`Experiment.probe`): boolean arrays by name, with a leading axis of
 before are kept, in checkpoints too: a run that goes on compares what it would have compared.
 """
 
-import base64
-import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -108,25 +106,18 @@ class MetricsSinceRow:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what a checkpoint keeps; as decimals, float32 come back unchanged. Findings: eight values a byte."""
-        found = {
-            name: {"shape": array.shape, "bits": base64.b64encode(np.packbits(array).tobytes()).decode()}
-            for name, array in self.found.items()
-        }
-        return {"metrics": jax.tree.map(np.ndarray.tolist, self.metrics), "seconds": self.seconds, "found": found}
+        """Returns what a checkpoint keeps; as decimals, float32 come back unchanged."""
+        metrics, found = jax.tree.map(np.ndarray.tolist, (self.metrics, self.found))
+        return {"metrics": metrics, "seconds": self.seconds, "found": found}
 
     @staticmethod
     def from_json(saved: dict[str, Any]) -> "MetricsSinceRow":
         """Returns what `to_json` was made of, less the times of its steps."""
-        metrics = jax.tree.map(
-            lambda values: np.asarray(values, np.float32), saved["metrics"], is_leaf=lambda node: isinstance(node, list)
-        )
-        found = {}
-        for name, entry in saved["found"].items():
-            packed = np.frombuffer(base64.b64decode(entry["bits"]), np.uint8)
-            bits = np.unpackbits(packed, count=math.prod(entry["shape"]))
-            found[name] = bits.astype(bool).reshape(entry["shape"])
-        return MetricsSinceRow(metrics, saved["seconds"], found)
+
+        def arrays(lists: Any, dtype: Any) -> Any:
+            return jax.tree.map(lambda values: np.asarray(values, dtype), lists, is_leaf=lambda x: isinstance(x, list))
+
+        return MetricsSinceRow(arrays(saved["metrics"], np.float32), saved["seconds"], arrays(saved["found"], bool))
 
 
 class Recorder:
@@ -135,9 +126,6 @@ class Recorder:
     def __init__(self, program: Program, prober: Prober, writer: metrics.Writer, no_steps: Any):
         """Takes a program whose evaluation is compiled; `no_steps` are metrics of training over no steps, [S, 0]."""
         self._program, self._prober, self._writer, self._no_steps = program, prober, writer, no_steps
-        # Runs in epochs, of small networks, say nothing of their speed.
-        by_steps = program.setup.plan.unit == "step"
-        self._performance = Performance(program.setup) if by_steps else None
 
     def add(self, step: int, state: TrainState, since_row: MetricsSinceRow) -> MetricsSinceRow:
         """Adds the row after `step` steps, and returns what collects metrics for the next one."""
@@ -157,47 +145,34 @@ class Recorder:
             "seconds": round(since_row.seconds + (rows[-1]["seconds"] if rows else 0.0), 4),
             "diverged": diverged.tolist(),
         } | metrics.per_seed(jax.tree.map(np.atleast_1d, measured), diverged)
-        if self._performance:
+        if plan.unit == "step":  # runs in epochs, of small networks, say nothing of their speed
             rate = optimizer.learning_rate(setup.config, step - 1, plan.total_steps) if step else None
-            row |= {"learning_rate": rate, "performance": self._performance.row(since_row)}
+            row |= {"learning_rate": rate, "performance": performance(setup, since_row)}
         self._writer.append(row)
         return MetricsSinceRow(self._no_steps, found=found)
 
 
-class Performance:
+def performance(setup: Setup, since_row: MetricsSinceRow) -> dict[str, Any]:
     """Turns the times since the last row into what a row says.
 
-    Attributes:
-      images_per_step: images of all seeds.
-      flops_per_step: operations; None where they are not known.
-      peak_flops: a second, of all devices together; None where the chip is not a known one.
+    `null` stands for what was not measured, or what the hardware does not tell.
+
+    step_seconds: median over the calls.
+    images_per_second: over all calls, all seeds together.
+    mfu: model FLOPs utilisation at the median step time, against dense bfloat16; null where the experiment does
+      not say its operations, or environment.json has no `peak_flops` of the devices.
+    peak_memory_bytes: on the device, of this process, that has most.
     """
-
-    def __init__(self, setup: Setup):
-        self.images_per_step = setup.config.batch_size * len(setup.config.seeds)
-        flops, peak = setup.experiment.flops_per_example, hardware.peak_flops(setup.mesh.devices.flat[0])
-        self.flops_per_step = flops and flops * self.images_per_step
-        self.peak_flops = peak and peak * setup.mesh.size
-
-    def row(self, since_row: MetricsSinceRow) -> dict[str, Any]:
-        """`null` stands for what was not measured, or what the hardware does not tell.
-
-        step_seconds: median over the calls.
-        images_per_second: over all calls, all seeds together.
-        mfu: model FLOPs utilisation at the median step time, against dense bfloat16; null where the experiment does
-          not say its operations, or environment.json has no `peak_flops` of the devices.
-        peak_memory_bytes: on the device, of this process, that has most.
-        """
-        times = since_row.step_seconds
-        step_seconds = float(np.median(times)) if times else None
-        rate = self.images_per_step / float(np.mean(times)) if times else None
-        mfu = None
-        if step_seconds and self.flops_per_step and self.peak_flops:
-            mfu = self.flops_per_step / step_seconds / self.peak_flops
-        rounded = {"step_seconds": step_seconds, "images_per_second": rate, "mfu": mfu}
-        return {name: None if value is None else float(f"{value:.4g}") for name, value in rounded.items()} | {
-            "peak_memory_bytes": hardware.memory_in_use()
-        }
+    images = setup.config.batch_size * len(setup.config.seeds)
+    flops, peak = setup.experiment.flops_per_example, hardware.peak_flops(setup.mesh.devices.flat[0])
+    times = since_row.step_seconds
+    step_seconds = float(np.median(times)) if times else None
+    rate = images / float(np.mean(times)) if times else None
+    mfu = flops * images / step_seconds / (peak * setup.mesh.size) if step_seconds and flops and peak else None
+    rounded = {"step_seconds": step_seconds, "images_per_second": rate, "mfu": mfu}
+    return {name: None if value is None else float(f"{value:.4g}") for name, value in rounded.items()} | {
+        "peak_memory_bytes": hardware.memory_in_use()
+    }
 
 
 class Progress:

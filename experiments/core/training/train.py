@@ -1,6 +1,7 @@
 """How a run starts: its config is checked, its directory claimed, its data opened; then `loop.py` trains."""
 
 import os
+from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from typing import Any
 
@@ -13,7 +14,6 @@ from experiments.core.config import require, require_wholes
 from experiments.core.errors import UsageError, printable
 from experiments.core.input import cache
 from experiments.core.input import dataset as data_lib
-from experiments.core.record.environment import Launch
 from experiments.core.record.files import absolute, is_remote
 from experiments.core.record.workdir import Workdir
 from experiments.core.training import (
@@ -85,19 +85,7 @@ def prepare(recipe: Recipe, config: ml_collections.ConfigDict) -> None:
         recipe.prepare(config)
 
 
-def check(recipe: Recipe, config: ml_collections.ConfigDict, path: Any) -> None:
-    """Checks all fields, and that `path` holds no other run and can be written.
-
-    Raises:
-      UsageError: as it says.
-    """
-    check_fields(recipe, config)
-    workdir = Workdir(path)
-    workdir.check(config)
-    workdir.check_writable()
-
-
-def run(recipe: Recipe, config: ml_collections.ConfigDict, path: Any, launch: Launch | None = None) -> None:
+def run(recipe: Recipe, config: ml_collections.ConfigDict, path: Any, command: Sequence[str] = ()) -> None:
     """Trains, or goes on training, what `recipe` makes of `config`, in the directory `path`.
 
     Of several processes (`jax.distributed`) each calls this with the same arguments; the first one
@@ -117,7 +105,7 @@ def run(recipe: Recipe, config: ml_collections.ConfigDict, path: Any, launch: La
         if processes.is_first():
             print(printable(f"{path} is done: see {workdir.summary.name}"), flush=True)
         return
-    start(recipe, config, workdir, launch or Launch())
+    start(recipe, config, workdir, command)
 
 
 def use_compilation_cache(config: ml_collections.ConfigDict) -> None:
@@ -141,7 +129,7 @@ def use_compilation_cache(config: ml_collections.ConfigDict) -> None:
         compilation_cache.reset_cache()  # JAX opens the first directory for good
 
 
-def start(recipe: Recipe, config: ml_collections.ConfigDict, workdir: Workdir, launch: Launch) -> str | None:
+def start(recipe: Recipe, config: ml_collections.ConfigDict, workdir: Workdir, command: Sequence[str]) -> str | None:
     """Starts a validated, unfinished run on a machine that is prepared.
 
     Returns:
@@ -162,5 +150,5 @@ def start(recipe: Recipe, config: ml_collections.ConfigDict, workdir: Workdir, l
             workdir.claim(config) if processes.is_first() else nullcontext(),
             jax.set_mesh(program.setup.mesh),
         ):
-            Loop(program, workdir, interrupt).go(launch, recipe.name)
+            Loop(program, workdir, interrupt).go(command, recipe.name)
     return interrupt.received

@@ -51,8 +51,7 @@ VIT_FINAL: Fields = {"split": "test", "seeds": (0, 1, 2), "steps": 1600, "eval_e
 
 def best() -> list[SuiteRun]:
     """The sweeps, then the runs on test."""
-    runs = [run for make in (_sweep, _final) for name, trial in AT_BEST.items() for run in make(name, trial)]
-    return runs + [_picture(name) for name in EVERYWHERE]
+    return [run for make in (_sweep, _final) for name, trial in AT_BEST.items() for run in make(name, trial)]
 
 
 def quick() -> list[SuiteRun]:
@@ -95,12 +94,6 @@ def _final(name: str, trial: Trial) -> Iterator[SuiteRun]:
 def _cells(name: str) -> list[tuple[str, float]]:
     """Budgets and densities; neither says anything of the dense network."""
     return CELLS if name in EVERYWHERE else FEWER_CELLS[:1] if name == "dense" else FEWER_CELLS
-
-
-def _picture(name: str) -> SuiteRun:
-    """A single seed that leaves its parameters."""
-    fields = FINAL | {"seeds": (0,), "budget": "network", "density": 0.02, "export_params": True}
-    return SuiteRun(f"pictures/{name}", COMMON | AT_BEST[name].fields | fields, best_of=f"best-{name}")
 
 
 def _vit_sweep(name: str, fields: Fields) -> Iterator[SuiteRun]:

@@ -164,7 +164,7 @@ def full(*_, **__):
 
 
 def tensorstore(*_, **__):
-    raise ValueError('RESOURCE_EXHAUSTED: Error writing "params": Failed to write 2062 bytes: No space left on device')
+    raise ValueError("RESOURCE_EXHAUSTED: Error writing w/checkpoints: No space left on device")
 
 
 def test_a_full_disk_is_one_line_whoever_writes_and_nothing_is_lost(copy, whole, monkeypatch, capsys):

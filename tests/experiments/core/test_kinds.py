@@ -33,7 +33,7 @@ def parsed(experiment, variant, *overrides):
     """The recipe, and the config of a command line."""
     recipe = importlib.import_module(f"experiments.{experiment}.experiment").RECIPE
     given = [f"--config=configs/{experiment}.py{variant}", "--workdir=w", *(f"--config.{each}" for each in overrides)]
-    return recipe, cli.parse(recipe, given).config
+    return recipe, cli.parse(recipe, given)[1]
 
 
 def refused(*line):

@@ -15,7 +15,6 @@ def test_config_environment_rows_and_summary_of_a_run_that_learns(small_run):
 
     assert read("config.json")["epochs"] == 20
     environment = read("environment.json")
-    assert environment["overrides"]["epochs"] == "20"
     assert environment["command"][:3] == ["python", "-m", "experiments.mnist_pruning"]
     assert environment["packages"]["jax"]
     assert environment["devices"]["count"] >= 1

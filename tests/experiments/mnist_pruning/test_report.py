@@ -102,7 +102,7 @@ def test_runs_that_cannot_be_shown_are_listed_with_the_reason(tmp_path):
     told = re.findall(r"- `(\w+)`: (.*)", (tmp_path / "table.md").read_text())
     assert told == [
         ("foreign", "not a run of mnist_pruning"),
-        ("odd", "config.p is missing, or null"),
+        ("odd", "its config is of another kind: KeyError: 'p'"),
         ("unfinished", "unfinished, at epoch 1 of 1"),
     ]
 

@@ -118,7 +118,7 @@ def test_a_suite_trains_chooses_draws_and_skips_what_is_done(tmp_path, capsys):
     assert (tmp_path / "table.md").exists()
     (figure,) = tmp_path.glob("figures/figure5-*-layers1.svg")
     out = capsys.readouterr().out
-    assert re.search(r"\[2/4\] sweep/rate0\.1  valid_error .* s  \(time left ~ ", out)
+    assert re.search(r"\[2/4\] sweep/rate0\.1  valid_error .* s\n", out)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
     figure.unlink()
     assert command.run_suite(SUITE, tmp_path, runs, runs, ["suite"]) == 0

@@ -4,9 +4,7 @@ import json
 
 import pytest
 
-from experiments.core.record.files import write_json
 from experiments.core.record.workdir import Workdir
-from experiments.core.report.results import LAUNCH
 from scripts.compare.__main__ import main
 from tests.scripts.browser import chromium, watched
 from tests.scripts.workdirs import write_fine_tuning, write_workdir
@@ -22,7 +20,7 @@ def browser(tmp_path_factory):
 
 @pytest.fixture(scope="package")
 def runs(tmp_path_factory):
-    """Four pruning runs, one of which has failed, one of another experiment, and a workdir that is broken."""
+    """Four pruning runs, one of which is unfinished, one of another experiment, and a workdir that is broken."""
     directory = tmp_path_factory.mktemp("runs")
     late = [[20.0 - i, 19.0 - i, 18.0 - i] for i in range(8)]
     write_workdir(directory / "a", [START, *late, [7.0, 8.0, 6.0]], method="hard")
@@ -32,7 +30,6 @@ def runs(tmp_path_factory):
         directory / "d<b>", [START, *late, [3.0, 3.0, 3.0]], lam__start=0.3, dataset="<script>oops()</script>"
     )
     Workdir(directory / "d<b>").summary.unlink()
-    write_json(directory / "d<b>" / LAUNCH, {"state": "failed", "reason": "ValueError: <no memory>"})
     write_fine_tuning(directory / "e", {1: [20.0, 21.0], 5: [40.0, 41.0]})
     (directory / "f").mkdir()
     (directory / "f" / "summary.json").write_text(json.dumps({}))

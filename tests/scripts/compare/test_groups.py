@@ -4,17 +4,13 @@ import dataclasses
 import json
 
 import fsspec
-import ml_collections
 
 from configs import mnist_pruning
 from experiments.core.config import to_json
 from experiments.core.record.workdir import Workdir
 from scripts.compare import presentations
-from scripts.compare.__main__ import main
 from scripts.compare.groups import group, shown_first
 from scripts.compare.workdirs import RESULTS, Found, find
-from scripts.launch import state
-from scripts.launch.training import Training
 from tests.scripts.workdirs import write_fine_tuning, write_workdir
 
 START, END = [90.0, 88.0], [7.0, 8.0]
@@ -119,38 +115,6 @@ def test_unfinished_runs_are_shown_with_their_state_and_never_pooled(tmp_path):
     done, stopped = groups_of(tmp_path)
     assert (done.state, stopped.state) == ("done", "unfinished, at epoch 1 of 1")
     assert stopped.label.endswith("(unfinished, at epoch 1 of 1)")
-
-
-def test_a_run_that_goes_on_is_called_running(tmp_path):
-    write_workdir(tmp_path / "a", [START, END])
-    workdir = Workdir(tmp_path / "a")
-    workdir.summary.unlink()
-    config = ml_collections.ConfigDict(json.loads(workdir.config.read_text()))
-    with workdir.claim(config):
-        assert groups_of(tmp_path)[0].state == "running, at epoch 1 of 1"
-    assert groups_of(tmp_path)[0].state == "stopped at epoch 1 of 1"
-
-
-def test_how_a_launched_run_ended_is_shown(tmp_path, capsys):
-    for lam, name in enumerate(("failed", "running", "early")):
-        write_workdir(tmp_path / name, [START, END], lam__start=1.0 + lam)
-        Workdir(tmp_path / name).summary.unlink()
-        (tmp_path / name / ".lock").touch()
-        training = Training("", "mnist_pruning", "configs/mnist_pruning.py", str(tmp_path / name))
-        if name == "running":
-            state.record(training, state.RUNNING, submitted=True)
-        else:
-            state.record(training, state.FAILED, "no memory")
-    Workdir(tmp_path / "early").metrics.unlink()
-    found = find([str(tmp_path)])
-    assert {run.name: (run.state, run.reason) for run in found.runs} == {
-        "failed": ("failed at epoch 1 of 1", "no memory"),
-        "running": ("unfinished, at epoch 1 of 1", ""),
-    }
-    (problem,) = found.problems
-    assert problem.reason == "metrics.jsonl is missing or empty; last error: no memory"
-    assert main([str(tmp_path), "--format=text"]) == 0
-    assert "failed: failed at epoch 1 of 1: no memory" in capsys.readouterr().err
 
 
 def test_places_are_told_apart_and_read_once(tmp_path, monkeypatch):

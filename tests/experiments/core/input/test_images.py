@@ -40,8 +40,8 @@ def test_resize_is_bilinear_with_antialias(photo, height, width, channels):
 def test_evaluation_is_a_plain_resize_or_the_middle_of_one_that_keeps_the_aspect(photo, channels):
     image = photo[..., :channels]
     whole, middle = _resized(image, 48, 48), _resized(image, 56, 84)[4:52, 18:66]
-    for name, preprocessing in images.PREPROCESSING.items():
-        found = preprocessing.evaluation(image, 48)
+    for name, evaluation in images.EVALUATION.items():
+        found = evaluation(image, 48)
         assert found.dtype == np.uint8
         np.testing.assert_allclose(found, middle if name == "big_vision" else whole, atol=1.1)
     assert images.small_side(384) == 448
@@ -73,7 +73,7 @@ def test_crop_flip_shifts_by_all_offsets_and_flips_half_the_time():
     rng = np.random.default_rng(0)
     image = rng.integers(1, 256, (32, 32, 3), np.uint8)
     crops = crops_of(image)
-    found = [crops[images.PREPROCESSING["crop_flip"].train(rng, image, 32).tobytes()] for _ in range(2000)]
+    found = [crops[images.TRAIN["crop_flip"](rng, image, 32).tobytes()] for _ in range(2000)]
     assert len(set(found)) == 162
     assert abs(np.mean([flipped for _, _, flipped in found]) - 0.5) < 0.05
 
@@ -83,6 +83,6 @@ def test_flips_half_the_time(name):
     # Brightness rises from left to right, however cropped.
     image = np.tile(np.arange(0, 240, 6, np.uint8)[None, :, None], (40, 1, 3))
     rng = np.random.default_rng(0)
-    results = np.stack([images.PREPROCESSING[name].train(rng, image, 16) for _ in range(600)])
+    results = np.stack([images.TRAIN[name](rng, image, 16) for _ in range(600)])
     assert (results.shape, results.dtype) == ((600, 16, 16, 3), np.uint8)
     assert abs(np.mean(results[:, 0, 0, 0] > results[:, 0, -1, 0]) - 0.5) < 0.07

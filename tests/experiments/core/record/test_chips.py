@@ -44,13 +44,12 @@ def test_others_are_refused_in_a_line_that_names_those_known(type_):
     ("type_", "version", "cores"), [("v4", "v4", 2), ("v5e", "v5e", 1), ("v5p", "v5p", 2), ("v6e", "v6e", 1)]
 )
 def test_facts_are_those_of_jaxs_own_table(type_, version, cores):
-    """JAX gives those of a core, rounds, and has 2460e9 bytes a second for a v5p, of which Google says 2765e9."""
+    """JAX gives those of a core, and rounds."""
     tpu = pytest.importorskip("jax.experimental.pallas.tpu")
     if not hasattr(tpu, "get_tpu_info_for_chip"):
         pytest.skip("this JAX has no table")
     known, chip = tpu.get_tpu_info_for_chip(tpu.ChipVersion(version), cores), chips.parse(type_).chip
     assert chip.flops == pytest.approx(cores * known.bf16_ops_per_second, rel=0.01)
-    assert chip.bandwidth == pytest.approx(cores * known.mem_bw_bytes_per_second, rel=0.13)
     assert chip.memory == pytest.approx(cores * known.hbm_capacity_bytes, rel=0.05)
 
 

@@ -110,7 +110,7 @@ def test_runs_that_cannot_be_named_are_told_apart_from_others():
     assert "'gone'" in PRESENTATION.odd(run_of("a", method="gone"))
     assert "a run of toy" in PRESENTATION.odd(dataclasses.replace(run_of("a"), environment={"experiment": "other"}))
     strict = dataclasses.replace(PRESENTATION, method=lambda fields: f"{fields['size'] + 1}")
-    assert "config.size" in strict.odd(run_of("a"))
+    assert "'size'" in strict.odd(run_of("a"))
     assert "TypeError" in strict.odd(run_of("a", size="large"))
 
 

@@ -112,7 +112,7 @@ def test_damaged_files_are_named_with_the_line(tmp_path):
         "missing": "metrics.jsonl is damaged (line 3 is of step 60, where the row of step 40 has its place): ",
         "first": "metrics.jsonl is damaged (line 1 is of step 20, where the row of step 0 has its place): ",
         "twice": "metrics.jsonl is damaged (line 2 is of step 0, after one of step 0): ",
-        "unsummed": "summary.json is of no run of this repository: summary.metrics_sha256 is missing, or null",
+        "unsummed": "metrics.jsonl is damaged (its SHA-256 is not the one in summary.json): ",
         "changed": "metrics.jsonl is damaged (its SHA-256 is not the one in summary.json): ",
     }
     assert {name: reasons[name][: len(start)] for name, start in beginnings.items()} == beginnings
@@ -141,7 +141,7 @@ def test_what_the_trainer_writes_is_read(tmp_path):
     assert "its SHA-256 is not the one in summary.json" in load(tmp_path)[1][0].reason
     path.write_bytes(written)
     (tmp_path / "toy" / "summary.json").unlink()
-    assert [problem.reason for problem in load(tmp_path)[1]] == ["stopped at step 6 of 6"]
+    assert [problem.reason for problem in load(tmp_path)[1]] == ["unfinished, at step 6 of 6"]
 
 
 def test_the_table_and_the_figures_of_the_pruning_leave_other_experiments_out(tmp_path):

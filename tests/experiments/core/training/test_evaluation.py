@@ -8,7 +8,7 @@ import optax
 import pytest
 
 from experiments.core.input.dataset import Data
-from experiments.core.input.stream import InOrder, Stream
+from experiments.core.input.stream import InMemoryBatches, Stream
 from experiments.core.training import evaluation
 from experiments.core.training.experiment import Experiment, Recipe, Setup
 from tests.experiments.toy import toy_config
@@ -80,7 +80,7 @@ def test_metrics_may_be_concluded_from_means_of_arrays(fields):
 def test_a_stream_may_fill_up_with_anything():
     class Spoilt:
         def __init__(self, rows):
-            self.whole = InOrder(DATA.evaluation, 40, rows)
+            self.whole = InMemoryBatches(DATA.evaluation, 40, rows)
 
         def batch(self, step):
             batch = self.whole.batch(step)

@@ -45,11 +45,11 @@ def test_sharded_parameters_are_whole_and_those_of_the_last_row(tmp_path):
 def test_parameters_come_before_the_summary_and_only_when_the_run_is_done(tmp_path, monkeypatch):
     fields = {"steps": 6, "export_params": True}
 
-    def full(path, arrays):
+    def full(path):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(export, "write", full)
+        patch.setattr(export, "replacing", full)
         with pytest.raises(OSError, match="No space"):
             train.run(RECIPE, toy_config(**fields), tmp_path)
     assert not Workdir(tmp_path).summary.exists()

@@ -39,12 +39,11 @@ def test_minus_one_is_what_is_left(given, shape):
 def test_a_config_can_be_checked_as_of_several_processes_which_take_all_devices():
     config = ml_collections.ConfigDict({"batch_size": 12}).lock()
     assert mesh_lib.make(config).size == 1
-    assert mesh_lib.of_processes(config, 1) is config
+    assert mesh_lib.of_devices(config, 1) is config
     with pytest.raises(UsageError, match=r"config\.batch_size=12 .* multiple of 8"):
-        mesh_lib.validate(mesh_lib.of_processes(config, 2))
+        mesh_lib.validate(mesh_lib.of_devices(config, 8, 2))
     assert "mesh" not in config
-    given = config_of(data=8)
-    assert mesh_lib.of_processes(given, 2) is given
+    assert mesh_lib.of_devices(config_of(data=2, fsdp=4), 8, 2).mesh.to_dict() == {"data": 2, "fsdp": 4, "expert": 1}
 
 
 @pytest.mark.parametrize(

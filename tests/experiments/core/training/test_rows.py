@@ -27,11 +27,10 @@ def test_a_row_at_a_known_peak(monkeypatch):
     setup = types.SimpleNamespace(
         config=config, mesh=mesh_lib.make(config), experiment=types.SimpleNamespace(flops_per_example=1e5)
     )
-    made = rows.Performance(setup)
     interval = MetricsSinceRow({"loss": np.zeros((1, 0), np.float32)})
-    assert set(made.row(interval).values()) == {None, 123}
+    assert set(rows.performance(setup, interval).values()) == {None, 123}
     interval.step_seconds = [0.01, 0.01, 0.04]
-    row = made.row(interval)
+    row = rows.performance(setup, interval)
     assert row["step_seconds"] == 0.01
     assert row["images_per_second"] == 64 / 0.02
     assert row["mfu"] == pytest.approx(64 * 1e5 / 0.01 / 8e9, rel=1e-3)
