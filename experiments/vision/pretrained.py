@@ -8,8 +8,8 @@ Three layouts of `.npz` files are known, and told apart by their keys:
   `LayerNorm_2`, `MlpBlock_3`); and `pre_logits` in front of the head.
 - "augreg", of Steiner et al. 2021 (`gs://vit_models/augreg/B_16-i21k-300ep-...npz`): the same
   without `pre_logits`.
-- "big_vision": the names of `vit.py`, as `config.export_params` writes them, with one `encoderblock`
-  if its blocks were scanned.
+- "big_vision" (`gs://big_vision/...npz`): the names of `vit.py`, under `params/` or `opt/target/`
+  if the file is a whole checkpoint, and with one `encoderblock` if its blocks were scanned.
 
 `N` patches, `D` width.
 """
@@ -37,6 +37,9 @@ _RENAMED = {  # in the original layout and in ours
     "MlpBlock_3": "MlpBlock_0",
     "Transformer/posembed_input/": "",
 }
+_PREFIXES = ("params/", "opt/target/")  # in checkpoints, which hold the optimizer's state too
+# What parameters are called last.
+_LEAVES = ("kernel", "bias", "scale", "query", "key", "value", "out", "cls", "probe", "pos_embedding")
 _OPTIONAL = ("pre_logits", "cls")  # parts of a file that a network may do without
 _SHOWN = 4
 
@@ -156,18 +159,23 @@ def _read(path: str | Path) -> Arrays:
     try:
         zipfile.ZipFile(local).close()  # says what is wrong with a file that np.load would take for a pickle
         with np.load(local, allow_pickle=False) as file:
-            return {key: _floating(file[key], key) for key in file.files}
+            prefix = next((each for each in _PREFIXES if any(key.startswith(each) for key in file.files)), "")
+            keys = [key for key in file.files if key.startswith(prefix)]
+            arrays = {key.removeprefix(prefix): _floating(file[key], key) for key in keys}
     except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         again = "" if local == Path(path).expanduser() else f" (remove {local}, and it is downloaded again)"
         raise UsageError(f"{path} cannot be read as an .npz file of parameters: {error}{again}") from error
+    return {name: array for name, array in arrays.items() if array is not None}
 
 
-def _floating(array: np.ndarray, key: str) -> np.ndarray:
-    """A parameter as floating-point numbers."""
+def _floating(array: np.ndarray, key: str) -> np.ndarray | None:
+    """A parameter as floating-point numbers; None for integers of another name, which count steps, say."""
     if not isinstance(array, np.ndarray):
         raise ValueError(f"{key} is not an array")
     if array.dtype == np.dtype("V2"):  # what NumPy makes of bfloat16, which it does not know
         array = array.view(jnp.bfloat16).astype(np.float32)
+    if np.issubdtype(array.dtype, np.integer) and key.rpartition("/")[2] not in _LEAVES:
+        return None
     if not np.issubdtype(array.dtype, np.floating):
         raise ValueError(f"{key} is of type {array.dtype}")
     if not np.isfinite(array).all():

@@ -28,6 +28,7 @@ def shapes(
     depth: int | None = None,
     pool: str = "tok",
     scan: bool = False,
+    prefix: str = "",
 ) -> Shapes:
     """The keys of a file, and the shapes of the arrays under them.
 
@@ -39,6 +40,7 @@ def shapes(
       depth: number of blocks. None: that of the variant.
       pool: "tok", with a class token, or "gap", without. Of the public files, only those of big_vision can be without.
       scan: whether the blocks are one; in the layout of big_vision only.
+      prefix: of all keys, for example "params/".
     """
     model = vit.make(variant, num_classes)
     width, patch, depth = model.width, model.patch_size, depth or model.depth
@@ -61,7 +63,7 @@ def shapes(
     if layout == "original":
         result |= {"pre_logits/kernel": (width, width), "pre_logits/bias": (width,)}
     result |= {"head/kernel": (width, num_classes), "head/bias": (num_classes,)}
-    return result
+    return {prefix + name: shape for name, shape in result.items()}
 
 
 def write(path: Path, layout: str, variant: str, *, seed: int = 0, dtype: type = np.float32, **options: Any) -> Path:

@@ -72,7 +72,7 @@ def saved(path, arrays):
 
 
 def test_names_and_shapes_are_those_of_the_public_files():
-    """Spot checks: of ViT-B_16.npz, and of a network whose blocks are scanned."""
+    """Spot checks: of ViT-B_16.npz, and of big_vision's checkpoints."""
     file = synthetic.shapes("original", "B/16")
     block = "Transformer/encoderblock_11"
     for name, shape in {
@@ -90,11 +90,11 @@ def test_names_and_shapes_are_those_of_the_public_files():
     augreg = synthetic.shapes("augreg", "B/16")
     assert len(augreg) == 12 * 16 + 4 + 2 + 2
     assert not any("pre_logits" in name for name in augreg)
-    scanned = synthetic.shapes("big_vision", "B/16", scan=True)
+    scanned = synthetic.shapes("big_vision", "B/16", scan=True, prefix="params/")
     assert len(scanned) == 16 + 4 + 2 + 2
-    assert scanned["pos_embedding"] == (1, 196, 768)
-    assert scanned["Transformer/encoderblock/MultiHeadDotProductAttention_0/value/bias"] == (12, 12, 64)
-    assert scanned["Transformer/encoderblock/MlpBlock_0/Dense_1/kernel"] == (12, 3072, 768)
+    assert scanned["params/pos_embedding"] == (1, 196, 768)
+    assert scanned["params/Transformer/encoderblock/MultiHeadDotProductAttention_0/value/bias"] == (12, 12, 64)
+    assert scanned["params/Transformer/encoderblock/MlpBlock_0/Dense_1/kernel"] == (12, 3072, 768)
 
 
 @pytest.mark.parametrize("scan", [False, True])
@@ -107,8 +107,9 @@ def test_every_layout_fits_every_network_but_one_with_a_class_token_that_it_lack
     files = {
         "augreg": (augreg, ours),
         "original": (make_file("original"), original),
-        "big_vision": (ours, ours),
-        "scanned": (stacked(ours, 2), ours),
+        "big_vision": (ours | COUNTS, ours),  # integers that are no parameters are left out
+        "checkpoint": ({f"params/{name}": a for name, a in stacked(ours, 2).items()} | {"opt/x": np.zeros(2)}, ours),
+        "flax_optimizer": ({f"opt/target/{name}": a for name, a in ours.items()} | {"opt/state": np.zeros(2)}, ours),
         "averaged": (averaged, None),
         "averaged_scanned": (stacked(averaged, 2), None),
     }
@@ -120,6 +121,9 @@ def test_every_layout_fits_every_network_but_one_with_a_class_token_that_it_lack
             continue
         expected = without(expected if pool == "tok" else without(expected or averaged, "cls"), "head")
         assert_loaded(load_pretrained(path, params), params, stacked(expected, 2) if scan else expected)
+
+
+COUNTS = {"step": np.int64(3), "optimizer/count": np.int32(3), "labels": np.arange(7)}
 
 
 def test_positions_are_resized_to_the_grid_of_the_network(tmp_path):
