@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ import optax
 import pytest
 
 import ops
+from configs.big_vision import train
 from configs.big_vision.cifar100_vit import get_config
 from configs.cifar100_vit import get_config as experiment_config
 from experiments.core.errors import UsageError
@@ -74,9 +76,9 @@ def launch(tmp_path):
     for name, source in {"__init__": "", "train": TRAIN, "utils": UTILS}.items():
         (package / f"{name}.py").write_text(source)
 
-    def run(variant, *options, path=package.parent):
+    def run(variant, *options):
         arguments = (f"--config=configs/big_vision/cifar100_vit.py:{variant}", f"--workdir={tmp_path}", *options)
-        environment = os.environ | {"PYTHONPATH": str(path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+        environment = os.environ | {"PYTHONPATH": str(package.parent), "XDG_CACHE_HOME": str(tmp_path / "cache")}
         return subprocess.run(
             [sys.executable, "-m", "configs.big_vision.train", *arguments],
             cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False,
@@ -116,13 +118,18 @@ def test_big_vision_is_given_our_losses(launch, tmp_path):
         np.testing.assert_array_equal(found[f"top{k}_error"], rank >= k)
 
 
-def test_mistakes_end_in_one_line(launch, tmp_path):
-    process = launch("", "--config.fine_tuning_loss.p=3.0")
-    assert process.returncode == 2
-    assert re.fullmatch(r"error: config.fine_tuning_loss: p must be in \(1, 2\], got 3.0: .*\n", process.stderr)
-    process = launch("", path=tmp_path)
-    assert process.returncode == 2
-    assert re.fullmatch("error: big_vision is not on PYTHONPATH: .*\n", process.stderr)
+def test_mistakes_end_in_one_line(capsys):
+    def told(function):
+        with pytest.raises(SystemExit) as exited:
+            train._one_line_errors(function)([])
+        assert exited.value.code == 2
+        return capsys.readouterr().err
+
+    config = get_config()
+    config.fine_tuning_loss.p = 3.0
+    said = told(lambda argv: train.register(types.ModuleType("utils"), config))
+    assert re.fullmatch(r"error: config.fine_tuning_loss: p must be in \(1, 2\], got 3.0: .*\n", said)
+    assert re.fullmatch("error: big_vision is not on PYTHONPATH: .*\n", told(train._parse))
     for argument, message in (
         ("loss=hinge", "loss=hinge is not allowed: it must be one of xent, topk, topk_mixture, .*sorted_xent"),
         ("recipe=mine", r"recipe=mine is not allowed: it must be one of vit_jax, big_vision"),

@@ -33,9 +33,7 @@ def mixed(tmp_path_factory):
     return directory / "index.html"
 
 
-@pytest.mark.parametrize(
-    ("width", "height", "scheme"), [(1280, 800, "light"), (1280, 800, "dark"), (390, 844, "light"), (390, 844, "dark")]
-)
+@pytest.mark.parametrize(("width", "height", "scheme"), [(1280, 800, "light"), (390, 844, "dark")])
 def test_a_page_opens_short_legible_and_without_scrolling_sideways(browser, mixed, width, height, scheme):
     with watched(browser, mixed, width=width, height=height, scheme=scheme, ready="#plot .main-svg") as (page, _):
         assert 1 < len(lines(page)) <= 8

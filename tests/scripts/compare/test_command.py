@@ -13,7 +13,7 @@ from scripts.compare.__main__ import main
 from scripts.compare.contents import contents
 from scripts.compare.groups import group
 from scripts.compare.workdirs import find
-from tests.scripts.workdirs import write_fine_tuning, write_workdir
+from tests.scripts.workdirs import write_workdir
 
 START = [90.0, 88.0, 89.0]
 
@@ -126,17 +126,6 @@ def test_without_any_run_there_is_no_page(tmp_path, capsys):
     assert main([str(tmp_path), f"--out={tmp_path / 'out'}"]) == 1
     assert "there is no run to compare" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-def test_metrics_come_in_an_order_that_readers_expect(tmp_path):
-    write_workdir(tmp_path / "pruning", [START, [7.0, 8.0, 6.0]])
-    write_fine_tuning(tmp_path / "fine", {1: [20.0], 10: [40.0], 2: [30.0]})
-    groups = group(find([str(tmp_path)]))
-    assert [one.experiment for one in groups] == ["mnist_pruning", "cifar100_vit"]
-    names = contents(groups, [])["metrics"]
-    assert [name for name in names if "accuracy" in name] == [f"test_accuracy/{k}" for k in (1, 2, 10)]
-    assert names.index("test_error") < names.index("train_loss")
-    assert names[-3:] == ["learning_rate", "performance/mfu", "performance/step_seconds"]
 
 
 def test_many_long_runs_make_a_page_that_shows_their_spikes(tmp_path, monkeypatch):
