@@ -6,10 +6,10 @@ import shutil
 import numpy as np
 import pytest
 
+from experiments.core.record.workdir import Workdir
 from experiments.core.report import results
-from experiments.core.training import train
+from experiments.core.training.export import write_compressed
 from scripts import archive
-from tests.experiments.toy import RECIPE, toy_config
 from tests.scripts.workdirs import write_workdir
 
 ERRORS = [[90.0, 88.0], [7.0, 8.0]]
@@ -21,9 +21,10 @@ def comparable(run):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A run of the trainer that has kept its parameters, and two in another directory."""
+    """A run that has kept its parameters, and two in another directory."""
     directory = tmp_path_factory.mktemp("runs")
-    train.run(RECIPE, toy_config(export_params=True), directory / "a")
+    write_workdir(directory / "a", ERRORS)
+    write_compressed(Workdir(directory / "a").params, {"layer/kernel": np.arange(6.0, dtype=np.float32).reshape(2, 3)})
     write_workdir(directory / "sweep" / "b", ERRORS, seeds=(3, 4))
     write_workdir(directory / "sweep" / "c", ERRORS)
     return directory
