@@ -24,10 +24,6 @@ def groups_of(*places):
     return group(find([str(place) for place in places]))
 
 
-def labels(directory):
-    return [group.label for group in groups_of(directory)]
-
-
 def environment(path, experiment):
     Workdir(path).environment.write_text(json.dumps({"experiment": experiment, "resumed": []}))
 
@@ -42,16 +38,6 @@ def test_runs_of_other_seeds_are_one_group(tmp_path):
     assert a.final("test_accuracy/1") == [20.0, 22.0]
     assert "learning rate 5e-3" in a.label
     assert "learning rate 0.5" in b.label
-
-
-def test_what_a_method_does_not_read_and_how_a_run_is_carried_out_tell_no_groups_apart(tmp_path):
-    write_workdir(tmp_path / "a", [START, END], method="hard", seeds=(0, 1))
-    unread = {"mask__strength": 0.7, "lam__start": 3.0, "p": 1.5, "tensorboard": True}
-    write_workdir(tmp_path / "b", [START, [6.0, 8.0]], method="hard", seeds=(2, 3), **unread)
-    write_workdir(tmp_path / "c", [START, [6.0, 8.0]], method="hard", seeds=(4, 5), density=0.2)
-    found = groups_of(tmp_path)
-    assert [one.label for one in found] == ["hard top-k, density 0.1", "hard top-k, density 0.2"]
-    assert found[0].final("test_error") == [7, 8, 6, 8]
 
 
 def test_a_rerun_of_a_committed_run_is_of_the_same_group():

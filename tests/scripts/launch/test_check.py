@@ -1,8 +1,9 @@
 """A config that its machine cannot train is refused in a line, before anything is created."""
 
+import sys
+
 import pytest
 
-from scripts.launch import compile_first
 from tests.scripts.launch.conftest import commands
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:the load_module\(\) method:DeprecationWarning")  # of ml_collections
@@ -51,7 +52,7 @@ def compiler_of(tmp_path, monkeypatch, status, *said):
     lines = "\n".join(f"echo '{line}'" for line in said)
     program.write_text(f'#!/bin/sh\necho "$@" >> {noted}\n{lines}\nexit {status}\n')
     program.chmod(0o755)
-    monkeypatch.setattr(compile_first, "PYTHON", str(program))
+    monkeypatch.setattr(sys, "executable", str(program))
     return noted
 
 
