@@ -15,7 +15,7 @@ from tests.docs.pages import DOCS, ROOT
 from tests.scripts.workdirs import write_workdir
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:the load_module\(\) method:DeprecationWarning")  # of ml_collections
-TINY = ["--config.epochs=1", "--config.seeds=(0,)", "--config.hidden=()", "--config.prune_layers=(1,)"]
+TINY = ["--config.epochs=1", "--config.seeds=(0,)", "--config.hidden=()", "--config.prune_layers=(1,)", "--config.p=2"]
 
 
 def transcript():
