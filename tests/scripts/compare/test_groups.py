@@ -61,7 +61,6 @@ def test_own_runs_are_shown_first_with_their_baseline_and_what_differs_in_one_fi
     }
     for name, fields in committed.items():
         write_workdir(tmp_path / "results" / name, [START, END], **{"lam__end": 1e-5} | fields)
-        environment(tmp_path / "results" / name, "mnist_pruning")
     monkeypatch.setattr("scripts.compare.workdirs.RESULTS", tmp_path / "results")
     write_workdir(tmp_path / "mine", [START, END], lam__end=1e-5)
     found = groups_of(tmp_path / "mine", tmp_path / "results")
@@ -76,7 +75,6 @@ def test_without_own_runs_the_headline_methods_are_shown_and_no_trials(tmp_path,
         for split in ("test", "validation"):
             name = tmp_path / ("sweep" if split == "validation" else "final") / str(number)
             write_workdir(name, [START, END], lam__start=float(number), split=split)
-            environment(name, "mnist_pruning")
     monkeypatch.setattr("scripts.compare.workdirs.RESULTS", tmp_path)
     found = groups_of(tmp_path)
     assert [one.runs[0].name.partition("/")[0] for one in shown_first(found)] == ["final"] * 8
