@@ -83,8 +83,8 @@ def test_who_is_wrong_is_skipped_or_fails_is_recorded_with_the_reason_and_not_ti
 
 def test_the_reference_is_what_the_oracle_gives():
     inputs, operators = draw(Shape(2, 50, 7)), contestants.operators([1.0, 0.1])
-    truth = topk(problem(inputs.x, 7, 1.0, 4 / 3, cotangent=inputs.weights), Curve("half_square"), True).wanted
-    output, gradient = expected(operators["topk_mag p=4/3 debias"], inputs.x, 7, inputs.weights)
+    truth = topk(problem(inputs.x, 7, 1.0, 2.0, cotangent=inputs.weights), Curve("half_square"), True).wanted
+    output, gradient = expected(operators["topk_mag p=2 debias"], inputs.x, 7, inputs.weights)
     assert output.dtype == np.float64
     np.testing.assert_allclose(output, truth["value"].astype(float), atol=1e-9)
     np.testing.assert_allclose(gradient, truth["x"].astype(float), atol=1e-7)
