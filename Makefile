@@ -69,7 +69,7 @@ lock: $(READY)  ## Pin again what the packages of requirements.txt need in turn,
 	  requirements.txt --output-file requirements-lock.txt
 
 test-slurm: $(READY)  ## Launch tiny runs on a real SLURM of one node: root, and slurmctld, slurmd, slurm-client, munge by apt-get.
-	@$(RUN) tests.real_slurm
+	@$(RUN) pytest tests/real_slurm.py
 
 chaos: $(READY)  ## Kill runs at random moments and damage their files: all must end with the same numbers (up to an hour). KILLS=50 SEED=0.
 	@KILLS=$(KILLS) SEED=$(SEED) nice $(RUN) pytest -m chaos tests/chaos

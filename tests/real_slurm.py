@@ -1,9 +1,8 @@
-"""Launches tiny runs on a real SLURM of one node, this machine: `python -m tests.real_slurm`, or `make test-slurm`.
+"""Launches tiny runs on a real SLURM of one node, this machine: `make test-slurm`, and by its name alone.
 
 It needs `apt-get install slurmctld slurmd slurm-client munge`, and root, as which slurmd runs. It starts these daemons
 itself, with all their files in a directory of its own and on ports of its own, beside whatever else there may be, and
-stops them at the end. It says what came of each case, and where the logs are; exit status 1 if one was not as it
-should be.
+stops them at the end.
 """
 
 import contextlib
@@ -19,6 +18,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "sinfo", "scancel")
@@ -51,9 +52,15 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
 
-@contextlib.contextmanager
-def cluster(directory):
-    """A SLURM of one node; sets SLURM_CONF for whoever asks for it."""
+@pytest.fixture(scope="module", autouse=True)
+def directory():
+    """Where the logs of a SLURM of one node are; sets SLURM_CONF for whoever asks for it."""
+    if missing := [program for program in NEEDED if not shutil.which(program)]:
+        pytest.exit(f"{', '.join(missing)} is not here: apt-get install slurmctld slurmd slurm-client munge", 2)
+    if os.geteuid():
+        pytest.exit("slurmd runs as root alone: sudo make test-slurm", 2)
+    directory = Path(tempfile.mkdtemp(prefix="slurm-"))
+    directory.chmod(0o755)
     for name in ("state", "spool"):
         (directory / name).mkdir()
     key = directory / "munge.key"
@@ -71,10 +78,10 @@ def cluster(directory):
             ["slurmctld", "-D", "-c", "-f", config],
             ["slurmd", "-D", "-c", "-f", config],
         ):
-            log = (directory / f"{command[0]}.out").open("w")
-            daemons.append(subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True))
+            with (directory / f"{command[0]}.out").open("w") as log:
+                daemons.append(subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True))
         until("the node is idle", lambda: run("sinfo", "--noheader", "--format=%T").stdout.strip() == "idle")
-        yield
+        yield directory
     finally:
         run("scancel", "--user=root")
         for daemon in reversed(daemons):
@@ -121,79 +128,42 @@ def launcher(workdir, *overrides, options=()):
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def ended(process, log):
+def ended(process):
     try:
         out, _ = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
-    log.write_text(out)
     return process.returncode, out
 
 
-def has(out, *patterns):
-    """Checks that a launcher has printed lines; its last ones are told if not."""
-    missing = [pattern for pattern in patterns if not re.search(pattern, out, re.MULTILINE)]
-    assert not missing, f"{missing} is not in what ends with\n" + "\n".join(out.splitlines()[-5:])
-
-
-def a_run_is_done(directory):
-    status, out = ended(launcher(directory / "w", "--config.epochs=2"), directory / "launcher.log")
-    has(out, r"^mnist_pruning +done +epoch 2/2$")
-    has((directory / "w" / "logs" / "job.log").read_text(), r"^0: epoch 2/2")
+def test_a_run_is_done(directory):
+    workdir = directory / "done"
+    status, out = ended(launcher(workdir, "--config.epochs=2"))
+    assert re.search(r"(?m)^mnist_pruning +done +epoch 2/2$", out)
+    assert re.search(r"(?m)^0: epoch 2/2", (workdir / "logs" / "job.log").read_text())
     assert status == 0
-    assert json.loads((directory / "w" / "summary.json").read_text())["state"] == "done"
+    assert json.loads((workdir / "summary.json").read_text())["state"] == "done"
 
 
-def a_mistake_is_not_tried_again(directory):
-    log = directory / "launcher.log"
-    status, out = ended(launcher(directory / "w", "--config.p=9.0", options=["--no_check"]), log)
-    has(out, r"FAILED: job: exit status 2: error: config\.p=9\.0 is not allowed")
+def test_a_mistake_is_not_tried_again(directory):
+    workdir = directory / "mistake"
+    status, out = ended(launcher(workdir, "--config.p=9.0", options=["--no_check"]))
+    assert "FAILED: job: exit status 2: error: config.p=9.0 is not allowed" in out
     assert status == 2
-    assert (directory / "w" / "logs" / "job.log").read_text().count("Submitted batch job") == 1
+    assert (workdir / "logs" / "job.log").read_text().count("Submitted batch job") == 1
 
 
-def a_job_goes_on_without_its_launcher(directory):
-    workdir, metrics = directory / "w", directory / "w" / "metrics.jsonl"
+def test_a_job_goes_on_without_its_launcher(directory):
+    workdir, metrics = directory / "goes_on", directory / "goes_on" / "metrics.jsonl"
     overrides = ("--config.epochs=400", "--config.checkpoint_every=5")
     process = launcher(workdir, *overrides)
     until("there are rows", lambda: metrics.exists() and len(metrics.read_text().splitlines()) > 3)
     # Not SIGINT: what a shell starts in the background ignores that.
     process.send_signal(signal.SIGTERM)
-    status, out = ended(process, directory / "launcher.log")
-    has(out, "or go on if they are submitted", r"^mnist_pruning +running ")
+    status, out = ended(process)
+    assert "or go on if they are submitted" in out
+    assert re.search(r"(?m)^mnist_pruning +running ", out)
     assert status == 0
-    status, out = ended(launcher(workdir, *overrides), directory / "next.log")
-    has(out, r"^mnist_pruning +done +epoch 400/400$")
+    status, out = ended(launcher(workdir, *overrides))
+    assert re.search(r"(?m)^mnist_pruning +done +epoch 400/400$", out)
     assert status == 0
-
-
-CASES = (a_run_is_done, a_mistake_is_not_tried_again, a_job_goes_on_without_its_launcher)
-
-
-def main():
-    if missing := [program for program in NEEDED if not shutil.which(program)]:
-        print(f"error: {', '.join(missing)} is not here: apt-get install slurmctld slurmd slurm-client munge")
-        return 2
-    if os.geteuid():
-        print("error: slurmd runs as root alone: sudo make test-slurm")
-        return 2
-    directory = Path(tempfile.mkdtemp(prefix="slurm-"))
-    directory.chmod(0o755)
-    print(f"{run('slurmctld', '-V').stdout.strip()}, logs in {directory}", flush=True)
-    failed = 0
-    with cluster(directory):
-        for number, case in enumerate(CASES, start=1):
-            place = directory / case.__name__
-            place.mkdir()
-            start, said = time.monotonic(), "as it should be"
-            try:
-                case(place)
-            except (AssertionError, TimeoutError, subprocess.TimeoutExpired) as error:
-                failed, said = failed + 1, f"FAILED: {error}"
-            name = case.__name__.replace("_", " ")
-            print(f"[{number}/{len(CASES)}] {name}: {said}  {time.monotonic() - start:.0f} s", flush=True)
-    return int(failed > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,7 @@
-"""Checks, before anything is created and paid for, that each run can be trained on its machine."""
+"""Checks, before anything is created and paid for, that each run can be trained on its machine, and fits if asked."""
 
 import importlib
+import sys
 from collections.abc import Sequence
 
 import jax
@@ -10,9 +11,11 @@ from experiments.core.errors import UsageError
 from experiments.core.record import chips
 from experiments.core.record.workdir import Workdir
 from experiments.core.training import mesh, train
-from scripts.launch.process import Console
+from scripts.launch.process import Console, error_line
 from scripts.launch.scheduler import Platform
 from scripts.launch.training import Training
+
+_DOES_NOT_FIT = 3  # the exit status of scripts.compile
 
 
 def check(trainings: Sequence[Training], platform: Platform, console: Console) -> None:
@@ -44,3 +47,22 @@ def check(trainings: Sequence[Training], platform: Platform, console: Console) -
                 Workdir(training.workdir).check(config)
         except UsageError as error:
             raise UsageError(f"{training.name}: {error}" if training.name else str(error)) from error
+
+
+def compile_first(trainings: Sequence[Training], type_: str, console: Console) -> None:
+    """Compiles each run for a type of TPU, one after the other: the compiler takes both cores of a small machine.
+
+    Raises:
+      UsageError: one of them does not fit, or cannot be compiled for this type, or the compiler is not here.
+    """
+    for training in trainings:
+        what = [training.experiment, f"--config={training.config}", f"--type={type_}", "--no_evaluation"]
+        variables = ["env", *training.environment] if training.environment else []
+        done = console.ask([*variables, sys.executable, "-m", "scripts.compile", *what, *training.overrides])
+        if done.returncode not in (0, _DOES_NOT_FIT):
+            said = error_line(done.stderr + done.stdout).removeprefix("error: ")
+            raise UsageError(f"{training.label} could not be compiled for {type_}: {said}")
+        for line in done.stdout.splitlines():
+            console.say(line)
+        if done.returncode:
+            raise UsageError(f"{training.label} does not fit on {type_}: see above for what to change")

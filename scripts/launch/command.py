@@ -20,9 +20,8 @@ from experiments.core.errors import UsageError, in_one_line
 from experiments.core.record.files import absolute, is_remote
 from scripts.arguments import at_least
 from scripts.launch import gke, local, slurm, state, tpu
-from scripts.launch.check import check
+from scripts.launch.check import check, compile_first
 from scripts.launch.code import ROOT
-from scripts.launch.compile_first import compile_first
 from scripts.launch.process import Console, Failed, Stopped
 from scripts.launch.scheduler import Scheduler
 from scripts.launch.sweep import points

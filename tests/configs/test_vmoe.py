@@ -34,15 +34,7 @@ def test_the_full_size_is_the_papers():
     assert (config.moe.blocks, config.moe.num_experts, config.moe.group_images) == ((5, 7), 32, 8)
     assert routing_shape(config) == Shape(tokens=400, k=28, capacity=28)
     assert (config.router.name, config.router.p, config.router.noise) == ("relaxed", 2.0, 1.0)
-
-
-@pytest.mark.parametrize("data", DATA)
-def test_the_rate_rises_for_ten_thousand_steps_and_falls_to_nothing(data):
-    config = get_config(f"data={data}")
-    steps = config.steps
-    rates = [optimizer.learning_rate(config, step) for step in (0, 5000, 10_000, (10_000 + steps) // 2, steps)]
-    np.testing.assert_allclose(rates, [0, 5e-4, 1e-3, 5e-4, 0], rtol=1e-3, atol=1e-9)
-    assert config.loss == {"imagenet2012": "softmax", "imagenet21k": "sigmoid"}[data]
+    assert [get_config(f"data={data}").loss for data in DATA] == ["softmax", "sigmoid"]
 
 
 def test_adam_decays_all_parameters_apart_from_the_gradient():

@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from tests.docs.pages import PAGES, SITE, name_of
-from tests.scripts.browser import watched
+from tests.scripts.browser import chromium, watched
 
 BUILT = [SITE / f"{name_of(path)}.html" for path in PAGES]
 
@@ -23,6 +23,13 @@ STATE = """() => ({
   broken: [...document.images].filter((image) => image.complete && !image.naturalWidth).map((image) => image.src),
   excess: document.documentElement.scrollWidth - window.innerWidth,
 })"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """Closed after this file: as long as it is open no other test of the process may run an event loop."""
+    with chromium(tmp_path_factory.mktemp("profile")) as context:
+        yield context
 
 
 @cache
@@ -57,10 +64,3 @@ def test_there_are_formulas_and_pictures():
     """Or else the test of every page would find nothing to look at."""
     assert 'class="math' in (SITE / "api" / "topk.html").read_text()
     assert (SITE / "tutorials" / "relaxed_topk.html").read_text().count("<img") >= 5
-
-
-def test_search_finds_an_operator(browser):
-    with watched(browser, SITE / "search.html", ready="main", site=SITE) as (page, _):
-        page.goto((SITE / "search.html").as_uri() + "?q=soft_rank")
-        page.wait_for_selector("#search-results a")
-        assert "sorting.html" in page.locator("#search-results").inner_html()

@@ -10,13 +10,12 @@ import pytest
 
 from experiments.core import cli
 from experiments.core.training import train
-from scripts.bench.costs import ask
 from scripts.compare.__main__ import main as compare
 from tests.docs.pages import DOCS, ROOT
 from tests.scripts.workdirs import write_workdir
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:the load_module\(\) method:DeprecationWarning")  # of ml_collections
-TINY = ["--config.epochs=1", "--config.seeds=(0,)", "--config.hidden=()", "--config.prune_layers=(1,)"]
+TINY = ["--config.epochs=1", "--config.seeds=(0,)", "--config.hidden=()", "--config.prune_layers=(1,)", "--config.p=2"]
 
 
 def transcript():
@@ -36,8 +35,6 @@ def hour(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
 
     def python(module, arguments):
-        if arguments == ["--help"]:
-            return ask(module)[0]
         if module == "scripts.demo":
             assert arguments == ["--out=runs/demo"]
             for name, method in (("hard", "hard"), ("annealed-p2", "relaxed")):  # of the runs that it leaves
@@ -45,6 +42,9 @@ def hour(tmp_path, monkeypatch, capsys):
                 write_workdir(path, [[90.0, 88.0], [9.0, 8.0]], method=method, dataset="digits")
         elif module.startswith("experiments."):
             recipe = importlib.import_module(f"{module}.experiment").RECIPE
+            if arguments == ["--help"]:
+                assert cli.run(recipe, arguments) == 0
+                return capsys.readouterr().out
             options, config = cli.parse(recipe, [*arguments, *TINY])
             train.run(recipe, config, options.workdir)
         else:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,11 +79,3 @@ def watched(
     yield page, seen
     page.close()
     assert seen.wrong((site or path).as_uri()) == []
-
-
-def wait_for(page: Page, expression: str, value: object) -> None:
-    """Waits until an expression has a value: a page follows the size and the colours of its window a little later."""
-    deadline = time.monotonic() + 60
-    while page.evaluate(expression) != value and time.monotonic() < deadline:
-        page.wait_for_timeout(20)
-    assert page.evaluate(expression) == value

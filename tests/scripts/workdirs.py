@@ -38,6 +38,11 @@ def write_run(
     write_json(workdir.summary, summarize(list(config.seeds), rows[-1]) | sums)
 
 
+def _start(epoch: float, step: int, seconds: float, values: Sequence[Any]) -> Row:
+    """What every row begins with; seeds without a value have diverged."""
+    return {"epoch": epoch, "step": step, "seconds": float(seconds), "diverged": [value is None for value in values]}
+
+
 def write_workdir(
     path: Path,
     errors: list[list[float | None]],
@@ -66,10 +71,7 @@ def write_workdir(
         density = [None if value is None else 0.1 for value in values]
         rows.append(
             {
-                "epoch": epoch,
-                "step": 10 * epoch,
-                "seconds": 6.0 * epoch,
-                "diverged": [value is None for value in values],
+                **_start(epoch, 10 * epoch, 6.0 * epoch, values),
                 "train_loss": [None if epoch == 0 or value is None else value / 50 for value in values],
                 name: values,
                 "train_density": density,
@@ -106,10 +108,7 @@ def write_fine_tuning(
     def row(step: int, accuracies: Mapping[int, list[float | None]]) -> Row:
         of_seeds = zip(*accuracies.values(), strict=True)
         return {
-            "epoch": step / 400,
-            "step": step,
-            "seconds": float(step),
-            "diverged": lost if step else [False] * len(lost),
+            **_start(step / 400, step, step, first if step else lost),
             "mean_topk_error": [None if None in values else 100 - float(np.mean(values)) for values in of_seeds],
             "train_loss": [None if none or not step else 1.5 for none in lost],
             f"{'test' if config.split == 'test' else 'valid'}_accuracy": {str(k): v for k, v in accuracies.items()},
@@ -151,10 +150,7 @@ def write_vmoe(
             more = {f"{prefix}_stability": {"block_1": stable, "block_3": [value and value + 2.0 for value in stable]}}
         rows.append(
             {
-                "epoch": number,
-                "step": number * every,
-                "seconds": float(number),
-                "diverged": [value is None for value in values],
+                **_start(number, number * every, number, values),
                 f"{prefix}_precision_at_1": list(values),
                 f"{prefix}_router": routing,
                 "learning_rate": None,
@@ -184,10 +180,7 @@ def write_clusters(
     count = len(losses)
     rows: list[Row] = [
         {
-            "epoch": number,
-            "step": 50 * number,
-            "seconds": float(number),
-            "diverged": [value is None for value in losses],
+            **_start(number, 50 * number, number, losses),
             f"{prefix}_loss": list(losses) if number == len(recoveries) - 1 else [100.0] * count,
             f"{prefix}_recovery": list(values),
             f"{prefix}_reachable": [80.0] * count,

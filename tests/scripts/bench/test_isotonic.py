@@ -1,27 +1,34 @@
 """Times and errors of the ways to the mask of one row, of which Figure 4 is drawn."""
 
+import ops
 from scripts.bench import isotonic
 from scripts.bench.timing import Budget, Contest
 from scripts.paper_figures import solvers
 
 
-def test_every_way_has_a_time_and_every_solver_an_error():
+def test_every_way_has_a_time_and_every_solver_an_error(monkeypatch):
     shape, budget = isotonic.shape_of(200), Budget(0.05, fewest=5, most=400)
-    times = isotonic.measure_times(shape, budget, Contest())["rows"]
+    assert isotonic.SOLVERS["PAV"] is ops.isotonic.PAV  # which takes long to compile
+    monkeypatch.delitem(isotonic.SOLVERS, "PAV")
     errors = isotonic.measure_errors(shape, [0.1], Contest())["rows"]
-    assert {row["way"] for row in times} == {*isotonic.SOLVERS, "lax.top_k", "jnp.sort"} == set(solvers.LOOKS)
+    monkeypatch.setattr(isotonic, "_LONGEST", 100)  # of a row that isotonic solvers are timed on
+    times = isotonic.measure_times(shape, budget, Contest())["rows"]
+    assert [row["way"] for row in times] == ["scalar equation", "lax.top_k", "jnp.sort"]
     assert all(row["lower_quartile_ms"] <= row["median_ms"] <= row["upper_quartile_ms"] for row in times)
     assert {(row["n"], row["k"], row["lam"]) for row in errors} == {(200, 20, 0.1)}
     error = {row["way"]: row["max_abs_error"] for row in errors}
     assert set(error) == set(isotonic.SOLVERS)
-    assert max(error["PAV"], error["scalar equation"]) < 1e-5
+    assert error["scalar equation"] < 1e-5
     assert error["Dykstra, 10 iterations"] > error["Dykstra, 100 iterations"] > 1e-9
 
 
-def test_ways_are_left_out_above_their_size(monkeypatch):
-    monkeypatch.setattr(isotonic, "_LONGEST", 15)
-    ways = [[name for name, _ in isotonic._programs(isotonic.shape_of(n), 0.1)] for n in (10, 20)]
-    assert ways == [[*isotonic.SOLVERS, "lax.top_k", "jnp.sort"], ["scalar equation", "lax.top_k", "jnp.sort"]]
+def test_every_way_is_drawn():
+    assert [name for name, _ in isotonic._programs(isotonic.shape_of(10), 0.1)] == [
+        *isotonic.SOLVERS,
+        "lax.top_k",
+        "jnp.sort",
+    ]
+    assert {*isotonic.SOLVERS, "lax.top_k", "jnp.sort"} == set(solvers.LOOKS)
 
 
 def test_of_400_tokens_an_expert_takes_28_as_in_the_paper():

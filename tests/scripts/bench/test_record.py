@@ -2,7 +2,6 @@ import json
 
 import pytest
 
-from experiments.core.errors import DamagedError
 from scripts.bench import record
 
 MACHINE = {"cpu": "AMD EPYC 9B14 (TM)", "cores": 2}
@@ -58,18 +57,3 @@ def test_what_was_measured_otherwise_does_not_count(path, changed, settings, aga
     record.add(section, "one", {})
     record.write(path, "masks", section)
     assert record.begin(path, "masks", HERE | changed, settings, again)["measured"] == []
-
-
-def test_failures_keep_a_section_from_those_who_read_whole_ones(path):
-    section = record.begin(path, "losses", HERE, SETTINGS)
-    record.add(section, "steps", {"failed": {"top-3": "ValueError: no"}})
-    section["complete"] = True
-    record.write(path, "losses", section)
-    assert list(json.loads(path.read_text())) == ["partial-losses"]
-    assert record.begin(path, "losses", HERE, SETTINGS)["measured"] == ["steps"]
-
-
-def test_a_damaged_file_is_told_before_anything_is_measured(path):
-    path.write_text("{")
-    with pytest.raises(DamagedError, match=path.name):
-        record.begin(path, "masks", HERE, SETTINGS)

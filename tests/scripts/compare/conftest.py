@@ -30,7 +30,7 @@ def runs(tmp_path_factory):
         directory / "d<b>", [START, *late, [3.0, 3.0, 3.0]], lam__start=0.3, dataset="<script>oops()</script>"
     )
     Workdir(directory / "d<b>").summary.unlink()
-    write_fine_tuning(directory / "e", {1: [20.0, 21.0], 5: [40.0, 41.0]})
+    write_fine_tuning(directory / "e", {1: [20.0, 21.0], 5: [40.0, 41.0], 10: [50.0, 51.0]})
     (directory / "f").mkdir()
     (directory / "f" / "summary.json").write_text(json.dumps({}))
     return directory

@@ -1,4 +1,7 @@
-"""The page in a browser: it opens without errors and without a network, and its controls do what they say."""
+"""The page in a browser: it opens without errors and without a network, and its controls do what they say.
+
+Whoever reads it, on whatever: contrast, names, keyboard, phones, and how long the page is.
+"""
 
 import csv
 import html
@@ -6,16 +9,47 @@ import re
 import struct
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
 from experiments.core.report.paired import difference
 from experiments.core.report.results import load
 from scripts.compare.__main__ import main
+from scripts.compare.workdirs import RESULTS
 from tests.scripts.browser import watched
-from tests.scripts.compare.looking import column, group_id, lines
 from tests.scripts.workdirs import write_workdir
 
 START = [90.0, 88.0, 89.0]
 RANGES = "['xaxis', 'yaxis'].flatMap((axis) => byId('plot')._fullLayout[axis].range)"
+# By the formula of the Web Content Accessibility Guidelines, the worst of some colours on both backgrounds.
+CONTRASTS = """(() => {
+  const channel = (part) => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  const light = (hex) => [1, 3, 5].map((i) => channel(parseInt(hex.slice(i, i + 2), 16) / 255))
+    .reduce((sum, part, i) => sum + part * [0.2126, 0.7152, 0.0722][i], 0.05);
+  const ratio = (a, b) => Math.max(light(a) / light(b), light(b) / light(a));
+  const grounds = ["--background", "--raised"].map(style);
+  const worst = (colours) => Math.min(...colours.flatMap((one) => grounds.map((ground) => ratio(one, ground))));
+  const theme = system.matches ? "dark" : "light";
+  return { theme, text: worst(["--text", "--faint", "--accent"].map(style)), curves: worst(PALETTES[theme]),
+    controls: worst([style("--control")]) };
+})()"""
+MOST_PIXELS = 3000  # of the height of a page before one has opened more of it
+
+
+def lines(page):
+    """The curves that are drawn, without their bands: name and values."""
+    return page.evaluate(
+        "byId('plot').data.filter((trace) => !trace.fill).map((trace) => [trace.name, trace.x, trace.y])"
+    )
+
+
+def column(page, name, table="#finals-table"):
+    index = page.locator(f"{table} thead th").all_inner_texts().index(name)
+    return [row.locator("th, td").nth(index).inner_text() for row in page.locator(f"{table} tbody tr").all()]
+
+
+def group_id(page, run):
+    """The id of the group that has the run."""
+    return page.evaluate("(name) => DATA.groups.find((group) => group.about.run === name).id", run)
 
 
 def test_curves_are_hidden_and_shown_by_mouse_and_keyboard(page):
@@ -150,8 +184,10 @@ def test_tables_are_saved_as_csv(page):
 def test_another_experiment_has_its_own_metrics(page):
     page.select_option("#experiment", "cifar100_vit")
     options = page.locator("#metric option").all_inner_texts()
-    assert options[:3] == ["mean_topk_error", "test_accuracy/1", "test_accuracy/5"]
-    assert column(page, "mean_topk_error") == ["69.5 ± 6.4"]
+    accuracies = [f"test_accuracy/{k}" for k in (1, 5, 10)]
+    last = ["learning_rate", "performance/step_seconds"]
+    assert options == ["mean_topk_error", *accuracies, "train_loss", *last]
+    assert column(page, "mean_topk_error") == ["62.8 ± 6.4"]
     page.select_option("#metric", "learning_rate")  # one for all seeds: no differences
     assert page.locator("#finals-table thead th").all_inner_texts() == ["runs", "learning_rate", "seeds"]
 
@@ -185,14 +221,13 @@ def test_the_address_brings_back_what_was_chosen(browser, path, page):
         assert page.evaluate("location.hash") == fragment
 
 
-def test_an_address_of_what_is_not_there_is_read_as_far_as_it_goes(browser, path):
-    fragment = "#metric=nothing&show=00000000&zoom=a,b&finals-sort=-&%E0%A4%A=&&="
-    with watched(browser, path, fragment=fragment, ready="#plot .main-svg") as (page, _):
-        assert page.input_value("#metric") == "test_error"
-        assert lines(page) == []
-        page.evaluate("location.hash = 'nowhere'")
-        page.wait_for_function("byId('plot').data.length > 0")
-        assert len(lines(page)) == 4
+def test_an_address_of_what_is_not_there_is_read_as_far_as_it_goes(page):
+    page.evaluate("location.hash = 'metric=nothing&show=00000000&zoom=a,b&finals-sort=-&%E0%A4%A=&&='")
+    page.wait_for_function("byId('plot').data.length === 0")
+    assert page.input_value("#metric") == "test_error"
+    page.evaluate("location.hash = 'nowhere'")
+    page.wait_for_function("byId('plot').data.length > 0")
+    assert len(lines(page)) == 4
 
 
 def test_many_own_runs_open_as_eight_curves_and_all_can_be_shown(browser, tmp_path):
@@ -205,3 +240,44 @@ def test_many_own_runs_open_as_eight_curves_and_all_can_be_shown(browser, tmp_pa
         page.click("#show-all")
         assert len(lines(page)) == 12
         assert page.evaluate("location.hash") == "#show=all"
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory):
+    """The page of the committed pruning runs and one that is not among them."""
+    directory = tmp_path_factory.mktemp("mixed")
+    write_workdir(directory / "mine", [[90.0] * 3, [7.0, 8.0, 6.0]], variant="hard")
+    assert main([str(RESULTS / "mnist_pruning"), str(directory / "mine"), f"--out={directory}"]) == 0
+    return directory / "index.html"
+
+
+@pytest.mark.parametrize(("width", "height", "scheme"), [(1280, 800, "light"), (390, 844, "dark")])
+def test_a_page_opens_short_legible_and_without_scrolling_sideways(browser, mixed, width, height, scheme):
+    with watched(browser, mixed, width=width, height=height, scheme=scheme, ready="#plot .main-svg") as (page, _):
+        assert 1 < len(lines(page)) <= 8
+        assert page.locator("#finals-table tr.own").count() == page.locator("#list .badge").count() == 1
+        assert page.evaluate("document.documentElement.scrollHeight") < MOST_PIXELS
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        ratios = page.evaluate(CONTRASTS)
+        assert ratios["theme"] == scheme
+        assert ratios["text"] >= 4.5
+        assert ratios["curves"] >= 3
+        assert ratios["controls"] >= 3
+        assert page.evaluate("byId('plot')._fullLayout.dragmode") == ("zoom" if width > 1000 else False)
+        found = Axe().run(page)
+        assert [(violation["id"], violation["nodes"][0]["html"]) for violation in found.response["violations"]] == []
+
+
+def test_everything_has_a_name_and_can_be_reached_by_keyboard(page):
+    assert "4 of 4 curves shown" in page.get_attribute("#plot", "aria-label")
+    page.focus("a.skip")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    page.focus("a.skip")
+    reached = set()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.id"))
+    wanted = {"metric", "axis", "log-x", "curves-in", "curves-svg", "filter", "hide-all", "reference"}
+    assert wanted | {"finals-csv", "fields-csv"} <= reached
+    assert any(name.startswith("show-") for name in reached)

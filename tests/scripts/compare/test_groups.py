@@ -20,10 +20,6 @@ def groups_of(*places):
     return group(find([str(place) for place in places]))
 
 
-def labels(directory):
-    return [group.label for group in groups_of(directory)]
-
-
 def environment(path, experiment):
     Workdir(path).environment.write_text(json.dumps({"experiment": experiment, "resumed": []}))
 
@@ -38,16 +34,6 @@ def test_runs_of_other_seeds_are_one_group(tmp_path):
     assert a.final("test_accuracy/1") == [20.0, 22.0]
     assert "learning rate 5e-3" in a.label
     assert "learning rate 0.5" in b.label
-
-
-def test_what_a_method_does_not_read_and_how_a_run_is_carried_out_tell_no_groups_apart(tmp_path):
-    write_workdir(tmp_path / "a", [START, END], method="hard", seeds=(0, 1))
-    unread = {"mask__strength": 0.7, "lam__start": 3.0, "p": 1.5, "tensorboard": True}
-    write_workdir(tmp_path / "b", [START, [6.0, 8.0]], method="hard", seeds=(2, 3), **unread)
-    write_workdir(tmp_path / "c", [START, [6.0, 8.0]], method="hard", seeds=(4, 5), density=0.2)
-    found = groups_of(tmp_path)
-    assert [one.label for one in found] == ["hard top-k, density 0.1", "hard top-k, density 0.2"]
-    assert found[0].final("test_error") == [7, 8, 6, 8]
 
 
 def test_a_rerun_of_a_committed_run_is_of_the_same_group():
@@ -71,7 +57,6 @@ def test_own_runs_are_shown_first_with_their_baseline_and_what_differs_in_one_fi
     }
     for name, fields in committed.items():
         write_workdir(tmp_path / "results" / name, [START, END], **{"lam__end": 1e-5} | fields)
-        environment(tmp_path / "results" / name, "mnist_pruning")
     monkeypatch.setattr("scripts.compare.workdirs.RESULTS", tmp_path / "results")
     write_workdir(tmp_path / "mine", [START, END], lam__end=1e-5)
     found = groups_of(tmp_path / "mine", tmp_path / "results")
@@ -86,7 +71,6 @@ def test_without_own_runs_the_headline_methods_are_shown_and_no_trials(tmp_path,
         for split in ("test", "validation"):
             name = tmp_path / ("sweep" if split == "validation" else "final") / str(number)
             write_workdir(name, [START, END], lam__start=float(number), split=split)
-            environment(name, "mnist_pruning")
     monkeypatch.setattr("scripts.compare.workdirs.RESULTS", tmp_path)
     found = groups_of(tmp_path)
     assert [one.runs[0].name.partition("/")[0] for one in shown_first(found)] == ["final"] * 8

@@ -3,11 +3,16 @@
 import copy
 import hashlib
 import json
+import re
+import shutil
+from pathlib import Path
 
 import pytest
 
 from experiments.core.record.workdir import Workdir
 from scripts.compare.__main__ import main
+from scripts.compare.groups import group
+from scripts.compare.workdirs import find
 from tests.scripts.workdirs import write_clusters, write_fine_tuning, write_vmoe, write_workdir
 
 START, END = [90.0, 88.0], [7.0, 8.0]
@@ -50,103 +55,91 @@ def changed(tree, place, value):
     return tree
 
 
-def require_told(directory, capsys, what):
-    """The comparison shows the run `sound`, and the run `odd` as well, or it says in a line why not."""
-    assert main([str(directory), "--format=text"]) == 0, what
+def compared(directory, capsys):
+    """What the comparison says in a table and beside it; every line beside it is of a run that it leaves out."""
+    assert main([str(directory), "--format=text"]) == 0
     out, err = capsys.readouterr()
-    rows = [line for line in out.splitlines() if line.endswith("done")]
-    assert len(rows) + err.count("left out: odd: ") == 2, what
-    assert len(rows) >= 1, what
-    assert err.count("\n") <= 1, what
-    return err
+    return out, dict(re.findall(r"^left out: ([^:]*): (.*)$", err, re.MULTILINE))
 
 
 @pytest.mark.parametrize("experiment", WRITE)
-def test_one_odd_config_takes_nothing_else_down(tmp_path, capsys, experiment):
+def test_odd_configs_take_nothing_else_down(tmp_path, capsys, experiment):
     """Whatever field is missing, null, of another kind, or none that a computer has."""
-    for name in ("sound", "odd"):
-        WRITE[experiment](tmp_path / name, **({"batch_size": 50} if name == "odd" else {}))
-    file = tmp_path / "odd" / "config.json"
-    sound = json.loads(file.read_text())
-    left_out = 0
+    WRITE[experiment](tmp_path / "sound")
+    sound = json.loads((tmp_path / "sound" / "config.json").read_text())
     for number, place in enumerate(places(sound)):
         # Not every value in every place, for the sake of time.
         for value in {number % 3, 3 + number % (len(_VALUES) - 3)}:
-            file.write_text(json.dumps(changed(sound, place, _VALUES[value])))
-            what = (place, _VALUES[value])
-            left_out += bool(require_told(tmp_path, capsys, what))
-    assert left_out > 20
+            odd = shutil.copytree(tmp_path / "sound", tmp_path / f"{'.'.join(place)} {value}")
+            (odd / "config.json").write_text(json.dumps(changed(sound, place, _VALUES[value])))
+    found = find([str(tmp_path)])
+    shown = {run.name for one in group(found) for run in one.runs}
+    left_out = {problem.name for problem in found.problems}
+    assert "sound" in shown
+    assert shown | left_out == {path.name for path in tmp_path.iterdir()}
+    assert 20 < len(left_out) < len(shown) + len(left_out) - 20
+    _, told = compared(tmp_path, capsys)
+    assert told.keys() == left_out
 
 
-@pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
-        ({"method": "nothing"}, "cannot be shown (ValueError: config.method='nothing' is none of dense, "),
-        ({"seeds": ["0"]}, "summary.json does not belong to the last row of metrics.jsonl"),
-        ({"epochs": 1e999}, "config.json is damaged (no JSON: "),
-    ],
-)
-def test_the_line_names_the_field(tmp_path, capsys, fields, reason):
-    for name in ("sound", "odd"):
-        write_pruning(tmp_path / name)
-    file = tmp_path / "odd" / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | fields))
-    assert f"left out: odd: {reason}" in require_told(tmp_path, capsys, fields)
+def edited(name, place, value):
+    """Replaces a value in a file of a run."""
+
+    def act(run):
+        (run / name).write_text(json.dumps(changed(json.loads((run / name).read_text()), place, value)))
+
+    return act
+
+
+def with_odd_metric(run):
+    """Puts a metric into the rows, with their checksum, that is neither one number nor one a seed."""
+    workdir = Workdir(run)
+    rows = map(json.loads, workdir.metrics.read_text().splitlines())
+    workdir.metrics.write_text("".join(json.dumps(row | {"learning_rate": [0.1, 0.2]}) + "\n" for row in rows))
+    edited("summary.json", ("metrics_sha256",), hashlib.sha256(workdir.metrics.read_bytes()).hexdigest())(run)
+
+
+def replaced(name, kind):
+    """Puts something in the place of a file of a run."""
+    contents = {"garbage": b"\xff\x00{\x1b[2J\n", "empty": b"", "list": b"[1]\n", "deep": b"[" * 10**5 + b"]" * 10**5}
+    special = {"directory": Path.mkdir}
+
+    def act(run):
+        (run / name).unlink(missing_ok=True)
+        special.get(kind, lambda file: file.write_bytes(contents[kind]))(run / name)
+
+    return act
 
 
 _FILES = ("config.json", "environment.json", "summary.json", "metrics.jsonl")
 _KINDS = ("garbage", "empty", "directory", "list", "deep")
+REPLACED = {(name, kind): (i + j) % 3 for i, name in enumerate(_FILES) for j, kind in enumerate(_KINDS)}
+# What is done to a run, and what the line on it begins with.
+ODD = {
+    "method": (edited("config.json", ("method",), "nothing"), "cannot be shown (ValueError: config.method='nothing' "),
+    "seeds": (
+        edited("config.json", ("seeds",), ["0"]),
+        "summary.json does not belong to the last row of metrics.jsonl",
+    ),
+    "epochs": (edited("config.json", ("epochs",), 1e999), "config.json is damaged (no JSON: "),
+    "two seeds": (edited("summary.json", ("seeds",), [1, 2]), "summary.json "),
+    "final": (edited("summary.json", ("final", "test_error"), None), "summary.json "),
+    "seconds": (edited("summary.json", ("seconds",), float("nan")), "summary.json "),
+    "metric": (with_odd_metric, "cannot be shown (ValueError: learning_rate "),
+    **{f"{name} {kind}": (replaced(name, kind), "") for (name, kind), chosen in REPLACED.items() if not chosen},
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [(name, kind) for i, name in enumerate(_FILES) for j, kind in enumerate(_KINDS) if (i + j) % 3 == 0],
-)
-def test_a_file_that_is_none_is_named(tmp_path, capsys, name, kind):
-    for run in ("sound", "odd"):
-        write_pruning(tmp_path / run)
-    file = tmp_path / "odd" / name
-    file.unlink(missing_ok=True)
-    if kind == "directory":
-        file.mkdir()
-    else:
-        content = {
-            "garbage": b"\xff\x00{\x1b[2J\n",
-            "empty": b"",
-            "list": b"[1]\n",
-            "deep": b"[" * 10**5 + b"]" * 10**5,
-        }
-        file.write_bytes(content[kind])
-    err = require_told(tmp_path, capsys, (name, kind))
-    assert "left out: odd: " in err
-    assert "\x1b" not in err
-
-
-@pytest.mark.parametrize(
-    ("name", "place", "value"),
-    [
-        ("summary.json", ("seeds",), [1, 2]),
-        ("summary.json", ("final", "test_error"), None),
-        ("summary.json", ("seconds",), float("nan")),
-    ],
-)
-def test_a_field_that_is_read_of_other_files_is_named(tmp_path, capsys, name, place, value):
-    for run in ("sound", "odd"):
-        write_pruning(tmp_path / run)
-    file = tmp_path / "odd" / name
-    file.write_text(json.dumps(changed(json.loads(file.read_text()), place, value)))
-    assert f"left out: odd: {name} " in require_told(tmp_path, capsys, place)
-
-
-def test_a_metric_of_the_run_that_is_none_is_named(tmp_path, capsys):
-    for run in ("sound", "odd"):
-        write_pruning(tmp_path / run)
-    workdir = Workdir(tmp_path / "odd")
-    rows = map(json.loads, workdir.metrics.read_text().splitlines())
-    workdir.metrics.write_text("".join(json.dumps(row | {"learning_rate": [0.1, 0.2]}) + "\n" for row in rows))
-    sha256 = hashlib.sha256(workdir.metrics.read_bytes()).hexdigest()
-    workdir.summary.write_text(json.dumps(json.loads(workdir.summary.read_text()) | {"metrics_sha256": sha256}))
-    assert "odd: cannot be shown (ValueError: learning_rate " in require_told(tmp_path, capsys, "learning_rate")
+def test_files_that_are_none_and_fields_that_cannot_be_are_named_and_a_sound_run_is_shown(tmp_path, capsys):
+    write_pruning(tmp_path / "sound")
+    for name, (act, _) in ODD.items():
+        act(shutil.copytree(tmp_path / "sound", tmp_path / name))
+    out, told = compared(tmp_path, capsys)
+    assert any(line.endswith("done") for line in out.splitlines())
+    assert told.keys() == ODD.keys()
+    for name, reason in told.items():
+        assert reason.startswith(ODD[name][1])
+        assert "\x1b" not in reason
 
 
 def test_what_a_terminal_would_obey_is_shown_as_an_escape(tmp_path, capsys):

@@ -82,11 +82,3 @@ def test_extremes_and_ends_are_kept_within_the_limit(values, limit):
     if not np.isnan(values).all():
         assert np.nanmax(values[rows]) == np.nanmax(values)
         assert np.nanmin(values[rows]) == np.nanmin(values)
-
-
-def test_every_spike_is_drawn_in_its_place():
-    values = np.sin(np.arange(10_000) / 500)
-    values[[1234, 7777]] = [50.0, -50.0]
-    rows = rows_kept(values, 200)
-    assert {1234, 7777} <= set(rows.tolist())
-    assert len(rows) <= 200

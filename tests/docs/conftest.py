@@ -1,5 +1,0 @@
-"""The browser of the tests of pages."""
-
-from tests.scripts.conftest import browser
-
-__all__ = ["browser"]
