@@ -35,8 +35,12 @@ def test_no_nan_in_first_and_second_derivatives():
         gradients = jax.grad(loss, (0, 1, 2))(*arguments)
         return gradients, gradients
 
-    seconds, firsts = jax.jit(jax.jacfwd(both, (0, 1, 2), has_aux=True))(x, 3.5, 0.4)
+    # Backwards over backwards; forwards over backwards is what `check_derivatives` compares with differences.
+    seconds, firsts = jax.jit(jax.jacrev(both, (0, 1, 2), has_aux=True))(x, 3.5, 0.4)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((firsts, seconds)))
+    for i, j in ((0, 0), (0, 1), (0, 2), (1, 2)):
+        assert np.abs(seconds[i][j]).max() > 1e-3
+        np.testing.assert_allclose(seconds[i][j], np.transpose(seconds[j][i]), rtol=1e-9, atol=1e-11)
     first = np.asarray(firsts[0])
     assert np.abs(first).max() > 1e-3
     assert first[0] == 0  # unselected

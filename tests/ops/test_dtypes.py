@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ops import topk_mask
+import ops
+from ops import baselines, isotonic, topk_mask
 from tests.ops import oracles
-from tests.ops.operators import CALLS, ROWS, N
-from tests.ops.test_meshes import WIDER
+from tests.ops.operators import CALLS, ROWS, WIDER, N
 
 X = oracles.samples((20, 40), dtype=np.float32)
 
@@ -44,6 +44,18 @@ def test_every_operator_keeps_float32_with_x64(name, x64):
         expected = {"float32" if dtype == "float32" and entries else "float64"}
         wider = {"float32", "float64"} if name in WIDER else set()
         assert {one for one in floats if "float" in one} <= expected | wider, dtype
+
+
+def test_every_operator_is_tried():
+    public = {name: getattr(module, name) for module in (ops, baselines, isotonic) for name in module.__all__}
+    named = {name for name, function in public.items() if callable(function) and not isinstance(function, type)}
+    tried = " ".join(CALLS) + " gates shrinkage"
+    others = {"register_nonlinearity"} | {  # in "gates" and in "shrinkage"
+        *("binary_concrete_cdf", "binary_concrete_pdf", "hard_concrete_cdf", "hard_concrete_pdf", "sample_gates"),
+        *("deterministic_gates", "l0_penalty", "probability_one", "probability_open", "probability_zero"),
+        *("sample_binary_concrete", "sigshrink", "soft_threshold_topk"),
+    }
+    assert {name for name in named - others if name not in tried.split()} == set()
 
 
 @pytest.mark.parametrize("name", ["k_support_negentropy", "topk_conjugate"])

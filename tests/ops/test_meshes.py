@@ -1,4 +1,4 @@
-"""Every operator gives on a mesh what it gives on one device: values and gradients, rows and entries divided."""
+"""Operators give on a mesh what they give on one device: values and gradients, rows and entries divided."""
 
 import functools
 
@@ -6,19 +6,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType, NamedSharding
+from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import ops
-from ops import baselines, isotonic
 from tests.ops import oracles
-from tests.ops.operators import CALLS, LAM, ROWS, WHERE, K, N, X
+from tests.ops.operators import CALLS, LAM, ROWS, WHERE, WIDER, K, N, X
 
-# One of each machinery is carried out, and `topk_mask` and a tree below. Of the others the types are checked, which is
-# where it goes wrong, those of narrow floats: values are then up to the compiler.
+# Carried out, beside `topk_mask` and a tree below. Of the others the types are checked, which is where it goes wrong,
+# those of narrow floats: values are then up to the compiler.
 CARRIED_OUT = ("topk_accuracy", "soft_rank", "sparse_code")
-# What returns other floats than its entries: `lam`, residuals, bounds, norms of float32 at least.
-WIDER = ("topk_plan", "topk_solution", "isotonic_regression", "lam_of_support", "curvature_bound", "gates")
+# What `rowwise` does for all operators is tried with one of each kind of result; the rest goes ways of its own.
+TRIED = (
+    *CARRIED_OUT,
+    *("relaxed_topk", "knapsack_mask", "soft_topk", "topk_solution", "soft_quantile", "hard_topk_mask of integers"),
+    *("gather_slots scatter_slots", "topk_plan", "straight_through", "isotonic_regression", "topk_surrogate_loss"),
+    *("topk_mag_tree", "topk_mask_tree", "hard_topk_mask_tree hard_topk_mag_tree"),
+    *("mean of topk_fenchel_young_loss", "topk_fenchel_young_mixture", "perturbed_topk_mask", "neuralsort_topk_mask"),
+    *("ridge_code", "scale_free_attention", "sparsemax_attention", "curvature_bound", "gates", "shrinkage"),
+)
 
 
 def mesh_of(kind, shape=(2, 2)):
@@ -71,7 +77,7 @@ def narrow(arrays):
     }
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", TRIED)
 def test_explicit_axes(name):
     call, mesh = CALLS[name], mesh_of(AxisType.Explicit)
     function = jax.jit(functools.partial(value_and_gradients, call))
@@ -109,18 +115,6 @@ def test_rows_in_shard_map(name):
             check(function(arrays), on_one_device(name))
         else:
             jax.eval_shape(function, arrays)
-
-
-def test_every_operator_is_tried():
-    public = {name: getattr(module, name) for module in (ops, baselines, isotonic) for name in module.__all__}
-    named = {name for name, function in public.items() if callable(function) and not isinstance(function, type)}
-    tried = " ".join(CALLS) + " gates shrinkage"
-    others = {"register_nonlinearity"} | {  # in "gates" and in "shrinkage"
-        *("binary_concrete_cdf", "binary_concrete_pdf", "hard_concrete_cdf", "hard_concrete_pdf", "sample_gates"),
-        *("deterministic_gates", "l0_penalty", "probability_one", "probability_open", "probability_zero"),
-        *("sample_binary_concrete", "sigshrink", "soft_threshold_topk"),
-    }
-    assert {name for name in named - others if name not in tried.split()} == set()
 
 
 def loss(x, k, lam):
@@ -172,3 +166,69 @@ def test_leaves_of_a_tree_lie_where_they_will(explicit):
     flat = np.concatenate([X.ravel(), X[0], [tree["c"]]])
     check(np.concatenate([np.ravel(leaf) for leaf in kept.values()]), oracles.pooled(flat, 19, 0.3, kind="mag"))
     assert jax.tree.map(jax.typeof, kept) == jax.tree.map(jax.typeof, placed)
+
+
+# Vectors split over devices by hand: only scalars travel.
+WIDE = oracles.samples((4, 64), dtype=np.float32)
+WEIGHTS = oracles.samples((4, 64), 1, np.float32)
+
+
+@pytest.fixture(scope="module")
+def mesh():
+    return Mesh(np.array(jax.devices("cpu")[:8]), ("model",))
+
+
+@pytest.fixture(scope="module")
+def square():
+    return Mesh(np.array(jax.devices("cpu")[:8]).reshape(2, 4), ("data", "model"))
+
+
+def split(mesh, function, spec):
+    return jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec)
+
+
+MASK, MAGNITUDES = (functools.partial(one, k=5.5, lam=0.5, p=4 / 3) for one in (ops.topk_mask, ops.topk_mag))
+
+
+@pytest.mark.parametrize(
+    ("operator", "spec"), [(MASK, P(None, ("data", "model"))), (MAGNITUDES, P(None, "model"))], ids=["mask", "mag"]
+)
+def test_values_and_gradients(square, operator, spec):
+    """Rows over one axis or two, and beside other rows; the first device holds entries that are all absent."""
+    x, kind = WIDE.copy(), "mask" if operator is MASK else "mag"
+    x[:, :16] = -np.inf if operator is MASK else 0
+
+    def loss(x):
+        y = split(square, functools.partial(operator, axis_name=spec[1]), spec)(x)
+        return jnp.sum(WEIGHTS * y), y
+
+    gradient, y = jax.jit(jax.grad(loss, has_aux=True))(x)
+    expected = oracles.differentiated(x, 5.5, 0.5, 4 / 3, kind, cotangent=WEIGHTS)
+    np.testing.assert_allclose(y, expected["value"], atol=1e-6)
+    assert np.abs(expected["x"]).max() > 0.1
+    np.testing.assert_allclose(gradient, expected["x"], rtol=1e-5, atol=1e-5)
+
+
+def test_hard_with_ties_across_devices(mesh):
+    x = np.round(WIDE)
+    sharded = split(mesh, functools.partial(ops.hard_topk_mag, k=20, axis_name="model"), P(None, "model"))
+    chosen = np.stack([oracles.hard(np.abs(row), 20) for row in x])
+    np.testing.assert_array_equal(jax.jit(sharded)(x), chosen * x)
+
+
+@pytest.mark.parametrize("operator", [MAGNITUDES, functools.partial(ops.hard_topk_mask, k=5)])
+def test_only_scalars_travel(mesh, operator):
+    sharded = split(mesh, functools.partial(operator, axis_name="model"), P(None, "model"))
+    jaxprs = [jax.make_jaxpr(sharded)(WIDE), jax.make_jaxpr(jax.grad(lambda x: jnp.sum(sharded(x) ** 2)))(WIDE)]
+    communicating = ("psum", "pmax", "pmin", "all_gather", "all_to_all", "ppermute", "reduce_scatter")
+    found = [e for jaxpr in jaxprs for e in oracles.equations(jaxpr) if e.primitive.name.startswith(communicating)]
+    assert len(found) >= 4
+    assert max(v.aval.size for e in found for v in e.invars) == len(WIDE)
+
+
+def test_k_is_checked_against_the_whole(mesh):
+    spec = P(None, "model")
+    whole, too_many = (split(mesh, functools.partial(ops.topk_mask, k=k, axis_name="model"), spec) for k in (64, 65))
+    assert jax.eval_shape(whole, WIDE).shape == WIDE.shape
+    with pytest.raises(ValueError, match=r"^k .*65"):
+        jax.eval_shape(too_many, WIDE)
