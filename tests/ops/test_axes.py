@@ -1,4 +1,4 @@
-"""Axes, batches of any shape, empty arrays, entries that do not take part, and NaN."""
+"""Axes, batches of any shape, empty arrays, entries that do not take part, infinities and NaN."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ops
-from ops import hard_topk_mag, hard_topk_mask, topk_mask
+from ops import hard_topk_mag, hard_topk_mask, topk_mag, topk_mask
 from ops.interface.arguments import share_of
 from tests.ops import oracles
 
@@ -61,6 +61,32 @@ def test_a_density_of_many_entries_is_exact():
     traced = jax.jit(lambda density: share_of(density, 10**7, np.float32))
     assert traced(0.95) == 9_500_000
     assert traced(0.0) == 0
+
+
+# Entries that rows begin with, what fills them, k, and the mask of these entries.
+INFINITE = [
+    ([3, 1, 2], -np.inf, 5, [1, 1, 1]),  # fewer than k take part
+    ([], -np.inf, 5, []),
+    ([-7], -np.inf, 0.25, [0.25]),
+    ([1, np.inf, 2, np.inf, 3], 0, 3, [0, 1, 0, 1, 1]),
+    ([np.inf, 0, np.inf, np.inf, 1], 0, 2, [2 / 3, 0, 2 / 3, 2 / 3, 0]),
+    ([np.inf], -np.inf, 0, [0]),
+]
+
+
+def test_infinite_entries_are_absent_or_come_first():
+    p = 4 / 3
+    x, k = oracles.samples((20, 40), dtype=np.float32), np.full(20, 7.0, np.float32)
+    expected = np.zeros((len(INFINITE), 40))
+    for row, (entries, fill, count, mask) in enumerate(INFINITE):
+        x[row], k[row] = fill, count
+        x[row, : len(entries)], expected[row, : len(entries)] = entries, mask
+    found = np.asarray(topk_mask(x, k, lam=0.5, p=p))
+    np.testing.assert_allclose(found[: len(INFINITE)], expected, atol=1e-6)
+    np.testing.assert_allclose(found[len(INFINITE) :].sum(axis=1), 7, rtol=1e-6)
+    x[0] = [1, -np.inf, 2, *37 * [0]]
+    kept = topk_mag(x, np.full(20, 2), lam=0.01, p=p, debias=True)
+    np.testing.assert_allclose(kept[0, :4], [0, -np.inf, 2, 0], atol=2e-6)
 
 
 def test_nan_parameter_poisons_its_row_alone():

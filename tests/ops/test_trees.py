@@ -112,3 +112,10 @@ def test_include_sees_the_path_and_leaves_the_rest_alone():
     mask = topk_mask_tree(SINGLE, k=5, lam=0.5, include=lambda path, leaf: leaf.ndim > 1)
     np.testing.assert_array_equal(mask["b"], np.ones(16, np.float32))
     assert np.sum(mask["a"]) + np.sum(mask["c"][0]) == pytest.approx(5)
+
+
+def test_mixed_dtypes_stay():
+    tree = {"a": jnp.arange(4, dtype=jnp.bfloat16), "b": jnp.arange(4, dtype=jnp.float32)}
+    kept = topk_mag_tree(tree, 0.5, lam=0.0)
+    assert jax.tree.map(lambda leaf: leaf.dtype, kept) == {"a": jnp.bfloat16, "b": jnp.float32}
+    assert np.asarray(kept["a"], np.float32).tolist() == [0, 0, 2, 3]

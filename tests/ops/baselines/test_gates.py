@@ -53,12 +53,30 @@ def test_outside_of_the_interval():
     np.testing.assert_array_equal(binary_concrete_pdf(x, 0.3, temperature=0.5), [0, 0, 0, 0, 0, 0, np.nan])
 
 
+@pytest.mark.parametrize("function", [binary_concrete_cdf, binary_concrete_pdf])
+def test_finite_with_finite_gradients_however_extreme(function):
+    extreme = np.float32([0, 1e-30, 1e-3, 0.5, 1 - 6e-8, 1])
+    log_alpha, x = map(np.ravel, np.meshgrid(np.linspace(-200, 200, 81, dtype=np.float32), extreme))
+    total = lambda x, log_alpha, temperature: function(x, log_alpha, temperature=temperature).sum()  # noqa: E731
+    value, gradient = jax.jit(jax.value_and_grad(total, (1, 2)))(x, log_alpha, 0.66)
+    assert np.isfinite(value)
+    assert all(np.isfinite(leaf).all() for leaf in gradient)
+
+
 def test_far_tails_keep_their_digits():
     cdf = binary_concrete_cdf(np.float32(1e-20), 20.0, temperature=0.5)
     np.testing.assert_allclose(cdf, 1e-10 * np.exp(-20), rtol=1e-5)
     np.testing.assert_allclose(  # where the textbook form overflows in float32
         binary_concrete_pdf(np.float32(1e-20), 20.0, temperature=0.5), textbook_pdf(1e-20, 20.0, 0.5), rtol=1e-5
     )
+
+
+def test_narrow_floats_keep_their_dtype_and_are_computed_wide():
+    x = np.array([0.25, 0.75], jnp.bfloat16)
+    density = binary_concrete_pdf(x, 0.5, temperature=0.7)
+    assert density.dtype == jnp.bfloat16
+    wide = np.asarray(binary_concrete_pdf(x.astype(np.float32), 0.5, temperature=0.7))
+    np.testing.assert_array_equal(density, wide.astype(x.dtype))
 
 
 def test_deterministic_gates_shut_at_the_odds_of_the_stretch():

@@ -1,6 +1,7 @@
 """The top-k operators by isotonic optimisation against the oracle, which solves a scalar equation."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -47,6 +48,20 @@ def test_rescaled_magnitudes_of_strong_and_weak_lam_and_of_every_scale():
     for row in (0, 3, 5):
         np.testing.assert_allclose(in_x[row], expected["x"][row], rtol=1e-4, atol=1e-4)
     assert in_lam[5] == 0
+
+
+def test_ties_share_at_a_small_lam_and_where_nobody_competes_nothing_moves_with_k():
+    x = np.float32([[1000, 1000, 1000, 1001], [1000, 999, 1001, 1000]])
+    third, half = 1 / 3, 0.5
+    found = topk_mask(x, 2, lam=1e-6, solver="pav")
+    np.testing.assert_allclose(found, [[third, third, third, 1], [half, 0, 1, half]], atol=1e-6)
+    absent = np.full(2, -np.inf, np.float32)
+    assert jax.jit(jax.grad(lambda k: jnp.sum(topk_mask(absent, k, lam=0.1, solver="pav"))))(0.0) == 0
+
+
+def test_a_strong_lam_shrinks_entries_of_every_size():
+    x = np.float32([1.6, -2.1, 6.7e7, 0.91, -0.58])
+    np.testing.assert_array_equal(topk_mag(x, 5, lam=1.76e10, debias=True, solver="pav"), x)
 
 
 @pytest.mark.usefixtures("x64")
