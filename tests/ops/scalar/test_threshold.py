@@ -91,3 +91,16 @@ def test_a_traced_lam_of_0_is_hard_where_differences_underflow_and_one_below_the
     found = mask(x, np.float32([3, 2.75, 2]), np.float32([0, 0, 1e-41]))
     np.testing.assert_allclose(found[:2], [[1, 1, 1, 0], [1, 1, 0.75, 0]])
     assert np.isnan(found[2]).all()
+
+
+def test_a_k_just_below_a_whole_number_selects_no_neighbour():
+    y = ops.topk_mag(jnp.array([1.0, 0, -1, -2, 2]), 1.9999998, lam=0.10502035, p=1.1627, debias=True)
+    np.testing.assert_allclose(y, [0, 0, 0, -2, 2], atol=1e-5)
+
+
+def test_what_is_not_selected_leaves_no_trace_in_rescaled_magnitudes():
+    """So far below the others that any threshold there sums to k."""
+    x = np.float32([1e20, 1.0, -1e-5])
+    y, pull = jax.vjp(lambda x: ops.topk_mag(x, 1, lam=1e12, p=1.1, debias=True), x)
+    np.testing.assert_array_equal(y, np.float32([1e20, 0, 0]))
+    np.testing.assert_array_equal(pull(np.ones(3, np.float32))[0], [1, 0, 0])
