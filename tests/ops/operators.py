@@ -174,3 +174,6 @@ CALLS = {
     "gates": _call(_gates, x=X, w=W, by_rows=False),
     "shrinkage": _call(_shrunk, x=X, w=W),
 }
+
+# What returns other floats than its entries: `lam`, residuals, bounds, norms of float32 at least.
+WIDER = ("topk_plan", "topk_solution", "isotonic_regression", "lam_of_support", "curvature_bound", "gates")

@@ -1,8 +1,9 @@
-"""Axes, batches of any shape, empty arrays, and entries that do not take part."""
+"""Axes, batches of any shape, empty arrays, entries that do not take part, infinities and NaN."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import ops
 from ops import hard_topk_mag, hard_topk_mask, topk_mag, topk_mask
@@ -51,7 +52,6 @@ def test_density_is_a_share_of_the_entries():
         expected = hard_topk_mask(x, np.full(3, k, np.float32))
         np.testing.assert_array_equal(hard_topk_mask(x, density=density), expected)
         np.testing.assert_array_equal(traced(np.full(3, density, np.float32)), expected)
-    np.testing.assert_array_equal(topk_mag(x[:2, :35], density=0.1, axis=None), topk_mag(x[:2, :35], 7, axis=None))
 
 
 def test_a_density_of_many_entries_is_exact():
@@ -61,3 +61,45 @@ def test_a_density_of_many_entries_is_exact():
     traced = jax.jit(lambda density: share_of(density, 10**7, np.float32))
     assert traced(0.95) == 9_500_000
     assert traced(0.0) == 0
+
+
+# Entries that rows begin with, what fills them, k, and the mask of these entries.
+INFINITE = [
+    ([3, 1, 2], -np.inf, 5, [1, 1, 1]),  # fewer than k take part
+    ([], -np.inf, 5, []),
+    ([-7], -np.inf, 0.25, [0.25]),
+    ([1, np.inf, 2, np.inf, 3], 0, 3, [0, 1, 0, 1, 1]),
+    ([np.inf, 0, np.inf, np.inf, 1], 0, 2, [2 / 3, 0, 2 / 3, 2 / 3, 0]),
+    ([np.inf], -np.inf, 0, [0]),
+]
+
+
+def test_infinite_entries_are_absent_or_come_first():
+    p = 4 / 3
+    x, k = oracles.samples((20, 40), dtype=np.float32), np.full(20, 7.0, np.float32)
+    expected = np.zeros((len(INFINITE), 40))
+    for row, (entries, fill, count, mask) in enumerate(INFINITE):
+        x[row], k[row] = fill, count
+        x[row, : len(entries)], expected[row, : len(entries)] = entries, mask
+    found = np.asarray(topk_mask(x, k, lam=0.5, p=p))
+    np.testing.assert_allclose(found[: len(INFINITE)], expected, atol=1e-6)
+    np.testing.assert_allclose(found[len(INFINITE) :].sum(axis=1), 7, rtol=1e-6)
+    x[0] = [1, -np.inf, 2, *37 * [0]]
+    kept = topk_mag(x, np.full(20, 2), lam=0.01, p=p, debias=True)
+    np.testing.assert_allclose(kept[0, :4], [0, -np.inf, 2, 0], atol=2e-6)
+
+
+def test_nan_parameter_poisons_its_row_alone():
+    x = oracles.samples((20, 40), dtype=np.float32)
+    for name in ("k", "lam"):
+        arguments = {"k": np.full(20, 7.0, np.float32), "lam": np.full(20, 0.5, np.float32)}
+        arguments[name][3] = np.nan
+        np.testing.assert_array_equal(np.isnan(topk_mask(x, **arguments)), np.broadcast_to(np.eye(20)[3:4].T, x.shape))
+
+
+@pytest.mark.parametrize("operator", [hard_topk_mag, topk_mask])
+def test_a_nan_marks_its_row_in_any_number_of_rows(operator):
+    """XLA's CPU backend drops NaNs from the maximum of longer arrays."""
+    x = np.tile(np.float32([0.1, 0.2, np.nan, 0.1, 0.3, 0.1]), (1024, 1))
+    for k in (0, 2, 6):
+        assert np.all(np.isnan(operator(x, k)))

@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ops import topk_mask
+import ops
+from ops import baselines, isotonic, topk_mask
 from tests.ops import oracles
-from tests.ops.operators import CALLS, ROWS, N
+from tests.ops.operators import CALLS, ROWS, WIDER, N
 
 X = oracles.samples((20, 40), dtype=np.float32)
 
@@ -29,26 +30,32 @@ def test_sum_is_k_in_float32_for_long_vectors():
     assert abs(y.sum() - k) <= 1e-6 * k
 
 
-# Float64, and whole numbers without x64, are what other tests are made of. Integers of 64 bits take one way in.
-DTYPES = {False: ["bfloat16"], True: ["float32"]}
 OF_INTEGERS = ("topk_mask", "hard_topk_mag", "soft_rank", "topk_fenchel_young_loss")
-# Of what these return, other floats than the dtype of the entries: `lam`, residuals, bounds, norms of float32 at least.
-WIDER = ("topk_plan", "topk_solution", "isotonic_regression", "lam_of_support", "curvature_bound", "gates")
 
 
 @pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize("wide", [False, True])
-def test_every_operator_keeps_every_dtype_with_and_without_x64(name, wide):
+def test_every_operator_keeps_float32_with_x64(name, x64):
+    """Narrow floats without it: `test_meshes.py`. Integers of 64 bits take one way in."""
     call = CALLS[name]
     entries = {key for key, value in call.arrays.items() if value.shape == (ROWS, N) and value.dtype == np.float32}
-    with jax.enable_x64(wide):
-        default = "float64" if wide else "float32"
-        for dtype in DTYPES[wide] + ["int64"] * (wide and name in OF_INTEGERS):
-            arrays = {key: value.astype(dtype) if key in entries else value for key, value in call.arrays.items()}
-            floats = {leaf.dtype.name for leaf in jax.tree.leaves(jax.eval_shape(call, arrays)) if leaf.dtype != bool}
-            expected = {dtype if dtype in DTYPES[wide] else default} if entries else {default}
-            wider = {"float32", "float64"} if name in WIDER else set()
-            assert {one for one in floats if "float" in one} <= expected | wider, dtype
+    for dtype in ["float32"] + ["int64"] * (name in OF_INTEGERS):
+        arrays = {key: value.astype(dtype) if key in entries else value for key, value in call.arrays.items()}
+        floats = {leaf.dtype.name for leaf in jax.tree.leaves(jax.eval_shape(call, arrays)) if leaf.dtype != bool}
+        expected = {"float32" if dtype == "float32" and entries else "float64"}
+        wider = {"float32", "float64"} if name in WIDER else set()
+        assert {one for one in floats if "float" in one} <= expected | wider, dtype
+
+
+def test_every_operator_is_tried():
+    public = {name: getattr(module, name) for module in (ops, baselines, isotonic) for name in module.__all__}
+    named = {name for name, function in public.items() if callable(function) and not isinstance(function, type)}
+    tried = " ".join(CALLS) + " gates shrinkage"
+    others = {"register_nonlinearity"} | {  # in "gates" and in "shrinkage"
+        *("binary_concrete_cdf", "binary_concrete_pdf", "hard_concrete_cdf", "hard_concrete_pdf", "sample_gates"),
+        *("deterministic_gates", "l0_penalty", "probability_one", "probability_open", "probability_zero"),
+        *("sample_binary_concrete", "sigshrink", "soft_threshold_topk"),
+    }
+    assert {name for name in named - others if name not in tried.split()} == set()
 
 
 @pytest.mark.parametrize("name", ["k_support_negentropy", "topk_conjugate"])

@@ -49,13 +49,6 @@ def test_it_solves_the_problem_of_the_group_k_support_norm(x64):
     assert counts.sum() == y.size
 
 
-def test_derivatives_in_entries_and_number_and_strength(x64):
-    def function(x, k, lam):
-        return topk_mag_tree({"w": x}, k=k, lam=lam, p=4 / 3, debias=True, groups=Blocks((4, 4)))["w"]
-
-    oracles.check_derivatives(function, (MATRIX, 1.7, 1.3))
-
-
 def test_gradients_are_finite_where_groups_vanish():
     debias, p = True, 2.0
 

@@ -68,12 +68,6 @@ def test_derivatives_in_all_arguments_and_without_a_cap_the_budget_alone_bounds_
     assert (np.asarray(knapsack_mask(x, 0.0, costs=costs, caps=np.inf)) == 0).all()
 
 
-def test_booleans_are_numbers():
-    x, taken = [3.0, 2.0, 1.0], np.array([True, False, True])
-    found = knapsack_mask(x, 1.5, costs=np.ones(3, bool), caps=taken, lam=0.1)
-    np.testing.assert_array_equal(found, knapsack_mask(x, 1.5, caps=np.float32(taken), lam=0.1))
-
-
 def test_density_is_a_share_of_what_all_that_takes_part_costs(x64):
     x, costs, caps, _ = problem(4, 6)
     where = np.arange(6) != 2

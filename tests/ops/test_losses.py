@@ -63,90 +63,69 @@ def test_it_is_never_negative_and_0_at_the_mask_or_where_the_positives_lead_by_l
     np.testing.assert_allclose(plain(good, pairs, np.full(500, 2)), np.zeros(500), atol=1e-7)
 
 
-@pytest.mark.parametrize("target", ["one_hot", "smooth"])
-def test_absent_classes_and_absent_labels(x64, target):
+def test_absent_labels_and_rows_of_nothing(x64):
     others = np.arange(9) != 4
-    infinite = np.where(others, X, -np.inf)
-    # -inf; not taking part; -inf at the label; nothing but -inf
-    x = np.concatenate([infinite, X, infinite, np.full((2, 9), -np.inf)])
-    labels = np.concatenate([LABELS, LABELS, np.full(8, 4), [1, 2]])
-    k, lam = np.concatenate([K, K, K, [3, 3]]), np.concatenate([LAM, LAM, LAM, [0.1, 0.1]])
-    where = np.ones(x.shape, bool)
-    where[8:16] = others
-
-    def total(x):
-        losses = topk_fenchel_young_loss(x, labels, k, lam=lam, target=target, where=where)
-        return losses.sum(), losses
-
-    gradient, losses = jax.device_get(jax.jit(jax.grad(total, has_aux=True))(x))
-    targets = onehot(LABELS)[:, others]
-    targets = targets if target == "one_hot" else smoothed(targets, np.minimum(K, 8))
-    expected = written(X[:, others], targets, np.minimum(K, 8), LAM)
-    np.testing.assert_allclose(losses[:16].reshape(2, 8), np.stack([expected, expected]), rtol=1e-12, atol=1e-14)
-    assert np.isfinite(gradient[:16]).all()
-    assert np.all(gradient[:16, 4] == 0)
-    if target == "one_hot":
-        assert np.all(losses[16:24] == np.inf)
-    else:
-        assert np.isfinite(losses[16:]).all()
-        np.testing.assert_array_equal(losses[24:], [0, 0])
-
-
-def both_losses(x, targets, k=2, **options):
-    single = topk_fenchel_young_loss(x, targets, k, lam=0.5, **options)
-    return single, topk_fenchel_young_mixture(x, targets, np.array([0.25, 0.5]), lam=0.5, **options)
+    # A class that does not take part; -inf, which is the label's; nothing but -inf.
+    x = np.concatenate([X, np.where(others, X, -np.inf), np.full((2, 9), -np.inf)])
+    labels = np.concatenate([LABELS, np.full(8, 4), [1, 2]])
+    k, lam = np.concatenate([K, K, [3, 3]]), np.concatenate([LAM, LAM, [0.1, 0.1]])
+    where = np.arange(18)[:, None] >= 8
+    losses = functools.partial(topk_fenchel_young_loss, x, labels, k, lam=lam, where=others | where)
+    few, targets = np.minimum(K, 8), onehot(LABELS)[:, others]
+    plain, smooth = losses(target="one_hot"), losses(target="smooth")
+    np.testing.assert_allclose(plain[:8], written(X[:, others], targets, few, LAM), rtol=1e-12, atol=1e-14)
+    expected = written(X[:, others], smoothed(targets, few), few, LAM)
+    np.testing.assert_allclose(smooth[:8], expected, rtol=1e-12, atol=1e-14)
+    assert np.all(plain[8:16] == np.inf)
+    assert np.isfinite(smooth[8:]).all()
+    np.testing.assert_array_equal(smooth[16:], [0, 0])
 
 
 @jax.jit
-def both_with_gradient(x, labels):
-    def total(x):
-        losses = both_losses(x, labels)
-        return sum(map(jnp.sum, losses)), losses
+def losses_and_means(x, labels):
+    """Single loss and mixture, each also as a mean, and the gradient of the means."""
 
-    return jax.grad(total, has_aux=True)(x)[::-1]
+    def both(x, **options):
+        options |= {"lam": 0.5, "ignore_index": -100}
+        single = topk_fenchel_young_loss(x, labels, 2, **options)
+        return single, topk_fenchel_young_mixture(x, labels, np.array([0.25, 0.5]), **options)
+
+    def total(x):
+        means = both(x, reduction="mean")
+        return sum(means), means
+
+    gradient, means = jax.grad(total, has_aux=True)(x)
+    return both(x), means, gradient
 
 
 def test_a_label_out_of_range_that_is_not_known_gives_nan():
     x, labels = X.astype(np.float32), LABELS.astype(np.int32)
     labels[3], labels[5] = 9, -1
     wrong = np.isin(np.arange(8), (3, 5))
-    losses, gradient = jax.device_get(both_with_gradient(x, labels))
+    losses, means, gradient = jax.device_get(losses_and_means(x, labels))
     np.testing.assert_array_equal(np.isnan(gradient), np.broadcast_to(wrong[:, None], gradient.shape))
-    single, second = (written(X, onehot(LABELS), k, 0.5) for k in (2, 1))
-    for loss, expected in zip(losses, (single, 0.25 * second + 0.5 * single), strict=True):
+    assert np.isnan(means).all()
+    second, first = (written(X, onehot(LABELS), k, 0.5) for k in (2, 1))
+    for loss, expected in zip(losses, (second, 0.25 * first + 0.5 * second), strict=True):
         np.testing.assert_array_equal(np.isnan(loss), wrong)
         np.testing.assert_allclose(loss[~wrong], expected[~wrong], rtol=1e-6)
-    wide = oracles.samples((3, 250), 3, np.float32)  # no label of a byte is taken for one 256 away
-    losses = jax.jit(lambda labels: topk_fenchel_young_loss(wide, labels, 3, lam=0.5))(np.uint8([7, 200, 253]))
-    np.testing.assert_allclose(losses[:2], written(np.float64(wide[:2]), np.eye(250)[[7, 200]], 3, 0.5), rtol=1e-5)
-    assert np.isnan(losses[2])
 
 
 def test_what_is_ignored_has_neither_loss_nor_gradient_nor_weight():
     labels = np.where(np.arange(8) % 3 == 1, -100, LABELS).astype(np.int32)
     counted = labels != -100
     x = np.where(counted[:, None], X, np.nan).astype(np.float32)  # not even its NaN matters
-
-    def losses_and_means(x, targets):
-        def total(x):
-            means = both_losses(x, reduction="mean", targets=targets, ignore_index=-100)
-            return sum(means), means
-
-        gradient, means = jax.grad(total, has_aux=True)(x)
-        return both_losses(x, targets, ignore_index=-100), means, gradient
-
     known = topk_fenchel_young_loss(x, labels, 2, lam=0.5, ignore_index=-100)  # no mistake where it can be seen
-    compiled = jax.jit(losses_and_means)
-    losses, means, gradient = jax.device_get(compiled(x, labels))
+    losses, means, gradient = jax.device_get(losses_and_means(x, labels))
     np.testing.assert_allclose(known, losses[0], rtol=1e-6)
-    expected, _ = jax.device_get(both_with_gradient(X.astype(np.float32), LABELS.astype(np.int32)))
-    for loss, mean, wanted in zip(losses, means, expected, strict=True):
+    second, first = (written(X, onehot(LABELS), k, 0.5) for k in (2, 1))
+    for loss, mean, wanted in zip(losses, means, (second, 0.25 * first + 0.5 * second), strict=True):
         assert np.all(loss[~counted] == 0)
         np.testing.assert_allclose(loss[counted], wanted[counted], rtol=1e-6)
         np.testing.assert_allclose(mean, np.mean(wanted[counted]), rtol=1e-6)
     assert np.all(gradient[~counted] == 0)
     assert np.all(np.abs(gradient[counted]).max(-1) > 0)
-    assert compiled(x, np.full(8, -100, np.int32))[1] == (0, 0)
+    assert losses_and_means(x, np.full(8, -100, np.int32))[1] == (0, 0)
 
 
 EXAMPLE, OF_CLASS = np.linspace(0, 2, 8), np.linspace(0.5, 2, 9)
@@ -222,34 +201,36 @@ def test_a_target_where_the_mask_underflows():
     np.testing.assert_allclose(single, double[0], rtol=3e-6)  # a position is raised to the power 53
 
 
-def test_an_example_without_weight_costs_nothing_even_if_it_is_infinite():
-    reduction = "mean"
+def test_what_has_no_weight_costs_nothing_even_if_it_is_infinite():
+    labels = np.array([0, 1])
+
+    @jax.jit
+    def of_examples(x, weights):
+        loss = functools.partial(topk_fenchel_young_loss, targets=labels, k=1, lam=1.0, reduction="mean")
+        return jax.value_and_grad(lambda x, weights: loss(x, example_weights=weights), (0, 1))(x, weights)
+
     x = np.float32([[2, 0, 1], [2, -np.inf, 1]])
-
-    def loss(x, weights):
-        return topk_fenchel_young_loss(x, [0, 1], 1, lam=1.0, example_weights=weights, reduction=reduction)
-
-    value, gradient = jax.value_and_grad(loss)(x, np.float32([1, 0]))
+    value, (in_x, in_weights) = of_examples(x, np.float32([1, 0]))
     assert value == 0  # the label leads by lam
-    np.testing.assert_array_equal(gradient[1], 0)
-    assert np.isposinf(loss(x, np.float32([1, 0.5])))
-    in_weights = jax.grad(loss, argnums=1)(np.float32([[2, 0, 1], [2, 1, 1]]), np.float32([1, 0]))
+    np.testing.assert_array_equal(in_x[1], 0)
+    assert not np.isnan(in_weights).any()
+    assert np.isposinf(of_examples(x, np.float32([1, 0.5]))[0])
+    _, (_, in_weights) = of_examples(np.float32([[2, 0, 1], [2, 1, 1]]), np.float32([1, 0]))
     assert in_weights[1] > 0  # what an example would cost is known all the same
-    assert not np.isnan(jax.grad(loss, argnums=1)(x, np.float32([1, 0]))).any()
 
+    @jax.jit
+    def of_numbers(x, weights):
+        def total(x, weights):
+            losses = topk_fenchel_young_mixture(x, np.array([1, 1]), weights, lam=1.0)
+            return jnp.sum(losses), losses
 
-def test_a_k_without_weight_costs_nothing_even_if_it_is_infinite():
+        return jax.value_and_grad(total, (0, 1), has_aux=True)(x, weights)
+
     x = np.float32([[2, -np.inf, 1], [2, 0, 1]])
-    labels = np.array([1, 1])
-
-    def total(x, weights):
-        losses = topk_fenchel_young_mixture(x, labels, weights, lam=1.0)
-        return jnp.sum(losses), losses
-
-    (_, found), gradient = jax.value_and_grad(total, has_aux=True)(x, np.float32([0, 0.5]))
+    (_, found), (in_x, _) = of_numbers(x, np.float32([0, 0.5]))
     second = written(np.float64(x[1:]), np.eye(3)[[1]], 2, 1.0)
     np.testing.assert_allclose(found, [np.inf, 0.5 * second[0]], rtol=1e-6)
-    assert np.isfinite(gradient).all()
-    slopes, found = jax.grad(total, argnums=1, has_aux=True)(x, np.zeros(2, np.float32))
+    assert np.isfinite(in_x).all()
+    (_, found), (_, in_weights) = of_numbers(x, np.zeros(2, np.float32))
     np.testing.assert_array_equal(found, [0, 0])
-    assert np.isfinite(slopes).all()
+    assert np.isfinite(in_weights).all()

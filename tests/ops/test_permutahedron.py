@@ -1,14 +1,16 @@
 """Sort, rank, quantile and projection: golden values, permutations by brute force, the hull by a generic solver."""
 
+import functools
 import itertools
 
 import jax
 import numpy as np
 import pytest
 
-from ops.isotonic import Dual
 from ops.permutahedron import lmo, project_permutahedron, soft_quantile, soft_rank, soft_sort
 from tests.ops import oracles
+from tests.ops.oracle.permutahedron import project
+from tests.ops.oracle.problem import problem
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -28,40 +30,41 @@ def test_linear_maximisation_by_brute_force():
     np.testing.assert_array_equal(jax.jit(jax.jacobian(lambda x: lmo(x, W[0])))(X[0]), np.zeros((4, 4)))
 
 
-def test_projection_against_a_generic_solver():
+def test_projection_against_a_generic_solver_and_a_nan_marks_its_row():
     p = 1.5
-    found = project_permutahedron(X, W, lam=0.7, p=p)
-    for y, x, w in zip(np.asarray(found), X, W, strict=True):
+    project = functools.partial(project_permutahedron, lam=0.7, p=p)
+    for y, x, w in zip(np.asarray(project(X, W)), X, W, strict=True):
         best = oracles.projected(x, w, 0.7, p)
         ours, least = (0.7 / p * np.sum(np.abs(z) ** p) - x @ z for z in (y, best))
         assert ours <= least + 1e-9
         np.testing.assert_allclose(y, best, atol=2e-4)
+    x = np.array([[np.nan, 1, 2, 0], [1, np.nan, 2, 0], [1, 3, 2, 0]])
+    np.testing.assert_array_equal(np.isnan(project(x, W)).all(axis=1), [True, True, False])
+    np.testing.assert_array_equal(np.isnan(project(W, x)).all(axis=1), [True, True, False])
+
+
+ROWS = np.tile([5.0, 1.0, 2.0], (3, 1))
 
 
 def test_golden_values():
-    x = np.array([5.0, 1.0, 2.0])
     strengths = np.array([1.0, 0.1, 0.0])
     expected = [[5 / 3, 8 / 3, 11 / 3], [1, 2, 5], [1, 2, 5]]
-    np.testing.assert_allclose(soft_sort(np.stack(3 * [x]), lam=strengths), expected)
-    np.testing.assert_allclose(soft_rank(x, lam=2.0), [3, 1.25, 1.75])
-    np.testing.assert_allclose(soft_rank(x, lam=2.0, descending=True), [1, 2.75, 2.25])
-    np.testing.assert_allclose(soft_quantile(x, 0.5, lam=1.0), 8 / 3)
+    np.testing.assert_allclose(soft_sort(ROWS, lam=strengths), expected)
+    two = np.full(3, 2.0)
+    ranks = soft_rank(ROWS, lam=two)
+    np.testing.assert_allclose(ranks[0], [3, 1.25, 1.75])
+    np.testing.assert_allclose(soft_rank(ROWS, lam=two, descending=True)[0], [1, 2.75, 2.25])
+    np.testing.assert_allclose(soft_quantile(ROWS, 0.5, lam=1.0)[0], 8 / 3)
+    # Ranks are not moved by a shift.
+    np.testing.assert_allclose(soft_rank(ROWS + np.array([[1e6], [0], [-1e6]]), lam=two), ranks, atol=1e-7)
+    assert soft_sort(np.zeros((2, 0))).shape == (2, 0)
 
 
 def test_quantiles_without_regularisation():
-    x = RNG.normal(size=(9, 2))
-    for q in (0.0, 0.3, 0.5, 1.0):
-        np.testing.assert_allclose(soft_quantile(x, q, lam=0.0, axis=0), np.quantile(x, q, axis=0))
-    q = np.array([0.1, 0.9])
-    expected = [np.quantile(column, one) for column, one in zip(x.T, q, strict=True)]
-    np.testing.assert_allclose(soft_quantile(x, q, lam=0.0, axis=0), expected)
+    for q in ([0.0, 0.3, 0.5], [1.0, 0.1, 0.9]):
+        expected = [np.quantile(row, one) for row, one in zip(W[:, :3], q, strict=True)]
+        np.testing.assert_allclose(soft_quantile(W[:, :3], np.array(q), lam=0.0), expected)
     assert soft_quantile(np.array([3.0]), 0.4) == 3
-
-
-def test_rank_is_not_moved_by_a_shift():
-    x = RNG.normal(size=50)
-    shifted, exact = np.asarray(soft_rank(np.stack([x + 1e6, x]), lam=np.array([0.3, 0.3])))
-    np.testing.assert_allclose(shifted, exact, atol=1e-7)
 
 
 def test_derivatives():
@@ -74,14 +77,6 @@ def test_derivatives():
     assert np.unique(np.round(found, 6)).size > 4
 
 
-def test_other_axes_dtypes_and_solvers():
-    x = RNG.normal(size=(2, 3, 3))
-    ranks = np.moveaxis(soft_rank(x, axis=1), 1, -1)
-    np.testing.assert_allclose(soft_rank(np.moveaxis(x, 1, -1), solver=Dual(2000)), ranks, atol=1e-10)
-    assert jax.eval_shape(soft_sort, np.float16(x)).dtype == np.float16
-    assert soft_sort(np.zeros((2, 0))).shape == (2, 0)
-
-
 def test_soft_values_are_nan_where_sums_of_them_overflow():
     x = np.float32([-7.1465446e29, 9.99001e29, 7.1465446e29, 0.0, 9.99001e29])
     found = soft_sort(np.stack([x, x]), lam=np.float32([3.3157815e11, 1e-32]), p=1.9)
@@ -89,41 +84,41 @@ def test_soft_values_are_nan_where_sums_of_them_overflow():
     np.testing.assert_allclose(found[1], np.sort(x), rtol=1e-6)
 
 
-def test_nan_marks_its_row():
-    x = np.array([[np.nan, 1, 2, 0], [1, np.nan, 2, 0], [1, 3, 2, 0]])
-    np.testing.assert_array_equal(np.isnan(project_permutahedron(x, W)).all(axis=1), [True, True, False])
-    np.testing.assert_array_equal(np.isnan(project_permutahedron(W, x)).all(axis=1), [True, True, False])
-
-
 def test_entries_that_take_no_part_are_as_if_they_were_not_there():
-    p = 1.5  # which takes powers of what is absent
+    p, q = 1.5, 0.3  # p takes powers of what is absent
     rng = np.random.default_rng(3)
     x, lam = rng.normal(size=(4, 8)), np.array([0.0, 0.3, 1.0, 5.0])
     where = rng.permuted(np.tile(np.arange(8) < 5, (4, 1)), axis=1)
     rest, absent = x[where].reshape(4, 5), np.full((4, 3), -np.inf)
+    # Two more rows: of nothing, and of one entry among absent ones.
+    given = np.concatenate([np.where(where, x, np.nan), np.ones((1, 8)), [[2.0, *7 * [-np.inf]]]])
+    flags = np.concatenate([where, np.zeros((1, 8), bool), np.ones((1, 8), bool)])
+    strengths = np.append(lam, [1.0, 1.0])
 
     @jax.jit
-    def everything(x, where):
+    def everything(x):
         def quantiles(x):
-            found = soft_quantile(x, 0.3, lam=lam, p=p, where=where)
+            found = soft_quantile(x, q, lam=strengths, p=p, where=flags)
             return found.sum(), found
 
         slope, quantile = jax.grad(quantiles, has_aux=True)(x)
-        sort = soft_sort(x, lam=lam, p=p, descending=True, where=where)
-        return sort, soft_rank(x, lam=lam, p=p, descending=True, where=where), quantile, slope
+        sort = soft_sort(x, lam=strengths, p=p, descending=True, where=flags)
+        return sort, soft_rank(x, lam=strengths, p=p, descending=True, where=flags), quantile, slope
 
-    falling, ranks, quantile, slope = map(np.asarray, everything(rest, None))
-    found = list(map(np.asarray, everything(np.where(where, x, np.nan), where)))
-    np.testing.assert_allclose(found[0], np.concatenate([falling, absent], axis=1), atol=1e-9)
-    np.testing.assert_allclose(found[2], quantile, atol=1e-9)
-    for one, other in ((found[1], ranks), (found[3], slope)):
-        np.testing.assert_allclose(one[where].reshape(4, 5), other, atol=1e-9)
+    def projected(x, w, **options):
+        of = problem(x, 0, lam, p, **options)
+        return project(of, of.x, np.longdouble(w), bool(options)).wanted
+
+    places = np.tile(np.arange(1.0, 6), (4, 1))
+    rising = projected(
+        places, rest, cotangent=np.tile([0, 0.8, 0.2, 0, 0], (4, 1))
+    )  # 0.3 is 1.2 of the way from 0 to 4
+    falling, ranks = projected(-places, rest)["value"], projected(-rest, places)["value"]
+    sort, found, quantile, slope = map(np.asarray, everything(given))
+    np.testing.assert_allclose(sort[:4], np.concatenate([falling, absent], axis=1).astype(float), atol=1e-9)
+    np.testing.assert_allclose(quantile[:4], (rising["value"] @ [0, 0.8, 0.2, 0, 0]).astype(float), atol=1e-9)
+    np.testing.assert_array_equal(quantile[4:], [np.nan, 2.0])
+    for one, other, first in ((found[:4], ranks, 0), (slope[:4], rising["x"], 1)):  # at lam = 0 there is no one slope
+        np.testing.assert_allclose(one[where].reshape(4, 5)[first:], other[first:].astype(float), atol=1e-9)
         assert (one[~where] == 0).all()
-
-
-def test_of_nothing_there_is_no_quantile():
-    nothing = np.zeros(3, bool)
-    x = np.array([[1.0, 3.0, 2.0], [2.0, -np.inf, -np.inf]])
-    quantiles = soft_quantile(x, 0.5, where=np.stack([nothing, ~nothing]))
-    np.testing.assert_array_equal(quantiles, [np.nan, 2.0])
-    assert (np.asarray(soft_rank(X[0, :3], where=nothing)) == 0).all()
+    assert (found[4] == 0).all()

@@ -9,18 +9,13 @@ from tests.ops import oracles
 X = oracles.samples((6, 40), 3)
 
 
-def num_nonzeros(x, k, lam, p, in_magnitude):
-    operator = ops.topk_mag if in_magnitude else ops.topk_mask
-    return np.count_nonzero(operator(x, k, lam=lam, p=p), axis=-1)
-
-
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize(("p", "in_magnitude"), [(2.0, True), (4 / 3, False)])
-def test_it_is_the_largest_lam_with_so_many_nonzeros(p, in_magnitude):
-    k, support = np.array([3, 3, 3, 7.5, 20, 39]), np.array([3, 4, 39, 20, 21, 39])
-    lam = ops.lam_of_support(X, k, support, in_magnitude=in_magnitude, p=p)
-    np.testing.assert_array_equal(num_nonzeros(X, k, lam * (1 - 1e-9), p, in_magnitude), support)
-    np.testing.assert_array_equal(num_nonzeros(X, k, lam * (1 + 1e-9), p, in_magnitude), support + 1)
+def test_it_is_the_largest_lam_with_so_many_nonzeros():
+    k, support, p = np.array([3, 3, 3, 7.5, 20, 39]), np.array([3, 4, 39, 20, 21, 39]), 4 / 3
+    lam = ops.lam_of_support(X, k, support, p=p)
+    for factor, more in ((1 - 1e-9, 0), (1 + 1e-9, 1)):
+        nonzeros = np.count_nonzero(ops.topk_mask(X, k, lam=lam * factor, p=p), axis=-1)
+        np.testing.assert_array_equal(nonzeros, support + more)
 
 
 def bisected(x, k, support, p, in_magnitude):
@@ -52,35 +47,33 @@ def test_it_is_hard_below_k_and_as_soft_as_can_be_where_none_is_left_out():
     np.testing.assert_array_equal(lam, np.float32([0, 0, 0, 1e32, 1e32, 1e32]))
 
 
-def test_of_entries_that_tie_at_the_end_all_are_in_or_none():
-    x = np.float32([[3, 2, 2, 1], [3, 2, 2, 1]])
-    lam = ops.lam_of_support(x, 1, np.array([2, 3]))
-    softest = oracles.by_rows(oracles.pooled, x, 1, np.asarray(lam) * 0.999)
+def padded(rows, fill):
+    """Rows of 40, compiled before."""
+    return np.stack([np.r_[row, np.full(40 - len(row), fill)] for row in rows]).astype(np.float32)
+
+
+def test_ties_at_the_end_are_all_in_or_none_and_a_nan_or_infinity_marks_its_row():
+    x = padded([[3, 2, 2, 1], [3, 2, 2, 1], 4 * [2], 4 * [2], [1, np.nan, 3], [1, np.inf, 3]], -np.inf)
+    lam = ops.lam_of_support(x, 1, np.array([2, 3, 2, 3, 2, 2]))
+    softest = oracles.by_rows(oracles.pooled, x[:2], 1, np.asarray(lam)[:2] * 0.999)
     np.testing.assert_array_equal(np.count_nonzero(softest, axis=-1), [1, 3])
-    assert (ops.lam_of_support(np.full((2, 4), 2, np.float32), 1, np.array([2, 3])) == 0).all()
+    np.testing.assert_array_equal(lam[2:], [0, 0, np.nan, np.nan])
 
 
 def test_zeros_are_never_reached_in_magnitude():
-    lam = ops.lam_of_support(np.float32([2, -1, 0, 0]), 1, 2, in_magnitude=True)
-    assert lam == np.float32(1e32)
-    x = np.float32([2, -1, 0, 0])
-    for k, support in ((3, 3), (3, 2), (2, 2), (3, 1)):
-        found = ops.lam_of_support(x, k, support, in_magnitude=True)
-        assert found == (0 if support == 1 else np.float32(1e32))
-    assert np.count_nonzero(oracles.pooled(x, 3, 1e30, kind="mag")) == 2
-    assert ops.lam_of_support(x, 3, 3) < 10  # of the mask a zero has its share
+    x, k, support = padded(6 * [[2, -1]], 0), np.array([1, 3, 3, 2, 3, 3]), np.array([2, 3, 2, 2, 1, 2])
+    found = ops.lam_of_support(x, k, support, in_magnitude=True)
+    np.testing.assert_array_equal(found, np.float32([1e32, 1e32, 1e32, 1e32, 0, 1e32]))
+    assert np.count_nonzero(oracles.pooled(x[0], 3, 1e30, kind="mag")) == 2
+    shares = ops.lam_of_support(padded(6 * [[2, -1, 0, 0]], -np.inf), 3, 3)
+    assert ((shares > 0) & (shares < 10)).all()  # of the mask a zero has its share
 
 
 def test_entries_that_take_no_part_are_as_if_absent():
     where = np.arange(40) % 3 > 0
-    among = ops.lam_of_support(X[:, where], 5, 12)
-    np.testing.assert_allclose(ops.lam_of_support(np.where(where, X, -np.inf), 5, 12), among, rtol=1e-6)
-    np.testing.assert_allclose(ops.lam_of_support(X.T, 5, 12, axis=0, where=where[:, None]), among, rtol=1e-6)
-
-
-def test_a_row_with_nan_or_infinity_has_none():
-    x = np.float32([[1, 2, 3], [1, np.nan, 3], [1, np.inf, 3]])
-    np.testing.assert_array_equal(np.isnan(ops.lam_of_support(x, 1, 2)), [False, True, True])
+    expected = [bisected(row, 5, 12, 2.0, False) for row in X[:, where]]
+    np.testing.assert_allclose(ops.lam_of_support(np.where(where, X, -np.inf), 5, 12), expected, rtol=1e-5)
+    np.testing.assert_allclose(ops.lam_of_support(X.T, 5, 12, axis=0, where=where[:, None]), expected, rtol=1e-5)
 
 
 def test_its_derivatives_are_zero():

@@ -1,4 +1,4 @@
-"""jit, vmap, and derivatives of them equal a Python loop over rows; compilations are few, memory is linear."""
+"""Compilations are few, memory is linear, and what is exported serves any batch."""
 
 import jax
 import jax.numpy as jnp
@@ -6,36 +6,11 @@ import numpy as np
 import pytest
 from jax import export
 
-from ops import (
-    hard_topk_mask,
-    soft_topk,
-    topk_mag,
-    topk_mask,
-)
+from ops import hard_topk_mask, topk_mag, topk_mask
 from tests.ops import oracles
 from tests.ops.operators import CALLS, ROWS
 
 X = oracles.samples((2, 3, 12), dtype=np.float32)
-K = np.float32([[1, 2, 3.5], [4, 5, 6]])
-LAM = np.float32([[0.1, 1, 2], [0.5, 0.2, 3]])
-
-
-def test_nested_vmap_and_derivatives_equal_a_loop():
-    def loss(x, k, lam):
-        y = topk_mag(x, k, lam=lam, p=4 / 3)
-        return jnp.sum(y**2), y
-
-    with_gradients = jax.value_and_grad(loss, (0, 2), has_aux=True)
-    one = jax.jit(with_gradients)
-    rows = [one(X[i, j], K[i, j], LAM[i, j]) for i in range(2) for j in range(3)]
-    (_, expected), expected_gradients = jax.tree.map(
-        lambda *leaves: np.stack(leaves).reshape(2, 3, *leaves[0].shape), *rows
-    )
-    (_, y), gradients = jax.jit(jax.vmap(jax.vmap(with_gradients)))(X, K, LAM)
-    np.testing.assert_allclose(y, expected, atol=1e-6)
-    for gradient, wanted in zip(gradients, expected_gradients, strict=True):
-        assert np.abs(wanted).max() > 0
-        np.testing.assert_allclose(gradient, wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_one_compilation_for_all_k_and_lam(caplog):
@@ -99,21 +74,21 @@ def test_operators_are_exported_with_a_symbolic_batch(name):
         key: jax.ShapeDtypeStruct((batch, *value.shape[1:]) if value.shape[:1] == (ROWS,) else value.shape, value.dtype)
         for key, value in call.arrays.items()
     }
-    exported = export.export(jax.jit(lambda arguments: call(arguments)), platforms=("cpu", "tpu"))(arguments)
+    exported = export.export(jax.jit(lambda arguments: call(arguments)))(arguments)
     assert not call.by_rows or all(result.shape[0] == batch for result in exported.out_avals)
 
 
 def test_what_was_exported_serves_every_batch():
-    def served(x):
-        slope = jax.grad(lambda x: jnp.sum(topk_mask(x, 2, lam=1.0) ** 2))(x)
-        return tuple(soft_topk(x, 2, lam=1.0, num_slots=3)), slope
+    def total(x):
+        y = topk_mask(x, 2, lam=1.0)
+        return jnp.sum(y**2), y
 
     shape = export.symbolic_shape("b, 12")
-    exported = export.export(jax.jit(served))(jax.ShapeDtypeStruct(shape, jnp.float32))
+    exported = export.export(jax.jit(jax.grad(total, has_aux=True)))(jax.ShapeDtypeStruct(shape, jnp.float32))
     x = X.reshape(6, 12)
-    (weights, *_), slope = export.deserialize(exported.serialize()).call(x)
+    slope, y = export.deserialize(exported.serialize()).call(x)
     mask = oracles.by_rows(oracles.pooled, x, 2, 1.0)
-    np.testing.assert_allclose(weights, -np.sort(-mask)[:, :3], atol=1e-6)
+    np.testing.assert_allclose(y, mask, atol=1e-6)
     active = (mask > 0) & (mask < 1)  # the Jacobian is that of a projection onto these, less their mean
     along = np.where(active, 2 * mask, 0)
     expected = np.where(active, along - along.sum(-1, keepdims=True) / active.sum(-1, keepdims=True), 0)

@@ -1,84 +1,121 @@
-"""A vector split over eight devices gives what one device gives, and only scalars travel."""
+"""Pytrees: the concatenation of their leaves, budgets for all or for each, and what takes no part."""
 
 import functools
+import typing
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import Mesh, PartitionSpec
 
-from ops import hard_topk_mag, hard_topk_mask, topk_mag, topk_mask
+from ops import (
+    hard_topk_mag_tree,
+    hard_topk_mask_tree,
+    topk_mag_tree,
+    topk_mask_tree,
+)
+from ops.pruning import Pruner
 from tests.ops import oracles
 
-X = oracles.samples((4, 64), dtype=np.float32)
-WEIGHTS = oracles.samples((4, 64), 1, np.float32)
+TREE = {"a": oracles.samples((8, 4), 1), "b": 0.3 * oracles.samples(16, 2), "c": [oracles.samples((2, 3, 2), 3)]}
+SINGLE = jax.tree.map(np.float32, TREE)
+SIZE = 32 + 16 + 12
+RELAXED = [topk_mask_tree, topk_mag_tree]
+HARD = [hard_topk_mask_tree, hard_topk_mag_tree]
 
 
-@pytest.fixture(scope="module")
-def mesh():
-    return Mesh(np.array(jax.devices("cpu")[:8]), ("model",))
+def flat(tree):
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
 
 
-@pytest.fixture(scope="module")
-def square():
-    return Mesh(np.array(jax.devices("cpu")[:8]).reshape(2, 4), ("data", "model"))
+def test_a_budget_for_each_leaf(x64):
+    """What the operator makes of the leaf as a row, in the leaf's own precision."""
+    tree = {"a": TREE["a"], "b": SINGLE["a"].ravel()[::-1]}
+    kept = topk_mag_tree(tree, lam=0.5, p=4 / 3, debias=True, k=9, per_leaf=True)
+    for leaf, y, tolerance in zip(tree.values(), kept.values(), (1e-12, 2e-6), strict=True):
+        assert y.dtype == leaf.dtype
+        expected = oracles.pooled(leaf.ravel(), 9, 0.5, 4 / 3, "mag", debias=True).reshape(leaf.shape)
+        np.testing.assert_allclose(y, expected, rtol=tolerance, atol=tolerance)
 
 
-def split(mesh, function, spec):
-    return jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec)
+@pytest.mark.parametrize("operator", [*RELAXED, *HARD, Pruner.__call__, Pruner.harden])
+def test_type_checkers_keep_the_type_of_a_tree(operator):
+    hints = typing.get_type_hints(operator)
+    assert isinstance(hints["return"], typing.TypeVar)
+    assert hints["return"] is next(iter(hints[name] for name in ("params", "scores") if name in hints))
 
 
-MASK, MAGNITUDES = functools.partial(topk_mask, k=5.5, lam=0.5), functools.partial(topk_mag, k=5.5, lam=0.5, p=4 / 3)
+def test_other_numbers_and_strengths_compile_nothing(caplog):
+    calls = [functools.partial(topk_mask_tree, SINGLE, k=k, lam=lam) for k in (3.0, 4.5) for lam in (0.2, 0.3)]
+    assert oracles.compilations(caplog, calls) == 1
 
 
-@pytest.mark.parametrize(
-    ("operator", "spec"),
-    [
-        (MASK, PartitionSpec(None, ("data", "model"))),
-        (MAGNITUDES, PartitionSpec(None, "model")),
-    ],
-)
-def test_values_and_gradients(square, operator, spec):
-    """Rows over one axis or two, and beside other rows; the first device holds entries that are all absent."""
-    x = X.copy()
-    x[:, :16] = -np.inf if operator is MASK else 0
-
-    def with_gradient(function):
-        def loss(x):
-            y = function(x)
-            return jnp.sum(WEIGHTS * y), y
-
-        gradient, y = jax.jit(jax.grad(loss, has_aux=True))(x)
-        return y, gradient
-
-    sharded = split(square, functools.partial(operator, axis_name=spec[1]), spec)
-    (y, gradient), (expected, expected_gradient) = with_gradient(sharded), with_gradient(operator)
-    np.testing.assert_allclose(y, expected, atol=1e-6)
-    assert np.abs(expected_gradient).max() > 0.1
-    np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-5, atol=1e-5)
+def test_a_share_is_rounded_down_once():
+    """0.3 times 3,000,003 is 900,000.9, which float32 has as 900,001."""
+    tree = {"a": jnp.arange(3_000_003, dtype=jnp.float32), "b": jnp.arange(10.0)}
+    kept = jax.jit(functools.partial(hard_topk_mask_tree, density=0.3, per_leaf=True))(tree)
+    assert np.sum(kept["a"], dtype=int) == 900_000
+    assert np.sum(kept["b"]) == 3
+    for density, k in ((0.1, 7), (0.29, 20), (0, 0), (1, 70)):
+        assert np.count_nonzero(topk_mag_tree([jnp.arange(1.0, 71)], density, lam=0)[0]) == k
 
 
-def test_hard_with_ties_across_devices(mesh):
-    x = np.round(X)
-    sharded = split(mesh, functools.partial(hard_topk_mag, k=20, axis_name="model"), PartitionSpec(None, "model"))
-    chosen = np.stack([oracles.hard(np.abs(row), 20) for row in x])
-    np.testing.assert_array_equal(jax.jit(sharded)(x), chosen * x)
+OTHERS = {
+    "act": jax.nn.relu,
+    "name": "block",
+    "none": None,
+    "flag": True,
+    "rate": 0.5,
+    "step": np.int32(10**6),
+    "flags": np.array([True, False]),
+    "key": jax.random.key(3),
+}
 
 
-@pytest.mark.parametrize("operator", [MAGNITUDES, functools.partial(hard_topk_mask, k=5)])
-def test_only_scalars_travel(mesh, operator):
-    sharded = split(mesh, functools.partial(operator, axis_name="model"), PartitionSpec(None, "model"))
-    jaxprs = [jax.make_jaxpr(sharded)(X), jax.make_jaxpr(jax.grad(lambda x: jnp.sum(sharded(x) ** 2)))(X)]
-    communicating = ("psum", "pmax", "pmin", "all_gather", "all_to_all", "ppermute", "reduce_scatter")
-    found = [e for jaxpr in jaxprs for e in oracles.equations(jaxpr) if e.primitive.name.startswith(communicating)]
-    assert len(found) >= 4
-    assert max(v.aval.size for e in found for v in e.invars) == len(X)
+@pytest.mark.parametrize("operator", [topk_mask_tree, hard_topk_mag_tree])
+def test_what_is_no_array_of_floats_takes_no_part(operator):
+    kept = operator({"others": OTHERS, "params": SINGLE}, k=5)
+    np.testing.assert_array_equal(flat(kept["params"]), flat(operator(SINGLE, k=5)))
+    masks = operator == topk_mask_tree  # a mask is 1 of what it does not select from
+    for name, leaf in OTHERS.items():
+        if name in ("flag", "rate", "step", "flags") and masks:
+            assert np.all(np.asarray(kept["others"][name]) == 1)
+            assert name == "rate" or np.asarray(kept["others"][name]).dtype == np.asarray(leaf).dtype
+        elif name in ("flag", "rate"):
+            assert kept["others"][name] == leaf
+        else:
+            assert kept["others"][name] is leaf
+    with pytest.raises(ValueError, match=r"^(params|scores) must have at least one floating leaf"):
+        operator(OTHERS, k=1)
 
 
-def test_k_is_checked_against_the_whole(mesh):
-    spec = PartitionSpec(None, "model")
-    whole, too_many = (split(mesh, functools.partial(topk_mask, k=k, axis_name="model"), spec) for k in (64, 65))
-    assert jax.eval_shape(whole, X).shape == X.shape
-    with pytest.raises(ValueError, match=r"^k .*65"):
-        jax.eval_shape(too_many, X)
+def test_counts_and_keys_pass_through_a_compiled_program():
+    others = {name: OTHERS[name] for name in ("step", "flags", "key")}
+    seen = []
+
+    def keep(tree):
+        return topk_mag_tree(tree, 0.25, lam=0.3, include=lambda path, leaf: seen.append(leaf) is None)
+
+    kept = jax.jit(keep)({"others": others, "params": SINGLE})
+    assert len(seen) == len(jax.tree.leaves(SINGLE))
+    for name, leaf in others.items():
+        assert kept["others"][name].dtype == leaf.dtype
+        assert jnp.all(kept["others"][name] == leaf)
+    expected = oracles.pooled(flat(SINGLE), 15, 0.3, kind="mag")
+    np.testing.assert_allclose(flat(kept["params"]), expected, atol=1e-6)
+
+
+def test_include_sees_the_path_and_leaves_the_rest_alone():
+    kept = topk_mag_tree(SINGLE, 0.25, lam=0.0, include=lambda path, leaf: jax.tree_util.keystr(path) != "['b']")
+    assert kept["b"] is SINGLE["b"]
+    assert np.count_nonzero(kept["a"]) + np.count_nonzero(kept["c"][0]) == 11
+    mask = topk_mask_tree(SINGLE, k=5, lam=0.5, include=lambda path, leaf: leaf.ndim > 1)
+    np.testing.assert_array_equal(mask["b"], np.ones(16, np.float32))
+    assert np.sum(mask["a"]) + np.sum(mask["c"][0]) == pytest.approx(5)
+
+
+def test_mixed_dtypes_stay():
+    tree = {"a": jnp.arange(4, dtype=jnp.bfloat16), "b": jnp.arange(4, dtype=jnp.float32)}
+    kept = topk_mag_tree(tree, 0.5, lam=0.0)
+    assert jax.tree.map(lambda leaf: leaf.dtype, kept) == {"a": jnp.bfloat16, "b": jnp.float32}
+    assert np.asarray(kept["a"], np.float32).tolist() == [0, 0, 2, 3]

@@ -1,12 +1,10 @@
 """Derivatives of the isotonic solution: Proposition 7 as the paper writes it, and differences."""
 
-import functools
-
 import jax
 import numpy as np
 import pytest
 
-from ops.isotonic import Dual, Dykstra, isotonic_regression
+from ops.isotonic import isotonic_regression
 from tests.ops import oracles
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -47,22 +45,6 @@ def test_to_second_order():
         return isotonic_regression(s, w, lam=lam, p=4 / 3, phi="exp").v
 
     oracles.check_derivatives(solution, (S, W, LAM), 1e-5)
-
-
-@functools.cache
-def gradients(solver):
-    """Of magnitudes at p = 2."""
-
-    def loss(s, w, lam):
-        return (isotonic_regression(s, w, lam=lam, phi="half_square", solver=solver).v ** 3).sum()
-
-    return jax.jit(jax.grad(loss, (0, 1, 2)))(S, W, LAM)
-
-
-@pytest.mark.parametrize("solver", [Dykstra(5000), Dual(5000)])
-def test_other_solvers_have_the_same_derivatives(solver):
-    for found, expected in zip(gradients(solver), gradients("pav"), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 def test_finite_where_entries_have_no_weight():

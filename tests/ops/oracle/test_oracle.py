@@ -1,6 +1,5 @@
-"""The oracle agrees with general-purpose solvers, and its derivatives with differences of its values."""
+"""The oracle agrees with general-purpose solvers and lets off little; operators are held to its derivatives."""
 
-import dataclasses
 import functools
 
 import numpy as np
@@ -8,22 +7,17 @@ import pytest
 
 from tests.ops import oracles
 from tests.ops.oracle.equation import Curve
-from tests.ops.oracle.groups import groups, runs
 from tests.ops.oracle.knapsack import knapsack
 from tests.ops.oracle.permutahedron import project
-from tests.ops.oracle.plan import plan
 from tests.ops.oracle.problem import problem
 from tests.ops.oracle.rounding import expected
 from tests.ops.oracle.topk import topk
-from tests.ops.oracle.value import loss, value
+from tests.ops.oracle.value import value
 
 X = oracles.samples((6, 6), seed=3)
 W = oracles.samples((6, 6), seed=4)
 K = np.array([1.3, 2.5, 1.7, 3.2, 0.6, 4.1])
 LAM = np.array([0.3, 1.0, 2.0, 0.7, 0.5, 3.0])
-COSTS = np.exp(W)
-CURVES = ["identity", "abs", "half_square", "exp"]
-MEMBERS = np.array([0, 0, 1, 1, 2, 2])
 
 
 @pytest.mark.parametrize("p", [1.2, 4 / 3, 1.7, 2.0])
@@ -42,86 +36,6 @@ def test_projections_are_the_best_mixtures_of_permutations(p):
     np.testing.assert_allclose(
         project(of, of.x, w.astype(np.longdouble)).wanted["value"].astype(float), right, atol=1e-4
     )
-
-
-def oracle_of(name, p):
-    """An oracle, and a problem for it with one number or one entry of output per row."""
-    per_row = name in ("loss", "smooth loss") or name.startswith("value")
-    rng = np.random.default_rng(1)
-    cotangent = rng.normal(size=(6, 1) if per_row else X.shape)
-    targets = (rng.random(X.shape) < 0.4).astype(float)
-    extra = {"knapsack": COSTS, "loss": targets, "smooth loss": targets}.get(name, 0.0)
-    k = K * 2 if name == "knapsack" else 1.37 + 0 * K if name in ("groups", "group magnitudes", "runs") else K
-    k = 0 * K if name.startswith("project") else k
-    of = problem(X, k, LAM, p, cotangent=cotangent, extra=extra)
-    w = np.longdouble(W)
-    caps = 1 + (COSTS < 1).astype(np.longdouble)
-    known = {
-        "knapsack": lambda of: knapsack(of, caps),
-        "loss": lambda of: loss(of, smooth=False),
-        "smooth loss": lambda of: loss(of, smooth=True),
-        "project": lambda of: project(of, of.x, w),
-        "project weights": lambda of: project(of, w, of.x, of_weights=True),
-        "groups": lambda of: groups(of, MEMBERS, Curve("identity"), False, whole=False),
-        "group magnitudes": lambda of: groups(of, MEMBERS, Curve("half_square"), False, whole=False),
-        "runs": lambda of: runs(of, MEMBERS, Curve("half_square"), False),
-        "rescaled": lambda of: topk(of, Curve("half_square"), debias=True),
-    }
-    known |= {curve: functools.partial(topk, curve=Curve(curve)) for curve in CURVES}
-    known |= {f"value of {curve}": functools.partial(value, curve=Curve(curve)) for curve in CURVES}
-    return known[name], of
-
-
-NAMES = [
-    "knapsack",
-    "loss",
-    "smooth loss",
-    "project",
-    "project weights",
-    "groups",
-    "group magnitudes",
-    "runs",
-    "rescaled",
-]
-
-
-@pytest.mark.parametrize("name", [*NAMES, *CURVES, *(f"value of {curve}" for curve in CURVES)])
-@pytest.mark.parametrize("p", [1.5, 2.0])
-def test_derivatives_are_differences_of_values(name, p):
-    oracle, of = oracle_of(name, p)
-    found = oracle(of).wanted
-    rng = np.random.default_rng(2)
-
-    def weighed(moved):
-        return (oracle(moved).wanted["value"] * of.cotangent).sum(axis=1)
-
-    for argument in ("x", "lam") if name.startswith("project") else ("x", "k", "lam"):
-        values = getattr(of, argument)
-        direction = rng.normal(size=values.shape)
-        after, before = (weighed(dataclasses.replace(of, **{argument: values + h * direction})) for h in (1e-7, -1e-7))
-        slope = (found[argument] * direction).sum(axis=1)
-        assert np.isfinite(slope).all()
-        np.testing.assert_allclose(slope.astype(float), ((after - before) / 2e-7).astype(float), rtol=1e-6, atol=1e-6)
-
-
-def test_a_plan_meets_its_conditions_and_its_derivatives_are_differences():
-    rng = np.random.default_rng(0)
-    x, h = rng.normal(size=(2, 4, 6))
-    limits = np.pad(np.full((4, 3), 0.9), ((0, 0), (0, 3)))
-    of = problem(x, 0.8, 0.7, 2.0, cotangent=h, extra=limits)
-    answer = plan(of, (2, 3), 1e-9)
-    matrices = answer.wanted["value"].astype(float).reshape(4, 2, 3)
-    np.testing.assert_allclose(matrices.sum(axis=2), 0.8, rtol=1e-9)
-    assert matrices.sum(axis=1).max() <= 0.9 + 1e-9
-    direction = rng.normal(size=x.shape)
-    after, before = (
-        (plan(dataclasses.replace(of, x=of.x + s * direction), (2, 3), 1e-9).wanted["value"] * h).sum(axis=1)
-        for s in (1e-5, -1e-5)
-    )
-    slope = (answer.wanted["x"] * direction).sum(axis=1)
-    judged = np.isfinite(slope)
-    assert judged.any()
-    np.testing.assert_allclose(slope[judged], ((after - before) / 2e-5)[judged], rtol=1e-5, atol=1e-6)
 
 
 def test_rounding_lets_off_little_but_at_a_kink():

@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.ops.oracle.problem import problem
 from tests.ops.oracle.reals import real
-from tests.ops.oracle.rounding import UNITS, Expected, expected
+from tests.ops.oracle.rounding import Expected, expected
 from tests.ops.problems import calls, entries
 from tests.ops.problems.entries import Rows
 from tests.ops.problems.operators import OPERATORS
@@ -24,13 +24,11 @@ class Tally:
     Attributes:
       tried: how many.
       judged: entries that were compared, by the name of what they are: ``value``, ``x``, ``k`` or ``lam``.
-      worst: the largest error of a right one, by that name, in units of rounding of what it is computed from.
       failures: what is wrong with a problem, and the line that reproduces it.
     """
 
     tried: int = 0
     judged: dict[str, int] = dataclasses.field(default_factory=dict)
-    worst: dict[str, float] = dataclasses.field(default_factory=dict)
     failures: list[str] = dataclasses.field(default_factory=list)
 
 
@@ -127,8 +125,6 @@ def _faults(
         bad = ((ratio > 1) | (~np.isfinite(got) & ~over & ~infinite)) & ~_overflows(setting, rows) & inside & ~nan_row
     right = judged & ~bad & ~nan_row & inside
     tally.judged[name] = tally.judged.get(name, 0) + int(right.sum())
-    units = np.where(right & np.isfinite(ratio), ratio, 0).max(initial=0) * UNITS
-    tally.worst[name] = max(tally.worst.get(name, 0.0), float(units))
     faults = {}
     for row in np.flatnonzero(bad.any(axis=1)):
         at = int(np.argmax(np.where(bad[row], np.nan_to_num(ratio[row], nan=np.inf), -1)))

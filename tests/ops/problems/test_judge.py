@@ -27,19 +27,16 @@ def found(monkeypatch, operator):
     return tally.failures
 
 
-@pytest.mark.parametrize(
-    ("fault", "wrong"),
-    [
+def test_planted_faults_are_noticed_with_a_line_that_reproduces_them(monkeypatch):
+    right = ops.sparsemax
+    for fault, wrong in (
         ("value", lambda x, y: jnp.where(x > 0.5, y * 1.00001, y)),
         ("value", lambda x, y: jnp.where(x > 2.5, jnp.nan, y)),
         ("d/dx", lambda x, y: y + 1e-3 * (x - jax.lax.stop_gradient(x))),
         ("d/dx", lambda x, y: y + jnp.where(x > 0, jnp.sqrt(x * 0), 0)),
-    ],
-)
-def test_a_planted_fault_is_noticed_with_a_line_that_reproduces_it(monkeypatch, fault, wrong):
-    right = ops.sparsemax
-    failures = found(monkeypatch, lambda x, **options: wrong(x, right(x, **options)))
-    failure = next(failure for failure in failures if fault in failure)
+    ):
+        failures = found(monkeypatch, lambda x, wrong=wrong, **options: wrong(x, right(x, **options)))
+        failure = next(failure for failure in failures if fault in failure)
     line = failure.partition("PROBLEM=")[2].strip("'")
     assert fault in judge.again(line)
     monkeypatch.undo()
