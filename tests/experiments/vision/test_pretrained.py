@@ -12,8 +12,9 @@ from flax.traverse_util import flatten_dict
 from experiments.core.errors import UsageError
 from experiments.vision import vit
 from experiments.vision.pretrained import load_pretrained, resize_positions
-from tests.experiments.vision import synthetic
 
+POSITIONS = "Transformer/posembed_input/pos_embedding"
+ATTENTION = "MultiHeadDotProductAttention_1"
 MU = {"depth": 2, "image_size": 12, "num_classes": 7}
 
 OUR_NAMES = {
@@ -24,10 +25,35 @@ OUR_NAMES = {
 }
 
 
+def public_shapes(layout, variant, *, depth, image_size, num_classes):
+    """The arrays of a file in the layout `original` or `augreg`: their shapes by name."""
+    model = vit.make(variant, num_classes)
+    width, patch, heads = model.width, model.patch_size, model.num_heads
+    split, whole = (width, heads, width // heads), (heads, width // heads)
+    block = {f"LayerNorm_{number}/{part}": (width,) for number in (0, 2) for part in ("scale", "bias")}
+    for name in ("query", "key", "value"):
+        block |= {f"{ATTENTION}/{name}/kernel": split, f"{ATTENTION}/{name}/bias": whole}
+    block |= {f"{ATTENTION}/out/kernel": (*whole, width), f"{ATTENTION}/out/bias": (width,)}
+    block |= {"MlpBlock_3/Dense_0/kernel": (width, model.mlp_dim), "MlpBlock_3/Dense_0/bias": (model.mlp_dim,)}
+    block |= {"MlpBlock_3/Dense_1/kernel": (model.mlp_dim, width), "MlpBlock_3/Dense_1/bias": (width,)}
+    pre_logits = {"pre_logits/kernel": (width, width), "pre_logits/bias": (width,)}
+    return {
+        "embedding/kernel": (patch, patch, 3, width),
+        "embedding/bias": (width,),
+        POSITIONS: (1, 1 + (image_size // patch) ** 2, width),
+        "cls": (1, 1, width),
+        **{f"Transformer/encoderblock_{i}/{name}": shape for i in range(depth) for name, shape in block.items()},
+        **{f"Transformer/encoder_norm/{part}": (width,) for part in ("scale", "bias")},
+        **(pre_logits if layout == "original" else {}),
+        "head/kernel": (width, num_classes),
+        "head/bias": (num_classes,),
+    }
+
+
 def make_file(layout, variant="mu/4", **options):
     """The arrays of a file, different in every parameter; by default of two blocks, for images of 12 pixels."""
     rng = np.random.default_rng(0)
-    shapes = synthetic.shapes(layout, variant, **MU | options)
+    shapes = public_shapes(layout, variant, **MU | options)
     return {name: rng.normal(size=shape).astype(np.float16) for name, shape in shapes.items()}
 
 
@@ -85,29 +111,21 @@ def saved(path, arrays):
 
 
 def test_names_and_shapes_are_those_of_the_public_files():
-    """Spot checks: of ViT-B_16.npz, and of big_vision's checkpoints."""
-    file = synthetic.shapes("original", "B/16")
+    """Spot checks of ViT-B_16.npz: those of files that are read here."""
+    file = public_shapes("original", "B/16", depth=12, image_size=224, num_classes=21843)
     block = "Transformer/encoderblock_11"
     for name, shape in {
         "embedding/kernel": (16, 16, 3, 768),
-        "Transformer/posembed_input/pos_embedding": (1, 197, 768),
+        POSITIONS: (1, 197, 768),
         "Transformer/encoderblock_0/LayerNorm_0/scale": (768,),
-        f"{block}/MultiHeadDotProductAttention_1/query/kernel": (768, 12, 64),
-        f"{block}/MultiHeadDotProductAttention_1/out/kernel": (12, 64, 768),
+        f"{block}/{ATTENTION}/query/kernel": (768, 12, 64),
+        f"{block}/{ATTENTION}/out/kernel": (12, 64, 768),
         f"{block}/MlpBlock_3/Dense_0/kernel": (768, 3072),
         "pre_logits/kernel": (768, 768),
         "head/kernel": (768, 21843),
     }.items():
         assert (name, file.pop(name)) == (name, shape)
     assert len(file) == 12 * 16 + 4 + 2 + 2 + 2 - 8  # 16 arrays in a block; 4 of the input, 2 each of the rest
-    augreg = synthetic.shapes("augreg", "B/16")
-    assert len(augreg) == 12 * 16 + 4 + 2 + 2
-    assert not any("pre_logits" in name for name in augreg)
-    scanned = synthetic.shapes("big_vision", "B/16", scan=True, prefix="params/")
-    assert len(scanned) == 16 + 4 + 2 + 2
-    assert scanned["params/pos_embedding"] == (1, 196, 768)
-    assert scanned["params/Transformer/encoderblock/MultiHeadDotProductAttention_0/value/bias"] == (12, 12, 64)
-    assert scanned["params/Transformer/encoderblock/MlpBlock_0/Dense_1/kernel"] == (12, 3072, 768)
 
 
 @pytest.mark.parametrize("scan", [False, True])
@@ -168,9 +186,6 @@ def test_resizing_keeps_the_corners_and_halves_the_way_between():
     assert resized.shape == (1, 9, 2)
     np.testing.assert_allclose(resized[0, :, 0], [0, 2, 4, 4, 8, 12, 8, 14, 20])
     np.testing.assert_allclose(resized[0, :, 1], [10, 15, 20, 20, 27.5, 35, 30, 40, 50])
-
-
-POSITIONS = "Transformer/posembed_input/pos_embedding"
 
 
 @pytest.mark.parametrize(

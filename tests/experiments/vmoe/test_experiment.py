@@ -1,4 +1,4 @@
-"""The experiment on digits: its losses and precision against NumPy, its schedules; gradients are in test_exchange.py, a run is in test_suite.py."""
+"""The experiment on digits: its losses, precision and schedules; gradients: test_exchange.py, a run: test_suite.py."""
 
 import jax
 import jax.numpy as jnp
