@@ -34,7 +34,7 @@ SHORT = DEMO | {
     "steps": 20,
     "steps_per_dispatch": 1,
     "eval_every": 4,
-    "checkpoint_every": 4,
+    "checkpoint_every": 8,
     "optimizer.warmup_steps": 4,
     "export_probe": True,
 }

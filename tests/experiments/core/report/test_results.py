@@ -9,9 +9,7 @@ from experiments.core.record.metrics import Writer, sha256_of
 from experiments.core.record.summary import summarize
 from experiments.core.record.workdir import Workdir
 from experiments.core.report.results import load
-from experiments.core.training import train
 from experiments.mnist_pruning import report
-from tests.experiments.toy import RECIPE, toy_config
 from tests.scripts.workdirs import write_workdir
 
 
@@ -59,6 +57,8 @@ def test_finished_runs_are_read_with_nested_metrics(tmp_path):
 
 def test_what_is_unfinished_or_does_not_fit_together_is_a_problem(tmp_path):
     write_steps(tmp_path / "unfinished", reached=40)
+    write_steps(tmp_path / "stopped").summary.unlink()
+    (tmp_path / "stopped" / ".lock").touch()
     change(write_steps(tmp_path / "longer").config, steps=120)
     change(write_steps(tmp_path / "shorter").summary, steps=80)
     other = row_of(100, 0.5) | {"test_accuracy": {"1": [70.0, 71.0], "5": [90.0, 0.6]}}
@@ -70,6 +70,7 @@ def test_what_is_unfinished_or_does_not_fit_together_is_a_problem(tmp_path):
     foreign = "summary.json does not belong to the last row of metrics.jsonl"
     assert {problem.name: problem.reason for problem in problems} == {
         "unfinished": "unfinished, at step 40 of 100",
+        "stopped": "stopped at step 100 of 100",
         "longer": foreign,
         "shorter": foreign,
         "nested": foreign,
@@ -126,22 +127,6 @@ def test_runs_in_epochs_are_held_to_every_metric_too(tmp_path):
     runs, problems = load(tmp_path)
     assert [run.name for run in runs] == ["sound"]
     assert [problem.name for problem in problems] == ["density"]
-
-
-def test_what_the_trainer_writes_is_read(tmp_path):
-    train.run(RECIPE, toy_config(steps=6, seeds=(1, 2)), tmp_path / "toy")
-    ((run,), problems) = load(tmp_path)
-    assert problems == []
-    assert run.final("test/loss") == run.rows[-1]["test"]["loss"]
-    path = tmp_path / "toy" / "metrics.jsonl"
-    written = path.read_bytes()
-    path.write_bytes(
-        written.replace(b'"train_loss": [1', b'"train_loss": [2').replace(b'"train_loss": [2', b'"train_loss": [3', 1)
-    )
-    assert "its SHA-256 is not the one in summary.json" in load(tmp_path)[1][0].reason
-    path.write_bytes(written)
-    (tmp_path / "toy" / "summary.json").unlink()
-    assert [problem.reason for problem in load(tmp_path)[1]] == ["stopped at step 6 of 6"]
 
 
 def test_the_table_and_the_figures_of_the_pruning_leave_other_experiments_out(tmp_path):
