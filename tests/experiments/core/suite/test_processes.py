@@ -74,9 +74,17 @@ def _saved(out: Path, name: str) -> bool:
     return bool(steps) and not Workdir(out / name).in_use() and not (out / name / "summary.json").exists()
 
 
+@pytest.fixture
+def _late_signals_end_nothing():
+    """Nor are they ignored, as SIGHUP is by what nohup starts."""
+    before = signal.signal(signal.SIGHUP, lambda number, frame: None)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @two_processors
-@pytest.mark.usefixtures("signals_count")
-def test_when_the_terminal_is_closed_all_is_saved(tmp_path, monkeypatch, capfd):
+@pytest.mark.usefixtures("_late_signals_end_nothing")
+def test_when_the_terminal_is_closed_all_is_saved(tmp_path, capfd):
     def hang_up():
         happens(lambda: _are_training(tmp_path))
         for _ in range(2):  # the terminal says so, and its shell

@@ -22,22 +22,27 @@ def relaxed(w, **fields):
     return method.weights(w, {}, jnp.float32(0), None)
 
 
-def test_forms_are_the_operator_or_the_mask_times_the_weights_and_lam_may_be_a_mean_over_weights():
+def test_forms_are_the_operator_or_the_mask_times_the_weights_and_lam_may_be_a_mean_or_fall_to_0():
     def kept(w):
         return relaxed(w, form="stop_gradient")
+
+    annealed = METHODS["relaxed"].make(small_config("annealed", density=0.3, hard_after=0.9), 10)
 
     @jax.jit
     def found(w):
         masks = [relaxed(w, form="mask"), relaxed(w, form="mask_of_squares")]
-        return masks, kept(w), jax.jacobian(kept)(w), relaxed(w, lam_times_size=True)
+        at = jax.vmap(lambda progress: annealed.weights(w, {}, progress, None))(jnp.float32([0, 0.95]))
+        return masks, kept(w), jax.jacobian(kept)(w), relaxed(w, lam_times_size=True), at
 
     w, expected = np.asarray(W), oracles.pooled(np.asarray(W), 6, 0.3, kind="mag")
-    (mask, of_squares), values, slopes, of_mean = found(W)
+    (mask, of_squares), values, slopes, of_mean, (start, end) = found(W)
     np.testing.assert_allclose(mask, w * oracles.pooled(np.abs(w), 6, 0.3), rtol=1e-5)
     np.testing.assert_allclose(of_squares, w * oracles.pooled(w**2, 6, 0.3), rtol=1e-5)
     np.testing.assert_allclose(values, expected, rtol=1e-5)
     np.testing.assert_allclose(slopes, np.diag(expected / w), atol=1e-6)
     np.testing.assert_allclose(of_mean, oracles.pooled(w, 6, 20 * 0.3, kind="mag"), rtol=1e-5)
+    assert np.count_nonzero(start) > 6
+    np.testing.assert_array_equal(end, ops.hard_topk_mag(W, 6))
 
 
 def test_straight_through_it_is_hard_forward_and_relaxed_backward():
