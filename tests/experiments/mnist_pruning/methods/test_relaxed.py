@@ -26,7 +26,9 @@ def test_forms_are_the_operator_or_the_mask_times_the_weights_and_lam_may_be_a_m
     def kept(w):
         return relaxed(w, form="stop_gradient")
 
-    annealed = METHODS["relaxed"].make(small_config("annealed", density=0.3, hard_after=0.9), 10)
+    annealed = METHODS["relaxed"].make(
+        small_config("annealed", density=0.3, hard_after=0.9, lam__start=3.0, lam__end=1.0), 10
+    )
 
     @jax.jit
     def found(w):
