@@ -44,22 +44,17 @@ def begin(
     arguments += [f"--config.{name}={value}" for name, value in fields.items()]
     if kill_at:
         arguments = signalled(arguments, signal.SIGKILL, *kill_at)
-    return start_joined(arguments, processes=processes, devices=devices)
+    common = environment(devices)
+    if processes > 1:
+        common |= {"JAX_COORDINATOR_ADDRESS": f"localhost:{free_port()}", "JAX_NUM_PROCESSES": str(processes)}
+    own = [{"JAX_PROCESS_ID": str(index)} if processes > 1 else {} for index in range(processes)]
+    return [start(arguments, env=common | variables) for variables in own]
 
 
 def signalled(arguments: Sequence[str], number: signal.Signals, rows: int, seconds: float = 0.0) -> list[str]:
     """A command `python -m ...` that is sent a signal so many seconds after so many rows."""
     python, m, *rest = arguments
     return [python, m, "tests.experiments.killed", number.name, str(rows), str(seconds), *rest]
-
-
-def start_joined(arguments: Sequence[str], *, processes: int, devices: int) -> Processes:
-    """Starts one command several times, as the processes of one run."""
-    common = environment(devices)
-    if processes > 1:
-        common |= {"JAX_COORDINATOR_ADDRESS": f"localhost:{free_port()}", "JAX_NUM_PROCESSES": str(processes)}
-    own = [{"JAX_PROCESS_ID": str(index)} if processes > 1 else {} for index in range(processes)]
-    return [start(list(arguments), env=common | variables) for variables in own]
 
 
 def environment(devices: int) -> dict[str, str]:

@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,12 +96,18 @@ def is_running(pid: int) -> bool:
     return state not in "ZX"
 
 
+def happens(event: Callable[[], bool]) -> bool:
+    """Whether something happens within ten minutes; returns once it has."""
+    deadline = time.monotonic() + 600
+    while not (happened := event()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return happened
+
+
 def wait_for_end(pids: list[int]) -> list[int]:
     """Those of `pids` that still run after ten minutes."""
-    deadline = time.monotonic() + 600
-    while (left := [pid for pid in pids if is_running(pid)]) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return left
+    happens(lambda: not any(map(is_running, pids)))
+    return [pid for pid in pids if is_running(pid)]
 
 
 def rows_without_seconds(workdir: Path) -> list[dict[str, Any]]:

@@ -1,8 +1,6 @@
-"""A small experiment in steps, on digits; `python -c START WORKDIR '{"field": value, ...}'` runs it."""
+"""A small experiment in steps, on digits."""
 
 import dataclasses
-import json
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,17 +9,13 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 import optax
-from absl import logging
 
 from experiments.core.input import dataset as data_lib
 from experiments.core.input.dataset import Data
 from experiments.core.input.stream import InMemoryBatches, Stream
-from experiments.core.training import optimizer, train
+from experiments.core.training import optimizer
 from experiments.core.training.experiment import Experiment, Recipe
 from experiments.core.training.feed import row_of
-
-# Not as `-m`: the processes that make batches would import this file, as they do the main program.
-START = "from tests.experiments import toy; toy.main()"
 
 
 def toy_config(**fields: Any) -> ml_collections.ConfigDict:
@@ -159,9 +153,3 @@ def values(row: Any) -> np.ndarray:
     return np.asarray(
         [np.nan if value is None else value for value in jax.tree.leaves(kept, is_leaf=lambda x: x is None)]
     )
-
-
-def main() -> None:
-    logging.set_verbosity(logging.ERROR)  # as the command line does
-    config = toy_config(**json.loads(sys.argv[2]))
-    train.run(RECIPE if "input" in config else STREAMED, config, sys.argv[1])

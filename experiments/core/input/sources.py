@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import math
 import os
+import time
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -12,11 +13,13 @@ from typing import Any
 import numpy as np
 
 from experiments.core.config import require, require_one_of
+from experiments.core.console import pace
 from experiments.core.errors import DamagedError, UsageError, first_line
 from experiments.core.input import cache
 from experiments.core.input.examples import Arrays, Examples, InMemory, Label, OnDisk, decode, open_split
 
 _SHARED = Path(__file__).resolve().parents[4] / "shared" / "tfds"  # beside the repository
+_PATIENCE = 3.0  # seconds between two lines of progress
 _LARGEST = 4 * 2**30  # bytes of decoded images and multi-hot labels above which they are left on disk
 _FORMATS = ("array_record", "tfrecord")  # of TFDS, which `open_split` opens
 _TEST = {"imagenet2012": "validation"}  # the split that tests, where it is not `test`
@@ -216,7 +219,9 @@ def _builder(name: str, data_dir: str | None, download: bool) -> Any:
 def _decode(name: str, builder: Any, splits: dict[str, Any], labels: dict[str, Label]) -> Arrays:
     arrays: Arrays = {}
     shape = builder.info.features["image"].shape
-    print(f"decoding {sum(info.num_examples for info in splits.values())} images of {name}, once", flush=True)
+    done, total = 0, sum(info.num_examples for info in splits.values())
+    start = last = time.monotonic()
+    print(f"decoding {total} images of {name}, once", flush=True)
     for split, info in splits.items():
         source = open_split(builder, info.name)
         image = np.empty((len(source), *shape), np.uint8)
@@ -233,5 +238,9 @@ def _decode(name: str, builder: Any, splits: dict[str, Any], labels: dict[str, L
             image[i] = pixels
             for feature, label in labels.items():
                 targets[feature][i] = label.encode(example[feature]) if label.several else example[feature]
+            done, now = done + 1, time.monotonic()
+            if now - last >= _PATIENCE:
+                print(f"decoding {name}: {done} of {total} images, {pace(done, total, now - start)}", flush=True)
+                last = now
         arrays |= {f"{split}_image": image} | {f"{split}_{feature}": target for feature, target in targets.items()}
     return arrays

@@ -1,9 +1,11 @@
 """Trains the runs of a suite, from wherever an earlier one stopped: those first that others wait for."""
 
 import contextlib
+import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from experiments.core.console import clock
 from experiments.core.errors import UsageError
 from experiments.core.record.files import read_object, write_json
 from experiments.core.record.workdir import Workdir
@@ -43,6 +45,7 @@ class _Runner:
         self.suite, self.out, self.runs, self.command = suite, out, runs, command
         self.selected = {run.name: run for run in selected}
         self.failed: list[str] = []
+        self.seconds: list[float] = []  # of the runs trained here
 
     def go(self, pool: Pool, jobs: int) -> list[str]:
         has_data = False
@@ -56,7 +59,7 @@ class _Runner:
             # A run that no other can be trained beside has the whole machine.
             alone = jobs == 1 or len(to_train) == 1
             for job, outcome in ((job, attempt(job)) for job in to_train) if alone else pool.attempts(to_train):
-                self._over(self.selected[job.name], outcome)
+                self._over(self.selected[job.name], outcome, jobs)
         return self.failed
 
     def _waves(self) -> Iterator[list[SuiteRun]]:
@@ -94,11 +97,14 @@ class _Runner:
             self._fail(run, in_a_line(error))
             return None
 
-    def _over(self, run: SuiteRun, outcome: float | str) -> None:
+    def _over(self, run: SuiteRun, outcome: float | str, jobs: int) -> None:
         if isinstance(outcome, str):
             self._fail(run, outcome)
-        else:
-            self._say(run, f"{_result(Workdir(self.out / run.name), self.suite.shown)}  {outcome:.0f} s")
+            return
+        self.seconds.append(outcome)
+        undone = sum(not Workdir(self.out / name).is_done() for name in self.selected.keys() - self.failed)
+        left = f"  (time left ~ {clock(statistics.mean(self.seconds) * undone / jobs)})" if undone else ""
+        self._say(run, f"{_result(Workdir(self.out / run.name), self.suite.shown)}  {outcome:.0f} s{left}")
 
     def _fail(self, run: SuiteRun, reason: str) -> None:
         self.failed.append(run.name)

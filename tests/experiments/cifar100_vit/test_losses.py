@@ -10,11 +10,8 @@ import pytest
 from scipy import optimize
 
 import ops
-from experiments.cifar100_vit import suite
-from experiments.cifar100_vit.losses import LOSSES, LossKind, fine_tuning_loss
-from experiments.core import config as config_lib
+from experiments.cifar100_vit.losses import LOSSES, fine_tuning_loss
 from experiments.vision.losses import smooth_svm, sorted_cross_entropy, truncated_entropy
-from tests.experiments.support import ROOT
 
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(size=(6, 7)) * np.array([[0.1], [0.3], [1.0], [1.0], [3.0], [10.0]])
@@ -93,6 +90,7 @@ def test_half_precision_is_computed_in_float32():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ({"name": "first"}, r"name must be one of 'xent', .*, got 'first'"),
         ({"name": "topk", "k": 8}, r"k must be in \[0, 7\]"),
         ({"name": "smooth_svm", "lam": 0.0}, r"lam, the temperature of smooth_svm, must be positive, got 0.0"),
     ],
@@ -101,27 +99,6 @@ def test_arguments_out_of_range_are_named(arguments, message):
     """Others are in `test_hostile_commands.py`."""
     with pytest.raises(ValueError, match=message):
         fine_tuning_loss(**arguments)(jnp.asarray(LOGITS, jnp.float32), jnp.asarray(LABELS))
-
-
-def test_a_loss_may_be_added(monkeypatch):
-    """With an entry of LOSSES it can be trained, with a form the suites have it."""
-    read = {}
-
-    def first(logits, labels, lam, **options):
-        read.update(options)
-        return lam * logits[:, 0]
-
-    with pytest.raises(ValueError, match=r"name must be one of 'xent', .*, got 'first'"):
-        fine_tuning_loss("first")
-    monkeypatch.setitem(LOSSES, "first", LossKind(first))
-    found = fine_tuning_loss("first", k=2, lam=3.0)(jnp.asarray(LOGITS, jnp.float32), jnp.asarray(LABELS))
-    np.testing.assert_allclose(found, 3.0 * LOGITS[:, 0], rtol=1e-5)
-    assert read == {"k": 2, "p": 2.0, "target": "one_hot"}
-    config = config_lib.load(f"{ROOT}/configs/cifar100_vit.py:loss=first")
-    assert (config.loss.name, config.optimizer.learning_rate) == ("first", 5e-3)
-    monkeypatch.setitem(suite.IN_ALL_SUITES, "first", suite.Form("first", lams=(0.1, 1.0)))
-    tried = [f"sweep/first-lr{rate:g}-lam{lam:g}" for lam in (0.1, 1.0) for rate in suite.RATES]
-    assert [run.name for run in suite.small() if run.base.get("loss.name") == "first"] == [*tried, "final-first"]
 
 
 def test_a_loss_reads_nothing_but_the_fields_that_it_says():

@@ -26,7 +26,6 @@ from tests.experiments.support import assert_sound, loaded, suite_configs
 
 SHORT = DEMO | {
     "model.depth": 1,
-    "model.scan": True,
     "steps": 50,
     "steps_per_dispatch": 50,
     "eval_every": 50,

@@ -104,30 +104,7 @@ def test_a_choice_of_which_nothing_counts_any_more_stays(tmp_path):
     assert json.loads((tmp_path / "choices.json").read_text())["rate"]["chosen"] == "sweep/rate0.001"
 
 
-def test_a_suite_trains_chooses_draws_and_skips_what_is_done(tmp_path, capsys):
-    runs = SWEEP[1:] + FINAL
-    of_another_preset = {"chosen": "sweep/other", "setting": {"p": 2.0}}
-    (tmp_path / "choices.json").write_text(json.dumps({"other": of_another_preset}))
-    assert command.run_suite(SUITE, tmp_path, runs, runs, ["suite"]) == 0
-    choices = json.loads((tmp_path / "choices.json").read_text())
-    assert choices["other"] == of_another_preset
-    config = json.loads((tmp_path / "final-chosen" / "config.json").read_text())
-    assert choices["rate"]["chosen"] == "sweep/rate0.1"
-    assert config["optimizer"]["learning_rate"] == 0.1
-    assert config["split"] == "test"
-    assert (tmp_path / "table.md").exists()
-    (figure,) = tmp_path.glob("figures/figure5-*-layers1.svg")
-    out = capsys.readouterr().out
-    assert re.search(r"\[2/4\] sweep/rate0\.1  valid_error .* s\n", out)
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
-    figure.unlink()
-    assert command.run_suite(SUITE, tmp_path, runs, runs, ["suite"]) == 0
-    assert figure.exists()
-    assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
-    assert capsys.readouterr().out.count("was done") == 4
-
-
-def test_a_failing_run_is_reported_and_the_others_go_on(tmp_path, capsys, monkeypatch):
+def test_a_suite_trains_chooses_draws_skips_what_is_done_and_goes_on_where_a_run_fails(tmp_path, capsys, monkeypatch):
     start = worker.train.start
 
     def failing(recipe, config, workdir, launch):
@@ -136,12 +113,28 @@ def test_a_failing_run_is_reported_and_the_others_go_on(tmp_path, capsys, monkey
         start(recipe, config, workdir, launch)
 
     monkeypatch.setattr(worker.train, "start", failing)
-    runs = [SuiteRun("broken", BASE | {"epochs": 2}), FINAL[0]]
+    runs = [SuiteRun("broken", BASE | {"epochs": 2}), *SWEEP[1:], FINAL[1]]
+    of_another_preset = {"chosen": "sweep/other", "setting": {"p": 2.0}}
+    (tmp_path / "choices.json").write_text(json.dumps({"other": of_another_preset}))
     assert command.run_suite(SUITE, tmp_path, runs, runs, ["suite"]) == 1
     out, err = capsys.readouterr()
-    assert "[1/2] broken  FAILED: ValueError: out of luck\n" in out
+    assert "[1/4] broken  FAILED: ValueError: out of luck\n" in out
     assert err == "error: 1 failed: broken\n"
-    assert (tmp_path / "final-default" / "summary.json").exists()
+    assert re.search(r"\[3/4\] sweep/rate0\.1  valid_error .* s  \(time left ~ ", out)
+    choices = json.loads((tmp_path / "choices.json").read_text())
+    assert choices["other"] == of_another_preset
+    config = json.loads((tmp_path / "final-chosen" / "config.json").read_text())
+    assert choices["rate"]["chosen"] == "sweep/rate0.1"
+    assert config["optimizer"]["learning_rate"] == 0.1
+    assert config["split"] == "test"
+    assert (tmp_path / "table.md").exists()
+    (figure,) = tmp_path.glob("figures/figure5-*-layers1.svg")
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
+    figure.unlink()
+    assert command.run_suite(SUITE, tmp_path, runs, runs[1:], ["suite"]) == 0
+    assert figure.exists()
+    assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
+    assert capsys.readouterr().out.count("was done") == 3
 
 
 def test_a_final_run_waits_for_its_choice(tmp_path, capsys):
@@ -187,10 +180,10 @@ def test_sigterm_stops_with_status_0_and_the_same_command_goes_on(tmp_path, monk
     assert not Workdir(tmp_path / "final-one").is_done()
     assert not (tmp_path / "final-two").exists()
     monkeypatch.setattr(metrics.Writer, "append", method)
-    assert command.main(suite, arguments) == 0
+    assert command.main(suite, [*arguments, "--only=one"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
-    assert "2 of 2 runs done" in out
+    assert "1 of 1 runs done" in out
 
 
 def test_a_run_of_another_config_is_not_chosen(tmp_path):

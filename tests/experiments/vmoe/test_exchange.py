@@ -14,7 +14,8 @@ from experiments.core.training import mesh as mesh_lib
 from experiments.core.training import step
 from experiments.vmoe.experiment import RECIPE
 
-HARD, RELAXED, TOKEN_CHOICE = CASES = (("hard", "gather"), ("relaxed", "einsum"), ("token_choice", "gather"))
+# The hard router is divided in test_suite.py.
+CASES = (("relaxed", "einsum"), ("token_choice", "gather"), ("soft", "gather"))
 SIZES = (2, 2, 2)  # along all three axes
 GROUPS, IMAGES, EXPERTS = 8, 3, 8  # 3 images of 4 tokens are a group
 COLLECTIVES = ("all-gather", "all-to-all", "all-reduce", "reduce-scatter", "collective-permute", "collective-broadcast")
@@ -56,9 +57,9 @@ def experiment(router, dispatcher):
 
 @functools.cache
 def inputs():
-    """Random parameters, biases and head too, so that each one matters; and a batch."""
+    """Random parameters of each case, biases and head too, so that each one matters; and a batch."""
     rng = np.random.default_rng(0)
-    shapes = jax.eval_shape(experiment(*HARD).init, jax.random.key(0))
+    shapes = [jax.eval_shape(experiment(*case).init, jax.random.key(0)) for case in CASES]
     params = jax.tree.map(lambda leaf: (0.2 * rng.normal(size=leaf.shape)).astype(np.float32), shapes)
     batch = {
         "image": rng.normal(size=(GROUPS * IMAGES, 32, 32, 3)).astype(np.float32),
@@ -67,10 +68,11 @@ def inputs():
     return params, batch
 
 
-def compiled_gradients(mesh, cases):
-    """Of the losses of all `cases`, at once; and arguments that lie where they do in training."""
+def compiled_gradients(mesh):
+    """Of the losses of all cases, at once; and arguments that lie where they do in training."""
     params, batch = inputs()
-    places = jax.tree.map(lambda leaf: leaf.sharding, step.abstract(experiment(*HARD), np.int32(0), mesh).params)
+    states = [step.abstract(experiment(*case), np.int32(0), mesh).params for case in CASES]
+    places = jax.tree.map(lambda leaf: leaf.sharding, states)
     arguments = (
         jax.tree.map(mesh_lib.put, params, places),
         jax.tree.map(lambda array: mesh_lib.put(array, mesh_lib.batch_sharding(mesh)), batch),
@@ -79,25 +81,39 @@ def compiled_gradients(mesh, cases):
     def gradients(params, batch):
         key, progress = jax.random.key(3), np.float32(0.5)
         return [
-            jax.value_and_grad(experiment(*case).loss, has_aux=True)(params, batch, key, progress) for case in cases
+            jax.value_and_grad(experiment(*case).loss, has_aux=True)(own, batch, key, progress)
+            for case, own in zip(CASES, params, strict=True)
         ]
 
-    shardings = [(None, places)] * len(cases)
+    shardings = [(None, own) for own in places]
     return jax.jit(gradients, out_shardings=shardings).lower(*arguments).compile(), arguments
 
 
 @pytest.fixture(scope="module")
 def expected():
     """Losses with metrics, and gradients, on one device."""
-    compiled, arguments = compiled_gradients(mesh_lib.make(ml_collections.ConfigDict()), CASES)
+    compiled, arguments = compiled_gradients(mesh_lib.make(ml_collections.ConfigDict()))
     assert collectives(compiled) == []
     return dict(zip(CASES, jax.tree.map(np.asarray, compiled(*arguments)), strict=True))
+
+
+def test_every_parameter_has_a_gradient_and_the_router_its_metrics(expected):
+    for (router, _), ((loss, measured), gradient) in expected.items():
+        assert np.isfinite(loss)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(gradient):
+            assert np.isfinite(leaf).all(), (router, path)
+            # Softmax is blind to what all keys share.
+            assert np.abs(leaf).max() > 0 or "'key'" in str(path), (router, path)
+        assert ("auxiliary" in measured) == (router == "token_choice")
+        assert measured["router"].keys() == (set() if router == "soft" else {"block_0"})
+        if router == "token_choice":
+            assert 1 < measured["router"]["block_0"]["experts_per_token_mean"] <= 2
 
 
 def test_on_a_mesh_it_is_the_same_and_only_slots_and_parameters_travel(expected):
     mesh = mesh_of(SIZES)
     with jax.set_mesh(mesh):
-        compiled, arguments = compiled_gradients(mesh, CASES)
+        compiled, arguments = compiled_gradients(mesh)
         found = compiled(*arguments)
     for case, (loss_and_metrics, gradient) in zip(CASES, found, strict=True):
         expected_metrics, expected_gradient = expected[case]
@@ -116,5 +132,5 @@ def test_on_a_mesh_it_is_the_same_and_only_slots_and_parameters_travel(expected)
     of_parameters = {
         tuple(sorted((shape[0] // expert, *shape[1:]) if shape[0] == EXPERTS else shape)) for shape in large
     }
-    assert len(large) == 3
+    assert len(large) == 3 * len(CASES)
     assert {tuple(sorted(shape)) for shape in named(moved, "all-gather")} == of_parameters

@@ -1,4 +1,4 @@
-"""The experiment on digits: its losses and precision against NumPy, what it trains; a run of it is in test_suite.py."""
+"""The experiment on digits: its losses, precision and schedules; gradients: test_exchange.py, a run: test_suite.py."""
 
 import jax
 import jax.numpy as jnp
@@ -73,28 +73,6 @@ def test_losses_and_precision_with_one_label_and_with_several(name, evaluated):
         np.testing.assert_array_equal(found["test_precision_at_1"], hits)
         np.testing.assert_array_equal(found["error"], 100 - hits)
         assert {0.0, 100.0} == set(hits)
-
-
-@pytest.mark.parametrize("router", ["token_choice", "soft"])
-def test_every_parameter_has_a_gradient_and_the_router_its_metrics(router):
-    """Those with a router by which experts choose are in test_exchange.py, compared with one device's."""
-    # Where tokens choose, a block with an MLP comes first: in a first block too few find room.
-    blocks = {} if router == "token_choice" else ONE_BLOCK
-    config = tiny_config(f"small,router={router}", **blocks)
-    experiment = RECIPE.build(config, DATA)
-    params = random_params(config, DATA)
-    batch = first(60, SEVERAL)
-    batch["image"] = np.float32(batch["image"]) / 127.5 - 1
-    gradient = jax.jit(jax.grad(experiment.loss, has_aux=True))
-    found, measured = gradient(params, batch, KEY, HALF)
-    assert np.isfinite(measured["loss"])
-    for path, leaf in jax.tree_util.tree_flatten_with_path(found)[0]:
-        assert np.isfinite(leaf).all(), path
-        assert np.abs(leaf).max() > 0 or "'key'" in str(path), path  # softmax is blind to what all keys share
-    assert ("auxiliary" in measured) == (router == "token_choice")
-    assert measured["router"].keys() == ({"block_1"} if router == "token_choice" else set())
-    if router == "token_choice":
-        assert 1 < measured["router"]["block_1"]["experts_per_token_mean"] <= 2
 
 
 def test_blocks_without_experts():

@@ -1,4 +1,4 @@
-"""A router is one entry: the experiment, the config and the suite on tokens find it there."""
+"""Kinds of routers: what of the config each is made of, and what is called annealed."""
 
 import jax
 import jax.numpy as jnp
@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 from experiments.core import config as config_lib
-from experiments.core.config import require
 from experiments.core.errors import UsageError
 from experiments.core.kinds import dotted
 from experiments.core.training.schedules import lam_schedule
-from experiments.vmoe import routers, suite
+from experiments.vmoe import routers
 from experiments.vmoe.experiment import RECIPE, make_router
 from experiments.vmoe.measures import measure
-from experiments.vmoe.router_kinds import KINDS, ROUTERS, RouterKind
+from experiments.vmoe.router_kinds import KINDS, ROUTERS
 from tests.experiments.support import ROOT
 from tests.experiments.vmoe.tiny import tiny_config
 
@@ -28,31 +27,6 @@ def test_a_router_is_made_without_the_fields_that_it_does_not_read(name):
         if not KINDS.is_read(field, fields) and field.count(".") == 1:
             del config.router[field.removeprefix("router.")]
     assert make_router(config, jnp.float32(0.1)) is not None
-
-
-def test_a_router_is_one_entry(monkeypatch):
-    """One that there is not, of one expert for each token: validation, config and suite find it."""
-    kind = RouterKind(
-        lambda fields, shape, lam: routers.TokenChoice(1, shape.capacity, fields.priority),
-        score="gates",
-        validate=lambda fields: require(fields.noise < 100, "router.noise", fields.noise, "below 100"),
-        validate_shape=lambda fields, shape, num_experts: require(shape.k > 7, "router.k", shape.k, "above 7"),
-    )
-    monkeypatch.setitem(ROUTERS, "single", kind)
-    monkeypatch.setitem(KINDS.reads, "single", [])
-    assert config_lib.load(f"{PATH}:small,router=single").router.score == "gates"
-    with pytest.raises(UsageError, match=r"one of hard, relaxed, .*, dense, none, single"):
-        config_lib.load(f"{PATH}:router=magic")
-    assert make_router(tiny_config(router__name="single"), jnp.float32(0)).selected == 1
-    for fields, message in (
-        ({"router__name": "magic"}, r"one of hard, relaxed, .*, dense, none, single"),
-        ({"router__noise": 100.0}, r"^config\.router\.noise=100\.0 .* below 100"),
-        ({"router__name": "single", "router__k": 7}, r"^config\.router\.k=7 .* above 7"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            RECIPE.validate(tiny_config(**fields))
-    RECIPE.validate(tiny_config(router__k=7))  # what one router cannot do is no matter to another
-    assert [run.name for run in suite.tokens() if "single" in run.name][-1] == "final-single"
 
 
 LOGITS = np.random.default_rng(0).normal(size=(1, 160, 8)).astype(np.float32)  # the group of the tiny setting

@@ -31,12 +31,6 @@ def logits_of(values):
     return Logits(jnp.asarray(values), jnp.asarray(values))
 
 
-def route(values, *routers):
-    """What each router returns, in NumPy; compiled together."""
-    routed = jax.jit(lambda logits: [router(logits) for router in routers])(logits_of(values))
-    return jax.tree.map(np.asarray, routed)
-
-
 def by_experts(k, capacity, lam=0.0, p=2.0, *, score):
     """A router and the same in NumPy, of a group."""
     router = RelaxedExpertChoice(k, capacity, lam, p, score) if lam else HardExpertChoice(k, score)
@@ -55,11 +49,20 @@ CASES = [
     by_experts(K, S, 1.5, 4 / 3, score="logits"),
     *(by_tokens(*case) for case in [(2, 3, "order"), (2, 3, "gates"), (3, S, "order")]),
 ]
+BY_DYKSTRA = RelaxedExpertChoice(K, S, 4.0, iterations=10)
+
+
+@jax.jit
+def route(values):
+    """What each router of CASES returns, and BY_DYKSTRA, and the operator's mask; compiled together."""
+    logits = Logits(values, values)
+    mask = ops.topk_mask(values, K, lam=BY_DYKSTRA.lam, axis=1, solver=Dykstra(max_iter=10, tol=0.0))
+    return [router(logits) for router, _ in CASES], BY_DYKSTRA(logits).combine, mask
 
 
 def test_they_are_those_of_numpy():
     full = []
-    for (router, oracle), routed in zip(CASES, route(LOGITS, *(router for router, _ in CASES)), strict=True):
+    for (router, oracle), routed in zip(CASES, jax.tree.map(np.asarray, route(LOGITS)[0]), strict=True):
         for group in range(G):
             mask, served = oracle(group)
             combine = mask * GATES[group]
@@ -143,12 +146,9 @@ def test_gradients_are_those_of_finite_differences():
 
 
 def test_dykstra_is_that_of_the_operator():
-    lam = 4.0
-    (approximate,) = (routed.combine for routed in route(LOGITS, RelaxedExpertChoice(K, S, lam, iterations=10)))
-    solver = Dykstra(max_iter=10, tol=0.0)
-    mask = jax.jit(lambda values: ops.topk_mask(values, K, lam=lam, axis=1, solver=solver))(LOGITS)
+    _, approximate, mask = route(LOGITS)
     np.testing.assert_allclose(approximate, GATES * mask, rtol=1e-5, atol=1e-6)
-    exact, _ = numpy_routing.expert_choice(LOGITS[0].astype(np.float64), K, S, lam, 2.0)
+    exact, _ = numpy_routing.expert_choice(LOGITS[0].astype(np.float64), K, S, BY_DYKSTRA.lam, 2.0)
     assert np.abs(approximate[0] - GATES[0] * exact).max() > 1e-3
 
 
@@ -169,10 +169,11 @@ def test_importance_and_load_loss():
 
 
 def test_ties_are_broken_by_index():
-    equal = np.zeros((1, S, E), np.float32)
-    routers = (HardExpertChoice(K, "gates"), RelaxedExpertChoice(K, K, 0.1), TokenChoice(2, K, "gates"))
-    *of_experts, of_tokens = route(equal, *routers)
-    for routed in of_experts:
-        np.testing.assert_array_equal(routed.token, np.tile(np.arange(K), (1, E, 1)))
-    np.testing.assert_array_equal(of_tokens.token[:, :2], np.tile(np.arange(K), (1, 2, 1)))
-    np.testing.assert_array_equal(of_tokens.selected, [[S, S, 0, 0, 0]])
+    for (router, _), routed in zip(CASES, route(np.zeros((G, S, E), np.float32))[0], strict=True):
+        if isinstance(router, TokenChoice):
+            chosen = router.selected
+            np.testing.assert_array_equal(routed.selected, np.tile(np.repeat([S, 0], [chosen, E - chosen]), (G, 1)))
+            experts = chosen
+        else:
+            experts = E
+        np.testing.assert_array_equal(routed.token[:, :experts, :K], np.tile(np.arange(K), (G, experts, 1)))

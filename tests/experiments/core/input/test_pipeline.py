@@ -69,7 +69,9 @@ def test_batches_hold_the_examples_that_resident_data_would(examples, uninterrup
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="tells processes apart by /proc")
-def test_workers_make_the_same_batches_and_leave_signals_to_all_of_a_group_to_their_program(examples, uninterrupted):
+def test_workers_make_the_same_batches_leave_signals_to_their_program_and_end_in_silence(
+    examples, uninterrupted, capfd
+):
     batches = _make(examples, workers=2)
     _assert_same(batches.batch(0), uninterrupted[0])
     workers = [child.pid for child in multiprocessing.active_children()]
@@ -82,6 +84,7 @@ def test_workers_make_the_same_batches_and_leave_signals_to_all_of_a_group_to_th
     assert all(map(is_running, workers))
     batches.close()
     assert wait_for_end(workers) == []
+    assert capfd.readouterr() == ("", "")
 
 
 def test_hosts_make_the_parts_of_the_same_batches(examples, uninterrupted):
@@ -159,7 +162,6 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="tells processes apart by /proc")
 def test_workers_end_with_their_program_though_it_is_killed(tmp_path):
-    """By other signals: test_streams.py."""
     gc.collect()  # TFDS stands in for modules while it is imported, and what is collected then cannot be reported
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, (9 + i, 12, 3), np.uint8) for i in range(8)]

@@ -2,12 +2,8 @@
 
 import contextlib
 import dataclasses
-import json
 import os
 import signal
-import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,16 +13,13 @@ from experiments.core.input import pipeline
 from experiments.core.record import metrics
 from experiments.core.training import train
 from experiments.core.training.experiment import Recipe
-from tests.experiments.support import start, wait_for_end
-from tests.experiments.toy import RECIPE, START, build, load_streams, toy_config, watched
+from tests.experiments.toy import RECIPE, build, load_streams, toy_config, watched
 
 STREAM = {"feed": "stream", "eval_batch_size": 128}
 
 
-def pipeline_fields(workers):
-    """Of a run whose batches Grain makes."""
-    made = {"recipe": "none", "size": 8, "augment_on": "host", "workers": workers, "prefetch": 1}
-    return STREAM | {"input": made}
+# Of a run whose batches Grain makes; with processes that help it: test_pipeline.py.
+PIPELINE = STREAM | {"input": {"recipe": "none", "size": 8, "augment_on": "host", "workers": 0, "prefetch": 1}}
 
 
 class Broken(Exception):
@@ -82,7 +75,7 @@ def test_a_resumed_run_starts_each_stream_once(tmp_path, monkeypatch):
         return batch(batches, step)
 
     batch = pipeline.Batches.batch
-    config = toy_config(**pipeline_fields(workers=0))
+    config = toy_config(**PIPELINE)
     with monkeypatch.context() as patch:
         patch.setattr(pipeline.Batches, "batch", broken_at_8)
         with pytest.raises(Broken):
@@ -91,28 +84,3 @@ def test_a_resumed_run_starts_each_stream_once(tmp_path, monkeypatch):
     train.run(RECIPE, config, tmp_path)
     assert starts == [(3, 6), (None, 0)]  # evaluated after steps 8, 12, 16 and 20
     assert [row["step"] for row in metrics.read(tmp_path / "metrics.jsonl")] == [0, 4, 8, 12, 16, 20]
-
-
-def _children(pid: int) -> list[int]:
-    """The processes below `pid`, at any depth."""
-    threads = Path(f"/proc/{pid}/task").iterdir()
-    found = [int(child) for thread in threads for child in (thread / "children").read_text().split()]
-    return found + [grandchild for child in found for grandchild in _children(child)]
-
-
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes in /proc")
-def test_sigterm_ends_the_workers_in_silence(tmp_path):
-    fields = pipeline_fields(workers=1) | {"steps": 100_000, "eval_every": 20, "checkpoint_every": 1000}
-    process = start([sys.executable, "-c", START, str(tmp_path), json.dumps(fields)])
-    deadline = time.monotonic() + 600
-    while len(metrics.read(tmp_path / "metrics.jsonl")) < 3:
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    children = _children(process.pid)
-    assert len(children) >= 2  # a worker for training and one for evaluation, and what looks after them
-    process.terminate()
-    out, err = process.communicate(timeout=600)
-    assert (process.returncode, err) == (0, "")
-    assert "stopped by SIGTERM after step" in out
-    assert wait_for_end(children) == []

@@ -1,10 +1,10 @@
-"""Means and intervals over the seeds."""
+"""Means and intervals over the seeds; whole summaries are in test_run.py and test_train.py."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from experiments.core.record.summary import interval, summarize
+from experiments.core.record.summary import interval
 
 
 def test_interval_is_the_t_interval_of_the_seeds_that_have_a_value():
@@ -15,10 +15,3 @@ def test_interval_is_the_t_interval_of_the_seeds_that_have_a_value():
     assert result["interval95"] == pytest.approx((high - low) / 2)
     assert interval([1.0])["interval95"] is None
     assert interval([None])["mean"] is None
-
-
-def test_summary_counts_diverged_seeds():
-    row = {"epoch": 3, "step": 30, "seconds": 1.5, "diverged": [False, True], "test_error": [5.0, None]}
-    summary = summarize([4, 7], row)
-    assert (summary["state"], summary["diverged"], summary["seeds"]) == ("done", 1, [4, 7])
-    assert summary["final"] == {"test_error": {"per_seed": [5.0, None], "mean": 5.0, "interval95": None}}

@@ -9,9 +9,7 @@ from experiments.core.record.metrics import Writer, sha256_of
 from experiments.core.record.summary import summarize
 from experiments.core.record.workdir import Workdir
 from experiments.core.report.results import load
-from experiments.core.training import train
 from experiments.mnist_pruning import report
-from tests.experiments.toy import RECIPE, toy_config
 from tests.scripts.workdirs import write_workdir
 
 
@@ -126,22 +124,6 @@ def test_runs_in_epochs_are_held_to_every_metric_too(tmp_path):
     runs, problems = load(tmp_path)
     assert [run.name for run in runs] == ["sound"]
     assert [problem.name for problem in problems] == ["density"]
-
-
-def test_what_the_trainer_writes_is_read(tmp_path):
-    train.run(RECIPE, toy_config(steps=6, seeds=(1, 2)), tmp_path / "toy")
-    ((run,), problems) = load(tmp_path)
-    assert problems == []
-    assert run.final("test/loss") == run.rows[-1]["test"]["loss"]
-    path = tmp_path / "toy" / "metrics.jsonl"
-    written = path.read_bytes()
-    path.write_bytes(
-        written.replace(b'"train_loss": [1', b'"train_loss": [2').replace(b'"train_loss": [2', b'"train_loss": [3', 1)
-    )
-    assert "its SHA-256 is not the one in summary.json" in load(tmp_path)[1][0].reason
-    path.write_bytes(written)
-    (tmp_path / "toy" / "summary.json").unlink()
-    assert [problem.reason for problem in load(tmp_path)[1]] == ["unfinished, at step 6 of 6"]
 
 
 def test_the_table_and_the_figures_of_the_pruning_leave_other_experiments_out(tmp_path):

@@ -2,10 +2,12 @@
 
 import fcntl
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from experiments.core.record.environment import processors
 from experiments.core.suite import command, runner
 from experiments.core.suite.plan import SuiteRun
 from experiments.mnist_pruning.suite.__main__ import SUITE
-from tests.experiments.support import start, undrawn, wait_for_end
+from tests.experiments.support import happens, start, undrawn, wait_for_end
 
 BASE = {"dataset": "digits", "seeds": (0,), "epochs": 1, "method": "dense", "hidden": (), "prune_layers": (1,)}
 VALIDATION = BASE | {"split": "validation", "validation_size": 300}
@@ -59,26 +61,10 @@ def test_two_at_once_choose_wait_and_say_it_in_whole_lines(tmp_path, capsys):
         assert cores[2] == len(processors())
 
 
-# What started the tests may have had signals ignored, as a shell does for what it runs in the background.
-_FROM_A_TERMINAL = (
-    *(sys.executable, "-c"),
-    "import os, signal, sys\n"
-    "for number in (signal.SIGINT, signal.SIGHUP): signal.signal(number, signal.SIG_DFL)\n"
-    "os.execv(sys.argv[1], sys.argv[1:])",
-)
-
-
-def _begin_long_runs(out: Path, *, before: tuple[str, ...] = _FROM_A_TERMINAL):
-    options = [f"--out={out}", "--preset=demo", "--jobs=2"]
-    process = start([*before, sys.executable, "-c", _SUITE, *options], start_new_session=True, stdin=subprocess.DEVNULL)
-    deadline = time.monotonic() + 600
+def _are_training(out: Path) -> bool:
+    """Whether the long runs have trained: the first row is of a network that has not been."""
     rows = [out / run.name / "metrics.jsonl" for run in LONG_RUNS]
-    # The first row is of a network that has not been trained.
-    while not all(path.exists() and path.read_text().count("\n") > 1 for path in rows) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    started_by = Path(f"/proc/{process.pid}/task").glob("*/children")  # by thread
-    children = [pid for path in started_by for pid in path.read_text().split()]
-    return process, [pid for pid in map(int, children) if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()]
+    return all(path.exists() and path.read_text().count("\n") > 1 for path in rows)
 
 
 def _in_use(lock: Path) -> bool:
@@ -96,30 +82,48 @@ def _saved(out: Path, name: str) -> bool:
     return bool(steps) and not _in_use(out / name / ".lock") and not (out / name / "summary.json").exists()
 
 
+@pytest.fixture
+def _late_signals_end_nothing():
+    """Nor are they ignored, as SIGHUP is by what nohup starts."""
+    before = signal.signal(signal.SIGHUP, lambda number, frame: None)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @two_processors
-def test_when_the_terminal_is_closed_all_is_saved(tmp_path):
-    process, both = _begin_long_runs(tmp_path)
-    assert len(both) == 2
-    os.killpg(process.pid, signal.SIGHUP)
-    time.sleep(0.02)  # the terminal says so, and its shell
-    os.killpg(process.pid, signal.SIGHUP)
-    out, err = process.communicate(timeout=600)
-    assert wait_for_end(both) == []
-    assert (process.returncode, err) == (0, "")
-    assert "stopped; run it again and it resumes" in out
+@pytest.mark.usefixtures("_late_signals_end_nothing")
+def test_when_the_terminal_is_closed_all_is_saved(tmp_path, capfd):
+    def hang_up():
+        happens(lambda: _are_training(tmp_path))
+        for _ in range(2):  # the terminal says so, and its shell
+            os.kill(os.getpid(), signal.SIGHUP)
+            time.sleep(0.02)
+
+    suite = dataclasses.replace(undrawn(SUITE), presets={"demo": lambda: LONG_RUNS})
+    closing = threading.Thread(target=hang_up)
+    closing.start()
+    assert command.main(suite, [f"--out={tmp_path}", "--preset=demo", "--jobs=2"]) == 0
+    closing.join()
+    out, err = capfd.readouterr()
+    assert ("stopped; run it again and it resumes" in out, err) == (True, "")
+    assert multiprocessing.active_children() == []
     assert all(_saved(tmp_path, run.name) for run in LONG_RUNS)
 
 
 @two_processors
 def test_a_process_that_dies_costs_its_run_alone_and_if_the_first_is_killed_the_others_save(tmp_path):
-    process, both = _begin_long_runs(tmp_path, before=("nohup",))
-    os.killpg(process.pid, signal.SIGHUP)  # which is nothing to nohup
+    options = [f"--out={tmp_path}", "--preset=demo", "--jobs=2"]
+    # With nohup, to which a closed terminal is nothing.
+    process = start(["nohup", sys.executable, "-c", _SUITE, *options], start_new_session=True, stdin=subprocess.DEVNULL)
+    assert happens(lambda: _are_training(tmp_path))
+    started_by = Path(f"/proc/{process.pid}/task").glob("*/children")  # by thread
+    children = [int(pid) for path in started_by for pid in path.read_text().split()]
+    both = [pid for pid in children if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()]
+    assert len(both) == 2
+    os.killpg(process.pid, signal.SIGHUP)
     rows = [tmp_path / run.name / "metrics.jsonl" for run in LONG_RUNS]
     seen = [path.stat().st_size for path in rows]
-    deadline = time.monotonic() + 600
-    while any(path.stat().st_size <= before for path, before in zip(rows, seen, strict=True)):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    assert happens(lambda: all(path.stat().st_size > before for path, before in zip(rows, seen, strict=True)))
     os.kill(both[0], signal.SIGKILL)
     line = next(line for line in process.stdout if "FAILED" in line)
     assert line.endswith("FAILED: its process was killed, by a user or for want of memory\n")

@@ -1,4 +1,4 @@
-"""How several processes find each other, and their mistakes; what they train is in vmoe/test_distributed.py."""
+"""How several processes find each other, and their mistakes; what they train is in vmoe/test_suite.py."""
 
 import sys
 

@@ -36,9 +36,16 @@ def assert_same(rows, expected):
 
 
 @pytest.fixture(scope="module")
-def one(tmp_path_factory):
-    """Rows after each fourth of twenty steps, on one device, which takes four at once."""
-    return run(tmp_path_factory.mktemp("runs") / "w", steps_per_dispatch=4, **FOURTH)
+def directory(tmp_path_factory):
+    """A run of twenty steps with a row after each fourth, on one device, which takes four at once."""
+    run(workdir := tmp_path_factory.mktemp("runs") / "w", steps_per_dispatch=4, **FOURTH)
+    return workdir
+
+
+@pytest.fixture
+def one(directory):
+    """Its rows."""
+    return metrics.read(directory / "metrics.jsonl")
 
 
 def test_rows_say_what_was_learnt_at_which_rate_and_speed(tmp_path, capsys):
@@ -93,16 +100,16 @@ def test_the_train_loss_is_the_mean_over_the_interval(tmp_path, one):
     assert one[-1]["test_error"] == each_step[-1]["test_error"]
 
 
-@pytest.mark.parametrize(("name", "accumulate"), [("data", 1), ("fsdp", 4), ("expert", 1)])
-def test_eight_devices_and_microbatches_have_the_losses_of_one_device(tmp_path, one, name, accumulate):
-    fields = {"mesh": MESHES[name], "accumulate": accumulate, "eval_batch_size": 128} | FOURTH
-    assert_close(run(tmp_path / "w", **fields), one)
-
-
-def test_a_stream_has_the_batches_of_resident_data(tmp_path, one):
-    assert_close(run(tmp_path / "memory", feed="stream", **FOURTH), one)
-    fields = {"feed": "stream", "eval_batch_size": 128, "mesh": MESHES["fsdp"]} | FOURTH
-    assert_close(run(tmp_path / "pipeline", STREAMED, **fields), one)
+@pytest.mark.parametrize(
+    ("name", "recipe", "fields"),
+    [
+        ("data", RECIPE, {"eval_batch_size": 128}),
+        ("fsdp", STREAMED, {"accumulate": 4, "feed": "stream", "eval_batch_size": 128}),
+        ("expert", RECIPE, {"feed": "stream"}),
+    ],
+)
+def test_eight_devices_microbatches_and_streams_have_the_losses_of_one_device(tmp_path, one, name, recipe, fields):
+    assert_close(run(tmp_path / "w", recipe, mesh=MESHES[name], **fields, **FOURTH), one)
 
 
 def test_seeds_side_by_side_train_as_alone(tmp_path, one):
@@ -115,25 +122,17 @@ def test_seeds_side_by_side_train_as_alone(tmp_path, one):
 NOISY = STREAM | {"checkpoint_every": 5}  # on the fifth step, rows on the fourth
 
 
-@pytest.fixture(scope="module")
-def noisy(tmp_path_factory):
-    """Rows of uninterrupted runs with random inputs, on one device and on eight."""
-    root = tmp_path_factory.mktemp("noisy")
-    meshes = {"one": {}, "fsdp": {"mesh": MESHES["fsdp"]}}
-    return {name: run(root / name, STREAMED, **NOISY, **mesh) for name, mesh in meshes.items()}
-
-
-@pytest.mark.parametrize(("here", "elsewhere"), [("one", "fsdp"), ("fsdp", "one")])
-def test_broken_off_at_random_steps_it_ends_with_the_same_rows_and_goes_on_elsewhere(tmp_path, noisy, here, elsewhere):
-    meshes = {"one": {}, "fsdp": {"mesh": MESHES["fsdp"]}}
+def test_broken_off_at_random_steps_it_ends_with_the_same_rows_and_goes_on_elsewhere(tmp_path):
+    """From several devices to one: vmoe/test_suite.py."""
+    whole = run(tmp_path / "whole", STREAMED, **NOISY)
     for step in sorted(random.Random(1).sample(range(4, 20), 2)):
         with pytest.raises(Killed):
-            run(tmp_path / "w", killed_at(step), **NOISY, **meshes[here])
+            run(tmp_path / "w", killed_at(step), **NOISY)
     shutil.copytree(tmp_path / "w", tmp_path / "copy")
-    assert_same(run(tmp_path / "w", STREAMED, **NOISY, **meshes[here]), noisy[here])
-    rows = run(tmp_path / "copy", STREAMED, **NOISY, **meshes[elsewhere])
-    assert_same(rows[:2], noisy[here][:2])
-    assert_close(rows, noisy["one"])
+    assert_same(run(tmp_path / "w", STREAMED, **NOISY), whole)
+    rows = run(tmp_path / "copy", STREAMED, **NOISY, mesh=MESHES["fsdp"])
+    assert_same(rows[:2], whole[:2])
+    assert_close(rows, whole)
 
 
 def pretrained(arrays):
@@ -165,11 +164,10 @@ def test_streams_are_not_taken_for_arrays(tmp_path):
         run(tmp_path / "w", STREAMED, feed="stream")
 
 
-def test_another_optimizer_is_another_run_and_another_mesh_or_cache_is_not(tmp_path):
-    run(tmp_path / "w", steps=5)
+def test_another_optimizer_is_another_run_and_another_mesh_or_cache_is_not(directory, one):
     with pytest.raises(UsageError, match=r"another config: config\.optimizer\.clip_norm"):
-        run(tmp_path / "w", steps=5, optimizer={"clip_norm": 2.0})
-    run(tmp_path / "w", steps=5, mesh=MESHES["data"], compilation_cache="off")
+        run(directory, steps_per_dispatch=4, **FOURTH, optimizer={"clip_norm": 2.0})
+    assert run(directory, steps_per_dispatch=4, **FOURTH, mesh=MESHES["data"], compilation_cache="off") == one
 
 
 def test_a_loss_that_is_not_a_scalar_is_an_error(tmp_path):

@@ -22,37 +22,53 @@ def relaxed(w, **fields):
     return method.weights(w, {}, jnp.float32(0), None)
 
 
-def test_forms_are_the_operator_or_the_mask_times_the_weights():
-    w = np.asarray(W)
-    np.testing.assert_allclose(relaxed(W, form="mask"), w * oracles.pooled(np.abs(w), 6, 0.3), rtol=1e-5)
-    np.testing.assert_allclose(relaxed(W, form="mask_of_squares"), w * oracles.pooled(w**2, 6, 0.3), rtol=1e-5)
-    kept = oracles.pooled(w, 6, 0.3, kind="mag")
-    np.testing.assert_allclose(relaxed(W, form="stop_gradient"), kept, rtol=1e-5)
-    slopes = jax.jacobian(lambda w: relaxed(w, form="stop_gradient"))(W)
-    np.testing.assert_allclose(slopes, np.diag(kept / w), atol=1e-6)
+def test_forms_are_the_operator_or_the_mask_times_the_weights_and_lam_may_be_a_mean_or_fall_to_0():
+    def kept(w):
+        return relaxed(w, form="stop_gradient")
+
+    annealed = METHODS["relaxed"].make(
+        small_config("annealed", density=0.3, hard_after=0.9, lam__start=3.0, lam__end=1.0), 10
+    )
+
+    @jax.jit
+    def found(w):
+        masks = [relaxed(w, form="mask"), relaxed(w, form="mask_of_squares")]
+        at = jax.vmap(lambda progress: annealed.weights(w, {}, progress, None))(jnp.float32([0, 0.95]))
+        return masks, kept(w), jax.jacobian(kept)(w), relaxed(w, lam_times_size=True), at
+
+    w, expected = np.asarray(W), oracles.pooled(np.asarray(W), 6, 0.3, kind="mag")
+    (mask, of_squares), values, slopes, of_mean, (start, end) = found(W)
+    np.testing.assert_allclose(mask, w * oracles.pooled(np.abs(w), 6, 0.3), rtol=1e-5)
+    np.testing.assert_allclose(of_squares, w * oracles.pooled(w**2, 6, 0.3), rtol=1e-5)
+    np.testing.assert_allclose(values, expected, rtol=1e-5)
+    np.testing.assert_allclose(slopes, np.diag(expected / w), atol=1e-6)
+    np.testing.assert_allclose(of_mean, oracles.pooled(w, 6, 20 * 0.3, kind="mag"), rtol=1e-5)
+    assert np.count_nonzero(start) > 6
+    np.testing.assert_array_equal(end, ops.hard_topk_mag(W, 6))
 
 
 def test_straight_through_it_is_hard_forward_and_relaxed_backward():
     config = small_config("straight_through", density=0.3, lam__start=0.3)
     method = METHODS["straight_through"].make(config, 10)
-    weights, pull_back = jax.vjp(lambda w: method.weights(w, {}, jnp.float32(0), None), W)
-    np.testing.assert_array_equal(weights, ops.hard_topk_mag(W, 6))
     pull = jnp.arange(20.0)
-    (expected,) = jax.vjp(relaxed, W)[1](pull)
-    np.testing.assert_allclose(pull_back(pull)[0], expected, rtol=1e-5)
+
+    @jax.jit
+    def both(w):
+        weights, pull_back = jax.vjp(lambda w: method.weights(w, {}, jnp.float32(0), None), w)
+        return weights, pull_back(pull)[0], jax.vjp(relaxed, w)[1](pull)[0]
+
+    weights, found, expected = both(W)
+    np.testing.assert_array_equal(weights, ops.hard_topk_mag(W, 6))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert np.count_nonzero(expected) > 6
-
-
-def test_lam_may_be_a_mean_over_weights():
-    kept = oracles.pooled(np.asarray(W), 6, 20 * 0.3, kind="mag")
-    np.testing.assert_allclose(relaxed(W, lam_times_size=True), kept, rtol=1e-5)
 
 
 def test_the_support_falls_as_a_cubic_until_it_is_hard():
     size = 640
     w, fields = jax.random.normal(jax.random.key(0), (size,)), {"lam__schedule": "support", "hard_after": 0.8}
     method = METHODS["relaxed"].make(small_config("relaxed", p=4 / 3, debias=True, **fields), 10)
-    found = [np.count_nonzero(method.weights(w, {}, jnp.float32(progress), None)) for progress in (0, 0.4, 0.8, 1)]
+    weights = jax.jit(jax.vmap(lambda progress: method.weights(w, {}, progress, None)))
+    found = np.count_nonzero(weights(jnp.float32([0, 0.4, 0.8, 1])), axis=1).tolist()
     assert found == [size, pytest.approx((0.1 + 0.9 * 0.5**3) * size, abs=2), 64, 64]
 
 
