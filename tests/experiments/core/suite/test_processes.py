@@ -1,5 +1,6 @@
 """Runs of a suite side by side: the same choices and lines, and what becomes of them when a process ends."""
 
+import dataclasses
 import fcntl
 import json
 import multiprocessing
