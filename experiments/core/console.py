@@ -1,4 +1,4 @@
-"""Output of commands, whoever reads it and in whatever encoding; and the end of their lines of progress."""
+"""Output of commands, in any encoding and into closed pipes; and the end of their lines of progress."""
 
 import io
 import os

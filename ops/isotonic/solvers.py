@@ -184,8 +184,8 @@ def _iterate(solver: Dykstra | Dual, problem: Problem, s: Array, w: Array, lam: 
         done = done | (gap <= _tolerance(solver, s, state.v, lam))
         return state, done, taken, iteration + count
 
-    nobody = jnp.zeros(lam.shape, bool)
-    per_row = varying_as((state, nobody, jnp.zeros(lam.shape, jnp.int32)), (s, w, lam))
+    none_done = jnp.zeros(lam.shape, bool)
+    per_row = varying_as((state, none_done, jnp.zeros(lam.shape, jnp.int32)), (s, w, lam))
     state, _, taken, _ = lax.while_loop(unfinished, stride, (*per_row, jnp.int32(0)))
     return TwoFloat(state.v, jnp.zeros_like(state.v)), links(state), taken
 

@@ -178,7 +178,7 @@ def _times(
 def overheads(
     times: Mapping[str, Summary], alone: Mapping[str, Summary], reference: str, parts: int = 1
 ) -> dict[str, dict[str, Any]]:
-    """By contestant, its times and its overhead over ``reference``, where a step has so many ``parts``.
+    """By contestant, its times and its overhead over ``reference``, for a step with ``parts`` of what was measured.
 
     Empty where the reference failed; otherwise without those that did, in a step or alone.
     """

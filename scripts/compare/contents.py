@@ -86,7 +86,7 @@ def _about(run: Run) -> tuple[str, ...]:
 
 
 def _id(run: Run) -> str:
-    """Names a group by its first run: short, and the same on the page that is made when the runs have gone on."""
+    """Names a group by its first run: short, and unchanged when the page is made again later."""
     return hashlib.sha256(run.name.encode(errors="surrogateescape")).hexdigest()[:8]
 
 

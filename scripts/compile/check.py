@@ -1,7 +1,7 @@
 """Compiles every operator for every chip, and the experiments' full-size train steps: one table of what fits.
 
-Each chip's operators and each step are a process of its own, by the Python that has the compiler. What has been
-compiled is kept in runs/compiled, so that a check that was stopped goes on where it was.
+Each chip's operators and each step are compiled in a process of their own, by the Python that has their compiler. What
+has been compiled is kept in runs/compiled, so that a check that was stopped goes on where it was.
 """
 
 import json

@@ -60,7 +60,7 @@ class Console:
         self._lock = threading.RLock()  # a signal may come while it is held
 
     def say(self, line: str) -> None:
-        """Prints a line whole; the launcher goes on where nobody reads it any more."""
+        """Prints a line whole. A closed output does not stop the launcher."""
         with self._lock, contextlib.suppress(OSError):
             print(line, flush=True)
 

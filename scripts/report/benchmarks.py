@@ -99,9 +99,9 @@ def convergence(results: Path) -> Finding | None:
         return None
     errors = [(row["lam"], row["max_abs_error"]) for row in record["rows"] if row["way"] == DYKSTRA]
 
-    def verdict(is_meant: Callable[[float], bool], told: str) -> Verdict | None:
-        exact = [error < SAME for lam, error in errors if is_meant(lam)]
-        return Verdict(in_every_case(exact), told.format(f"{sum(exact)} of {len(exact)}")) if exact else None
+    def verdict(counts: Callable[[float], bool], phrase: str) -> Verdict | None:
+        exact = [error < SAME for lam, error in errors if counts(lam)]
+        return Verdict(in_every_case(exact), phrase.format(f"{sum(exact)} of {len(exact)}")) if exact else None
 
     return Finding(
         verdict(lambda lam: lam == _PAPER_LAM, "at {} sizes"),

@@ -1,6 +1,6 @@
 """Labelled images by index: decoded in memory, or read from disk as they are asked for.
 
-Both are one thing to whoever reads examples one by one (`pipeline.py`); only what lies in memory
+Code that reads examples one by one (`pipeline.py`) treats both alike; only those that lie in memory
 are also available as arrays, and so stay on the devices.
 """
 
@@ -32,7 +32,7 @@ _HEADER, _FOOTER = struct.Struct("<QI"), 4
 class Label:
     """Classes of examples: a feature that names one class, or `several` at once, perhaps none.
 
-    Of plain integers the number of classes is not known, hence 0, until all of them are read.
+    For plain integers the number of classes is 0 until all of them are read.
     """
 
     feature: str

@@ -31,12 +31,12 @@ def minus(
 
 
 def over_examples(run: Run, reference: Run, metric: str, worth: Worth) -> float | None:
-    """Half width of the 95 % interval of that difference over examples: had others of their kind been evaluated on.
+    """Half width of the 95 % interval of that difference over examples, as if they were a random sample.
 
     Args:
       run, reference: evaluated on the same N examples, in one order.
       metric: the final one.
-      worth: what it is the mean of.
+      worth: the value of each example, whose mean the metric is.
 
     Returns:
       The normal interval of the differences per example, each the mean over the seeds that both finished; None where

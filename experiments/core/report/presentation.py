@@ -92,8 +92,8 @@ class Presentation:
     def _parts(self, runs: Sequence[Run], given: Collection[str]) -> list[dict[str, str]]:
         """The same by the dotted names of the fields, as `{"p": "p = 4/3", "optimizer.learning_rate": ...}`."""
         usual = {
-            method: _usual([run.fields for run in its])
-            for method, its in grouped(runs, lambda run: self.method(run.fields)).items()
+            method: _usual([run.fields for run in runs_of_method])
+            for method, runs_of_method in grouped(runs, lambda run: self.method(run.fields)).items()
         }
         return [self._differing(run.fields, usual[self.method(run.fields)], given) for run in runs]
 

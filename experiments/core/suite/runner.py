@@ -75,7 +75,7 @@ class _Runner:
         return {run.weights_of, *rivals}
 
     def _job(self, run: SuiteRun, choices: dict[str, Choice]) -> Job | None:
-        """What is to be trained; None if the run is done already or cannot begin, which is said."""
+        """What is to be trained; None if the run is done already or cannot begin, which is printed."""
         try:
             setting = dict(run.setting)
             if run.best_of is not None:

@@ -91,7 +91,7 @@ def gather(params: Params) -> dict[str, np.ndarray]:
 def images(setup: Setup, params: Params) -> dict[str, np.ndarray]:
     """The pictures that the experiment makes of the first seed, uint8 [N, H, W, C] by name, whole on every process.
 
-    What is not a number, as of a seed that diverged, is black.
+    NaN, as from a seed that diverged, is drawn black.
     """
     make = setup.experiment.pictures
     if make is None:

@@ -67,12 +67,12 @@ class Interrupt:
         self._restore(*self._previous)
 
     def say(self, line: str) -> None:
-        """Prints a line; where nobody reads it any more, that is a reason to stop, and where it finds no room, none."""
+        """Prints a line. A closed output is a reason to stop; a full disk is not."""
         try:
             print(printable(line), flush=True)
         except OSError as error:
             if error.errno in _CLOSED:
-                self.received = self.received or "the end of whoever read its lines"
+                self.received = self.received or "a closed output"
             # What is still to be printed, some of it when Python ends, goes nowhere.
             with contextlib.suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
                 os.dup2(nowhere.fileno(), sys.stdout.fileno())

@@ -34,7 +34,7 @@ EXPERTS = "experts"  # in the path of a parameter: its leading axis is that of t
 
 
 def validate(config: ml_collections.ConfigDict, num_devices: int | None = None) -> None:
-    """Checks `config.mesh` and the batch size against so many devices, or those there are."""
+    """Checks `config.mesh` and the batch size for `num_devices` devices; None: those that JAX sees."""
     if "mesh" in config:
         for field, size in config.mesh.items():
             require_one_of("mesh", field, (*AXES, SLICES))
@@ -81,7 +81,7 @@ def make(config: ml_collections.ConfigDict, devices: Sequence[jax.Device] | None
 def of_devices(
     config: ml_collections.ConfigDict, num_devices: int, num_processes: int = 1
 ) -> ml_collections.ConfigDict:
-    """`config` with the sizes that its mesh has on so many devices of so many processes: it says all by itself then.
+    """`config` with the sizes that its mesh has on so many devices and processes, so that the config is complete.
 
     Raises:
       UsageError: it has none.

@@ -110,7 +110,7 @@ def from_first(call: Callable[[], Any]) -> Any:
 
 
 def require_same(asked: list[str]) -> None:
-    """Checks that all processes were asked for one run: those that JAX joined by itself may be meant as many.
+    """Checks that all processes were asked for one run: JAX may have joined some that were meant as separate runs.
 
     Args:
       asked: what is to be run, how and where, in lines.

@@ -1,4 +1,4 @@
-"""The rows of a run: what is noted between two of them, what each says, and the line that whoever watches sees of it.
+"""The rows of a run: what is collected between two, what each contains, and the line of progress made of it.
 
 Between two rows are the metrics of each step, the time it took, and changes in the network, which an experiment's
 probe finds (`Experiment.probe`): boolean arrays by name, with a leading axis of seeds on the host. Those of the row

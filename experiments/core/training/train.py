@@ -42,7 +42,7 @@ _LEAST_SECONDS = 0.05
 
 
 def validate(config: ml_collections.ConfigDict, num_devices: int | None = None) -> None:
-    """Checks the fields that every experiment has, for so many devices, or for those there are."""
+    """Checks the fields that every experiment has, for `num_devices` devices; None: those that JAX sees."""
     config_lib.require_plain(config)
     data_lib.validate(config)
     plan.validate(config)
@@ -64,7 +64,7 @@ def validate(config: ml_collections.ConfigDict, num_devices: int | None = None) 
 
 
 def check_fields(recipe: Recipe, config: ml_collections.ConfigDict, num_devices: int | None = None) -> None:
-    """Checks all fields for so many devices, or as many as JAX sees, of whatever kind.
+    """Checks all fields for a number of devices of any kind; None: as many as JAX sees.
 
     For another number than JAX sees, `config` must name all sizes of its mesh: see `mesh.of_devices`.
 
@@ -88,7 +88,7 @@ def prepare(recipe: Recipe, config: ml_collections.ConfigDict) -> None:
 def run(recipe: Recipe, config: ml_collections.ConfigDict, path: Any, command: Sequence[str] = ()) -> None:
     """Trains, or goes on training, what `recipe` makes of `config`, in the directory `path`.
 
-    Of several processes (`jax.distributed`) each calls this with the same arguments; the first one
+    With several processes (`jax.distributed`), each calls this with the same arguments; the first one
     writes, and only checkpoints are written by all: `path` must be one directory for all of them.
     Returns when the run is done, or when SIGTERM, SIGINT or SIGHUP has stopped it after a checkpoint.
 
