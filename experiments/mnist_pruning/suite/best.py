@@ -27,7 +27,7 @@ COMMON: Fields = {
 SWEEP = {"split": "validation", "seeds": (100, 101), "epochs": 15, "budget": "network", "density": 0.02}
 FINAL = {"split": "test", "seeds": tuple(range(10))}
 DENSITIES = (0.1, 0.05, 0.02, 0.01)
-EVERYWHERE = ("annealed-p3_2", "annealed-p4_3", "gradual", "movement")
+EVERYWHERE = ("annealed-p3_2", "annealed-p4_3", "st3", "gradual", "movement")
 CELLS = [(budget, density) for budget in ("network", "matrix") for density in DENSITIES]
 FEWER_CELLS = [("network", 0.1), ("network", 0.02)]
 
