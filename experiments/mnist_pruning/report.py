@@ -414,7 +414,7 @@ def error_against_density(of_network: Sequence[Sequence[Run]], runs: Sequence[Ru
     main = [
         run
         for run in pruned
-        if run.config["method"] in ("hard", "gradual", "movement") or annealed.items() <= run.fields.items()
+        if run.config["method"] in ("hard", "st3", "gradual", "movement") or annealed.items() <= run.fields.items()
     ]
     figure = Figure(figsize=(7.0, 4.6), layout="constrained")
     axes = figure.subplots()
