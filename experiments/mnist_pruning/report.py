@@ -41,7 +41,7 @@ LOOKS: dict[str, tuple[str, Look]] = {
     "hard_concrete": ("hard-concrete L0 gates", (SKY, ":")),
     "ista": ("iterative soft-thresholding", (BLACK, ":")),
     "identity_straight_through": ("hard, gradient to all", (GREY, "-.")),
-    "st3": ("ST-3", (BLUE, "-.")),
+    "st3": ("ST-3", (BLACK, "-.")),
     "gradual": ("gradual magnitude pruning", (GREEN, "-.")),
     "movement": ("movement pruning", (RED, "-.")),
     "rigl": ("RigL", (SKY, "-.")),
