@@ -11,11 +11,10 @@ from pathlib import Path
 # Nearly all the suite's time is compilation. So code is generated quickly rather than well, and its processes (those
 # of pytest-xdist, the command lines under test) share a cache of it as long as the session. `XLA_FLAGS= make test` runs
 # everything as users do, and `tests/ops/test_optimized.py` the operators' central tests, always. JAX reads these
-# variables when imported, and child processes inherit them. XLA's checks of its own intermediate code are left out.
+# variables when imported, and child processes inherit them.
 os.environ.setdefault(
     "XLA_FLAGS",
-    "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1 "
-    "--xla_cpu_emitter_verification_level=0 --xla_cpu_copy_insertion_use_region_analysis=true",
+    "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1",
 )
 if "PYTEST_XDIST_WORKER" not in os.environ and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="tests-compiled-")
