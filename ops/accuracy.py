@@ -30,6 +30,9 @@ def topk_accuracy(
     Returns:
       Boolean array of the shape of ``logits`` without ``axis``, with ``max_k`` at the end.
 
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+
     >>> topk_accuracy([[2.0, 1.0, 0.0], [0.0, 1.0, 2.0]], [1, 2], 2)
     Array([[False,  True],
            [ True,  True]], dtype=bool)

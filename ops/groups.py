@@ -35,6 +35,9 @@ class Blocks:
 
     Attributes:
       shape: shape of a tile. An array must have at least as many axes; leading axes are not tiled.
+
+    Raises:
+      ValueError: the shape is not a tuple of positive whole numbers.
     """
 
     shape: tuple[int, ...] = (4, 4)
@@ -89,6 +92,9 @@ class Channels:
 
     Attributes:
       axis: the axis that indexes groups, or several axes: ``Channels((-2, -1))`` are the filters of a convolution.
+
+    Raises:
+      ValueError: the axis is not a whole number or a tuple of different ones.
     """
 
     axis: int | tuple[int, ...] = -1
@@ -142,6 +148,9 @@ class NM:
     Attributes:
       m: the number of entries of a run. It must divide the size of the axis.
       axis: the axis of the runs; -2 is the input axis of a kernel ``[..., inputs, outputs]``.
+
+    Raises:
+      ValueError: ``m`` or ``axis`` is not a whole number, or ``m`` is below 1.
     """
 
     m: int = 4

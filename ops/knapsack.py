@@ -55,6 +55,9 @@ def knapsack_mask(
       lam: strength of the relaxation, in [1e-32, 1e32], in the units of ``x``; shape as ``k``.
       p, axis, where: as in ``topk_mask``, like the result.
 
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+
     >>> knapsack_mask([3.0, 2.0, 1.0], 3.0, costs=[4.0, 1.0, 1.0], lam=0.1)
     Array([0.25, 1.  , 1.  ], dtype=float32)
     """

@@ -82,6 +82,9 @@ def topk_fenchel_young_loss(
       One loss per example: the shape of ``logits`` without ``axis``, or a scalar if reduced; of the dtype of ``logits``
       (integers are promoted to float). Computed in float32 at least.
 
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+
     >>> float(topk_fenchel_young_loss([2.0, 1.0, -1.0], 1, k=1, lam=1.0))
     1.0
     """

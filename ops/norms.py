@@ -53,6 +53,9 @@ def topk_conjugate(
       Array of the shape of ``y`` without ``axis``, and of its dtype (integers are promoted to float). Computed in
       float32 at least.
 
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+
     >>> float(topk_conjugate([3.0, -4.0, 0.0], 2, phi="half_square"))
     12.5
     """
@@ -98,6 +101,9 @@ def owl_norm(x: ArrayLike, w: ArrayLike, *, axis: Axis = -1) -> Array:
 
     Returns:
       Array of the shape of ``x`` without ``axis``, and of its dtype (integers are promoted to float).
+
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
 
     >>> float(owl_norm([3.0, -4.0], [2.0, 1.0]))
     11.0

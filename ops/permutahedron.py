@@ -29,6 +29,9 @@ def lmo(x: ArrayLike, w: ArrayLike, *, axis: Axis = -1) -> Array:
     Returns:
       Array of the shape and dtype of ``x`` (integers are promoted to float). Its derivative in ``x`` is 0.
 
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+
     >>> lmo([0.3, 2.0, 1.0], [3.0, 2.0, 1.0])
     Array([1., 3., 2.], dtype=float32)
     """
@@ -63,6 +66,9 @@ def project_permutahedron(
     Returns:
       Array of the shape and dtype of ``x`` (integers are promoted to float). Computed in float32 at least.
 
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+
     >>> project_permutahedron([0.5, 1.0, 0.75], [3.0, 2.0, 1.0])
     Array([1.75, 2.25, 2.  ], dtype=float32)
     """
@@ -93,6 +99,9 @@ def soft_sort(
       where: boolean array, broadcasting against ``x``: entries that take part. The others count as ``-inf``.
       p, axis, solver: as in ``project_permutahedron``, like the result.
 
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+
     >>> soft_sort([3.0, 1.0, 2.0], lam=2.0)
     Array([1.5, 2. , 2.5], dtype=float32)
     """
@@ -122,6 +131,9 @@ def soft_rank(
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
       p, axis, solver: as in ``project_permutahedron``, like the result.
 
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+
     >>> soft_rank([3.0, 1.0, 2.0], lam=2.0)
     Array([2.5, 1.5, 2. ], dtype=float32)
     """
@@ -149,6 +161,9 @@ def soft_quantile(
 
     Returns:
       Array of the shape of ``x`` without ``axis``, and of its dtype (integers are promoted to float).
+
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
 
     >>> float(soft_quantile([3.0, 1.0, 2.0, 8.0], 0.5, lam=0.125))
     2.5

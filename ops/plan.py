@@ -80,6 +80,9 @@ def topk_plan(
       A ``TopkPlan``. It is not converged if the problem is infeasible (as for ``m * k > n * limit``) or ``max_iter``
       too small; then rows sum to ``k``, and columns exceed their limit.
 
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+
     >>> topk_plan([[3.0, 2.0, 0.0], [3.0, 1.0, 0.0]], 1, 1, lam=0.1).plan
     Array([[0., 1., 0.],
            [1., 0., 0.]], dtype=float32)

@@ -97,6 +97,9 @@ class Pruner:
         function like ``include``. Each layer is treated as a leaf of its own. By default a subtree counts as stacked
         where all leaves, biases and scales included, have the same first axis and at least one more.
 
+    Raises:
+      ValueError: an argument is known and out of range.
+
     >>> pruner = Pruner(density=0.25, lam=lambda step: 10.0 * 0.5**step)
     >>> params = {"kernel": jnp.array([[1.0, -3.0], [2.0, 0.5]]), "bias": jnp.ones(2)}
     >>> [int(jnp.count_nonzero(pruner(params, step)["kernel"])) for step in (0, 4, 10)]

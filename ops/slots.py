@@ -98,6 +98,9 @@ def gather_slots(values: ArrayLike, indices: ArrayLike) -> Array:
     Returns:
       Array of the shape of ``indices`` with ``width`` at the end, and the dtype of ``values``.
 
+    Raises:
+      ValueError: an argument does not have such a shape or dtype.
+
     >>> gather_slots(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([1, 1]))
     Array([[3., 4.],
            [3., 4.]], dtype=float32)
@@ -136,6 +139,9 @@ def scatter_slots(outputs: ArrayLike, indices: ArrayLike, weights: ArrayLike, n:
     Returns:
       Array ``(*batch, n, width)`` of the dtype of ``outputs`` (integers are promoted to float). Computed in float32 at
       least, and rounded once.
+
+    Raises:
+      ValueError: an argument does not have such a shape or dtype.
 
     >>> scatter_slots(jnp.array([[1.0, 1.0], [2.0, 4.0]]), jnp.array([2, 0]), jnp.array([1.0, 0.5]), 3)
     Array([[1., 2.],

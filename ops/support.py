@@ -40,6 +40,9 @@ def lam_of_support(
       ``lam`` qualifies, because no entry (in magnitude: no non-zero one) is left out. Otherwise it is 0, the hard
       operator, if ``support < k``. Its derivatives are 0.
 
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+
     >>> lam_of_support([1.0, 3.0, 2.5, 2.0], 2, support=3)
     Array(2.25, dtype=float32)
     """

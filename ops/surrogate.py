@@ -52,6 +52,9 @@ def topk_surrogate_loss(
       One loss per example: the shape of ``logits`` without ``axis``; of the dtype of ``logits`` (integers are promoted
       to float). Computed in float32 at least.
 
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+
     >>> float(topk_surrogate_loss([2.0, 1.5, -1.0], 1, k=1, lam=1.0))
     0.5625
     """

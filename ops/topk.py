@@ -70,6 +70,9 @@ def relaxed_topk(
         iterative, slow if many entries are partly selected), or a solver of ``ops.isotonic`` with settings, like
         ``Dykstra(max_iter=10, tol=0.0)``. ``ops.isotonic.topk_solution`` reports whether such a solver converged.
 
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+
     >>> relaxed_topk([1.0, -3.0, 2.5, 2.0], 2, phi="abs", lam=1.0)
     Array([ 0.  , -1.  ,  0.75,  0.25], dtype=float32)
     """
@@ -126,6 +129,9 @@ def topk_mask(
     Returns:
       Array of the shape of ``x``, and of its dtype (integers are promoted to float). Computed in float32 at least.
 
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+
     >>> topk_mask([1.0, 3.0, 2.5, 2.0], 2, lam=1.0)
     Array([0.  , 1.  , 0.75, 0.25], dtype=float32)
     """
@@ -169,6 +175,9 @@ def topk_mag(
       debias: whether to undo the shrinkage of kept entries.
       solver: as in ``relaxed_topk``.
 
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+
     >>> topk_mag([1.0, -3.0, 2.0, 0.5], 2, lam=1.0)
     Array([ 0. , -1.5,  1. ,  0. ], dtype=float32)
     """
@@ -189,6 +198,9 @@ def sparsemax(x: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1, wh
 
     Returns:
       Array of the shape and dtype of ``x`` (integers are promoted to float). Computed in float32 at least.
+
+    Raises:
+      ValueError: an argument is out of range; the message names it and its value.
 
     >>> sparsemax([1.0, 0.5, -2.0])
     Array([0.75, 0.25, 0.  ], dtype=float32)

@@ -42,6 +42,9 @@ def relaxed_topk_value(
       Array of the shape of ``x`` without ``axis``, and of its dtype (integers are promoted to float). Computed in
       float32 at least.
 
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+
     >>> float(relaxed_topk_value([1.0, 3.0, 2.0], 2, lam=1.0))
     4.0
     """

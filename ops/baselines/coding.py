@@ -63,6 +63,9 @@ def curvature_bound(dictionary: ArrayLike) -> Array:
     Returns:
       A scalar of at least float32; 0 for a dictionary of zeros. Its derivative is 0.
 
+    Raises:
+      ValueError: the dictionary is not a matrix.
+
     >>> float(curvature_bound([[3.0, 0.0], [0.0, 1.0]]).round())
     9.0
     """
@@ -123,6 +126,9 @@ def ridge_code(x: ArrayLike, dictionary: ArrayLike, lam: ArrayLike) -> Array:
 
     Returns:
       Array `(..., atoms)` of the dtype of `x` (integers are promoted to float). Computed in float32 at least.
+
+    Raises:
+      ValueError: an argument's shape does not fit, or `lam` is known and out of range.
 
     >>> ridge_code([3.0, 1.0], [[1.0, 0.0], [0.0, 1.0]], 1.0).round(1)
     Array([1.5, 0.5], dtype=float32)
@@ -323,6 +329,10 @@ def sparse_code(
     Returns:
       A `SparseCode` of the dtype of `x` (integers are promoted to float). Computed in float32 at least.
 
+    Raises:
+      ValueError: a shape does not fit, or an argument known at trace time is out of range; the message names it and its
+        value.
+
     >>> sparse_code([3.0, 0.5], [[1.0, 0.0], [0.0, 1.0]], 1.0).code.round(1)
     Array([2., 0.], dtype=float32)
     """
@@ -440,6 +450,10 @@ def scale_free_attention(
       A `ScaleFreeAttention` of the dtype of `x` (integers are promoted to float). Computed in float32 at least. Where
       several combinations are nearest, one of them.
 
+    Raises:
+      ValueError: a shape does not fit, or an argument known at trace time is out of range; the message names it and its
+        value.
+
     >>> scale_free_attention([3.0, 1.0], [[1.0, 0.0], [0.0, 1.0]]).weights.round(2)
     Array([1., 0.], dtype=float32)
     """
@@ -508,6 +522,9 @@ def sparsemax_attention(
       Array `(..., queries, outputs)` of the dtype of `query` (integers are promoted to float). Computed in float32 at
       least.
 
+    Raises:
+      ValueError: a shape does not fit.
+
     >>> sparsemax_attention([[1.0, 0.0]], [[1.0, 0.0], [0.5, 0.0]], [[4.0], [8.0]])
     Array([[5.2928934]], dtype=float32)
     """
@@ -553,6 +570,9 @@ class Lista:
       layers: how many steps, at least 1.
       shrinkage: `"soft"`, or `"sigshrink"`, smooth but nowhere exactly 0.
       sharpness: of `"sigshrink"`, without units: `sigshrink` gets this over the threshold at the start, for good.
+
+    Raises:
+      ValueError: `layers` or `lam` is not positive, or there is no such shrinkage.
     """
 
     dictionary: ArrayLike

@@ -50,6 +50,9 @@ def isotonic_regression(
       ``lam`` and raised to the power ``1 / (p - 1)``, overflow (in float32 from 12 ``lam`` on for ``p = 1.02``, from
       1.4e13 ``lam`` on for ``p = 4/3``), rows that PAV cannot put in order are NaN.
 
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+
     >>> isotonic_regression([1.0, 3.0, 2.0], [0.0, 0.0, 0.0]).v
     Array([2., 2., 2.], dtype=float32)
     """

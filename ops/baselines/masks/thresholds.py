@@ -122,6 +122,9 @@ def sigmoid_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.
       Array of the shape and dtype of ``x`` (integers are promoted to float), strictly between 0 and 1 up to rounding.
       Computed in float32 at least.
 
+    Raises:
+      ValueError: an argument known at trace time is out of range; the message names it and its value.
+
     >>> (100 * sigmoid_topk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
     Array([35., 80., 60., 25.], dtype=float32)
     """
