@@ -148,7 +148,6 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.router.auxiliary = 0.01  # weight of the importance and load loss of token_choice
     config.router.update_from_flattened_dict(dict(ROUTERS[options["router"]].fields))
 
-    config.export_probe = False  # True: which experts work on which token of the first group, at the end
     config.tensorboard = False  # True: curves, config, summary, images and histograms, in WORKDIR/tensorboard
     config.compilation_cache = config_dict.placeholder(str)  # a directory, "off", or a default in ~/.cache
     if stand_ins:

@@ -53,7 +53,7 @@ def _record(run: Run) -> tuple[archive.Record, archive.Arrays]:
         "summary": run.summary,
         "rows": run.rows,
     }
-    kept = {"examples": run.examples, "probe": run.probe, "params": run.params()}
+    kept = {"examples": run.examples, "params": run.params()}
     return record, {file: arrays for file, arrays in kept.items() if arrays}
 
 

@@ -108,7 +108,7 @@ def _tuned(name: str, router: str, form: Fields) -> Iterator[SuiteRun]:
         yield SuiteRun(
             f"sweep/{name}-lr{rate:g}", base, tried, candidate_for=name, best_of=at_best_lam, variant=variant
         )
-    final: Fields = form | {"split": "test", "seeds": TOKENS_SEEDS, "export_probe": True}
+    final: Fields = form | {"split": "test", "seeds": TOKENS_SEEDS}
     yield SuiteRun(f"final-{name}", final, best_of=name, variant=variant)
 
 

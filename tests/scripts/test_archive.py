@@ -16,7 +16,7 @@ ERRORS = [[90.0, 88.0], [7.0, 8.0]]
 
 
 def comparable(run):
-    return dataclasses.asdict(dataclasses.replace(run, params=None, examples={}, probe={}))
+    return dataclasses.asdict(dataclasses.replace(run, params=None, examples={}))
 
 
 @pytest.fixture(scope="module")

@@ -23,9 +23,8 @@ def write_run(
     rows: Sequence[Row],
     experiment: str,
     examples: Mapping[str, np.ndarray] | None = None,
-    probe: Mapping[str, np.ndarray] | None = None,
 ) -> None:
-    """A finished run of `config` that wrote these rows, and kept `examples` and what its `probe` found."""
+    """A finished run of `config` that wrote these rows, and kept `examples`."""
     workdir = Workdir(path)
     path.mkdir(parents=True)
     write_json(workdir.config, to_json(config))
@@ -34,7 +33,6 @@ def write_run(
     writer.close()
     sums = {"metrics_sha256": sha256_of(rows)}
     sums |= {"examples_sha256": write_compressed(workdir.examples, dict(examples))} if examples else {}
-    sums |= {"probe_sha256": write_compressed(workdir.probe, dict(probe))} if probe else {}
     write_json(workdir.summary, summarize(list(config.seeds), rows[-1]) | sums)
 
 
@@ -128,12 +126,11 @@ def write_vmoe(
     *,
     support: float = 28.0,
     stability: Sequence[float] | None = None,
-    probe: Mapping[str, np.ndarray] | None = None,
     **fields: Any,
 ) -> None:
     """A finished run of V-MoE whose precision was `precisions[row][seed]`; `fields` are as in `write_workdir`.
 
-    With `stability`, that of block 1 in every row but the first, rows have more measures; `probe` is what it kept.
+    With `stability`, that of block 1 in every row but the first, rows have more measures.
     """
     config = vmoe.get_config(variant)
     set_fields(config, fields)
@@ -158,7 +155,7 @@ def write_vmoe(
                 **more,
             }
         )
-    write_run(path, config, rows, "vmoe", probe=probe)
+    write_run(path, config, rows, "vmoe")
 
 
 def write_clusters(

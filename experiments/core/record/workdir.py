@@ -6,7 +6,6 @@ metrics.jsonl       one row per epoch, or per interval of steps
 checkpoints/        the last states, by orbax, each with the config
 params.npz          with config.export_params, the parameters at the end
 examples.npz        with config.export_examples, what is said of each evaluated example at the end
-probe.npz           with config.export_probe, what the experiment's probe found at the end
 summary.json        written last: its presence means that the run is done
 damaged-checkpoint-STEP/   one that is not as it was saved, and was passed over
 
@@ -41,7 +40,6 @@ class Workdir:
         self.checkpoints = self.path / "checkpoints"
         self.params = self.path / "params.npz"
         self.examples = self.path / "examples.npz"
-        self.probe = self.path / "probe.npz"
         self.summary = self.path / "summary.json"
         self.tensorboard = self.path / "tensorboard"
         self._lock = self.path / ".lock"

@@ -17,7 +17,7 @@ from experiments.core.report.results import Problem, Run
 from experiments.core.report.runs import grouped
 
 # Fields that say how a run is carried out and what it keeps: what it learns does not depend on them.
-# `export_pictures` is a field of committed runs alone.
+# `export_pictures` and `export_probe` are fields of committed runs alone.
 HOW = (
     *("accelerator", "checkpoint_every", "data_dir", "download", "eval_batch_size", "eval_every", "export_examples"),
     *("export_probe", "export_pictures", "export_params", "features.directory", "feed", "input.prefetch"),

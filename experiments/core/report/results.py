@@ -39,7 +39,6 @@ class Run:
         or for example `unfinished, at epoch 3 of 30`, whether it goes on or not.
       environment: as in environment.json, if there is one.
       examples: what was kept of each evaluated example, arrays [S, N] by name; often none.
-      probe: what the experiment's probe found at the end, boolean arrays [S, ...] by name; often none.
       params: reads the parameters at the end, arrays by path; none where they were not kept.
     """
 
@@ -49,7 +48,6 @@ class Run:
     summary: dict[str, Any]
     environment: dict[str, Any] | None = None
     examples: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    probe: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     params: Callable[[], Mapping[str, np.ndarray]] = dict
 
     @functools.cached_property
@@ -163,8 +161,7 @@ def _read_workdir(path: Path, name: str) -> Run:
     summary = read_object(workdir.summary, _ADVICE)
     record = {"config": config, "rows": rows, "summary": summary, "environment": environment}
     metrics.require_sha256(workdir.metrics, summary["metrics_sha256"])
-    arrays = {path.stem: _arrays(path, summary) for path in (workdir.examples, workdir.probe)}
-    return _finished(name, record, arrays, workdir.params)
+    return _finished(name, record, {"examples": _examples(workdir.examples, summary)}, workdir.params)
 
 
 def _read_archive(path: Path, prefix: str) -> Iterator[Run | Problem]:
@@ -198,9 +195,8 @@ def _finished(
     measured = dict(metrics.flatten({name: value for name, value in last.items() if name not in PROGRESS}))
     if not is_its_end or measured != _final_values(summary):
         raise UsageError("summary.json does not belong to the last row of metrics.jsonl")
-    examples, probe = arrays.get("examples", {}), arrays.get("probe", {})
     read_params = functools.partial(_params, params) if isinstance(params, Path) else lambda: params or {}
-    return Run(name, config, rows, summary, environment, examples, probe, read_params)
+    return Run(name, config, rows, summary, environment, arrays.get("examples", {}), read_params)
 
 
 def _final_values(summary: dict[str, Any]) -> dict[str, list[float | None]]:
@@ -215,15 +211,14 @@ def _params(path: Path) -> dict[str, np.ndarray]:
     return dict(np.load(path, allow_pickle=False)) if path.exists() else {}
 
 
-def _arrays(path: Path, summary: dict[str, Any]) -> dict[str, np.ndarray]:
-    """The arrays in a file of a run that is done; none if it was not asked for."""
-    name = f"{path.stem}_sha256"
-    if name not in summary:
+def _examples(path: Path, summary: dict[str, Any]) -> dict[str, np.ndarray]:
+    """What a run that is done has kept of each example; nothing if it was not asked to."""
+    if "examples_sha256" not in summary:
         return {}
     if not path.exists():
         raise UsageError(f"{path.name} is missing, of which summary.json has the SHA-256, {_ADVICE}")
     content = path.read_bytes()
-    if hashlib.sha256(content).hexdigest() != summary[name]:
+    if hashlib.sha256(content).hexdigest() != summary["examples_sha256"]:
         raise UsageError(f"{path.name} is damaged: its SHA-256 is not the one in summary.json, {_ADVICE}")
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         return dict(arrays)

@@ -17,11 +17,10 @@ Fields of the config that the trainer reads:
     eval_batch_size   for evaluation in batches; left out: in one piece, with all data on every device
     export_params     parameters at the end as a file, see export.py; False
     export_examples   what there is to say of each evaluated example at the end, as a file, see export.py; False
-    export_probe      what the experiment's probe finds at the end, as a file, see export.py; False
     tensorboard
     compilation_cache   where compiled programs are kept, see train.py
 
-The last eight may be left out. A loss may be as simple as
+The last seven may be left out. A loss may be as simple as
 
     def loss(params, batch, key, progress):
         logits = model.apply({"params": params}, batch["image"].astype(jnp.float32))

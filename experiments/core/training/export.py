@@ -2,11 +2,10 @@
 
 config.export_params      its parameters, or what its experiment makes of them (`Experiment.exported`); of a single seed
 config.export_examples    what its experiment says of each evaluated example (`Experiment.examine`)
-config.export_probe       what its experiment's probe finds at the end
 
 `params.npz` has one float32 array per parameter, under its path in the tree joined by slashes
 ("Transformer/encoder_norm/scale"): the layout of big_vision without a prefix. `examples.npz` has arrays [S, N], of
-seeds and examples in the order of the data set; `probe.npz` has boolean arrays [S, ...]. Fields left out are False.
+seeds and examples in the order of the data set. Fields left out are False.
 """
 
 import hashlib
@@ -27,12 +26,11 @@ from experiments.core.record.files import replacing, write_atomically
 from experiments.core.record.workdir import Workdir
 from experiments.core.training.experiment import Experiment, Params, Setup
 from experiments.core.training.program import Program
-from experiments.core.training.rows import Prober
 
 
 def validate(config: ml_collections.ConfigDict) -> None:
-    """Checks `config.export_params`, `export_examples` and `export_probe`."""
-    for name in ("export_params", "export_examples", "export_probe"):
+    """Checks `config.export_params` and `export_examples`."""
+    for name in ("export_params", "export_examples"):
         export = config.get(name, False)
         require(isinstance(export, bool), name, export, "True or False")
     if config.get("export_params"):
@@ -43,18 +41,15 @@ def validate_for(name: str, experiment: Experiment, config: ml_collections.Confi
     """Checks that the experiment of that name has what the config asks for."""
     allowed = f"False for {name}, which has nothing to say of single examples"
     require(not config.get("export_examples") or bool(experiment.examine), "export_examples", True, allowed)
-    allowed = f"False for {name}, which has no probe for these data"
-    require(not config.get("export_probe") or bool(experiment.probe), "export_probe", True, allowed)
 
 
-def write_files(program: Program, workdir: Workdir, params: Params, probe: Prober) -> dict[str, str]:
+def write_files(program: Program, workdir: Workdir, params: Params) -> dict[str, str]:
     """Writes what the config asks for: all processes take part, and the first one writes.
 
     Returns:
       Checksums for the summary, by name; none on processes that do not write.
     """
     setup, writes = program.setup, jax.process_index() == 0
-    kept: dict[Path, dict[str, np.ndarray]] = {}
     if setup.config.get("export_params"):
         exported = setup.experiment.exported
         arrays = gather(jax.jit(setup.over_seeds(exported))(params) if exported else params)
@@ -62,11 +57,10 @@ def write_files(program: Program, workdir: Workdir, params: Params, probe: Probe
             arrays = {name: array[0] for name, array in arrays.items()} if setup.seed_axis else arrays
             with replacing(workdir.params) as file:
                 np.savez(file, allow_pickle=False, **arrays)
-    if setup.config.get("export_examples"):
-        kept[workdir.examples] = program.evaluate.examine(params)
-    if setup.config.get("export_probe"):
-        kept[workdir.probe] = probe(params, 1.0)
-    return {f"{path.stem}_sha256": write_compressed(path, arrays) for path, arrays in kept.items() if writes}
+    if not setup.config.get("export_examples"):
+        return {}
+    examined = program.evaluate.examine(params)
+    return {"examples_sha256": write_compressed(workdir.examples, examined)} if writes else {}
 
 
 def load(path: str | Path) -> tuple[ml_collections.ConfigDict, Params]:

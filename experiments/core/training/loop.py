@@ -229,7 +229,7 @@ class Loop:
 
     def _finish(self, params: Params, writer: metrics.Writer, board: metrics.TensorBoard | None) -> None:
         """Writes what the config asks for of the parameters at the end, and the summary last."""
-        checksums = export.write_files(self.program, self.workdir, params, self.prober)
+        checksums = export.write_files(self.program, self.workdir, params)
         arrays, images = {}, {}
         if self.setup.config.get("tensorboard"):
             arrays, images = export.gather(params), export.images(self.setup, params)

@@ -1,4 +1,4 @@
-"""Files at the end of a run: parameters, words on examples, findings of a probe; and what TensorBoard is told."""
+"""Files at the end of a run: parameters, words on examples; and what TensorBoard is told."""
 
 import dataclasses
 import shutil
@@ -12,7 +12,7 @@ from experiments.core.record import metrics
 from experiments.core.record.workdir import Workdir
 from experiments.core.report import results
 from experiments.core.training import export, train
-from experiments.core.training.experiment import Probe, Recipe
+from experiments.core.training.experiment import Recipe
 from tests.experiments.core.fake_clu import replace_clu
 from tests.experiments.toy import RECIPE, build, inputs, logits, toy_config
 
@@ -64,7 +64,6 @@ def test_parameters_come_before_the_summary_and_only_when_the_run_is_done(tmp_pa
         ({"export_params": True, "seeds": (0, 1)}, r"^config\.seeds=\(0, 1\) .* a single one where export_params=True"),
         ({"export_params": "yes"}, r"^config\.export_params='yes' .* True or False"),
         ({"export_examples": True}, r"^config\.export_examples=True .* False for toy"),
-        ({"export_probe": True}, r"^config\.export_probe=True .* False for toy"),
     ],
 )
 def test_fields_are_checked_before_anything_is_written(tmp_path, fields, message):
@@ -74,7 +73,7 @@ def test_fields_are_checked_before_anything_is_written(tmp_path, fields, message
 
 
 def build_talkative(config, data):
-    """The toy, which has words on each example, something to find, and pictures: one of what a lost seed has."""
+    """The toy, which has words on each example, and pictures: one of what a lost seed has."""
 
     def wrong(params, examples):
         return {"wrong": logits(params, inputs(examples["image"]))[0].argmax(axis=1) != examples["label"]}
@@ -83,8 +82,7 @@ def build_talkative(config, data):
         kernel = params["first"]["kernel"][:, :12].reshape(1, 16, 16, 3)
         return {"weights": (1 + kernel / abs(kernel).max()) / 2, "lost": kernel * np.float32(np.nan)}
 
-    probe = Probe(lambda params, progress: {"end": progress >= 1}, lambda before, now: {})
-    return dataclasses.replace(build(config, data), examine=wrong, probe=probe, pictures=pictures)
+    return dataclasses.replace(build(config, data), examine=wrong, pictures=pictures)
 
 
 @pytest.fixture(scope="module")
@@ -101,17 +99,16 @@ def written(tmp_path_factory):
         patch.setattr(metrics, "tensorboard_is_available", lambda: True)
         patch.setattr(export, "gather", gathered)
         config = toy_config(steps=5, eval_every=5, seeds=(0, 1), tensorboard=True)
-        config.update(export_examples=True, export_probe=True)
+        config.update(export_examples=True)
         train.run(Recipe("toy", lambda config: None, build_talkative), config, directory / "w")
     return directory, {name: arguments for name, *arguments in writers[0].written}, kept["params"]
 
 
-def test_words_on_examples_and_what_was_found_are_read_again(written):
+def test_words_on_examples_are_read_again(written):
     (run,), problems = results.load(written[0])
     assert problems == []
     assert run.examples["wrong"].shape == (2, 359)
     assert run.examples["wrong"].mean(axis=1) * 100 == pytest.approx(run.final("test_error"))
-    assert run.probe["end"].tolist() == [True, True]
 
 
 def test_tensorboard_has_pictures_of_the_first_seed_and_histograms_over_all(written):
@@ -126,15 +123,14 @@ def test_tensorboard_has_pictures_of_the_first_seed_and_histograms_over_all(writ
     assert told["write_histograms"] == [5, params]
 
 
-@pytest.mark.parametrize("name", ["examples", "probe"])
-def test_damage_is_named_in_one_line(written, tmp_path, name):
+def test_damage_is_named_in_one_line(written, tmp_path):
     workdir = Workdir(shutil.copytree(written[0] / "w", tmp_path / "w"))
-    path = getattr(workdir, name)
+    path = workdir.examples
     path.write_bytes(path.read_bytes()[:-1])
     runs, (cut,) = results.load(tmp_path)
     path.unlink()
     _, (lost,) = results.load(tmp_path)
     assert runs == []
-    assert cut.reason.startswith(f"{name}.npz is damaged: its SHA-256 is not the one in summary.json")
-    assert lost.reason.startswith(f"{name}.npz is missing, of which summary.json has the SHA-256")
+    assert cut.reason.startswith("examples.npz is damaged: its SHA-256 is not the one in summary.json")
+    assert lost.reason.startswith("examples.npz is missing, of which summary.json has the SHA-256")
     assert "\n" not in cut.reason + lost.reason
