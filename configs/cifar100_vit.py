@@ -93,7 +93,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.input = ml_collections.ConfigDict()
     config.input.recipe = RECIPES[options["recipe"]]
     config.input.size = 384
-    config.input.augment_on = "host"  # or "device", which is for feed="resident" and costs the host nothing
+    config.input.augment_on = "host"  # or "device", for recipes crop_flip and none and feed="resident"
     config.input.workers = 16
     config.input.prefetch = 4
 
@@ -168,7 +168,7 @@ def _make_efficientnet(config: ml_collections.ConfigDict, layer: str | None) -> 
     config.update({"feed": "resident", "validation_size": 5000, "pretrained": "", "loss": {"lam": 1.0}})
     if layer is None:
         config.network = "efficientnet_lite0"
-        config.input.update({"size": SIZE, "augment_on": "device", "workers": 0})
+        config.feed, config.input.size = "stream", SIZE
         return
     config.features = ml_collections.ConfigDict()
     config.features.network = "efficientnet_lite0"

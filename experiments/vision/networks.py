@@ -85,7 +85,7 @@ def inputs_of(config: ml_collections.ConfigDict) -> Inputs:
     size, recipe = config.input.size, config.input.recipe
 
     def evaluated(images: jax.Array) -> jax.Array:
-        return augment.EVALUATION[recipe](images, size)
+        return augment.resize(images, size)
 
     if config.input.augment_on == "host":
         return Inputs(size, lambda key, images: augment.normalise(images), augment.normalise, evaluated)

@@ -3,7 +3,6 @@
 name         in training                                          in evaluation
 inception    a random part of it, resized; flipped                resized
 big_vision   resize_small(7/6 size) | random_crop(size) | flip    resize_small(7/6 size) | central_crop(size)
-crop_flip    resized, shifted by up to 4 pixels; flipped          resized
 none         resized                                              resized
 
 `size` is the side of the square that results: 384 makes 7/6 of it the 448 of big_vision's transfer
@@ -27,7 +26,6 @@ Image = np.ndarray  # [H, W, C] in uint8
 
 AREA = (0.05, 1.0)  # of an inception crop, in parts of the image
 ASPECT = (3 / 4, 4 / 3)  # its width over its height
-PADDING = 4  # pixels of black that crop_flip puts around an image
 _ATTEMPTS = 100
 
 
@@ -111,16 +109,10 @@ def _big_vision_evaluation(image: Image, size: int) -> Image:
     return central_crop(resize_small(image, small_side(size)), size)
 
 
-def _crop_flip(rng: np.random.Generator, image: Image, size: int) -> Image:
-    padded = np.pad(square(image, size), ((PADDING, PADDING), (PADDING, PADDING), (0, 0)))
-    return random_flip(rng, random_crop(rng, padded, size))
-
-
 # By recipe, functions of an image and of the side of the square that results.
 TRAIN: dict[str, Callable[[np.random.Generator, Image, int], Image]] = {
     "inception": _inception,
     "big_vision": _big_vision,
-    "crop_flip": _crop_flip,
     "none": lambda rng, image, size: square(image, size),
 }
 EVALUATION = dict.fromkeys(TRAIN, square) | {"big_vision": _big_vision_evaluation}

@@ -1,6 +1,6 @@
 """Batches decoded and augmented on the host, ahead of the training, by worker processes or threads: Grain.
 
-config.input.recipe          one of `images.TRAIN`: inception, big_vision, crop_flip, none
+config.input.recipe          on the host inception, big_vision or none (`images.py`), on the device crop_flip or none
             .size            side of the images that result, in pixels
             .augment_on      "host": here, for training and evaluation, so that config.feed="stream" and
                              config.eval_batch_size is given; or "device": in `augment.py`
@@ -36,7 +36,7 @@ from experiments.core.input.images import EVALUATION, TRAIN
 from experiments.core.input.stream import Arrays, Stream, batch_indices, blank
 from experiments.core.record.environment import processors
 
-AUGMENT_ON = ("host", "device")
+RECIPES = {"host": tuple(TRAIN), "device": ("crop_flip", "none")}  # by config.input.augment_on
 _MOST_PIXELS, _MOST_WORKERS, _MOST_AHEAD = 8192, 1024, 1024
 _PIECE = 32  # rows: at 384 pixels 14 MB; at 32 pixels still a hundred times what its dispatch costs
 _STEPS = 2**31 - 1  # more than anyone takes
@@ -47,8 +47,8 @@ _WORKER_THREADS = 2  # one decodes while the other waits for the disk
 def validate(config: ml_collections.ConfigDict) -> None:
     """Checks `config.input`."""
     field = config.input
-    require_one_of("input.recipe", field.recipe, TRAIN)
-    require_one_of("input.augment_on", field.augment_on, AUGMENT_ON)
+    require_one_of("input.augment_on", field.augment_on, RECIPES)
+    require_one_of("input.recipe", field.recipe, RECIPES[field.augment_on])
     require(0 < field.size <= _MOST_PIXELS, "input.size", field.size, f"positive and at most {_MOST_PIXELS}")
     allowed = f"0 (threads), or at most {_MOST_WORKERS} processes"
     require(0 <= field.workers <= _MOST_WORKERS, "input.workers", field.workers, allowed)

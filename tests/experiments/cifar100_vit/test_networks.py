@@ -79,7 +79,7 @@ def test_the_last_block_and_a_head_of_zeros_are_trained(build, variables):
 
 
 def test_the_whole_network_takes_images_and_asks_for_an_accelerator(build, monkeypatch):
-    experiment, examples = build("whole", (32, 32, 3), np.uint8)
+    experiment, examples = build("whole", (160, 160, 3), np.uint8)
     params = jax.eval_shape(experiment.init, jax.random.key(0))
     assert params.keys() - experiment.pretrained.keys() == {"classifier"}
     # As many as ImageNet's network has, but for 900 classes.

@@ -87,7 +87,7 @@ FIELDS = {
             "model.num_heads": ("3",),
             "model.dtype": ("float8",),
             "input.size": ("0", "7", "1000000"),
-            "input.recipe": ("", "colour"),
+            "input.recipe": ("", "colour", "inception"),
             "input.augment_on": ("moon",),
             "feed": ("disk",),
             "mesh.data": ("0", "-2", "7"),
@@ -157,7 +157,13 @@ OTHERS = [
     ([*MNIST, "stray"], "stray"),
     ([*VMOE, "--config.router.name=token_choice", "--config.router.selected=99"], "config.router.selected=99 "),
     (
-        [*VIT, "--config.feed=stream", "--config.input.augment_on=host", "--config.seeds=(0,1)"],
+        [
+            *VIT,
+            "--config.feed=stream",
+            "--config.input.augment_on=host",
+            "--config.input.recipe=none",
+            "--config.seeds=(0,1)",
+        ],
         "config.seeds=.* single",
     ),
     (

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from experiments.core.input import images
-from tests.experiments.core.input.crops import crops_of
 
 
 def _weights(source: int, result: int) -> np.ndarray:
@@ -67,15 +66,6 @@ def test_inception_boxes_keep_the_limits_and_are_distributed_as_tensorflows():
     np.testing.assert_allclose(percentiles[2], [88, 134, 191, 244, 289], atol=8)
     np.testing.assert_allclose(percentiles[3], [89, 135, 190, 249, 327], atol=8)
     assert images.inception_box(rng, 1, 100) == (0, 0, 1, 100)  # an image too long for a box
-
-
-def test_crop_flip_shifts_by_all_offsets_and_flips_half_the_time():
-    rng = np.random.default_rng(0)
-    image = rng.integers(1, 256, (32, 32, 3), np.uint8)
-    crops = crops_of(image)
-    found = [crops[images.TRAIN["crop_flip"](rng, image, 32).tobytes()] for _ in range(2000)]
-    assert len(set(found)) == 162
-    assert abs(np.mean([flipped for _, _, flipped in found]) - 0.5) < 0.05
 
 
 @pytest.mark.parametrize("name", ["inception", "big_vision"])
