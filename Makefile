@@ -153,7 +153,7 @@ figures: $(READY)  ## Tables and figures again, from the committed results; the 
 compare: $(READY)  ## Put runs side by side: RUNS="results/mnist_pruning gs://bucket/runs" [OUT=runs/compare] [FORMAT=text].
 	@$(RUN) scripts.compare $(RUNS) --out="$(OUT)" --format="$(FORMAT)"
 
-report: $(READY)  ## Every claim of the paper beside what the committed results say: in the terminal, the READMEs and results/index.html.
+report: $(READY)  ## Every claim of the paper beside what the committed results say: in the terminal and the READMEs.
 	@$(RUN) scripts.report results
 
 fuzz: N ?= 100000

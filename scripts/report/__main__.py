@@ -1,20 +1,18 @@
 """Judges every claim of the paper by the results in a directory: `python -m scripts.report DIR`.
 
-Prints a line a claim. Where DIR is `results`, the tables of the READMEs and `results/index.html`, the page of the
-claims, are made again, too; the same results give the same bytes.
+Prints a line a claim. Where DIR is `results`, the tables of the READMEs are made again, too; the same results give the
+same bytes.
 """
 
 from pathlib import Path
 
 from experiments.core import console
-from experiments.core.record.files import write_atomically
 from experiments.core.report.making import on_directory
 from scripts.report import RESULTS, claims, readme
-from scripts.report.page import PAGE, page
 
 
 def make(directory: Path) -> None:
-    """Prints the answers; of the committed results it writes the READMEs, and the page of the claims."""
+    """Prints the answers; of the committed results it writes the READMEs."""
     findings = []
     for claim in claims.CLAIMS:
         findings.append(claim.find(directory))
@@ -23,8 +21,6 @@ def make(directory: Path) -> None:
         answers = readme.claims_table(claims.CLAIMS, findings)
         for changed in readme.update(directory, readme.blocks(directory) | {"claims": answers}):
             print(f"the tables of {changed} are new", flush=True)
-        write_atomically(directory / PAGE, page(claims.CLAIMS, answers, findings, directory))
-        print(f"the page is {directory / PAGE}", flush=True)
 
 
 if __name__ == "__main__":
