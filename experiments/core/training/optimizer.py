@@ -4,10 +4,9 @@
                     .learning_rate   the rate, at its peak where it is scheduled
                     .momentum        of sgd (0: none); of adam, its b1
                     .b2              of adam (0.999)
-                    .schedule        constant, cosine, linear or rsqrt (constant)
+                    .schedule        constant, cosine or linear (constant)
                     .warmup_steps    of a rate that rises linearly from 0 (0)
                     .end             the rate that cosine and linear fall to (0)
-                    .timescale       of rsqrt, in steps (10000)
                     .weight_decay    decoupled: taken off scaled by the learning rate alone (0)
                     .decayed         the parameters that decay: all, or matrices: those of rank > 1, without the axis
                                      over layers where these are stacked (all)
@@ -22,7 +21,6 @@ update is zero), and from there on, r itself at t = w,
     constant   r
     cosine     end + (r - end) (1 + cos(pi (t - w) / (T - w))) / 2
     linear     end + (r - end) (T - t) / (T - w)
-    rsqrt      r / sqrt(1 + (t - w) / timescale)
 
 The last update is that of t = T - 1, one step before `end`. Clipping comes first, of the gradient of
 the whole batch. SGD's momentum sums (m <- momentum m + g). Weight decay adds weight_decay times the
@@ -33,14 +31,13 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import ml_collections
 import optax
 
 from experiments.core.config import require, require_one_of
 
 NAMES = ("sgd", "adam")
-SCHEDULES = ("constant", "cosine", "linear", "rsqrt")
+SCHEDULES = ("constant", "cosine", "linear")
 DECAYED: dict[str, Callable[[int], bool]] = {  # of the rank
     "all": lambda rank: True,
     "matrices": lambda rank: rank > 1,
@@ -50,7 +47,6 @@ _DEFAULTS = {
     "schedule": "constant",
     "warmup_steps": 0,
     "end": 0.0,
-    "timescale": 10_000,
     "weight_decay": 0.0,
     "decayed": "all",
     "clip_norm": 0.0,
@@ -74,7 +70,6 @@ def validate(config: ml_collections.ConfigDict) -> None:
     for name in ("momentum", "b2"):
         require_field(0 <= fields[name] < 1, name, "in [0, 1)")
     require_field(0 <= fields.end <= fields.learning_rate, "end", "from 0 to learning_rate")
-    require_field(fields.timescale > 0, "timescale", "positive")
     for name in ("weight_decay", "clip_norm"):
         require_field(fields[name] >= 0, name, "at least 0")
     steps = config.get("steps")
@@ -139,8 +134,6 @@ def _schedule(config: ml_collections.ConfigDict, total_steps: int | None) -> flo
         after = optax.constant_schedule(peak)
     elif fields.schedule == "cosine":
         after = optax.cosine_decay_schedule(peak, steps - warmup, alpha=fields.end / peak)
-    elif fields.schedule == "linear":
-        after = optax.linear_schedule(peak, fields.end, steps - warmup)
     else:
-        after = lambda step: peak * jax.lax.rsqrt(1.0 + jnp.maximum(step, 0) / fields.timescale)  # noqa: E731
+        after = optax.linear_schedule(peak, fields.end, steps - warmup)
     return optax.join_schedules([optax.linear_schedule(0.0, peak, warmup), after], [warmup]) if warmup else after

@@ -35,11 +35,6 @@ SCHEDULES = {
         lambda t: 0.5 * warm_up(t, 20) if t < 20 else 0.5 * (100 - t) / 80,
     ),
     "linear to 0.1": ({"schedule": "linear", "end": 0.1}, lambda t: 0.1 + 0.4 * (100 - t) / 100),
-    "rsqrt": (
-        {"schedule": "rsqrt", "warmup_steps": 20, "timescale": 20},
-        lambda t: 0.5 * warm_up(t, 20) * np.sqrt(20 / max(t, 20)),
-    ),
-    "rsqrt at once": ({"schedule": "rsqrt", "timescale": 10}, lambda t: 0.5 / np.sqrt(1 + t / 10)),
 }
 
 
@@ -84,7 +79,7 @@ def test_stacked_layers_decay_as_each_of_them_would():
     assert decayed == {"layers": {"inner": {"w": True, "b": False}}, "head": {"w": True, "b": False}}
 
 
-@pytest.mark.parametrize("fields", [{"decayed": "kernels"}, {"end": 0.6}, {"timescale": 0}])
+@pytest.mark.parametrize("fields", [{"decayed": "kernels"}, {"end": 0.6}])
 def test_a_field_out_of_range_is_named(fields):
     """Others are in `test_hostile_commands.py`."""
     (name,) = fields
