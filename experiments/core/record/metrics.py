@@ -137,64 +137,33 @@ def require_complete(path: Path, rows: Sequence[Row], config: Mapping[str, Any])
             raise DamagedError(path, how, _ADVICE)
 
 
-def tensorboard_is_available() -> bool:
-    """Whether TensorFlow is installed, which takes eight seconds to import; says so if not."""
-    found = importlib.util.find_spec("tensorflow") is not None
-    if not found:
+def tensorboard(directory: Path) -> Any:
+    """A writer of clu for TensorBoard's events; None, which it says, where TensorFlow is not installed."""
+    if importlib.util.find_spec("tensorflow") is None:
         print("config.tensorboard is on, but TensorFlow is not installed: metrics.jsonl only")
-    return found
+        return None
+    from clu import metric_writers  # only here: it imports TensorFlow, which takes eight seconds
+
+    return metric_writers.SummaryWriter(str(directory))
 
 
-class TensorBoard:
-    """A run for TensorBoard: curves, images, histograms, config and summary; written by clu, with TensorFlow."""
-
-    def __init__(self, directory: Path):
-        """Opens a file of events in `directory`."""
-        from clu import metric_writers
-
-        self._writer = metric_writers.SummaryWriter(str(directory))
-
-    def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """A point of each curve."""
-        self._writer.write_scalars(step, values)
-        self._writer.flush()
-
-    def config(self, lines: Sequence[str]) -> None:
-        """The config, as text."""
-        self._text(0, "config", lines)
-
-    def end(
-        self,
-        step: int,
-        summary: Mapping[str, Any],
-        params: Mapping[str, np.ndarray],
-        images: Mapping[str, np.ndarray],
-    ) -> None:
-        """The summary, as text; a histogram of each array of parameters, over all seeds; uint8 images [N, H, W, C]."""
-        self._text(step, "summary", json.dumps(summary, indent=2).splitlines())
-        self._writer.write_histograms(step, params)
-        self._writer.write_images(step, images)
-        self._writer.flush()
-
-    def close(self) -> None:
-        """Closes the file."""
-        self._writer.close()
-
-    def _text(self, step: int, name: str, lines: Sequence[str]) -> None:
-        # Text is Markdown, in which these are lines of code.
-        self._writer.write_texts(step, {name: "\n".join(f"    {line}" for line in lines)})
-        self._writer.flush()
+def as_code(lines: Iterable[str]) -> str:
+    """Text as TensorBoard is to show it, for which it is Markdown: lines of code."""
+    return "\n".join(f"    {line}" for line in lines)
 
 
 class Writer:
     """Appends rows to a metrics file that already holds `rows`, and to TensorBoard if asked."""
 
-    def __init__(self, path: Path | None, rows: list[Row], tensorboard: TensorBoard | None = None):
-        """Begins the file at `path` with `rows`; without a path, as where nothing is written, they stay in memory."""
+    def __init__(self, path: Path | None, rows: list[Row], board: Any = None):
+        """Begins the file at `path` with `rows`; without a path, as where nothing is written, they stay in memory.
+
+        `board` is what `tensorboard` returns.
+        """
         self.rows = rows
         self._path = path
         self._file = None
-        self._tensorboard = tensorboard
+        self._board = board
         if path:
             # Rows that a killed run wrote after its last checkpoint go; they will be computed again.
             write_atomically(path, "".join(map(_line, rows)))
@@ -211,8 +180,9 @@ class Writer:
         self.rows.append(row)
         if self._path and is_remote(self._path):
             write_atomically(self._path, "".join(map(_line, self.rows)))
-        if self._tensorboard:
-            self._tensorboard.scalars(row["step"], _means(row))
+        if self._board:
+            self._board.write_scalars(row["step"], _means(row))
+            self._board.flush()
 
     def close(self) -> None:
         """Closes the file."""

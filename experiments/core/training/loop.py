@@ -10,6 +10,7 @@ that was killed ends with the numbers of one that was not.
 import contextlib
 import errno
 import itertools
+import json
 import os
 import signal
 import sys
@@ -110,11 +111,11 @@ class Loop:
         """Trains, and writes what the config asks for at the end; `experiment` is the name to record."""
         beginning = self._begin(command, experiment)
         with ExitStack() as opened:
-            board = None
-            if self.setup.config.get("tensorboard") and is_first() and metrics.tensorboard_is_available():
-                board = opened.enter_context(closing(metrics.TensorBoard(self.workdir.tensorboard)))
+            wanted = self.setup.config.get("tensorboard") and is_first()
+            if board := metrics.tensorboard(self.workdir.tensorboard) if wanted else None:
+                opened.callback(board.close)
                 if not beginning.rows:
-                    board.config(config_lib.lines(self.setup.config))
+                    board.write_texts(0, {"config": metrics.as_code(config_lib.lines(self.setup.config))})
             path = self.workdir.metrics if is_first() else None
             writer = opened.enter_context(closing(metrics.Writer(path, beginning.rows, board)))
             checkpoints = opened.enter_context(closing(Checkpoints(self.workdir.checkpoints, self.config_as_json)))
@@ -227,7 +228,7 @@ class Loop:
             return False
         return bool(np.any(multihost_utils.process_allgather(np.asarray(self.interrupt.received is not None))))
 
-    def _finish(self, params: Params, writer: metrics.Writer, board: metrics.TensorBoard | None) -> None:
+    def _finish(self, params: Params, writer: metrics.Writer, board: Any) -> None:
         """Writes what the config asks for of the parameters at the end, and the summary last."""
         checksums = export.write_files(self.program, self.workdir, params)
         arrays, images = {}, {}
@@ -236,7 +237,10 @@ class Loop:
         if is_first():
             result = summarize(list(self.setup.config.seeds), writer.rows[-1])
             if board:
-                board.end(self.plan.total_steps, result, arrays, images)
+                told = metrics.as_code(json.dumps(result, indent=2).splitlines())
+                board.write_texts(self.plan.total_steps, {"summary": told})
+                board.write_histograms(self.plan.total_steps, arrays)
+                board.write_images(self.plan.total_steps, images)
             write_json(self.workdir.summary, result | {"metrics_sha256": metrics.sha256_of(writer.rows)} | checksums)
         self._say(f"results are in {self.workdir.path}: {self.workdir.summary.name}, {self.workdir.metrics.name}")
 

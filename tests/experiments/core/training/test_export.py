@@ -96,7 +96,6 @@ def written(tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         writers = replace_clu(patch)
-        patch.setattr(metrics, "tensorboard_is_available", lambda: True)
         patch.setattr(export, "gather", gathered)
         config = toy_config(steps=5, eval_every=5, seeds=(0, 1), tensorboard=True)
         config.update(export_examples=True)
@@ -121,6 +120,7 @@ def test_tensorboard_has_pictures_of_the_first_seed_and_histograms_over_all(writ
     assert step == 5
     assert params["second/kernel"].shape == (2, 512, 10)
     assert told["write_histograms"] == [5, params]
+    assert '"state": "done"' in told["write_texts"][1]["summary"]
 
 
 def test_damage_is_named_in_one_line(written, tmp_path):
