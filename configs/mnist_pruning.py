@@ -142,7 +142,7 @@ def get_config(argument: str = "relaxed") -> ml_collections.ConfigDict:
 
     # Keeping.
     config.checkpoint_every = 5  # epochs: a kill loses at most these
-    config.tensorboard = False  # True: curves, config, summary, images and histograms, in WORKDIR/tensorboard
+    config.tensorboard = False  # True: curves, config, summary and histograms, in WORKDIR/tensorboard
     config.export_params = False  # of a single seed, the parameters at the end, in params.npz
     config.compilation_cache = config_dict.placeholder(str)  # a directory, "off", or a default in ~/.cache
 

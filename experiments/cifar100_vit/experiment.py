@@ -110,7 +110,6 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         augment=network.augment,
         flops_per_example=network.flops,
         headline=(f"{data.prefix}_accuracy/1", f"{data.prefix}_accuracy/3"),
-        pictures=network.pictures,
     )
 
 

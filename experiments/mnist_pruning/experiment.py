@@ -104,9 +104,6 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         network = effective(params, jnp.float32(1))
         return {"network": network, "hardened": harden(network), "trained": params}
 
-    def pictures(params: Params) -> dict[str, jax.Array]:
-        return network.pictures(effective(params, jnp.float32(1))) if network.pictures else {}
-
     optimizers = {"network": optimizer.make(config, total_steps)} | method.optimizers
     labels = {"network": "network", "method": {pool: {name: name for name in method.optimizers} for pool in vectors}}
     return Experiment(
@@ -119,7 +116,6 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         flops_per_example=network.flops,
         headline=(f"{data.prefix}_error", "train_density", "hardened_error"),
         exported=exported,
-        pictures=pictures,
     )
 
 

@@ -16,7 +16,6 @@ from jax.nn import initializers
 from experiments.core.config import require_one_of, require_wholes
 from experiments.core.errors import UsageError
 from experiments.core.input.dataset import Data
-from experiments.vision import filters
 from experiments.vision.networks import Network, transformer
 from experiments.vision.networks import validate as validate_transformer
 
@@ -79,7 +78,6 @@ def _mlp(config: ml_collections.ConfigDict, data: Data) -> Network:
     return Network(
         lambda key: model.init(key, inputs(jnp.asarray(data.train["image"][:1])))["params"],
         lambda params, images: jnp.asarray(model.apply({"params": params}, inputs(images))),
-        pictures=lambda params: filters.unit_filters(params["1"]["kernel"], data.train["image"].shape[1:]),
         pruned=[str(layer) for layer in config.prune_layers],
     )
 

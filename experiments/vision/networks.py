@@ -21,7 +21,7 @@ from experiments.core.config import about, require, require_one_of
 from experiments.core.input import augment
 from experiments.core.input.dataset import Data
 from experiments.core.training.experiment import Params
-from experiments.vision import features, filters, vit
+from experiments.vision import features, vit
 
 DTYPES = ("float32", "bfloat16")
 # What the sizes may be at most; whether the network then fits in memory is for the trainer to say.
@@ -53,7 +53,6 @@ class Network(NamedTuple):
       augment: takes a key and the images of a training batch; None: they are taken as they are.
       prepare: takes images to evaluate on.
       flops: of a training step per example; None: to be counted.
-      pictures: returns images as `Experiment.pictures`, of the parameters of the forward pass; None: there are none.
       pretrained: parameters to start from, a part of the tree; None: there are none.
       pruned: the layers whose kernels may be pruned, each by its keys in the parameters, with dots between.
     """
@@ -63,7 +62,6 @@ class Network(NamedTuple):
     augment: Callable[[jax.Array, jax.Array], jax.Array] | None = None
     prepare: Callable[[jax.Array], jax.Array] = lambda images: images
     flops: float | None = None
-    pictures: Callable[[Params], dict[str, jax.Array]] | None = None
     pretrained: Params | None = None
     pruned: Sequence[str] = ()
 
@@ -109,7 +107,7 @@ def transformer(config: ml_collections.ConfigDict, data: Data, **further: Any) -
         return jnp.asarray(model.apply({"params": params}, images))
 
     flops = 3.0 * vit.forward_flops(model, size, channels)
-    return Network(init, logits, augment, prepare, flops, filters.patch_filters)
+    return Network(init, logits, augment, prepare, flops)
 
 
 def options(config: ml_collections.ConfigDict) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from experiments.core.input.dataset import Data
 from experiments.core.record import hardware
 from experiments.core.training import mesh, optimizer, schedules
 from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Probe, Recipe
-from experiments.vision import efficientnet_weights, features, filters, networks, vit
+from experiments.vision import efficientnet_weights, features, networks, vit
 from experiments.vision.networks import has_features, inputs_of
 from experiments.vmoe import dispatch, layer, measures, model, outputs, routers
 from experiments.vmoe.router_kinds import KINDS, ROUTERS, Shape
@@ -209,7 +209,6 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         headline=(precision,),
         conclude=conclude,
         probe=Probe(find, compare) if data.evaluation else None,
-        pictures=None if has_features(config) else filters.patch_filters,
     )
 
 

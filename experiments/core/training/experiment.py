@@ -100,8 +100,6 @@ class Experiment:
       probe: what else rows compare with the row before. None: nothing.
       exported: `exported(params) -> tree`: what `config.export_params` keeps of the parameters at the end. None: the
         parameters, as `evaluate` computes with them as they are.
-      pictures: `pictures(params) -> images`, [N, H, W, C] in [0, 1] by name with C = 1 or 3, few and small: what there
-        is to see of a network at the end. None: nothing.
     """
 
     init: Callable[[jax.Array], Params]
@@ -119,7 +117,6 @@ class Experiment:
     conclude: Callable[[Metrics], Metrics] | None = None
     probe: Probe | None = None
     exported: Callable[[Params], Params] | None = None
-    pictures: Callable[[Params], dict[str, jax.Array]] | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,6 @@ import json
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import ml_collections
 import numpy as np
 from flax import traverse_util
@@ -24,7 +23,7 @@ from jax.tree_util import keystr, tree_leaves_with_path
 from experiments.core.config import require
 from experiments.core.record.files import replacing, write_atomically
 from experiments.core.record.workdir import Workdir
-from experiments.core.training.experiment import Experiment, Params, Setup
+from experiments.core.training.experiment import Experiment, Params
 from experiments.core.training.program import Program
 
 
@@ -80,22 +79,6 @@ def gather(params: Params) -> dict[str, np.ndarray]:
         )
         for path, leaf in tree_leaves_with_path(params)
     }
-
-
-def images(setup: Setup, params: Params) -> dict[str, np.ndarray]:
-    """The pictures that the experiment makes of the first seed, uint8 [N, H, W, C] by name, whole on every process.
-
-    NaN, as from a seed that diverged, is drawn black.
-    """
-    make = setup.experiment.pictures
-    if make is None:
-        return {}
-
-    def of_first(params: Params) -> dict[str, jax.Array]:
-        first = jax.tree.map(lambda leaf: leaf[0], params) if setup.seed_axis else params
-        return jax.tree.map(lambda made: jnp.rint(255 * jnp.nan_to_num(made)).astype(jnp.uint8), make(first))
-
-    return jax.device_get(jax.jit(of_first, out_shardings=setup.everywhere)(params))
 
 
 def write_compressed(path: Path, arrays: dict[str, np.ndarray]) -> str:

@@ -231,16 +231,14 @@ class Loop:
     def _finish(self, params: Params, writer: metrics.Writer, board: Any) -> None:
         """Writes what the config asks for of the parameters at the end, and the summary last."""
         checksums = export.write_files(self.program, self.workdir, params)
-        arrays, images = {}, {}
-        if self.setup.config.get("tensorboard"):
-            arrays, images = export.gather(params), export.images(self.setup, params)
+        arrays = export.gather(params) if self.setup.config.get("tensorboard") else {}
         if is_first():
             result = summarize(list(self.setup.config.seeds), writer.rows[-1])
             if board:
                 told = metrics.as_code(json.dumps(result, indent=2).splitlines())
                 board.write_texts(self.plan.total_steps, {"summary": told})
                 board.write_histograms(self.plan.total_steps, arrays)
-                board.write_images(self.plan.total_steps, images)
+                board.flush()
             write_json(self.workdir.summary, result | {"metrics_sha256": metrics.sha256_of(writer.rows)} | checksums)
         self._say(f"results are in {self.workdir.path}: {self.workdir.summary.name}, {self.workdir.metrics.name}")
 

@@ -151,12 +151,6 @@ def test_the_same_parameters_decay_whether_blocks_are_scanned_or_not():
     assert not scanned["Transformer/encoderblock/LayerNorm_0/scale"]
 
 
-def test_a_transformer_shows_its_patch_embedding():
-    kernel = jax.ShapeDtypeStruct((2, 2, 1, 32), jnp.float32)
-    images = jax.eval_shape(RECIPE.build(tiny_config(), DATA).pictures, {"embedding": {"kernel": kernel}})
-    assert {name: image.shape for name, image in images.items()} == {"patch_embedding": (16, 2, 2, 3)}
-
-
 @pytest.mark.parametrize("argument", ["features", "last_block", "whole"])
 def test_weights_to_start_from_are_refused_where_the_network_has_others(argument):
     config = get_config(argument)

@@ -69,18 +69,11 @@ def test_a_run_has_the_density_that_it_says_and_one_is_looked_at_as_exported(tmp
         assert found == pytest.approx(rows[-1][metric][0], rel=1e-6)
 
 
-def test_every_unit_keeps_six_and_images_of_the_first_layer_have_the_weights_that_are_kept():
+def test_every_unit_keeps_six():
     config = small_config("hard", budget="row", density=0.1)
     data = data_lib.load(config)
     experiment = RECIPE.build(config, data)
-
-    @jax.jit
-    def found(key):
-        params = experiment.init(key)
-        return experiment.pictures(params), experiment.evaluate(params, data.evaluation, jnp.float32(0))
-
-    made, metrics = found(jax.random.key(0))
+    metrics = jax.jit(lambda key: experiment.evaluate(experiment.init(key), data.evaluation, jnp.float32(0)))(
+        jax.random.key(0)
+    )
     assert metrics["train_density"] == metrics["hardened_density"] == pytest.approx(6 / 64)
-    images = np.asarray(made["first_layer"])
-    assert images.shape == (10, 8, 8, 3)
-    np.testing.assert_array_equal((images != 1).any(axis=-1).sum(axis=(1, 2)), np.full(10, 6))

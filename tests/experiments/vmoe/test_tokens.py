@@ -76,7 +76,6 @@ def test_the_last_group_is_filled_up_with_the_last_image_which_counts_once(token
     few = {name: array[:13] for name, array in data.evaluation.items()}
     filled = {name: array[np.minimum(np.arange(20), 12)] for name, array in data.evaluation.items()}
     experiment = RECIPE.build(config, data)
-    assert experiment.pictures is None  # of maps there is nothing to see
     params = random_params(config, data)
     short = dataclasses.replace(data, evaluation=few)
     made = evaluation.make(Setup(RECIPE, config, short))

@@ -73,16 +73,12 @@ def test_fields_are_checked_before_anything_is_written(tmp_path, fields, message
 
 
 def build_talkative(config, data):
-    """The toy, which has words on each example, and pictures: one of what a lost seed has."""
+    """The toy, which has words on each example."""
 
     def wrong(params, examples):
         return {"wrong": logits(params, inputs(examples["image"]))[0].argmax(axis=1) != examples["label"]}
 
-    def pictures(params):
-        kernel = params["first"]["kernel"][:, :12].reshape(1, 16, 16, 3)
-        return {"weights": (1 + kernel / abs(kernel).max()) / 2, "lost": kernel * np.float32(np.nan)}
-
-    return dataclasses.replace(build(config, data), examine=wrong, pictures=pictures)
+    return dataclasses.replace(build(config, data), examine=wrong)
 
 
 @pytest.fixture(scope="module")
@@ -110,14 +106,8 @@ def test_words_on_examples_are_read_again(written):
     assert run.examples["wrong"].mean(axis=1) * 100 == pytest.approx(run.final("test_error"))
 
 
-def test_tensorboard_has_pictures_of_the_first_seed_and_histograms_over_all(written):
+def test_tensorboard_has_histograms_over_all_seeds_and_the_summary(written):
     _, told, params = written
-    step, images = told["write_images"]
-    kernel = params["first/kernel"][0, :, :12].reshape(1, 16, 16, 3)
-    assert images["weights"].dtype == np.uint8
-    np.testing.assert_allclose(images["weights"], np.rint(255 * (1 + kernel / np.abs(kernel).max()) / 2), atol=1)
-    np.testing.assert_array_equal(images["lost"], 0)
-    assert step == 5
     assert params["second/kernel"].shape == (2, 512, 10)
     assert told["write_histograms"] == [5, params]
     assert '"state": "done"' in told["write_texts"][1]["summary"]
