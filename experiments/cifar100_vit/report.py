@@ -21,8 +21,7 @@ from experiments.core.report import finding, making, markdown
 from experiments.core.report.finding import Finding, Numbers, Verdict, in_words, sign
 from experiments.core.report.paired import difference, minus
 from experiments.core.report.presentation import Presentation
-from experiments.core.report.results import Run
-from experiments.core.report.runs import grouped, pooled
+from experiments.core.report.results import Run, grouped, pooled
 from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, Look, curve
 from experiments.vision.efficientnet import BEFORE_LAST_BLOCK
 

@@ -23,8 +23,7 @@ from experiments.core.report import finding, making, markdown
 from experiments.core.report.finding import Finding, Numbers, Verdict, in_words, sign
 from experiments.core.report.paired import minus, sign_test
 from experiments.core.report.presentation import Presentation
-from experiments.core.report.results import Run
-from experiments.core.report.runs import grouped
+from experiments.core.report.results import Run, grouped
 from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Look, bars, curve
 from experiments.mnist_pruning.methods import KINDS, METHODS
 

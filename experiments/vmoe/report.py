@@ -19,8 +19,7 @@ from experiments.core.report import finding, making, markdown
 from experiments.core.report.finding import Finding, Verdict, in_words, where_possible
 from experiments.core.report.paired import minus
 from experiments.core.report.presentation import Presentation
-from experiments.core.report.results import Run
-from experiments.core.report.runs import grouped, pooled
+from experiments.core.report.results import Run, grouped, pooled
 from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Look
 from experiments.vmoe.router_kinds import KINDS, ROUTERS
 

@@ -17,8 +17,7 @@ from experiments.core import console
 from experiments.core.report import making, markdown
 from experiments.core.report.finding import Finding, Numbers, Verdict, answer, sign
 from experiments.core.report.paired import minus
-from experiments.core.report.results import Run
-from experiments.core.report.runs import grouped
+from experiments.core.report.results import Run, grouped
 from experiments.core.report.style import GREY, bars
 from experiments.vmoe import report as routers
 from experiments.vmoe_clusters.kinds import BEST, KINDS, NAMES

@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 
 from experiments.core.kinds import Fields
-from experiments.core.report.results import Run
-from experiments.core.report.runs import alike
+from experiments.core.report.results import Run, alike
 from scripts.compare import presentations
 from scripts.compare.series import Series, pool
 from scripts.compare.workdirs import Found

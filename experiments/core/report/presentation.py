@@ -13,8 +13,7 @@ from experiments.core.errors import printable
 from experiments.core.kinds import Fields, Kinds, is_of
 from experiments.core.report import results
 from experiments.core.report.markdown import number, p_name
-from experiments.core.report.results import Problem, Run
-from experiments.core.report.runs import grouped
+from experiments.core.report.results import Problem, Run, grouped
 
 # Fields that say how a run is carried out and what it keeps: what it learns does not depend on them.
 # `export_pictures` and `export_probe` are fields of committed runs alone.

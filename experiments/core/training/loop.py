@@ -103,7 +103,6 @@ class Loop:
         self.program, self.workdir, self.interrupt = program, workdir, interrupt
         self.setup, self.plan = program.setup, program.setup.plan
         self.config_as_json = config_lib.to_json(self.setup.config)
-        self.prober = Prober(self.setup)
         seeds = self.setup.config.seeds if self.setup.seed_axis else self.setup.config.seeds[0]
         self.seeds = mesh_lib.put(np.asarray(seeds, np.int32), self.setup.everywhere)
 
@@ -177,12 +176,18 @@ class Loop:
         chunks = itertools.chain(first, later)
         train, no_steps = self._compile()
         del first  # a batch on the device
-        recorder = rows.Recorder(self.program, self.prober, writer, no_steps)
+        prober = Prober(self.setup)
         progress = rows.Progress(self.setup.experiment.headline, plan, step, self._say)
+
+        def add_row() -> MetricsSinceRow:
+            row, found = rows.measure(self.program, prober, step, state, since_row, writer.rows)
+            writer.append(row)
+            progress.show(row)
+            return MetricsSinceRow(no_steps, found=found)
+
         since_row = beginning.since_row or MetricsSinceRow(no_steps)
         if not writer.rows:
-            since_row = recorder.add(step, state, since_row)
-            progress.show(writer.rows[-1])
+            since_row = add_row()
         since_row.start()
         while step < plan.total_steps and not self._must_stop(step):
             state, step_metrics = train(state, self.seeds, self.program.feed.examples, next(chunks), np.int32(step))
@@ -191,8 +196,7 @@ class Loop:
             if plan.is_row(step) or plan.is_checkpoint(step):
                 since_row.finish()
                 if plan.is_row(step):
-                    since_row = recorder.add(step, state, since_row)
-                    progress.show(writer.rows[-1])
+                    since_row = add_row()
                 if plan.is_checkpoint(step):
                     checkpoints.save(step, state, since_row)
                 since_row.start()

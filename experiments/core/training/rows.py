@@ -6,7 +6,7 @@ before are kept, in checkpoints too: a run that goes on compares what it would h
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -120,36 +120,31 @@ class MetricsSinceRow:
         return MetricsSinceRow(arrays(saved["metrics"], np.float32), saved["seconds"], arrays(saved["found"], bool))
 
 
-class Recorder:
-    """Adds rows to the metrics file, as `record/metrics.py` describes them."""
+def measure(
+    program: Program, prober: Prober, step: int, state: TrainState, since_row: MetricsSinceRow, before: Sequence[Row]
+) -> tuple[Row, Found]:
+    """The row after `step` steps, as `record/metrics.py` describes it, and what the probe finds there.
 
-    def __init__(self, program: Program, prober: Prober, writer: metrics.Writer, no_steps: Any):
-        """Takes a program whose evaluation is compiled; `no_steps` are metrics of training over no steps, [S, 0]."""
-        self._program, self._prober, self._writer, self._no_steps = program, prober, writer, no_steps
-
-    def add(self, step: int, state: TrainState, since_row: MetricsSinceRow) -> MetricsSinceRow:
-        """Adds the row after `step` steps, and returns what collects metrics for the next one."""
-        setup, plan, rows = self._program.setup, self._program.setup.plan, self._writer.rows
-        progress = step / plan.total_steps
-        found = self._prober(state.params, progress)
-        evaluated = self._program.evaluate(state.params, progress)
-        measured = {f"train_{name}": values for name, values in since_row.means().items()}
-        measured |= {
-            f"{setup.data.prefix}_error" if name == "error" else name: each for name, each in evaluated.items()
-        }
-        measured |= self._prober.compare(since_row.found, found)
-        diverged = np.atleast_1d(np.asarray(state.diverged))
-        row = {
-            "epoch": plan.epochs(step),
-            "step": step,
-            "seconds": round(since_row.seconds + (rows[-1]["seconds"] if rows else 0.0), 4),
-            "diverged": diverged.tolist(),
-        } | metrics.per_seed(jax.tree.map(np.atleast_1d, measured), diverged)
-        if plan.unit == "step":  # runs in epochs, of small networks, say nothing of their speed
-            rate = optimizer.learning_rate(setup.config, step - 1, plan.total_steps) if step else None
-            row |= {"learning_rate": rate, "performance": performance(setup, since_row)}
-        self._writer.append(row)
-        return MetricsSinceRow(self._no_steps, found=found)
+    The evaluation of the program is compiled; `before` are the rows up to then.
+    """
+    setup, plan = program.setup, program.setup.plan
+    progress = step / plan.total_steps
+    found = prober(state.params, progress)
+    evaluated = program.evaluate(state.params, progress)
+    measured = {f"train_{name}": values for name, values in since_row.means().items()}
+    measured |= {f"{setup.data.prefix}_error" if name == "error" else name: each for name, each in evaluated.items()}
+    measured |= prober.compare(since_row.found, found)
+    diverged = np.atleast_1d(np.asarray(state.diverged))
+    row = {
+        "epoch": plan.epochs(step),
+        "step": step,
+        "seconds": round(since_row.seconds + (before[-1]["seconds"] if before else 0.0), 4),
+        "diverged": diverged.tolist(),
+    } | metrics.per_seed(jax.tree.map(np.atleast_1d, measured), diverged)
+    if plan.unit == "step":  # runs in epochs, of small networks, say nothing of their speed
+        rate = optimizer.learning_rate(setup.config, step - 1, plan.total_steps) if step else None
+        row |= {"learning_rate": rate, "performance": performance(setup, since_row)}
+    return row, found
 
 
 def performance(setup: Setup, since_row: MetricsSinceRow) -> dict[str, Any]:

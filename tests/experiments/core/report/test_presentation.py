@@ -6,8 +6,7 @@ import pytest
 
 from experiments.core.kinds import Kinds
 from experiments.core.report.presentation import Presentation, shown, written
-from experiments.core.report.results import Run
-from experiments.core.report.runs import pooled
+from experiments.core.report.results import Run, pooled
 
 PRESENTATION = Presentation(
     experiment="toy",
