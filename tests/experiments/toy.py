@@ -12,10 +12,9 @@ import optax
 
 from experiments.core.input import dataset as data_lib
 from experiments.core.input.dataset import Data
-from experiments.core.input.stream import InMemoryBatches, Stream
+from experiments.core.input.stream import Stream, of_arrays
 from experiments.core.training import optimizer
 from experiments.core.training.experiment import Experiment, Recipe
-from experiments.core.training.feed import row_of
 
 
 def toy_config(**fields: Any) -> ml_collections.ConfigDict:
@@ -84,16 +83,8 @@ def load_streams(config: ml_collections.ConfigDict) -> Data:
     data = data_lib.load(config)
     return dataclasses.replace(
         data,
-        train_stream=Stream(
-            data.num_train,
-            lambda seed, rows: InMemoryBatches(data.train, config.batch_size, rows, seed),
-            row_of(data.train),
-        ),
-        evaluation_stream=Stream(
-            len(data.evaluation["label"]),
-            lambda seed, rows: InMemoryBatches(data.evaluation, config.eval_batch_size, rows),
-            row_of(data.evaluation),
-        ),
+        train_stream=of_arrays(data.train, config.batch_size, shuffled=True),
+        evaluation_stream=of_arrays(data.evaluation, config.eval_batch_size, shuffled=False),
     )
 
 

@@ -66,6 +66,15 @@ class InMemoryBatches:
         """Nothing is held."""
 
 
+def of_arrays(examples: Arrays, batch_size: int, *, shuffled: bool) -> Stream:
+    """The stream of arrays in memory, shuffled to train, in their order to evaluate."""
+
+    def opened(seed: int, rows: np.ndarray) -> HostBatches:
+        return InMemoryBatches(examples, batch_size, rows, seed if shuffled else None)
+
+    return Stream(num_examples(examples), opened, {name: array[0] for name, array in examples.items()})
+
+
 def blank(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """An array of zeros that takes no memory, to be looked at for its shape and type."""
     return np.broadcast_to(np.zeros((), dtype), shape)

@@ -11,10 +11,10 @@ import numpy as np
 from jax.stages import Traced
 
 from experiments.core.config import require
-from experiments.core.input.stream import HostBatches, InMemoryBatches, num_examples
+from experiments.core.input.stream import num_examples, of_arrays
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training.experiment import Metrics, Params, Setup
-from experiments.core.training.feed import Streamed, chunks, row_of
+from experiments.core.training.feed import Streamed, chunks
 
 
 def validate(config: ml_collections.ConfigDict) -> None:
@@ -118,14 +118,11 @@ class _InBatches(Evaluate):
     """One compiled call per batch, which adds to sums over the examples; every process reads its rows alone."""
 
     def __init__(self, setup: Setup, batch_size: int):
-        experiment, arrays, stream = setup.experiment, setup.data.evaluation, setup.data.evaluation_stream
-        number_of_examples = stream.num_examples if stream else num_examples(arrays)
+        experiment, data = setup.experiment, setup.data
+        stream = data.evaluation_stream or of_arrays(data.evaluation, batch_size, shuffled=False)
+        number_of_examples = stream.num_examples
         super().__init__(setup, number_of_examples)
-
-        def opened(rows: np.ndarray) -> HostBatches:
-            return stream.open(0, rows) if stream else InMemoryBatches(arrays, batch_size, rows)
-
-        self._feed = Streamed(opened, stream.example if stream else row_of(arrays), batch_size, 1, setup.mesh)
+        self._feed = Streamed(stream, 0, batch_size, 1, setup.mesh)
         self._num_batches = -(-number_of_examples // batch_size)
 
         def sums(params: Params, chunk: Any, number: jax.Array, progress: jax.Array) -> Metrics:

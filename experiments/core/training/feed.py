@@ -15,7 +15,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from experiments.core.config import require, require_one_of
-from experiments.core.input.stream import Arrays, HostBatches, InMemoryBatches, step_indices
+from experiments.core.input.stream import Arrays, HostBatches, Stream, of_arrays, step_indices
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training.experiment import Setup
 from experiments.core.training.plan import by_steps
@@ -78,12 +78,9 @@ class Streamed:
 
     ahead = 2  # one on its way to the device while another is used
 
-    def __init__(
-        self, make: Callable[[np.ndarray], HostBatches], example: Arrays, batch_size: int, num_steps: int, mesh: Mesh
-    ):
-        """Takes an `example` of a row, and `make(rows)`, which opens the stream of those rows of each batch."""
+    def __init__(self, stream: Stream, seed: int, batch_size: int, num_steps: int, mesh: Mesh):
         self.examples: Arrays = {}
-        self._make, self._example, self._mesh = make, example, mesh
+        self._stream, self._seed, self._mesh = stream, seed, mesh
         self._shape = (num_steps, batch_size)
         self._sharding = mesh_lib.batch_sharding(mesh, axis=1)
         self._host: HostBatches | None = None
@@ -95,7 +92,7 @@ class Streamed:
             {},
             {
                 name: mesh_lib.like((*self._shape, *array.shape), array.dtype, self._sharding)
-                for name, array in self._example.items()
+                for name, array in self._stream.example.items()
             },
         )
 
@@ -106,7 +103,7 @@ class Streamed:
 
     def open(self) -> None:
         """Starts the stream."""
-        self._host = self._make(mesh_lib.local_rows(self._mesh, self._shape[1]))
+        self._host = self._stream.open(self._seed, mesh_lib.local_rows(self._mesh, self._shape[1]))
 
     def chunk(self, first_step: int) -> dict[str, jax.Array]:
         """The batches of a call, divided over the devices of all processes."""
@@ -163,14 +160,5 @@ def make(setup: Setup) -> Feed:
         require(stream is None, "feed", "resident", "'stream' for data that do not lie in memory")
         return Resident(setup)
     (seed,) = config.seeds
-
-    def opened(rows: np.ndarray) -> HostBatches:
-        return stream.open(seed, rows) if stream else InMemoryBatches(data.train, config.batch_size, rows, seed)
-
-    example = stream.example if stream else row_of(data.train)
-    return Streamed(opened, example, config.batch_size, setup.plan.steps_per_dispatch, setup.mesh)
-
-
-def row_of(examples: Arrays) -> Arrays:
-    """Arrays of the shapes and types of one of the examples."""
-    return {name: array[0] for name, array in examples.items()}
+    stream = stream or of_arrays(data.train, config.batch_size, shuffled=True)
+    return Streamed(stream, seed, config.batch_size, setup.plan.steps_per_dispatch, setup.mesh)
