@@ -6,9 +6,9 @@ import shutil
 import numpy as np
 import pytest
 
+from experiments.core.record.files import write_compressed
 from experiments.core.record.workdir import Workdir
 from experiments.core.report import results
-from experiments.core.training.export import write_compressed
 from scripts import archive
 from tests.scripts.workdirs import write_workdir
 

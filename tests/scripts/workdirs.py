@@ -9,11 +9,10 @@ import numpy as np
 
 from configs import cifar100_vit, mnist_pruning, vmoe, vmoe_clusters
 from experiments.core.config import to_json
-from experiments.core.record.files import write_json
+from experiments.core.record.files import write_compressed, write_json
 from experiments.core.record.metrics import Row, Writer, sha256_of
 from experiments.core.record.summary import summarize
 from experiments.core.record.workdir import Workdir
-from experiments.core.training.export import write_compressed
 from tests.experiments.support import set_fields
 
 

@@ -1,12 +1,13 @@
 """Files that are either wholly written or not there at all, on a local disk or in a bucket (`gs://`)."""
 
 import contextlib
+import hashlib
 import io
 import json
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -14,6 +15,7 @@ from typing import Any, BinaryIO, cast
 os.environ.setdefault("EPATH_USE_TF", "0")
 
 import fsspec
+import numpy as np
 import orjson
 from etils import epath
 
@@ -111,6 +113,15 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     """Writes `content` to `path`, whole or not at all."""
     with replacing(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
+
+
+def write_compressed(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
+    """Writes an `.npz` file of `arrays` by name, compressed and atomically; returns its SHA-256."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    content = buffer.getvalue()
+    write_atomically(path, content)
+    return hashlib.sha256(content).hexdigest()
 
 
 def read_object(path: Path, advice: str) -> dict[str, Any]:

@@ -5,7 +5,6 @@ rows are those of `metrics.jsonl` to the byte, so the SHA-256 in the summary goe
 `arrays.npz` holds the arrays of all runs under RUN/FILE/ARRAY, as in `final-xent/examples/correct`.
 """
 
-import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 import orjson
 
 from experiments.core.errors import DamagedError
-from experiments.core.record.files import write_atomically
+from experiments.core.record.files import write_atomically, write_compressed
 
 RUNS, ARRAYS = "runs.jsonl", "arrays.npz"
 _ADVICE = "put back a copy of it, or archive its runs again"
@@ -58,10 +57,8 @@ def write(directory: Path, runs: Iterable[tuple[Record, Arrays]]) -> list[Path]:
         }
     written = [directory / RUNS]
     if arrays:
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, allow_pickle=False, **arrays)
         written.append(directory / ARRAYS)
-        write_atomically(written[-1], buffer.getvalue())
+        write_compressed(written[-1], arrays)
     write_atomically(written[0], "".join(lines))
     return written
 

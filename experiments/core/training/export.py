@@ -8,8 +8,6 @@ config.export_examples    what its experiment says of each evaluated example (`E
 seeds and examples in the order of the data set. Fields left out are False.
 """
 
-import hashlib
-import io
 import json
 from pathlib import Path
 
@@ -21,7 +19,7 @@ from jax.experimental import multihost_utils
 from jax.tree_util import keystr, tree_leaves_with_path
 
 from experiments.core.config import require
-from experiments.core.record.files import replacing, write_atomically
+from experiments.core.record.files import replacing, write_compressed
 from experiments.core.record.workdir import Workdir
 from experiments.core.training.experiment import Experiment, Params
 from experiments.core.training.program import Program
@@ -79,12 +77,3 @@ def gather(params: Params) -> dict[str, np.ndarray]:
         )
         for path, leaf in tree_leaves_with_path(params)
     }
-
-
-def write_compressed(path: Path, arrays: dict[str, np.ndarray]) -> str:
-    """Writes an `.npz` file of `arrays` by name, compressed and atomically; returns its SHA-256."""
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **arrays)
-    content = buffer.getvalue()
-    write_atomically(path, content)
-    return hashlib.sha256(content).hexdigest()
