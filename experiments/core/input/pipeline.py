@@ -19,10 +19,8 @@ twice `prefetch` batches, lies in /dev/shm: a container must be given as much (a
 import dataclasses
 import functools
 import math
-import multiprocessing
 import os
 import signal
-import threading
 import weakref
 from typing import Any
 
@@ -34,7 +32,7 @@ from experiments.core.config import require, require_one_of
 from experiments.core.input.examples import Examples
 from experiments.core.input.images import EVALUATION, TRAIN
 from experiments.core.input.stream import Arrays, Stream, batch_indices, blank
-from experiments.core.record.environment import processors
+from experiments.core.record.environment import processors, when_the_parent_ends
 
 RECIPES = {"host": tuple(TRAIN), "device": ("crop_flip", "none")}  # by config.input.augment_on
 _MOST_PIXELS, _MOST_WORKERS, _MOST_AHEAD = 8192, 1024, 1024
@@ -174,14 +172,6 @@ def _close_all(iterators: list[Any]) -> None:
 def _live_as_long_as_the_parent(index: int, count: int) -> None:
     """Begins a worker: it ends when told to or with its parent, and of signals to both leaves the parent to decide."""
     del index, count
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        raise RuntimeError("not a worker process")
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-
-    def watch() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+    when_the_parent_ends(lambda: os._exit(1))

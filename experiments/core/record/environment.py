@@ -1,10 +1,12 @@
 """The code, packages and machine of a run: enough to know, years later, what its numbers and seconds mean."""
 
 import importlib.metadata
+import multiprocessing
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,23 @@ def processors() -> list[int]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
+
+
+def when_the_parent_ends(act: Callable[[], None]) -> None:
+    """Does something, in a thread, once the process that started this one has ended, however that ends.
+
+    Raises:
+      RuntimeError: this is no process that `multiprocessing` started.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        raise RuntimeError("not a worker process")
+
+    def watch() -> None:
+        parent.join()
+        act()
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _git(*arguments: str) -> str | None:

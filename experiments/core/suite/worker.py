@@ -11,7 +11,6 @@ import multiprocessing
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -26,7 +25,7 @@ import ml_collections
 from absl import logging
 
 from experiments.core.errors import UsageError, first_line
-from experiments.core.record.environment import processors
+from experiments.core.record.environment import processors, when_the_parent_ends
 from experiments.core.record.workdir import Workdir
 from experiments.core.training import train
 
@@ -143,7 +142,7 @@ def _prepare(share: list[int]) -> None:
         os.sched_setaffinity(0, share)  # before XLA counts them
     logging.set_verbosity(logging.ERROR)  # of orbax, which has much to report
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-    threading.Thread(target=_stop_without_parent, daemon=True).start()
+    when_the_parent_ends(lambda: os.kill(os.getpid(), signal.SIGTERM))
 
 
 def _attempt(job: Job) -> float | str:
@@ -151,20 +150,9 @@ def _attempt(job: Job) -> float | str:
         with stoppable():
             return attempt(job)
     except Stopped:
-        if not _parent().is_alive():
+        if not (parent := multiprocessing.parent_process()) or not parent.is_alive():
             os._exit(1)  # nobody takes the outcome, for which the pool would wait
         raise
-
-
-def _parent() -> multiprocessing.process.BaseProcess:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    return parent
-
-
-def _stop_without_parent() -> None:
-    _parent().join()
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 class LatestLine(io.TextIOBase):

@@ -6,21 +6,9 @@ the recipe, `validate` checks the config's own fields (with `config.require`), a
 `Experiment`: pure functions, of one seed and of a whole batch, as if there were a single device.
 Seeds, devices, microbatches, schedules, rows, checkpoints and resumption are the trainer's.
 
-Fields of the config that the trainer reads:
-
-    dataset, data_dir, download, split, validation_size    see input/dataset.py
-    seeds, batch_size
-    epochs; or steps, eval_every, checkpoint_every, ...    see plan.py
-    optimizer.*                                            see optimizer.py
-    feed           resident (all training data on every device) or stream (from the host); resident
-    mesh.*         see mesh.py; one device, or all of several processes
-    eval_batch_size   for evaluation in batches; left out: in one piece, with all data on every device
-    export_params     parameters at the end as a file, see export.py; False
-    export_examples   what there is to say of each evaluated example at the end, as a file, see export.py; False
-    tensorboard
-    compilation_cache   where compiled programs are kept, see train.py
-
-The last seven may be left out. A loss may be as simple as
+Fields of the config that the trainer reads are described where they are read: data in `input/dataset.py`, lengths in
+`plan.py`, `optimizer.py`, `mesh.py`, `feed.py`, `evaluation.py`, `export.py`, and the cache of programs in `train.py`;
+beside them there are `seeds`, `batch_size` and `tensorboard`. A loss may be as simple as
 
     def loss(params, batch, key, progress):
         logits = model.apply({"params": params}, batch["image"].astype(jnp.float32))
