@@ -6,7 +6,6 @@
                     .b2              of adam (0.999)
                     .schedule        constant, cosine or linear (constant)
                     .warmup_steps    of a rate that rises linearly from 0 (0)
-                    .end             the rate that cosine and linear fall to (0)
                     .weight_decay    decoupled: taken off scaled by the learning rate alone (0)
                     .decayed         the parameters that decay: all, or matrices: those of rank > 1, without the axis
                                      over layers where these are stacked (all)
@@ -19,10 +18,10 @@ warm-up and T in all (`config.steps`, or those of the epochs), it is r t / w whi
 update is zero), and from there on, r itself at t = w,
 
     constant   r
-    cosine     end + (r - end) (1 + cos(pi (t - w) / (T - w))) / 2
-    linear     end + (r - end) (T - t) / (T - w)
+    cosine     r (1 + cos(pi (t - w) / (T - w))) / 2
+    linear     r (T - t) / (T - w)
 
-The last update is that of t = T - 1, one step before `end`. Clipping comes first, of the gradient of
+The last update is that of t = T - 1, one step before 0. Clipping comes first, of the gradient of
 the whole batch. SGD's momentum sums (m <- momentum m + g). Weight decay adds weight_decay times the
 parameter to the direction, past momentum and Adam's normalisation.
 """
@@ -46,7 +45,6 @@ _DEFAULTS = {
     "b2": 0.999,
     "schedule": "constant",
     "warmup_steps": 0,
-    "end": 0.0,
     "weight_decay": 0.0,
     "decayed": "all",
     "clip_norm": 0.0,
@@ -69,7 +67,6 @@ def validate(config: ml_collections.ConfigDict) -> None:
     require_field(fields.learning_rate > 0, "learning_rate", "positive")
     for name in ("momentum", "b2"):
         require_field(0 <= fields[name] < 1, name, "in [0, 1)")
-    require_field(0 <= fields.end <= fields.learning_rate, "end", "from 0 to learning_rate")
     for name in ("weight_decay", "clip_norm"):
         require_field(fields[name] >= 0, name, "at least 0")
     steps = config.get("steps")
@@ -133,7 +130,7 @@ def _schedule(config: ml_collections.ConfigDict, total_steps: int | None) -> flo
     if fields.schedule == "constant":
         after = optax.constant_schedule(peak)
     elif fields.schedule == "cosine":
-        after = optax.cosine_decay_schedule(peak, steps - warmup, alpha=fields.end / peak)
+        after = optax.cosine_decay_schedule(peak, steps - warmup)
     else:
-        after = optax.linear_schedule(peak, fields.end, steps - warmup)
+        after = optax.linear_schedule(peak, 0.0, steps - warmup)
     return optax.join_schedules([optax.linear_schedule(0.0, peak, warmup), after], [warmup]) if warmup else after

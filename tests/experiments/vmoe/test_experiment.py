@@ -16,10 +16,9 @@ KEY = jax.random.key(0)
 HALF = jnp.float32(0.5)
 
 
-def first(count, labels=None):
-    """A batch of training images, as the trainer hands them over, with other labels perhaps."""
-    images = DATA.train["image"][:count]
-    return {"image": images, "label": DATA.train["label"][:count] if labels is None else labels}
+def first(count):
+    """A batch of training images, as the trainer hands them over."""
+    return {name: array[:count] for name, array in DATA.train.items()}
 
 
 def logits_of(config, params, images):
