@@ -22,7 +22,7 @@ from experiments.core.report.finding import Finding, Numbers, Verdict, in_words,
 from experiments.core.report.paired import difference, minus
 from experiments.core.report.presentation import Presentation
 from experiments.core.report.results import Run, grouped, pooled
-from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, Look, curve
+from experiments.core.report.style import BLUE, GREEN, ORANGE, PURPLE, RED, Look, curve
 from experiments.vision.efficientnet import BEFORE_LAST_BLOCK
 
 PAPER = "paper/"  # in the names of runs at the paper's learning rates, where others have chosen theirs
@@ -42,19 +42,18 @@ _INTERVALS = (
     "the half width of their 95 % interval over test images, paired by image."
 )
 _ON_PAGES = ("loss", "setting", "top-1", "top-3", "top-5", "top-3 minus cross-entropy")
-# What each loss is called, by its fields of the config, and its look, which follows from these fields if there is none.
-_SHOWN: Mapping[Any, tuple[str, Look | None]] = {
-    "xent": ("cross-entropy", (BLUE, "-")),
-    "topk": ("top-{k}, {form}", None),
-    "topk_mixture": ("mixture of top-1 to top-{k}, {form}", None),
-    "topk_surrogate": ("top-{k} surrogate, p = {p}", (BLACK, "-")),
-    "xent_smoothed": (f"cross-entropy, {SMOOTHING:g} of the target spread", (BLUE, "--")),
-    "truncated_entropy": ("truncated top-{k} entropy", (GREY, "-")),
-    "smooth_svm": ("smooth top-{k} SVM", (GREY, "--")),
-    "sorted_xent": ("sorted cross-entropy, top-1 and top-{k}", (GREY, ":")),
+# What each loss is called, by its fields of the config.
+_NAMES = {
+    "xent": "cross-entropy",
+    "topk": "top-{k}, {form}",
+    "topk_mixture": "mixture of top-1 to top-{k}, {form}",
+    "topk_surrogate": "top-{k} surrogate, p = {p}",
+    "xent_smoothed": f"cross-entropy, {SMOOTHING:g} of the target spread",
+    "truncated_entropy": "truncated top-{k} entropy",
+    "smooth_svm": "smooth top-{k} SVM",
+    "sorted_xent": "sorted cross-entropy, top-1 and top-{k}",
 }
-# These take the axis of a figure for themselves.
-_IN_TABLES_ONLY = ("topk_surrogate", "xent_smoothed", "truncated_entropy", "smooth_svm", "sorted_xent")
+_DRAWN = ("xent", "topk", "topk_mixture")  # others would take the axis of a figure for themselves
 
 
 def _name(fields: Fields) -> str:
@@ -62,18 +61,19 @@ def _name(fields: Fields) -> str:
     p, k = markdown.p_name(fields["loss.p"]), fields["loss.k"]
     target = "the paper's" if fields["loss.target"] == "one_hot" else "smooth target"
     form = f"p = {p}" if k == 1 else f"p = {p}, {target}"
-    name, _ = _SHOWN.get(fields["loss.name"], (fields["loss.name"], None))
-    return name.format(k=k, p=p, form=form)
+    loss: str = fields["loss.name"]
+    return _NAMES.get(loss, loss).format(k=k, p=p, form=form)
 
 
 def _look(fields: Fields) -> Look:
     """Colour by p; dashed is the target as in the paper, dotted a top-1 loss, where both targets are the same."""
-    _, look = _SHOWN.get(fields["loss.name"], ("", None))
     p, k = fields["loss.p"], fields["loss.k"]
+    if fields["loss.name"] == "xent":
+        return BLUE, "-"
     if fields["loss.name"] == "topk_mixture":
         return PURPLE, "-" if p == 2.0 else "--"
     colour = RED if p == 2.0 else GREEN if abs(p - 4 / 3) < 1e-9 else ORANGE
-    return look or (colour, ":" if k == 1 else "--" if fields["loss.target"] == "one_hot" else "-")
+    return colour, ":" if k == 1 else "--" if fields["loss.target"] == "one_hot" else "-"
 
 
 def _is_papers(fields: Fields) -> bool:
@@ -149,7 +149,7 @@ def _first(run: Run) -> markdown.Cells:
 def figures(runs: Sequence[Run]) -> dict[str, Figure]:
     """Figure 6 for each group of runs that are compared, and the accuracy on validation against the learning rate."""
     made = {}
-    drawn = [run for run in runs if run.config["loss"]["name"] not in _IN_TABLES_ONLY]
+    drawn = [run for run in runs if run.config["loss"]["name"] in _DRAWN]
     for title, rows in compared(drawn).items():
         images, steps = _circumstances(rows[0])
         other = f"-{steps}-steps" + (f"-{images}-images" if images else "")
