@@ -20,12 +20,12 @@ from experiments.core.report.finding import Finding, Verdict, in_words, where_po
 from experiments.core.report.paired import minus
 from experiments.core.report.presentation import Presentation
 from experiments.core.report.results import Run, grouped, pooled
-from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Look
+from experiments.core.report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Look
 from experiments.vmoe.router_kinds import KINDS, ROUTERS
 
 ON_TOKENS = "vmoe_tokens"  # the directory of results on features of a frozen network
 
-# Names and looks by the router's name in the config; others go by that name, in black.
+# Names by the router's name in the config, where that is not enough; and looks.
 NAMES = {
     "annealed": "annealed to hard",
     "unbounded": "relaxed, buffers for all",
@@ -46,13 +46,6 @@ LOOKS: dict[str, Look] = {
     "soft": (SKY, "-"),
     "dense": (GREY, ":"),
     "none": (GREY, "-."),
-}
-_LOOKS_OF_FORMS: dict[str, Look] = {
-    "hard, logits": (BLUE, "--"),
-    "relaxed, logits, p = 4/3": (GREEN, "-"),
-    "relaxed, logits, 84 slots": (PURPLE, "-"),
-    "relaxed, gates": (BLACK, "-"),
-    "relaxed, logits, Dykstra, 10 iterations": (ORANGE, "-"),
 }
 _HEADLINE = {
     *("hard, gates", "hard, logits", "relaxed, logits", "annealed to hard, logits", "straight-through, logits"),
@@ -240,7 +233,7 @@ def figure7(final: Sequence[Run]) -> Figure:
     column = figure.subplots(len(groups), 1, sharex=True, squeeze=False, height_ratios=rows)[:, 0]
     for axes, (steps, group) in zip(column, groups.items(), strict=True):
         for place, run in enumerate(group):
-            colour, _ = _LOOKS_OF_FORMS.get(method(run.fields)) or LOOKS.get(run.fields["router.name"], (BLACK, "-"))
+            colour, _ = LOOKS[run.fields["router.name"]]
             over = minus(run, hards[run.name], _METRIC)
             if over is None and run.config["router"]["name"] == "hard":
                 axes.plot(0.0, place, "o", color=colour, markerfacecolor="white")
