@@ -148,11 +148,11 @@ def require_plain(config: ml_collections.ConfigDict) -> None:
     Raises:
       UsageError: one is not finite, too large or too small, or of another type.
     """
-    for field, value in leaves(config.to_dict()):
+    for field, value in leaves(config.to_dict(), prefix=""):
         for entry in value if isinstance(value, tuple | list) else (value,):
             require(
                 entry is None or isinstance(entry, bool | int | float | str),
-                field.removeprefix("config."),
+                field,
                 value,
                 "a number, a string, True, False or None, or a tuple of these",
             )
@@ -169,7 +169,7 @@ def require_plain(config: ml_collections.ConfigDict) -> None:
                 )
             else:
                 continue
-            require(in_range, field.removeprefix("config."), value, allowed)
+            require(in_range, field, value, allowed)
 
 
 @contextmanager
@@ -206,13 +206,13 @@ def to_json(config: ml_collections.ConfigDict) -> dict[str, Any]:
     return json.loads(json.dumps(config.to_dict(), allow_nan=False))
 
 
-def leaves(tree: Mapping[str, Any], prefix: str = "config") -> Iterator[tuple[str, Any]]:
-    """Yields the fields below `prefix`, as `("config.lam.start", 0.1)`."""
+def leaves(tree: Mapping[str, Any], prefix: str = "config.", between: str = ".") -> Iterator[tuple[str, Any]]:
+    """Yields the fields of a tree, each by `prefix` and the names that lead to it, as `("config.lam.start", 0.1)`."""
     for name, value in tree.items():
         if isinstance(value, Mapping):
-            yield from leaves(value, f"{prefix}.{name}")
+            yield from leaves(value, f"{prefix}{name}{between}", between)
         else:
-            yield f"{prefix}.{name}", value
+            yield prefix + name, value
 
 
 def lines(config: ml_collections.ConfigDict) -> list[str]:

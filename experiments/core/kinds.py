@@ -105,7 +105,7 @@ class Kinds:
 
 def dotted(config: ml_collections.ConfigDict) -> Fields:
     """The fields of a config by dotted name."""
-    return {name.removeprefix("config."): value for name, value in leaves(config.to_dict())}
+    return dict(leaves(config.to_dict(), prefix=""))
 
 
 def is_of(field: str, names: Collection[str]) -> bool:

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from experiments.core.config import leaves
 from experiments.core.errors import DamagedError
 from experiments.core.record.files import is_remote, naming, write_atomically
 
@@ -47,13 +48,9 @@ def per_seed(metrics: Mapping[str, Any], diverged: np.ndarray) -> Row:
     }
 
 
-def flatten(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """`("train_density_per_layer/1", [...])` and so on."""
-    for name, value in row.items():
-        if isinstance(value, Mapping):
-            yield from flatten(value, f"{prefix}{name}/")
-        else:
-            yield prefix + name, value
+    return leaves(row, prefix="", between="/")
 
 
 def read(path: Path) -> list[Row]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.core.config import COMPUTED_HOW, is_whole
+from experiments.core.config import COMPUTED_HOW, is_whole, leaves
 from experiments.core.errors import DamagedError, UsageError, printable
 from experiments.core.kinds import Fields
 from experiments.core.record import metrics
@@ -54,8 +54,7 @@ class Run:
     @functools.cached_property
     def fields(self) -> Fields:
         """The fields of the config by dotted name and in order, but for the seeds."""
-        flat = metrics.flatten({name: value for name, value in self.config.items() if name != "seeds"})
-        return {name.replace("/", "."): value for name, value in sorted(flat)}
+        return dict(sorted(leaves({name: value for name, value in self.config.items() if name != "seeds"}, prefix="")))
 
     @property
     def state(self) -> str:
