@@ -89,11 +89,10 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.download = True  # a data set of TFDS that is not in data_dir
     config.split = "test"  # evaluate on it; or "validation": the last training images, held out
     config.validation_size = 1000  # 2 %, as in Dosovitskiy et al.
-    config.feed = "stream"  # or "resident": all training images on every device
     config.input = ml_collections.ConfigDict()
     config.input.recipe = RECIPES[options["recipe"]]
     config.input.size = 384
-    config.input.augment_on = "host"  # or "device", for recipes crop_flip and none and feed="resident"
+    config.input.augment_on = "host"  # or "device", where all training images then lie: recipes crop_flip and none
     config.input.workers = 16
     config.input.prefetch = 4
 
@@ -165,10 +164,10 @@ def _make_efficientnet(config: ml_collections.ConfigDict, layer: str | None) -> 
     """
     del config["model"]
     config.optimizer.weight_decay = 0.0
-    config.update({"feed": "resident", "validation_size": 5000, "pretrained": "", "loss": {"lam": 1.0}})
+    config.update({"validation_size": 5000, "pretrained": "", "loss": {"lam": 1.0}})
     if layer is None:
         config.network = "efficientnet_lite0"
-        config.feed, config.input.size = "stream", SIZE
+        config.input.size = SIZE
         return
     config.features = ml_collections.ConfigDict()
     config.features.network = "efficientnet_lite0"
@@ -185,7 +184,6 @@ def _make_small(config: ml_collections.ConfigDict) -> None:
     """A network and batches for 2 CPU cores."""
     config.update(
         {
-            "feed": "resident",
             "validation_size": 5000,
             "input": {"recipe": "crop_flip", "size": 32, "augment_on": "device", "workers": 0},
             "batch_size": 128,

@@ -69,11 +69,10 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.download = True  # a data set of TFDS that is not in data_dir
     config.split = "test"  # evaluate on it; or "validation": the last training images, held out
     config.validation_size = 10_000
-    config.feed = "stream"  # or "resident": all training images on every device
     config.input = ml_collections.ConfigDict()
     config.input.recipe = "big_vision"  # random crop and flip
     config.input.size = 224
-    config.input.augment_on = "host"  # or "device", for recipes crop_flip and none and feed="resident"
+    config.input.augment_on = "host"  # or "device", where all training images then lie: recipes crop_flip and none
     config.input.workers = 16
     config.input.prefetch = 4
 
@@ -155,7 +154,6 @@ def _make_stand_in(config: ml_collections.ConfigDict) -> None:
         {
             "dataset": "cifar100",
             "validation_size": 5000,
-            "feed": "resident",
             "input": {"recipe": "crop_flip", "size": 32, "augment_on": "device", "workers": 0},
             "batch_size": 200,
             "steps": 1000,

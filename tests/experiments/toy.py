@@ -92,7 +92,7 @@ RECIPE = Recipe("toy", lambda config: None, build)
 STREAMED = Recipe("toy", lambda config: None, build, load_streams)
 
 
-STREAM = {"feed": "stream", "eval_batch_size": 128, "noise": 0.1, "eval_every": 4, "checkpoint_every": 3}
+STREAM = {"eval_batch_size": 128, "noise": 0.1, "eval_every": 4, "checkpoint_every": 3}
 
 
 class Killed(Exception):

@@ -103,7 +103,7 @@ def divided(config: ml_collections.ConfigDict, source: sources.Source) -> Data:
     if not data.train:
         raise UsageError(
             f"the images of {config.dataset} are read from disk one by one, for they are too large for memory or "
-            "differ in size: config.input.augment_on must be 'host', with config.feed='stream'"
+            "differ in size: config.input.augment_on must be 'host'"
         )
     return data
 

@@ -2,8 +2,8 @@
 
 config.input.recipe          on the host inception, big_vision or none (`images.py`), on the device crop_flip or none
             .size            side of the images that result, in pixels
-            .augment_on      "host": here, for training and evaluation, so that config.feed="stream" and
-                             config.eval_batch_size is given; or "device": in `augment.py`
+            .augment_on      "host": here, for training and evaluation, in runs of one seed whose length is in steps
+                             and that have config.eval_batch_size; or "device": in `augment.py`
             .workers         processes that make batches; 0 for threads of this one
             .prefetch        batches to have ready, beside those under way in the workers
 
@@ -51,11 +51,11 @@ def validate(config: ml_collections.ConfigDict) -> None:
     allowed = f"0 (threads), or at most {_MOST_WORKERS} processes"
     require(0 <= field.workers <= _MOST_WORKERS, "input.workers", field.workers, allowed)
     require(0 < field.prefetch <= _MOST_AHEAD, "input.prefetch", field.prefetch, f"positive and at most {_MOST_AHEAD}")
-    feed = config.get("feed", "resident")
     if field.augment_on == "host":
-        require(feed == "stream", "feed", feed, "'stream' where input.augment_on='host'")
-        size = config.get("eval_batch_size")
-        require(size is not None and size > 0, "eval_batch_size", size, "positive where input.augment_on='host'")
+        size, on_host = config.get("eval_batch_size"), "where input.augment_on='host'"
+        require(size is not None and size > 0, "eval_batch_size", size, f"positive {on_host}")
+        require(len(config.seeds) == 1, "seeds", config.seeds, f"a single one {on_host}")
+        require(config.get("steps") is not None, "steps", None, f"given, and epochs left out, {on_host}")
 
 
 @dataclasses.dataclass(frozen=True)

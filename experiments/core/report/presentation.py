@@ -16,7 +16,7 @@ from experiments.core.report.markdown import number, p_name
 from experiments.core.report.results import Problem, Run, grouped
 
 # Fields that say how a run is carried out and what it keeps: what it learns does not depend on them.
-# `export_pictures` and `export_probe` are fields of committed runs alone.
+# `export_pictures`, `export_probe` and `feed` are fields of committed runs alone.
 HOW = (
     *("accelerator", "checkpoint_every", "data_dir", "download", "eval_batch_size", "eval_every", "export_examples"),
     *("export_probe", "export_pictures", "export_params", "features.directory", "feed", "input.prefetch"),

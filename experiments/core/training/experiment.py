@@ -7,7 +7,7 @@ the recipe, `validate` checks the config's own fields (with `config.require`), a
 Seeds, devices, microbatches, schedules, rows, checkpoints and resumption are the trainer's.
 
 Fields of the config that the trainer reads are described where they are read: data in `input/dataset.py`, lengths in
-`plan.py`, `optimizer.py`, `mesh.py`, `feed.py`, `evaluation.py`, `export.py`, and the cache of programs in `train.py`;
+`plan.py`, `optimizer.py`, `mesh.py`, `evaluation.py`, `export.py`, and the cache of programs in `train.py`;
 beside them there are `seeds`, `batch_size` and `tensorboard`. A loss may be as simple as
 
     def loss(params, batch, key, progress):

@@ -10,18 +10,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import jax
-import ml_collections
 import numpy as np
 from jax.sharding import Mesh
 
-from experiments.core.config import require, require_one_of
-from experiments.core.input.stream import Arrays, HostBatches, Stream, of_arrays, step_indices
+from experiments.core.input.stream import Arrays, HostBatches, Stream, step_indices
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training.experiment import Setup
-from experiments.core.training.plan import by_steps
 
 Take = Callable[[Any, Any], Any]
-NAMES = ("resident", "stream")
 
 
 class Shapes(NamedTuple):
@@ -139,26 +135,10 @@ def chunks(feed: Feed, first_steps: Iterable[int]) -> Iterator[Any]:
     yield from ready
 
 
-def validate(config: ml_collections.ConfigDict) -> None:
-    """Checks `config.feed`, which is `resident` if left out; a stream is of one seed, and by steps."""
-    name = config.get("feed", "resident")
-    require_one_of("feed", name, NAMES)
-    if name == "stream":
-        require(len(config.seeds) == 1, "seeds", config.seeds, "a single one where feed='stream'")
-        require(by_steps(config), "feed", name, "'resident' where the length is given in epochs")
-
-
 def make(setup: Setup) -> Feed:
-    """Returns the feed that a valid config asks for, not yet open.
-
-    Raises:
-      UsageError: the data are a stream, and the config wants them resident.
-    """
-    config, data = setup.config, setup.data
-    stream = data.train_stream
-    if config.get("feed", "resident") == "resident":
-        require(stream is None, "feed", "resident", "'stream' for data that do not lie in memory")
+    """Returns the feed of the data, not yet open: resident, but for data that come as a stream."""
+    stream = setup.data.train_stream
+    if stream is None:
         return Resident(setup)
-    (seed,) = config.seeds
-    stream = stream or of_arrays(data.train, config.batch_size, shuffled=True)
-    return Streamed(stream, seed, config.batch_size, setup.plan.steps_per_dispatch, setup.mesh)
+    (seed,) = setup.config.seeds
+    return Streamed(stream, seed, setup.config.batch_size, setup.plan.steps_per_dispatch, setup.mesh)

@@ -19,7 +19,6 @@ from experiments.core.record.workdir import Workdir
 from experiments.core.training import (
     evaluation,
     export,
-    feed,
     optimizer,
     plan,
     processes,
@@ -54,7 +53,6 @@ def validate(config: ml_collections.ConfigDict, num_devices: int | None = None) 
         config.seeds,
         "a tuple of different integers in [0, 2**31)",
     )
-    feed.validate(config)
     mesh_lib.validate(config, num_devices)
     evaluation.validate(config)
     export.validate(config)

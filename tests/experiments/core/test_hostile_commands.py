@@ -89,7 +89,6 @@ FIELDS = {
             "input.size": ("0", "7", "1000000"),
             "input.recipe": ("", "colour", "inception"),
             "input.augment_on": ("moon",),
-            "feed": ("disk",),
             "mesh.data": ("0", "-2", "7"),
             "label": ("colour",),
             "accelerator": ("True",),
@@ -159,7 +158,6 @@ OTHERS = [
     (
         [
             *VIT,
-            "--config.feed=stream",
             "--config.input.augment_on=host",
             "--config.input.recipe=none",
             "--config.seeds=(0,1)",

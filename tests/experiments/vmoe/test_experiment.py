@@ -118,7 +118,7 @@ def test_operations_are_those_of_the_products(fields, slots_of_a_group, num_logi
 def test_the_probe_sees_whole_images_where_a_host_augments_them():
     """Which are of another size in the data than in the network."""
     config = tiny_config("small,router=hard", input__size=16, **ONE_BLOCK)
-    from_host = {"input__augment_on": "host", "input__recipe": "none", "feed": "stream"}
+    from_host = {"input__augment_on": "host", "input__recipe": "none"}
     on_host = tiny_config("small,router=hard", input__size=16, **from_host, **ONE_BLOCK)
     params = random_params(config, DATA)
     probes = [RECIPE.build(one, data_lib.load(one)).probe for one in (on_host, config)]

@@ -25,7 +25,8 @@ from tests.experiments.vmoe import tables
 # test_exchange.py, and so are groups that lie on several devices.
 VARIANT = "small,router=hard"
 SHORT = DEMO | {
-    "feed": "stream",  # every process reads its rows of a batch
+    "input.augment_on": "host",  # every process makes its rows of a batch
+    "input.recipe": "none",
     "model.depth": 1,
     "moe.blocks": (0,),
     "batch_size": 80,

@@ -111,7 +111,7 @@ def test_images_of_several_sizes_stay_on_disk(directory):
     config.data_dir = str(directory)
     with pytest.raises(UsageError, match=r"images of photos .* config\.input\.augment_on must be 'host'"):
         data.load(config)
-    config.feed, config.eval_batch_size, config.batch_size = "stream", 2, 3
+    config.eval_batch_size, config.batch_size = 2, 3
     config.input = {"recipe": "none", "size": 8, "augment_on": "host", "workers": 0, "prefetch": 1}
     loaded = data.load(config)
     assert (loaded.train, loaded.num_train, loaded.evaluation_stream.num_examples) == ({}, 3, 2)

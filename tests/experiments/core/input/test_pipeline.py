@@ -32,7 +32,7 @@ def examples():
 
 
 def _config(**fields) -> ml_collections.ConfigDict:
-    config = ml_collections.ConfigDict({"batch_size": 48, "eval_batch_size": 32, "feed": "stream"})
+    config = ml_collections.ConfigDict({"batch_size": 48, "eval_batch_size": 32, "seeds": (0,), "steps": 5})
     config.input = {"recipe": "inception", "size": 12, "augment_on": "host", "workers": 0, "prefetch": 2} | fields
     return config
 
@@ -132,13 +132,13 @@ def test_what_goes_wrong_in_a_worker_is_raised_here(examples, workers):
     batches.close()
 
 
-def test_augmentation_on_the_host_needs_streams():
+def test_augmentation_on_the_host_needs_batches_to_evaluate_and_a_single_seed():
     config = _config()
     config.eval_batch_size = 0
     with pytest.raises(UsageError, match=r"config\.eval_batch_size=0 .* positive where input\.augment_on='host'"):
         pipeline.validate(config)
-    config.feed = "resident"
-    with pytest.raises(UsageError, match=r"config\.feed='resident' .* 'stream' where input\.augment_on='host'"):
+    config.eval_batch_size, config.seeds = 32, (0, 1)
+    with pytest.raises(UsageError, match=r"config\.seeds=\(0, 1\) .* single one where input\.augment_on='host'"):
         pipeline.validate(config)
 
 

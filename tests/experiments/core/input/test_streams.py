@@ -15,7 +15,7 @@ from experiments.core.training import train
 from experiments.core.training.experiment import Recipe
 from tests.experiments.toy import RECIPE, build, load_streams, toy_config, watched
 
-STREAM = {"feed": "stream", "eval_batch_size": 128}
+STREAM = {"eval_batch_size": 128}
 
 
 # Of a run whose batches Grain makes; with processes that help it: test_pipeline.py.

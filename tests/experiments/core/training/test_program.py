@@ -28,8 +28,7 @@ SMALL |= {"steps": 10, "optimizer.warmup_steps": 1, "checkpoint_every": 10, "eva
         (
             VIT,
             cifar100_vit.get_config("small"),
-            {"feed": "stream", "input.augment_on": "host", "input.recipe": "none", "split": "validation"}
-            | {"validation_size": 300},
+            {"input.augment_on": "host", "input.recipe": "none", "split": "validation", "validation_size": 300},
         ),
     ],
     ids=["vmoe", "vit from the host"],

@@ -104,8 +104,8 @@ def test_the_train_loss_is_the_mean_over_the_interval(tmp_path, one):
     ("name", "recipe", "fields"),
     [
         ("data", RECIPE, {"eval_batch_size": 128}),
-        ("fsdp", STREAMED, {"accumulate": 4, "feed": "stream", "eval_batch_size": 128}),
-        ("expert", RECIPE, {"feed": "stream"}),
+        ("fsdp", STREAMED, {"accumulate": 4, "eval_batch_size": 128}),
+        ("expert", RECIPE, {}),
     ],
 )
 def test_eight_devices_microbatches_and_streams_have_the_losses_of_one_device(tmp_path, one, name, recipe, fields):
@@ -157,11 +157,9 @@ def test_foreign_parameters_are_refused_before_anything_is_written(tmp_path):
     assert not (tmp_path / "w").exists()
 
 
-def test_streams_are_not_taken_for_arrays(tmp_path):
-    with pytest.raises(UsageError, match=r"^config\.feed='resident' .* must be 'stream'"):
-        run(tmp_path / "w", STREAMED, eval_batch_size=128)
+def test_streams_are_not_evaluated_in_one_piece(tmp_path):
     with pytest.raises(UsageError, match=r"^config\.eval_batch_size=None .* must be given"):
-        run(tmp_path / "w", STREAMED, feed="stream")
+        run(tmp_path / "w", STREAMED)
 
 
 def test_another_optimizer_is_another_run_and_another_mesh_or_cache_is_not(directory, one):
