@@ -141,7 +141,6 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
 
     config.export_examples = False  # True: the rank of every image's label at the end, for intervals over images
     config.tensorboard = False  # True: curves, config, summary and histograms, in WORKDIR/tensorboard
-    config.compilation_cache = config_dict.placeholder(str)  # a directory, "off", or a default in ~/.cache
     for form, layer in {"features": "pooled", "last_block": BEFORE_LAST_BLOCK, "whole": None}.items():
         if options[form] == "yes":
             _make_efficientnet(config, layer)

@@ -144,7 +144,6 @@ def get_config(argument: str = "relaxed") -> ml_collections.ConfigDict:
     config.checkpoint_every = 5  # epochs: a kill loses at most these
     config.tensorboard = False  # True: curves, config, summary and histograms, in WORKDIR/tensorboard
     config.export_params = False  # of a single seed, the parameters at the end, in params.npz
-    config.compilation_cache = config_dict.placeholder(str)  # a directory, "off", or a default in ~/.cache
 
     config.update_from_flattened_dict(VARIANTS[variant])
     if config.network == "vit":

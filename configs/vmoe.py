@@ -140,7 +140,6 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.router.update_from_flattened_dict(dict(ROUTERS[options["router"]].fields))
 
     config.tensorboard = False  # True: curves, config, summary and histograms, in WORKDIR/tensorboard
-    config.compilation_cache = config_dict.placeholder(str)  # a directory, "off", or a default in ~/.cache
     if stand_ins:
         _make_stand_in(config)
     if options["tokens"] == "yes":

@@ -12,7 +12,6 @@ and `router=best` is given it. Nothing is downloaded: problem, tokens and parame
 """
 
 import ml_collections
-from ml_collections import config_dict
 
 from experiments.core.config import parse_options
 from experiments.vmoe.router_kinds import ROUTERS
@@ -71,5 +70,4 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
         config.router.update_from_flattened_dict(dict(ROUTERS[name].fields))
 
     config.tensorboard = False
-    config.compilation_cache = config_dict.placeholder(str)  # a directory, "off", or a default in ~/.cache
     return config

@@ -20,7 +20,7 @@ import numpy as np
 
 from experiments.core.errors import UsageError
 
-# Fields that say where and how a run is computed, not what: it may go on with others.
+# Fields that say where and how a run is computed, not what: it may go on with others. Committed runs have the latter.
 COMPUTED_HOW = ("mesh", "compilation_cache")
 
 _FLOAT32 = np.finfo(np.float32)

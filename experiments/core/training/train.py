@@ -14,7 +14,6 @@ from experiments.core.config import require, require_wholes
 from experiments.core.errors import UsageError, printable
 from experiments.core.input import cache
 from experiments.core.input import dataset as data_lib
-from experiments.core.record.files import absolute, is_remote
 from experiments.core.record.workdir import Workdir
 from experiments.core.training import (
     evaluation,
@@ -36,10 +35,6 @@ _RANDOM = {
 }
 
 
-_OFF = "off"  # no cache of compiled programs
-_LEAST_SECONDS = 0.05
-
-
 def validate(config: ml_collections.ConfigDict, num_devices: int | None = None) -> None:
     """Checks the fields that every experiment has, for `num_devices` devices; None: those that JAX sees."""
     config_lib.require_plain(config)
@@ -56,9 +51,6 @@ def validate(config: ml_collections.ConfigDict, num_devices: int | None = None) 
     mesh_lib.validate(config, num_devices)
     evaluation.validate(config)
     export.validate(config)
-    kept = config.get("compilation_cache")
-    allowed = f"a directory, {_OFF!r}, or None for the default"
-    require(kept is None or (bool(kept) and (is_remote(kept) or "://" not in kept)), "compilation_cache", kept, allowed)
 
 
 def check_fields(recipe: Recipe, config: ml_collections.ConfigDict, num_devices: int | None = None) -> None:
@@ -106,25 +98,20 @@ def run(recipe: Recipe, config: ml_collections.ConfigDict, path: Any, command: S
     start(recipe, config, workdir, command)
 
 
-def use_compilation_cache(config: ml_collections.ConfigDict) -> None:
+def use_compilation_cache() -> None:
     """Makes JAX keep what it compiles from now on: a run that goes on, or another of the same network, reads it.
 
-    config.compilation_cache    a directory, or one in a bucket (gs://); "off"; if left out or None,
-                                $JAX_COMPILATION_CACHE_DIR, else ~/.cache/sparse-topk/compiled
-
-    What is there may be removed at any time. JAX warns of what it cannot write, and compiles.
+    In $JAX_COMPILATION_CACHE_DIR, which may be in a bucket, else in ~/.cache/sparse-topk/compiled; JAX's other
+    variables say what is kept, and JAX_ENABLE_COMPILATION_CACHE=false that nothing is. What is there may be removed at
+    any time. JAX warns of what it cannot write, and compiles.
     """
-    given = config.get("compilation_cache")
-    if given is None and (told := os.environ.get("JAX_COMPILATION_CACHE_DIR")):
-        directory: str | None = told  # which programs it is for, JAX's own variables say
-    else:
-        directory = None if given == _OFF else str(absolute(given or cache.directory() / "compiled"))
-        # To read a program takes some milliseconds: those that compile faster are not worth a file.
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", _LEAST_SECONDS)
-        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    if directory != jax.config.values["jax_compilation_cache_dir"]:
+    directory = str(cache.directory() / "compiled")
+    if not os.environ.get("JAX_COMPILATION_CACHE_DIR") and directory != jax.config.values["jax_compilation_cache_dir"]:
         jax.config.update("jax_compilation_cache_dir", directory)
-        compilation_cache.reset_cache()  # JAX opens the first directory for good
+        compilation_cache.reset_cache()  # JAX has opened another for good, or none, if it has compiled before
+        # To read a program takes some milliseconds: those that compile faster are not worth a file.
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 def start(recipe: Recipe, config: ml_collections.ConfigDict, workdir: Workdir, command: Sequence[str]) -> str | None:
@@ -135,7 +122,7 @@ def start(recipe: Recipe, config: ml_collections.ConfigDict, workdir: Workdir, c
     """
     for option, value in _RANDOM.items():
         jax.config.update(option, value)
-    use_compilation_cache(config)
+    use_compilation_cache()
     with config_lib.reading(recipe.name):
         program = Program(Setup(recipe, config, recipe.load(config)))
     export.validate_for(recipe.name, program.setup.experiment, config)

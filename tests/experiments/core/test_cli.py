@@ -33,7 +33,7 @@ def test_of_strings_none_is_none_and_a_tilde_the_home(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert parsed("--config.data_dir=/x", "--config.data_dir=None").data_dir is None
     assert parsed("--config.data_dir=None", "--config.data_dir=~/x").data_dir == str(tmp_path / "x")
-    assert parsed("--config.compilation_cache=a~b").compilation_cache == "a~b"
+    assert parsed("--config.data_dir=a~b").data_dir == "a~b"
     assert Workdir("~/x").path == tmp_path / "x"
 
 

@@ -53,7 +53,6 @@ FIELDS = {
             "batch_size": (*COUNTS, "5000"),
             "checkpoint_every": COUNTS,
             "validation_size": COUNTS,
-            "compilation_cache": ("", "s3://bucket/programs"),
             "data_dir": ("gs:///tfds",),
             "dataset": ("None",),
             "seeds": ("()", "(", "a", "(1,1)", "(-1,)", "(1.5,)", "(True,)", "(None,)", "{1,2}", "{}", "(2147483648,)"),

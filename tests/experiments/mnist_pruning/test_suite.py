@@ -195,7 +195,7 @@ def test_a_run_of_another_config_is_not_chosen(tmp_path):
         write_json(path, config | {field: other})
         choice = choose(SUITE, tmp_path, SWEEP)["rate"]
         assert (choice["chosen"], choice["missing"]) == (SWEEP[1].name, [SWEEP[2].name])
-    elsewhere = config | {"compilation_cache": "elsewhere"}  # how a run is computed is nothing that it is chosen by
+    elsewhere = config | {"mesh": {"data": 2}}  # how a run is computed is nothing that it is chosen by
     write_json(path, elsewhere)
     assert choose(SUITE, tmp_path, SWEEP)["rate"]["chosen"] == SWEEP[2].name
 

@@ -26,7 +26,7 @@ def environment(path, experiment):
 
 def test_runs_of_other_seeds_are_one_group(tmp_path):
     write_fine_tuning(tmp_path / "a0", {1: [20.0]}, seeds=(0,))
-    write_fine_tuning(tmp_path / "a1", {1: [22.0]}, seeds=(1,), mesh__fsdp=4, compilation_cache="off")
+    write_fine_tuning(tmp_path / "a1", {1: [22.0]}, seeds=(1,), mesh__fsdp=4)
     write_fine_tuning(tmp_path / "b", {1: [21.0, 23.0]}, optimizer__learning_rate=0.5)
     a, b = groups_of(tmp_path)
     assert [run.name for run in a.runs] == ["a0", "a1"]

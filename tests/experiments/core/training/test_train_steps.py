@@ -162,10 +162,10 @@ def test_streams_are_not_evaluated_in_one_piece(tmp_path):
         run(tmp_path / "w", STREAMED)
 
 
-def test_another_optimizer_is_another_run_and_another_mesh_or_cache_is_not(directory, one):
+def test_another_optimizer_is_another_run_and_another_mesh_is_not(directory, one):
     with pytest.raises(UsageError, match=r"another config: config\.optimizer\.clip_norm"):
         run(directory, steps_per_dispatch=4, **FOURTH, optimizer={"clip_norm": 2.0})
-    assert run(directory, steps_per_dispatch=4, **FOURTH, mesh=MESHES["data"], compilation_cache="off") == one
+    assert run(directory, steps_per_dispatch=4, **FOURTH, mesh=MESHES["data"]) == one
 
 
 def test_a_loss_that_is_not_a_scalar_is_an_error(tmp_path):
