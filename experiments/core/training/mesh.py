@@ -4,15 +4,15 @@
                .fsdp     parts of every large parameter, and of what the optimizer keeps for it
                .expert   parts of the experts, where a model has them: of parameters below a key
                          `experts`, along their leading axis
-               .slices   how many slices the devices are in; -1: as many as they say
 
-A batch is divided along the first three. Their sizes multiply to the number of devices; at most one may
+A batch is divided along all three. Their sizes multiply to the number of devices; at most one may
 be -1, for what the others leave. Without `config.mesh` a run takes one device, or all of them where
 there are several processes, each with a copy of the model.
 
-A slice is what a fast interconnect joins: a TPU slice, the GPUs of a machine. Slices reach each other by
-the slower network of the data centre. So `data` alone goes over several, its outermost parts, and what
-travels there is the sum of gradients once a step; the parts of parameters and the slots of experts stay within.
+A slice is what a fast interconnect joins: a TPU slice, the GPUs of a machine; devices say which one they are in.
+Slices reach each other by the slower network of the data centre. So `data` alone goes over several, its outermost
+parts, and what travels there is the sum of gradients once a step; the parts of parameters and the slots of experts
+stay within.
 """
 
 import math
@@ -28,7 +28,6 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from experiments.core.config import require, require_one_of
 
 AXES = ("data", "fsdp", "expert")
-SLICES = "slices"  # a field beside the sizes of the axes
 SMALLEST = 2**14  # entries: to gather a smaller array costs more than its memory is worth
 EXPERTS = "experts"  # in the path of a parameter: its leading axis is that of the experts
 
@@ -37,10 +36,9 @@ def validate(config: ml_collections.ConfigDict, num_devices: int | None = None) 
     """Checks `config.mesh` and the batch size for `num_devices` devices; None: those that JAX sees."""
     if "mesh" in config:
         for field, size in config.mesh.items():
-            require_one_of("mesh", field, (*AXES, SLICES))
+            require_one_of("mesh", field, AXES)
             require(size == -1 or size > 0, f"mesh.{field}", size, "positive, or -1 for what is left")
-        sizes = _sizes(_given(config), num_devices or jax.device_count())
-        _require_divisible(sizes, max(1, _slices(config)))
+        _sizes(config.mesh, num_devices or jax.device_count())
     microbatches = config.get("accumulate") or 1
     parts = batch_parts(config)
     require(
@@ -60,13 +58,14 @@ def make(config: ml_collections.ConfigDict, devices: Sequence[jax.Device] | None
     """The mesh that a valid `config` asks for: of `devices`, which may be a compiler's alone, or those there are.
 
     Raises:
-      UsageError: the devices are in other slices than the config says, or `data` does not go over them.
+      UsageError: the devices are in several slices, and `data` does not go over them.
     """
     sizes = axis_sizes(config)
     if devices is None:
         devices = jax.devices() if "mesh" in config or jax.process_count() > 1 else jax.local_devices()[:1]
-    parts = _by_slice(devices, _slices(config))
-    _require_divisible(sizes, len(parts))
+    parts = _by_slice(devices)
+    allowed = f"a multiple of the {len(parts)} slices, which no other axis goes over"
+    require(sizes["data"] % len(parts) == 0, "mesh.data", sizes["data"], allowed)
     within = sizes | {"data": sizes["data"] // len(parts)}
     # Auto: the compiler chooses layouts inside the step, from those of its arguments and results.
     types = (AxisType.Auto,) * len(AXES)
@@ -92,43 +91,25 @@ def of_devices(
     with config.unlocked():
         if "mesh" not in config:
             config.mesh = {"data": -1}
-        config.mesh.update(_sizes(_given(config), num_devices))
+        config.mesh.update(_sizes(config.mesh, num_devices))
     return config
 
 
 def axis_sizes(config: ml_collections.ConfigDict) -> dict[str, int]:
     """The size of every axis, in the order of AXES."""
     if "mesh" in config:
-        given = _given(config)
+        given = config.mesh.to_dict()
         # Sizes without a -1 are what they are, on whatever devices; `validate` holds them against those there are.
         return _sizes(given, jax.device_count() if -1 in given.values() else math.prod(given.values()))
     return _sizes({"data": -1}, jax.device_count() if jax.process_count() > 1 else 1)
 
 
-def _given(config: ml_collections.ConfigDict) -> dict[str, int]:
-    """The sizes of axes that a config gives."""
-    return {field: size for field, size in config.mesh.items() if field != SLICES}
-
-
-def _slices(config: ml_collections.ConfigDict) -> int:
-    return config.mesh.get(SLICES, -1) if "mesh" in config else -1
-
-
-def _by_slice(devices: Sequence[jax.Device], wanted: int) -> list[list[jax.Device]]:
-    """The devices of each slice; of devices that are in one, or say nothing of it, as CPUs: as many equal parts."""
+def _by_slice(devices: Sequence[jax.Device]) -> list[list[jax.Device]]:
+    """The devices of each slice; of those that say nothing of it, as CPUs, all."""
     found: dict[int, list[jax.Device]] = {}
     for device in devices:
         found.setdefault(getattr(device, "slice_index", 0), []).append(device)
-    if len(found) == 1 and wanted > 1:
-        size = len(devices) // wanted
-        return [list(devices[start : start + size]) for start in range(0, len(devices), size)]
-    require(wanted in (-1, len(found)), f"mesh.{SLICES}", wanted, f"-1, or the {len(found)} that the devices are in")
     return [found[index] for index in sorted(found)]
-
-
-def _require_divisible(sizes: Mapping[str, int], slices: int) -> None:
-    allowed = f"a multiple of the {slices} slices, which no other axis goes over"
-    require(sizes["data"] % slices == 0, "mesh.data", sizes["data"], allowed)
 
 
 def _sizes(given: Mapping[str, int], num_devices: int) -> dict[str, int]:

@@ -52,8 +52,7 @@ def test_a_config_can_be_checked_as_of_several_processes_which_take_all_devices(
         ({"data": 3}, r"config\.mesh=\{'data': 3\} .* multiply to the 8 devices"),
         ({"data": -1, "fsdp": -1}, r"config\.mesh=.* at most one of them -1"),
         ({"data": 0}, r"config\.mesh\.data=0 .* must be positive, or -1"),
-        ({"data": 8, "slices": 3}, r"config\.mesh\.data=8 .* multiple of the 3 slices"),
-        ({"tensor": 8}, r"config\.mesh='tensor' .* one of data, fsdp, expert, slices"),
+        ({"tensor": 8}, r"config\.mesh='tensor' .* one of data, fsdp, expert"),
         ({"data": 4, "fsdp": 2, "batch_size": 12}, r"config\.batch_size=12 .* multiple of 8"),
         ({"data": 8, "batch_size": 24, "accumulate": 2}, r"config\.batch_size=24 .* multiple of 16"),
     ],
@@ -105,20 +104,15 @@ def two_slices():
     return [InSlice(device, number % 2) for number, device in enumerate(jax.devices())]
 
 
-@pytest.mark.parametrize("given", [{}, {"slices": 2}, {"slices": -1}])
-def test_data_alone_goes_over_slices(two_slices, given):
-    mesh = mesh_lib.make(config_of(data=4, expert=2, **given), two_slices)
+def test_data_alone_goes_over_slices(two_slices):
+    mesh = mesh_lib.make(config_of(data=4, expert=2), two_slices)
     found = np.vectorize(lambda device: device.slice_index)(mesh.devices)
     np.testing.assert_array_equal(found[:, 0], [[0, 0], [0, 0], [1, 1], [1, 1]])
 
 
-def test_slices_that_no_data_goes_over_and_those_that_are_not_there_are_named(two_slices):
+def test_slices_that_no_data_goes_over_are_named(two_slices):
     with pytest.raises(UsageError, match=r"config\.mesh\.data=1 .* a multiple of the 2 slices"):
         mesh_lib.make(config_of(data=1, fsdp=4, expert=2), two_slices)
-    with pytest.raises(UsageError, match=r"config\.mesh\.slices=1 .* -1, or the 2 that the devices are in"):
-        mesh_lib.make(config_of(data=8, slices=1), two_slices)
-    # Devices that know nothing of slices stand for any number of them.
-    assert mesh_of(data=4, expert=2) == mesh_of(data=4, expert=2, slices=2)
 
 
 @dataclasses.dataclass(frozen=True)
