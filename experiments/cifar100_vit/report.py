@@ -81,13 +81,6 @@ def _is_papers(fields: Fields) -> bool:
     return _name(fields) in ("top-3, p = 2, the paper's", "top-3, p = 4/3, the paper's")
 
 
-def _is_headline(fields: Fields) -> bool:
-    """Whether a run tells the story: cross-entropy and p = 2, with the head and the last block, at both rates."""
-    is_shown = fields["loss.name"] == "xent" or (_is_papers(fields) and fields["loss.p"] == 2.0)
-    circumstances = {"split": "test", "steps": 100, "images_per_class": 0}
-    return is_shown and all(fields.get(name) == value for name, value in circumstances.items())
-
-
 def order(run: Run) -> tuple[Any, ...]:
     """The place of a run: by circumstances, in the order of LOSSES; then by learning rate, lam and decay."""
     loss = run.config["loss"]
@@ -104,7 +97,6 @@ PRESENTATION = Presentation(
     setting=("loss", "optimizer"),
     always=("optimizer.learning_rate",),
     names={"optimizer.weight_decay": "decay", "features.layer": "features"},
-    headline=_is_headline,
 )
 
 

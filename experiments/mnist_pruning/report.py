@@ -127,7 +127,6 @@ PRESENTATION = Presentation(
         "lam.start": "lam",
         "lam_times_size": "lam times the number of weights",
     },
-    headline=_is_headline,
 )
 # Compares with the dense network, whose number of weights is none of its circumstances.
 _OF_ALL_WEIGHTS = dataclasses.replace(

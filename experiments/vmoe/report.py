@@ -47,10 +47,6 @@ LOOKS: dict[str, Look] = {
     "dense": (GREY, ":"),
     "none": (GREY, "-."),
 }
-_HEADLINE = {
-    *("hard, gates", "hard, logits", "relaxed, logits", "annealed to hard, logits", "straight-through, logits"),
-    *("token choice", "Soft MoE", "dense MLP, no experts"),
-}
 _METRIC = "test_precision_at_1"
 # Metrics of the routing, means over the layers of experts, by the column that shows them.
 _ROUTING = {
@@ -93,11 +89,6 @@ def far(fields: Fields, of_hard: Fields) -> tuple[bool, bool]:
     return of_hard["router.score"] != wanted, of_hard["router.score"] != usual
 
 
-def _headline(fields: Fields) -> bool:
-    on_tokens = fields["split"] == "test" and fields["steps"] == 800 and "features.network" in fields
-    return on_tokens and method(fields) in _HEADLINE
-
-
 def order(run: Run) -> tuple[Any, ...]:
     """The place of a run: short ones first, then in the order of ROUTERS, by learning rate and lam."""
     router, rate = run.config["router"], run.config["optimizer"]["learning_rate"]
@@ -118,7 +109,6 @@ PRESENTATION = Presentation(
         "router.lam.end": "lam at the end",
         "router.limit": "experts of a token at most",
     },
-    headline=_headline,
     far=far,
 )
 load = functools.cache(lambda directory: PRESENTATION.load(directory)[0])  # committed runs do not change

@@ -46,7 +46,6 @@ PRESENTATION = dataclasses.replace(
     method=lambda fields: (
         "the best assignment" if fields["router.name"] == BEST else routers.method({**fields, "router.capacity": 0})
     ),
-    headline=lambda fields: (fields["split"], fields["task.noise"], fields["steps"]) == ("test", 0.3, 1000),
 )
 load = functools.cache(lambda directory: PRESENTATION.load(directory)[0])  # committed runs do not change
 

@@ -80,7 +80,7 @@ def shown_first(groups: Sequence[Group]) -> list[Group]:
     """Chooses what a page opens on, of the groups of one experiment; at most `MOST_SHOWN`.
 
     Those are the reader's own, their baselines, and the committed ones that differ from one of them in a single field;
-    without own runs the headline methods.
+    without own runs the first of an experiment that are no trials on validation.
     """
     own = [one for one in groups if one.own]
     committed = [one for one in groups if not one.own]
@@ -90,8 +90,8 @@ def shown_first(groups: Sequence[Group]) -> list[Group]:
         chosen = [*own[: MOST_SHOWN - 1], *baselines, *own[MOST_SHOWN - 1 :], *near]
     else:
         its = presentations.of(groups[0].experiment)
-        headline = [one for one in committed if its.headline(one.config)]
-        chosen = headline or committed
+        tests = [one for one in committed if one.config.get("split") == "test"]
+        chosen = sorted(tests, key=lambda one: its.order(one.runs[0])) or committed
     return list(dict.fromkeys(chosen))[:MOST_SHOWN]
 
 

@@ -40,7 +40,6 @@ class Presentation:
       setting: fields besides those of `kinds` that belong to a method, as what is chosen for it on validation.
       always: fields that labels give wherever they are read, even where all runs have the same.
       names: what labels call fields; the others go by the last part of their name.
-      headline: whether a committed run is shown before anybody has chosen some, by its fields.
       far: how far from a run a baseline is by their fields, where circumstances have several: the nearest is taken.
     """
 
@@ -52,7 +51,6 @@ class Presentation:
     setting: Collection[str] = ()
     always: Collection[str] = ()
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    headline: Callable[[Fields], bool] = lambda fields: False
     far: Callable[[Fields, Fields], Any] = lambda fields, of_baseline: 0
 
     def load(self, directory: Path) -> tuple[list[Run], list[Problem]]:

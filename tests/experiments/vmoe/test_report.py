@@ -6,7 +6,6 @@ import pytest
 
 from experiments.core.report.style import STYLE
 from experiments.vmoe import report
-from tests.experiments.support import ROOT
 from tests.experiments.vmoe import tables
 from tests.scripts.workdirs import write_vmoe
 
@@ -166,9 +165,3 @@ def test_the_papers_dykstra_is_the_number_that_is_told(tmp_path):
 def answers(finding):
     """The two answers: at the paper's settings, and tuned."""
     return tuple(verdict and verdict.answer for verdict in (finding.as_stated, finding.tuned))
-
-
-def test_the_headline_is_eight_of_the_committed_runs_on_tokens():
-    for name, expected in (("vmoe_tokens", 8), ("vmoe", 0)):
-        shown = [run for run in report.load(ROOT / "results" / name) if report.PRESENTATION.headline(run.fields)]
-        assert len(shown) == expected

@@ -5,7 +5,6 @@ import pytest
 
 from experiments.core.report.style import STYLE
 from experiments.vmoe_clusters import report
-from tests.experiments.support import ROOT
 from tests.experiments.vmoe import tables
 from tests.scripts.workdirs import write_clusters
 
@@ -108,7 +107,3 @@ def test_the_gradient_through_the_mask_is_judged_by_intervals(tmp_path, relaxed,
     count = int(relaxed < 6)  # the balanced plan is none of those that are judged
     assert finding.tuned.number == f"relaxed better in {count} of 1, worse in {1 - count}"
     assert len(report.blocks(tmp_path)["vmoe_clusters"]) > 3
-
-
-def test_the_headline_is_the_six_routers_at_one_noise():
-    assert sum(report.PRESENTATION.headline(run.fields) for run in report.load(ROOT / "results" / "vmoe_clusters")) == 6
