@@ -23,7 +23,10 @@ _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}  # of Pillow, by the number of c
 
 @dataclasses.dataclass(frozen=True)
 class Label:
-    """A feature that names the class of an example."""
+    """A feature that names the class of an example.
+
+    For plain integers the number of classes is 0 until all of them are read.
+    """
 
     feature: str
     num_classes: int
@@ -43,12 +46,16 @@ class Label:
         return classes.astype(np.int32)
 
 
-def decode(stored: bytes, channels: int) -> np.ndarray:
+def decode(stored: bytes | np.ndarray, channels: int) -> np.ndarray:
     """The image [H, W, channels] in uint8 that is `stored` as a file, in colour or grey, with a palette, or alpha.
+
+    Arrays are taken as they are.
 
     Raises:
       UsageError: the file has values of more than 8 bits.
     """
+    if isinstance(stored, np.ndarray):
+        return stored
     # Not left to TFDS, which returns as many channels as a file happens to have, and of a palette the indices.
     with Image.open(io.BytesIO(stored)) as image:
         if image.mode.startswith(("I", "F")):

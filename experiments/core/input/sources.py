@@ -5,7 +5,7 @@ import functools
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -75,35 +75,33 @@ def from_tfds(name: str, data_dir: str | None, *, download: bool, label: str = "
       name: as TFDS knows it.
       data_dir: where it is; see `_data_dir` for the default.
       download: whether to prepare a data set that is not there.
-      label: the feature to classify by, say cifar100's `coarse_label`.
+      label: the feature to classify by, say cifar100's `coarse_label`. Of plain integers, the largest says how many
+        classes there are.
 
     Raises:
       UsageError: if the data set cannot be obtained, is not one of labelled images in uint8, or has no such label.
     """
-    import tensorflow_datasets as tfds
-
     directory = _data_dir(name, data_dir)
     needed = ("train", _TEST.get(name, "test"))
     builder = _builder(name, directory, download)
     _require_images(name, builder, needed)
-    features, splits = builder.info.features, builder.info.splits
-    # A sequence of classes has their number, too.
-    labels = [
-        name for name, kind in features.items() if isinstance(kind, tfds.features.ClassLabel) and kind.num_classes
-    ]
+    features, splits, labels = builder.info.features, builder.info.splits, _labels(builder.info.features)
     is_now = f"; it is {features[label]}" if label in features else ""
-    allowed = f"a feature that is a ClassLabel: one of {', '.join(labels) or 'none'}"
-    require(label in labels, "label", label, f"{allowed}{is_now}")
-    chosen, shape = Label(label, features[label].num_classes), features["image"].shape
+    classes = f"a ClassLabel or an integer: one of {', '.join(labels) or 'none'}"
+    require(label in labels, "label", label, f"a feature that is {classes}{is_now}")
+    chosen, shape = labels[label], features["image"].shape
     parts = [splits[split] for split in needed]
     # 0 where a side varies.
     size = math.prod(side or 0 for side in shape) * sum(part.num_examples for part in parts)
     if 0 < size <= _LARGEST:
-        return _in_memory(name, builder, dict(zip(("train", "test"), parts, strict=True)), labels, chosen)
+        return _in_memory(name, builder, dict(zip(("train", "test"), parts, strict=True)), labels, label)
     # Files are then decoded to RGB, whatever they are; arrays have the channels that they have.
-    needs = "in the format array_record where images differ in size or are too large for memory"
+    on_disk = "where images differ in size or are too large for memory"
     formats = _formats(builder)
-    require("array_record" in formats, "dataset", name, f"{needs}; it is in {formats}")
+    require("array_record" in formats, "dataset", name, f"in the format array_record {on_disk}; it is in {formats}")
+    stored = f"a data set of tfds.features.Image {on_disk}; it has {features['image']}"
+    require(features["image"].get_serialized_info().shape == (), "dataset", name, stored)
+    require(chosen.num_classes > 0, "label", label, f"a ClassLabel {on_disk}{is_now}")
     train, test = (OnDisk(str(builder.data_dir), split, chosen, 0, splits[split].num_examples) for split in needed)
     return Source(train, test, chosen.num_classes)
 
@@ -120,9 +118,10 @@ def _require_images(name: str, builder: Any, needed: Sequence[str]) -> None:
     if missing := [path for split in needed for path in splits[split].filepaths if not path.exists()]:
         raise DamagedError(missing[0], "it is missing", "prepare or copy the data set again")
     image: Any = dict(builder.info.features).get("image")
-    # Others than uint8 would wrap, or be cut off to 0 and 1.
-    usable = isinstance(image, tfds.features.Image) and image.np_dtype == np.uint8
-    needs = "a data set with a feature image that is an Image in uint8, from 0 (black) to 255"
+    usable = isinstance(image, tfds.features.Image | tfds.features.Tensor)
+    usable = usable and image.np_dtype == np.uint8 and len(image.shape) == 3
+    # Others would wrap, or be cut off to 0 and 1.
+    needs = "a data set with a feature image in uint8, from 0 (black) to 255, of shape [H, W, C]"
     require(usable, "dataset", name, f"{needs} (docs/how_to/data.md makes one); it is {image}")
 
 
@@ -130,15 +129,34 @@ def _formats(builder: Any) -> str:
     return ", ".join(form.value for form in builder.info.available_file_formats())
 
 
-def _in_memory(name: str, builder: Any, splits: dict[str, Any], labels: Sequence[str], chosen: Label) -> Source:
+def _labels(features: Mapping[str, Any]) -> dict[str, Label]:
+    """The features to classify by."""
+    import tensorflow_datasets as tfds
+
+    labels = {}
+    for name, kind in features.items():
+        if isinstance(kind, tfds.features.ClassLabel):
+            labels[name] = Label(name, kind.num_classes or 0)
+        elif isinstance(kind, tfds.features.Tensor) and kind.shape == () and kind.np_dtype.kind in "iu":
+            labels[name] = Label(name, 0)
+    return labels
+
+
+def _in_memory(name: str, builder: Any, splits: dict[str, Any], labels: dict[str, Label], label: str) -> Source:
     """Both splits, from the cache if they are there; one cache serves all labels."""
     files = [Path(path) for split in splits.values() for path in split.filepaths]
     arrays = cache.load_or_make(
-        name, f"{name} {builder.info.version}", files, lambda: _decode(name, builder, splits, labels)
+        name, f"{name} {builder.info.version}", files, lambda: _decode(name, builder, splits, list(labels))
     )
+    chosen, classes = labels[label], {split: arrays[f"{split}_{label}"] for split in splits}
+    if not chosen.num_classes:
+        largest = int(max(values.max() for values in classes.values()))
+        fewer = f"classes 0, 1, ..., fewer than there are images, and the largest is {largest}"
+        require(largest < len(classes["train"]), "label", label, fewer)
+        print(f"config.label={label!r}: the integers from 0 to {largest} are taken for classes", flush=True)
+        chosen = dataclasses.replace(chosen, num_classes=1 + largest)
     train, test = (
-        InMemory({"image": arrays[f"{split}_image"], "label": chosen.checked(arrays[f"{split}_{chosen.feature}"])})
-        for split in splits
+        InMemory({"image": arrays[f"{split}_image"], "label": chosen.checked(classes[split])}) for split in splits
     )
     return Source(train, test, chosen.num_classes)
 
@@ -191,6 +209,7 @@ def _decode(name: str, builder: Any, splits: dict[str, Any], labels: Sequence[st
     for split, info in splits.items():
         source = open_split(builder, info.name)
         image = np.empty((len(source), *shape), np.uint8)
+        # Plain integers may not be classes at all, so that nothing is made of them before one is chosen.
         targets = {feature: np.empty(len(source), np.int64) for feature in labels}
         for i in range(len(source)):
             example = source[i]

@@ -77,6 +77,8 @@ odd = {
     "test": (read_idx("t10k-images-idx3-ubyte.gz"), read_idx("t10k-labels-idx1-ubyte.gz").astype(np.int64)),
 }
 store_as("tfrecord", file_format="tfrecord")
+store_as("integers", label=F.Scalar(np.int64))
+store_as("tensors", F.Tensor(shape=(6, 5, 1), dtype=np.uint8))
 store_as("photos", F.Image(shape=(None, None, 3)), convert=as_file("RGB"))
 store_as("palettes", F.Image(shape=(6, 5, 3)), convert=with_palette)
 store_as("colour_for_grey", convert=as_file("RGB"))
@@ -87,7 +89,6 @@ store_as("floats", F.Tensor(shape=(6, 5, 1), dtype=np.float32), convert=lambda x
 store_as("float_labels", label=F.Scalar(np.float32), relabel=lambda y: y + np.float32(0.5))
 store_as("unlabelled", relabel=lambda y: np.where(y == 2, -1, y))
 store_as("identifiers", label=np.int64, relabel=lambda y: y + 1000)
-store_as("several", label=F.Sequence(F.ClassLabel(num_classes=3)), relabel=lambda y: [[label] for label in y])
 """
 
 
@@ -224,9 +225,17 @@ def test_a_format_without_access_by_index_is_one_line(stored, tmp_path):
         sources.from_tfds("tfrecord", str(tmp_path), download=False)
 
 
+def test_integers_are_classes_up_to_the_largest(stored, capsys):
+    images, labels = stored[1]["from_idx"]["train"]
+    source = load(stored, "integers")
+    assert source.num_classes == NUM_CLASSES
+    assert_is(source.train, images[..., None], labels)
+    assert "config.label='label': the integers from 0 to 2 are taken for classes" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("name", "channels"),
-    [("palettes", 3), ("colour_for_grey", 1)],
+    [("tensors", 1), ("palettes", 3), ("colour_for_grey", 1)],
 )
 def test_eight_bits_in_any_file_are_the_same_pixels(stored, name, channels):
     images, labels = stored[1]["from_idx"]["test"]
@@ -244,13 +253,12 @@ def test_alpha_is_a_channel_where_there_are_four_and_photos_stay_on_disk(stored)
 @pytest.mark.parametrize(
     ("name", "names"),
     {
-        "floats": (r"config\.dataset='floats' ", r"Image in uint8", r"Tensor\(.*float32"),
+        "floats": (r"config\.dataset='floats' ", r"uint8.*\[H, W, C\]", r"Tensor\(.*float32"),
         "deep_files": ("'I;16'", "8 bits"),
         "other_sizes": ("image 0", r"\(6, 5, 1\)", r"\(1, 5, 1\)"),
-        "float_labels": (r"config\.label='label' ", "ClassLabel", "float32"),
+        "float_labels": (r"config\.label='label' ", "ClassLabel", "integer", "float32"),
         "unlabelled": (r"config\.label='label' ", "from 0 to 2", "in 8 of 24", "-1"),
-        "identifiers": (r"config\.label='label' ", "ClassLabel", "int64"),
-        "several": (r"config\.label='label' ", "ClassLabel: one of none", "Sequence"),
+        "identifiers": (r"config\.label='label' ", "fewer than there are images", "1002"),
     }.items(),
 )
 def test_what_would_be_misread_is_refused_in_one_line(stored, name, names):
@@ -266,3 +274,6 @@ def test_an_unknown_class_left_on_disk_is_refused_when_it_is_read(stored, monkey
     assert train[1]["label"] == 1
     with pytest.raises(UsageError, match=r"config\.label='label' .* from 0 to 2 .* -1$"):
         train[2]
+    tensors = r"^config\.dataset='tensors' .* tfds\.features\.Image where images differ in size or are too large"
+    with pytest.raises(UsageError, match=tensors):
+        load(stored, "tensors")
