@@ -1,6 +1,6 @@
 """V-MoE with a relaxed expert-choice router: Section 6, Figure 7 and Appendix C.3 of the paper.
 
-    python -m experiments.vmoe --config=configs/vmoe.py:router=relaxed --workdir=/tmp/relaxed \\
+    python -m experiments.vmoe --config=configs/vmoe.py:router=relaxed,data=imagenet2012 --workdir=/tmp/relaxed \\
         --config.router.lam.start=0.1
 
 The part after the colon sets any of OPTIONS below; any field is then set by --config.FIELD=VALUE.
@@ -9,8 +9,10 @@ The paper trains V-MoE S/32 on JFT-300M: 32 experts in blocks 5 and 7, groups of
 which every expert takes k = 28; p = 2 with 10 iterations of Dykstra's algorithm (`router.dykstra=10`; here the exact
 solver); Adam (0.9, 0.999), batches of 4096, 7 epochs, a learning rate that rises to 1e-3 in 10,000 steps and then falls
 linearly to 0, weight decay 0.1 on all parameters, random crop and flip, no auxiliary loss. JFT-300M is not public: the
-full-size config is for ImageNet, 300 epochs of it. The paper does not say whether the mask is one of the gates or of
-the logits (`router.score`), nor lam.
+full-size configs are for ImageNet-21k (with several labels an image, sigmoid loss) and ImageNet (one label, softmax).
+TFDS itself has no ImageNet-21k: it has to be prepared under that name by a builder of one's own, as big_vision's
+authors do, with the features `image` and `labels` and the split `full`, whose first 51,200 images test.
+The paper does not say whether the mask is one of the gates or of the logits (`router.score`), nor lam.
 
 Hardware: S/32 has 157.8 million parameters at 1000 classes, of which 134 million are experts'. The paper's runs took
 10 h (hard router) and 15 h (relaxed) on 128 TPUv2. `mesh.expert` divides the experts among devices, with an all-to-all
@@ -40,6 +42,7 @@ from experiments.vmoe.router_kinds import ROUTERS
 
 OPTIONS = {
     "router": "relaxed",  # of experiments/vmoe/router_kinds.py
+    "data": "imagenet2012",  # imagenet21k has several labels an image
     "size": "S/32",
     "tokens": "no",  # the first stand-in, on features of a frozen network
     "small": "no",  # the second, which learns its features itself
@@ -48,7 +51,12 @@ SIZES: dict[str, dict[str, Any]] = {
     "S/32": {"blocks": (5, 7), "group_images": 8, "k": 28},
     "B/16": {"blocks": (9, 11), "group_images": 2, "k": 28},
 }
-CHOICES: dict[str, Collection[str]] = {"router": ROUTERS, "size": SIZES}  # of these options
+# Steps: 300 epochs of 1.28 million images; 7 epochs, as in the paper, of 14.2 million.
+DATA: dict[str, dict[str, Any]] = {
+    "imagenet2012": {"dataset": "imagenet2012", "label": "label", "loss": "softmax", "steps": 93_800},
+    "imagenet21k": {"dataset": "imagenet21k", "label": "labels", "loss": "sigmoid", "steps": 24_300},
+}
+CHOICES: dict[str, Collection[str]] = {"router": ROUTERS, "data": DATA, "size": SIZES}  # of these options
 
 
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
@@ -57,14 +65,14 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     stand_ins = [name for name in ("tokens", "small") if options[name] == "yes"]
     if len(stand_ins) > 1:
         raise UsageError("tokens is not allowed with small: they are two stand-ins")
-    if stand_ins and options["size"] != OPTIONS["size"]:
-        raise UsageError(f"size={options['size']} is not allowed with {stand_ins[0]}, which has its own")
-    size = SIZES[options["size"]]
+    if stand_ins and (given := [name for name in ("data", "size") if options[name] != OPTIONS[name]]):
+        raise UsageError(f"{given[0]}={options[given[0]]} is not allowed with {stand_ins[0]}, which has its own")
+    data, size = DATA[options["data"]], SIZES[options["size"]]
     config = ml_collections.ConfigDict()
 
     # Data.
-    config.dataset = "imagenet2012"
-    config.label = "label"
+    config.dataset = data["dataset"]
+    config.label = data["label"]
     config.data_dir = config_dict.placeholder(str)  # else $TFDS_DATA_DIR, ../shared/tfds, TFDS's own
     config.download = True  # a data set of TFDS that is not in data_dir
     config.split = "test"  # evaluate on it; or "validation": the last training images, held out
@@ -80,7 +88,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.seeds = (0,)
     config.batch_size = 4096
     config.accumulate = 1  # microbatches per step
-    config.steps = 93_800  # 300 epochs of 1.28 million images
+    config.steps = data["steps"]
     config.steps_per_dispatch = 1
     config.eval_every = 1000
     config.eval_batch_size = 4096
@@ -94,7 +102,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.optimizer.schedule = "linear"
     config.optimizer.warmup_steps = 10_000
     config.optimizer.weight_decay = 0.1
-    config.loss = "softmax"  # or sigmoid
+    config.loss = data["loss"]  # softmax or sigmoid
 
     # The network; `variant` is a size (mu, S, B, L), a slash and the patch size. Zeros are for what the size says.
     config.model = ml_collections.ConfigDict()

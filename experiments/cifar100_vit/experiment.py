@@ -69,6 +69,10 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     if "k" in LOSSES[config.loss.name].reads:
         allowed = f"at most the {data.num_classes} classes of {config.dataset}"
         require(config.loss.k <= data.num_classes, "loss.k", config.loss.k, allowed)
+    if LOSSES[config.loss.name].single_label and data.is_multi_hot:
+        several = ", ".join(name for name, loss in LOSSES.items() if not loss.single_label)
+        allowed = f"one of {several}, as images of {config.dataset} may have several classes each"
+        require(False, "loss.name", config.loss.name, allowed)
     network = networks.make(config, data)
     loss_of = fine_tuning_loss(**config.loss)
     max_k = min(MAX_K, data.num_classes)
@@ -79,7 +83,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         return value, {"loss": value}
 
     def correct(params: Params, examples: Batch) -> jax.Array:
-        """[B, max_k] bool: whether the label is among the k largest logits."""
+        """[B, max_k] bool: whether the label, or one of several, is among the k largest logits."""
         logits = network.logits(params, network.prepare(examples["image"]))
         return ops.topk_accuracy(logits, examples["label"], max_k)
 

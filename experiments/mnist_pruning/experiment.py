@@ -32,6 +32,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
 
 def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     """The experiment on images of the size and with the number of classes that `data` have."""
+    require(not data.is_multi_hot, "label", config.get("label", "label"), "a feature of one class an image")
     network = networks.NETWORKS[config.network].make(config, data)
     total_steps = Plan.of(config, data.num_train).total_steps
     pools = Pools(config.budget, network.pruned)

@@ -156,18 +156,18 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
 
     def evaluate(params: Params, examples: Batch, progress: jax.Array) -> Metrics:
         found = outputs.apply(network(progress, 0.0), params, prepared(examples["image"]))
-        labels = jax.nn.one_hot(examples["label"], data.num_classes, dtype=found.logits.dtype)
-        hits = 100.0 * (found.logits.argmax(axis=1) == examples["label"]).astype(jnp.float32)
+        labels = _multi_hot(found.logits, examples["label"])
+        first = jax.nn.one_hot(found.logits.argmax(axis=1), labels.shape[1], dtype=labels.dtype)
         # A group counts for each of its images.
         routing = jax.tree.map(lambda values: jnp.repeat(values, group_images), found.routing)
         for block in found.assigned:
             # Joint frequencies of expert and class, whose mean `conclude` turns into mutual information.
             routing[block]["specialisation"] = found.experts_of_images(block)[:, :, None] * labels[:, None]
         return {
-            precision: hits,
+            precision: 100.0 * (first * labels).sum(axis=1),
             f"{prefix}_loss": _loss(config.loss, found.logits, examples["label"]),
             router_metrics: routing,
-            "error": 100.0 - hits,  # to choose hyper-parameters by
+            "error": 100.0 - 100.0 * (first * labels).sum(axis=1),  # to choose hyper-parameters by
         }
 
     def conclude(means: Metrics) -> Metrics:
@@ -212,12 +212,20 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     )
 
 
+def _multi_hot(logits: jax.Array, labels: jax.Array) -> jax.Array:
+    if labels.shape == logits.shape:
+        return labels.astype(logits.dtype)
+    return jax.nn.one_hot(labels, logits.shape[-1], dtype=logits.dtype)
+
+
 def _loss(name: str, logits: jax.Array, labels: jax.Array) -> jax.Array:
-    """[B] of logits [B, n] and labels [B]."""
-    targets = jax.nn.one_hot(labels, logits.shape[-1], dtype=logits.dtype)
+    """[B] of logits [B, n] and integer labels [B] or multi-hot ones [B, n]."""
+    targets = _multi_hot(logits, labels)
     if name == "sigmoid":
         return optax.sigmoid_binary_cross_entropy(logits, targets).sum(axis=-1)
-    return optax.softmax_cross_entropy(logits, targets)
+    # Several labels share the probability equally; an image without any adds nothing.
+    total = targets.sum(axis=-1, keepdims=True)
+    return optax.softmax_cross_entropy(logits, targets / jnp.maximum(total, np.float32(1)))
 
 
 RECIPE = Recipe("vmoe", validate, build, load, prepare, KINDS)

@@ -173,5 +173,5 @@ KINDS = Kinds(
         "router.multiple_of": ("router.k", [0]),
     },
     ignores={name: kind.ignores for name, kind in ROUTERS.items()},
-    options={"router.name": "router", "model.variant": "size"},
+    options={"router.name": "router", "dataset": "data", "model.variant": "size"},
 )

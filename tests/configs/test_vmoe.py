@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs.vmoe import get_config
+from configs.vmoe import DATA, get_config
 from experiments.core.errors import UsageError
 from experiments.core.training import optimizer, train
 from experiments.vmoe.experiment import RECIPE, make_router, routing_shape
@@ -34,6 +34,7 @@ def test_the_full_size_is_the_papers():
     assert (config.moe.blocks, config.moe.num_experts, config.moe.group_images) == ((5, 7), 32, 8)
     assert routing_shape(config) == Shape(tokens=400, k=28, capacity=28)
     assert (config.router.name, config.router.p, config.router.noise) == ("relaxed", 2.0, 1.0)
+    assert [get_config(f"data={data}").loss for data in DATA] == ["softmax", "sigmoid"]
 
 
 def test_adam_decays_all_parameters_apart_from_the_gradient():
@@ -121,6 +122,7 @@ def test_without_an_accelerator_the_full_size_says_what_it_needs():
 def test_mistakes_in_the_argument():
     for argument, message in (
         ("router=both", "router=both is not allowed: it must be one of hard, relaxed, .*, soft, dense"),
+        ("data=jft300m", "data=jft300m is not allowed: it must be one of imagenet2012, imagenet21k"),
         ("small,size=B/16", "size=B/16 is not allowed with small"),
     ):
         with pytest.raises(UsageError, match=message):

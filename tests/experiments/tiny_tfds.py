@@ -16,6 +16,7 @@ def write(
     examples: dict[str, tuple[np.ndarray, np.ndarray]],
     *,
     coarse: bool = False,
+    several: bool = False,
     varied: bool = False,
 ) -> None:
     """Writes splits of images [N, H, W] in uint8 and labels [N] under `data_dir / name / VERSION`.
@@ -25,6 +26,7 @@ def write(
       name: of the data set.
       examples: by split.
       coarse: whether there is a feature `coarse_label` too, half the label.
+      several: whether there is a feature `labels` too, a sequence: all classes below the label, hence at times none.
       varied: whether the features say that images have three channels and any size, as ImageNet's do; then
         `images` may be a list of images [H, W] (grey) or [H, W, 3].
     """
@@ -36,7 +38,7 @@ def write(
     for split, (images, labels) in examples.items():
         writer = ArrayRecordWriter(str(directory / f"{name}-{split}.array_record-00000-of-00001"), "group_size:1")
         for image, label in zip(images, labels, strict=True):
-            writer.write(_serialized(image, int(label), coarse))
+            writer.write(_serialized(image, int(label), coarse, several))
         writer.close()
         splits.append(
             {
@@ -49,10 +51,10 @@ def write(
     shape = [-1, -1, 3] if varied else [*next(iter(examples.values()))[0].shape[1:], 1]
     info = {"fileFormat": "array_record", "name": name, "splits": splits, "version": VERSION}
     (directory / "dataset_info.json").write_text(json.dumps(info))
-    (directory / "features.json").write_text(json.dumps(_features(shape, coarse)))
+    (directory / "features.json").write_text(json.dumps(_features(shape, coarse, several)))
 
 
-def _serialized(image: np.ndarray, label: int, coarse: bool) -> bytes:
+def _serialized(image: np.ndarray, label: int, coarse: bool, several: bool) -> bytes:
     from tensorflow_datasets.proto import tf_example_pb2
 
     png = io.BytesIO()
@@ -62,10 +64,12 @@ def _serialized(image: np.ndarray, label: int, coarse: bool) -> bytes:
     example.features.feature["label"].int64_list.value.append(label)
     if coarse:
         example.features.feature["coarse_label"].int64_list.value.append(label // 2)
+    if several:
+        example.features.feature["labels"].int64_list.value.extend(range(label))
     return example.SerializeToString()
 
 
-def _features(shape: list[int], coarse: bool) -> dict:
+def _features(shape: list[int], coarse: bool, several: bool) -> dict:
     package = "tensorflow_datasets.core.features"
     dimensions = {"dimensions": [str(side) for side in shape]}
     image = {"shape": dimensions, "dtype": "uint8", "encodingFormat": "png"}
@@ -82,4 +86,7 @@ def _features(shape: list[int], coarse: bool) -> dict:
     }
     if coarse:
         features["coarse_label"] = label(5)
+    if several:
+        sequence = {"feature": label(10), "length": "-1"}
+        features["labels"] = {"pythonClassName": f"{package}.sequence_feature.Sequence", "sequence": sequence}
     return {"pythonClassName": f"{package}.features_dict.FeaturesDict", "featuresDict": {"features": features}}

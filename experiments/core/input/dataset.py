@@ -19,7 +19,8 @@ class Data:
     """Images [N, H, W, C] in uint8 and labels, to train and to evaluate on.
 
     In the place of images there may be features [N, ...] in floats, computed of them by a network that is not trained.
-    Labels are classes [N] in int32. Where there is a stream, it takes the place of the arrays, which may then be empty.
+    Labels are classes [N] in int32, or where images have several each, multi-hot vectors [N, num_classes] in uint8.
+    Where there is a stream, it takes the place of the arrays, which may then be empty.
     """
 
     train: Arrays
@@ -33,6 +34,11 @@ class Data:
     def num_train(self) -> int:
         """The number of training images."""
         return self.train_stream.num_examples if self.train_stream else len(self.train["label"])
+
+    @property
+    def is_multi_hot(self) -> bool:
+        """Whether images may have several classes each."""
+        return self.train_stream.example["label"].ndim == 1 if self.train_stream else self.train["label"].ndim == 2
 
     def pixel_mean_and_std(self) -> tuple[float, float]:
         """Mean and standard deviation of all pixels of the training images.
@@ -59,7 +65,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
 
 
 def load(config: ml_collections.ConfigDict) -> Data:
-    """Reads `config.dataset`, classified by its feature `config.label` ("label" if left out).
+    """Reads `config.dataset`, classified by its feature `config.label` ("label" if left out), of one class or several.
 
     With `split="test"` all training images train and the test images evaluate. With
     `split="validation"` the last `validation_size` training images evaluate, the others train, and

@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 
 from experiments.core.errors import DamagedError, UsageError, first_line
-from experiments.core.input.stream import Arrays
+from experiments.core.input.stream import Arrays, blank
 
 # Two threads that are the first to use TFDS can wait for each other forever. One imports it, the other looks something
 # up in it; for that both need a lock of a module and one of TFDS's own, and each may have got one of them.
@@ -23,13 +23,33 @@ _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}  # of Pillow, by the number of c
 
 @dataclasses.dataclass(frozen=True)
 class Label:
-    """A feature that names the class of an example.
+    """Classes of examples: a feature that names one class, or `several` at once, perhaps none.
 
     For plain integers the number of classes is 0 until all of them are read.
     """
 
     feature: str
     num_classes: int
+    several: bool = False
+
+    @property
+    def dtype(self) -> Any:
+        """The type of a label."""
+        return np.uint8 if self.several else np.int32
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a single label."""
+        return (self.num_classes,) if self.several else ()
+
+    def encode(self, value: Any) -> np.ndarray:
+        """The label of an example: its class, or 1 for each of its classes and 0 for the others (multi-hot)."""
+        if not self.several:
+            return self.checked(np.asarray(value))
+        classes = np.asarray(value, np.int64)
+        vector = np.zeros(self.shape, self.dtype)
+        vector[classes[classes >= 0]] = 1  # TFDS writes -1 for a class that is not known
+        return vector
 
     def checked(self, classes: np.ndarray) -> np.ndarray:
         """Classes of any shape, in int32.
@@ -43,7 +63,7 @@ class Label:
                 f"config.label={self.feature!r} is not allowed: it must be a class from 0 to {self.num_classes - 1} "
                 f"in every example, and in {wrong.size} of {classes.size} it is another, such as {wrong[0]}"
             )
-        return classes.astype(np.int32)
+        return classes.astype(self.dtype)
 
 
 def decode(stored: bytes | np.ndarray, channels: int) -> np.ndarray:
@@ -69,7 +89,7 @@ def decode(stored: bytes | np.ndarray, channels: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class InMemory:
-    """Examples as arrays: `image` [N, H, W, C] in uint8, and `label` [N] in int32."""
+    """Examples as arrays: `image` [N, H, W, C] in uint8, and `label` [N] in int32 or [N, num_classes] in uint8."""
 
     arrays: Arrays
 
@@ -87,6 +107,12 @@ class InMemory:
     def channels(self) -> int:
         """The number of channels of the arrays."""
         return self.arrays["image"].shape[-1]
+
+    @property
+    def label_like(self) -> np.ndarray:
+        """An array of zeros like one of the labels."""
+        labels = self.arrays["label"]
+        return blank(labels.shape[1:], labels.dtype)
 
 
 class OnDisk:
@@ -108,7 +134,7 @@ class OnDisk:
         example = self._open()[self.start + index]
         return {
             "image": decode(example["image"], self.channels),
-            "label": self.label.checked(np.asarray(example[self.label.feature])),
+            "label": self.label.encode(example[self.label.feature]),
         }
 
     def part(self, start: int, stop: int) -> "OnDisk":
@@ -119,6 +145,11 @@ class OnDisk:
     def channels(self) -> int:
         """Three: images are decoded to RGB."""
         return 3
+
+    @property
+    def label_like(self) -> np.ndarray:
+        """An array of zeros like an encoded label."""
+        return blank(self.label.shape, self.label.dtype)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_source": None}
@@ -132,8 +163,8 @@ class OnDisk:
             return self._source
 
 
-# Labelled images by index, which can be sent to other processes. An example is `image` [H, W, C] in uint8 and `label`,
-# a class in int32.
+# Labelled images by index, which can be sent to other processes. An example is `image` [H, W, C] in uint8 and `label`:
+# a class in int32, or where images have several classes, a multi-hot vector [num_classes] in uint8.
 Examples = InMemory | OnDisk
 
 

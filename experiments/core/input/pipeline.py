@@ -102,7 +102,7 @@ def _stream(field: ml_collections.ConfigDict, job: Job) -> Stream:
         return Batches(seeded, rows, workers=field.workers, prefetch=field.prefetch)
 
     image = blank((field.size, field.size, job.examples.channels), np.uint8)
-    return Stream(len(job.examples), opened, {"image": image, "label": blank((), np.int32)})
+    return Stream(len(job.examples), opened, {"image": image, "label": job.examples.label_like})
 
 
 class Batches:

@@ -20,9 +20,11 @@ from experiments.core.input.examples import Arrays, Examples, InMemory, Label, O
 
 _SHARED = Path(__file__).resolve().parents[4] / "shared" / "tfds"  # beside the repository
 _PATIENCE = 3.0  # seconds between two lines of progress
-_LARGEST = 4 * 2**30  # bytes of decoded images above which they are left on disk
+_LARGEST = 4 * 2**30  # bytes of decoded images and multi-hot labels above which they are left on disk
 _FORMATS = ("array_record", "tfrecord")  # of TFDS, which `open_split` opens
 _TEST = {"imagenet2012": "validation"}  # the split that tests, where it is not `test`
+# Of data sets with the split `full` alone: how many of the first images test, those that big_vision holds out.
+_HELD_OUT = {"imagenet21k": 51_200}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,26 +77,24 @@ def from_tfds(name: str, data_dir: str | None, *, download: bool, label: str = "
       name: as TFDS knows it.
       data_dir: where it is; see `_data_dir` for the default.
       download: whether to prepare a data set that is not there.
-      label: the feature to classify by, say cifar100's `coarse_label`. Of plain integers, the largest says how many
-        classes there are.
+      label: the feature to classify by, say cifar100's `coarse_label`; a class, or a sequence of classes. Of plain
+        integers, the largest says how many classes there are.
 
     Raises:
       UsageError: if the data set cannot be obtained, is not one of labelled images in uint8, or has no such label.
     """
     directory = _data_dir(name, data_dir)
-    needed = ("train", _TEST.get(name, "test"))
+    test, held_out = _TEST.get(name, "test"), _HELD_OUT.get(name)
+    needed = ("full",) if held_out else ("train", test)
     builder = _builder(name, directory, download)
     _require_images(name, builder, needed)
     features, splits, labels = builder.info.features, builder.info.splits, _labels(builder.info.features)
     is_now = f"; it is {features[label]}" if label in features else ""
-    classes = f"a ClassLabel or an integer: one of {', '.join(labels) or 'none'}"
+    classes = f"a ClassLabel, a sequence of them, or an integer: one of {', '.join(labels) or 'none'}"
     require(label in labels, "label", label, f"a feature that is {classes}{is_now}")
     chosen, shape = labels[label], features["image"].shape
-    parts = [splits[split] for split in needed]
-    # 0 where a side varies.
-    size = math.prod(side or 0 for side in shape) * sum(part.num_examples for part in parts)
-    if 0 < size <= _LARGEST:
-        return _in_memory(name, builder, dict(zip(("train", "test"), parts, strict=True)), labels, label)
+    if not held_out and _fits_in_memory(shape, labels, [splits[split] for split in needed]):
+        return _in_memory(name, builder, {"train": splits["train"], "test": splits[test]}, labels, label)
     # Files are then decoded to RGB, whatever they are; arrays have the channels that they have.
     on_disk = "where images differ in size or are too large for memory"
     formats = _formats(builder)
@@ -102,8 +102,11 @@ def from_tfds(name: str, data_dir: str | None, *, download: bool, label: str = "
     stored = f"a data set of tfds.features.Image {on_disk}; it has {features['image']}"
     require(features["image"].get_serialized_info().shape == (), "dataset", name, stored)
     require(chosen.num_classes > 0, "label", label, f"a ClassLabel {on_disk}{is_now}")
-    train, test = (OnDisk(str(builder.data_dir), split, chosen, 0, splits[split].num_examples) for split in needed)
-    return Source(train, test, chosen.num_classes)
+    parts = [OnDisk(str(builder.data_dir), split, chosen, 0, splits[split].num_examples) for split in needed]
+    if held_out:
+        parts = [parts[0].part(held_out, len(parts[0])), parts[0].part(0, held_out)]
+    train, evaluation = parts
+    return Source(train, evaluation, chosen.num_classes)
 
 
 def _require_images(name: str, builder: Any, needed: Sequence[str]) -> None:
@@ -135,18 +138,26 @@ def _labels(features: Mapping[str, Any]) -> dict[str, Label]:
 
     labels = {}
     for name, kind in features.items():
-        if isinstance(kind, tfds.features.ClassLabel):
-            labels[name] = Label(name, kind.num_classes or 0)
+        several = isinstance(kind, tfds.features.Sequence)
+        classes = kind.feature if several else kind
+        if isinstance(classes, tfds.features.ClassLabel):
+            labels[name] = Label(name, classes.num_classes or 0, several)
         elif isinstance(kind, tfds.features.Tensor) and kind.shape == () and kind.np_dtype.kind in "iu":
             labels[name] = Label(name, 0)
     return labels
+
+
+def _fits_in_memory(shape: tuple[int | None, ...], labels: dict[str, Label], splits: Sequence[Any]) -> bool:
+    image = math.prod(side or 0 for side in shape)  # 0 where a side varies
+    size = image + sum(label.num_classes for label in labels.values() if label.several)
+    return image > 0 and size * sum(split.num_examples for split in splits) <= _LARGEST
 
 
 def _in_memory(name: str, builder: Any, splits: dict[str, Any], labels: dict[str, Label], label: str) -> Source:
     """Both splits, from the cache if they are there; one cache serves all labels."""
     files = [Path(path) for split in splits.values() for path in split.filepaths]
     arrays = cache.load_or_make(
-        name, f"{name} {builder.info.version}", files, lambda: _decode(name, builder, splits, list(labels))
+        name, f"{name} {builder.info.version}", files, lambda: _decode(name, builder, splits, labels)
     )
     chosen, classes = labels[label], {split: arrays[f"{split}_{label}"] for split in splits}
     if not chosen.num_classes:
@@ -156,7 +167,13 @@ def _in_memory(name: str, builder: Any, splits: dict[str, Any], labels: dict[str
         print(f"config.label={label!r}: the integers from 0 to {largest} are taken for classes", flush=True)
         chosen = dataclasses.replace(chosen, num_classes=1 + largest)
     train, test = (
-        InMemory({"image": arrays[f"{split}_image"], "label": chosen.checked(classes[split])}) for split in splits
+        InMemory(
+            {
+                "image": arrays[f"{split}_image"],
+                "label": classes[split] if chosen.several else chosen.checked(classes[split]),
+            }
+        )
+        for split in splits
     )
     return Source(train, test, chosen.num_classes)
 
@@ -200,7 +217,7 @@ def _builder(name: str, data_dir: str | None, download: bool) -> Any:
         raise UsageError(f"data set {name!r} could not be obtained from {where} ({reason}): {advice}") from error
 
 
-def _decode(name: str, builder: Any, splits: dict[str, Any], labels: Sequence[str]) -> Arrays:
+def _decode(name: str, builder: Any, splits: dict[str, Any], labels: dict[str, Label]) -> Arrays:
     arrays: Arrays = {}
     shape = builder.info.features["image"].shape
     done, total = 0, sum(info.num_examples for info in splits.values())
@@ -210,15 +227,18 @@ def _decode(name: str, builder: Any, splits: dict[str, Any], labels: Sequence[st
         source = open_split(builder, info.name)
         image = np.empty((len(source), *shape), np.uint8)
         # Plain integers may not be classes at all, so that nothing is made of them before one is chosen.
-        targets = {feature: np.empty(len(source), np.int64) for feature in labels}
+        targets = {
+            name: np.empty((len(source), *label.shape), label.dtype if label.several else np.int64)
+            for name, label in labels.items()
+        }
         for i in range(len(source)):
             example = source[i]
             pixels = decode(example["image"], shape[-1])
             if pixels.shape != shape:
                 raise UsageError(f"image {i} of {name}'s split {info.name} is {pixels.shape}, and they must be {shape}")
             image[i] = pixels
-            for feature, target in targets.items():
-                target[i] = example[feature]
+            for feature, label in labels.items():
+                targets[feature][i] = label.encode(example[feature]) if label.several else example[feature]
             done, now = done + 1, time.monotonic()
             if now - last >= _PATIENCE:
                 print(f"decoding {name}: {done} of {total} images, {pace(done, total, now - start)}", flush=True)

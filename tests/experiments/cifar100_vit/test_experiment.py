@@ -1,5 +1,8 @@
 """The experiment on digits: its loss, updates and accuracies against NumPy, its weights, and mistakes in its config."""
 
+import contextlib
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,9 +11,10 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from configs.cifar100_vit import get_config
 from experiments.cifar100_vit.experiment import RECIPE
-from experiments.cifar100_vit.losses import fine_tuning_loss
+from experiments.cifar100_vit.losses import LOSSES, fine_tuning_loss
 from experiments.core.errors import UsageError
 from experiments.core.input import dataset as data_lib
+from experiments.core.input.stream import Stream
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training import optimizer
 from experiments.core.training.step import init
@@ -60,13 +64,33 @@ def test_the_loss_is_the_mean_over_the_batch_of_that_of_numpys_logits():
         np.testing.assert_allclose(value, np.mean(expected), rtol=2e-5, err_msg=case)
 
 
-def test_accuracies_are_those_of_a_sort_in_numpy():
+def multi_hot(config):
+    """Of DATA, whatever the config."""
+    del config
+    splits = [split | {"label": np.eye(10, dtype=np.uint8)[split["label"]]} for split in (DATA.train, DATA.evaluation)]
+    return dataclasses.replace(DATA, train=splits[0], evaluation=splits[1])
+
+
+def test_accuracies_are_those_of_a_sort_in_numpy_and_labels_may_be_multi_hot():
     config = tiny_config("small,loss=topk,target=smooth")
-    params, images, labels = random_params(config), DATA.evaluation["image"][:60], DATA.evaluation["label"][:60]
-    evaluate = jax.jit(RECIPE.build(config, DATA).evaluate)
-    found = evaluate(tree(params), {"image": images, "label": labels}, HALF)
+    params, images = random_params(config), DATA.evaluation["image"][:60]
+    of_both = [data.evaluation["label"][:60] for data in (DATA, multi_hot(config))]
+
+    @jax.jit
+    def metrics_and_loss(params, *of_both):
+        experiment = RECIPE.build(config, DATA)
+        batch = {"image": experiment.augment(KEY, images)}
+        return [
+            (
+                experiment.evaluate(params, {"image": images, "label": labels}, HALF),
+                experiment.loss(params, batch | {"label": labels}, KEY, HALF)[0],
+            )
+            for labels in of_both
+        ]
+
+    (found, loss), (of_vectors, other) = metrics_and_loss(tree(params), *of_both)
     order = np.argsort(-numpy_vit.forward(params, scaled(images)), axis=1)
-    rank = np.argmax(order == labels[:, None], axis=1)
+    rank = np.argmax(order == of_both[0][:, None], axis=1)
     assert set(found) == {"test_accuracy", "mean_topk_error"}
     assert set(found["test_accuracy"]) == {str(k) for k in range(1, 11)}
     for k in range(1, 11):
@@ -74,6 +98,18 @@ def test_accuracies_are_those_of_a_sort_in_numpy():
     means = np.mean([found["test_accuracy"][str(k)] for k in range(1, 11)], axis=0)
     np.testing.assert_allclose(found["mean_topk_error"], 100 - means, atol=1e-4)
     assert len(set(rank)) > 5
+    jax.tree.map(np.testing.assert_array_equal, found, of_vectors)
+    np.testing.assert_allclose(loss, other, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_of_one_class_an_image_is_refused_where_images_have_several(name):
+    streamed = dataclasses.replace(DATA, train={}, train_stream=Stream(8, None, {"label": np.zeros(10, np.uint8)}))
+    config, message = tiny_config(loss__name=name), rf"^config\.loss\.name='{name}' .* must be one of xent, topk, "
+    for data in (multi_hot(config), streamed):
+        expected = pytest.raises(UsageError, match=message) if LOSSES[name].single_label else contextlib.nullcontext()
+        with expected:
+            RECIPE.build(config, data)
 
 
 def test_training_starts_from_the_body_in_the_file_and_a_head_of_zeros(tmp_path):

@@ -72,6 +72,7 @@ def test_a_kind_by_override_is_that_of_its_variant_or_the_line_says_what_it_lack
             "model.variant=B/16",
             "size=B/16, which sets config.moe.blocks=(9, 11), config.moe.group_images=2",
         ),
+        ("vmoe", "", "dataset=imagenet21k", "data=imagenet21k, .* config.loss='sigmoid'"),
         ("vmoe_clusters", ":router=best", "router.capacity=50", "config.router.name='best' makes no use of it"),
         ("mnist_pruning", ":hard", "lam.start=3", "config.method='hard' makes no use of it"),
         ("mnist_pruning", ":mask_straight_through", "mask.num_samples=3", "config.mask.name='perturbed' alone"),

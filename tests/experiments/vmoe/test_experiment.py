@@ -33,35 +33,45 @@ def sigmoid_loss(logits, labels):
 
 
 def softmax_loss(logits, labels):
-    """The cross-entropy with the label of an image."""
-    return np.logaddexp.reduce(logits, axis=1) - np.sum(labels * logits, axis=1)
+    """The cross-entropy with the average of the labels of an image; nothing if it has none."""
+    logs = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
+    share = labels / np.maximum(labels.sum(axis=1, keepdims=True), 1)
+    return -np.sum(share * logs, axis=1)
+
+
+SEVERAL = (np.random.default_rng(1).uniform(size=(60, 10)) < 0.3).astype(np.uint8)
+SEVERAL[0] = 0
 
 
 @pytest.fixture(scope="module")
 def evaluated():
-    """Logits, and what both losses evaluate to; compiled together."""
+    """Logits, and what both losses evaluate to with one label of an image and with several; compiled together."""
     configs = {name: tiny_config("small,router=hard", loss=name, **ONE_BLOCK) for name in ("sigmoid", "softmax")}
     params = random_params(configs["sigmoid"], DATA)
 
     @jax.jit
-    def evaluate(params, batch):
-        found = {name: RECIPE.build(config, DATA).evaluate(params, batch, HALF) for name, config in configs.items()}
-        return logits_of(configs["sigmoid"], params, batch["image"]), found
+    def evaluate(params, *batches):
+        found = {
+            name: [RECIPE.build(config, DATA).evaluate(params, batch, HALF) for batch in batches]
+            for name, config in configs.items()
+        }
+        return logits_of(configs["sigmoid"], params, batches[0]["image"]), found
 
-    logits, found = evaluate(params, first(60))
+    logits, found = evaluate(params, first(60), first(60, SEVERAL))
     return np.float64(logits), found
 
 
 @pytest.mark.parametrize("name", ["sigmoid", "softmax"])
-def test_losses_and_precision(name, evaluated):
+def test_losses_and_precision_with_one_label_and_with_several(name, evaluated):
     logits, of_losses = evaluated
-    found, labels = of_losses[name], np.eye(10)[first(60)["label"]]
-    expected = {"sigmoid": sigmoid_loss, "softmax": softmax_loss}[name](logits, labels)
-    np.testing.assert_allclose(found["test_loss"], expected, rtol=1e-4, atol=1e-5)
-    hits = 100.0 * labels[np.arange(60), logits.argmax(axis=1)]
-    np.testing.assert_array_equal(found["test_precision_at_1"], hits)
-    np.testing.assert_array_equal(found["error"], 100 - hits)
-    assert {0.0, 100.0} == set(hits)
+    best = logits.argmax(axis=1)
+    for found, labels in zip(of_losses[name], (np.eye(10)[first(60)["label"]], SEVERAL), strict=True):
+        expected = {"sigmoid": sigmoid_loss, "softmax": softmax_loss}[name](logits, labels)
+        np.testing.assert_allclose(found["test_loss"], expected, rtol=1e-4, atol=1e-5)
+        hits = 100.0 * labels[np.arange(60), best]
+        np.testing.assert_array_equal(found["test_precision_at_1"], hits)
+        np.testing.assert_array_equal(found["error"], 100 - hits)
+        assert {0.0, 100.0} == set(hits)
 
 
 def test_blocks_without_experts():

@@ -16,7 +16,10 @@ from sklearn.datasets import load_digits
 from experiments.core.errors import UsageError
 from experiments.core.input import dataset as data
 from experiments.core.input import sources
-from experiments.core.input.examples import InMemory, OnDisk
+from experiments.core.input.examples import InMemory, Label, OnDisk
+from experiments.core.input.stream import epoch_indices
+from experiments.core.training import train
+from experiments.mnist_pruning.experiment import RECIPE
 from tests.experiments import tiny_tfds
 from tests.experiments.support import ROOT, small_config
 
@@ -31,13 +34,14 @@ PHOTOS[2] = PHOTOS[2][..., 0]  # grey
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
-    """Data sets under MNIST's name, of two labels, without a test split, and of images that differ in size."""
+    """Data sets under MNIST's name, of three labels, without a test split, and of images that differ in size."""
     path = tmp_path_factory.mktemp("tfds")
     tiny_tfds.write(path, "mnist", EXAMPLES)
-    tiny_tfds.write(path, "scribbles", EXAMPLES, coarse=True)
+    tiny_tfds.write(path, "scribbles", EXAMPLES, coarse=True, several=True)
     tiny_tfds.write(path, "untested", {"train": EXAMPLES["train"]})
     photos = {"train": (PHOTOS, np.arange(5)), "test": (PHOTOS[:2], np.arange(2))}
     tiny_tfds.write(path, "photos", photos, varied=True)
+    tiny_tfds.write(path, "imagenet21k", {"full": EXAMPLES["train"]}, several=True, varied=True)
     return path
 
 
@@ -67,11 +71,13 @@ def test_digits_split_into_all_of_them():
 LABELS = {
     "label": lambda labels: labels,
     "coarse_label": lambda labels: labels // 2,
+    "labels": lambda labels: np.arange(10) < labels[:, None],  # a multi-hot vector
 }
 
 
 @pytest.mark.parametrize("label", LABELS)
 def test_images_and_the_chosen_label_are_those_that_were_written(directory, monkeypatch, label):
+    assert min(EXAMPLES["train"][1]) == 0  # an image without any of several labels is among them
     for largest in (2**32, 2**32, 40 * 28 * 28 - 1):  # decoded, from the cache, left on disk
         monkeypatch.setattr(sources, "_LARGEST", largest)
         source = read(directory, "scribbles", label=label)
@@ -81,8 +87,16 @@ def test_images_and_the_chosen_label_are_those_that_were_written(directory, monk
             examples = list(getattr(source, split))
             np.testing.assert_array_equal(np.stack([example["image"][..., 0] for example in examples]), images)
             found = np.stack([example["label"] for example in examples])
-            assert found.dtype == np.int32
+            assert found.dtype == (np.uint8 if label == "labels" else np.int32)
             np.testing.assert_array_equal(found, LABELS[label](labels))
+
+
+def test_of_imagenet21k_the_first_images_of_its_only_split_test(directory, monkeypatch):
+    monkeypatch.setitem(sources._HELD_OUT, "imagenet21k", 12)
+    source = read(directory, "imagenet21k", label="labels")
+    assert (len(source.train), len(source.test), source.num_classes) == (18, 12, 10)
+    np.testing.assert_array_equal(source.test[0]["image"][..., 0], EXAMPLES["train"][0][0])
+    np.testing.assert_array_equal(source.train[0]["image"][..., 0], EXAMPLES["train"][0][12])
 
 
 def test_what_another_process_has_downloaded_in_the_meantime_is_not_downloaded_again(monkeypatch):
@@ -95,7 +109,31 @@ def test_what_another_process_has_downloaded_in_the_meantime_is_not_downloaded_a
     assert builders == []
 
 
-def test_splits_and_labels_that_are_missing_are_named(directory):
+def test_several_labels_pass_through_the_pipeline(directory):
+    config = small_config(dataset="scribbles", data_dir=str(directory))
+    config.label, config.feed, config.eval_batch_size, config.batch_size = "labels", "stream", 8, 15
+    config.input = {"recipe": "none", "size": 28, "augment_on": "host", "workers": 0, "prefetch": 1}
+    loaded = data.load(config)
+    assert loaded.num_classes == 10
+    train = loaded.train_stream.open(0, np.arange(15))
+    wanted = LABELS["labels"](EXAMPLES["train"][1][epoch_indices(0, 0, 30, 15)[1]])
+    np.testing.assert_array_equal(train.batch(1)["label"], wanted)
+    evaluation = loaded.evaluation_stream.open(0, np.arange(8))
+    last = np.minimum(np.arange(8, 16), 9)  # the last of the ten images fills up the last batch
+    np.testing.assert_array_equal(evaluation.batch(1)["label"], LABELS["labels"](EXAMPLES["test"][1][last]))
+    train.close()
+    evaluation.close()
+
+
+def test_classes_that_are_not_known_are_left_out():
+    label = Label("labels", 4, several=True)
+    np.testing.assert_array_equal(label.encode([-1, 2]), [0, 0, 1, 0])
+    np.testing.assert_array_equal(label.encode([]), [0, 0, 0, 0])
+    with pytest.raises(IndexError):
+        label.encode([4])
+
+
+def test_splits_and_labels_that_are_missing_or_no_use_are_named(directory, tmp_path):
     with pytest.raises(UsageError, match=r"^config\.dataset='untested' .* splits train and test; it has train$"):
         read(directory, "untested")
     with pytest.raises(UsageError, match=r"^config\.label='colour' .* one of .*coarse_label"):
@@ -104,6 +142,10 @@ def test_splits_and_labels_that_are_missing_are_named(directory):
     config.label = "colour"
     with pytest.raises(UsageError, match=r"^config\.label='colour' .* one of label, coarse_label$"):
         data.load(config)
+    config = small_config(dataset="scribbles", data_dir=str(directory), batch_size=10)
+    config.label = "labels"
+    with pytest.raises(UsageError, match=r"^config\.label='labels' .* one class an image"):
+        train.run(RECIPE, config, tmp_path / "run")
 
 
 def test_images_of_several_sizes_stay_on_disk(directory):

@@ -49,7 +49,7 @@ def test_what_is_at_hand(name):
         for label, feature in features.items()
         if "classLabel" in feature
     }
-    assert classes == known.labels
+    assert classes == {name: label.num_classes for name, label in known.labels.items()}
 
 
 def test_no_image_is_made():
@@ -60,12 +60,19 @@ def test_no_image_is_made():
     assert deviation > 0
 
 
-def test_images_that_differ_in_size_come_as_streams():
-    found = outline(vmoe.get_config())
-    assert (found.train, found.num_train, found.num_classes) == ({}, 1_281_167, 1000)
+@pytest.mark.parametrize(
+    ("data", "train", "shape", "dtype", "classes"),
+    [
+        ("imagenet2012", 1_281_167, (), np.int32, 1000),
+        ("imagenet21k", 14_145_922, (21_843,), np.uint8, 21_843),
+    ],
+)
+def test_images_that_differ_in_size_come_as_streams(data, train, shape, dtype, classes):
+    found = outline(vmoe.get_config(f"data={data}"))
+    assert (found.train, found.num_train, found.num_classes) == ({}, train, classes)
     row = found.train_stream.example
     assert (row["image"].shape, row["image"].dtype) == ((224, 224, 3), np.uint8)
-    assert (row["label"].shape, row["label"].dtype) == ((), np.int32)
+    assert (row["label"].shape, row["label"].dtype) == (shape, dtype)
 
 
 def test_a_data_set_or_label_that_is_not_known_is_named():
