@@ -6,19 +6,26 @@ are also available as arrays, and so stay on the devices.
 
 import dataclasses
 import io
+import mmap
+import os
+import struct
 import threading
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from experiments.core.errors import DamagedError, UsageError, first_line
+from experiments.core.errors import DamagedError, UsageError
 from experiments.core.input.stream import Arrays, blank
 
 # Two threads that are the first to use TFDS can wait for each other forever. One imports it, the other looks something
 # up in it; for that both need a lock of a module and one of TFDS's own, and each may have got one of them.
 _OPENING = threading.Lock()
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}  # of Pillow, by the number of channels
+# A record of TFRecord: the number of its bytes and a checksum of that, these bytes, another checksum.
+_HEADER, _FOOTER = struct.Struct("<QI"), 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,26 +176,51 @@ Examples = InMemory | OnDisk
 
 
 def open_split(builder: Any, split: str) -> Any:
-    """Examples by index of what a builder of TFDS has prepared, their images as they are stored.
-
-    Of TFRecord files, to which TFDS has no access by index, all records are read into memory.
-
-    Raises:
-      DamagedError: such a file does not end where a record does, or there are too few.
-    """
+    """Examples by index of what a builder of TFDS has prepared, their images as they are stored."""
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core.data_sources.base import BaseDataSource
 
     decoders = {"image": tfds.decode.SkipDecoding()}
     if tfds.core.FileFormat.ARRAY_RECORD in builder.info.available_file_formats():
         return builder.as_data_source(split, decoders=decoders)
-    from grain.experimental import TFRecordIterDataset
-
-    source, info = BaseDataSource(builder.info, split, decoders), builder.info.splits[split]
-    try:
-        source.data_source = [record for path in info.filepaths for record in TFRecordIterDataset(str(path))]
-        if len(source) != info.num_examples:
-            raise ValueError(f"its split {split} has {len(source)} examples in the place of {info.num_examples}")
-    except ValueError as error:
-        raise DamagedError(builder.data_dir, first_line(error), "prepare or copy the data set again") from error
+    source = BaseDataSource(builder.info, split, decoders)
+    source.data_source = TFRecords(builder.info.splits[split].filepaths)
+    if len(source) != (expected := builder.info.splits[split].num_examples):
+        how = f"its split {split} has {len(source)} examples in the place of {expected}"
+        raise DamagedError(builder.data_dir, how, "prepare or copy the data set again")
     return source
+
+
+class TFRecords:
+    """The records of TFRecord files by index, without TensorFlow; TFDS has no random access to them.
+
+    Files are mapped into memory, and looked through for where records begin. Checksums are left alone.
+    """
+
+    def __init__(self, paths: Iterable[Path]):
+        self._files: list[mmap.mmap] = []
+        self._starts: list[np.ndarray] = []  # of the records of each file
+        for path in paths:
+            with open(path, "rb") as file:
+                if not os.fstat(file.fileno()).st_size:
+                    continue  # a part without an example, which cannot be mapped
+                data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            starts, position = [], 0
+            while position + _HEADER.size <= len(data):
+                starts.append(position)
+                position += _HEADER.size + _HEADER.unpack_from(data, position)[0] + _FOOTER
+            if position != len(data):
+                raise DamagedError(path, "it does not end where a record does", "prepare or copy the data set again")
+            self._files.append(data)
+            self._starts.append(np.asarray(starts))
+        self._ends = np.cumsum([len(starts) for starts in self._starts])
+
+    def __len__(self) -> int:
+        return sum(map(len, self._starts))
+
+    def __getitem__(self, index: int) -> bytes:
+        number = int(np.searchsorted(self._ends, index, side="right"))
+        data = self._files[number]
+        start = int(self._starts[number][index - self._ends[number]])  # counted from the end of its file
+        length, _ = _HEADER.unpack_from(data, start)
+        return data[start + _HEADER.size : start + _HEADER.size + length]

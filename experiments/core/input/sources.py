@@ -68,10 +68,10 @@ def digits(label: str = "label") -> Source:
 def from_tfds(name: str, data_dir: str | None, *, download: bool, label: str = "label") -> Source:
     """Reads a TFDS image classification data set with splits `train` and `test` (of others, see above).
 
-    It is read without TensorFlow, by TFDS's random-access data source or of TFRecord files; only a first download needs
-    TensorFlow, since TFDS prepares data sets with it. Images of one size are decoded into memory, and the arrays are
-    cached; where images differ in size, as ImageNet's do, or take more than 4 GiB, they are left on disk, to be decoded
-    as they are asked for, and must be in the format array_record.
+    It is read without TensorFlow, in whichever format it lies there, by TFDS's random-access data source or of TFRecord
+    files; only a first download needs TensorFlow, since TFDS prepares data sets with it. Images of one size are decoded
+    into memory, and the decoded arrays are cached; where images differ in size, as ImageNet's do, or take more than
+    4 GiB, they are left on disk, to be decoded as they are asked for.
 
     Args:
       name: as TFDS knows it.
@@ -97,8 +97,6 @@ def from_tfds(name: str, data_dir: str | None, *, download: bool, label: str = "
         return _in_memory(name, builder, {"train": splits["train"], "test": splits[test]}, labels, label)
     # Files are then decoded to RGB, whatever they are; arrays have the channels that they have.
     on_disk = "where images differ in size or are too large for memory"
-    formats = _formats(builder)
-    require("array_record" in formats, "dataset", name, f"in the format array_record {on_disk}; it is in {formats}")
     stored = f"a data set of tfds.features.Image {on_disk}; it has {features['image']}"
     require(features["image"].get_serialized_info().shape == (), "dataset", name, stored)
     require(chosen.num_classes > 0, "label", label, f"a ClassLabel {on_disk}{is_now}")
@@ -113,8 +111,13 @@ def _require_images(name: str, builder: Any, needed: Sequence[str]) -> None:
     """Checks that there are the splits `needed`, in a format that is read here, of images as `Data` has them."""
     import tensorflow_datasets as tfds
 
-    formats, allowed = _formats(builder), f"a data set in the format {' or '.join(_FORMATS)}"
-    require(any(form in _FORMATS for form in formats.split(", ")), "dataset", name, f"{allowed}; it is in {formats}")
+    formats = {form.value for form in builder.info.available_file_formats()}
+    require(
+        not formats.isdisjoint(_FORMATS),
+        "dataset",
+        name,
+        f"a data set in the format {' or '.join(_FORMATS)}; it is in {', '.join(formats)}",
+    )
     splits = builder.info.splits
     lacks = f"a data set with the splits {' and '.join(needed)}; it has {', '.join(splits)}"
     require(set(needed) <= set(splits), "dataset", name, lacks)
@@ -126,10 +129,6 @@ def _require_images(name: str, builder: Any, needed: Sequence[str]) -> None:
     # Others would wrap, or be cut off to 0 and 1.
     needs = "a data set with a feature image in uint8, from 0 (black) to 255, of shape [H, W, C]"
     require(usable, "dataset", name, f"{needs} (docs/how_to/data.md makes one); it is {image}")
-
-
-def _formats(builder: Any) -> str:
-    return ", ".join(form.value for form in builder.info.available_file_formats())
 
 
 def _labels(features: Mapping[str, Any]) -> dict[str, Label]:
