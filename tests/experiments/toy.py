@@ -84,7 +84,7 @@ def load_streams(config: ml_collections.ConfigDict) -> Data:
     return dataclasses.replace(
         data,
         train_stream=of_arrays(data.train, config.batch_size, shuffled=True),
-        evaluation_stream=of_arrays(data.evaluation, config.eval_batch_size, shuffled=False),
+        evaluation_stream=of_arrays(data.evaluation, config.get("eval_batch_size"), shuffled=False),
     )
 
 
