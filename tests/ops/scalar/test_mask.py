@@ -8,20 +8,6 @@ import pytest
 from ops import hard_topk_mag, hard_topk_mask, relaxed_topk, soft_rank, topk_mag, topk_mask, topk_sum
 from tests.ops import oracles
 
-N = 40
-
-
-def test_float64_distinguishes_what_float32_does_not(x64):
-    x = 1.0 + np.arange(N)[::-1] * 1e-15
-    np.testing.assert_array_equal(hard_topk_mask(x, 3), np.r_[np.ones(3), np.zeros(N - 3)])
-    np.testing.assert_array_equal(hard_topk_mask(x[::-1], 3), np.r_[np.zeros(N - 3), np.ones(3)])
-
-
-def test_subnormal_numbers():
-    # XLA flushes them to zero on some devices, where they tie with it; the count holds all the same.
-    x = np.arange(N, dtype=np.float32) * 1e-42
-    assert hard_topk_mask(x, 5).sum() == 5
-
 
 def test_a_million_entries():
     x = np.round(oracles.samples((1, 1_000_000), dtype=np.float32), 3)  # with many ties
