@@ -36,6 +36,10 @@ def test_pav_against_other_libraries(phi):
     assert np.all(np.diff(found.v) <= 0)
 
 
+def test_the_smallest_size():
+    np.testing.assert_allclose(isotonic_regression(S[:, :1], W[:, :1], lam=LAM).v, S[:, :1] - LAM[:, None] * W[:, :1])
+
+
 def test_pav_is_optimal():
     found = isotonic_regression(S, W, lam=LAM, p=1.5, phi="exp")
     for v, row, w, lam in zip(np.asarray(found.v), S, W, LAM, strict=True):

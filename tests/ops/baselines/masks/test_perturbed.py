@@ -30,14 +30,14 @@ def independent_means(function, repeats=64):
 def test_mask_and_derivatives_of_two_entries_are_unbiased(x64):
     def estimate(key):
         def first(x, sigma):
-            return perturbed_topk_mask(x, 1, sigma=sigma, num_samples=200, key=key)[0]
+            return perturbed_topk_mask(x, 1, sigma=sigma, num_samples=100, key=key)[0]
 
         value, (x_bar, sigma_bar) = jax.value_and_grad(first, (0, 1))(X2, SIGMA)
         return jnp.array([value, *x_bar, sigma_bar])
 
     mean, error = independent_means(estimate)
     value, x_bar, sigma_bar = first_of_two(X2, SIGMA)
-    assert np.all(error < 0.02)
+    assert np.all(error < 0.03)
     assert np.all(np.abs(mean - np.array([value, *x_bar, sigma_bar])) < 4 * error)
 
 
