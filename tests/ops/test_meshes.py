@@ -157,7 +157,9 @@ def test_vmap_in_shard_map_over_one_axis_of_a_mesh(explicit):
 def test_arrays_on_a_mesh_that_is_not_set():
     mesh = mesh_of(AxisType.Explicit)
     x, k = jax.device_put(X, NamedSharding(mesh, P("a", "b"))), jax.device_put(K, NamedSharding(mesh, P("a")))
-    assert jax.typeof(jax.eval_shape(lambda x, k: ops.topk_mask(x, k, where=WHERE), x, k)) == jax.typeof(x)
+    y = ops.topk_mask(x, k, lam=LAM, where=WHERE)
+    check(y, oracles.by_rows(oracles.pooled, np.where(WHERE, X, -np.inf), K, LAM))
+    assert jax.typeof(y) == jax.typeof(x)
 
 
 def test_leaves_of_a_tree_lie_where_they_will(explicit):
