@@ -13,6 +13,24 @@ def problem(seed, n):
     return x, costs, caps, rng.uniform() * (costs @ caps)
 
 
+def test_the_unit_of_the_costs_does_not_matter():
+    x, costs, _, k = (np.float32(part) for part in problem(5, 12))
+
+    @jax.jit
+    def function(unit):
+        def spent(costs, k):
+            z = knapsack_mask(x, k, costs=costs, lam=0.3, p=4 / 3)
+            return jnp.sum(z * x), z
+
+        (_, z), slopes = jax.value_and_grad(spent, (0, 1), has_aux=True)(unit * costs, unit * k)
+        return z, slopes[0] * unit, slopes[1] * unit
+
+    expected = function(np.float32(1))
+    for unit in 2.0 ** np.array([-100, 100], np.float32):
+        for one, other in zip(function(unit), expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
 def test_costs_of_a_row_may_span_30_orders_of_magnitude():
     p = 4 / 3
     rng = np.random.default_rng(0)
