@@ -121,11 +121,12 @@ def test_entries_of_minus_infinity_are_as_if_they_were_not_there():
     where[0, 0, 10:] = False  # fewer than k are left
     k, limit = np.full((3, 8), 10, np.float32), np.full((3, 64), 2, np.float32)
     # By the program of the ties above.
-    absent = topk_plan(np.where(where, x, np.nan), k, limit, lam=0.5, where=where).plan
-    infinite = topk_plan(np.where(where, x, -np.inf), k, limit, lam=0.5, where=where | True).plan
-    np.testing.assert_allclose(absent, infinite, atol=1e-5)
-    assert not absent[~where].any()
-    np.testing.assert_allclose(absent[0, 0], where[0, 0], atol=1e-4)
+    absent = topk_plan(np.where(where, x, np.nan), k, limit, lam=0.5, where=where)
+    infinite = topk_plan(np.where(where, x, -np.inf), k, limit, lam=0.5, where=where | True)
+    np.testing.assert_allclose(absent.plan, infinite.plan, atol=1e-5)
+    assert absent.converged.all()
+    assert not absent.plan[~where].any()
+    np.testing.assert_allclose(absent.plan[0, 0], where[0, 0], atol=1e-4)
 
 
 def test_what_has_no_plan_is_flagged_and_spoils_no_other():
