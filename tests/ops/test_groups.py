@@ -1,7 +1,6 @@
 """Blocks, channels and runs: what is kept together or among its neighbours, against solvers that know no sizes."""
 
 import functools
-import itertools
 
 import jax
 import jax.numpy as jnp
@@ -9,13 +8,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from scipy import optimize
 
-from ops import (
-    Blocks,
-    Channels,
-    hard_topk_mag_tree,
-    topk_mag,
-    topk_mag_tree,
-)
+from ops import Blocks, Channels, hard_topk_mag_tree, topk_mag_tree
 from tests.ops import oracles
 
 MATRIX = oracles.samples((6, 7), 4)
@@ -49,27 +42,18 @@ def test_it_solves_the_problem_of_the_group_k_support_norm(x64):
     assert counts.sum() == y.size
 
 
-def test_gradients_are_finite_where_groups_vanish():
-    debias, p = True, 2.0
+def test_second_derivatives_are_finite_where_groups_vanish():
+    """The first ones, and those of groups of 1e-30, are tried by random problems."""
 
     def loss(w, k, lam):
-        kept = topk_mag_tree({"w": w}, k=k, lam=lam, p=p, debias=debias, groups=Channels(-1))["w"]
-        return jnp.sum(jnp.sin(3 * kept))
+        return jnp.sum(jnp.sin(3 * topk_mag_tree({"w": w}, k=k, lam=lam, debias=True, groups=Channels(-1))["w"]))
 
     first = jax.grad(loss, (0, 1, 2))
     second = jax.jit(lambda *at: jax.jvp(lambda w: first(w, *at[1:]), (at[0],), (jnp.ones_like(at[0]),)))
     w = MATRIX.astype(np.float32)
-    for tiny, (k, lam) in itertools.product((1e-30, 0.0), ((3.0, 0.5), (0.0, 0.5), (3.0, 1e-6), (7.0, 0.5))):
-        w[:, 2:4] = tiny
-        gradients, further = second(w, np.float32(k), np.float32(lam))
-        # The square of the size is in the second, and underflows below 1e-19.
-        seen = (gradients, further) if lam > 0.1 and tiny == 0 else gradients
-        assert all(np.isfinite(part).all() for part in jax.tree.leaves(seen))
-        if k < 7:  # it competes and loses
-            assert not np.any(gradients[0][:, 2:4])
-    # Where all are kept one of zeros moves as a kept one does, as a single entry would.
-    alone = jax.jit(jax.grad(lambda x: jnp.sum(3 * topk_mag(x, 7, lam=0.5, p=p, debias=debias))))(w[0])
-    np.testing.assert_allclose(gradients[0][0, 2:4], alone[2:4], rtol=1e-5)
+    w[:, 2:4] = 0
+    for k in (3.0, 0.0, 7.0):
+        assert all(np.isfinite(part).all() for part in jax.tree.leaves(second(w, np.float32(k), np.float32(0.5))))
 
 
 def test_groups_of_several_leaves_and_axes():
@@ -85,13 +69,8 @@ def test_groups_of_several_leaves_and_axes():
     np.testing.assert_array_equal(left, energy >= np.sort(energy, axis=None)[-5])
     stacked = np.stack([MATRIX, 2 * MATRIX]).astype(np.float32)  # tiles lie at one index of the axes before
     kept = hard_topk_mag_tree({"w": stacked}, k=4, groups=Blocks((3, 4)))["w"]
-    assert np.count_nonzero(np.any(kept != 0, axis=(1, 2))) >= 1
-    assert (
-        np.count_nonzero(
-            [np.any(kept[i, 3 * a : 3 * a + 3, 4 * b : 4 * b + 4]) for i in (0, 1) for a in (0, 1) for b in (0, 1)]
-        )
-        == 4
-    )
+    tiles = [kept[i, 3 * a : 3 * a + 3, 4 * b : 4 * b + 4] for i in (0, 1) for a in (0, 1) for b in (0, 1)]
+    assert np.count_nonzero([np.any(tile) for tile in tiles]) == 4
 
 
 def test_on_meshes_they_are_as_on_one_device():

@@ -34,31 +34,12 @@ def value(x, k, p, label=None):
 def test_it_is_the_difference_of_two_maxima_and_its_gradient_that_of_two_masks():
     p = 4 / 3
     wanted = [value(x, K, p) - value(x, K, p, label) for x, label in zip(LOGITS, LABELS, strict=True)]
-    step, direction = 1e-6, RNG.normal(size=LOGITS.shape)
-    # All that is to be evaluated as one batch: it is compiling that takes time.
-    moves = np.stack([0 * direction, direction, *(np.eye(6)[i] + 0 * direction for i in range(6))])
-    points = np.concatenate([LOGITS + step * moves, LOGITS - step * moves, np.stack([LOGITS, LOGITS])]).reshape(-1, 6)
-    lams = np.repeat(LAM + step * np.array([0] * 16 + [1, -1]), 8)
-    labels, directions = np.tile(LABELS, 18), np.tile(direction, (18, 1))
-
-    @jax.jit
-    def derivatives(points, lams):
-        def slopes(points):
-            values, pull_back = jax.vjp(lambda *at: topk_surrogate_loss(at[0], labels, K, lam=at[1], p=p), points, lams)
-            return values, *pull_back(jnp.ones_like(values))
-
-        (values, in_x, in_lam), (_, along, _) = jax.jvp(slopes, (points,), (directions,))
-        return [found.reshape(18, 8, *found.shape[1:]) for found in (values, in_x, in_lam, along)]
-
-    values, in_x, in_lam, along = map(np.asarray, derivatives(points, lams))
-    np.testing.assert_allclose(values[0], wanted, atol=3e-7)
+    lams = np.full(8, LAM)
+    found = oracles.check_derivatives(
+        lambda x, lam: topk_surrogate_loss(x, LABELS, K, lam=lam, p=p), (LOGITS, lams), 1e-5
+    )
+    np.testing.assert_allclose(found, wanted, atol=3e-7)
     assert sum(np.array(wanted) > 0.1) > 3
-    differences = (values[:8] - values[8:16]) / (2 * step)
-    np.testing.assert_allclose(in_x[0], differences[2:].T, atol=1e-7)
-    np.testing.assert_allclose(in_lam[0], (values[16] - values[17]) / (2 * step), atol=1e-7)
-    # Second derivatives are those of the gradient.
-    np.testing.assert_allclose(along[0], (in_x[1] - in_x[9]) / (2 * step), atol=1e-5)
-    assert np.abs(along[0]).max() > 0.1
 
 
 @pytest.mark.usefixtures("x64")

@@ -47,20 +47,6 @@ def test_memory_is_linear_and_no_callback(operator, p):
         assert not [name for name in names if "callback" in name or "sort" in name or "top_k" in name]
 
 
-def test_row_blocks_equal_single_rows():
-    # On a CPU rows are solved in blocks that fit the cache; 83 rows of 1000 fill several and a part of another.
-    x = oracles.samples((83, 1000), dtype=np.float32)
-    k = np.linspace(1, 999, 83, dtype=np.float32)
-    lam = np.geomspace(0.01, 10, 83, dtype=np.float32)
-    y = np.asarray(topk_mask(x, k, lam=lam))
-    expected = oracles.by_rows(oracles.pooled, x, k, lam)
-    np.testing.assert_allclose(y, expected, atol=2e-5)
-    np.testing.assert_allclose(y.sum(-1, dtype=np.float64), k, rtol=1e-6)
-    np.testing.assert_array_equal(
-        hard_topk_mask(x, np.round(k)), np.stack([oracles.hard(*row) for row in zip(x, np.round(k), strict=True)])
-    )
-
-
 # One of each machinery. A plan, pytrees and a dictionary have no batch, and the chunks of NeuralSort depend on it.
 EXPORTED = ("topk_mag", "knapsack_mask", "soft_topk", "hard_topk_mask", "topk_solution", "soft_quantile")
 EXPORTED += ("lam_of_support", "topk_surrogate_loss", "topk_accuracy", "entropic_ot_topk_mask", "sparse_code")

@@ -12,19 +12,13 @@ from ops.baselines import gates as module
 from ops.baselines.gates import HIGH, LOW
 
 # One program each instead of one for each operation.
-binary_concrete_cdf = jax.jit(module.binary_concrete_cdf)
-binary_concrete_pdf = jax.jit(module.binary_concrete_pdf)
-deterministic_gates = jax.jit(module.deterministic_gates)
-hard_concrete_cdf = jax.jit(module.hard_concrete_cdf)
-hard_concrete_pdf = jax.jit(module.hard_concrete_pdf)
-l0_penalty = jax.jit(module.l0_penalty)
-probability_one = jax.jit(module.probability_one)
-probability_open = jax.jit(module.probability_open)
-probability_zero = jax.jit(module.probability_zero)
-sample_gates = jax.jit(module.sample_gates)
-
-TEMPERATURES = pytest.mark.parametrize("temperature", [2 / 3, 0.4])
-PARAMETERS = pytest.mark.parametrize(("log_alpha", "temperature"), [(0.0, 2 / 3), (-1.5, 0.3)])
+binary_concrete_cdf, binary_concrete_pdf, hard_concrete_cdf, hard_concrete_pdf, l0_penalty, sample_gates = map(
+    jax.jit,
+    (
+        *(module.binary_concrete_cdf, module.binary_concrete_pdf, module.hard_concrete_cdf),
+        *(module.hard_concrete_pdf, module.l0_penalty, module.sample_gates),
+    ),
+)
 
 
 def textbook_pdf(x, log_alpha, temperature):
@@ -34,8 +28,8 @@ def textbook_pdf(x, log_alpha, temperature):
     return numerator / (alpha * x**-temperature + (1 - x) ** -temperature) ** 2
 
 
-@PARAMETERS
-def test_density_is_that_of_the_paper_and_integrates_to_differences_of_the_cdf(x64, log_alpha, temperature):
+def test_density_is_that_of_the_paper_and_integrates_to_differences_of_the_cdf(x64):
+    log_alpha, temperature = -1.5, 0.3
     edges = np.linspace(0.02, 0.98, 7)
     nodes, weights = np.polynomial.legendre.leggauss(40)
     starts, widths = edges[:-1, None], np.diff(edges)[:, None]
@@ -51,16 +45,6 @@ def test_outside_of_the_interval():
     x = np.float32([-np.inf, -1.0, 0.0, 1.0, 2.0, np.inf, np.nan])
     np.testing.assert_array_equal(binary_concrete_cdf(x, 0.3, temperature=0.5), [0, 0, 0, 1, 1, 1, np.nan])
     np.testing.assert_array_equal(binary_concrete_pdf(x, 0.3, temperature=0.5), [0, 0, 0, 0, 0, 0, np.nan])
-
-
-@pytest.mark.parametrize("function", [binary_concrete_cdf, binary_concrete_pdf])
-def test_finite_with_finite_gradients_however_extreme(function):
-    extreme = np.float32([0, 1e-30, 1e-3, 0.5, 1 - 6e-8, 1])
-    log_alpha, x = map(np.ravel, np.meshgrid(np.linspace(-200, 200, 81, dtype=np.float32), extreme))
-    total = lambda x, log_alpha, temperature: function(x, log_alpha, temperature=temperature).sum()  # noqa: E731
-    value, gradient = jax.jit(jax.value_and_grad(total, (1, 2)))(x, log_alpha, 0.66)
-    assert np.isfinite(value)
-    assert all(np.isfinite(leaf).all() for leaf in gradient)
 
 
 def test_far_tails_keep_their_digits():
@@ -81,47 +65,41 @@ def test_narrow_floats_keep_their_dtype_and_are_computed_wide():
 
 def test_deterministic_gates_shut_at_the_odds_of_the_stretch():
     edge = math.log(-LOW / HIGH)
-    gates = np.asarray(deterministic_gates(np.float32([-50.0, edge - 1e-3, edge + 1e-3, 0.0, 50.0])))
+    gates = np.asarray(module.deterministic_gates(np.float32([-50.0, edge - 1e-3, edge + 1e-3, 0.0, 50.0])))
     np.testing.assert_array_equal(gates > 0, [False, False, True, True, True])
     np.testing.assert_allclose(gates[3:], [0.5, 1.0], atol=1e-6)
 
 
-@TEMPERATURES
-def test_gates_follow_the_cdf(temperature):
+def chances(log_alpha, temperature):
+    """That a gate is 0, that it is not, and that it is 1."""
+    functions = module.probability_zero, module.probability_open, module.probability_one
+    return [float(function(log_alpha, temperature=temperature)) for function in functions]
+
+
+def test_gates_follow_the_cdf():
+    temperature = 0.4
     gates = np.asarray(sample_gates(jax.random.key(2), np.full(20_000, 0.4, np.float32), temperature=temperature))
-    error = 4 * math.sqrt(0.25 / 20_000)
-    shut, opened, full = (
-        float(probability(np.float32(0.4), temperature=temperature))
-        for probability in (probability_zero, probability_open, probability_one)
-    )
-    assert (gates == 0).mean() == pytest.approx(shut, abs=error)
-    assert (gates != 0).mean() == pytest.approx(opened, abs=error)
-    assert (gates == 1).mean() == pytest.approx(full, abs=error)
+    shut, opened, full = chances(np.float32(0.4), temperature)
+    shares = [(gates == 0).mean(), (gates != 0).mean(), (gates == 1).mean()]
+    np.testing.assert_allclose(shares, [shut, opened, full], atol=4 * math.sqrt(0.25 / 20_000))
     # Given that a gate is neither 0 nor 1, its distribution is continuous, as the test of Kolmogorov and Smirnov wants.
-    shut, full = (
-        float(probability(np.float32(0.4), temperature=temperature))
-        for probability in (probability_zero, probability_one)
-    )
     cdf = lambda z: (np.asarray(hard_concrete_cdf(z, 0.4, temperature=temperature)) - shut) / (1 - shut - full)  # noqa: E731
     assert scipy.stats.kstest(gates[(gates > 0) & (gates < 1)], cdf).pvalue > 0.01
 
 
-@TEMPERATURES
-def test_density_and_the_two_ends_add_up(x64, temperature):
+def test_density_and_the_two_ends_add_up(x64):
+    temperature = 2 / 3
     nodes, weights = np.polynomial.legendre.leggauss(60)
     edges = np.linspace(0.0, 1.0, 5)
     starts, widths = edges[:-1, None], np.diff(edges)[:, None]
     density = np.asarray(hard_concrete_pdf(starts + widths * (nodes + 1) / 2, 0.7, temperature=temperature))
     parts = (density * weights * widths / 2).sum(-1)
     cdf = np.asarray(hard_concrete_cdf(edges, 0.7, temperature=temperature))
-    shut, full = (
-        float(probability(np.float64(0.7), temperature=temperature))
-        for probability in (probability_zero, probability_one)
-    )
+    shut, opened, full = chances(np.float64(0.7), temperature)
     np.testing.assert_allclose(parts[:-1], np.diff(cdf)[:-1], rtol=1e-10)  # the last one jumps by the mass at 1
     assert shut + parts.sum() + full == pytest.approx(1.0, abs=1e-10)
     assert cdf[0] == pytest.approx(shut, abs=1e-14)
-    assert shut + float(probability_open(np.float64(0.7), temperature=temperature)) == pytest.approx(1.0, abs=1e-14)
+    assert shut + opened == pytest.approx(1.0, abs=1e-14)
 
 
 def test_density_and_cdf_outside():
@@ -134,20 +112,21 @@ def test_penalty_counts_the_gates_of_a_model():
     model = {"a": np.float32([[-50.0, 50.0], [50.0, 0.0]]), "b": [np.array([50.0, -50.0], jnp.bfloat16)]}
     penalty = l0_penalty(model)
     assert penalty.dtype == jnp.float32
-    assert float(penalty) == pytest.approx(3 + float(probability_open(np.float32(0.0))), abs=1e-5)
+    assert float(penalty) == pytest.approx(3 + float(module.probability_open(np.float32(0.0))), abs=1e-5)
     assert float(l0_penalty({})) == 0.0
-
-
-def test_penalty_in_bfloat16_adds_up_in_float32():
-    # 4096 of them: adding in bfloat16 would stop at 256.
+    # Adding up in bfloat16 would stop at 256.
     assert float(l0_penalty(np.full(4096, 50.0, jnp.bfloat16))) == 4096.0
 
 
 def test_all_gradients_are_finite_however_extreme_the_gate():
+    extreme = np.resize(np.float32([0, 1e-30, 1e-3, 0.5, 1 - 6e-8, 1]), 1001)
+
     def total(log_alpha, temperature):
         z = jnp.full_like(log_alpha, 0.3)
         return (
-            module.hard_concrete_pdf(z, log_alpha, temperature=temperature).sum()
+            module.binary_concrete_pdf(extreme, log_alpha, temperature=temperature).sum()
+            + module.binary_concrete_cdf(extreme, log_alpha, temperature=temperature).sum()
+            + module.hard_concrete_pdf(z, log_alpha, temperature=temperature).sum()
             + module.hard_concrete_cdf(z, log_alpha, temperature=temperature).sum()
             + module.probability_zero(log_alpha, temperature=temperature).sum()
             + module.probability_one(log_alpha, temperature=temperature).sum()
@@ -155,5 +134,6 @@ def test_all_gradients_are_finite_however_extreme_the_gate():
             + module.sample_gates(jax.random.key(0), log_alpha, temperature=temperature).sum()
         )
 
-    gradients = jax.jit(jax.grad(total, (0, 1)))(np.linspace(-200.0, 200.0, 1001, dtype=np.float32), 0.5)
+    value, gradients = jax.jit(jax.value_and_grad(total, (0, 1)))(np.linspace(-200, 200, 1001, dtype=np.float32), 0.5)
+    assert np.isfinite(value)
     assert all(np.isfinite(leaf).all() for leaf in gradients)

@@ -40,20 +40,10 @@ def test_the_smallest_size():
     np.testing.assert_allclose(isotonic_regression(S[:, :1], W[:, :1], lam=LAM).v, S[:, :1] - LAM[:, None] * W[:, :1])
 
 
-@pytest.mark.parametrize(("p", "phi"), [(4 / 3, "identity"), (1.5, "exp")])
-def test_pav_is_optimal(p, phi):
-    s = np.abs(S) if phi == "half_square" else S
-    found = isotonic_regression(s, W, lam=LAM, p=p, phi=phi)
-    for v, row, w, lam in zip(np.asarray(found.v), s, W, LAM, strict=True):
-        assert violation(v, row, w, lam, p, phi) < 1e-12
-
-
-def test_the_certificate_tells_other_points():
-    s, w = S[1], W[1]
-    v = np.asarray(isotonic_regression(S, W, lam=np.ones(8), nonnegative=False).v)[1]
-    assert violation(v, s, w, 1.0) < 1e-12
-    for other in (v + 1e-6, np.sort(s)[::-1], np.full(N, v.mean()), s):
-        assert violation(other, s, w, 1.0) > 1e-8
+def test_pav_is_optimal():
+    found = isotonic_regression(S, W, lam=LAM, p=1.5, phi="exp")
+    for v, row, w, lam in zip(np.asarray(found.v), S, W, LAM, strict=True):
+        assert violation(v, row, w, lam, 1.5, "exp") < 1e-12
 
 
 def test_a_nonlinearity_of_one_s_own():
@@ -115,15 +105,6 @@ def test_residual_is_the_error():
     assert np.all(error[late] > 1e-6 * LAM[late])
     np.testing.assert_array_less(error[late], 2 * np.asarray(found.residual)[late])
     np.testing.assert_array_less(error[~late], 1e-11)
-
-
-def test_axes_dtypes_and_broadcasting():
-    s = np.float32(S[:, :12]).reshape(2, 4, 12)
-    found = isotonic_regression(np.moveaxis(s, -1, 0), 0.0, lam=np.ones((2, 4)), axis=0)
-    expected = np.apply_along_axis(sklearn_isotonic, -1, s, increasing=False)
-    np.testing.assert_allclose(np.moveaxis(np.asarray(found.v), 0, -1), expected, atol=1e-6)
-    assert found.v.dtype == np.float32
-    assert found.converged.shape == (2, 4)
 
 
 def test_rows_whose_powers_overflow_are_not_silently_out_of_order():

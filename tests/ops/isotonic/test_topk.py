@@ -51,12 +51,15 @@ def test_rescaled_magnitudes_of_strong_and_weak_lam_and_of_every_scale():
 
 
 def test_ties_share_at_a_small_lam_and_where_nobody_competes_nothing_moves_with_k():
-    x = np.float32([[1000, 1000, 1000, 1001], [1000, 999, 1001, 1000]])
-    third, half = 1 / 3, 0.5
-    found = topk_mask(x, 2, lam=1e-6, solver="pav")
-    np.testing.assert_allclose(found, [[third, third, third, 1], [half, 0, 1, half]], atol=1e-6)
-    absent = np.full(2, -np.inf, np.float32)
-    assert jax.jit(jax.grad(lambda k: jnp.sum(topk_mask(absent, k, lam=0.1, solver="pav"))))(0.0) == 0
+    x = np.float32([[1000, 1000, 1000, 1001], [1000, 999, 1001, 1000], 4 * [-np.inf]])
+
+    def total(k):
+        found = topk_mask(x, k, lam=1e-6, solver="pav")
+        return jnp.sum(found), found
+
+    in_k, found = jax.jit(jax.grad(total, has_aux=True))(np.float32([2, 2, 0]))
+    np.testing.assert_allclose(found[:2], [[1 / 3, 1 / 3, 1 / 3, 1], [0.5, 0, 1, 0.5]], atol=1e-6)
+    assert in_k[2] == 0
 
 
 def test_a_strong_lam_shrinks_entries_of_every_size():

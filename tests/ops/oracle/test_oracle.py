@@ -15,7 +15,6 @@ from tests.ops.oracle.topk import topk
 from tests.ops.oracle.value import value
 
 X = oracles.samples((6, 6), seed=3)
-W = oracles.samples((6, 6), seed=4)
 K = np.array([1.3, 2.5, 1.7, 3.2, 0.6, 4.1])
 LAM = np.array([0.3, 1.0, 2.0, 0.7, 0.5, 3.0])
 
@@ -26,16 +25,6 @@ def test_values_are_those_of_a_convex_solver(p, curve, kind):
     found = topk(problem(X, K, LAM, p), Curve(curve)).wanted["value"]
     right = oracles.by_rows(functools.partial(oracles.generic, p=p, kind=kind), X, K, LAM)
     np.testing.assert_allclose(found.astype(float), right, atol=3e-5)
-
-
-@pytest.mark.parametrize("p", [1.5, 2.0])
-def test_projections_are_the_best_mixtures_of_permutations(p):
-    x, w = X[:3, :4], W[:3, :4]
-    of = problem(x, 0, LAM[:3], p)
-    right = [oracles.projected(*row, p) for row in zip(x, w, LAM[:3], strict=True)]
-    np.testing.assert_allclose(
-        project(of, of.x, w.astype(np.longdouble)).wanted["value"].astype(float), right, atol=1e-4
-    )
 
 
 def test_rounding_lets_off_little_but_at_a_kink():

@@ -1,7 +1,6 @@
 """The kernels, interpreted, give what the loop and the oracles give; and they are taken where they are said to be."""
 
 import dataclasses
-import functools
 import subprocess
 import sys
 import types
@@ -88,12 +87,6 @@ def test_kernels_select_what_the_loop_selects(language, n, phi, p):
     np.testing.assert_array_equal(z[hard], expected[hard])
     np.testing.assert_allclose(z, expected, rtol=2e-4 if p < 1.2 else 2e-5, atol=2e-6)
     assert np.isnan(z[20:23]).all()
-    if n == 50 and phi == IDENTITY:
-        finite = (lam[:20, 0] > 0) & (x[:20] > -np.inf).all(axis=1)
-        wanted = oracles.by_rows(
-            functools.partial(oracles.pooled, p=p), x[:20][finite], k[:20][finite, 0], lam[:20][finite, 0]
-        )
-        np.testing.assert_allclose(z[:20][finite], wanted, atol=2e-4 if p < 1.2 else 2e-5)
 
 
 @pytest.fixture
@@ -194,22 +187,19 @@ def primitives(function, *shapes):
     return {equation.primitive.name for equation in oracles.equations(jaxpr)}
 
 
-@pytest.mark.parametrize(
-    ("target", "n", "taken"),
-    [
-        (("cpu", ""), 301, False),
-        (("tpu", "TPU v5 lite"), 302, True),
-        (("tpu", "TPU v4"), 10_000_001, False),
-        (("cuda", ""), 100_001, True),
-        (("cuda", ""), 2_000_000, False),
-    ],
-)
-def test_where_a_kernel_is_taken(monkeypatch, target, n, taken):
-    monkeypatch.setattr(platforms, "target", lambda: target)
-    assert bool(KERNELS & primitives(lambda x: ops.topk_mask(x, 5), (3, n))) == taken
-    if n == 302:
-        assert not KERNELS & primitives(lambda x: ops.topk_mask(x, 5, solver="loop"), (3, n))
-        assert not KERNELS & primitives(lambda x: ops.topk_mag_tree({"x": x}, 0.1), (3, n))
+def test_where_a_kernel_is_taken(monkeypatch):
+    for platform, kind, n, taken in (
+        ("cpu", "", 301, False),
+        ("tpu", "TPU v5 lite", 302, True),
+        ("tpu", "TPU v4", 10_000_001, False),
+        ("cuda", "", 100_001, True),
+        ("cuda", "", 2_000_000, False),
+    ):
+        monkeypatch.setattr(platforms, "target", lambda platform=platform, kind=kind: (platform, kind))
+        assert bool(KERNELS & primitives(lambda x: ops.topk_mask(x, 5), (3, n))) == taken, (platform, kind, n)
+    monkeypatch.setattr(platforms, "target", lambda: ("tpu", "TPU v5 lite"))
+    assert not KERNELS & primitives(lambda x: ops.topk_mask(x, 5, solver="loop"), (3, 302))
+    assert not KERNELS & primitives(lambda x: ops.topk_mag_tree({"x": x}, 0.1), (3, 302))
 
 
 @pytest.mark.parametrize(("capability", "platform"), [("9.0", "cuda"), ("7.5", "other gpu"), ("gfx942", "other gpu")])
@@ -218,13 +208,6 @@ def test_gpus_that_triton_takes(monkeypatch, capability, platform):
     monkeypatch.setattr(jax, "devices", lambda *_: [device])
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert platforms.target() == (platform, "a GPU")
-
-
-def test_programs_for_accelerators_run_on_a_cpu_too(monkeypatch):
-    monkeypatch.setattr(platforms, "target", lambda: ("tpu", "TPU v5 lite"))
-    # To the last bit or two: the loops are not fused alike.
-    by_loop = ops.topk_mask(X[:, :23], 5, solver="loop")
-    np.testing.assert_allclose(ops.topk_mask(X[:, :23], 5), by_loop, rtol=0, atol=1e-7)
 
 
 def test_pallas_is_imported_where_it_is_used():

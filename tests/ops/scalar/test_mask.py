@@ -8,20 +8,6 @@ import pytest
 from ops import hard_topk_mag, hard_topk_mask, relaxed_topk, soft_rank, topk_mag, topk_mask, topk_sum
 from tests.ops import oracles
 
-N = 40
-
-
-def test_float64_distinguishes_what_float32_does_not(x64):
-    x = 1.0 + np.arange(N)[::-1] * 1e-15
-    np.testing.assert_array_equal(hard_topk_mask(x, 3), np.r_[np.ones(3), np.zeros(N - 3)])
-    np.testing.assert_array_equal(hard_topk_mask(x[::-1], 3), np.r_[np.zeros(N - 3), np.ones(3)])
-
-
-def test_subnormal_numbers():
-    # XLA flushes them to zero on some devices, where they tie with it; the count holds all the same.
-    x = np.arange(N, dtype=np.float32) * 1e-42
-    assert hard_topk_mask(x, 5).sum() == 5
-
 
 def test_a_million_entries():
     x = np.round(oracles.samples((1, 1_000_000), dtype=np.float32), 3)  # with many ties
@@ -56,7 +42,6 @@ def test_integers_are_told_apart_that_floats_are_not(dtype):
 def test_integers_at_lam_0():
     x = np.array(INTEGERS[np.int32], np.int32)
     chosen = exact_mask(x, 2, magnitude=True)
-    np.testing.assert_array_equal(topk_mask(x, 2, lam=0), exact_mask(x, 2))
     np.testing.assert_array_equal(topk_mag(x, 2, lam=0), chosen * x.astype(np.float32))
     np.testing.assert_array_equal(relaxed_topk(x, 2, phi="abs", lam=0), chosen * np.sign(x))
 

@@ -54,10 +54,8 @@ def test_the_gap_bounds_the_error(x64):
 def test_scale_and_shift_do_not_matter():
     x, dictionary = np.float32(X), np.float32(D)
     weights = scale_free_attention(x, dictionary, tolerance=1e-6).weights
-    for scale in np.float32([2.0**-40, 1024.0]):  # powers of two, which round nothing
-        np.testing.assert_array_equal(
-            scale_free_attention(scale * x, scale * dictionary, tolerance=1e-6).weights, weights
-        )
+    scale = np.float32(2.0**-40)  # a power of two, which rounds nothing
+    np.testing.assert_array_equal(scale_free_attention(scale * x, scale * dictionary, tolerance=1e-6).weights, weights)
     three, five = np.float32([3, 5])
     shifted = scale_free_attention(three * x + five, three * dictionary + five, tolerance=1e-6).weights
     np.testing.assert_allclose(np.asarray(shifted) @ D.T, np.asarray(weights) @ D.T, atol=2e-3)
@@ -113,8 +111,5 @@ def test_sparsemax_attention_is_that_of_the_oracle(x64):
             expected[b, q] = oracles.pooled(1.3 * keys[b, open_keys] @ query[b, q], 1, 1) @ values[b, open_keys]
     np.testing.assert_allclose(found, expected, atol=1e-12)
     assert np.all(found[1, 2] == 0)
-
-
-def test_no_keys_give_zeros():
-    found = sparsemax_attention(np.ones((2, 3), np.float32), np.ones((0, 3), np.float32), np.ones((0, 4), np.float32))
-    np.testing.assert_array_equal(found, np.zeros((2, 4)))
+    nothing = sparsemax_attention(query, keys[:, :0], values[:, :0])
+    np.testing.assert_array_equal(nothing, np.zeros((2, 3, 5)))

@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.test_util import check_grads
 from sklearn.linear_model import Lasso
 
 from ops.baselines import curvature_bound, sparse_code
@@ -46,6 +45,9 @@ def test_agrees_with_coordinate_descent(x64, solver):
     lam = np.broadcast_to(LAM[..., None], code.shape)
     np.testing.assert_allclose(correlations[code != 0], (lam * np.sign(code))[code != 0], rtol=1e-6)
     assert np.all(np.abs(correlations) <= lam * (1 + 1e-6))
+    if solver == "fista":  # acceleration takes fewer steps
+        plain = sparse_code(X, D, LAM, solver="ista", tolerance=1e-13, max_iterations=20_000)
+        assert np.asarray(found.iterations).sum() < np.asarray(plain.iterations).sum() / 4
 
 
 @SOLVERS
@@ -58,14 +60,6 @@ def test_the_gap_bounds_the_error_of_the_objective(x64, solver):
             reached, best = objective(np.asarray(found.code)[index], *problem), objective(CODES[index], *problem)
             assert -1e-12 <= reached - best <= float(found.gap[index]) * reached * (1 + 1e-9)
             assert bool(found.converged[index]) == (float(found.gap[index]) <= 1e-10)
-
-
-def test_acceleration_takes_fewer_steps(x64):
-    steps = {
-        solver: np.asarray(sparse_code(X, D, LAM, solver=solver, tolerance=1e-10, max_iterations=20_000).iterations)
-        for solver in ("fista", "ista")
-    }
-    assert steps["fista"].sum() < steps["ista"].sum() / 4
 
 
 def test_ista_is_the_iteration_of_the_note(x64):
@@ -118,8 +112,7 @@ def test_derivatives_to_second_order(x64):
     function = jax.jit(lambda *arguments: sparse_code(*arguments, tolerance=1e-15, max_iterations=10_000).code)
     code = np.asarray(function(x, dictionary, lam))
     assert np.all((code != 0).sum(-1) >= 2)
-    check_grads(function, (x, dictionary, lam), 2, modes=["rev"], atol=1e-4, rtol=1e-4, eps=1e-6)
-    check_grads(function, (x, dictionary, lam), 1, modes=["fwd"], atol=1e-6, rtol=1e-6, eps=1e-6)
+    oracles.check_derivatives(function, (x, dictionary, lam), 1e-5)
 
 
 def test_dependent_atoms_have_finite_derivatives():
@@ -156,9 +149,6 @@ def test_vmap_over_dictionaries_and_no_recompilation():
 @pytest.mark.parametrize("shape", [(30, 20), (1, 7)])
 def test_the_bound_of_the_curvature_is_close_and_safe(shape):
     dictionary = oracles.samples(shape, 4)
-    norm = np.linalg.norm(dictionary, 2) ** 2
+    norm, compiled = np.linalg.norm(dictionary, 2) ** 2, jax.jit(curvature_bound)
     for unit in (1e-15, 1.0, 1e15):
-        bound = float(jax.jit(curvature_bound)(np.float32(dictionary * unit))) / unit**2
-        assert norm <= bound <= 1.03 * norm
-    # Equal singular values are the worst: n ** (1 / 128).
-    assert 1.0 <= float(jax.jit(curvature_bound)(np.eye(64, dtype=np.float32))) <= 64 ** (1 / 128) * 1.001
+        assert norm <= float(compiled(np.float32(dictionary * unit))) / unit**2 <= 1.03 * norm

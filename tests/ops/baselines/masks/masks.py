@@ -43,10 +43,3 @@ def neuralsort(x, k, temperature):
     slopes = n + 1 - 2 * np.arange(1, n + 1)
     distances = np.abs(x[:, None] - x[None, :]).sum(1)
     return special.softmax((slopes[:, None] * x[None, :] - distances[None, :]) / temperature, axis=1)[:k].sum(0)
-
-
-def hard(x, k):
-    """Ones at the ``k`` largest."""
-    mask = np.zeros(x.size)
-    mask[np.argsort(-x, kind="stable")[:k]] = 1.0
-    return mask

@@ -43,17 +43,6 @@ def test_agrees_with_the_formula_in_float64(x64, name):
 
 
 @EXACT
-def test_float32_and_nan(name):
-    x = np.round(4 * X).astype(np.float32)
-    x[0, 3] = np.nan
-    y = mask(name, x, 7, 0.5)
-    assert np.isnan(y[0]).all()
-    # NeuralSort's exponents are n |x| / temperature; its rounding error is larger by as much.
-    tolerance = 2e-5 if name == "neuralsort" else 4e-6
-    np.testing.assert_allclose(y[1:], expected(name, x[1:], 7, 0.5), rtol=0, atol=tolerance)
-
-
-@EXACT
 def test_derivatives_to_second_order(x64, name):
     strength = np.array([0.7, 1.1])
     if name == "neuralsort":
@@ -66,7 +55,7 @@ def test_derivatives_to_second_order(x64, name):
 @EXACT
 def test_limits_of_the_strength(x64, name):
     # The others are exact at any temperature. Sinkhorn's algorithm takes ever more iterations: a gap helps it.
-    hard = np.stack([masks.hard(x, 7) for x in X])
+    hard = np.stack([oracles.hard(x, 7) for x in X])
     x, small = (X + hard, 1e-2) if name == "entropic_ot" else (X, 1e-9)
     np.testing.assert_allclose(mask(name, x, 7, small), hard, atol=0.01 if name == "entropic_ot" else 1e-12)
     np.testing.assert_allclose(mask(name, x, 7, 1e9), np.full(X.shape, 7 / 40), atol=1e-6)
@@ -82,6 +71,8 @@ HARD_ROWS = np.float32(
         [1, 1, 1, 1, 1, 1],
         [INF, INF, 1, 2, 3, 4],
         [1e-30, 0, 0, 0, 0, 0],
+        [np.nan, 1, 2, 3, 0, 0.5],
+        [2, 1, 1, -1, 0.5, -0.25],
     ]
 )
 
@@ -94,7 +85,7 @@ def of_hard_rows(name):
         y = mask(name, x, 2, strength)
         return jnp.sum(y**2), y
 
-    strength = np.float32(3 * [0.5] + 4 * [1e-2])
+    strength = np.float32(3 * [0.5] + 4 * [1e-2] + 2 * [0.5])
     (_, y), gradients = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))(HARD_ROWS, strength)
     return np.asarray(y), *map(np.asarray, gradients)
 
@@ -113,19 +104,14 @@ def test_minus_infinity_is_absent_and_gradients_are_finite(name):
 
 @EXACT
 def test_large_and_equal_entries_make_no_nan(name):
-    y, in_x, in_strength = (leaf[3:] for leaf in of_hard_rows(name))
+    y, in_x, in_strength = (leaf[3:7] for leaf in of_hard_rows(name))
     assert all(np.isfinite(leaf).all() for leaf in (y, in_x, in_strength))
     # Standardised, six entries of such a spread are not all apart at this epsilon.
     np.testing.assert_allclose(y[0], [1, 0, 1, 0, 0, 0], atol=0.01 if name == "entropic_ot" else 1e-6)
     np.testing.assert_allclose(y[1], np.full(6, 1 / 3), atol=1e-6)
-
-
-def test_vmap_along_the_first_axis_with_a_strength_for_each_column():
-    x = oracles.samples((3, 9, 3), dtype=np.float32)
-    strength = np.float32([[0.5, 0.5, 1], [2, 2, 2], [0.5, 0.5, 1]])
-    mapped = jax.vmap(lambda x, strength: mask("neuralsort", x, 4, strength, axis=0))
-    y = np.moveaxis(jax.jit(mapped)(x, strength), 1, -1)
-    np.testing.assert_allclose(y[1], expected("neuralsort", np.moveaxis(x, 1, -1)[1], 4, 2.0), atol=2e-6)
+    marked, tied = of_hard_rows(name)[0][7:]
+    assert np.isnan(marked).all()
+    np.testing.assert_allclose(tied[None], expected(name, HARD_ROWS[8:], 2, 0.5), atol=4e-6)
 
 
 def test_another_k_or_strength_compiles_nothing(caplog):
@@ -137,19 +123,15 @@ def test_another_k_or_strength_compiles_nothing(caplog):
 
 def test_optimal_transport_sums_to_k_up_to_its_tolerance_only():
     x = X.astype(np.float32)
-    error = {
-        tolerance: np.abs(mask("entropic_ot", x, 7, 0.02, tolerance=tolerance).sum(-1) / 7 - 1).max()
-        for tolerance in (1e-1, 1e-5)
-    }
-    assert 1e-3 < error[1e-1] < 1e-1
-    assert error[1e-5] < 1e-5
+    assert 1e-3 < np.abs(mask("entropic_ot", x, 7, 0.02, tolerance=1e-1).sum(-1) / 7 - 1).max() < 1e-1
 
 
 def test_a_row_of_optimal_transport_does_not_depend_on_those_that_converge_later():
     x, epsilon = X.astype(np.float32), np.float32([1, 0.02, 1, 0.05, 0.02, 1])
-    together = mask("entropic_ot", x, 7, epsilon, tolerance=1e-2)
-    alone = [mask("entropic_ot", row[None], 7, e, tolerance=1e-2)[0] for row, e in zip(x, epsilon, strict=True)]
-    np.testing.assert_allclose(together, np.stack(alone), rtol=1e-6)
+    together = mask("entropic_ot", x, 7, epsilon, tolerance=1e-1)  # the program of the test before
+    for row, strength in enumerate(epsilon[:4]):
+        alone = mask("entropic_ot", np.tile(x[row], (6, 1)), 7, strength, tolerance=1e-1)
+        np.testing.assert_allclose(together[row], alone[0], rtol=1e-6)
 
 
 @pytest.mark.parametrize(("name", "tolerance"), [("lapsum", 2e-6), ("softsort", 1e-6)])

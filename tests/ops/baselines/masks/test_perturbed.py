@@ -30,31 +30,35 @@ def independent_means(function, repeats=64):
 def test_mask_and_derivatives_of_two_entries_are_unbiased(x64):
     def estimate(key):
         def first(x, sigma):
-            return perturbed_topk_mask(x, 1, sigma=sigma, num_samples=200, key=key)[0]
+            return perturbed_topk_mask(x, 1, sigma=sigma, num_samples=100, key=key)[0]
 
         value, (x_bar, sigma_bar) = jax.value_and_grad(first, (0, 1))(X2, SIGMA)
         return jnp.array([value, *x_bar, sigma_bar])
 
     mean, error = independent_means(estimate)
     value, x_bar, sigma_bar = first_of_two(X2, SIGMA)
-    assert np.all(error < 0.02)
+    assert np.all(error < 0.03)
     assert np.all(np.abs(mean - np.array([value, *x_bar, sigma_bar])) < 4 * error)
 
 
 def test_forward_and_reverse_mode_agree_and_the_mask_is_unchanged(x64):
-    x = np.random.default_rng(0).normal(size=(2, 6))
-    key = jax.random.key(1)
+    x, x_dot, y_bar = np.random.default_rng(0).normal(size=(3, 2, 6))
 
-    def operator(x, sigma):
-        return perturbed_topk_mask(x, 2, sigma=sigma, num_samples=30, key=key)
+    @jax.jit
+    def both_modes(x_dot, y_bar):
+        def operator(x, sigma):
+            return perturbed_topk_mask(x, 2, sigma=sigma, num_samples=30, key=jax.random.key(1))
 
-    forward, reverse = jax.jit(lambda *a: (jax.jacfwd(operator, (0, 1))(*a), jax.jacrev(operator, (0, 1))(*a)))(x, 0.5)
-    for one, other in zip(forward, reverse, strict=True):
-        assert np.abs(one).max() > 0.1
-        np.testing.assert_allclose(one, other, atol=1e-12)
-    # Rows do not see one another, and the mask sums to k, so its derivative sums to 0.
-    np.testing.assert_array_equal(forward[0][0, :, 1], np.zeros((6, 6)))
-    np.testing.assert_allclose(forward[0].sum(1), np.zeros((2, 2, 6)), atol=1e-12)
+        _, y_dot = jax.jvp(operator, (x, 0.5), (x_dot, 0.7))
+        return y_dot, *jax.vjp(operator, x, 0.5)[1](y_bar)
+
+    y_dot, x_bar, sigma_bar = both_modes(x_dot, y_bar)
+    assert np.abs(y_dot).max() > 0.1
+    np.testing.assert_allclose(np.vdot(y_dot, y_bar), np.vdot(x_dot, x_bar) + 0.7 * sigma_bar, rtol=1e-10)
+    # The mask sums to k, so its derivative sums to 0, and rows do not see one another.
+    np.testing.assert_allclose(y_dot.sum(axis=1), 0, atol=1e-12)
+    np.testing.assert_array_equal(both_modes(x_dot * [[1], [0]], y_bar)[1], x_bar)
+    np.testing.assert_array_equal(both_modes(x_dot, y_bar * [[1], [0]])[1][1], np.zeros(6))
 
 
 def test_sums_to_k_and_consists_of_multiples():
