@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ...interface.arguments import POSITIVE, UP_TO_N, Axis, check_axes, check_whole, floating, size_along
+from ...interface import POSITIVE, UP_TO_N, Axis, check_axes, check_whole, floating, size_along
 from ...isotonic.problem import descending
 from ...scalar.arithmetic import choose
 from .shared import FAR, finite, finite_above, mask_rows, sum_above, sum_below, unit_of

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ...interface.arguments import Axis, Range
-from ...interface.rowwise import rowwise
+from ...interface import Axis, Range, rowwise
 from ...scalar.arithmetic import choose
 
 # In units of the strength: beyond it every tail is 0, in double precision too.
@@ -19,7 +18,7 @@ FAR = 750.0
 def mask_rows(
     mask: Callable[..., Array], x: ArrayLike, axis: Axis, per_row: dict[str, tuple[ArrayLike, Range]], **options: Any
 ) -> Array:
-    """Returns ``mask`` of the rows of ``x`` along ``axis`` (``ops.interface.rowwise``). A NaN makes its row NaN."""
+    """Returns ``mask`` of the rows of ``x`` along ``axis`` (``ops.interface``). A NaN makes its row NaN."""
     return rowwise(_marked, x, axis=axis, per_row=per_row, mask=mask, **options)
 
 

@@ -38,7 +38,7 @@ from jax import Array, lax
 from jax.scipy.special import logit
 from jax.typing import ArrayLike
 
-from ...interface.arguments import INSIDE_N, POSITIVE, Axis, Range, check_values, check_whole
+from ...interface import INSIDE_N, POSITIVE, Axis, Range, check_values, check_whole
 from ...scalar.arithmetic import TwoFloat, choose, shift
 from ...scalar.equation import Equation
 from ...scalar.rootfinding import End, Evaluation, find_root
