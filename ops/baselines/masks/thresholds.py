@@ -14,9 +14,7 @@ has the solution ``y_i = sigmoid((x_i - tau) / temperature)`` with ``tau`` the m
 **Entropic optimal transport** (Cuturi, Teboul and Vert, 2019; Xie et al., 2020). Entries, squashed to ``u`` in (-1, 1),
 have the mass 1/n each. They are transported to two targets: -1, which takes the mass (n - k)/n, and 1, which takes k/n.
 The share of an entry's mass that goes to 1 is its mask. With squared distances, over 4, as cost that is
-``sigmoid((u_i - tau) / epsilon)``. An iteration of Sinkhorn's algorithm in the log domain, with both its half steps, is
-
-    tau <- tau - epsilon * (logit(k / n) - logit(mean(mask))).
+``sigmoid((u_i - tau) / epsilon)``, the fixed point of Sinkhorn's iterations.
 
 **Sums of Laplace distribution functions** (LapSum; Struski et al., 2025). Between two neighbouring entries
 ``s_m >= tau >= s_{m+1}`` (in descending order) the sum of the mask is
@@ -30,15 +28,13 @@ below, from ``s_{m+1}``. So ``tau`` solves a quadratic in ``z``, here in logarit
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
-from jax.scipy.special import logit
+from jax import Array
 from jax.typing import ArrayLike
 
-from ...interface import INSIDE_N, POSITIVE, Axis, Range, check_values, check_whole
+from ...interface import INSIDE_N, POSITIVE, Axis, Range
 from ...scalar.arithmetic import TwoFloat, choose, shift
 from ...scalar.equation import Equation
 from ...scalar.rootfinding import End, Evaluation, find_root
@@ -167,49 +163,26 @@ def _root(x: Array, k: Array, temperature: Array) -> TwoFloat:
     return find_root(evaluate, start + 0.5 * width, *ends).point
 
 
-def entropic_ot_topk_mask(
-    x: ArrayLike,
-    k: ArrayLike,
-    *,
-    epsilon: ArrayLike = 1e-2,
-    axis: Axis = -1,
-    tolerance: float = 1e-3,
-    max_iterations: int = 1000,
-) -> Array:
-    """Returns a dense relaxed top-k mask by entropic optimal transport onto two targets (Sinkhorn's algorithm).
+def entropic_ot_topk_mask(x: ArrayLike, k: ArrayLike, *, epsilon: ArrayLike = 1e-2, axis: Axis = -1) -> Array:
+    """Returns a dense relaxed top-k mask by entropic optimal transport onto two targets.
 
     Cuturi, Teboul and Vert, "Differentiable Ranks and Sorting using Optimal Transport" (NeurIPS 2019); Xie et al.,
-    "Differentiable Top-k with Optimal Transport" (NeurIPS 2020). Entries are standardised first, so the mask depends
-    on neither their location nor their scale. ``epsilon -> 0`` gives the hard mask, ``inf`` gives ``k / n`` everywhere.
+    "Differentiable Top-k with Optimal Transport" (NeurIPS 2020). They iterate Sinkhorn's algorithm; two targets leave
+    one unknown, which is found here as for ``sigmoid_topk_mask``, in a few passes for any ``epsilon``. Entries are
+    standardised first, so the mask depends on neither their location nor their scale. ``epsilon -> 0`` gives the hard
+    mask, ``inf`` gives ``k / n`` everywhere.
 
-    Differentiable in ``x``, ``k`` and ``epsilon``, forwards and backwards, implicitly and not through the iterations.
-    Takes O(n) memory, and O(n) time per iteration; a small ``epsilon`` needs many of them. Result and errors are as for
-    ``sigmoid_topk_mask``.
-
-    Args:
-      x: real array, any shape.
-      k: how much is selected in total, in ``(0, n)``; the mask sums to it up to ``tolerance``.
-      epsilon: strength of the entropy, at least 1e-8, in units of the squared distance between the two targets.
-      axis: the axis along which entries compete.
-      tolerance: relative error of ``sum(mask) = k`` at which the iterations stop.
-      max_iterations: the most iterations.
+    ``epsilon`` is the strength of the entropy, at least 1e-8, in units of the squared distance between the two targets;
+    it broadcasts like ``k``. Other arguments, derivatives, result and errors are as for ``sigmoid_topk_mask``.
 
     >>> (100 * entropic_ot_topk_mask([1.0, 3.0, 2.0, 0.5], 2, epsilon=0.1)).round()
     Array([  7., 100.,  92.,   1.], dtype=float32)
     """
-    check_values("tolerance", tolerance, Range(">= 0", 0))
-    return mask_rows(
-        _transported,
-        x,
-        axis,
-        {"k": (k, INSIDE_N), "epsilon": (epsilon, _ENTROPY)},
-        tolerance=float(tolerance),
-        max_iterations=check_whole("max_iterations", max_iterations, 0, jnp.inf, ">= 0"),
-    )
+    return mask_rows(_transported, x, axis, {"k": (k, INSIDE_N), "epsilon": (epsilon, _ENTROPY)})
 
 
-def _transported(x: Array, k: Array, epsilon: Array, **settings: Any) -> Array:
-    return _mask(_squash(x), k, epsilon, distribution=_LOGISTIC, solve=functools.partial(_sinkhorn, **settings))
+def _transported(x: Array, k: Array, epsilon: Array) -> Array:
+    return _mask(_squash(x), k, epsilon, distribution=_LOGISTIC, solve=_root)
 
 
 def _squash(x: Array) -> Array:
@@ -221,32 +194,6 @@ def _squash(x: Array) -> Array:
     centred = choose(present, x - jnp.sum(x, axis=-1, keepdims=True) / count, 0.0)
     scale = jnp.sqrt(jnp.sum(jnp.square(centred), axis=-1, keepdims=True) / count + jnp.finfo(x.dtype).tiny)
     return choose(present, 2.0 * jax.nn.sigmoid(centred / scale) - 1.0, -jnp.inf)
-
-
-def _sinkhorn(x: Array, k: Array, epsilon: Array, *, tolerance: float, max_iterations: int) -> TwoFloat:
-    """Returns the ``tau`` of the logistic distribution by Sinkhorn's iterations."""
-    limits, present = jnp.finfo(x.dtype), x > -jnp.inf
-    count = jnp.sum(present, axis=-1, keepdims=True, dtype=x.dtype)
-    n = jnp.maximum(count, 1.0)
-    k = jnp.minimum(k, n * (1.0 - limits.eps))
-    wanted, nothing = logit(k / n), 0.0 * k
-
-    def unfinished(state: tuple[Array, Array, Array]) -> Array:
-        _, error, iteration = state
-        return jnp.any(error > tolerance) & (iteration < max_iterations)
-
-    def iterate(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        tau, last_error, iteration = state
-        mask = choose(present, jax.nn.sigmoid(_position(x, TwoFloat(tau, nothing), epsilon)), 0.0)
-        share = jnp.clip(jnp.sum(mask, axis=-1, keepdims=True) / n, limits.tiny, 1.0 - limits.eps)
-        error = choose(count > 0, jnp.abs(share * n / k - 1.0), 0.0)
-        # A converged row is not changed any more, so that its result does not depend on other rows.
-        moved = tau - epsilon * (wanted - logit(share))
-        return choose(last_error > tolerance, moved, tau), error, iteration + 1
-
-    # The start is that of Sinkhorn's algorithm, with both potentials 0.
-    start = (nothing, nothing + jnp.inf, jnp.int32(0))
-    return TwoFloat(lax.while_loop(unfinished, iterate, start)[0], nothing)
 
 
 def _laplace_cumulative(t: Array) -> Array:
