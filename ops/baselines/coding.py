@@ -211,22 +211,14 @@ def _minimise(
     return lax.while_loop(lambda state: jnp.any(active(state)), iterate, state)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(4,))
 def _differentiable(solution: Array, x: Array, dictionary: Array, slope: Array, sum_is_fixed: bool) -> Array:
     """Returns the solution, with the derivatives above in `x`, `dictionary` and `slope`, in both modes, to any order.
 
-    The support is that of `solution`. If its atoms are linearly dependent, this is the derivative of least norm.
-    Conjugate gradients take O(features + atoms) memory per row. `sum_is_fixed` tells whether `sum(y) = 1` was required.
+    The support is that of `solution`, a constant. If its atoms are linearly dependent, this is the derivative of least
+    norm. Conjugate gradients take O(features + atoms) memory per row. `sum_is_fixed` tells whether `sum(y) = 1` was
+    required.
     """
-    return solution
-
-
-@_differentiable.defjvp
-def _differentiable_jvp(sum_is_fixed, primals, tangents):
-    solution, x, dictionary, slope = primals
-    _, x_dot, dictionary_dot, slope_dot = tangents
-    y = _differentiable(solution, x, dictionary, slope, sum_is_fixed)  # again, for derivatives of higher order
-    support = lax.stop_gradient(solution) != 0
+    support = solution != 0
 
     def project(direction: Array) -> Array:
         direction = choose(support, direction, 0.0)
@@ -254,11 +246,12 @@ def _differentiable_jvp(sum_is_fixed, primals, tangents):
         solved = conjugate_gradients(restricted, inside, 4 * min(dictionary.shape), precision, min_curvature)
         return solved + (right - inside)
 
-    residual = x - _matmul(y, dictionary.T)
-    moved = x_dot - _matmul(y, dictionary_dot.T)
-    right = project(_matmul(moved, dictionary) + _matmul(residual, dictionary_dot) - slope_dot)
+    # On its support the solution solves a linear system. So one step of Newton's method has its derivatives of any
+    # order; without what rounding leaves, its length is 0.
+    right = project(_matmul(x - _matmul(solution, dictionary.T), dictionary) - slope)
+    step = lax.custom_linear_solve(curvature, right - lax.stop_gradient(right), solve, symmetric=True)
     # Outside the range of P there are only rounding errors of the right side, which large atoms make large.
-    return y, project(lax.custom_linear_solve(curvature, right, solve, symmetric=True))
+    return solution + project(step)
 
 
 class SparseCode(NamedTuple):
