@@ -27,10 +27,13 @@ from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 
 from .. import interface
-from ..interface import FEATURES, ROWS, Range, on_mesh, rowwise, spec_of, varying_as
+from ..interface import FEATURES, ROWS, on_mesh, rowwise, spec_of, varying_as
 from ..scalar.arithmetic import choose
 from ..scalar.marginals import conjugate_gradients
 from ..topk import hard_topk_mask, topk_mask
+
+# The steps of the homotopy in which the threshold falls.
+_STAGES = 20
 
 # Matrix products in the full precision of their dtype, on accelerators too: gaps are differences.
 _matmul = functools.partial(jnp.matmul, precision="highest")
@@ -255,12 +258,13 @@ def _differentiable(solution: Array, x: Array, dictionary: Array, slope: Array, 
 
 
 class SparseCode(NamedTuple):
-    """The result of `sparse_code`; `...` stands for the leading axes of its `x`.
+    """The result of `sparse_code` and `scale_free_attention`; `...` stands for the leading axes of their `x`.
 
     Attributes:
       code: `(..., atoms)`, exactly 0 for atoms not used.
       iterations: int32 `(...)`.
-      gap: `(...)`, the relative duality gap: the objective is at most `gap` times itself above its minimum.
+      gap: `(...)`, a bound of the distance of the objective from its minimum: as a share of the objective
+        (`sparse_code`), or of its largest value on the simplex, at the atom farthest from `x`.
       converged: bool `(...)`, whether the gap is within the tolerance.
     """
 
@@ -279,19 +283,18 @@ def sparse_code(
     lam: ArrayLike,
     *,
     solver: Solver = "fista",
-    step: ArrayLike | None = None,
-    stages: ArrayLike = 20,
     tolerance: ArrayLike = 1e-4,
     max_iterations: ArrayLike = 1000,
 ) -> SparseCode:
     """Returns `argmin_y 1/2 ||x - D y||^2 + lam ||y||_1` (the lasso), by iterative soft thresholding.
 
-    With `S_t` soft thresholding at t, all solvers iterate `y <- S_{step lam}(v + step D^T (x - D v))` from `y = 0`:
+    With `S_t` soft thresholding at t and `step = 1 / curvature_bound(D)`, all solvers iterate
+    `y <- S_{step lam}(v + step D^T (x - D v))` from `y = 0`:
 
     - `"ista"`: `v = y` (Daubechies, Defrise and De Mol, 2004).
     - `"fista"`: `v` has momentum (Beck and Teboulle, 2009; Nesterov, 1983), with adaptive restart.
     - `"homotopy"`: ISTA with the threshold `step lam_l` in its l-th step, `lam_l = lam_max (lam / lam_max)^(l / L)` for
-      `l <= L = stages`, and `lam` from there on. `lam_max = max |D^T x|`, from which on the code is 0.
+      `l <= L = 20`, and `lam` from there on. `lam_max = max |D^T x|`, from which on the code is 0.
 
     The companion note ("Sparsity in Deep Learning") writes the objective without the 1/2: that is this one with
     `lam / 2`. Its homotopy iteration has the unit step, safe for `||D||_2 <= 1` only.
@@ -311,9 +314,6 @@ def sparse_code(
       dictionary: real array `(features, atoms)`; `jax.vmap` for several. Atoms need not be normalised.
       lam: > 0 and finite; a scalar, or an array that broadcasts to one value per row, the shape `(...)`.
       solver: `"fista"`, `"ista"` or `"homotopy"`.
-      step: > 0, a scalar; `None` for `1 / curvature_bound(dictionary)`, safe but worth computing once where the
-        dictionary stays. Beyond it (ISTA: twice it) solvers may diverge, and `converged` says so.
-      stages: > 0, the `L` of the homotopy; a scalar.
       tolerance: of the relative duality gap; a scalar. What float32 can certify is about 1e-6 for `lam = lam_max / 10`
         and a well-conditioned dictionary, and grows as `lam` falls.
       max_iterations: a scalar.
@@ -337,8 +337,6 @@ def sparse_code(
         per_row={"lam": (lam, interface.POSITIVE)},
         constants={
             "dictionary": _check_dictionary(dictionary, x),
-            "step": None if step is None else interface.check_scalar("step", step, interface.POSITIVE),
-            "stages": interface.check_scalar("stages", stages, Range("at least 1", 1)),
             "tolerance": interface.check_scalar("tolerance", tolerance, interface.NON_NEGATIVE),
             "max_iterations": interface.check_scalar("max_iterations", max_iterations, interface.NON_NEGATIVE),
         },
@@ -353,26 +351,24 @@ def _coded(
     dictionary: Array,
     *,
     solver: Solver,
-    step: Array | None,
-    stages: Array,
     tolerance: Array,
     max_iterations: Array,
 ) -> SparseCode:
     """Solves in units in which neither `x` nor the dictionary exceeds 1, so that no square over- or underflows."""
     given = x, dictionary.astype(x.dtype)
-    strength, settings = lam, jax.tree.map(lambda value: value.astype(x.dtype), (step, stages, tolerance))
-    (x, dictionary), lam, (step, stages, tolerance) = lax.stop_gradient((given, lam, settings))
+    strength = lam
+    (x, dictionary), lam, tolerance = lax.stop_gradient((given, lam, tolerance.astype(x.dtype)))
     x_unit = _positive(jnp.max(jnp.abs(x), axis=-1, keepdims=True))
     dictionary_unit = _positive(jnp.max(jnp.abs(dictionary)))
     x, dictionary = x / x_unit, dictionary / dictionary_unit
     lam = lam / x_unit / dictionary_unit
-    step = 1.0 / _positive(curvature_bound(dictionary)) if step is None else step * dictionary_unit * dictionary_unit
+    step = 1.0 / _positive(curvature_bound(dictionary))
     strongest = jnp.maximum(jnp.max(jnp.abs(_matmul(x, dictionary)), axis=-1, keepdims=True), lam)
 
     def proximal(point: Array, iteration: Array) -> Array:
         if solver != "homotopy":
             return soft_threshold(point, step * lam)
-        progress = jnp.minimum(iteration.astype(x.dtype) / stages, 1.0)
+        progress = jnp.minimum(iteration.astype(x.dtype) / _STAGES, 1.0)
         return soft_threshold(point, step * strongest * (lam / strongest) ** progress)
 
     def relative_duality_gap(y: Array, residual: Array, correlation: Array) -> Array:
@@ -399,29 +395,13 @@ def _coded(
     return SparseCode(code, state.iterations, state.gap, state.gap <= tolerance)
 
 
-class ScaleFreeAttention(NamedTuple):
-    """The result of `scale_free_attention`; `...` stands for the leading axes of its `x`.
-
-    Attributes:
-      weights: `(..., atoms)`, non-negative, adding up to 1, exactly 0 for atoms not used.
-      gap: `(...)`, the relative Frank-Wolfe gap: the objective is above its minimum by at most `gap` times its largest
-        value on the simplex, that at the atom farthest from `x`.
-      iterations, converged: as in `SparseCode`.
-    """
-
-    weights: Array
-    iterations: Array
-    gap: Array
-    converged: Array
-
-
 def scale_free_attention(
     x: ArrayLike,
     dictionary: ArrayLike,
     *,
     tolerance: ArrayLike = 1e-5,
     max_iterations: ArrayLike = 1000,
-) -> ScaleFreeAttention:
+) -> SparseCode:
     """Returns `argmin ||x - D y||^2` over the simplex: the weights of the point of the atoms' hull nearest to `x`.
 
     The "distance minimizing" attention of the companion note ("Sparsity in Deep Learning"); its penalty
@@ -439,14 +419,14 @@ def scale_free_attention(
       max_iterations: the most iterations; a scalar.
 
     Returns:
-      A `ScaleFreeAttention` of the dtype of `x` (integers are promoted to float). Computed in float32 at least. Where
-      several combinations are nearest, one of them.
+      A `SparseCode` of the dtype of `x` (integers are promoted to float), whose `code` holds the weights. Computed in
+      float32 at least. Where several combinations are nearest, one of them.
 
     Raises:
       ValueError: a shape does not fit, or an argument known at trace time is out of range; the message names it and its
         value.
 
-    >>> scale_free_attention([3.0, 1.0], [[1.0, 0.0], [0.0, 1.0]]).weights.round(2)
+    >>> scale_free_attention([3.0, 1.0], [[1.0, 0.0], [0.0, 1.0]]).code.round(2)
     Array([1., 0.], dtype=float32)
     """
     x = interface.floating(x)
@@ -459,11 +439,11 @@ def scale_free_attention(
             "tolerance": interface.check_scalar("tolerance", tolerance, interface.NON_NEGATIVE),
             "max_iterations": interface.check_scalar("max_iterations", max_iterations, interface.NON_NEGATIVE),
         },
-        returns=ScaleFreeAttention(FEATURES, ROWS, ROWS, ROWS),
+        returns=SparseCode(FEATURES, ROWS, ROWS, ROWS),
     )
 
 
-def _attended(x: Array, dictionary: Array, tolerance: Array, max_iterations: Array) -> ScaleFreeAttention:
+def _attended(x: Array, dictionary: Array, tolerance: Array, max_iterations: Array) -> SparseCode:
     dictionary, tolerance = dictionary.astype(x.dtype), tolerance.astype(x.dtype)
     # The mean of the atoms has no effect on the simplex; it would only shorten steps and cost digits of the derivative.
     mean = lax.stop_gradient(jnp.mean(dictionary, axis=-1))
@@ -493,7 +473,7 @@ def _attended(x: Array, dictionary: Array, tolerance: Array, max_iterations: Arr
         max_iterations=max_iterations,
     )
     weights = _differentiable(state.y, *given, jnp.zeros_like(state.y), True)
-    return ScaleFreeAttention(weights, state.iterations, state.gap, state.gap <= tolerance)
+    return SparseCode(weights, state.iterations, state.gap, state.gap <= tolerance)
 
 
 def sparsemax_attention(
