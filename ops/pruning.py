@@ -297,9 +297,9 @@ class Pruner:
         return select_in_tree(
             params,
             amount.get("density"),
-            k,
-            HALF_SQUARE,
-            lambda path, leaf: leaves[tuple(path)].pruned,
+            k=k,
+            phi=HALF_SQUARE,
+            include=lambda path, leaf: leaves[tuple(path)].pruned,
             lam=lam,
             p=self.p if lam is not None else 2.0,
             debias=self.debias or lam is None,

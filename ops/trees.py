@@ -58,18 +58,8 @@ def topk_mask_tree(
     >>> topk_mask_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 1.5])}, k=2, lam=1.0)
     {'a': Array([0.25, 0.  ], dtype=float32), 'b': Array([1.  , 0.75], dtype=float32)}
     """
-    return select_in_tree(
-        scores,
-        density,
-        k,
-        IDENTITY,
-        include,
-        lam=lam,
-        p=p,
-        per_leaf=per_leaf,
-        groups=groups,
-        axis_name=axis_name,
-    )
+    options = locals()
+    return select_in_tree(options.pop("scores"), phi=IDENTITY, **options)
 
 
 def topk_mag_tree(
@@ -124,19 +114,8 @@ def topk_mag_tree(
     {'w': Array([[ 0.,  4.],
            [ 0., -3.]], dtype=float32)}
     """
-    return select_in_tree(
-        params,
-        density,
-        k,
-        HALF_SQUARE,
-        include,
-        lam=lam,
-        p=p,
-        debias=debias,
-        per_leaf=per_leaf,
-        groups=groups,
-        axis_name=axis_name,
-    )
+    options = locals()
+    return select_in_tree(options.pop("params"), phi=HALF_SQUARE, **options)
 
 
 def hard_topk_mask_tree(
@@ -158,16 +137,8 @@ def hard_topk_mask_tree(
     >>> hard_topk_mask_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 1.5])}, k=2)
     {'a': Array([0., 0.], dtype=float32), 'b': Array([1., 1.], dtype=float32)}
     """
-    return select_in_tree(
-        scores,
-        density,
-        k,
-        IDENTITY,
-        include,
-        per_leaf=per_leaf,
-        groups=groups,
-        axis_name=axis_name,
-    )
+    options = locals()
+    return select_in_tree(options.pop("scores"), phi=IDENTITY, **options)
 
 
 def hard_topk_mag_tree(
@@ -189,17 +160,8 @@ def hard_topk_mag_tree(
     >>> hard_topk_mag_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 0.5])}, per_leaf=True, k=1)
     {'a': Array([ 0., -3.], dtype=float32), 'b': Array([2., 0.], dtype=float32)}
     """
-    return select_in_tree(
-        params,
-        density,
-        k,
-        HALF_SQUARE,
-        include,
-        debias=True,
-        per_leaf=per_leaf,
-        groups=groups,
-        axis_name=axis_name,
-    )
+    options = locals()
+    return select_in_tree(options.pop("params"), phi=HALF_SQUARE, debias=True, **options)
 
 
 def is_array(leaf: Any) -> bool:
@@ -212,10 +174,10 @@ def is_array(leaf: Any) -> bool:
 def select_in_tree(
     tree: Tree,
     density: ArrayLike | None,
+    *,
     k: ArrayLike | None,
     phi: Nonlinearity,
     include: Include | None,
-    *,
     lam: ArrayLike | None = None,
     p: float = 2.0,
     debias: bool = False,
