@@ -154,7 +154,7 @@ def _level(a: Array, k: Array) -> Array:
     s = jnp.sort(a, axis=-1, descending=True)
     rest = lax.cumsum(s, axis=1, reverse=True)
     larger = lax.broadcasted_iota(a.dtype, a.shape, 1)
-    m = jnp.sum(rest <= (k - larger) * s, axis=-1, keepdims=True, dtype=jnp.int32)
+    m = jnp.sum((rest <= (k - larger) * s) & (larger < k), axis=-1, keepdims=True, dtype=jnp.int32)
     return jnp.take_along_axis(rest, m, axis=1, mode="clip") / (k - m.astype(k.dtype))
 
 
