@@ -319,7 +319,7 @@ def _with_derivatives_jvp(p, primals, tangents):
     eps = float(jnp.finfo(right.dtype).eps)
 
     def solve(apply: Callable[[Array], Array], right: Array) -> Array:
-        # If all limits bind, rounding leaves a part of `right` in the null space, where the curvature is a rounding of 0.
+        # If all limits bind, rounding leaves a part of `right` in the null space, whose curvature is a rounding of 0.
         return conjugate_gradients(apply, right, 2 * right.shape[1] + 20, 10 * eps, 4 * eps)
 
     found = lax.custom_linear_solve(matrix, right, solve, symmetric=True)
