@@ -60,7 +60,8 @@ class Root(NamedTuple):
 
     Attributes:
       point: the root of ``excess``.
-      right: the least evaluated float at which ``excess`` is not positive, or the right end if there is none.
+      right: the least evaluated float at which ``excess`` is not positive, or the right end if there is none; of no use
+        where ``point`` is NaN.
       evaluations: int32, how many passes over the data the row took.
     """
 
