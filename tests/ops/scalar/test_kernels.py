@@ -17,6 +17,7 @@ from jax.sharding import PartitionSpec as P
 
 import ops
 from ops.nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY
+from ops.scalar import rows
 from ops.scalar.arithmetic import TwoFloat
 from ops.scalar.equation import Equation, _has_kink, selection
 from ops.scalar.kernels import divided, gpu, platforms
@@ -174,6 +175,7 @@ def test_in_shard_map():
 def test_in_shard_map_over_some_axes(monkeypatch, shape):
     """A kernel is not divided any further, and GPUs' compiler asks even where one device is all there is to an axis."""
     monkeypatch.setattr(platforms, "target", lambda: ("cuda", ""))
+    monkeypatch.setattr(rows, "target", platforms.target)
     mesh = jax.make_mesh(shape, ("a", "b"), axis_types=2 * (AxisType.Auto,), devices=jax.devices()[: np.prod(shape)])
     part = jax.shard_map(
         lambda x: ops.topk_mask(x, 5), mesh=mesh, in_specs=P("a"), out_specs=P("a"), axis_names={"a"}, check_vma=False
@@ -206,6 +208,7 @@ def primitives(function, *shapes):
 )
 def test_where_a_kernel_is_taken(monkeypatch, target, n, taken):
     monkeypatch.setattr(platforms, "target", lambda: target)
+    monkeypatch.setattr(rows, "target", platforms.target)
     assert bool(KERNELS & primitives(lambda x: ops.topk_mask(x, 5), (3, n))) == taken
     if n == 302:
         assert not KERNELS & primitives(lambda x: ops.topk_mask(x, 5, solver="loop"), (3, n))
@@ -222,6 +225,7 @@ def test_gpus_that_triton_takes(monkeypatch, capability, platform):
 
 def test_programs_for_accelerators_run_on_a_cpu_too(monkeypatch):
     monkeypatch.setattr(platforms, "target", lambda: ("tpu", "TPU v5 lite"))
+    monkeypatch.setattr(rows, "target", platforms.target)
     # To the last bit or two: the loops are not fused alike.
     by_loop = ops.topk_mask(X[:, :23], 5, solver="loop")
     np.testing.assert_allclose(ops.topk_mask(X[:, :23], 5), by_loop, rtol=0, atol=1e-7)
