@@ -220,7 +220,12 @@ def check_scalar(name: str, value: ArrayLike, limits: Range) -> Array:
 def strength(value: ArrayLike, limits: Range = STRENGTH) -> Array:
     """Returns a strength that was traced when checked, with NaN where it is out of range."""
     value = jnp.asarray(value)
-    allowed = ((value >= WEAKEST) & (value <= limits.high)) | (value == limits.low)
+    allowed = (value >= WEAKEST) & (value <= limits.high)
+    if limits.low == 0:
+        # Comparisons may flush subnormal floats to 0, so 0 is recognised by its bits.
+        kind = jnp.finfo(value.dtype)
+        bits = lax.bitcast_convert_type(value, f"int{kind.bits}")
+        allowed |= (value == 0) & ~((bits > 0) & (bits < 1 << kind.nmant))
     return jnp.where(allowed, value, jnp.nan)
 
 
