@@ -10,13 +10,15 @@ from jax.typing import ArrayLike
 
 from . import interface
 from .gradients import envelope
-from .interface import ROWS, Range, rowwise
+from .interface import FULL_PRECISION_ROWS, ROWS, Range, rowwise
 from .scalar.arithmetic import TwoFloat, choose, difference, row_sum, select, shift
 from .scalar.equation import Equation
 from .scalar.mask import select_topk
 
 Target = Literal["one_hot", "smooth"]
 TARGETS: tuple[str, ...] = ("one_hot", "smooth")
+Reduction = Literal["none", "mean", "sum"]
+REDUCTIONS: tuple[str, ...] = ("none", "mean", "sum")
 
 
 def topk_fenchel_young_loss(
@@ -29,7 +31,11 @@ def topk_fenchel_young_loss(
     target: Target = "one_hot",
     axis: int = -1,
     where: ArrayLike | None = None,
+    label_smoothing: ArrayLike = 0.0,
+    class_weights: ArrayLike | None = None,
+    example_weights: ArrayLike | None = None,
     ignore_index: int | None = None,
+    reduction: Reduction = "none",
 ) -> Array:
     """Returns the top-k loss ``f_R(x, 1_k) + R(t) - <x, t>`` of every example (Section 6 of Sander et al., 2023).
 
@@ -62,12 +68,18 @@ def topk_fenchel_young_loss(
       target: ``"one_hot"`` or ``"smooth"``.
       axis: the axis of the classes.
       where: boolean array, broadcasting against ``logits``: classes that take part.
+      label_smoothing: in [0, 1], one number or one per example: the share of the target that is spread evenly over the
+        classes that take part, as in ``torch.nn.CrossEntropyLoss``; applied before ``target``.
+      class_weights: shape ``(n,)``, >= 0, for labels only: factors of the loss by label, like ``weight`` in PyTorch.
+      example_weights: >= 0, one per example: factors of the loss.
       ignore_index: for labels only: examples with this label are ignored, like -100 in PyTorch. Their loss and gradient
         are 0 for any logits.
+      reduction: ``"none"`` for one loss per example, or their ``"sum"`` or ``"mean"``. The mean is the sum of losses
+        divided by the sum of the weights of examples that are not ignored, and 0 without such examples.
 
     Returns:
-      One loss per example: the shape of ``logits`` without ``axis``; of the dtype of ``logits`` (integers are promoted
-      to float). Computed in float32 at least.
+      One loss per example: the shape of ``logits`` without ``axis``, or a scalar if reduced; of the dtype of ``logits``
+      (integers are promoted to float). Computed in float32 at least.
 
     Raises:
       ValueError: an argument known at trace time is out of range; the message names it and its value.
@@ -88,7 +100,11 @@ def topk_fenchel_young_mixture(
     target: Target = "one_hot",
     axis: int = -1,
     where: ArrayLike | None = None,
+    label_smoothing: ArrayLike = 0.0,
+    class_weights: ArrayLike | None = None,
+    example_weights: ArrayLike | None = None,
     ignore_index: int | None = None,
+    reduction: Reduction = "none",
 ) -> Array:
     """Returns ``sum_k weights_k * loss_k`` for ``k = 1, ..., K``, a loss for several top-k accuracies at once.
 
@@ -112,11 +128,16 @@ def _operate(
     target: Target,
     axis: int,
     where: ArrayLike | None,
+    label_smoothing: ArrayLike,
+    class_weights: ArrayLike | None,
+    example_weights: ArrayLike | None,
     ignore_index: int | None,
+    reduction: Reduction,
     **amount: ArrayLike,
 ) -> Array:
     """Returns the loss for ``amount``: one ``k``, or the ``weights`` of a mixture."""
     interface.check_choice("target", target, TARGETS)
+    interface.check_choice("reduction", reduction, REDUCTIONS)
     logits = interface.floating(logits, "logits")
     axis = interface.check_axis(axis, logits.ndim, "logits")
     n = logits.shape[axis]
@@ -140,13 +161,22 @@ def _operate(
     else:
         if targets.dtype != bool:
             interface.check_values("targets", targets, Range("in [0, 1] where there is one per class", 0, 1))
-        if ignore_index is not None:
-            raise ValueError(
-                f"ignore_index must be None unless targets are labels, got targets of shape {targets.shape}"
-            )
+        for name, value in (("ignore_index", ignore_index), ("class_weights", class_weights)):
+            if value is not None:
+                raise ValueError(f"{name} must be None unless targets are labels, got targets of shape {targets.shape}")
         aligned["targets"] = targets
-    return rowwise(
-        _counted,
+    if not interface.known(label_smoothing) or np.any(label_smoothing != 0):
+        per_row["label_smoothing"] = (label_smoothing, interface.SHARE)
+    if example_weights is not None:
+        per_row["example_weights"] = (example_weights, interface.NON_NEGATIVE)
+    if class_weights is not None:
+        constants["class_weights"] = interface.check_values("class_weights", class_weights, interface.NON_NEGATIVE)
+        if np.shape(class_weights) != (n,):
+            raise ValueError(
+                f"class_weights must have shape ({n},), one per class, got shape {np.shape(class_weights)}"
+            )
+    losses, sizes = rowwise(
+        _weighted,
         logits,
         name="logits",
         axis=axis,
@@ -154,26 +184,56 @@ def _operate(
         per_row=per_row,
         where=where,
         constants=constants,
-        returns=ROWS,
+        returns=(ROWS if reduction == "none" else FULL_PRECISION_ROWS, FULL_PRECISION_ROWS),
         loss=_loss_of_rows if "k" in amount else _mixture_of_rows,
         equation=Equation(interface.check_p(p), zero=interface.rows_with_zero_lam(lam)),
         smooth=target == "smooth",
         ignore_index=ignore_index,
     )
+    if reduction == "none":
+        return losses
+    total = jnp.sum(losses)
+    if reduction == "mean":
+        size = jnp.sum(sizes)
+        total = choose(size > 0, total / choose(size > 0, size, 1.0), 0.0)
+    return total.astype(logits.dtype)
 
 
-def _counted(
-    x: Array, lam: Array, targets: Array, where: Array | None = None, *, loss, ignore_index: int | None, **options: Any
-) -> Array:
-    """Returns the losses of rows, ``(rows, 1)``, 0 for those that are ignored; ``loss`` takes one target per class."""
+def _weighted(
+    x: Array,
+    lam: Array,
+    targets: Array,
+    where: Array | None = None,
+    label_smoothing: Array | None = None,
+    class_weights: Array | None = None,
+    example_weights: Array | None = None,
+    *,
+    loss,
+    ignore_index: int | None,
+    **options: Any,
+) -> tuple[Array, Array]:
+    """Returns the weighted losses of rows and their weights, ``(rows, 1)``; ``loss`` takes one target per class."""
     present = jnp.full(x.shape, True) if where is None else where
-    if not jnp.issubdtype(targets.dtype, jnp.integer):
-        return loss(x, targets.astype(x.dtype), lam, present, **options)
-    n = x.shape[1]
-    ignored = jnp.full(targets.shape, False) if ignore_index is None else targets == ignore_index
-    t = choose(ignored | ((targets >= 0) & (targets < n)), is_class(targets, n).astype(x.dtype), jnp.nan)
+    ignored, weight = jnp.full((x.shape[0], 1), False), jnp.ones((x.shape[0], 1), x.dtype)
+    t = targets
+    if jnp.issubdtype(targets.dtype, jnp.integer):
+        n = x.shape[1]
+        if ignore_index is not None:
+            ignored = targets == ignore_index
+        t = choose(ignored | ((targets >= 0) & (targets < n)), is_class(targets, n).astype(x.dtype), jnp.nan)
+        if class_weights is not None:
+            weight = class_weights.astype(x.dtype)[jnp.clip(targets, 0, n - 1)]
+    t = t.astype(x.dtype)
+    if label_smoothing is not None:
+        spread = choose(present, row_sum(choose(present, t, 0.0)) / row_sum(present.astype(x.dtype)), 0.0)
+        t = (1.0 - label_smoothing) * t + label_smoothing * spread
+    if example_weights is not None:
+        weight = weight * example_weights
     x = choose(ignored, 0.0, x)  # keeps NaNs of ignored examples out of derivatives
-    return choose(ignored, 0.0, loss(x, t, lam, present, **options))
+    losses = loss(x, t, lam, present, **options)
+    # With weight 0 even an infinite loss counts as 0.
+    weighed = choose((weight == 0) & (losses == jnp.inf), 0.0, losses) * weight
+    return choose(ignored, 0.0, weighed), choose(ignored, 0.0, weight)
 
 
 def _loss_of_rows(

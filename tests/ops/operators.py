@@ -97,6 +97,11 @@ def _slots(x, w, labels):
     return ops.scatter_slots(ops.gather_slots(x[..., None], indices), indices, w[:, :2], N, batch_dims=1)
 
 
+def _weighted(x, labels, w, **options):
+    weights = jnp.sum(jnp.abs(w), axis=-1)
+    return ops.topk_fenchel_young_loss(x, labels, 2, example_weights=weights, reduction="mean", **options)
+
+
 CALLS = {
     "topk_mask": _call(ops.topk_mask, x=X, k=K, lam=LAM, where=WHERE, split=True),
     "topk_mag": _call(ops.topk_mag, x=X, k=K, lam=LAM, p=4 / 3, debias=True, split=True),
@@ -130,6 +135,7 @@ CALLS = {
     "topk_fenchel_young_loss of one value per class": _call(
         ops.topk_fenchel_young_loss, logits=X, targets=1 / (1 + np.exp(-W)), k=K, lam=LAM
     ),
+    "mean of topk_fenchel_young_loss": _call(_weighted, x=X, labels=LABELS, w=W, lam=LAM, by_rows=False),
     "topk_fenchel_young_mixture": _call(
         ops.topk_fenchel_young_mixture, logits=X, targets=LABELS, weights=np.float32([0.5, 0.25]), lam=LAM
     ),

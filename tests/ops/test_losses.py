@@ -5,6 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from ops import topk_fenchel_young_loss, topk_fenchel_young_mixture, topk_mask
 from tests.ops import oracles
@@ -81,43 +82,99 @@ def test_absent_labels_and_rows_of_nothing(x64):
 
 
 @jax.jit
-def losses_and_gradient(x, labels):
-    """Single loss and mixture, and the gradient of their sums."""
+def losses_and_means(x, labels):
+    """Single loss and mixture, each also as a mean, and the gradient of the means."""
 
     def both(x, **options):
         options |= {"lam": 0.5, "ignore_index": -100}
         single = topk_fenchel_young_loss(x, labels, 2, **options)
         return single, topk_fenchel_young_mixture(x, labels, np.array([0.25, 0.5]), **options)
 
-    gradient = jax.grad(lambda x: sum(map(jnp.sum, both(x))))(x)
-    return both(x), gradient
+    def total(x):
+        means = both(x, reduction="mean")
+        return sum(means), means
+
+    gradient, means = jax.grad(total, has_aux=True)(x)
+    return both(x), means, gradient
 
 
 def test_a_label_out_of_range_that_is_not_known_gives_nan():
     x, labels = X.astype(np.float32), LABELS.astype(np.int32)
     labels[3], labels[5] = 9, -1
     wrong = np.isin(np.arange(8), (3, 5))
-    losses, gradient = jax.device_get(losses_and_gradient(x, labels))
+    losses, means, gradient = jax.device_get(losses_and_means(x, labels))
     np.testing.assert_array_equal(np.isnan(gradient), np.broadcast_to(wrong[:, None], gradient.shape))
+    assert np.isnan(means).all()
     second, first = (written(X, onehot(LABELS), k, 0.5) for k in (2, 1))
     for loss, expected in zip(losses, (second, 0.25 * first + 0.5 * second), strict=True):
         np.testing.assert_array_equal(np.isnan(loss), wrong)
         np.testing.assert_allclose(loss[~wrong], expected[~wrong], rtol=1e-6)
 
 
-def test_what_is_ignored_has_neither_loss_nor_gradient():
+def test_what_is_ignored_has_neither_loss_nor_gradient_nor_weight():
     labels = np.where(np.arange(8) % 3 == 1, -100, LABELS).astype(np.int32)
     counted = labels != -100
     x = np.where(counted[:, None], X, np.nan).astype(np.float32)  # not even its NaN matters
     known = topk_fenchel_young_loss(x, labels, 2, lam=0.5, ignore_index=-100)  # no mistake where it can be seen
-    losses, gradient = jax.device_get(losses_and_gradient(x, labels))
+    losses, means, gradient = jax.device_get(losses_and_means(x, labels))
     np.testing.assert_allclose(known, losses[0], rtol=1e-6)
     second, first = (written(X, onehot(LABELS), k, 0.5) for k in (2, 1))
-    for loss, wanted in zip(losses, (second, 0.25 * first + 0.5 * second), strict=True):
+    for loss, mean, wanted in zip(losses, means, (second, 0.25 * first + 0.5 * second), strict=True):
         assert np.all(loss[~counted] == 0)
         np.testing.assert_allclose(loss[counted], wanted[counted], rtol=1e-6)
+        np.testing.assert_allclose(mean, np.mean(wanted[counted]), rtol=1e-6)
     assert np.all(gradient[~counted] == 0)
     assert np.all(np.abs(gradient[counted]).max(-1) > 0)
+    assert losses_and_means(x, np.full(8, -100, np.int32))[1] == (0, 0)
+
+
+EXAMPLE, OF_CLASS = np.linspace(0, 2, 8), np.linspace(0.5, 2, 9)
+
+
+def single(targets=LABELS, **options):
+    return topk_fenchel_young_loss(X, targets, 2, lam=0.5, **options)
+
+
+def mixed(targets=LABELS, **options):
+    return topk_fenchel_young_mixture(X, targets, np.array([0.25, 0.5]), lam=0.5, **options)
+
+
+@pytest.mark.parametrize("loss", [single, mixed])
+def test_weights_and_reduction(x64, loss):
+    second, first = (written(X, onehot(LABELS), k, 0.5) for k in (2, 1))
+    plain = second if loss is single else 0.25 * first + 0.5 * second
+    weighted = plain * EXAMPLE * OF_CLASS[LABELS]
+    options = {"example_weights": EXAMPLE, "class_weights": OF_CLASS}
+    np.testing.assert_allclose(loss(**options), weighted, rtol=1e-12)
+    np.testing.assert_allclose(loss(reduction="sum", **options), weighted.sum(), rtol=1e-12)
+    mean = weighted.sum() / np.sum(EXAMPLE * OF_CLASS[LABELS])  # as in torch.nn.CrossEntropyLoss
+    np.testing.assert_allclose(loss(reduction="mean", **options), mean, rtol=1e-12)
+    if loss is single:
+        np.testing.assert_allclose(loss(reduction="mean"), plain.mean(), rtol=1e-12)
+        slope = jax.jit(jax.grad(lambda w: loss(example_weights=w, reduction="sum")))(np.zeros(8))
+        np.testing.assert_allclose(slope, plain, rtol=1e-12)
+
+
+def test_label_smoothing(x64):
+    smoothed_labels = 0.9 * onehot(LABELS) + 0.1 / 9
+    second, first = (written(X, smoothed_labels, k, 0.5) for k in (2, 1))
+    np.testing.assert_allclose(mixed(label_smoothing=0.1), 0.25 * first + 0.5 * second, rtol=1e-12)
+    present = np.arange(9) != 4
+    smoothed_labels = np.where(present, 0.9 * MULTI_HOT + 0.1 * MULTI_HOT[:, present].sum(1, keepdims=True) / 8, 0)
+    targets = np.concatenate([MULTI_HOT, np.clip(smoothed_labels, 0, 1)])
+    share = np.repeat([0.1, 0], 8)
+    losses = topk_fenchel_young_loss(
+        np.concatenate([X, X]), targets, 2, lam=0.5, where=present, target="smooth", label_smoothing=share
+    )
+    found, expected = np.asarray(losses).reshape(2, 8)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_a_reduced_loss_has_the_dtype_of_the_logits():
+    x = X.astype(jnp.bfloat16)
+    mean = np.asarray(topk_fenchel_young_loss(x, LABELS, 2, lam=0.5, reduction="mean"))
+    assert mean.dtype == jnp.bfloat16
+    assert mean == written(x.astype(np.float64), onehot(LABELS), 2, 0.5).mean().astype(jnp.bfloat16)
 
 
 def test_mixture(x64):
@@ -142,3 +199,38 @@ def test_a_target_where_the_mask_underflows():
     single = topk_fenchel_young_loss(np.float32(x), np.float32(target), k=4.2255, lam=1.6477, p=1.019)
     double = written(x[None], target[None], 4.2255, 1.6477, 1.019)
     np.testing.assert_allclose(single, double[0], rtol=3e-6)  # a position is raised to the power 53
+
+
+def test_what_has_no_weight_costs_nothing_even_if_it_is_infinite():
+    labels = np.array([0, 1])
+
+    @jax.jit
+    def of_examples(x, weights):
+        loss = functools.partial(topk_fenchel_young_loss, targets=labels, k=1, lam=1.0, reduction="mean")
+        return jax.value_and_grad(lambda x, weights: loss(x, example_weights=weights), (0, 1))(x, weights)
+
+    x = np.float32([[2, 0, 1], [2, -np.inf, 1]])
+    value, (in_x, in_weights) = of_examples(x, np.float32([1, 0]))
+    assert value == 0  # the label leads by lam
+    np.testing.assert_array_equal(in_x[1], 0)
+    assert not np.isnan(in_weights).any()
+    assert np.isposinf(of_examples(x, np.float32([1, 0.5]))[0])
+    _, (_, in_weights) = of_examples(np.float32([[2, 0, 1], [2, 1, 1]]), np.float32([1, 0]))
+    assert in_weights[1] > 0  # what an example would cost is known all the same
+
+    @jax.jit
+    def of_numbers(x, weights):
+        def total(x, weights):
+            losses = topk_fenchel_young_mixture(x, np.array([1, 1]), weights, lam=1.0)
+            return jnp.sum(losses), losses
+
+        return jax.value_and_grad(total, (0, 1), has_aux=True)(x, weights)
+
+    x = np.float32([[2, -np.inf, 1], [2, 0, 1]])
+    (_, found), (in_x, _) = of_numbers(x, np.float32([0, 0.5]))
+    second = written(np.float64(x[1:]), np.eye(3)[[1]], 2, 1.0)
+    np.testing.assert_allclose(found, [np.inf, 0.5 * second[0]], rtol=1e-6)
+    assert np.isfinite(in_x).all()
+    (_, found), (_, in_weights) = of_numbers(x, np.zeros(2, np.float32))
+    np.testing.assert_array_equal(found, [0, 0])
+    assert np.isfinite(in_weights).all()
